@@ -1,0 +1,73 @@
+//===- Abi.h - the C functions that compiled code calls -------------------===//
+//
+// A compiled model is straight native code: `disc_init` and `disc_main` take one
+// opaque call and reach everything else through the functions below. The lowering
+// of disc_rt declares them; the JIT and the AOT link resolve them.
+//
+// A function that returns `int32_t` returns DISC_OK or another disc_status. One that
+// returns a pointer returns NULL on failure. In both cases the call has recorded what
+// went wrong, so compiled code returns at once, with any nonzero status: the runtime
+// reports the recorded one.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DISC_RUNTIME_CORE_ABI_H
+#define DISC_RUNTIME_CORE_ABI_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// One execution of a model: inputs, outputs, arena and the error, if any.
+typedef struct disc_call disc_call;
+
+/// Runs tasks [begin, end). `args` holds operand pointers, result pointers, then symbol
+/// values (int64). `scratch` is 64-byte aligned and private to the calling worker.
+typedef void (*disc_kernel_fn)(void *const *args, int64_t begin, int64_t end,
+                               void *scratch);
+
+/// Signature of the entry symbols `disc_init` and `disc_main` of a compiled object.
+typedef int32_t (*disc_entry_fn)(disc_call *call);
+
+/// Rank, dtype, device and static extents of every input, against the model's table.
+int32_t disc_rt_check_inputs(disc_call *call);
+
+/// Extent of one dim of one input. Valid after disc_rt_check_inputs.
+int64_t disc_rt_extent(disc_call *call, int64_t input, int64_t dim);
+
+/// Records the failure of guard number `guard` of the model's table; called only when
+/// the inline comparison failed. `lhs` is what came, `rhs` what was expected.
+int32_t disc_rt_guard_failed(disc_call *call, int64_t guard, int64_t lhs,
+                             int64_t rhs);
+
+/// Row-major contiguous data of an input; a strided input is copied, once per call.
+void *disc_rt_input(disc_call *call, int64_t input);
+
+/// Data of a parameter, by its number in the model's table.
+void *disc_rt_parameter(disc_call *call, int64_t parameter);
+
+/// Storage that `disc_init` fills and `disc_main` reads. The first request allocates
+/// `bytes` bytes; later ones ignore `bytes`.
+void *disc_rt_global(disc_call *call, int64_t global, int64_t bytes);
+
+/// Temporary storage of the call, at least `bytes` bytes, 64-byte aligned. Requested at
+/// most once per call.
+void *disc_rt_arena(disc_call *call, int64_t bytes);
+
+/// Allocates one output. Never NULL for an empty tensor.
+void *disc_rt_output(disc_call *call, int64_t output, int64_t rank,
+                     const int64_t *dims);
+
+/// Runs `tasks` independent tasks, about `cost_ns` nanoseconds each, on the pool.
+/// Which worker runs a task, and how many there are, never changes a result.
+int32_t disc_rt_parallel_for(disc_call *call, disc_kernel_fn kernel,
+                             void *const *args, int64_t tasks, int64_t cost_ns,
+                             int64_t scratch_bytes);
+
+#ifdef __cplusplus
+} // extern "C"
+#endif
+
+#endif // DISC_RUNTIME_CORE_ABI_H

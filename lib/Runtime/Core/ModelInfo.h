@@ -1,0 +1,112 @@
+//===- ModelInfo.h - what a compiled model says about itself ---------------===//
+//
+// The compiler emits one constant `disc_model_info` (symbol `disc_model_info`) into every
+// object; the runtime reads it to check inputs, to bind parameters and to word errors.
+// Every field is 8 bytes, an int64_t or a pointer, so that the emitter needs no layout
+// rules. Text is NUL-terminated UTF-8 and never NULL ("" when there is none). An empty
+// table may have a NULL pointer.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DISC_RUNTIME_CORE_MODELINFO_H
+#define DISC_RUNTIME_CORE_MODELINFO_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DISC_MODEL_INFO_VERSION 1
+/// Extent of a dim that is not static.
+#define DISC_DYNAMIC (-1)
+/// `max` of a symbol without an upper bound.
+#define DISC_UNBOUNDED INT64_MAX
+
+/// An element type: DLPack's type code in bits 8.. and the number of bits in bits 0..7.
+/// MLIR's signless integers are DISC_I*, except where an argument or result says
+/// `disc_tensor.unsigned` (a unit attribute); i1 is DISC_BOOL, one byte in memory.
+enum disc_dtype {
+  DISC_I8 = 0x008,
+  DISC_I16 = 0x010,
+  DISC_I32 = 0x020,
+  DISC_I64 = 0x040,
+  DISC_U8 = 0x108,
+  DISC_U16 = 0x110,
+  DISC_U32 = 0x120,
+  DISC_U64 = 0x140,
+  DISC_F16 = 0x210,
+  DISC_F32 = 0x220,
+  DISC_F64 = 0x240,
+  DISC_BF16 = 0x410,
+  DISC_BOOL = 0x608
+};
+
+typedef struct disc_dim_info {
+  int64_t extent;   ///< Static extent, or DISC_DYNAMIC.
+  const char *text; ///< Its expression: "S", "B * S", "384".
+} disc_dim_info;
+
+/// An input or an output.
+typedef struct disc_tensor_info {
+  const char *name;
+  int64_t dtype; ///< enum disc_dtype
+  int64_t rank;
+  const disc_dim_info *dims;
+} disc_tensor_info;
+
+/// A dynamic extent that the user named.
+typedef struct disc_symbol_info {
+  const char *name;
+  int64_t min;
+  int64_t max; ///< DISC_UNBOUNDED if there is none.
+  int64_t divisor;
+  int64_t input; ///< Where its value comes from, or -1.
+  int64_t dim;
+} disc_symbol_info;
+
+enum disc_predicate {
+  DISC_EQ = 0,       ///< lhs == rhs
+  DISC_LE = 1,       ///< lhs <= rhs
+  DISC_GE = 2,       ///< lhs >= rhs
+  DISC_DIVISIBLE = 3 ///< lhs % rhs == 0
+};
+
+/// A check at the entry. `lhs` describes what came, `rhs` what was expected.
+typedef struct disc_guard_info {
+  int64_t predicate;   ///< enum disc_predicate
+  int64_t input;       ///< The input to blame, or -1.
+  int64_t dim;         ///< Its dim, or -1.
+  const char *symbol;  ///< "S", or "".
+  const char *lhs;     ///< Text of the expressions, or "".
+  const char *rhs;
+  const char *message; ///< Why it must hold, or "".
+} disc_guard_info;
+
+typedef struct disc_parameter_info {
+  const char *name;
+  int64_t dtype; ///< enum disc_dtype
+  int64_t rank;
+  const int64_t *shape;
+} disc_parameter_info;
+
+typedef struct disc_model_info_t {
+  int64_t version; ///< DISC_MODEL_INFO_VERSION
+  int64_t num_inputs;
+  const disc_tensor_info *inputs;
+  int64_t num_outputs;
+  const disc_tensor_info *outputs;
+  int64_t num_symbols;
+  const disc_symbol_info *symbols;
+  int64_t num_guards;
+  const disc_guard_info *guards;
+  int64_t num_parameters;
+  const disc_parameter_info *parameters;
+  int64_t num_globals;
+} disc_model_info_t;
+
+#ifdef __cplusplus
+} // extern "C"
+#endif
+
+#endif // DISC_RUNTIME_CORE_MODELINFO_H
