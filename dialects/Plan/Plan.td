@@ -1,0 +1,140 @@
+//===- Plan.td - the disc_plan dialect ---------------------------*- tablegen -*-===//
+//
+// Decisions as operations: which computations form a kernel, how it is scheduled, where its buffers lie.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DISC_DIALECTS_PLAN
+#define DISC_DIALECTS_PLAN
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/IR/RegionKindInterface.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Plan_Dialect : Dialect {
+  let name = "disc_plan";
+  let cppNamespace = "::mlir::disc";
+  let summary = "Kernels, their schedules, and the layouts of their buffers";
+  let useDefaultAttributePrinterParser = 1;
+}
+
+class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemonic, traits>;
+
+def Plan_Loop : I32EnumAttrCase<"Loop", 0, "loop">;
+def Plan_Row : I32EnumAttrCase<"Row", 1, "row">;
+def Plan_Column : I32EnumAttrCase<"Column", 2, "column">;
+def Plan_Contraction : I32EnumAttrCase<"Contraction", 3, "contraction">;
+def Plan_Attention : I32EnumAttrCase<"Attention", 4, "attention">;
+def Plan_Pack : I32EnumAttrCase<"Pack", 5, "pack">;
+
+def Plan_KernelKind : I32EnumAttr<"KernelKind", "what shape of loop nest a kernel is",
+    [Plan_Loop, Plan_Row, Plan_Column, Plan_Contraction, Plan_Attention, Plan_Pack]> {
+  let cppNamespace = "::mlir::disc";
+  let genSpecializedAttr = 0;
+}
+def Plan_KernelKindAttr : EnumAttr<Plan_Dialect, Plan_KernelKind, "kind">;
+
+def Plan_LayoutAttr : AttrDef<Plan_Dialect, "Layout"> {
+  let mnemonic = "layout";
+  let summary = "where the elements of a tensor lie in its buffer";
+  let description = [{
+    The element at indices `i` lies `offset + sum(i[d] * strides[d])` elements after the buffer's start. Both are
+    symbolic expressions: a layout is known at compile time up to the values of symbols.
+  }];
+  let parameters = (ins "::mlir::disc::ExprAttr":$offset, "::mlir::disc::DimsAttr":$strides);
+  let assemblyFormat = "`<` $offset `,` $strides `>`";
+}
+
+// What `kernel` and `kernel_func` have in common: the schedule stage writes these, the target's codegen reads them.
+defvar KernelDecisions = (ins
+    OptionalAttr<StrAttr>:$reason,
+    OptionalAttr<DictionaryAttr>:$schedule,
+    OptionalAttr<AnyAttr>:$tasks,
+    OptionalAttr<AnyAttr>:$scratch,
+    OptionalAttr<AnyAttr>:$cost);
+
+def Plan_KernelOp : Plan_Op<"kernel", [IsolatedFromAbove, Pure, SingleBlock]> {
+  let summary = "tensor computations that run as one kernel";
+  let description = [{
+    The region describes *what* is computed, on tensors; `schedule`, `tasks` (number of independent pieces), `scratch`
+    (bytes per worker) and `cost` (estimated nanoseconds per task) say *how*. The last three are `disc_shape.expr`.
+
+    ```mlir
+    %y = disc_plan.kernel row ins(%x : tensor<?x384xf32>) -> tensor<?xf32> attributes {reason = "..."} {
+    ^bb0(%a: tensor<?x384xf32>):
+      ...
+      disc_plan.yield %r : tensor<?xf32>
+    }
+    ```
+
+    (P1) the region's arguments have the types of the inputs.
+    (P2) the yielded values have the types of the results.
+    (P3) the region holds only operations that kernels are made of.
+  }];
+  let arguments = !con((ins Variadic<AnyRankedTensor>:$inputs, Plan_KernelKindAttr:$kind,
+                            OptionalAttr<StrAttr>:$name), KernelDecisions);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $kind `ins` `(` ($inputs^ `:` type($inputs))? `)` `->` type($outputs) attr-dict-with-keyword $body
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The yield that ends the body.
+    YieldOp getYield();
+  }];
+}
+
+def Plan_KernelFuncOp : Plan_Op<"kernel_func", [IsolatedFromAbove, Symbol, SingleBlock]> {
+  let summary = "a kernel outlined from the host flow, with the layouts of its buffers";
+  let description = [{
+    `layouts` has one `disc_plan.layout` per region argument, then one per yielded value; `symbols` names the symbols
+    whose values the kernel is given.
+
+    (P4) there is a layout for each argument and each result, with a stride for each dimension.
+    (P5) the region holds only operations that kernels are made of.
+  }];
+  let arguments = !con((ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility,
+                            Plan_KernelKindAttr:$kind, StrArrayAttr:$symbols, ArrayAttr:$layouts), KernelDecisions);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$kind $sym_name attr-dict-with-keyword $body";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The yield that ends the body.
+    YieldOp getYield();
+    unsigned getNumInputs() { return getBody().getNumArguments(); }
+    unsigned getNumResults();
+    /// Layout of input `i`, or of result `i - getNumInputs()`.
+    LayoutAttr getLayout(unsigned i);
+  }];
+}
+
+def Plan_YieldOp : Plan_Op<"yield", [Pure, Terminator, ParentOneOf<["KernelOp", "KernelFuncOp"]>]> {
+  let summary = "the results of a kernel";
+  let arguments = (ins Variadic<AnyRankedTensor>:$values);
+  let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
+}
+
+def Plan_GlobalOp : Plan_Op<"global", [Symbol]> {
+  let summary = "a tensor that `init` computes from parameters once, at load";
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility, TypeAttr:$type);
+  let assemblyFormat = "$sym_name `:` $type attr-dict";
+}
+
+def Plan_GlobalStoreOp : Plan_Op<"global_store"> {
+  let summary = "gives a global its value; only in `init`, once per global";
+  let arguments = (ins FlatSymbolRefAttr:$global, AnyRankedTensor:$value);
+  let assemblyFormat = "$global `,` $value attr-dict `:` type($value)";
+}
+
+def Plan_GlobalLoadOp : Plan_Op<"global_load", [Pure]> {
+  let summary = "the value of a global";
+  let arguments = (ins FlatSymbolRefAttr:$global);
+  let results = (outs AnyStaticShapeTensor:$result);
+  let assemblyFormat = "$global attr-dict `:` type($result)";
+}
+
+#endif // DISC_DIALECTS_PLAN

@@ -1,0 +1,78 @@
+//===- PlanDialect.cpp - the disc_plan dialect ----------------------------===//
+//
+// Verifiers carry the labels (P1)... of Plan.td; test/lit/Plan/invalid.mlir has one case for each.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/Plan/PlanDialect.h"
+
+#include "dialects/Tensor/TensorDialect.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+#include "dialects/Plan/PlanDialect.cpp.inc"
+#include "dialects/Plan/PlanEnums.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "dialects/Plan/PlanAttrs.cpp.inc"
+
+void PlanDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "dialects/Plan/PlanAttrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/Plan/PlanOps.cpp.inc"
+      >();
+}
+
+bool mlir::disc::isKernelBodyOp(Operation *op) {
+  return isView(op) ||
+         isa<DimOp, arith::ConstantOp, tensor::EmptyOp, linalg::FillOp, linalg::GenericOp, AttentionOp, ConcatOp,
+             PackOp, YieldOp>(op);
+}
+
+static LogicalResult verifyBody(Operation *kernel, Region &body, StringRef label) {
+  for (Operation &op : body.front())
+    if (!isKernelBodyOp(&op))
+      return kernel->emitOpError() << "cannot hold '" << op.getName() << "' " << label;
+  return success();
+}
+
+YieldOp KernelOp::getYield() { return cast<YieldOp>(getBody().front().getTerminator()); }
+YieldOp KernelFuncOp::getYield() { return cast<YieldOp>(getBody().front().getTerminator()); }
+unsigned KernelFuncOp::getNumResults() { return getYield().getValues().size(); }
+LayoutAttr KernelFuncOp::getLayout(unsigned i) { return cast<LayoutAttr>(getLayouts()[i]); }
+
+LogicalResult KernelOp::verify() {
+  if (getBody().front().getArgumentTypes() != getInputs().getTypes())
+    return emitOpError("region arguments do not have the types of the inputs (P1)");
+  if (getYield().getValues().getTypes() != getOutputs().getTypes())
+    return emitOpError("yielded values do not have the types of the results (P2)");
+  return verifyBody(*this, getBody(), "(P3)");
+}
+
+LogicalResult KernelFuncOp::verify() {
+  SmallVector<Value> values(getBody().getArguments().begin(), getBody().getArguments().end());
+  llvm::append_range(values, getYield().getValues());
+  bool ok = getLayouts().size() == values.size();
+  for (unsigned i = 0; ok && i < values.size(); ++i) {
+    auto layout = dyn_cast<LayoutAttr>(getLayouts()[i]);
+    auto type = dyn_cast<RankedTensorType>(values[i].getType());
+    ok = layout && type && static_cast<int64_t>(layout.getStrides().getDims().size()) == type.getRank();
+  }
+  if (!ok)
+    return emitOpError("needs a layout with a stride per dimension for each argument and result (P4)");
+  return verifyBody(*this, getBody(), "(P5)");
+}
+
+#define GET_OP_CLASSES
+#include "dialects/Plan/PlanOps.cpp.inc"

@@ -1,0 +1,34 @@
+//===- PlanDialect.h - the disc_plan dialect ---------------------*- C++ -*-===//
+#ifndef DISC_DIALECTS_PLAN_PLANDIALECT_H
+#define DISC_DIALECTS_PLAN_PLANDIALECT_H
+
+#include "dialects/Shape/ShapeDialect.h"
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/RegionKindInterface.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "dialects/Plan/PlanDialect.h.inc"
+#include "dialects/Plan/PlanEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "dialects/Plan/PlanAttrs.h.inc"
+
+namespace mlir::disc {
+class YieldOp;
+} // namespace mlir::disc
+
+#define GET_OP_CLASSES
+#include "dialects/Plan/PlanOps.h.inc"
+
+namespace mlir::disc {
+/// True for the operations that may stand in a kernel's region.
+bool isKernelBodyOp(Operation *op);
+} // namespace mlir::disc
+
+#endif // DISC_DIALECTS_PLAN_PLANDIALECT_H

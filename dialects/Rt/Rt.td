@@ -1,0 +1,151 @@
+//===- Rt.td - the disc_rt dialect -------------------------------*- tablegen -*-===//
+//
+// The host flow: one operation per function of the runtime's C interface (lib/Runtime/Core/Abi.h).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DISC_DIALECTS_RT
+#define DISC_DIALECTS_RT
+
+include "mlir/Dialect/LLVMIR/LLVMOpBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Rt_Dialect : Dialect {
+  let name = "disc_rt";
+  let cppNamespace = "::mlir::disc";
+  let summary = "The host flow's calls into the runtime";
+  let description = [{
+    Operations take the call in progress (`%call`, a pointer) first. Those that can fail return from the function with
+    the runtime's status at once when they do.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
+// A pointer in the default address space; buildable, so that assembly need not repeat it.
+def Rt_Ptr : Type<CPred<"::llvm::isa<::mlir::LLVM::LLVMPointerType>($_self)">, "pointer">,
+             BuildableType<"::mlir::LLVM::LLVMPointerType::get($_builder.getContext())">;
+
+class Rt_Op<string mnemonic, list<Trait> traits = []> : Op<Rt_Dialect, mnemonic, traits>;
+
+def Rt_CheckInputsOp : Rt_Op<"check_inputs"> {
+  let summary = "checks rank, data type and device of every input";
+  let arguments = (ins Rt_Ptr:$call);
+  let assemblyFormat = "$call attr-dict";
+}
+
+def Rt_ExtentOp : Rt_Op<"extent", [Pure]> {
+  let summary = "an extent of an input, read from its descriptor";
+  let arguments = (ins Rt_Ptr:$call, I64Attr:$input, I64Attr:$dim);
+  let results = (outs Index:$result);
+  let assemblyFormat = "$call `[` $input `,` $dim `]` attr-dict";
+}
+
+def Rt_BindSymbolOp : Rt_Op<"bind_symbol"> {
+  let summary = "gives a symbol its value; `disc_shape.dim` may use it from here on";
+  let arguments = (ins FlatSymbolRefAttr:$symbol, Index:$value);
+  let assemblyFormat = "$symbol `,` $value attr-dict";
+}
+
+def Rt_GuardEq : I32EnumAttrCase<"Eq", 0, "eq">;
+def Rt_GuardLe : I32EnumAttrCase<"Le", 1, "le">;
+def Rt_GuardGe : I32EnumAttrCase<"Ge", 2, "ge">;
+def Rt_GuardDivisible : I32EnumAttrCase<"Divisible", 3, "divisible">;
+def Rt_GuardPredicate : I32EnumAttr<"GuardPredicate", "what a guard demands of its two sides",
+    [Rt_GuardEq, Rt_GuardLe, Rt_GuardGe, Rt_GuardDivisible]> {
+  let cppNamespace = "::mlir::disc";
+}
+
+def Rt_GuardOp : Rt_Op<"guard"> {
+  let summary = "returns with a shape error unless `lhs predicate rhs` holds";
+  let description = [{
+    `input` and `dim` say which extent is blamed (-1: none in particular), `expected` is the right-hand side as the
+    user would write it.
+  }];
+  let arguments = (ins Rt_Ptr:$call, Rt_GuardPredicate:$predicate, Index:$lhs, Index:$rhs,
+                       I64Attr:$input, I64Attr:$dim, StrAttr:$expected, StrAttr:$message);
+  let assemblyFormat = [{
+    $call `,` $lhs $predicate $rhs `input` $input `dim` $dim `expected` $expected `,` $message attr-dict
+  }];
+}
+
+def Rt_InputOp : Rt_Op<"input"> {
+  let summary = "the contiguous elements of an input; a strided one is copied once";
+  let arguments = (ins Rt_Ptr:$call, I64Attr:$input);
+  let results = (outs Rt_Ptr:$result);
+  let assemblyFormat = "$call `[` $input `]` attr-dict";
+}
+
+def Rt_ParameterOp : Rt_Op<"parameter", [Pure]> {
+  let summary = "the elements of a parameter, by name";
+  let arguments = (ins Rt_Ptr:$call, StrAttr:$name, TypeAttr:$type);
+  let results = (outs Rt_Ptr:$result);
+  let assemblyFormat = "$call $name `as` $type attr-dict";
+}
+
+def Rt_GlobalOp : Rt_Op<"global"> {
+  let summary = "the elements of a global; `init` allocates it";
+  let arguments = (ins Rt_Ptr:$call, FlatSymbolRefAttr:$global, I64Attr:$bytes);
+  let results = (outs Rt_Ptr:$result);
+  let assemblyFormat = "$call $global `bytes` $bytes attr-dict";
+}
+
+def Rt_ArenaOp : Rt_Op<"arena"> {
+  let summary = "this call's memory for temporaries";
+  let arguments = (ins Rt_Ptr:$call, Index:$bytes);
+  let results = (outs Rt_Ptr:$result);
+  let assemblyFormat = "$call `,` $bytes attr-dict";
+}
+
+def Rt_OffsetOp : Rt_Op<"offset", [Pure]> {
+  let summary = "a pointer some bytes further";
+  let arguments = (ins Rt_Ptr:$base, Index:$bytes);
+  let results = (outs Rt_Ptr:$result);
+  let assemblyFormat = "$base `,` $bytes attr-dict";
+}
+
+def Rt_OutputOp : Rt_Op<"output"> {
+  let summary = "memory for an output of the given extents";
+  let arguments = (ins Rt_Ptr:$call, Variadic<Index>:$extents, I64Attr:$output);
+  let results = (outs Rt_Ptr:$result);
+  let assemblyFormat = "$call `[` $output `]` `(` $extents `)` attr-dict";
+}
+
+def Rt_CopyOp : Rt_Op<"copy"> {
+  let summary = "copies bytes; for an output that is an input or a parameter itself";
+  let arguments = (ins Rt_Ptr:$target, Rt_Ptr:$source, Index:$bytes);
+  let assemblyFormat = "$target `,` $source `,` $bytes attr-dict";
+}
+
+def Rt_LaunchOp : Rt_Op<"launch"> {
+  let summary = "runs a kernel's tasks on the thread pool";
+  let description = [{
+    Buffers are the kernel's operands, then its results. The kernel's `tasks`, `scratch` and `cost` are evaluated at
+    the symbols' values.
+  }];
+  let arguments = (ins Rt_Ptr:$call, FlatSymbolRefAttr:$kernel, Variadic<Rt_Ptr>:$buffers);
+  let assemblyFormat = "$call $kernel `(` $buffers `)` attr-dict";
+}
+
+def Rt_ReturnOp : Rt_Op<"return", [Terminator, HasParent<"EntryOp">]> {
+  let summary = "ends an entry function with success";
+  let assemblyFormat = "attr-dict";
+}
+
+def Rt_EntryOp : Rt_Op<"entry", [IsolatedFromAbove, Symbol]> {
+  let summary = "an entry function of the artifact: `init` or `main`";
+  let description = [{
+    The region's one argument is the call in progress. `inputs` and `outputs` describe the model's interface, for the
+    table that the runtime checks calls against: dictionaries with `name` (string), `type` (tensor type) and `dims`
+    (`disc_shape.dims`).
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility, ArrayAttr:$inputs,
+                       ArrayAttr:$outputs);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
+  let hasVerifier = 1;
+}
+
+#endif // DISC_DIALECTS_RT

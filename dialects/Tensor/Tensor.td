@@ -1,0 +1,150 @@
+//===- Tensor.td - the disc_tensor dialect -----------------------*- tablegen -*-===//
+//
+// What linalg lacks: parameters by reference, views that never compute, and the few tensor computations that are
+// kept whole because splitting them would lose what makes them fast.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DISC_DIALECTS_TENSOR
+#define DISC_DIALECTS_TENSOR
+
+include "mlir/IR/OpBase.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Tensor_Dialect : Dialect {
+  let name = "disc_tensor";
+  let cppNamespace = "::mlir::disc";
+  let summary = "Tensor operations that linalg lacks";
+  let description = [{
+    Values are ranked tensors; every operation is pure. *Views* (`permute`, `reshape`, `broadcast`, `slice`) only
+    change how a buffer is addressed. *Computations* (`attention`, `concat`, `pack`) become kernels.
+  }];
+}
+
+class Tensor_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Tensor_Dialect, mnemonic, !listconcat(traits, [Pure])>;
+
+def Tensor_ParameterOp : Tensor_Op<"parameter"> {
+  let summary = "a parameter, buffer or constant of the model, by name";
+  let description = [{
+    The data never enters the IR: the runtime binds the name to memory when the model is loaded. The shape is static.
+
+    ```mlir
+    %w = disc_tensor.parameter "encoder.weight" : tensor<384x384xf32>
+    ```
+  }];
+  let arguments = (ins StrAttr:$name);
+  let results = (outs AnyStaticShapeTensor:$result);
+  let assemblyFormat = "$name attr-dict `:` type($result)";
+}
+
+def Tensor_PermuteOp : Tensor_Op<"permute"> {
+  let summary = "a view with its dimensions reordered";
+  let description = [{
+    Result dimension `i` is source dimension `permutation[i]`.
+
+    (T1) `permutation` is a permutation of the source's dimensions.
+    (T2) the static extents of the result are those of the source, permuted.
+  }];
+  let arguments = (ins AnyRankedTensor:$source, DenseI64ArrayAttr:$permutation);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$source $permutation attr-dict `:` type($source) `->` type($result)";
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def Tensor_ReshapeOp : Tensor_Op<"reshape"> {
+  let summary = "a view with other extents over the same elements in row-major order";
+  let description = [{
+    `sizes` holds one index for each dynamic extent of the result, in order.
+
+    (T3) there is one size for each dynamic extent of the result.
+    (T4) element types agree.
+    That the number of elements is kept is proved or guarded by the shape stage.
+  }];
+  let arguments = (ins AnyRankedTensor:$source, Variadic<Index>:$sizes);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$source `(` $sizes `)` attr-dict `:` type($source) `->` type($result)";
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def Tensor_BroadcastOp : Tensor_Op<"broadcast"> {
+  let summary = "a view that repeats elements along new or unit dimensions";
+  let description = [{
+    Source dimension `j` is result dimension `dims[j]`; where the source's extent is statically 1 and the result's is
+    not, and in result dimensions that no source dimension maps to, the elements repeat.
+
+    (T5) `dims` is strictly increasing, one per source dimension, within the result's rank.
+    (T6) there is one size for each dynamic extent of the result.
+    (T7) a static source extent is 1 or the result's.
+  }];
+  let arguments = (ins AnyRankedTensor:$source, Variadic<Index>:$sizes, DenseI64ArrayAttr:$dims);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$source `(` $sizes `)` $dims attr-dict `:` type($source) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tensor_SliceOp : Tensor_Op<"slice"> {
+  let summary = "a view of every `step`-th index of one dimension";
+  let description = [{
+    (T8) `dim` is a dimension of the source and `step` is positive.
+    (T9) all other extents agree.
+  }];
+  let arguments = (ins AnyRankedTensor:$source, Index:$offset, Index:$size, I64Attr:$dim, I64Attr:$step);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    $source `[` $offset `,` $size `]` `dim` $dim `step` $step attr-dict `:` type($source) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tensor_AttentionOp : Tensor_Op<"attention"> {
+  let summary = "scaled dot-product attention";
+  let description = [{
+    `softmax(scale * query @ key^T + mask) @ value` over query `[..., L, E]`, key `[..., S, E]`, value `[..., S, Ev]`.
+    The mask broadcasts to `[..., L, S]` by unit extents; a boolean mask keeps where it is true, a float mask is added.
+    With `is_causal`, query `i` sees keys `j <= i` only. A query that sees no key gives zeros.
+
+    (T10) query, key and value have one rank >= 2 and one element type; E and S agree where static.
+    (T11) the mask has the result's rank.
+  }];
+  let arguments = (ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
+                       Optional<AnyRankedTensor>:$mask, F64Attr:$scale, BoolAttr:$is_causal);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    $query `,` $key `,` $value (`mask` $mask^ `:` type($mask))? `scale` $scale `causal` $is_causal attr-dict
+    `:` type($query) `,` type($key) `,` type($value) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tensor_ConcatOp : Tensor_Op<"concat"> {
+  let summary = "tensors put one after the other along a dimension";
+  let description = [{
+    (T12) there is at least one input; all have the result's rank and element type; `dim` is one of its dimensions.
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs, I64Attr:$dim);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$inputs `dim` $dim attr-dict `:` type($inputs) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tensor_PackOp : Tensor_Op<"pack"> {
+  let summary = "a contraction's right-hand side in panels";
+  let description = [{
+    Gives `[batch..., ceil(N / panel), K, panel]`, zero padded, from a right-hand side whose dimensions are, in the
+    source, `batch_dims` (outermost first), `n_dims` and `k_dims` (each flattened row-major in the order given).
+
+    (T13) `batch_dims`, `n_dims` and `k_dims` together name each source dimension once.
+  }];
+  let arguments = (ins AnyRankedTensor:$source, DenseI64ArrayAttr:$batch_dims, DenseI64ArrayAttr:$n_dims,
+                       DenseI64ArrayAttr:$k_dims, I64Attr:$panel);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    $source `batch` $batch_dims `n` $n_dims `k` $k_dims `panel` $panel attr-dict `:` type($source) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+#endif // DISC_DIALECTS_TENSOR

@@ -1,0 +1,151 @@
+//===- TensorDialect.cpp - the disc_tensor dialect ------------------------===//
+//
+// Verifiers carry the labels (T1)... of Tensor.td; test/lit/Tensor/invalid.mlir has one case for each.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/Tensor/TensorDialect.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/SmallBitVector.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+#include "dialects/Tensor/TensorDialect.cpp.inc"
+
+void TensorDialect::initialize() {
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/Tensor/TensorOps.cpp.inc"
+      >();
+}
+
+static RankedTensorType tensorType(Value v) { return cast<RankedTensorType>(v.getType()); }
+
+static bool extentsMayAgree(int64_t a, int64_t b) {
+  return ShapedType::isDynamic(a) || ShapedType::isDynamic(b) || a == b;
+}
+
+static LogicalResult verifySizes(Operation *op, OperandRange sizes, RankedTensorType type, StringRef label) {
+  if (sizes.size() != static_cast<size_t>(type.getNumDynamicDims()))
+    return op->emitOpError() << "has " << sizes.size() << " sizes for " << type.getNumDynamicDims()
+                             << " dynamic extents of " << type << " " << label;
+  return success();
+}
+
+LogicalResult PermuteOp::verify() {
+  RankedTensorType source = tensorType(getSource()), result = tensorType(getResult());
+  ArrayRef<int64_t> perm = getPermutation();
+  llvm::SmallBitVector seen(source.getRank());
+  for (int64_t p : perm)
+    if (p < 0 || p >= source.getRank() || seen.test(p))
+      return emitOpError("permutation is not one of the source's dimensions (T1)");
+    else
+      seen.set(p);
+  if (!seen.all())
+    return emitOpError("permutation is not one of the source's dimensions (T1)");
+  if (result.getRank() != source.getRank() || result.getElementType() != source.getElementType())
+    return emitOpError("result type does not match the permuted source (T2)");
+  for (auto [i, p] : llvm::enumerate(perm))
+    if (!extentsMayAgree(result.getDimSize(i), source.getDimSize(p)))
+      return emitOpError("result type does not match the permuted source (T2)");
+  return success();
+}
+
+OpFoldResult PermuteOp::fold(FoldAdaptor) {
+  for (auto [i, p] : llvm::enumerate(getPermutation()))
+    if (static_cast<int64_t>(i) != p)
+      return {};
+  return getSource().getType() == getType() ? OpFoldResult(getSource()) : OpFoldResult();
+}
+
+LogicalResult ReshapeOp::verify() {
+  if (failed(verifySizes(*this, getSizes(), tensorType(getResult()), "(T3)")))
+    return failure();
+  if (tensorType(getSource()).getElementType() != tensorType(getResult()).getElementType())
+    return emitOpError("element types of source and result differ (T4)");
+  return success();
+}
+
+OpFoldResult ReshapeOp::fold(FoldAdaptor) {
+  // Equal types with at most one dynamic extent have equal extents; with more the sizes may be permuted.
+  RankedTensorType type = tensorType(getResult());
+  if (getSource().getType() == type && type.getNumDynamicDims() <= 1)
+    return getSource();
+  return {};
+}
+
+LogicalResult BroadcastOp::verify() {
+  RankedTensorType source = tensorType(getSource()), result = tensorType(getResult());
+  ArrayRef<int64_t> dims = getDims();
+  bool ok = static_cast<int64_t>(dims.size()) == source.getRank();
+  for (size_t i = 0; ok && i < dims.size(); ++i)
+    ok = dims[i] >= 0 && dims[i] < result.getRank() && (i == 0 || dims[i] > dims[i - 1]);
+  if (!ok)
+    return emitOpError("dims must give each source dimension an increasing result dimension (T5)");
+  if (failed(verifySizes(*this, getSizes(), result, "(T6)")))
+    return failure();
+  for (auto [j, d] : llvm::enumerate(dims))
+    if (source.getDimSize(j) != 1 && !extentsMayAgree(source.getDimSize(j), result.getDimSize(d)))
+      return emitOpError() << "source extent " << source.getDimSize(j) << " is neither 1 nor the result's "
+                           << result.getDimSize(d) << " (T7)";
+  return success();
+}
+
+LogicalResult SliceOp::verify() {
+  RankedTensorType source = tensorType(getSource()), result = tensorType(getResult());
+  int64_t dim = getDim();
+  if (dim < 0 || dim >= source.getRank() || static_cast<int64_t>(getStep()) < 1)
+    return emitOpError("dim must be a dimension of the source and step positive (T8)");
+  if (result.getRank() != source.getRank() || result.getElementType() != source.getElementType())
+    return emitOpError("result type does not match the sliced source (T9)");
+  for (int64_t i = 0; i < source.getRank(); ++i)
+    if (i != dim && !extentsMayAgree(result.getDimSize(i), source.getDimSize(i)))
+      return emitOpError("result type does not match the sliced source (T9)");
+  return success();
+}
+
+LogicalResult AttentionOp::verify() {
+  RankedTensorType q = tensorType(getQuery()), k = tensorType(getKey()), v = tensorType(getValue()),
+                   r = tensorType(getResult());
+  int64_t rank = q.getRank();
+  if (rank < 2 || k.getRank() != rank || v.getRank() != rank || r.getRank() != rank ||
+      k.getElementType() != q.getElementType() || v.getElementType() != q.getElementType() ||
+      r.getElementType() != q.getElementType() || !extentsMayAgree(q.getDimSize(rank - 1), k.getDimSize(rank - 1)) ||
+      !extentsMayAgree(k.getDimSize(rank - 2), v.getDimSize(rank - 2)))
+    return emitOpError("query, key, value and result do not fit each other (T10)");
+  if (getMask() && tensorType(getMask()).getRank() != rank)
+    return emitOpError("mask must have the result's rank (T11)");
+  return success();
+}
+
+LogicalResult ConcatOp::verify() {
+  RankedTensorType result = tensorType(getResult());
+  bool ok = !getInputs().empty() && static_cast<int64_t>(getDim()) >= 0 &&
+            static_cast<int64_t>(getDim()) < result.getRank();
+  for (Value input : getInputs())
+    ok = ok && tensorType(input).getRank() == result.getRank() &&
+         tensorType(input).getElementType() == result.getElementType();
+  return ok ? success() : emitOpError("inputs do not fit the result, or dim is out of range (T12)");
+}
+
+LogicalResult PackOp::verify() {
+  RankedTensorType source = tensorType(getSource());
+  llvm::SmallBitVector seen(source.getRank());
+  int64_t named = 0;
+  for (ArrayRef<int64_t> dims : {getBatchDims(), getNDims(), getKDims()})
+    for (int64_t d : dims) {
+      if (d < 0 || d >= source.getRank())
+        return emitOpError("dims must name each source dimension once (T13)");
+      seen.set(d);
+      ++named;
+    }
+  if (named != source.getRank() || !seen.all())
+    return emitOpError("dims must name each source dimension once (T13)");
+  return success();
+}
+
+#define GET_OP_CLASSES
+#include "dialects/Tensor/TensorOps.cpp.inc"
