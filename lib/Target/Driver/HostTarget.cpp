@@ -1,0 +1,136 @@
+//===- HostTarget.cpp - Description of the machine we compile for ---------===//
+
+#include "lib/Target/Driver/HostTarget.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Threading.h"
+#include "llvm/TargetParser/Host.h"
+#include "llvm/TargetParser/Triple.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+using namespace mlir;
+using namespace mlir::disc;
+
+/// The content of a one-line file of sysfs.
+static std::optional<std::string> readLine(const Twine &path) {
+  auto buffer = llvm::MemoryBuffer::getFileAsStream(path);
+  if (!buffer)
+    return std::nullopt;
+  return (*buffer)->getBuffer().trim().str();
+}
+
+/// Sizes as sysfs writes them: "32K", "8M".
+static std::optional<int64_t> parseSize(StringRef text) {
+  int64_t scale = 1;
+  if (text.consume_back("K"))
+    scale = 1 << 10;
+  else if (text.consume_back("M"))
+    scale = 1 << 20;
+  int64_t value;
+  if (text.getAsInteger(10, value) || value <= 0)
+    return std::nullopt;
+  return value * scale;
+}
+
+/// Fills the cache sizes that the system tells; the defaults stay otherwise.
+static void detectCaches(HostTarget &target) {
+  for (int index = 0; index < 8; ++index) {
+    std::string dir =
+        "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index);
+    auto level = readLine(dir + "/level"), type = readLine(dir + "/type"),
+         size = readLine(dir + "/size");
+    if (!level || !type || !size || *type == "Instruction")
+      continue;
+    std::optional<int64_t> bytes = parseSize(*size);
+    if (!bytes)
+      continue;
+    if (*level == "1")
+      target.l1dBytes = *bytes;
+    else if (*level == "2")
+      target.l2Bytes = *bytes;
+    else if (*level == "3")
+      target.l3Bytes = *bytes;
+  }
+}
+
+static int64_t vectorBitsOf(const llvm::Triple &triple,
+                            const llvm::StringMap<bool> &features) {
+  if (!triple.isX86())
+    return 128; // NEON; scalable vectors are not generated yet
+  if (features.lookup("avx512f"))
+    return 512;
+  return features.lookup("avx") ? 256 : 128;
+}
+
+HostTarget HostTarget::detect() {
+  HostTarget target;
+  llvm::Triple triple(llvm::sys::getProcessTriple());
+  target.triple = triple.str();
+  target.cpu = llvm::sys::getHostCPUName().str();
+  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
+  // Sorted, so that the text of the IR is the same in every run.
+  std::vector<std::string> names;
+  for (const auto &feature : features)
+    names.push_back((feature.second ? "+" : "-") + feature.first().str());
+  std::sort(names.begin(), names.end());
+  target.features = llvm::join(names, ",");
+  target.vectorBits = vectorBitsOf(triple, features);
+  detectCaches(target);
+  target.cores =
+      std::max(1u, llvm::hardware_concurrency().compute_thread_count());
+  return target;
+}
+
+HostTarget HostTarget::fromAttr(DictionaryAttr attr) {
+  HostTarget target;
+  auto text = [&](StringRef name, std::string &field) {
+    if (auto value = attr.getAs<StringAttr>(name))
+      field = value.str();
+  };
+  auto number = [&](StringRef name, int64_t &field) {
+    if (auto value = attr.getAs<IntegerAttr>(name))
+      field = value.getInt();
+  };
+  text("triple", target.triple);
+  text("cpu", target.cpu);
+  text("features", target.features);
+  number("vector_bits", target.vectorBits);
+  number("l1d_bytes", target.l1dBytes);
+  number("l2_bytes", target.l2Bytes);
+  number("l3_bytes", target.l3Bytes);
+  number("cores", target.cores);
+  return target;
+}
+
+DictionaryAttr HostTarget::toAttr(MLIRContext *context) const {
+  Builder b(context);
+  return b.getDictionaryAttr({
+      b.getNamedAttr("triple", b.getStringAttr(triple)),
+      b.getNamedAttr("cpu", b.getStringAttr(cpu)),
+      b.getNamedAttr("features", b.getStringAttr(features)),
+      b.getNamedAttr("vector_bits", b.getI64IntegerAttr(vectorBits)),
+      b.getNamedAttr("l1d_bytes", b.getI64IntegerAttr(l1dBytes)),
+      b.getNamedAttr("l2_bytes", b.getI64IntegerAttr(l2Bytes)),
+      b.getNamedAttr("l3_bytes", b.getI64IntegerAttr(l3Bytes)),
+      b.getNamedAttr("cores", b.getI64IntegerAttr(cores)),
+  });
+}
+
+void mlir::disc::setHostTarget(ModuleOp module, const HostTarget &target) {
+  module->setAttr(kTargetAttrName, target.toAttr(module.getContext()));
+}
+
+HostTarget mlir::disc::getHostTarget(ModuleOp module) {
+  if (auto attr = module->getAttrOfType<DictionaryAttr>(kTargetAttrName)) {
+    HostTarget target = HostTarget::fromAttr(attr);
+    if (!target.triple.empty())
+      return target;
+  }
+  return HostTarget::detect();
+}

@@ -1,0 +1,44 @@
+//===- HostTarget.h - Description of the machine we compile for -*- C++ -*-===//
+
+#ifndef DISC_TARGET_DRIVER_HOSTTARGET_H
+#define DISC_TARGET_DRIVER_HOSTTARGET_H
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinOps.h"
+#include <cstdint>
+#include <string>
+
+namespace mlir::disc {
+
+/// What schedules and code generation need to know of a CPU. It crosses the
+/// stages as the module attribute `disc_plan.target`, so that IR printed on one
+/// machine compiles to the same code on another.
+struct HostTarget {
+  std::string triple;
+  std::string cpu;      // as in -mcpu, e.g. "znver4"
+  std::string features; // as in -mattr, e.g. "+avx2,+fma"
+  int64_t vectorBits = 128;
+  int64_t l1dBytes = 32 << 10;
+  int64_t l2Bytes = 1 << 20;
+  int64_t l3Bytes = 16 << 20;
+  int64_t cores = 1;
+
+  /// The machine this process runs on.
+  static HostTarget detect();
+
+  /// The value of `disc_plan.target`; missing entries keep their defaults.
+  static HostTarget fromAttr(DictionaryAttr attr);
+  DictionaryAttr toAttr(MLIRContext *context) const;
+};
+
+/// The name of the module attribute.
+inline constexpr llvm::StringLiteral kTargetAttrName = "disc_plan.target";
+
+void setHostTarget(ModuleOp module, const HostTarget &target);
+
+/// The module's target, or the detected host when it names none.
+HostTarget getHostTarget(ModuleOp module);
+
+} // namespace mlir::disc
+
+#endif // DISC_TARGET_DRIVER_HOSTTARGET_H

@@ -1,0 +1,145 @@
+//===- Jit.cpp - Loads a compiled object into this process ----------------===//
+
+#include "lib/Target/Driver/Jit.h"
+#include "lib/Runtime/Core/Abi.h"
+
+#include "llvm/ExecutionEngine/JITLink/JITLink.h"
+#include "llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h"
+#include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
+#include "llvm/ExecutionEngine/Orc/ExecutionUtils.h"
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h"
+#include "llvm/Support/Process.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <mutex>
+
+using namespace mlir;
+using namespace mlir::disc;
+namespace orc = llvm::orc;
+namespace jitlink = llvm::jitlink;
+
+namespace {
+/// Writes "address size name" lines of each linked object's functions. perf
+/// reads the file at report time, so lines of code freed since do no harm
+/// beyond a stale name.
+class PerfMapPlugin : public orc::ObjectLinkingLayer::Plugin {
+public:
+  void modifyPassConfig(orc::MaterializationResponsibility &,
+                        jitlink::LinkGraph &,
+                        jitlink::PassConfiguration &config) override {
+    config.PostFixupPasses.push_back(append);
+  }
+  llvm::Error notifyFailed(orc::MaterializationResponsibility &) override {
+    return llvm::Error::success();
+  }
+  llvm::Error notifyRemovingResources(orc::JITDylib &,
+                                      orc::ResourceKey) override {
+    return llvm::Error::success();
+  }
+  void notifyTransferringResources(orc::JITDylib &, orc::ResourceKey,
+                                   orc::ResourceKey) override {}
+
+private:
+  static llvm::Error append(jitlink::LinkGraph &graph) {
+    static std::mutex mutex;
+    std::lock_guard<std::mutex> lock(mutex);
+    std::string path = "/tmp/perf-" +
+                       std::to_string(llvm::sys::Process::getProcessId()) +
+                       ".map";
+    std::error_code error;
+    llvm::raw_fd_ostream os(path, error, llvm::sys::fs::OF_Append);
+    if (error) // profiling is best effort; the code runs without it
+      return llvm::Error::success();
+    for (jitlink::Symbol *symbol : graph.defined_symbols()) {
+      if (!symbol->isCallable() || !symbol->hasName() || !symbol->getSize())
+        continue;
+      os << llvm::format_hex_no_prefix(symbol->getAddress().getValue(), 1)
+         << ' ' << llvm::format_hex_no_prefix(symbol->getSize(), 1) << ' '
+         << *symbol->getName() << '\n';
+    }
+    return llvm::Error::success();
+  }
+};
+} // namespace
+
+/// The runtime's entry points by name. They are listed rather than searched in
+/// the process because the binary that holds them need not export them.
+static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session,
+                                     const llvm::DataLayout &layout) {
+  orc::MangleAndInterner mangle(session, layout);
+  orc::SymbolMap map;
+#define DISC_RT_SYMBOL(name)                                                   \
+  map[mangle(#name)] = orc::ExecutorSymbolDef(                                 \
+      orc::ExecutorAddr::fromPtr(&name),                                       \
+      llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable)
+  DISC_RT_SYMBOL(disc_rt_check_inputs);
+  DISC_RT_SYMBOL(disc_rt_extent);
+  DISC_RT_SYMBOL(disc_rt_guard_failed);
+  DISC_RT_SYMBOL(disc_rt_input);
+  DISC_RT_SYMBOL(disc_rt_parameter);
+  DISC_RT_SYMBOL(disc_rt_global);
+  DISC_RT_SYMBOL(disc_rt_arena);
+  DISC_RT_SYMBOL(disc_rt_output);
+  DISC_RT_SYMBOL(disc_rt_parallel_for);
+#undef DISC_RT_SYMBOL
+  return map;
+}
+
+struct Jit::Impl {
+  std::unique_ptr<orc::LLJIT> lljit;
+};
+
+Jit::Jit(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}
+Jit::~Jit() = default;
+
+llvm::Expected<std::unique_ptr<Jit>> Jit::create(ObjectCode objects,
+                                                 const JitOptions &options) {
+  llvm::InitializeNativeTarget();
+  llvm::InitializeNativeTargetAsmPrinter();
+
+  orc::LLJITBuilder builder;
+  // No platform: the code has no constructors, thread locals or exceptions to
+  // set up, and the default one compiles a helper module at each start.
+  builder.setPlatformSetUp(orc::setUpInactivePlatform);
+  builder.setObjectLinkingLayerCreator(
+      [&](orc::ExecutionSession &session)
+          -> llvm::Expected<std::unique_ptr<orc::ObjectLayer>> {
+        auto memory = jitlink::InProcessMemoryManager::Create();
+        if (!memory)
+          return memory.takeError();
+        auto layer = std::make_unique<orc::ObjectLinkingLayer>(
+            session, std::move(*memory));
+        if (options.perfMap)
+          layer->addPlugin(std::make_shared<PerfMapPlugin>());
+        return layer;
+      });
+  auto lljit = builder.create();
+  if (!lljit)
+    return lljit.takeError();
+
+  orc::JITDylib &dylib = (*lljit)->getMainJITDylib();
+  if (llvm::Error error = dylib.define(orc::absoluteSymbols(runtimeSymbols(
+          (*lljit)->getExecutionSession(), (*lljit)->getDataLayout()))))
+    return error;
+  auto process = orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(
+      (*lljit)->getDataLayout().getGlobalPrefix());
+  if (!process)
+    return process.takeError();
+  dylib.addGenerator(std::move(*process));
+  for (std::unique_ptr<llvm::MemoryBuffer> &object : objects)
+    if (llvm::Error error = (*lljit)->addObjectFile(std::move(object)))
+      return error;
+
+  auto impl = std::make_unique<Impl>();
+  impl->lljit = std::move(*lljit);
+  return std::unique_ptr<Jit>(new Jit(std::move(impl)));
+}
+
+llvm::Expected<void *> Jit::lookup(llvm::StringRef symbol) {
+  auto address = impl->lljit->lookup(symbol);
+  if (!address)
+    return address.takeError();
+  return address->toPtr<void *>();
+}

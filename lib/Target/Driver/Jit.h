@@ -1,0 +1,39 @@
+//===- Jit.h - Loads a compiled object into this process --------*- C++ -*-===//
+
+#ifndef DISC_TARGET_DRIVER_JIT_H
+#define DISC_TARGET_DRIVER_JIT_H
+
+#include "lib/Target/Driver/Codegen.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <memory>
+
+namespace mlir::disc {
+
+struct JitOptions {
+  /// Appends the code's symbols to /tmp/perf-<pid>.map, where `perf report`
+  /// looks for the names of generated functions.
+  bool perfMap = false;
+};
+
+/// Owns the code's memory: everything looked up dies with it.
+class Jit {
+public:
+  /// Links the objects. `disc_rt_*` resolve to the runtime linked into this
+  /// binary, anything else (libm, memcpy) to the process's symbols.
+  static llvm::Expected<std::unique_ptr<Jit>>
+  create(ObjectCode objects, const JitOptions &options = {});
+  ~Jit();
+
+  /// The address of a public symbol, e.g. "disc_main", "disc_model_info".
+  llvm::Expected<void *> lookup(llvm::StringRef symbol);
+
+private:
+  struct Impl;
+  explicit Jit(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl;
+};
+
+} // namespace mlir::disc
+
+#endif // DISC_TARGET_DRIVER_JIT_H

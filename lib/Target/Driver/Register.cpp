@@ -1,0 +1,23 @@
+//===- Register.cpp - One list of everything that can be used -------------===//
+
+#include "lib/Target/Driver/Register.h"
+
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/InitAllPasses.h"
+#include "mlir/Target/LLVMIR/Dialect/All.h"
+
+#include <mutex>
+
+using namespace mlir;
+
+void mlir::disc::registerDialects(DialectRegistry &registry) {
+  registerAllDialects(registry);
+  registerAllExtensions(registry);
+  registerAllToLLVMIRTranslations(registry);
+}
+
+void mlir::disc::registerPasses() {
+  static std::once_flag once;
+  std::call_once(once, [] { registerAllPasses(); });
+}
