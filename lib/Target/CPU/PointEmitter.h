@@ -1,0 +1,167 @@
+//===- PointEmitter.h - code for a tensor's value at a point ------*- C++ -*-===//
+//
+// A kernel's region says what each tensor is; an emitter walks the points of some domain and asks for the values at
+// each. `PointEmitter` answers by recursion through the region: generics become their scalar bodies, views become
+// index arithmetic, the kernel's arguments become loads. One index of the point may run along the lanes of a vector.
+//
+//===----------------------------------------------------------------------===//
+#ifndef DISC_LIB_TARGET_CPU_POINTEMITTER_H
+#define DISC_LIB_TARGET_CPU_POINTEMITTER_H
+
+#include "dialects/Plan/PlanDialect.h"
+#include "lib/Transforms/Support/ShapeAnalysis.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/DenseMap.h"
+#include <functional>
+#include <map>
+#include <tuple>
+#include <vector>
+
+namespace mlir::disc {
+
+class ConcatOp;
+class ReshapeOp;
+
+/// One coordinate of a point. Three forms:
+///   uniform    `base` for every lane
+///   lanes      `base + step * [0, 1, .., V)`
+///   arbitrary  `each`, a vector<V x index>, when a coordinate is not affine along the lanes
+struct Idx {
+  Value base;
+  bool lanes = false;
+  int64_t step = 1;     // meaningful when lanes
+  int64_t multiple = 1; // `base` is known to be a multiple of this; lets blocks of V lanes be split without division
+  Value each;
+
+  Idx() = default;
+  Idx(Value base, bool lanes = false, int64_t step = 1, int64_t multiple = 1)
+      : base(base), lanes(lanes), step(step), multiple(multiple) {}
+  static Idx arbitrary(Value each);
+
+  bool isUniform() const { return !lanes && !each; }
+};
+
+class PointEmitter {
+public:
+  /// Code is emitted through `builder`, at its insertion point at the time of each call. `argsPtr` is the kernel
+  /// function's first argument. Values that hold for the whole function (pointers, symbols, constants) are emitted
+  /// at the start of the function's entry block, which must dominate every insertion point used.
+  /// `lanes` is V; 1 means that everything is scalar.
+  PointEmitter(OpBuilder &builder, KernelFuncOp kernel, Value argsPtr, int64_t lanes, ShapeAnalysis &shapes);
+
+  OpBuilder &b() { return builder; }
+  int64_t lanes() const { return vectorLanes; }
+  KernelFuncOp kernel() { return kernelFunc; }
+  ShapeAnalysis &shapes() { return shapeAnalysis; }
+
+  //===--- what holds for the whole function -------------------------------===//
+  Value expr(const SymExpr &e);         // index; from the symbols' slots
+  Value constantIndex(int64_t value);   // index
+  Value constant(TypedAttr value);
+  Value operandPtr(unsigned i);         // !llvm.ptr
+  Value resultPtr(unsigned i);          // !llvm.ptr
+
+  //===--- values ------------------------------------------------------------===//
+  /// The value of `tensor` at `idx`: a scalar if nothing varies along the lanes, else a vector<V x elem>. Element
+  /// type as in the tensor (i1 for booleans). `mask`: vector<V x i1>, null = all lanes on; lanes that are off give
+  /// unspecified values, and touch no memory. At least one lane must be on.
+  /// Null, with an error reported, for what cannot be evaluated at a point (an unbound reduction or contraction, the
+  /// contents of tensor.empty).
+  Value eval(Value tensor, ArrayRef<Idx> idx, Value mask = {});
+
+  /// Replaces the computation of a tensor: a contraction's result read from a tile, a reduction's from a register.
+  using Computation = std::function<Value(ArrayRef<Idx> idx, Value mask)>;
+  void bind(Value tensor, Computation computation);
+  void unbind(Value tensor);
+
+  /// Stores `v` (scalar or vector) to result `i` at `idx`. A scalar is broadcast if the point has lanes.
+  LogicalResult store(unsigned result, ArrayRef<Idx> idx, Value v, Value mask = {});
+
+  /// Evaluates the inputs of `generic` at the point `iters` of its iteration space and clones its body there, up to
+  /// the yield. `outs` stand for the body's output arguments (null: not used by the body). Gives the mapping, in
+  /// which yielded values can be looked up. For emitters of reductions.
+  LogicalResult emitBody(linalg::GenericOp generic, ArrayRef<Idx> iters, Value mask, ArrayRef<Value> outs,
+                         IRMapping &map);
+
+  /// Forgets memoised values: after moving the insertion point, or after memory has changed.
+  void newPoint();
+
+  /// Values memoised while a Scope lives are forgotten when it ends; those from before stay visible in it. One per
+  /// nested block that code is emitted into.
+  class Scope {
+  public:
+    explicit Scope(PointEmitter &emitter);
+    ~Scope();
+
+  private:
+    PointEmitter &emitter;
+    size_t pointDepth, indexDepth;
+  };
+
+  /// Called with the coordinate of each tensor.extract (a scalar or a vector of index) and its extent, before the
+  /// load: the place to report an embedding's index that is out of range. Returns the coordinate to use.
+  std::function<Value(Value coordinate, Value extent, Value mask)> onGather;
+
+  //===--- index arithmetic ----------------------------------------------------===//
+  Idx uniform(Value base) { return Idx(base); }
+  Idx uniform(int64_t base);
+  Idx addIdx(const Idx &a, const Idx &b);
+  Idx mulIdx(const Idx &a, const SymExpr &factor);
+  /// Quotient and remainder by an extent (both non-negative).
+  std::pair<Idx, Idx> divModIdx(const Idx &a, const SymExpr &extent);
+  /// Coordinates `from` of a tensor of extents `fromDims` as coordinates of the same elements under `toDims`.
+  SmallVector<Idx> reshapeIdx(ArrayRef<Idx> from, ArrayRef<SymExpr> fromDims, ArrayRef<SymExpr> toDims);
+  /// The coordinate as an index value: scalar, or vector<V x index>.
+  Value materialize(const Idx &a);
+
+  //===--- scalars and vectors ---------------------------------------------------===//
+  VectorType vectorOf(Type elem) { return VectorType::get({vectorLanes}, elem); }
+  /// `v` as a vector of V lanes.
+  Value splat(Value v);
+  /// Clones a scalar operation on operands that are scalars or vectors; if any is a vector, so are the results.
+  Operation *cloneOn(Operation *op, ArrayRef<Value> operands);
+  /// vector<V x i1> of the lanes below `count` (index): a row's tail.
+  Value tailMask(Value count);
+  /// Loads / stores at `ptr + offset` elements; memory holds booleans as bytes. `offset` uniform, lanes or arbitrary.
+  Value load(Value ptr, const Idx &offset, Type elem, Value mask = {});
+  void store(Value ptr, const Idx &offset, Value v, Value mask = {});
+
+private:
+  using PointKey = std::vector<std::tuple<const void *, const void *, int64_t>>;
+  using IndexKey = std::tuple<int, const void *, const void *>;
+
+  Value compute(Value tensor, ArrayRef<Idx> idx, Value mask);
+  Value evalArgument(BlockArgument arg, ArrayRef<Idx> idx, Value mask);
+  Value evalGeneric(OpResult result, linalg::GenericOp op, ArrayRef<Idx> idx, Value mask);
+  Value evalConcat(ConcatOp op, ArrayRef<Idx> idx, Value mask);
+  Value evalExtract(Operation *op, IRMapping &map, Value mask);
+  Idx applyAffine(AffineExpr e, ArrayRef<Idx> iters);
+  Idx address(LayoutAttr layout, ArrayRef<Idx> idx);
+  Value scalarOperand(Value v);
+  Value indexOp(int kind, Value lhs, Value rhs);
+  Value entryPtr(unsigned slot);
+  void atEntry(function_ref<void()> emit);
+
+  OpBuilder &builder;
+  KernelFuncOp kernelFunc;
+  Value argsPtr;
+  int64_t vectorLanes;
+  ShapeAnalysis &shapeAnalysis;
+  Operation *entryAnchor = nullptr; // function-wide values are emitted before it
+  Location loc;
+
+  DenseMap<Value, Computation> bindings;
+  // Undo logs beside the maps make Scope cheap.
+  std::map<PointKey, Value> points;
+  std::vector<PointKey> pointLog;
+  std::map<IndexKey, Value> indices;
+  std::vector<IndexKey> indexLog;
+  std::map<const void *, Value> constants;
+  DenseMap<unsigned, Value> pointers;
+  std::map<std::string, Value> exprs;
+};
+
+} // namespace mlir::disc
+
+#endif // DISC_LIB_TARGET_CPU_POINTEMITTER_H
