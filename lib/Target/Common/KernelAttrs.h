@@ -1,0 +1,38 @@
+//===- KernelAttrs.h - what a kernel's function tells the host flow --*- C++ -*-===//
+//
+// `disc-cpu-emit-kernels` turns each `disc_plan.kernel_func @k` into
+//
+//   func.func @k(%args: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr)
+//
+// and keeps on that function, as discardable attributes, what a launch needs to
+// know. `disc-host-lower` reads and removes them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DISC_TARGET_COMMON_KERNELATTRS_H
+#define DISC_TARGET_COMMON_KERNELATTRS_H
+
+#include "dialects/Plan/PlanDialect.h"
+#include "mlir/IR/Operation.h"
+
+namespace mlir::disc {
+
+inline constexpr llvm::StringLiteral kKernelSymbolsAttr = "disc_plan.symbols";
+inline constexpr llvm::StringLiteral kKernelTasksAttr = "disc_plan.tasks";
+inline constexpr llvm::StringLiteral kKernelScratchAttr = "disc_plan.scratch";
+inline constexpr llvm::StringLiteral kKernelCostAttr = "disc_plan.cost";
+
+/// Keeps what launches of `kernel` need on the function emitted for it.
+inline void copyLaunchAttrs(KernelFuncOp kernel, Operation *function) {
+  function->setAttr(kKernelSymbolsAttr, kernel.getSymbolsAttr());
+  if (Attribute tasks = kernel.getTasksAttr())
+    function->setAttr(kKernelTasksAttr, tasks);
+  if (Attribute scratch = kernel.getScratchAttr())
+    function->setAttr(kKernelScratchAttr, scratch);
+  if (Attribute cost = kernel.getCostAttr())
+    function->setAttr(kKernelCostAttr, cost);
+}
+
+} // namespace mlir::disc
+
+#endif // DISC_TARGET_COMMON_KERNELATTRS_H
