@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# The checks that need no build: layering, Python lint and types, C++ format, generated documentation.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+PY=.venv/bin/python
+failed=0
+
+check() {
+  local what=$1; shift
+  if out=$("$@" 2>&1); then
+    printf '%-16s ok\n' "$what"
+  else
+    printf '%-16s FAILED\n%s\n' "$what" "$out"; failed=1
+  fi
+}
+
+clang_format() { git ls-files '*.cpp' '*.h' | xargs -r clang-format-22 --dry-run -Werror; }
+
+check "layers" $PY tools/check_layers.py
+check "ruff" $PY -m ruff check .
+check "ruff format" $PY -m ruff format --check .
+check "mypy" $PY -m mypy
+check "clang-format" clang_format
+check "reference docs" $PY tools/gen_reference.py --check
+exit $failed

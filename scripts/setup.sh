@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Brings a fresh Debian 12 machine to a built tree: system packages, .venv, pip packages, CMake build.
+# Each step is skipped when it is done already, so calling this before every make target costs about a second.
+#
+#   PYTHON=python3.12   the interpreter that .venv is made with (default: python3)
+#   JOBS=n              parallel compilations (default: all cores)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+PYTHON=${PYTHON:-python3}
+BUILD=build
+PACKAGES=(
+  build-essential ca-certificates ccache cmake git ninja-build python3-dev python3-venv
+  clang-22 clang-format-22 lld-22
+  libmlir-22-dev llvm-22-dev mlir-22-tools liblld-22-dev zlib1g-dev libzstd-dev
+)
+
+say() { printf '\033[1m[setup]\033[0m %s\n' "$*"; }
+die() { printf '[setup] error: %s\n' "$1" >&2; shift; printf '        %s\n' "$@" >&2; exit 1; }
+
+missing_packages() {
+  local status
+  for p in "${PACKAGES[@]}"; do
+    status=$(dpkg-query -W -f='${db:Status-Status}' "$p" 2>/dev/null || true)
+    [ "$status" = installed ] || echo "$p"
+  done
+}
+
+install_system_packages() {
+  local missing sudo=() log
+  # Without dpkg (another distribution) the configure step says what it does not find.
+  command -v dpkg-query >/dev/null || { say "not a Debian system: expecting LLVM/MLIR 22, CMake, Ninja to be there"; return; }
+  mapfile -t missing < <(missing_packages)
+  [ ${#missing[@]} -eq 0 ] && return
+  say "installing system packages: ${missing[*]}"
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || die "these Debian packages are missing, and neither root nor sudo is available:" \
+      "${missing[*]}" "Ask an administrator to run: apt-get install ${missing[*]}"
+    sudo=(sudo)
+  fi
+  log=$(mktemp)
+  if ! { "${sudo[@]}" apt-get update -q &&
+         "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"; } \
+         >"$log" 2>&1; then
+    tail -n 15 "$log" >&2
+    die "apt-get could not install: ${missing[*]}" \
+      "The LLVM 22 packages come with Debian 12's updates (bookworm-security) or from https://apt.llvm.org." \
+      "Check the network and /etc/apt/sources.list*, then run make again. Full log: $log"
+  fi
+  rm -f "$log"
+}
+
+install_python_packages() {
+  local key stamp=.venv/.disc-requirements log args=()
+  if [ ! -x .venv/bin/python ]; then
+    say "creating .venv ($("$PYTHON" --version 2>&1))"
+    "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || die "Python 3.10 or newer is needed, $PYTHON is older"
+    "$PYTHON" -m venv .venv || die "cannot create .venv" "Install the package python3-venv, or set PYTHON"
+  fi
+  key=$(cat requirements*.txt constraints.txt pyproject.toml | sha256sum | cut -d' ' -f1)
+  [ "$(cat "$stamp" 2>/dev/null)" = "$key" ] && return
+  say "installing Python packages into .venv (several minutes the first time)"
+  # The plain PyPI build of torch brings gigabytes of CUDA libraries. The CPU build is preferred where its index answers.
+  if .venv/bin/python - <<'PY' 2>/dev/null
+import urllib.request as r
+r.urlopen(r.Request("https://download.pytorch.org/whl/cpu/torch/", method="HEAD"), timeout=5)
+PY
+  then args+=(--extra-index-url https://download.pytorch.org/whl/cpu); fi
+  log=$(mktemp)
+  if ! { .venv/bin/python -m pip install --disable-pip-version-check --no-input "${args[@]}" -r requirements-dev.txt &&
+         # Points .venv at python/ and registers the entry points; the native module is built below, by Ninja.
+         .venv/bin/python -m pip install --disable-pip-version-check --no-input --no-deps --no-build-isolation \
+           -C wheel.cmake=false -e .; } >"$log" 2>&1; then
+    tail -n 15 "$log" >&2
+    die "pip could not install the packages of requirements-dev.txt" \
+      "Check the network and pip's configuration (pip config list), then run make again. Full log: $log"
+  fi
+  rm -f "$log"
+  echo "$key" >"$stamp"
+}
+
+build() {
+  local log=$BUILD/configure.log
+  mkdir -p "$BUILD"
+  if [ ! -f "$BUILD/build.ninja" ]; then
+    say "configuring"
+    cmake -S . -B "$BUILD" -G Ninja -DPython_EXECUTABLE="$PWD/.venv/bin/python" >"$log" 2>&1 || {
+      rm -f "$BUILD/build.ninja"; tail -n 25 "$log" >&2
+      die "CMake could not configure the build" "Full log: $log"; }
+  fi
+  # Ninja's own "no work to do" is noise before every target.
+  if ! ninja -C "$BUILD" -n 2>/dev/null | grep -q 'no work to do'; then
+    say "building"
+    ninja -C "$BUILD" ${JOBS:+-j "$JOBS"} || die "the build failed"
+  fi
+}
+
+install_system_packages
+install_python_packages
+build

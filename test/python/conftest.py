@@ -1,0 +1,23 @@
+"""Settings shared by all Python tests."""
+
+import os
+import random
+
+import hypothesis
+import numpy as np
+import pytest
+
+# Reproducible by default; `HYPOTHESIS_PROFILE=explore` looks for new counterexamples.
+hypothesis.settings.register_profile("default", derandomize=True, deadline=None, print_blob=True)
+hypothesis.settings.register_profile("explore", deadline=None, max_examples=2000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """The same random numbers whatever runs before."""
+    import torch
+
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
