@@ -70,7 +70,7 @@ PY
   if ! { .venv/bin/python -m pip install --disable-pip-version-check --no-input "${args[@]}" -r requirements-dev.txt &&
          # Points .venv at python/ and registers the entry points; the native module is built below, by Ninja.
          .venv/bin/python -m pip install --disable-pip-version-check --no-input --no-deps --no-build-isolation \
-           -C wheel.cmake=false -e .; } >"$log" 2>&1; then
+           --config-settings wheel.cmake=false -e .; } >"$log" 2>&1; then
     tail -n 15 "$log" >&2
     die "pip could not install the packages of requirements-dev.txt" \
       "Check the network and pip's configuration (pip config list), then run make again. Full log: $log"
