@@ -1,0 +1,251 @@
+//===- MicroKernel.cpp - register-tiled products --------------------------===//
+//
+// Generates, for 512-bit vectors and f32, functions such as
+//
+//   llvm.func internal @disc_product_f32_f32_f32_x32_r14(%A, %rowStride, %kStride, %B, %K, %C, %accumulate) {
+//     %sums:28 = scf.for %k = 0 to %K iter_args(...) {
+//       two vectors of B; for each of 14 rows: one element of A, broadcast, and two fused multiply-adds
+//     }
+//     ... store the 28 sums
+//   }
+//
+// and `@disc_product_f32_f32_f32_x32(..., %rows)`, which goes to the one for `rows`. A's strides are both arguments:
+// LLVM turns the row addresses into one running pointer, so that a general stride costs nothing measurable, and one
+// function serves row-major and column-major A. Kernels of a module share them: they are internal and not inlined.
+//
+// Test: test/lit/CPU/micro-kernel.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Target/CPU/MicroKernel.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+std::string MicroKernelSpec::str() const {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << a << "_" << b << "_" << acc << "_x" << panel();
+  return text;
+}
+
+TileHeights disc::tileHeights(int64_t minCount, int64_t maxCount, int64_t tile) {
+  minCount = std::max<int64_t>(minCount, 1);
+  if (maxCount >= 0 && maxCount <= tile)
+    return {std::min(minCount, std::max<int64_t>(maxCount, 1)), std::max<int64_t>(maxCount, 1)};
+  if (minCount == maxCount) {
+    int64_t tiles = llvm::divideCeil(maxCount, tile);
+    return {maxCount / tiles, int64_t(llvm::divideCeil(maxCount, tiles))};
+  }
+  // The least even split of more than one tile is tile + 1 rows in two.
+  return {std::min(minCount, (tile + 1) / 2), tile};
+}
+
+int64_t disc::microKernelRows(int64_t vectorBits, int64_t vectors) {
+  int64_t registers = vectorBits >= 512 ? 32 : 16;
+  return vectors == 1 && registers == 16 ? 8 : std::min<int64_t>(14, (registers - vectors - 1) / vectors);
+}
+
+namespace {
+
+/// Emits the function for one height.
+class KernelWriter {
+public:
+  KernelWriter(OpBuilder &b, Location loc, const MicroKernelSpec &spec, int64_t rows)
+      : b(b), loc(loc), spec(spec), rows(rows), accType(VectorType::get({spec.lanes}, spec.acc)) {
+    // Enough independent chains of additions to hide their latency: few rows split the sum over k.
+    while (rows * spec.vectors * splits < 8)
+      splits *= 2;
+  }
+
+  void write(LLVM::LLVMFuncOp func) {
+    Block *entry = func.addEntryBlock(b);
+    b.setInsertionPointToStart(entry);
+    aPtr = entry->getArgument(0), rowStride = entry->getArgument(1), kStride = entry->getArgument(2);
+    bPtr = entry->getArgument(3);
+    Value k = entry->getArgument(4), c = entry->getArgument(5), accumulate = entry->getArgument(6);
+
+    Value zero = i64(0), one = i64(1), whole = zero;
+    SmallVector<Value> sums(rows * spec.vectors * splits,
+                            arith::ConstantOp::create(b, loc, b.getZeroAttr(accType)).getResult());
+    if (splits > 1) {
+      Value step = i64(splits);
+      whole = arith::SubIOp::create(b, loc, k, arith::RemUIOp::create(b, loc, k, step));
+      sums = loop(zero, whole, step, sums, splits);
+      sums = fold(sums);
+    }
+    sums = loop(whole, k, one, sums, 1);
+
+    auto added = scf::IfOp::create(
+        b, loc, accumulate,
+        [&](OpBuilder &, Location) {
+          SmallVector<Value> old;
+          for (auto [i, sum] : llvm::enumerate(sums))
+            old.push_back(add(load(accType, offset(c, i * spec.lanes * bytes(spec.acc))), sum));
+          scf::YieldOp::create(b, loc, old);
+        },
+        [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, sums); });
+    for (auto [i, sum] : llvm::enumerate(added.getResults()))
+      LLVM::StoreOp::create(b, loc, sum, offset(c, i * spec.lanes * bytes(spec.acc)), bytes(spec.acc));
+    LLVM::ReturnOp::create(b, loc, ValueRange());
+  }
+
+private:
+  static int64_t bytes(Type t) { return llvm::divideCeil(t.getIntOrFloatBitWidth(), 8); }
+  Value i64(int64_t v) { return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(v)); }
+  Value offset(Value ptr, int64_t byteOffset) {
+    if (byteOffset == 0)
+      return ptr;
+    return LLVM::GEPOp::create(b, loc, ptr.getType(), b.getI8Type(), ptr, LLVM::GEPArg(int32_t(byteOffset)));
+  }
+  Value offset(Value ptr, Value byteOffset) {
+    return LLVM::GEPOp::create(b, loc, ptr.getType(), b.getI8Type(), ptr, LLVM::GEPArg(byteOffset));
+  }
+  Value load(Type type, Value ptr) {
+    return LLVM::LoadOp::create(b, loc, type, ptr, bytes(getElementTypeOrSelf(type)));
+  }
+  Value widen(Value v) {
+    if (v.getType() == accType)
+      return v;
+    if (isa<FloatType>(spec.acc))
+      return arith::ExtFOp::create(b, loc, accType, v);
+    return arith::ExtSIOp::create(b, loc, accType, v);
+  }
+  Value add(Value x, Value y) {
+    if (isa<FloatType>(spec.acc))
+      return arith::AddFOp::create(b, loc, x, y);
+    return arith::AddIOp::create(b, loc, x, y);
+  }
+  Value multiplyAdd(Value x, Value y, Value sum) {
+    if (isa<FloatType>(spec.acc))
+      return math::FmaOp::create(b, loc, x, y, sum);
+    return arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, x, y), sum);
+  }
+
+  /// Steps `k` through [from, to); each step handles `unroll` values of k, each with sums of its own.
+  SmallVector<Value> loop(Value from, Value to, Value step, ArrayRef<Value> init, int64_t unroll) {
+    auto forOp = scf::ForOp::create(b, loc, from, to, step, init, [&](OpBuilder &, Location, Value k, ValueRange in) {
+      SmallVector<Value> sums(in);
+      Value aRow = offset(aPtr, arith::MulIOp::create(b, loc, k, kStride));
+      Value bRow = offset(bPtr, arith::MulIOp::create(b, loc, k, i64(spec.panel() * bytes(spec.b))));
+      for (int64_t u = 0; u < unroll; ++u) {
+        SmallVector<Value> right;
+        for (int64_t j = 0; j < spec.vectors; ++j)
+          right.push_back(widen(load(VectorType::get({spec.lanes}, spec.b),
+                                     offset(bRow, (u * spec.vectors + j) * spec.lanes * bytes(spec.b)))));
+        for (int64_t i = 0; i < rows; ++i) {
+          Value ptr = i == 0 ? aRow : offset(aRow, arith::MulIOp::create(b, loc, rowStride, i64(i)));
+          Value left = vector::BroadcastOp::create(b, loc, VectorType::get({spec.lanes}, spec.a), load(spec.a, ptr));
+          left = widen(left);
+          for (int64_t j = 0; j < spec.vectors; ++j) {
+            Value &sum = sums[(u * rows + i) * spec.vectors + j];
+            sum = multiplyAdd(left, right[j], sum);
+          }
+        }
+        if (u + 1 < unroll)
+          aRow = offset(aRow, kStride);
+      }
+      scf::YieldOp::create(b, loc, sums);
+    });
+    return SmallVector<Value>(forOp.getResults());
+  }
+
+  /// Adds the split sums pairwise.
+  SmallVector<Value> fold(SmallVector<Value> sums) {
+    for (size_t n = rows * spec.vectors * splits; n > size_t(rows * spec.vectors); n /= 2)
+      for (size_t i = 0; i < n / 2; ++i)
+        sums[i] = add(sums[i], sums[i + n / 2]);
+    sums.resize(rows * spec.vectors);
+    return sums;
+  }
+
+  OpBuilder &b;
+  Location loc;
+  const MicroKernelSpec &spec;
+  int64_t rows;
+  VectorType accType;
+  int64_t splits = 1;
+  Value aPtr, rowStride, kStride, bPtr;
+};
+
+LLVM::LLVMFuncOp declare(OpBuilder &b, ModuleOp module, Location loc, StringRef name, ArrayRef<Type> args) {
+  b.setInsertionPointToEnd(module.getBody());
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()), args);
+  auto func = LLVM::LLVMFuncOp::create(b, loc, name, type, LLVM::Linkage::Internal, /*dsoLocal=*/true);
+  func.setNoInline(true);
+  for (auto [i, arg] : llvm::enumerate(args))
+    if (isa<LLVM::LLVMPointerType>(arg))
+      func.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());
+  return func;
+}
+
+/// The function for one height.
+LLVM::LLVMFuncOp kernelFor(OpBuilder &b, ModuleOp module, const MicroKernelSpec &spec, int64_t rows,
+                           ArrayRef<Type> args) {
+  std::string name = ("disc_product_" + spec.str() + "_r" + Twine(rows)).str();
+  if (auto func = module.lookupSymbol<LLVM::LLVMFuncOp>(name))
+    return func;
+  OpBuilder::InsertionGuard guard(b);
+  Location loc = NameLoc::get(b.getStringAttr(name));
+  auto func = declare(b, module, loc, name, args);
+  KernelWriter(b, loc, spec, rows).write(func);
+  return func;
+}
+
+/// The function that goes to the one for its last argument.
+LLVM::LLVMFuncOp dispatcher(OpBuilder &b, ModuleOp module, const MicroKernelSpec &spec, TileHeights heights,
+                            ArrayRef<Type> args) {
+  std::string name =
+      ("disc_product_" + spec.str() + "_r" + Twine(heights.min) + "to" + Twine(heights.max)).str();
+  if (auto func = module.lookupSymbol<LLVM::LLVMFuncOp>(name))
+    return func;
+  OpBuilder::InsertionGuard guard(b);
+  Location loc = NameLoc::get(b.getStringAttr(name));
+  SmallVector<LLVM::LLVMFuncOp> kernels;
+  for (int64_t rows = heights.min; rows <= heights.max; ++rows)
+    kernels.push_back(kernelFor(b, module, spec, rows, args));
+
+  SmallVector<Type> allArgs(args);
+  allArgs.push_back(b.getI64Type());
+  auto func = declare(b, module, loc, name, allArgs);
+  Block *entry = func.addEntryBlock(b);
+  ValueRange forwarded = ValueRange(entry->getArguments()).drop_back();
+  SmallVector<Block *> blocks;
+  SmallVector<APInt> cases;
+  for (auto [i, kernel] : llvm::enumerate(kernels)) {
+    Block *block = b.createBlock(&func.getBody(), func.getBody().end());
+    LLVM::CallOp::create(b, loc, kernel, forwarded).setTailCallKind(LLVM::TailCallKind::Tail);
+    LLVM::ReturnOp::create(b, loc, ValueRange());
+    blocks.push_back(block);
+    cases.emplace_back(64, heights.min + i);
+  }
+  b.setInsertionPointToEnd(entry);
+  SmallVector<ValueRange> noOperands(blocks.size() - 1);
+  LLVM::SwitchOp::create(b, loc, entry->getArguments().back(), blocks.back(), ValueRange(),
+                         ArrayRef<APInt>(cases).drop_back(), ArrayRef<Block *>(blocks).drop_back(), noOperands);
+  return func;
+}
+
+} // namespace
+
+void disc::callMicroKernel(OpBuilder &b, Location loc, const MicroKernelSpec &spec, TileHeights heights, Value rows,
+                           Value a, Value rowStride, Value kStride, Value bPanel, Value k, Value c,
+                           Value accumulate) {
+  auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
+  Type ptr = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
+  SmallVector<Type> args = {ptr, i64, i64, ptr, i64, ptr, b.getI1Type()};
+  SmallVector<Value> operands = {a, rowStride, kStride, bPanel, k, c, accumulate};
+  if (heights.min == heights.max) {
+    LLVM::CallOp::create(b, loc, kernelFor(b, module, spec, heights.min, args), operands);
+    return;
+  }
+  operands.push_back(rows);
+  LLVM::CallOp::create(b, loc, dispatcher(b, module, spec, heights, args), operands);
+}

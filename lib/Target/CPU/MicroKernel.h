@@ -1,0 +1,47 @@
+//===- MicroKernel.h - register-tiled products --------------------*- C++ -*-===//
+//
+// The innermost product of every contraction and of attention: a function that multiplies `rows` rows of A by one
+// panel of B, with all sums in registers. One function per height, so that no row is padded.
+//
+//===----------------------------------------------------------------------===//
+#ifndef DISC_LIB_TARGET_CPU_MICROKERNEL_H
+#define DISC_LIB_TARGET_CPU_MICROKERNEL_H
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace mlir::disc {
+
+/// What distinguishes one family of micro-kernels from another.
+struct MicroKernelSpec {
+  Type a, b, acc;  // elements of A and B in memory; of the sums and of C. A and B are widened as they are read
+  int64_t lanes;   // of `acc` in a vector register
+  int64_t vectors; // registers in a row of the tile: a panel is lanes * vectors wide
+
+  int64_t panel() const { return lanes * vectors; }
+  /// `f32_f32_f32_x32`
+  std::string str() const;
+};
+
+/// The inclusive range of tile heights that a caller may ask for.
+struct TileHeights {
+  int64_t min, max;
+};
+
+/// The heights that an even split of `count` rows in tiles of at most `tile` can give, where `count` is between
+/// `minCount` and `maxCount` (negative: unbounded).
+TileHeights tileHeights(int64_t minCount, int64_t maxCount, int64_t tile);
+
+/// Rows of a full tile: what the registers hold beside one row of B and a broadcast element of A.
+int64_t microKernelRows(int64_t vectorBits, int64_t vectors);
+
+/// Calls the micro-kernel for `rows` rows, generating the functions at the end of the module on first use:
+///   C[i][j] (+)= sum over k < K of A[i * rowStride + k * kStride] * B[k * panel + j]
+/// `rows`, `k` i64; the strides i64, in *bytes*; `accumulate` i1: add to what C holds. C is row-major, `panel` wide.
+void callMicroKernel(OpBuilder &builder, Location loc, const MicroKernelSpec &spec, TileHeights heights, Value rows,
+                     Value a, Value rowStride, Value kStride, Value b, Value k, Value c, Value accumulate);
+
+} // namespace mlir::disc
+
+#endif // DISC_LIB_TARGET_CPU_MICROKERNEL_H
