@@ -1,0 +1,167 @@
+//===- Guards.cpp - what is checked at the entry, and how it reads --------===//
+//
+// The comparisons of guards are inline in compiled code; only a violation comes here. It
+// names the input, the dim, the symbol, what was expected and what came.
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Runtime/Core/Call.h"
+#include "lib/Runtime/Core/Tensor.h"
+
+#include <cstring>
+
+using namespace disc::rt;
+
+/// "input 'mask' (number 1)"
+static std::string inputText(const disc_model_info_t &info, int64_t index) {
+  const char *name = info.inputs[index].name;
+  std::string number = std::to_string(index);
+  return *name ? "input '" + std::string(name) + "'" : "input " + number;
+}
+
+static Error inputError(Code code, const disc_model_info_t &info,
+                        int64_t index) {
+  Error error;
+  error.code = code;
+  error.input = info.inputs[index].name;
+  if (error.input.empty())
+    error.input = std::to_string(index);
+  return error;
+}
+
+/// "input 'x', dim 1 (S): expected 128, got 100"
+static Status finish(Error error, const std::string &where,
+                     const std::string &why = "") {
+  error.message =
+      where + ": expected " + error.expected + ", got " + error.got;
+  if (!why.empty())
+    error.message += " (" + why + ")";
+  return error;
+}
+
+static std::string expectedShape(const disc_tensor_info &tensor) {
+  std::string text = "[";
+  for (int64_t i = 0; i < tensor.rank; ++i)
+    text += (i ? ", " : "") + std::string(tensor.dims[i].text);
+  return text + "]";
+}
+
+/// Everything about one input that needs no symbol.
+static Status checkInput(const disc_model_info_t &info, int64_t index,
+                         const DLTensor &tensor) {
+  const disc_tensor_info &expected = info.inputs[index];
+  if (dtypeOf(tensor) != expected.dtype) {
+    Error error = inputError(Code::Type, info, index);
+    error.expected = dtypeName(expected.dtype);
+    error.got = dtypeName(dtypeOf(tensor));
+    return finish(std::move(error), inputText(info, index) + ", dtype");
+  }
+  if (tensor.device.device_type != kDLCPU) {
+    Error error = inputError(Code::Type, info, index);
+    error.expected = "cpu";
+    error.got = deviceName(tensor.device);
+    return finish(std::move(error), inputText(info, index) + ", device");
+  }
+  if (tensor.ndim != expected.rank) {
+    Error error = inputError(Code::Shape, info, index);
+    error.expected =
+        std::to_string(expected.rank) + " dims " + expectedShape(expected);
+    error.got = std::to_string(tensor.ndim) + " dims " +
+                shapeText(tensor.shape, tensor.ndim);
+    return finish(std::move(error), inputText(info, index) + ", rank");
+  }
+  for (int64_t dim = 0; dim < expected.rank; ++dim) {
+    int64_t extent = expected.dims[dim].extent;
+    if (extent == DISC_DYNAMIC || extent == tensor.shape[dim])
+      continue;
+    Error error = inputError(Code::Shape, info, index);
+    error.dim = dim;
+    error.expected = std::to_string(extent);
+    error.got = std::to_string(tensor.shape[dim]);
+    return finish(std::move(error),
+                  inputText(info, index) + ", dim " + std::to_string(dim),
+                  "the shape is " + shapeText(tensor.shape, tensor.ndim));
+  }
+  return Status();
+}
+
+Status disc_call::checkInputs() const {
+  const disc_model_info_t &info = model.info();
+  for (int64_t i = 0; i < info.num_inputs; ++i)
+    if (Status status = checkInput(info, i, *inputs[i]); !status.ok())
+      return status;
+  return Status();
+}
+
+/// " = B * S" when an expression says more than its value.
+static std::string definition(const char *text, int64_t value) {
+  if (!*text || std::to_string(value) == text)
+    return "";
+  return std::string(text) + " = ";
+}
+
+/// "input 'input_ids', dim 1": where a symbol's value comes from, or "".
+static std::string symbolSource(const disc_model_info_t &info,
+                                const char *name) {
+  for (int64_t i = 0; i < info.num_symbols; ++i) {
+    const disc_symbol_info &symbol = info.symbols[i];
+    if (symbol.input >= 0 && std::strcmp(symbol.name, name) == 0)
+      return inputText(info, symbol.input) + ", dim " +
+             std::to_string(symbol.dim);
+  }
+  return "";
+}
+
+Status disc_call::guardFailed(int64_t number, int64_t lhs, int64_t rhs) const {
+  const disc_model_info_t &info = model.info();
+  if (number < 0 || number >= info.num_guards)
+    return Status(Code::Invalid, "guard " + std::to_string(number) +
+                                     " failed, which the model does not list");
+  const disc_guard_info &guard = info.guards[number];
+  bool known = guard.input >= 0 && guard.input < info.num_inputs;
+  Error error;
+  if (known)
+    error = inputError(Code::Shape, info, guard.input);
+  error.code = Code::Shape;
+  error.dim = guard.dim;
+  error.symbol = guard.symbol;
+  error.got = std::to_string(lhs);
+
+  std::string bound = definition(guard.rhs, rhs) + std::to_string(rhs);
+  switch (guard.predicate) {
+  case DISC_EQ:
+    error.expected = bound;
+    break;
+  case DISC_LE:
+    error.expected = "at most " + bound;
+    break;
+  case DISC_GE:
+    error.expected = "at least " + bound;
+    break;
+  case DISC_DIVISIBLE:
+    error.expected = "a multiple of " + bound;
+    break;
+  }
+
+  std::string where;
+  if (known) {
+    where = inputText(info, guard.input);
+    if (guard.dim >= 0)
+      where += ", dim " + std::to_string(guard.dim);
+    if (*guard.symbol)
+      where += " (" + std::string(guard.symbol) + ")";
+  } else {
+    where = *guard.lhs ? guard.lhs : "shape check";
+  }
+
+  std::string why = guard.message;
+  std::string source = symbolSource(info, guard.rhs);
+  std::string self = inputText(info, known ? guard.input : 0) + ", dim " +
+                     std::to_string(guard.dim);
+  if (!source.empty() && !(known && source == self)) {
+    if (!why.empty())
+      why += "; ";
+    why += std::string(guard.rhs) + " comes from " + source;
+  }
+  return finish(std::move(error), where, why);
+}

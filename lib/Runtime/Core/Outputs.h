@@ -1,0 +1,52 @@
+//===- Outputs.h - tensors that outlive the call ----------------*- C++ -*-===//
+//
+// Outputs belong to the caller once the call returns, as DLPack managed tensors. Their
+// blocks come back here when the caller lets go of them, and serve later calls: fresh
+// pages cost more than many a kernel. How much is kept is bounded by the most that
+// was in use at one time.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DISC_RUNTIME_CORE_OUTPUTS_H
+#define DISC_RUNTIME_CORE_OUTPUTS_H
+
+#include "lib/Runtime/Core/DLPack.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace disc::rt {
+
+class OutputPool : public std::enable_shared_from_this<OutputPool> {
+public:
+  ~OutputPool();
+
+  /// A contiguous tensor, or null if there is no memory. The pool lives on until the
+  /// last of its tensors is deleted.
+  DLManagedTensorVersioned *allocate(int64_t dtype, int64_t rank,
+                                     const int64_t *dims);
+
+  /// Bytes kept for later calls.
+  size_t heldBytes();
+
+private:
+  struct Block {
+    void *data;
+    size_t capacity;
+  };
+  struct Output;
+
+  Block take(size_t bytes);
+  void give(Block block);
+
+  std::mutex mutex;
+  std::vector<Block> free; ///< Least recently given first.
+  size_t freeBytes = 0, usedBytes = 0, peakBytes = 0;
+};
+
+} // namespace disc::rt
+
+#endif // DISC_RUNTIME_CORE_OUTPUTS_H

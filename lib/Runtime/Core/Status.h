@@ -1,0 +1,54 @@
+//===- Status.h - success, or one structured error --------------*- C++ -*-===//
+
+#ifndef DISC_RUNTIME_CORE_STATUS_H
+#define DISC_RUNTIME_CORE_STATUS_H
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace disc::rt {
+
+/// Values are those of disc_status in disc.h.
+enum class Code : int32_t {
+  Ok = 0,
+  Type = 1,    ///< Wrong dtype, device or kind of argument.
+  Shape = 2,   ///< Wrong rank, or extents the model was not compiled for.
+  Memory = 3,  ///< An allocation failed.
+  Invalid = 4, ///< The runtime or the compiled code was misused.
+};
+
+/// What went wrong. The fields beside the message are empty where they do not apply.
+struct Error {
+  Code code = Code::Invalid;
+  std::string message;
+  std::string input;  ///< Name of the input at fault.
+  int64_t dim = -1;   ///< Its dim.
+  std::string symbol; ///< Symbolic extent of that dim.
+  std::string expected;
+  std::string got;
+};
+
+/// Success costs nothing: an error lives on the heap.
+class [[nodiscard]] Status {
+public:
+  Status() = default;
+  Status(Error error) : error_(new Error(std::move(error))) {}
+  Status(Code code, std::string message) : error_(new Error) {
+    error_->code = code;
+    error_->message = std::move(message);
+  }
+
+  bool ok() const { return !error_; }
+  Code code() const { return error_ ? error_->code : Code::Ok; }
+  /// Only when !ok().
+  const Error &error() const { return *error_; }
+
+private:
+  std::unique_ptr<Error> error_;
+};
+
+} // namespace disc::rt
+
+#endif // DISC_RUNTIME_CORE_STATUS_H

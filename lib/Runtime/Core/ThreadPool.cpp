@@ -1,0 +1,247 @@
+//===- ThreadPool.cpp - fork and join for kernels -------------------------===//
+
+#include "lib/Runtime/Core/ThreadPool.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <pthread.h>
+#ifdef __linux__
+#include <sched.h>
+#include <signal.h>
+#endif
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#endif
+
+namespace disc::rt {
+
+// Waking a spinning worker and waiting for it costs about half a microsecond each way;
+// less work than this per thread is done sooner by one thread.
+constexpr int64_t kShareNs = 3000;
+// A chunk pays for one atomic and the kernel's prologue.
+constexpr int64_t kChunkNs = 2000;
+// Chunks per range, at least, when tasks are long enough: the price of a slow core.
+constexpr int64_t kChunksPerRange = 16;
+// Longer than the gaps between the kernels of a call, and between calls in a loop.
+constexpr std::chrono::microseconds kSpin{200};
+
+static void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Forks between the first pool of this line of processes and now.
+static std::atomic<unsigned> forks{0};
+
+static unsigned currentGeneration() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
+  });
+  return forks.load(std::memory_order_relaxed);
+}
+
+unsigned defaultThreads() {
+#ifdef __linux__
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0)
+    return std::max(1, CPU_COUNT(&set));
+#endif
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+std::shared_ptr<ThreadPool> ThreadPool::get(unsigned threads) {
+  static std::mutex mutex;
+  static std::vector<std::weak_ptr<ThreadPool>> pools;
+  if (threads == 0)
+    threads = defaultThreads();
+  std::lock_guard<std::mutex> lock(mutex);
+  std::shared_ptr<ThreadPool> result;
+  pools.erase(std::remove_if(pools.begin(), pools.end(),
+                             [&](std::weak_ptr<ThreadPool> &weak) {
+                               auto pool = weak.lock();
+                               if (pool && pool->size() == threads &&
+                                   !pool->inherited())
+                                 result = pool;
+                               return !pool;
+                             }),
+              pools.end());
+  if (!result) {
+    result = std::make_shared<ThreadPool>(threads);
+    pools.push_back(result);
+  }
+  return result;
+}
+
+ThreadPool::ThreadPool(unsigned threads)
+    : ranges(new Range[threads]), generation(currentGeneration()) {
+  for (unsigned i = 1; i < threads; ++i)
+    workers.push_back(std::make_unique<Worker>());
+#ifdef __linux__
+  // Signals are for the threads of the host program.
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+#endif
+  for (unsigned i = 1; i < threads; ++i) {
+    std::thread &thread = workers[i - 1]->thread;
+    thread = std::thread([this, i] { work(i); });
+#ifdef __linux__
+    pthread_setname_np(thread.native_handle(), "disc-worker");
+#endif
+  }
+#ifdef __linux__
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+#endif
+}
+
+bool ThreadPool::inherited() const {
+  return forks.load(std::memory_order_relaxed) != generation;
+}
+
+ThreadPool::~ThreadPool() {
+  if (inherited()) {
+    // There is no thread to join, and destroying what it waited on would block.
+    for (auto &worker : workers)
+      (void)worker.release();
+    return;
+  }
+  for (auto &worker : workers) {
+    worker->state.exchange(State::Stopping);
+    { std::lock_guard<std::mutex> lock(worker->mutex); }
+    worker->wake.notify_one();
+  }
+  for (auto &worker : workers)
+    worker->thread.join();
+}
+
+ThreadPool::State ThreadPool::awaitPost(Worker &worker) {
+  using Clock = std::chrono::steady_clock;
+  auto waiting = [](State state) {
+    return state != State::Posted && state != State::Stopping;
+  };
+  Clock::time_point end = Clock::now() + kSpin;
+  while (true) {
+    State state = State::Idle;
+    for (int i = 0; i < 64; ++i) {
+      state = worker.state.load(std::memory_order_acquire);
+      if (!waiting(state))
+        return state;
+      pause();
+    }
+    if (Clock::now() < end)
+      continue;
+    std::unique_lock<std::mutex> lock(worker.mutex);
+    state = State::Idle;
+    if (worker.state.compare_exchange_strong(state, State::Parked))
+      worker.wake.wait(lock, [&] {
+        return worker.state.load(std::memory_order_acquire) != State::Parked;
+      });
+    // Woken for a post, or for one withdrawn since: then more may follow soon.
+    end = Clock::now() + kSpin;
+  }
+}
+
+void ThreadPool::work(unsigned index) {
+  Worker &worker = *workers[index - 1];
+  while (awaitPost(worker) != State::Stopping) {
+    State state = State::Posted;
+    if (!worker.state.compare_exchange_strong(state, State::Running,
+                                              std::memory_order_acquire))
+      continue; // withdrawn
+    runJob(index, worker.scratch);
+    worker.state.store(State::Idle, std::memory_order_release);
+  }
+}
+
+void ThreadPool::runJob(unsigned first, Buffer &scratch) {
+  void *memory = scratch.reserve(size_t(job.scratchBytes));
+  if (!memory) {
+    outOfMemory.store(true, std::memory_order_relaxed);
+    return;
+  }
+  for (unsigned i = 0; i < job.ranges; ++i) {
+    Range &range = ranges[(first + i) % job.ranges];
+    while (range.next.load(std::memory_order_relaxed) < range.end) {
+      int64_t begin =
+          range.next.fetch_add(job.chunk, std::memory_order_relaxed);
+      if (begin >= range.end)
+        break;
+      job.kernel(job.args, begin, std::min(begin + job.chunk, range.end),
+                 memory);
+    }
+  }
+}
+
+unsigned ThreadPool::workersWorth(int64_t tasks, int64_t costNs) const {
+  int64_t total;
+  if (__builtin_mul_overflow(tasks, costNs, &total))
+    total = INT64_MAX;
+  return unsigned(
+      std::min({int64_t(size()), tasks, std::max<int64_t>(total / kShareNs, 1)}));
+}
+
+bool ThreadPool::parallelFor(disc_kernel_fn kernel, void *const *args,
+                             int64_t tasks, int64_t costNs,
+                             int64_t scratchBytes, Buffer &scratch) {
+  if (tasks <= 0)
+    return true;
+  if (scratchBytes < 0)
+    return false;
+  costNs = std::max<int64_t>(costNs, 1);
+  unsigned count = workersWorth(tasks, costNs);
+  if (count == 1 || inherited() ||
+      busy.exchange(true, std::memory_order_acquire)) {
+    void *memory = scratch.reserve(size_t(scratchBytes));
+    if (!memory)
+      return false;
+    kernel(args, 0, tasks, memory);
+    return true;
+  }
+
+  int64_t share = (tasks + count - 1) / count;
+  job = {kernel, args, scratchBytes, 1, count};
+  job.chunk = std::max({int64_t(1), share / kChunksPerRange, kChunkNs / costNs});
+  for (unsigned i = 0; i < count; ++i) {
+    // Even shares: they differ by one task at most.
+    ranges[i].next.store(int64_t(__int128(tasks) * i / count),
+                         std::memory_order_relaxed);
+    ranges[i].end = int64_t(__int128(tasks) * (i + 1) / count);
+  }
+  outOfMemory.store(false, std::memory_order_relaxed);
+
+  for (unsigned i = 0; i + 1 < count; ++i) {
+    Worker &worker = *workers[i];
+    if (worker.state.exchange(State::Posted, std::memory_order_acq_rel) ==
+        State::Parked) {
+      { std::lock_guard<std::mutex> lock(worker.mutex); }
+      worker.wake.notify_one();
+    }
+  }
+  runJob(0, scratch);
+  for (unsigned i = 0; i + 1 < count; ++i) {
+    std::atomic<State> &workerState = workers[i]->state;
+    State state = State::Posted;
+    if (workerState.compare_exchange_strong(state, State::Idle,
+                                            std::memory_order_acq_rel))
+      continue; // it never began
+    for (int spins = 0;
+         workerState.load(std::memory_order_acquire) == State::Running;
+         ++spins) {
+      // More threads than cores: let the worker have this one.
+      if (spins > 10000)
+        std::this_thread::yield();
+      else
+        pause();
+    }
+  }
+  bool failed = outOfMemory.load(std::memory_order_relaxed);
+  busy.store(false, std::memory_order_release);
+  return !failed;
+}
+
+} // namespace disc::rt

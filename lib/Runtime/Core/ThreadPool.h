@@ -1,0 +1,95 @@
+//===- ThreadPool.h - fork and join for kernels -----------------*- C++ -*-===//
+//
+// One job at a time: the caller cuts it into one range of tasks per worker, posts it to
+// as many workers as it is worth, and takes part itself. A worker runs its own range in
+// chunks, so that consecutive kernels find their rows in its caches, and then helps with
+// the ranges of others. The caller never waits for a worker that has not begun: it
+// withdraws the post. A worker that finds nothing to do spins for a while, then parks.
+//
+// A caller that finds the pool busy with another caller's job runs its own inline:
+// concurrent callers already keep the cores busy. So does a child process made by fork(),
+// where the workers of its parent's pools do not exist.
+//
+// Tasks are independent and each is done by one thread, in its own order: results do not
+// depend on the number of threads.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DISC_RUNTIME_CORE_THREADPOOL_H
+#define DISC_RUNTIME_CORE_THREADPOOL_H
+
+#include "lib/Runtime/Core/Abi.h"
+#include "lib/Runtime/Core/Arena.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace disc::rt {
+
+/// Cores this process may use: its affinity mask.
+unsigned defaultThreads();
+
+class ThreadPool {
+public:
+  /// The pool of this size that the models of this process share; 0 is the default size.
+  static std::shared_ptr<ThreadPool> get(unsigned threads);
+
+  /// `threads` counts the caller.
+  explicit ThreadPool(unsigned threads);
+  ~ThreadPool();
+
+  unsigned size() const { return unsigned(workers.size()) + 1; }
+
+  /// Runs every task, about `costNs` nanoseconds each; `scratch` is the caller's. False
+  /// if there is no memory for scratch.
+  bool parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks,
+                   int64_t costNs, int64_t scratchBytes, Buffer &scratch);
+
+private:
+  enum class State : int { Idle, Parked, Posted, Running, Stopping };
+
+  /// One per thread, each on its own cache lines.
+  struct alignas(128) Worker {
+    std::atomic<State> state{State::Idle};
+    std::mutex mutex;
+    std::condition_variable wake;
+    Buffer scratch;
+    std::thread thread;
+  };
+
+  /// Tasks [next, end) of a job are still to be taken.
+  struct alignas(128) Range {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+
+  struct Job {
+    disc_kernel_fn kernel = nullptr;
+    void *const *args = nullptr;
+    int64_t scratchBytes = 0;
+    int64_t chunk = 1;
+    unsigned ranges = 0;
+  };
+
+  bool inherited() const;
+  void work(unsigned index);
+  State awaitPost(Worker &worker);
+  void runJob(unsigned first, Buffer &scratch);
+  unsigned workersWorth(int64_t tasks, int64_t costNs) const;
+
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::unique_ptr<Range[]> ranges;
+  Job job;
+  std::atomic<bool> busy{false};
+  std::atomic<bool> outOfMemory{false};
+  const unsigned generation; ///< Number of forks before this pool was made.
+};
+
+} // namespace disc::rt
+
+#endif // DISC_RUNTIME_CORE_THREADPOOL_H

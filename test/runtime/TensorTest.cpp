@@ -1,0 +1,114 @@
+//===- TensorTest.cpp - DLPack tensors, buffers and output blocks ---------===//
+
+#include "Check.h"
+#include "lib/Runtime/Core/Arena.h"
+#include "lib/Runtime/Core/Outputs.h"
+#include "lib/Runtime/Core/Tensor.h"
+
+#include <cstring>
+#include <vector>
+
+using namespace disc::rt;
+
+static DLTensor makeTensor(void *data, std::vector<int64_t> &shape,
+                           std::vector<int64_t> &strides) {
+  return {data,          {kDLCPU, 0},    int32_t(shape.size()), {2, 32, 1},
+          shape.data(), strides.data(), 0};
+}
+
+TEST(contiguity) {
+  float data[24];
+  std::vector<int64_t> shape{2, 3, 4}, dense{12, 4, 1}, odd{12, 1, 3};
+  CHECK(isContiguous(makeTensor(data, shape, dense)));
+  CHECK(!isContiguous(makeTensor(data, shape, odd)));
+  std::vector<int64_t> unit{1, 3, 1}, any{99, 1, 7};
+  CHECK(isContiguous(makeTensor(data, unit, any)));
+  std::vector<int64_t> empty{2, 0, 4};
+  CHECK(isContiguous(makeTensor(nullptr, empty, odd)));
+  DLTensor noStrides = makeTensor(data, shape, dense);
+  noStrides.strides = nullptr;
+  CHECK(isContiguous(noStrides));
+}
+
+TEST(copyOfStridedTensors) {
+  float data[12];
+  for (int i = 0; i < 12; ++i)
+    data[i] = float(i);
+  // The transpose of a 3x4 matrix, then one row broadcast, then every second column.
+  std::vector<int64_t> shape{4, 3}, strides{1, 4};
+  float out[12];
+  copyContiguous(makeTensor(data, shape, strides), out);
+  float transposed[] = {0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11};
+  CHECK(std::memcmp(out, transposed, sizeof(out)) == 0);
+  shape = {3, 2}, strides = {0, 1};
+  copyContiguous(makeTensor(data, shape, strides), out);
+  float broadcast[] = {0, 1, 0, 1, 0, 1};
+  CHECK(std::memcmp(out, broadcast, sizeof(broadcast)) == 0);
+  shape = {3, 2}, strides = {4, 2};
+  DLTensor offset = makeTensor(data, shape, strides);
+  offset.byte_offset = sizeof(float);
+  copyContiguous(offset, out);
+  float columns[] = {1, 3, 5, 7, 9, 11};
+  CHECK(std::memcmp(out, columns, sizeof(columns)) == 0);
+}
+
+TEST(names) {
+  CHECK_TEXT(dtypeName(DISC_F32), "float32");
+  CHECK_TEXT(dtypeName(DISC_BF16), "bfloat16");
+  CHECK_TEXT(dtypeName(0x508), "unknown type (code 5, 8 bits)");
+  CHECK_TEXT(deviceName({2, 1}), "cuda:1");
+}
+
+TEST(bufferGrowsAndStays) {
+  Buffer buffer;
+  void *small = buffer.reserve(0);
+  CHECK(small != nullptr);
+  void *large = buffer.reserve(5 << 20);
+  CHECK(uintptr_t(large) % kAlignment == 0);
+  CHECK(buffer.reserve(100) == large);
+  CHECK(buffer.capacity() == 5 << 20);
+  CHECK(buffer.reserve(SIZE_MAX) == nullptr);
+  CHECK(buffer.reserve(100) != nullptr);
+}
+
+TEST(storagesAreReused) {
+  StoragePool pool(2);
+  auto first = pool.acquire(), second = pool.acquire();
+  CHECK(first != second && first->inputs.size() == 2);
+  Storage *address = first.get();
+  pool.release(std::move(first));
+  CHECK(pool.acquire().get() == address);
+}
+
+TEST(outputsAreReusedAndOutliveThePool) {
+  auto pool = std::make_shared<OutputPool>();
+  int64_t dims[] = {3, 0, 5}, square[] = {100, 100};
+  DLManagedTensorVersioned *empty = pool->allocate(DISC_F32, 3, dims);
+  CHECK(empty->dl_tensor.data && empty->dl_tensor.strides[0] == 5);
+  DLManagedTensorVersioned *a = pool->allocate(DISC_F32, 2, square);
+  void *data = a->dl_tensor.data;
+  CHECK(uintptr_t(data) % kAlignment == 0);
+  CHECK(a->dl_tensor.strides[0] == 100 && a->dl_tensor.dtype.code == 2);
+  a->deleter(a);
+  DLManagedTensorVersioned *b = pool->allocate(DISC_F32, 2, square);
+  CHECK(b->dl_tensor.data == data);
+  int64_t huge[] = {INT64_MAX, 16}, negative[] = {-1};
+  CHECK(!pool->allocate(DISC_F32, 2, huge));
+  CHECK(!pool->allocate(DISC_F32, 1, negative));
+  pool.reset();
+  std::memset(b->dl_tensor.data, 1, 40000);
+  b->deleter(b);
+  empty->deleter(empty);
+}
+
+TEST(outputsKeepNoMoreThanThePeak) {
+  auto pool = std::make_shared<OutputPool>();
+  // One after another, of growing size: each is freed before the next.
+  for (int64_t size = 1; size < 4000; ++size) {
+    int64_t dims[] = {size, 64};
+    DLManagedTensorVersioned *output = pool->allocate(DISC_F32, 2, dims);
+    std::memset(output->dl_tensor.data, 0, size * 256);
+    output->deleter(output);
+  }
+  CHECK(pool->heldBytes() <= 2 * 4000 * 256);
+}
