@@ -58,7 +58,7 @@ def Rt_GuardPredicate : I32EnumAttr<"GuardPredicate", "what a guard demands of i
   let cppNamespace = "::mlir::disc";
 }
 
-def Rt_GuardOp : Rt_Op<"guard"> {
+def Rt_RtGuardOp : Rt_Op<"guard"> {
   let summary = "returns with a shape error unless `lhs predicate rhs` holds";
   let description = [{
     `input` and `dim` say which extent is blamed (-1: none in particular), `expected` is the right-hand side as the
@@ -85,7 +85,7 @@ def Rt_ParameterOp : Rt_Op<"parameter", [Pure]> {
   let assemblyFormat = "$call $name `as` $type attr-dict";
 }
 
-def Rt_GlobalOp : Rt_Op<"global"> {
+def Rt_RtGlobalOp : Rt_Op<"global"> {
   let summary = "the elements of a global; `init` allocates it";
   let arguments = (ins Rt_Ptr:$call, FlatSymbolRefAttr:$global, I64Attr:$bytes);
   let results = (outs Rt_Ptr:$result);
