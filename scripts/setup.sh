@@ -16,7 +16,7 @@ PACKAGES=(
 )
 
 say() { printf '\033[1m[setup]\033[0m %s\n' "$*"; }
-die() { printf '[setup] error: %s\n' "$1" >&2; shift; printf '        %s\n' "$@" >&2; exit 1; }
+die() { printf '[setup] error: %s\n' "$1" >&2; shift; [ $# -eq 0 ] || printf '        %s\n' "$@" >&2; exit 1; }
 
 missing_packages() {
   local status
