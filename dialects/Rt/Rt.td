@@ -78,7 +78,7 @@ def Rt_InputOp : Rt_Op<"input"> {
   let assemblyFormat = "$call `[` $input `]` attr-dict";
 }
 
-def Rt_ParameterOp : Rt_Op<"parameter", [Pure]> {
+def Rt_RtParameterOp : Rt_Op<"parameter", [Pure]> {
   let summary = "the elements of a parameter, by name";
   let arguments = (ins Rt_Ptr:$call, StrAttr:$name, TypeAttr:$type);
   let results = (outs Rt_Ptr:$result);

@@ -1,0 +1,413 @@
+//===- SymExpr.cpp - The ring of canonical expressions --------------------===//
+//
+// Atoms, the polynomial normal form, sums and products. Division, remainder,
+// minimum and maximum are in SymExprRules.cpp; text is in SymExprText.cpp.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/Shape/SymExpr.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/CheckedArithmetic.h"
+#include <map>
+#include <numeric>
+#include <set>
+
+using namespace mlir;
+using namespace mlir::disc;
+
+struct SymAtom::Storage {
+  Kind kind;
+  std::string name;
+  SmallVector<SymExpr, 2> args;
+};
+
+//===----------------------------------------------------------------------===//
+// Atoms and monomials
+//===----------------------------------------------------------------------===//
+
+SymAtom SymAtom::symbol(StringRef name) {
+  return SymAtom(std::make_shared<const Storage>(
+      Storage{Kind::Symbol, name.str(), {}}));
+}
+
+SymAtom SymAtom::get(Kind kind, ArrayRef<SymExpr> args) {
+  Storage storage{kind, {}, {}};
+  storage.args.append(args.begin(), args.end());
+  return SymAtom(std::make_shared<const Storage>(std::move(storage)));
+}
+
+SymAtom::Kind SymAtom::kind() const { return storage->kind; }
+StringRef SymAtom::name() const { return storage->name; }
+ArrayRef<SymExpr> SymAtom::args() const { return storage->args; }
+
+int SymAtom::compare(const SymAtom &other) const {
+  if (storage == other.storage)
+    return 0;
+  if (kind() != other.kind())
+    return kind() < other.kind() ? -1 : 1;
+  if (int order = name().compare(other.name()))
+    return order;
+  if (args().size() != other.args().size())
+    return args().size() < other.args().size() ? -1 : 1;
+  for (auto [mine, theirs] : llvm::zip(args(), other.args()))
+    if (int order = mine.compare(theirs))
+      return order;
+  return 0;
+}
+
+/// Graded lexicographic order, higher degree first. It agrees with
+/// multiplication, which polynomial division relies on.
+static int compareMonomials(ArrayRef<SymAtom> lhs, ArrayRef<SymAtom> rhs) {
+  if (lhs.size() != rhs.size())
+    return lhs.size() > rhs.size() ? -1 : 1;
+  for (auto [a, b] : llvm::zip(lhs, rhs))
+    if (int order = a.compare(b))
+      return order;
+  return 0;
+}
+
+namespace {
+struct MonomialLess {
+  bool operator()(const SymMonomial &lhs, const SymMonomial &rhs) const {
+    return compareMonomials(lhs, rhs) < 0;
+  }
+};
+
+/// Sums terms into the normal form.
+class Accumulator {
+public:
+  void add(const SymTerm &term) {
+    auto [it, inserted] = sum.try_emplace(term.factors, term.coefficient);
+    if (inserted)
+      return;
+    if (auto total = llvm::checkedAdd(it->second, term.coefficient))
+      it->second = *total;
+    else
+      overflow = true;
+  }
+
+  void addProduct(const SymTerm &lhs, const SymTerm &rhs) {
+    auto coefficient = llvm::checkedMul(lhs.coefficient, rhs.coefficient);
+    if (!coefficient) {
+      overflow = true;
+      return;
+    }
+    SymTerm term{*coefficient, {}};
+    std::merge(lhs.factors.begin(), lhs.factors.end(), rhs.factors.begin(),
+               rhs.factors.end(), std::back_inserter(term.factors));
+    add(term);
+  }
+
+  bool overflow = false;
+  std::map<SymMonomial, int64_t, MonomialLess> sum;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Construction and queries
+//===----------------------------------------------------------------------===//
+
+SymExpr::SymExpr(Terms &&sorted) {
+  if (!sorted.empty())
+    storage = std::make_shared<const Terms>(std::move(sorted));
+}
+
+SymExpr::SymExpr(int64_t value) {
+  if (value != 0)
+    storage = std::make_shared<const Terms>(Terms{SymTerm{value, {}}});
+}
+
+SymExpr SymExpr::atom(const SymAtom &atom) {
+  return SymExpr(Terms{SymTerm{1, {atom}}});
+}
+
+SymExpr SymExpr::symbol(StringRef name) { return atom(SymAtom::symbol(name)); }
+
+SymExpr SymExpr::undefined() {
+  return atom(SymAtom::get(SymAtom::Kind::Undefined, {}));
+}
+
+SymExpr SymExpr::fromTerms(ArrayRef<SymTerm> terms) {
+  Accumulator accumulator;
+  for (const SymTerm &term : terms)
+    accumulator.add(term);
+  if (accumulator.overflow)
+    return undefined();
+  Terms sorted;
+  for (auto &[factors, coefficient] : accumulator.sum)
+    if (coefficient != 0)
+      sorted.push_back({coefficient, factors});
+  return SymExpr(std::move(sorted));
+}
+
+ArrayRef<SymTerm> SymExpr::terms() const {
+  return storage ? ArrayRef<SymTerm>(*storage) : ArrayRef<SymTerm>();
+}
+
+bool SymExpr::isDefined() const {
+  // Undefined absorbs every operation, so it only ever stands alone.
+  return terms().size() != 1 || terms()[0].factors.size() != 1 ||
+         terms()[0].factors[0].kind() != SymAtom::Kind::Undefined;
+}
+
+bool SymExpr::isConstant() const {
+  return !storage || terms()[0].factors.empty();
+}
+
+int64_t SymExpr::constant() const {
+  assert(isConstant() && "not a constant");
+  return constantTerm();
+}
+
+int64_t SymExpr::constantTerm() const {
+  return storage && terms().back().factors.empty() ? terms().back().coefficient
+                                                   : 0;
+}
+
+std::optional<SymAtom> SymExpr::asAtom() const {
+  if (terms().size() != 1 || terms()[0].coefficient != 1 ||
+      terms()[0].factors.size() != 1)
+    return std::nullopt;
+  return terms()[0].factors[0];
+}
+
+std::optional<StringRef> SymExpr::asSymbol() const {
+  std::optional<SymAtom> atom = asAtom();
+  if (!atom || atom->kind() != SymAtom::Kind::Symbol)
+    return std::nullopt;
+  // The name lives in the atom's storage, which this expression shares.
+  return terms()[0].factors[0].name();
+}
+
+static void collectSymbols(const SymExpr &expr, std::set<std::string> &names) {
+  for (const SymTerm &term : expr.terms())
+    for (const SymAtom &atom : term.factors) {
+      if (atom.kind() == SymAtom::Kind::Symbol)
+        names.insert(atom.name().str());
+      for (const SymExpr &arg : atom.args())
+        collectSymbols(arg, names);
+    }
+}
+
+SmallVector<std::string> SymExpr::symbols() const {
+  std::set<std::string> names;
+  collectSymbols(*this, names);
+  return SmallVector<std::string>(names.begin(), names.end());
+}
+
+int64_t SymExpr::content() const {
+  uint64_t divisor = 0;
+  for (const SymTerm &term : terms())
+    divisor = std::gcd(divisor, llvm::AbsoluteValue(term.coefficient));
+  // Only a lone INT64_MIN does not fit.
+  return divisor > uint64_t(INT64_MAX) ? 1 : int64_t(divisor);
+}
+
+int SymExpr::compare(const SymExpr &other) const {
+  if (storage == other.storage)
+    return 0;
+  for (auto [mine, theirs] : llvm::zip(terms(), other.terms())) {
+    if (int order = compareMonomials(mine.factors, theirs.factors))
+      return order;
+    if (mine.coefficient != theirs.coefficient)
+      return mine.coefficient < theirs.coefficient ? -1 : 1;
+  }
+  if (terms().size() == other.terms().size())
+    return 0;
+  return terms().size() < other.terms().size() ? -1 : 1;
+}
+
+llvm::hash_code mlir::disc::hash_value(const SymAtom &atom) {
+  return llvm::hash_combine(
+      unsigned(atom.kind()), atom.name(),
+      llvm::hash_combine_range(atom.args().begin(), atom.args().end()));
+}
+
+llvm::hash_code mlir::disc::hash_value(const SymExpr &expr) {
+  llvm::hash_code code = llvm::hash_value(expr.terms().size());
+  for (const SymTerm &term : expr.terms())
+    code = llvm::hash_combine(
+        code, term.coefficient,
+        llvm::hash_combine_range(term.factors.begin(), term.factors.end()));
+  return code;
+}
+
+//===----------------------------------------------------------------------===//
+// Ring operations
+//===----------------------------------------------------------------------===//
+
+SymExpr SymExpr::operator+(const SymExpr &rhs) const {
+  if (!isDefined() || !rhs.isDefined())
+    return undefined();
+  SmallVector<SymTerm> all(terms());
+  llvm::append_range(all, rhs.terms());
+  return fromTerms(all);
+}
+
+SymExpr SymExpr::operator-() const { return *this * SymExpr(-1); }
+
+SymExpr SymExpr::operator-(const SymExpr &rhs) const { return *this + -rhs; }
+
+SymExpr SymExpr::operator*(const SymExpr &rhs) const {
+  if (!isDefined() || !rhs.isDefined())
+    return undefined();
+  Accumulator accumulator;
+  for (const SymTerm &mine : terms())
+    for (const SymTerm &theirs : rhs.terms())
+      accumulator.addProduct(mine, theirs);
+  if (accumulator.overflow)
+    return undefined();
+  SmallVector<SymTerm> all;
+  for (auto &[factors, coefficient] : accumulator.sum)
+    all.push_back({coefficient, factors});
+  return fromTerms(all);
+}
+
+SymExpr SymExpr::product(ArrayRef<SymExpr> factors) {
+  SymExpr result(1);
+  for (const SymExpr &factor : factors)
+    result *= factor;
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Substitution and evaluation
+//===----------------------------------------------------------------------===//
+
+/// The atom over new arguments, normalised again.
+static SymExpr rebuildAtom(const SymAtom &atom, ArrayRef<SymExpr> args) {
+  switch (atom.kind()) {
+  case SymAtom::Kind::FloorDiv:
+    return SymExpr::floorDiv(args[0], args[1]);
+  case SymAtom::Kind::Mod:
+    return SymExpr::mod(args[0], args[1]);
+  case SymAtom::Kind::Min:
+    return SymExpr::min(args);
+  case SymAtom::Kind::Max:
+    return SymExpr::max(args);
+  case SymAtom::Kind::Symbol:
+  case SymAtom::Kind::Undefined:
+    break;
+  }
+  return SymExpr::atom(atom);
+}
+
+/// `expr` with its outermost compound atoms mapped.
+static SymExpr mapCompound(const SymExpr &expr,
+                           function_ref<SymExpr(const SymAtom &)> map) {
+  SymExpr result;
+  for (const SymTerm &term : expr.terms()) {
+    SymExpr product(term.coefficient);
+    for (const SymAtom &factor : term.factors)
+      product *= factor.args().empty() ? SymExpr::atom(factor) : map(factor);
+    result += product;
+  }
+  return result;
+}
+
+SymExpr
+SymExpr::mapAtoms(function_ref<SymExpr(const SymAtom &)> map) const {
+  SymExpr result;
+  for (const SymTerm &term : terms()) {
+    SymExpr product(term.coefficient);
+    for (const SymAtom &factor : term.factors) {
+      if (factor.args().empty()) {
+        product *= map(factor);
+        continue;
+      }
+      SmallVector<SymExpr> args;
+      for (const SymExpr &arg : factor.args())
+        args.push_back(arg.mapAtoms(map));
+      // New arguments may have changed the atom into something larger, whose
+      // symbols were mapped already.
+      product *= mapCompound(rebuildAtom(factor, args), map);
+    }
+    result += product;
+  }
+  return result;
+}
+
+SymExpr SymExpr::substitute(
+    function_ref<std::optional<SymExpr>(StringRef)> value) const {
+  return mapAtoms([&](const SymAtom &atom) {
+    if (atom.kind() == SymAtom::Kind::Symbol)
+      if (std::optional<SymExpr> replacement = value(atom.name()))
+        return *replacement;
+    return SymExpr::atom(atom);
+  });
+}
+
+std::optional<int64_t> mlir::disc::checkedFloorDiv(int64_t lhs, int64_t rhs) {
+  if (rhs == 0 || (lhs == INT64_MIN && rhs == -1))
+    return std::nullopt;
+  int64_t quotient = lhs / rhs;
+  return quotient - (lhs % rhs != 0 && (lhs < 0) != (rhs < 0));
+}
+
+std::optional<int64_t> mlir::disc::checkedMod(int64_t lhs, int64_t rhs) {
+  if (rhs == 0)
+    return std::nullopt;
+  if (rhs == -1)
+    return 0;
+  int64_t remainder = lhs % rhs;
+  return remainder != 0 && (remainder < 0) != (rhs < 0) ? remainder + rhs
+                                                        : remainder;
+}
+
+static std::optional<int64_t>
+evaluateAtom(const SymAtom &atom,
+             function_ref<std::optional<int64_t>(StringRef)> value) {
+  if (atom.kind() == SymAtom::Kind::Symbol)
+    return value(atom.name());
+  SmallVector<int64_t> args;
+  for (const SymExpr &arg : atom.args()) {
+    std::optional<int64_t> evaluated = arg.evaluate(value);
+    if (!evaluated)
+      return std::nullopt;
+    args.push_back(*evaluated);
+  }
+  switch (atom.kind()) {
+  case SymAtom::Kind::FloorDiv:
+    return checkedFloorDiv(args[0], args[1]);
+  case SymAtom::Kind::Mod:
+    return checkedMod(args[0], args[1]);
+  case SymAtom::Kind::Min:
+    return *llvm::min_element(args);
+  case SymAtom::Kind::Max:
+    return *llvm::max_element(args);
+  case SymAtom::Kind::Symbol:
+  case SymAtom::Kind::Undefined:
+    break;
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> SymExpr::evaluate(
+    function_ref<std::optional<int64_t>(StringRef)> value) const {
+  int64_t total = 0;
+  for (const SymTerm &term : terms()) {
+    int64_t product = term.coefficient;
+    for (const SymAtom &factor : term.factors) {
+      std::optional<int64_t> evaluated = evaluateAtom(factor, value);
+      auto next = evaluated ? llvm::checkedMul(product, *evaluated)
+                            : std::optional<int64_t>();
+      if (!next)
+        return std::nullopt;
+      product = *next;
+    }
+    auto sum = llvm::checkedAdd(total, product);
+    if (!sum)
+      return std::nullopt;
+    total = *sum;
+  }
+  return total;
+}
+
+std::optional<int64_t>
+SymExpr::evaluate(const llvm::StringMap<int64_t> &values) const {
+  return evaluate([&](StringRef name) -> std::optional<int64_t> {
+    auto it = values.find(name);
+    return it == values.end() ? std::nullopt
+                              : std::optional<int64_t>(it->second);
+  });
+}
