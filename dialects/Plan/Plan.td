@@ -13,6 +13,7 @@ include "mlir/IR/OpBase.td"
 include "mlir/IR/RegionKindInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
+include "dialects/Shape/ShapeInterfaces.td"
 
 def Plan_Dialect : Dialect {
   let name = "disc_plan";
@@ -56,7 +57,9 @@ defvar KernelDecisions = (ins
     OptionalAttr<AnyAttr>:$scratch,
     OptionalAttr<AnyAttr>:$cost);
 
-def Plan_KernelOp : Plan_Op<"kernel", [IsolatedFromAbove, Pure, SingleBlock]> {
+def Plan_KernelOp : Plan_Op<"kernel", [
+    IsolatedFromAbove, Pure, SingleBlock,
+    DeclareOpInterfaceMethods<DimsOpInterface, ["getRegionArgDims"]>]> {
   let summary = "tensor computations that run as one kernel";
   let description = [{
     The region describes *what* is computed, on tensors; `schedule`, `tasks` (number of independent pieces), `scratch`
@@ -88,17 +91,21 @@ def Plan_KernelOp : Plan_Op<"kernel", [IsolatedFromAbove, Pure, SingleBlock]> {
   }];
 }
 
-def Plan_KernelFuncOp : Plan_Op<"kernel_func", [IsolatedFromAbove, Symbol, SingleBlock]> {
+def Plan_KernelFuncOp : Plan_Op<"kernel_func", [
+    IsolatedFromAbove, Symbol, SingleBlock,
+    DeclareOpInterfaceMethods<DimsOpInterface, ["getRegionArgDims"]>]> {
   let summary = "a kernel outlined from the host flow, with the layouts of its buffers";
   let description = [{
-    `layouts` has one `disc_plan.layout` per region argument, then one per yielded value; `symbols` names the symbols
-    whose values the kernel is given.
+    `layouts` has one `disc_plan.layout` per region argument, then one per yielded value; `arg_dims` the extents of each
+    region argument; `symbols` names the symbols whose values the kernel is given.
 
     (P4) there is a layout for each argument and each result, with a stride for each dimension.
     (P5) the region holds only operations that kernels are made of.
+    (P6) there are extents for each argument.
   }];
   let arguments = !con((ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility,
-                            Plan_KernelKindAttr:$kind, StrArrayAttr:$symbols, ArrayAttr:$layouts), KernelDecisions);
+                            Plan_KernelKindAttr:$kind, StrArrayAttr:$symbols, ArrayAttr:$layouts,
+                            ArrayAttr:$arg_dims), KernelDecisions);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$kind $sym_name attr-dict-with-keyword $body";
   let hasVerifier = 1;
@@ -109,6 +116,22 @@ def Plan_KernelFuncOp : Plan_Op<"kernel_func", [IsolatedFromAbove, Symbol, Singl
     unsigned getNumResults();
     /// Layout of input `i`, or of result `i - getNumInputs()`.
     LayoutAttr getLayout(unsigned i);
+  }];
+}
+
+def Plan_CallOp : Plan_Op<"call", [
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>, DeclareOpInterfaceMethods<DimsOpInterface>]> {
+  let summary = "runs an outlined kernel on tensors that own their buffers";
+  let description = [{
+    Between outlining and the memory plan. The inputs are buffers, not views: the kernel's layouts say how each is
+    addressed. `result_dims` are the extents of the results, which are dense.
+
+    (P7) the callee is a `disc_plan.kernel_func` with as many inputs and results.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$callee, Variadic<AnyRankedTensor>:$inputs, ArrayAttr:$result_dims);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let assemblyFormat = [{
+    $callee `(` $inputs `)` `result_dims` $result_dims attr-dict `:` functional-type($inputs, $outputs)
   }];
 }
 

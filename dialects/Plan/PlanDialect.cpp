@@ -9,6 +9,7 @@
 #include "dialects/Tensor/TensorDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -36,8 +37,11 @@ void PlanDialect::initialize() {
 
 bool mlir::disc::isKernelBodyOp(Operation *op) {
   return isView(op) ||
+         // Scalars derived from extents, such as 1 / S as a float.
+         (isa_and_present<arith::ArithDialect, math::MathDialect>(op->getDialect()) &&
+          llvm::none_of(op->getResultTypes(), llvm::IsaPred<RankedTensorType>)) ||
          isa<DimOp, arith::ConstantOp, tensor::EmptyOp, linalg::FillOp, linalg::GenericOp, AttentionOp, ConcatOp,
-             PackOp, YieldOp>(op);
+             PackOp, UnpackOp, YieldOp>(op);
 }
 
 static LogicalResult verifyBody(Operation *kernel, Region &body, StringRef label) {
@@ -67,11 +71,41 @@ LogicalResult KernelFuncOp::verify() {
   for (unsigned i = 0; ok && i < values.size(); ++i) {
     auto layout = dyn_cast<LayoutAttr>(getLayouts()[i]);
     auto type = dyn_cast<RankedTensorType>(values[i].getType());
-    ok = layout && type && static_cast<int64_t>(layout.getStrides().getDims().size()) == type.getRank();
+    ok = layout && type && static_cast<int64_t>(layout.getStrides().size()) == type.getRank();
   }
   if (!ok)
     return emitOpError("needs a layout with a stride per dimension for each argument and result (P4)");
+  if (getArgDims().size() != getNumInputs() || !llvm::all_of(getArgDims(), llvm::IsaPred<DimsAttr>))
+    return emitOpError("needs the extents of each argument (P6)");
   return verifyBody(*this, getBody(), "(P5)");
+}
+
+SmallVector<SymExpr> KernelOp::getResultDims(unsigned index, DimsQuery &query) {
+  return query.dims(getYield().getValues()[index]);
+}
+
+std::optional<SmallVector<SymExpr>> KernelOp::getRegionArgDims(BlockArgument arg, DimsQuery &query) {
+  return query.dims(getInputs()[arg.getArgNumber()]);
+}
+
+SmallVector<SymExpr> KernelFuncOp::getResultDims(unsigned, DimsQuery &) {
+  llvm_unreachable("a kernel function has no results");
+}
+
+std::optional<SmallVector<SymExpr>> KernelFuncOp::getRegionArgDims(BlockArgument arg, DimsQuery &) {
+  return cast<DimsAttr>(getArgDims()[arg.getArgNumber()]).getDims();
+}
+
+SmallVector<SymExpr> CallOp::getResultDims(unsigned index, DimsQuery &) {
+  return cast<DimsAttr>(getResultDimsAttr()[index]).getDims();
+}
+
+LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto callee = symbols.lookupNearestSymbolFrom<KernelFuncOp>(*this, getCalleeAttr());
+  if (!callee || callee.getNumInputs() != getInputs().size() || callee.getNumResults() != getOutputs().size() ||
+      getResultDimsAttr().size() != getOutputs().size())
+    return emitOpError("does not fit a disc_plan.kernel_func of that name (P7)");
+  return success();
 }
 
 #define GET_OP_CLASSES

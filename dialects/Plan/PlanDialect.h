@@ -3,6 +3,7 @@
 #define DISC_DIALECTS_PLAN_PLANDIALECT_H
 
 #include "dialects/Shape/ShapeDialect.h"
+#include "dialects/Shape/ShapeInterfaces.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"

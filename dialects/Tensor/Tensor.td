@@ -147,4 +147,21 @@ def Tensor_PackOp : Tensor_Op<"pack"> {
   let hasVerifier = 1;
 }
 
+def Tensor_UnpackOp : Tensor_Op<"unpack"> {
+  let summary = "the right-hand side that `pack` put in panels, as it was";
+  let description = [{
+    The inverse of `pack` with the same attributes. Inside a kernel it says what panels mean; it is never computed:
+    contractions read the panels.
+
+    (T14) `batch_dims`, `n_dims` and `k_dims` together name each result dimension once.
+  }];
+  let arguments = (ins AnyRankedTensor:$source, DenseI64ArrayAttr:$batch_dims, DenseI64ArrayAttr:$n_dims,
+                       DenseI64ArrayAttr:$k_dims, I64Attr:$panel);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    $source `batch` $batch_dims `n` $n_dims `k` $k_dims `panel` $panel attr-dict `:` type($source) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
 #endif // DISC_DIALECTS_TENSOR

@@ -131,21 +131,26 @@ LogicalResult ConcatOp::verify() {
   return ok ? success() : emitOpError("inputs do not fit the result, or dim is out of range (T12)");
 }
 
-LogicalResult PackOp::verify() {
-  RankedTensorType source = tensorType(getSource());
-  llvm::SmallBitVector seen(source.getRank());
+/// Panels and what they hold: `dims` name each dimension of `type` once.
+template <typename PanelOp>
+static LogicalResult verifyPanelDims(PanelOp op, RankedTensorType type, StringRef label) {
+  llvm::SmallBitVector seen(type.getRank());
   int64_t named = 0;
-  for (ArrayRef<int64_t> dims : {getBatchDims(), getNDims(), getKDims()})
+  for (ArrayRef<int64_t> dims : {op.getBatchDims(), op.getNDims(), op.getKDims()})
     for (int64_t d : dims) {
-      if (d < 0 || d >= source.getRank())
-        return emitOpError("dims must name each source dimension once (T13)");
+      if (d < 0 || d >= type.getRank())
+        return op.emitOpError() << "dims must name each dimension once " << label;
       seen.set(d);
       ++named;
     }
-  if (named != source.getRank() || !seen.all())
-    return emitOpError("dims must name each source dimension once (T13)");
+  if (named != type.getRank() || !seen.all())
+    return op.emitOpError() << "dims must name each dimension once " << label;
   return success();
 }
+
+LogicalResult PackOp::verify() { return verifyPanelDims(*this, tensorType(getSource()), "(T13)"); }
+
+LogicalResult UnpackOp::verify() { return verifyPanelDims(*this, tensorType(getResult()), "(T14)"); }
 
 #define GET_OP_CLASSES
 #include "dialects/Tensor/TensorOps.cpp.inc"

@@ -1,0 +1,227 @@
+//===- FoldViews.cpp - views into indexing maps ---------------------------===//
+//
+// A view that a computation can address through its indexing map need not exist:
+//
+//   %t = disc_tensor.permute %x [1, 0] : tensor<?x?xf32> -> tensor<?x?xf32>
+//   %y = linalg.generic {indexing_maps = [(d0, d1) -> (d0, d1), ...]} ins(%t) ...
+// becomes
+//   %y = linalg.generic {indexing_maps = [(d0, d1) -> (d1, d0), ...]} ins(%x) ...
+//
+// Permutations, broadcasts, and reshapes that only add or drop unit dimensions fold; a permutation of a computation's
+// only result folds into the map of that result. Views that stay become strided layouts of kernel operands. Where no
+// layout can express one (a reshape of transposed data), or a function returns a view, the elements are copied by an
+// identity linalg.generic, which fuses like any other computation.
+//
+// Test: test/lit/Fusion/fold-views.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Transforms/Fusion/Passes.h"
+
+#include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Support/ViewLayout.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/SmallBitVector.h"
+
+namespace mlir::disc {
+#define GEN_PASS_DEF_FOLDVIEWS
+#include "lib/Transforms/Fusion/Passes.h.inc"
+} // namespace mlir::disc
+
+using namespace mlir;
+using namespace mlir::disc;
+
+static RankedTensorType tensorType(Value v) { return cast<RankedTensorType>(v.getType()); }
+
+/// Names the extents of a new operation's result, as the shape stage does.
+static void setDims(Operation *op, ArrayRef<SymExpr> dims) {
+  Builder b(op->getContext());
+  op->setAttr(ShapeDialect::getDimsAttrName(), b.getArrayAttr({DimsAttr::get(op->getContext(), dims)}));
+}
+
+/// Every loop dimension must appear as itself in some map, else its extent is lost.
+static bool coversLoops(ArrayRef<AffineMap> maps) {
+  llvm::SmallBitVector seen(maps.front().getNumDims());
+  for (AffineMap map : maps)
+    for (AffineExpr e : map.getResults())
+      if (auto d = dyn_cast<AffineDimExpr>(e))
+        seen.set(d.getPosition());
+  return seen.all();
+}
+
+/// Indices of the view's source, from those of the view (`index`); nothing if this view cannot be folded.
+static std::optional<SmallVector<AffineExpr>> sourceIndices(Operation *view, ArrayRef<AffineExpr> index,
+                                                            ShapeAnalysis &shapes) {
+  Value source = view->getOperand(0), result = view->getResult(0);
+  RankedTensorType from = tensorType(source), to = tensorType(result);
+  AffineExpr zero = getAffineConstantExpr(0, view->getContext());
+  SmallVector<AffineExpr> out(from.getRank(), zero);
+  if (auto permute = dyn_cast<PermuteOp>(view)) {
+    for (auto [i, p] : llvm::enumerate(permute.getPermutation()))
+      out[p] = index[i];
+    return out;
+  }
+  if (auto broadcast = dyn_cast<BroadcastOp>(view)) {
+    for (auto [j, d] : llvm::enumerate(broadcast.getDims()))
+      if (from.getDimSize(j) != 1)
+        out[j] = index[d];
+    return out;
+  }
+  if (isa<ReshapeOp>(view)) {
+    // Only unit dimensions come or go: the others pair up in order.
+    SmallVector<SymExpr> a = shapes.dims(source), b = shapes.dims(result);
+    size_t i = 0, j = 0;
+    while (i < a.size() || j < b.size()) {
+      if (i < a.size() && a[i].isConstant(1))
+        ++i;
+      else if (j < b.size() && b[j].isConstant(1))
+        ++j;
+      else if (i < a.size() && j < b.size() && shapes.equal(a[i], b[j]))
+        out[i++] = index[j++];
+      else
+        return std::nullopt;
+    }
+    return out;
+  }
+  return std::nullopt;
+}
+
+/// Folds views that feed `op`; true if anything changed.
+static bool foldOperands(linalg::GenericOp op, ShapeAnalysis &shapes) {
+  bool changed = false;
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  for (OpOperand *operand : op.getDpsInputOperands()) {
+    Operation *view = operand->get().getDefiningOp();
+    if (!view || !isView(view))
+      continue;
+    unsigned n = operand->getOperandNumber();
+    auto indices = sourceIndices(view, maps[n].getResults(), shapes);
+    if (!indices)
+      continue;
+    SmallVector<AffineMap> trial = maps;
+    trial[n] = AffineMap::get(maps[n].getNumDims(), 0, *indices, op.getContext());
+    if (!coversLoops(trial))
+      continue;
+    maps = trial;
+    operand->set(view->getOperand(0));
+    changed = true;
+  }
+  if (changed)
+    op.setIndexingMapsAttr(Builder(op).getAffineMapArrayAttr(maps));
+  return changed;
+}
+
+/// permute(generic) with no other use: the generic writes its result in the permuted order.
+static bool foldResult(PermuteOp permute, ShapeAnalysis &shapes) {
+  auto op = permute.getSource().getDefiningOp<linalg::GenericOp>();
+  if (!op || op->getNumResults() != 1 || !op->hasOneUse() || op->getBlock() != permute->getBlock())
+    return false;
+  // A reduction's init would have to be permuted too; fills and empties can be made anew.
+  Value init = op.getDpsInits()[0];
+  auto fill = init.getDefiningOp<linalg::FillOp>();
+  if (!fill && !init.getDefiningOp<tensor::EmptyOp>())
+    return false;
+  OpBuilder b(op);
+  SmallVector<Value> sizes;
+  RankedTensorType type = tensorType(permute.getResult());
+  SmallVector<SymExpr> dims = shapes.dims(permute.getResult());
+  for (int64_t i = 0; i < type.getRank(); ++i)
+    if (type.isDynamicDim(i))
+      sizes.push_back(b.create<DimOp>(op.getLoc(), dims[i]));
+  Value empty = b.create<tensor::EmptyOp>(op.getLoc(), type, sizes);
+  if (fill)
+    empty = b.create<linalg::FillOp>(op.getLoc(), fill.getInputs()[0], empty).getResult(0);
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  SmallVector<AffineExpr> results;
+  for (int64_t p : permute.getPermutation())
+    results.push_back(maps.back().getResult(p));
+  maps.back() = AffineMap::get(maps.back().getNumDims(), 0, results, op.getContext());
+  op.setIndexingMapsAttr(b.getAffineMapArrayAttr(maps));
+  op.getDpsInitsMutable()[0].set(empty);
+  op->getResult(0).setType(type);
+  setDims(op, dims);
+  permute.replaceAllUsesWith(op->getResult(0));
+  permute.erase();
+  return true;
+}
+
+static Value copyOf(OpBuilder &b, Location loc, Value v, ShapeAnalysis &shapes) {
+  RankedTensorType type = tensorType(v);
+  SmallVector<SymExpr> dims = shapes.dims(v);
+  SmallVector<Value> sizes;
+  for (int64_t i = 0; i < type.getRank(); ++i)
+    if (type.isDynamicDim(i))
+      sizes.push_back(b.create<DimOp>(loc, dims[i]));
+  Value empty = b.create<tensor::EmptyOp>(loc, type, sizes);
+  AffineMap id = b.getMultiDimIdentityMap(type.getRank());
+  SmallVector<utils::IteratorType> iterators(type.getRank(), utils::IteratorType::parallel);
+  auto copy = b.create<linalg::GenericOp>(loc, TypeRange{type}, ValueRange{v}, ValueRange{empty},
+                                          ArrayRef<AffineMap>{id, id}, iterators,
+                                          [](OpBuilder &nested, Location at, ValueRange args) {
+                                            nested.create<linalg::YieldOp>(at, args[0]);
+                                          });
+  setDims(copy, dims);
+  return copy->getResult(0);
+}
+
+namespace {
+struct FoldViews : impl::FoldViewsBase<FoldViews> {
+  void runOnOperation() override {
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      run(func);
+  }
+
+  void run(func::FuncOp func) {
+    ShapeAnalysis shapes(getOperation());
+    Block &block = func.getBody().front();
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (Operation &op : llvm::make_early_inc_range(block)) {
+        if (auto generic = dyn_cast<linalg::GenericOp>(op))
+          changed |= foldOperands(generic, shapes);
+        else if (auto permute = dyn_cast<PermuteOp>(op))
+          changed |= foldResult(permute, shapes);
+      }
+    }
+    eraseDead(block);
+    materialize(block, shapes);
+    // A copy may itself read through a view that folds.
+    for (auto generic : block.getOps<linalg::GenericOp>())
+      while (foldOperands(generic, shapes)) {
+      }
+    eraseDead(block);
+  }
+
+  void materialize(Block &block, ShapeAnalysis &shapes) {
+    for (Operation &op : llvm::make_early_inc_range(block)) {
+      if (!isView(&op) || viewLayout(op.getResult(0), shapes))
+        continue;
+      OpBuilder b(&op);
+      op.setOperand(0, copyOf(b, op.getLoc(), op.getOperand(0), shapes));
+    }
+    // Results are dense buffers of their own.
+    auto ret = cast<func::ReturnOp>(block.getTerminator());
+    llvm::SmallDenseSet<Value> taken;
+    OpBuilder b(ret);
+    for (OpOperand &operand : ret->getOpOperands()) {
+      if (!isa<RankedTensorType>(operand.get().getType()))
+        continue;
+      Value base = viewBase(operand.get());
+      Operation *def = base.getDefiningOp();
+      auto layout = viewLayout(operand.get(), shapes);
+      bool dense = layout && layout->isContiguous(shapes.dims(operand.get())) &&
+                   SymExpr::product(shapes.dims(operand.get())) == SymExpr::product(shapes.dims(base));
+      bool computed = def && !isa<ParameterOp, GlobalLoadOp>(def);
+      if (computed && dense && taken.insert(base).second)
+        continue;
+      operand.set(copyOf(b, ret.getLoc(), operand.get(), shapes));
+    }
+  }
+
+  static void eraseDead(Block &block) {
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+  }
+};
+} // namespace

@@ -1,0 +1,374 @@
+//===- KernelGroups.cpp - which computations share a kernel ---------------===//
+
+#include "lib/Transforms/Fusion/KernelGroups.h"
+
+#include "dialects/Tensor/TensorDialect.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+using llvm::SetVector;
+
+namespace {
+/// The loops of an operation, seen as coordinates of a group's domain.
+struct Loops {
+  SmallVector<SymExpr> extents; // without unit parallel loops
+  SmallVector<bool> reduced;
+  SmallVector<int> position; // loop dimension -> index into extents, -1 for a unit loop
+
+  SmallVector<SymExpr> parallelExtents() const {
+    SmallVector<SymExpr> out;
+    for (auto [e, r] : llvm::zip(extents, reduced))
+      if (!r)
+        out.push_back(e);
+    return out;
+  }
+};
+
+enum class Role { Full, Part, Reduction, Free };
+} // namespace
+
+static Loops loopsOf(linalg::GenericOp op, ShapeAnalysis &shapes) {
+  SmallVector<std::optional<SymExpr>> extents(op.getNumLoops());
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!isa<RankedTensorType>(operand.get().getType()))
+      continue;
+    AffineMap map = op.getMatchingIndexingMap(&operand);
+    SmallVector<SymExpr> dims = shapes.dims(operand.get());
+    for (auto [j, e] : llvm::enumerate(map.getResults()))
+      if (auto d = dyn_cast<AffineDimExpr>(e))
+        if (!extents[d.getPosition()] || dims[j].isConstant())
+          extents[d.getPosition()] = dims[j];
+  }
+  Loops loops;
+  for (auto [i, type] : llvm::enumerate(op.getIteratorTypesArray())) {
+    bool reduced = type == utils::IteratorType::reduction;
+    if (!reduced && extents[i]->isConstant(1)) {
+      loops.position.push_back(-1);
+      continue;
+    }
+    loops.position.push_back(loops.extents.size());
+    loops.extents.push_back(*extents[i]);
+    loops.reduced.push_back(reduced);
+  }
+  return loops;
+}
+
+static bool isContraction(linalg::GenericOp op) { return linalg::isaContractionOpInterface(op); }
+
+bool mlir::disc::isCloned(Operation *op) {
+  if (isa<DimOp, tensor::EmptyOp, linalg::FillOp>(op))
+    return true;
+  if (auto constant = dyn_cast<arith::ConstantOp>(op))
+    return !isa<RankedTensorType>(constant.getType()) || isa<SplatElementsAttr>(constant.getValue());
+  // Scalars derived from extents, such as 1 / S as a float.
+  return isa_and_present<arith::ArithDialect, math::MathDialect>(op->getDialect()) &&
+         llvm::none_of(op->getResultTypes(), llvm::IsaPred<RankedTensorType>);
+}
+
+/// Few enough operations, none of them slow, that computing a value again beats storing it.
+static bool isCheap(linalg::GenericOp op) {
+  int64_t count = 0;
+  for (Operation &nested : op.getBody()->without_terminator()) {
+    if (isa_and_present<math::MathDialect>(nested.getDialect()) ||
+        isa<arith::DivFOp, arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemFOp, tensor::ExtractOp>(nested) ||
+        nested.getNumRegions() != 0)
+      return false;
+    ++count;
+  }
+  return count <= 4;
+}
+
+static bool sameExtents(ArrayRef<SymExpr> a, ArrayRef<SymExpr> b, ShapeAnalysis &shapes) {
+  return a.size() == b.size() && llvm::all_of(llvm::zip(a, b), [&](auto pair) {
+           return shapes.equal(std::get<0>(pair), std::get<1>(pair));
+         });
+}
+
+std::string KernelGroup::describe() const {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << "domain [";
+  llvm::interleaveComma(domain, os, [&](const SymExpr &e) { os << e.str(); });
+  os << "]";
+  bool any = false;
+  for (auto [i, r] : llvm::enumerate(reduced))
+    if (r) {
+      os << (any ? ", " : ", reduces ") << domain[i].str();
+      any = true;
+    }
+  return text;
+}
+
+KernelGroups::KernelGroups(Block &block, ShapeAnalysis &shapes) : block(block), shapes(shapes) {
+  for (Operation &op : block)
+    if (isa<linalg::GenericOp, AttentionOp, ConcatOp, PackOp>(op))
+      seed(&op);
+}
+
+void KernelGroups::seed(Operation *op) {
+  auto group = std::make_unique<KernelGroup>();
+  group->ops.insert(op);
+  if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
+    Loops loops = loopsOf(generic, shapes);
+    group->domain = loops.extents;
+    group->reduced = loops.reduced;
+    if (isContraction(generic))
+      group->kind = KernelKind::Contraction;
+    else if (generic.getNumReductionLoops() == 0)
+      group->kind = KernelKind::Loop;
+    else
+      group->kind = loops.reduced.back() ? KernelKind::Row : KernelKind::Column;
+  } else {
+    group->domain = shapes.dims(op->getResult(0));
+    group->reduced.assign(group->domain.size(), false);
+    group->kind = isa<AttentionOp>(op) ? KernelKind::Attention
+                  : isa<PackOp>(op)    ? KernelKind::Pack
+                                       : KernelKind::Loop;
+  }
+  group->reasons.push_back(group->describe());
+  groups[op] = group.get();
+  storage.push_back(std::move(group));
+}
+
+bool KernelGroups::makesCycle(const SetVector<Operation *> &ops) const {
+  // Walk forward from the merged operations; a group is one node, so entering it reaches all of its users.
+  SmallVector<Operation *> worklist;
+  llvm::SmallPtrSet<Operation *, 32> seen;
+  auto push = [&](Operation *op) {
+    for (Operation *user : op->getUsers()) {
+      Operation *top = block.findAncestorOpInBlock(*user);
+      if (top && !ops.contains(top) && seen.insert(top).second)
+        worklist.push_back(top);
+    }
+  };
+  for (Operation *op : ops)
+    push(op);
+  while (!worklist.empty()) {
+    Operation *op = worklist.pop_back_val();
+    SmallVector<Operation *> members{op};
+    if (KernelGroup *group = groupOf(op))
+      members.assign(group->ops.begin(), group->ops.end());
+    for (Operation *member : members) {
+      seen.insert(member);
+      for (Operation *user : member->getUsers())
+        if (Operation *top = block.findAncestorOpInBlock(*user); top && ops.contains(top))
+          return true;
+      push(member);
+    }
+  }
+  return false;
+}
+
+/// Coordinates of the domain at which each dimension of a value is addressed; -1 where it has one element.
+static SmallVector<int> coordinates(AffineMap map, ArrayRef<int> loopToDomain) {
+  SmallVector<int> out;
+  for (AffineExpr e : map.getResults()) {
+    auto d = dyn_cast<AffineDimExpr>(e);
+    out.push_back(d ? loopToDomain[d.getPosition()] : isa<AffineConstantExpr>(e) ? -1 : -2);
+  }
+  return out;
+}
+
+bool KernelGroups::isConsistent(const KernelGroup &merged) const {
+  SmallVector<SymExpr> parallel;
+  SmallVector<int> parallelAt, fullAt;
+  for (auto [i, e] : llvm::enumerate(merged.domain)) {
+    fullAt.push_back(i);
+    if (!merged.reduced[i]) {
+      parallel.push_back(e);
+      parallelAt.push_back(i);
+    }
+  }
+  bool reduces = parallel.size() != merged.domain.size();
+
+  llvm::SmallDenseMap<Operation *, Role> roles;
+  llvm::SmallDenseMap<Operation *, SmallVector<int>> toDomain;
+  llvm::SmallPtrSet<Operation *, 8> afterReduction; // depends on a reduction of the group
+  SmallVector<Operation *> ordered(merged.ops.begin(), merged.ops.end());
+  llvm::sort(ordered, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  for (Operation *op : ordered) {
+    auto generic = dyn_cast<linalg::GenericOp>(op);
+    if (!generic)
+      return false;
+    Loops loops = loopsOf(generic, shapes);
+    bool isReduction = generic.getNumReductionLoops() != 0;
+    bool escapes = llvm::any_of(op->getUsers(), [&](Operation *user) {
+      return !merged.ops.contains(block.findAncestorOpInBlock(*user));
+    });
+    Role role;
+    if (isReduction) {
+      if (!sameExtents(loops.extents, merged.domain, shapes) || loops.reduced != merged.reduced)
+        return false;
+      role = Role::Reduction;
+    } else if (sameExtents(loops.extents, merged.domain, shapes) && merged.kind != KernelKind::Contraction) {
+      role = Role::Full;
+    } else if (sameExtents(loops.extents, parallel, shapes)) {
+      role = reduces ? Role::Part : Role::Full;
+    } else if (!escapes && isCheap(generic)) {
+      role = Role::Free;
+    } else {
+      return false;
+    }
+    roles[op] = role;
+    bool full = role == Role::Full || role == Role::Reduction;
+    SmallVector<int> &at = toDomain[op];
+    for (int p : loops.position)
+      at.push_back(p < 0 || role == Role::Free ? -1 : full ? fullAt[p] : parallelAt[p]);
+
+    if (reduces && escapes && role == Role::Full && merged.kind != KernelKind::Row)
+      return false;
+    if (merged.kind == KernelKind::Contraction && isReduction && !isContraction(generic))
+      return false;
+
+    // Values from inside the group must be read at the point where they were computed.
+    for (OpOperand &operand : op->getOpOperands()) {
+      Operation *producer = operand.get().getDefiningOp();
+      if (!producer || !merged.ops.contains(producer))
+        continue;
+      Role from = roles.lookup(producer);
+      if (afterReduction.contains(producer) || from == Role::Reduction) {
+        if (role == Role::Free)
+          return false;
+        // A column's pass over its rows happens once: nothing at full points can wait for it.
+        if (merged.kind == KernelKind::Column && role != Role::Part)
+          return false;
+        if (merged.kind == KernelKind::Contraction && isReduction)
+          return false;
+        afterReduction.insert(op);
+      }
+      if (merged.kind == KernelKind::Contraction && isReduction)
+        return false;
+      if (role == Role::Free && from != Role::Free)
+        return false;
+      if (from == Role::Free)
+        continue;
+      auto source = cast<linalg::GenericOp>(producer);
+      AffineMap written = source.getMatchingIndexingMap(source.getDpsInitOperand(
+          cast<OpResult>(operand.get()).getResultNumber()));
+      SmallVector<int> writes = coordinates(written, toDomain[producer]);
+      SmallVector<int> reads = coordinates(generic.getMatchingIndexingMap(&operand), at);
+      bool aligned = writes == reads && !llvm::is_contained(reads, -2);
+      // Pure recomputation may read anywhere; that of something stored or reduced may not.
+      bool recomputed = merged.kind == KernelKind::Loop && !llvm::is_contained(reads, -2);
+      if (!aligned && !recomputed)
+        return false;
+    }
+    // Bodies that gather read values at points of their own choice: those must come from outside.
+    bool gathersInside = false;
+    op->walk([&](tensor::ExtractOp extract) {
+      Operation *producer = extract.getTensor().getDefiningOp();
+      gathersInside |= producer && merged.ops.contains(producer);
+    });
+    if (gathersInside)
+      return false;
+  }
+  return true;
+}
+
+bool KernelGroups::tryMerge(KernelGroup &producer, KernelGroup &consumer) {
+  auto isReducing = [](const KernelGroup &g) { return g.kind == KernelKind::Row || g.kind == KernelKind::Column; };
+  // Only groups made of linalg.generic grow.
+  for (KernelGroup *g : {&producer, &consumer})
+    if (g->kind == KernelKind::Attention || g->kind == KernelKind::Pack || isa<ConcatOp>(g->ops.front()))
+      return false;
+  if (consumer.kind == KernelKind::Contraction && producer.kind != KernelKind::Loop)
+    return false;
+  if (producer.kind == KernelKind::Contraction && consumer.kind != KernelKind::Loop)
+    return false;
+  if (isReducing(producer) && isReducing(consumer) && producer.kind != consumer.kind)
+    return false;
+
+  KernelGroup merged;
+  const KernelGroup &anchor = producer.kind == KernelKind::Loop ? consumer : producer;
+  merged.kind = anchor.kind;
+  merged.domain = anchor.domain;
+  merged.reduced = anchor.reduced;
+  merged.ops = producer.ops;
+  merged.ops.insert(consumer.ops.begin(), consumer.ops.end());
+  if (merged.kind == KernelKind::Loop) {
+    // The consumer's points; a producer with others is recomputed there, so must be cheap and used nowhere else.
+    merged.domain = consumer.domain;
+    merged.reduced = consumer.reduced;
+  }
+  if (!isConsistent(merged) || makesCycle(merged.ops))
+    return false;
+  // In a loop the escaping values are stored at the point they are computed.
+  if (merged.kind == KernelKind::Loop && !sameExtents(producer.domain, consumer.domain, shapes))
+    for (Operation *op : producer.ops)
+      for (Operation *user : op->getUsers())
+        if (!merged.ops.contains(block.findAncestorOpInBlock(*user)))
+          return false;
+
+  merged.reasons = anchor.reasons;
+  const KernelGroup &other = &anchor == &producer ? consumer : producer;
+  merged.reasons.push_back((&other == &consumer ? "its consumer over [" : "its producer over [") +
+                           other.describe().substr(StringRef("domain [").size()));
+  producer.ops = merged.ops;
+  producer.kind = merged.kind;
+  producer.domain = merged.domain;
+  producer.reduced = merged.reduced;
+  producer.reasons = merged.reasons;
+  for (Operation *op : consumer.ops)
+    groups[op] = &producer;
+  consumer.ops.clear();
+  return true;
+}
+
+bool KernelGroups::fuseEdges(llvm::function_ref<bool(KernelGroup &, KernelGroup &)> wanted) {
+  bool any = false;
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (Operation &op : block) {
+      KernelGroup *consumer = groupOf(&op);
+      if (!consumer)
+        continue;
+      for (Value operand : op.getOperands()) {
+        Operation *def = operand.getDefiningOp();
+        KernelGroup *producer = def ? groupOf(def) : nullptr;
+        if (!producer || producer == consumer || !wanted(*producer, *consumer))
+          continue;
+        if (tryMerge(*producer, *consumer)) {
+          changed = any = true;
+          consumer = producer;
+        }
+      }
+    }
+  }
+  return any;
+}
+
+void KernelGroups::fuse() {
+  // Attention writes its result in the order its only user wants.
+  for (Operation &op : block)
+    if (auto permute = dyn_cast<PermuteOp>(op))
+      if (auto attention = permute.getSource().getDefiningOp<AttentionOp>(); attention && attention->hasOneUse()) {
+        KernelGroup *group = groupOf(attention);
+        group->ops.insert(permute);
+        group->reasons.push_back("stores its result permuted");
+        groups[permute] = group;
+      }
+
+  auto kinds = [](KernelKind p, KernelKind c) {
+    return [=](KernelGroup &producer, KernelGroup &consumer) { return producer.kind == p && consumer.kind == c; };
+  };
+  using K = KernelKind;
+  // Epilogues first: they are free while the tile is in registers. Then rows, which turn several passes over memory
+  // into one; what is left meets in loops; at the end loops that only feed a kernel join it.
+  fuseEdges(kinds(K::Contraction, K::Loop));
+  for (K kind : {K::Row, K::Column}) {
+    fuseEdges(kinds(kind, K::Loop));
+    fuseEdges(kinds(kind, kind));
+    fuseEdges(kinds(K::Loop, kind));
+    fuseEdges(kinds(kind, K::Loop));
+    fuseEdges(kinds(kind, kind));
+  }
+  fuseEdges(kinds(K::Loop, K::Loop));
+  fuseEdges(kinds(K::Loop, K::Row));
+  fuseEdges(kinds(K::Loop, K::Column));
+  fuseEdges(kinds(K::Loop, K::Contraction));
+}

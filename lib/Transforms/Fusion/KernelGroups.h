@@ -1,0 +1,63 @@
+//===- KernelGroups.h - which computations share a kernel --------*- C++ -*-===//
+//
+// Groups of operations, grown by merging a producer's group with a consumer's where one loop nest can serve both. Every
+// decision asks the symbolic shapes: extents that are not proved equal are different.
+//
+// Each group has a *domain*: the extents of its widest operations, without unit extents, some of them reduced. Inside
+// a group an operation has one of these roles:
+//   full      computes at each point of the domain
+//   part      computes at each point of the domain's parallel dimensions
+//   reduction goes from full to part
+//   free      cheap, depends on nothing in the group with another role: recomputed wherever it is read
+// and values pass between operations of different roles at the same point of the domain.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DISC_TRANSFORMS_FUSION_KERNELGROUPS_H
+#define DISC_TRANSFORMS_FUSION_KERNELGROUPS_H
+
+#include "dialects/Plan/PlanDialect.h"
+#include "lib/Transforms/Support/ShapeAnalysis.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace mlir::disc {
+
+struct KernelGroup {
+  KernelKind kind = KernelKind::Loop;
+  llvm::SetVector<Operation *> ops;
+  SmallVector<SymExpr> domain;
+  SmallVector<bool> reduced;
+  /// Why operations were added, in the order they were.
+  SmallVector<std::string> reasons;
+
+  /// "domain [B, S, 384]; reduces [2]".
+  std::string describe() const;
+};
+
+/// True for computations that are cloned into each kernel that uses them: extents, constants, fills, empty tensors.
+bool isCloned(Operation *op);
+
+class KernelGroups {
+public:
+  KernelGroups(Block &block, ShapeAnalysis &shapes);
+  /// Merges until nothing fits any more.
+  void fuse();
+  /// The group of an operation; null for what stays between kernels.
+  KernelGroup *groupOf(Operation *op) const { return groups.lookup(op); }
+
+private:
+  bool fuseEdges(llvm::function_ref<bool(KernelGroup &, KernelGroup &)> wanted);
+  bool tryMerge(KernelGroup &producer, KernelGroup &consumer);
+  bool isConsistent(const KernelGroup &merged) const;
+  bool makesCycle(const llvm::SetVector<Operation *> &ops) const;
+  void seed(Operation *op);
+
+  Block &block;
+  ShapeAnalysis &shapes;
+  llvm::DenseMap<Operation *, KernelGroup *> groups;
+  std::vector<std::unique_ptr<KernelGroup>> storage;
+};
+
+} // namespace mlir::disc
+
+#endif // DISC_TRANSFORMS_FUSION_KERNELGROUPS_H

@@ -1,0 +1,26 @@
+//===- Passes.td - passes of the fusion stage --------------------*- tablegen -*-===//
+
+#ifndef DISC_TRANSFORMS_FUSION_PASSES
+#define DISC_TRANSFORMS_FUSION_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def FoldViews : Pass<"disc-fusion-fold-views", "::mlir::ModuleOp"> {
+  let summary = "Folds views into the indexing maps of their users, and copies where no layout can express a view";
+  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def FormKernels : Pass<"disc-fusion-form-kernels", "::mlir::ModuleOp"> {
+  let summary = "Groups computations into kernels, deciding from the symbolic shapes alone";
+  let description = [{
+    Every operation that computes on tensors lies in exactly one `disc_plan.kernel` afterwards, which records its kind
+    and the reason for what it holds.
+  }];
+  let dependentDialects = ["::mlir::disc::PlanDialect"];
+}
+
+def VerifyFusion : Pass<"disc-fusion-verify", "::mlir::ModuleOp"> {
+  let summary = "Checks the contract of the fusion stage";
+}
+
+#endif // DISC_TRANSFORMS_FUSION_PASSES

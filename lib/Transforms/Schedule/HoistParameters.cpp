@@ -1,0 +1,106 @@
+//===- HoistParameters.cpp - parameter-only work into @init ---------------===//
+//
+//   func.func @main(...) {
+//     %w = disc_tensor.parameter "w" : tensor<8x4xf32>
+//     %h = disc_plan.kernel loop ins(%w : ...) -> tensor<8x4xf32> ...
+//     ... uses %h ...
+// becomes
+//   disc_plan.global @h : tensor<8x4xf32>
+//   func.func @init() {
+//     %w = disc_tensor.parameter "w" : tensor<8x4xf32>
+//     %h = disc_plan.kernel loop ins(%w : ...) -> tensor<8x4xf32> ...
+//     disc_plan.global_store @h, %h
+//   func.func @main(...) {
+//     %h = disc_plan.global_load @h : tensor<8x4xf32>
+//
+// Only results with static shapes move: an extent that depends on an input is not known at load. @init exists even
+// when nothing moves, so that every artifact has both entries.
+//
+// Test: test/lit/Schedule/hoist-parameters.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Transforms/Schedule/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::disc {
+#define GEN_PASS_DEF_HOISTPARAMETERS
+#include "lib/Transforms/Schedule/Passes.h.inc"
+} // namespace mlir::disc
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+struct HoistParameters : impl::HoistParametersBase<HoistParameters> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto main = module.lookupSymbol<func::FuncOp>("main");
+    if (!main || module.lookupSymbol("init"))
+      return;
+    OpBuilder b(main);
+    auto init = b.create<func::FuncOp>(main.getLoc(), "init", b.getFunctionType({}, {}));
+    OpBuilder body = OpBuilder::atBlockBegin(init.addEntryBlock());
+
+    // Constant: a parameter, or a view or kernel of constants that mentions no symbol.
+    llvm::SmallPtrSet<Operation *, 16> constant;
+    for (Operation &op : main.getBody().front())
+      if (isa<ParameterOp>(op) ||
+          ((isView(&op) || isa<KernelOp>(op)) && op.getNumOperands() != 0 && mentionsNoSymbol(&op) &&
+           llvm::all_of(op.getOperands(), [&](Value v) { return isConstant(v, constant); })))
+        constant.insert(&op);
+
+    IRMapping map;
+    unsigned count = 0;
+    for (Operation &op : llvm::make_early_inc_range(main.getBody().front())) {
+      auto kernel = dyn_cast<KernelOp>(op);
+      if (!kernel || !constant.contains(kernel))
+        continue;
+      cloneInto(kernel, body, map);
+      for (OpResult result : kernel->getResults()) {
+        bool needed =
+            llvm::any_of(result.getUsers(), [&](Operation *user) { return !constant.contains(user); }) ||
+            llvm::any_of(result.getUsers(), [](Operation *user) { return isView(user); });
+        if (!needed)
+          continue;
+        std::string name = ("hoisted" + Twine(count++) + "_" + kernel.getName().value_or("value")).str();
+        b.setInsertionPoint(init);
+        b.create<GlobalOp>(kernel.getLoc(), name, StringAttr(), TypeAttr::get(result.getType()));
+        body.create<GlobalStoreOp>(kernel.getLoc(), name, map.lookup(result));
+        OpBuilder at(kernel);
+        Value load = at.create<GlobalLoadOp>(kernel.getLoc(), result.getType(), name);
+        result.replaceUsesWithIf(load, [&](OpOperand &use) { return use.getOwner() != load.getDefiningOp(); });
+      }
+    }
+    body.create<func::ReturnOp>(main.getLoc());
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(main.getBody().front())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+  }
+
+  static bool isConstant(Value v, const llvm::SmallPtrSetImpl<Operation *> &constant) {
+    Operation *def = v.getDefiningOp();
+    return def && (constant.contains(def) || (isa<DimOp>(def) && cast<DimOp>(def).getExpr().isConstant()) ||
+                   def->hasTrait<OpTrait::ConstantLike>());
+  }
+
+  static bool mentionsNoSymbol(Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && !tensor.hasStaticShape())
+        return false;
+    return !op->walk([](DimOp dim) {
+                return dim.getExpr().isConstant() ? WalkResult::advance() : WalkResult::interrupt();
+              }).wasInterrupted();
+  }
+
+  static void cloneInto(Operation *op, OpBuilder &b, IRMapping &map) {
+    if (map.contains(op->getResult(0)))
+      return;
+    for (Value operand : op->getOperands())
+      cloneInto(operand.getDefiningOp(), b, map);
+    b.clone(*op, map);
+  }
+};
+} // namespace

@@ -1,0 +1,188 @@
+//===- PackWeights.cpp - panels for weights -------------------------------===//
+//
+//   %w = disc_tensor.parameter "w" : tensor<384x384xf32>           // [n, k]
+//   %y = disc_plan.kernel contraction ins(%x, %w) ... { ^bb0(%a, %b): linalg.generic ins(%a, %b) ... }
+// becomes, with a `pack` kernel in @init that stores @packed0,
+//   %p = disc_plan.global_load @packed0 : tensor<12x384x32xf32>
+//   %y = disc_plan.kernel contraction ins(%x, %p) ... {
+//   ^bb0(%a, %p):
+//     %b = disc_tensor.unpack %p batch [] n [0] k [1] panel 32 : tensor<12x384x32xf32> -> tensor<384x384xf32>
+//     linalg.generic ins(%a, %b) ...
+//
+// A panel holds as many columns as the product kernel has in registers, one row of k after the other, so the kernel
+// reads the weights once, in order. Packing happens at load. One weight used by several kernels is packed once.
+// Half-precision weights are widened while packing, so that the product kernel reads what it multiplies.
+//
+// Test: test/lit/Schedule/pack-weights.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Transforms/Schedule/Passes.h"
+
+#include "lib/Transforms/Schedule/TargetInfo.h"
+#include "lib/Transforms/Support/ViewLayout.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/IR/IRMapping.h"
+#include <map>
+
+namespace mlir::disc {
+#define GEN_PASS_DEF_PACKWEIGHTS
+#include "lib/Transforms/Schedule/Passes.h.inc"
+} // namespace mlir::disc
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+/// How a contraction reads its right-hand side: which dimensions are batch, n and k.
+struct RhsDims {
+  SmallVector<int64_t> batch, n, k;
+};
+
+struct PackWeights : impl::PackWeightsBase<PackWeights> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto main = module.lookupSymbol<func::FuncOp>("main");
+    init = module.lookupSymbol<func::FuncOp>("init");
+    if (!main || !init)
+      return;
+    TargetInfo target = TargetInfo::get(module);
+    for (auto kernel : llvm::make_early_inc_range(main.getBody().front().getOps<KernelOp>()))
+      if (kernel.getKind() == KernelKind::Contraction)
+        pack(kernel, target);
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(main.getBody().front())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+  }
+
+  static std::optional<RhsDims> rhsDims(linalg::GenericOp op) {
+    auto dims = linalg::inferContractionDims(op);
+    if (failed(dims))
+      return std::nullopt;
+    RhsDims out;
+    AffineMap map = op.getMatchingIndexingMap(op.getDpsInputOperand(1));
+    if (!map.isProjectedPermutation())
+      return std::nullopt;
+    for (auto [i, e] : llvm::enumerate(map.getResults())) {
+      unsigned d = cast<AffineDimExpr>(e).getPosition();
+      if (llvm::is_contained(dims->batch, d))
+        out.batch.push_back(i);
+      else if (llvm::is_contained(dims->n, d))
+        out.n.push_back(i);
+      else
+        out.k.push_back(i);
+    }
+    // Panels keep n and k in loop order, which is how the kernel counts them.
+    auto loopOf = [&](int64_t i) { return cast<AffineDimExpr>(map.getResult(i)).getPosition(); };
+    for (SmallVector<int64_t> *list : {&out.batch, &out.n, &out.k})
+      llvm::sort(*list, [&](int64_t a, int64_t b) { return loopOf(a) < loopOf(b); });
+    return out;
+  }
+
+  /// The value in @init, if `v` is a parameter, a global, or a view of one with a static shape.
+  Value inInit(Value v, OpBuilder &b, IRMapping &map) {
+    if (Value known = map.lookupOrNull(v))
+      return known;
+    Operation *def = v.getDefiningOp();
+    if (!def)
+      return {};
+    if (auto load = dyn_cast<GlobalLoadOp>(def)) {
+      for (auto store : init.getBody().front().getOps<GlobalStoreOp>())
+        if (store.getGlobal() == load.getGlobal())
+          return store.getValue();
+      return {};
+    }
+    if (!isa<ParameterOp>(def) && !isView(def))
+      return {};
+    for (Value operand : def->getOperands())
+      if (!isa<RankedTensorType>(operand.getType()) || !inInit(operand, b, map))
+        return {};
+    return b.clone(*def, map)->getResult(0);
+  }
+
+  void pack(KernelOp kernel, const TargetInfo &target) {
+    Block &body = kernel.getBody().front();
+    linalg::GenericOp contraction;
+    for (auto op : body.getOps<linalg::GenericOp>())
+      if (linalg::isaContractionOpInterface(op))
+        contraction = op;
+    if (!contraction)
+      return;
+    auto arg = dyn_cast<BlockArgument>(contraction.getDpsInputs()[1]);
+    if (!arg || !arg.hasOneUse())
+      return;
+    Value weight = kernel.getInputs()[arg.getArgNumber()];
+    auto type = cast<RankedTensorType>(weight.getType());
+    std::optional<RhsDims> dims = rhsDims(contraction);
+    if (!type.hasStaticShape() || !dims || dims->n.empty() || dims->k.empty())
+      return;
+
+    Type element = cast<RankedTensorType>(contraction->getResult(0).getType()).getElementType();
+    int64_t panel = target.tile(element.getIntOrFloatBitWidth()).columns;
+    OpBuilder b(init.getBody().front().getTerminator());
+    Builder attrs(kernel.getContext());
+    std::string key;
+    llvm::raw_string_ostream(key) << attrs.getDenseI64ArrayAttr(dims->batch) << attrs.getDenseI64ArrayAttr(dims->n)
+                                  << attrs.getDenseI64ArrayAttr(dims->k) << element;
+    Value source = inInit(weight, b, initValues);
+    if (!source)
+      return;
+    GlobalOp &global = packed[{source.getAsOpaquePointer(), key}];
+
+    SmallVector<int64_t> shape;
+    int64_t n = 1, k = 1;
+    for (int64_t d : dims->batch)
+      shape.push_back(type.getDimSize(d));
+    for (int64_t d : dims->n)
+      n *= type.getDimSize(d);
+    for (int64_t d : dims->k)
+      k *= type.getDimSize(d);
+    shape.append({llvm::divideCeil(n, panel), k, panel});
+    auto packedType = RankedTensorType::get(shape, element);
+    Location loc = contraction.getLoc();
+    if (!global) {
+      std::string name = ("packed" + Twine(count++)).str();
+      auto packKernel = b.create<KernelOp>(loc, TypeRange{packedType}, ValueRange{source}, KernelKind::Pack,
+                                           b.getStringAttr("pack"),
+                                           b.getStringAttr("right-hand side of a contraction, known at load"),
+                                           DictionaryAttr(), Attribute(), Attribute(), Attribute());
+      Block *inner = &packKernel.getBody().emplaceBlock();
+      Value in = inner->addArgument(source.getType(), loc);
+      OpBuilder nested = OpBuilder::atBlockBegin(inner);
+      Value result = nested.create<PackOp>(loc, packedType, in, dims->batch, dims->n, dims->k, panel);
+      nested.create<YieldOp>(loc, result);
+      OpBuilder at(init);
+      global = at.create<GlobalOp>(loc, name, StringAttr(), TypeAttr::get(packedType));
+      b.create<GlobalStoreOp>(loc, name, packKernel.getOutputs()[0]);
+    }
+
+    OpBuilder at(kernel);
+    Value load = at.create<GlobalLoadOp>(loc, packedType, global.getSymName());
+    kernel.getInputsMutable()[arg.getArgNumber()].set(load);
+    arg.setType(packedType);
+    OpBuilder nested = OpBuilder::atBlockBegin(&body);
+    auto logical = RankedTensorType::get(type.getShape(), element);
+    Value unpacked = nested.create<UnpackOp>(loc, logical, arg, dims->batch, dims->n, dims->k, panel);
+    contraction.getDpsInputOperand(1)->set(unpacked);
+    if (element != type.getElementType())
+      widenArgument(contraction, 1, element);
+  }
+
+  /// The body's argument for an operand that is read in a wider type now: the conversion it did is the identity.
+  static void widenArgument(linalg::GenericOp op, unsigned operand, Type element) {
+    BlockArgument arg = op.getBody()->getArgument(operand);
+    arg.setType(element);
+    for (Operation *user : llvm::make_early_inc_range(arg.getUsers()))
+      if (user->getNumOperands() == 1 && user->getResult(0).getType() == element) {
+        user->replaceAllUsesWith(ValueRange{arg});
+        user->erase();
+      }
+  }
+
+  func::FuncOp init;
+  IRMapping initValues;
+  std::map<std::pair<void *, std::string>, GlobalOp> packed;
+  unsigned count = 0;
+};
+} // namespace

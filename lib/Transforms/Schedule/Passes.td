@@ -1,0 +1,29 @@
+//===- Passes.td - passes of the schedule stage ------------------*- tablegen -*-===//
+
+#ifndef DISC_TRANSFORMS_SCHEDULE_PASSES
+#define DISC_TRANSFORMS_SCHEDULE_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def HoistParameters : Pass<"disc-schedule-hoist-parameters", "::mlir::ModuleOp"> {
+  let summary = "Moves work that depends on parameters alone into @init";
+  let dependentDialects = ["::mlir::disc::PlanDialect"];
+}
+
+def PackWeights : Pass<"disc-schedule-pack-weights", "::mlir::ModuleOp"> {
+  let summary = "Lays the right-hand sides of contractions that are known at load out in panels";
+  let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::disc::TensorDialect"];
+}
+
+def ScheduleKernels : Pass<"disc-schedule-kernels", "::mlir::ModuleOp"> {
+  let summary = "Chooses tiles, task grid, scratch and cost of each kernel";
+  let description = [{
+    The choice depends on the kernel's kind, on symbolic extents and on the module's `disc_plan.target`.
+  }];
+}
+
+def VerifySchedule : Pass<"disc-schedule-verify", "::mlir::ModuleOp"> {
+  let summary = "Checks the contract of the schedule stage";
+}
+
+#endif // DISC_TRANSFORMS_SCHEDULE_PASSES

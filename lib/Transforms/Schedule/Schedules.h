@@ -1,0 +1,26 @@
+//===- Schedules.h - one schedule per kind of kernel -------------*- C++ -*-===//
+//
+// Each sets `schedule`, `tasks`, `scratch` and `cost` of a kernel. The emitter of the same kind in lib/Target reads
+// `schedule`; the host flow evaluates the others at run-time sizes.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DISC_TRANSFORMS_SCHEDULE_SCHEDULES_H
+#define DISC_TRANSFORMS_SCHEDULE_SCHEDULES_H
+
+#include "dialects/Plan/PlanDialect.h"
+#include "lib/Transforms/Schedule/TargetInfo.h"
+#include "lib/Transforms/Support/ShapeAnalysis.h"
+
+namespace mlir::disc {
+
+LogicalResult scheduleLoop(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
+LogicalResult scheduleRow(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
+LogicalResult scheduleColumn(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
+LogicalResult scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
+LogicalResult scheduleAttention(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
+LogicalResult schedulePack(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
+
+} // namespace mlir::disc
+
+#endif // DISC_TRANSFORMS_SCHEDULE_SCHEDULES_H

@@ -1,0 +1,30 @@
+//===- TargetInfo.cpp - what schedules need to know of a machine ----------===//
+
+#include "lib/Transforms/Schedule/TargetInfo.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+TargetInfo TargetInfo::get(ModuleOp module) {
+  TargetInfo info;
+  auto dict = module->getAttrOfType<DictionaryAttr>(attrName);
+  if (!dict)
+    return info;
+  auto read = [&](StringRef key, int64_t &value) {
+    if (auto attr = dict.getAs<IntegerAttr>(key))
+      value = attr.getInt();
+  };
+  read("vector_bits", info.vectorBits);
+  read("l1d_bytes", info.l1Bytes);
+  read("l2_bytes", info.l2Bytes);
+  read("l3_bytes", info.l3Bytes);
+  read("cores", info.cores);
+  return info;
+}
+
+TargetInfo::Tile TargetInfo::tile(int64_t bits) const {
+  // Two vectors wide; as many rows as leave registers for one row of the right-hand side and a broadcast: 32 vector
+  // registers with AVX-512 and on AArch64, 16 with AVX2 and SSE.
+  int64_t columns = 2 * vectorBits / bits;
+  return {vectorBits == 256 ? 6 : vectorBits >= 512 ? 14 : 8, columns};
+}

@@ -1,0 +1,32 @@
+//===- TargetInfo.h - what schedules need to know of a machine ---*- C++ -*-===//
+#ifndef DISC_TRANSFORMS_SCHEDULE_TARGETINFO_H
+#define DISC_TRANSFORMS_SCHEDULE_TARGETINFO_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace mlir::disc {
+
+/// The numbers of the module attribute `disc_plan.target`; modest ones where it is silent.
+struct TargetInfo {
+  int64_t vectorBits = 256;
+  int64_t l1Bytes = 32 << 10;
+  int64_t l2Bytes = 512 << 10;
+  int64_t l3Bytes = 8 << 20;
+  int64_t cores = 1;
+
+  static constexpr llvm::StringLiteral attrName = "disc_plan.target";
+  static TargetInfo get(ModuleOp module);
+
+  /// 32-bit elements in a vector; kernels process this many elements of any type at a time.
+  int64_t lanes() const { return vectorBits / 32; }
+
+  /// Register tile of the product kernels for elements of `bits` bits: rows and columns.
+  struct Tile {
+    int64_t rows, columns;
+  };
+  Tile tile(int64_t bits) const;
+};
+
+} // namespace mlir::disc
+
+#endif // DISC_TRANSFORMS_SCHEDULE_TARGETINFO_H

@@ -1,0 +1,38 @@
+//===- ViewLayout.cpp - layouts of disc_tensor views ----------------------===//
+
+#include "lib/Transforms/Support/ViewLayout.h"
+
+#include "dialects/Tensor/TensorDialect.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+Value mlir::disc::viewBase(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isView(op))
+      break;
+    value = op->getOperand(0);
+  }
+  return value;
+}
+
+std::optional<Layout> mlir::disc::viewLayout(Value value, ShapeAnalysis &shapes) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !isView(op))
+    return Layout::contiguous(shapes.dims(value));
+  std::optional<Layout> source = viewLayout(op->getOperand(0), shapes);
+  if (!source)
+    return std::nullopt;
+  if (auto permute = dyn_cast<PermuteOp>(op))
+    return source->permute(permute.getPermutation());
+  if (auto slice = dyn_cast<SliceOp>(op))
+    return source->slice(slice.getDim(), shapes.expr(slice.getOffset()), slice.getStep());
+  if (auto reshape = dyn_cast<ReshapeOp>(op))
+    return source->reshape(shapes.dims(reshape.getSource()), shapes.dims(value));
+  auto broadcast = cast<BroadcastOp>(op);
+  auto from = cast<RankedTensorType>(broadcast.getSource().getType());
+  SmallVector<bool> repeats;
+  for (int64_t extent : from.getShape())
+    repeats.push_back(extent == 1);
+  return source->broadcast(cast<RankedTensorType>(value.getType()).getRank(), broadcast.getDims(), repeats);
+}

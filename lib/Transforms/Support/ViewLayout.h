@@ -1,0 +1,19 @@
+//===- ViewLayout.h - layouts of disc_tensor views ---------------*- C++ -*-===//
+#ifndef DISC_TRANSFORMS_SUPPORT_VIEWLAYOUT_H
+#define DISC_TRANSFORMS_SUPPORT_VIEWLAYOUT_H
+
+#include "dialects/Plan/Layout.h"
+#include "lib/Transforms/Support/ShapeAnalysis.h"
+
+namespace mlir::disc {
+
+/// The value that a chain of views starts from.
+Value viewBase(Value value);
+
+/// The layout of `value` over the buffer of viewBase(value), which is dense row-major; nothing if strides cannot
+/// express a reshape on the way.
+std::optional<Layout> viewLayout(Value value, ShapeAnalysis &shapes);
+
+} // namespace mlir::disc
+
+#endif // DISC_TRANSFORMS_SUPPORT_VIEWLAYOUT_H
