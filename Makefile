@@ -5,7 +5,7 @@ PY := .venv/bin/python
 BUILD := build
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test check lit pytest docs format clean
+.PHONY: build setup demo test check lit runtime pytest docs format clean
 
 build: setup
 
@@ -16,13 +16,18 @@ demo: setup
 	@$(PY) examples/minilm.py
 
 # The cheap checks come first, so that a slip shows within seconds; pytest's closing line is the last.
-test: setup check lit pytest
+test: setup check lit runtime pytest
 
 check: setup
 	@scripts/check.sh
 
 lit: setup
 	@$(PY) -m lit.main -sv -Dbuild=$(BUILD) test/lit
+
+# The runtime on its own, without the compiler.
+runtime: setup
+	@ninja -C $(BUILD) disc-runtime-test >/dev/null
+	@$(BUILD)/test/runtime/disc-runtime-test
 
 pytest: setup
 	@$(PY) -m pytest $(PYTEST_ARGS)
