@@ -1,0 +1,63 @@
+"""The errors DISC raises, all importable from ``disc``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class CompileError(Exception):
+    """A model could not be compiled.
+
+    Attributes:
+        stage: the stage of the pipeline that failed (``"import"``, ``"shape"``, ...).
+        diagnostic: what went wrong, in words.
+        source: the line of Python the failing operation came from, ``file.py:12``, or None.
+        reproducer: path of a file that ``disc-opt`` runs to show the same failure, or None.
+    """
+
+    def __init__(
+        self,
+        stage: str,
+        diagnostic: str,
+        source: str | None = None,
+        reproducer: str | None = None,
+    ) -> None:
+        self.stage = stage
+        self.diagnostic = diagnostic
+        self.source = source
+        self.reproducer = reproducer
+        text = f"[{stage}] {diagnostic}"
+        if source:
+            text += f"\n  at {source}"
+        if reproducer:
+            text += f"\n  reproduce with: disc-opt --run-reproducer {reproducer}"
+        super().__init__(text)
+
+
+@dataclass(frozen=True)
+class UnsupportedOp:
+    """One operation of a model that cannot be lowered."""
+
+    name: str
+    """The torch op, e.g. ``torch.aten.topk``."""
+    source: str
+    """``file.py:12``, or ``unknown``."""
+    reason: str
+    """Why it cannot be lowered."""
+
+
+class UnsupportedOpError(CompileError):
+    """A model uses operations without a lowering rule; ``ops`` lists all of them."""
+
+    def __init__(self, ops: Sequence[UnsupportedOp]) -> None:
+        self.ops = tuple(ops)
+        count = len(self.ops)
+        lines = [f"{count} unsupported operation{'s' if count != 1 else ''}:"]
+        lines += [f"  {op.source}: {op.name}: {op.reason}" for op in self.ops]
+        lines.append("A rule of your own can lower an op: see disc.lowers and docs/adding-an-op.md.")
+        super().__init__("import", "\n".join(lines), self.ops[0].source if self.ops else None)
+
+
+class ShapeError(ValueError):
+    """An input's rank or extents do not fit what the model was compiled for."""

@@ -1,0 +1,339 @@
+"""What a lowering rule builds with.
+
+A rule sees tensors with their extents (see :mod:`~disc.frontend.values`), and writes elementwise maps,
+reductions, contractions and views through the methods here. They choose indexing maps, deal with
+broadcasting and with PyTorch's types for intermediate results, and emit a ``disc_shape.require`` wherever
+two extents must agree that are not the same value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch_mlir import ir
+
+from . import dtypes, scalar
+from .scalar import Elem
+from .values import (
+    Extent,
+    Number,
+    ResultInfo,
+    RuntimeNumber,
+    Tensor,
+    is_one,
+    normalize_dim,
+    tensor_type,
+)
+from .views import ViewBuilder
+
+Input = Tensor | Number | RuntimeNumber
+
+
+class Builder(ViewBuilder):
+    """Builds the input IR at the end of ``main``, for the op in ``op_name``."""
+
+    op_name: str = ""
+    results: Sequence[ResultInfo] = ()
+    # The fake tensor (or number) torch.export computed for the op, or None.
+    node_value: Any = None
+
+    @property
+    def out(self) -> ResultInfo:
+        """The (first) result of the op being lowered, as torch sees it."""
+        return self.results[0]
+
+    # -- elementwise ---------------------------------------------------------------------------
+
+    def elementwise(
+        self,
+        dtype: torch.dtype,
+        inputs: Sequence[Input],
+        fn: Callable[..., Elem],
+        *,
+        compute: torch.dtype | None = None,
+        dims: Sequence[Extent] | None = None,
+    ) -> Tensor:
+        """``fn`` over the broadcast of ``inputs``, as a tensor of ``dtype``.
+
+        ``fn`` gets elements of type ``compute``, by default the type PyTorch computes ``dtype`` in. Pass
+        ``dims`` when no input has the full shape.
+        """
+        compute = compute or dtypes.opmath(dtype)
+        return self.map(
+            dtype,
+            inputs,
+            lambda *elems: fn(*(elem.to(compute) for elem in elems)),
+            number_dtype=compute,
+            dims=dims,
+        )
+
+    def map(
+        self,
+        dtype: torch.dtype,
+        inputs: Sequence[Input],
+        fn: Callable[..., Elem],
+        *,
+        number_dtype: torch.dtype | None = None,
+        dims: Sequence[Extent] | None = None,
+    ) -> Tensor:
+        """Like :meth:`elementwise`, but ``fn`` gets each input in its own type."""
+        tensors = [x for x in inputs if isinstance(x, Tensor)]
+        out = list(dims) if dims is not None else self.broadcast_dims([t.dims for t in tensors])
+        operands = [t for t in tensors if t.splat is None]
+
+        def body(*elems: Elem) -> Elem:
+            given = iter(elems)
+            args: list[Elem] = []
+            for x in inputs:
+                if isinstance(x, Tensor):
+                    args.append(
+                        next(given) if x.splat is None else scalar.constant(x.splat, x.dtype)
+                    )
+                elif isinstance(x, RuntimeNumber):
+                    args.append(x.emit())
+                else:
+                    args.append(scalar.constant(x, number_dtype or dtype))
+            return fn(*args).to(dtype)
+
+        maps = [self.broadcast_map(t.dims, out) for t in operands]
+        return self.generic(operands, maps, out, dtype, body)
+
+    def broadcast_dims(self, shapes: Sequence[Sequence[Extent]]) -> list[Extent]:
+        """The extents of the broadcast of ``shapes``; requires what broadcasting requires."""
+        rank = max((len(shape) for shape in shapes), default=0)
+        out: list[Extent] = [1] * rank
+        for axis in range(1, rank + 1):
+            candidates = [s[-axis] for s in shapes if len(s) >= axis and not is_one(s[-axis])]
+            # A static extent says most; otherwise the first one stands for all.
+            candidates.sort(key=lambda extent: not isinstance(extent, int))
+            if candidates:
+                out[-axis] = candidates[0]
+                for other in candidates[1:]:
+                    self.require_equal(candidates[0], other, "extents of broadcast operands differ")
+        return out
+
+    def broadcast_map(self, dims: Sequence[Extent], out: Sequence[Extent]) -> ir.AffineMap:
+        """The map from a domain of extents ``out`` to an operand that broadcasts to it."""
+        offset = len(out) - len(dims)
+        exprs = [
+            ir.AffineConstantExpr.get(0)
+            if is_one(dim) and not is_one(out[offset + i])
+            else ir.AffineDimExpr.get(offset + i)
+            for i, dim in enumerate(dims)
+        ]
+        return ir.AffineMap.get(len(out), 0, exprs)
+
+    # -- reductions ----------------------------------------------------------------------------
+
+    def reduce(
+        self,
+        inputs: Sequence[Tensor],
+        axes: Sequence[int],
+        dtype: torch.dtype,
+        neutral: Number,
+        fn: Callable[..., Elem],
+        *,
+        keepdim: bool = False,
+    ) -> Tensor:
+        """Folds ``fn(acc, *elements)`` over ``axes``; ``acc`` has type ``dtype`` and starts ``neutral``.
+
+        The first input has the full shape; the others broadcast to it, or lack the reduced axes when
+        they are themselves results of reductions over them (see :meth:`along`).
+        """
+        full = inputs[0]
+        reduced = sorted({normalize_dim(axis, full.rank) for axis in axes})
+        kept = [i for i in range(full.rank) if i not in reduced]
+        if keepdim:
+            out_dims: list[Extent] = [1 if i in reduced else d for i, d in enumerate(full.dims)]
+            exprs = [
+                ir.AffineConstantExpr.get(0) if i in reduced else ir.AffineDimExpr.get(i)
+                for i in range(full.rank)
+            ]
+        else:
+            out_dims = [full.dims[i] for i in kept]
+            exprs = [ir.AffineDimExpr.get(i) for i in kept]
+        maps = [self._reduction_map(x, full, kept) for x in inputs]
+        return self.generic(
+            inputs,
+            maps,
+            out_dims,
+            dtype,
+            fn,
+            domain=full.dims,
+            out_map=ir.AffineMap.get(full.rank, 0, exprs),
+            reduced=reduced,
+            init=neutral,
+        )
+
+    def _reduction_map(self, x: Tensor, full: Tensor, kept: Sequence[int]) -> ir.AffineMap:
+        if x.rank == len(kept) and x.rank != full.rank:
+            return ir.AffineMap.get(full.rank, 0, [ir.AffineDimExpr.get(i) for i in kept])
+        return self.broadcast_map(x.dims, full.dims)
+
+    def along(
+        self,
+        full: Tensor,
+        axes: Sequence[int],
+        dtype: torch.dtype,
+        inputs: Sequence[Input],
+        fn: Callable[..., Elem],
+    ) -> Tensor:
+        """Elementwise over ``full`` and inputs that lack ``axes`` (results of reductions over them).
+
+        Inputs of the full rank broadcast as usual. ``fn`` gets each input in its own type.
+        """
+        reduced = {normalize_dim(axis, full.rank) for axis in axes}
+        kept = [i for i in range(full.rank) if i not in reduced]
+        operands = [full, *(x for x in inputs if isinstance(x, Tensor))]
+        maps = [
+            self._reduction_map(x, full, kept) if x.rank == len(kept) and reduced else
+            self.broadcast_map(x.dims, full.dims)
+            for x in operands
+        ]
+        maps[0] = self.identity(full.rank)
+        return self.generic(
+            operands, maps, full.dims, dtype, lambda *elems: fn(*elems).to(dtype)
+        )
+
+    # -- contractions --------------------------------------------------------------------------
+
+    def contract(
+        self,
+        lhs: Tensor,
+        rhs: Tensor,
+        lhs_loops: Sequence[int | None],
+        rhs_loops: Sequence[int | None],
+        domain: Sequence[Extent],
+    ) -> Tensor:
+        """Sum of products over the last loop of ``domain``; accumulates half types in f32.
+
+        ``*_loops`` name the loop each operand dim runs along; None pins a size-1 dim that broadcasts.
+        """
+        acc_dtype = dtypes.opmath(lhs.dtype)
+        maps = [self.loop_map(loops, len(domain)) for loops in (lhs_loops, rhs_loops)]
+        last = len(domain) - 1
+        return self.generic(
+            [lhs, rhs],
+            maps,
+            domain[:-1],
+            acc_dtype,
+            lambda acc, a, b: acc + a.to(acc_dtype) * b.to(acc_dtype),
+            domain=domain,
+            out_map=self.loop_map(list(range(last)), len(domain)),
+            reduced=[last],
+            init=0,
+        )
+
+    # -- creation ------------------------------------------------------------------------------
+
+    def full(self, dims: Sequence[Extent], value: Number, dtype: torch.dtype) -> Tensor:
+        """A tensor filled with one value."""
+        if dtype == torch.bool:
+            value = bool(value)
+        elif not dtypes.is_float(dtype):
+            value = int(value)
+        empty = self.empty(dims, dtype)
+        filled = self._fill(empty, scalar.constant(value, dtype).value)
+        return Tensor(filled, tuple(dims), dtype, splat=value)
+
+    def empty(self, dims: Sequence[Extent], dtype: torch.dtype) -> ir.Value:
+        """An uninitialised tensor, to be written by the op it is handed to."""
+        dynamic = [dim for dim in dims if not isinstance(dim, int)]
+        return ir.Operation.create("tensor.empty", [tensor_type(dims, dtype)], dynamic).result
+
+    def _fill(self, into: ir.Value, value: ir.Value) -> ir.Value:
+        fill = ir.Operation.create(
+            "linalg.fill",
+            [into.type],
+            [value, into],
+            attributes={"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])},
+            regions=1,
+        )
+        block = fill.regions[0].blocks.append(value.type, value.type)
+        with ir.InsertionPoint(block):
+            ir.Operation.create("linalg.yield", operands=[block.arguments[0]])
+        return fill.result
+
+    # -- linalg.generic ------------------------------------------------------------------------
+
+    def generic(
+        self,
+        inputs: Sequence[Tensor],
+        maps: Sequence[ir.AffineMap],
+        out_dims: Sequence[Extent],
+        dtype: torch.dtype,
+        fn: Callable[..., Elem],
+        *,
+        domain: Sequence[Extent] | None = None,
+        out_map: ir.AffineMap | None = None,
+        reduced: Sequence[int] = (),
+        init: Number | None = None,
+    ) -> Tensor:
+        """One ``linalg.generic`` with a single result; everything above ends here.
+
+        ``fn`` gets the input elements, and before them the accumulator when ``init`` is given.
+        """
+        loops = len(domain) if domain is not None else len(out_dims)
+        out_map = out_map or self.identity(loops)
+        out = self.empty(out_dims, dtype)
+        if init is not None:
+            out = self._fill(out, scalar.constant(init, dtype).value)
+        kinds = ["reduction" if i in reduced else "parallel" for i in range(loops)]
+        op = ir.Operation.create(
+            "linalg.generic",
+            [out.type],
+            [*(x.value for x in inputs), out],
+            attributes={
+                "indexing_maps": ir.ArrayAttr.get(
+                    [ir.AffineMapAttr.get(m) for m in (*maps, out_map)]
+                ),
+                "iterator_types": ir.ArrayAttr.get(
+                    [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds]
+                ),
+                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), 1]),
+            },
+            regions=1,
+        )
+        element_types = [x.value.type.element_type for x in inputs]
+        block = op.regions[0].blocks.append(*element_types, out.type.element_type)
+        with ir.InsertionPoint(block):
+            elems = [Elem(a, x.dtype) for a, x in zip(block.arguments, inputs, strict=False)]
+            if init is not None:
+                elems.insert(0, Elem(block.arguments[len(inputs)], dtype))
+            ir.Operation.create("linalg.yield", operands=[fn(*elems).value])
+        return Tensor(op.result, tuple(out_dims), dtype)
+
+    def identity(self, rank: int) -> ir.AffineMap:
+        """The identity map of ``rank`` loops."""
+        return ir.AffineMap.get_identity(rank)
+
+    def loop_map(self, loops: Sequence[int | None], count: int) -> ir.AffineMap:
+        """The map that picks ``loops`` out of ``count``; None is the constant 0."""
+        exprs = [
+            ir.AffineConstantExpr.get(0) if loop is None else ir.AffineDimExpr.get(loop)
+            for loop in loops
+        ]
+        return ir.AffineMap.get(count, 0, exprs)
+
+    # -- captures ------------------------------------------------------------------------------
+
+    def extract(self, source: Tensor, index: Sequence[Elem | ir.Value]) -> Elem:
+        """In a body: the element of ``source`` at ``index``."""
+        at = [scalar.to_index(i) if isinstance(i, Elem) else i for i in index]
+        element = source.value.type.element_type
+        op = ir.Operation.create("tensor.extract", [element], [source.value, *at])
+        return Elem(op.result, source.dtype)
+
+    def checked_index(self, index: Elem, extent: Extent, *, wrap: bool) -> Elem:
+        """In a body: ``index`` made to lie in [0, extent).
+
+        PyTorch raises on an index out of range; a kernel can't, so it clamps: a wrong index then reads a
+        wrong element, but never foreign memory. ``wrap`` lets negative indices count from the end.
+        """
+        index = index.to(torch.int64)
+        size = scalar.from_extent(extent, torch.int64)
+        if wrap:
+            index = scalar.select(index < 0, index + size, index)
+        return scalar.maximum(scalar.minimum(index, size - 1), 0)

@@ -1,0 +1,169 @@
+"""Arithmetic on extents: Python ints stay ints, the rest becomes ``arith`` on ``index``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import sympy
+from torch.utils._sympy import functions as torch_sympy
+from torch_mlir import ir
+
+from .values import Extent
+
+
+class ExtentBuilder:
+    """Index arithmetic. Equal computations give the same SSA value, so equality is often identity."""
+
+    def __init__(self) -> None:
+        self._memo: dict[tuple[object, ...], ir.Value] = {}
+        self._required: set[tuple[ir.Value | int, ir.Value | int]] = set()
+        # Values of the shape symbols of torch.export, set by the importer at the entry.
+        self.symbol_values: dict[sympy.Symbol, Extent] = {}
+
+    def index(self, extent: Extent) -> ir.Value:
+        """``extent`` as an SSA value."""
+        if isinstance(extent, ir.Value):
+            return extent
+        key = ("constant", extent)
+        if key not in self._memo:
+            type_ = ir.IndexType.get()
+            self._memo[key] = ir.Operation.create(
+                "arith.constant", [type_], attributes={"value": ir.IntegerAttr.get(type_, extent)}
+            ).result
+        return self._memo[key]
+
+    def _arith(self, name: str, lhs: Extent, rhs: Extent) -> ir.Value:
+        key = (name, lhs, rhs)
+        if key not in self._memo:
+            self._memo[key] = ir.Operation.create(
+                f"arith.{name}", [ir.IndexType.get()], [self.index(lhs), self.index(rhs)]
+            ).result
+        return self._memo[key]
+
+    def add(self, lhs: Extent, rhs: Extent) -> Extent:
+        """lhs + rhs."""
+        if isinstance(lhs, int) and isinstance(rhs, int):
+            return lhs + rhs
+        if lhs == 0 or rhs == 0:
+            return rhs if lhs == 0 else lhs
+        return self._arith("addi", lhs, rhs)
+
+    def sub(self, lhs: Extent, rhs: Extent) -> Extent:
+        """lhs - rhs."""
+        if isinstance(lhs, int) and isinstance(rhs, int):
+            return lhs - rhs
+        if lhs == rhs:
+            return 0
+        return lhs if rhs == 0 else self._arith("subi", lhs, rhs)
+
+    def mul(self, lhs: Extent, rhs: Extent) -> Extent:
+        """lhs * rhs."""
+        if isinstance(lhs, int) and isinstance(rhs, int):
+            return lhs * rhs
+        if lhs == 0 or rhs == 0:
+            return 0
+        if lhs == 1 or rhs == 1:
+            return rhs if lhs == 1 else lhs
+        return self._arith("muli", lhs, rhs)
+
+    def floordiv(self, lhs: Extent, rhs: Extent) -> Extent:
+        """lhs // rhs."""
+        if isinstance(lhs, int) and isinstance(rhs, int):
+            return lhs // rhs
+        if lhs == rhs:
+            return 1
+        return lhs if rhs == 1 else self._arith("floordivsi", lhs, rhs)
+
+    def mod(self, lhs: Extent, rhs: Extent) -> Extent:
+        """lhs % rhs, for a positive rhs."""
+        if isinstance(lhs, int) and isinstance(rhs, int):
+            return lhs % rhs
+        return self.sub(lhs, self.mul(self.floordiv(lhs, rhs), rhs))
+
+    def minimum(self, lhs: Extent, rhs: Extent) -> Extent:
+        """min(lhs, rhs)."""
+        if isinstance(lhs, int) and isinstance(rhs, int):
+            return min(lhs, rhs)
+        return lhs if lhs == rhs else self._arith("minsi", lhs, rhs)
+
+    def maximum(self, lhs: Extent, rhs: Extent) -> Extent:
+        """max(lhs, rhs)."""
+        if isinstance(lhs, int) and isinstance(rhs, int):
+            return max(lhs, rhs)
+        return lhs if lhs == rhs else self._arith("maxsi", lhs, rhs)
+
+    def product(self, extents: Sequence[Extent]) -> Extent:
+        """The product of all ``extents``; the static ones are multiplied first."""
+        static = 1
+        result: Extent = 1
+        for extent in extents:
+            if isinstance(extent, int):
+                static *= extent
+            else:
+                result = self.mul(result, extent)
+        return self.mul(result, static)
+
+    def quotient(self, numerator: Sequence[Extent], denominator: Sequence[Extent]) -> Extent:
+        """product(numerator) / product(denominator), known to divide; common factors cancel."""
+        top = Counter(x for x in numerator if not isinstance(x, int))
+        bottom = Counter(x for x in denominator if not isinstance(x, int))
+        common = top & bottom
+        static_top = self.product([x for x in numerator if isinstance(x, int)])
+        static_bottom = self.product([x for x in denominator if isinstance(x, int)])
+        assert isinstance(static_top, int) and isinstance(static_bottom, int)
+        if static_bottom and static_top % static_bottom == 0:
+            static_top, static_bottom = static_top // static_bottom, 1
+        rest_top = self.product([*(top - common).elements(), static_top])
+        rest_bottom = self.product([*(bottom - common).elements(), static_bottom])
+        return self.floordiv(rest_top, rest_bottom) if rest_bottom != 0 else 0
+
+    def require_equal(self, lhs: Extent, rhs: Extent, message: str) -> None:
+        """Requires two extents to be equal at run time; nothing is emitted for equal values."""
+        if lhs == rhs or (lhs, rhs) in self._required:
+            return
+        self._required |= {(lhs, rhs), (rhs, lhs)}
+        ir.Operation.create(
+            "disc_shape.require",
+            operands=[self.index(lhs), self.index(rhs)],
+            attributes={
+                "predicate": ir.StringAttr.get("eq"),
+                "message": ir.StringAttr.get(message),
+            },
+        )
+
+    def extent_of(self, expr: sympy.Expr | int) -> Extent | None:
+        """An expression of torch.export over its symbols, as an extent; None if we cannot write it."""
+        if isinstance(expr, int) or expr.is_Integer:
+            return int(expr)
+        if expr.is_Symbol:
+            return self.symbol_values.get(expr)
+        args = [self.extent_of(arg) for arg in expr.args]
+        if any(arg is None for arg in args):
+            return None
+        return self._combine(expr, [arg for arg in args if arg is not None])
+
+    def _combine(self, expr: sympy.Expr, args: Sequence[Extent]) -> Extent | None:
+        if isinstance(expr, sympy.Add):
+            folded: Extent = 0
+            for arg in args:
+                folded = self.add(folded, arg)
+            return folded
+        if isinstance(expr, sympy.Mul):
+            return self.product(args)
+        if isinstance(expr, sympy.Pow) and isinstance(args[1], int) and args[1] >= 0:
+            return self.product([args[0]] * args[1])
+        if isinstance(expr, (torch_sympy.FloorDiv, torch_sympy.CleanDiv)):
+            return self.floordiv(args[0], args[1])
+        if isinstance(expr, (torch_sympy.Mod, torch_sympy.PythonMod, sympy.Mod)):
+            return self.mod(args[0], args[1])
+        for kinds, fold in (
+            ((torch_sympy.Min, sympy.Min), self.minimum),
+            ((torch_sympy.Max, sympy.Max), self.maximum),
+        ):
+            if isinstance(expr, kinds):
+                best = args[0]
+                for arg in args[1:]:
+                    best = fold(best, arg)
+                return best
+        return None

@@ -1,0 +1,50 @@
+"""The last steps of the import: the return, dead code, verification, text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch_mlir import ir
+
+from .. import errors
+from .values import Tensor
+
+_EFFECTS = ("func.return", "disc_shape.require")
+
+
+def finish(module: ir.Module, returned: Sequence[Tensor], names: Sequence[str]) -> str:
+    """Completes ``main`` with its return and results' names, and gives the module's text."""
+    func = next(v.operation for v in module.body.operations if v.operation.name == "func.func")
+    block = func.regions[0].blocks[0]
+    with ir.InsertionPoint(block), func.location:
+        ir.Operation.create("func.return", operands=[t.value for t in returned])
+    result_types = [t.value.type for t in returned]
+    type_ = ir.FunctionType.get([a.type for a in block.arguments], result_types)
+    func.attributes["function_type"] = ir.TypeAttr.get(type_)
+    func.attributes["res_attrs"] = ir.ArrayAttr.get(
+        [ir.DictAttr.get({"disc_shape.name": ir.StringAttr.get(name)}) for name in names]
+    )
+    _remove_dead_ops(block)
+    _parameters_first(block)
+    try:
+        module.operation.verify()
+    except ir.MLIRError as error:
+        raise errors.CompileError("import", f"the rules built invalid IR: {error}") from error
+    return module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
+
+
+def _remove_dead_ops(block: ir.Block) -> None:
+    """Drops ops without users; MLIR's own clean-up knows nothing of our ops' purity."""
+    for view in reversed(list(block.operations)):
+        op = view.operation
+        if op.name not in _EFFECTS and all(not list(result.uses) for result in op.results):
+            op.erase()
+
+
+def _parameters_first(block: ir.Block) -> None:
+    """Moves parameters to the top, in the order of their first use."""
+    first = next(iter(block.operations)).operation
+    for view in list(block.operations):
+        op = view.operation
+        if op.name == "disc_tensor.parameter" and op != first:
+            op.move_before(first)

@@ -1,0 +1,341 @@
+"""The torch dialect to DISC input IR: walks the module and applies the lowering rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+from torch_mlir import ir
+
+from .. import errors
+from . import dtypes
+from .builder import Builder
+from .locations import describe, location, source_of
+from .registry import NotLowerable, find_rule
+from .symbols import SymbolTable
+from .torch_dialect import NODE_ATTR, PARAMETER_ATTR, PARAMETER_OP
+from .values import Extent, ResultInfo, Tensor, tensor_type
+
+_VTENSOR = re.compile(r"!torch\.vtensor<\[([^\]]*)\],([a-z0-9]+)>$")
+
+# Checks that torch.export leaves in the graph. What they say of extents is in the ranges of the symbols,
+# what they say of dtypes and devices is true of the compiled program by construction.
+_IGNORED = (
+    "torch.aten._assert_tensor_metadata",
+    "torch.aten._assert_scalar",
+    "torch.aten._assert_async",
+    "torch.aten.sym_constrain_range",
+    "torch.aten.sym_constrain_range_for_size",
+)
+
+
+class _Poison:
+    """Stands for the results of an unsupported op, so that lowering can go on and find the others."""
+
+
+_POISON = _Poison()
+
+
+def op_name(op: ir.Operation) -> str:
+    """The torch op behind ``op``; ops that torch-mlir has no class for are ``torch.operator``."""
+    if op.name == "torch.operator":
+        return ir.StringAttr(op.attributes["name"]).value
+    return op.name
+
+
+class Lowering:
+    """Lowers one torch dialect module into a new module."""
+
+    def __init__(
+        self,
+        program: ExportedProgram,
+        symbols: SymbolTable,
+        parameters: Mapping[str, torch.Tensor],
+    ) -> None:
+        self._nodes: dict[str, Node] = {node.name: node for node in program.graph.nodes}
+        self._symbols = symbols
+        self._parameters = parameters
+        self._constants = set(program.graph_signature.inputs_to_lifted_tensor_constants.values())
+        self._parameter_values: dict[str, Tensor] = {}
+        self._values: dict[ir.Value, Any] = {}
+        self._unsupported: list[errors.UnsupportedOp] = []
+        self._source: tuple[str, int] | None = None
+        self._builder = Builder()
+
+    def run(
+        self,
+        torch_module: ir.Module,
+        inputs: Sequence[tuple[str, torch.Tensor]],
+    ) -> tuple[ir.Module, list[Any]]:
+        """Returns the new module, whose ``main`` still lacks its return, and the lowered outputs."""
+        source_func = next(op for op in torch_module.body.operations if op.operation.name == "func.func")
+        source_block = source_func.operation.regions[0].blocks[0]
+        first = next((source_of(n) for n in self._nodes.values() if source_of(n)), None)
+        self._source = first
+        with location("main", first):
+            module = ir.Module.create()
+            with ir.InsertionPoint(module.body):
+                self._emit_symbols()
+                block = self._emit_main(inputs)
+            with ir.InsertionPoint(block):
+                self._bind_inputs(source_block, block, inputs)
+            outputs = self._lower_block(source_block, block)
+        if self._unsupported:
+            raise errors.UnsupportedOpError(self._unsupported)
+        return module, outputs
+
+    # -- the entry -----------------------------------------------------------------------------
+
+    def _emit_symbols(self) -> None:
+        i64 = ir.IntegerType.get_signless(64)
+        for symbol in self._symbols:
+            attributes: dict[str, ir.Attribute] = {
+                "sym_name": ir.StringAttr.get(symbol.name),
+                "min": ir.IntegerAttr.get(i64, symbol.min),
+                "divisor": ir.IntegerAttr.get(i64, 1),
+            }
+            if symbol.max is not None:
+                attributes["max"] = ir.IntegerAttr.get(i64, symbol.max)
+            ir.Operation.create("disc_shape.symbol", attributes=attributes)
+
+    def _emit_main(self, inputs: Sequence[tuple[str, torch.Tensor]]) -> ir.Block:
+        arg_types = []
+        arg_attrs = []
+        for name, fake in inputs:
+            dims = [d if isinstance(d, int) else None for d in fake.shape]
+            dynamic = ir.ShapedType.get_dynamic_size()
+            arg_types.append(
+                ir.RankedTensorType.get(
+                    [dynamic if d is None else d for d in dims], dtypes.element_type(fake.dtype)
+                )
+            )
+            text = ", ".join(self._symbols.text(d) for d in fake.shape)
+            attrs: dict[str, ir.Attribute] = {
+                "disc_shape.dims": ir.Attribute.parse(f"#disc_shape.dims<[{text}]>"),
+                "disc_shape.name": ir.StringAttr.get(name),
+            }
+            if fake.dtype == torch.uint8:
+                # The one fact about an input that MLIR's signless types lose.
+                attrs["disc_shape.unsigned"] = ir.UnitAttr.get()
+            arg_attrs.append(ir.DictAttr.get(attrs))
+        # The result types are known only at the end: the importer sets them with the return.
+        func = ir.Operation.create(
+            "func.func",
+            attributes={
+                "sym_name": ir.StringAttr.get("main"),
+                "function_type": ir.TypeAttr.get(ir.FunctionType.get(arg_types, [])),
+                "arg_attrs": ir.ArrayAttr.get(arg_attrs),
+            },
+            regions=1,
+        )
+        return func.regions[0].blocks.append(*arg_types)
+
+    def _bind_inputs(
+        self,
+        source: ir.Block,
+        block: ir.Block,
+        inputs: Sequence[tuple[str, torch.Tensor]],
+    ) -> None:
+        """Binds arguments, and each symbol to the first extent that is exactly it.
+
+        One symbol is one value: that all extents declared with a symbol agree is checked at the entry of
+        the compiled program, from the arguments' ``disc_shape.dims``.
+        """
+        known = self._builder.symbol_values
+        torch_symbols = {symbol for symbol, _ in self._symbols.items()}
+        pending: dict[int, list[Extent | None]] = {}
+        for i, (_, fake) in enumerate(inputs):
+            dims: list[Extent | None] = []
+            for d, size in enumerate(fake.shape):
+                expr = None if isinstance(size, int) else size.node.expr
+                if expr is None:
+                    dims.append(int(size))
+                elif expr in torch_symbols:
+                    if expr not in known:
+                        known[expr] = self._dim_op(block.arguments[i], d)
+                    dims.append(known[expr])
+                else:
+                    dims.append(None)
+            pending[i] = dims
+        for i, (_, fake) in enumerate(inputs):
+            dims = pending[i]
+            extents = [
+                self._derived_extent(block.arguments[i], d, fake.shape[d]) if dim is None else dim
+                for d, dim in enumerate(dims)
+            ]
+            self._values[source.arguments[i]] = Tensor(
+                block.arguments[i], tuple(extents), fake.dtype
+            )
+
+    def _derived_extent(self, argument: ir.Value, dim: int, size: Any) -> Extent:
+        extent = self._builder.extent_of(size.node.expr)
+        return self._dim_op(argument, dim) if extent is None else extent
+
+    def _dim_op(self, tensor: ir.Value, dim: int) -> ir.Value:
+        return ir.Operation.create(
+            "tensor.dim", [ir.IndexType.get()], [tensor, self._builder.index(dim)]
+        ).result
+
+    # -- the body ------------------------------------------------------------------------------
+
+    def _lower_block(self, source: ir.Block, block: ir.Block) -> list[Any]:
+        # Parameters first, so that they open main.
+        with ir.InsertionPoint(block):
+            for op in source.operations:
+                if op_name(op.operation) == PARAMETER_OP:
+                    self._lower_parameter(op.operation)
+        for view in source.operations:
+            op = view.operation
+            if op.name == "func.return":
+                return [self._values[value] for value in op.operands]
+            if op.results and op.results[0] in self._values:
+                continue
+            name = op_name(op)
+            with location(self._begin(op, name), self._source), ir.InsertionPoint(block):
+                self._lower_op(op, name)
+        raise AssertionError("main has no return")
+
+    def _begin(self, op: ir.Operation, name: str) -> str:
+        """Moves to the op's Python line; ops without one keep that of their predecessor."""
+        node = self._node(op)
+        self._source = source_of(node) or self._source
+        return name.removeprefix("torch.")
+
+    def _node(self, op: ir.Operation) -> Node | None:
+        if NODE_ATTR not in op.attributes:
+            return None
+        return self._nodes.get(ir.StringAttr(op.attributes[NODE_ATTR]).value)
+
+    def _lower_parameter(self, op: ir.Operation) -> None:
+        name = ir.StringAttr(op.attributes[PARAMETER_ATTR]).value
+        if name not in self._parameter_values:
+            self._parameter_values[name] = self._emit_parameter(name)
+        self._values[op.results[0]] = self._parameter_values[name]
+
+    def _emit_parameter(self, name: str) -> Tensor:
+        tensor = self._parameters[name]
+        dims = tuple(tensor.shape)
+        with location(name, self._source):
+            if name in self._constants and not dims:
+                # A number that export lifted out of the model's code, not data.
+                return self._builder.full([], tensor.item(), tensor.dtype)
+            value = ir.Operation.create(
+                "disc_tensor.parameter",
+                [tensor_type(dims, tensor.dtype)],
+                attributes={"name": ir.StringAttr.get(name)},
+            ).result
+        return Tensor(value, dims, tensor.dtype)
+
+    def _lower_op(self, op: ir.Operation, name: str) -> None:
+        if name.startswith("torch.constant."):
+            self._values[op.result] = _constant(op)
+            return
+        if name.startswith(_IGNORED):
+            return
+        operands = [self._values[value] for value in op.operands]
+        if name == "torch.prim.ListConstruct":
+            self._values[op.result] = operands
+            return
+        if any(_poisoned(operand) for operand in operands):
+            self._poison(op)
+            return
+        if name == "torch.prim.ListUnpack":
+            self._bind(op, operands[0])
+            return
+        self._apply_rule(op, name, operands)
+
+    def _apply_rule(self, op: ir.Operation, name: str, operands: list[Any]) -> None:
+        if "disc.unsupported" in op.attributes:
+            why = ir.StringAttr(op.attributes["disc.unsupported"]).value
+            self._report(op, name, why)
+            return
+        rule = find_rule(name)
+        if rule is None:
+            self._report(op, name, "no lowering rule")
+            return
+        try:
+            self._builder.op_name = name
+            self._builder.results = [_result_info(value.type) for value in op.results]
+            self._builder.node_value = self._node_value(op)
+            results = rule(self._builder, *operands)
+        except NotLowerable as error:
+            self._report(op, name, str(error))
+            return
+        self._bind(op, [results] if len(op.results) == 1 else results)
+
+    def _node_value(self, op: ir.Operation) -> Any:
+        node = self._node(op)
+        return node.meta.get("val") if node is not None else None
+
+    def _bind(self, op: ir.Operation, results: Any) -> None:
+        results = [] if results is None and not op.results else list(results)
+        if len(results) != len(op.results):
+            raise errors.CompileError(
+                "import",
+                f"the rule of {op_name(op)} gave {len(results)} results, not {len(op.results)}",
+                describe(self._source),
+            )
+        for value, result in zip(op.results, results, strict=True):
+            if isinstance(result, Tensor):
+                result = self._check(op, value, result)
+            self._values[value] = result
+
+    def _check(self, op: ir.Operation, value: ir.Value, result: Tensor) -> Tensor:
+        """A rule's result against what torch says; a mistake shows here, at its line."""
+        info = _result_info(value.type)
+        agree = result.dtype == info.dtype and result.rank == len(info.shape)
+        for have, want in zip(result.dims, info.shape, strict=False):
+            agree &= not (isinstance(have, int) and want is not None and have != want)
+        if not agree:
+            raise errors.CompileError(
+                "import",
+                f"the rule of {op_name(op)} gave {result.value.type} of {result.dtype}, "
+                f"torch says {value.type}",
+                describe(self._source),
+            )
+        return result
+
+    def _report(self, op: ir.Operation, name: str, reason: str) -> None:
+        self._unsupported.append(errors.UnsupportedOp(name, describe(self._source), reason))
+        self._poison(op)
+
+    def _poison(self, op: ir.Operation) -> None:
+        for value in op.results:
+            self._values[value] = _POISON
+
+
+def _poisoned(operand: Any) -> bool:
+    if isinstance(operand, list):
+        return any(_poisoned(item) for item in operand)
+    return operand is _POISON
+
+
+def _constant(op: ir.Operation) -> Any:
+    kind = op.name.rpartition(".")[2]
+    if kind == "none":
+        return None
+    attribute = op.attributes["value"]
+    if kind == "int":
+        return ir.IntegerAttr(attribute).value
+    if kind == "bool":
+        return bool(ir.IntegerAttr(attribute).value)
+    if kind == "float":
+        return ir.FloatAttr(attribute).value
+    return ir.StringAttr(attribute).value
+
+
+def _result_info(type_: ir.Type) -> ResultInfo:
+    match = _VTENSOR.match(str(type_))
+    if match is None:
+        return ResultInfo(torch.float32, ())
+    dtype = dtypes.from_torch_dialect(match.group(2))
+    if dtype is None:
+        raise NotLowerable(f"element type {match.group(2)} is not supported")
+    shape = tuple(
+        None if dim.strip() == "?" else int(dim) for dim in match.group(1).split(",") if dim.strip()
+    )
+    return ResultInfo(dtype, shape)

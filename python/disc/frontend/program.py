@@ -1,0 +1,293 @@
+"""Importing a model: ``nn.Module`` or ``ExportedProgram`` to DISC input IR."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+import torch.utils._pytree as pytree
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
+from torch_mlir import ir
+
+from .. import errors
+from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
+from .decompositions import decomposition_table
+from .finish import finish
+from .lower import Lowering
+from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes
+from .torch_dialect import import_torch_dialect
+from .values import Tensor
+
+
+@dataclass(frozen=True)
+class Input:
+    """One tensor argument of the compiled ``main``."""
+
+    name: str
+    dtype: torch.dtype
+    dims: tuple[int | str, ...]
+    """Static extents, and the text of symbolic ones."""
+    leaf: int
+    """Its place among the leaves of ``(args, kwargs)``."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where one leaf of the model's output comes from.
+
+    ``kind`` is ``"tensor"`` (result ``index`` of ``main``), ``"input"`` (input ``index``, returned as it
+    is), ``"parameter"`` (the tensor ``value`` names), ``"constant"`` (the Python ``value``), or ``"int"``
+    (a number that follows from the extents: see :meth:`ImportedProgram.unflatten`).
+    """
+
+    kind: str
+    index: int = -1
+    value: Any = None
+
+
+@dataclass
+class ImportedProgram:
+    """A model as DISC input IR, with all that is needed to call it."""
+
+    text: str
+    """The input IR: generic form, with locations."""
+    parameters: dict[str, torch.Tensor]
+    """Every tensor ``disc_tensor.parameter`` refers to: the model's own, never copies."""
+    inputs: list[Input]
+    outputs: list[Output]
+    output_names: list[str]
+    symbols: list[Symbol]
+    in_spec: pytree.TreeSpec
+    out_spec: pytree.TreeSpec
+    exported: ExportedProgram
+    constants: dict[int, Any] = field(default_factory=dict)
+    """The value of each input leaf that is no tensor: it was fixed by the export."""
+    _symbol_places: dict[sympy.Symbol, tuple[int, int]] = field(default_factory=dict, repr=False)
+
+    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
+        """The leaves of a call that ``main`` takes, in its order; TypeError if the structure differs."""
+        kwargs = dict(kwargs or {})
+        if kwargs:
+            expected = self.in_spec.child(1).context
+            if set(expected) == set(kwargs):
+                kwargs = {key: kwargs[key] for key in expected}
+        leaves, spec = pytree.tree_flatten((tuple(args), kwargs))
+        if spec != self.in_spec:
+            raise TypeError(
+                f"the arguments are structured as {spec}, the model was compiled for {self.in_spec}"
+            )
+        for leaf, value in self.constants.items():
+            if leaves[leaf] is not value and leaves[leaf] != value:
+                raise TypeError(
+                    f"argument {leaf} was {value!r} when the model was compiled and is part of it; "
+                    f"got {leaves[leaf]!r}"
+                )
+        return [leaves[i.leaf] for i in self.inputs]
+
+    def unflatten(self, results: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Any:
+        """The model's output from ``main``'s ``results`` and the (flat) ``inputs`` of the call."""
+        leaves = []
+        for output in self.outputs:
+            if output.kind == "tensor":
+                leaves.append(results[output.index])
+            elif output.kind == "input":
+                leaves.append(inputs[output.index])
+            elif output.kind == "parameter":
+                leaves.append(self.parameters[output.value])
+            elif output.kind == "int":
+                leaves.append(self._evaluate(output.value, inputs))
+            else:
+                leaves.append(output.value)
+        return pytree.tree_unflatten(leaves, self.out_spec)
+
+    def _evaluate(self, expr: sympy.Expr, inputs: Sequence[torch.Tensor]) -> int:
+        sizes = {
+            symbol: inputs[i].shape[d] for symbol, (i, d) in self._symbol_places.items()
+        }
+        return int(expr.xreplace({s: sympy.Integer(n) for s, n in sizes.items()}))
+
+
+def export(
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+) -> ExportedProgram:
+    """``torch.export`` of ``module``, with its errors as :class:`~disc.errors.CompileError`."""
+    try:
+        with torch.no_grad():
+            return torch.export.export(
+                module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
+            )
+    except Exception as error:
+        raise errors.CompileError("import", f"torch.export failed: {error}") from error
+
+
+def import_program(
+    model: torch.nn.Module | ExportedProgram,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+) -> ImportedProgram:
+    """Imports ``model`` as DISC input IR.
+
+    ``args``, ``kwargs`` and ``dynamic_shapes`` are ``torch.export.export``'s. For an ExportedProgram only
+    ``dynamic_shapes`` matters, for the names of its ``Dim``s.
+    """
+    if isinstance(model, ExportedProgram):
+        exported = model
+        if exported.example_inputs is not None:
+            args, kwargs = exported.example_inputs
+        names: list[str] = []
+    else:
+        exported = export(model, args, kwargs, dynamic_shapes)
+        names = list(inspect.signature(model.forward).parameters)
+    _reject_mutation(exported)
+    program = _decompose(exported)
+    inputs, fakes, constants = _user_inputs(program)
+    specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs or {}, names)
+    leaf_specs = [specs[leaf] if leaf < len(specs) else None for leaf, _ in inputs]
+    named = [(name, fake) for (_, name), fake in zip(inputs, fakes, strict=True)]
+    symbols = SymbolTable(named, program.range_constraints, leaf_specs)
+
+    context = ir.Context()
+    with context, ir.Location.unknown():
+        torch_module, parameters = import_torch_dialect(program, context)
+        lowering = Lowering(program, symbols, parameters)
+        module, results = lowering.run(torch_module, named)
+        outputs, returned = _outputs(program, results, len(named), module)
+        text = finish(module, returned, [f"output_{i}" for i in range(len(returned))])
+    used = {name: t for name, t in parameters.items() if f'"{name}"' in text}
+    assert program.call_spec.in_spec is not None and program.call_spec.out_spec is not None
+    return ImportedProgram(
+        text=text,
+        parameters=used | _returned_parameters(outputs, parameters),
+        inputs=[
+            Input(name, fake.dtype, tuple(_dim(symbols, d) for d in fake.shape), leaf)
+            for (leaf, name), fake in zip(inputs, fakes, strict=True)
+        ],
+        outputs=outputs,
+        output_names=[f"output_{i}" for i in range(len(returned))],
+        symbols=list(symbols),
+        in_spec=program.call_spec.in_spec,
+        out_spec=program.call_spec.out_spec,
+        exported=exported,
+        constants=constants,
+        _symbol_places=_symbol_places(symbols, fakes),
+    )
+
+
+def _dim(symbols: SymbolTable, size: Any) -> int | str:
+    return size if isinstance(size, int) else symbols.text(size)
+
+
+def _reject_mutation(exported: ExportedProgram) -> None:
+    for spec in exported.graph_signature.output_specs:
+        if spec.kind not in (OutputKind.USER_OUTPUT, OutputKind.BUFFER_MUTATION):
+            raise errors.CompileError(
+                "import", f"the model changes {spec.target!r} in place: {spec.kind.name.lower()}"
+            )
+
+
+def _decompose(exported: ExportedProgram) -> ExportedProgram:
+    with torch.no_grad():
+        program = exported.run_decompositions(decomposition_table())
+    changed = [
+        spec.target
+        for spec in program.graph_signature.output_specs
+        if spec.kind is not OutputKind.USER_OUTPUT
+    ]
+    if changed:
+        raise errors.CompileError(
+            "import", f"the model changes {', '.join(map(repr, changed))} in place"
+        )
+    return program
+
+
+def _user_inputs(
+    program: ExportedProgram,
+) -> tuple[list[tuple[int, str]], list[torch.Tensor], dict[int, Any]]:
+    """(leaf, name) and fake tensor of each tensor input, and the leaves that are constants."""
+    values = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
+    inputs: list[tuple[int, str]] = []
+    fakes: list[torch.Tensor] = []
+    constants: dict[int, Any] = {}
+    leaf = 0
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is not InputKind.USER_INPUT:
+            continue
+        if isinstance(spec.arg, TensorArgument):
+            fake = values[spec.arg.name]
+            if not dtypes.is_supported(fake.dtype):
+                raise errors.CompileError(
+                    "import", f"input {spec.arg.name!r}: {fake.dtype} is not supported"
+                )
+            inputs.append((leaf, spec.arg.name))
+            fakes.append(fake)
+        elif hasattr(spec.arg, "value"):
+            constants[leaf] = spec.arg.value
+        else:
+            raise errors.CompileError(
+                "import", f"input {spec.arg.name!r}: a dynamic number is not supported as an input"
+            )
+        leaf += 1
+    return inputs, fakes, constants
+
+
+def _symbol_places(
+    symbols: SymbolTable, fakes: Sequence[torch.Tensor]
+) -> dict[sympy.Symbol, tuple[int, int]]:
+    places: dict[sympy.Symbol, tuple[int, int]] = {}
+    for i, fake in enumerate(fakes):
+        for d, size in enumerate(fake.shape):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                places.setdefault(size.node.expr, (i, d))
+    return places
+
+
+def _outputs(
+    program: ExportedProgram, results: Sequence[Any], inputs: int, module: ir.Module
+) -> tuple[list[Output], list[Tensor]]:
+    """Classifies the outputs; returns them and the tensors that ``main`` must return, each once."""
+    block = _main(module)
+    arguments = {block.arguments[i]: i for i in range(inputs)}
+    values = {n.name: n.meta.get("val") for n in program.graph.nodes}
+    returned: list[Tensor] = []
+    outputs: list[Output] = []
+    for spec, result in zip(program.graph_signature.output_specs, results, strict=True):
+        if not isinstance(result, Tensor):
+            symbolic = values.get(getattr(spec.arg, "name", None))
+            if isinstance(symbolic, torch.SymInt):
+                outputs.append(Output("int", value=symbolic.node.expr))
+            else:
+                outputs.append(Output("constant", value=getattr(spec.arg, "value", result)))
+            continue
+        owner = result.value.owner
+        if result.value in arguments:
+            outputs.append(Output("input", arguments[result.value]))
+        elif isinstance(owner, ir.Operation) and owner.name == "disc_tensor.parameter":
+            name = ir.StringAttr(owner.attributes["name"]).value
+            outputs.append(Output("parameter", value=name))
+        else:
+            if result not in returned:
+                returned.append(result)
+            outputs.append(Output("tensor", returned.index(result)))
+    return outputs, returned
+
+
+def _main(module: ir.Module) -> ir.Block:
+    for view in module.body.operations:
+        if view.operation.name == "func.func":
+            return view.operation.regions[0].blocks[0]
+    raise AssertionError("no main")
+
+
+def _returned_parameters(
+    outputs: Sequence[Output], parameters: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    return {o.value: parameters[o.value] for o in outputs if o.kind == "parameter"}

@@ -1,0 +1,118 @@
+"""Scaled dot product attention, as one ``disc_tensor.attention``."""
+
+from __future__ import annotations
+
+import math
+
+from torch_mlir import ir
+
+from ..builder import Builder
+from ..registry import NotLowerable, lowers
+from ..values import Extent, Tensor, is_one, tensor_type
+
+
+@lowers("torch.aten.scaled_dot_product_attention")
+def scaled_dot_product_attention(
+    b: Builder,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(q @ k.T * scale + mask) @ v."""
+    if dropout_p:
+        raise NotLowerable("dropout in attention; call .eval() on the model first")
+    if scale is None:
+        if not isinstance(q.dims[-1], int):
+            raise NotLowerable("a default scale needs a static head size")
+        scale = 1.0 / math.sqrt(q.dims[-1])
+    if not isinstance(scale, float):
+        raise NotLowerable("the scale must be a number known at compile time")
+    if enable_gqa and q.dims[-3] != k.dims[-3]:
+        return _grouped(b, q, k, v, mask, is_causal, scale)
+    batch = b.broadcast_dims([q.dims[:-2], k.dims[:-2], v.dims[:-2]])
+    q, k, v = (_with_batch(b, t, batch) for t in (q, k, v))
+    return _emit(b, q, k, v, mask, is_causal, scale)
+
+
+def _with_batch(b: Builder, t: Tensor, batch: list[Extent]) -> Tensor:
+    dims = [*batch, *t.dims[-2:]]
+    return t if list(t.dims) == dims else b.broadcast(t, dims)
+
+
+def _grouped(
+    b: Builder,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,
+    scale: float,
+) -> Tensor:
+    """Grouped queries: heads become (groups, heads of a group), and k and v repeat over a group."""
+    heads, groups = q.dims[-3], k.dims[-3]
+    each = b.floordiv(heads, groups)
+
+    def split(t: Tensor) -> Tensor:
+        return b.reshape(t, [*t.dims[:-3], groups, each, *t.dims[-2:]])
+
+    def repeat(t: Tensor) -> Tensor:
+        unit = b.unsqueeze(t, t.rank - 2)
+        return b.broadcast(unit, [*t.dims[:-2], each, *t.dims[-2:]])
+
+    if mask is not None and mask.rank >= 3:
+        per_head = not is_one(mask.dims[-3])
+        mask = split(mask) if per_head else b.unsqueeze(mask, mask.rank - 2)
+    result = _emit(b, split(q), repeat(k), repeat(v), mask, is_causal, scale)
+    return b.reshape(result, [*q.dims[:-1], v.dims[-1]])
+
+
+def _emit(
+    b: Builder,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,
+    scale: float,
+) -> Tensor:
+    b.require_equal(k.dims[-2], v.dims[-2], "attention: lengths of key and value differ")
+    b.require_equal(q.dims[-1], k.dims[-1], "attention: head sizes of query and key differ")
+    dims = [*q.dims[:-1], v.dims[-1]]
+    operands = [q.value, k.value, v.value]
+    if mask is not None and mask.splat is not True:
+        mask = _smallest(b, mask)
+        mask = b.reshape(mask, [*[1] * (q.rank - mask.rank), *mask.dims])
+        for have, want in zip(mask.dims, [*q.dims[:-1], k.dims[-2]], strict=True):
+            if not is_one(have):
+                b.require_equal(have, want, "attention: extents of the mask differ")
+        operands.append(mask.value)
+    op = ir.Operation.create(
+        "disc_tensor.attention",
+        [tensor_type(dims, q.dtype)],
+        operands,
+        attributes={
+            "scale": ir.FloatAttr.get_f64(scale),
+            "is_causal": ir.BoolAttr.get(bool(is_causal)),
+        },
+    )
+    return Tensor(op.result, tuple(dims), q.dtype)
+
+
+def _smallest(b: Builder, mask: Tensor) -> Tensor:
+    """The mask without the repeats the attention does itself."""
+    if mask.broadcast is None:
+        return mask
+    origin = mask.broadcast
+    dims: list[Extent] = [1] * mask.rank
+    for j, place in enumerate(origin.dims):
+        dims[place] = origin.source.dims[j]
+    if list(origin.dims) != sorted(origin.dims):
+        return mask
+    return b.reshape(origin.source, dims)
+
+

@@ -1,0 +1,42 @@
+"""Helpers the rules share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch_mlir import ir
+
+from .. import scalar
+from ..values import RuntimeNumber, Tensor, normalize_dim
+
+
+def number(x: Any) -> Any:
+    """An operand of an elementwise op: extents become numbers of the body."""
+    if isinstance(x, ir.Value):
+        return RuntimeNumber(torch.int64, lambda: scalar.from_extent(x, torch.int64))
+    return x
+
+
+def axes(dims: int | Sequence[int] | None, rank: int) -> list[int]:
+    """The ``dim`` argument of a reduction as sorted axes; None and [] mean all."""
+    if isinstance(dims, int):
+        dims = [dims]
+    if not dims:
+        return list(range(rank))
+    return sorted({normalize_dim(dim, rank) for dim in dims} if rank else [])
+
+
+def promoted(x: Any, y: Any) -> torch.dtype:
+    """The dtype PyTorch compares or computes ``x`` and ``y`` in."""
+    return torch.result_type(_stand_in(x), _stand_in(y))
+
+
+def _stand_in(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        # Whether a tensor has dims decides how much its dtype weighs.
+        return torch.empty([1] * x.rank, dtype=x.dtype, device="meta")
+    if isinstance(x, RuntimeNumber):
+        return 1.0 if x.dtype.is_floating_point else 1
+    return x

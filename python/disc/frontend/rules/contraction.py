@@ -1,0 +1,86 @@
+"""Matrix products. Each is one ``linalg.generic`` over (batch..., m, n, k), with no transposes."""
+
+from __future__ import annotations
+
+
+from ..builder import Builder
+from ..registry import lowers
+from ..values import Extent, Number, Tensor, is_one
+from .elementwise import convert
+
+
+@lowers("torch.aten.linear")
+def linear(b: Builder, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x @ weight.T + bias: the weight is read as it lies, (n, k)."""
+    if weight.rank == 1:
+        product = matmul_product(b, x, weight)
+    else:
+        batch = list(x.dims[:-1])
+        n, k = len(batch), len(batch) + 1
+        b.require_equal(x.dims[-1], weight.dims[1], "linear: features of input and weight differ")
+        domain = [*batch, weight.dims[0], weight.dims[1]]
+        product = b.contract(x, weight, [*range(n), k], [n, k], domain)
+    if bias is None:
+        return convert(b, product, b.out.dtype)
+    return b.elementwise(b.out.dtype, [product, bias], lambda p, c: p + c)
+
+
+@lowers("torch.aten.matmul", "torch.aten.mm", "torch.aten.bmm", "torch.aten.mv", "torch.aten.dot")
+def matmul(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    """x @ y for any ranks, batch dims broadcast."""
+    return convert(b, matmul_product(b, x, y), b.out.dtype)
+
+
+def matmul_product(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    """x @ y, in the type it is accumulated in."""
+    x_batch, y_batch = list(x.dims[:-2]), list(y.dims[:-2])
+    batch = b.broadcast_dims([x_batch, y_batch])
+    domain: list[Extent] = list(batch)
+    x_loops = _batch_loops(x_batch, batch)
+    y_loops = _batch_loops(y_batch, batch)
+    if x.rank > 1:
+        x_loops.append(len(domain))
+        domain.append(x.dims[-2])
+    if y.rank > 1:
+        y_column = len(domain)
+        domain.append(y.dims[-1])
+    k = len(domain)
+    inner = y.dims[-2] if y.rank > 1 else y.dims[-1]
+    b.require_equal(x.dims[-1], inner, "matmul: inner extents differ")
+    domain.append(x.dims[-1] if isinstance(x.dims[-1], int) else inner)
+    x_loops.append(k)
+    y_loops += [k, y_column] if y.rank > 1 else [k]
+    return b.contract(x, y, x_loops, y_loops, domain)
+
+
+def _batch_loops(dims: list[Extent], batch: list[Extent]) -> list[int | None]:
+    offset = len(batch) - len(dims)
+    return [
+        None if is_one(dim) and not is_one(batch[offset + i]) else offset + i
+        for i, dim in enumerate(dims)
+    ]
+
+
+@lowers("torch.aten.addmm", "torch.aten.baddbmm", "torch.aten.addmv")
+def addmm(b: Builder, c: Tensor, x: Tensor, y: Tensor, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """beta * c + alpha * (x @ y); with beta 0, c is not read."""
+    product = matmul_product(b, x, y)
+    dtype = b.out.dtype
+    if beta == 0:
+        if alpha == 1:
+            return convert(b, product, dtype)
+        return b.elementwise(dtype, [product], lambda p: p * alpha)
+
+    def scaled(value: object, factor: Number) -> object:
+        return value if factor == 1 else value * factor  # type: ignore[operator]
+
+    return b.elementwise(dtype, [product, c], lambda p, c: scaled(p, alpha) + scaled(c, beta))
+
+
+@lowers("torch.aten.outer", "torch.aten.ger")
+def outer(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    """The outer product of two vectors."""
+    column = b.unsqueeze(x, 1)
+    return b.elementwise(b.out.dtype, [column, y], lambda x, y: x * y)
+
+

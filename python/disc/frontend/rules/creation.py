@@ -1,0 +1,111 @@
+"""Tensors made from numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import dtypes, scalar
+from ..builder import Builder
+from ..registry import lowers
+from ..scalar import Elem
+from ..values import Extent, Iota, Number, RuntimeNumber, Tensor
+from .common import number
+
+
+def _filled(b: Builder, dims: Sequence[Extent], value: Any) -> Tensor:
+    value = number(value)
+    if isinstance(value, RuntimeNumber):
+        return b.map(b.out.dtype, [value], lambda x: x, dims=dims)
+    return b.full(dims, value, b.out.dtype)
+
+
+@lowers("torch.aten.full")
+def full(b: Builder, dims: Sequence[Extent], value: Any, *_: Any) -> Tensor:
+    """All elements ``value``."""
+    return _filled(b, dims, value)
+
+
+@lowers("torch.aten.full_like")
+def full_like(b: Builder, x: Tensor, value: Any, *_: Any) -> Tensor:
+    """All elements ``value``, in the shape of x."""
+    return _filled(b, x.dims, value)
+
+
+@lowers("torch.aten.new_full")
+def new_full(b: Builder, x: Tensor, dims: Sequence[Extent], value: Any, *_: Any) -> Tensor:
+    """All elements ``value``."""
+    return _filled(b, dims, value)
+
+
+@lowers("torch.aten.fill.Scalar", "torch.aten.fill")
+def fill(b: Builder, x: Tensor, value: Any) -> Tensor:
+    """All elements ``value``, in the shape of x."""
+    if isinstance(value, Tensor):
+        return b.map(b.out.dtype, [value], lambda v: v, dims=x.dims)
+    return _filled(b, x.dims, value)
+
+
+def _register_filled(name: str, value: Number) -> None:
+    @lowers(f"torch.aten.{name}")
+    def of_shape(b: Builder, dims: Sequence[Extent], *_: Any) -> Tensor:
+        return b.full(dims, value, b.out.dtype)
+
+    @lowers(f"torch.aten.{name}_like")
+    def like(b: Builder, x: Tensor, *_: Any) -> Tensor:
+        return b.full(x.dims, value, b.out.dtype)
+
+    @lowers(f"torch.aten.new_{name}")
+    def new(b: Builder, x: Tensor, dims: Sequence[Extent], *_: Any) -> Tensor:
+        return b.full(dims, value, b.out.dtype)
+
+
+_register_filled("zeros", 0)
+_register_filled("ones", 1)
+# Uninitialised memory has no meaning to keep: zeros are as good as any.
+_register_filled("empty", 0)
+
+
+@lowers("torch.aten.arange.start_step")
+def arange(b: Builder, start: Any, end: Any, step: Any = 1, *_: Any) -> Tensor:
+    """start, start + step, ... up to and without end."""
+    dtype = b.out.dtype
+    count = _arange_count(b, start, end, step)
+    compute = dtypes.opmath(dtype)
+
+    def body() -> Elem:
+        index = scalar.loop_index(0, torch.int64).to(compute)
+        value = index if step == 1 else index * number(step)
+        return value if isinstance(start, int) and start == 0 else value + number(start)
+
+    result = b.generic([], [], [count], dtype, lambda: body().to(dtype))
+    if isinstance(start, int) and step == 1 and not dtypes.is_float(dtype):
+        return result.with_facts(iota=Iota(0, start))
+    return result
+
+
+@lowers("torch.aten.arange")
+def arange_end(b: Builder, end: Any, *_: Any) -> Tensor:
+    """0, 1, ... up to and without end."""
+    return arange(b, 0, end, 1)
+
+
+@lowers("torch.aten.arange.start")
+def arange_start(b: Builder, start: Any, end: Any, *_: Any) -> Tensor:
+    """start, start + 1, ... up to and without end."""
+    return arange(b, start, end, 1)
+
+
+def _arange_count(b: Builder, start: Any, end: Any, step: Any) -> Extent:
+    static = b.out.shape[0]
+    if static is not None:
+        return static
+    if isinstance(step, int) and not isinstance(start, float) and not isinstance(end, float):
+        span = b.sub(end, start) if step > 0 else b.sub(start, end)
+        return b.floordiv(b.add(span, abs(step) - 1), abs(step))
+    size = b.node_value.shape[0]
+    extent = b.extent_of(size.node.expr)
+    assert extent is not None
+    return extent

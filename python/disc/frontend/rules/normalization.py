@@ -1,0 +1,215 @@
+"""Softmax and the norms: reductions and elementwise maps, in f32 for the half types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import dtypes, scalar
+from ..builder import Builder
+from ..registry import lowers
+from ..scalar import Elem
+from ..values import Tensor, normalize_dim
+from .elementwise import convert
+
+
+@lowers("torch.aten.softmax.int", "torch.aten._softmax", "torch.aten._safe_softmax")
+def softmax(b: Builder, x: Tensor, dim: int, *_: Any) -> Tensor:
+    """e^(x - max) / sum of it, along ``dim``."""
+    exps, total, axis = _exponentials(b, _softmax_input(b, x), dim)
+    safe = b.op_name == "torch.aten._safe_softmax"
+
+    def fn(e: Elem, s: Elem) -> Elem:
+        # A row of -inf has e = NaN; _safe_softmax makes it zeros.
+        return scalar.select(e.ne(e), scalar.constant(0, e.dtype), e / s) if safe else e / s
+
+    return b.along(exps, axis, b.out.dtype, [total], fn)
+
+
+@lowers("torch.aten.log_softmax.int", "torch.aten._log_softmax")
+def log_softmax(b: Builder, x: Tensor, dim: int, *_: Any) -> Tensor:
+    """x - max - log(sum of e^(x - max)), along ``dim``."""
+    x = _softmax_input(b, x)
+    compute = dtypes.opmath(x.dtype)
+    axis = [normalize_dim(dim, x.rank)] if x.rank else []
+    top = _row_max(b, x, axis, compute)
+    total = b.reduce(
+        [x, top], axis, compute, 0, lambda acc, x, m: acc + scalar.exp(x.to(compute) - m)
+    )
+    shift = b.elementwise(compute, [total, top], lambda s, m: scalar.log(s) + m)
+    return b.along(x, axis, b.out.dtype, [shift], lambda x, s: x.to(compute) - s)
+
+
+def _softmax_input(b: Builder, x: Tensor) -> Tensor:
+    # The dtype argument converts first; half_to_float computes in the result's type anyhow.
+    return x if dtypes.is_half(x.dtype) else convert(b, x, b.out.dtype)
+
+
+def _row_max(b: Builder, x: Tensor, axis: list[int], compute: torch.dtype) -> Tensor:
+    return b.reduce(
+        [x],
+        axis,
+        compute,
+        dtypes.lowest(compute),
+        lambda acc, x: scalar.maximum(acc, x.to(compute)),
+    )
+
+
+def _exponentials(b: Builder, x: Tensor, dim: int) -> tuple[Tensor, Tensor, list[int]]:
+    compute = dtypes.opmath(x.dtype)
+    axis = [normalize_dim(dim, x.rank)] if x.rank else []
+    top = _row_max(b, x, axis, compute)
+    exps = b.along(x, axis, compute, [top], lambda x, m: scalar.exp(x.to(compute) - m))
+    total = b.reduce([exps], axis, compute, 0, lambda acc, e: acc + e)
+    return exps, total, axis
+
+
+@lowers("torch.aten.layer_norm")
+def layer_norm(
+    b: Builder,
+    x: Tensor,
+    shape: Sequence[Any],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    *_: Any,
+) -> Tensor:
+    """Normalises over the last dims, then scales and shifts."""
+    return _layer_norm(b, x, len(shape), weight, bias, eps)[0]
+
+
+@lowers("torch.aten.native_layer_norm")
+def native_layer_norm(
+    b: Builder,
+    x: Tensor,
+    shape: Sequence[Any],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """layer_norm, its mean and its reciprocal standard deviation (with unit dims)."""
+    y, mean, rstd = _layer_norm(b, x, len(shape), weight, bias, eps)
+    kept = x.rank - len(shape)
+    unit = [*x.dims[:kept], *[1] * len(shape)]
+    stats = [
+        convert(b, b.reshape(stat, unit), info.dtype)
+        for stat, info in zip((mean, rstd), b.results[1:], strict=True)
+    ]
+    return y, stats[0], stats[1]
+
+
+def _layer_norm(
+    b: Builder, x: Tensor, count: int, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    compute = dtypes.opmath(x.dtype)
+    axis = list(range(x.rank - count, x.rank))
+    size = b.product([x.dims[i] for i in axis])
+
+    def average(total: Elem) -> Elem:
+        return total / scalar.from_extent(size, compute)
+
+    total = b.reduce([x], axis, compute, 0, lambda acc, x: acc + x.to(compute))
+    mean = b.elementwise(compute, [total], average)
+
+    def add_square(acc: Elem, x: Elem, mean: Elem) -> Elem:
+        centred = x.to(compute) - mean
+        return acc + centred * centred
+
+    squares = b.reduce([x, mean], axis, compute, 0, add_square)
+    rstd = b.elementwise(compute, [squares], lambda s: scalar.rsqrt(average(s) + eps))
+
+    def normalise(x: Elem, mean: Elem, rstd: Elem, *affine: Elem) -> Elem:
+        y = (x.to(compute) - mean) * rstd
+        rest = list(affine)
+        if weight is not None:
+            y = y * rest.pop(0).to(compute)
+        return y + rest.pop(0).to(compute) if bias is not None else y
+
+    affine = [t for t in (weight, bias) if t is not None]
+    y = _along_last(b, x, axis, x.dtype, [mean, rstd], affine, normalise)
+    return y, mean, rstd
+
+
+def _along_last(
+    b: Builder,
+    x: Tensor,
+    axis: list[int],
+    dtype: torch.dtype,
+    stats: list[Tensor],
+    affine: list[Tensor],
+    fn: Any,
+) -> Tensor:
+    """Elementwise over x; ``stats`` lack the last dims, ``affine`` have only them."""
+    kept = b.loop_map(list(range(x.rank - len(axis))), x.rank)
+    maps = [b.identity(x.rank), *[kept] * len(stats)]
+    maps += [b.broadcast_map(t.dims, x.dims) for t in affine]
+    for t in affine:
+        for have, want in zip(t.dims, x.dims[x.rank - t.rank :], strict=True):
+            b.require_equal(have, want, "extents of the weight and the normalised dims differ")
+    return b.generic(
+        [x, *stats, *affine], maps, x.dims, dtype, lambda *elems: fn(*elems).to(dtype)
+    )
+
+
+@lowers("torch.aten.rms_norm", "torch.aten._fused_rms_norm")
+def rms_norm(
+    b: Builder, x: Tensor, shape: Sequence[Any], weight: Tensor | None, eps: float | None
+) -> Any:
+    """x / sqrt(mean(x^2) + eps), scaled by the weight."""
+    compute = dtypes.opmath(x.dtype)
+    axis = list(range(x.rank - len(shape), x.rank))
+    size = b.product([x.dims[i] for i in axis])
+    epsilon = torch.finfo(compute).eps if eps is None else eps
+
+    def add_square(acc: Elem, x: Elem) -> Elem:
+        wide = x.to(compute)
+        return acc + wide * wide
+
+    squares = b.reduce([x], axis, compute, 0, add_square)
+    rstd = b.elementwise(
+        compute,
+        [squares],
+        lambda s: scalar.rsqrt(s / scalar.from_extent(size, compute) + epsilon),
+    )
+
+    def normalise(x: Elem, rstd: Elem, *affine: Elem) -> Elem:
+        y = x.to(compute) * rstd
+        return y * affine[0].to(compute) if affine else y
+
+    affine = [weight] if weight is not None else []
+    y = _along_last(b, x, axis, b.out.dtype, [rstd], affine, normalise)
+    if len(b.results) == 1:
+        return y
+    unit = [*x.dims[: x.rank - len(shape)], *[1] * len(shape)]
+    return y, convert(b, b.reshape(rstd, unit), b.results[1].dtype)
+
+
+@lowers("torch.aten._native_batch_norm_legit_no_training")
+def batch_norm(
+    b: Builder,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalises each channel (dim 1) with statistics from training."""
+    compute = dtypes.opmath(x.dtype)
+    given = [t for t in (mean, var, weight, bias) if t is not None]
+    shape = [1] * (x.rank - 2)
+    channel = [b.reshape(t, [t.dims[0], *shape]) for t in given]
+
+    def normalise(x: Elem, mean: Elem, var: Elem, *affine: Elem) -> Elem:
+        rest = list(affine)
+        y = (x - mean) * scalar.rsqrt(var + eps)
+        if weight is not None:
+            y = y * rest.pop(0)
+        return y + rest.pop(0) if bias is not None else y
+
+    y = b.elementwise(b.out.dtype, [x, *channel], normalise, compute=compute)
+    nothing = [b.full([0], 0, info.dtype) for info in b.results[1:]]
+    return y, nothing[0], nothing[1]

@@ -1,0 +1,306 @@
+"""Sums, means, extrema, variances, norms, and running sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .. import dtypes, scalar
+from ..builder import Builder
+from ..registry import NotLowerable, lowers
+from ..scalar import Elem
+from ..values import Number, RuntimeNumber, Tensor, normalize_dim
+from .common import axes
+from .elementwise import convert
+
+
+def _fold(
+    b: Builder,
+    x: Tensor,
+    dims: Any,
+    keepdim: bool,
+    dtype: torch.dtype,
+    neutral: Number,
+    fn: Callable[[Elem, Elem], Elem],
+) -> Tensor:
+    """Folds ``fn`` in the type PyTorch accumulates ``dtype`` in."""
+    compute = dtypes.opmath(dtype)
+    folded = b.reduce(
+        [x],
+        axes(dims, x.rank),
+        compute,
+        neutral,
+        lambda acc, x: fn(acc, x.to(compute)),
+        keepdim=keepdim,
+    )
+    return convert(b, folded, dtype)
+
+
+@lowers("torch.aten.sum")
+def sum_(b: Builder, x: Tensor, dims: Any = None, keepdim: Any = False, *_: Any) -> Tensor:
+    """The sum over ``dims``."""
+    if "dim" not in b.op_name:
+        # The overload without dims has the dtype in their place.
+        dims, keepdim = None, False
+    return _fold(b, x, dims, keepdim, b.out.dtype, 0, lambda acc, x: acc + x)
+
+
+@lowers("torch.aten.prod")
+def prod(b: Builder, x: Tensor, dims: Any = None, keepdim: Any = False, *_: Any) -> Tensor:
+    """The product over ``dims``."""
+    if "dim" not in b.op_name:
+        dims, keepdim = None, False
+    return _fold(b, x, dims, keepdim, b.out.dtype, 1, lambda acc, x: acc * x)
+
+
+@lowers("torch.aten.mean")
+def mean(b: Builder, x: Tensor, dims: Any = None, keepdim: Any = False, *_: Any) -> Tensor:
+    """The mean over ``dims``."""
+    if "dim" not in b.op_name:
+        dims, keepdim = None, False
+    reduced = axes(dims, x.rank)
+    compute = dtypes.opmath(b.out.dtype)
+    total = b.reduce(
+        [x], reduced, compute, 0, lambda acc, x: acc + x.to(compute), keepdim=keepdim
+    )
+    return b.elementwise(b.out.dtype, [total, _count(b, x, reduced, compute)], lambda s, n: s / n)
+
+
+def _count(
+    b: Builder, x: Tensor, reduced: list[int], dtype: torch.dtype, correction: Number = 0
+) -> RuntimeNumber:
+    """The number of elements folded into one, less ``correction`` but never negative."""
+    size = b.product([x.dims[i] for i in reduced])
+
+    def emit() -> Elem:
+        count = scalar.from_extent(size, dtype)
+        return scalar.maximum(count - correction, 0) if correction else count
+
+    return RuntimeNumber(dtype, emit)
+
+
+def _variance(
+    b: Builder, x: Tensor, dims: Any, correction: Number, keepdim: bool
+) -> tuple[Tensor, Tensor]:
+    """Mean and variance in the accumulation type, by two passes."""
+    reduced = axes(dims, x.rank)
+    compute = dtypes.opmath(x.dtype)
+    total = b.reduce([x], reduced, compute, 0, lambda acc, x: acc + x.to(compute))
+    average = b.elementwise(
+        compute, [total, _count(b, x, reduced, compute)], lambda s, n: s / n
+    )
+
+    def add_square(acc: Elem, x: Elem, m: Elem) -> Elem:
+        centred = x.to(compute) - m
+        return acc + centred * centred
+
+    squares = b.reduce([x, average], reduced, compute, 0, add_square)
+    count = _count(b, x, reduced, compute, correction)
+    variance = b.elementwise(compute, [squares, count], lambda s, n: s / n)
+    if keepdim:
+        dims_out = [1 if i in reduced else d for i, d in enumerate(x.dims)]
+        average, variance = b.reshape(average, dims_out), b.reshape(variance, dims_out)
+    return average, variance
+
+
+def _variance_arguments(b: Builder, args: tuple[Any, ...]) -> tuple[Any, Number, bool]:
+    """(dims, correction, keepdim) of the overloads of var and std."""
+    if b.op_name.endswith((".correction", ".correction_names")):
+        dims, correction, keepdim = args
+        return dims, 1 if correction is None else correction, keepdim
+    if b.op_name.endswith(".dim"):
+        dims, unbiased, keepdim = args
+        return dims, int(unbiased), keepdim
+    return None, int(args[0]) if args else 1, False
+
+
+@lowers("torch.aten.var")
+def var(b: Builder, x: Tensor, *args: Any) -> Tensor:
+    """The variance over dims."""
+    return convert(b, _variance(b, x, *_variance_arguments(b, args))[1], b.out.dtype)
+
+
+@lowers("torch.aten.std")
+def std(b: Builder, x: Tensor, *args: Any) -> Tensor:
+    """The standard deviation over dims."""
+    variance = _variance(b, x, *_variance_arguments(b, args))[1]
+    return b.elementwise(b.out.dtype, [variance], scalar.sqrt)
+
+
+@lowers("torch.aten.var_mean")
+def var_mean(b: Builder, x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
+    """Variance and mean over dims."""
+    average, variance = _variance(b, x, *_variance_arguments(b, args))
+    return convert(b, variance, b.out.dtype), convert(b, average, b.out.dtype)
+
+
+# -- extrema ---------------------------------------------------------------------------------------
+
+
+@lowers("torch.aten.amax")
+def amax(b: Builder, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
+    """The maximum over ``dims``; NaN wins."""
+    return _extremum(b, x, dims, keepdim, largest=True)
+
+
+@lowers("torch.aten.amin")
+def amin(b: Builder, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
+    """The minimum over ``dims``; NaN wins."""
+    return _extremum(b, x, dims, keepdim, largest=False)
+
+
+def _extremum(b: Builder, x: Tensor, dims: Any, keepdim: bool, *, largest: bool) -> Tensor:
+    neutral = dtypes.lowest(x.dtype) if largest else dtypes.highest(x.dtype)
+    pick = scalar.maximum if largest else scalar.minimum
+    return b.reduce([x], axes(dims, x.rank), x.dtype, neutral, pick, keepdim=keepdim)
+
+
+@lowers("torch.aten.max", "torch.aten.max.dim")
+def max_(b: Builder, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The maximum of all elements; along ``dim`` also where it is."""
+    return _extremum_along(b, x, dim, keepdim, largest=True)
+
+
+@lowers("torch.aten.min", "torch.aten.min.dim")
+def min_(b: Builder, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The minimum of all elements; along ``dim`` also where it is."""
+    return _extremum_along(b, x, dim, keepdim, largest=False)
+
+
+def _extremum_along(b: Builder, x: Tensor, dim: int | None, keepdim: bool, *, largest: bool) -> Any:
+    if dim is None:
+        return _extremum(b, x, None, False, largest=largest)
+    best = _extremum(b, x, [dim], False, largest=largest)
+    where = _position(b, x, best, dim)
+    if keepdim and x.rank:
+        dims = [1 if i == normalize_dim(dim, x.rank) else d for i, d in enumerate(x.dims)]
+        best, where = b.reshape(best, dims), b.reshape(where, dims)
+    return best, where
+
+
+def _position(b: Builder, x: Tensor, best: Tensor, dim: int) -> Tensor:
+    """The first index along ``dim`` at which ``x`` is ``best`` (or NaN, when best is)."""
+    if x.rank == 0:
+        return b.full([], 0, torch.int64)
+    axis = normalize_dim(dim, x.rank)
+
+    def first(acc: Elem, x: Elem, best: Elem) -> Elem:
+        hit = x.eq(best)
+        if dtypes.is_float(x.dtype):
+            hit = hit | x.ne(x)
+        return scalar.select(hit, scalar.minimum(acc, scalar.loop_index(axis)), acc)
+
+    return b.reduce([x, best], [axis], torch.int64, torch.iinfo(torch.int64).max, first)
+
+
+@lowers("torch.aten.argmax")
+def argmax(b: Builder, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Where the maximum along ``dim`` is."""
+    return _arg_extremum(b, x, dim, keepdim, largest=True)
+
+
+@lowers("torch.aten.argmin")
+def argmin(b: Builder, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Where the minimum along ``dim`` is."""
+    return _arg_extremum(b, x, dim, keepdim, largest=False)
+
+
+def _arg_extremum(b: Builder, x: Tensor, dim: int | None, keepdim: bool, *, largest: bool) -> Tensor:
+    if dim is not None:
+        return _extremum_along(b, x, dim, keepdim, largest=largest)[1]
+    flat = b.reshape(x, [b.product(x.dims)])
+    where = _extremum_along(b, flat, 0, False, largest=largest)[1]
+    return b.reshape(where, [1] * x.rank) if keepdim else where
+
+
+# -- logic -----------------------------------------------------------------------------------------
+
+
+def _register_logic(name: str, neutral: bool, fn: Callable[[Elem, Elem], Elem]) -> None:
+    @lowers(f"torch.aten.{name}")
+    def rule(b: Builder, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
+        folded = b.reduce(
+            [x],
+            axes(dims, x.rank),
+            torch.bool,
+            neutral,
+            lambda acc, x: fn(acc, x.to(torch.bool)),
+            keepdim=keepdim,
+        )
+        return convert(b, folded, b.out.dtype)
+
+
+_register_logic("any", False, lambda acc, x: acc | x)
+_register_logic("all", True, lambda acc, x: acc & x)
+
+# -- norms and running sums ------------------------------------------------------------------------
+
+
+@lowers("torch.aten.linalg_vector_norm", "torch.aten.norm.ScalarOpt_dim")
+def vector_norm(
+    b: Builder, x: Tensor, order: Number | None, dims: Any = None, keepdim: bool = False, *_: Any
+) -> Tensor:
+    """The ``order``-norm over ``dims``."""
+    order = 2 if order is None else order
+    dtype = b.out.dtype
+    compute = dtypes.opmath(dtype)
+    finite = order not in (float("inf"), float("-inf"))
+    neutral = 0 if finite else (0 if order > 0 else float("inf"))
+
+    def fn(acc: Elem, x: Elem) -> Elem:
+        if order == 2:
+            return acc + x * x
+        size = scalar.absolute(x)
+        if not finite:
+            return scalar.maximum(acc, size) if order > 0 else scalar.minimum(acc, size)
+        if order == 0:
+            return acc + x.ne(0).to(compute)
+        return acc + scalar.power(size, order)
+
+    total = b.reduce(
+        [x],
+        axes(dims, x.rank),
+        compute,
+        neutral,
+        lambda acc, x: fn(acc, x.to(compute)),
+        keepdim=keepdim,
+    )
+    if order in (0, 1) or not finite:
+        return convert(b, total, dtype)
+    return b.elementwise(dtype, [total], lambda s: scalar.power(s, 1.0 / order))
+
+
+@lowers("torch.aten.cumsum")
+def cumsum(b: Builder, x: Tensor, dim: int, *_: Any) -> Tensor:
+    """Running sums along ``dim``: for each element a sum over those up to it.
+
+    Quadratic in the extent; a scan needs an op of its own.
+    """
+    dtype = b.out.dtype
+    if x.rank == 0:
+        return convert(b, x, dtype)
+    axis = normalize_dim(dim, x.rank)
+    compute = dtypes.opmath(dtype)
+    if dtype == torch.bool:
+        raise NotLowerable("cumsum of bool")
+    domain = [*x.dims, x.dims[axis]]
+    read = [x.rank if i == axis else i for i in range(x.rank)]
+
+    def fn(acc: Elem, x: Elem) -> Elem:
+        reached = scalar.loop_index(len(read)) <= scalar.loop_index(axis)
+        return scalar.select(reached, acc + x.to(compute), acc)
+
+    total = b.generic(
+        [x],
+        [b.loop_map(read, x.rank + 1)],
+        x.dims,
+        compute,
+        fn,
+        domain=domain,
+        out_map=b.loop_map(list(range(x.rank)), x.rank + 1),
+        reduced=[x.rank],
+        init=0,
+    )
+    return convert(b, total, dtype)

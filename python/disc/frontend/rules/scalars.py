@@ -1,0 +1,157 @@
+"""Python's numbers: arithmetic on extents, and the few floats that depend on them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch_mlir import ir
+
+from .. import scalar
+from ..builder import Builder
+from ..registry import NotLowerable, lowers
+from ..scalar import Elem
+from ..values import Extent, RuntimeNumber, Tensor, normalize_dim
+
+# -- extents ---------------------------------------------------------------------------------------
+
+
+@lowers("torch.aten.size.int", "torch.aten.sym_size.int")
+def size(b: Builder, x: Tensor, dim: int) -> Extent:
+    """One extent of a tensor."""
+    return x.dims[normalize_dim(dim, x.rank)]
+
+
+@lowers("torch.aten.size", "torch.aten.sym_size")
+def sizes(b: Builder, x: Tensor) -> list[Extent]:
+    """All extents of a tensor."""
+    return list(x.dims)
+
+
+@lowers("torch.aten.numel", "torch.aten.sym_numel")
+def numel(b: Builder, x: Tensor) -> Extent:
+    """The number of elements."""
+    return b.product(x.dims)
+
+
+@lowers("torch.aten.dim")
+def dim_(b: Builder, x: Tensor) -> int:
+    """The rank."""
+    return x.rank
+
+
+def _register_arithmetic(
+    names: tuple[str, ...],
+    extent: Callable[[Builder, Any, Any], Extent] | None,
+    python: Callable[[Any, Any], Any],
+    body: Callable[[Elem, Any], Elem],
+) -> None:
+    @lowers(*names)
+    def rule(b: Builder, x: Any, y: Any) -> Any:
+        if all(isinstance(v, (int, float)) for v in (x, y)):
+            return python(x, y)
+        if extent is not None and all(isinstance(v, (int, ir.Value)) for v in (x, y)):
+            return extent(b, x, y)
+        return RuntimeNumber(torch.float64, lambda: body(_f64(x), _f64(y)))
+
+
+def _f64(x: Any) -> Elem:
+    if isinstance(x, RuntimeNumber):
+        return x.emit().to(torch.float64)
+    if isinstance(x, ir.Value):
+        return scalar.from_extent(x, torch.float64)
+    return scalar.constant(x, torch.float64)
+
+
+def _names(op: str, python: str) -> tuple[str, ...]:
+    kinds = ("int", "float", "float_int", "int_float")
+    return (*(f"torch.aten.{op}.{kind}" for kind in kinds), f"torch.python.{python}")
+
+
+_register_arithmetic(_names("add", "add"), Builder.add, operator.add, lambda x, y: x + y)
+_register_arithmetic(_names("sub", "sub"), Builder.sub, operator.sub, lambda x, y: x - y)
+_register_arithmetic(_names("mul", "mul"), Builder.mul, operator.mul, lambda x, y: x * y)
+_register_arithmetic(
+    ("torch.aten.floordiv.int", "torch.aten.floordiv", "torch.python.floordiv"),
+    Builder.floordiv,
+    operator.floordiv,
+    scalar.floor_divide,
+)
+_register_arithmetic(
+    ("torch.aten.remainder.int", "torch.aten.fmod.int", "torch.python.mod"),
+    Builder.mod,
+    operator.mod,
+    scalar.remainder,
+)
+_register_arithmetic(_names("div", "truediv"), None, operator.truediv, lambda x, y: x / y)
+_register_arithmetic(
+    ("torch.python.sym_max", "torch.prim.max.int"), Builder.maximum, max, scalar.maximum
+)
+_register_arithmetic(
+    ("torch.python.sym_min", "torch.prim.min.int"), Builder.minimum, min, scalar.minimum
+)
+
+
+@lowers("torch.python.pow", "torch.aten.pow.int", "torch.aten.pow.int_float")
+def power(b: Builder, x: Any, y: Any) -> Any:
+    """x ** y."""
+    if all(isinstance(v, (int, float)) for v in (x, y)):
+        return x**y
+    if isinstance(x, ir.Value) and isinstance(y, int) and y >= 0:
+        return b.product([x] * y)
+    return RuntimeNumber(torch.float64, lambda: scalar.power(_f64(x), _f64(y)))
+
+
+@lowers("torch.aten.neg.int", "torch.python.neg")
+def negative(b: Builder, x: Any) -> Any:
+    """-x."""
+    if isinstance(x, (int, float)):
+        return -x
+    if isinstance(x, ir.Value):
+        return b.sub(0, x)
+    return RuntimeNumber(torch.float64, lambda: -_f64(x))
+
+
+# -- conversions -----------------------------------------------------------------------------------
+
+
+@lowers("torch.aten.Float.Scalar", "torch.python.sym_float")
+def to_float(b: Builder, x: Any) -> Any:
+    """A number as a float."""
+    if isinstance(x, (int, float)):
+        return float(x)
+    return RuntimeNumber(torch.float64, lambda: _f64(x))
+
+
+@lowers("torch.aten.Int.bool", "torch.aten.Float.bool")
+def from_bool(b: Builder, x: Any) -> Any:
+    """A bool as a number."""
+    if not isinstance(x, bool):
+        raise NotLowerable("a condition on extents used as a number")
+    return float(x) if "Float" in b.op_name else int(x)
+
+
+@lowers("torch.python._sym_sqrt", "torch.python.sqrt")
+def square_root(b: Builder, x: Any) -> Any:
+    """The square root of a number."""
+    if isinstance(x, (int, float)):
+        return float(x) ** 0.5
+    return RuntimeNumber(torch.float64, lambda: scalar.sqrt(_f64(x)))
+
+
+def _register_condition(name: str) -> None:
+    @lowers(
+        *(f"torch.aten.{name}.{kind}" for kind in ("int", "float", "float_int", "int_float")),
+        f"torch.python.{name}",
+    )
+    def rule(b: Builder, x: Any, y: Any) -> Any:
+        if all(isinstance(v, (int, float)) for v in (x, y)):
+            return getattr(operator, name)(x, y)
+        # Conditions on extents only feed assertions, which the symbols' ranges imply.
+        return RuntimeNumber(torch.bool, lambda: scalar.compare(name, _f64(x), _f64(y)))
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    _register_condition(_name)

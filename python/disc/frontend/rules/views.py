@@ -1,0 +1,288 @@
+"""Ops that only look at a tensor differently: views, slices, joins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..builder import Builder
+from ..registry import lowers
+from ..values import Extent, Tensor, is_one, normalize_dim
+
+
+@lowers("torch.aten.view", "torch.aten.reshape", "torch.aten._unsafe_view")
+def view(b: Builder, x: Tensor, shape: Sequence[Extent]) -> Tensor:
+    """The same elements with another shape; one extent may be -1."""
+    dims = list(shape)
+    unknown = [i for i, dim in enumerate(dims) if isinstance(dim, int) and dim == -1]
+    if unknown:
+        known = [dim for i, dim in enumerate(dims) if i not in unknown]
+        dims[unknown[0]] = b.quotient(x.dims, known)
+    return b.reshape(x, _refined(b, dims))
+
+
+def _refined(b: Builder, dims: list[Extent]) -> list[Extent]:
+    """Extents torch knows to be static, although we computed them."""
+    refined = list(dims)
+    for i, static in enumerate(b.out.shape):
+        if static is not None and not isinstance(dims[i], int):
+            b.require_equal(dims[i], static, "view: extent differs from the one exported")
+            refined[i] = static
+    return refined
+
+
+@lowers("torch.aten.view_as", "torch.aten.reshape_as")
+def view_as(b: Builder, x: Tensor, other: Tensor) -> Tensor:
+    """The same elements with the shape of another tensor."""
+    return b.reshape(x, other.dims)
+
+
+@lowers("torch.aten.flatten")
+def flatten(b: Builder, x: Tensor, start: int = 0, end: int = -1) -> Tensor:
+    """Merges dims start..end."""
+    if x.rank == 0:
+        return b.reshape(x, [1])
+    start, end = normalize_dim(start, x.rank), normalize_dim(end, x.rank)
+    merged = b.product(x.dims[start : end + 1])
+    return b.reshape(x, [*x.dims[:start], merged, *x.dims[end + 1 :]])
+
+
+@lowers("torch.aten.unflatten")
+def unflatten(b: Builder, x: Tensor, dim: int, sizes: Sequence[Extent]) -> Tensor:
+    """Splits a dim into ``sizes``."""
+    dim = normalize_dim(dim, x.rank)
+    return view(b, x, [*x.dims[:dim], *sizes, *x.dims[dim + 1 :]])
+
+
+@lowers("torch.aten.squeeze")
+def squeeze(b: Builder, x: Tensor, dims: Any = None) -> Tensor:
+    """Drops dims of size 1: all, or those among ``dims``."""
+    if dims is None:
+        chosen = set(range(x.rank))
+    else:
+        chosen = {normalize_dim(d, x.rank) for d in ([dims] if isinstance(dims, int) else dims)}
+    return b.reshape(x, [d for i, d in enumerate(x.dims) if i not in chosen or not is_one(d)])
+
+
+@lowers("torch.aten.unsqueeze")
+def unsqueeze(b: Builder, x: Tensor, dim: int) -> Tensor:
+    """Inserts a dim of size 1."""
+    return b.unsqueeze(x, normalize_dim(dim, x.rank + 1))
+
+
+@lowers("torch.aten.permute")
+def permute(b: Builder, x: Tensor, order: Sequence[int]) -> Tensor:
+    """Reorders the dims."""
+    return b.permute(x, [normalize_dim(i, x.rank) for i in order])
+
+
+@lowers("torch.aten.transpose", "torch.aten.swapaxes")
+def transpose(b: Builder, x: Tensor, first: int, second: int) -> Tensor:
+    """Exchanges two dims."""
+    if x.rank == 0:
+        return x
+    order = list(range(x.rank))
+    first, second = normalize_dim(first, x.rank), normalize_dim(second, x.rank)
+    order[first], order[second] = second, first
+    return b.permute(x, order)
+
+
+@lowers("torch.aten.t", "torch.aten.numpy_T", "torch.aten.mT")
+def t(b: Builder, x: Tensor) -> Tensor:
+    """The transpose of a matrix; vectors stay."""
+    return x if x.rank < 2 else transpose(b, x, -2, -1)
+
+
+@lowers("torch.aten.movedim.int")
+def movedim(b: Builder, x: Tensor, source: int, target: int) -> Tensor:
+    """Moves one dim to another place."""
+    order = list(range(x.rank))
+    order.insert(normalize_dim(target, x.rank), order.pop(normalize_dim(source, x.rank)))
+    return b.permute(x, order)
+
+
+@lowers("torch.aten.expand", "torch.aten.broadcast_to")
+def expand(b: Builder, x: Tensor, shape: Sequence[Extent], *_: Any) -> Tensor:
+    """Repeats dims of size 1; -1 keeps a dim."""
+    offset = len(shape) - x.rank
+    dims = [
+        x.dims[i - offset] if isinstance(dim, int) and dim == -1 else dim
+        for i, dim in enumerate(shape)
+    ]
+    return b.broadcast(x, dims)
+
+
+@lowers("torch.aten.expand_as")
+def expand_as(b: Builder, x: Tensor, other: Tensor) -> Tensor:
+    """Repeats dims of size 1 to the shape of another tensor."""
+    return b.broadcast(x, other.dims)
+
+
+@lowers("torch.aten.repeat")
+def repeat(b: Builder, x: Tensor, counts: Sequence[Extent]) -> Tensor:
+    """Repeats the whole tensor along each dim."""
+    extended: list[Extent] = [*[1] * (len(counts) - x.rank), *x.dims]
+    dims, places = [], []
+    for count, dim in zip(counts, extended, strict=True):
+        dims += [count, dim]
+        places.append(len(dims) - 1)
+    repeated = b.broadcast(b.reshape(x, extended), dims, places)
+    total = [b.mul(count, dim) for count, dim in zip(counts, extended, strict=True)]
+    return b.reshape(repeated, total)
+
+
+@lowers("torch.aten.repeat_interleave.self_int")
+def repeat_interleave(
+    b: Builder, x: Tensor, count: Extent, dim: int | None = None, *_: Any
+) -> Tensor:
+    """Repeats each element along ``dim``."""
+    if dim is None:
+        x, dim = b.reshape(x, [b.product(x.dims)]), 0
+    dim = normalize_dim(dim, x.rank)
+    unit = b.unsqueeze(x, dim + 1)
+    repeated = b.broadcast(unit, [*x.dims[: dim + 1], count, *x.dims[dim + 1 :]])
+    return b.reshape(
+        repeated, [*x.dims[:dim], b.mul(x.dims[dim], count), *x.dims[dim + 1 :]]
+    )
+
+
+# -- slices ----------------------------------------------------------------------------------------
+
+
+@lowers("torch.aten.slice.Tensor", "torch.aten.slice")
+def slice_(
+    b: Builder,
+    x: Tensor,
+    dim: int = 0,
+    start: Extent | None = None,
+    end: Extent | None = None,
+    step: int = 1,
+) -> Tensor:
+    """x[start:end:step] along ``dim``, with Python's bounds."""
+    dim = normalize_dim(dim, x.rank)
+    extent = x.dims[dim]
+    start = _bound(b, 0 if start is None else start, extent)
+    if isinstance(end, int) and end >= 2**62:
+        end = None
+    end = extent if end is None else _bound(b, end, extent)
+    span = b.maximum(b.sub(end, start), 0) if _may_cross(start, end) else b.sub(end, start)
+    size = b.floordiv(b.add(span, step - 1), step)
+    return b.slice(x, dim, start, _exported(b, dim, size), step)
+
+
+def _bound(b: Builder, bound: Extent, extent: Extent) -> Extent:
+    """A bound of a slice, with negative ones counted from the end, clamped to the extent."""
+    if isinstance(bound, int) and bound < 0:
+        return b.maximum(b.add(bound, extent), 0)
+    if bound == 0:
+        return 0
+    return b.minimum(bound, extent)
+
+
+def _may_cross(start: Extent, end: Extent) -> bool:
+    if isinstance(start, int) and isinstance(end, int):
+        return start > end
+    return start != 0
+
+
+def _exported(b: Builder, dim: int, size: Extent) -> Extent:
+    """The size as torch.export wrote it, which knows the symbols' ranges: ``min(S, 512)`` is ``S``.
+
+    The ranges are guards of the compiled program, so that nothing is assumed here.
+    """
+    if isinstance(size, int):
+        return size
+    if isinstance(b.node_value, torch.Tensor):
+        known = b.node_value.shape[dim]
+        expr = known.node.expr if isinstance(known, torch.SymInt) else int(known)
+        exported = b.extent_of(expr)
+        if exported is not None:
+            return exported
+    return size
+
+
+@lowers("torch.aten.select.int")
+def select(b: Builder, x: Tensor, dim: int, index: Extent) -> Tensor:
+    """x[index] along ``dim``."""
+    dim = normalize_dim(dim, x.rank)
+    if isinstance(index, int) and index < 0:
+        index = b.add(index, x.dims[dim])
+    return b.reshape(b.slice(x, dim, index, 1), [*x.dims[:dim], *x.dims[dim + 1 :]])
+
+
+@lowers("torch.aten.narrow")
+def narrow(b: Builder, x: Tensor, dim: int, start: Extent, length: Extent) -> Tensor:
+    """``length`` elements from ``start`` along ``dim``."""
+    dim = normalize_dim(dim, x.rank)
+    if isinstance(start, int) and start < 0:
+        start = b.add(start, x.dims[dim])
+    return b.slice(x, dim, start, length)
+
+
+@lowers("torch.aten.split.Tensor", "torch.aten.split")
+def split(b: Builder, x: Tensor, size: Extent, dim: int = 0) -> list[Tensor]:
+    """Pieces of ``size`` along ``dim``, the last one smaller."""
+    dim = normalize_dim(dim, x.rank)
+    return [b.slice(x, dim, offset, length) for offset, length in _pieces(b, x, dim, size)]
+
+
+def _pieces(b: Builder, x: Tensor, dim: int, size: Extent) -> list[tuple[Extent, Extent]]:
+    """Offsets and sizes; their number is torch's, which had to know it."""
+    count = len(b.node_value)
+    pieces: list[tuple[Extent, Extent]] = []
+    for i in range(count):
+        offset = b.mul(size, i)
+        last = b.sub(x.dims[dim], offset)
+        pieces.append((offset, last if i == count - 1 else size))
+    return pieces
+
+
+@lowers("torch.aten.split_with_sizes")
+def split_with_sizes(
+    b: Builder, x: Tensor, sizes: Sequence[Extent], dim: int = 0
+) -> list[Tensor]:
+    """Pieces of the given sizes along ``dim``."""
+    dim = normalize_dim(dim, x.rank)
+    pieces, offset = [], 0
+    for size in sizes:
+        pieces.append(b.slice(x, dim, offset, size))
+        offset = b.add(offset, size)
+    b.require_equal(offset, x.dims[dim], "split: sizes do not add up to the extent")
+    return pieces
+
+
+@lowers("torch.aten.chunk", "torch.aten.tensor_split")
+def chunk(b: Builder, x: Tensor, count: int, dim: int = 0) -> list[Tensor]:
+    """``count`` pieces along ``dim``, as even as PyTorch makes them."""
+    size = b.floordiv(b.add(x.dims[normalize_dim(dim, x.rank)], count - 1), count)
+    return split(b, x, size, dim)
+
+
+@lowers("torch.aten.unbind.int")
+def unbind(b: Builder, x: Tensor, dim: int = 0) -> list[Tensor]:
+    """All slices along a dim of static extent."""
+    return [select(b, x, dim, i) for i in range(len(b.node_value))]
+
+
+# -- joins -----------------------------------------------------------------------------------------
+
+
+@lowers("torch.aten.cat", "torch.aten.concat")
+def cat(b: Builder, xs: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Joins tensors along ``dim``; PyTorch ignores empty vectors among them."""
+    from .elementwise import convert
+
+    rank = max(x.rank for x in xs)
+    kept = [x for x in xs if x.rank == rank]
+    return b.concat([convert(b, x, b.out.dtype) for x in kept], normalize_dim(dim, rank))
+
+
+@lowers("torch.aten.stack")
+def stack(b: Builder, xs: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Joins tensors along a new dim."""
+    from .elementwise import convert
+
+    dim = normalize_dim(dim, xs[0].rank + 1)
+    return b.concat([b.unsqueeze(convert(b, x, b.out.dtype), dim) for x in xs], dim)

@@ -1,0 +1,380 @@
+"""Scalar arithmetic inside the body of a ``linalg.generic``.
+
+``Elem`` overloads Python's operators, so that a rule reads as the formula it lowers:
+``lambda x: 0.5 * x * (1.0 + erf(x * 0.7071))``. Operands must have the same dtype; Python numbers take
+the dtype of the other side.
+"""
+
+from __future__ import annotations
+
+import math as pymath
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch_mlir import ir
+from torch_mlir.dialects import arith, linalg, math
+
+from . import dtypes
+from .values import Number, RuntimeNumber
+
+Operand = Any  # Elem | Number | RuntimeNumber; a Union alias cannot name Elem before it exists.
+
+
+@dataclass(frozen=True, eq=False)
+class Elem:
+    """One element: an SSA scalar and its dtype (which keeps the sign that MLIR's type lacks)."""
+
+    value: ir.Value
+    dtype: torch.dtype
+
+    def to(self, dtype: torch.dtype) -> Elem:
+        """Converts as ``Tensor.to(dtype)`` does."""
+        return cast(self, dtype)
+
+    def like(self, other: Operand) -> Elem:
+        """``other`` as an element of this one's dtype."""
+        if isinstance(other, RuntimeNumber):
+            other = other.emit()
+        if isinstance(other, Elem):
+            if other.dtype != self.dtype:
+                raise TypeError(f"mixed dtypes in a body: {self.dtype} and {other.dtype}")
+            return other
+        return constant(other, self.dtype)
+
+    def __add__(self, other: Operand) -> Elem:
+        # PyTorch's sum of bools is their disjunction.
+        return _binary(self, other, arith.AddFOp, arith.AddIOp, arith.OrIOp)
+
+    def __sub__(self, other: Operand) -> Elem:
+        return _binary(self, other, arith.SubFOp, arith.SubIOp, arith.XOrIOp)
+
+    def __mul__(self, other: Operand) -> Elem:
+        return _binary(self, other, arith.MulFOp, arith.MulIOp, arith.AndIOp)
+
+    def __truediv__(self, other: Operand) -> Elem:
+        other = self.like(other)
+        if not dtypes.is_float(self.dtype):
+            raise TypeError("true division of integers in a body: cast first")
+        return Elem(arith.DivFOp(self.value, other.value).result, self.dtype)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __rsub__(self, other: Operand) -> Elem:
+        return self.like(other) - self
+
+    def __rtruediv__(self, other: Operand) -> Elem:
+        return self.like(other) / self
+
+    def __neg__(self) -> Elem:
+        if dtypes.is_float(self.dtype):
+            return Elem(arith.NegFOp(self.value).result, self.dtype)
+        return constant(0, self.dtype) - self
+
+    def __and__(self, other: Operand) -> Elem:
+        return Elem(arith.AndIOp(self.value, self.like(other).value).result, self.dtype)
+
+    def __or__(self, other: Operand) -> Elem:
+        return Elem(arith.OrIOp(self.value, self.like(other).value).result, self.dtype)
+
+    def __xor__(self, other: Operand) -> Elem:
+        return Elem(arith.XOrIOp(self.value, self.like(other).value).result, self.dtype)
+
+    def __invert__(self) -> Elem:
+        return self ^ (True if self.dtype == torch.bool else -1)
+
+    def __lt__(self, other: Operand) -> Elem:
+        return compare("lt", self, other)
+
+    def __le__(self, other: Operand) -> Elem:
+        return compare("le", self, other)
+
+    def __gt__(self, other: Operand) -> Elem:
+        return compare("gt", self, other)
+
+    def __ge__(self, other: Operand) -> Elem:
+        return compare("ge", self, other)
+
+    def eq(self, other: Operand) -> Elem:
+        """Elementwise equality (``==`` keeps Python's meaning)."""
+        return compare("eq", self, other)
+
+    def ne(self, other: Operand) -> Elem:
+        """Elementwise inequality."""
+        return compare("ne", self, other)
+
+
+def _binary(lhs: Elem, rhs: Operand, float_op: Any, int_op: Any, bool_op: Any) -> Elem:
+    rhs = lhs.like(rhs)
+    if dtypes.is_float(lhs.dtype):
+        op = float_op
+    else:
+        op = bool_op if lhs.dtype == torch.bool else int_op
+    return Elem(op(lhs.value, rhs.value).result, lhs.dtype)
+
+
+def constant(value: Number, dtype: torch.dtype) -> Elem:
+    """A constant of ``dtype``, written where it is used: bodies capture nothing but extents."""
+    type_ = dtypes.element_type(dtype)
+    if dtypes.is_float(dtype):
+        attribute: ir.Attribute = ir.FloatAttr.get(type_, float(value))
+    elif dtype == torch.bool:
+        attribute = ir.IntegerAttr.get(type_, int(bool(value)))
+    else:
+        attribute = ir.IntegerAttr.get(type_, wrap(int(value), dtype))
+    return Elem(arith.ConstantOp(type_, attribute).result, dtype)
+
+
+def wrap(value: int, dtype: torch.dtype) -> int:
+    """``value`` modulo the width of ``dtype``, as the signed number of the same bits."""
+    width = dtypes.bits(dtype)
+    value &= (1 << width) - 1
+    return value - (1 << width) if value >= 1 << (width - 1) else value
+
+
+_FLOAT_PREDICATES = {
+    "eq": arith.CmpFPredicate.OEQ,
+    "ne": arith.CmpFPredicate.UNE,
+    "lt": arith.CmpFPredicate.OLT,
+    "le": arith.CmpFPredicate.OLE,
+    "gt": arith.CmpFPredicate.OGT,
+    "ge": arith.CmpFPredicate.OGE,
+}
+
+
+def compare(predicate: str, lhs: Elem, rhs: Operand) -> Elem:
+    """``lhs predicate rhs`` as a bool; comparisons with NaN are false but for ``ne``."""
+    rhs = lhs.like(rhs)
+    if dtypes.is_float(lhs.dtype):
+        op = arith.CmpFOp(_FLOAT_PREDICATES[predicate], lhs.value, rhs.value)
+    else:
+        name = predicate
+        if predicate not in ("eq", "ne"):
+            name = ("u" if dtypes.is_unsigned(lhs.dtype) else "s") + predicate
+        op = arith.CmpIOp(getattr(arith.CmpIPredicate, name), lhs.value, rhs.value)
+    return Elem(op.result, torch.bool)
+
+
+def select(condition: Elem, if_true: Elem, if_false: Operand) -> Elem:
+    """``condition ? if_true : if_false``."""
+    if_false = if_true.like(if_false)
+    return Elem(
+        arith.SelectOp(condition.value, if_true.value, if_false.value).result, if_true.dtype
+    )
+
+
+def cast(x: Elem, dtype: torch.dtype) -> Elem:
+    """``x`` converted to ``dtype`` as PyTorch converts."""
+    if x.dtype == dtype:
+        return x
+    if dtype == torch.bool:
+        return x.ne(0)
+    target = dtypes.element_type(dtype)
+    if dtypes.is_float(x.dtype) and dtypes.is_float(dtype):
+        if dtypes.is_half(x.dtype) and dtypes.is_half(dtype):
+            return cast(cast(x, torch.float32), dtype)
+        wider = dtypes.bits(dtype) > dtypes.bits(x.dtype)
+        op = arith.ExtFOp if wider else arith.TruncFOp
+        return Elem(op(target, x.value).result, dtype)
+    if dtypes.is_float(x.dtype):
+        if dtypes.is_half(x.dtype):
+            return cast(cast(x, torch.float32), dtype)
+        if dtypes.bits(dtype) < 32:
+            # Through a wide integer: out-of-range values then wrap instead of being undefined.
+            return cast(cast(x, torch.int64), dtype)
+        return Elem(arith.FPToSIOp(target, x.value).result, dtype)
+    if dtypes.is_float(dtype):
+        if dtypes.is_half(dtype):
+            return cast(cast(x, torch.float32), dtype)
+        op = arith.UIToFPOp if dtypes.is_unsigned(x.dtype) else arith.SIToFPOp
+        return Elem(op(target, x.value).result, dtype)
+    if dtypes.bits(dtype) == dtypes.bits(x.dtype):
+        return Elem(x.value, dtype)
+    if dtypes.bits(dtype) < dtypes.bits(x.dtype):
+        return Elem(arith.TruncIOp(target, x.value).result, dtype)
+    op = arith.ExtUIOp if dtypes.is_unsigned(x.dtype) else arith.ExtSIOp
+    return Elem(op(target, x.value).result, dtype)
+
+
+def loop_index(dim: int, dtype: torch.dtype = torch.int64) -> Elem:
+    """The body's index along loop ``dim``."""
+    return from_extent(linalg.IndexOp(dim).result, dtype)
+
+
+def from_extent(extent: int | ir.Value, dtype: torch.dtype) -> Elem:
+    """An extent as an element: the one kind of value a body captures from outside."""
+    if isinstance(extent, int):
+        return constant(extent, dtype)
+    i64 = dtypes.element_type(torch.int64)
+    return Elem(arith.IndexCastOp(i64, extent).result, torch.int64).to(dtype)
+
+
+def to_index(x: Elem) -> ir.Value:
+    """An integer element as ``index``, to address a tensor with."""
+    return arith.IndexCastOp(ir.IndexType.get(), x.to(torch.int64).value).result
+
+
+def maximum(lhs: Elem, rhs: Operand) -> Elem:
+    """The larger; NaN wins."""
+    return _min_max(lhs, rhs, arith.MaximumFOp, arith.MaxSIOp, arith.MaxUIOp)
+
+
+def minimum(lhs: Elem, rhs: Operand) -> Elem:
+    """The smaller; NaN wins."""
+    return _min_max(lhs, rhs, arith.MinimumFOp, arith.MinSIOp, arith.MinUIOp)
+
+
+def _min_max(lhs: Elem, rhs: Operand, float_op: Any, signed_op: Any, unsigned_op: Any) -> Elem:
+    rhs = lhs.like(rhs)
+    if dtypes.is_float(lhs.dtype):
+        op = float_op
+    else:
+        op = unsigned_op if dtypes.is_unsigned(lhs.dtype) else signed_op
+    return Elem(op(lhs.value, rhs.value).result, lhs.dtype)
+
+
+def unary(name: str, x: Elem) -> Elem:
+    """``math.<name>`` of a floating point element."""
+    return Elem(ir.Operation.create(f"math.{name}", [x.value.type], [x.value]).result, x.dtype)
+
+
+def exp(x: Elem) -> Elem:
+    """e to the x."""
+    return unary("exp", x)
+
+
+def log(x: Elem) -> Elem:
+    """Natural logarithm."""
+    return unary("log", x)
+
+
+def sqrt(x: Elem) -> Elem:
+    """Square root."""
+    return unary("sqrt", x)
+
+
+def rsqrt(x: Elem) -> Elem:
+    """One over the square root."""
+    return unary("rsqrt", x)
+
+
+def tanh(x: Elem) -> Elem:
+    """Hyperbolic tangent."""
+    return unary("tanh", x)
+
+
+def erf(x: Elem) -> Elem:
+    """The error function."""
+    return unary("erf", x)
+
+
+def floor(x: Elem) -> Elem:
+    """Largest integer not above x; integers are their own."""
+    return unary("floor", x) if dtypes.is_float(x.dtype) else x
+
+
+def trunc(x: Elem) -> Elem:
+    """Rounds towards zero; integers stay."""
+    return unary("trunc", x) if dtypes.is_float(x.dtype) else x
+
+
+def absolute(x: Elem) -> Elem:
+    """Absolute value."""
+    if dtypes.is_float(x.dtype):
+        return unary("absf", x)
+    return x if dtypes.is_unsigned(x.dtype) else unary("absi", x)
+
+
+def sigmoid(x: Elem) -> Elem:
+    """1 / (1 + e^-x)."""
+    return 1.0 / (exp(-x) + 1.0)
+
+
+def fmod(lhs: Elem, rhs: Operand) -> Elem:
+    """C's remainder: the sign of the dividend."""
+    rhs = lhs.like(rhs)
+    if dtypes.is_float(lhs.dtype):
+        op = arith.RemFOp
+    else:
+        op = arith.RemUIOp if dtypes.is_unsigned(lhs.dtype) else arith.RemSIOp
+    return Elem(op(lhs.value, rhs.value).result, lhs.dtype)
+
+
+def remainder(lhs: Elem, rhs: Operand) -> Elem:
+    """Python's ``%``: the sign of the divisor."""
+    rhs = lhs.like(rhs)
+    rest = fmod(lhs, rhs)
+    if dtypes.is_unsigned(lhs.dtype):
+        return rest
+    adjust = rest.ne(0) & ((rest < 0) ^ (rhs < 0))
+    return select(adjust, rest + rhs, rest)
+
+
+def floor_divide(lhs: Elem, rhs: Operand) -> Elem:
+    """Python's ``//``, with PyTorch's care for quotients next to an integer."""
+    rhs = lhs.like(rhs)
+    if dtypes.is_unsigned(lhs.dtype):
+        return Elem(arith.DivUIOp(lhs.value, rhs.value).result, lhs.dtype)
+    if not dtypes.is_float(lhs.dtype):
+        return Elem(arith.FloorDivSIOp(lhs.value, rhs.value).result, lhs.dtype)
+    rest = fmod(lhs, rhs)
+    quotient = (lhs - rest) / rhs
+    quotient = select(rest.ne(0) & ((rhs < 0) ^ (rest < 0)), quotient - 1.0, quotient)
+    rounded = floor(quotient)
+    rounded = select(quotient - rounded > 0.5, rounded + 1.0, rounded)
+    rounded = select(quotient.eq(0), quotient * 0.0, rounded)
+    # Division by zero keeps the quotient's infinity or NaN.
+    return select(rhs.eq(0), lhs / rhs, rounded)
+
+
+def trunc_divide(lhs: Elem, rhs: Operand) -> Elem:
+    """Division rounded towards zero."""
+    rhs = lhs.like(rhs)
+    if dtypes.is_float(lhs.dtype):
+        return trunc(lhs / rhs)
+    op = arith.DivUIOp if dtypes.is_unsigned(lhs.dtype) else arith.DivSIOp
+    return Elem(op(lhs.value, rhs.value).result, lhs.dtype)
+
+
+def power(base: Elem, exponent: Operand) -> Elem:
+    """``base ** exponent``; small constant exponents become products and roots."""
+    if isinstance(exponent, (int, float)) and not isinstance(exponent, bool):
+        special = _power_by_constant(base, exponent)
+        if special is not None:
+            return special
+    exponent = base.like(exponent)
+    name = "powf" if dtypes.is_float(base.dtype) else "ipowi"
+    op = ir.Operation.create(
+        f"math.{name}", [base.value.type], [base.value, exponent.value]
+    )
+    return Elem(op.result, base.dtype)
+
+
+def _power_by_constant(base: Elem, exponent: Number) -> Elem | None:
+    if exponent == 0:
+        return constant(1, base.dtype)
+    if exponent == 1:
+        return base
+    if exponent in (2, 3, 4):
+        square = base * base
+        return {2: square, 3: square * base, 4: square * square}[int(exponent)]
+    if not dtypes.is_float(base.dtype):
+        return None
+    if exponent == 0.5:
+        return sqrt(base)
+    if exponent == -0.5:
+        return rsqrt(base)
+    if exponent == -1:
+        return 1.0 / base
+    if exponent == -2:
+        return 1.0 / (base * base)
+    return None
+
+
+def gelu(x: Elem, approximate: str = "none") -> Elem:
+    """PyTorch's gelu, exact or by tanh."""
+    if approximate == "tanh":
+        inner = pymath.sqrt(2.0 / pymath.pi) * (x + 0.044715 * (x * x * x))
+        return 0.5 * x * (tanh(inner) + 1.0)
+    return 0.5 * x * (erf(x * pymath.sqrt(0.5)) + 1.0)

@@ -1,0 +1,184 @@
+"""Shape symbols: names, ranges and the expressions of arguments' extents.
+
+They are taken from the ExportedProgram (range constraints and the placeholders' fake tensors), and the
+user's own names from ``dynamic_shapes``. torch-mlir's symbolic-shape ops know fewer expressions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+import torch.utils._pytree as pytree
+from torch.utils._sympy import functions as torch_sympy
+
+from ..errors import CompileError
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """One shape symbol of a program."""
+
+    name: str
+    min: int
+    max: int | None
+    """None when there is no upper bound."""
+
+
+class SymbolTable:
+    """The symbols of a program, under the user's names."""
+
+    def __init__(
+        self,
+        inputs: Sequence[tuple[str, torch.Tensor]],
+        range_constraints: Mapping[sympy.Symbol, Any],
+        dynamic_shapes: Sequence[Any],
+    ) -> None:
+        """``inputs`` are names and fake tensors; ``dynamic_shapes`` has one spec for each of them."""
+        names: dict[sympy.Symbol, str] = {}
+        fallback: dict[sympy.Symbol, str] = {}
+        for (name, fake), spec in zip(inputs, dynamic_shapes, strict=True):
+            for dim, size in enumerate(fake.shape):
+                if not isinstance(size, torch.SymInt):
+                    continue
+                expr = size.node.expr
+                given = _dim_name(spec, dim)
+                free = sorted(expr.free_symbols, key=str)
+                if given and len(free) == 1:
+                    names.setdefault(free[0], given)
+                for symbol in free:
+                    fallback.setdefault(symbol, f"{name}_{dim}")
+        self._table: dict[sympy.Symbol, Symbol] = {}
+        taken: set[str] = set()
+        for symbol in fallback:
+            unique = _unique(names.get(symbol, fallback[symbol]), taken)
+            low, high = _bounds(range_constraints.get(symbol))
+            self._table[symbol] = Symbol(unique, low, high)
+
+    def __iter__(self) -> Any:
+        return iter(self._table.values())
+
+    def items(self) -> Any:
+        """Pairs of torch's symbol and ours."""
+        return self._table.items()
+
+    def text(self, size: int | torch.SymInt) -> str:
+        """An extent as the text of a ``disc_shape`` expression."""
+        return str(size) if isinstance(size, int) else self.expression(size.node.expr)
+
+    def expression(self, expr: sympy.Expr) -> str:
+        """A sympy expression as the text of a ``disc_shape`` expression."""
+        if expr.is_Integer:
+            return str(int(expr))
+        if expr.is_Symbol:
+            if expr not in self._table:
+                raise CompileError("import", f"extent {expr} does not follow from the inputs")
+            return self._table[expr].name
+        args = [self.expression(arg) for arg in expr.args]
+        wrapped = [f"({a})" if " " in a and not a.startswith("max(") else a for a in args]
+        if isinstance(expr, sympy.Add):
+            return " + ".join(wrapped)
+        if isinstance(expr, sympy.Mul):
+            return " * ".join(wrapped)
+        if isinstance(expr, sympy.Pow) and expr.args[1].is_Integer and expr.args[1] > 0:
+            return " * ".join([wrapped[0]] * int(expr.args[1]))
+        if isinstance(expr, (torch_sympy.FloorDiv, torch_sympy.CleanDiv)):
+            return f"{wrapped[0]} floordiv {wrapped[1]}"
+        if isinstance(expr, (torch_sympy.Mod, torch_sympy.PythonMod, sympy.Mod)):
+            return f"{wrapped[0]} mod {wrapped[1]}"
+        if isinstance(expr, (torch_sympy.Min, sympy.Min)):
+            return _nest("min", args)
+        if isinstance(expr, (torch_sympy.Max, sympy.Max)):
+            return _nest("max", args)
+        raise CompileError("import", f"extent {expr} is not an expression DISC knows")
+
+
+def _nest(function: str, args: list[str]) -> str:
+    text = args[0]
+    for arg in args[1:]:
+        text = f"{function}({text}, {arg})"
+    return text
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    base = re.sub(r"\W", "_", name)
+    if not base or base[0].isdigit():
+        base = "_" + base
+    # Words of the expression grammar cannot name a symbol.
+    if base in ("floordiv", "ceildiv", "mod", "min", "max"):
+        base += "_"
+    candidate, count = base, 1
+    while candidate in taken:
+        candidate, count = f"{base}_{count}", count + 1
+    taken.add(candidate)
+    return candidate
+
+
+def _bounds(constraint: Any) -> tuple[int, int | None]:
+    if constraint is None:
+        return 0, None
+    low = int(constraint.lower) if constraint.lower.is_Integer else 0
+    # torch.export writes "unbounded" as an infinity, or as the largest index less one.
+    high = int(constraint.upper) if constraint.upper.is_Integer else None
+    return max(low, 0), high if high is not None and high < 2**62 else None
+
+
+def _dim_name(spec: Any, dim: int) -> str | None:
+    """The user's name for one dim: of its ``Dim``, or of the root of a derived one."""
+    if isinstance(spec, Mapping):
+        entry = spec.get(dim)
+    elif isinstance(spec, (list, tuple)):
+        entry = spec[dim] if dim < len(spec) else None
+    else:
+        entry = None
+    if isinstance(entry, str):
+        return entry
+    root = getattr(entry, "root", entry)
+    # Dim.AUTO and Dim.DYNAMIC are hints, not names.
+    return getattr(root, "__name__", None) if isinstance(root, torch.export.Dim) else None
+
+
+def flatten_dynamic_shapes(
+    dynamic_shapes: Any, args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str]
+) -> list[Any]:
+    """One spec for each leaf of ``(args, kwargs)``, in pytree order; None where nothing is said.
+
+    ``names`` are the module's parameter names for ``args``: ``dynamic_shapes`` may be keyed by them.
+    """
+    if dynamic_shapes is None:
+        return [None] * len(pytree.tree_leaves((tuple(args), dict(kwargs))))
+    if isinstance(dynamic_shapes, Mapping):
+        positional = [dynamic_shapes.get(name) for name in names[: len(args)]]
+        keyword = {key: dynamic_shapes.get(key) for key in kwargs}
+    else:
+        specs = list(dynamic_shapes) + [None] * (len(args) + len(kwargs))
+        positional = specs[: len(args)]
+        keyword = dict(zip(kwargs, specs[len(args) :], strict=False))
+    flat: list[Any] = []
+    for value, spec in zip([*args, *kwargs.values()], [*positional, *keyword.values()], strict=True):
+        _flatten_spec(value, spec, flat)
+    return flat
+
+
+def _flatten_spec(value: Any, spec: Any, into: list[Any]) -> None:
+    """Walks ``value`` and ``spec`` together; the leaves of a value are what pytree says they are."""
+    if not pytree.tree_leaves(value) or isinstance(value, torch.Tensor):
+        into.extend([spec] * (1 if isinstance(value, torch.Tensor) else 0))
+        return
+    children, treespec = pytree.tree_flatten(value, is_leaf=lambda x: x is not value)
+    if treespec.is_leaf():
+        into.append(spec)
+        return
+    if isinstance(value, Mapping):
+        keys = list(treespec.context)
+        specs = [spec.get(key) if isinstance(spec, Mapping) else None for key in keys]
+    elif isinstance(spec, (list, tuple)) and len(spec) == len(children):
+        specs = list(spec)
+    else:
+        specs = [None] * len(children)
+    for child, child_spec in zip(children, specs, strict=True):
+        _flatten_spec(child, child_spec, into)

@@ -1,0 +1,161 @@
+"""torch.export's graph to the torch dialect, by torch-mlir's importer.
+
+Three things differ from the importer as it comes: parameters, buffers and constants become references by
+name instead of literals; every op is tagged with its FX node, which knows the Python line and the symbolic
+extents; and what the importer cannot represent becomes a ``torch.operator``, so that all of a model's
+unsupported operations reach the lowering and are reported together.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+from torch_mlir import ir
+from torch_mlir.dialects import torch as torch_d
+from torch_mlir.extras import fx_importer
+
+NODE_ATTR = "disc.node"
+PARAMETER_OP = "disc.parameter"
+PARAMETER_ATTR = "disc.parameter"
+
+
+class _Hooks(fx_importer.FxImporterHooks):
+    """Collects the tensors the program refers to."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self.parameters: dict[str, torch.Tensor] = {}
+        self._names: dict[int, str] = {
+            id(tensor): name
+            for name, tensor in program.constants.items()
+            if isinstance(tensor, torch.Tensor)
+        }
+
+    def name_of(self, tensor: torch.Tensor, info: Any) -> str:
+        """The name of ``tensor``; tensors used under several names (tied weights) have the first."""
+        for name, known in self.parameters.items():
+            if known is tensor:
+                return name
+        name = info.input_spec.target if info is not None else self._names.get(id(tensor))
+        name = name or f"constant_{len(self.parameters)}"
+        self.parameters[name] = tensor
+        return name
+
+
+class _NodeImporter(fx_importer.GraphNodeImporter):
+    """Imports one graph; see the module's docstring for what it changes."""
+
+    __slots__ = ()
+
+    def import_nodes(
+        self,
+        nodes: Any,
+        *,
+        skip_placeholders_outputs: bool = False,
+        import_symbolic_shape_expressions: bool = False,
+    ) -> None:
+        with ir.InsertionPoint(self._b):
+            for node in nodes:
+                if node.op != "call_function":
+                    continue
+                loc = ir.Location.name(node.name)
+                try:
+                    self._import_call(loc, node)
+                except (NotImplementedError, AssertionError, KeyError, RuntimeError, TypeError) as error:
+                    self._import_as_operator(loc, node, str(error))
+                self._tag(node)
+
+    def _import_call(self, loc: ir.Location, node: Node) -> None:
+        target: Any = node.target
+        if target is operator.getitem:
+            self._import_getitem(loc, node)
+        elif target in fx_importer.SYMBOLIC_TORCH_OPS:
+            self._import_symbolic_torch_op(loc, node, target)
+        elif isinstance(target, torch._ops.OpOverload):
+            self._import_torch_op_overload(loc, node)
+        elif isinstance(target, torch._ops.HigherOrderOperator):
+            raise NotImplementedError("higher-order operators are not supported")
+        else:
+            # Python's arithmetic on extents: operator.add, torch.sym_max, ...
+            self._import_python_function(loc, node)
+
+    def _import_python_function(self, loc: ir.Location, node: Node) -> None:
+        name = getattr(node.target, "__name__", str(node.target))
+        self._emit_operator(loc, node, f"torch.python.{name}")
+
+    def _import_as_operator(self, loc: ir.Location, node: Node, why: str) -> None:
+        name = str(node.target)
+        if isinstance(node.target, torch._ops.OpOverload):
+            name = fx_importer._get_mlir_op_name_for_schema(node.target._schema)
+        op = self._emit_operator(loc, node, name, operands=False)
+        op.attributes["disc.unsupported"] = ir.StringAttr.get(why)
+
+    def _emit_operator(
+        self, loc: ir.Location, node: Node, name: str, *, operands: bool = True
+    ) -> ir.Operation:
+        values = [self._import_argument(loc, arg) for arg in node.args] if operands else []
+        val = node.meta.get("val")
+        vals = list(val) if isinstance(val, (tuple, list)) else [val]
+        types = [self._result_type(v) for v in vals]
+        op = ir.Operation.create(
+            "torch.operator",
+            results=types,
+            operands=values,
+            attributes={"name": ir.StringAttr.get(name)},
+            loc=loc,
+        )
+        for i, result in enumerate(op.results):
+            if (node, i) not in self._v:
+                self.bind_node_value(node, result, i)
+        if len(types) > 1:
+            self._multi_result_nodes.add(node)
+        return op
+
+    def _result_type(self, val: Any) -> ir.Type:
+        try:
+            return self._cc.value_info_to_type(val)
+        except (NotImplementedError, KeyError):
+            return self._cc.torch_none_type
+
+    def _tag(self, node: Node) -> None:
+        value = self._v.get((node, 0))
+        if isinstance(value, ir.Value) and isinstance(value.owner, ir.Operation):
+            owner = value.owner
+            if NODE_ATTR not in owner.attributes:
+                owner.attributes[NODE_ATTR] = ir.StringAttr.get(node.name)
+
+    def import_constant(self, loc: ir.Location, node: Node, constant: Any) -> ir.Value:
+        with loc, ir.InsertionPoint(self._b):
+            value = self._import_literal(constant)
+            self.bind_node_value(node, value)
+        return value
+
+    def _import_literal(self, py_value: Any, info: Any = None) -> ir.Value:
+        if not isinstance(py_value, torch.Tensor):
+            return super()._import_literal(py_value, info)
+        name = self.fx_importer._hooks.name_of(py_value, info)
+        return ir.Operation.create(
+            "torch.operator",
+            results=[self._cc.get_vtensor_type(py_value.shape, py_value.dtype)],
+            attributes={
+                "name": ir.StringAttr.get(PARAMETER_OP),
+                PARAMETER_ATTR: ir.StringAttr.get(name),
+            },
+        ).result
+
+
+def import_torch_dialect(
+    program: ExportedProgram, context: ir.Context
+) -> tuple[ir.Module, dict[str, torch.Tensor]]:
+    """The program as a torch dialect module, and the tensors it refers to by name."""
+    torch_d.register_dialect(context)
+    context.allow_unregistered_dialects = True
+    hooks = _Hooks(program)
+    importer = fx_importer.FxImporter(
+        context=context, hooks=hooks, graph_node_importer_cls=_NodeImporter
+    )
+    importer.import_program(program, func_name="main")
+    return importer.module, hooks.parameters
