@@ -1,0 +1,229 @@
+//===- Executable.cpp - compiled code that Python can call ----------------===//
+
+#include "lib/Runtime/Core/Model.h"
+#include "lib/Runtime/Core/Tensor.h"
+#include "lib/Target/Driver/Driver.h"
+#include "python/disc/_native/Errors.h"
+#include "python/disc/_native/Exchange.h"
+#include "python/disc/_native/Module.h"
+
+#include "llvm/ADT/SmallVector.h"
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+
+using namespace disc::py;
+using namespace mlir::disc;
+namespace rt = disc::rt;
+
+namespace {
+/// The code, then the model that runs it: the model goes first.
+class Executable {
+public:
+  Executable(std::unique_ptr<Jit> jit, CodegenTimes times, nb::type_object type,
+             unsigned threads);
+
+  void init(nb::sequence parameters);
+  nb::tuple run(nb::handle inputs);
+  nb::dict info() const;
+  nb::dict times() const;
+  unsigned threads() const { return model->pool().size(); }
+
+private:
+  template <typename T> T symbol(const char *name);
+  [[noreturn]] void raiseInput(size_t index, PyObject *object);
+
+  std::unique_ptr<Jit> jit;
+  CodegenTimes codegenTimes;
+  TensorType tensors;
+  std::unique_ptr<rt::Model> model;
+};
+} // namespace
+
+[[noreturn]] static void raiseLlvmError(llvm::Error error) {
+  raise(PyExc_RuntimeError, llvm::toString(std::move(error)));
+}
+
+template <typename T> T Executable::symbol(const char *name) {
+  llvm::Expected<void *> address = jit->lookup(name);
+  if (!address)
+    raiseLlvmError(address.takeError());
+  return reinterpret_cast<T>(*address);
+}
+
+Executable::Executable(std::unique_ptr<Jit> code, CodegenTimes times,
+                       nb::type_object type, unsigned threads)
+    : jit(std::move(code)), codegenTimes(times), tensors(std::move(type)) {
+  auto *info = symbol<const disc_model_info_t *>("disc_model_info");
+  auto init = symbol<disc_entry_fn>("disc_init");
+  auto main = symbol<disc_entry_fn>("disc_main");
+  model = std::make_unique<rt::Model>(*info, init, main, threads);
+}
+
+void Executable::init(nb::sequence parameters) {
+  std::vector<DLManagedTensorVersioned *> owned;
+  for (nb::handle parameter : parameters) {
+    DLManagedTensorVersioned *tensor =
+        tensors.isInstance(parameter.ptr()) ? tensors.acquire(parameter.ptr())
+                                            : nullptr;
+    if (!tensor) {
+      for (DLManagedTensorVersioned *other : owned)
+        other->deleter(other);
+      if (!PyErr_Occurred())
+        raise(PyExc_TypeError, "parameters must be tensors");
+      throw nb::python_error();
+    }
+    owned.push_back(tensor);
+  }
+  rt::Status status;
+  {
+    nb::gil_scoped_release release;
+    status = model->load(owned.data(), owned.size());
+  }
+  if (!status.ok())
+    raiseRuntimeError(status.error());
+}
+
+void Executable::raiseInput(size_t index, PyObject *object) {
+  // A device that DLPack cannot express (meta), or a layout (sparse): what the framework
+  // says about it, with the name of the input.
+  const disc_model_info_t &info = model->info();
+  std::string what = "input " + std::to_string(index);
+  if (index < size_t(info.num_inputs) && *info.inputs[index].name)
+    what = "input '" + std::string(info.inputs[index].name) + "'";
+  if (!PyErr_Occurred())
+    raise(PyExc_TypeError, what + ": expected a " + tensors.name() + ", got " +
+                               Py_TYPE(object)->tp_name);
+  nb::python_error cause;
+  raise(PyExc_TypeError, what + ": expected a dense tensor on cpu (" +
+                             nb::str(cause.value()).c_str() + ")");
+}
+
+nb::tuple Executable::run(nb::handle inputs) {
+  bool isTuple = PyTuple_Check(inputs.ptr());
+  if (!isTuple && !PyList_Check(inputs.ptr()))
+    raise(PyExc_TypeError, "inputs must be a tuple or a list");
+  // References of its own: another thread may change a list while this one runs.
+  nb::object held = isTuple ? nb::borrow(inputs)
+                            : nb::steal(PyList_AsTuple(inputs.ptr()));
+  size_t count = size_t(PyTuple_GET_SIZE(held.ptr()));
+  llvm::SmallVector<DLTensor, 8> borrowed(count);
+  llvm::SmallVector<const DLTensor *, 8> pointers(count);
+  for (size_t i = 0; i < count; ++i) {
+    PyObject *object = PyTuple_GET_ITEM(held.ptr(), i);
+    if (!tensors.isInstance(object) || !tensors.borrow(object, borrowed[i]))
+      raiseInput(i, object);
+    pointers[i] = &borrowed[i];
+  }
+
+  llvm::SmallVector<DLManagedTensorVersioned *, 4> outputs(
+      size_t(model->info().num_outputs));
+  rt::Status status;
+  {
+    nb::gil_scoped_release release;
+    status = model->run(pointers.data(), count, outputs.data(), outputs.size());
+  }
+  if (!status.ok())
+    raiseRuntimeError(status.error());
+
+  nb::object result = nb::steal(PyTuple_New(Py_ssize_t(outputs.size())));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    PyObject *object = tensors.wrap(outputs[i]);
+    if (!object) {
+      for (size_t j = i; j < outputs.size(); ++j)
+        outputs[j]->deleter(outputs[j]);
+      throw nb::python_error();
+    }
+    PyTuple_SET_ITEM(result.ptr(), Py_ssize_t(i), object);
+  }
+  return nb::borrow<nb::tuple>(result);
+}
+
+static nb::list tensorInfo(int64_t count, const disc_tensor_info *list) {
+  nb::list result;
+  for (int64_t i = 0; i < count; ++i) {
+    nb::list dims;
+    for (int64_t j = 0; j < list[i].rank; ++j)
+      dims.append(list[i].dims[j].text);
+    result.append(nb::make_tuple(
+        list[i].name, rt::dtypeName(list[i].dtype).c_str(), nb::tuple(dims)));
+  }
+  return result;
+}
+
+nb::dict Executable::info() const {
+  const disc_model_info_t &info = model->info();
+  nb::dict result;
+  result["inputs"] = tensorInfo(info.num_inputs, info.inputs);
+  result["outputs"] = tensorInfo(info.num_outputs, info.outputs);
+  nb::list symbols, parameters;
+  for (int64_t i = 0; i < info.num_symbols; ++i) {
+    const disc_symbol_info &symbol = info.symbols[i];
+    nb::object max = symbol.max == DISC_UNBOUNDED
+                         ? nb::none()
+                         : nb::object(nb::int_(symbol.max));
+    symbols.append(nb::make_tuple(symbol.name, symbol.min, max));
+  }
+  for (int64_t i = 0; i < info.num_parameters; ++i)
+    parameters.append(info.parameters[i].name);
+  result["symbols"] = symbols;
+  result["parameters"] = parameters;
+  return result;
+}
+
+nb::dict Executable::times() const {
+  nb::dict result;
+  result["translate"] = codegenTimes.translate;
+  result["optimize"] = codegenTimes.optimize;
+  result["emit"] = codegenTimes.emit;
+  return result;
+}
+
+static std::unique_ptr<Executable> jit(Module &module, nb::type_object type,
+                                       unsigned threads, bool profile,
+                                       int optLevel,
+                                       const std::string &dumpPrefix) {
+  CodegenOptions options;
+  options.optLevel = optLevel;
+  options.dumpPrefix = dumpPrefix;
+  JitOptions jitOptions;
+  jitOptions.perfMap = profile;
+  CodegenTimes times;
+  std::unique_ptr<Jit> code;
+  std::string message;
+  {
+    nb::gil_scoped_release release;
+    llvm::Expected<ObjectCode> objects =
+        compileToObject(*module.op, options, &times);
+    if (!objects) {
+      message = llvm::toString(objects.takeError());
+    } else if (auto linked = Jit::create(std::move(*objects), jitOptions)) {
+      code = std::move(*linked);
+    } else {
+      message = llvm::toString(linked.takeError());
+    }
+  }
+  if (!code)
+    raise(PyExc_RuntimeError, message);
+  return std::make_unique<Executable>(std::move(code), times, std::move(type),
+                                      threads);
+}
+
+void disc::py::bindExecutable(nb::module_ &m) {
+  nb::class_<Executable>(m, "Executable", "Compiled code, loaded.")
+      .def("init", &Executable::init, nb::arg("parameters"),
+           "Binds the parameters, in the order of info()['parameters'], and does "
+           "the work that depends on them alone. Once.")
+      .def("run", &Executable::run, nb::arg("inputs"),
+           "Runs the model on a tuple of tensors; thread-safe.")
+      .def("info", &Executable::info,
+           "Inputs and outputs (name, dtype, dims), symbols (name, min, max), "
+           "parameter names.")
+      .def("times", &Executable::times, "Seconds of code generation, by step.")
+      .def_prop_ro("threads", &Executable::threads,
+                   "Threads that a call may use.");
+  m.def("jit", &jit, nb::arg("module"), nb::arg("tensor_type"), nb::kw_only(),
+        nb::arg("threads") = 0, nb::arg("profile") = false,
+        nb::arg("opt_level") = 3, nb::arg("dump_prefix") = "",
+        "Compiles a module that is in the LLVM dialect and loads it. `threads` = 0 "
+        "means every core.");
+}

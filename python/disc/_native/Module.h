@@ -1,0 +1,23 @@
+//===- Module.h - an MLIR module that Python holds --------------*- C++ -*-===//
+
+#ifndef DISC_PYTHON_NATIVE_MODULE_H
+#define DISC_PYTHON_NATIVE_MODULE_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <memory>
+
+namespace disc::py {
+
+/// Each module has a context of its own: nothing is shared between compilations, and
+/// what one of them interned goes away with it.
+struct Module {
+  std::unique_ptr<mlir::MLIRContext> context;
+  mlir::OwningOpRef<mlir::ModuleOp> op;
+};
+
+} // namespace disc::py
+
+#endif // DISC_PYTHON_NATIVE_MODULE_H
