@@ -270,7 +270,7 @@ def _outputs(
         owner = result.value.owner
         if result.value in arguments:
             outputs.append(Output("input", arguments[result.value]))
-        elif isinstance(owner, ir.Operation) and owner.name == "disc_tensor.parameter":
+        elif not isinstance(owner, ir.Block) and owner.name == "disc_tensor.parameter":
             name = ir.StringAttr(owner.attributes["name"]).value
             outputs.append(Output("parameter", value=name))
         else:

@@ -122,10 +122,10 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
 
     def _tag(self, node: Node) -> None:
         value = self._v.get((node, 0))
-        if isinstance(value, ir.Value) and isinstance(value.owner, ir.Operation):
-            owner = value.owner
-            if NODE_ATTR not in owner.attributes:
-                owner.attributes[NODE_ATTR] = ir.StringAttr.get(node.name)
+        if isinstance(value, ir.Value) and not isinstance(value.owner, ir.Block):
+            attributes = value.owner.operation.attributes
+            if NODE_ATTR not in attributes:
+                attributes[NODE_ATTR] = ir.StringAttr.get(node.name, self._c)
 
     def import_constant(self, loc: ir.Location, node: Node, constant: Any) -> ir.Value:
         with loc, ir.InsertionPoint(self._b):
