@@ -2,6 +2,10 @@
 
 #include "lib/Target/Driver/Register.h"
 
+#include "dialects/Plan/PlanDialect.h"
+#include "dialects/Rt/RtDialect.h"
+#include "dialects/Shape/ShapeDialect.h"
+#include "dialects/Tensor/TensorDialect.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
@@ -15,9 +19,12 @@ void mlir::disc::registerDialects(DialectRegistry &registry) {
   registerAllDialects(registry);
   registerAllExtensions(registry);
   registerAllToLLVMIRTranslations(registry);
+  registry.insert<ShapeDialect, TensorDialect, PlanDialect, RtDialect>();
 }
 
 void mlir::disc::registerPasses() {
   static std::once_flag once;
-  std::call_once(once, [] { registerAllPasses(); });
+  std::call_once(once, [] {
+    registerAllPasses();
+  });
 }
