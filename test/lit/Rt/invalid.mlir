@@ -1,0 +1,15 @@
+// RUN: disc-opt %s -split-input-file -verify-diagnostics
+
+// expected-error @+1 {{must have one argument, the call, of pointer type (R1)}}
+disc_rt.entry @main attributes {inputs = [], outputs = []} {
+^bb0(%call: index):
+  disc_rt.return
+}
+
+// -----
+
+// expected-error @+1 {{inputs and outputs must be dictionaries with name, type and dims (R2)}}
+disc_rt.entry @main attributes {inputs = [{name = "x"}], outputs = []} {
+^bb0(%call: !llvm.ptr):
+  disc_rt.return
+}

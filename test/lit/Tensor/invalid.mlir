@@ -1,0 +1,111 @@
+// RUN: disc-opt %s -split-input-file -verify-diagnostics
+
+func.func @t1(%x: tensor<2x3xf32>) {
+  // expected-error @+1 {{permutation is not one of the source's dimensions (T1)}}
+  %0 = disc_tensor.permute %x [0, 0] : tensor<2x3xf32> -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @t2(%x: tensor<2x3xf32>) {
+  // expected-error @+1 {{result type does not match the permuted source (T2)}}
+  %0 = disc_tensor.permute %x [1, 0] : tensor<2x3xf32> -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @t3(%x: tensor<?x4xf32>) {
+  // expected-error @+1 {{has 0 sizes for 1 dynamic extents of 'tensor<?xf32>' (T3)}}
+  %0 = disc_tensor.reshape %x() : tensor<?x4xf32> -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @t4(%x: tensor<8x4xf32>) {
+  // expected-error @+1 {{element types of source and result differ (T4)}}
+  %0 = disc_tensor.reshape %x() : tensor<8x4xf32> -> tensor<32xf64>
+  return
+}
+
+// -----
+
+func.func @t5(%x: tensor<3x4xf32>) {
+  // expected-error @+1 {{dims must give each source dimension an increasing result dimension (T5)}}
+  %0 = disc_tensor.broadcast %x() [1, 0] : tensor<3x4xf32> -> tensor<4x3xf32>
+  return
+}
+
+// -----
+
+func.func @t6(%x: tensor<4xf32>) {
+  // expected-error @+1 {{has 0 sizes for 1 dynamic extents of 'tensor<?x4xf32>' (T6)}}
+  %0 = disc_tensor.broadcast %x() [1] : tensor<4xf32> -> tensor<?x4xf32>
+  return
+}
+
+// -----
+
+func.func @t7(%x: tensor<3xf32>) {
+  // expected-error @+1 {{source extent 3 is neither 1 nor the result's 4 (T7)}}
+  %0 = disc_tensor.broadcast %x() [1] : tensor<3xf32> -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @t8(%x: tensor<8x4xf32>, %o: index, %s: index) {
+  // expected-error @+1 {{dim must be a dimension of the source and step positive (T8)}}
+  %0 = disc_tensor.slice %x[%o, %s] dim 2 step 1 : tensor<8x4xf32> -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @t9(%x: tensor<8x4xf32>, %o: index, %s: index) {
+  // expected-error @+1 {{result type does not match the sliced source (T9)}}
+  %0 = disc_tensor.slice %x[%o, %s] dim 0 step 1 : tensor<8x4xf32> -> tensor<?x5xf32>
+  return
+}
+
+// -----
+
+func.func @t10(%q: tensor<2x5x8xf32>, %k: tensor<2x7x9xf32>, %v: tensor<2x7x8xf32>) {
+  // expected-error @+1 {{query, key, value and result do not fit each other (T10)}}
+  %0 = disc_tensor.attention %q, %k, %v scale 1.0 causal false : tensor<2x5x8xf32>, tensor<2x7x9xf32>, tensor<2x7x8xf32> -> tensor<2x5x8xf32>
+  return
+}
+
+// -----
+
+func.func @t11(%q: tensor<2x5x8xf32>, %k: tensor<2x7x8xf32>, %v: tensor<2x7x8xf32>, %m: tensor<5x7xi1>) {
+  // expected-error @+1 {{mask must have the result's rank (T11)}}
+  %0 = disc_tensor.attention %q, %k, %v mask %m : tensor<5x7xi1> scale 1.0 causal false : tensor<2x5x8xf32>, tensor<2x7x8xf32>, tensor<2x7x8xf32> -> tensor<2x5x8xf32>
+  return
+}
+
+// -----
+
+func.func @t12(%a: tensor<2x3xf32>, %b: tensor<3xf32>) {
+  // expected-error @+1 {{inputs do not fit the result, or dim is out of range (T12)}}
+  %0 = disc_tensor.concat %a, %b dim 0 : tensor<2x3xf32>, tensor<3xf32> -> tensor<3x3xf32>
+  return
+}
+
+// -----
+
+func.func @t13(%w: tensor<64x32xf32>) {
+  // expected-error @+1 {{dims must name each dimension once (T13)}}
+  %0 = disc_tensor.pack %w batch [] n [0] k [0] panel 16 : tensor<64x32xf32> -> tensor<4x32x16xf32>
+  return
+}
+
+// -----
+
+func.func @t14(%w: tensor<4x32x16xf32>) {
+  // expected-error @+1 {{dims must name each dimension once (T14)}}
+  %0 = disc_tensor.unpack %w batch [] n [0, 2] k [1] panel 16 : tensor<4x32x16xf32> -> tensor<64x32xf32>
+  return
+}
