@@ -140,6 +140,9 @@ def Rt_EntryOp : Rt_Op<"entry", [IsolatedFromAbove, Symbol]> {
     The region's one argument is the call in progress. `inputs` and `outputs` describe the model's interface, for the
     table that the runtime checks calls against: dictionaries with `name` (string), `type` (tensor type) and `dims`
     (`disc_shape.dims`).
+
+    (R1) the region has one argument, the call, of pointer type.
+    (R2) `inputs` and `outputs` hold such dictionaries.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility, ArrayAttr:$inputs,
                        ArrayAttr:$outputs);
