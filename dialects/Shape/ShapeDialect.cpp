@@ -177,8 +177,8 @@ LogicalResult ShapeDialect::verifyOperationAttribute(Operation *op,
                 llvm::IsaPred<RankedTensorType>);
   auto dims = dyn_cast<ArrayAttr>(attribute.getValue());
   if (!dims || dims.size() != tensors.size())
-    return op->emitOpError("(A1) expects disc_shape.dims to be an array with "
-                           "one entry per tensor result");
+    return op->emitOpError("(A1) expects disc_shape.dims to be an array "
+                           "with one entry per tensor result");
   for (auto [entry, type] : llvm::zip(dims, tensors))
     if (failed(verifyDims(op, entry, type)))
       return failure();

@@ -8,6 +8,7 @@
 #ifndef DISC_DIALECTS_TENSOR
 #define DISC_DIALECTS_TENSOR
 
+include "dialects/Shape/ShapeInterfaces.td"
 include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
@@ -24,6 +25,9 @@ def Tensor_Dialect : Dialect {
 class Tensor_Op<string mnemonic, list<Trait> traits = []>
     : Op<Tensor_Dialect, mnemonic, !listconcat(traits, [Pure])>;
 
+// The operation tells the extents of its result (DimsOps.cpp).
+def Tensor_KnownDims : DeclareOpInterfaceMethods<DimsOpInterface, ["getResultDims"]>;
+
 def Tensor_ParameterOp : Tensor_Op<"parameter"> {
   let summary = "a parameter, buffer or constant of the model, by name";
   let description = [{
@@ -38,7 +42,7 @@ def Tensor_ParameterOp : Tensor_Op<"parameter"> {
   let assemblyFormat = "$name attr-dict `:` type($result)";
 }
 
-def Tensor_PermuteOp : Tensor_Op<"permute"> {
+def Tensor_PermuteOp : Tensor_Op<"permute", [Tensor_KnownDims]> {
   let summary = "a view with its dimensions reordered";
   let description = [{
     Result dimension `i` is source dimension `permutation[i]`.
@@ -53,7 +57,7 @@ def Tensor_PermuteOp : Tensor_Op<"permute"> {
   let hasFolder = 1;
 }
 
-def Tensor_ReshapeOp : Tensor_Op<"reshape"> {
+def Tensor_ReshapeOp : Tensor_Op<"reshape", [Tensor_KnownDims]> {
   let summary = "a view with other extents over the same elements in row-major order";
   let description = [{
     `sizes` holds one index for each dynamic extent of the result, in order.
@@ -69,7 +73,7 @@ def Tensor_ReshapeOp : Tensor_Op<"reshape"> {
   let hasFolder = 1;
 }
 
-def Tensor_BroadcastOp : Tensor_Op<"broadcast"> {
+def Tensor_BroadcastOp : Tensor_Op<"broadcast", [Tensor_KnownDims]> {
   let summary = "a view that repeats elements along new or unit dimensions";
   let description = [{
     Source dimension `j` is result dimension `dims[j]`; where the source's extent is statically 1 and the result's is
@@ -85,7 +89,7 @@ def Tensor_BroadcastOp : Tensor_Op<"broadcast"> {
   let hasVerifier = 1;
 }
 
-def Tensor_SliceOp : Tensor_Op<"slice"> {
+def Tensor_SliceOp : Tensor_Op<"slice", [Tensor_KnownDims]> {
   let summary = "a view of every `step`-th index of one dimension";
   let description = [{
     (T8) `dim` is a dimension of the source and `step` is positive.
@@ -99,7 +103,7 @@ def Tensor_SliceOp : Tensor_Op<"slice"> {
   let hasVerifier = 1;
 }
 
-def Tensor_AttentionOp : Tensor_Op<"attention"> {
+def Tensor_AttentionOp : Tensor_Op<"attention", [Tensor_KnownDims]> {
   let summary = "scaled dot-product attention";
   let description = [{
     `softmax(scale * query @ key^T + mask) @ value` over query `[..., L, E]`, key `[..., S, E]`, value `[..., S, Ev]`.
@@ -119,7 +123,7 @@ def Tensor_AttentionOp : Tensor_Op<"attention"> {
   let hasVerifier = 1;
 }
 
-def Tensor_ConcatOp : Tensor_Op<"concat"> {
+def Tensor_ConcatOp : Tensor_Op<"concat", [Tensor_KnownDims]> {
   let summary = "tensors put one after the other along a dimension";
   let description = [{
     (T12) there is at least one input; all have the result's rank and element type; `dim` is one of its dimensions.
@@ -130,7 +134,7 @@ def Tensor_ConcatOp : Tensor_Op<"concat"> {
   let hasVerifier = 1;
 }
 
-def Tensor_PackOp : Tensor_Op<"pack"> {
+def Tensor_PackOp : Tensor_Op<"pack", [Tensor_KnownDims]> {
   let summary = "a contraction's right-hand side in panels";
   let description = [{
     Gives `[batch..., ceil(N / panel), K, panel]`, zero padded, from a right-hand side whose dimensions are, in the
@@ -147,7 +151,7 @@ def Tensor_PackOp : Tensor_Op<"pack"> {
   let hasVerifier = 1;
 }
 
-def Tensor_UnpackOp : Tensor_Op<"unpack"> {
+def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims]> {
   let summary = "the right-hand side that `pack` put in panels, as it was";
   let description = [{
     The inverse of `pack` with the same attributes. Inside a kernel it says what panels mean; it is never computed:

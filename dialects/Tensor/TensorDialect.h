@@ -2,6 +2,7 @@
 #ifndef DISC_DIALECTS_TENSOR_TENSORDIALECT_H
 #define DISC_DIALECTS_TENSOR_TENSORDIALECT_H
 
+#include "dialects/Shape/ShapeInterfaces.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"

@@ -1,0 +1,86 @@
+//===- DimsOps.cpp - extents of disc_tensor results -----------------------===//
+//
+// DimsOpInterface for the operations of the dialect. Static extents come from the result types, so that they need
+// not be right here.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/Tensor/TensorDialect.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+/// `sizes` has one value per dynamic extent of `type`, in order.
+static SmallVector<SymExpr> dynamicDims(RankedTensorType type, ValueRange sizes, DimsQuery &query) {
+  SmallVector<SymExpr> dims;
+  for (int64_t extent : type.getShape()) {
+    if (!ShapedType::isDynamic(extent)) {
+      dims.push_back(extent);
+      continue;
+    }
+    dims.push_back(query.expr(sizes.front()));
+    sizes = sizes.drop_front();
+  }
+  return dims;
+}
+
+SmallVector<SymExpr> PermuteOp::getResultDims(unsigned, DimsQuery &query) {
+  SmallVector<SymExpr> source = query.dims(getSource()), dims;
+  for (int64_t from : getPermutation())
+    dims.push_back(source[from]);
+  return dims;
+}
+
+SmallVector<SymExpr> ReshapeOp::getResultDims(unsigned, DimsQuery &query) {
+  return dynamicDims(cast<RankedTensorType>(getType()), getSizes(), query);
+}
+
+SmallVector<SymExpr> BroadcastOp::getResultDims(unsigned, DimsQuery &query) {
+  return dynamicDims(cast<RankedTensorType>(getType()), getSizes(), query);
+}
+
+SmallVector<SymExpr> SliceOp::getResultDims(unsigned, DimsQuery &query) {
+  SmallVector<SymExpr> dims = query.dims(getSource());
+  dims[getDim()] = query.expr(getSize());
+  return dims;
+}
+
+SmallVector<SymExpr> AttentionOp::getResultDims(unsigned, DimsQuery &query) {
+  SmallVector<SymExpr> dims = query.dims(getQuery());
+  dims.back() = query.dims(getValue()).back();
+  return dims;
+}
+
+SmallVector<SymExpr> ConcatOp::getResultDims(unsigned, DimsQuery &query) {
+  SmallVector<SymExpr> dims = query.dims(getInputs().front());
+  for (Value input : getInputs().drop_front())
+    dims[getDim()] += query.dims(input)[getDim()];
+  return dims;
+}
+
+/// The product of some extents.
+static SymExpr extentOf(ArrayRef<SymExpr> dims, ArrayRef<int64_t> which) {
+  SymExpr product(1);
+  for (int64_t d : which)
+    product *= dims[d];
+  return product;
+}
+
+SmallVector<SymExpr> PackOp::getResultDims(unsigned, DimsQuery &query) {
+  SmallVector<SymExpr> source = query.dims(getSource()), dims;
+  for (int64_t d : getBatchDims())
+    dims.push_back(source[d]);
+  SymExpr panel(static_cast<int64_t>(getPanel()));
+  dims.push_back(SymExpr::ceilDiv(extentOf(source, getNDims()), panel));
+  dims.push_back(extentOf(source, getKDims()));
+  dims.push_back(panel);
+  return dims;
+}
+
+SmallVector<SymExpr> UnpackOp::getResultDims(unsigned, DimsQuery &query) {
+  // Panels round the extent up, so only a static result type tells it.
+  SmallVector<SymExpr> dims;
+  for (int64_t extent : cast<RankedTensorType>(getType()).getShape())
+    dims.push_back(ShapedType::isDynamic(extent) ? SymExpr::undefined() : SymExpr(extent));
+  return dims;
+}

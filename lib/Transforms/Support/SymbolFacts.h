@@ -1,0 +1,81 @@
+//===- SymbolFacts.h - What is known about symbols, and proofs --*- C++ -*-===//
+//
+// Facts come from symbol declarations and guards; everything else is derived
+// from them: ranges, divisibility, order and equality of expressions. A proof
+// that is not found says nothing.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DISC_TRANSFORMS_SUPPORT_SYMBOLFACTS_H
+#define DISC_TRANSFORMS_SUPPORT_SYMBOLFACTS_H
+
+#include "dialects/Shape/ShapeDialect.h"
+#include "dialects/Shape/SymExpr.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace mlir::disc {
+
+class SymbolFacts {
+public:
+  /// Inclusive bounds; nothing where there is none.
+  struct Range {
+    std::optional<int64_t> min, max;
+  };
+
+  /// Declares a symbol; the order of declarations decides which of two equal
+  /// symbols stands for both. Undeclared symbols may have any value.
+  void declare(SymbolOp symbol);
+  void declare(StringRef name, Range range, int64_t divisor,
+               std::optional<int64_t> likely);
+  /// From here on the relation is known.
+  void assume(Predicate predicate, const SymExpr &lhs, const SymExpr &rhs);
+
+  /// The normal form given the facts: equal symbols replaced, divisions,
+  /// remainders, minima and maxima decided where ranges allow.
+  SymExpr simplify(const SymExpr &expr) const;
+
+  Range range(const SymExpr &expr) const;
+  bool equal(const SymExpr &lhs, const SymExpr &rhs) const;
+  bool lessEqual(const SymExpr &lhs, const SymExpr &rhs) const;
+  bool divisible(const SymExpr &expr, int64_t divisor) const;
+  /// True if no values of the symbols satisfy the relation.
+  bool impossible(Predicate predicate, const SymExpr &lhs,
+                  const SymExpr &rhs) const;
+  /// True if the relation always holds.
+  bool proved(Predicate predicate, const SymExpr &lhs,
+              const SymExpr &rhs) const;
+
+  /// A value to weigh decisions with: the expression at each symbol's first
+  /// likely value, else at the geometric mean of its bounds.
+  int64_t typical(const SymExpr &expr) const;
+
+private:
+  struct Symbol {
+    unsigned order = ~0u;
+    Range range;
+    int64_t divisor = 1;
+    std::optional<int64_t> likely;
+  };
+
+  const Symbol &lookup(StringRef name) const;
+  bool orient(const SymExpr &lhs, const SymExpr &rhs);
+  SymExpr simplifyAtom(const SymAtom &atom) const;
+  SymExpr expandDivisors(const SymExpr &expr) const;
+  Range atomRange(const SymAtom &atom) const;
+  Range sumRange(const SymExpr &expr) const;
+  Range cornerRange(const SymExpr &expr) const;
+  std::optional<int64_t> shiftedMin(const SymExpr &expr) const;
+  bool nonNegative(const SymExpr &expr, ArrayRef<SymExpr> assumed,
+                   unsigned depth) const;
+
+  llvm::StringMap<Symbol> symbols;
+  /// Symbols that stand for something else; the values mention none of the keys.
+  llvm::StringMap<SymExpr> equalities;
+  /// Expressions known to be zero, not negative, or a multiple.
+  SmallVector<SymExpr> zeros, nonNegatives;
+  SmallVector<std::pair<SymExpr, int64_t>> multiples;
+};
+
+} // namespace mlir::disc
+
+#endif // DISC_TRANSFORMS_SUPPORT_SYMBOLFACTS_H
