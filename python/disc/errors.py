@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,9 +32,17 @@ class CompileError(Exception):
         text = f"[{stage}] {diagnostic}"
         if source:
             text += f"\n  at {source}"
+            if code := _source_line(source):
+                text += f"\n    {code}"
         if reproducer:
             text += f"\n  reproduce with: disc-opt --run-reproducer {reproducer}"
         super().__init__(text)
+
+
+def _source_line(source: str) -> str:
+    """The code at ``file.py:12``, or an empty string when the file cannot be read."""
+    match = re.fullmatch(r"(.+?):(\d+)(?::\d+)?", source)
+    return linecache.getline(match[1], int(match[2])).strip() if match else ""
 
 
 @dataclass(frozen=True)
@@ -60,4 +70,29 @@ class UnsupportedOpError(CompileError):
 
 
 class ShapeError(ValueError):
-    """An input's rank or extents do not fit what the model was compiled for."""
+    """An input's rank or extents do not fit what the model was compiled for.
+
+    Attributes:
+        input: name of the input at fault, or None when the violation is of no single one.
+        dim: its dim, or None when the rank is wrong.
+        symbol: name of the dim's symbol, or None.
+        expected: what the model accepts, in words.
+        got: what came, in words.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        input: str | None = None,
+        dim: int | None = None,
+        symbol: str | None = None,
+        expected: str | None = None,
+        got: str | None = None,
+    ) -> None:
+        self.input = input
+        self.dim = dim
+        self.symbol = symbol
+        self.expected = expected
+        self.got = got
+        super().__init__(message)

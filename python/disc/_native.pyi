@@ -1,0 +1,66 @@
+"""The native part of disc: MLIR modules, code generation, execution."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+class PipelineError(Exception):
+    """A pipeline did not parse, or one of its passes failed."""
+
+    diagnostics: list[tuple[str, str, str, int, int]]
+    """Tuples (severity, message, file, line, column)."""
+    failed_pass: str
+    """Command-line name of the pass, or ''."""
+
+class Module:
+    """An MLIR module in a context of its own."""
+
+    @staticmethod
+    def parse(text: str) -> Module:
+        """Parses MLIR text; raises PipelineError."""
+
+    def run(self, pipeline: str) -> None:
+        """Runs a textual pass pipeline in place; raises PipelineError."""
+
+    def text(self, *, generic: bool = False, locations: bool = False) -> str:
+        """Prints the module."""
+
+    def set_host_target(self) -> None:
+        """Sets `disc_plan.target` to the machine this process runs on."""
+
+class Executable:
+    """Compiled code, loaded."""
+
+    def init(self, parameters: Sequence[Any]) -> None:
+        """Binds the parameters and does the work that depends on them alone.
+
+        They come in the order of info()['parameters']. Once.
+        """
+
+    def run(self, inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+        """Runs the model on a tuple or list of tensors; thread-safe."""
+
+    def info(self) -> dict[str, Any]:
+        """Inputs and outputs (name, dtype, dims), symbols (name, min, max), parameter names."""
+
+    def times(self) -> dict[str, float]:
+        """Seconds of code generation, by step."""
+
+    @property
+    def threads(self) -> int:
+        """Threads that a call may use."""
+
+def host_target() -> dict[str, Any]:
+    """The machine this process runs on, as the driver describes it."""
+
+def jit(
+    module: Module,
+    tensor_type: type,
+    *,
+    threads: int = 0,
+    profile: bool = False,
+    opt_level: int = 3,
+    dump_prefix: str = "",
+) -> Executable:
+    """Compiles a module that is in the LLVM dialect and loads it. `threads` = 0 means every core."""

@@ -1,0 +1,157 @@
+"""A compiled model."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import _native
+from .frontend import ImportedProgram, Input
+from .frontend.symbols import Symbol
+from .pipeline import IMPORT, Pipeline
+
+
+class Model:
+    """What :func:`disc.compile` gives: call it as the original module, at any shape it was compiled for.
+
+    Calls may come from several threads at once. Inputs are not copied; outputs are tensors of the caller's. Parameters
+    are those of the original module, as they were when it was compiled: do not change them in place.
+    """
+
+    compilations: int = 1
+    """How often code was generated for this model: once, for all shapes."""
+
+    def __init__(
+        self,
+        program: ImportedProgram,
+        pipeline: Pipeline,
+        texts: Mapping[str, str],
+        executable: _native.Executable | None,
+        timings: Mapping[str, float],
+        signature: inspect.Signature | None = None,
+    ) -> None:
+        self._program = program
+        self._pipeline = pipeline
+        self._texts = dict(texts)
+        self._executable = executable
+        self._signature = signature
+        self.timings: dict[str, float] = dict(timings)
+        """Seconds that each stage of the compilation took."""
+        self._run = executable.run if executable else self._not_built
+        self._positional = _plain_arguments(program)
+        self._single, self._sequence = _plain_results(program)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the model: the original module's arguments and results.
+
+        Raises:
+            ShapeError: an input's rank or extents are not what the model was compiled for.
+            TypeError: dtype, device or structure of the arguments differ.
+        """
+        # The common structures come first: a generic pytree costs more than a small model.
+        if self._positional and not kwargs:
+            inputs: Sequence[Any] = args
+        else:
+            inputs = self._flatten(args, kwargs)
+        results = self._run(inputs)
+        if self._single:
+            return results[0]
+        if self._sequence is not None:
+            return self._sequence(results)
+        return self._program.unflatten(results, inputs)
+
+    def ir(self, stage: str, *, generic: bool = False, locations: bool = False) -> str:
+        """The IR after a stage (``"import"``, ``"shape"``, ...), as text.
+
+        ``locations`` adds the line of Python each operation came from; ``generic`` prints MLIR's generic form.
+        """
+        names = (IMPORT, *self._pipeline.names)
+        if stage not in names:
+            raise ValueError(f"no stage {stage!r}; the stages are: {', '.join(names)}")
+        if stage in self._texts:
+            module = _native.Module.parse(self._texts[stage])
+        else:
+            # Long text that few ask for, such as the code itself, is made again rather than kept.
+            before = names[names.index(stage) - 1]
+            module = _native.Module.parse(self._texts[before])
+            module.run(self._pipeline[stage].text)
+        return module.text(generic=generic, locations=locations)
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """The tensor arguments: names, dtypes and symbolic dims."""
+        return tuple(self._program.inputs)
+
+    @property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """The dynamic extents: names and ranges."""
+        return tuple(self._program.symbols)
+
+    @property
+    def threads(self) -> int:
+        """Threads that a call may use."""
+        return self._executable.threads if self._executable else 0
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{i.name}: {_dtype_name(i)}[{', '.join(map(str, i.dims))}]" for i in self.inputs)
+        return f"disc.Model({inputs})"
+
+    def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
+        try:
+            return self._program.flatten(args, kwargs)
+        except TypeError:
+            # The same call, spelled otherwise: a positional argument by its name, or the reverse.
+            respelled = self._respell(args, kwargs)
+            if respelled is None:
+                raise
+            return self._program.flatten(*respelled)
+
+    def _respell(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """The call with each argument passed as it was when the model was exported, or None."""
+        if self._signature is None:
+            return None
+        try:
+            given = self._signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return None
+        positional = list(self._signature.parameters)[: self._program.in_spec.child(0).num_children]
+        keywords = list(self._program.in_spec.child(1).context)
+        names = [*positional, *keywords]
+        if any(name not in given for name in names):
+            return None
+        if any(value is not None for name, value in given.items() if name not in names):
+            return None
+        return tuple(given[name] for name in positional), {name: given[name] for name in keywords}
+
+    def _not_built(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        last = self._pipeline.names[-1] if len(self._pipeline) else IMPORT
+        raise RuntimeError(f"the compilation stopped after {last!r}: there is nothing to run")
+
+
+def _dtype_name(tensor: Input) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _plain_arguments(program: ImportedProgram) -> bool:
+    """Whether the model takes tensors alone, by position."""
+    args, kwargs = program.in_spec.children()
+    return (
+        not program.constants
+        and kwargs.num_leaves == 0
+        and all(child.is_leaf() for child in args.children())
+        and [i.leaf for i in program.inputs] == list(range(args.num_children))
+    )
+
+
+def _plain_results(program: ImportedProgram) -> tuple[bool, type | None]:
+    """Whether the result is one tensor, and the sequence type if it is one of tensors."""
+    plain = [(o.kind, o.index) for o in program.outputs] == [("tensor", i) for i in range(len(program.outputs))]
+    spec = program.out_spec
+    if not plain:
+        return False, None
+    if spec.is_leaf():
+        return True, None
+    if spec.type in (tuple, list) and all(child.is_leaf() for child in spec.children()):
+        return False, spec.type
+    return False, None

@@ -1,0 +1,45 @@
+"""What a compilation can be told."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from .pipeline import Pipeline, default
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options of :func:`disc.compile`. An unknown one is a TypeError."""
+
+    threads: int | None = None
+    """Threads of one call, the caller's included; None means every core this process may use."""
+    stop_after: str | None = None
+    """Stop after this stage: the model then has IR and cannot be called."""
+    dump_ir: str | os.PathLike[str] | None = None
+    """A folder that gets the IR after each stage, and the LLVM IR and assembly."""
+    profile: bool = False
+    """Tell ``perf`` the names of kernels, through /tmp/perf-<pid>.map."""
+    reproducer_dir: str | os.PathLike[str] | None = None
+    """Where a failing stage leaves its reproducer; None means the folder for temporary files."""
+    progress: bool | None = None
+    """Show the stages on stderr; None means if that is a terminal."""
+    opt_level: int = 3
+    """LLVM's optimisation level, 0 to 3."""
+    pipeline: Pipeline | None = None
+    """The stages; None means ``disc.pipeline.default("cpu")``."""
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and (not isinstance(self.threads, int) or not 1 <= self.threads <= 4096):
+            raise ValueError(f"threads: expected None or a number from 1 to 4096, got {self.threads!r}")
+        if self.opt_level not in (0, 1, 2, 3):
+            raise ValueError(f"opt_level: expected 0, 1, 2 or 3, got {self.opt_level!r}")
+        if self.pipeline is not None and not isinstance(self.pipeline, Pipeline):
+            raise TypeError(f"pipeline: expected a disc.pipeline.Pipeline, got {type(self.pipeline).__name__}")
+        if self.stop_after is not None:
+            self.stages.until(self.stop_after)
+
+    @property
+    def stages(self) -> Pipeline:
+        """The pipeline to run, before ``stop_after`` cuts it."""
+        return self.pipeline if self.pipeline is not None else default()

@@ -1,0 +1,185 @@
+"""The compiler's stages as data.
+
+A :class:`Pipeline` is an ordered list of :class:`Stage`, each an MLIR textual pass pipeline that ``disc-opt`` runs as
+it is. Both are immutable: every change gives a new pipeline, to be handed to ``disc.Options(pipeline=...)``::
+
+    pipeline = disc.pipeline.default("cpu")
+    print(pipeline)
+    pipeline["fusion"].passes
+    pipeline.until("fusion")
+    pipeline.replace("library", "disc-library-verify")
+    pipeline.insert_after("fusion", disc.pipeline.Stage("mine", ("canonicalize", "cse")))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+IMPORT = "import"
+"""The stage before the first of every pipeline: PyTorch to DISC input IR."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: a name and passes, each as ``disc-opt`` spells it, options included."""
+
+    name: str
+    passes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise ValueError(f"a stage's name is one word, not {self.name!r}")
+        if isinstance(self.passes, str) or not all(isinstance(p, str) for p in self.passes):
+            raise TypeError(f"passes of stage {self.name!r}: expected a sequence of strings")
+        object.__setattr__(self, "passes", tuple(self.passes))
+
+    @property
+    def text(self) -> str:
+        """The stage as ``disc-opt --pass-pipeline=...`` takes it."""
+        return f"builtin.module({','.join(self.passes)})"
+
+    def without(self, *names: str) -> Stage:
+        """The stage without the passes of these names."""
+        missing = [n for n in names if not any(_pass_name(p) == n for p in self.passes)]
+        if missing:
+            raise ValueError(f"stage {self.name!r} has no pass {missing[0]!r}; it has: {', '.join(self.passes)}")
+        return replace(self, passes=tuple(p for p in self.passes if _pass_name(p) not in names))
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.text}"
+
+
+def _split(text: str) -> tuple[str, ...]:
+    """The passes of ``a,b{x=1,y=2},func.func(c,d)``."""
+    passes, depth, begin = [], 0, 0
+    for i, char in enumerate(text):
+        depth += (char in "({") - (char in ")}")
+        if char == "," and depth == 0:
+            passes.append(text[begin:i])
+            begin = i + 1
+    return tuple(p.strip() for p in [*passes, text[begin:]] if p.strip())
+
+
+def _pass_name(text: str) -> str:
+    """``canonicalize`` of ``canonicalize{max-iterations=1}``; ``func.func(cse)`` is its own name."""
+    return text.split("{", 1)[0]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The ordered stages for one target."""
+
+    target: str
+    stages: tuple[Stage, ...]
+
+    def __post_init__(self) -> None:
+        names = [IMPORT, *(stage.name for stage in self.stages)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two stages are called {name!r}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the stages, in order."""
+        return tuple(stage.name for stage in self.stages)
+
+    def __iter__(self) -> Iterator[Stage]:
+        return iter(self.stages)
+
+    def __len__(self) -> int:
+        return len(self.stages)
+
+    def __getitem__(self, name: str) -> Stage:
+        return self.stages[self._index(name)]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.stages))
+
+    def until(self, name: str) -> Pipeline:
+        """The stages up to and including this one; none for ``"import"``."""
+        return self._with(() if name == IMPORT else self.stages[: self._index(name) + 1])
+
+    def replace(self, name: str, stage: Stage | str) -> Pipeline:
+        """This stage replaced, by another or by one of the same name with these passes (comma-separated text)."""
+        index = self._index(name)
+        if isinstance(stage, str):
+            stage = Stage(name, _split(stage))
+        return self._with(self.stages[:index] + (stage,) + self.stages[index + 1 :])
+
+    def insert_before(self, name: str, stage: Stage) -> Pipeline:
+        """A new stage before this one."""
+        index = self._index(name)
+        return self._with(self.stages[:index] + (stage,) + self.stages[index:])
+
+    def insert_after(self, name: str, stage: Stage) -> Pipeline:
+        """A new stage after this one, or first of all after ``"import"``."""
+        index = 0 if name == IMPORT else self._index(name) + 1
+        return self._with(self.stages[:index] + (stage,) + self.stages[index:])
+
+    def append(self, stage: Stage) -> Pipeline:
+        """A new stage at the end."""
+        return self._with((*self.stages, stage))
+
+    def remove(self, name: str) -> Pipeline:
+        """The pipeline without this stage."""
+        index = self._index(name)
+        return self._with(self.stages[:index] + self.stages[index + 1 :])
+
+    def _index(self, name: str) -> int:
+        if name not in self.names:
+            raise ValueError(f"no stage {name!r}; the stages are: {', '.join((IMPORT, *self.names))}")
+        return self.names.index(name)
+
+    def _with(self, stages: tuple[Stage, ...]) -> Pipeline:
+        return Pipeline(self.target, stages)
+
+
+_CPU = Pipeline(
+    "cpu",
+    (
+        Stage("shape", ("disc-shape-propagate", "disc-shape-discharge", "disc-shape-verify")),
+        Stage("library", ("disc-library-verify",)),
+        Stage("fusion", ("disc-fusion-fold-views", "disc-fusion-form-kernels", "disc-fusion-verify")),
+        Stage(
+            "schedule",
+            (
+                "disc-schedule-hoist-parameters",
+                "disc-schedule-pack-weights",
+                "disc-schedule-kernels",
+                "disc-schedule-verify",
+            ),
+        ),
+        Stage("memory", ("disc-memory-assign-layouts", "disc-memory-plan-arena", "disc-memory-verify")),
+        Stage(
+            "codegen",
+            (
+                "disc-cpu-emit-kernels",
+                "disc-host-lower",
+                # Repeated address arithmetic of one kernel body is one value from here on.
+                "canonicalize",
+                "cse",
+                "disc-cpu-lower-math",
+                "convert-vector-to-llvm",
+                "convert-scf-to-cf",
+                "expand-strided-metadata",
+                "lower-affine",
+                "convert-arith-to-llvm",
+                "convert-index-to-llvm",
+                "convert-math-to-llvm",
+                "convert-func-to-llvm",
+                "convert-cf-to-llvm",
+                "reconcile-unrealized-casts",
+                "canonicalize",
+                "disc-codegen-verify",
+            ),
+        ),
+    ),
+)
+
+
+def default(target: str = "cpu") -> Pipeline:
+    """The stages a model goes through for ``target``."""
+    if target != "cpu":
+        raise ValueError(f"no target {target!r}; the targets are: cpu")
+    return _CPU
