@@ -6,6 +6,7 @@
 #include "dialects/Rt/RtDialect.h"
 #include "dialects/Shape/ShapeDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Target/Host/Passes.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
@@ -26,5 +27,6 @@ void mlir::disc::registerPasses() {
   static std::once_flag once;
   std::call_once(once, [] {
     registerAllPasses();
+    registerDiscHostPasses();
   });
 }

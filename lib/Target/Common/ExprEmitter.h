@@ -1,0 +1,47 @@
+//===- ExprEmitter.h - Symbolic expressions as index arithmetic -*- C++ -*-===//
+
+#ifndef DISC_TARGET_COMMON_EXPREMITTER_H
+#define DISC_TARGET_COMMON_EXPREMITTER_H
+
+#include "dialects/Shape/SymExpr.h"
+#include "mlir/IR/Builders.h"
+#include <functional>
+#include <map>
+#include <string>
+
+namespace mlir::disc {
+
+class ShapeAnalysis;
+
+/// Emits the value of symbolic expressions as `arith` on `index`. Equal
+/// expressions, and equal parts of different ones, are emitted once: whoever
+/// owns an emitter promises that what it emitted dominates what comes next.
+class ExprEmitter {
+public:
+  /// The value of a symbol at the insertion point; null when it has none.
+  using SymbolValue = std::function<Value(StringRef)>;
+
+  ExprEmitter(OpBuilder &builder, ShapeAnalysis &shapes,
+              SymbolValue symbolValue);
+
+  /// Null when a symbol has no value; `missingSymbol` then names it.
+  Value emit(const SymExpr &expr, Location loc);
+  StringRef missingSymbol() const { return missing; }
+
+private:
+  Value emitTerm(const SymTerm &term, Location loc);
+  Value emitProduct(ArrayRef<SymAtom> factors, Location loc);
+  Value emitAtom(const SymAtom &atom, Location loc);
+  Value emitDivision(const SymAtom &atom, Location loc);
+  Value constant(int64_t value, Location loc);
+
+  OpBuilder &builder;
+  ShapeAnalysis &shapes;
+  SymbolValue symbolValue;
+  std::map<SymExpr, Value> emitted;
+  std::string missing;
+};
+
+} // namespace mlir::disc
+
+#endif // DISC_TARGET_COMMON_EXPREMITTER_H

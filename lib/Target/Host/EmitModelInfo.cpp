@@ -1,0 +1,283 @@
+//===- EmitModelInfo.cpp - The model's table for the runtime --------------===//
+
+#include "lib/Target/Host/EmitModelInfo.h"
+
+#include "dialects/Shape/ShapeDialect.h"
+#include "lib/Runtime/Core/ModelInfo.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <optional>
+
+using namespace mlir;
+using namespace mlir::disc;
+
+/// The number of ModelInfo.h for an element type; nothing for types that cannot
+/// cross the interface.
+static std::optional<int64_t> dtypeOf(Type type, bool isUnsigned) {
+  if (type.isF16())
+    return DISC_F16;
+  if (type.isBF16())
+    return DISC_BF16;
+  if (type.isF32())
+    return DISC_F32;
+  if (type.isF64())
+    return DISC_F64;
+  auto integer = dyn_cast<IntegerType>(type);
+  if (!integer)
+    return std::nullopt;
+  isUnsigned |= integer.isUnsigned();
+  switch (integer.getWidth()) {
+  case 1:
+    return DISC_BOOL;
+  case 8:
+    return isUnsigned ? DISC_U8 : DISC_I8;
+  case 16:
+    return isUnsigned ? DISC_U16 : DISC_I16;
+  case 32:
+    return isUnsigned ? DISC_U32 : DISC_I32;
+  case 64:
+    return isUnsigned ? DISC_U64 : DISC_I64;
+  default:
+    return std::nullopt;
+  }
+}
+
+namespace {
+/// One 8-byte field of a row: a number, or the address of a global (null: NULL).
+struct Field {
+  Field(int64_t number) : number(number) {}
+  Field(StringAttr target) : isPointer(true), target(target) {}
+  bool isPointer = false;
+  int64_t number = 0;
+  StringAttr target;
+};
+using Row = SmallVector<Field>;
+
+class TableEmitter {
+public:
+  TableEmitter(ModuleOp module, EntryOp main, const ModelInfo &info)
+      : module(module), main(main), info(info),
+        b(OpBuilder::atBlockEnd(module.getBody())),
+        i64(b.getI64Type()),
+        ptr(LLVM::LLVMPointerType::get(module.getContext())) {}
+
+  LogicalResult emit();
+
+private:
+  StringAttr text(StringRef value);
+  StringAttr table(StringRef name, ArrayRef<Row> rows);
+  StringAttr numbers(ArrayRef<int64_t> values);
+  Value row(const Row &fields, Type type);
+  Type rowType(const Row &fields);
+
+  FailureOr<StringAttr> tensors(StringRef name, ArrayAttr interface);
+  StringAttr symbols();
+  StringAttr guards();
+  FailureOr<StringAttr> parameters();
+
+  ModuleOp module;
+  EntryOp main;
+  const ModelInfo &info;
+  OpBuilder b;
+  Type i64, ptr;
+  llvm::StringMap<StringAttr> texts;
+  llvm::StringMap<StringAttr> tables;
+};
+} // namespace
+
+StringAttr TableEmitter::text(StringRef value) {
+  StringAttr &name = texts[value];
+  if (name)
+    return name;
+  name = b.getStringAttr("disc_text_" + Twine(texts.size() - 1));
+  std::string bytes = value.str();
+  bytes.push_back('\0');
+  auto type = LLVM::LLVMArrayType::get(b.getI8Type(), bytes.size());
+  LLVM::GlobalOp::create(b, module.getLoc(), type, /*isConstant=*/true,
+                         LLVM::Linkage::Private, name,
+                         b.getStringAttr(bytes));
+  return name;
+}
+
+Type TableEmitter::rowType(const Row &fields) {
+  SmallVector<Type> types;
+  for (const Field &field : fields)
+    types.push_back(field.isPointer ? ptr : i64);
+  return LLVM::LLVMStructType::getLiteral(b.getContext(), types);
+}
+
+Value TableEmitter::row(const Row &fields, Type type) {
+  Location loc = module.getLoc();
+  Value value = LLVM::PoisonOp::create(b, loc, type);
+  for (auto [i, field] : llvm::enumerate(fields)) {
+    Value element;
+    if (!field.isPointer)
+      element = LLVM::ConstantOp::create(b, loc, i64,
+                                         b.getI64IntegerAttr(field.number));
+    else if (!field.target)
+      element = LLVM::ZeroOp::create(b, loc, ptr);
+    else
+      element = LLVM::AddressOfOp::create(b, loc, ptr, field.target.getValue());
+    value = LLVM::InsertValueOp::create(b, loc, value, element,
+                                        static_cast<int64_t>(i));
+  }
+  return value;
+}
+
+/// A private array of rows; no symbol (NULL) for an empty one.
+StringAttr TableEmitter::table(StringRef name, ArrayRef<Row> rows) {
+  if (rows.empty())
+    return {};
+  Type type = rowType(rows.front());
+  auto arrayType = LLVM::LLVMArrayType::get(type, rows.size());
+  auto global = LLVM::GlobalOp::create(b, module.getLoc(), arrayType,
+                                       /*isConstant=*/true,
+                                       LLVM::Linkage::Private, name,
+                                       /*value=*/Attribute());
+  OpBuilder::InsertionGuard guard(b);
+  b.createBlock(&global.getInitializerRegion());
+  Value array = LLVM::PoisonOp::create(b, module.getLoc(), arrayType);
+  // Whole rows are inserted: inserting fields would rebuild the array for each.
+  for (auto [i, fields] : llvm::enumerate(rows))
+    array = LLVM::InsertValueOp::create(b, module.getLoc(), array,
+                                        row(fields, type),
+                                        static_cast<int64_t>(i));
+  LLVM::ReturnOp::create(b, module.getLoc(), array);
+  return b.getStringAttr(name);
+}
+
+/// A private array of integers; shapes repeat, so equal ones are shared.
+StringAttr TableEmitter::numbers(ArrayRef<int64_t> values) {
+  if (values.empty())
+    return {};
+  std::string key;
+  for (int64_t value : values)
+    key += std::to_string(value) + ",";
+  StringAttr &name = tables[key];
+  if (name)
+    return name;
+  name = b.getStringAttr("disc_numbers_" + Twine(tables.size() - 1));
+  auto type = LLVM::LLVMArrayType::get(i64, values.size());
+  LLVM::GlobalOp::create(b, module.getLoc(), type, /*isConstant=*/true,
+                         LLVM::Linkage::Private, name,
+                         b.getI64TensorAttr(values));
+  return name;
+}
+
+FailureOr<StringAttr> TableEmitter::tensors(StringRef name,
+                                            ArrayAttr interface) {
+  SmallVector<Row> rows;
+  for (auto [i, entry] : llvm::enumerate(interface)) {
+    auto dict = cast<DictionaryAttr>(entry);
+    auto type = dyn_cast<RankedTensorType>(
+        dict.getAs<TypeAttr>("type").getValue());
+    auto dims = dict.getAs<DimsAttr>("dims");
+    if (!type || !dims ||
+        static_cast<int64_t>(dims.size()) != type.getRank())
+      return main.emitOpError()
+             << name << " " << i << " needs a ranked tensor type and as many dims";
+    auto dtype = dtypeOf(type.getElementType(),
+                         dict.contains("unsigned") ||
+                             dict.contains("disc_tensor.unsigned"));
+    if (!dtype)
+      return main.emitOpError() << name << " " << i << " has element type "
+                                << type.getElementType()
+                                << ", which can't cross the interface";
+    SmallVector<Row> dimRows;
+    for (auto [extent, expr] : llvm::zip_equal(type.getShape(), dims.getDims()))
+      dimRows.push_back({ShapedType::isDynamic(extent) ? DISC_DYNAMIC : extent,
+                         text(expr.str())});
+    rows.push_back({text(dict.getAs<StringAttr>("name")), *dtype,
+                    type.getRank(),
+                    table(("disc_" + name + "_" + Twine(i)).str(), dimRows)});
+  }
+  return table(("disc_" + name + "s").str(), rows);
+}
+
+StringAttr TableEmitter::symbols() {
+  SmallVector<Row> rows;
+  for (auto symbol : module.getOps<SymbolOp>()) {
+    ModelInfo::Source source = info.symbols.lookup(symbol.getSymNameAttr());
+    rows.push_back({text(symbol.getSymName()),
+                    static_cast<int64_t>(symbol.getMin()),
+                    symbol.getMax() ? static_cast<int64_t>(*symbol.getMax())
+                                    : DISC_UNBOUNDED,
+                    static_cast<int64_t>(symbol.getDivisor()), source.input,
+                    source.dim});
+  }
+  return table("disc_symbols", rows);
+}
+
+StringAttr TableEmitter::guards() {
+  SmallVector<Row> rows;
+  for (const ModelInfo::Guard &guard : info.guards) {
+    // The blamed extent's own expression says what came, in the user's words.
+    std::string symbol, lhs;
+    if (guard.input >= 0 && guard.dim >= 0 &&
+        guard.input < static_cast<int64_t>(main.getInputs().size())) {
+      auto dict = cast<DictionaryAttr>(main.getInputs()[guard.input]);
+      SmallVector<SymExpr> dims = dict.getAs<DimsAttr>("dims").getDims();
+      if (guard.dim < static_cast<int64_t>(dims.size())) {
+        lhs = dims[guard.dim].str();
+        if (std::optional<StringRef> name = dims[guard.dim].asSymbol())
+          symbol = name->str();
+      }
+    }
+    rows.push_back({static_cast<int64_t>(guard.predicate), guard.input,
+                    guard.dim, text(symbol), text(lhs), text(guard.expected),
+                    text(guard.message)});
+  }
+  return table("disc_guards", rows);
+}
+
+FailureOr<StringAttr> TableEmitter::parameters() {
+  SmallVector<Row> rows;
+  for (const auto &[name, type] : info.parameters) {
+    auto dtype = dtypeOf(type.getElementType(), /*isUnsigned=*/false);
+    if (!dtype)
+      return main.emitOpError() << "parameter '" << name.getValue()
+                                << "' has element type "
+                                << type.getElementType()
+                                << ", which can't cross the interface";
+    rows.push_back(
+        {text(name), *dtype, type.getRank(), numbers(type.getShape())});
+  }
+  return table("disc_parameters", rows);
+}
+
+LogicalResult TableEmitter::emit() {
+  FailureOr<StringAttr> inputs = tensors("input", main.getInputs());
+  FailureOr<StringAttr> outputs = tensors("output", main.getOutputs());
+  FailureOr<StringAttr> params = parameters();
+  if (failed(inputs) || failed(outputs) || failed(params))
+    return failure();
+  auto count = [](auto range) { return static_cast<int64_t>(llvm::range_size(range)); };
+  Row fields = {DISC_MODEL_INFO_VERSION,
+                static_cast<int64_t>(main.getInputs().size()),
+                *inputs,
+                static_cast<int64_t>(main.getOutputs().size()),
+                *outputs,
+                count(module.getOps<SymbolOp>()),
+                symbols(),
+                static_cast<int64_t>(info.guards.size()),
+                guards(),
+                static_cast<int64_t>(info.parameters.size()),
+                *params,
+                static_cast<int64_t>(info.globals.size())};
+  Type type = rowType(fields);
+  auto global = LLVM::GlobalOp::create(
+      b, module.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::External,
+      "disc_model_info", /*value=*/Attribute());
+  OpBuilder::InsertionGuard guard(b);
+  b.createBlock(&global.getInitializerRegion());
+  Value value = row(fields, type);
+  LLVM::ReturnOp::create(b, module.getLoc(), value);
+  return success();
+}
+
+LogicalResult mlir::disc::emitModelInfo(ModuleOp module, EntryOp main,
+                                        const ModelInfo &info) {
+  return TableEmitter(module, main, info).emit();
+}

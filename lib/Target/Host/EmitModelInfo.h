@@ -1,0 +1,40 @@
+//===- EmitModelInfo.h - The model's table for the runtime ------*- C++ -*-===//
+
+#ifndef DISC_TARGET_HOST_EMITMODELINFO_H
+#define DISC_TARGET_HOST_EMITMODELINFO_H
+
+#include "dialects/Rt/RtDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/MapVector.h"
+#include <string>
+#include <vector>
+
+namespace mlir::disc {
+
+/// What lowering the entry functions finds out, in the order of the numbers it
+/// used. `emitModelInfo` adds the inputs, outputs and symbols of the IR.
+struct ModelInfo {
+  struct Guard {
+    GuardPredicate predicate;
+    int64_t input, dim;
+    std::string expected, message;
+  };
+  /// Where a symbol's value comes from.
+  struct Source {
+    int64_t input = -1, dim = -1;
+  };
+
+  std::vector<Guard> guards;
+  llvm::MapVector<StringAttr, RankedTensorType> parameters;
+  llvm::MapVector<StringAttr, int64_t> globals; // name -> number
+  llvm::MapVector<StringAttr, Source> symbols;
+};
+
+/// Emits the constant `disc_model_info`, laid out as lib/Runtime/Core/ModelInfo.h
+/// says.
+LogicalResult emitModelInfo(ModuleOp module, EntryOp main,
+                            const ModelInfo &info);
+
+} // namespace mlir::disc
+
+#endif // DISC_TARGET_HOST_EMITMODELINFO_H

@@ -1,0 +1,501 @@
+//===- HostLower.cpp - Entry functions as straight code --------------------===//
+//
+// Turns `disc_rt.entry @main` into a C function. Symbols are SSA values, every
+// check is an inline comparison with its failure out of line, and a launch
+// fills the kernel's slots in one array that all launches share:
+//
+//   disc_rt.entry @main attributes {...} {
+//   ^bb0(%call: !llvm.ptr):
+//     %B = disc_rt.extent %call[0, 0]
+//     disc_rt.bind_symbol @B, %B
+//     disc_rt.guard %call, %B le %c64 input 0 dim 0 expected "64", "range"
+//     %x = disc_rt.input %call[0]
+//     disc_rt.launch %call @k(%x, %y)
+//     disc_rt.return
+//   }
+//
+// becomes
+//
+//   func.func @disc_main(%call: !llvm.ptr) -> i32 {
+//     %slots = llvm.alloca ...
+//     %B = llvm.call @disc_rt_extent(%call, 0, 0)
+//     cf.cond_br (%B <= 64), ^ok, ^fail      // ^fail: disc_rt_guard_failed
+//   ^ok:
+//     %x = llvm.call @disc_rt_input(%call, 0)
+//     cf.cond_br (%x != null), ...
+//     llvm.store %x, %slots[0] ...
+//     %s = llvm.call @disc_rt_parallel_for(%call, @k, %slots, tasks, cost, scratch)
+//     cf.cond_br (%s == 0), ...
+//     return 0
+//   ^exit(%status): return %status
+//   }
+//
+// Test: test/lit/Host/host-lower.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Target/Host/Passes.h"
+
+#include "dialects/Plan/PlanDialect.h"
+#include "dialects/Rt/RtDialect.h"
+#include "dialects/Shape/ShapeDialect.h"
+#include "lib/Target/Common/ExprEmitter.h"
+#include "lib/Target/Common/KernelAttrs.h"
+#include "lib/Target/Host/EmitModelInfo.h"
+#include "lib/Transforms/Support/ShapeAnalysis.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace mlir::disc {
+#define GEN_PASS_DEF_HOSTLOWER
+#include "lib/Target/Host/Passes.h.inc"
+} // namespace mlir::disc
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+/// The runtime's functions (lib/Runtime/Core/Abi.h), declared when first called.
+class RuntimeFunctions {
+public:
+  explicit RuntimeFunctions(ModuleOp module) : module(module) {}
+
+  Value call(OpBuilder &b, Location loc, StringRef name, Type result,
+             ValueRange args) {
+    if (!module.lookupSymbol(name)) {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(module.getBody());
+      LLVM::LLVMFuncOp::create(
+          b, module.getLoc(), name,
+          LLVM::LLVMFunctionType::get(result, llvm::to_vector(args.getTypes())));
+    }
+    return LLVM::CallOp::create(b, loc, result, name, args).getResult();
+  }
+
+private:
+  ModuleOp module;
+};
+
+/// Lowers one entry function. Its blocks form a chain, so that whatever was
+/// emitted dominates what comes next; failures branch off to cold blocks.
+class EntryLowering {
+public:
+  EntryLowering(ModuleOp module, EntryOp entry, ShapeAnalysis &shapes,
+                RuntimeFunctions &runtime, ModelInfo &info, int64_t serialNs)
+      : module(module), entry(entry), shapes(shapes), runtime(runtime),
+        info(info), serialNs(serialNs), b(module.getContext()),
+        exprs(b, shapes, [this](StringRef name) { return symbols.lookup(name); }),
+        i32(b.getI32Type()), i64(b.getI64Type()),
+        ptr(LLVM::LLVMPointerType::get(module.getContext())) {}
+
+  LogicalResult lower();
+
+private:
+  LogicalResult lowerOp(Operation &op);
+  void lowerExtent(ExtentOp op);
+  LogicalResult lowerBind(BindSymbolOp op);
+  void lowerGuard(RtGuardOp op);
+  void lowerParameter(RtParameterOp op);
+  LogicalResult lowerGlobal(RtGlobalOp op);
+  void lowerOutput(OutputOp op);
+  LogicalResult lowerLaunch(LaunchOp op);
+
+  /// Goes on in a new block when `ok` holds, else leaves with `status`.
+  void continueIf(Location loc, Value ok, Value status);
+  void checkStatus(Location loc, Value status);
+  Value checkPointer(Location loc, Value pointer);
+
+  Value emitExpr(Operation *op, const SymExpr &expr);
+  /// The expression of a kernel's attribute; `fallback` when it is absent.
+  SymExpr exprAttr(Operation *op, StringRef name, int64_t fallback);
+  Value constant64(Location loc, int64_t value);
+  Value toI64(Location loc, Value index);
+  Value mapped(Value value) { return values.lookupOrDefault(value); }
+  /// An array of at least `size` 8-byte slots, in the function's first block.
+  Value slots(Location loc, size_t size);
+  void store(Location loc, Value value, Value array, size_t slot);
+
+  ModuleOp module;
+  EntryOp entry;
+  ShapeAnalysis &shapes;
+  RuntimeFunctions &runtime;
+  ModelInfo &info;
+  int64_t serialNs;
+
+  OpBuilder b;
+  llvm::StringMap<Value> symbols;
+  ExprEmitter exprs;
+  Type i32, i64, ptr;
+
+  IRMapping values;
+  Value call;
+  Block *exit = nullptr; // takes the status to return
+  LLVM::AllocaOp slotArray;
+  int64_t slotCount = 0;
+  llvm::DenseMap<std::pair<int, int64_t>, Value> pointers; // by function, number
+};
+} // namespace
+
+Value EntryLowering::constant64(Location loc, int64_t value) {
+  return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(value));
+}
+
+Value EntryLowering::toI64(Location loc, Value index) {
+  return arith::IndexCastOp::create(b, loc, i64, index);
+}
+
+Value EntryLowering::slots(Location loc, size_t size) {
+  OpBuilder::InsertionGuard guard(b);
+  if (!slotArray) {
+    b.setInsertionPointToStart(&call.getParentRegion()->front());
+    Value one = LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(1));
+    slotArray = LLVM::AllocaOp::create(b, loc, ptr, i64, one, /*alignment=*/64);
+  }
+  // Grown in place, as later launches ask for more.
+  slotCount = std::max<int64_t>(slotCount, size);
+  slotArray.setElemType(LLVM::LLVMArrayType::get(i64, slotCount));
+  return slotArray;
+}
+
+void EntryLowering::store(Location loc, Value value, Value array, size_t slot) {
+  Value address = array;
+  if (slot != 0)
+    address = LLVM::GEPOp::create(
+        b, loc, ptr, i64, array,
+        ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(slot)},
+        LLVM::GEPNoWrapFlags::inbounds);
+  LLVM::StoreOp::create(b, loc, value, address);
+}
+
+void EntryLowering::continueIf(Location loc, Value ok, Value status) {
+  Block *next = b.createBlock(exit);
+  b.setInsertionPointToEnd(next->getPrevNode());
+  cf::CondBranchOp::create(b, loc, ok, next, ValueRange(), exit,
+                           ValueRange(status));
+  b.setInsertionPointToStart(next);
+}
+
+void EntryLowering::checkStatus(Location loc, Value status) {
+  Value zero = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
+  Value ok = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, status, zero);
+  continueIf(loc, ok, status);
+}
+
+/// The runtime has recorded why a pointer is null; any nonzero status will do.
+Value EntryLowering::checkPointer(Location loc, Value pointer) {
+  Value null = LLVM::ZeroOp::create(b, loc, ptr);
+  Value ok = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ne, pointer, null);
+  Value failed = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(1));
+  continueIf(loc, ok, failed);
+  return pointer;
+}
+
+Value EntryLowering::emitExpr(Operation *op, const SymExpr &expr) {
+  Value value = exprs.emit(expr, op->getLoc());
+  if (!value)
+    op->emitOpError() << "needs the value of '" << expr.str() << "', but symbol '"
+                      << exprs.missingSymbol() << "' is not bound here";
+  return value;
+}
+
+SymExpr EntryLowering::exprAttr(Operation *op, StringRef name,
+                                int64_t fallback) {
+  if (auto attr = op->getAttrOfType<ExprAttr>(name))
+    return attr.getValue();
+  return SymExpr(fallback);
+}
+
+void EntryLowering::lowerExtent(ExtentOp op) {
+  Location loc = op.getLoc();
+  Value extent = runtime.call(b, loc, "disc_rt_extent", i64,
+                              {call, constant64(loc, op.getInput()),
+                               constant64(loc, op.getDim())});
+  values.map(op.getResult(),
+             arith::IndexCastOp::create(b, loc, b.getIndexType(), extent)
+                 .getResult());
+}
+
+LogicalResult EntryLowering::lowerBind(BindSymbolOp op) {
+  StringAttr name = op.getSymbolAttr().getAttr();
+  if (!symbols.try_emplace(name, mapped(op.getValue())).second)
+    return op.emitOpError() << "binds symbol '" << name.getValue() << "' again";
+  if (auto extent = op.getValue().getDefiningOp<ExtentOp>())
+    info.symbols.insert(
+        {name, {static_cast<int64_t>(extent.getInput()),
+                static_cast<int64_t>(extent.getDim())}});
+  return success();
+}
+
+void EntryLowering::lowerGuard(RtGuardOp op) {
+  Location loc = op.getLoc();
+  Value lhs = mapped(op.getLhs()), rhs = mapped(op.getRhs());
+  auto compare = [&](arith::CmpIPredicate predicate, Value a, Value c) {
+    return arith::CmpIOp::create(b, loc, predicate, a, c).getResult();
+  };
+  Value ok;
+  switch (op.getPredicate()) {
+  case GuardPredicate::Eq:
+    ok = compare(arith::CmpIPredicate::eq, lhs, rhs);
+    break;
+  case GuardPredicate::Le:
+    ok = compare(arith::CmpIPredicate::sle, lhs, rhs);
+    break;
+  case GuardPredicate::Ge:
+    ok = compare(arith::CmpIPredicate::sge, lhs, rhs);
+    break;
+  case GuardPredicate::Divisible: {
+    Value rest = arith::RemSIOp::create(b, loc, lhs, rhs);
+    ok = compare(arith::CmpIPredicate::eq, rest,
+                 arith::ConstantIndexOp::create(b, loc, 0));
+    break;
+  }
+  }
+
+  // The failure block stands after all others, out of the way of the fast path.
+  int64_t number = info.guards.size();
+  info.guards.push_back({op.getPredicate(), static_cast<int64_t>(op.getInput()),
+                         static_cast<int64_t>(op.getDim()),
+                         op.getExpected().str(), op.getMessage().str()});
+  Block *here = b.getInsertionBlock();
+  Block *next = b.createBlock(exit);
+  Block *cold = b.createBlock(exit->getParent());
+  Value status = runtime.call(
+      b, loc, "disc_rt_guard_failed", i32,
+      {call, constant64(loc, number), toI64(loc, lhs), toI64(loc, rhs)});
+  cf::BranchOp::create(b, loc, exit, status);
+  b.setInsertionPointToEnd(here);
+  cf::CondBranchOp::create(b, loc, ok, next, cold);
+  b.setInsertionPointToStart(next);
+}
+
+void EntryLowering::lowerParameter(RtParameterOp op) {
+  Location loc = op.getLoc();
+  auto type = cast<RankedTensorType>(op.getType());
+  auto inserted = info.parameters.insert({op.getNameAttr(), type});
+  int64_t number = std::distance(info.parameters.begin(), inserted.first);
+  Value &pointer = pointers[{0, number}];
+  if (!pointer)
+    pointer = checkPointer(
+        loc, runtime.call(b, loc, "disc_rt_parameter", ptr,
+                          {call, constant64(loc, number)}));
+  values.map(op.getResult(), pointer);
+}
+
+LogicalResult EntryLowering::lowerGlobal(RtGlobalOp op) {
+  Location loc = op.getLoc();
+  auto found = info.globals.find(op.getGlobalAttr().getAttr());
+  if (found == info.globals.end())
+    return op.emitOpError() << "names no disc_plan.global: " << op.getGlobal();
+  Value &pointer = pointers[{1, found->second}];
+  if (!pointer)
+    pointer = checkPointer(
+        loc, runtime.call(b, loc, "disc_rt_global", ptr,
+                          {call, constant64(loc, found->second),
+                           constant64(loc, op.getBytes())}));
+  values.map(op.getResult(), pointer);
+  return success();
+}
+
+void EntryLowering::lowerOutput(OutputOp op) {
+  Location loc = op.getLoc();
+  size_t rank = op.getExtents().size();
+  Value dims = slots(loc, std::max<size_t>(rank, 1));
+  for (auto [i, extent] : llvm::enumerate(op.getExtents()))
+    store(loc, toI64(loc, mapped(extent)), dims, i);
+  Value pointer = runtime.call(b, loc, "disc_rt_output", ptr,
+                               {call, constant64(loc, op.getOutput()),
+                                constant64(loc, rank), dims});
+  values.map(op.getResult(), checkPointer(loc, pointer));
+}
+
+LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
+  Location loc = op.getLoc();
+  auto kernel = module.lookupSymbol<func::FuncOp>(op.getKernelAttr());
+  if (!kernel)
+    return op.emitOpError() << "names no function: " << op.getKernel();
+  auto symbolNames = kernel->getAttrOfType<ArrayAttr>(kKernelSymbolsAttr);
+  if (!symbolNames)
+    return op.emitOpError() << "needs '" << kKernelSymbolsAttr << "' on "
+                            << op.getKernel();
+
+  SymExpr tasks = exprAttr(kernel, kKernelTasksAttr, 1);
+  SymExpr scratch = exprAttr(kernel, kKernelScratchAttr, 0);
+  SymExpr cost = exprAttr(kernel, kKernelCostAttr, 1000);
+  Value taskCount = emitExpr(op, tasks);
+  if (!taskCount)
+    return failure();
+
+  Value args = slots(loc, op.getBuffers().size() + symbolNames.size());
+  size_t slot = 0;
+  for (Value buffer : op.getBuffers())
+    store(loc, mapped(buffer), args, slot++);
+  for (Attribute name : symbolNames) {
+    Value value = emitExpr(op, SymExpr::symbol(cast<StringAttr>(name)));
+    if (!value)
+      return failure();
+    store(loc, toI64(loc, value), args, slot++);
+  }
+
+  // Waking the pool for a kernel that is over in a microsecond costs more than
+  // it saves, so what is always that small skips the runtime altogether.
+  std::optional<int64_t> worst = shapes.range(tasks * cost).max;
+  if (scratch.isConstant(0) && worst && *worst <= serialNs) {
+    Value null = LLVM::ZeroOp::create(b, loc, ptr);
+    func::CallOp::create(
+        b, loc, kernel,
+        ValueRange{args, constant64(loc, 0), toI64(loc, taskCount), null});
+    return success();
+  }
+
+  Value costValue = emitExpr(op, cost), scratchValue = emitExpr(op, scratch);
+  if (!costValue || !scratchValue)
+    return failure();
+  // The kernel's address, as the pointer that func-to-llvm makes of it.
+  Value function = func::ConstantOp::create(
+      b, loc, kernel.getFunctionType(), op.getKernelAttr());
+  Value address =
+      UnrealizedConversionCastOp::create(b, loc, ptr, function).getResult(0);
+  checkStatus(loc, runtime.call(b, loc, "disc_rt_parallel_for", i32,
+                                {call, address, args, toI64(loc, taskCount),
+                                 toI64(loc, costValue),
+                                 toI64(loc, scratchValue)}));
+  return success();
+}
+
+LogicalResult EntryLowering::lowerOp(Operation &op) {
+  Location loc = op.getLoc();
+  return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
+      .Case([&](CheckInputsOp) {
+        checkStatus(loc, runtime.call(b, loc, "disc_rt_check_inputs", i32, call));
+        return success();
+      })
+      .Case([&](ExtentOp extent) { return lowerExtent(extent), success(); })
+      .Case([&](BindSymbolOp bind) { return lowerBind(bind); })
+      .Case([&](RtGuardOp guard) { return lowerGuard(guard), success(); })
+      .Case([&](InputOp input) {
+        Value pointer =
+            runtime.call(b, loc, "disc_rt_input", ptr,
+                         {call, constant64(loc, input.getInput())});
+        values.map(input.getResult(), checkPointer(loc, pointer));
+        return success();
+      })
+      .Case([&](RtParameterOp parameter) {
+        return lowerParameter(parameter), success();
+      })
+      .Case([&](RtGlobalOp global) { return lowerGlobal(global); })
+      .Case([&](ArenaOp arena) {
+        Value pointer =
+            runtime.call(b, loc, "disc_rt_arena", ptr,
+                         {call, toI64(loc, mapped(arena.getBytes()))});
+        values.map(arena.getResult(), checkPointer(loc, pointer));
+        return success();
+      })
+      .Case([&](OffsetOp offset) {
+        Value bytes = toI64(loc, mapped(offset.getBytes()));
+        Value pointer = LLVM::GEPOp::create(
+            b, loc, ptr, b.getI8Type(), mapped(offset.getBase()),
+            ArrayRef<LLVM::GEPArg>{bytes}, LLVM::GEPNoWrapFlags::inbounds);
+        values.map(offset.getResult(), pointer);
+        return success();
+      })
+      .Case([&](OutputOp output) { return lowerOutput(output), success(); })
+      .Case([&](CopyOp copy) {
+        LLVM::MemcpyOp::create(b, loc, mapped(copy.getTarget()),
+                               mapped(copy.getSource()),
+                               toI64(loc, mapped(copy.getBytes())),
+                               /*isVolatile=*/false);
+        return success();
+      })
+      .Case([&](LaunchOp launch) { return lowerLaunch(launch); })
+      .Case([&](disc::ReturnOp) {
+        Value zero = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
+        func::ReturnOp::create(b, loc, zero);
+        return success();
+      })
+      .Case([&](DimOp dim) -> LogicalResult {
+        Value value = emitExpr(dim, dim.getExpr().getValue());
+        if (!value)
+          return failure();
+        values.map(dim.getResult(), value);
+        return success();
+      })
+      .Default([&](Operation *other) -> LogicalResult {
+        if (!isa<arith::ArithDialect, LLVM::LLVMDialect>(other->getDialect()))
+          return other->emitOpError("can't stand in an entry function");
+        b.clone(*other, values);
+        return success();
+      });
+}
+
+LogicalResult EntryLowering::lower() {
+  Location loc = entry.getLoc();
+  b.setInsertionPoint(entry);
+  auto function = func::FuncOp::create(
+      b, loc, ("disc_" + entry.getSymName()).str(),
+      b.getFunctionType({ptr}, {i32}));
+  Block *body = function.addEntryBlock();
+  call = body->getArgument(0);
+  values.map(entry.getBody().getArgument(0), call);
+  exit = b.createBlock(&function.getBody(), function.getBody().end(), {i32}, {loc});
+  func::ReturnOp::create(b, loc, exit->getArgument(0));
+  b.setInsertionPointToEnd(body);
+
+  for (Operation &op : entry.getBody().front())
+    if (failed(lowerOp(op)))
+      return failure();
+  if (exit->hasNoPredecessors())
+    exit->erase();
+  return success();
+}
+
+namespace {
+struct HostLower : mlir::disc::impl::HostLowerBase<HostLower> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    ModelInfo info;
+    for (auto global : module.getOps<disc::GlobalOp>())
+      info.globals.insert({global.getSymNameAttr(),
+                           static_cast<int64_t>(info.globals.size())});
+
+    ShapeAnalysis shapes(module);
+    RuntimeFunctions runtime(module);
+    EntryOp main;
+    SmallVector<EntryOp> entries(module.getOps<EntryOp>());
+    for (EntryOp entry : entries) {
+      EntryLowering lowering(module, entry, shapes, runtime, info, serialNs);
+      if (failed(lowering.lower()))
+        return signalPassFailure();
+      if (entry.getSymName() == "main")
+        main = entry;
+    }
+    if (!main) {
+      module.emitError("has no disc_rt.entry @main");
+      return signalPassFailure();
+    }
+    if (failed(emitModelInfo(module, main, info)))
+      return signalPassFailure();
+    eraseDescriptions(module, entries);
+  }
+
+  /// What the code now embodies, or the table now says.
+  void eraseDescriptions(ModuleOp module, ArrayRef<EntryOp> entries) {
+    for (EntryOp entry : entries)
+      entry.erase();
+    for (Operation &op : llvm::make_early_inc_range(*module.getBody())) {
+      if (isa<disc::GlobalOp, SymbolOp, disc::GuardOp>(op)) {
+        op.erase();
+        continue;
+      }
+      for (StringRef name : {kKernelSymbolsAttr, kKernelTasksAttr,
+                             kKernelScratchAttr, kKernelCostAttr})
+        op.removeAttr(name);
+    }
+  }
+};
+} // namespace
