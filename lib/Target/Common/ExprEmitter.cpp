@@ -10,13 +10,10 @@
 using namespace mlir;
 using namespace mlir::disc;
 
-ExprEmitter::ExprEmitter(OpBuilder &builder, ShapeAnalysis &shapes,
-                         SymbolValue symbolValue)
+ExprEmitter::ExprEmitter(OpBuilder &builder, ShapeAnalysis &shapes, SymbolValue symbolValue)
     : builder(builder), shapes(shapes), symbolValue(std::move(symbolValue)) {}
 
-Value ExprEmitter::constant(int64_t value, Location loc) {
-  return arith::ConstantIndexOp::create(builder, loc, value);
-}
+Value ExprEmitter::constant(int64_t value, Location loc) { return arith::ConstantIndexOp::create(builder, loc, value); }
 
 Value ExprEmitter::emit(const SymExpr &expr, Location loc) {
   auto known = emitted.find(expr);
@@ -25,8 +22,7 @@ Value ExprEmitter::emit(const SymExpr &expr, Location loc) {
   Value sum;
   for (const SymTerm &term : expr.terms()) {
     // `a - b` rather than `a + (-1) * b`.
-    bool subtract = sum && term.coefficient < 0 &&
-                    term.coefficient != std::numeric_limits<int64_t>::min();
+    bool subtract = sum && term.coefficient < 0 && term.coefficient != std::numeric_limits<int64_t>::min();
     SymTerm positive = term;
     if (subtract)
       positive.coefficient = -term.coefficient;
@@ -52,16 +48,14 @@ Value ExprEmitter::emitTerm(const SymTerm &term, Location loc) {
   Value product = emitProduct(term.factors, loc);
   if (!product || term.coefficient == 1)
     return product;
-  return arith::MulIOp::create(builder, loc, product,
-                               constant(term.coefficient, loc));
+  return arith::MulIOp::create(builder, loc, product, constant(term.coefficient, loc));
 }
 
 /// Products are memoised by prefix: `B * S` serves `B * S * 384` and `B * S * H`.
 Value ExprEmitter::emitProduct(ArrayRef<SymAtom> factors, Location loc) {
   if (factors.size() == 1)
     return emitAtom(factors.front(), loc);
-  SymExpr key = SymExpr::fromTerms(
-      {SymTerm{1, SymMonomial(factors.begin(), factors.end())}});
+  SymExpr key = SymExpr::fromTerms({SymTerm{1, SymMonomial(factors.begin(), factors.end())}});
   auto known = emitted.find(key);
   if (known != emitted.end())
     return known->second;

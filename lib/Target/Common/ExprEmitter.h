@@ -21,8 +21,7 @@ public:
   /// The value of a symbol at the insertion point; null when it has none.
   using SymbolValue = std::function<Value(StringRef)>;
 
-  ExprEmitter(OpBuilder &builder, ShapeAnalysis &shapes,
-              SymbolValue symbolValue);
+  ExprEmitter(OpBuilder &builder, ShapeAnalysis &shapes, SymbolValue symbolValue);
 
   /// Null when a symbol has no value; `missingSymbol` then names it.
   Value emit(const SymExpr &expr, Location loc);

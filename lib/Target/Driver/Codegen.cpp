@@ -51,27 +51,25 @@ static llvm::OptimizationLevel pipelineLevel(int optLevel) {
   }
 }
 
-static llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
-createTargetMachine(const HostTarget &target, int optLevel) {
+static llvm::Expected<std::unique_ptr<llvm::TargetMachine>> createTargetMachine(const HostTarget &target,
+                                                                                int optLevel) {
   llvm::Triple triple(target.triple);
   std::string error;
-  const llvm::Target *backend =
-      llvm::TargetRegistry::lookupTarget(triple, error);
+  const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, error);
   if (!backend)
     return makeError(error);
   // Position independent: the JIT places code far from the runtime, and a
   // library needs it anyway.
-  std::unique_ptr<llvm::TargetMachine> machine(backend->createTargetMachine(
-      triple, target.cpu, target.features, llvm::TargetOptions(),
-      llvm::Reloc::PIC_, std::nullopt, codegenLevel(optLevel), /*JIT=*/false));
+  std::unique_ptr<llvm::TargetMachine> machine(
+      backend->createTargetMachine(triple, target.cpu, target.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
+                                   std::nullopt, codegenLevel(optLevel), /*JIT=*/false));
   if (!machine)
     return makeError("no code generator for " + target.triple);
   return machine;
 }
 
 /// Facts that hold for all code we generate.
-static void addFunctionAttributes(llvm::Module &module,
-                                  const HostTarget &target) {
+static void addFunctionAttributes(llvm::Module &module, const HostTarget &target) {
   for (llvm::Function &function : module) {
     function.addFnAttr(llvm::Attribute::NoUnwind);
     if (function.isDeclaration())
@@ -80,15 +78,13 @@ static void addFunctionAttributes(llvm::Module &module,
     function.addFnAttr("target-features", target.features);
     // Tuning for some AVX-512 machines prefers 256 bits; the schedules chose
     // the width already.
-    function.addFnAttr("prefer-vector-width",
-                       std::to_string(target.vectorBits));
+    function.addFnAttr("prefer-vector-width", std::to_string(target.vectorBits));
     // perf walks stacks through frame pointers.
     function.addFnAttr("frame-pointer", "non-leaf");
   }
 }
 
-static void optimize(llvm::Module &module, llvm::TargetMachine &machine,
-                     int optLevel) {
+static void optimize(llvm::Module &module, llvm::TargetMachine &machine, int optLevel) {
   // Kernels arrive vectorised and register-tiled: searching them for more
   // vector parallelism costs compile time and finds nothing.
   llvm::PipelineTuningOptions tuning;
@@ -106,15 +102,12 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine,
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, components, modules);
-  llvm::ModulePassManager passes =
-      optLevel == 0
-          ? builder.buildO0DefaultPipeline(llvm::OptimizationLevel::O0)
-          : builder.buildPerModuleDefaultPipeline(pipelineLevel(optLevel));
+  llvm::ModulePassManager passes = optLevel == 0 ? builder.buildO0DefaultPipeline(llvm::OptimizationLevel::O0)
+                                                 : builder.buildPerModuleDefaultPipeline(pipelineLevel(optLevel));
   passes.run(module, modules);
 }
 
-static llvm::Error emit(llvm::Module &module, llvm::TargetMachine &machine,
-                        llvm::CodeGenFileType type,
+static llvm::Error emit(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeGenFileType type,
                         SmallVectorImpl<char> &out) {
   llvm::raw_svector_ostream os(out);
   llvm::legacy::PassManager passes;
@@ -149,14 +142,12 @@ public:
   }
 
 private:
-  std::chrono::steady_clock::time_point start =
-      std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
 };
 } // namespace
 
-llvm::Expected<ObjectCode>
-mlir::disc::compileToObject(ModuleOp module, const CodegenOptions &options,
-                            CodegenTimes *times) {
+llvm::Expected<ObjectCode> mlir::disc::compileToObject(ModuleOp module, const CodegenOptions &options,
+                                                       CodegenTimes *times) {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
   llvm::InitializeNativeTargetAsmParser();
@@ -170,8 +161,7 @@ mlir::disc::compileToObject(ModuleOp module, const CodegenOptions &options,
 
   Stopwatch watch;
   llvm::LLVMContext context;
-  std::unique_ptr<llvm::Module> llvmModule =
-      translateModuleToLLVMIR(module, context, "disc");
+  std::unique_ptr<llvm::Module> llvmModule = translateModuleToLLVMIR(module, context, "disc");
   if (!llvmModule)
     return makeError("translation to LLVM IR failed");
   llvmModule->setTargetTriple(llvm::Triple(target.triple));
@@ -191,20 +181,18 @@ mlir::disc::compileToObject(ModuleOp module, const CodegenOptions &options,
     // only when asked for.
     SmallVector<char, 0> text;
     std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*llvmModule);
-    if (llvm::Error error =
-            emit(*copy, **machine, llvm::CodeGenFileType::AssemblyFile, text))
+    if (llvm::Error error = emit(*copy, **machine, llvm::CodeGenFileType::AssemblyFile, text))
       return error;
     dump(options.dumpPrefix + ".s", StringRef(text.data(), text.size()));
   }
   watch.lap();
   SmallVector<char, 0> bytes;
-  if (llvm::Error error = emit(*llvmModule, **machine,
-                               llvm::CodeGenFileType::ObjectFile, bytes))
+  if (llvm::Error error = emit(*llvmModule, **machine, llvm::CodeGenFileType::ObjectFile, bytes))
     return error;
   spent.emit += watch.lap();
 
   ObjectCode objects;
-  objects.push_back(std::make_unique<llvm::SmallVectorMemoryBuffer>(
-      std::move(bytes), "disc.o", /*RequiresNullTerminator=*/false));
+  objects.push_back(
+      std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(bytes), "disc.o", /*RequiresNullTerminator=*/false));
   return objects;
 }

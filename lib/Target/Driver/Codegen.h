@@ -32,8 +32,7 @@ using ObjectCode = std::vector<std::unique_ptr<llvm::MemoryBuffer>>;
 
 /// Translates a module of the LLVM dialect only, optimises it and emits
 /// position-independent native code for its `disc_plan.target`.
-llvm::Expected<ObjectCode> compileToObject(ModuleOp module,
-                                           const CodegenOptions &options = {},
+llvm::Expected<ObjectCode> compileToObject(ModuleOp module, const CodegenOptions &options = {},
                                            CodegenTimes *times = nullptr);
 
 } // namespace mlir::disc

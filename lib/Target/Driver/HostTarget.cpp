@@ -41,10 +41,8 @@ static std::optional<int64_t> parseSize(StringRef text) {
 /// Fills the cache sizes that the system tells; the defaults stay otherwise.
 static void detectCaches(HostTarget &target) {
   for (int index = 0; index < 8; ++index) {
-    std::string dir =
-        "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index);
-    auto level = readLine(dir + "/level"), type = readLine(dir + "/type"),
-         size = readLine(dir + "/size");
+    std::string dir = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index);
+    auto level = readLine(dir + "/level"), type = readLine(dir + "/type"), size = readLine(dir + "/size");
     if (!level || !type || !size || *type == "Instruction")
       continue;
     std::optional<int64_t> bytes = parseSize(*size);
@@ -59,8 +57,7 @@ static void detectCaches(HostTarget &target) {
   }
 }
 
-static int64_t vectorBitsOf(const llvm::Triple &triple,
-                            const llvm::StringMap<bool> &features) {
+static int64_t vectorBitsOf(const llvm::Triple &triple, const llvm::StringMap<bool> &features) {
   if (!triple.isX86())
     return 128; // NEON; scalable vectors are not generated yet
   if (features.lookup("avx512f"))
@@ -82,8 +79,7 @@ HostTarget HostTarget::detect() {
   target.features = llvm::join(names, ",");
   target.vectorBits = vectorBitsOf(triple, features);
   detectCaches(target);
-  target.cores =
-      std::max(1u, llvm::hardware_concurrency().compute_thread_count());
+  target.cores = std::max(1u, llvm::hardware_concurrency().compute_thread_count());
   return target;
 }
 

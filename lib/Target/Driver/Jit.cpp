@@ -26,28 +26,19 @@ namespace {
 /// beyond a stale name.
 class PerfMapPlugin : public orc::ObjectLinkingLayer::Plugin {
 public:
-  void modifyPassConfig(orc::MaterializationResponsibility &,
-                        jitlink::LinkGraph &,
+  void modifyPassConfig(orc::MaterializationResponsibility &, jitlink::LinkGraph &,
                         jitlink::PassConfiguration &config) override {
     config.PostFixupPasses.push_back(append);
   }
-  llvm::Error notifyFailed(orc::MaterializationResponsibility &) override {
-    return llvm::Error::success();
-  }
-  llvm::Error notifyRemovingResources(orc::JITDylib &,
-                                      orc::ResourceKey) override {
-    return llvm::Error::success();
-  }
-  void notifyTransferringResources(orc::JITDylib &, orc::ResourceKey,
-                                   orc::ResourceKey) override {}
+  llvm::Error notifyFailed(orc::MaterializationResponsibility &) override { return llvm::Error::success(); }
+  llvm::Error notifyRemovingResources(orc::JITDylib &, orc::ResourceKey) override { return llvm::Error::success(); }
+  void notifyTransferringResources(orc::JITDylib &, orc::ResourceKey, orc::ResourceKey) override {}
 
 private:
   static llvm::Error append(jitlink::LinkGraph &graph) {
     static std::mutex mutex;
     std::lock_guard<std::mutex> lock(mutex);
-    std::string path = "/tmp/perf-" +
-                       std::to_string(llvm::sys::Process::getProcessId()) +
-                       ".map";
+    std::string path = "/tmp/perf-" + std::to_string(llvm::sys::Process::getProcessId()) + ".map";
     std::error_code error;
     llvm::raw_fd_ostream os(path, error, llvm::sys::fs::OF_Append);
     if (error) // profiling is best effort; the code runs without it
@@ -55,9 +46,8 @@ private:
     for (jitlink::Symbol *symbol : graph.defined_symbols()) {
       if (!symbol->isCallable() || !symbol->hasName() || !symbol->getSize())
         continue;
-      os << llvm::format_hex_no_prefix(symbol->getAddress().getValue(), 1)
-         << ' ' << llvm::format_hex_no_prefix(symbol->getSize(), 1) << ' '
-         << *symbol->getName() << '\n';
+      os << llvm::format_hex_no_prefix(symbol->getAddress().getValue(), 1) << ' '
+         << llvm::format_hex_no_prefix(symbol->getSize(), 1) << ' ' << *symbol->getName() << '\n';
     }
     return llvm::Error::success();
   }
@@ -66,14 +56,12 @@ private:
 
 /// The runtime's entry points by name. They are listed rather than searched in
 /// the process because the binary that holds them need not export them.
-static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session,
-                                     const llvm::DataLayout &layout) {
+static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm::DataLayout &layout) {
   orc::MangleAndInterner mangle(session, layout);
   orc::SymbolMap map;
-#define DISC_RT_SYMBOL(name)                                                   \
-  map[mangle(#name)] = orc::ExecutorSymbolDef(                                 \
-      orc::ExecutorAddr::fromPtr(&name),                                       \
-      llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable)
+#define DISC_RT_SYMBOL(name)                                                                                           \
+  map[mangle(#name)] = orc::ExecutorSymbolDef(orc::ExecutorAddr::fromPtr(&name),                                       \
+                                              llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable)
   DISC_RT_SYMBOL(disc_rt_check_inputs);
   DISC_RT_SYMBOL(disc_rt_extent);
   DISC_RT_SYMBOL(disc_rt_guard_failed);
@@ -94,8 +82,7 @@ struct Jit::Impl {
 Jit::Jit(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}
 Jit::~Jit() = default;
 
-llvm::Expected<std::unique_ptr<Jit>> Jit::create(ObjectCode objects,
-                                                 const JitOptions &options) {
+llvm::Expected<std::unique_ptr<Jit>> Jit::create(ObjectCode objects, const JitOptions &options) {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
 
@@ -104,13 +91,11 @@ llvm::Expected<std::unique_ptr<Jit>> Jit::create(ObjectCode objects,
   // set up, and the default one compiles a helper module at each start.
   builder.setPlatformSetUp(orc::setUpInactivePlatform);
   builder.setObjectLinkingLayerCreator(
-      [&](orc::ExecutionSession &session)
-          -> llvm::Expected<std::unique_ptr<orc::ObjectLayer>> {
+      [&](orc::ExecutionSession &session) -> llvm::Expected<std::unique_ptr<orc::ObjectLayer>> {
         auto memory = jitlink::InProcessMemoryManager::Create();
         if (!memory)
           return memory.takeError();
-        auto layer = std::make_unique<orc::ObjectLinkingLayer>(
-            session, std::move(*memory));
+        auto layer = std::make_unique<orc::ObjectLinkingLayer>(session, std::move(*memory));
         if (options.perfMap)
           layer->addPlugin(std::make_shared<PerfMapPlugin>());
         return layer;
@@ -120,11 +105,10 @@ llvm::Expected<std::unique_ptr<Jit>> Jit::create(ObjectCode objects,
     return lljit.takeError();
 
   orc::JITDylib &dylib = (*lljit)->getMainJITDylib();
-  if (llvm::Error error = dylib.define(orc::absoluteSymbols(runtimeSymbols(
-          (*lljit)->getExecutionSession(), (*lljit)->getDataLayout()))))
+  if (llvm::Error error = dylib.define(
+          orc::absoluteSymbols(runtimeSymbols((*lljit)->getExecutionSession(), (*lljit)->getDataLayout()))))
     return error;
-  auto process = orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(
-      (*lljit)->getDataLayout().getGlobalPrefix());
+  auto process = orc::DynamicLibrarySearchGenerator::GetForCurrentProcess((*lljit)->getDataLayout().getGlobalPrefix());
   if (!process)
     return process.takeError();
   dylib.addGenerator(std::move(*process));

@@ -21,8 +21,7 @@ class Jit {
 public:
   /// Links the objects. `disc_rt_*` resolve to the runtime linked into this
   /// binary, anything else (libm, memcpy) to the process's symbols.
-  static llvm::Expected<std::unique_ptr<Jit>>
-  create(ObjectCode objects, const JitOptions &options = {});
+  static llvm::Expected<std::unique_ptr<Jit>> create(ObjectCode objects, const JitOptions &options = {});
   ~Jit();
 
   /// The address of a public symbol, e.g. "disc_main", "disc_model_info".

@@ -86,8 +86,7 @@ namespace {
 /// run on several threads.
 class Collector : public ScopedDiagnosticHandler {
 public:
-  Collector(MLIRContext *context, PipelineDiagnostics &out)
-      : ScopedDiagnosticHandler(context) {
+  Collector(MLIRContext *context, PipelineDiagnostics &out) : ScopedDiagnosticHandler(context) {
     setHandler([this, &out](Diagnostic &diagnostic) {
       std::lock_guard<std::mutex> lock(mutex);
       out.list.push_back(convert(diagnostic));
@@ -112,15 +111,12 @@ struct FailedPassRecorder : PassInstrumentation {
 };
 } // namespace
 
-OwningOpRef<ModuleOp>
-mlir::disc::parseModule(StringRef text, MLIRContext &context,
-                        PipelineDiagnostics &diagnostics) {
+OwningOpRef<ModuleOp> mlir::disc::parseModule(StringRef text, MLIRContext &context, PipelineDiagnostics &diagnostics) {
   Collector collector(&context, diagnostics);
   return parseSourceString<ModuleOp>(text, ParserConfig(&context));
 }
 
-LogicalResult mlir::disc::runPipeline(ModuleOp module, StringRef pipeline,
-                                      PipelineDiagnostics &diagnostics,
+LogicalResult mlir::disc::runPipeline(ModuleOp module, StringRef pipeline, PipelineDiagnostics &diagnostics,
                                       const PipelineOptions &options) {
   Collector collector(module.getContext(), diagnostics);
   std::string parseErrors;

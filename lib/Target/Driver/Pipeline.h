@@ -26,8 +26,7 @@ struct CollectedDiagnostic {
 
 struct PipelineDiagnostics {
   std::vector<CollectedDiagnostic> list;
-  std::string
-      failedPass; // command-line name of the pass that failed, if one did
+  std::string failedPass; // command-line name of the pass that failed, if one did
 
   std::string str() const;
 };
@@ -38,12 +37,10 @@ struct PipelineOptions {
 };
 
 /// Null on error, with the reasons in `diagnostics`.
-OwningOpRef<ModuleOp> parseModule(llvm::StringRef text, MLIRContext &context,
-                                  PipelineDiagnostics &diagnostics);
+OwningOpRef<ModuleOp> parseModule(llvm::StringRef text, MLIRContext &context, PipelineDiagnostics &diagnostics);
 
 /// Runs e.g. "builtin.module(disc-shape-propagate,canonicalize)".
-LogicalResult runPipeline(ModuleOp module, llvm::StringRef pipeline,
-                          PipelineDiagnostics &diagnostics,
+LogicalResult runPipeline(ModuleOp module, llvm::StringRef pipeline, PipelineDiagnostics &diagnostics,
                           const PipelineOptions &options = {});
 
 } // namespace mlir::disc

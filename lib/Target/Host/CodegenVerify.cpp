@@ -39,37 +39,29 @@ static LogicalResult checkDialect(ModuleOp module) {
 static LogicalResult checkEntry(ModuleOp module, StringRef name) {
   auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
   if (!function || function.isExternal())
-    return module.emitError() << "entry function '" << name
-                              << "' is not defined (C2)";
+    return module.emitError() << "entry function '" << name << "' is not defined (C2)";
   MLIRContext *context = module.getContext();
-  auto expected = LLVM::LLVMFunctionType::get(
-      IntegerType::get(context, 32), {LLVM::LLVMPointerType::get(context)});
-  if (function.getFunctionType() != expected ||
-      function.getLinkage() != LLVM::Linkage::External)
-    return function.emitOpError()
-           << "must be public, of type " << expected << " (C2)";
+  auto expected = LLVM::LLVMFunctionType::get(IntegerType::get(context, 32), {LLVM::LLVMPointerType::get(context)});
+  if (function.getFunctionType() != expected || function.getLinkage() != LLVM::Linkage::External)
+    return function.emitOpError() << "must be public, of type " << expected << " (C2)";
   return success();
 }
 
 /// Names of the C library that the JIT and the linker resolve: libm's functions
 /// and the block moves that LLVM itself introduces.
 static bool isCLibrary(StringRef name) {
-  static const llvm::StringSet<> names = {
-      "memcpy", "memmove", "memset", "acos",  "asin",  "atan",  "atan2",
-      "cbrt",   "ceil",    "cos",    "cosh",  "erf",   "erfc",  "exp",
-      "exp2",   "expm1",   "fabs",   "floor", "fmod",  "log",   "log10",
-      "log1p",  "log2",    "pow",    "rint",  "round", "roundeven",
-      "sin",    "sinh",    "sqrt",   "tan",   "tanh",  "trunc", "acosh",
-      "asinh",  "atanh",   "fma"};
-  return names.contains(name) ||
-         (name.ends_with("f") && names.contains(name.drop_back()));
+  static const llvm::StringSet<> names = {"memcpy", "memmove", "memset",    "acos",  "asin",  "atan",  "atan2", "cbrt",
+                                          "ceil",   "cos",     "cosh",      "erf",   "erfc",  "exp",   "exp2",  "expm1",
+                                          "fabs",   "floor",   "fmod",      "log",   "log10", "log1p", "log2",  "pow",
+                                          "rint",   "round",   "roundeven", "sin",   "sinh",  "sqrt",  "tan",   "tanh",
+                                          "trunc",  "acosh",   "asinh",     "atanh", "fma"};
+  return names.contains(name) || (name.ends_with("f") && names.contains(name.drop_back()));
 }
 
 static LogicalResult checkDeclarations(ModuleOp module) {
   for (auto function : module.getOps<LLVM::LLVMFuncOp>()) {
     StringRef name = function.getSymName();
-    if (function.isExternal() && !name.starts_with("disc_rt_") &&
-        !name.starts_with("llvm.") && !isCLibrary(name))
+    if (function.isExternal() && !name.starts_with("disc_rt_") && !name.starts_with("llvm.") && !isCLibrary(name))
       return function.emitOpError("is called but nothing defines it (C4)");
   }
   return success();
@@ -79,8 +71,7 @@ namespace {
 struct CodegenVerify : mlir::disc::impl::CodegenVerifyBase<CodegenVerify> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (failed(checkDialect(module)) ||
-        failed(checkEntry(module, "disc_init")) ||
+    if (failed(checkDialect(module)) || failed(checkEntry(module, "disc_init")) ||
         failed(checkEntry(module, "disc_main")))
       return signalPassFailure();
     auto info = module.lookupSymbol<LLVM::GlobalOp>("disc_model_info");

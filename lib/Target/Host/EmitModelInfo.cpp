@@ -58,9 +58,7 @@ using Row = SmallVector<Field>;
 class TableEmitter {
 public:
   TableEmitter(ModuleOp module, EntryOp main, const ModelInfo &info)
-      : module(module), main(main), info(info),
-        b(OpBuilder::atBlockEnd(module.getBody())),
-        i64(b.getI64Type()),
+      : module(module), main(main), info(info), b(OpBuilder::atBlockEnd(module.getBody())), i64(b.getI64Type()),
         ptr(LLVM::LLVMPointerType::get(module.getContext())) {}
 
   LogicalResult emit();
@@ -95,8 +93,7 @@ StringAttr TableEmitter::text(StringRef value) {
   std::string bytes = value.str();
   bytes.push_back('\0');
   auto type = LLVM::LLVMArrayType::get(b.getI8Type(), bytes.size());
-  LLVM::GlobalOp::create(b, module.getLoc(), type, /*isConstant=*/true,
-                         LLVM::Linkage::Private, name,
+  LLVM::GlobalOp::create(b, module.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::Private, name,
                          b.getStringAttr(bytes));
   return name;
 }
@@ -114,14 +111,12 @@ Value TableEmitter::row(const Row &fields, Type type) {
   for (auto [i, field] : llvm::enumerate(fields)) {
     Value element;
     if (!field.isPointer)
-      element = LLVM::ConstantOp::create(b, loc, i64,
-                                         b.getI64IntegerAttr(field.number));
+      element = LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(field.number));
     else if (!field.target)
       element = LLVM::ZeroOp::create(b, loc, ptr);
     else
       element = LLVM::AddressOfOp::create(b, loc, ptr, field.target.getValue());
-    value = LLVM::InsertValueOp::create(b, loc, value, element,
-                                        static_cast<int64_t>(i));
+    value = LLVM::InsertValueOp::create(b, loc, value, element, static_cast<int64_t>(i));
   }
   return value;
 }
@@ -133,17 +128,14 @@ StringAttr TableEmitter::table(StringRef name, ArrayRef<Row> rows) {
   Type type = rowType(rows.front());
   auto arrayType = LLVM::LLVMArrayType::get(type, rows.size());
   auto global = LLVM::GlobalOp::create(b, module.getLoc(), arrayType,
-                                       /*isConstant=*/true,
-                                       LLVM::Linkage::Private, name,
+                                       /*isConstant=*/true, LLVM::Linkage::Private, name,
                                        /*value=*/Attribute());
   OpBuilder::InsertionGuard guard(b);
   b.createBlock(&global.getInitializerRegion());
   Value array = LLVM::PoisonOp::create(b, module.getLoc(), arrayType);
   // Whole rows are inserted: inserting fields would rebuild the array for each.
   for (auto [i, fields] : llvm::enumerate(rows))
-    array = LLVM::InsertValueOp::create(b, module.getLoc(), array,
-                                        row(fields, type),
-                                        static_cast<int64_t>(i));
+    array = LLVM::InsertValueOp::create(b, module.getLoc(), array, row(fields, type), static_cast<int64_t>(i));
   LLVM::ReturnOp::create(b, module.getLoc(), array);
   return b.getStringAttr(name);
 }
@@ -160,37 +152,27 @@ StringAttr TableEmitter::numbers(ArrayRef<int64_t> values) {
     return name;
   name = b.getStringAttr("disc_numbers_" + Twine(tables.size() - 1));
   auto type = LLVM::LLVMArrayType::get(i64, values.size());
-  LLVM::GlobalOp::create(b, module.getLoc(), type, /*isConstant=*/true,
-                         LLVM::Linkage::Private, name,
+  LLVM::GlobalOp::create(b, module.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::Private, name,
                          b.getI64TensorAttr(values));
   return name;
 }
 
-FailureOr<StringAttr> TableEmitter::tensors(StringRef name,
-                                            ArrayAttr interface) {
+FailureOr<StringAttr> TableEmitter::tensors(StringRef name, ArrayAttr interface) {
   SmallVector<Row> rows;
   for (auto [i, entry] : llvm::enumerate(interface)) {
     auto dict = cast<DictionaryAttr>(entry);
-    auto type = dyn_cast<RankedTensorType>(
-        dict.getAs<TypeAttr>("type").getValue());
+    auto type = dyn_cast<RankedTensorType>(dict.getAs<TypeAttr>("type").getValue());
     auto dims = dict.getAs<DimsAttr>("dims");
-    if (!type || !dims ||
-        static_cast<int64_t>(dims.size()) != type.getRank())
-      return main.emitOpError()
-             << name << " " << i << " needs a ranked tensor type and as many dims";
-    auto dtype = dtypeOf(type.getElementType(),
-                         dict.contains("unsigned") ||
-                             dict.contains("disc_tensor.unsigned"));
+    if (!type || !dims || static_cast<int64_t>(dims.size()) != type.getRank())
+      return main.emitOpError() << name << " " << i << " needs a ranked tensor type and as many dims";
+    auto dtype = dtypeOf(type.getElementType(), dict.contains("unsigned") || dict.contains("disc_tensor.unsigned"));
     if (!dtype)
-      return main.emitOpError() << name << " " << i << " has element type "
-                                << type.getElementType()
+      return main.emitOpError() << name << " " << i << " has element type " << type.getElementType()
                                 << ", which can't cross the interface";
     SmallVector<Row> dimRows;
     for (auto [extent, expr] : llvm::zip_equal(type.getShape(), dims.getDims()))
-      dimRows.push_back({ShapedType::isDynamic(extent) ? DISC_DYNAMIC : extent,
-                         text(expr.str())});
-    rows.push_back({text(dict.getAs<StringAttr>("name")), *dtype,
-                    type.getRank(),
+      dimRows.push_back({ShapedType::isDynamic(extent) ? DISC_DYNAMIC : extent, text(expr.str())});
+    rows.push_back({text(dict.getAs<StringAttr>("name")), *dtype, type.getRank(),
                     table(("disc_" + name + "_" + Twine(i)).str(), dimRows)});
   }
   return table(("disc_" + name + "s").str(), rows);
@@ -200,12 +182,9 @@ StringAttr TableEmitter::symbols() {
   SmallVector<Row> rows;
   for (auto symbol : module.getOps<SymbolOp>()) {
     ModelInfo::Source source = info.symbols.lookup(symbol.getSymNameAttr());
-    rows.push_back({text(symbol.getSymName()),
-                    static_cast<int64_t>(symbol.getMin()),
-                    symbol.getMax() ? static_cast<int64_t>(*symbol.getMax())
-                                    : DISC_UNBOUNDED,
-                    static_cast<int64_t>(symbol.getDivisor()), source.input,
-                    source.dim});
+    rows.push_back({text(symbol.getSymName()), static_cast<int64_t>(symbol.getMin()),
+                    symbol.getMax() ? static_cast<int64_t>(*symbol.getMax()) : DISC_UNBOUNDED,
+                    static_cast<int64_t>(symbol.getDivisor()), source.input, source.dim});
   }
   return table("disc_symbols", rows);
 }
@@ -215,8 +194,7 @@ StringAttr TableEmitter::guards() {
   for (const ModelInfo::Guard &guard : info.guards) {
     // The blamed extent's own expression says what came, in the user's words.
     std::string symbol, lhs;
-    if (guard.input >= 0 && guard.dim >= 0 &&
-        guard.input < static_cast<int64_t>(main.getInputs().size())) {
+    if (guard.input >= 0 && guard.dim >= 0 && guard.input < static_cast<int64_t>(main.getInputs().size())) {
       auto dict = cast<DictionaryAttr>(main.getInputs()[guard.input]);
       SmallVector<SymExpr> dims = dict.getAs<DimsAttr>("dims").getDims();
       if (guard.dim < static_cast<int64_t>(dims.size())) {
@@ -225,9 +203,8 @@ StringAttr TableEmitter::guards() {
           symbol = name->str();
       }
     }
-    rows.push_back({static_cast<int64_t>(guard.predicate), guard.input,
-                    guard.dim, text(symbol), text(lhs), text(guard.expected),
-                    text(guard.message)});
+    rows.push_back({static_cast<int64_t>(guard.predicate), guard.input, guard.dim, text(symbol), text(lhs),
+                    text(guard.expected), text(guard.message)});
   }
   return table("disc_guards", rows);
 }
@@ -237,12 +214,9 @@ FailureOr<StringAttr> TableEmitter::parameters() {
   for (const auto &[name, type] : info.parameters) {
     auto dtype = dtypeOf(type.getElementType(), /*isUnsigned=*/false);
     if (!dtype)
-      return main.emitOpError() << "parameter '" << name.getValue()
-                                << "' has element type "
-                                << type.getElementType()
+      return main.emitOpError() << "parameter '" << name.getValue() << "' has element type " << type.getElementType()
                                 << ", which can't cross the interface";
-    rows.push_back(
-        {text(name), *dtype, type.getRank(), numbers(type.getShape())});
+    rows.push_back({text(name), *dtype, type.getRank(), numbers(type.getShape())});
   }
   return table("disc_parameters", rows);
 }
@@ -267,9 +241,8 @@ LogicalResult TableEmitter::emit() {
                 *params,
                 static_cast<int64_t>(info.globals.size())};
   Type type = rowType(fields);
-  auto global = LLVM::GlobalOp::create(
-      b, module.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::External,
-      "disc_model_info", /*value=*/Attribute());
+  auto global = LLVM::GlobalOp::create(b, module.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::External,
+                                       "disc_model_info", /*value=*/Attribute());
   OpBuilder::InsertionGuard guard(b);
   b.createBlock(&global.getInitializerRegion());
   Value value = row(fields, type);
@@ -277,7 +250,6 @@ LogicalResult TableEmitter::emit() {
   return success();
 }
 
-LogicalResult mlir::disc::emitModelInfo(ModuleOp module, EntryOp main,
-                                        const ModelInfo &info) {
+LogicalResult mlir::disc::emitModelInfo(ModuleOp module, EntryOp main, const ModelInfo &info) {
   return TableEmitter(module, main, info).emit();
 }

@@ -32,8 +32,7 @@ struct ModelInfo {
 
 /// Emits the constant `disc_model_info`, laid out as lib/Runtime/Core/ModelInfo.h
 /// says.
-LogicalResult emitModelInfo(ModuleOp module, EntryOp main,
-                            const ModelInfo &info);
+LogicalResult emitModelInfo(ModuleOp module, EntryOp main, const ModelInfo &info);
 
 } // namespace mlir::disc
 

@@ -64,14 +64,12 @@ class RuntimeFunctions {
 public:
   explicit RuntimeFunctions(ModuleOp module) : module(module) {}
 
-  Value call(OpBuilder &b, Location loc, StringRef name, Type result,
-             ValueRange args) {
+  Value call(OpBuilder &b, Location loc, StringRef name, Type result, ValueRange args) {
     if (!module.lookupSymbol(name)) {
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(module.getBody());
-      LLVM::LLVMFuncOp::create(
-          b, module.getLoc(), name,
-          LLVM::LLVMFunctionType::get(result, llvm::to_vector(args.getTypes())));
+      LLVM::LLVMFuncOp::create(b, module.getLoc(), name,
+                               LLVM::LLVMFunctionType::get(result, llvm::to_vector(args.getTypes())));
     }
     return LLVM::CallOp::create(b, loc, result, name, args).getResult();
   }
@@ -84,13 +82,11 @@ private:
 /// emitted dominates what comes next; failures branch off to cold blocks.
 class EntryLowering {
 public:
-  EntryLowering(ModuleOp module, EntryOp entry, ShapeAnalysis &shapes,
-                RuntimeFunctions &runtime, ModelInfo &info, int64_t serialNs)
-      : module(module), entry(entry), shapes(shapes), runtime(runtime),
-        info(info), serialNs(serialNs), b(module.getContext()),
-        exprs(b, shapes, [this](StringRef name) { return symbols.lookup(name); }),
-        i32(b.getI32Type()), i64(b.getI64Type()),
-        ptr(LLVM::LLVMPointerType::get(module.getContext())) {}
+  EntryLowering(ModuleOp module, EntryOp entry, ShapeAnalysis &shapes, RuntimeFunctions &runtime, ModelInfo &info,
+                int64_t serialNs)
+      : module(module), entry(entry), shapes(shapes), runtime(runtime), info(info), serialNs(serialNs),
+        b(module.getContext()), exprs(b, shapes, [this](StringRef name) { return symbols.lookup(name); }),
+        i32(b.getI32Type()), i64(b.getI64Type()), ptr(LLVM::LLVMPointerType::get(module.getContext())) {}
 
   LogicalResult lower();
 
@@ -144,9 +140,7 @@ Value EntryLowering::constant64(Location loc, int64_t value) {
   return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(value));
 }
 
-Value EntryLowering::toI64(Location loc, Value index) {
-  return arith::IndexCastOp::create(b, loc, i64, index);
-}
+Value EntryLowering::toI64(Location loc, Value index) { return arith::IndexCastOp::create(b, loc, i64, index); }
 
 Value EntryLowering::slots(Location loc, size_t size) {
   OpBuilder::InsertionGuard guard(b);
@@ -164,18 +158,15 @@ Value EntryLowering::slots(Location loc, size_t size) {
 void EntryLowering::store(Location loc, Value value, Value array, size_t slot) {
   Value address = array;
   if (slot != 0)
-    address = LLVM::GEPOp::create(
-        b, loc, ptr, i64, array,
-        ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(slot)},
-        LLVM::GEPNoWrapFlags::inbounds);
+    address = LLVM::GEPOp::create(b, loc, ptr, i64, array, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(slot)},
+                                  LLVM::GEPNoWrapFlags::inbounds);
   LLVM::StoreOp::create(b, loc, value, address);
 }
 
 void EntryLowering::continueIf(Location loc, Value ok, Value status) {
   Block *next = b.createBlock(exit);
   b.setInsertionPointToEnd(next->getPrevNode());
-  cf::CondBranchOp::create(b, loc, ok, next, ValueRange(), exit,
-                           ValueRange(status));
+  cf::CondBranchOp::create(b, loc, ok, next, ValueRange(), exit, ValueRange(status));
   b.setInsertionPointToStart(next);
 }
 
@@ -197,13 +188,12 @@ Value EntryLowering::checkPointer(Location loc, Value pointer) {
 Value EntryLowering::emitExpr(Operation *op, const SymExpr &expr) {
   Value value = exprs.emit(expr, op->getLoc());
   if (!value)
-    op->emitOpError() << "needs the value of '" << expr.str() << "', but symbol '"
-                      << exprs.missingSymbol() << "' is not bound here";
+    op->emitOpError() << "needs the value of '" << expr.str() << "', but symbol '" << exprs.missingSymbol()
+                      << "' is not bound here";
   return value;
 }
 
-SymExpr EntryLowering::exprAttr(Operation *op, StringRef name,
-                                int64_t fallback) {
+SymExpr EntryLowering::exprAttr(Operation *op, StringRef name, int64_t fallback) {
   if (auto attr = op->getAttrOfType<ExprAttr>(name))
     return attr.getValue();
   return SymExpr(fallback);
@@ -211,12 +201,9 @@ SymExpr EntryLowering::exprAttr(Operation *op, StringRef name,
 
 void EntryLowering::lowerExtent(ExtentOp op) {
   Location loc = op.getLoc();
-  Value extent = runtime.call(b, loc, "disc_rt_extent", i64,
-                              {call, constant64(loc, op.getInput()),
-                               constant64(loc, op.getDim())});
-  values.map(op.getResult(),
-             arith::IndexCastOp::create(b, loc, b.getIndexType(), extent)
-                 .getResult());
+  Value extent =
+      runtime.call(b, loc, "disc_rt_extent", i64, {call, constant64(loc, op.getInput()), constant64(loc, op.getDim())});
+  values.map(op.getResult(), arith::IndexCastOp::create(b, loc, b.getIndexType(), extent).getResult());
 }
 
 LogicalResult EntryLowering::lowerBind(BindSymbolOp op) {
@@ -224,9 +211,7 @@ LogicalResult EntryLowering::lowerBind(BindSymbolOp op) {
   if (!symbols.try_emplace(name, mapped(op.getValue())).second)
     return op.emitOpError() << "binds symbol '" << name.getValue() << "' again";
   if (auto extent = op.getValue().getDefiningOp<ExtentOp>())
-    info.symbols.insert(
-        {name, {static_cast<int64_t>(extent.getInput()),
-                static_cast<int64_t>(extent.getDim())}});
+    info.symbols.insert({name, {static_cast<int64_t>(extent.getInput()), static_cast<int64_t>(extent.getDim())}});
   return success();
 }
 
@@ -249,23 +234,20 @@ void EntryLowering::lowerGuard(RtGuardOp op) {
     break;
   case GuardPredicate::Divisible: {
     Value rest = arith::RemSIOp::create(b, loc, lhs, rhs);
-    ok = compare(arith::CmpIPredicate::eq, rest,
-                 arith::ConstantIndexOp::create(b, loc, 0));
+    ok = compare(arith::CmpIPredicate::eq, rest, arith::ConstantIndexOp::create(b, loc, 0));
     break;
   }
   }
 
   // The failure block stands after all others, out of the way of the fast path.
   int64_t number = info.guards.size();
-  info.guards.push_back({op.getPredicate(), static_cast<int64_t>(op.getInput()),
-                         static_cast<int64_t>(op.getDim()),
+  info.guards.push_back({op.getPredicate(), static_cast<int64_t>(op.getInput()), static_cast<int64_t>(op.getDim()),
                          op.getExpected().str(), op.getMessage().str()});
   Block *here = b.getInsertionBlock();
   Block *next = b.createBlock(exit);
   Block *cold = b.createBlock(exit->getParent());
-  Value status = runtime.call(
-      b, loc, "disc_rt_guard_failed", i32,
-      {call, constant64(loc, number), toI64(loc, lhs), toI64(loc, rhs)});
+  Value status = runtime.call(b, loc, "disc_rt_guard_failed", i32,
+                              {call, constant64(loc, number), toI64(loc, lhs), toI64(loc, rhs)});
   cf::BranchOp::create(b, loc, exit, status);
   b.setInsertionPointToEnd(here);
   cf::CondBranchOp::create(b, loc, ok, next, cold);
@@ -279,9 +261,7 @@ void EntryLowering::lowerParameter(RtParameterOp op) {
   int64_t number = std::distance(info.parameters.begin(), inserted.first);
   Value &pointer = pointers[{0, number}];
   if (!pointer)
-    pointer = checkPointer(
-        loc, runtime.call(b, loc, "disc_rt_parameter", ptr,
-                          {call, constant64(loc, number)}));
+    pointer = checkPointer(loc, runtime.call(b, loc, "disc_rt_parameter", ptr, {call, constant64(loc, number)}));
   values.map(op.getResult(), pointer);
 }
 
@@ -292,10 +272,8 @@ LogicalResult EntryLowering::lowerGlobal(RtGlobalOp op) {
     return op.emitOpError() << "names no disc_plan.global: " << op.getGlobal();
   Value &pointer = pointers[{1, found->second}];
   if (!pointer)
-    pointer = checkPointer(
-        loc, runtime.call(b, loc, "disc_rt_global", ptr,
-                          {call, constant64(loc, found->second),
-                           constant64(loc, op.getBytes())}));
+    pointer = checkPointer(loc, runtime.call(b, loc, "disc_rt_global", ptr,
+                                             {call, constant64(loc, found->second), constant64(loc, op.getBytes())}));
   values.map(op.getResult(), pointer);
   return success();
 }
@@ -306,9 +284,8 @@ void EntryLowering::lowerOutput(OutputOp op) {
   Value dims = slots(loc, std::max<size_t>(rank, 1));
   for (auto [i, extent] : llvm::enumerate(op.getExtents()))
     store(loc, toI64(loc, mapped(extent)), dims, i);
-  Value pointer = runtime.call(b, loc, "disc_rt_output", ptr,
-                               {call, constant64(loc, op.getOutput()),
-                                constant64(loc, rank), dims});
+  Value pointer =
+      runtime.call(b, loc, "disc_rt_output", ptr, {call, constant64(loc, op.getOutput()), constant64(loc, rank), dims});
   values.map(op.getResult(), checkPointer(loc, pointer));
 }
 
@@ -319,8 +296,7 @@ LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
     return op.emitOpError() << "names no function: " << op.getKernel();
   auto symbolNames = kernel->getAttrOfType<ArrayAttr>(kKernelSymbolsAttr);
   if (!symbolNames)
-    return op.emitOpError() << "needs '" << kKernelSymbolsAttr << "' on "
-                            << op.getKernel();
+    return op.emitOpError() << "needs '" << kKernelSymbolsAttr << "' on " << op.getKernel();
 
   SymExpr tasks = exprAttr(kernel, kKernelTasksAttr, 1);
   SymExpr scratch = exprAttr(kernel, kKernelScratchAttr, 0);
@@ -345,9 +321,7 @@ LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
   std::optional<int64_t> worst = shapes.range(tasks * cost).max;
   if (scratch.isConstant(0) && worst && *worst <= serialNs) {
     Value null = LLVM::ZeroOp::create(b, loc, ptr);
-    func::CallOp::create(
-        b, loc, kernel,
-        ValueRange{args, constant64(loc, 0), toI64(loc, taskCount), null});
+    func::CallOp::create(b, loc, kernel, ValueRange{args, constant64(loc, 0), toI64(loc, taskCount), null});
     return success();
   }
 
@@ -355,14 +329,11 @@ LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
   if (!costValue || !scratchValue)
     return failure();
   // The kernel's address, as the pointer that func-to-llvm makes of it.
-  Value function = func::ConstantOp::create(
-      b, loc, kernel.getFunctionType(), op.getKernelAttr());
-  Value address =
-      UnrealizedConversionCastOp::create(b, loc, ptr, function).getResult(0);
-  checkStatus(loc, runtime.call(b, loc, "disc_rt_parallel_for", i32,
-                                {call, address, args, toI64(loc, taskCount),
-                                 toI64(loc, costValue),
-                                 toI64(loc, scratchValue)}));
+  Value function = func::ConstantOp::create(b, loc, kernel.getFunctionType(), op.getKernelAttr());
+  Value address = UnrealizedConversionCastOp::create(b, loc, ptr, function).getResult(0);
+  checkStatus(
+      loc, runtime.call(b, loc, "disc_rt_parallel_for", i32,
+                        {call, address, args, toI64(loc, taskCount), toI64(loc, costValue), toI64(loc, scratchValue)}));
   return success();
 }
 
@@ -377,35 +348,27 @@ LogicalResult EntryLowering::lowerOp(Operation &op) {
       .Case([&](BindSymbolOp bind) { return lowerBind(bind); })
       .Case([&](RtGuardOp guard) { return lowerGuard(guard), success(); })
       .Case([&](InputOp input) {
-        Value pointer =
-            runtime.call(b, loc, "disc_rt_input", ptr,
-                         {call, constant64(loc, input.getInput())});
+        Value pointer = runtime.call(b, loc, "disc_rt_input", ptr, {call, constant64(loc, input.getInput())});
         values.map(input.getResult(), checkPointer(loc, pointer));
         return success();
       })
-      .Case([&](RtParameterOp parameter) {
-        return lowerParameter(parameter), success();
-      })
+      .Case([&](RtParameterOp parameter) { return lowerParameter(parameter), success(); })
       .Case([&](RtGlobalOp global) { return lowerGlobal(global); })
       .Case([&](ArenaOp arena) {
-        Value pointer =
-            runtime.call(b, loc, "disc_rt_arena", ptr,
-                         {call, toI64(loc, mapped(arena.getBytes()))});
+        Value pointer = runtime.call(b, loc, "disc_rt_arena", ptr, {call, toI64(loc, mapped(arena.getBytes()))});
         values.map(arena.getResult(), checkPointer(loc, pointer));
         return success();
       })
       .Case([&](OffsetOp offset) {
         Value bytes = toI64(loc, mapped(offset.getBytes()));
-        Value pointer = LLVM::GEPOp::create(
-            b, loc, ptr, b.getI8Type(), mapped(offset.getBase()),
-            ArrayRef<LLVM::GEPArg>{bytes}, LLVM::GEPNoWrapFlags::inbounds);
+        Value pointer = LLVM::GEPOp::create(b, loc, ptr, b.getI8Type(), mapped(offset.getBase()),
+                                            ArrayRef<LLVM::GEPArg>{bytes}, LLVM::GEPNoWrapFlags::inbounds);
         values.map(offset.getResult(), pointer);
         return success();
       })
       .Case([&](OutputOp output) { return lowerOutput(output), success(); })
       .Case([&](CopyOp copy) {
-        LLVM::MemcpyOp::create(b, loc, mapped(copy.getTarget()),
-                               mapped(copy.getSource()),
+        LLVM::MemcpyOp::create(b, loc, mapped(copy.getTarget()), mapped(copy.getSource()),
                                toI64(loc, mapped(copy.getBytes())),
                                /*isVolatile=*/false);
         return success();
@@ -434,9 +397,7 @@ LogicalResult EntryLowering::lowerOp(Operation &op) {
 LogicalResult EntryLowering::lower() {
   Location loc = entry.getLoc();
   b.setInsertionPoint(entry);
-  auto function = func::FuncOp::create(
-      b, loc, ("disc_" + entry.getSymName()).str(),
-      b.getFunctionType({ptr}, {i32}));
+  auto function = func::FuncOp::create(b, loc, ("disc_" + entry.getSymName()).str(), b.getFunctionType({ptr}, {i32}));
   Block *body = function.addEntryBlock();
   call = body->getArgument(0);
   values.map(entry.getBody().getArgument(0), call);
@@ -460,8 +421,7 @@ struct HostLower : mlir::disc::impl::HostLowerBase<HostLower> {
     ModuleOp module = getOperation();
     ModelInfo info;
     for (auto global : module.getOps<disc::GlobalOp>())
-      info.globals.insert({global.getSymNameAttr(),
-                           static_cast<int64_t>(info.globals.size())});
+      info.globals.insert({global.getSymNameAttr(), static_cast<int64_t>(info.globals.size())});
 
     ShapeAnalysis shapes(module);
     RuntimeFunctions runtime(module);
@@ -492,8 +452,7 @@ struct HostLower : mlir::disc::impl::HostLowerBase<HostLower> {
         op.erase();
         continue;
       }
-      for (StringRef name : {kKernelSymbolsAttr, kKernelTasksAttr,
-                             kKernelScratchAttr, kKernelCostAttr})
+      for (StringRef name : {kKernelSymbolsAttr, kKernelTasksAttr, kKernelScratchAttr, kKernelCostAttr})
         op.removeAttr(name);
     }
   }
