@@ -18,6 +18,7 @@ extern "C" {
 #endif
 
 enum { kDLCPU = 1 };
+enum { kDLFloat = 2 };
 
 typedef struct DLDevice {
   int32_t device_type;

@@ -14,6 +14,24 @@ TensorType::TensorType(nb::type_object given) : type(std::move(given)) {
   if (!api || api->header.version.major != 1 || !api->borrowFromPython)
     raise(PyExc_TypeError,
           std::string(name()) + " has no DLPack 1.x exchange API");
+  if (nb::hasattr(type, "resolve_neg")) {
+    isNegated = nb::steal(PyUnicode_InternFromString("is_neg"));
+    resolve = nb::steal(PyUnicode_InternFromString("resolve_neg"));
+  }
+}
+
+bool TensorType::resolveNegation(PyObject *object, DLTensor &out,
+                                 nb::object &held) const {
+  if (!isNegated)
+    return true;
+  nb::object negated =
+      nb::steal(PyObject_CallMethodNoArgs(object, isNegated.ptr()));
+  if (!negated)
+    return false;
+  if (negated.ptr() != Py_True)
+    return true;
+  held = nb::steal(PyObject_CallMethodNoArgs(object, resolve.ptr()));
+  return held && api->borrowFromPython(held.ptr(), &out) == 0;
 }
 
 DLManagedTensorVersioned *TensorType::acquire(PyObject *object) const {

@@ -39,9 +39,11 @@ public:
     return reinterpret_cast<PyTypeObject *>(type.ptr())->tp_name;
   }
 
-  /// Lends the tensor while `object` lives. False with a Python error set.
-  bool borrow(PyObject *object, DLTensor &out) const {
-    return api->borrowFromPython(object, &out) == 0;
+  /// Lends the tensor while `object` and `held` live. False with a Python error set.
+  bool borrow(PyObject *object, DLTensor &out, nb::object &held) const {
+    if (api->borrowFromPython(object, &out) != 0)
+      return false;
+    return out.dtype.code != kDLFloat || resolveNegation(object, out, held);
   }
   /// A new reference to the tensor's memory; null with a Python error set.
   DLManagedTensorVersioned *acquire(PyObject *object) const;
@@ -50,7 +52,12 @@ public:
   PyObject *wrap(DLManagedTensorVersioned *tensor) const;
 
 private:
+  /// Torch negates some views of complex tensors only when they are read, which DLPack
+  /// cannot express: `held` is then the tensor that it stands for.
+  bool resolveNegation(PyObject *object, DLTensor &out, nb::object &held) const;
+
   nb::type_object type;
+  nb::object isNegated, resolve; ///< Names of methods; empty if there are none.
   const ExchangeApi *api = nullptr;
 };
 

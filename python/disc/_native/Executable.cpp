@@ -108,9 +108,11 @@ nb::tuple Executable::run(nb::handle inputs) {
   size_t count = size_t(PyTuple_GET_SIZE(held.ptr()));
   llvm::SmallVector<DLTensor, 8> borrowed(count);
   llvm::SmallVector<const DLTensor *, 8> pointers(count);
+  llvm::SmallVector<nb::object, 8> resolved(count);
   for (size_t i = 0; i < count; ++i) {
     PyObject *object = PyTuple_GET_ITEM(held.ptr(), i);
-    if (!tensors.isInstance(object) || !tensors.borrow(object, borrowed[i]))
+    if (!tensors.isInstance(object) ||
+        !tensors.borrow(object, borrowed[i], resolved[i]))
       raiseInput(i, object);
     pointers[i] = &borrowed[i];
   }
