@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 
 #include <pthread.h>
 #ifdef __linux__
@@ -45,13 +46,33 @@ static unsigned currentGeneration() {
   return forks.load(std::memory_order_relaxed);
 }
 
+#ifdef __linux__
+/// Cores that the container's quota amounts to, rounded up; 0 without one. Threads beyond
+/// it would spin away the time of those that work.
+static unsigned quotaCores() {
+  std::FILE *file = std::fopen("/sys/fs/cgroup/cpu.max", "r");
+  if (!file)
+    return 0;
+  long long quota = 0, period = 0;
+  // "max 100000" means there is none, and does not scan.
+  int read = std::fscanf(file, "%lld %lld", &quota, &period);
+  std::fclose(file);
+  if (read != 2 || quota <= 0 || period <= 0)
+    return 0;
+  return unsigned((quota + period - 1) / period);
+}
+#endif
+
 unsigned defaultThreads() {
+  unsigned cores = std::thread::hardware_concurrency();
 #ifdef __linux__
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) == 0)
-    return std::max(1, CPU_COUNT(&set));
+    cores = unsigned(CPU_COUNT(&set));
+  if (unsigned quota = quotaCores())
+    cores = std::min(cores, quota);
 #endif
-  return std::max(1u, std::thread::hardware_concurrency());
+  return std::max(1u, cores);
 }
 
 std::shared_ptr<ThreadPool> ThreadPool::get(unsigned threads) {

@@ -31,7 +31,7 @@
 
 namespace disc::rt {
 
-/// Cores this process may use: its affinity mask.
+/// Cores this process may use: its affinity mask, and its container's quota.
 unsigned defaultThreads();
 
 class ThreadPool {

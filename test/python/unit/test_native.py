@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+import copy_model
 import disc
 from disc import _native
-import copy_model
 
 ROOT = Path(__file__).resolve().parents[3]
 
