@@ -7,6 +7,7 @@
 #include "dialects/Shape/ShapeDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Target/Host/Passes.h"
+#include "lib/Transforms/Shape/Passes.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
@@ -28,5 +29,6 @@ void mlir::disc::registerPasses() {
   std::call_once(once, [] {
     registerAllPasses();
     registerDiscHostPasses();
+    registerDiscShapePasses();
   });
 }

@@ -1,0 +1,118 @@
+//===- Discharge.cpp - disc-shape-discharge -------------------------------===//
+//
+// Before, with symbols B, S and T:
+//
+//   %0 = disc_shape.dim <S>
+//   %1 = disc_shape.dim <T>
+//   %2 = disc_shape.dim <B * T>
+//   disc_shape.require eq %0, %1 "sizes of x and y differ"
+//   disc_shape.require eq %0, %0 "sizes of x and z differ"
+//
+// After: T is S everywhere but in the guard and in the arguments.
+//
+//   disc_shape.guard <S> eq <T> "sizes of x and y differ"
+//   %2 = disc_shape.dim <B * S>
+//
+// Test: test/lit/Shape/discharge.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Transforms/Shape/Extents.h"
+#include "lib/Transforms/Shape/Passes.h"
+
+namespace mlir::disc {
+#define GEN_PASS_DEF_DISCHARGE
+#include "lib/Transforms/Shape/Passes.h.inc"
+} // namespace mlir::disc
+
+using namespace mlir;
+using namespace mlir::disc;
+
+static StringRef describe(Predicate predicate) {
+  switch (predicate) {
+  case Predicate::Eq:
+    return " == ";
+  case Predicate::Le:
+    return " <= ";
+  case Predicate::Divisible:
+    return " divisible by ";
+  }
+  llvm_unreachable("unknown predicate");
+}
+
+static LogicalResult reject(RequireOp require, const SymExpr &lhs,
+                            const SymExpr &rhs, StringRef reason) {
+  StringRef message = require.getMessage();
+  InFlightDiagnostic diagnostic = emitError(require.getLoc());
+  if (!message.empty())
+    diagnostic << message << ": ";
+  return diagnostic << "requires " << lhs.str()
+                    << describe(require.getPredicate()) << rhs.str()
+                    << ", which " << reason;
+}
+
+/// The guard for a requirement, in an equivalent form that guards may have.
+static GuardOp createGuard(OpBuilder &builder, RequireOp require, SymExpr lhs,
+                           SymExpr rhs) {
+  Predicate predicate = require.getPredicate();
+  if (predicate == Predicate::Divisible && !rhs.isConstant()) {
+    lhs = SymExpr::mod(lhs, rhs);
+    rhs = 0;
+    predicate = Predicate::Eq;
+  }
+  MLIRContext *context = builder.getContext();
+  return GuardOp::create(builder, require.getLoc(), ExprAttr::get(context, lhs),
+                         predicate, ExprAttr::get(context, rhs),
+                         require.getMessage());
+}
+
+static LogicalResult discharge(RequireOp require, OpBuilder &guards,
+                               ShapeAnalysis &shapes) {
+  SymExpr lhs = shapes.expr(require.getLhs());
+  SymExpr rhs = shapes.expr(require.getRhs());
+  Predicate predicate = require.getPredicate();
+  if (shapes.facts().proved(predicate, lhs, rhs)) {
+    require.erase();
+    return success();
+  }
+  if (!ShapeAnalysis::isExpressible(lhs) || !ShapeAnalysis::isExpressible(rhs))
+    return reject(require, lhs, rhs, "depends on data");
+  if (shapes.facts().impossible(predicate, lhs, rhs))
+    return reject(require, lhs, rhs, "never holds");
+  // On entry nobody knows whether a branch will be taken.
+  if (!isa<FunctionOpInterface>(require->getParentOp()))
+    return reject(require, lhs, rhs, "cannot be checked on entry");
+
+  GuardOp guard = createGuard(guards, require, lhs, rhs);
+  shapes.facts().assume(guard.getPredicate(), guard.getLhs().getValue(),
+                        guard.getRhs().getValue());
+  require.erase();
+  return success();
+}
+
+namespace {
+struct Discharge final : disc::impl::DischargeBase<Discharge> {
+  void runOnOperation() override {
+    ShapeAnalysis shapes(getOperation());
+    bool failed = false;
+    for (auto function : getOperation().getOps<FunctionOpInterface>()) {
+      if (function.isExternal())
+        continue;
+      SmallVector<RequireOp> requirements;
+      function->walk([&](RequireOp require) { requirements.push_back(require); });
+      // Guards stand first, in the order of their requirements.
+      Block &entry = function.getFunctionBody().front();
+      auto position = llvm::find_if(
+          entry, [](Operation &op) { return !isa<GuardOp>(op); });
+      OpBuilder guards(&entry, position);
+      for (RequireOp require : requirements)
+        failed |= mlir::failed(discharge(require, guards, shapes));
+      // The guards are facts now, and extents may have become equal.
+      Extents extents(function);
+      canonicalizeExtents(function, extents, shapes);
+    }
+    if (failed)
+      signalPassFailure();
+  }
+};
+} // namespace
