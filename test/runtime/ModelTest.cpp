@@ -20,12 +20,12 @@ const disc_tensor_info outputs[] = {{"y", DISC_F32, 2, dimsBS}};
 const disc_symbol_info symbols[] = {{"B", 1, 64, 1, 0, 0},
                                     {"S", 2, 512, 2, 0, 1}};
 const disc_guard_info guards[] = {
-    {DISC_LE, 0, 0, "B", "B", "64", ""},
+    {DISC_LE, 0, 0, "B", "B", "1 <= B <= 64", "is out of range"},
     {DISC_GE, 0, 1, "S", "S", "2", ""},
     {DISC_LE, 0, 1, "S", "S", "512", ""},
     {DISC_DIVISIBLE, 0, 1, "S", "S", "2", ""},
     {DISC_EQ, 1, 0, "B", "", "B", ""},
-    {DISC_EQ, -1, -1, "", "B * S", "2 * B", "operands of add"},
+    {DISC_EQ, -1, -1, "", "", "B * S eq 2 * B", "operands of add differ"},
 };
 const int64_t shapeW[] = {1};
 const disc_parameter_info parameters[] = {{"scale", DISC_F32, 1, shapeW}};
@@ -176,7 +176,7 @@ TEST(modelTellsWhatIsWrong) {
   fixture.fails(x, Tensor({2, 5}, 0, 64), DISC_ERROR_SHAPE,
                 "input 'mask', dim 1: expected 3, got 5 (the shape is [2, 5])");
   fixture.fails(Tensor({65, 4}), mask, DISC_ERROR_SHAPE,
-                "input 'x', dim 0 (B): expected at most 64, got 65");
+                "input 'x', dim 0 (B) is out of range: expected 1 <= B <= 64, got 65");
   fixture.fails(Tensor({2, 0}), mask, DISC_ERROR_SHAPE,
                 "input 'x', dim 1 (S): expected at least 2, got 0");
   fixture.fails(Tensor({2, 5}), mask, DISC_ERROR_SHAPE,
@@ -185,7 +185,7 @@ TEST(modelTellsWhatIsWrong) {
                 "input 'mask', dim 0 (B): expected B = 2, got 3 (B comes from "
                 "input 'x', dim 0)");
   fixture.fails(Tensor({2, 510}), mask, DISC_ERROR_SHAPE,
-                "B * S: expected 2 * B = 4, got 1020 (operands of add)");
+                "operands of add differ: expected B * S eq 2 * B, got 1020 and 4");
 }
 
 TEST(modelRejectsMisuse) {

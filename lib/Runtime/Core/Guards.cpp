@@ -93,11 +93,34 @@ Status disc_call::checkInputs() const {
   return Status();
 }
 
-/// " = B * S" when an expression says more than its value.
-static std::string definition(const char *text, int64_t value) {
-  if (!*text || std::to_string(value) == text)
-    return "";
-  return std::string(text) + " = ";
+/// "2 * B = 4": an expression and its value, or the value alone.
+static std::string valueText(const char *text, int64_t value) {
+  std::string number = std::to_string(value);
+  return !*text || number == text ? number : text + (" = " + number);
+}
+
+/// Whether a guard's text is a whole relation, "1 <= B <= 64", not one side of it.
+static bool isRelation(const char *text) {
+  for (const char *word : {" <= ", " eq ", " le ", " divisible "})
+    if (std::strstr(text, word))
+      return true;
+  return false;
+}
+
+static std::string expectation(const disc_guard_info &guard, int64_t rhs) {
+  if (isRelation(guard.rhs))
+    return guard.rhs;
+  std::string bound = valueText(guard.rhs, rhs);
+  switch (guard.predicate) {
+  case DISC_LE:
+    return "at most " + bound;
+  case DISC_GE:
+    return "at least " + bound;
+  case DISC_DIVISIBLE:
+    return "a multiple of " + bound;
+  default:
+    return bound;
+  }
 }
 
 /// "input 'input_ids', dim 1": where a symbol's value comes from, or "".
@@ -125,43 +148,27 @@ Status disc_call::guardFailed(int64_t number, int64_t lhs, int64_t rhs) const {
   error.code = Code::Shape;
   error.dim = guard.dim;
   error.symbol = guard.symbol;
+  error.expected = expectation(guard, rhs);
   error.got = std::to_string(lhs);
-
-  std::string bound = definition(guard.rhs, rhs) + std::to_string(rhs);
-  switch (guard.predicate) {
-  case DISC_EQ:
-    error.expected = bound;
-    break;
-  case DISC_LE:
-    error.expected = "at most " + bound;
-    break;
-  case DISC_GE:
-    error.expected = "at least " + bound;
-    break;
-  case DISC_DIVISIBLE:
-    error.expected = "a multiple of " + bound;
-    break;
-  }
-
-  std::string where;
+  std::string where, why;
   if (known) {
     where = inputText(info, guard.input);
-    if (guard.dim >= 0)
-      where += ", dim " + std::to_string(guard.dim);
+    std::string dim = guard.dim < 0 ? "" : ", dim " + std::to_string(guard.dim);
+    std::string source = symbolSource(info, guard.rhs);
+    if (!source.empty() && source != where + dim)
+      why = std::string(guard.rhs) + " comes from " + source;
+    where += dim;
     if (*guard.symbol)
       where += " (" + std::string(guard.symbol) + ")";
+    if (*guard.message)
+      where += " " + std::string(guard.message);
   } else {
-    where = *guard.lhs ? guard.lhs : "shape check";
-  }
-
-  std::string why = guard.message;
-  std::string source = symbolSource(info, guard.rhs);
-  std::string self = inputText(info, known ? guard.input : 0) + ", dim " +
-                     std::to_string(guard.dim);
-  if (!source.empty() && !(known && source == self)) {
-    if (!why.empty())
-      why += "; ";
-    why += std::string(guard.rhs) + " comes from " + source;
+    // Of two extents that disagree, neither is to blame: both are told.
+    if (isRelation(guard.rhs))
+      error.got += " and " + std::to_string(rhs);
+    where = *guard.message ? guard.message
+            : *guard.lhs   ? guard.lhs
+                           : "the inputs' shapes";
   }
   return finish(std::move(error), where, why);
 }

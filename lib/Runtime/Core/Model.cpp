@@ -23,11 +23,18 @@ Model::~Model() {
     release(tensor);
 }
 
+/// Types that differ in nothing but the sign of an integer: a parameter's table entry
+/// comes from MLIR's signless types.
+static bool sameStorage(int64_t a, int64_t b) {
+  auto isInteger = [](int64_t dtype) { return dtype >> 8 <= 1; };
+  return a == b || (isInteger(a) && isInteger(b) && (a & 0xff) == (b & 0xff));
+}
+
 Status Model::bindParameter(size_t index, DLManagedTensorVersioned *managed) {
   const disc_parameter_info &expected = info_.parameters[index];
   const DLTensor &tensor = managed->dl_tensor;
   std::string name = "parameter '" + std::string(expected.name) + "'";
-  if (dtypeOf(tensor) != expected.dtype)
+  if (!sameStorage(dtypeOf(tensor), expected.dtype))
     return Status(Code::Type, name + ": expected " + dtypeName(expected.dtype) +
                                   ", got " + dtypeName(dtypeOf(tensor)));
   if (tensor.device.device_type != kDLCPU)

@@ -78,9 +78,10 @@ typedef struct disc_guard_info {
   int64_t input;       ///< The input to blame, or -1.
   int64_t dim;         ///< Its dim, or -1.
   const char *symbol;  ///< "S", or "".
-  const char *lhs;     ///< Text of the expressions, or "".
-  const char *rhs;
-  const char *message; ///< Why it must hold, or "".
+  const char *lhs;     ///< Text of what came, or "".
+  const char *rhs;     ///< Text of what was expected: an expression, or the whole
+                       ///< relation ("1 <= B <= 64").
+  const char *message; ///< What is wrong ("is out of range"), or "".
 } disc_guard_info;
 
 typedef struct disc_parameter_info {

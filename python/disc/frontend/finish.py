@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch_mlir import ir
 
 from .. import errors
@@ -22,7 +23,7 @@ def finish(module: ir.Module, returned: Sequence[Tensor], names: Sequence[str]) 
     type_ = ir.FunctionType.get([a.type for a in block.arguments], result_types)
     func.attributes["function_type"] = ir.TypeAttr.get(type_)
     func.attributes["res_attrs"] = ir.ArrayAttr.get(
-        [ir.DictAttr.get({"disc_shape.name": ir.StringAttr.get(name)}) for name in names]
+        [_result_attributes(name, t) for name, t in zip(names, returned, strict=True)]
     )
     _remove_dead_ops(block)
     _parameters_first(block)
@@ -31,6 +32,13 @@ def finish(module: ir.Module, returned: Sequence[Tensor], names: Sequence[str]) 
     except ir.MLIRError as error:
         raise errors.CompileError("import", f"the rules built invalid IR: {error}") from error
     return module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
+
+
+def _result_attributes(name: str, result: Tensor) -> ir.DictAttr:
+    attributes: dict[str, ir.Attribute] = {"disc_shape.name": ir.StringAttr.get(name)}
+    if result.dtype == torch.uint8:
+        attributes["disc_shape.unsigned"] = ir.UnitAttr.get()
+    return ir.DictAttr.get(attributes)
 
 
 def _remove_dead_ops(block: ir.Block) -> None:
