@@ -5,7 +5,8 @@
 list(APPEND CMAKE_PREFIX_PATH /usr/lib/llvm-22)
 
 # The compiler LLVM itself was built with, and the one the warnings-as-errors setting is tested with.
-if(NOT DEFINED CMAKE_CXX_COMPILER AND NOT DEFINED ENV{CXX})
+# Under pip the environment names the compiler that Python was built with, which says nothing about us.
+if(NOT DEFINED CMAKE_CXX_COMPILER AND (NOT DEFINED ENV{CXX} OR SKBUILD))
   find_program(DISC_CLANG clang-22)
   find_program(DISC_CLANGXX clang++-22)
   if(DISC_CLANG AND DISC_CLANGXX)

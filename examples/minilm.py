@@ -68,7 +68,7 @@ def random_inputs(batch: int, length: int, *, padded: bool = False, seed: int = 
     return ids * mask, mask
 
 
-def compile_model(module: SentenceEmbedder, threads: int | None = None) -> disc.CompiledModel:
+def compile_model(module: SentenceEmbedder, threads: int | None = None) -> disc.Model:
     """The one compilation for all shapes. The example's sizes (2, 8) have no meaning beyond being in range."""
     return disc.compile(
         module,
@@ -137,11 +137,17 @@ class Demo:
             self.run(*inputs)
             with torch.inference_mode():
                 times = interleaved(
-                    {"eager": lambda x=inputs: self.eager(*x), "disc": lambda x=inputs: self.compiled(*x)},
+                    {
+                        "eager": lambda x=inputs: self.eager(*x),
+                        "disc": lambda x=inputs: self.compiled(*x),
+                    },
                     seconds=seconds,
                 )
             eager, ours = times["eager"].median * 1e3, times["disc"].median * 1e3
-            print(f"  {f'{batch} x {length}':>14} {eager:9.2f} {ours:9.2f} {eager / ours:8.2f}x", flush=True)
+            print(
+                f"  {f'{batch} x {length}':>14} {eager:9.2f} {ours:9.2f} {eager / ours:8.2f}x",
+                flush=True,
+            )
 
 
 def shorten(text: str, width: int = 50) -> str:

@@ -39,8 +39,8 @@ class _Hooks(fx_importer.FxImporterHooks):
         for name, known in self.parameters.items():
             if known is tensor:
                 return name
-        name = info.input_spec.target if info is not None else self._names.get(id(tensor))
-        name = name or f"constant_{len(self.parameters)}"
+        own = info.input_spec.target if info is not None else self._names.get(id(tensor))
+        name = own or f"constant_{len(self.parameters)}"
         self.parameters[name] = tensor
         return name
 

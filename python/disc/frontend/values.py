@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch_mlir import ir
@@ -14,10 +14,10 @@ from . import dtypes
 if TYPE_CHECKING:
     from .scalar import Elem
 
-Extent = int | ir.Value
+Extent: TypeAlias = "int | ir.Value"
 """A size: a Python int when static, else an SSA value of type ``index``."""
 
-Number = int | float | bool
+Number: TypeAlias = int | float | bool
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,8 @@ class ViewBuilder(ExtentBuilder):
             origin = Broadcast(inner.source, tuple(into[d] for d in inner.dims))
         else:
             origin = Broadcast(x, into)
-        iota = x.iota and Iota(into[x.iota.dim], x.iota.start)
-        if iota and is_one(x.dims[x.iota.dim]) and not is_one(dims[iota.dim]):
+        iota = Iota(into[x.iota.dim], x.iota.start) if x.iota else None
+        if x.iota and iota and is_one(x.dims[x.iota.dim]) and not is_one(dims[iota.dim]):
             iota = None
         return result.with_facts(splat=x.splat, iota=iota, broadcast=origin)
 

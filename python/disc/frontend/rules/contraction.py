@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ..builder import Builder
 from ..registry import lowers
+from ..scalar import Elem
 from ..values import Extent, Number, Tensor, is_one
 from .elementwise import convert
 
@@ -71,8 +72,8 @@ def addmm(b: Builder, c: Tensor, x: Tensor, y: Tensor, beta: Number = 1, alpha: 
             return convert(b, product, dtype)
         return b.elementwise(dtype, [product], lambda p: p * alpha)
 
-    def scaled(value: object, factor: Number) -> object:
-        return value if factor == 1 else value * factor  # type: ignore[operator]
+    def scaled(value: Elem, factor: Number) -> Elem:
+        return value if factor == 1 else value * factor
 
     return b.elementwise(dtype, [product, c], lambda p, c: scaled(p, alpha) + scaled(c, beta))
 

@@ -66,8 +66,8 @@ def gather(b: Builder, x: Tensor, dim: int, index: Tensor, *_: object) -> Tensor
 def index_tensor(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """x[i, :, j]: advanced indexing, with the index tensors broadcast together."""
     slots = [*indices, *[None] * (x.rank - len(indices))]
-    taken = [d for d, index in enumerate(slots) if index is not None]
-    tensors = [slots[d] for d in taken]
+    given = {d: index for d, index in enumerate(slots) if index is not None}
+    taken, tensors = list(given), list(given.values())
     if any(t.dtype in (torch.bool, torch.uint8) for t in tensors):
         raise NotLowerable("indexing with a mask has a result of unknown size")
     direct = _by_iotas(b, x, slots, taken)
