@@ -438,9 +438,22 @@ struct HostLower : mlir::disc::impl::HostLowerBase<HostLower> {
       module.emitError("has no disc_rt.entry @main");
       return signalPassFailure();
     }
+    if (!module.lookupSymbol("disc_init"))
+      addEmptyInit(module);
     if (failed(emitModelInfo(module, main, info)))
       return signalPassFailure();
     eraseDescriptions(module, entries);
+  }
+
+  /// The runtime calls both entries; a model without parameter work has no @init.
+  static void addEmptyInit(ModuleOp module) {
+    OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+    Type ptr = LLVM::LLVMPointerType::get(module.getContext());
+    Location loc = module.getLoc();
+    auto init = func::FuncOp::create(b, loc, "disc_init", b.getFunctionType({ptr}, {b.getI32Type()}));
+    b.setInsertionPointToStart(init.addEntryBlock());
+    Value zero = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
+    func::ReturnOp::create(b, loc, zero);
   }
 
   /// What the code now embodies, or the table now says.
