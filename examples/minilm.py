@@ -11,6 +11,7 @@ import argparse
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -137,10 +138,7 @@ class Demo:
             self.run(*inputs)
             with torch.inference_mode():
                 times = interleaved(
-                    {
-                        "eager": lambda x=inputs: self.eager(*x),
-                        "disc": lambda x=inputs: self.compiled(*x),
-                    },
+                    {"eager": partial(self.eager, *inputs), "disc": partial(self.compiled, *inputs)},
                     seconds=seconds,
                 )
             eager, ours = times["eager"].median * 1e3, times["disc"].median * 1e3
