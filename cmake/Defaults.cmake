@@ -25,9 +25,10 @@ endif()
 if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(DISC_CCACHE ccache)
   if(DISC_CCACHE)
-    # Paths relative to the tree: another checkout of the same sources hits the same entries.
+    # Paths relative to the tree: another checkout of the same sources hits the same entries. The sloppiness is what
+    # ccache asks for when there are precompiled headers.
     set(launcher "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${CMAKE_CURRENT_SOURCE_DIR}"
-        CCACHE_NOHASHDIR=1 "${DISC_CCACHE}")
+        CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros "${DISC_CCACHE}")
     set(CMAKE_C_COMPILER_LAUNCHER "${launcher}" CACHE STRING "C compiler launcher")
     set(CMAKE_CXX_COMPILER_LAUNCHER "${launcher}" CACHE STRING "C++ compiler launcher")
   endif()
