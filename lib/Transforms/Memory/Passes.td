@@ -1,0 +1,22 @@
+//===- Passes.td - passes of the memory stage --------------------*- tablegen -*-===//
+
+#ifndef DISC_TRANSFORMS_MEMORY_PASSES
+#define DISC_TRANSFORMS_MEMORY_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def OutlineKernels : Pass<"disc-memory-outline-kernels", "::mlir::ModuleOp"> {
+  let summary = "Moves kernels out of the host flow, with the layouts of their buffers; equal kernels become one";
+  let dependentDialects = ["::mlir::disc::PlanDialect"];
+}
+
+def PlanArena : Pass<"disc-memory-plan-arena", "::mlir::ModuleOp"> {
+  let summary = "Gives every tensor of the host flow its memory, and every symbol its value";
+  let dependentDialects = ["::mlir::disc::RtDialect", "::mlir::arith::ArithDialect"];
+}
+
+def VerifyMemory : Pass<"disc-memory-verify", "::mlir::ModuleOp"> {
+  let summary = "Checks the contract of the memory stage";
+}
+
+#endif // DISC_TRANSFORMS_MEMORY_PASSES

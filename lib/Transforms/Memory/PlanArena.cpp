@@ -1,0 +1,307 @@
+//===- PlanArena.cpp - memory and symbols of the host flow ----------------===//
+//
+//   func.func @main(%x: tensor<?x8xf32> {disc_shape.dims = #disc_shape.dims<[S, 8]>, ...}) -> tensor<?x8xf32> {
+//     %t = disc_plan.call @k0(%x) result_dims [...] : ...
+//     %y = disc_plan.call @k1(%t) result_dims [...] : ...
+//     return %y
+// becomes
+//   disc_rt.entry @main attributes {inputs = [...], outputs = [...]} {
+//   ^bb0(%call: !llvm.ptr):
+//     disc_rt.check_inputs %call
+//     %S = disc_rt.extent %call[0, 0]
+//     disc_rt.guard %call, %S ge %min ...                       // range of S; extents that must agree
+//     disc_rt.bind_symbol @S, %S
+//     %y = disc_rt.output %call[0] (%S, %c8)
+//     %arena = disc_rt.arena %call, %bytes
+//     %x = disc_rt.input %call[0]
+//     %t = disc_rt.offset %arena, %offset
+//     disc_rt.launch %call @k0(%x, %t)
+//     disc_rt.launch %call @k1(%t, %y)
+//     disc_rt.return
+//
+// Test: test/lit/Memory/plan-arena.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Transforms/Memory/Passes.h"
+
+#include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Memory/ArenaPlanner.h"
+#include "lib/Transforms/Support/ViewLayout.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace mlir::disc {
+#define GEN_PASS_DEF_PLANARENA
+#include "lib/Transforms/Memory/Passes.h.inc"
+} // namespace mlir::disc
+
+using namespace mlir;
+using namespace mlir::disc;
+
+/// Bytes of an element in memory; a boolean takes one.
+static int64_t elementBytes(Type type) {
+  return llvm::divideCeil(cast<RankedTensorType>(type).getElementType().getIntOrFloatBitWidth(), 8);
+}
+
+namespace {
+/// Rewrites one function into an entry.
+class EntryBuilder {
+public:
+  EntryBuilder(func::FuncOp func, ShapeAnalysis &shapes)
+      : func(func), shapes(shapes), module(func->getParentOfType<ModuleOp>()), b(func), loc(func.getLoc()) {}
+  LogicalResult run();
+
+private:
+  DictionaryAttr describe(StringRef fallback, unsigned index, Type type, DictionaryAttr attrs,
+                          ArrayRef<SymExpr> dims);
+  LogicalResult bindSymbols();
+  void guardRange(SymbolOp symbol, Value value, int64_t input, int64_t dim);
+  void guard(GuardPredicate predicate, Value lhs, Value rhs, int64_t input, int64_t dim, const Twine &expected,
+             const Twine &message);
+  LogicalResult assignResults();
+  void assignTemporaries();
+  FailureOr<Value> buffer(Value tensor);
+
+  SymExpr bytesOf(Value tensor) {
+    return SymExpr::product(shapes.dims(tensor)) * SymExpr(elementBytes(tensor.getType()));
+  }
+  Value dim(const SymExpr &expr) { return DimOp::create(b, loc, expr); }
+
+  func::FuncOp func;
+  ShapeAnalysis &shapes;
+  ModuleOp module;
+  OpBuilder b;
+  Location loc;
+  EntryOp entry;
+  Value call;
+  llvm::DenseMap<Value, Value> buffers;
+  llvm::StringMap<Value> bySource; // parameters and globals already fetched
+};
+} // namespace
+
+DictionaryAttr EntryBuilder::describe(StringRef fallback, unsigned index, Type type, DictionaryAttr attrs,
+                                      ArrayRef<SymExpr> dims) {
+  StringAttr name = attrs ? attrs.getAs<StringAttr>(ShapeDialect::getNameAttrName()) : StringAttr();
+  if (!name)
+    name = b.getStringAttr(fallback + Twine(index));
+  return b.getDictionaryAttr({b.getNamedAttr("name", name), b.getNamedAttr("type", TypeAttr::get(type)),
+                              b.getNamedAttr("dims", DimsAttr::get(b.getContext(), dims))});
+}
+
+void EntryBuilder::guard(GuardPredicate predicate, Value lhs, Value rhs, int64_t input, int64_t dim,
+                         const Twine &expected, const Twine &message) {
+  RtGuardOp::create(b, loc, call, predicate, lhs, rhs, input, dim, expected.str(), message.str());
+}
+
+void EntryBuilder::guardRange(SymbolOp symbol, Value value, int64_t input, int64_t dimension) {
+  std::string range;
+  llvm::raw_string_ostream os(range);
+  os << symbol.getMin() << " <= " << symbol.getSymName();
+  if (std::optional<int64_t> max = symbol.getMax())
+    os << " <= " << *max;
+  // Without a stated minimum there is nothing to check: extents are not negative.
+  if (symbol.getMin() > 0)
+    guard(GuardPredicate::Ge, value, dim(SymExpr(static_cast<int64_t>(symbol.getMin()))), input, dimension, range,
+          "is out of range");
+  if (std::optional<int64_t> max = symbol.getMax())
+    guard(GuardPredicate::Le, value, dim(SymExpr(*max)), input, dimension, range, "is out of range");
+  if (symbol.getDivisor() > 1)
+    guard(GuardPredicate::Divisible, value, dim(SymExpr(static_cast<int64_t>(symbol.getDivisor()))), input, dimension,
+          "a multiple of " + Twine(symbol.getDivisor()), "is not divisible");
+}
+
+LogicalResult EntryBuilder::bindSymbols() {
+  CheckInputsOp::create(b, loc, call);
+  llvm::StringSet<> bound;
+  struct Extent {
+    Value value;
+    int64_t input, dim;
+    SymExpr expr;
+  };
+  SmallVector<Extent> pending;
+  auto bind = [&](StringRef name, Value value, int64_t input, int64_t dimension) -> LogicalResult {
+    auto symbol = module.lookupSymbol<SymbolOp>(name);
+    if (!symbol)
+      return func.emitError() << "symbol '" << name << "' of argument " << input << " is not declared";
+    guardRange(symbol, value, input, dimension);
+    BindSymbolOp::create(b, loc, name, value);
+    bound.insert(name);
+    return success();
+  };
+  for (BlockArgument arg : func.getArguments()) {
+    SmallVector<SymExpr> dims = shapes.dims(arg);
+    for (auto [d, expr] : llvm::enumerate(dims)) {
+      int64_t input = arg.getArgNumber(), dimension = d;
+      Value value = ExtentOp::create(b, loc, call, input, dimension);
+      std::optional<StringRef> name = expr.asSymbol();
+      if (name && !bound.contains(*name)) {
+        if (failed(bind(*name, value, input, dimension)))
+          return failure();
+      } else {
+        pending.push_back({value, input, dimension, expr});
+      }
+    }
+  }
+  // What is left either follows from bound symbols, and is checked, or is linear in one more symbol: solve for it.
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (Extent &e : llvm::make_early_inc_range(pending)) {
+      SmallVector<std::string> open;
+      for (std::string &name : e.expr.symbols())
+        if (!bound.contains(name))
+          open.push_back(name);
+      if (open.size() != 1)
+        continue;
+      SymExpr zero = e.expr.substitute([&](StringRef n) -> std::optional<SymExpr> {
+        return n == open[0] ? std::optional<SymExpr>(SymExpr(0)) : std::nullopt;
+      });
+      std::optional<SymExpr> scale = SymExpr::exactDiv(e.expr - zero, SymExpr::symbol(open[0]));
+      if (!scale || !scale->isConstant() || scale->constant() <= 0 || !zero.isConstant())
+        continue;
+      Value rest = arith::SubIOp::create(b, loc, e.value, dim(zero));
+      Value divisor = dim(*scale);
+      guard(GuardPredicate::Divisible, rest, divisor, e.input, e.dim, e.expr.str(), "does not have the form");
+      Value solved = arith::DivSIOp::create(b, loc, rest, divisor);
+      if (failed(bind(open[0], solved, e.input, e.dim)))
+        return failure();
+      progress = true;
+    }
+  }
+  for (Extent &e : pending) {
+    for (std::string &name : e.expr.symbols())
+      if (!bound.contains(name))
+        return func.emitError() << "symbol '" << name << "' in extent " << e.dim << " of argument " << e.input
+                                << " cannot be computed from the inputs";
+    guard(GuardPredicate::Eq, e.value, dim(e.expr), e.input, e.dim, e.expr.str(), "has the wrong extent");
+  }
+  for (GuardOp fact : func.getBody().front().getOps<GuardOp>()) {
+    GuardPredicate predicate = fact.getPredicate() == Predicate::Eq   ? GuardPredicate::Eq
+                               : fact.getPredicate() == Predicate::Le ? GuardPredicate::Le
+                                                                      : GuardPredicate::Divisible;
+    SymExpr lhs = fact.getLhsAttr().getValue(), rhs = fact.getRhsAttr().getValue();
+    std::string text = (lhs.str() + Twine(" ") + stringifyPredicate(fact.getPredicate()) + " " + rhs.str()).str();
+    RtGuardOp::create(b, fact.getLoc(), call, predicate, dim(lhs), dim(rhs), -1, -1, text, fact.getMessage());
+  }
+  return success();
+}
+
+LogicalResult EntryBuilder::assignResults() {
+  auto ret = cast<func::ReturnOp>(func.getBody().front().getTerminator());
+  for (auto [i, operand] : llvm::enumerate(ret.getOperands())) {
+    Value base = viewBase(operand);
+    if (!base.getDefiningOp<CallOp>() || buffers.contains(base))
+      return ret.emitError() << "result " << i << " does not own its buffer";
+    SmallVector<Value> extents;
+    for (const SymExpr &expr : shapes.dims(operand))
+      extents.push_back(dim(expr));
+    buffers[base] = OutputOp::create(b, loc, call, extents, i);
+  }
+  for (auto store : func.getBody().front().getOps<GlobalStoreOp>()) {
+    Value base = viewBase(store.getValue());
+    if (!base.getDefiningOp<CallOp>() || buffers.contains(base))
+      return store.emitError("a global must be the result of a kernel of its own");
+    int64_t bytes = bytesOf(store.getValue()).constant();
+    buffers[base] = RtGlobalOp::create(b, loc, call, store.getGlobal(), bytes);
+    bySource["@" + store.getGlobal().str()] = buffers[base];
+  }
+  return success();
+}
+
+void EntryBuilder::assignTemporaries() {
+  SmallVector<Value> values;
+  SmallVector<ArenaPlanner::Temporary> temporaries;
+  llvm::DenseMap<Operation *, int64_t> step;
+  int64_t steps = 0;
+  for (Operation &op : func.getBody().front())
+    step[&op] = steps++;
+  for (auto kernel : func.getBody().front().getOps<CallOp>())
+    for (Value result : kernel.getOutputs()) {
+      if (buffers.contains(result))
+        continue;
+      int64_t last = step[kernel];
+      for (Operation *user : result.getUsers())
+        last = std::max(last, step[user]);
+      values.push_back(result);
+      temporaries.push_back({bytesOf(result), step[kernel], last});
+    }
+  if (values.empty())
+    return;
+  ArenaPlanner::Plan plan = ArenaPlanner(shapes).plan(temporaries);
+  Value arena = ArenaOp::create(b, loc, call, dim(plan.bytes));
+  for (auto [value, offset] : llvm::zip(values, plan.offsets))
+    buffers[value] = OffsetOp::create(b, loc, arena, dim(offset));
+}
+
+FailureOr<Value> EntryBuilder::buffer(Value tensor) {
+  if (Value known = buffers.lookup(tensor))
+    return known;
+  Value &slot = buffers[tensor];
+  if (auto arg = dyn_cast<BlockArgument>(tensor))
+    return slot = InputOp::create(b, loc, call, arg.getArgNumber());
+  Operation *def = tensor.getDefiningOp();
+  if (auto parameter = dyn_cast<ParameterOp>(def)) {
+    Value &fetched = bySource[parameter.getName()];
+    if (!fetched)
+      fetched = RtParameterOp::create(b, loc, call, parameter.getName(), tensor.getType());
+    return slot = fetched;
+  }
+  if (auto load = dyn_cast<GlobalLoadOp>(def)) {
+    Value &fetched = bySource["@" + load.getGlobal().str()];
+    if (!fetched)
+      fetched = RtGlobalOp::create(b, loc, call, load.getGlobal(), bytesOf(tensor).constant());
+    return slot = fetched;
+  }
+  buffers.erase(tensor);
+  def->emitError() << "'" << def->getName() << "' has no buffer";
+  return failure();
+}
+
+LogicalResult EntryBuilder::run() {
+  SmallVector<Attribute> inputs, outputs;
+  for (BlockArgument arg : func.getArguments())
+    inputs.push_back(describe("input", arg.getArgNumber(), arg.getType(), func.getArgAttrDict(arg.getArgNumber()),
+                              shapes.dims(arg)));
+  auto ret = cast<func::ReturnOp>(func.getBody().front().getTerminator());
+  for (auto [i, operand] : llvm::enumerate(ret.getOperands()))
+    outputs.push_back(
+        describe("output", i, operand.getType(), func.getResultAttrDict(i), shapes.dims(operand)));
+
+  entry = EntryOp::create(b, loc, (func.getName() + "$entry").str(), StringAttr(), b.getArrayAttr(inputs),
+                          b.getArrayAttr(outputs));
+  Block *block = &entry.getBody().emplaceBlock();
+  call = block->addArgument(LLVM::LLVMPointerType::get(b.getContext()), loc);
+  b.setInsertionPointToStart(block);
+  if (failed(bindSymbols()) || failed(assignResults()))
+    return failure();
+  assignTemporaries();
+  // Fetch what calls read before the first launch: a failure then leaves nothing half done.
+  SmallVector<SmallVector<Value>> operands;
+  for (auto kernel : func.getBody().front().getOps<CallOp>()) {
+    SmallVector<Value> &list = operands.emplace_back();
+    for (Value v : llvm::concat<Value>(SmallVector<Value>(kernel.getInputs()), SmallVector<Value>(kernel.getOutputs()))) {
+      FailureOr<Value> pointer = buffer(v);
+      if (failed(pointer))
+        return failure();
+      list.push_back(*pointer);
+    }
+  }
+  for (auto [kernel, list] : llvm::zip(func.getBody().front().getOps<CallOp>(), operands))
+    LaunchOp::create(b, kernel.getLoc(), call, kernel.getCallee(), list);
+  ReturnOp::create(b, loc);
+  std::string name = func.getName().str();
+  func.erase();
+  entry.setSymName(name);
+  return success();
+}
+
+namespace {
+struct PlanArena : impl::PlanArenaBase<PlanArena> {
+  void runOnOperation() override {
+    ShapeAnalysis shapes(getOperation());
+    for (auto func : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
+      if (failed(EntryBuilder(func, shapes).run()))
+        return signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,58 @@
+//===- VerifyMemory.cpp - the contract of the memory stage ----------------===//
+//
+// The host flow holds no tensors: `disc_rt.entry` functions pass pointers to `disc_plan.kernel_func`s, every symbol is
+// bound before an extent uses it, and every temporary lies in the arena.
+//
+//   disc_rt.entry @main attributes {...} {
+//   ^bb0(%call: !llvm.ptr):
+//     ...
+//     disc_rt.launch %call @k0_relu(%0, %1)
+//     disc_rt.return
+//   }
+//
+// Test: test/lit/Memory/verify.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Transforms/Memory/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace mlir::disc {
+#define GEN_PASS_DEF_VERIFYMEMORY
+#include "lib/Transforms/Memory/Passes.h.inc"
+} // namespace mlir::disc
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+struct VerifyMemory : impl::VerifyMemoryBase<VerifyMemory> {
+  void runOnOperation() override {
+    bool ok = true;
+    auto fail = [&](Operation *op, const Twine &text) {
+      op->emitError(text);
+      ok = false;
+    };
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      fail(func, "function '" + func.getName() + "' is no disc_rt.entry after the memory stage");
+    for (auto entry : getOperation().getOps<EntryOp>()) {
+      llvm::StringSet<> bound;
+      for (Operation &op : entry.getBody().front()) {
+        for (Type type : op.getResultTypes())
+          if (isa<TensorType>(type))
+            fail(&op, "a tensor is left in the host flow after the memory stage");
+        if (auto bind = dyn_cast<BindSymbolOp>(op))
+          bound.insert(bind.getSymbol());
+        if (auto dim = dyn_cast<DimOp>(op))
+          for (const std::string &name : dim.getExprAttr().getValue().symbols())
+            if (!bound.contains(name))
+              fail(&op, "symbol '" + name + "' is used before it is bound");
+      }
+    }
+    if (!ok)
+      signalPassFailure();
+  }
+};
+} // namespace
