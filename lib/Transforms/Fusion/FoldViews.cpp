@@ -53,7 +53,7 @@ static bool coversLoops(ArrayRef<AffineMap> maps) {
 static std::optional<SmallVector<AffineExpr>> sourceIndices(Operation *view, ArrayRef<AffineExpr> index,
                                                             ShapeAnalysis &shapes) {
   Value source = view->getOperand(0), result = view->getResult(0);
-  RankedTensorType from = tensorType(source), to = tensorType(result);
+  RankedTensorType from = tensorType(source);
   AffineExpr zero = getAffineConstantExpr(0, view->getContext());
   SmallVector<AffineExpr> out(from.getRank(), zero);
   if (auto permute = dyn_cast<PermuteOp>(view)) {
@@ -127,10 +127,10 @@ static bool foldResult(PermuteOp permute, ShapeAnalysis &shapes) {
   SmallVector<SymExpr> dims = shapes.dims(permute.getResult());
   for (int64_t i = 0; i < type.getRank(); ++i)
     if (type.isDynamicDim(i))
-      sizes.push_back(b.create<DimOp>(op.getLoc(), dims[i]));
-  Value empty = b.create<tensor::EmptyOp>(op.getLoc(), type, sizes);
+      sizes.push_back(DimOp::create(b, op.getLoc(), dims[i]));
+  Value empty = tensor::EmptyOp::create(b, op.getLoc(), type, sizes);
   if (fill)
-    empty = b.create<linalg::FillOp>(op.getLoc(), fill.getInputs()[0], empty).getResult(0);
+    empty = linalg::FillOp::create(b, op.getLoc(), fill.getInputs()[0], empty).getResult(0);
   SmallVector<AffineMap> maps = op.getIndexingMapsArray();
   SmallVector<AffineExpr> results;
   for (int64_t p : permute.getPermutation())
@@ -151,21 +151,21 @@ static Value copyOf(OpBuilder &b, Location loc, Value v, ShapeAnalysis &shapes) 
   SmallVector<Value> sizes;
   for (int64_t i = 0; i < type.getRank(); ++i)
     if (type.isDynamicDim(i))
-      sizes.push_back(b.create<DimOp>(loc, dims[i]));
-  Value empty = b.create<tensor::EmptyOp>(loc, type, sizes);
+      sizes.push_back(DimOp::create(b, loc, dims[i]));
+  Value empty = tensor::EmptyOp::create(b, loc, type, sizes);
   AffineMap id = b.getMultiDimIdentityMap(type.getRank());
   SmallVector<utils::IteratorType> iterators(type.getRank(), utils::IteratorType::parallel);
-  auto copy = b.create<linalg::GenericOp>(loc, TypeRange{type}, ValueRange{v}, ValueRange{empty},
+  auto copy = linalg::GenericOp::create(b, loc, TypeRange{type}, ValueRange{v}, ValueRange{empty},
                                           ArrayRef<AffineMap>{id, id}, iterators,
                                           [](OpBuilder &nested, Location at, ValueRange args) {
-                                            nested.create<linalg::YieldOp>(at, args[0]);
+                                            linalg::YieldOp::create(nested, at, args[0]);
                                           });
   setDims(copy, dims);
   return copy->getResult(0);
 }
 
 namespace {
-struct FoldViews : impl::FoldViewsBase<FoldViews> {
+struct FoldViews : disc::impl::FoldViewsBase<FoldViews> {
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>())
       run(func);

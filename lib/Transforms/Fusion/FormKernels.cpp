@@ -21,6 +21,7 @@
 #include "lib/Transforms/Fusion/KernelGroups.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/StringExtras.h"
 #include "mlir/Transforms/RegionUtils.h"
 
 namespace mlir::disc {
@@ -51,7 +52,7 @@ static std::string kernelName(ArrayRef<Operation *> ops, KernelKind kind) {
     std::string part;
     for (char c : nameOf(op->getLoc()).rsplit('.').second.empty() ? nameOf(op->getLoc())
                                                                     : nameOf(op->getLoc()).rsplit('.').second)
-      part += isAlnum(c) ? c : '_';
+      part += llvm::isAlnum(c) ? c : '_';
     if (!part.empty() && (parts.empty() || parts.back() != part))
       parts.push_back(part);
   }
@@ -63,7 +64,7 @@ static std::string kernelName(ArrayRef<Operation *> ops, KernelKind kind) {
 }
 
 namespace {
-struct FormKernels : impl::FormKernelsBase<FormKernels> {
+struct FormKernels : disc::impl::FormKernelsBase<FormKernels> {
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>())
       run(func.getBody().front());
@@ -76,7 +77,7 @@ struct FormKernels : impl::FormKernelsBase<FormKernels> {
 
     // Order groups and single operations by their data flow; merging may have moved uses before definitions.
     SmallVector<SmallVector<Operation *>> order;
-    llvm::SmallPtrSet<Operation *, 64> placed;
+    llvm::SmallPtrSet<Operation *, 32> placed;
     for (Operation &op : block.without_terminator())
       place(&op, groups, placed, order);
 
@@ -154,7 +155,7 @@ struct FormKernels : impl::FormKernelsBase<FormKernels> {
     for (Value v : outputs)
       types.push_back(v.getType());
     std::string reason = llvm::join(group.reasons, "; with ");
-    auto kernel = b.create<KernelOp>(loc, types, inputs.getArrayRef(), group.kind,
+    auto kernel = KernelOp::create(b, loc, types, inputs.getArrayRef(), group.kind,
                                      b.getStringAttr(kernelName(members, group.kind)), b.getStringAttr(reason),
                                      DictionaryAttr(), Attribute(), Attribute(), Attribute());
     Block *body = &kernel.getBody().emplaceBlock();
@@ -169,9 +170,9 @@ struct FormKernels : impl::FormKernelsBase<FormKernels> {
     SmallVector<Value> yielded;
     for (Value v : outputs)
       yielded.push_back(map.lookup(v));
-    b.create<YieldOp>(loc, yielded);
+    YieldOp::create(b, loc, yielded);
     for (auto [old, result] : llvm::zip(outputs, kernel.getOutputs()))
-      old.replaceAllUsesWith(result);
+      Value(old).replaceAllUsesWith(result);
     for (Operation *op : llvm::reverse(members)) {
       op->dropAllUses();
       op->erase();

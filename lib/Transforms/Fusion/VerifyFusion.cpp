@@ -27,7 +27,7 @@ using namespace mlir;
 using namespace mlir::disc;
 
 namespace {
-struct VerifyFusion : impl::VerifyFusionBase<VerifyFusion> {
+struct VerifyFusion : disc::impl::VerifyFusionBase<VerifyFusion> {
   void runOnOperation() override {
     bool ok = true;
     for (auto func : getOperation().getOps<func::FuncOp>())

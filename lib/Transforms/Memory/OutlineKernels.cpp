@@ -18,6 +18,7 @@
 
 #include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/StringMap.h"
 #include <set>
 
@@ -30,7 +31,7 @@ using namespace mlir;
 using namespace mlir::disc;
 
 namespace {
-struct OutlineKernels : impl::OutlineKernelsBase<OutlineKernels> {
+struct OutlineKernels : disc::impl::OutlineKernelsBase<OutlineKernels> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     ShapeAnalysis shapes(module);

@@ -74,6 +74,7 @@ private:
   OpBuilder b;
   Location loc;
   EntryOp entry;
+  Type pointer = LLVM::LLVMPointerType::get(func.getContext());
   Value call;
   llvm::DenseMap<Value, Value> buffers;
   llvm::StringMap<Value> bySource; // parameters and globals already fetched
@@ -133,7 +134,7 @@ LogicalResult EntryBuilder::bindSymbols() {
     SmallVector<SymExpr> dims = shapes.dims(arg);
     for (auto [d, expr] : llvm::enumerate(dims)) {
       int64_t input = arg.getArgNumber(), dimension = d;
-      Value value = ExtentOp::create(b, loc, call, input, dimension);
+      Value value = ExtentOp::create(b, loc, b.getIndexType(), call, input, dimension);
       std::optional<StringRef> name = expr.asSymbol();
       if (name && !bound.contains(*name)) {
         if (failed(bind(*name, value, input, dimension)))
@@ -195,14 +196,14 @@ LogicalResult EntryBuilder::assignResults() {
     SmallVector<Value> extents;
     for (const SymExpr &expr : shapes.dims(operand))
       extents.push_back(dim(expr));
-    buffers[base] = OutputOp::create(b, loc, call, extents, i);
+    buffers[base] = OutputOp::create(b, loc, pointer, call, extents, i);
   }
   for (auto store : func.getBody().front().getOps<GlobalStoreOp>()) {
     Value base = viewBase(store.getValue());
     if (!base.getDefiningOp<CallOp>() || buffers.contains(base))
       return store.emitError("a global must be the result of a kernel of its own");
     int64_t bytes = bytesOf(store.getValue()).constant();
-    buffers[base] = RtGlobalOp::create(b, loc, call, store.getGlobal(), bytes);
+    buffers[base] = RtGlobalOp::create(b, loc, pointer, call, store.getGlobal(), bytes);
     bySource["@" + store.getGlobal().str()] = buffers[base];
   }
   return success();
@@ -228,9 +229,9 @@ void EntryBuilder::assignTemporaries() {
   if (values.empty())
     return;
   ArenaPlanner::Plan plan = ArenaPlanner(shapes).plan(temporaries);
-  Value arena = ArenaOp::create(b, loc, call, dim(plan.bytes));
+  Value arena = ArenaOp::create(b, loc, pointer, call, dim(plan.bytes));
   for (auto [value, offset] : llvm::zip(values, plan.offsets))
-    buffers[value] = OffsetOp::create(b, loc, arena, dim(offset));
+    buffers[value] = OffsetOp::create(b, loc, pointer, arena, dim(offset));
 }
 
 FailureOr<Value> EntryBuilder::buffer(Value tensor) {
@@ -238,18 +239,18 @@ FailureOr<Value> EntryBuilder::buffer(Value tensor) {
     return known;
   Value &slot = buffers[tensor];
   if (auto arg = dyn_cast<BlockArgument>(tensor))
-    return slot = InputOp::create(b, loc, call, arg.getArgNumber());
+    return slot = InputOp::create(b, loc, pointer, call, arg.getArgNumber());
   Operation *def = tensor.getDefiningOp();
   if (auto parameter = dyn_cast<ParameterOp>(def)) {
     Value &fetched = bySource[parameter.getName()];
     if (!fetched)
-      fetched = RtParameterOp::create(b, loc, call, parameter.getName(), tensor.getType());
+      fetched = RtParameterOp::create(b, loc, pointer, call, parameter.getName(), tensor.getType());
     return slot = fetched;
   }
   if (auto load = dyn_cast<GlobalLoadOp>(def)) {
     Value &fetched = bySource["@" + load.getGlobal().str()];
     if (!fetched)
-      fetched = RtGlobalOp::create(b, loc, call, load.getGlobal(), bytesOf(tensor).constant());
+      fetched = RtGlobalOp::create(b, loc, pointer, call, load.getGlobal(), bytesOf(tensor).constant());
     return slot = fetched;
   }
   buffers.erase(tensor);
@@ -270,7 +271,7 @@ LogicalResult EntryBuilder::run() {
   entry = EntryOp::create(b, loc, (func.getName() + "$entry").str(), StringAttr(), b.getArrayAttr(inputs),
                           b.getArrayAttr(outputs));
   Block *block = &entry.getBody().emplaceBlock();
-  call = block->addArgument(LLVM::LLVMPointerType::get(b.getContext()), loc);
+  call = block->addArgument(pointer, loc);
   b.setInsertionPointToStart(block);
   if (failed(bindSymbols()) || failed(assignResults()))
     return failure();
@@ -296,7 +297,7 @@ LogicalResult EntryBuilder::run() {
 }
 
 namespace {
-struct PlanArena : impl::PlanArenaBase<PlanArena> {
+struct PlanArena : disc::impl::PlanArenaBase<PlanArena> {
   void runOnOperation() override {
     ShapeAnalysis shapes(getOperation());
     for (auto func : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))

@@ -28,7 +28,7 @@ using namespace mlir;
 using namespace mlir::disc;
 
 namespace {
-struct VerifyMemory : impl::VerifyMemoryBase<VerifyMemory> {
+struct VerifyMemory : disc::impl::VerifyMemoryBase<VerifyMemory> {
   void runOnOperation() override {
     bool ok = true;
     auto fail = [&](Operation *op, const Twine &text) {

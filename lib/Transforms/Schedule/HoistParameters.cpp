@@ -34,14 +34,14 @@ using namespace mlir;
 using namespace mlir::disc;
 
 namespace {
-struct HoistParameters : impl::HoistParametersBase<HoistParameters> {
+struct HoistParameters : disc::impl::HoistParametersBase<HoistParameters> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto main = module.lookupSymbol<func::FuncOp>("main");
     if (!main || module.lookupSymbol("init"))
       return;
     OpBuilder b(main);
-    auto init = b.create<func::FuncOp>(main.getLoc(), "init", b.getFunctionType({}, {}));
+    auto init = func::FuncOp::create(b, main.getLoc(), "init", b.getFunctionType({}, {}));
     OpBuilder body = OpBuilder::atBlockBegin(init.addEntryBlock());
 
     // Constant: a parameter, or a view or kernel of constants that mentions no symbol.
@@ -67,14 +67,14 @@ struct HoistParameters : impl::HoistParametersBase<HoistParameters> {
           continue;
         std::string name = ("hoisted" + Twine(count++) + "_" + kernel.getName().value_or("value")).str();
         b.setInsertionPoint(init);
-        b.create<GlobalOp>(kernel.getLoc(), name, StringAttr(), TypeAttr::get(result.getType()));
-        body.create<GlobalStoreOp>(kernel.getLoc(), name, map.lookup(result));
+        GlobalOp::create(b, kernel.getLoc(), b.getStringAttr(name), StringAttr(), TypeAttr::get(result.getType()));
+        GlobalStoreOp::create(body, kernel.getLoc(), name, map.lookup(result));
         OpBuilder at(kernel);
-        Value load = at.create<GlobalLoadOp>(kernel.getLoc(), result.getType(), name);
+        Value load = GlobalLoadOp::create(at, kernel.getLoc(), result.getType(), name);
         result.replaceUsesWithIf(load, [&](OpOperand &use) { return use.getOwner() != load.getDefiningOp(); });
       }
     }
-    body.create<func::ReturnOp>(main.getLoc());
+    func::ReturnOp::create(body, main.getLoc());
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(main.getBody().front())))
       if (isOpTriviallyDead(&op))
         op.erase();
@@ -82,7 +82,7 @@ struct HoistParameters : impl::HoistParametersBase<HoistParameters> {
 
   static bool isConstant(Value v, const llvm::SmallPtrSetImpl<Operation *> &constant) {
     Operation *def = v.getDefiningOp();
-    return def && (constant.contains(def) || (isa<DimOp>(def) && cast<DimOp>(def).getExpr().isConstant()) ||
+    return def && (constant.contains(def) || (isa<DimOp>(def) && cast<DimOp>(def).getExprAttr().getValue().isConstant()) ||
                    def->hasTrait<OpTrait::ConstantLike>());
   }
 
@@ -91,7 +91,7 @@ struct HoistParameters : impl::HoistParametersBase<HoistParameters> {
       if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && !tensor.hasStaticShape())
         return false;
     return !op->walk([](DimOp dim) {
-                return dim.getExpr().isConstant() ? WalkResult::advance() : WalkResult::interrupt();
+                return dim.getExprAttr().getValue().isConstant() ? WalkResult::advance() : WalkResult::interrupt();
               }).wasInterrupted();
   }
 

@@ -40,7 +40,7 @@ struct RhsDims {
   SmallVector<int64_t> batch, n, k;
 };
 
-struct PackWeights : impl::PackWeightsBase<PackWeights> {
+struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto main = module.lookupSymbol<func::FuncOp>("main");
@@ -138,32 +138,32 @@ struct PackWeights : impl::PackWeightsBase<PackWeights> {
       n *= type.getDimSize(d);
     for (int64_t d : dims->k)
       k *= type.getDimSize(d);
-    shape.append({llvm::divideCeil(n, panel), k, panel});
+    shape.append({static_cast<int64_t>(llvm::divideCeil(n, panel)), k, panel});
     auto packedType = RankedTensorType::get(shape, element);
     Location loc = contraction.getLoc();
     if (!global) {
       std::string name = ("packed" + Twine(count++)).str();
-      auto packKernel = b.create<KernelOp>(loc, TypeRange{packedType}, ValueRange{source}, KernelKind::Pack,
+      auto packKernel = KernelOp::create(b, loc, TypeRange{packedType}, ValueRange{source}, KernelKind::Pack,
                                            b.getStringAttr("pack"),
                                            b.getStringAttr("right-hand side of a contraction, known at load"),
                                            DictionaryAttr(), Attribute(), Attribute(), Attribute());
       Block *inner = &packKernel.getBody().emplaceBlock();
       Value in = inner->addArgument(source.getType(), loc);
       OpBuilder nested = OpBuilder::atBlockBegin(inner);
-      Value result = nested.create<PackOp>(loc, packedType, in, dims->batch, dims->n, dims->k, panel);
-      nested.create<YieldOp>(loc, result);
+      Value result = PackOp::create(nested, loc, packedType, in, dims->batch, dims->n, dims->k, panel);
+      YieldOp::create(nested, loc, result);
       OpBuilder at(init);
-      global = at.create<GlobalOp>(loc, name, StringAttr(), TypeAttr::get(packedType));
-      b.create<GlobalStoreOp>(loc, name, packKernel.getOutputs()[0]);
+      global = GlobalOp::create(at, loc, b.getStringAttr(name), StringAttr(), TypeAttr::get(packedType));
+      GlobalStoreOp::create(b, loc, name, packKernel.getOutputs()[0]);
     }
 
     OpBuilder at(kernel);
-    Value load = at.create<GlobalLoadOp>(loc, packedType, global.getSymName());
+    Value load = GlobalLoadOp::create(at, loc, packedType, global.getSymName());
     kernel.getInputsMutable()[arg.getArgNumber()].set(load);
     arg.setType(packedType);
     OpBuilder nested = OpBuilder::atBlockBegin(&body);
     auto logical = RankedTensorType::get(type.getShape(), element);
-    Value unpacked = nested.create<UnpackOp>(loc, logical, arg, dims->batch, dims->n, dims->k, panel);
+    Value unpacked = UnpackOp::create(nested, loc, logical, arg, dims->batch, dims->n, dims->k, panel);
     contraction.getDpsInputOperand(1)->set(unpacked);
     if (element != type.getElementType())
       widenArgument(contraction, 1, element);

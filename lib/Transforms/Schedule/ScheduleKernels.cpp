@@ -43,7 +43,7 @@ static LogicalResult schedule(KernelOp kernel, ShapeAnalysis &shapes, const Targ
 }
 
 namespace {
-struct ScheduleKernels : impl::ScheduleKernelsBase<ScheduleKernels> {
+struct ScheduleKernels : disc::impl::ScheduleKernelsBase<ScheduleKernels> {
   void runOnOperation() override {
     ShapeAnalysis shapes(getOperation());
     TargetInfo target = TargetInfo::get(getOperation());

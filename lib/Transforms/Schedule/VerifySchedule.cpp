@@ -20,7 +20,7 @@ using namespace mlir;
 using namespace mlir::disc;
 
 namespace {
-struct VerifySchedule : impl::VerifyScheduleBase<VerifySchedule> {
+struct VerifySchedule : disc::impl::VerifyScheduleBase<VerifySchedule> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
     bool ok = true;
