@@ -7,6 +7,8 @@
 #include "dialects/Shape/ShapeDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Target/Host/Passes.h"
+#include "lib/Transforms/Fusion/Passes.h"
+#include "lib/Transforms/Memory/Passes.h"
 #include "lib/Transforms/Shape/Passes.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
@@ -30,5 +32,7 @@ void mlir::disc::registerPasses() {
     registerAllPasses();
     registerDiscHostPasses();
     registerDiscShapePasses();
+    registerDiscFusionPasses();
+    registerDiscMemoryPasses();
   });
 }

@@ -19,7 +19,7 @@ using namespace mlir;
 using namespace mlir::disc;
 
 using Kind = SymAtom::Kind;
-using Range = SymbolFacts::Range;
+using Interval = SymbolFacts::Range;
 using Bound = std::optional<int64_t>;
 
 //===----------------------------------------------------------------------===//
@@ -30,12 +30,12 @@ static Bound addBounds(Bound a, Bound b) {
   return a && b ? llvm::checkedAdd(*a, *b) : Bound();
 }
 
-static Range add(Range a, Range b) {
+static Interval add(Interval a, Interval b) {
   return {addBounds(a.min, b.min), addBounds(a.max, b.max)};
 }
 
-static Range hull(Range a, Range b) {
-  Range result;
+static Interval hull(Interval a, Interval b) {
+  Interval result;
   if (a.min && b.min)
     result.min = std::min(*a.min, *b.min);
   if (a.max && b.max)
@@ -43,7 +43,7 @@ static Range hull(Range a, Range b) {
   return result;
 }
 
-static Range tighter(Range a, Range b) {
+static Interval tighter(Interval a, Interval b) {
   if (b.min && (!a.min || *b.min > *a.min))
     a.min = b.min;
   if (b.max && (!a.max || *b.max < *a.max))
@@ -51,8 +51,8 @@ static Range tighter(Range a, Range b) {
   return a;
 }
 
-static Range negate(Range a) {
-  Range result;
+static Interval negate(Interval a) {
+  Interval result;
   if (a.max)
     result.min = llvm::checkedSub<int64_t>(0, *a.max);
   if (a.min)
@@ -60,12 +60,12 @@ static Range negate(Range a) {
   return result;
 }
 
-static bool isNonNegative(Range a) { return a.min && *a.min >= 0; }
-static bool isPositive(Range a) { return a.min && *a.min > 0; }
+static bool isNonNegative(Interval a) { return a.min && *a.min >= 0; }
+static bool isPositive(Interval a) { return a.min && *a.min > 0; }
 
-static Range multiply(Range a, Range b) {
+static Interval multiply(Interval a, Interval b) {
   if (isNonNegative(a) && isNonNegative(b)) {
-    Range result;
+    Interval result;
     // A lower bound that overflows cannot be met, but zero stays right.
     result.min = llvm::checkedMul(*a.min, *b.min).value_or(0);
     if (a.max && b.max)
@@ -80,22 +80,22 @@ static Range multiply(Range a, Range b) {
     return negate(multiply(a, negate(b)));
   if (!a.min || !a.max || !b.min || !b.max)
     return {};
-  Range result;
+  Interval result;
   for (int64_t x : {*a.min, *a.max})
     for (int64_t y : {*b.min, *b.max}) {
       Bound product = llvm::checkedMul(x, y);
       if (!product)
         return {};
       result = result.min ? hull(result, {product, product})
-                          : Range{product, product};
+                          : Interval{product, product};
     }
   return result;
 }
 
-static Range floorDivide(Range a, Range b) {
+static Interval floorDivide(Interval a, Interval b) {
   if (!isPositive(b))
     return {};
-  Range result;
+  Interval result;
   // The quotient moves towards zero as the divisor grows; without an upper
   // bound of the divisor it gets as far as 0, or -1 from below.
   if (a.min)
@@ -109,10 +109,10 @@ static Range floorDivide(Range a, Range b) {
   return result;
 }
 
-static Range remainder(Range a, Range b) {
+static Interval remainder(Interval a, Interval b) {
   if (!isPositive(b))
     return {};
-  Range result{0, std::nullopt};
+  Interval result{0, std::nullopt};
   if (b.max)
     result.max = *b.max - 1;
   if (!isNonNegative(a))
@@ -126,11 +126,11 @@ static Range remainder(Range a, Range b) {
 // Ranges of expressions
 //===----------------------------------------------------------------------===//
 
-Range SymbolFacts::atomRange(const SymAtom &atom) const {
+Interval SymbolFacts::atomRange(const SymAtom &atom) const {
   switch (atom.kind()) {
   case Kind::Symbol: {
     auto it = equalities.find(atom.name());
-    Range own = lookup(atom.name()).range;
+    Interval own = lookup(atom.name()).range;
     return it == equalities.end() ? own : tighter(own, range(it->second));
   }
   case Kind::FloorDiv:
@@ -141,9 +141,9 @@ Range SymbolFacts::atomRange(const SymAtom &atom) const {
   case Kind::Max: {
     // The minimum is below every argument's upper bound.
     bool isMin = atom.kind() == Kind::Min;
-    Range result = range(atom.args()[0]), reach = result;
+    Interval result = range(atom.args()[0]), reach = result;
     for (const SymExpr &arg : atom.args().drop_front()) {
-      Range bounds = range(arg);
+      Interval bounds = range(arg);
       result = hull(result, bounds);
       Bound &side = isMin ? reach.max : reach.min;
       Bound other = isMin ? bounds.max : bounds.min;
@@ -159,16 +159,16 @@ Range SymbolFacts::atomRange(const SymAtom &atom) const {
   return {};
 }
 
-Range SymbolFacts::sumRange(const SymExpr &expr) const {
-  Range total{0, 0};
+Interval SymbolFacts::sumRange(const SymExpr &expr) const {
+  Interval total{0, 0};
   for (const SymTerm &term : expr.terms()) {
-    Range product{1, 1};
+    Interval product{1, 1};
     for (auto it = term.factors.begin(); it != term.factors.end();) {
       // An even power is not negative.
       auto end = std::find_if(it, term.factors.end(), [&](const SymAtom &atom) {
         return !(atom == *it);
       });
-      Range base = atomRange(*it), power{1, 1};
+      Interval base = atomRange(*it), power{1, 1};
       for (auto factor = it; factor != end; ++factor)
         power = multiply(power, base);
       if ((end - it) % 2 == 0)
@@ -177,14 +177,14 @@ Range SymbolFacts::sumRange(const SymExpr &expr) const {
       it = end;
     }
     total = add(total,
-                multiply(product, Range{term.coefficient, term.coefficient}));
+                multiply(product, Interval{term.coefficient, term.coefficient}));
   }
   return total;
 }
 
 namespace {
 /// The distinct atoms of an expression, numbered, with their ranges.
-using AtomRanges = std::map<SymAtom, Range>;
+using AtomRanges = std::map<SymAtom, Interval>;
 } // namespace
 
 /// The atoms of `expr`, or nothing if one occurs in a power.
@@ -199,12 +199,12 @@ static std::optional<AtomRanges> multilinearAtoms(const SymExpr &expr) {
   return atoms;
 }
 
-Range SymbolFacts::cornerRange(const SymExpr &expr) const {
+Interval SymbolFacts::cornerRange(const SymExpr &expr) const {
   constexpr size_t kMaxAtoms = 6;
   std::optional<AtomRanges> atoms = multilinearAtoms(expr);
   if (!atoms || atoms->size() > kMaxAtoms)
     return {};
-  SmallVector<Range> ranges;
+  SmallVector<Interval> ranges;
   std::map<SymAtom, unsigned> index;
   for (auto &[atom, bounds] : *atoms) {
     bounds = atomRange(atom);
@@ -213,7 +213,7 @@ Range SymbolFacts::cornerRange(const SymExpr &expr) const {
     index[atom] = ranges.size();
     ranges.push_back(bounds);
   }
-  std::optional<Range> result;
+  std::optional<Interval> result;
   for (unsigned corner = 0; corner < (1u << ranges.size()); ++corner) {
     Bound total = 0;
     for (const SymTerm &term : expr.terms()) {
@@ -227,7 +227,7 @@ Range SymbolFacts::cornerRange(const SymExpr &expr) const {
     }
     if (!total)
       return {};
-    result = result ? hull(*result, {total, total}) : Range{total, total};
+    result = result ? hull(*result, {total, total}) : Interval{total, total};
   }
   return *result;
 }
@@ -242,7 +242,7 @@ std::optional<int64_t> SymbolFacts::shiftedMin(const SymExpr &expr) const {
     for (const SymAtom &atom : term.factors) {
       auto [it, inserted] = shifted.try_emplace(atom);
       if (inserted) {
-        Range bounds = atomRange(atom);
+        Interval bounds = atomRange(atom);
         if (!bounds.min)
           return std::nullopt;
         it->second = SymExpr(*bounds.min) +
@@ -282,12 +282,12 @@ static SymExpr unfoldDivisions(const SymExpr &expr) {
   return result;
 }
 
-Range SymbolFacts::range(const SymExpr &expr) const {
+Interval SymbolFacts::range(const SymExpr &expr) const {
   if (!expr.isDefined())
     return {};
   if (expr.isConstant())
     return {expr.constant(), expr.constant()};
-  Range result = sumRange(expr);
+  Interval result = sumRange(expr);
   if (expr.terms().size() == 1)
     return result; // The other bounds are no tighter for a single term.
   result = tighter(result, cornerRange(expr));
