@@ -254,7 +254,7 @@ bool ThreadPool::parallelFor(disc_kernel_fn kernel, void *const *args,
          workerState.load(std::memory_order_acquire) == State::Running;
          ++spins) {
       // More threads than cores: let the worker have this one.
-      if (spins > 10000)
+      if (spins > 1000)
         std::this_thread::yield();
       else
         pause();
