@@ -19,6 +19,7 @@
 #include "lib/Transforms/Fusion/Passes.h"
 
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Fusion/KernelGroups.h"
 #include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/SmallBitVector.h"
@@ -92,7 +93,7 @@ static bool foldOperands(linalg::GenericOp op, ShapeAnalysis &shapes) {
   SmallVector<AffineMap> maps = op.getIndexingMapsArray();
   for (OpOperand *operand : op.getDpsInputOperands()) {
     Operation *view = operand->get().getDefiningOp();
-    if (!view || !isView(view))
+    if (!view || !isAddressedView(view))
       continue;
     unsigned n = operand->getOperandNumber();
     auto indices = sourceIndices(view, maps[n].getResults(), shapes);
@@ -193,8 +194,23 @@ struct FoldViews : disc::impl::FoldViewsBase<FoldViews> {
   }
 
   void materialize(Block &block, ShapeAnalysis &shapes) {
+    // Constants and fills live inside the kernels that read them; what addresses a buffer needs one.
     for (Operation &op : llvm::make_early_inc_range(block)) {
-      if (!isView(&op) || viewLayout(op.getResult(0), shapes))
+      auto generic = dyn_cast<linalg::GenericOp>(op);
+      bool addresses = isView(&op) || isa<AttentionOp, ConcatOp>(op) ||
+                       (generic && linalg::isaContractionOpInterface(generic));
+      if (!addresses)
+        continue;
+      OpBuilder b(&op);
+      for (OpOperand &operand : op.getOpOperands()) {
+        Operation *def = operand.get().getDefiningOp();
+        if (def && isa<RankedTensorType>(operand.get().getType()) && isCloned(def) &&
+            !(generic && generic.isDpsInit(&operand)))
+          operand.set(copyOf(b, op.getLoc(), operand.get(), shapes));
+      }
+    }
+    for (Operation &op : llvm::make_early_inc_range(block)) {
+      if (!isAddressedView(&op) || viewLayout(op.getResult(0), shapes))
         continue;
       OpBuilder b(&op);
       op.setOperand(0, copyOf(b, op.getLoc(), op.getOperand(0), shapes));
@@ -211,7 +227,7 @@ struct FoldViews : disc::impl::FoldViewsBase<FoldViews> {
       auto layout = viewLayout(operand.get(), shapes);
       bool dense = layout && layout->isContiguous(shapes.dims(operand.get())) &&
                    SymExpr::product(shapes.dims(operand.get())) == SymExpr::product(shapes.dims(base));
-      bool computed = def && !isa<ParameterOp, GlobalLoadOp>(def);
+      bool computed = def && !isa<ParameterOp, GlobalLoadOp>(def) && !isCloned(def);
       if (computed && dense && taken.insert(base).second)
         continue;
       operand.set(copyOf(b, ret.getLoc(), operand.get(), shapes));

@@ -2,7 +2,7 @@
 
 #include "lib/Transforms/Fusion/KernelGroups.h"
 
-#include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -346,8 +346,8 @@ void KernelGroups::fuse() {
   // Attention writes its result in the order its only user wants.
   for (Operation &op : block)
     if (auto permute = dyn_cast<PermuteOp>(op))
-      if (auto attention = permute.getSource().getDefiningOp<AttentionOp>(); attention && attention->hasOneUse()) {
-        KernelGroup *group = groupOf(attention);
+      if (isAbsorbed(permute)) {
+        KernelGroup *group = groupOf(permute.getSource().getDefiningOp());
         group->ops.insert(permute);
         group->reasons.push_back("stores its result permuted");
         groups[permute] = group;

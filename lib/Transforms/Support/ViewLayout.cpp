@@ -2,14 +2,22 @@
 
 #include "lib/Transforms/Support/ViewLayout.h"
 
-#include "dialects/Tensor/TensorDialect.h"
-
 using namespace mlir;
 using namespace mlir::disc;
 
+bool mlir::disc::isAbsorbed(PermuteOp permute) {
+  auto attention = permute.getSource().getDefiningOp<AttentionOp>();
+  return attention && attention->hasOneUse();
+}
+
+bool mlir::disc::isAddressedView(Operation *op) {
+  auto permute = dyn_cast<PermuteOp>(op);
+  return isView(op) && !(permute && isAbsorbed(permute));
+}
+
 Value mlir::disc::viewBase(Value value) {
   while (Operation *op = value.getDefiningOp()) {
-    if (!isView(op))
+    if (!isAddressedView(op))
       break;
     value = op->getOperand(0);
   }
@@ -18,7 +26,7 @@ Value mlir::disc::viewBase(Value value) {
 
 std::optional<Layout> mlir::disc::viewLayout(Value value, ShapeAnalysis &shapes) {
   Operation *op = value.getDefiningOp();
-  if (!op || !isView(op))
+  if (!op || !isAddressedView(op))
     return Layout::contiguous(shapes.dims(value));
   std::optional<Layout> source = viewLayout(op->getOperand(0), shapes);
   if (!source)

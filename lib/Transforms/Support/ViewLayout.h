@@ -3,9 +3,16 @@
 #define DISC_TRANSFORMS_SUPPORT_VIEWLAYOUT_H
 
 #include "dialects/Plan/Layout.h"
+#include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 
 namespace mlir::disc {
+
+/// True for a permutation that costs no view: attention whose only use it is stores its result in that order.
+bool isAbsorbed(PermuteOp permute);
+
+/// True for views that are addressed, not stored: all but absorbed permutations.
+bool isAddressedView(Operation *op);
 
 /// The value that a chain of views starts from.
 Value viewBase(Value value);
