@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import disc
 from disc import _native
@@ -148,7 +149,8 @@ def test_symbolic_arithmetic(texts: list[str], points: list[tuple[int, int]]) ->
         disc_shape.symbol @A
         disc_shape.symbol @B min 1
         disc_rt.entry @main attributes {{
-            inputs = [{{name = "x", type = tensor<?x?xf32>, dims = #disc_shape.dims<[A, B]>}}], outputs = [{outputs}]}} {{
+            inputs = [{{name = "x", type = tensor<?x?xf32>, dims = #disc_shape.dims<[A, B]>}}],
+            outputs = [{outputs}]}} {{
         ^bb0(%call: !llvm.ptr):
           disc_rt.check_inputs %call
           %A = disc_rt.extent %call[0, 0]
