@@ -5,18 +5,24 @@
 
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Target/LLVMIR/ModuleTranslation.h"
+#include "llvm/Bitcode/BitcodeReader.h"
+#include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
-#include "llvm/IR/Verifier.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/SmallVectorMemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/Threading.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Transforms/Utils/Cloning.h"
+#include "llvm/Transforms/Utils/SplitModule.h"
 
+#include <algorithm>
 #include <chrono>
+#include <mutex>
+#include <thread>
 
 using namespace mlir;
 using namespace mlir::disc;
@@ -146,6 +152,121 @@ private:
 };
 } // namespace
 
+namespace {
+/// Compiles modules of one target. Each belongs to one thread.
+class Compiler {
+public:
+  Compiler(const HostTarget &target, const CodegenOptions &options) : target(target), options(options) {}
+
+  llvm::Error initialize() {
+    auto created = createTargetMachine(target, options.optLevel);
+    if (!created)
+      return created.takeError();
+    machine = std::move(*created);
+    return llvm::Error::success();
+  }
+
+  llvm::DataLayout dataLayout() const { return machine->createDataLayout(); }
+
+  llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> compile(llvm::Module &module) {
+    Stopwatch watch;
+    optimize(module, *machine, options.optLevel);
+    optimizeSeconds = watch.lap();
+    if (!options.dumpPrefix.empty())
+      if (llvm::Error error = dumpOptimized(module))
+        return error;
+    watch.lap();
+    SmallVector<char, 0> bytes;
+    if (llvm::Error error = emit(module, *machine, llvm::CodeGenFileType::ObjectFile, bytes))
+      return error;
+    emitSeconds = watch.lap();
+    return std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(bytes), module.getModuleIdentifier(),
+                                                           /*RequiresNullTerminator=*/false);
+  }
+
+  double optimizeSeconds = 0, emitSeconds = 0;
+
+private:
+  llvm::Error dumpOptimized(llvm::Module &module) {
+    dump(options.dumpPrefix + ".opt.ll", module);
+    // Emitting changes the module, so the listing is made from a copy.
+    SmallVector<char, 0> text;
+    std::unique_ptr<llvm::Module> copy = llvm::CloneModule(module);
+    if (llvm::Error error = emit(*copy, *machine, llvm::CodeGenFileType::AssemblyFile, text))
+      return error;
+    dump(options.dumpPrefix + ".s", StringRef(text.data(), text.size()));
+    return llvm::Error::success();
+  }
+
+  const HostTarget &target;
+  const CodegenOptions &options;
+  std::unique_ptr<llvm::TargetMachine> machine;
+};
+} // namespace
+
+/// How many parts pay: each costs a round trip through bitcode, about as much as
+/// compiling a few hundred instructions.
+static unsigned numParts(const llvm::Module &module, const CodegenOptions &options) {
+  constexpr unsigned kInstructionsPerPart = 2000;
+  if (!options.dumpPrefix.empty())
+    return 1; // one listing
+  unsigned threads = options.threads > 0 ? options.threads : llvm::hardware_concurrency().compute_thread_count();
+  return std::clamp(module.getInstructionCount() / kInstructionsPerPart, 1u, std::max(threads, 1u));
+}
+
+/// LLVM's contexts are not shared between threads: a part crosses as bitcode.
+static std::vector<SmallVector<char, 0>> split(llvm::Module &module, unsigned parts) {
+  std::vector<SmallVector<char, 0>> bitcode;
+  llvm::SplitModule(
+      module, parts,
+      [&](std::unique_ptr<llvm::Module> part) {
+        llvm::raw_svector_ostream os(bitcode.emplace_back());
+        llvm::WriteBitcodeToFile(*part, os);
+      },
+      /*PreserveLocals=*/false, /*RoundRobin=*/true);
+  return bitcode;
+}
+
+static llvm::Expected<ObjectCode> compileParts(ArrayRef<SmallVector<char, 0>> bitcode, const HostTarget &target,
+                                               const CodegenOptions &options, CodegenTimes &spent) {
+  ObjectCode objects(bitcode.size());
+  std::mutex mutex;
+  llvm::Error errors = llvm::Error::success();
+  auto compilePart = [&](size_t i) {
+    llvm::LLVMContext context;
+    StringRef bytes(bitcode[i].data(), bitcode[i].size());
+    Compiler compiler(target, options);
+    llvm::Error error = compiler.initialize();
+    if (!error) {
+      auto part = llvm::parseBitcodeFile(llvm::MemoryBufferRef(bytes, ("disc." + Twine(i)).str()), context);
+      if (!part) {
+        error = part.takeError();
+      } else {
+        auto object = compiler.compile(**part);
+        if (object)
+          objects[i] = std::move(*object);
+        else
+          error = object.takeError();
+      }
+    }
+    std::lock_guard<std::mutex> lock(mutex);
+    errors = llvm::joinErrors(std::move(errors), std::move(error));
+    // As the user waits for it: the slowest part counts.
+    spent.optimize = std::max(spent.optimize, compiler.optimizeSeconds);
+    spent.emit = std::max(spent.emit, compiler.emitSeconds);
+  };
+
+  std::vector<std::thread> workers;
+  for (size_t i = 1; i < bitcode.size(); ++i)
+    workers.emplace_back(compilePart, i);
+  compilePart(0);
+  for (std::thread &worker : workers)
+    worker.join();
+  if (errors)
+    return errors;
+  return objects;
+}
+
 llvm::Expected<ObjectCode> mlir::disc::compileToObject(ModuleOp module, const CodegenOptions &options,
                                                        CodegenTimes *times) {
   llvm::InitializeNativeTarget();
@@ -153,11 +274,12 @@ llvm::Expected<ObjectCode> mlir::disc::compileToObject(ModuleOp module, const Co
   llvm::InitializeNativeTargetAsmParser();
   CodegenTimes ignored;
   CodegenTimes &spent = times ? *times : ignored;
+  spent = {};
 
   HostTarget target = getHostTarget(module);
-  auto machine = createTargetMachine(target, options.optLevel);
-  if (!machine)
-    return machine.takeError();
+  Compiler compiler(target, options);
+  if (llvm::Error error = compiler.initialize())
+    return error;
 
   Stopwatch watch;
   llvm::LLVMContext context;
@@ -165,34 +287,25 @@ llvm::Expected<ObjectCode> mlir::disc::compileToObject(ModuleOp module, const Co
   if (!llvmModule)
     return makeError("translation to LLVM IR failed");
   llvmModule->setTargetTriple(llvm::Triple(target.triple));
-  llvmModule->setDataLayout((*machine)->createDataLayout());
+  llvmModule->setDataLayout(compiler.dataLayout());
   addFunctionAttributes(*llvmModule, target);
-  spent.translate += watch.lap();
-
   if (!options.dumpPrefix.empty())
     dump(options.dumpPrefix + ".ll", *llvmModule);
-  watch.lap();
-  optimize(*llvmModule, **machine, options.optLevel);
-  spent.optimize += watch.lap();
 
-  if (!options.dumpPrefix.empty()) {
-    dump(options.dumpPrefix + ".opt.ll", *llvmModule);
-    // Emitting changes the module, so the listing is made from a copy's run
-    // only when asked for.
-    SmallVector<char, 0> text;
-    std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*llvmModule);
-    if (llvm::Error error = emit(*copy, **machine, llvm::CodeGenFileType::AssemblyFile, text))
-      return error;
-    dump(options.dumpPrefix + ".s", StringRef(text.data(), text.size()));
+  unsigned parts = numParts(*llvmModule, options);
+  if (parts > 1) {
+    std::vector<SmallVector<char, 0>> bitcode = split(*llvmModule, parts);
+    spent.translate = watch.lap();
+    return compileParts(bitcode, target, options, spent);
   }
-  watch.lap();
-  SmallVector<char, 0> bytes;
-  if (llvm::Error error = emit(*llvmModule, **machine, llvm::CodeGenFileType::ObjectFile, bytes))
-    return error;
-  spent.emit += watch.lap();
 
+  spent.translate = watch.lap();
+  auto object = compiler.compile(*llvmModule);
+  if (!object)
+    return object.takeError();
+  spent.optimize = compiler.optimizeSeconds;
+  spent.emit = compiler.emitSeconds;
   ObjectCode objects;
-  objects.push_back(
-      std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(bytes), "disc.o", /*RequiresNullTerminator=*/false));
+  objects.push_back(std::move(*object));
   return objects;
 }

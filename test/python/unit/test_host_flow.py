@@ -101,6 +101,20 @@ def test_guards(shape: tuple[int, int], message: str) -> None:
     assert torch.equal(model.run((torch.zeros(2, 2),))[0], torch.full((2, 2), 2.0))
 
 
+def test_many_kernels_compile_in_parts() -> None:
+    """Enough code that compile threads share it: parts call each other and read one table."""
+    head, main = SCALE.replace("COST", "1000").replace("SCRATCH", "64").split("disc_rt.entry")
+    start = head.index("func.func")
+    count = 200
+    kernels = "".join(head[start:].replace("@k0_add", f"@k{i}_add").replace("1.0", f"{i}.0") for i in range(count))
+    launch = "  disc_rt.launch %call @k0_add(%t, %t)\n"
+    assert launch in main
+    launches = "".join(launch.replace("@k0", f"@k{i}") for i in range(1, count))
+    text = head[:start] + kernels + "disc_rt.entry" + main.replace(launch, launches)
+    x = torch.randint(0, 100, (3, 8)).float()
+    assert torch.equal(load(text).run((x,))[0], x + sum(range(count)))
+
+
 def test_perf_map_names_kernels() -> None:
     path = Path(f"/tmp/perf-{os.getpid()}.map")
     before = path.read_text() if path.exists() else ""
