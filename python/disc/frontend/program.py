@@ -143,10 +143,10 @@ def import_program(
         exported = model
         if exported.example_inputs is not None:
             args, kwargs = exported.example_inputs
-        names: list[str] = []
+        names = list(exported.graph_signature.user_inputs)
     else:
         exported = export(model, args, kwargs, dynamic_shapes)
-        names = list(inspect.signature(model.forward).parameters)
+        names = _parameter_names(model)
     _reject_mutation(exported)
     program = _decompose(exported)
     inputs, fakes, constants = _user_inputs(program)
@@ -180,6 +180,11 @@ def import_program(
         constants=constants,
         _symbol_places=_symbol_places(symbols, fakes),
     )
+
+
+def _parameter_names(module: torch.nn.Module) -> list[str]:
+    parameters = inspect.signature(module.forward).parameters.values()
+    return [f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in parameters]
 
 
 def _dim(symbols: SymbolTable, size: Any) -> int | str:

@@ -143,25 +143,52 @@ def _dim_name(spec: Any, dim: int) -> str | None:
 
 
 def flatten_dynamic_shapes(
-    dynamic_shapes: Any, args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str]
+    dynamic_shapes: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    names: Sequence[str],
 ) -> list[Any]:
     """One spec for each leaf of ``(args, kwargs)``, in pytree order; None where nothing is said.
 
-    ``names`` are the module's parameter names for ``args``: ``dynamic_shapes`` may be keyed by them.
+    ``names`` are those of the module's parameters, a variadic one written ``*args``: ``dynamic_shapes`` may be
+    keyed by them, and treats a variadic parameter as one tuple.
     """
+    values = [*args, *kwargs.values()]
     if dynamic_shapes is None:
-        return [None] * len(pytree.tree_leaves((tuple(args), dict(kwargs))))
-    if isinstance(dynamic_shapes, Mapping):
-        positional = [dynamic_shapes.get(name) for name in names[: len(args)]]
-        keyword = {key: dynamic_shapes.get(key) for key in kwargs}
+        specs: list[Any] = [None] * len(values)
+    elif isinstance(dynamic_shapes, Mapping):
+        specs = _positional_by_name(dynamic_shapes, len(args), names)
+        specs += [dynamic_shapes.get(key) for key in kwargs]
     else:
-        specs = list(dynamic_shapes) + [None] * (len(args) + len(kwargs))
-        positional = specs[: len(args)]
-        keyword = dict(zip(kwargs, specs[len(args) :], strict=False))
+        specs = _positional_in_order(list(dynamic_shapes), len(values))
     flat: list[Any] = []
-    for value, spec in zip([*args, *kwargs.values()], [*positional, *keyword.values()], strict=True):
+    for value, spec in zip(values, specs, strict=True):
         _flatten_spec(value, spec, flat)
     return flat
+
+
+def _positional_by_name(shapes: Mapping[str, Any], count: int, names: Sequence[str]) -> list[Any]:
+    specs: list[Any] = []
+    for name in names:
+        if name.startswith("*"):
+            rest = list(shapes.get(name[1:]) or ())
+            specs += rest + [None] * (count - len(specs) - len(rest))
+        elif len(specs) < count:
+            specs.append(shapes.get(name))
+    return (specs + [None] * count)[:count]
+
+
+def _positional_in_order(shapes: list[Any], count: int) -> list[Any]:
+    for i, spec in enumerate(shapes):
+        # One tuple for all of a variadic parameter's values.
+        variadic = count - (len(shapes) - 1)
+        if variadic != 1 and isinstance(spec, (list, tuple)) and len(spec) == variadic:
+            return [*shapes[:i], *spec, *shapes[i + 1 :]]
+    if len(shapes) == 1 and count == 1 and isinstance(shapes[0], (list, tuple)) and len(shapes[0]) == 1:
+        inner = shapes[0][0]
+        if isinstance(inner, (Mapping, list, tuple)):
+            return [inner]
+    return (shapes + [None] * count)[:count]
 
 
 def _flatten_spec(value: Any, spec: Any, into: list[Any]) -> None:

@@ -1,0 +1,33 @@
+"""Every op's lowering rule against eager PyTorch, by interpreting the input IR: no compiler is needed."""
+
+import ir_reference
+import pytest
+import torch
+from op_cases import EXPORT_SIZES, OTHER_SIZES, Batch, assert_same, batches
+
+from disc.frontend import import_program
+
+
+@pytest.mark.parametrize("names", batches(), ids=lambda names: names[0])
+def test_ops(names, subtests):
+    batch = Batch(names)
+    program = import_program(batch, batch.inputs(EXPORT_SIZES), dynamic_shapes=batch.dynamic_shapes())
+    for sizes in (EXPORT_SIZES, *OTHER_SIZES):
+        inputs = batch.inputs(sizes, seed=1)
+        flat = program.flatten(inputs)
+        want = batch(*inputs)
+        results = ir_reference.run(program.text, program.parameters, flat)
+        got = program.unflatten(results, flat)
+        for name, xs in zip(names, inputs, strict=True):
+            with subtests.test(name, **sizes):
+                assert_same(_signed_like(got[name], want[name]), want[name], xs)
+
+
+def _signed_like(got, want):
+    """The IR is signless: only torch knows which bytes were unsigned."""
+    leaves, spec = torch.utils._pytree.tree_flatten(got)
+    unsigned = [
+        g.view(torch.uint8) if isinstance(w, torch.Tensor) and w.dtype == torch.uint8 else g
+        for g, w in zip(leaves, torch.utils._pytree.tree_leaves(want), strict=True)
+    ]
+    return torch.utils._pytree.tree_unflatten(unsigned, spec)
