@@ -150,7 +150,7 @@ _CPU = Pipeline(
                 "disc-schedule-verify",
             ),
         ),
-        Stage("memory", ("disc-memory-assign-layouts", "disc-memory-plan-arena", "disc-memory-verify")),
+        Stage("memory", ("disc-memory-outline-kernels", "disc-memory-plan-arena", "disc-memory-verify")),
         Stage(
             "codegen",
             (

@@ -8,6 +8,7 @@
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Target/Host/Passes.h"
 #include "lib/Transforms/Fusion/Passes.h"
+#include "lib/Transforms/Library/Passes.h"
 #include "lib/Transforms/Memory/Passes.h"
 #include "lib/Transforms/Shape/Passes.h"
 #include "mlir/InitAllDialects.h"
@@ -32,6 +33,7 @@ void mlir::disc::registerPasses() {
     registerAllPasses();
     registerDiscHostPasses();
     registerDiscShapePasses();
+    registerDiscLibraryPasses();
     registerDiscFusionPasses();
     registerDiscMemoryPasses();
   });

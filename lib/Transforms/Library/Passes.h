@@ -1,0 +1,14 @@
+//===- Passes.h - passes of the library stage --------------------*- C++ -*-===//
+#ifndef DISC_TRANSFORMS_LIBRARY_PASSES_H
+#define DISC_TRANSFORMS_LIBRARY_PASSES_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace mlir::disc {
+#define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
+#include "lib/Transforms/Library/Passes.h.inc"
+} // namespace mlir::disc
+
+#endif // DISC_TRANSFORMS_LIBRARY_PASSES_H

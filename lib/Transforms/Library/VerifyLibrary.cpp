@@ -1,0 +1,45 @@
+//===- VerifyLibrary.cpp - the contract of the library stage --------------===//
+//
+// What no library claimed is ours to compile. So after this stage a function holds only operations that the fusion
+// stage puts into kernels, views, parameters and symbolic extents:
+//
+//   %y = linalg.generic ...               // ours
+//   %z = disc_tensor.attention ...        // ours
+//   %p = tensor.pad ...                   // error: no library claimed it and no kernel computes it
+//
+// The default pipeline claims nothing: every kernel is generated.
+//
+// Test: test/lit/Library/verify.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Transforms/Library/Passes.h"
+
+#include "dialects/Plan/PlanDialect.h"
+#include "dialects/Tensor/TensorDialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mlir::disc {
+#define GEN_PASS_DEF_VERIFYLIBRARY
+#include "lib/Transforms/Library/Passes.h.inc"
+} // namespace mlir::disc
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+struct VerifyLibrary : disc::impl::VerifyLibraryBase<VerifyLibrary> {
+  void runOnOperation() override {
+    bool ok = true;
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      for (Operation &op : func.getBody().front()) {
+        if (isKernelBodyOp(&op) || isa<GuardOp, ParameterOp, GlobalLoadOp, GlobalStoreOp, func::ReturnOp>(op))
+          continue;
+        op.emitError() << "no library claimed '" << op.getName() << "' and no kernel computes it";
+        ok = false;
+      }
+    if (!ok)
+      signalPassFailure();
+  }
+};
+} // namespace
