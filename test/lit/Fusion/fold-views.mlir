@@ -1,0 +1,88 @@
+// RUN: disc-opt %s -disc-fusion-fold-views -split-input-file | FileCheck %s
+
+// A permutation and a broadcast become indexing maps.
+// CHECK-DAG: #[[$T:.*]] = affine_map<(d0, d1) -> (d1, d0)>
+// CHECK-DAG: #[[$ID:.*]] = affine_map<(d0, d1) -> (d0, d1)>
+// CHECK-DAG: #[[$ROW:.*]] = affine_map<(d0, d1) -> (d1)>
+// CHECK-LABEL: func.func @operands
+// CHECK-SAME: %[[X:.*]]: tensor<8x?xf32>
+// CHECK-SAME: %[[B:.*]]: tensor<8xf32>
+// CHECK-NOT: disc_tensor
+// CHECK: linalg.generic {indexing_maps = [#[[$T]], #[[$ROW]], #[[$ID]]]
+// CHECK-SAME: ins(%[[X]], %[[B]] :
+#id = affine_map<(d0, d1) -> (d0, d1)>
+disc_shape.symbol @S min 1
+func.func @operands(%x: tensor<8x?xf32> {disc_shape.dims = #disc_shape.dims<[8, S]>},
+                    %b: tensor<8xf32>) -> tensor<?x8xf32> {
+  %s = disc_shape.dim <S>
+  %t = disc_tensor.permute %x [1, 0] : tensor<8x?xf32> -> tensor<?x8xf32>
+  %w = disc_tensor.broadcast %b(%s) [1] : tensor<8xf32> -> tensor<?x8xf32>
+  %e = tensor.empty(%s) : tensor<?x8xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%t, %w : tensor<?x8xf32>, tensor<?x8xf32>) outs(%e : tensor<?x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %0 = arith.addf %p, %q : f32
+    linalg.yield %0 : f32
+  } -> tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}
+
+// -----
+
+// The permutation of a computation's only use folds into its result; unit dimensions that come and go fold too.
+// CHECK-DAG: #[[$T:.*]] = affine_map<(d0, d1) -> (d1, d0)>
+// CHECK-DAG: #[[$U:.*]] = affine_map<(d0, d1) -> (d0, 0, d1)>
+// CHECK-LABEL: func.func @result
+// CHECK-SAME: %[[X:.*]]: tensor<?x1x8xf32>
+// CHECK: %[[Y:.*]] = linalg.generic {indexing_maps = [#[[$U]], #[[$T]]]
+// CHECK-SAME: ins(%[[X]] :
+// CHECK: return %[[Y]] : tensor<8x?xf32>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+disc_shape.symbol @S min 1
+func.func @result(%x: tensor<?x1x8xf32> {disc_shape.dims = #disc_shape.dims<[S, 1, 8]>}) -> tensor<8x?xf32> {
+  %s = disc_shape.dim <S>
+  %r = disc_tensor.reshape %x(%s) : tensor<?x1x8xf32> -> tensor<?x8xf32>
+  %e = tensor.empty(%s) : tensor<?x8xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%r : tensor<?x8xf32>) outs(%e : tensor<?x8xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %0 = arith.negf %p : f32
+    linalg.yield %0 : f32
+  } -> tensor<?x8xf32>
+  %t = disc_tensor.permute %y [1, 0] : tensor<?x8xf32> -> tensor<8x?xf32>
+  return %t : tensor<8x?xf32>
+}
+
+// -----
+
+// No strides express a reshape of transposed data: it is copied once. A returned view is a buffer of its own.
+// CHECK-LABEL: func.func @copies
+// CHECK-SAME: %[[X:.*]]: tensor<?x8xf32>
+// CHECK: %[[C:.*]] = linalg.generic {{.*}} ins(%[[X]] :
+// CHECK: %[[R:.*]] = disc_tensor.reshape %[[C]]
+// CHECK-NOT: linalg.generic
+// CHECK: return %[[R]]
+disc_shape.symbol @S min 1
+func.func @copies(%x: tensor<?x8xf32> {disc_shape.dims = #disc_shape.dims<[S, 8]>}) -> tensor<?xf32> {
+  %n = disc_shape.dim <8 * S>
+  %t = disc_tensor.permute %x [1, 0] : tensor<?x8xf32> -> tensor<8x?xf32>
+  %r = disc_tensor.reshape %t(%n) : tensor<8x?xf32> -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @attention
+// CHECK: %[[A:.*]] = disc_tensor.attention
+// CHECK: %[[P:.*]] = disc_tensor.permute %[[A]]
+// CHECK: %[[R:.*]] = disc_tensor.reshape %[[P]]
+// CHECK: return %[[R]]
+disc_shape.symbol @S min 1
+func.func @attention(%q: tensor<4x?x8xf32> {disc_shape.dims = #disc_shape.dims<[4, S, 8]>}) -> tensor<?x32xf32> {
+  %s = disc_shape.dim <S>
+  %a = disc_tensor.attention %q, %q, %q scale 1.0 causal false
+      : tensor<4x?x8xf32>, tensor<4x?x8xf32>, tensor<4x?x8xf32> -> tensor<4x?x8xf32>
+  %p = disc_tensor.permute %a [1, 0, 2] : tensor<4x?x8xf32> -> tensor<?x4x8xf32>
+  %r = disc_tensor.reshape %p(%s) : tensor<?x4x8xf32> -> tensor<?x32xf32>
+  return %r : tensor<?x32xf32>
+}
