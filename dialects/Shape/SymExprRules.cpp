@@ -134,6 +134,28 @@ static SymExpr reduceByGcd(const SymExpr &expr, int64_t gcd) {
   return scaled + SymExpr(*checkedFloorDiv(expr.constantTerm(), gcd));
 }
 
+static SymExpr floorDivByConstant(SymExpr lhs, int64_t divisor);
+
+/// (D4) (x + a floordiv b) floordiv d = (b * x + a) floordiv (b * d), for the
+/// one quotient there is in the numerator.
+static std::optional<SymExpr> unnestFloorDiv(const SymExpr &expr,
+                                             int64_t divisor) {
+  auto isQuotient = [](const SymTerm &term) {
+    return term.coefficient == 1 && term.factors.size() == 1 &&
+           term.factors[0].kind() == Kind::FloorDiv &&
+           term.factors[0].args()[1].isConstant();
+  };
+  if (llvm::count_if(expr.terms(), isQuotient) != 1)
+    return std::nullopt;
+  SymAtom inner = llvm::find_if(expr.terms(), isQuotient)->factors[0];
+  SymExpr others = expr - SymExpr::atom(inner);
+  SymExpr product = inner.args()[1] * SymExpr(divisor);
+  SymExpr numerator = others * inner.args()[1] + inner.args()[0];
+  if (isUnsafe(product) || isUnsafe(numerator))
+    return std::nullopt;
+  return floorDivByConstant(numerator, product.constant());
+}
+
 static SymExpr floorDivByConstant(SymExpr lhs, int64_t divisor) {
   // (D1) multiples of the divisor leave the numerator.
   SymExpr quotient, rest;
@@ -151,15 +173,8 @@ static SymExpr floorDivByConstant(SymExpr lhs, int64_t divisor) {
   if (gcd > 1)
     return quotient + floorDivByConstant(reduceByGcd(rest, gcd), divisor / gcd);
 
-  // (D4) (a floordiv b + k) floordiv d = (a + k * b) floordiv (b * d).
-  std::optional<SymAtom> atom = withoutConstant(rest).asAtom();
-  if (atom && atom->kind() == Kind::FloorDiv && atom->args()[1].isConstant()) {
-    SymExpr inner = atom->args()[1];
-    SymExpr product = inner * SymExpr(divisor);
-    SymExpr numerator = atom->args()[0] + SymExpr(rest.constantTerm()) * inner;
-    if (!isUnsafe(product) && !isUnsafe(numerator))
-      return quotient + floorDivByConstant(numerator, product.constant());
-  }
+  if (std::optional<SymExpr> unnested = unnestFloorDiv(rest, divisor))
+    return quotient + *unnested;
   return quotient +
          SymExpr::atom(SymAtom::get(Kind::FloorDiv, {rest, SymExpr(divisor)}));
 }

@@ -63,15 +63,17 @@ static Interval negate(Interval a) {
 static bool isNonNegative(Interval a) { return a.min && *a.min >= 0; }
 static bool isPositive(Interval a) { return a.min && *a.min > 0; }
 
+static bool isZero(Interval a) { return a.min == 0 && a.max == 0; }
+
 static Interval multiply(Interval a, Interval b) {
+  if (isZero(a) || isZero(b))
+    return {0, 0};
   if (isNonNegative(a) && isNonNegative(b)) {
     Interval result;
     // A lower bound that overflows cannot be met, but zero stays right.
     result.min = llvm::checkedMul(*a.min, *b.min).value_or(0);
     if (a.max && b.max)
       result.max = llvm::checkedMul(*a.max, *b.max);
-    if ((a.max && *a.max == 0) || (b.max && *b.max == 0))
-      result.max = 0;
     return result;
   }
   if (a.max && *a.max <= 0)
