@@ -11,6 +11,8 @@
 #include "dialects/Plan/PlanDialect.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/DenseMap.h"
 #include <functional>
@@ -41,6 +43,18 @@ struct Idx {
 
   bool isUniform() const { return !lanes && !each; }
 };
+
+/// A run of dimensions of one shape that hold the same elements as a run of another's.
+struct ReshapeGroup {
+  unsigned fromBegin, fromEnd, toBegin, toEnd;
+};
+/// The finest such groups, in order; they cover both shapes. A group may be empty on one side (unit extents).
+SmallVector<ReshapeGroup> reshapeGroups(ShapeAnalysis &shapes, ArrayRef<SymExpr> from, ArrayRef<SymExpr> to);
+
+/// For each group of a reshape, the stride (in elements) of its elements in a buffer whose `to` dimensions have the
+/// given strides; nothing where a group's elements do not lie evenly, so that addresses need a division.
+std::optional<SmallVector<SymExpr>> reshapedStrides(ShapeAnalysis &shapes, ArrayRef<ReshapeGroup> groups,
+                                                    ArrayRef<SymExpr> toDims, ArrayRef<SymExpr> toStrides);
 
 class PointEmitter {
 public:
@@ -75,6 +89,9 @@ public:
   void bind(Value tensor, Computation computation);
   void unbind(Value tensor);
 
+  /// A scalar (index, constant) that the kernel's region computes outside of any tensor operation.
+  Value scalar(Value v);
+
   /// Stores `v` (scalar or vector) to result `i` at `idx`. A scalar is broadcast if the point has lanes.
   LogicalResult store(unsigned result, ArrayRef<Idx> idx, Value v, Value mask = {});
 
@@ -106,6 +123,8 @@ public:
   //===--- index arithmetic ----------------------------------------------------===//
   Idx uniform(Value base) { return Idx(base); }
   Idx uniform(int64_t base);
+  /// An affine expression of an iteration space's coordinates.
+  Idx affine(AffineExpr e, ArrayRef<Idx> iters);
   Idx addIdx(const Idx &a, const Idx &b);
   Idx mulIdx(const Idx &a, const SymExpr &factor);
   /// Quotient and remainder by an extent (both non-negative).
@@ -132,13 +151,12 @@ private:
   using IndexKey = std::tuple<int, const void *, const void *>;
 
   Value compute(Value tensor, ArrayRef<Idx> idx, Value mask);
-  Value evalArgument(BlockArgument arg, ArrayRef<Idx> idx, Value mask);
   Value evalGeneric(OpResult result, linalg::GenericOp op, ArrayRef<Idx> idx, Value mask);
+  Value evalReshape(ReshapeOp op, ArrayRef<Idx> idx, Value mask);
+  Idx groupPosition(const ReshapeGroup &group, ArrayRef<Idx> from, ArrayRef<SymExpr> fromDims);
   Value evalConcat(ConcatOp op, ArrayRef<Idx> idx, Value mask);
-  Value evalExtract(Operation *op, IRMapping &map, Value mask);
-  Idx applyAffine(AffineExpr e, ArrayRef<Idx> iters);
+  Value evalExtract(tensor::ExtractOp op, IRMapping &map, const DenseMap<Value, Idx> &coordinates, Value mask);
   Idx address(LayoutAttr layout, ArrayRef<Idx> idx);
-  Value scalarOperand(Value v);
   Value indexOp(int kind, Value lhs, Value rhs);
   Value entryPtr(unsigned slot);
   void atEntry(function_ref<void()> emit);

@@ -1,0 +1,101 @@
+//===- EmitKernels.cpp - kernels become functions ---------------------------===//
+//
+//   disc_plan.kernel_func loop @k attributes {layouts = [...], schedule = {chunk = 4096}, symbols = ["B"]} {
+//   ^bb0(%x: tensor<?xf32>):
+//     %r = linalg.generic ... math.tanh ...
+//     disc_plan.yield %r : tensor<?xf32>
+//   }
+//
+// becomes
+//
+//   func.func @k(%args: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr) {
+//     scf.for %task = %begin to %end { scf.for ... { llvm.load : vector<16xf32>, math.tanh, llvm.store } }
+//   }
+//
+// `args` holds pointers to operands, then to results, then the values of the symbols. There are no memrefs: layouts
+// are symbolic expressions, known at compile time up to the symbols, so that a descriptor would say nothing more.
+//
+// Lit test: test/lit/CPU/emit-kernels.mlir.
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Target/CPU/EmitKernels.h"
+
+#include "lib/Target/CPU/Passes.h"
+#include "lib/Target/Common/KernelAttrs.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+namespace mlir::disc {
+#define GEN_PASS_DEF_CPUEMITKERNELS
+#include "lib/Target/CPU/Passes.h.inc"
+} // namespace mlir::disc
+
+using namespace mlir;
+using namespace mlir::disc;
+
+int64_t KernelEmission::schedule(StringRef name, int64_t fallback) {
+  if (DictionaryAttr attrs = kernel.getScheduleAttr())
+    if (auto value = attrs.getAs<IntegerAttr>(name))
+      return value.getInt();
+  return fallback;
+}
+
+SmallVector<Value> mlir::disc::emitFor(OpBuilder &b, Location loc, Value begin, Value end, Value step,
+                                       ValueRange inits, LoopBody body) {
+  auto loop = scf::ForOp::create(b, loc, begin, end, step, inits, [](OpBuilder &, Location, Value, ValueRange) {});
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(loop.getBody());
+  SmallVector<Value> next = body(loop.getInductionVar(), loop.getRegionIterArgs());
+  bool failed = next.size() != inits.size() || llvm::is_contained(next, Value());
+  scf::YieldOp::create(b, loc, failed ? ValueRange(loop.getRegionIterArgs()) : ValueRange(next));
+  if (failed)
+    return SmallVector<Value>(inits.size());
+  return SmallVector<Value>(loop.getResults());
+}
+
+namespace {
+/// The widest vectors of the module's target; 256 bits when it names none.
+int64_t targetVectorBits(ModuleOp module) {
+  if (auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target"))
+    if (auto bits = target.getAs<IntegerAttr>("vector_bits"))
+      return bits.getInt();
+  return 256;
+}
+
+LogicalResult emitKernel(KernelEmission &e) {
+  switch (e.kernel.getKind()) {
+  case KernelKind::Loop:
+    return emitLoop(e);
+  case KernelKind::Row:
+    return emitRow(e);
+  case KernelKind::Column:
+    return emitColumn(e);
+  default:
+    return e.kernel.emitError() << "no code generation for kernels of kind " << stringifyKernelKind(e.kernel.getKind());
+  }
+}
+
+struct CpuEmitKernels : disc::impl::CpuEmitKernelsBase<CpuEmitKernels> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    int64_t vectorBits = targetVectorBits(module);
+    ShapeAnalysis shapes(module);
+    OpBuilder builder(&getContext());
+    auto ptr = LLVM::LLVMPointerType::get(&getContext());
+    Type i64 = builder.getI64Type();
+    for (KernelFuncOp kernel : llvm::make_early_inc_range(module.getOps<KernelFuncOp>())) {
+      builder.setInsertionPoint(kernel);
+      auto function = func::FuncOp::create(builder, kernel.getLoc(), kernel.getSymName(),
+                                           builder.getFunctionType({ptr, i64, i64, ptr}, {}));
+      copyLaunchAttrs(kernel, function);
+      builder.setInsertionPointToStart(function.addEntryBlock());
+      auto end = func::ReturnOp::create(builder, kernel.getLoc());
+      builder.setInsertionPoint(end);
+      KernelEmission emission{builder, kernel, function, shapes, vectorBits};
+      if (failed(emitKernel(emission)))
+        return signalPassFailure();
+      kernel.erase();
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,184 @@
+//===- EmitLoop.cpp - kernels without reductions ----------------------------===//
+//
+//   disc_plan.kernel_func loop @k { %r = linalg.generic ... ; disc_plan.yield %r : tensor<?x?x384xf32> }
+//
+// becomes, with the domain's dimensions merged where all buffers allow (here into one):
+//
+//   %lo = begin * 4096 ; %hi = min(end * 4096, B * S * 384)
+//   scf.for %i = %lo to %full step 16 { vector<16xf32> of each input; body; store }
+//   scf.if %rest { the same once, under a mask }
+//
+// Tasks are chunks of the row-major range of the domain, whatever the layouts are: a row may be cut anywhere, so that
+// work divides evenly over threads for every shape.
+//
+// Lit test: test/lit/CPU/emit-loop.mlir.
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Target/CPU/EmitKernels.h"
+#include "lib/Target/CPU/KernelAccess.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+class LoopEmitter {
+public:
+  explicit LoopEmitter(KernelEmission &e)
+      : e(e), b(e.builder), loc(e.kernel.getLoc()), points(e.builder, e.kernel, e.args(), e.lanes(), e.shapes) {}
+
+  LogicalResult run();
+
+private:
+  LogicalResult rows();
+  LogicalResult segment(ArrayRef<Idx> outer, Value from, Value to);
+  bool point(ArrayRef<Idx> outer, Value position, Value mask);
+  Value index(Value i64) { return arith::IndexCastOp::create(b, loc, b.getIndexType(), i64); }
+  Value add(Value x, Value y) { return arith::AddIOp::create(b, loc, x, y); }
+  Value sub(Value x, Value y) { return arith::SubIOp::create(b, loc, x, y); }
+  Value mul(Value x, Value y) { return arith::MulIOp::create(b, loc, x, y); }
+  Value min(Value x, Value y) { return arith::MinSIOp::create(b, loc, x, y); }
+  Value max(Value x, Value y) { return arith::MaxSIOp::create(b, loc, x, y); }
+
+  KernelEmission &e;
+  OpBuilder &b;
+  Location loc;
+  PointEmitter points;
+  SmallVector<SymExpr> domain;
+  SmallVector<MergedDims> runs;
+  bool aligned = false; // vectors start at multiples of the lanes, and rows are made of whole vectors
+};
+} // namespace
+
+LogicalResult LoopEmitter::run() {
+  YieldOp yield = e.kernel.getYield();
+  domain = e.shapes.dims(yield.getValues().front());
+  KernelAccess access(e.kernel, e.shapes, domain);
+  for (auto [i, v] : llvm::enumerate(yield.getValues())) {
+    SmallVector<SymExpr> dims = e.shapes.dims(v);
+    // A result of another shape is the same elements viewed otherwise.
+    auto at = access.reshape(access.identity(), domain, dims);
+    access.read(v, at);
+    access.write(i, at);
+  }
+  runs = access.mergedRuns(0, domain.size());
+  return rows();
+}
+
+LogicalResult LoopEmitter::rows() {
+  Value chunk = points.constantIndex(e.schedule("chunk", 4096));
+  SymExpr total(1);
+  for (const MergedDims &run : runs)
+    total *= run.extent;
+  Value lo = mul(index(e.begin()), chunk);
+  Value hi = min(mul(index(e.end()), chunk), points.expr(total));
+  if (runs.empty()) {
+    SmallVector<Idx> at(domain.size(), points.uniform(0));
+    return success(point(at, Value(), Value()));
+  }
+
+  SymExpr inner = runs.back().extent;
+  ArrayRef<MergedDims> outerRuns = ArrayRef<MergedDims>(runs).drop_back();
+  aligned = inner.content() % e.lanes() == 0 && e.schedule("chunk", 4096) % e.lanes() == 0;
+  SmallVector<Idx> outer(domain.size(), points.uniform(0));
+  if (outerRuns.empty())
+    return segment(outer, lo, hi);
+
+  // The rows that [lo, hi) touches; the coordinates of a row follow from those of the one before without division.
+  Value one = points.constantIndex(1), zero = points.constantIndex(0);
+  Value extent = points.expr(inner);
+  Value firstRow = arith::DivUIOp::create(b, loc, lo, extent);
+  Value lastRow = arith::CeilDivUIOp::create(b, loc, hi, extent);
+  SmallVector<Value> first(outerRuns.size());
+  Value rest = firstRow;
+  for (unsigned k = outerRuns.size(); k-- > 0;) {
+    Value n = points.expr(outerRuns[k].extent);
+    first[k] = k ? arith::RemUIOp::create(b, loc, rest, n).getResult() : rest;
+    if (k)
+      rest = arith::DivUIOp::create(b, loc, rest, n);
+  }
+  SmallVector<Value> results = emitFor(b, loc, firstRow, lastRow, one, first, [&](Value row, ValueRange at) {
+    PointEmitter::Scope scope(points);
+    for (auto [run, i] : llvm::zip(outerRuns, at))
+      outer[run.innermost] = Idx(i);
+    Value rowStart = mul(row, extent);
+    if (failed(segment(outer, max(sub(lo, rowStart), zero), min(sub(hi, rowStart), extent))))
+      return SmallVector<Value>(at.size());
+    SmallVector<Value> next(at);
+    Value carry;
+    for (unsigned k = outerRuns.size(); k-- > 0;) {
+      Value stepped = carry ? arith::SelectOp::create(b, loc, carry, add(at[k], one), at[k]).getResult()
+                            : add(at[k], one);
+      if (k == 0) {
+        next[k] = stepped;
+        break;
+      }
+      Value wraps =
+          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, stepped, points.expr(outerRuns[k].extent));
+      next[k] = arith::SelectOp::create(b, loc, wraps, zero, stepped);
+      carry = wraps;
+    }
+    return next;
+  });
+  return success(!llvm::is_contained(results, Value()));
+}
+
+/// Positions [from, to) of one row.
+LogicalResult LoopEmitter::segment(ArrayRef<Idx> outer, Value from, Value to) {
+  int64_t lanes = e.lanes();
+  int64_t unroll = e.schedule("unroll", 1);
+  SymExpr inner = runs.back().extent;
+  bool ok = true;
+  auto body = [&](int64_t copies) {
+    return [&, copies](Value i, ValueRange) {
+      PointEmitter::Scope scope(points);
+      for (int64_t u = 0; u < copies; ++u)
+        ok &= point(outer, u ? add(i, points.constantIndex(u * lanes)) : i, Value());
+      return SmallVector<Value>();
+    };
+  };
+  auto wholeUnits = [&](Value start, int64_t unit) {
+    Value n = sub(to, start);
+    Value whole = sub(n, arith::RemUIOp::create(b, loc, n, points.constantIndex(unit)));
+    return add(start, whole);
+  };
+  Value at = from;
+  bool isShort = inner.isConstant() && inner.constant() < lanes;
+  if (!isShort) {
+    if (unroll > 1 && !(inner.isConstant() && inner.constant() < unroll * lanes)) {
+      Value stop = wholeUnits(at, unroll * lanes);
+      emitFor(b, loc, at, stop, points.constantIndex(unroll * lanes), {}, body(unroll));
+      at = stop;
+    }
+    Value stop = aligned ? to : wholeUnits(at, lanes);
+    emitFor(b, loc, at, stop, points.constantIndex(lanes), {}, body(1));
+    at = stop;
+  }
+  if (!aligned) {
+    Value left = sub(to, at);
+    Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, left, points.constantIndex(0));
+    auto branch = scf::IfOp::create(b, loc, some, /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    PointEmitter::Scope scope(points);
+    ok &= point(outer, at, points.tailMask(left));
+  }
+  return success(ok);
+}
+
+/// One vector of results at `position` of the innermost run; a scalar if there is no run.
+bool LoopEmitter::point(ArrayRef<Idx> outer, Value position, Value mask) {
+  SmallVector<Idx> at(outer);
+  if (position)
+    at[runs.back().innermost] = Idx(position, true, 1, aligned ? e.lanes() : 1);
+  for (auto [i, v] : llvm::enumerate(e.kernel.getYield().getValues())) {
+    SmallVector<Idx> coords = points.reshapeIdx(at, domain, e.shapes.dims(v));
+    Value value = points.eval(v, coords, mask);
+    if (!value || failed(points.store(i, coords, value, mask)))
+      return false;
+  }
+  return true;
+}
+
+LogicalResult mlir::disc::emitLoop(KernelEmission &e) { return LoopEmitter(e).run(); }

@@ -1,0 +1,226 @@
+//===- KernelAccess.cpp - how a kernel walks its buffers ------------------===//
+//
+// The recursion mirrors PointEmitter's, on linear forms instead of code.
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Target/CPU/KernelAccess.h"
+
+#include "dialects/Tensor/TensorDialect.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+KernelAccess::KernelAccess(KernelFuncOp kernel, ShapeAnalysis &shapes, ArrayRef<SymExpr> domain)
+    : kernel(kernel), shapes(shapes), domain(domain), barriers(domain.size()) {}
+
+LinearCoord KernelAccess::zero() const {
+  LinearCoord c;
+  c.coefficients.resize(domain.size());
+  c.opaque.resize(domain.size());
+  return c;
+}
+
+SmallVector<LinearCoord> KernelAccess::identity() const {
+  SmallVector<LinearCoord> coords(domain.size(), zero());
+  for (auto [d, c] : llvm::enumerate(coords))
+    c.coefficients[d] = SymExpr(1);
+  return coords;
+}
+
+static LinearCoord add(const LinearCoord &a, const LinearCoord &b) {
+  LinearCoord sum = a;
+  for (auto [x, y] : llvm::zip(sum.coefficients, b.coefficients))
+    x += y;
+  sum.opaque |= b.opaque;
+  return sum;
+}
+
+static LinearCoord scale(const LinearCoord &a, const SymExpr &factor) {
+  LinearCoord product = a;
+  for (SymExpr &x : product.coefficients)
+    x *= factor;
+  return product;
+}
+
+/// What is left of a coordinate after a division: it depends on the same dimensions, in no linear way.
+static LinearCoord blur(const LinearCoord &a) {
+  LinearCoord result = a;
+  for (auto [d, x] : llvm::enumerate(result.coefficients)) {
+    if (!x.isConstant(0))
+      result.opaque.set(d);
+    x = SymExpr(0);
+  }
+  return result;
+}
+
+void KernelAccess::barrier(const LinearCoord &coord) { barriers |= blur(coord).opaque; }
+
+LinearCoord KernelAccess::affine(AffineExpr e, ArrayRef<LinearCoord> iters) {
+  if (auto dim = dyn_cast<AffineDimExpr>(e))
+    return iters[dim.getPosition()];
+  if (isa<AffineConstantExpr>(e))
+    return zero();
+  auto binary = cast<AffineBinaryOpExpr>(e);
+  LinearCoord lhs = affine(binary.getLHS(), iters);
+  if (binary.getKind() == AffineExprKind::Add)
+    return add(lhs, affine(binary.getRHS(), iters));
+  if (binary.getKind() == AffineExprKind::Mul)
+    return scale(lhs, SymExpr(cast<AffineConstantExpr>(binary.getRHS()).getValue()));
+  return blur(lhs);
+}
+
+LinearCoord KernelAccess::groupPosition(const ReshapeGroup &group, ArrayRef<LinearCoord> from,
+                                        ArrayRef<SymExpr> fromDims) const {
+  LinearCoord position = zero();
+  for (unsigned i = group.fromBegin; i < group.fromEnd; ++i)
+    position = add(scale(position, fromDims[i]), from[i]);
+  return position;
+}
+
+SmallVector<LinearCoord> KernelAccess::reshape(ArrayRef<LinearCoord> from, ArrayRef<SymExpr> fromDims,
+                                               ArrayRef<SymExpr> toDims) {
+  SmallVector<LinearCoord> to(toDims.size(), zero());
+  for (const ReshapeGroup &group : reshapeGroups(shapes, fromDims, toDims)) {
+    LinearCoord position = groupPosition(group, from, fromDims);
+    for (unsigned i = group.toBegin; i < group.toEnd; ++i)
+      to[i] = group.toEnd - group.toBegin == 1 ? position : blur(position);
+  }
+  return to;
+}
+
+void KernelAccess::access(LayoutAttr layout, ArrayRef<LinearCoord> at) {
+  LinearCoord address = zero();
+  for (auto [coord, stride] : llvm::zip(at, layout.getStrides().getValues()))
+    address = add(address, scale(coord, stride));
+  access(address);
+}
+
+void KernelAccess::access(const LinearCoord &address) {
+  barriers |= address.opaque;
+  accesses.push_back(address.coefficients);
+}
+
+void KernelAccess::write(unsigned result, ArrayRef<LinearCoord> at) {
+  access(kernel.getLayout(kernel.getNumInputs() + result), at);
+}
+
+void KernelAccess::read(Value tensor, ArrayRef<LinearCoord> at) {
+  if (stops.contains(tensor))
+    return;
+  bool isIdentity = at.size() == domain.size();
+  for (auto [d, c] : llvm::enumerate(at)) {
+    if (!isIdentity)
+      break;
+    for (auto [k, x] : llvm::enumerate(c.coefficients))
+      isIdentity &= x.isConstant(k == d ? 1 : 0);
+    isIdentity &= c.opaque.none();
+  }
+  if (isIdentity && !visited.insert(tensor).second)
+    return;
+  if (auto arg = dyn_cast<BlockArgument>(tensor))
+    return access(kernel.getLayout(arg.getArgNumber()), at);
+
+  llvm::TypeSwitch<Operation *>(tensor.getDefiningOp())
+      .Case([&](linalg::GenericOp op) {
+        SmallVector<LinearCoord> iters(op.getNumLoops(), zero());
+        unsigned number = cast<OpResult>(tensor).getResultNumber();
+        AffineMap map = op.getIndexingMapsArray()[op.getNumDpsInputs() + number];
+        for (auto [k, e] : llvm::enumerate(map.getResults()))
+          if (auto dim = dyn_cast<AffineDimExpr>(e))
+            iters[dim.getPosition()] = at[k];
+        readInputs(op, iters);
+      })
+      .Case([&](PermuteOp view) {
+        SmallVector<LinearCoord> source(at.size(), zero());
+        for (auto [i, p] : llvm::enumerate(view.getPermutation()))
+          source[p] = at[i];
+        read(view.getSource(), source);
+      })
+      .Case([&](ReshapeOp view) {
+        SmallVector<SymExpr> from = shapes.dims(tensor), to = shapes.dims(view.getSource());
+        auto arg = dyn_cast<BlockArgument>(view.getSource());
+        if (arg && !stops.contains(arg)) {
+          auto groups = reshapeGroups(shapes, from, to);
+          SmallVector<SymExpr> toStrides = kernel.getLayout(arg.getArgNumber()).getStrides().getValues();
+          if (auto strides = reshapedStrides(shapes, groups, to, toStrides)) {
+            LinearCoord address = zero();
+            for (auto [group, stride] : llvm::zip(groups, *strides))
+              address = add(address, scale(groupPosition(group, at, from), stride));
+            return access(address);
+          }
+        }
+        read(view.getSource(), reshape(at, from, to));
+      })
+      .Case([&](BroadcastOp view) {
+        auto sourceType = cast<RankedTensorType>(view.getSource().getType());
+        SmallVector<LinearCoord> source;
+        for (auto [j, d] : llvm::enumerate(view.getDims()))
+          source.push_back(sourceType.getDimSize(j) == 1 ? zero() : at[d]);
+        read(view.getSource(), source);
+      })
+      .Case([&](SliceOp view) {
+        SmallVector<LinearCoord> source(at);
+        source[view.getDim()] = scale(source[view.getDim()], SymExpr(int64_t(view.getStep())));
+        read(view.getSource(), source);
+      })
+      .Case([&](ConcatOp op) {
+        barrier(at[op.getDim()]);
+        for (Value input : op.getInputs())
+          read(input, at);
+      });
+}
+
+void KernelAccess::readInputs(linalg::GenericOp op, ArrayRef<LinearCoord> iters) {
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!isa<RankedTensorType>(operand.get().getType()) || op.getMatchingBlockArgument(&operand).use_empty())
+      continue;
+    if (op.isDpsInit(&operand) && op.getNumReductionLoops())
+      continue;
+    SmallVector<LinearCoord> at;
+    for (AffineExpr e : op.getMatchingIndexingMap(&operand).getResults())
+      at.push_back(affine(e, iters));
+    read(operand.get(), at);
+  }
+  op.getBody()->walk([&](Operation *inner) {
+    if (auto index = dyn_cast<linalg::IndexOp>(inner)) {
+      if (!llvm::all_of(index->getUsers(), llvm::IsaPred<tensor::ExtractOp>))
+        barrier(iters[index.getDim()]);
+      return;
+    }
+    auto extract = dyn_cast<tensor::ExtractOp>(inner);
+    if (!extract)
+      return;
+    SmallVector<LinearCoord> at;
+    for (Value v : extract.getIndices()) {
+      // A coordinate computed from values is right wherever the values are.
+      auto index = v.getDefiningOp<linalg::IndexOp>();
+      at.push_back(index ? iters[index.getDim()] : zero());
+    }
+    read(extract.getTensor(), at);
+  });
+}
+
+bool KernelAccess::mergeable(unsigned outer, unsigned inner) {
+  if (barriers.test(outer) || barriers.test(inner))
+    return false;
+  return llvm::all_of(accesses, [&](ArrayRef<SymExpr> strides) {
+    return shapes.equal(strides[outer], strides[inner] * domain[inner]);
+  });
+}
+
+SmallVector<MergedDims> KernelAccess::mergedRuns(unsigned begin, unsigned end) {
+  SmallVector<MergedDims> runs;
+  for (unsigned d = begin; d < end; ++d) {
+    if (domain[d].isConstant(1))
+      continue;
+    if (runs.empty() || !mergeable(runs.back().innermost, d)) {
+      runs.push_back({d, domain[d]});
+    } else {
+      runs.back().innermost = d;
+      runs.back().extent *= domain[d];
+    }
+  }
+  return runs;
+}

@@ -1,0 +1,71 @@
+//===- KernelAccess.h - how a kernel walks its buffers -------------*- C++ -*-===//
+//
+// Small inner dimensions make short vector loops. Adjacent dimensions of a domain become one where every buffer is
+// walked as if they were one: contiguous, or repeated along both.
+//
+//===----------------------------------------------------------------------===//
+#ifndef DISC_LIB_TARGET_CPU_KERNELACCESS_H
+#define DISC_LIB_TARGET_CPU_KERNELACCESS_H
+
+#include "lib/Target/CPU/PointEmitter.h"
+#include "llvm/ADT/SmallBitVector.h"
+
+namespace mlir::disc {
+
+/// A coordinate as a function of the domain's: a linear form, or anything of the dimensions in `opaque`.
+struct LinearCoord {
+  SmallVector<SymExpr> coefficients;
+  llvm::SmallBitVector opaque;
+};
+
+/// Adjacent dimensions of a domain walked as one. At position `i` of the run the innermost dimension's coordinate is
+/// `i` and the others' are 0: every address is the same as at the true coordinates.
+struct MergedDims {
+  unsigned innermost;
+  SymExpr extent;
+};
+
+class KernelAccess {
+public:
+  KernelAccess(KernelFuncOp kernel, ShapeAnalysis &shapes, ArrayRef<SymExpr> domain);
+
+  /// The domain's own coordinates.
+  SmallVector<LinearCoord> identity() const;
+  LinearCoord zero() const;
+  /// Coordinates under a reshape.
+  SmallVector<LinearCoord> reshape(ArrayRef<LinearCoord> from, ArrayRef<SymExpr> fromDims, ArrayRef<SymExpr> toDims);
+
+  /// Records what evaluating `tensor` at the given coordinates reads.
+  void read(Value tensor, ArrayRef<LinearCoord> at);
+  /// Does not look through `tensor`: an emitter binds it.
+  void stopAt(Value tensor) { stops.insert(tensor); }
+  /// Records the accesses of a generic's inputs, at the given coordinates of its iteration space.
+  void readInputs(linalg::GenericOp op, ArrayRef<LinearCoord> iters);
+  /// Records a store of result `i`.
+  void write(unsigned result, ArrayRef<LinearCoord> at);
+
+  /// True if the two dimensions, with none but unit extents between them, may be walked as one.
+  bool mergeable(unsigned outer, unsigned inner);
+  /// Dimensions [begin, end) of the domain as runs that may each be walked as one, outermost first. Unit extents are
+  /// in no run: their coordinate is 0.
+  SmallVector<MergedDims> mergedRuns(unsigned begin, unsigned end);
+
+private:
+  void access(LayoutAttr layout, ArrayRef<LinearCoord> at);
+  void access(const LinearCoord &address);
+  LinearCoord groupPosition(const ReshapeGroup &group, ArrayRef<LinearCoord> from, ArrayRef<SymExpr> fromDims) const;
+  void barrier(const LinearCoord &coord);
+  LinearCoord affine(AffineExpr e, ArrayRef<LinearCoord> iters);
+
+  KernelFuncOp kernel;
+  ShapeAnalysis &shapes;
+  SmallVector<SymExpr> domain;
+  SmallVector<SmallVector<SymExpr>> accesses; // strides along the domain
+  llvm::SmallBitVector barriers;
+  DenseSet<Value> stops;
+  DenseSet<Value> visited; // values at identity coordinates, which are most
+};
+
+} // namespace mlir::disc
+
+#endif // DISC_LIB_TARGET_CPU_KERNELACCESS_H

@@ -1,0 +1,325 @@
+//===- PointEmitter.cpp - code for a tensor's value at a point ------------===//
+//
+//   %t = linalg.generic {(d0, d1) -> (d0, d1), (d0, d1) -> (d1)} ins(%x, %bias) { addf; yield }
+//   disc_tensor.permute %t [1, 0]
+//
+// evaluated at (i, j + lanes) of the permuted view becomes, with `x` laid out [S, 1]:
+//
+//   %a = gather x + (j + lanes) * S + i      (the lanes run along a strided dimension)
+//   %b = load bias + i                       (uniform: a scalar)
+//   %r = arith.addf %a, splat(%b) : vector<16xf32>
+//
+// Lit test: test/lit/CPU/points.mlir.
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Target/CPU/PointEmitter.h"
+
+#include "dialects/Tensor/TensorDialect.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+PointEmitter::PointEmitter(OpBuilder &builder, KernelFuncOp kernel, Value argsPtr, int64_t lanes,
+                           ShapeAnalysis &shapes)
+    : builder(builder), kernelFunc(kernel), argsPtr(argsPtr), vectorLanes(lanes), shapeAnalysis(shapes),
+      loc(kernel.getLoc()) {
+  // Function-wide values go before this one, in the order they are first needed, so that they dominate everything.
+  entryAnchor = arith::ConstantIndexOp::create(builder, loc, 0);
+}
+
+void PointEmitter::bind(Value tensor, Computation computation) { bindings[tensor] = std::move(computation); }
+void PointEmitter::unbind(Value tensor) { bindings.erase(tensor); }
+
+void PointEmitter::newPoint() {
+  points.clear();
+  pointLog.clear();
+}
+
+PointEmitter::Scope::Scope(PointEmitter &emitter)
+    : emitter(emitter), pointDepth(emitter.pointLog.size()), indexDepth(emitter.indexLog.size()) {}
+
+PointEmitter::Scope::~Scope() {
+  while (emitter.pointLog.size() > pointDepth) {
+    emitter.points.erase(emitter.pointLog.back());
+    emitter.pointLog.pop_back();
+  }
+  while (emitter.indexLog.size() > indexDepth) {
+    emitter.indices.erase(emitter.indexLog.back());
+    emitter.indexLog.pop_back();
+  }
+}
+
+Value PointEmitter::eval(Value tensor, ArrayRef<Idx> idx, Value mask) {
+  PointKey key{{tensor.getAsOpaquePointer(), mask.getAsOpaquePointer(), 0}};
+  for (const Idx &i : idx)
+    key.push_back({i.base.getAsOpaquePointer(), i.each.getAsOpaquePointer(), i.lanes ? i.step : 0});
+  if (auto it = points.find(key); it != points.end())
+    return it->second;
+  Value result = compute(tensor, idx, mask);
+  if (!result)
+    return {};
+  points[key] = result;
+  pointLog.push_back(std::move(key));
+  return result;
+}
+
+Value PointEmitter::compute(Value tensor, ArrayRef<Idx> idx, Value mask) {
+  if (auto it = bindings.find(tensor); it != bindings.end()) {
+    Computation computation = it->second; // a computation may bind others, which moves the map's entries
+    return computation(idx, mask);
+  }
+  Type elem = getElementTypeOrSelf(tensor.getType());
+  if (auto arg = dyn_cast<BlockArgument>(tensor)) {
+    unsigned i = arg.getArgNumber();
+    return load(operandPtr(i), address(kernelFunc.getLayout(i), idx), elem, mask);
+  }
+  Operation *op = tensor.getDefiningOp();
+  return TypeSwitch<Operation *, Value>(op)
+      .Case([&](linalg::GenericOp generic) { return evalGeneric(cast<OpResult>(tensor), generic, idx, mask); })
+      .Case([&](linalg::FillOp fill) { return scalar(fill.getInputs().front()); })
+      .Case([&](PermuteOp view) {
+        SmallVector<Idx> source(idx.size());
+        for (auto [i, p] : llvm::enumerate(view.getPermutation()))
+          source[p] = idx[i];
+        return eval(view.getSource(), source, mask);
+      })
+      .Case([&](ReshapeOp view) { return evalReshape(view, idx, mask); })
+      .Case([&](BroadcastOp view) {
+        auto sourceType = cast<RankedTensorType>(view.getSource().getType());
+        SmallVector<Idx> source;
+        for (auto [j, d] : llvm::enumerate(view.getDims()))
+          source.push_back(sourceType.getDimSize(j) == 1 ? uniform(0) : idx[d]);
+        return eval(view.getSource(), source, mask);
+      })
+      .Case([&](SliceOp view) {
+        SmallVector<Idx> source(idx);
+        Idx &along = source[view.getDim()];
+        along = addIdx(uniform(scalar(view.getOffset())), mulIdx(along, SymExpr(int64_t(view.getStep()))));
+        return eval(view.getSource(), source, mask);
+      })
+      .Case([&](ConcatOp concat) { return evalConcat(concat, idx, mask); })
+      .Case([&](arith::ConstantOp constantOp) -> Value {
+        auto splatAttr = dyn_cast<SplatElementsAttr>(constantOp.getValue());
+        if (splatAttr)
+          return constant(cast<TypedAttr>(splatAttr.getSplatValue<Attribute>()));
+        op->emitError("cannot evaluate a tensor constant that is not one repeated value");
+        return {};
+      })
+      .Case([&](tensor::EmptyOp) -> Value {
+        op->emitError("reads a tensor that nothing has written");
+        return {};
+      })
+      .Default([&](Operation *) -> Value {
+        op->emitError("cannot be evaluated at a point");
+        return {};
+      });
+}
+
+Value PointEmitter::scalar(Value v) {
+  if (TypedAttr attr; matchPattern(v, m_Constant(&attr)))
+    return constant(attr);
+  if (auto dim = v.getDefiningOp<DimOp>())
+    return expr(shapeAnalysis.expr(v));
+  if (Operation *op = v.getDefiningOp(); op && v.getType().isIndex())
+    return expr(shapeAnalysis.expr(v));
+  emitError(v.getLoc(), "scalar is not known in a kernel");
+  return {};
+}
+
+Value PointEmitter::evalGeneric(OpResult result, linalg::GenericOp op, ArrayRef<Idx> idx, Value mask) {
+  if (op.getNumParallelLoops() != op.getNumLoops()) {
+    op.emitError("a reduction cannot be evaluated at a point");
+    return {};
+  }
+  SmallVector<Idx> iters(op.getNumLoops());
+  unsigned number = result.getResultNumber();
+  AffineMap map = op.getIndexingMapsArray()[op.getNumDpsInputs() + number];
+  for (auto [k, e] : llvm::enumerate(map.getResults())) {
+    if (auto dim = dyn_cast<AffineDimExpr>(e))
+      iters[dim.getPosition()] = idx[k];
+    else if (!isa<AffineConstantExpr>(e)) {
+      op.emitError("result map is not a projected permutation");
+      return {};
+    }
+  }
+  for (Idx &iter : iters)
+    if (!iter.base && !iter.each)
+      iter = uniform(0); // the dimension has extent 1
+  SmallVector<Value> outs(op.getNumDpsInits());
+  for (auto [i, init] : llvm::enumerate(op.getDpsInits())) {
+    if (op.getRegionOutputArgs()[i].use_empty())
+      continue;
+    SmallVector<Idx> at;
+    for (AffineExpr e : op.getMatchingIndexingMap(op.getDpsInitOperand(i)).getResults())
+      at.push_back(affine(e, iters));
+    if (!(outs[i] = eval(init, at, mask)))
+      return {};
+  }
+  IRMapping values;
+  if (failed(emitBody(op, iters, mask, outs, values)))
+    return {};
+  return values.lookup(cast<linalg::YieldOp>(op.getBody()->getTerminator()).getOperand(number));
+}
+
+LogicalResult PointEmitter::emitBody(linalg::GenericOp op, ArrayRef<Idx> iters, Value mask, ArrayRef<Value> outs,
+                                     IRMapping &map) {
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    BlockArgument arg = op.getMatchingBlockArgument(input);
+    if (arg.use_empty())
+      continue;
+    Value v;
+    if (!isa<RankedTensorType>(input->get().getType())) {
+      v = scalar(input->get());
+    } else {
+      SmallVector<Idx> at;
+      for (AffineExpr e : op.getMatchingIndexingMap(input).getResults())
+        at.push_back(affine(e, iters));
+      v = eval(input->get(), at, mask);
+    }
+    if (!v)
+      return failure();
+    map.map(arg, v);
+  }
+  for (auto [arg, v] : llvm::zip(op.getRegionOutputArgs(), outs))
+    if (v)
+      map.map(arg, v);
+
+  DenseMap<Value, Idx> coordinates; // those of the body's index values that run along the lanes in a known way
+  for (Operation &inner : op.getBody()->without_terminator()) {
+    if (auto index = dyn_cast<linalg::IndexOp>(inner)) {
+      coordinates[index] = iters[index.getDim()];
+      if (!llvm::all_of(index->getUsers(), llvm::IsaPred<tensor::ExtractOp>))
+        map.map(index.getResult(), materialize(iters[index.getDim()]));
+      continue;
+    }
+    if (auto extract = dyn_cast<tensor::ExtractOp>(inner)) {
+      Value v = evalExtract(extract, map, coordinates, mask);
+      if (!v)
+        return failure();
+      map.map(extract.getResult(), v);
+      continue;
+    }
+    SmallVector<Value> operands;
+    for (Value operand : inner.getOperands()) {
+      Value v = map.lookupOrNull(operand);
+      if (!v && !(v = scalar(operand)))
+        return failure();
+      operands.push_back(v);
+    }
+    if (auto constantOp = dyn_cast<arith::ConstantOp>(inner)) {
+      map.map(constantOp.getResult(), constant(constantOp.getValue()));
+      continue;
+    }
+    if (inner.getNumRegions() || !isPure(&inner))
+      return inner.emitError("cannot be evaluated along lanes");
+    map.map(inner.getResults(), cloneOn(&inner, operands)->getResults());
+  }
+  for (Value v : op.getBody()->getTerminator()->getOperands())
+    if (!map.contains(v)) {
+      Value known = scalar(v);
+      if (!known)
+        return failure();
+      map.map(v, known);
+    }
+  return success();
+}
+
+Value PointEmitter::evalExtract(tensor::ExtractOp op, IRMapping &map, const DenseMap<Value, Idx> &coordinates,
+                                Value mask) {
+  SmallVector<SymExpr> extents = shapeAnalysis.dims(op.getTensor());
+  SmallVector<Idx> idx;
+  for (auto [d, index] : llvm::enumerate(op.getIndices())) {
+    if (auto it = coordinates.find(index); it != coordinates.end()) {
+      idx.push_back(it->second);
+      continue;
+    }
+    Value v = map.lookupOrNull(index);
+    if (!v && !(v = scalar(index)))
+      return {};
+    if (onGather && !v.getDefiningOp<arith::ConstantOp>())
+      v = onGather(v, expr(extents[d]), mask);
+    idx.push_back(isa<VectorType>(v.getType()) ? Idx::arbitrary(v) : Idx(v));
+  }
+  return eval(op.getTensor(), idx, mask);
+}
+
+Idx PointEmitter::affine(AffineExpr e, ArrayRef<Idx> iters) {
+  if (auto dim = dyn_cast<AffineDimExpr>(e))
+    return iters[dim.getPosition()];
+  if (auto c = dyn_cast<AffineConstantExpr>(e))
+    return uniform(c.getValue());
+  auto binary = cast<AffineBinaryOpExpr>(e);
+  Idx lhs = affine(binary.getLHS(), iters);
+  auto rhs = dyn_cast<AffineConstantExpr>(binary.getRHS());
+  switch (binary.getKind()) {
+  case AffineExprKind::Add:
+    return addIdx(lhs, affine(binary.getRHS(), iters));
+  case AffineExprKind::Mul:
+    return mulIdx(lhs, SymExpr(rhs.getValue()));
+  case AffineExprKind::FloorDiv:
+    return divModIdx(lhs, SymExpr(rhs.getValue())).first;
+  case AffineExprKind::Mod:
+    return divModIdx(lhs, SymExpr(rhs.getValue())).second;
+  default:
+    return divModIdx(addIdx(lhs, uniform(rhs.getValue() - 1)), SymExpr(rhs.getValue())).first;
+  }
+}
+
+/// The part of `concat` that covers a point is chosen by branches: the other parts' coordinates would be out of range.
+Value PointEmitter::evalConcat(ConcatOp op, ArrayRef<Idx> idx, Value mask) {
+  unsigned dim = op.getDim();
+  Type elem = getElementTypeOrSelf(op.getType());
+  bool anyLanes = llvm::any_of(idx, [](const Idx &i) { return !i.isUniform(); });
+  Type type = anyLanes ? Type(vectorOf(elem)) : elem;
+  Value coordinate = materialize(idx[dim]);
+  Value result = arith::ConstantOp::create(builder, loc, cast<TypedAttr>(builder.getZeroAttr(type)));
+  SymExpr offset(0);
+  bool failed = false;
+  for (Value input : op.getInputs()) {
+    SymExpr end = offset + shapeAnalysis.dims(input)[dim];
+    auto compare = [&](arith::CmpIPredicate predicate, const SymExpr &bound) -> Value {
+      Value limit = expr(bound);
+      if (isa<VectorType>(coordinate.getType()))
+        limit = splat(limit);
+      return arith::CmpIOp::create(builder, loc, predicate, coordinate, limit);
+    };
+    Value inside = arith::AndIOp::create(builder, loc, compare(arith::CmpIPredicate::sge, offset),
+                                         compare(arith::CmpIPredicate::slt, end));
+    Value partMask = mask, any = inside;
+    if (isa<VectorType>(inside.getType())) {
+      partMask = mask ? arith::AndIOp::create(builder, loc, inside, mask).getResult() : inside;
+      any = vector::ReductionOp::create(builder, loc, vector::CombiningKind::OR, partMask);
+    }
+    auto branch = scf::IfOp::create(builder, loc, TypeRange(type), any, /*withElseRegion=*/true);
+    {
+      OpBuilder::InsertionGuard guard(builder);
+      Scope scope(*this);
+      builder.setInsertionPointToStart(branch.thenBlock());
+      SmallVector<Idx> at(idx);
+      at[dim] = addIdx(at[dim], uniform(expr(SymExpr(0) - offset)));
+      Value v = eval(input, at, partMask);
+      failed |= !v;
+      if (!v)
+        v = result;
+      if (anyLanes)
+        v = splat(v);
+      if (isa<VectorType>(inside.getType()))
+        v = arith::SelectOp::create(builder, loc, inside, v, result);
+      scf::YieldOp::create(builder, loc, v);
+    }
+    {
+      OpBuilder::InsertionGuard guard(builder);
+      builder.setInsertionPointToStart(branch.elseBlock());
+      scf::YieldOp::create(builder, loc, result);
+    }
+    result = branch.getResult(0);
+    offset = end;
+  }
+  return failed ? Value() : result;
+}

@@ -1,0 +1,163 @@
+//===- PointMemory.cpp - loads, stores and lanes --------------------------===//
+//
+// The part of PointEmitter that knows about memory: element addresses, masks, gathers, and booleans as bytes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Target/CPU/PointEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+/// How an element lies in memory: booleans as bytes, indices as 64-bit integers.
+Type memoryType(Type elem) {
+  if (elem.isInteger(1))
+    return IntegerType::get(elem.getContext(), 8);
+  if (elem.isIndex())
+    return IntegerType::get(elem.getContext(), 64);
+  return elem;
+}
+
+unsigned bytesOf(Type memory) { return (memory.getIntOrFloatBitWidth() + 7) / 8; }
+
+Type likeShape(Value v, Type elem) {
+  if (auto vector = dyn_cast<VectorType>(v.getType()))
+    return VectorType::get(vector.getShape(), elem);
+  return elem;
+}
+
+Value fromMemory(OpBuilder &b, Location loc, Value v, Type elem) {
+  if (elem.isInteger(1)) {
+    Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(v.getType()));
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, v, zero);
+  }
+  if (elem.isIndex())
+    return arith::IndexCastOp::create(b, loc, likeShape(v, elem), v);
+  return v;
+}
+
+Value toMemory(OpBuilder &b, Location loc, Value v) {
+  Type elem = getElementTypeOrSelf(v.getType());
+  if (elem.isInteger(1))
+    return arith::ExtUIOp::create(b, loc, likeShape(v, b.getI8Type()), v);
+  if (elem.isIndex())
+    return arith::IndexCastOp::create(b, loc, likeShape(v, b.getI64Type()), v);
+  return v;
+}
+} // namespace
+
+Value PointEmitter::splat(Value v) {
+  if (isa<VectorType>(v.getType()) || vectorLanes == 1)
+    return v;
+  if (Attribute attr; matchPattern(v, m_Constant(&attr)))
+    return constant(DenseElementsAttr::get(vectorOf(v.getType()), attr));
+  IndexKey key{-1, v.getAsOpaquePointer(), nullptr};
+  if (auto it = indices.find(key); it != indices.end())
+    return it->second;
+  Value result = vector::BroadcastOp::create(builder, loc, vectorOf(v.getType()), v);
+  indices[key] = result;
+  indexLog.push_back(key);
+  return result;
+}
+
+Value PointEmitter::tailMask(Value count) {
+  // Compared as 32-bit integers: one instruction where vectors are 512 bits wide. A tail is shorter than a vector.
+  Type i32 = builder.getI32Type();
+  SmallVector<int32_t> iota(vectorLanes);
+  for (int64_t i = 0; i < vectorLanes; ++i)
+    iota[i] = i;
+  Value lane = constant(DenseElementsAttr::get(vectorOf(i32), ArrayRef<int32_t>(iota)));
+  Value limit = arith::IndexCastOp::create(builder, loc, i32, count);
+  limit = vector::BroadcastOp::create(builder, loc, vectorOf(i32), limit);
+  return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, lane, limit);
+}
+
+/// `ptr + offset` elements: one pointer, or a vector of them for an arbitrary offset.
+static Value elementPtr(OpBuilder &b, Location loc, Value ptr, Type memory, Value offset) {
+  Value index = arith::IndexCastOp::create(b, loc, likeShape(offset, b.getI64Type()), offset);
+  Type type = likeShape(offset, ptr.getType());
+  return LLVM::GEPOp::create(b, loc, type, memory, ptr, ArrayRef<LLVM::GEPArg>{index});
+}
+
+Value PointEmitter::load(Value ptr, const Idx &offset, Type elem, Value mask) {
+  Type memory = memoryType(elem);
+  unsigned align = bytesOf(memory);
+  Value result;
+  if (offset.isUniform() || vectorLanes == 1) {
+    result = LLVM::LoadOp::create(builder, loc, memory, elementPtr(builder, loc, ptr, memory, offset.base), align);
+    return fromMemory(builder, loc, result, elem);
+  }
+  VectorType type = vectorOf(memory);
+  Value zeros = mask ? constant(cast<TypedAttr>(builder.getZeroAttr(type))) : Value();
+  if (offset.lanes && offset.step == 1) {
+    Value at = elementPtr(builder, loc, ptr, memory, offset.base);
+    result = mask ? LLVM::MaskedLoadOp::create(builder, loc, type, at, mask, zeros, builder.getI32IntegerAttr(align),
+                                               UnitAttr())
+                        .getResult()
+                  : LLVM::LoadOp::create(builder, loc, type, at, align).getResult();
+    return fromMemory(builder, loc, result, elem);
+  }
+  Value at = elementPtr(builder, loc, ptr, memory, materialize(offset));
+  Value on = mask ? mask : constant(DenseElementsAttr::get(vectorOf(builder.getI1Type()), true));
+  ValueRange passThru = mask ? ValueRange(zeros) : ValueRange();
+  result = LLVM::masked_gather::create(builder, loc, type, at, on, passThru, builder.getI32IntegerAttr(align));
+  return fromMemory(builder, loc, result, elem);
+}
+
+void PointEmitter::store(Value ptr, const Idx &offset, Value v, Value mask) {
+  Value value = toMemory(builder, loc, v);
+  Type memory = getElementTypeOrSelf(value.getType());
+  unsigned align = bytesOf(memory);
+  if (offset.isUniform() || vectorLanes == 1) {
+    LLVM::StoreOp::create(builder, loc, value, elementPtr(builder, loc, ptr, memory, offset.base), align);
+    return;
+  }
+  value = splat(value);
+  if (offset.lanes && offset.step == 1) {
+    Value at = elementPtr(builder, loc, ptr, memory, offset.base);
+    if (mask)
+      LLVM::MaskedStoreOp::create(builder, loc, value, at, mask, align);
+    else
+      LLVM::StoreOp::create(builder, loc, value, at, align);
+    return;
+  }
+  Value at = elementPtr(builder, loc, ptr, memory, materialize(offset));
+  Value on = mask ? mask : constant(DenseElementsAttr::get(vectorOf(builder.getI1Type()), true));
+  LLVM::masked_scatter::create(builder, loc, value, at, on, align);
+}
+
+LogicalResult PointEmitter::store(unsigned result, ArrayRef<Idx> idx, Value v, Value mask) {
+  Idx at = address(kernelFunc.getLayout(kernelFunc.getNumInputs() + result), idx);
+  if (at.isUniform() && isa<VectorType>(v.getType()))
+    return kernelFunc.emitError() << "result " << result << " varies along the lanes but its address does not";
+  store(resultPtr(result), at, v, mask);
+  return success();
+}
+
+Idx PointEmitter::address(LayoutAttr layout, ArrayRef<Idx> idx) {
+  Idx at = uniform(expr(layout.getOffset().getValue()));
+  for (auto [i, stride] : llvm::zip(idx, layout.getStrides().getValues()))
+    at = addIdx(at, mulIdx(i, stride));
+  return at;
+}
+
+Operation *PointEmitter::cloneOn(Operation *op, ArrayRef<Value> operands) {
+  bool anyVector = llvm::any_of(operands, [](Value v) { return isa<VectorType>(v.getType()); });
+  SmallVector<Value> values(operands);
+  if (anyVector)
+    for (auto [i, v] : llvm::enumerate(values))
+      if (!(i == 0 && isa<arith::SelectOp>(op))) // a scalar condition may choose between vectors
+        v = splat(v);
+  Operation *clone = op->cloneWithoutRegions();
+  clone->setOperands(values);
+  if (anyVector)
+    for (Value result : clone->getResults())
+      result.setType(vectorOf(result.getType()));
+  builder.insert(clone);
+  return clone;
+}
