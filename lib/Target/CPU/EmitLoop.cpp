@@ -85,43 +85,22 @@ LogicalResult LoopEmitter::rows() {
   if (outerRuns.empty())
     return segment(outer, lo, hi);
 
-  // The rows that [lo, hi) touches; the coordinates of a row follow from those of the one before without division.
-  Value one = points.constantIndex(1), zero = points.constantIndex(0);
+  // The rows that [lo, hi) touches.
+  Value zero = points.constantIndex(0);
   Value extent = points.expr(inner);
   Value firstRow = arith::DivUIOp::create(b, loc, lo, extent);
   Value lastRow = arith::CeilDivUIOp::create(b, loc, hi, extent);
-  SmallVector<Value> first(outerRuns.size());
-  Value rest = firstRow;
-  for (unsigned k = outerRuns.size(); k-- > 0;) {
-    Value n = points.expr(outerRuns[k].extent);
-    first[k] = k ? arith::RemUIOp::create(b, loc, rest, n).getResult() : rest;
-    if (k)
-      rest = arith::DivUIOp::create(b, loc, rest, n);
-  }
-  SmallVector<Value> results = emitFor(b, loc, firstRow, lastRow, one, first, [&](Value row, ValueRange at) {
-    PointEmitter::Scope scope(points);
+  SmallVector<SymExpr> outerExtents;
+  for (const MergedDims &run : outerRuns)
+    outerExtents.push_back(run.extent);
+  bool ok = true;
+  emitRowMajor(points, firstRow, lastRow, outerExtents, [&](Value row, ValueRange at) {
     for (auto [run, i] : llvm::zip(outerRuns, at))
       outer[run.innermost] = Idx(i);
     Value rowStart = mul(row, extent);
-    if (failed(segment(outer, max(sub(lo, rowStart), zero), min(sub(hi, rowStart), extent))))
-      return SmallVector<Value>(at.size());
-    SmallVector<Value> next(at);
-    Value carry;
-    for (unsigned k = outerRuns.size(); k-- > 0;) {
-      Value stepped = carry ? arith::SelectOp::create(b, loc, carry, add(at[k], one), at[k]).getResult()
-                            : add(at[k], one);
-      if (k == 0) {
-        next[k] = stepped;
-        break;
-      }
-      Value wraps =
-          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, stepped, points.expr(outerRuns[k].extent));
-      next[k] = arith::SelectOp::create(b, loc, wraps, zero, stepped);
-      carry = wraps;
-    }
-    return next;
+    ok &= succeeded(segment(outer, max(sub(lo, rowStart), zero), min(sub(hi, rowStart), extent)));
   });
-  return success(!llvm::is_contained(results, Value()));
+  return success(ok);
 }
 
 /// Positions [from, to) of one row.
@@ -158,11 +137,11 @@ LogicalResult LoopEmitter::segment(ArrayRef<Idx> outer, Value from, Value to) {
   if (!aligned) {
     Value left = sub(to, at);
     Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, left, points.constantIndex(0));
-    auto branch = scf::IfOp::create(b, loc, some, /*withElseRegion=*/false);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(branch.thenBlock());
-    PointEmitter::Scope scope(points);
-    ok &= point(outer, at, points.tailMask(left));
+    emitIf(b, loc, some, {}, [&] {
+      PointEmitter::Scope scope(points);
+      ok &= point(outer, at, points.tailMask(left));
+      return SmallVector<Value>();
+    });
   }
   return success(ok);
 }

@@ -18,50 +18,56 @@ class ReductionEmitter {
 public:
   ReductionEmitter(KernelEmission &e, ReductionPlan plan, bool lanesAreReduced);
 
-  /// All passes at the parallel points given by `parallel` (coordinates of the domain's parallel dimensions, each
-  /// with all its vectors of lanes: one unless the lanes are parallel), and the results there.
-  LogicalResult emitPoints(ArrayRef<SmallVector<Idx>> parallel, Value mask);
-
-  /// Runs `body` for each of the tasks [begin, end) with the coordinates it stands for under `extents`.
-  LogicalResult forEachTask(ArrayRef<SymExpr> extents, function_ref<LogicalResult(ArrayRef<Value>)> body);
+  /// All passes at some parallel points, and the results there. A point has a coordinate per parallel dimension of
+  /// the domain; there is one point, or, if the lanes are parallel, one per vector of lanes done together.
+  LogicalResult emitPoints(ArrayRef<SmallVector<Idx>> parallelPoints, Value mask);
 
   PointEmitter points;
   const ReductionPlan plan;
 
 private:
-  /// The points of one step of a pass: one per accumulator, or per vector of parallel lanes.
-  struct Step {
-    SmallVector<SmallVector<Idx>> at; // coordinates of the domain
-    SmallVector<unsigned> accumulator; // which set each point adds to
-    Value mask;
-    Value position; // of the first point in the reduced range, for values kept between passes
+  /// Where a pass evaluates something: a point of the domain, and where the values kept for it lie.
+  struct Site {
+    SmallVector<Idx> at;   // one per dimension of the domain
+    Idx slot;              // element of a staged value's buffer
+    unsigned parallel = 0; // of the parallel points
+    unsigned set = 0;      // of accumulators
   };
-  using StepBody = function_ref<SmallVector<Value>(const Step &, ValueRange)>;
+  using SiteBody = function_ref<SmallVector<Value>(ArrayRef<Site>, Value mask, ValueRange carried)>;
 
   LogicalResult emitPass(unsigned pass);
-  SmallVector<Value> emitStep(unsigned pass, const Step &step, ValueRange carried);
-  SmallVector<Value> walkReduced(unsigned run, SmallVector<SmallVector<Idx>> at, Value position, ValueRange carried,
-                                 StepBody body);
-  SmallVector<Value> walkLanes(SmallVector<SmallVector<Idx>> at, Value position, ValueRange carried, StepBody body);
-  LogicalResult emitSerial(const PlannedReduction &reduction);
-  LogicalResult initial(const PlannedReduction &reduction, unsigned set, SmallVectorImpl<Value> &values);
+  void emitSerial(const PlannedReduction &reduction);
+  SmallVector<Value> emitSites(unsigned pass, ArrayRef<Site> sites, Value mask, ValueRange carried);
+  SmallVector<Value> walk(unsigned run, Value position, ArrayRef<Site> sites, bool lanes, ValueRange carried,
+                          SiteBody body);
+  SmallVector<Value> walkLanes(Value position, const Site &site, ValueRange carried, SiteBody body);
+  SmallVector<Value> reduceAt(const PlannedReduction &reduction, const Site &site, Value mask, ArrayRef<Value> accs);
+
+  Value initial(const PlannedReduction &reduction, unsigned result, unsigned parallel);
   Value combine(Operation *combiner, Value a, Value b);
   Value combineLanes(Operation *combiner, Value v);
-  LogicalResult storeStaged(unsigned pass, const Step &step);
-  void bindStaged(unsigned pass, const Step &step);
-  LogicalResult storeFull(const PlannedResult &result, ArrayRef<Idx> at, Value mask);
-  LogicalResult storeParallel(const PlannedResult &result, ArrayRef<Idx> parallel, Value mask);
-  bool isSerial(const PlannedReduction &reduction) { return lanesAreReduced && reduction.combiners.empty(); }
+  void setResult(Value reductionResult, SmallVector<Value> perPoint);
+  void bindStaged(unsigned i);
+  bool storeFull(const PlannedResult &result, const Site &site, Value mask);
+  bool storeParallel(const PlannedResult &result, unsigned parallel, Value mask);
+  bool storeViewed(const PlannedResult &result, SmallVector<Idx> coords, Value v, Value mask);
+  Site siteAt(unsigned parallel);
+  bool isSerial(const PlannedReduction &reduction) {
+    return lanesAreReduced && (reduction.combiners.empty() || runs.empty());
+  }
 
   KernelEmission &e;
   OpBuilder &b;
   Location loc;
   bool lanesAreReduced;
-  unsigned accumulators;
-  SmallVector<MergedDims> runs;     // of the reduced dimensions
-  SmallVector<SymExpr> stagedStart; // bytes into the scratch memory
-  SmallVector<SmallVector<Idx>> current; // the parallel points being emitted
-  Value currentMask;
+  unsigned numSets;                  // of accumulators: independent chains of a long reduction
+  SmallVector<MergedDims> runs;      // of the reduced dimensions
+  SmallVector<SymExpr> stagedStart;  // of each staged value, in bytes of scratch memory
+  SmallVector<SmallVector<Idx>> parallelPoints;
+  Value parallelMask;
+  DenseMap<Value, SmallVector<Value>> finals; // per reduction's result, its value at each parallel point
+  Site current;                               // what bindings refer to
+  bool ok = true;
 };
 
 } // namespace mlir::disc

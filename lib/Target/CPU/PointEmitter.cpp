@@ -61,7 +61,13 @@ Value PointEmitter::eval(Value tensor, ArrayRef<Idx> idx, Value mask) {
     key.push_back({i.base.getAsOpaquePointer(), i.each.getAsOpaquePointer(), i.lanes ? i.step : 0});
   if (auto it = points.find(key); it != points.end())
     return it->second;
-  Value result = compute(tensor, idx, mask);
+  Value result;
+  if (auto it = bindings.find(tensor); it != bindings.end()) {
+    Computation computation = it->second; // a computation may bind others, which moves the map's entries
+    result = computation(idx, mask);
+  } else {
+    result = recompute(tensor, idx, mask);
+  }
   if (!result)
     return {};
   points[key] = result;
@@ -69,11 +75,7 @@ Value PointEmitter::eval(Value tensor, ArrayRef<Idx> idx, Value mask) {
   return result;
 }
 
-Value PointEmitter::compute(Value tensor, ArrayRef<Idx> idx, Value mask) {
-  if (auto it = bindings.find(tensor); it != bindings.end()) {
-    Computation computation = it->second; // a computation may bind others, which moves the map's entries
-    return computation(idx, mask);
-  }
+Value PointEmitter::recompute(Value tensor, ArrayRef<Idx> idx, Value mask) {
   Type elem = getElementTypeOrSelf(tensor.getType());
   if (auto arg = dyn_cast<BlockArgument>(tensor)) {
     unsigned i = arg.getArgNumber();

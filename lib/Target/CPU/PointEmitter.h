@@ -88,6 +88,8 @@ public:
   using Computation = std::function<Value(ArrayRef<Idx> idx, Value mask)>;
   void bind(Value tensor, Computation computation);
   void unbind(Value tensor);
+  /// The value from the tensor's own definition, even if it is bound.
+  Value recompute(Value tensor, ArrayRef<Idx> idx, Value mask = {});
 
   /// A scalar (index, constant) that the kernel's region computes outside of any tensor operation.
   Value scalar(Value v);
@@ -150,7 +152,6 @@ private:
   using PointKey = std::vector<std::tuple<const void *, const void *, int64_t>>;
   using IndexKey = std::tuple<int, const void *, const void *>;
 
-  Value compute(Value tensor, ArrayRef<Idx> idx, Value mask);
   Value evalGeneric(OpResult result, linalg::GenericOp op, ArrayRef<Idx> idx, Value mask);
   Value evalReshape(ReshapeOp op, ArrayRef<Idx> idx, Value mask);
   Idx groupPosition(const ReshapeGroup &group, ArrayRef<Idx> from, ArrayRef<SymExpr> fromDims);
