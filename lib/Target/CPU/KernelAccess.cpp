@@ -92,7 +92,7 @@ SmallVector<LinearCoord> KernelAccess::reshape(ArrayRef<LinearCoord> from, Array
 
 void KernelAccess::access(LayoutAttr layout, ArrayRef<LinearCoord> at) {
   LinearCoord address = zero();
-  for (auto [coord, stride] : llvm::zip(at, layout.getStrides().getValues()))
+  for (auto [coord, stride] : llvm::zip(at, layout.getStrides().getDims()))
     address = add(address, scale(coord, stride));
   access(address);
 }
@@ -143,7 +143,7 @@ void KernelAccess::read(Value tensor, ArrayRef<LinearCoord> at) {
         auto arg = dyn_cast<BlockArgument>(view.getSource());
         if (arg && !stops.contains(arg)) {
           auto groups = reshapeGroups(shapes, from, to);
-          SmallVector<SymExpr> toStrides = kernel.getLayout(arg.getArgNumber()).getStrides().getValues();
+          SmallVector<SymExpr> toStrides = kernel.getLayout(arg.getArgNumber()).getStrides().getDims();
           if (auto strides = reshapedStrides(shapes, groups, to, toStrides)) {
             LinearCoord address = zero();
             for (auto [group, stride] : llvm::zip(groups, *strides))

@@ -284,7 +284,7 @@ Value PointEmitter::evalReshape(ReshapeOp op, ArrayRef<Idx> idx, Value mask) {
   if (arg && !bindings.count(arg)) {
     LayoutAttr layout = kernelFunc.getLayout(arg.getArgNumber());
     auto groups = reshapeGroups(shapeAnalysis, from, to);
-    if (auto strides = reshapedStrides(shapeAnalysis, groups, to, layout.getStrides().getValues())) {
+    if (auto strides = reshapedStrides(shapeAnalysis, groups, to, layout.getStrides().getDims())) {
       Idx at = uniform(expr(layout.getOffset().getValue()));
       for (auto [group, stride] : llvm::zip(groups, *strides))
         at = addIdx(at, mulIdx(groupPosition(group, idx, from), stride));

@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mlir::disc;
@@ -141,7 +142,7 @@ LogicalResult PointEmitter::store(unsigned result, ArrayRef<Idx> idx, Value v, V
 
 Idx PointEmitter::address(LayoutAttr layout, ArrayRef<Idx> idx) {
   Idx at = uniform(expr(layout.getOffset().getValue()));
-  for (auto [i, stride] : llvm::zip(idx, layout.getStrides().getValues()))
+  for (auto [i, stride] : llvm::zip(idx, layout.getStrides().getDims()))
     at = addIdx(at, mulIdx(i, stride));
   return at;
 }
