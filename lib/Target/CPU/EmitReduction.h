@@ -10,7 +10,7 @@
 
 #include "lib/Target/CPU/EmitKernels.h"
 #include "lib/Target/CPU/KernelAccess.h"
-#include "lib/Transforms/Schedule/ReductionPlan.h"
+#include "lib/Transforms/Support/ReductionPlan.h"
 
 namespace mlir::disc {
 

@@ -6,6 +6,7 @@
 #include "dialects/Rt/RtDialect.h"
 #include "dialects/Shape/ShapeDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Target/CPU/Passes.h"
 #include "lib/Target/Host/Passes.h"
 #include "lib/Transforms/Fusion/Passes.h"
 #include "lib/Transforms/Library/Passes.h"
@@ -31,6 +32,7 @@ void mlir::disc::registerPasses() {
   static std::once_flag once;
   std::call_once(once, [] {
     registerAllPasses();
+    registerDiscCPUPasses();
     registerDiscHostPasses();
     registerDiscShapePasses();
     registerDiscLibraryPasses();

@@ -21,6 +21,12 @@ LogicalResult scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, const 
 LogicalResult scheduleAttention(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
 LogicalResult schedulePack(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
 
+/// Time for `work` scalar operations that are done in vectors, as schedules estimate costs: half an instruction's
+/// worth of vectors a cycle, at 3 GHz.
+inline int64_t nanoseconds(double work, const TargetInfo &target) {
+  return static_cast<int64_t>(work / static_cast<double>(target.lanes()) * 0.6) + 1;
+}
+
 } // namespace mlir::disc
 
 #endif // DISC_TRANSFORMS_SCHEDULE_SCHEDULES_H

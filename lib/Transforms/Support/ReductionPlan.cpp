@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Transforms/Schedule/ReductionPlan.h"
+#include "lib/Transforms/Support/ReductionPlan.h"
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "mlir/Analysis/SliceAnalysis.h"

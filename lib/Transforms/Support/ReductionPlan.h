@@ -6,8 +6,8 @@
 // emits code from it; both derive it from the kernel's region alone.
 //
 //===----------------------------------------------------------------------===//
-#ifndef DISC_LIB_TRANSFORMS_SCHEDULE_REDUCTIONPLAN_H
-#define DISC_LIB_TRANSFORMS_SCHEDULE_REDUCTIONPLAN_H
+#ifndef DISC_LIB_TRANSFORMS_SUPPORT_REDUCTIONPLAN_H
+#define DISC_LIB_TRANSFORMS_SUPPORT_REDUCTIONPLAN_H
 
 #include "dialects/Plan/PlanDialect.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
@@ -60,4 +60,4 @@ double scalarWork(Region &body);
 
 } // namespace mlir::disc
 
-#endif // DISC_LIB_TRANSFORMS_SCHEDULE_REDUCTIONPLAN_H
+#endif // DISC_LIB_TRANSFORMS_SUPPORT_REDUCTIONPLAN_H

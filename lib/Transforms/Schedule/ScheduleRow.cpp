@@ -1,0 +1,40 @@
+//===- ScheduleRow.cpp - reductions along the innermost dimension ---------===//
+//
+// A task is one row: one point of the parallel dimensions. Values that later passes read back lie in scratch memory
+// (ReductionPlan). Long rows are summed in several accumulators, since one addition waits for the one before.
+//
+//   schedule = {accumulators = 4 : i64}, tasks = B * S, scratch = 1536
+//
+// Test: test/lit/Schedule/schedule-loops.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Transforms/Schedule/Schedules.h"
+#include "lib/Transforms/Support/ReductionPlan.h"
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+LogicalResult mlir::disc::scheduleRow(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target) {
+  FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, kernel.getBody().front(), shapes);
+  if (failed(plan))
+    return failure();
+  SymExpr row = plan->size(plan->reduced);
+  SymExpr scratch(0);
+  for (const StagedValue &staged : plan->staged)
+    scratch += ReductionPlan::stagedBytes(staged, row);
+  int64_t vectors = shapes.typical(row) / target.lanes();
+  int64_t accumulators = vectors >= 16 ? 4 : vectors >= 4 ? 2 : 1;
+
+  Builder b(kernel.getContext());
+  kernel.setScheduleAttr(b.getDictionaryAttr(b.getNamedAttr("accumulators", b.getI64IntegerAttr(accumulators))));
+  kernel.setTasksAttr(ExprAttr::get(b.getContext(), plan->size(plan->parallel)));
+  kernel.setScratchAttr(ExprAttr::get(b.getContext(), scratch));
+  // Per vector, and a constant for combining lanes at the end of each pass.
+  SymExpr perVector(nanoseconds(plan->work * target.lanes() * 16, target));
+  SymExpr cost = SymExpr::floorDiv(SymExpr::ceilDiv(row, SymExpr(target.lanes())) * perVector, SymExpr(16)) +
+                 SymExpr(10 * int64_t(plan->numPasses));
+  kernel.setCostAttr(ExprAttr::get(b.getContext(), cost));
+  return success();
+}
