@@ -191,7 +191,7 @@ Planner::Passes Planner::passesThatNeed(DenseSet<Value> &kept) {
     passes.set(pass);
   };
   for (const PlannedReduction &reduction : plan.reductions)
-    for (Value operand : tensorOperands(reduction.op.getResult(0)))
+    for (Value operand : tensorOperands(reduction.op->getResult(0)))
       need(operand, reduction.pass);
   for (const PlannedResult &result : plan.results)
     if (result.isFull)
