@@ -48,11 +48,6 @@ TileHeights disc::tileHeights(int64_t minCount, int64_t maxCount, int64_t tile) 
   return {std::min(minCount, (tile + 1) / 2), tile};
 }
 
-int64_t disc::microKernelRows(int64_t vectorBits, int64_t vectors) {
-  int64_t registers = vectorBits >= 512 ? 32 : 16;
-  return vectors == 1 && registers == 16 ? 8 : std::min<int64_t>(14, (registers - vectors - 1) / vectors);
-}
-
 namespace {
 
 /// Emits the function for one height.

@@ -33,9 +33,6 @@ struct TileHeights {
 /// `minCount` and `maxCount` (negative: unbounded).
 TileHeights tileHeights(int64_t minCount, int64_t maxCount, int64_t tile);
 
-/// Rows of a full tile: what the registers hold beside one row of B and a broadcast element of A.
-int64_t microKernelRows(int64_t vectorBits, int64_t vectors);
-
 /// Calls the micro-kernel for `rows` rows, generating the functions at the end of the module on first use:
 ///   C[i][j] (+)= sum over k < K of A[i * rowStride + k * kStride] * B[k * panel + j]
 /// `rows`, `k` i64; the strides i64, in *bytes*; `accumulate` i1: add to what C holds. C is row-major, `panel` wide.

@@ -1,0 +1,81 @@
+//===- EmitPack.cpp - weights in panels -----------------------------------===//
+//
+//   disc_plan.kernel_func pack @k ... {
+//   ^bb0(%w: tensor<1536x384xf32>):
+//     %p = disc_tensor.pack %w batch [] n [0] k [1] panel 32 : tensor<1536x384xf32> -> tensor<48x384x32xf32>
+//     disc_plan.yield %p
+//   }
+//
+// becomes a function in which each task writes one panel. It runs once, when the model is loaded.
+//
+// Test: test/lit/CPU/pack.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Target/CPU/EmitKernels.h"
+#include "lib/Target/CPU/PackPanel.h"
+#include "dialects/Tensor/TensorDialect.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+LogicalResult disc::emitPack(KernelEmission &e) {
+  auto pack = e.kernel.getYield().getValues()[0].getDefiningOp<PackOp>();
+  if (!pack)
+    return e.kernel.emitError("a pack kernel must yield a disc_tensor.pack");
+  auto type = cast<RankedTensorType>(pack.getResult().getType());
+  int64_t bits = type.getElementTypeBitWidth(), lanes = std::min<int64_t>(e.vectorBits / bits, pack.getPanel());
+  if (pack.getPanel() % lanes != 0)
+    return pack.emitError("the panel is not a whole number of vectors");
+  Layout result = Layout::get(e.kernel.getLayout(e.kernel.getNumInputs()));
+  SmallVector<SymExpr> dims = e.shapes.dims(pack.getSource());
+  if (!result.isContiguous(e.shapes.dims(pack.getResult())))
+    return pack.emitError("panels must be contiguous");
+
+  OpBuilder &b = e.builder;
+  IndexMath m{b, e.kernel.getLoc()};
+  PointEmitter points(b, e.kernel, e.args(), lanes, e.shapes);
+  auto extents = [&](ArrayRef<int64_t> which) {
+    SmallVector<Value> out;
+    for (int64_t d : which)
+      out.push_back(points.expr(dims[d]));
+    return out;
+  };
+  auto product = [&](ArrayRef<int64_t> which) {
+    Value out = m.constant(1);
+    for (Value extent : extents(which))
+      out = m.mul(out, extent);
+    return out;
+  };
+  auto coordinates = [&](Idx linear, ArrayRef<int64_t> which, SmallVectorImpl<Idx> &point) {
+    for (size_t i = which.size(); i-- > 1;)
+      std::tie(linear, point[which[i]]) = points.divModIdx(linear, dims[which[i]]);
+    if (!which.empty())
+      point[which[0]] = linear;
+  };
+
+  Value columns = product(pack.getNDims()), depth = product(pack.getKDims());
+  Value panels = m.ceilDiv(columns, m.constant(pack.getPanel()));
+  Value panelBytes = m.mul(depth, pack.getPanel() * byteSize(type.getElementType()));
+  auto buffer = BufferOperand::get(e.kernel, pack.getSource(), e.shapes);
+  bool ok = true;
+  emitFor(b, m.loc, m.index(e.begin()), m.index(e.end()), m.constant(1), {}, [&](Value task, ValueRange) {
+    PointEmitter::Scope scope(points);
+    Value first = m.mul(m.rem(task, panels), pack.getPanel());
+    Idx batch = points.uniform(m.div(task, panels));
+    PanelSource source{pack.getSource(), [&](Idx column, Idx k) {
+                         SmallVector<Idx> point(dims.size(), points.uniform(int64_t(0)));
+                         coordinates(batch, pack.getBatchDims(), point);
+                         coordinates(column, pack.getNDims(), point);
+                         coordinates(k, pack.getKDims(), point);
+                         return point;
+                       }};
+    source.depthContiguous =
+        buffer && !pack.getKDims().empty() && buffer->layout.strides[pack.getKDims().back()].isConstant(1);
+    Value panel = m.advance(points.resultPtr(0), m.mul(task, panelBytes));
+    ok &= succeeded(emitPanel(points, m, source, type.getElementType(), first, columns, depth,
+                              pack.getPanel() / lanes, /*alwaysWhole=*/false, panel));
+    return SmallVector<Value>();
+  });
+  return success(ok);
+}

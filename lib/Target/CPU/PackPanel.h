@@ -1,0 +1,31 @@
+//===- PackPanel.h - columns side by side for a product -------------*- C++ -*-===//
+#ifndef DISC_LIB_TARGET_CPU_PACKPANEL_H
+#define DISC_LIB_TARGET_CPU_PACKPANEL_H
+
+#include "lib/Target/CPU/TileLoops.h"
+
+namespace mlir::disc {
+
+/// A matrix, depth by columns, as points of a tensor.
+struct PanelSource {
+  Value tensor;
+  /// The tensor's point for a column and a depth, one of which may run along the lanes.
+  std::function<SmallVector<Idx>(Idx column, Idx depth)> point;
+  /// Elements that follow each other in depth are neighbours in memory, those of a row are not: read down the columns
+  /// and transpose in registers.
+  bool depthContiguous = false;
+  /// Applied to each vector before it is stored; null for none.
+  std::function<Value(Value)> transform;
+};
+
+/// Writes `depthCount` rows of `vectors` vectors at `panel`: columns `firstColumn` and the following ones, zeros from
+/// `columnCount` on. `element` is the panel's; narrower values are widened.
+LogicalResult emitPanel(PointEmitter &points, IndexMath &m, const PanelSource &source, Type element, Value firstColumn,
+                        Value columnCount, Value depthCount, int64_t vectors, bool alwaysWhole, Value panel);
+
+/// The transpose of n vectors of n lanes, n a power of two.
+SmallVector<Value> transposeRegisters(OpBuilder &b, Location loc, SmallVector<Value> rows);
+
+} // namespace mlir::disc
+
+#endif // DISC_LIB_TARGET_CPU_PACKPANEL_H

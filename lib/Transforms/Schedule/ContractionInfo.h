@@ -1,0 +1,41 @@
+//===- ContractionInfo.h - the parts of a contraction kernel -------*- C++ -*-===//
+//
+// A contraction is a product of two tensors summed over some dimensions, of any rank. Its schedule and its code see it
+// as a batch of matrix products: rows from the left operand, columns from the right one, a depth that is summed.
+//
+//===----------------------------------------------------------------------===//
+#ifndef DISC_LIB_TRANSFORMS_SCHEDULE_CONTRACTIONINFO_H
+#define DISC_LIB_TRANSFORMS_SCHEDULE_CONTRACTIONINFO_H
+
+#include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Support/ShapeAnalysis.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+
+namespace mlir::disc {
+
+struct ContractionInfo {
+  linalg::GenericOp op;
+  unsigned lhs = 0, rhs = 1; // which input gives the rows, which the columns
+  /// Iteration dimensions by role, outermost first. `batch` are those of both operands (or of neither).
+  SmallVector<unsigned> batch, rows, columns, depth;
+  SmallVector<SymExpr> sizes; // of every iteration dimension
+  /// Panels that the right operand lies in already; null if the kernel must form them.
+  UnpackOp panels;
+  Type lhsElement, rhsElement, accumulator;
+
+  SymExpr size(ArrayRef<unsigned> dims) const;
+  AffineMap lhsMap() { return op.getMatchingIndexingMap(op.getDpsInputOperand(lhs)); }
+  AffineMap rhsMap() { return op.getMatchingIndexingMap(op.getDpsInputOperand(rhs)); }
+  AffineMap resultMap() { return op.getMatchingIndexingMap(op.getDpsInitOperand(0)); }
+
+  /// The contraction in `body`, a kernel's. Fails, with an error at the operation, if there is none or its body is not
+  /// a sum of products.
+  static FailureOr<ContractionInfo> get(Operation *kernel, Block &body, ShapeAnalysis &shapes);
+};
+
+/// True if `generic` sums products of two inputs, perhaps widened first; then so does ContractionInfo::get succeed.
+bool isSumOfProducts(linalg::GenericOp generic);
+
+} // namespace mlir::disc
+
+#endif // DISC_LIB_TRANSFORMS_SCHEDULE_CONTRACTIONINFO_H
