@@ -78,7 +78,6 @@ private:
   void emitTiles(const Task &task, Value lhs, Value rhs);
   LogicalResult emitEpilogue(const Task &task, Value firstRow, Value rows, Value sums);
   LogicalResult emitVector(const Task &task, ArrayRef<Value> rowCoordinates, int64_t vector, Value sumRow, Value mask);
-  FailureOr<SmallVector<Idx>> resultPoint(Value value, ArrayRef<Idx> point);
   SmallVector<Idx> iteration(const Task &task, ArrayRef<Value> rowCoordinates, ArrayRef<Idx> columns,
                              ArrayRef<Idx> depth);
   SmallVector<Idx> split(Idx linear, ArrayRef<unsigned> dims);
@@ -419,7 +418,7 @@ LogicalResult ContractionEmitter::emitVector(const Task &task, ArrayRef<Value> r
     return LLVM::LoadOp::create(b, loc(), type, at, byteSize(spec.acc));
   });
   for (auto [i, yielded] : llvm::enumerate(e.kernel.getYield().getValues())) {
-    FailureOr<SmallVector<Idx>> at = resultPoint(yielded, point);
+    FailureOr<SmallVector<Idx>> at = followResult(points, yielded, sum, point);
     if (failed(at))
       return e.kernel.emitError("result ") << i << " of a contraction kernel is not over the contraction's domain";
     Value v = points.eval(yielded, *at, mask);
@@ -428,47 +427,6 @@ LogicalResult ContractionEmitter::emitVector(const Task &task, ArrayRef<Value> r
   }
   points.unbind(sum);
   return success();
-}
-
-/// The point of `value`, computed elementwise from the contraction's result, that holds the result at `point`.
-FailureOr<SmallVector<Idx>> ContractionEmitter::resultPoint(Value value, ArrayRef<Idx> point) {
-  if (value == info.op.getResult(0))
-    return SmallVector<Idx>(point);
-  Operation *def = value.getDefiningOp();
-  if (!def)
-    return failure();
-  if (auto permute = dyn_cast<PermuteOp>(def)) {
-    auto source = resultPoint(permute.getSource(), point);
-    if (failed(source))
-      return failure();
-    SmallVector<Idx> out;
-    for (int64_t p : permute.getPermutation())
-      out.push_back((*source)[p]);
-    return out;
-  }
-  if (auto reshape = dyn_cast<ReshapeOp>(def)) {
-    auto source = resultPoint(reshape.getSource(), point);
-    if (failed(source))
-      return failure();
-    return points.reshapeIdx(*source, e.shapes.dims(reshape.getSource()), e.shapes.dims(value));
-  }
-  auto generic = dyn_cast<linalg::GenericOp>(def);
-  if (!generic || generic.getNumReductionLoops() > 0)
-    return failure();
-  for (OpOperand *operand : generic.getDpsInputOperands()) {
-    auto source = resultPoint(operand->get(), point);
-    if (failed(source))
-      continue;
-    SmallVector<Idx> iters(generic.getNumLoops(), points.uniform(int64_t(0)));
-    for (auto [x, idx] : llvm::zip_equal(generic.getMatchingIndexingMap(operand).getResults(), *source))
-      if (auto d = dyn_cast<AffineDimExpr>(x))
-        iters[d.getPosition()] = idx;
-    SmallVector<Idx> out;
-    for (AffineExpr x : generic.getIndexingMapMatchingResult(cast<OpResult>(value)).getResults())
-      out.push_back(points.affine(x, iters));
-    return out;
-  }
-  return failure();
 }
 
 } // namespace

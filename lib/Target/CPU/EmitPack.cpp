@@ -72,6 +72,7 @@ LogicalResult disc::emitPack(KernelEmission &e) {
                        }};
     source.depthContiguous =
         buffer && !pack.getKDims().empty() && buffer->layout.strides[pack.getKDims().back()].isConstant(1);
+    source.padWithZeros = true;
     Value panel = m.advance(points.resultPtr(0), m.mul(task, panelBytes));
     ok &= succeeded(emitPanel(points, m, source, type.getElementType(), first, columns, depth,
                               pack.getPanel() / lanes, /*alwaysWhole=*/false, panel));

@@ -53,11 +53,13 @@ struct PanelWriter {
 
   Value convert(Value v) {
     v = points.splat(v);
+    if (source.transform)
+      return source.transform(v);
     Type to = points.vectorOf(element);
     if (v.getType() != to)
       v = isa<FloatType>(element) ? arith::ExtFOp::create(b(), m.loc, to, v).getResult()
                                   : arith::ExtSIOp::create(b(), m.loc, to, v).getResult();
-    return source.transform ? source.transform(v) : v;
+    return v;
   }
 
   void store(Value v, Value depth, int64_t vector) {
@@ -107,15 +109,18 @@ struct PanelWriter {
     return success(ok);
   }
 
-  /// Squares of lanes x lanes elements, read down the columns.
-  LogicalResult squares(Value end) {
+  /// Squares of lanes x lanes elements, read down the columns. With `clamp`, the last column stands in for those that
+  /// do not exist.
+  LogicalResult squares(Value end, bool clamp) {
+    Value last = m.sub(columnCount, m.constant(1));
     bool ok = true;
     emitFor(b(), m.loc, m.constant(0), end, m.constant(lanes()), {}, [&](Value depth, ValueRange) {
       for (int64_t v = 0; v < vectors; ++v) {
         PointEmitter::Scope scope(points);
         SmallVector<Value> down;
         for (int64_t i = 0; i < lanes(); ++i) {
-          Value x = points.eval(source.tensor, source.point(points.uniform(column(v * lanes() + i)),
+          Value from = column(v * lanes() + i);
+          Value x = points.eval(source.tensor, source.point(points.uniform(clamp ? m.min(from, last) : from),
                                                             Idx(depth, /*lanes=*/true, 1, lanes())));
           ok &= bool(x);
           if (!x)
@@ -130,11 +135,20 @@ struct PanelWriter {
     return success(ok);
   }
 
+  bool readsDown() { return source.depthContiguous && lanes() > 1; }
+
   LogicalResult whole() {
-    if (!source.depthContiguous || lanes() == 1)
+    if (!readsDown())
       return rows(m.constant(0), false);
     Value end = m.mul(m.div(depthCount, m.constant(lanes())), lanes());
-    return success(succeeded(squares(end)) && succeeded(rows(end, false)));
+    return success(succeeded(squares(end, false)) && succeeded(rows(end, false)));
+  }
+
+  LogicalResult cut() {
+    if (!readsDown() || source.padWithZeros)
+      return rows(m.constant(0), true);
+    Value end = m.mul(m.div(depthCount, m.constant(lanes())), lanes());
+    return success(succeeded(squares(end, true)) && succeeded(rows(end, true)));
   }
 };
 } // namespace
@@ -152,7 +166,7 @@ LogicalResult disc::emitPanel(PointEmitter &points, IndexMath &m, const PanelSou
   for (bool cut : {false, true}) {
     m.b.setInsertionPointToStart(cut ? &either.getElseRegion().front() : &either.getThenRegion().front());
     PointEmitter::Scope scope(points);
-    ok &= succeeded(cut ? writer.rows(m.constant(0), true) : writer.whole());
+    ok &= succeeded(cut ? writer.cut() : writer.whole());
   }
   return success(ok);
 }

@@ -14,12 +14,14 @@ struct PanelSource {
   /// Elements that follow each other in depth are neighbours in memory, those of a row are not: read down the columns
   /// and transpose in registers.
   bool depthContiguous = false;
-  /// Applied to each vector before it is stored; null for none.
+  /// Turns each vector of the tensor's elements into one of the panel's; null: widens.
   std::function<Value(Value)> transform;
+  /// Columns from `columnCount` on are zeros; if not, they hold anything.
+  bool padWithZeros = false;
 };
 
-/// Writes `depthCount` rows of `vectors` vectors at `panel`: columns `firstColumn` and the following ones, zeros from
-/// `columnCount` on. `element` is the panel's; narrower values are widened.
+/// Writes `depthCount` rows of `vectors` vectors at `panel`: columns `firstColumn` and the following ones, of which
+/// there are `columnCount` in all (at least one of them in this panel). `element` is the panel's.
 LogicalResult emitPanel(PointEmitter &points, IndexMath &m, const PanelSource &source, Type element, Value firstColumn,
                         Value columnCount, Value depthCount, int64_t vectors, bool alwaysWhole, Value panel);
 

@@ -140,3 +140,43 @@ std::optional<SymExpr> StridedOperand::collapse(ArrayRef<unsigned> dims, ArrayRe
       return std::nullopt;
   return strides[moving.back()];
 }
+
+FailureOr<SmallVector<Idx>> disc::followResult(PointEmitter &points, Value value, Value origin, ArrayRef<Idx> point) {
+  if (value == origin)
+    return SmallVector<Idx>(point);
+  Operation *def = value.getDefiningOp();
+  if (!def)
+    return failure();
+  if (auto permute = dyn_cast<PermuteOp>(def)) {
+    auto source = followResult(points, permute.getSource(), origin, point);
+    if (failed(source))
+      return failure();
+    SmallVector<Idx> out;
+    for (int64_t p : permute.getPermutation())
+      out.push_back((*source)[p]);
+    return out;
+  }
+  if (auto reshape = dyn_cast<ReshapeOp>(def)) {
+    auto source = followResult(points, reshape.getSource(), origin, point);
+    if (failed(source))
+      return failure();
+    return points.reshapeIdx(*source, points.shapes().dims(reshape.getSource()), points.shapes().dims(value));
+  }
+  auto generic = dyn_cast<linalg::GenericOp>(def);
+  if (!generic || generic.getNumReductionLoops() > 0)
+    return failure();
+  for (OpOperand *operand : generic.getDpsInputOperands()) {
+    auto source = followResult(points, operand->get(), origin, point);
+    if (failed(source))
+      continue;
+    SmallVector<Idx> iters(generic.getNumLoops(), points.uniform(int64_t(0)));
+    for (auto [x, idx] : llvm::zip_equal(generic.getMatchingIndexingMap(operand).getResults(), *source))
+      if (auto d = dyn_cast<AffineDimExpr>(x))
+        iters[d.getPosition()] = idx;
+    SmallVector<Idx> out;
+    for (AffineExpr x : generic.getIndexingMapMatchingResult(cast<OpResult>(value)).getResults())
+      out.push_back(points.affine(x, iters));
+    return out;
+  }
+  return failure();
+}

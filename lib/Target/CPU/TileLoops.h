@@ -73,6 +73,10 @@ struct StridedOperand {
   std::optional<SymExpr> collapse(ArrayRef<unsigned> dims, ArrayRef<SymExpr> sizes, ShapeAnalysis &shapes) const;
 };
 
+/// The point of `value` that holds what is computed from `origin` at `point`. `value` follows from `origin` by
+/// elementwise computations and views; fails if it does not.
+FailureOr<SmallVector<Idx>> followResult(PointEmitter &points, Value value, Value origin, ArrayRef<Idx> point);
+
 } // namespace mlir::disc
 
 #endif // DISC_LIB_TARGET_CPU_TILELOOPS_H
