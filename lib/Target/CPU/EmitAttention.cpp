@@ -109,7 +109,8 @@ private:
 
 LogicalResult AttentionEmitter::emit() {
   dims = e.shapes.dims(op.getQuery());
-  keyCount = e.shapes.dims(op.getKey()).drop_back().back();
+  SmallVector<SymExpr> keyDims = e.shapes.dims(op.getKey());
+  keyCount = keyDims[keyDims.size() - 2];
   valueSize = e.shapes.dims(op.getValue()).back();
   tileRows = e.schedule("rows", 1);
 
@@ -256,12 +257,9 @@ SmallVector<Value> AttentionEmitter::scores(const Block &block, const Matrix &ke
     PointEmitter::Scope scope(points);
     Value start = split.start(m, tile), rows = split.size(m, tile);
     Value to = m.advance(panel, m.mul(start, rowBytes(block)));
-    auto multiply = [&] {
-      callMicroKernel(b, loc(), spec, heights, m.i64(rows), m.advance(keys.ptr, m.mul(start, keys.rowBytes)),
-                      m.i64(keys.rowBytes), m.i64(keys.columnBytes), queries, m.i64(points.expr(dims.back())), to,
-                      accumulate);
-    };
-    multiply();
+    callMicroKernel(b, loc(), spec, heights, m.i64(rows), m.advance(keys.ptr, m.mul(start, keys.rowBytes)),
+                    m.i64(keys.rowBytes), m.i64(keys.columnBytes), queries, m.i64(points.expr(dims.back())), to,
+                    accumulate);
     return emitFor(b, loc(), zero, rows, one, carried, [&](Value r, ValueRange maxima) {
       SmallVector<Value> next;
       Value row = m.advance(to, m.mul(r, rowBytes(block)));

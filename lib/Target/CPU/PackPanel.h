@@ -15,7 +15,7 @@ struct PanelSource {
   /// and transpose in registers.
   bool depthContiguous = false;
   /// Turns each vector of the tensor's elements into one of the panel's; null: widens.
-  std::function<Value(Value)> transform;
+  std::function<Value(Value)> transform = {};
   /// Columns from `columnCount` on are zeros; if not, they hold anything.
   bool padWithZeros = false;
 };

@@ -14,6 +14,8 @@
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Schedule/Schedules.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace mlir::disc;

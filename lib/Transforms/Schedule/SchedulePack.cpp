@@ -6,6 +6,7 @@
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Schedule/Schedules.h"
+#include "mlir/IR/Builders.h"
 
 using namespace mlir;
 using namespace mlir::disc;
