@@ -116,9 +116,14 @@ LogicalResult emitKernel(KernelEmission &e) {
     return emitRow(e);
   case KernelKind::Column:
     return emitColumn(e);
-  default:
-    return e.kernel.emitError() << "no code generation for kernels of kind " << stringifyKernelKind(e.kernel.getKind());
+  case KernelKind::Contraction:
+    return emitContraction(e);
+  case KernelKind::Attention:
+    return emitAttention(e);
+  case KernelKind::Pack:
+    return emitPack(e);
   }
+  llvm_unreachable("unknown kernel kind");
 }
 
 struct CpuEmitKernels : disc::impl::CpuEmitKernelsBase<CpuEmitKernels> {
