@@ -11,6 +11,7 @@
 #include "lib/Transforms/Fusion/Passes.h"
 #include "lib/Transforms/Library/Passes.h"
 #include "lib/Transforms/Memory/Passes.h"
+#include "lib/Transforms/Schedule/Passes.h"
 #include "lib/Transforms/Shape/Passes.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
@@ -37,6 +38,7 @@ void mlir::disc::registerPasses() {
     registerDiscShapePasses();
     registerDiscLibraryPasses();
     registerDiscFusionPasses();
+    registerDiscSchedulePasses();
     registerDiscMemoryPasses();
   });
 }
