@@ -139,7 +139,7 @@ def Rt_EntryOp : Rt_Op<"entry", [IsolatedFromAbove, Symbol]> {
   let description = [{
     The region's one argument is the call in progress. `inputs` and `outputs` describe the model's interface, for the
     table that the runtime checks calls against: dictionaries with `name` (string), `type` (tensor type) and `dims`
-    (`disc_shape.dims`).
+    (`disc_shape.dims`), and `unsigned` (unit) where the elements are unsigned integers.
 
     (R1) the region has one argument, the call, of pointer type.
     (R2) `inputs` and `outputs` hold such dictionaries.

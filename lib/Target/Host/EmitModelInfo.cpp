@@ -165,7 +165,7 @@ FailureOr<StringAttr> TableEmitter::tensors(StringRef name, ArrayAttr interface)
     auto dims = dict.getAs<DimsAttr>("dims");
     if (!type || !dims || static_cast<int64_t>(dims.size()) != type.getRank())
       return main.emitOpError() << name << " " << i << " needs a ranked tensor type and as many dims";
-    auto dtype = dtypeOf(type.getElementType(), dict.contains("unsigned") || dict.contains("disc_tensor.unsigned"));
+    auto dtype = dtypeOf(type.getElementType(), dict.contains("unsigned"));
     if (!dtype)
       return main.emitOpError() << name << " " << i << " has element type " << type.getElementType()
                                 << ", which can't cross the interface";

@@ -86,8 +86,12 @@ DictionaryAttr EntryBuilder::describe(StringRef fallback, unsigned index, Type t
   StringAttr name = attrs ? attrs.getAs<StringAttr>(ShapeDialect::getNameAttrName()) : StringAttr();
   if (!name)
     name = b.getStringAttr(fallback + Twine(index));
-  return b.getDictionaryAttr({b.getNamedAttr("name", name), b.getNamedAttr("type", TypeAttr::get(type)),
-                              b.getNamedAttr("dims", DimsAttr::get(b.getContext(), dims))});
+  SmallVector<NamedAttribute> fields = {b.getNamedAttr("name", name), b.getNamedAttr("type", TypeAttr::get(type)),
+                                        b.getNamedAttr("dims", DimsAttr::get(b.getContext(), dims))};
+  // The one fact about an element type that signless integers lose.
+  if (attrs && attrs.contains("disc_tensor.unsigned"))
+    fields.push_back(b.getNamedAttr("unsigned", b.getUnitAttr()));
+  return b.getDictionaryAttr(fields);
 }
 
 void EntryBuilder::guard(GuardPredicate predicate, Value lhs, Value rhs, int64_t input, int64_t dim,

@@ -37,7 +37,7 @@ def finish(module: ir.Module, returned: Sequence[Tensor], names: Sequence[str]) 
 def _result_attributes(name: str, result: Tensor) -> ir.DictAttr:
     attributes: dict[str, ir.Attribute] = {"disc_shape.name": ir.StringAttr.get(name)}
     if result.dtype == torch.uint8:
-        attributes["disc_shape.unsigned"] = ir.UnitAttr.get()
+        attributes["disc_tensor.unsigned"] = ir.UnitAttr.get()
     return ir.DictAttr.get(attributes)
 
 

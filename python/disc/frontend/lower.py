@@ -120,7 +120,7 @@ class Lowering:
             }
             if fake.dtype == torch.uint8:
                 # The one fact about an input that MLIR's signless types lose.
-                attrs["disc_shape.unsigned"] = ir.UnitAttr.get()
+                attrs["disc_tensor.unsigned"] = ir.UnitAttr.get()
             arg_attrs.append(ir.DictAttr.get(attrs))
         # The result types are known only at the end: the importer sets them with the return.
         func = ir.Operation.create(
