@@ -28,9 +28,7 @@ void ShapeDialect::initialize() {
       >();
 }
 
-Operation *ShapeDialect::materializeConstant(OpBuilder &builder,
-                                             Attribute value, Type type,
-                                             Location loc) {
+Operation *ShapeDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type, Location loc) {
   return arith::ConstantOp::materialize(builder, value, type, loc);
 }
 
@@ -47,9 +45,7 @@ Attribute ExprAttr::parse(AsmParser &parser, Type) {
   return get(parser.getContext(), *value);
 }
 
-void ExprAttr::print(AsmPrinter &printer) const {
-  printer << "<" << getValue().str() << ">";
-}
+void ExprAttr::print(AsmPrinter &printer) const { printer << "<" << getValue().str() << ">"; }
 
 Attribute DimsAttr::parse(AsmParser &parser, Type) {
   SmallVector<SymExpr> values;
@@ -60,9 +56,7 @@ Attribute DimsAttr::parse(AsmParser &parser, Type) {
     values.push_back(*value);
     return success();
   };
-  if (parser.parseLess() ||
-      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
-                                     parseValue) ||
+  if (parser.parseLess() || parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseValue) ||
       parser.parseGreater())
     return {};
   return get(parser.getContext(), values);
@@ -70,9 +64,7 @@ Attribute DimsAttr::parse(AsmParser &parser, Type) {
 
 void DimsAttr::print(AsmPrinter &printer) const {
   printer << "<[";
-  llvm::interleaveComma(getExprs(), printer, [&](ExprAttr expr) {
-    printer << expr.getValue().str();
-  });
+  llvm::interleaveComma(getExprs(), printer, [&](ExprAttr expr) { printer << expr.getValue().str(); });
   printer << "]>";
 }
 
@@ -84,8 +76,7 @@ DimsAttr DimsAttr::get(MLIRContext *context, ArrayRef<SymExpr> exprs) {
 }
 
 SmallVector<SymExpr> DimsAttr::getDims() const {
-  return llvm::map_to_vector(getExprs(),
-                             [](ExprAttr expr) { return expr.getValue(); });
+  return llvm::map_to_vector(getExprs(), [](ExprAttr expr) { return expr.getValue(); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -97,9 +88,8 @@ static LogicalResult verifyDims(Operation *op, Attribute attribute, Type type) {
   auto dims = dyn_cast<DimsAttr>(attribute);
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!dims || !tensor || tensor.getRank() != int64_t(dims.size()))
-    return op->emitOpError(
-               "(A1) expects disc_shape.dims to have one expression per "
-               "dimension of a ranked tensor, got ")
+    return op->emitOpError("(A1) expects disc_shape.dims to have one expression per "
+                           "dimension of a ranked tensor, got ")
            << attribute << " on " << type;
   for (auto [size, expr] : llvm::zip(tensor.getShape(), dims.getDims()))
     if (!ShapedType::isDynamic(size) && !expr.isConstant(size))
@@ -110,8 +100,7 @@ static LogicalResult verifyDims(Operation *op, Attribute attribute, Type type) {
 }
 
 /// (A3) and (E1). Outside any module there is nothing to check against.
-static LogicalResult verifyDeclared(Operation *op, StringRef label,
-                                    ArrayRef<SymExpr> exprs,
+static LogicalResult verifyDeclared(Operation *op, StringRef label, ArrayRef<SymExpr> exprs,
                                     SymbolTableCollection *tables) {
   auto module = op->getParentOfType<ModuleOp>();
   if (!module)
@@ -120,18 +109,14 @@ static LogicalResult verifyDeclared(Operation *op, StringRef label,
     for (const std::string &name : expr.symbols()) {
       auto symbol = StringAttr::get(op->getContext(), name);
       Operation *declaration =
-          tables ? tables->lookupSymbolIn(module, symbol)
-                 : SymbolTable::lookupSymbolIn(module, symbol);
+          tables ? tables->lookupSymbolIn(module, symbol) : SymbolTable::lookupSymbolIn(module, symbol);
       if (!isa_and_nonnull<SymbolOp>(declaration))
-        return op->emitOpError("(")
-               << label << ") uses the undeclared symbol '" << name << "' in "
-               << expr.str();
+        return op->emitOpError("(") << label << ") uses the undeclared symbol '" << name << "' in " << expr.str();
     }
   return success();
 }
 
-static LogicalResult verifyBoundary(Operation *op, NamedAttribute attribute,
-                                    Type type) {
+static LogicalResult verifyBoundary(Operation *op, NamedAttribute attribute, Type type) {
   if (attribute.getName() == ShapeDialect::getNameAttrName()) {
     if (!isa<StringAttr>(attribute.getValue()))
       return op->emitOpError("expects disc_shape.name to be a string");
@@ -141,40 +126,30 @@ static LogicalResult verifyBoundary(Operation *op, NamedAttribute attribute,
     return op->emitOpError("has the unknown attribute ") << attribute.getName();
   if (failed(verifyDims(op, attribute.getValue(), type)))
     return failure();
-  return verifyDeclared(op, "A3",
-                        cast<DimsAttr>(attribute.getValue()).getDims(),
+  return verifyDeclared(op, "A3", cast<DimsAttr>(attribute.getValue()).getDims(),
                         /*tables=*/nullptr);
 }
 
-LogicalResult
-ShapeDialect::verifyRegionArgAttribute(Operation *op, unsigned regionIndex,
-                                       unsigned argIndex,
-                                       NamedAttribute attribute) {
+LogicalResult ShapeDialect::verifyRegionArgAttribute(Operation *op, unsigned regionIndex, unsigned argIndex,
+                                                     NamedAttribute attribute) {
   // A declaration has no block; its type is in the signature.
   if (auto function = dyn_cast<FunctionOpInterface>(op))
-    return verifyBoundary(op, attribute,
-                          function.getArgumentTypes()[argIndex]);
-  return verifyBoundary(
-      op, attribute, op->getRegion(regionIndex).getArgument(argIndex).getType());
+    return verifyBoundary(op, attribute, function.getArgumentTypes()[argIndex]);
+  return verifyBoundary(op, attribute, op->getRegion(regionIndex).getArgument(argIndex).getType());
 }
 
-LogicalResult
-ShapeDialect::verifyRegionResultAttribute(Operation *op, unsigned,
-                                          unsigned resultIndex,
-                                          NamedAttribute attribute) {
+LogicalResult ShapeDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned resultIndex,
+                                                        NamedAttribute attribute) {
   if (auto function = dyn_cast<FunctionOpInterface>(op))
-    return verifyBoundary(op, attribute,
-                          function.getResultTypes()[resultIndex]);
+    return verifyBoundary(op, attribute, function.getResultTypes()[resultIndex]);
   return success();
 }
 
-LogicalResult ShapeDialect::verifyOperationAttribute(Operation *op,
-                                                     NamedAttribute attribute) {
+LogicalResult ShapeDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
   if (attribute.getName() != getDimsAttrName())
     return op->emitOpError("has the unknown attribute ") << attribute.getName();
   SmallVector<Type> tensors;
-  llvm::copy_if(op->getResultTypes(), std::back_inserter(tensors),
-                llvm::IsaPred<RankedTensorType>);
+  llvm::copy_if(op->getResultTypes(), std::back_inserter(tensors), llvm::IsaPred<RankedTensorType>);
   auto dims = dyn_cast<ArrayAttr>(attribute.getValue());
   if (!dims || dims.size() != tensors.size())
     return op->emitOpError("(A1) expects disc_shape.dims to be an array "
@@ -200,8 +175,7 @@ static ParseResult parsePredicate(OpAsmParser &parser, StringAttr &predicate) {
   return success();
 }
 
-static void printPredicate(OpAsmPrinter &printer, Operation *,
-                           StringAttr predicate) {
+static void printPredicate(OpAsmPrinter &printer, Operation *, StringAttr predicate) {
   printer << predicate.getValue();
 }
 
@@ -215,8 +189,7 @@ LogicalResult SymbolOp::verify() {
   if (divisor < 1)
     return emitOpError("(S3) expects divisor >= 1, got ") << divisor;
   if (max && *max / divisor * divisor < min)
-    return emitOpError("(S4) expects a multiple of ")
-           << divisor << " between " << min << " and " << *max;
+    return emitOpError("(S4) expects a multiple of ") << divisor << " between " << min << " and " << *max;
   if (std::optional<ArrayRef<int64_t>> likely = getLikely())
     for (int64_t value : *likely)
       if (value < min || (max && value > *max) || value % divisor != 0)
@@ -226,10 +199,8 @@ LogicalResult SymbolOp::verify() {
   return success();
 }
 
-void DimOp::build(OpBuilder &builder, OperationState &state,
-                  const SymExpr &expr) {
-  build(builder, state, builder.getIndexType(),
-        ExprAttr::get(builder.getContext(), expr));
+void DimOp::build(OpBuilder &builder, OperationState &state, const SymExpr &expr) {
+  build(builder, state, builder.getIndexType(), ExprAttr::get(builder.getContext(), expr));
 }
 
 OpFoldResult DimOp::fold(FoldAdaptor) {
@@ -245,10 +216,8 @@ LogicalResult DimOp::verifySymbolUses(SymbolTableCollection &tables) {
 
 LogicalResult GuardOp::verify() {
   SymExpr divisor = getRhs().getValue();
-  if (getPredicate() == Predicate::Divisible &&
-      !(divisor.isConstant() && divisor.constant() > 0))
-    return emitOpError("(E2) expects a positive constant divisor, got ")
-           << divisor.str();
+  if (getPredicate() == Predicate::Divisible && !(divisor.isConstant() && divisor.constant() > 0))
+    return emitOpError("(E2) expects a positive constant divisor, got ") << divisor.str();
   auto function = dyn_cast<FunctionOpInterface>((*this)->getParentOp());
   if (!function || (*this)->getBlock() != &function.getFunctionBody().front())
     return emitOpError("(E3) expects to stand in the entry block of a function");

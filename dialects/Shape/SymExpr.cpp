@@ -26,8 +26,7 @@ struct SymAtom::Storage {
 //===----------------------------------------------------------------------===//
 
 SymAtom SymAtom::symbol(StringRef name) {
-  return SymAtom(std::make_shared<const Storage>(
-      Storage{Kind::Symbol, name.str(), {}}));
+  return SymAtom(std::make_shared<const Storage>(Storage{Kind::Symbol, name.str(), {}}));
 }
 
 SymAtom SymAtom::get(Kind kind, ArrayRef<SymExpr> args) {
@@ -68,9 +67,7 @@ static int compareMonomials(ArrayRef<SymAtom> lhs, ArrayRef<SymAtom> rhs) {
 
 namespace {
 struct MonomialLess {
-  bool operator()(const SymMonomial &lhs, const SymMonomial &rhs) const {
-    return compareMonomials(lhs, rhs) < 0;
-  }
+  bool operator()(const SymMonomial &lhs, const SymMonomial &rhs) const { return compareMonomials(lhs, rhs) < 0; }
 };
 
 /// Sums terms into the normal form.
@@ -93,8 +90,8 @@ public:
       return;
     }
     SymTerm term{*coefficient, {}};
-    std::merge(lhs.factors.begin(), lhs.factors.end(), rhs.factors.begin(),
-               rhs.factors.end(), std::back_inserter(term.factors));
+    std::merge(lhs.factors.begin(), lhs.factors.end(), rhs.factors.begin(), rhs.factors.end(),
+               std::back_inserter(term.factors));
     add(term);
   }
 
@@ -117,15 +114,11 @@ SymExpr::SymExpr(int64_t value) {
     storage = std::make_shared<const Terms>(Terms{SymTerm{value, {}}});
 }
 
-SymExpr SymExpr::atom(const SymAtom &atom) {
-  return SymExpr(Terms{SymTerm{1, {atom}}});
-}
+SymExpr SymExpr::atom(const SymAtom &atom) { return SymExpr(Terms{SymTerm{1, {atom}}}); }
 
 SymExpr SymExpr::symbol(StringRef name) { return atom(SymAtom::symbol(name)); }
 
-SymExpr SymExpr::undefined() {
-  return atom(SymAtom::get(SymAtom::Kind::Undefined, {}));
-}
+SymExpr SymExpr::undefined() { return atom(SymAtom::get(SymAtom::Kind::Undefined, {})); }
 
 SymExpr SymExpr::fromTerms(ArrayRef<SymTerm> terms) {
   Accumulator accumulator;
@@ -140,9 +133,7 @@ SymExpr SymExpr::fromTerms(ArrayRef<SymTerm> terms) {
   return SymExpr(std::move(sorted));
 }
 
-ArrayRef<SymTerm> SymExpr::terms() const {
-  return storage ? ArrayRef<SymTerm>(*storage) : ArrayRef<SymTerm>();
-}
+ArrayRef<SymTerm> SymExpr::terms() const { return storage ? ArrayRef<SymTerm>(*storage) : ArrayRef<SymTerm>(); }
 
 bool SymExpr::isDefined() const {
   // Undefined absorbs every operation, so it only ever stands alone.
@@ -150,9 +141,7 @@ bool SymExpr::isDefined() const {
          terms()[0].factors[0].kind() != SymAtom::Kind::Undefined;
 }
 
-bool SymExpr::isConstant() const {
-  return !storage || terms()[0].factors.empty();
-}
+bool SymExpr::isConstant() const { return !storage || terms()[0].factors.empty(); }
 
 int64_t SymExpr::constant() const {
   assert(isConstant() && "not a constant");
@@ -160,13 +149,11 @@ int64_t SymExpr::constant() const {
 }
 
 int64_t SymExpr::constantTerm() const {
-  return storage && terms().back().factors.empty() ? terms().back().coefficient
-                                                   : 0;
+  return storage && terms().back().factors.empty() ? terms().back().coefficient : 0;
 }
 
 std::optional<SymAtom> SymExpr::asAtom() const {
-  if (terms().size() != 1 || terms()[0].coefficient != 1 ||
-      terms()[0].factors.size() != 1)
+  if (terms().size() != 1 || terms()[0].coefficient != 1 || terms()[0].factors.size() != 1)
     return std::nullopt;
   return terms()[0].factors[0];
 }
@@ -218,17 +205,15 @@ int SymExpr::compare(const SymExpr &other) const {
 }
 
 llvm::hash_code mlir::disc::hash_value(const SymAtom &atom) {
-  return llvm::hash_combine(
-      unsigned(atom.kind()), atom.name(),
-      llvm::hash_combine_range(atom.args().begin(), atom.args().end()));
+  return llvm::hash_combine(unsigned(atom.kind()), atom.name(),
+                            llvm::hash_combine_range(atom.args().begin(), atom.args().end()));
 }
 
 llvm::hash_code mlir::disc::hash_value(const SymExpr &expr) {
   llvm::hash_code code = llvm::hash_value(expr.terms().size());
   for (const SymTerm &term : expr.terms())
-    code = llvm::hash_combine(
-        code, term.coefficient,
-        llvm::hash_combine_range(term.factors.begin(), term.factors.end()));
+    code =
+        llvm::hash_combine(code, term.coefficient, llvm::hash_combine_range(term.factors.begin(), term.factors.end()));
   return code;
 }
 
@@ -293,8 +278,7 @@ static SymExpr rebuildAtom(const SymAtom &atom, ArrayRef<SymExpr> args) {
 }
 
 /// `expr` with its outermost compound atoms mapped.
-static SymExpr mapCompound(const SymExpr &expr,
-                           function_ref<SymExpr(const SymAtom &)> map) {
+static SymExpr mapCompound(const SymExpr &expr, function_ref<SymExpr(const SymAtom &)> map) {
   SymExpr result;
   for (const SymTerm &term : expr.terms()) {
     SymExpr product(term.coefficient);
@@ -305,8 +289,7 @@ static SymExpr mapCompound(const SymExpr &expr,
   return result;
 }
 
-SymExpr
-SymExpr::mapAtoms(function_ref<SymExpr(const SymAtom &)> map) const {
+SymExpr SymExpr::mapAtoms(function_ref<SymExpr(const SymAtom &)> map) const {
   SymExpr result;
   for (const SymTerm &term : terms()) {
     SymExpr product(term.coefficient);
@@ -327,8 +310,7 @@ SymExpr::mapAtoms(function_ref<SymExpr(const SymAtom &)> map) const {
   return result;
 }
 
-SymExpr SymExpr::substitute(
-    function_ref<std::optional<SymExpr>(StringRef)> value) const {
+SymExpr SymExpr::substitute(function_ref<std::optional<SymExpr>(StringRef)> value) const {
   return mapAtoms([&](const SymAtom &atom) {
     if (atom.kind() == SymAtom::Kind::Symbol)
       if (std::optional<SymExpr> replacement = value(atom.name()))
@@ -350,13 +332,10 @@ std::optional<int64_t> mlir::disc::checkedMod(int64_t lhs, int64_t rhs) {
   if (rhs == -1)
     return 0;
   int64_t remainder = lhs % rhs;
-  return remainder != 0 && (remainder < 0) != (rhs < 0) ? remainder + rhs
-                                                        : remainder;
+  return remainder != 0 && (remainder < 0) != (rhs < 0) ? remainder + rhs : remainder;
 }
 
-static std::optional<int64_t>
-evaluateAtom(const SymAtom &atom,
-             function_ref<std::optional<int64_t>(StringRef)> value) {
+static std::optional<int64_t> evaluateAtom(const SymAtom &atom, function_ref<std::optional<int64_t>(StringRef)> value) {
   if (atom.kind() == SymAtom::Kind::Symbol)
     return value(atom.name());
   SmallVector<int64_t> args;
@@ -382,15 +361,13 @@ evaluateAtom(const SymAtom &atom,
   return std::nullopt;
 }
 
-std::optional<int64_t> SymExpr::evaluate(
-    function_ref<std::optional<int64_t>(StringRef)> value) const {
+std::optional<int64_t> SymExpr::evaluate(function_ref<std::optional<int64_t>(StringRef)> value) const {
   int64_t total = 0;
   for (const SymTerm &term : terms()) {
     int64_t product = term.coefficient;
     for (const SymAtom &factor : term.factors) {
       std::optional<int64_t> evaluated = evaluateAtom(factor, value);
-      auto next = evaluated ? llvm::checkedMul(product, *evaluated)
-                            : std::optional<int64_t>();
+      auto next = evaluated ? llvm::checkedMul(product, *evaluated) : std::optional<int64_t>();
       if (!next)
         return std::nullopt;
       product = *next;
@@ -403,11 +380,9 @@ std::optional<int64_t> SymExpr::evaluate(
   return total;
 }
 
-std::optional<int64_t>
-SymExpr::evaluate(const llvm::StringMap<int64_t> &values) const {
+std::optional<int64_t> SymExpr::evaluate(const llvm::StringMap<int64_t> &values) const {
   return evaluate([&](StringRef name) -> std::optional<int64_t> {
     auto it = values.find(name);
-    return it == values.end() ? std::nullopt
-                              : std::optional<int64_t>(it->second);
+    return it == values.end() ? std::nullopt : std::optional<int64_t>(it->second);
   });
 }

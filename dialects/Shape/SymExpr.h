@@ -19,9 +19,9 @@
 #include "mlir/Support/LLVM.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/Hashing.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringMap.h"
-#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
 #include <memory>
@@ -56,8 +56,7 @@ public:
 
 private:
   struct Storage;
-  explicit SymAtom(std::shared_ptr<const Storage> storage)
-      : storage(std::move(storage)) {}
+  explicit SymAtom(std::shared_ptr<const Storage> storage) : storage(std::move(storage)) {}
   std::shared_ptr<const Storage> storage;
 };
 
@@ -89,9 +88,7 @@ public:
 
   bool isDefined() const;
   bool isConstant() const;
-  bool isConstant(int64_t value) const {
-    return isConstant() && constant() == value;
-  }
+  bool isConstant(int64_t value) const { return isConstant() && constant() == value; }
   /// The value of a constant expression.
   int64_t constant() const;
   /// The name if the expression is exactly one symbol.
@@ -124,8 +121,7 @@ public:
   static SymExpr product(ArrayRef<SymExpr> factors);
 
   /// `lhs / rhs` when it is exact as polynomials: (B * S + B) / (S + 1) = B.
-  static std::optional<SymExpr> exactDiv(const SymExpr &lhs,
-                                         const SymExpr &rhs);
+  static std::optional<SymExpr> exactDiv(const SymExpr &lhs, const SymExpr &rhs);
 
   /// The largest positive integer that divides every coefficient (0 of zero).
   int64_t content() const;
@@ -137,16 +133,14 @@ public:
   bool operator<(const SymExpr &other) const { return compare(other) < 0; }
 
   /// Replaces each symbol for which `value` answers, and normalises again.
-  SymExpr
-  substitute(function_ref<std::optional<SymExpr>(StringRef)> value) const;
+  SymExpr substitute(function_ref<std::optional<SymExpr>(StringRef)> value) const;
   /// Replaces each atom, arguments before the atom itself, and normalises.
   /// `map` sees a symbol once, but may see a compound atom again.
   SymExpr mapAtoms(function_ref<SymExpr(const SymAtom &)> map) const;
 
   /// The value where every symbol has one; nothing on division by zero,
   /// overflow or a missing symbol.
-  std::optional<int64_t>
-  evaluate(function_ref<std::optional<int64_t>(StringRef)> value) const;
+  std::optional<int64_t> evaluate(function_ref<std::optional<int64_t>(StringRef)> value) const;
   std::optional<int64_t> evaluate(const llvm::StringMap<int64_t> &values) const;
 
 private:

@@ -23,13 +23,11 @@ using Kind = SymAtom::Kind;
 //===----------------------------------------------------------------------===//
 
 /// `lhs / rhs` if every factor of `rhs` is one of `lhs`. Both are sorted.
-static std::optional<SymMonomial> divideMonomial(ArrayRef<SymAtom> lhs,
-                                                 ArrayRef<SymAtom> rhs) {
+static std::optional<SymMonomial> divideMonomial(ArrayRef<SymAtom> lhs, ArrayRef<SymAtom> rhs) {
   if (!std::includes(lhs.begin(), lhs.end(), rhs.begin(), rhs.end()))
     return std::nullopt;
   SymMonomial quotient;
-  std::set_difference(lhs.begin(), lhs.end(), rhs.begin(), rhs.end(),
-                      std::back_inserter(quotient));
+  std::set_difference(lhs.begin(), lhs.end(), rhs.begin(), rhs.end(), std::back_inserter(quotient));
   return quotient;
 }
 
@@ -37,8 +35,7 @@ static std::optional<SymMonomial> divideMonomial(ArrayRef<SymAtom> lhs,
 static SymExpr divideByTerm(const SymExpr &expr, const SymTerm &divisor) {
   SmallVector<SymTerm> terms;
   for (const SymTerm &term : expr.terms())
-    terms.push_back({term.coefficient / divisor.coefficient,
-                     *divideMonomial(term.factors, divisor.factors)});
+    terms.push_back({term.coefficient / divisor.coefficient, *divideMonomial(term.factors, divisor.factors)});
   return SymExpr::fromTerms(terms);
 }
 
@@ -52,8 +49,7 @@ static SymTerm commonFactor(ArrayRef<SymExpr> exprs) {
     for (const SymTerm &term : expr.terms()) {
       SymMonomial common;
       if (factors)
-        std::set_intersection(factors->begin(), factors->end(),
-                              term.factors.begin(), term.factors.end(),
+        std::set_intersection(factors->begin(), factors->end(), term.factors.begin(), term.factors.end(),
                               std::back_inserter(common));
       factors = factors ? common : term.factors;
     }
@@ -66,20 +62,15 @@ static bool hasNegativeLead(const SymExpr &expr) {
 }
 
 /// The expression without its constant term.
-static SymExpr withoutConstant(const SymExpr &expr) {
-  return expr - SymExpr(expr.constantTerm());
-}
+static SymExpr withoutConstant(const SymExpr &expr) { return expr - SymExpr(expr.constantTerm()); }
 
 /// Coefficients no rule may see: negating or reducing them overflows.
 static bool isUnsafe(const SymExpr &expr) {
   return !expr.isDefined() ||
-         llvm::any_of(expr.terms(), [](const SymTerm &term) {
-           return term.coefficient == INT64_MIN;
-         });
+         llvm::any_of(expr.terms(), [](const SymTerm &term) { return term.coefficient == INT64_MIN; });
 }
 
-std::optional<SymExpr> SymExpr::exactDiv(const SymExpr &lhs,
-                                         const SymExpr &rhs) {
+std::optional<SymExpr> SymExpr::exactDiv(const SymExpr &lhs, const SymExpr &rhs) {
   if (isUnsafe(lhs) || isUnsafe(rhs) || rhs.isConstant(0))
     return std::nullopt;
   const SymTerm &lead = rhs.terms().front();
@@ -87,12 +78,10 @@ std::optional<SymExpr> SymExpr::exactDiv(const SymExpr &lhs,
   // Each step removes the leading term, as in division by hand.
   while (!rest.isConstant(0)) {
     const SymTerm &term = rest.terms().front();
-    std::optional<SymMonomial> factors =
-        divideMonomial(term.factors, lead.factors);
+    std::optional<SymMonomial> factors = divideMonomial(term.factors, lead.factors);
     if (!factors || term.coefficient % lead.coefficient != 0)
       return std::nullopt;
-    SymExpr step =
-        fromTerms({{term.coefficient / lead.coefficient, *factors}});
+    SymExpr step = fromTerms({{term.coefficient / lead.coefficient, *factors}});
     quotient += step;
     rest -= step * rhs;
     if (isUnsafe(rest))
@@ -104,12 +93,10 @@ std::optional<SymExpr> SymExpr::exactDiv(const SymExpr &lhs,
 /// Splits `lhs = quotient * divisor + rest` term by term. With `floorAll` the
 /// remaining coefficients lie in [0, divisor), otherwise only the constant's
 /// does and the others keep their sign, which keeps ranges tight.
-static void splitByTerm(const SymExpr &lhs, const SymTerm &divisor,
-                        bool floorAll, SymExpr &quotient, SymExpr &rest) {
+static void splitByTerm(const SymExpr &lhs, const SymTerm &divisor, bool floorAll, SymExpr &quotient, SymExpr &rest) {
   SmallVector<SymTerm> quotients, rests;
   for (const SymTerm &term : lhs.terms()) {
-    std::optional<SymMonomial> factors =
-        divideMonomial(term.factors, divisor.factors);
+    std::optional<SymMonomial> factors = divideMonomial(term.factors, divisor.factors);
     if (!factors) {
       rests.push_back(term);
       continue;
@@ -138,11 +125,9 @@ static SymExpr floorDivByConstant(SymExpr lhs, int64_t divisor);
 
 /// (D4) (x + a floordiv b) floordiv d = (b * x + a) floordiv (b * d), for the
 /// one quotient there is in the numerator.
-static std::optional<SymExpr> unnestFloorDiv(const SymExpr &expr,
-                                             int64_t divisor) {
+static std::optional<SymExpr> unnestFloorDiv(const SymExpr &expr, int64_t divisor) {
   auto isQuotient = [](const SymTerm &term) {
-    return term.coefficient == 1 && term.factors.size() == 1 &&
-           term.factors[0].kind() == Kind::FloorDiv &&
+    return term.coefficient == 1 && term.factors.size() == 1 && term.factors[0].kind() == Kind::FloorDiv &&
            term.factors[0].args()[1].isConstant();
   };
   if (llvm::count_if(expr.terms(), isQuotient) != 1)
@@ -165,8 +150,7 @@ static SymExpr floorDivByConstant(SymExpr lhs, int64_t divisor) {
 
   // (D2) -a floordiv d = -((a + d - 1) floordiv d).
   if (hasNegativeLead(rest))
-    return quotient -
-           floorDivByConstant(-rest + SymExpr(divisor - 1), divisor);
+    return quotient - floorDivByConstant(-rest + SymExpr(divisor - 1), divisor);
 
   // (D3) a common divisor of the coefficients cancels, the constant rounds.
   int64_t gcd = std::gcd(withoutConstant(rest).content(), divisor);
@@ -175,8 +159,7 @@ static SymExpr floorDivByConstant(SymExpr lhs, int64_t divisor) {
 
   if (std::optional<SymExpr> unnested = unnestFloorDiv(rest, divisor))
     return quotient + *unnested;
-  return quotient +
-         SymExpr::atom(SymAtom::get(Kind::FloorDiv, {rest, SymExpr(divisor)}));
+  return quotient + SymExpr::atom(SymAtom::get(Kind::FloorDiv, {rest, SymExpr(divisor)}));
 }
 
 SymExpr SymExpr::floorDiv(const SymExpr &lhs, const SymExpr &rhs) {
@@ -231,9 +214,7 @@ static std::optional<SymExpr> unnestMod(const SymExpr &expr, int64_t divisor) {
         continue;
       SymMonomial others(term.factors);
       others.erase(others.begin() + position);
-      return expr - SymExpr::fromTerms({term}) +
-             SymExpr::fromTerms({{term.coefficient, others}}) *
-                 factor.args()[0];
+      return expr - SymExpr::fromTerms({term}) + SymExpr::fromTerms({{term.coefficient, others}}) * factor.args()[0];
     }
   }
   return std::nullopt;
@@ -249,8 +230,7 @@ static SymExpr modByConstant(const SymExpr &lhs, int64_t divisor) {
   // (M2) (g * x + k) mod (g * d) = g * ((x + k floordiv g) mod d) + k mod g.
   int64_t gcd = std::gcd(withoutConstant(rest).content(), divisor);
   if (gcd > 1)
-    return SymExpr(gcd) *
-               modByConstant(reduceByGcd(rest, gcd), divisor / gcd) +
+    return SymExpr(gcd) * modByConstant(reduceByGcd(rest, gcd), divisor / gcd) +
            SymExpr(*checkedMod(rest.constantTerm(), gcd));
 
   if (std::optional<SymExpr> unnested = unnestMod(rest, divisor))
@@ -273,8 +253,7 @@ SymExpr SymExpr::mod(const SymExpr &lhs, const SymExpr &rhs) {
   // (M5) common factors come out.
   SymTerm common = commonFactor({lhs, rhs});
   if (common.coefficient > 1 || !common.factors.empty())
-    return fromTerms({common}) *
-           mod(divideByTerm(lhs, common), divideByTerm(rhs, common));
+    return fromTerms({common}) * mod(divideByTerm(lhs, common), divideByTerm(rhs, common));
   if (exactDiv(lhs, rhs))
     return 0;
   if (rhs.terms().size() == 1) {
@@ -296,14 +275,12 @@ static Kind dual(Kind kind) { return kind == Kind::Min ? Kind::Max : Kind::Min; 
 /// `c * a + k` and `c * b + k`; of a maximum inside for negative `c`.
 static void flatten(Kind kind, const SymExpr &arg, SmallVectorImpl<SymExpr> &out) {
   SymExpr variable = withoutConstant(arg);
-  if (variable.terms().size() == 1 &&
-      variable.terms()[0].factors.size() == 1) {
+  if (variable.terms().size() == 1 && variable.terms()[0].factors.size() == 1) {
     int64_t scale = variable.terms()[0].coefficient;
     const SymAtom &atom = variable.terms()[0].factors[0];
     if (atom.kind() == (scale > 0 ? kind : dual(kind))) {
       for (const SymExpr &inner : atom.args())
-        flatten(kind, SymExpr(scale) * inner + SymExpr(arg.constantTerm()),
-                out);
+        flatten(kind, SymExpr(scale) * inner + SymExpr(arg.constantTerm()), out);
       return;
     }
   }
@@ -318,9 +295,7 @@ static SymExpr minMax(Kind kind, ArrayRef<SymExpr> operands) {
     return SymExpr::undefined();
 
   // (X2) of arguments a constant apart one remains.
-  auto variableLess = [](const SymExpr &a, const SymExpr &b) {
-    return withoutConstant(a) < withoutConstant(b);
-  };
+  auto variableLess = [](const SymExpr &a, const SymExpr &b) { return withoutConstant(a) < withoutConstant(b); };
   llvm::sort(args, variableLess);
   SmallVector<SymExpr> distinct;
   for (const SymExpr &arg : args) {
@@ -337,8 +312,7 @@ static SymExpr minMax(Kind kind, ArrayRef<SymExpr> operands) {
 
   // (X3) the constant of the first argument that is not one comes out, then
   // any common factor.
-  auto variable = llvm::make_filter_range(
-      distinct, [](const SymExpr &arg) { return !arg.isConstant(); });
+  auto variable = llvm::make_filter_range(distinct, [](const SymExpr &arg) { return !arg.isConstant(); });
   int64_t shift = (*variable.begin()).constantTerm();
   int64_t scale = 0;
   for (SymExpr &arg : distinct) {
@@ -366,10 +340,6 @@ static SymExpr minMax(Kind kind, ArrayRef<SymExpr> operands) {
 SymExpr SymExpr::min(ArrayRef<SymExpr> args) { return minMax(Kind::Min, args); }
 SymExpr SymExpr::max(ArrayRef<SymExpr> args) { return minMax(Kind::Max, args); }
 
-SymExpr SymExpr::min(const SymExpr &lhs, const SymExpr &rhs) {
-  return minMax(Kind::Min, {lhs, rhs});
-}
+SymExpr SymExpr::min(const SymExpr &lhs, const SymExpr &rhs) { return minMax(Kind::Min, {lhs, rhs}); }
 
-SymExpr SymExpr::max(const SymExpr &lhs, const SymExpr &rhs) {
-  return minMax(Kind::Max, {lhs, rhs});
-}
+SymExpr SymExpr::max(const SymExpr &lhs, const SymExpr &rhs) { return minMax(Kind::Max, {lhs, rhs}); }

@@ -26,8 +26,8 @@ using Kind = SymAtom::Kind;
 //===----------------------------------------------------------------------===//
 
 static bool isReserved(StringRef name) {
-  return name == "min" || name == "max" || name == "floordiv" ||
-         name == "ceildiv" || name == "mod" || name == "undefined";
+  return name == "min" || name == "max" || name == "floordiv" || name == "ceildiv" || name == "mod" ||
+         name == "undefined";
 }
 
 static bool isIdentifier(StringRef name) {
@@ -37,8 +37,7 @@ static bool isIdentifier(StringRef name) {
 }
 
 static void printName(raw_ostream &os, StringRef name) {
-  bool isOpaque = name.starts_with("?") && name.size() > 1 &&
-                  llvm::all_of(name.drop_front(), llvm::isDigit);
+  bool isOpaque = name.starts_with("?") && name.size() > 1 && llvm::all_of(name.drop_front(), llvm::isDigit);
   if (isOpaque || (isIdentifier(name) && !isReserved(name))) {
     os << name;
     return;
@@ -51,10 +50,8 @@ static void printName(raw_ostream &os, StringRef name) {
 /// Prints what can stand beside an operator of any precedence.
 static void printOperand(raw_ostream &os, const SymExpr &expr) {
   std::optional<SymAtom> atom = expr.asAtom();
-  bool isSimple = expr.isConstant()
-                      ? expr.constant() >= 0
-                      : atom && atom->kind() != Kind::FloorDiv &&
-                            atom->kind() != Kind::Mod;
+  bool isSimple =
+      expr.isConstant() ? expr.constant() >= 0 : atom && atom->kind() != Kind::FloorDiv && atom->kind() != Kind::Mod;
   os << (isSimple ? "" : "(") << expr << (isSimple ? "" : ")");
 }
 
@@ -84,13 +81,10 @@ static void printAtom(raw_ostream &os, const SymAtom &atom, bool alone) {
 }
 
 /// Prints the term without its sign.
-static void printTerm(raw_ostream &os, const SymTerm &term,
-                      bool guardDivision) {
+static void printTerm(raw_ostream &os, const SymTerm &term, bool guardDivision) {
   uint64_t scale = llvm::AbsoluteValue(term.coefficient);
   bool alone = term.factors.size() == 1 && scale == 1 && !guardDivision;
-  llvm::interleave(
-      term.factors, os,
-      [&](const SymAtom &atom) { printAtom(os, atom, alone); }, " * ");
+  llvm::interleave(term.factors, os, [&](const SymAtom &atom) { printAtom(os, atom, alone); }, " * ");
   if (term.factors.empty())
     os << scale;
   else if (scale != 1)
@@ -142,8 +136,7 @@ public:
 
 class TextSource final : public TokenSource {
 public:
-  TextSource(StringRef text, std::string *message)
-      : rest(text), message(message) {}
+  TextSource(StringRef text, std::string *message) : rest(text), message(message) {}
 
   bool punctuation(char c) override {
     skipSpace();
@@ -224,9 +217,7 @@ public:
     }
     return false;
   }
-  bool keyword(StringRef word) override {
-    return succeeded(parser.parseOptionalKeyword(word));
-  }
+  bool keyword(StringRef word) override { return succeeded(parser.parseOptionalKeyword(word)); }
   bool identifier(std::string &name) override {
     StringRef word;
     if (failed(parser.parseOptionalKeyword(&word)))
@@ -234,16 +225,12 @@ public:
     name = word.str();
     return true;
   }
-  bool quoted(std::string &text) override {
-    return succeeded(parser.parseOptionalString(&text));
-  }
+  bool quoted(std::string &text) override { return succeeded(parser.parseOptionalString(&text)); }
   bool integer(int64_t &value) override {
     OptionalParseResult result = parser.parseOptionalInteger(value);
     return result.has_value() && succeeded(*result);
   }
-  void error(const Twine &message) override {
-    parser.emitError(parser.getCurrentLocation(), message);
-  }
+  void error(const Twine &message) override { parser.emitError(parser.getCurrentLocation(), message); }
 
 private:
   AsmParser &parser;

@@ -46,8 +46,7 @@ private:
     if (command == "compare" && args.size() == 2)
       return expr(args[0]) == expr(args[1]) ? "same" : "different";
     if (command == "symbol" && args.size() == 4) {
-      facts.declare(args[0], {integer(args[1]), integer(args[2])},
-                    integer(args[3]).value_or(1), std::nullopt);
+      facts.declare(args[0], {integer(args[1]), integer(args[2])}, integer(args[3]).value_or(1), std::nullopt);
       return "ok";
     }
     if (command == "assume" && args.size() == 3) {
@@ -68,8 +67,7 @@ private:
       SymExpr lhs = expr(args[0]), rhs = expr(args[2]);
       if (facts.proved(predicate(args[1]), lhs, rhs))
         return "proved";
-      return facts.impossible(predicate(args[1]), lhs, rhs) ? "impossible"
-                                                            : "unknown";
+      return facts.impossible(predicate(args[1]), lhs, rhs) ? "impossible" : "unknown";
     }
     error = "unknown command";
     return {};
@@ -104,8 +102,7 @@ private:
 
   static std::optional<int64_t> integer(StringRef field) {
     int64_t value;
-    return field.getAsInteger(10, value) ? std::nullopt
-                                         : std::optional<int64_t>(value);
+    return field.getAsInteger(10, value) ? std::nullopt : std::optional<int64_t>(value);
   }
 
   static std::string text(std::optional<int64_t> value, StringRef absent) {

@@ -40,20 +40,17 @@ static StringRef describe(Predicate predicate) {
   llvm_unreachable("unknown predicate");
 }
 
-static LogicalResult reject(RequireOp require, const SymExpr &lhs,
-                            const SymExpr &rhs, StringRef reason) {
+static LogicalResult reject(RequireOp require, const SymExpr &lhs, const SymExpr &rhs, StringRef reason) {
   StringRef message = require.getMessage();
   InFlightDiagnostic diagnostic = emitError(require.getLoc());
   if (!message.empty())
     diagnostic << message << ": ";
-  return diagnostic << "requires " << lhs.str()
-                    << describe(require.getPredicate()) << rhs.str()
-                    << ", which " << reason;
+  return diagnostic << "requires " << lhs.str() << describe(require.getPredicate()) << rhs.str() << ", which "
+                    << reason;
 }
 
 /// The guard for a requirement, in an equivalent form that guards may have.
-static GuardOp createGuard(OpBuilder &builder, RequireOp require, SymExpr lhs,
-                           SymExpr rhs) {
+static GuardOp createGuard(OpBuilder &builder, RequireOp require, SymExpr lhs, SymExpr rhs) {
   Predicate predicate = require.getPredicate();
   if (predicate == Predicate::Divisible && !rhs.isConstant()) {
     lhs = SymExpr::mod(lhs, rhs);
@@ -61,13 +58,11 @@ static GuardOp createGuard(OpBuilder &builder, RequireOp require, SymExpr lhs,
     predicate = Predicate::Eq;
   }
   MLIRContext *context = builder.getContext();
-  return GuardOp::create(builder, require.getLoc(), ExprAttr::get(context, lhs),
-                         predicate, ExprAttr::get(context, rhs),
+  return GuardOp::create(builder, require.getLoc(), ExprAttr::get(context, lhs), predicate, ExprAttr::get(context, rhs),
                          require.getMessage());
 }
 
-static LogicalResult discharge(RequireOp require, OpBuilder &guards,
-                               ShapeAnalysis &shapes) {
+static LogicalResult discharge(RequireOp require, OpBuilder &guards, ShapeAnalysis &shapes) {
   SymExpr lhs = shapes.expr(require.getLhs());
   SymExpr rhs = shapes.expr(require.getRhs());
   Predicate predicate = require.getPredicate();
@@ -84,8 +79,7 @@ static LogicalResult discharge(RequireOp require, OpBuilder &guards,
     return reject(require, lhs, rhs, "cannot be checked on entry");
 
   GuardOp guard = createGuard(guards, require, lhs, rhs);
-  shapes.facts().assume(guard.getPredicate(), guard.getLhs().getValue(),
-                        guard.getRhs().getValue());
+  shapes.facts().assume(guard.getPredicate(), guard.getLhs().getValue(), guard.getRhs().getValue());
   require.erase();
   return success();
 }
@@ -102,8 +96,7 @@ struct Discharge final : disc::impl::DischargeBase<Discharge> {
       function->walk([&](RequireOp require) { requirements.push_back(require); });
       // Guards stand first, in the order of their requirements.
       Block &entry = function.getFunctionBody().front();
-      auto position = llvm::find_if(
-          entry, [](Operation &op) { return !isa<GuardOp>(op); });
+      auto position = llvm::find_if(entry, [](Operation &op) { return !isa<GuardOp>(op); });
       OpBuilder guards(&entry, position);
       for (RequireOp require : requirements)
         failed |= mlir::failed(discharge(require, guards, shapes));

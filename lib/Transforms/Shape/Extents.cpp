@@ -14,9 +14,7 @@ using namespace mlir::disc;
 /// Behind the guards, which stand first.
 static OpBuilder topOf(FunctionOpInterface function) {
   Block &entry = function.getFunctionBody().front();
-  return OpBuilder(&entry, llvm::find_if(entry, [](Operation &op) {
-    return !isa<GuardOp>(op);
-  }));
+  return OpBuilder(&entry, llvm::find_if(entry, [](Operation &op) { return !isa<GuardOp>(op); }));
 }
 
 Extents::Extents(FunctionOpInterface function) : builder(topOf(function)) {}
@@ -45,22 +43,19 @@ DimsAttr mlir::disc::getDimsAttr(ShapeAnalysis &shapes, Value tensor) {
 static bool isIndexComputation(Operation *op) {
   if (isa<tensor::DimOp, DimOp>(op))
     return true;
-  if (!isa<arith::ArithDialect>(op->getDialect()) || op->getNumResults() != 1 ||
-      op->hasTrait<OpTrait::ConstantLike>())
+  if (!isa<arith::ArithDialect>(op->getDialect()) || op->getNumResults() != 1 || op->hasTrait<OpTrait::ConstantLike>())
     return false;
   return op->getResult(0).getType().isIntOrIndex();
 }
 
 /// Replaces the result of an index computation; the operation dies later.
-static void canonicalizeIndex(Operation *op, Extents &extents,
-                              ShapeAnalysis &shapes) {
+static void canonicalizeIndex(Operation *op, Extents &extents, ShapeAnalysis &shapes) {
   Value result = op->getResult(0);
   Type type = result.getType();
   OpBuilder builder(op);
   if (type.isInteger(1)) {
     if (std::optional<bool> decided = decideCompare(shapes, result))
-      result.replaceAllUsesWith(
-          arith::ConstantIntOp::create(builder, op->getLoc(), type, *decided));
+      result.replaceAllUsesWith(arith::ConstantIntOp::create(builder, op->getLoc(), type, *decided));
     return;
   }
   SymExpr expr = shapes.expr(result);
@@ -71,8 +66,7 @@ static void canonicalizeIndex(Operation *op, Extents &extents,
     return;
   }
   if (expr.isConstant()) {
-    result.replaceAllUsesWith(arith::ConstantIntOp::create(
-        builder, op->getLoc(), type, expr.constant()));
+    result.replaceAllUsesWith(arith::ConstantIntOp::create(builder, op->getLoc(), type, expr.constant()));
     return;
   }
   // Integers of other types are casts of the extent.
@@ -80,8 +74,7 @@ static void canonicalizeIndex(Operation *op, Extents &extents,
   auto cast = dyn_cast<arith::IndexCastOp>(op);
   if (cast && cast.getIn() == extent)
     return;
-  result.replaceAllUsesWith(
-      arith::IndexCastOp::create(builder, op->getLoc(), type, extent));
+  result.replaceAllUsesWith(arith::IndexCastOp::create(builder, op->getLoc(), type, extent));
 }
 
 static void canonicalizeDims(Operation *op, ShapeAnalysis &shapes) {
@@ -99,13 +92,11 @@ static void canonicalizeDims(Operation *op, ShapeAnalysis &shapes) {
     attributes.push_back(dims);
   }
   if (isDynamic)
-    op->setAttr(ShapeDialect::getDimsAttrName(),
-                ArrayAttr::get(op->getContext(), attributes));
+    op->setAttr(ShapeDialect::getDimsAttrName(), ArrayAttr::get(op->getContext(), attributes));
 }
 
 /// Names the extents of what the function returns.
-static void canonicalizeResults(FunctionOpInterface function,
-                                ShapeAnalysis &shapes) {
+static void canonicalizeResults(FunctionOpInterface function, ShapeAnalysis &shapes) {
   Operation *terminator = function.getFunctionBody().front().getTerminator();
   if (!terminator->hasTrait<OpTrait::ReturnLike>())
     return;
@@ -122,16 +113,13 @@ static void canonicalizeResults(FunctionOpInterface function,
 static void eraseDeadScalars(FunctionOpInterface function) {
   function->walk<WalkOrder::PostOrder, ReverseIterator>([](Operation *op) {
     bool isScalar = op->getNumResults() > 0 &&
-                    llvm::all_of(op->getResultTypes(), [](Type type) {
-                      return type.isIntOrIndexOrFloat();
-                    });
+                    llvm::all_of(op->getResultTypes(), [](Type type) { return type.isIntOrIndexOrFloat(); });
     if (isScalar && isOpTriviallyDead(op))
       op->erase();
   });
 }
 
-void mlir::disc::canonicalizeExtents(FunctionOpInterface function,
-                                     Extents &extents, ShapeAnalysis &shapes) {
+void mlir::disc::canonicalizeExtents(FunctionOpInterface function, Extents &extents, ShapeAnalysis &shapes) {
   SmallVector<Operation *> worklist;
   function->walk<WalkOrder::PreOrder>([&](Operation *op) {
     worklist.push_back(op);

@@ -25,8 +25,7 @@ private:
 
 /// Brings every index computation of the function into the form above and
 /// every `disc_shape.dims` into normal form, given what is known by now.
-void canonicalizeExtents(FunctionOpInterface function, Extents &extents,
-                         ShapeAnalysis &shapes);
+void canonicalizeExtents(FunctionOpInterface function, Extents &extents, ShapeAnalysis &shapes);
 
 /// The expressions of the tensor `disc_shape.dims` belongs to, if all are
 /// expressible.

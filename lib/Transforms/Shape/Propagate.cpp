@@ -33,18 +33,15 @@ using namespace mlir::disc;
 
 /// Writes what the operations of the function demand and is not proved. Those
 /// about data are left to the operation that reads it.
-static void writeRequirements(FunctionOpInterface function, Extents &extents,
-                              ShapeAnalysis &shapes) {
+static void writeRequirements(FunctionOpInterface function, Extents &extents, ShapeAnalysis &shapes) {
   function->walk([&](Operation *op) {
     OpBuilder builder(op);
     for (const Requirement &needed : unprovedRequirements(op, shapes)) {
-      if (!ShapeAnalysis::isExpressible(needed.lhs) ||
-          !ShapeAnalysis::isExpressible(needed.rhs))
+      if (!ShapeAnalysis::isExpressible(needed.lhs) || !ShapeAnalysis::isExpressible(needed.rhs))
         continue;
       Value lhs = extents.get(needed.lhs, op->getLoc());
       Value rhs = extents.get(needed.rhs, op->getLoc());
-      RequireOp::create(builder, op->getLoc(), lhs, rhs, needed.predicate,
-                        needed.message);
+      RequireOp::create(builder, op->getLoc(), lhs, rhs, needed.predicate, needed.message);
     }
   });
 }

@@ -14,23 +14,19 @@ public:
   explicit Collector(ShapeAnalysis &shapes) : shapes(shapes) {}
 
   void visit(Operation *op) {
-    llvm::TypeSwitch<Operation *>(op)
-        .Case<linalg::LinalgOp, ReshapeOp, BroadcastOp, SliceOp, AttentionOp,
-              ConcatOp>([&](auto typed) { visitOp(typed); });
+    llvm::TypeSwitch<Operation *>(op).Case<linalg::LinalgOp, ReshapeOp, BroadcastOp, SliceOp, AttentionOp, ConcatOp>(
+        [&](auto typed) { visitOp(typed); });
   }
 
   SmallVector<Requirement> found;
 
 private:
-  void require(Predicate predicate, const SymExpr &lhs, const SymExpr &rhs,
-               StringRef message) {
+  void require(Predicate predicate, const SymExpr &lhs, const SymExpr &rhs, StringRef message) {
     if (!shapes.facts().proved(predicate, lhs, rhs))
       found.push_back({predicate, lhs, rhs, message});
   }
 
-  void equal(const SymExpr &lhs, const SymExpr &rhs, StringRef message) {
-    require(Predicate::Eq, lhs, rhs, message);
-  }
+  void equal(const SymExpr &lhs, const SymExpr &rhs, StringRef message) { require(Predicate::Eq, lhs, rhs, message); }
 
   /// Operands that share a loop have the same extent there.
   void visitOp(linalg::LinalgOp op) {
@@ -54,8 +50,7 @@ private:
   }
 
   void visitOp(ReshapeOp op) {
-    equal(SymExpr::product(shapes.dims(op.getSource())),
-          SymExpr::product(shapes.dims(op.getResult())),
+    equal(SymExpr::product(shapes.dims(op.getSource())), SymExpr::product(shapes.dims(op.getResult())),
           "reshape changes the number of elements");
   }
 
@@ -65,20 +60,17 @@ private:
     auto type = cast<RankedTensorType>(op.getSource().getType());
     for (auto [index, dim] : llvm::enumerate(op.getDims()))
       if (type.getDimSize(index) != 1)
-        equal(source[index], result[dim],
-              "size to broadcast is neither 1 nor the size asked for");
+        equal(source[index], result[dim], "size to broadcast is neither 1 nor the size asked for");
   }
 
   void visitOp(SliceOp op) {
     SymExpr offset = shapes.expr(op.getOffset());
-    SymExpr last = offset + (shapes.expr(op.getSize()) - SymExpr(1)) *
-                                SymExpr(int64_t(op.getStep()));
+    SymExpr last = offset + (shapes.expr(op.getSize()) - SymExpr(1)) * SymExpr(int64_t(op.getStep()));
     StringRef message = "slice is out of bounds";
     require(Predicate::Le, 0, offset, message);
     require(Predicate::Le, 0, shapes.expr(op.getSize()), message);
     // An empty slice satisfies this wherever it may start.
-    require(Predicate::Le, last + SymExpr(1),
-            shapes.dims(op.getSource())[op.getDim()], message);
+    require(Predicate::Le, last + SymExpr(1), shapes.dims(op.getSource())[op.getDim()], message);
   }
 
   void visitOp(AttentionOp op) {
@@ -114,8 +106,7 @@ private:
 };
 } // namespace
 
-SmallVector<Requirement>
-mlir::disc::unprovedRequirements(Operation *op, ShapeAnalysis &shapes) {
+SmallVector<Requirement> mlir::disc::unprovedRequirements(Operation *op, ShapeAnalysis &shapes) {
   Collector collector(shapes);
   collector.visit(op);
   return std::move(collector.found);

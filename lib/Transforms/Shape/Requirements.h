@@ -16,8 +16,7 @@ struct Requirement {
 
 /// What `op` demands of the extents of its operands and results, as far as it
 /// is not proved.
-SmallVector<Requirement> unprovedRequirements(Operation *op,
-                                              ShapeAnalysis &shapes);
+SmallVector<Requirement> unprovedRequirements(Operation *op, ShapeAnalysis &shapes);
 
 } // namespace mlir::disc
 

@@ -53,18 +53,15 @@ private:
       verifyDims(op);
       verifySizes(op);
       for (const Requirement &needed : unprovedRequirements(op, shapes))
-        report(op, "V7") << needed.message << ": " << needed.lhs.str()
-                         << " and " << needed.rhs.str();
+        report(op, "V7") << needed.message << ": " << needed.lhs.str() << " and " << needed.rhs.str();
     }
   }
 
   void verifyArguments(FunctionOpInterface function) {
     for (auto [index, type] : llvm::enumerate(function.getArgumentTypes())) {
       auto tensor = dyn_cast<RankedTensorType>(type);
-      if (tensor && !tensor.hasStaticShape() &&
-          !function.getArgAttr(index, ShapeDialect::getDimsAttrName()))
-        report(function, "V6")
-            << "argument " << index << " has dynamic extents without names";
+      if (tensor && !tensor.hasStaticShape() && !function.getArgAttr(index, ShapeDialect::getDimsAttrName()))
+        report(function, "V6") << "argument " << index << " has dynamic extents without names";
     }
   }
 
@@ -74,23 +71,20 @@ private:
       return tensor && !tensor.hasStaticShape();
     });
     if (isDynamic && !op->hasAttr(ShapeDialect::getDimsAttrName()))
-      report(op, "V3") << "'" << op->getName()
-                       << "' has a result whose extents depend on data";
+      report(op, "V3") << "'" << op->getName() << "' has a result whose extents depend on data";
   }
 
   void verifySizes(Operation *op) {
     if (!isView(op) && !isa<tensor::EmptyOp>(op))
       return;
     for (Value operand : op->getOperands())
-      if (operand.getType().isIndex() && !operand.getDefiningOp<DimOp>() &&
-          !matchPattern(operand, m_Constant()))
+      if (operand.getType().isIndex() && !operand.getDefiningOp<DimOp>() && !matchPattern(operand, m_Constant()))
         report(op, "V4") << "a size is neither disc_shape.dim nor a constant";
   }
 
   void verifyUnique(DimOp dim) {
     if (!extents.emplace(dim.getExpr().getValue(), dim).second)
-      report(dim, "V5") << "a second disc_shape.dim of "
-                        << dim.getExpr().getValue().str();
+      report(dim, "V5") << "a second disc_shape.dim of " << dim.getExpr().getValue().str();
   }
 
   ShapeAnalysis &shapes;

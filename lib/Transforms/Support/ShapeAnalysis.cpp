@@ -25,8 +25,7 @@ ShapeAnalysis::ShapeAnalysis(ModuleOp module) {
   for (auto symbol : module.getOps<SymbolOp>())
     symbolFacts.declare(symbol);
   module.walk([&](GuardOp guard) {
-    symbolFacts.assume(guard.getPredicate(), guard.getLhs().getValue(),
-                       guard.getRhs().getValue());
+    symbolFacts.assume(guard.getPredicate(), guard.getLhs().getValue(), guard.getRhs().getValue());
   });
 }
 
@@ -36,10 +35,7 @@ SymExpr ShapeAnalysis::opaque(Value value, int64_t dim) {
 }
 
 bool ShapeAnalysis::isExpressible(const SymExpr &expr) {
-  return expr.isDefined() &&
-         llvm::none_of(expr.symbols(), [](StringRef name) {
-           return name.starts_with("?");
-         });
+  return expr.isDefined() && llvm::none_of(expr.symbols(), [](StringRef name) { return name.starts_with("?"); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -63,8 +59,7 @@ SymExpr ShapeAnalysis::expr(Value index) {
 SymExpr ShapeAnalysis::compute(Value index) {
   Operation *op = index.getDefiningOp();
   APInt constant;
-  if (op && matchPattern(index, m_ConstantInt(&constant)) &&
-      constant.getSignificantBits() <= 64)
+  if (op && matchPattern(index, m_ConstantInt(&constant)) && constant.getSignificantBits() <= 64)
     return constant.getSExtValue();
   if (auto dim = dyn_cast_or_null<DimOp>(op))
     return dim.getExpr().getValue();
@@ -84,8 +79,7 @@ SymExpr ShapeAnalysis::compute(Value index) {
 static bool fits(SymbolFacts::Range range, unsigned width) {
   if (width >= 64)
     return true;
-  return range.min && range.max && llvm::isIntN(width, *range.min) &&
-         llvm::isIntN(width, *range.max);
+  return range.min && range.max && llvm::isIntN(width, *range.min) && llvm::isIntN(width, *range.max);
 }
 
 std::optional<SymExpr> ShapeAnalysis::computeArith(Operation *op) {
@@ -115,48 +109,36 @@ std::optional<SymExpr> ShapeAnalysis::computeArith(Operation *op) {
 
   std::optional<SymExpr> result =
       llvm::TypeSwitch<Operation *, std::optional<SymExpr>>(op)
-          .Case<arith::IndexCastOp, arith::ExtSIOp, arith::TruncIOp>(
-              [&](auto) { return lhs(); })
-          .Case<arith::IndexCastUIOp, arith::ExtUIOp>(
-              [&](auto cast) -> std::optional<SymExpr> {
-                if (cast.getIn().getType().isInteger(1))
-                  return std::nullopt;
-                SymExpr in = lhs();
-                return isNonNegative(in) ? std::optional(in) : std::nullopt;
-              })
+          .Case<arith::IndexCastOp, arith::ExtSIOp, arith::TruncIOp>([&](auto) { return lhs(); })
+          .Case<arith::IndexCastUIOp, arith::ExtUIOp>([&](auto cast) -> std::optional<SymExpr> {
+            if (cast.getIn().getType().isInteger(1))
+              return std::nullopt;
+            SymExpr in = lhs();
+            return isNonNegative(in) ? std::optional(in) : std::nullopt;
+          })
           .Case([&](arith::AddIOp) { return lhs() + rhs(); })
           .Case([&](arith::SubIOp) { return lhs() - rhs(); })
           .Case([&](arith::MulIOp) { return lhs() * rhs(); })
-          .Case([&](arith::FloorDivSIOp) {
-            return SymExpr::floorDiv(lhs(), rhs());
-          })
-          .Case([&](arith::CeilDivSIOp) {
-            return SymExpr::ceilDiv(lhs(), rhs());
-          })
+          .Case([&](arith::FloorDivSIOp) { return SymExpr::floorDiv(lhs(), rhs()); })
+          .Case([&](arith::CeilDivSIOp) { return SymExpr::ceilDiv(lhs(), rhs()); })
           .Case([&](arith::DivSIOp) -> std::optional<SymExpr> {
             if (auto exact = SymExpr::exactDiv(lhs(), rhs()))
               return exact;
             return natural(&SymExpr::floorDiv);
           })
-          .Case<arith::DivUIOp>(
-              [&](auto) { return natural(&SymExpr::floorDiv); })
-          .Case<arith::CeilDivUIOp>(
-              [&](auto) { return natural(&SymExpr::ceilDiv); })
-          .Case<arith::RemSIOp, arith::RemUIOp>(
-              [&](auto) { return natural(&SymExpr::mod); })
+          .Case<arith::DivUIOp>([&](auto) { return natural(&SymExpr::floorDiv); })
+          .Case<arith::CeilDivUIOp>([&](auto) { return natural(&SymExpr::ceilDiv); })
+          .Case<arith::RemSIOp, arith::RemUIOp>([&](auto) { return natural(&SymExpr::mod); })
           .Case([&](arith::MinSIOp) { return SymExpr::min(lhs(), rhs()); })
           .Case([&](arith::MaxSIOp) { return SymExpr::max(lhs(), rhs()); })
           .Case<arith::MinUIOp>([&](auto) {
-            return naturalChoice(
-                [](const SymExpr &a, const SymExpr &b) { return SymExpr::min(a, b); });
+            return naturalChoice([](const SymExpr &a, const SymExpr &b) { return SymExpr::min(a, b); });
           })
           .Case<arith::MaxUIOp>([&](auto) {
-            return naturalChoice(
-                [](const SymExpr &a, const SymExpr &b) { return SymExpr::max(a, b); });
+            return naturalChoice([](const SymExpr &a, const SymExpr &b) { return SymExpr::max(a, b); });
           })
           .Case([&](arith::SelectOp select) {
-            return computeSelect(select.getCondition(), select.getTrueValue(),
-                                 select.getFalseValue());
+            return computeSelect(select.getCondition(), select.getTrueValue(), select.getFalseValue());
           })
           .Default([](Operation *) { return std::nullopt; });
   // Narrow integers wrap for real, so they count only where they cannot.
@@ -165,9 +147,7 @@ std::optional<SymExpr> ShapeAnalysis::computeArith(Operation *op) {
   return result;
 }
 
-std::optional<SymExpr> ShapeAnalysis::computeSelect(Value condition,
-                                                    Value ifTrue,
-                                                    Value ifFalse) {
+std::optional<SymExpr> ShapeAnalysis::computeSelect(Value condition, Value ifTrue, Value ifFalse) {
   if (std::optional<bool> decided = decideCompare(*this, condition))
     return expr(*decided ? ifTrue : ifFalse);
   SymExpr a = expr(ifTrue), b = expr(ifFalse);
@@ -192,8 +172,7 @@ std::optional<SymExpr> ShapeAnalysis::computeSelect(Value condition,
   return std::nullopt;
 }
 
-std::optional<bool> mlir::disc::decideCompare(ShapeAnalysis &shapes,
-                                              Value condition) {
+std::optional<bool> mlir::disc::decideCompare(ShapeAnalysis &shapes, Value condition) {
   APInt constant;
   if (matchPattern(condition, m_ConstantInt(&constant)))
     return !constant.isZero();
@@ -202,8 +181,7 @@ std::optional<bool> mlir::disc::decideCompare(ShapeAnalysis &shapes,
     return std::nullopt;
   SymExpr lhs = shapes.expr(compare.getLhs());
   SymExpr rhs = shapes.expr(compare.getRhs());
-  auto decideLess = [&](const SymExpr &a,
-                        const SymExpr &b) -> std::optional<bool> {
+  auto decideLess = [&](const SymExpr &a, const SymExpr &b) -> std::optional<bool> {
     if (shapes.lessEqual(a + SymExpr(1), b))
       return true;
     if (shapes.lessEqual(b, a))
@@ -281,14 +259,12 @@ SmallVector<SymExpr> ShapeAnalysis::dims(Value tensor) {
   return result;
 }
 
-std::optional<SmallVector<SymExpr>>
-ShapeAnalysis::argumentDims(BlockArgument arg) {
+std::optional<SmallVector<SymExpr>> ShapeAnalysis::argumentDims(BlockArgument arg) {
   Operation *owner = arg.getOwner()->getParentOp();
   if (!owner || !arg.getOwner()->isEntryBlock())
     return std::nullopt;
   if (auto function = dyn_cast<FunctionOpInterface>(owner)) {
-    auto dims = function.getArgAttrOfType<DimsAttr>(
-        arg.getArgNumber(), ShapeDialect::getDimsAttrName());
+    auto dims = function.getArgAttrOfType<DimsAttr>(arg.getArgNumber(), ShapeDialect::getDimsAttrName());
     return dims ? std::optional(dims.getDims()) : std::nullopt;
   }
   if (auto known = dyn_cast<DimsOpInterface>(owner))
@@ -296,12 +272,10 @@ ShapeAnalysis::argumentDims(BlockArgument arg) {
   return std::nullopt;
 }
 
-std::optional<SmallVector<SymExpr>>
-ShapeAnalysis::resultDims(OpResult result) {
+std::optional<SmallVector<SymExpr>> ShapeAnalysis::resultDims(OpResult result) {
   Operation *op = result.getOwner();
   // What the shape stage wrote.
-  if (auto dims =
-          op->getAttrOfType<ArrayAttr>(ShapeDialect::getDimsAttrName())) {
+  if (auto dims = op->getAttrOfType<ArrayAttr>(ShapeDialect::getDimsAttrName())) {
     unsigned index = 0;
     for (OpResult earlier : op->getResults().take_front(result.getResultNumber()))
       index += isa<RankedTensorType>(earlier.getType());
@@ -333,8 +307,7 @@ ShapeAnalysis::resultDims(OpResult result) {
   if (OpTrait::hasElementwiseMappableTraits(op))
     for (Value operand : op->getOperands())
       if (auto type = dyn_cast<RankedTensorType>(operand.getType());
-          type && type.getShape() ==
-                      cast<RankedTensorType>(result.getType()).getShape())
+          type && type.getShape() == cast<RankedTensorType>(result.getType()).getShape())
         return dims(operand);
   return std::nullopt;
 }

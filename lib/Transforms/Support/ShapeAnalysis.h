@@ -30,23 +30,13 @@ public:
   /// The canonical extents of a ranked tensor.
   SmallVector<SymExpr> dims(Value tensor) override;
 
-  bool equal(const SymExpr &lhs, const SymExpr &rhs) const {
-    return symbolFacts.equal(lhs, rhs);
-  }
-  bool lessEqual(const SymExpr &lhs, const SymExpr &rhs) const {
-    return symbolFacts.lessEqual(lhs, rhs);
-  }
-  bool divisible(const SymExpr &expr, int64_t divisor) const {
-    return symbolFacts.divisible(expr, divisor);
-  }
+  bool equal(const SymExpr &lhs, const SymExpr &rhs) const { return symbolFacts.equal(lhs, rhs); }
+  bool lessEqual(const SymExpr &lhs, const SymExpr &rhs) const { return symbolFacts.lessEqual(lhs, rhs); }
+  bool divisible(const SymExpr &expr, int64_t divisor) const { return symbolFacts.divisible(expr, divisor); }
   Range range(const SymExpr &expr) const { return symbolFacts.range(expr); }
-  int64_t typical(const SymExpr &expr) const {
-    return symbolFacts.typical(expr);
-  }
+  int64_t typical(const SymExpr &expr) const { return symbolFacts.typical(expr); }
   /// The normal form given the facts.
-  SymExpr simplify(const SymExpr &expr) const {
-    return symbolFacts.simplify(expr);
-  }
+  SymExpr simplify(const SymExpr &expr) const { return symbolFacts.simplify(expr); }
 
   /// True unless the expression mentions a `?n`.
   static bool isExpressible(const SymExpr &expr);
@@ -57,8 +47,7 @@ public:
 private:
   SymExpr compute(Value index);
   std::optional<SymExpr> computeArith(Operation *op);
-  std::optional<SymExpr> computeSelect(Value condition, Value ifTrue,
-                                       Value ifFalse);
+  std::optional<SymExpr> computeSelect(Value condition, Value ifTrue, Value ifFalse);
   std::optional<SmallVector<SymExpr>> resultDims(OpResult result);
   std::optional<SmallVector<SymExpr>> argumentDims(BlockArgument arg);
   SymExpr opaque(Value value, int64_t dim);

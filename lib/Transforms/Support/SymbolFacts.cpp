@@ -1,7 +1,7 @@
 //===- SymbolFacts.cpp - Facts, simplification, equality ------------------===//
 //
 // How facts are kept, and what they say about normal forms. Ranges and order
-// are in SymbolRanges.cpp. Tests: test/lit/Shape/analysis.mlir,
+// are in SymbolRanges.cpp. Tests: test/lit/Shape/discharge.mlir,
 // test/python/property.
 //
 //===----------------------------------------------------------------------===//
@@ -30,12 +30,10 @@ void SymbolFacts::declare(SymbolOp op) {
   if (std::optional<ArrayRef<int64_t>> values = op.getLikely())
     if (!values->empty())
       likely = values->front();
-  declare(op.getSymName(), {int64_t(op.getMin()), op.getMax()},
-          op.getDivisor(), likely);
+  declare(op.getSymName(), {int64_t(op.getMin()), op.getMax()}, op.getDivisor(), likely);
 }
 
-void SymbolFacts::declare(StringRef name, Range range, int64_t divisor,
-                          std::optional<int64_t> likely) {
+void SymbolFacts::declare(StringRef name, Range range, int64_t divisor, std::optional<int64_t> likely) {
   Symbol symbol;
   symbol.order = symbols.size();
   symbol.divisor = divisor;
@@ -48,8 +46,7 @@ void SymbolFacts::declare(StringRef name, Range range, int64_t divisor,
   symbols[name] = symbol;
 }
 
-static SymbolFacts::Range intersect(SymbolFacts::Range a,
-                                    SymbolFacts::Range b) {
+static SymbolFacts::Range intersect(SymbolFacts::Range a, SymbolFacts::Range b) {
   if (b.min && (!a.min || *b.min > *a.min))
     a.min = b.min;
   if (b.max && (!a.max || *b.max < *a.max))
@@ -99,8 +96,7 @@ bool SymbolFacts::orient(const SymExpr &lhs, const SymExpr &rhs) {
   return true;
 }
 
-void SymbolFacts::assume(Predicate predicate, const SymExpr &rawLhs,
-                         const SymExpr &rawRhs) {
+void SymbolFacts::assume(Predicate predicate, const SymExpr &rawLhs, const SymExpr &rawRhs) {
   SymExpr lhs = simplify(rawLhs), rhs = simplify(rawRhs);
   switch (predicate) {
   case Predicate::Eq:
@@ -109,12 +105,9 @@ void SymbolFacts::assume(Predicate predicate, const SymExpr &rawLhs,
     return;
   case Predicate::Le:
     if (std::optional<StringRef> name = lhs.asSymbol(); name && rhs.isConstant())
-      symbols[*name].range =
-          intersect(symbols[*name].range, {std::nullopt, rhs.constant()});
-    else if (std::optional<StringRef> name = rhs.asSymbol();
-             name && lhs.isConstant())
-      symbols[*name].range =
-          intersect(symbols[*name].range, {lhs.constant(), std::nullopt});
+      symbols[*name].range = intersect(symbols[*name].range, {std::nullopt, rhs.constant()});
+    else if (std::optional<StringRef> name = rhs.asSymbol(); name && lhs.isConstant())
+      symbols[*name].range = intersect(symbols[*name].range, {lhs.constant(), std::nullopt});
     else
       nonNegatives.push_back(rhs - lhs);
     return;
@@ -122,8 +115,7 @@ void SymbolFacts::assume(Predicate predicate, const SymExpr &rawLhs,
     if (!rhs.isConstant())
       zeros.push_back(SymExpr::mod(lhs, rhs));
     else if (std::optional<StringRef> name = lhs.asSymbol())
-      symbols[*name].divisor =
-          std::lcm(symbols[*name].divisor, rhs.constant());
+      symbols[*name].divisor = std::lcm(symbols[*name].divisor, rhs.constant());
     else
       multiples.push_back({lhs, rhs.constant()});
     return;
@@ -167,9 +159,7 @@ SymExpr SymbolFacts::simplifyAtom(const SymAtom &atom) const {
     for (size_t i = 0; i < kept.size();) {
       bool dominated = false;
       for (size_t j = 0; j < kept.size() && !dominated; ++j)
-        dominated = i != j && (atom.kind() == Kind::Min
-                                   ? lessEqual(kept[j], kept[i])
-                                   : lessEqual(kept[i], kept[j]));
+        dominated = i != j && (atom.kind() == Kind::Min ? lessEqual(kept[j], kept[i]) : lessEqual(kept[i], kept[j]));
       if (dominated)
         kept.erase(kept.begin() + i);
       else
@@ -186,8 +176,7 @@ SymExpr SymbolFacts::simplifyAtom(const SymAtom &atom) const {
 }
 
 SymExpr SymbolFacts::simplify(const SymExpr &expr) const {
-  return expr.mapAtoms(
-      [&](const SymAtom &atom) { return simplifyAtom(atom); });
+  return expr.mapAtoms([&](const SymAtom &atom) { return simplifyAtom(atom); });
 }
 
 /// Writes each symbol S with a divisor d as d * S', so that normal forms see
@@ -211,8 +200,7 @@ static SymExpr expandMods(const SymExpr &expr) {
   return expr.mapAtoms([](const SymAtom &atom) {
     if (atom.kind() != Kind::Mod)
       return SymExpr::atom(atom);
-    return atom.args()[0] - atom.args()[1] * SymExpr::floorDiv(atom.args()[0],
-                                                               atom.args()[1]);
+    return atom.args()[0] - atom.args()[1] * SymExpr::floorDiv(atom.args()[0], atom.args()[1]);
   });
 }
 
@@ -246,27 +234,23 @@ bool SymbolFacts::divisible(const SymExpr &rawExpr, int64_t divisor) const {
   return false;
 }
 
-bool SymbolFacts::proved(Predicate predicate, const SymExpr &lhs,
-                         const SymExpr &rhs) const {
+bool SymbolFacts::proved(Predicate predicate, const SymExpr &lhs, const SymExpr &rhs) const {
   switch (predicate) {
   case Predicate::Eq:
     return equal(lhs, rhs);
   case Predicate::Le:
     return lessEqual(lhs, rhs);
   case Predicate::Divisible:
-    return rhs.isConstant() ? divisible(simplify(lhs), rhs.constant())
-                            : equal(SymExpr::mod(lhs, rhs), 0);
+    return rhs.isConstant() ? divisible(simplify(lhs), rhs.constant()) : equal(SymExpr::mod(lhs, rhs), 0);
   }
   llvm_unreachable("unknown predicate");
 }
 
-bool SymbolFacts::impossible(Predicate predicate, const SymExpr &lhs,
-                             const SymExpr &rhs) const {
+bool SymbolFacts::impossible(Predicate predicate, const SymExpr &lhs, const SymExpr &rhs) const {
   switch (predicate) {
   case Predicate::Eq: {
     Range difference = range(simplify(lhs) - simplify(rhs));
-    return (difference.min && *difference.min > 0) ||
-           (difference.max && *difference.max < 0);
+    return (difference.min && *difference.min > 0) || (difference.max && *difference.max < 0);
   }
   case Predicate::Le:
     return lessEqual(rhs + SymExpr(1), lhs);
@@ -291,8 +275,7 @@ int64_t SymbolFacts::typical(const SymExpr &expr) const {
     if (symbol.likely)
       return symbol.likely;
     int64_t low = std::max<int64_t>(symbol.range.min.value_or(1), 1);
-    int64_t high =
-        std::max(low, std::min(symbol.range.max.value_or(kUsualMax), kUsualMax));
+    int64_t high = std::max(low, std::min(symbol.range.max.value_or(kUsualMax), kUsualMax));
     int64_t mean = std::llround(std::sqrt(double(low)) * std::sqrt(double(high)));
     int64_t multiple = mean / symbol.divisor * symbol.divisor;
     return multiple >= low ? multiple : mean;

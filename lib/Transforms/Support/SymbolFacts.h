@@ -25,8 +25,7 @@ public:
   /// Declares a symbol; the order of declarations decides which of two equal
   /// symbols stands for both. Undeclared symbols may have any value.
   void declare(SymbolOp symbol);
-  void declare(StringRef name, Range range, int64_t divisor,
-               std::optional<int64_t> likely);
+  void declare(StringRef name, Range range, int64_t divisor, std::optional<int64_t> likely);
   /// From here on the relation is known.
   void assume(Predicate predicate, const SymExpr &lhs, const SymExpr &rhs);
 
@@ -39,11 +38,9 @@ public:
   bool lessEqual(const SymExpr &lhs, const SymExpr &rhs) const;
   bool divisible(const SymExpr &expr, int64_t divisor) const;
   /// True if no values of the symbols satisfy the relation.
-  bool impossible(Predicate predicate, const SymExpr &lhs,
-                  const SymExpr &rhs) const;
+  bool impossible(Predicate predicate, const SymExpr &lhs, const SymExpr &rhs) const;
   /// True if the relation always holds.
-  bool proved(Predicate predicate, const SymExpr &lhs,
-              const SymExpr &rhs) const;
+  bool proved(Predicate predicate, const SymExpr &lhs, const SymExpr &rhs) const;
 
   /// A value to weigh decisions with: the expression at each symbol's first
   /// likely value, else at the geometric mean of its bounds.
@@ -65,8 +62,7 @@ private:
   Range sumRange(const SymExpr &expr) const;
   Range cornerRange(const SymExpr &expr) const;
   std::optional<int64_t> shiftedMin(const SymExpr &expr) const;
-  bool nonNegative(const SymExpr &expr, ArrayRef<SymExpr> assumed,
-                   unsigned depth) const;
+  bool nonNegative(const SymExpr &expr, ArrayRef<SymExpr> assumed, unsigned depth) const;
 
   llvm::StringMap<Symbol> symbols;
   /// Symbols that stand for something else; the values mention none of the keys.

@@ -26,13 +26,9 @@ using Bound = std::optional<int64_t>;
 // Interval arithmetic; a bound that overflows is no bound
 //===----------------------------------------------------------------------===//
 
-static Bound addBounds(Bound a, Bound b) {
-  return a && b ? llvm::checkedAdd(*a, *b) : Bound();
-}
+static Bound addBounds(Bound a, Bound b) { return a && b ? llvm::checkedAdd(*a, *b) : Bound(); }
 
-static Interval add(Interval a, Interval b) {
-  return {addBounds(a.min, b.min), addBounds(a.max, b.max)};
-}
+static Interval add(Interval a, Interval b) { return {addBounds(a.min, b.min), addBounds(a.max, b.max)}; }
 
 static Interval hull(Interval a, Interval b) {
   Interval result;
@@ -88,8 +84,7 @@ static Interval multiply(Interval a, Interval b) {
       Bound product = llvm::checkedMul(x, y);
       if (!product)
         return {};
-      result = result.min ? hull(result, {product, product})
-                          : Interval{product, product};
+      result = result.min ? hull(result, {product, product}) : Interval{product, product};
     }
   return result;
 }
@@ -101,13 +96,9 @@ static Interval floorDivide(Interval a, Interval b) {
   // The quotient moves towards zero as the divisor grows; without an upper
   // bound of the divisor it gets as far as 0, or -1 from below.
   if (a.min)
-    result.min = *a.min < 0 ? checkedFloorDiv(*a.min, *b.min)
-                 : b.max    ? checkedFloorDiv(*a.min, *b.max)
-                            : Bound(0);
+    result.min = *a.min < 0 ? checkedFloorDiv(*a.min, *b.min) : b.max ? checkedFloorDiv(*a.min, *b.max) : Bound(0);
   if (a.max)
-    result.max = *a.max >= 0 ? checkedFloorDiv(*a.max, *b.min)
-                 : b.max     ? checkedFloorDiv(*a.max, *b.max)
-                             : Bound(-1);
+    result.max = *a.max >= 0 ? checkedFloorDiv(*a.max, *b.min) : b.max ? checkedFloorDiv(*a.max, *b.max) : Bound(-1);
   return result;
 }
 
@@ -167,9 +158,7 @@ Interval SymbolFacts::sumRange(const SymExpr &expr) const {
     Interval product{1, 1};
     for (auto it = term.factors.begin(); it != term.factors.end();) {
       // An even power is not negative.
-      auto end = std::find_if(it, term.factors.end(), [&](const SymAtom &atom) {
-        return !(atom == *it);
-      });
+      auto end = std::find_if(it, term.factors.end(), [&](const SymAtom &atom) { return !(atom == *it); });
       Interval base = atomRange(*it), power{1, 1};
       for (auto factor = it; factor != end; ++factor)
         power = multiply(power, base);
@@ -178,8 +167,7 @@ Interval SymbolFacts::sumRange(const SymExpr &expr) const {
       product = multiply(product, power);
       it = end;
     }
-    total = add(total,
-                multiply(product, Interval{term.coefficient, term.coefficient}));
+    total = add(total, multiply(product, Interval{term.coefficient, term.coefficient}));
   }
   return total;
 }
@@ -247,8 +235,7 @@ std::optional<int64_t> SymbolFacts::shiftedMin(const SymExpr &expr) const {
         Interval bounds = atomRange(atom);
         if (!bounds.min)
           return std::nullopt;
-        it->second = SymExpr(*bounds.min) +
-                     SymExpr::symbol(std::to_string(shifted.size()));
+        it->second = SymExpr(*bounds.min) + SymExpr::symbol(std::to_string(shifted.size()));
       }
       product *= it->second;
     }
@@ -277,8 +264,7 @@ static SymExpr unfoldDivisions(const SymExpr &expr) {
     const SymExpr &numerator = it->args()[0], &divisor = it->args()[1];
     SymMonomial others(term.factors);
     others.erase(others.begin() + (it - term.factors.begin()));
-    result += SymExpr::fromTerms(
-                  {{term.coefficient / divisor.constant(), others}}) *
+    result += SymExpr::fromTerms({{term.coefficient / divisor.constant(), others}}) *
               (numerator - SymExpr::mod(numerator, divisor));
   }
   return result;
@@ -315,8 +301,7 @@ static std::optional<SymAtom> findMinMax(const SymExpr &expr) {
   return std::nullopt;
 }
 
-bool SymbolFacts::nonNegative(const SymExpr &expr, ArrayRef<SymExpr> assumed,
-                              unsigned depth) const {
+bool SymbolFacts::nonNegative(const SymExpr &expr, ArrayRef<SymExpr> assumed, unsigned depth) const {
   if (!expr.isDefined())
     return false;
   if (isNonNegative(range(expr)))
@@ -334,11 +319,8 @@ bool SymbolFacts::nonNegative(const SymExpr &expr, ArrayRef<SymExpr> assumed,
     SmallVector<SymExpr> facts(assumed);
     for (const SymExpr &other : choice->args())
       if (other != chosen)
-        facts.push_back(choice->kind() == Kind::Min ? other - chosen
-                                                    : chosen - other);
-    SymExpr branch = expr.mapAtoms([&](const SymAtom &atom) {
-      return atom == *choice ? chosen : SymExpr::atom(atom);
-    });
+        facts.push_back(choice->kind() == Kind::Min ? other - chosen : chosen - other);
+    SymExpr branch = expr.mapAtoms([&](const SymAtom &atom) { return atom == *choice ? chosen : SymExpr::atom(atom); });
     if (!nonNegative(branch, facts, depth - 1))
       return false;
   }
@@ -348,8 +330,7 @@ bool SymbolFacts::nonNegative(const SymExpr &expr, ArrayRef<SymExpr> assumed,
 bool SymbolFacts::lessEqual(const SymExpr &lhs, const SymExpr &rhs) const {
   auto replace = [&](StringRef name) -> std::optional<SymExpr> {
     auto it = equalities.find(name);
-    return it == equalities.end() ? std::nullopt
-                                  : std::optional<SymExpr>(it->second);
+    return it == equalities.end() ? std::nullopt : std::optional<SymExpr>(it->second);
   };
   // Not `simplify`, which asks this.
   constexpr unsigned kMaxChoices = 3;
