@@ -186,8 +186,7 @@ SmallVector<Value> ReductionEmitter::emitSites(unsigned pass, ArrayRef<Site> sit
       Value v = points.eval(staged.value, at, mask);
       if (!(ok &= bool(v)))
         return next;
-      Value buffer = LLVM::GEPOp::create(b, loc, e.scratch().getType(), b.getI8Type(), e.scratch(),
-                                         ArrayRef<LLVM::GEPArg>{points.expr(stagedStart[i])});
+      Value buffer = stagedBuffer(i);
       points.store(buffer, site.slot, v, mask);
     }
     for (const PlannedResult &result : plan.results)
@@ -353,6 +352,11 @@ void ReductionEmitter::setResult(Value reductionResult, SmallVector<Value> perPo
               [this, reductionResult](ArrayRef<Idx>, Value) { return finals[reductionResult][current.parallel]; });
 }
 
+Value ReductionEmitter::stagedBuffer(unsigned i) {
+  Value bytes = arith::IndexCastOp::create(b, loc, b.getI64Type(), points.expr(stagedStart[i]));
+  return LLVM::GEPOp::create(b, loc, e.scratch().getType(), b.getI8Type(), e.scratch(), ArrayRef<LLVM::GEPArg>{bytes});
+}
+
 /// From now on the value is read back where the domain's current point asks for it, and computed anywhere else.
 void ReductionEmitter::bindStaged(unsigned i) {
   Value v = plan.staged[i].value;
@@ -361,8 +365,7 @@ void ReductionEmitter::bindStaged(unsigned i) {
     for (auto [a, c] : llvm::zip(idx, here))
       if (a.base != c.base || a.each != c.each || a.lanes != c.lanes || (a.lanes && a.step != c.step))
         return points.recompute(v, idx, mask);
-    Value buffer = LLVM::GEPOp::create(b, loc, e.scratch().getType(), b.getI8Type(), e.scratch(),
-                                       ArrayRef<LLVM::GEPArg>{points.expr(stagedStart[i])});
+    Value buffer = stagedBuffer(i);
     return points.load(buffer, current.slot, getElementTypeOrSelf(v.getType()), mask);
   });
 }

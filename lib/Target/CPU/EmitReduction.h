@@ -48,6 +48,8 @@ private:
   Value combineLanes(Operation *combiner, Value v);
   void setResult(Value reductionResult, SmallVector<Value> perPoint);
   void bindStaged(unsigned i);
+  /// Where the rows of a staged value lie in scratch memory.
+  Value stagedBuffer(unsigned i);
   bool storeFull(const PlannedResult &result, const Site &site, Value mask);
   bool storeParallel(const PlannedResult &result, unsigned parallel, Value mask);
   bool storeViewed(const PlannedResult &result, SmallVector<Idx> coords, Value v, Value mask);
