@@ -39,16 +39,12 @@ typedef struct disc_model disc_model;
 /* Loads a model: takes ownership of the parameters (also on failure), in the order of
  * `info`, and does the work that depends on them alone. `threads` counts the caller; 0
  * means every core. `info` and the code must outlive the model. */
-disc_status disc_model_create(const disc_model_info_t *info, disc_entry_fn init,
-                              disc_entry_fn main, int32_t threads,
-                              DLManagedTensorVersioned *const *parameters,
-                              int64_t num_parameters, disc_model **model);
+disc_status disc_model_create(const disc_model_info_t *info, disc_entry_fn init, disc_entry_fn main, int32_t threads,
+                              DLManagedTensorVersioned *const *parameters, int64_t num_parameters, disc_model **model);
 
 /* Outputs live until their own deleter is called, also beyond the model. */
-disc_status disc_model_run(disc_model *model, const DLTensor *const *inputs,
-                           int64_t num_inputs,
-                           DLManagedTensorVersioned **outputs,
-                           int64_t num_outputs);
+disc_status disc_model_run(disc_model *model, const DLTensor *const *inputs, int64_t num_inputs,
+                           DLManagedTensorVersioned **outputs, int64_t num_outputs);
 
 void disc_model_destroy(disc_model *model);
 

@@ -19,15 +19,13 @@ void check(bool holds, const char *file, int line, const std::string &what);
 
 } // namespace disc::test
 
-#define TEST(name)                                                             \
-  static void test_##name();                                                   \
-  static ::disc::test::Case case_##name(#name, test_##name);                   \
+#define TEST(name)                                                                                                     \
+  static void test_##name();                                                                                           \
+  static ::disc::test::Case case_##name(#name, test_##name);                                                           \
   static void test_##name()
 
-#define CHECK(condition)                                                       \
-  ::disc::test::check(bool(condition), __FILE__, __LINE__, #condition)
-#define CHECK_TEXT(actual, expected)                                           \
-  ::disc::test::check((actual) == std::string(expected), __FILE__, __LINE__,   \
-                      std::string("got \"") + (actual) + "\"")
+#define CHECK(condition) ::disc::test::check(bool(condition), __FILE__, __LINE__, #condition)
+#define CHECK_TEXT(actual, expected)                                                                                   \
+  ::disc::test::check((actual) == std::string(expected), __FILE__, __LINE__, std::string("got \"") + (actual) + "\"")
 
 #endif // DISC_TEST_RUNTIME_CHECK_H

@@ -11,13 +11,9 @@ using namespace disc::test;
 static Case *cases = nullptr;
 static std::atomic<int> failures{0};
 
-Case::Case(const char *name, void (*body)())
-    : name(name), body(body), next(cases) {
-  cases = this;
-}
+Case::Case(const char *name, void (*body)()) : name(name), body(body), next(cases) { cases = this; }
 
-void disc::test::check(bool holds, const char *file, int line,
-                       const std::string &what) {
+void disc::test::check(bool holds, const char *file, int line, const std::string &what) {
   if (holds)
     return;
   ++failures;

@@ -14,11 +14,9 @@
 namespace {
 const disc_dim_info dimsBS[] = {{DISC_DYNAMIC, "B"}, {DISC_DYNAMIC, "S"}};
 const disc_dim_info dimsB3[] = {{DISC_DYNAMIC, "B"}, {3, "3"}};
-const disc_tensor_info inputs[] = {{"x", DISC_F32, 2, dimsBS},
-                                   {"mask", DISC_I64, 2, dimsB3}};
+const disc_tensor_info inputs[] = {{"x", DISC_F32, 2, dimsBS}, {"mask", DISC_I64, 2, dimsB3}};
 const disc_tensor_info outputs[] = {{"y", DISC_F32, 2, dimsBS}};
-const disc_symbol_info symbols[] = {{"B", 1, 64, 1, 0, 0},
-                                    {"S", 2, 512, 2, 0, 1}};
+const disc_symbol_info symbols[] = {{"B", 1, 64, 1, 0, 0}, {"S", 2, 512, 2, 0, 1}};
 const disc_guard_info guards[] = {
     {DISC_LE, 0, 0, "B", "B", "1 <= B <= 64", "is out of range"},
     {DISC_GE, 0, 1, "S", "S", "2", ""},
@@ -29,8 +27,8 @@ const disc_guard_info guards[] = {
 };
 const int64_t shapeW[] = {1};
 const disc_parameter_info parameters[] = {{"scale", DISC_F32, 1, shapeW}};
-const disc_model_info_t info = {DISC_MODEL_INFO_VERSION, 2, inputs, 1, outputs,
-                                2, symbols, 6, guards, 1, parameters, 1};
+const disc_model_info_t info = {
+    DISC_MODEL_INFO_VERSION, 2, inputs, 1, outputs, 2, symbols, 6, guards, 1, parameters, 1};
 
 int32_t init(disc_call *call) {
   auto *w = static_cast<float *>(disc_rt_parameter(call, 0));
@@ -42,8 +40,8 @@ int32_t init(disc_call *call) {
 }
 
 void kernel(void *const *args, int64_t begin, int64_t end, void *) {
-  auto *x = static_cast<float *>(args[0]), *w = static_cast<float *>(args[1]),
-       *g = static_cast<float *>(args[2]), *y = static_cast<float *>(args[3]);
+  auto *x = static_cast<float *>(args[0]), *w = static_cast<float *>(args[1]), *g = static_cast<float *>(args[2]),
+       *y = static_cast<float *>(args[3]);
   int64_t extent = int64_t(args[4]);
   for (int64_t i = begin * extent; i < end * extent; ++i)
     y[i] = x[i] * *w + *g;
@@ -68,25 +66,22 @@ int32_t entry(disc_call *call) {
     return disc_rt_guard_failed(call, 5, b * s, 2 * b);
   int64_t dims[] = {b, s};
   void *arena = disc_rt_arena(call, b * s * 4);
-  void *args[] = {disc_rt_input(call, 0), disc_rt_parameter(call, 0),
-                  disc_rt_global(call, 0, 0), disc_rt_output(call, 0, 2, dims),
-                  reinterpret_cast<void *>(s)};
+  void *args[] = {disc_rt_input(call, 0), disc_rt_parameter(call, 0), disc_rt_global(call, 0, 0),
+                  disc_rt_output(call, 0, 2, dims), reinterpret_cast<void *>(s)};
   if (!arena || !args[0] || !args[1] || !args[2] || !args[3])
     return 1;
   return disc_rt_parallel_for(call, kernel, args, b, 20000, 0);
 }
 
 struct Tensor {
-  Tensor(std::vector<int64_t> dims, uint8_t code = 2, uint8_t bits = 32)
-      : shape(std::move(dims)) {
+  Tensor(std::vector<int64_t> dims, uint8_t code = 2, uint8_t bits = 32) : shape(std::move(dims)) {
     int64_t count = 1;
     for (int64_t extent : shape)
       count *= extent;
     data.resize(count * 2); // room for 8 bytes each
     for (int64_t i = 0; i < count; ++i)
       data[i] = float(i);
-    tensor = {data.data(),  {kDLCPU, 0}, int32_t(shape.size()), {code, bits, 1},
-              shape.data(), nullptr,     0};
+    tensor = {data.data(), {kDLCPU, 0}, int32_t(shape.size()), {code, bits, 1}, shape.data(), nullptr, 0};
   }
   std::vector<int64_t> shape;
   std::vector<float> data;
@@ -97,9 +92,7 @@ struct Fixture {
   Fixture() {
     parameter.version = {1, 0};
     parameter.manager_ctx = &released;
-    parameter.deleter = [](DLManagedTensorVersioned *self) {
-      ++*static_cast<int *>(self->manager_ctx);
-    };
+    parameter.deleter = [](DLManagedTensorVersioned *self) { ++*static_cast<int *>(self->manager_ctx); };
     weight.data[0] = 3;
     parameter.dl_tensor = weight.tensor;
     DLManagedTensorVersioned *list[] = {&parameter};
@@ -109,8 +102,7 @@ struct Fixture {
     disc_model_destroy(model);
     CHECK(released == 1);
   }
-  disc_status run(const Tensor &x, const Tensor &mask,
-                  DLManagedTensorVersioned **output) {
+  disc_status run(const Tensor &x, const Tensor &mask, DLManagedTensorVersioned **output) {
     const DLTensor *list[] = {&x.tensor, &mask.tensor};
     return disc_model_run(model, list, 2, output, 1);
   }
@@ -126,8 +118,7 @@ struct Fixture {
     y->deleter(y);
     return right;
   }
-  void fails(const Tensor &x, const Tensor &mask, disc_status code,
-             const char *message) {
+  void fails(const Tensor &x, const Tensor &mask, disc_status code, const char *message) {
     DLManagedTensorVersioned *y = nullptr;
     CHECK(run(x, mask, &y) == code);
     CHECK(!y);
@@ -165,22 +156,17 @@ TEST(modelTakesStridedInputs) {
 TEST(modelTellsWhatIsWrong) {
   Fixture fixture;
   Tensor x({2, 4}), mask({2, 3}, 0, 64);
-  fixture.fails(Tensor({2, 4}, 2, 64), mask, DISC_ERROR_TYPE,
-                "input 'x', dtype: expected float32, got float64");
+  fixture.fails(Tensor({2, 4}, 2, 64), mask, DISC_ERROR_TYPE, "input 'x', dtype: expected float32, got float64");
   Tensor elsewhere({2, 4});
   elsewhere.tensor.device = {2, 0};
-  fixture.fails(elsewhere, mask, DISC_ERROR_TYPE,
-                "input 'x', device: expected cpu, got cuda:0");
-  fixture.fails(Tensor({2}), mask, DISC_ERROR_SHAPE,
-                "input 'x', rank: expected 2 dims [B, S], got 1 dims [2]");
+  fixture.fails(elsewhere, mask, DISC_ERROR_TYPE, "input 'x', device: expected cpu, got cuda:0");
+  fixture.fails(Tensor({2}), mask, DISC_ERROR_SHAPE, "input 'x', rank: expected 2 dims [B, S], got 1 dims [2]");
   fixture.fails(x, Tensor({2, 5}, 0, 64), DISC_ERROR_SHAPE,
                 "input 'mask', dim 1: expected 3, got 5 (the shape is [2, 5])");
   fixture.fails(Tensor({65, 4}), mask, DISC_ERROR_SHAPE,
                 "input 'x', dim 0 (B) is out of range: expected 1 <= B <= 64, got 65");
-  fixture.fails(Tensor({2, 0}), mask, DISC_ERROR_SHAPE,
-                "input 'x', dim 1 (S): expected at least 2, got 0");
-  fixture.fails(Tensor({2, 5}), mask, DISC_ERROR_SHAPE,
-                "input 'x', dim 1 (S): expected a multiple of 2, got 5");
+  fixture.fails(Tensor({2, 0}), mask, DISC_ERROR_SHAPE, "input 'x', dim 1 (S): expected at least 2, got 0");
+  fixture.fails(Tensor({2, 5}), mask, DISC_ERROR_SHAPE, "input 'x', dim 1 (S): expected a multiple of 2, got 5");
   fixture.fails(x, Tensor({3, 3}, 0, 64), DISC_ERROR_SHAPE,
                 "input 'mask', dim 0 (B): expected B = 2, got 3 (B comes from "
                 "input 'x', dim 0)");
@@ -196,8 +182,7 @@ TEST(modelRejectsMisuse) {
   CHECK(disc_model_run(fixture.model, list, 1, &y, 1) == DISC_ERROR_TYPE);
   CHECK_TEXT(disc_last_error(), "expected 2 tensor inputs, got 1");
   disc_model *none = nullptr;
-  CHECK(disc_model_create(&info, init, entry, 1, nullptr, 0, &none) ==
-        DISC_ERROR_INVALID);
+  CHECK(disc_model_create(&info, init, entry, 1, nullptr, 0, &none) == DISC_ERROR_INVALID);
   CHECK(!none);
 }
 
@@ -207,10 +192,8 @@ TEST(modelChecksParameters) {
   parameter.dl_tensor = wrong.tensor;
   DLManagedTensorVersioned *list[] = {&parameter};
   disc_model *none = nullptr;
-  CHECK(disc_model_create(&info, init, entry, 1, list, 1, &none) ==
-        DISC_ERROR_SHAPE);
-  CHECK_TEXT(disc_last_error(),
-             "parameter 'scale': expected shape [1], got [2]");
+  CHECK(disc_model_create(&info, init, entry, 1, list, 1, &none) == DISC_ERROR_SHAPE);
+  CHECK_TEXT(disc_last_error(), "parameter 'scale': expected shape [1], got [2]");
 }
 
 TEST(modelRunsFromManyThreads) {

@@ -22,8 +22,7 @@ void countTasks(void *const *args, int64_t begin, int64_t end, void *scratch) {
   }
 }
 
-bool runsEachOnce(ThreadPool &pool, int64_t tasks, int64_t costNs,
-                  Buffer &scratch) {
+bool runsEachOnce(ThreadPool &pool, int64_t tasks, int64_t costNs, Buffer &scratch) {
   std::vector<std::atomic<int>> counts(tasks);
   void *args[] = {counts.data()};
   if (!pool.parallelFor(countTasks, args, tasks, costNs, 64, scratch))

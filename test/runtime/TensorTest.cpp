@@ -1,19 +1,17 @@
 //===- TensorTest.cpp - DLPack tensors, buffers and output blocks ---------===//
 
+#include "lib/Runtime/Core/Tensor.h"
 #include "Check.h"
 #include "lib/Runtime/Core/Arena.h"
 #include "lib/Runtime/Core/Outputs.h"
-#include "lib/Runtime/Core/Tensor.h"
 
 #include <cstring>
 #include <vector>
 
 using namespace disc::rt;
 
-static DLTensor makeTensor(void *data, std::vector<int64_t> &shape,
-                           std::vector<int64_t> &strides) {
-  return {data,          {kDLCPU, 0},    int32_t(shape.size()), {2, 32, 1},
-          shape.data(), strides.data(), 0};
+static DLTensor makeTensor(void *data, std::vector<int64_t> &shape, std::vector<int64_t> &strides) {
+  return {data, {kDLCPU, 0}, int32_t(shape.size()), {2, 32, 1}, shape.data(), strides.data(), 0};
 }
 
 TEST(contiguity) {

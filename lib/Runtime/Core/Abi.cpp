@@ -3,42 +3,27 @@
 #include "lib/Runtime/Core/Abi.h"
 #include "lib/Runtime/Core/Call.h"
 
-int32_t disc_rt_check_inputs(disc_call *call) {
-  return call->record(call->checkInputs());
-}
+int32_t disc_rt_check_inputs(disc_call *call) { return call->record(call->checkInputs()); }
 
-int64_t disc_rt_extent(disc_call *call, int64_t input, int64_t dim) {
-  return call->inputs[input]->shape[dim];
-}
+int64_t disc_rt_extent(disc_call *call, int64_t input, int64_t dim) { return call->inputs[input]->shape[dim]; }
 
-int32_t disc_rt_guard_failed(disc_call *call, int64_t guard, int64_t lhs,
-                             int64_t rhs) {
+int32_t disc_rt_guard_failed(disc_call *call, int64_t guard, int64_t lhs, int64_t rhs) {
   return call->record(call->guardFailed(guard, lhs, rhs));
 }
 
-void *disc_rt_input(disc_call *call, int64_t input) {
-  return call->input(input);
-}
+void *disc_rt_input(disc_call *call, int64_t input) { return call->input(input); }
 
-void *disc_rt_parameter(disc_call *call, int64_t parameter) {
-  return call->parameter(parameter);
-}
+void *disc_rt_parameter(disc_call *call, int64_t parameter) { return call->parameter(parameter); }
 
-void *disc_rt_global(disc_call *call, int64_t global, int64_t bytes) {
-  return call->global(global, bytes);
-}
+void *disc_rt_global(disc_call *call, int64_t global, int64_t bytes) { return call->global(global, bytes); }
 
-void *disc_rt_arena(disc_call *call, int64_t bytes) {
-  return call->arena(bytes);
-}
+void *disc_rt_arena(disc_call *call, int64_t bytes) { return call->arena(bytes); }
 
-void *disc_rt_output(disc_call *call, int64_t output, int64_t rank,
-                     const int64_t *dims) {
+void *disc_rt_output(disc_call *call, int64_t output, int64_t rank, const int64_t *dims) {
   return call->output(output, rank, dims);
 }
 
-int32_t disc_rt_parallel_for(disc_call *call, disc_kernel_fn kernel,
-                             void *const *args, int64_t tasks, int64_t cost_ns,
+int32_t disc_rt_parallel_for(disc_call *call, disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t cost_ns,
                              int64_t scratch_bytes) {
   return call->parallelFor(kernel, args, tasks, cost_ns, scratch_bytes);
 }

@@ -25,8 +25,7 @@ typedef struct disc_call disc_call;
 
 /// Runs tasks [begin, end). `args` holds operand pointers, result pointers, then symbol
 /// values (int64). `scratch` is 64-byte aligned and private to the calling worker.
-typedef void (*disc_kernel_fn)(void *const *args, int64_t begin, int64_t end,
-                               void *scratch);
+typedef void (*disc_kernel_fn)(void *const *args, int64_t begin, int64_t end, void *scratch);
 
 /// Signature of the entry symbols `disc_init` and `disc_main` of a compiled object.
 typedef int32_t (*disc_entry_fn)(disc_call *call);
@@ -39,8 +38,7 @@ int64_t disc_rt_extent(disc_call *call, int64_t input, int64_t dim);
 
 /// Records the failure of guard number `guard` of the model's table; called only when
 /// the inline comparison failed. `lhs` is what came, `rhs` what was expected.
-int32_t disc_rt_guard_failed(disc_call *call, int64_t guard, int64_t lhs,
-                             int64_t rhs);
+int32_t disc_rt_guard_failed(disc_call *call, int64_t guard, int64_t lhs, int64_t rhs);
 
 /// Row-major contiguous data of an input; a strided input is copied, once per call.
 void *disc_rt_input(disc_call *call, int64_t input);
@@ -57,13 +55,11 @@ void *disc_rt_global(disc_call *call, int64_t global, int64_t bytes);
 void *disc_rt_arena(disc_call *call, int64_t bytes);
 
 /// Allocates one output. Never NULL for an empty tensor.
-void *disc_rt_output(disc_call *call, int64_t output, int64_t rank,
-                     const int64_t *dims);
+void *disc_rt_output(disc_call *call, int64_t output, int64_t rank, const int64_t *dims);
 
 /// Runs `tasks` independent tasks, about `cost_ns` nanoseconds each, on the pool.
 /// Which worker runs a task, and how many there are, never changes a result.
-int32_t disc_rt_parallel_for(disc_call *call, disc_kernel_fn kernel,
-                             void *const *args, int64_t tasks, int64_t cost_ns,
+int32_t disc_rt_parallel_for(disc_call *call, disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t cost_ns,
                              int64_t scratch_bytes);
 
 #ifdef __cplusplus

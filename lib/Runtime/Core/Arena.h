@@ -25,8 +25,7 @@ constexpr size_t kAlignment = 64;
 class Buffer {
 public:
   Buffer() = default;
-  Buffer(Buffer &&other) noexcept
-      : data_(other.data_), capacity_(other.capacity_) {
+  Buffer(Buffer &&other) noexcept : data_(other.data_), capacity_(other.capacity_) {
     other.data_ = nullptr;
     other.capacity_ = 0;
   }

@@ -6,8 +6,7 @@
 using namespace disc::rt;
 
 disc_call::disc_call(Model &model, bool initialising)
-    : model(model), initialising(initialising),
-      storage(model.storages_.acquire()) {}
+    : model(model), initialising(initialising), storage(model.storages_.acquire()) {}
 
 disc_call::~disc_call() { model.storages_.release(std::move(storage)); }
 
@@ -28,8 +27,7 @@ Status disc_call::execute(disc_entry_fn entry) {
   if (!status.ok())
     return std::move(status);
   if (code != 0)
-    return Status(Code::Invalid, "the compiled code gave up with status " +
-                                     std::to_string(code));
+    return Status(Code::Invalid, "the compiled code gave up with status " + std::to_string(code));
   return Status();
 }
 
@@ -42,11 +40,9 @@ void *disc_call::input(int64_t index) {
     void *data = dataOf(tensor);
     return data ? data : storage->inputs[index].reserve(0);
   }
-  void *copy = storage->inputs[index].reserve(
-      size_t(numElements(tensor) * elementBytes(dtypeOf(tensor))));
+  void *copy = storage->inputs[index].reserve(size_t(numElements(tensor) * elementBytes(dtypeOf(tensor))));
   if (!copy)
-    return fail(Code::Memory, "no memory for a contiguous copy of input " +
-                                  std::to_string(index));
+    return fail(Code::Memory, "no memory for a contiguous copy of input " + std::to_string(index));
   copyContiguous(tensor, copy);
   return copy;
 }
@@ -65,41 +61,29 @@ void *disc_call::global(int64_t index, int64_t bytes) {
     return buffer.data();
   // Only init may allocate: other calls run at the same time.
   if (!initialising)
-    return fail(Code::Invalid,
-                "global " + std::to_string(index) + " was never filled");
+    return fail(Code::Invalid, "global " + std::to_string(index) + " was never filled");
   void *data = bytes < 0 ? nullptr : buffer.reserve(size_t(bytes));
-  return data ? data
-              : fail(Code::Memory, "no memory for a global of " +
-                                       std::to_string(bytes) + " bytes");
+  return data ? data : fail(Code::Memory, "no memory for a global of " + std::to_string(bytes) + " bytes");
 }
 
 void *disc_call::arena(int64_t bytes) {
   void *data = bytes < 0 ? nullptr : storage->arena.reserve(size_t(bytes));
-  return data ? data
-              : fail(Code::Memory, "no memory for temporaries of " +
-                                       std::to_string(bytes) + " bytes");
+  return data ? data : fail(Code::Memory, "no memory for temporaries of " + std::to_string(bytes) + " bytes");
 }
 
 void *disc_call::output(int64_t index, int64_t rank, const int64_t *dims) {
   const disc_model_info_t &info = model.info();
-  if (initialising || index < 0 || index >= info.num_outputs ||
-      rank != info.outputs[index].rank || outputs[index])
+  if (initialising || index < 0 || index >= info.num_outputs || rank != info.outputs[index].rank || outputs[index])
     return fail(Code::Invalid, "cannot make output " + std::to_string(index));
-  outputs[index] =
-      model.outputPool_->allocate(info.outputs[index].dtype, rank, dims);
+  outputs[index] = model.outputPool_->allocate(info.outputs[index].dtype, rank, dims);
   if (!outputs[index])
-    return fail(Code::Memory, "no memory for output " + std::to_string(index) +
-                                  " of shape " + shapeText(dims, rank));
+    return fail(Code::Memory, "no memory for output " + std::to_string(index) + " of shape " + shapeText(dims, rank));
   return outputs[index]->dl_tensor.data;
 }
 
-int32_t disc_call::parallelFor(disc_kernel_fn kernel, void *const *args,
-                               int64_t tasks, int64_t costNs,
+int32_t disc_call::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs,
                                int64_t scratchBytes) {
-  if (model.pool_->parallelFor(kernel, args, tasks, costNs, scratchBytes,
-                               storage->scratch))
+  if (model.pool_->parallelFor(kernel, args, tasks, costNs, scratchBytes, storage->scratch))
     return 0;
-  return record(Status(Code::Memory, "no memory for scratch of " +
-                                         std::to_string(scratchBytes) +
-                                         " bytes per thread"));
+  return record(Status(Code::Memory, "no memory for scratch of " + std::to_string(scratchBytes) + " bytes per thread"));
 }

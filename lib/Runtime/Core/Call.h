@@ -26,8 +26,7 @@ struct disc_call {
   void *global(int64_t index, int64_t bytes);
   void *arena(int64_t bytes);
   void *output(int64_t index, int64_t rank, const int64_t *dims);
-  int32_t parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks,
-                      int64_t costNs, int64_t scratchBytes);
+  int32_t parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes);
 
   /// Keeps the first error of the call, returns its code.
   int32_t record(Status status);

@@ -19,8 +19,7 @@ static std::string inputText(const disc_model_info_t &info, int64_t index) {
   return *name ? "input '" + std::string(name) + "'" : "input " + number;
 }
 
-static Error inputError(Code code, const disc_model_info_t &info,
-                        int64_t index) {
+static Error inputError(Code code, const disc_model_info_t &info, int64_t index) {
   Error error;
   error.code = code;
   error.input = info.inputs[index].name;
@@ -30,10 +29,8 @@ static Error inputError(Code code, const disc_model_info_t &info,
 }
 
 /// "input 'x', dim 1 (S): expected 128, got 100"
-static Status finish(Error error, const std::string &where,
-                     const std::string &why = "") {
-  error.message =
-      where + ": expected " + error.expected + ", got " + error.got;
+static Status finish(Error error, const std::string &where, const std::string &why = "") {
+  error.message = where + ": expected " + error.expected + ", got " + error.got;
   if (!why.empty())
     error.message += " (" + why + ")";
   return error;
@@ -47,8 +44,7 @@ static std::string expectedShape(const disc_tensor_info &tensor) {
 }
 
 /// Everything about one input that needs no symbol.
-static Status checkInput(const disc_model_info_t &info, int64_t index,
-                         const DLTensor &tensor) {
+static Status checkInput(const disc_model_info_t &info, int64_t index, const DLTensor &tensor) {
   const disc_tensor_info &expected = info.inputs[index];
   if (dtypeOf(tensor) != expected.dtype) {
     Error error = inputError(Code::Type, info, index);
@@ -64,10 +60,8 @@ static Status checkInput(const disc_model_info_t &info, int64_t index,
   }
   if (tensor.ndim != expected.rank) {
     Error error = inputError(Code::Shape, info, index);
-    error.expected =
-        std::to_string(expected.rank) + " dims " + expectedShape(expected);
-    error.got = std::to_string(tensor.ndim) + " dims " +
-                shapeText(tensor.shape, tensor.ndim);
+    error.expected = std::to_string(expected.rank) + " dims " + expectedShape(expected);
+    error.got = std::to_string(tensor.ndim) + " dims " + shapeText(tensor.shape, tensor.ndim);
     return finish(std::move(error), inputText(info, index) + ", rank");
   }
   for (int64_t dim = 0; dim < expected.rank; ++dim) {
@@ -78,8 +72,7 @@ static Status checkInput(const disc_model_info_t &info, int64_t index,
     error.dim = dim;
     error.expected = std::to_string(extent);
     error.got = std::to_string(tensor.shape[dim]);
-    return finish(std::move(error),
-                  inputText(info, index) + ", dim " + std::to_string(dim),
+    return finish(std::move(error), inputText(info, index) + ", dim " + std::to_string(dim),
                   "the shape is " + shapeText(tensor.shape, tensor.ndim));
   }
   return Status();
@@ -124,13 +117,11 @@ static std::string expectation(const disc_guard_info &guard, int64_t rhs) {
 }
 
 /// "input 'input_ids', dim 1": where a symbol's value comes from, or "".
-static std::string symbolSource(const disc_model_info_t &info,
-                                const char *name) {
+static std::string symbolSource(const disc_model_info_t &info, const char *name) {
   for (int64_t i = 0; i < info.num_symbols; ++i) {
     const disc_symbol_info &symbol = info.symbols[i];
     if (symbol.input >= 0 && std::strcmp(symbol.name, name) == 0)
-      return inputText(info, symbol.input) + ", dim " +
-             std::to_string(symbol.dim);
+      return inputText(info, symbol.input) + ", dim " + std::to_string(symbol.dim);
   }
   return "";
 }
@@ -138,8 +129,7 @@ static std::string symbolSource(const disc_model_info_t &info,
 Status disc_call::guardFailed(int64_t number, int64_t lhs, int64_t rhs) const {
   const disc_model_info_t &info = model.info();
   if (number < 0 || number >= info.num_guards)
-    return Status(Code::Invalid, "guard " + std::to_string(number) +
-                                     " failed, which the model does not list");
+    return Status(Code::Invalid, "guard " + std::to_string(number) + " failed, which the model does not list");
   const disc_guard_info &guard = info.guards[number];
   bool known = guard.input >= 0 && guard.input < info.num_inputs;
   Error error;
@@ -166,9 +156,7 @@ Status disc_call::guardFailed(int64_t number, int64_t lhs, int64_t rhs) const {
     // Of two extents that disagree, neither is to blame: both are told.
     if (isRelation(guard.rhs))
       error.got += " and " + std::to_string(rhs);
-    where = *guard.message ? guard.message
-            : *guard.lhs   ? guard.lhs
-                           : "the inputs' shapes";
+    where = *guard.message ? guard.message : *guard.lhs ? guard.lhs : "the inputs' shapes";
   }
   return finish(std::move(error), where, why);
 }

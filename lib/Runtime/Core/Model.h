@@ -25,8 +25,7 @@ namespace disc::rt {
 class Model {
 public:
   /// `threads` counts the caller; 0 means every core.
-  Model(const disc_model_info_t &info, disc_entry_fn init, disc_entry_fn main,
-        unsigned threads);
+  Model(const disc_model_info_t &info, disc_entry_fn init, disc_entry_fn main, unsigned threads);
   ~Model();
   Model(const Model &) = delete;
   Model &operator=(const Model &) = delete;
@@ -38,8 +37,7 @@ public:
 
   /// Runs the model. On success every entry of `outputs` is a new tensor of the caller's;
   /// on failure none is. Inputs are read during the call only.
-  Status run(const DLTensor *const *inputs, size_t numInputs,
-             DLManagedTensorVersioned **outputs, size_t numOutputs);
+  Status run(const DLTensor *const *inputs, size_t numInputs, DLManagedTensorVersioned **outputs, size_t numOutputs);
 
   const disc_model_info_t &info() const { return info_; }
   ThreadPool &pool() const { return *pool_; }

@@ -29,8 +29,7 @@ OutputPool::~OutputPool() {
     freeAligned(block.data);
 }
 
-DLManagedTensorVersioned *OutputPool::allocate(int64_t dtype, int64_t rank,
-                                               const int64_t *dims) {
+DLManagedTensorVersioned *OutputPool::allocate(int64_t dtype, int64_t rank, const int64_t *dims) {
   std::vector<int64_t> extents(2 * rank);
   // Strides of an empty tensor are those of a tensor with its zeros read as ones.
   int64_t stride = 1, bytes = elementBytes(dtype);
@@ -75,8 +74,7 @@ OutputPool::Block OutputPool::take(size_t bytes) {
     // Best fit, of blocks that would not waste more than they hold.
     auto best = free.end();
     for (auto it = free.begin(); it != free.end(); ++it)
-      if (it->capacity >= bytes && it->capacity / 2 <= rounded &&
-          (best == free.end() || it->capacity < best->capacity))
+      if (it->capacity >= bytes && it->capacity / 2 <= rounded && (best == free.end() || it->capacity < best->capacity))
         best = it;
     if (best != free.end()) {
       result = *best;
@@ -88,8 +86,7 @@ OutputPool::Block OutputPool::take(size_t bytes) {
     peakBytes = std::max(peakBytes, usedBytes);
     // What is kept and what is in use together stay within the peak; a long list
     // would make the search above slow.
-    while (!free.empty() && (usedBytes + freeBytes > peakBytes ||
-                             free.size() > kMaxFreeBlocks)) {
+    while (!free.empty() && (usedBytes + freeBytes > peakBytes || free.size() > kMaxFreeBlocks)) {
       freeBytes -= free.front().capacity;
       dropped.push_back(free.front());
       free.erase(free.begin());

@@ -26,8 +26,7 @@ public:
 
   /// A contiguous tensor, or null if there is no memory. The pool lives on until the
   /// last of its tensors is deleted.
-  DLManagedTensorVersioned *allocate(int64_t dtype, int64_t rank,
-                                     const int64_t *dims);
+  DLManagedTensorVersioned *allocate(int64_t dtype, int64_t rank, const int64_t *dims);
 
   /// Bytes kept for later calls.
   size_t heldBytes();

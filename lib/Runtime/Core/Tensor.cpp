@@ -39,8 +39,7 @@ std::string dtypeName(int64_t dtype) {
   case 0x580:
     return "complex128";
   default:
-    return "unknown type (code " + std::to_string(dtype >> 8) + ", " +
-           std::to_string(dtype & 0xff) + " bits)";
+    return "unknown type (code " + std::to_string(dtype >> 8) + ", " + std::to_string(dtype & 0xff) + " bits)";
   }
 }
 
@@ -92,8 +91,7 @@ bool isContiguous(const DLTensor &tensor) {
 }
 
 /// Copies dims [dim, ndim) of `source`; returns the end of what it wrote.
-static char *copyDims(const DLTensor &tensor, int32_t dim, const char *source,
-                      int64_t bytes, char *target) {
+static char *copyDims(const DLTensor &tensor, int32_t dim, const char *source, int64_t bytes, char *target) {
   if (dim == tensor.ndim) {
     std::memcpy(target, source, bytes);
     return target + bytes;
@@ -104,8 +102,7 @@ static char *copyDims(const DLTensor &tensor, int32_t dim, const char *source,
     return target + extent * bytes;
   }
   for (int64_t i = 0; i < extent; ++i)
-    target = copyDims(tensor, dim + 1, source + i * stride * bytes, bytes,
-                      target);
+    target = copyDims(tensor, dim + 1, source + i * stride * bytes, bytes, target);
   return target;
 }
 

@@ -23,9 +23,7 @@ inline int64_t elementBytes(int64_t dtype) {
   return (bits + 7) / 8;
 }
 
-inline void *dataOf(const DLTensor &tensor) {
-  return static_cast<char *>(tensor.data) + tensor.byte_offset;
-}
+inline void *dataOf(const DLTensor &tensor) { return static_cast<char *>(tensor.data) + tensor.byte_offset; }
 
 /// "float32", "bfloat16", "bool", or "unknown type (code 7, 8 bits)".
 std::string dtypeName(int64_t dtype);

@@ -40,9 +40,7 @@ static std::atomic<unsigned> forks{0};
 
 static unsigned currentGeneration() {
   static std::once_flag once;
-  std::call_once(once, [] {
-    pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
-  });
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); }); });
   return forks.load(std::memory_order_relaxed);
 }
 
@@ -85,8 +83,7 @@ std::shared_ptr<ThreadPool> ThreadPool::get(unsigned threads) {
   pools.erase(std::remove_if(pools.begin(), pools.end(),
                              [&](std::weak_ptr<ThreadPool> &weak) {
                                auto pool = weak.lock();
-                               if (pool && pool->size() == threads &&
-                                   !pool->inherited())
+                               if (pool && pool->size() == threads && !pool->inherited())
                                  result = pool;
                                return !pool;
                              }),
@@ -98,8 +95,7 @@ std::shared_ptr<ThreadPool> ThreadPool::get(unsigned threads) {
   return result;
 }
 
-ThreadPool::ThreadPool(unsigned threads)
-    : ranges(new Range[threads]), generation(currentGeneration()) {
+ThreadPool::ThreadPool(unsigned threads) : ranges(new Range[threads]), generation(currentGeneration()) {
   for (unsigned i = 1; i < threads; ++i)
     workers.push_back(std::make_unique<Worker>());
 #ifdef __linux__
@@ -120,9 +116,7 @@ ThreadPool::ThreadPool(unsigned threads)
 #endif
 }
 
-bool ThreadPool::inherited() const {
-  return forks.load(std::memory_order_relaxed) != generation;
-}
+bool ThreadPool::inherited() const { return forks.load(std::memory_order_relaxed) != generation; }
 
 ThreadPool::~ThreadPool() {
   if (inherited()) {
@@ -133,7 +127,9 @@ ThreadPool::~ThreadPool() {
   }
   for (auto &worker : workers) {
     worker->state.exchange(State::Stopping);
-    { std::lock_guard<std::mutex> lock(worker->mutex); }
+    {
+      std::lock_guard<std::mutex> lock(worker->mutex);
+    }
     worker->wake.notify_one();
   }
   for (auto &worker : workers)
@@ -142,9 +138,7 @@ ThreadPool::~ThreadPool() {
 
 ThreadPool::State ThreadPool::awaitPost(Worker &worker) {
   using Clock = std::chrono::steady_clock;
-  auto waiting = [](State state) {
-    return state != State::Posted && state != State::Stopping;
-  };
+  auto waiting = [](State state) { return state != State::Posted && state != State::Stopping; };
   Clock::time_point end = Clock::now() + kSpin;
   while (true) {
     State state = State::Idle;
@@ -159,9 +153,7 @@ ThreadPool::State ThreadPool::awaitPost(Worker &worker) {
     std::unique_lock<std::mutex> lock(worker.mutex);
     state = State::Idle;
     if (worker.state.compare_exchange_strong(state, State::Parked))
-      worker.wake.wait(lock, [&] {
-        return worker.state.load(std::memory_order_acquire) != State::Parked;
-      });
+      worker.wake.wait(lock, [&] { return worker.state.load(std::memory_order_acquire) != State::Parked; });
     // Woken for a post, or for one withdrawn since: then more may follow soon.
     end = Clock::now() + kSpin;
   }
@@ -171,8 +163,7 @@ void ThreadPool::work(unsigned index) {
   Worker &worker = *workers[index - 1];
   while (awaitPost(worker) != State::Stopping) {
     State state = State::Posted;
-    if (!worker.state.compare_exchange_strong(state, State::Running,
-                                              std::memory_order_acquire))
+    if (!worker.state.compare_exchange_strong(state, State::Running, std::memory_order_acquire))
       continue; // withdrawn
     runJob(index, worker.scratch);
     worker.state.store(State::Idle, std::memory_order_release);
@@ -188,12 +179,10 @@ void ThreadPool::runJob(unsigned first, Buffer &scratch) {
   for (unsigned i = 0; i < job.ranges; ++i) {
     Range &range = ranges[(first + i) % job.ranges];
     while (range.next.load(std::memory_order_relaxed) < range.end) {
-      int64_t begin =
-          range.next.fetch_add(job.chunk, std::memory_order_relaxed);
+      int64_t begin = range.next.fetch_add(job.chunk, std::memory_order_relaxed);
       if (begin >= range.end)
         break;
-      job.kernel(job.args, begin, std::min(begin + job.chunk, range.end),
-                 memory);
+      job.kernel(job.args, begin, std::min(begin + job.chunk, range.end), memory);
     }
   }
 }
@@ -202,12 +191,10 @@ unsigned ThreadPool::workersWorth(int64_t tasks, int64_t costNs) const {
   int64_t total;
   if (__builtin_mul_overflow(tasks, costNs, &total))
     total = INT64_MAX;
-  return unsigned(
-      std::min({int64_t(size()), tasks, std::max<int64_t>(total / kShareNs, 1)}));
+  return unsigned(std::min({int64_t(size()), tasks, std::max<int64_t>(total / kShareNs, 1)}));
 }
 
-bool ThreadPool::parallelFor(disc_kernel_fn kernel, void *const *args,
-                             int64_t tasks, int64_t costNs,
+bool ThreadPool::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs,
                              int64_t scratchBytes, Buffer &scratch) {
   if (tasks <= 0)
     return true;
@@ -215,8 +202,7 @@ bool ThreadPool::parallelFor(disc_kernel_fn kernel, void *const *args,
     return false;
   costNs = std::max<int64_t>(costNs, 1);
   unsigned count = workersWorth(tasks, costNs);
-  if (count == 1 || inherited() ||
-      busy.exchange(true, std::memory_order_acquire)) {
+  if (count == 1 || inherited() || busy.exchange(true, std::memory_order_acquire)) {
     void *memory = scratch.reserve(size_t(scratchBytes));
     if (!memory)
       return false;
@@ -229,17 +215,17 @@ bool ThreadPool::parallelFor(disc_kernel_fn kernel, void *const *args,
   job.chunk = std::max({int64_t(1), share / kChunksPerRange, kChunkNs / costNs});
   for (unsigned i = 0; i < count; ++i) {
     // Even shares: they differ by one task at most.
-    ranges[i].next.store(int64_t(__int128(tasks) * i / count),
-                         std::memory_order_relaxed);
+    ranges[i].next.store(int64_t(__int128(tasks) * i / count), std::memory_order_relaxed);
     ranges[i].end = int64_t(__int128(tasks) * (i + 1) / count);
   }
   outOfMemory.store(false, std::memory_order_relaxed);
 
   for (unsigned i = 0; i + 1 < count; ++i) {
     Worker &worker = *workers[i];
-    if (worker.state.exchange(State::Posted, std::memory_order_acq_rel) ==
-        State::Parked) {
-      { std::lock_guard<std::mutex> lock(worker.mutex); }
+    if (worker.state.exchange(State::Posted, std::memory_order_acq_rel) == State::Parked) {
+      {
+        std::lock_guard<std::mutex> lock(worker.mutex);
+      }
       worker.wake.notify_one();
     }
   }
@@ -247,12 +233,9 @@ bool ThreadPool::parallelFor(disc_kernel_fn kernel, void *const *args,
   for (unsigned i = 0; i + 1 < count; ++i) {
     std::atomic<State> &workerState = workers[i]->state;
     State state = State::Posted;
-    if (workerState.compare_exchange_strong(state, State::Idle,
-                                            std::memory_order_acq_rel))
+    if (workerState.compare_exchange_strong(state, State::Idle, std::memory_order_acq_rel))
       continue; // it never began
-    for (int spins = 0;
-         workerState.load(std::memory_order_acquire) == State::Running;
-         ++spins) {
+    for (int spins = 0; workerState.load(std::memory_order_acquire) == State::Running; ++spins) {
       // More threads than cores: let the worker have this one.
       if (spins > 1000)
         std::this_thread::yield();

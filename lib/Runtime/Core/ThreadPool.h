@@ -47,8 +47,8 @@ public:
 
   /// Runs every task, about `costNs` nanoseconds each; `scratch` is the caller's. False
   /// if there is no memory for scratch.
-  bool parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks,
-                   int64_t costNs, int64_t scratchBytes, Buffer &scratch);
+  bool parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes,
+                   Buffer &scratch);
 
 private:
   enum class State : int { Idle, Parked, Posted, Running, Stopping };

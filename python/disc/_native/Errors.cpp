@@ -14,17 +14,14 @@ static const char *severityName(CollectedDiagnostic::Severity severity) {
 }
 
 /// (severity, message, file, line, column), then the same for its notes.
-static void appendDiagnostic(nb::list &list,
-                             const CollectedDiagnostic &diagnostic) {
-  list.append(nb::make_tuple(
-      severityName(diagnostic.severity), diagnostic.message.c_str(),
-      diagnostic.file.c_str(), diagnostic.line, diagnostic.column));
+static void appendDiagnostic(nb::list &list, const CollectedDiagnostic &diagnostic) {
+  list.append(nb::make_tuple(severityName(diagnostic.severity), diagnostic.message.c_str(), diagnostic.file.c_str(),
+                             diagnostic.line, diagnostic.column));
   for (const CollectedDiagnostic &note : diagnostic.notes)
     appendDiagnostic(list, note);
 }
 
-void disc::py::raisePipelineError(
-    const mlir::disc::PipelineDiagnostics &diagnostics) {
+void disc::py::raisePipelineError(const mlir::disc::PipelineDiagnostics &diagnostics) {
   nb::list list;
   for (const CollectedDiagnostic &diagnostic : diagnostics.list)
     appendDiagnostic(list, diagnostic);
@@ -52,11 +49,9 @@ void disc::py::raiseRuntimeError(const rt::Error &error) {
       return text.empty() ? nb::none() : nb::object(nb::str(text.c_str()));
     };
     nb::object dim = error.dim < 0 ? nb::none() : nb::object(nb::int_(error.dim));
-    nb::object instance =
-        type(error.message.c_str(), nb::arg("input") = orNone(error.input),
-             nb::arg("dim") = dim, nb::arg("symbol") = orNone(error.symbol),
-             nb::arg("expected") = orNone(error.expected),
-             nb::arg("got") = orNone(error.got));
+    nb::object instance = type(error.message.c_str(), nb::arg("input") = orNone(error.input), nb::arg("dim") = dim,
+                               nb::arg("symbol") = orNone(error.symbol), nb::arg("expected") = orNone(error.expected),
+                               nb::arg("got") = orNone(error.got));
     PyErr_SetObject(type.ptr(), instance.ptr());
     throw nb::python_error();
   }
@@ -68,12 +63,11 @@ void disc::py::raiseRuntimeError(const rt::Error &error) {
 }
 
 void disc::py::bindErrors(nb::module_ &m) {
-  pipelineError = PyErr_NewExceptionWithDoc(
-      "disc._native.PipelineError",
-      "A pipeline did not parse, or one of its passes failed.\n\n"
-      "Attributes:\n"
-      "    diagnostics: tuples (severity, message, file, line, column).\n"
-      "    failed_pass: command-line name of the pass, or ''.",
-      nullptr, nullptr);
+  pipelineError = PyErr_NewExceptionWithDoc("disc._native.PipelineError",
+                                            "A pipeline did not parse, or one of its passes failed.\n\n"
+                                            "Attributes:\n"
+                                            "    diagnostics: tuples (severity, message, file, line, column).\n"
+                                            "    failed_pass: command-line name of the pass, or ''.",
+                                            nullptr, nullptr);
   m.attr("PipelineError") = nb::handle(pipelineError);
 }

@@ -6,26 +6,21 @@
 using namespace disc::py;
 
 TensorType::TensorType(nb::type_object given) : type(std::move(given)) {
-  nb::object capsule =
-      nb::getattr(type, "__dlpack_c_exchange_api__", nb::none());
+  nb::object capsule = nb::getattr(type, "__dlpack_c_exchange_api__", nb::none());
   if (PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api"))
-    api = static_cast<const ExchangeApi *>(
-        PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+    api = static_cast<const ExchangeApi *>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
   if (!api || api->header.version.major != 1 || !api->borrowFromPython)
-    raise(PyExc_TypeError,
-          std::string(name()) + " has no DLPack 1.x exchange API");
+    raise(PyExc_TypeError, std::string(name()) + " has no DLPack 1.x exchange API");
   if (nb::hasattr(type, "resolve_neg")) {
     isNegated = nb::steal(PyUnicode_InternFromString("is_neg"));
     resolve = nb::steal(PyUnicode_InternFromString("resolve_neg"));
   }
 }
 
-bool TensorType::resolveNegation(PyObject *object, DLTensor &out,
-                                 nb::object &held) const {
+bool TensorType::resolveNegation(PyObject *object, DLTensor &out, nb::object &held) const {
   if (!isNegated)
     return true;
-  nb::object negated =
-      nb::steal(PyObject_CallMethodNoArgs(object, isNegated.ptr()));
+  nb::object negated = nb::steal(PyObject_CallMethodNoArgs(object, isNegated.ptr()));
   if (!negated)
     return false;
   if (negated.ptr() != Py_True)

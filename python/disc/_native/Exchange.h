@@ -35,9 +35,7 @@ public:
   bool isInstance(PyObject *object) const {
     return PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject *>(type.ptr()));
   }
-  const char *name() const {
-    return reinterpret_cast<PyTypeObject *>(type.ptr())->tp_name;
-  }
+  const char *name() const { return reinterpret_cast<PyTypeObject *>(type.ptr())->tp_name; }
 
   /// Lends the tensor while `object` and `held` live. False with a Python error set.
   bool borrow(PyObject *object, DLTensor &out, nb::object &held) const {

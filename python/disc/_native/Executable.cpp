@@ -19,8 +19,7 @@ namespace {
 /// The code, then the model that runs it: the model goes first.
 class Executable {
 public:
-  Executable(std::unique_ptr<Jit> jit, CodegenTimes times, nb::type_object type,
-             unsigned threads);
+  Executable(std::unique_ptr<Jit> jit, CodegenTimes times, nb::type_object type, unsigned threads);
 
   void init(nb::sequence parameters);
   nb::tuple run(nb::handle inputs);
@@ -50,8 +49,7 @@ template <typename T> T Executable::symbol(const char *name) {
   return reinterpret_cast<T>(*address);
 }
 
-Executable::Executable(std::unique_ptr<Jit> code, CodegenTimes times,
-                       nb::type_object type, unsigned threads)
+Executable::Executable(std::unique_ptr<Jit> code, CodegenTimes times, nb::type_object type, unsigned threads)
     : jit(std::move(code)), codegenTimes(times), tensors(std::move(type)) {
   auto *info = symbol<const disc_model_info_t *>("disc_model_info");
   auto init = symbol<disc_entry_fn>("disc_init");
@@ -62,9 +60,7 @@ Executable::Executable(std::unique_ptr<Jit> code, CodegenTimes times,
 void Executable::init(nb::sequence parameters) {
   std::vector<DLManagedTensorVersioned *> owned;
   for (nb::handle parameter : parameters) {
-    DLManagedTensorVersioned *tensor =
-        tensors.isInstance(parameter.ptr()) ? tensors.acquire(parameter.ptr())
-                                            : nullptr;
+    DLManagedTensorVersioned *tensor = tensors.isInstance(parameter.ptr()) ? tensors.acquire(parameter.ptr()) : nullptr;
     if (!tensor) {
       for (DLManagedTensorVersioned *other : owned)
         other->deleter(other);
@@ -91,11 +87,9 @@ void Executable::raiseInput(size_t index, PyObject *object) {
   if (index < size_t(info.num_inputs) && *info.inputs[index].name)
     what = "input '" + std::string(info.inputs[index].name) + "'";
   if (!PyErr_Occurred())
-    raise(PyExc_TypeError, what + ": expected a " + tensors.name() + ", got " +
-                               Py_TYPE(object)->tp_name);
+    raise(PyExc_TypeError, what + ": expected a " + tensors.name() + ", got " + Py_TYPE(object)->tp_name);
   nb::python_error cause;
-  raise(PyExc_TypeError, what + ": expected a dense tensor on cpu (" +
-                             nb::str(cause.value()).c_str() + ")");
+  raise(PyExc_TypeError, what + ": expected a dense tensor on cpu (" + nb::str(cause.value()).c_str() + ")");
 }
 
 nb::tuple Executable::run(nb::handle inputs) {
@@ -103,22 +97,19 @@ nb::tuple Executable::run(nb::handle inputs) {
   if (!isTuple && !PyList_Check(inputs.ptr()))
     raise(PyExc_TypeError, "inputs must be a tuple or a list");
   // References of its own: another thread may change a list while this one runs.
-  nb::object held = isTuple ? nb::borrow(inputs)
-                            : nb::steal(PyList_AsTuple(inputs.ptr()));
+  nb::object held = isTuple ? nb::borrow(inputs) : nb::steal(PyList_AsTuple(inputs.ptr()));
   size_t count = size_t(PyTuple_GET_SIZE(held.ptr()));
   llvm::SmallVector<DLTensor, 8> borrowed(count);
   llvm::SmallVector<const DLTensor *, 8> pointers(count);
   llvm::SmallVector<nb::object, 8> resolved(count);
   for (size_t i = 0; i < count; ++i) {
     PyObject *object = PyTuple_GET_ITEM(held.ptr(), i);
-    if (!tensors.isInstance(object) ||
-        !tensors.borrow(object, borrowed[i], resolved[i]))
+    if (!tensors.isInstance(object) || !tensors.borrow(object, borrowed[i], resolved[i]))
       raiseInput(i, object);
     pointers[i] = &borrowed[i];
   }
 
-  llvm::SmallVector<DLManagedTensorVersioned *, 4> outputs(
-      size_t(model->info().num_outputs));
+  llvm::SmallVector<DLManagedTensorVersioned *, 4> outputs(size_t(model->info().num_outputs));
   rt::Status status;
   {
     nb::gil_scoped_release release;
@@ -146,8 +137,7 @@ static nb::list tensorInfo(int64_t count, const disc_tensor_info *list) {
     nb::list dims;
     for (int64_t j = 0; j < list[i].rank; ++j)
       dims.append(list[i].dims[j].text);
-    result.append(nb::make_tuple(
-        list[i].name, rt::dtypeName(list[i].dtype).c_str(), nb::tuple(dims)));
+    result.append(nb::make_tuple(list[i].name, rt::dtypeName(list[i].dtype).c_str(), nb::tuple(dims)));
   }
   return result;
 }
@@ -160,9 +150,7 @@ nb::dict Executable::info() const {
   nb::list symbols, parameters;
   for (int64_t i = 0; i < info.num_symbols; ++i) {
     const disc_symbol_info &symbol = info.symbols[i];
-    nb::object max = symbol.max == DISC_UNBOUNDED
-                         ? nb::none()
-                         : nb::object(nb::int_(symbol.max));
+    nb::object max = symbol.max == DISC_UNBOUNDED ? nb::none() : nb::object(nb::int_(symbol.max));
     symbols.append(nb::make_tuple(symbol.name, symbol.min, max));
   }
   for (int64_t i = 0; i < info.num_parameters; ++i)
@@ -180,10 +168,8 @@ nb::dict Executable::times() const {
   return result;
 }
 
-static std::unique_ptr<Executable> jit(Module &module, nb::type_object type,
-                                       unsigned threads, bool profile,
-                                       int optLevel,
-                                       const std::string &dumpPrefix) {
+static std::unique_ptr<Executable> jit(Module &module, nb::type_object type, unsigned threads, bool profile,
+                                       int optLevel, const std::string &dumpPrefix) {
   CodegenOptions options;
   options.optLevel = optLevel;
   options.dumpPrefix = dumpPrefix;
@@ -194,8 +180,7 @@ static std::unique_ptr<Executable> jit(Module &module, nb::type_object type,
   std::string message;
   {
     nb::gil_scoped_release release;
-    llvm::Expected<ObjectCode> objects =
-        compileToObject(*module.op, options, &times);
+    llvm::Expected<ObjectCode> objects = compileToObject(*module.op, options, &times);
     if (!objects) {
       message = llvm::toString(objects.takeError());
     } else if (auto linked = Jit::create(std::move(*objects), jitOptions)) {
@@ -206,8 +191,7 @@ static std::unique_ptr<Executable> jit(Module &module, nb::type_object type,
   }
   if (!code)
     raise(PyExc_RuntimeError, message);
-  return std::make_unique<Executable>(std::move(code), times, std::move(type),
-                                      threads);
+  return std::make_unique<Executable>(std::move(code), times, std::move(type), threads);
 }
 
 void disc::py::bindExecutable(nb::module_ &m) {
@@ -215,17 +199,14 @@ void disc::py::bindExecutable(nb::module_ &m) {
       .def("init", &Executable::init, nb::arg("parameters"),
            "Binds the parameters, in the order of info()['parameters'], and does "
            "the work that depends on them alone. Once.")
-      .def("run", &Executable::run, nb::arg("inputs"),
-           "Runs the model on a tuple of tensors; thread-safe.")
+      .def("run", &Executable::run, nb::arg("inputs"), "Runs the model on a tuple of tensors; thread-safe.")
       .def("info", &Executable::info,
            "Inputs and outputs (name, dtype, dims), symbols (name, min, max), "
            "parameter names.")
       .def("times", &Executable::times, "Seconds of code generation, by step.")
-      .def_prop_ro("threads", &Executable::threads,
-                   "Threads that a call may use.");
-  m.def("jit", &jit, nb::arg("module"), nb::arg("tensor_type"), nb::kw_only(),
-        nb::arg("threads") = 0, nb::arg("profile") = false,
-        nb::arg("opt_level") = 3, nb::arg("dump_prefix") = "",
+      .def_prop_ro("threads", &Executable::threads, "Threads that a call may use.");
+  m.def("jit", &jit, nb::arg("module"), nb::arg("tensor_type"), nb::kw_only(), nb::arg("threads") = 0,
+        nb::arg("profile") = false, nb::arg("opt_level") = 3, nb::arg("dump_prefix") = "",
         "Compiles a module that is in the LLVM dialect and loads it. `threads` = 0 "
         "means every core.");
 }

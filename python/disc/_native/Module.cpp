@@ -74,16 +74,11 @@ static nb::dict hostTarget() {
 
 void disc::py::bindModule(nb::module_ &m) {
   nb::class_<Module>(m, "Module", "An MLIR module in a context of its own.")
-      .def_static("parse", &parse, nb::arg("text"),
-                  "Parses MLIR text; raises PipelineError.")
-      .def("run", &run, nb::arg("pipeline"),
-           "Runs a textual pass pipeline in place; raises PipelineError.")
-      .def("text", &text, nb::kw_only(), nb::arg("generic") = false,
-           nb::arg("locations") = false, "Prints the module.")
+      .def_static("parse", &parse, nb::arg("text"), "Parses MLIR text; raises PipelineError.")
+      .def("run", &run, nb::arg("pipeline"), "Runs a textual pass pipeline in place; raises PipelineError.")
+      .def("text", &text, nb::kw_only(), nb::arg("generic") = false, nb::arg("locations") = false, "Prints the module.")
       .def(
-          "set_host_target",
-          [](Module &module) { setHostTarget(*module.op, HostTarget::detect()); },
+          "set_host_target", [](Module &module) { setHostTarget(*module.op, HostTarget::detect()); },
           "Sets `disc_plan.target` to the machine this process runs on.");
-  m.def("host_target", &hostTarget,
-        "The machine this process runs on, as the driver describes it.");
+  m.def("host_target", &hostTarget, "The machine this process runs on, as the driver describes it.");
 }
