@@ -123,19 +123,23 @@ static SymExpr reduceByGcd(const SymExpr &expr, int64_t gcd) {
 
 static SymExpr floorDivByConstant(SymExpr lhs, int64_t divisor);
 
-/// (D4) (x + a floordiv b) floordiv d = (b * x + a) floordiv (b * d), for the
-/// one quotient there is in the numerator.
+/// (D4) (x + a floordiv b) floordiv d = (b * x + a) floordiv (b * d), for the one quotient there is in the numerator.
 static std::optional<SymExpr> unnestFloorDiv(const SymExpr &expr, int64_t divisor) {
   auto isQuotient = [](const SymTerm &term) {
-    return term.coefficient == 1 && term.factors.size() == 1 && term.factors[0].kind() == Kind::FloorDiv &&
-           term.factors[0].args()[1].isConstant();
+    return (term.coefficient == 1 || term.coefficient == -1) && term.factors.size() == 1 &&
+           term.factors[0].kind() == Kind::FloorDiv && term.factors[0].args()[1].isConstant();
   };
   if (llvm::count_if(expr.terms(), isQuotient) != 1)
     return std::nullopt;
-  SymAtom inner = llvm::find_if(expr.terms(), isQuotient)->factors[0];
-  SymExpr others = expr - SymExpr::atom(inner);
-  SymExpr product = inner.args()[1] * SymExpr(divisor);
-  SymExpr numerator = others * inner.args()[1] + inner.args()[0];
+  const SymTerm &quotient = *llvm::find_if(expr.terms(), isQuotient);
+  if (quotient.coefficient < 0) { // (D2) makes it positive.
+    std::optional<SymExpr> negated = unnestFloorDiv(-expr + SymExpr(divisor - 1), divisor);
+    return negated ? std::optional<SymExpr>(-*negated) : std::nullopt;
+  }
+  const SymExpr &innerNumerator = quotient.factors[0].args()[0], &innerDivisor = quotient.factors[0].args()[1];
+  SymExpr others = expr - SymExpr::atom(quotient.factors[0]);
+  SymExpr product = innerDivisor * SymExpr(divisor);
+  SymExpr numerator = others * innerDivisor + innerNumerator;
   if (isUnsafe(product) || isUnsafe(numerator))
     return std::nullopt;
   return floorDivByConstant(numerator, product.constant());
@@ -148,6 +152,9 @@ static SymExpr floorDivByConstant(SymExpr lhs, int64_t divisor) {
   if (rest.isConstant())
     return quotient; // The rest is in [0, divisor).
 
+  if (std::optional<SymExpr> unnested = unnestFloorDiv(rest, divisor))
+    return quotient + *unnested;
+
   // (D2) -a floordiv d = -((a + d - 1) floordiv d).
   if (hasNegativeLead(rest))
     return quotient - floorDivByConstant(-rest + SymExpr(divisor - 1), divisor);
@@ -157,8 +164,6 @@ static SymExpr floorDivByConstant(SymExpr lhs, int64_t divisor) {
   if (gcd > 1)
     return quotient + floorDivByConstant(reduceByGcd(rest, gcd), divisor / gcd);
 
-  if (std::optional<SymExpr> unnested = unnestFloorDiv(rest, divisor))
-    return quotient + *unnested;
   return quotient + SymExpr::atom(SymAtom::get(Kind::FloorDiv, {rest, SymExpr(divisor)}));
 }
 
