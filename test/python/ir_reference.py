@@ -250,7 +250,9 @@ def _constant(op: ir.Operation) -> torch.Tensor:
     dtype = _DTYPES[str(op.result.type)]
     if dtype.is_floating_point:
         return torch.tensor(ir.FloatAttr(attribute).value, dtype=dtype)
-    return torch.tensor(bool(ir.IntegerAttr(attribute).value) if dtype == torch.bool else ir.IntegerAttr(attribute).value, dtype=dtype)
+    return torch.tensor(
+        bool(ir.IntegerAttr(attribute).value) if dtype == torch.bool else ir.IntegerAttr(attribute).value, dtype=dtype
+    )
 
 
 def _scalar_op(op: ir.Operation, operands: list[torch.Tensor]) -> torch.Tensor:

@@ -176,7 +176,18 @@ def _binary() -> list[Case]:
             (("B S 8", "8"), ("B S 8", "1 S 1"), ("B 1 8", "S 1"), ("B S", "B 1"), ("B S 8", "1"), ("1 8", "S 8"))
         ):
             cases.append(Case(f"{name}_broadcast{k}", fns[name], shapes))
-    mixed = ("f32 f64", "f16 f32", "bf16 f16", "i64 f32", "i32 i64", "i8 u8", "bool i64", "bool f16", "u8 i16", "i32 i32")
+    mixed = (
+        "f32 f64",
+        "f16 f32",
+        "bf16 f16",
+        "i64 f32",
+        "i32 i64",
+        "i8 u8",
+        "bool i64",
+        "bool f16",
+        "u8 i16",
+        "i32 i32",
+    )
     for pair in mixed:
         x, y = pair.split()
         for name in ("add", "mul", "div", "lt"):
@@ -252,11 +263,15 @@ def _normalizations() -> list[Case]:
         cases.append(Case(f"log_softmax{dim}", lambda x, d=dim: torch.log_softmax(x, d), ("B S 7",)))
     for dtype in ("f64", "f16", "bf16"):
         cases.append(Case(f"softmax_{dtype}", lambda x: torch.softmax(x, -1), (f"B S:{dtype}",)))
-        cases.append(Case(f"layer_norm_{dtype}", lambda x, w: F.layer_norm(x, (8,), w, w), (f"B S 8:{dtype}", f"8:{dtype}")))
+        cases.append(
+            Case(f"layer_norm_{dtype}", lambda x, w: F.layer_norm(x, (8,), w, w), (f"B S 8:{dtype}", f"8:{dtype}"))
+        )
     return [
         *cases,
         Case("softmax_dtype", lambda x: torch.softmax(x, -1, dtype=torch.float32), ("B S:bf16",)),
-        Case("softmax_masked", lambda x, m: torch.softmax(x.masked_fill(m, float("-inf")), -1), ("B S 9", "B 1 9:bool")),
+        Case(
+            "softmax_masked", lambda x, m: torch.softmax(x.masked_fill(m, float("-inf")), -1), ("B S 9", "B 1 9:bool")
+        ),
         Case("layer_norm", lambda x, w, b: F.layer_norm(x, (8,), w, b), ("B S 8", "8", "8")),
         Case("layer_norm_plain", lambda x: F.layer_norm(x, (8,)), ("B S 8",)),
         Case("layer_norm_two", lambda x, w: F.layer_norm(x, (4, 6), w, eps=1e-3), ("B S 4 6", "4 6")),
@@ -309,7 +324,8 @@ def _reductions() -> list[Case]:
     ]
     for dtype in ("f64", "f16", "bf16"):
         cases += [
-            Case(f"{n}_{dtype}", lambda x, f=fns[n]: f(x, -1, False), (f"B S:{dtype}",)) for n in ("sum", "mean", "amax")
+            Case(f"{n}_{dtype}", lambda x, f=fns[n]: f(x, -1, False), (f"B S:{dtype}",))
+            for n in ("sum", "mean", "amax")
         ]
     return cases
 
@@ -402,7 +418,11 @@ def _attention() -> list[Case]:
         Case("sdpa_bool", lambda q, k, v, m: sdpa(q, k, v, attn_mask=m), (q, k, v, "B 1 S T:bool")),
         Case("sdpa_padding", lambda q, k, v, m: sdpa(q, k, v, m[:, None, None, :]), (q, k, v, "B T:bool")),
         Case("sdpa_float", lambda q, k, v, m: sdpa(q, k, v, attn_mask=m), (q, k, v, "S T")),
-        Case("sdpa_expanded", lambda q, k, v, m: sdpa(q, k, v, m.expand(-1, 2, q.shape[2], -1)), (q, k, v, "B 1 1 T:bool")),
+        Case(
+            "sdpa_expanded",
+            lambda q, k, v, m: sdpa(q, k, v, m.expand(-1, 2, q.shape[2], -1)),
+            (q, k, v, "B 1 1 T:bool"),
+        ),
         Case("sdpa_gqa", lambda q, k, v: sdpa(q, k, v, enable_gqa=True), ("B 4 S 8", k, v)),
         Case("sdpa_broadcast_batch", sdpa, ("B 2 S 8", "1 2 T 8", "1 2 T 8")),
         Case(
@@ -438,9 +458,7 @@ def batches(size: int = 24) -> list[tuple[str, ...]]:
     groups: dict[str, list[str]] = {}
     for name in CASES:
         groups.setdefault(name.partition("-")[0], []).append(name)
-    return [
-        tuple(names[i : i + size]) for names in groups.values() for i in range(0, len(names), size)
-    ]
+    return [tuple(names[i : i + size]) for names in groups.values() for i in range(0, len(names), size)]
 
 
 def tolerance(*tensors: torch.Tensor) -> dict[str, float]:

@@ -88,9 +88,7 @@ class Builder(ViewBuilder):
             args: list[Elem] = []
             for x in inputs:
                 if isinstance(x, Tensor):
-                    args.append(
-                        next(given) if x.splat is None else scalar.constant(x.splat, x.dtype)
-                    )
+                    args.append(next(given) if x.splat is None else scalar.constant(x.splat, x.dtype))
                 elif isinstance(x, RuntimeNumber):
                     args.append(x.emit())
                 else:
@@ -148,8 +146,7 @@ class Builder(ViewBuilder):
         if keepdim:
             out_dims: list[Extent] = [1 if i in reduced else d for i, d in enumerate(full.dims)]
             exprs = [
-                ir.AffineConstantExpr.get(0) if i in reduced else ir.AffineDimExpr.get(i)
-                for i in range(full.rank)
+                ir.AffineConstantExpr.get(0) if i in reduced else ir.AffineDimExpr.get(i) for i in range(full.rank)
             ]
         else:
             out_dims = [full.dims[i] for i in kept]
@@ -188,14 +185,13 @@ class Builder(ViewBuilder):
         kept = [i for i in range(full.rank) if i not in reduced]
         operands = [full, *(x for x in inputs if isinstance(x, Tensor))]
         maps = [
-            self._reduction_map(x, full, kept) if x.rank == len(kept) and reduced else
-            self.broadcast_map(x.dims, full.dims)
+            self._reduction_map(x, full, kept)
+            if x.rank == len(kept) and reduced
+            else self.broadcast_map(x.dims, full.dims)
             for x in operands
         ]
         maps[0] = self.identity(full.rank)
-        return self.generic(
-            operands, maps, full.dims, dtype, lambda *elems: fn(*elems).to(dtype)
-        )
+        return self.generic(operands, maps, full.dims, dtype, lambda *elems: fn(*elems).to(dtype))
 
     # -- contractions --------------------------------------------------------------------------
 
@@ -286,9 +282,7 @@ class Builder(ViewBuilder):
             [out.type],
             [*(x.value for x in inputs), out],
             attributes={
-                "indexing_maps": ir.ArrayAttr.get(
-                    [ir.AffineMapAttr.get(m) for m in (*maps, out_map)]
-                ),
+                "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in (*maps, out_map)]),
                 "iterator_types": ir.ArrayAttr.get(
                     [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds]
                 ),
@@ -311,10 +305,7 @@ class Builder(ViewBuilder):
 
     def loop_map(self, loops: Sequence[int | None], count: int) -> ir.AffineMap:
         """The map that picks ``loops`` out of ``count``; None is the constant 0."""
-        exprs = [
-            ir.AffineConstantExpr.get(0) if loop is None else ir.AffineDimExpr.get(loop)
-            for loop in loops
-        ]
+        exprs = [ir.AffineConstantExpr.get(0) if loop is None else ir.AffineDimExpr.get(loop) for loop in loops]
         return ir.AffineMap.get(count, 0, exprs)
 
     # -- captures ------------------------------------------------------------------------------

@@ -109,9 +109,7 @@ class Lowering:
             dims = [d if isinstance(d, int) else None for d in fake.shape]
             dynamic = ir.ShapedType.get_dynamic_size()
             arg_types.append(
-                ir.RankedTensorType.get(
-                    [dynamic if d is None else d for d in dims], dtypes.element_type(fake.dtype)
-                )
+                ir.RankedTensorType.get([dynamic if d is None else d for d in dims], dtypes.element_type(fake.dtype))
             )
             text = ", ".join(self._symbols.text(d) for d in fake.shape)
             attrs: dict[str, ir.Attribute] = {
@@ -167,18 +165,14 @@ class Lowering:
                 self._derived_extent(block.arguments[i], d, fake.shape[d]) if dim is None else dim
                 for d, dim in enumerate(dims)
             ]
-            self._values[source.arguments[i]] = Tensor(
-                block.arguments[i], tuple(extents), fake.dtype
-            )
+            self._values[source.arguments[i]] = Tensor(block.arguments[i], tuple(extents), fake.dtype)
 
     def _derived_extent(self, argument: ir.Value, dim: int, size: Any) -> Extent:
         extent = self._builder.extent_of(size.node.expr)
         return self._dim_op(argument, dim) if extent is None else extent
 
     def _dim_op(self, tensor: ir.Value, dim: int) -> ir.Value:
-        return ir.Operation.create(
-            "tensor.dim", [ir.IndexType.get()], [tensor, self._builder.index(dim)]
-        ).result
+        return ir.Operation.create("tensor.dim", [ir.IndexType.get()], [tensor, self._builder.index(dim)]).result
 
     # -- the body ------------------------------------------------------------------------------
 
@@ -293,8 +287,7 @@ class Lowering:
         if not agree:
             raise errors.CompileError(
                 "import",
-                f"the rule of {op_name(op)} gave {result.value.type} of {result.dtype}, "
-                f"torch says {value.type}",
+                f"the rule of {op_name(op)} gave {result.value.type} of {result.dtype}, torch says {value.type}",
                 describe(self._source),
             )
         return result
@@ -335,7 +328,5 @@ def _result_info(type_: ir.Type) -> ResultInfo:
     dtype = dtypes.from_torch_dialect(match.group(2))
     if dtype is None:
         raise NotLowerable(f"element type {match.group(2)} is not supported")
-    shape = tuple(
-        None if dim.strip() == "?" else int(dim) for dim in match.group(1).split(",") if dim.strip()
-    )
+    shape = tuple(None if dim.strip() == "?" else int(dim) for dim in match.group(1).split(",") if dim.strip())
     return ResultInfo(dtype, shape)

@@ -78,14 +78,11 @@ class ImportedProgram:
                 kwargs = {key: kwargs[key] for key in expected}
         leaves, spec = pytree.tree_flatten((tuple(args), kwargs))
         if spec != self.in_spec:
-            raise TypeError(
-                f"the arguments are structured as {spec}, the model was compiled for {self.in_spec}"
-            )
+            raise TypeError(f"the arguments are structured as {spec}, the model was compiled for {self.in_spec}")
         for leaf, value in self.constants.items():
             if leaves[leaf] is not value and leaves[leaf] != value:
                 raise TypeError(
-                    f"argument {leaf} was {value!r} when the model was compiled and is part of it; "
-                    f"got {leaves[leaf]!r}"
+                    f"argument {leaf} was {value!r} when the model was compiled and is part of it; got {leaves[leaf]!r}"
                 )
         return [leaves[i.leaf] for i in self.inputs]
 
@@ -106,9 +103,7 @@ class ImportedProgram:
         return pytree.tree_unflatten(leaves, self.out_spec)
 
     def _evaluate(self, expr: sympy.Expr, inputs: Sequence[torch.Tensor]) -> int:
-        sizes = {
-            symbol: inputs[i].shape[d] for symbol, (i, d) in self._symbol_places.items()
-        }
+        sizes = {symbol: inputs[i].shape[d] for symbol, (i, d) in self._symbol_places.items()}
         return int(expr.xreplace({s: sympy.Integer(n) for s, n in sizes.items()}))
 
 
@@ -121,9 +116,7 @@ def export(
     """``torch.export`` of ``module``, with its errors as :class:`~disc.errors.CompileError`."""
     try:
         with torch.no_grad():
-            return torch.export.export(
-                module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
-            )
+            return torch.export.export(module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
     except Exception as error:
         raise errors.CompileError("import", f"torch.export failed: {error}") from error
 
@@ -194,23 +187,15 @@ def _dim(symbols: SymbolTable, size: Any) -> int | str:
 def _reject_mutation(exported: ExportedProgram) -> None:
     for spec in exported.graph_signature.output_specs:
         if spec.kind not in (OutputKind.USER_OUTPUT, OutputKind.BUFFER_MUTATION):
-            raise errors.CompileError(
-                "import", f"the model changes {spec.target!r} in place: {spec.kind.name.lower()}"
-            )
+            raise errors.CompileError("import", f"the model changes {spec.target!r} in place: {spec.kind.name.lower()}")
 
 
 def _decompose(exported: ExportedProgram) -> ExportedProgram:
     with torch.no_grad():
         program = exported.run_decompositions(decomposition_table())
-    changed = [
-        spec.target
-        for spec in program.graph_signature.output_specs
-        if spec.kind is not OutputKind.USER_OUTPUT
-    ]
+    changed = [spec.target for spec in program.graph_signature.output_specs if spec.kind is not OutputKind.USER_OUTPUT]
     if changed:
-        raise errors.CompileError(
-            "import", f"the model changes {', '.join(map(repr, changed))} in place"
-        )
+        raise errors.CompileError("import", f"the model changes {', '.join(map(repr, changed))} in place")
     return program
 
 
@@ -229,9 +214,7 @@ def _user_inputs(
         if isinstance(spec.arg, TensorArgument):
             fake = values[spec.arg.name]
             if not dtypes.is_supported(fake.dtype):
-                raise errors.CompileError(
-                    "import", f"input {spec.arg.name!r}: {fake.dtype} is not supported"
-                )
+                raise errors.CompileError("import", f"input {spec.arg.name!r}: {fake.dtype} is not supported")
             inputs.append((leaf, spec.arg.name))
             fakes.append(fake)
         elif hasattr(spec.arg, "value"):
@@ -244,9 +227,7 @@ def _user_inputs(
     return inputs, fakes, constants
 
 
-def _symbol_places(
-    symbols: SymbolTable, fakes: Sequence[torch.Tensor]
-) -> dict[sympy.Symbol, tuple[int, int]]:
+def _symbol_places(symbols: SymbolTable, fakes: Sequence[torch.Tensor]) -> dict[sympy.Symbol, tuple[int, int]]:
     places: dict[sympy.Symbol, tuple[int, int]] = {}
     for i, fake in enumerate(fakes):
         for d, size in enumerate(fake.shape):
@@ -292,7 +273,5 @@ def _main(module: ir.Module) -> ir.Block:
     raise AssertionError("no main")
 
 
-def _returned_parameters(
-    outputs: Sequence[Output], parameters: Mapping[str, torch.Tensor]
-) -> dict[str, torch.Tensor]:
+def _returned_parameters(outputs: Sequence[Output], parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {o.value: parameters[o.value] for o in outputs if o.kind == "parameter"}

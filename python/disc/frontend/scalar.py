@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch_mlir import ir
-from torch_mlir.dialects import arith, linalg, math
+from torch_mlir.dialects import arith, linalg
 
 from . import dtypes
 from .values import Number, RuntimeNumber
@@ -159,9 +159,7 @@ def compare(predicate: str, lhs: Elem, rhs: Operand) -> Elem:
 def select(condition: Elem, if_true: Elem, if_false: Operand) -> Elem:
     """``condition ? if_true : if_false``."""
     if_false = if_true.like(if_false)
-    return Elem(
-        arith.SelectOp(condition.value, if_true.value, if_false.value).result, if_true.dtype
-    )
+    return Elem(arith.SelectOp(condition.value, if_true.value, if_false.value).result, if_true.dtype)
 
 
 def cast(x: Elem, dtype: torch.dtype) -> Elem:
@@ -345,9 +343,7 @@ def power(base: Elem, exponent: Operand) -> Elem:
             return special
     exponent = base.like(exponent)
     name = "powf" if dtypes.is_float(base.dtype) else "ipowi"
-    op = ir.Operation.create(
-        f"math.{name}", [base.value.type], [base.value, exponent.value]
-    )
+    op = ir.Operation.create(f"math.{name}", [base.value.type], [base.value, exponent.value])
     return Elem(op.result, base.dtype)
 
 

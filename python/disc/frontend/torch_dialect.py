@@ -29,9 +29,7 @@ class _Hooks(fx_importer.FxImporterHooks):
     def __init__(self, program: ExportedProgram) -> None:
         self.parameters: dict[str, torch.Tensor] = {}
         self._names: dict[int, str] = {
-            id(tensor): name
-            for name, tensor in program.constants.items()
-            if isinstance(tensor, torch.Tensor)
+            id(tensor): name for name, tensor in program.constants.items() if isinstance(tensor, torch.Tensor)
         }
 
     def name_of(self, tensor: torch.Tensor, info: Any) -> str:
@@ -93,9 +91,7 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
         op = self._emit_operator(loc, node, name, operands=False)
         op.attributes["disc.unsupported"] = ir.StringAttr.get(why)
 
-    def _emit_operator(
-        self, loc: ir.Location, node: Node, name: str, *, operands: bool = True
-    ) -> ir.Operation:
+    def _emit_operator(self, loc: ir.Location, node: Node, name: str, *, operands: bool = True) -> ir.Operation:
         values = [self._import_argument(loc, arg) for arg in node.args] if operands else []
         val = node.meta.get("val")
         vals = list(val) if isinstance(val, (tuple, list)) else [val]
@@ -147,15 +143,11 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
         ).result
 
 
-def import_torch_dialect(
-    program: ExportedProgram, context: ir.Context
-) -> tuple[ir.Module, dict[str, torch.Tensor]]:
+def import_torch_dialect(program: ExportedProgram, context: ir.Context) -> tuple[ir.Module, dict[str, torch.Tensor]]:
     """The program as a torch dialect module, and the tensors it refers to by name."""
     torch_d.register_dialect(context)
     context.allow_unregistered_dialects = True
     hooks = _Hooks(program)
-    importer = fx_importer.FxImporter(
-        context=context, hooks=hooks, graph_node_importer_cls=_NodeImporter
-    )
+    importer = fx_importer.FxImporter(context=context, hooks=hooks, graph_node_importer_cls=_NodeImporter)
     importer.import_program(program, func_name="main")
     return importer.module, hooks.parameters

@@ -94,9 +94,7 @@ class ViewBuilder(ExtentBuilder):
         if dims == list(x.dims):
             return x
         dynamic = [dim for dim in dims if not isinstance(dim, int)]
-        result = self._view(
-            "broadcast", x, dims, dynamic, {"dims": ir.DenseI64ArrayAttr.get(list(into))}
-        )
+        result = self._view("broadcast", x, dims, dynamic, {"dims": ir.DenseI64ArrayAttr.get(list(into))})
         if x.broadcast is not None:
             inner = x.broadcast
             origin = Broadcast(inner.source, tuple(into[d] for d in inner.dims))
@@ -107,9 +105,7 @@ class ViewBuilder(ExtentBuilder):
             iota = None
         return result.with_facts(splat=x.splat, iota=iota, broadcast=origin)
 
-    def slice(
-        self, x: Tensor, dim: int, offset: Extent, size: Extent, step: int = 1
-    ) -> Tensor:
+    def slice(self, x: Tensor, dim: int, offset: Extent, size: Extent, step: int = 1) -> Tensor:
         """``size`` elements of dim ``dim`` from ``offset``, every ``step``-th."""
         if offset == 0 and step == 1 and size == x.dims[dim]:
             return x

@@ -1,11 +1,11 @@
 """Every op's lowering rule against eager PyTorch, by interpreting the input IR: no compiler is needed."""
 
-import ir_reference
 import pytest
 import torch
-from op_cases import EXPORT_SIZES, OTHER_SIZES, Batch, assert_same, batches
 
+import ir_reference
 from disc.frontend import import_program
+from op_cases import EXPORT_SIZES, OTHER_SIZES, Batch, assert_same, batches
 
 
 @pytest.mark.parametrize("names", batches(), ids=lambda names: names[0])

@@ -114,5 +114,3 @@ def _smallest(b: Builder, mask: Tensor) -> Tensor:
     if list(origin.dims) != sorted(origin.dims):
         return mask
     return b.reshape(origin.source, dims)
-
-

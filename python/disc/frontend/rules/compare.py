@@ -31,9 +31,7 @@ def _register_comparison(name: str) -> None:
             return b.full(x.dims, True, torch.bool)
         y = number(y)
         compute = promoted(x, y)
-        return b.elementwise(
-            torch.bool, [x, y], lambda x, y: scalar.compare(name, x, y), compute=compute
-        )
+        return b.elementwise(torch.bool, [x, y], lambda x, y: scalar.compare(name, x, y), compute=compute)
 
 
 for _name in _PYTHON:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from ..builder import Builder
 from ..registry import lowers
 from ..scalar import Elem
@@ -56,10 +55,7 @@ def matmul_product(b: Builder, x: Tensor, y: Tensor) -> Tensor:
 
 def _batch_loops(dims: list[Extent], batch: list[Extent]) -> list[int | None]:
     offset = len(batch) - len(dims)
-    return [
-        None if is_one(dim) and not is_one(batch[offset + i]) else offset + i
-        for i, dim in enumerate(dims)
-    ]
+    return [None if is_one(dim) and not is_one(batch[offset + i]) else offset + i for i, dim in enumerate(dims)]
 
 
 @lowers("torch.aten.addmm", "torch.aten.baddbmm", "torch.aten.addmv")
@@ -83,5 +79,3 @@ def outer(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     """The outer product of two vectors."""
     column = b.unsqueeze(x, 1)
     return b.elementwise(b.out.dtype, [column, y], lambda x, y: x * y)
-
-

@@ -138,8 +138,7 @@ def lerp(b: Builder, x: Tensor, y: Tensor, weight: Input) -> Tensor:
 # -- unary -----------------------------------------------------------------------------------------
 
 _MATH = (
-    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt tanh sin cos tan asin acos atan sinh cosh asinh "
-    "acosh atanh erf"
+    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh erf"
 ).split()
 
 
@@ -282,25 +281,19 @@ def softplus(b: Builder, x: Tensor, beta: float = 1, threshold: float = 20) -> T
 @lowers("torch.aten.hardsigmoid")
 def hardsigmoid(b: Builder, x: Tensor) -> Tensor:
     """min(max(x + 3, 0), 6) / 6."""
-    return b.elementwise(
-        b.out.dtype, [x], lambda x: scalar.minimum(scalar.maximum(x + 3.0, 0), 6) / 6.0
-    )
+    return b.elementwise(b.out.dtype, [x], lambda x: scalar.minimum(scalar.maximum(x + 3.0, 0), 6) / 6.0)
 
 
 @lowers("torch.aten.hardswish")
 def hardswish(b: Builder, x: Tensor) -> Tensor:
     """x * min(max(x + 3, 0), 6) / 6."""
-    return b.elementwise(
-        b.out.dtype, [x], lambda x: x * scalar.minimum(scalar.maximum(x + 3.0, 0), 6) / 6.0
-    )
+    return b.elementwise(b.out.dtype, [x], lambda x: x * scalar.minimum(scalar.maximum(x + 3.0, 0), 6) / 6.0)
 
 
 @lowers("torch.aten.mish")
 def mish(b: Builder, x: Tensor) -> Tensor:
     """x * tanh(softplus(x))."""
-    return b.elementwise(
-        b.out.dtype, [x], lambda x: x * scalar.tanh(scalar.unary("log1p", scalar.exp(x)))
-    )
+    return b.elementwise(b.out.dtype, [x], lambda x: x * scalar.tanh(scalar.unary("log1p", scalar.exp(x))))
 
 
 @lowers("torch.aten.logit")

@@ -86,8 +86,7 @@ def index_tensor(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> Ten
     for tensor in tensors:
         offset = len(before) + len(shape) - tensor.rank
         loops = [
-            None if is_one(dim) and not is_one(dims[offset + i]) else offset + i
-            for i, dim in enumerate(tensor.dims)
+            None if is_one(dim) and not is_one(dims[offset + i]) else offset + i for i, dim in enumerate(tensor.dims)
         ]
         maps.append(b.loop_map(loops, len(dims)))
 
@@ -96,9 +95,7 @@ def index_tensor(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> Ten
         return b.extract(
             x,
             [
-                b.checked_index(index_of[d], x.dims[d], wrap=True)
-                if d in index_of
-                else _loop(loop_of[d])
+                b.checked_index(index_of[d], x.dims[d], wrap=True) if d in index_of else _loop(loop_of[d])
                 for d in range(x.rank)
             ],
         )
@@ -106,9 +103,7 @@ def index_tensor(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> Ten
     return b.generic(tensors, maps, dims, x.dtype, body)
 
 
-def _by_iotas(
-    b: Builder, x: Tensor, slots: Sequence[Tensor | None], taken: Sequence[int]
-) -> Tensor | None:
+def _by_iotas(b: Builder, x: Tensor, slots: Sequence[Tensor | None], taken: Sequence[int]) -> Tensor | None:
     """x[arange(B)[:, None], arange(S)]: a view, when every index counts along a dim of its own.
 
     This is how model libraries write a padding mask as a function of (batch, position).
@@ -131,5 +126,3 @@ def _by_iotas(
         unit[place] = x.dims[d]
     viewed = b.reshape(x, unit)
     return viewed if unit == shape else b.broadcast(viewed, shape)
-
-

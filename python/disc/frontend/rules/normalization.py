@@ -35,9 +35,7 @@ def log_softmax(b: Builder, x: Tensor, dim: int, *_: Any) -> Tensor:
     compute = dtypes.opmath(x.dtype)
     axis = [normalize_dim(dim, x.rank)] if x.rank else []
     top = _row_max(b, x, axis, compute)
-    total = b.reduce(
-        [x, top], axis, compute, 0, lambda acc, x, m: acc + scalar.exp(x.to(compute) - m)
-    )
+    total = b.reduce([x, top], axis, compute, 0, lambda acc, x, m: acc + scalar.exp(x.to(compute) - m))
     shift = b.elementwise(compute, [total, top], lambda s, m: scalar.log(s) + m)
     return b.along(x, axis, b.out.dtype, [shift], lambda x, s: x.to(compute) - s)
 
@@ -94,8 +92,7 @@ def native_layer_norm(
     kept = x.rank - len(shape)
     unit = [*x.dims[:kept], *[1] * len(shape)]
     stats = [
-        convert(b, b.reshape(stat, unit), info.dtype)
-        for stat, info in zip((mean, rstd), b.results[1:], strict=True)
+        convert(b, b.reshape(stat, unit), info.dtype) for stat, info in zip((mean, rstd), b.results[1:], strict=True)
     ]
     return y, stats[0], stats[1]
 
@@ -148,15 +145,11 @@ def _along_last(
     for t in affine:
         for have, want in zip(t.dims, x.dims[x.rank - t.rank :], strict=True):
             b.require_equal(have, want, "extents of the weight and the normalised dims differ")
-    return b.generic(
-        [x, *stats, *affine], maps, x.dims, dtype, lambda *elems: fn(*elems).to(dtype)
-    )
+    return b.generic([x, *stats, *affine], maps, x.dims, dtype, lambda *elems: fn(*elems).to(dtype))
 
 
 @lowers("torch.aten.rms_norm", "torch.aten._fused_rms_norm")
-def rms_norm(
-    b: Builder, x: Tensor, shape: Sequence[Any], weight: Tensor | None, eps: float | None
-) -> Any:
+def rms_norm(b: Builder, x: Tensor, shape: Sequence[Any], weight: Tensor | None, eps: float | None) -> Any:
     """x / sqrt(mean(x^2) + eps), scaled by the weight."""
     compute = dtypes.opmath(x.dtype)
     axis = list(range(x.rank - len(shape), x.rank))

@@ -62,15 +62,11 @@ def mean(b: Builder, x: Tensor, dims: Any = None, keepdim: Any = False, *_: Any)
         dims, keepdim = None, False
     reduced = axes(dims, x.rank)
     compute = dtypes.opmath(b.out.dtype)
-    total = b.reduce(
-        [x], reduced, compute, 0, lambda acc, x: acc + x.to(compute), keepdim=keepdim
-    )
+    total = b.reduce([x], reduced, compute, 0, lambda acc, x: acc + x.to(compute), keepdim=keepdim)
     return b.elementwise(b.out.dtype, [total, _count(b, x, reduced, compute)], lambda s, n: s / n)
 
 
-def _count(
-    b: Builder, x: Tensor, reduced: list[int], dtype: torch.dtype, correction: Number = 0
-) -> RuntimeNumber:
+def _count(b: Builder, x: Tensor, reduced: list[int], dtype: torch.dtype, correction: Number = 0) -> RuntimeNumber:
     """The number of elements folded into one, less ``correction`` but never negative."""
     size = b.product([x.dims[i] for i in reduced])
 
@@ -81,16 +77,12 @@ def _count(
     return RuntimeNumber(dtype, emit)
 
 
-def _variance(
-    b: Builder, x: Tensor, dims: Any, correction: Number, keepdim: bool
-) -> tuple[Tensor, Tensor]:
+def _variance(b: Builder, x: Tensor, dims: Any, correction: Number, keepdim: bool) -> tuple[Tensor, Tensor]:
     """Mean and variance in the accumulation type, by two passes."""
     reduced = axes(dims, x.rank)
     compute = dtypes.opmath(x.dtype)
     total = b.reduce([x], reduced, compute, 0, lambda acc, x: acc + x.to(compute))
-    average = b.elementwise(
-        compute, [total, _count(b, x, reduced, compute)], lambda s, n: s / n
-    )
+    average = b.elementwise(compute, [total, _count(b, x, reduced, compute)], lambda s, n: s / n)
 
     def add_square(acc: Elem, x: Elem, m: Elem) -> Elem:
         centred = x.to(compute) - m

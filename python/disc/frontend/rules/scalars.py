@@ -86,12 +86,8 @@ _register_arithmetic(
     scalar.remainder,
 )
 _register_arithmetic(_names("div", "truediv"), None, operator.truediv, lambda x, y: x / y)
-_register_arithmetic(
-    ("torch.python.sym_max", "torch.prim.max.int"), Builder.maximum, max, scalar.maximum
-)
-_register_arithmetic(
-    ("torch.python.sym_min", "torch.prim.min.int"), Builder.minimum, min, scalar.minimum
-)
+_register_arithmetic(("torch.python.sym_max", "torch.prim.max.int"), Builder.maximum, max, scalar.maximum)
+_register_arithmetic(("torch.python.sym_min", "torch.prim.min.int"), Builder.minimum, min, scalar.minimum)
 
 
 @lowers("torch.python.pow", "torch.aten.pow.int", "torch.aten.pow.int_float")

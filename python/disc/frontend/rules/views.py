@@ -107,10 +107,7 @@ def movedim(b: Builder, x: Tensor, source: int, target: int) -> Tensor:
 def expand(b: Builder, x: Tensor, shape: Sequence[Extent], *_: Any) -> Tensor:
     """Repeats dims of size 1; -1 keeps a dim."""
     offset = len(shape) - x.rank
-    dims = [
-        x.dims[i - offset] if isinstance(dim, int) and dim == -1 else dim
-        for i, dim in enumerate(shape)
-    ]
+    dims = [x.dims[i - offset] if isinstance(dim, int) and dim == -1 else dim for i, dim in enumerate(shape)]
     return b.broadcast(x, dims)
 
 
@@ -134,18 +131,14 @@ def repeat(b: Builder, x: Tensor, counts: Sequence[Extent]) -> Tensor:
 
 
 @lowers("torch.aten.repeat_interleave.self_int")
-def repeat_interleave(
-    b: Builder, x: Tensor, count: Extent, dim: int | None = None, *_: Any
-) -> Tensor:
+def repeat_interleave(b: Builder, x: Tensor, count: Extent, dim: int | None = None, *_: Any) -> Tensor:
     """Repeats each element along ``dim``."""
     if dim is None:
         x, dim = b.reshape(x, [b.product(x.dims)]), 0
     dim = normalize_dim(dim, x.rank)
     unit = b.unsqueeze(x, dim + 1)
     repeated = b.broadcast(unit, [*x.dims[: dim + 1], count, *x.dims[dim + 1 :]])
-    return b.reshape(
-        repeated, [*x.dims[:dim], b.mul(x.dims[dim], count), *x.dims[dim + 1 :]]
-    )
+    return b.reshape(repeated, [*x.dims[:dim], b.mul(x.dims[dim], count), *x.dims[dim + 1 :]])
 
 
 # -- slices ----------------------------------------------------------------------------------------
@@ -240,9 +233,7 @@ def _pieces(b: Builder, x: Tensor, dim: int, size: Extent) -> list[tuple[Extent,
 
 
 @lowers("torch.aten.split_with_sizes")
-def split_with_sizes(
-    b: Builder, x: Tensor, sizes: Sequence[Extent], dim: int = 0
-) -> list[Tensor]:
+def split_with_sizes(b: Builder, x: Tensor, sizes: Sequence[Extent], dim: int = 0) -> list[Tensor]:
     """Pieces of the given sizes along ``dim``."""
     dim = normalize_dim(dim, x.rank)
     pieces, offset = [], 0
