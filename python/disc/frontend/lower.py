@@ -24,7 +24,7 @@ _VTENSOR = re.compile(r"!torch\.vtensor<\[([^\]]*)\],([a-z0-9]+)>$")
 
 # Checks that torch.export leaves in the graph. What they say of extents is in the ranges of the symbols,
 # what they say of dtypes and devices is true of the compiled program by construction.
-_IGNORED = (
+IGNORED = (
     "torch.aten._assert_tensor_metadata",
     "torch.aten._assert_scalar",
     "torch.aten._assert_async",
@@ -228,7 +228,7 @@ class Lowering:
         if name.startswith("torch.constant."):
             self._values[op.result] = _constant(op)
             return
-        if name.startswith(_IGNORED):
+        if name.startswith(IGNORED):
             return
         operands = [self._values[value] for value in op.operands]
         if name == "torch.prim.ListConstruct":

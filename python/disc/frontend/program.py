@@ -16,7 +16,7 @@ from torch_mlir import ir
 
 from .. import errors
 from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
-from .decompositions import decomposition_table
+from .decompositions import decomposition_table, needs_decomposition
 from .finish import finish
 from .lower import Lowering
 from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes
@@ -191,6 +191,8 @@ def _reject_mutation(exported: ExportedProgram) -> None:
 
 
 def _decompose(exported: ExportedProgram) -> ExportedProgram:
+    if not needs_decomposition(exported):
+        return exported
     with torch.no_grad():
         program = exported.run_decompositions(decomposition_table())
     changed = [spec.target for spec in program.graph_signature.output_specs if spec.kind is not OutputKind.USER_OUTPUT]
