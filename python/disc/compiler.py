@@ -57,6 +57,12 @@ def compile(
     return _Compilation(options).run(model, args, kwargs, dynamic_shapes)
 
 
+class _Bar(tqdm):
+    """A progress bar without tqdm's thread, which redraws bars that are not updated."""
+
+    monitor_interval = 0
+
+
 class _Compilation:
     """One run of the pipeline: the module between stages, and what is kept of each."""
 
@@ -176,7 +182,7 @@ class _Compilation:
         wanted = self._options.progress
         shown = sys.stderr.isatty() if wanted is None else wanted
         steps = 1 + len(self._pipeline) + (2 if self._options.stop_after is None else 0)
-        bar = tqdm(
+        bar = _Bar(
             total=steps,
             disable=not shown,
             leave=False,

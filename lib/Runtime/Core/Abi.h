@@ -30,7 +30,8 @@ typedef void (*disc_kernel_fn)(void *const *args, int64_t begin, int64_t end, vo
 /// Signature of the entry symbols `disc_init` and `disc_main` of a compiled object.
 typedef int32_t (*disc_entry_fn)(disc_call *call);
 
-/// Rank, dtype, device and static extents of every input, against the model's table.
+/// Rank, dtype, device and static extents of every input, against the model's table. In `disc_init`, which has none,
+/// there is nothing to check.
 int32_t disc_rt_check_inputs(disc_call *call);
 
 /// Extent of one dim of one input. Valid after disc_rt_check_inputs.
