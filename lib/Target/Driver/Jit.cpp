@@ -28,6 +28,7 @@ class PerfMapPlugin : public orc::ObjectLinkingLayer::Plugin {
 public:
   void modifyPassConfig(orc::MaterializationResponsibility &, jitlink::LinkGraph &,
                         jitlink::PassConfiguration &config) override {
+    config.PrePrunePasses.push_back(keepNames);
     config.PostFixupPasses.push_back(append);
   }
   llvm::Error notifyFailed(orc::MaterializationResponsibility &) override { return llvm::Error::success(); }
@@ -35,6 +36,15 @@ public:
   void notifyTransferringResources(orc::JITDylib &, orc::ResourceKey, orc::ResourceKey) override {}
 
 private:
+  /// Internal functions are reached through their section, so that the linker
+  /// drops their symbols, unless told that they are needed.
+  static llvm::Error keepNames(jitlink::LinkGraph &graph) {
+    for (jitlink::Symbol *symbol : graph.defined_symbols())
+      if (symbol->isCallable() && symbol->hasName())
+        symbol->setLive(true);
+    return llvm::Error::success();
+  }
+
   static llvm::Error append(jitlink::LinkGraph &graph) {
     static std::mutex mutex;
     std::lock_guard<std::mutex> lock(mutex);
