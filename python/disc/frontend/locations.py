@@ -19,7 +19,8 @@ def source_of(node: Node | None) -> tuple[str, int] | None:
     if not trace:
         return None
     frames = [(file, int(line)) for file, line in _FRAME.findall(trace)]
-    users = [f for f in frames if not f[0].startswith((_TORCH, "torch/"))]
+    # "<eval_with_key>" is code that PyTorch generated.
+    users = [f for f in frames if not f[0].startswith((_TORCH, "torch/", "<"))]
     if users:
         return users[-1]
     # Traced from inside PyTorch only: an absolute path still says something.

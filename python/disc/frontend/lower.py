@@ -72,7 +72,13 @@ class Lowering:
         inputs: Sequence[tuple[str, torch.Tensor]],
     ) -> tuple[ir.Module, list[Any]]:
         """Returns the new module, whose ``main`` still lacks its return, and the lowered outputs."""
-        source_func = next(op for op in torch_module.body.operations if op.operation.name == "func.func")
+        # Other functions are the graphs of higher-order operators, which are reported where they are used.
+        source_func = next(
+            op
+            for op in torch_module.body.operations
+            if op.operation.name == "func.func"
+            and ir.StringAttr(op.operation.attributes["sym_name"]).value == "main"
+        )
         source_block = source_func.operation.regions[0].blocks[0]
         first = next((source_of(n) for n in self._nodes.values() if source_of(n)), None)
         self._source = first
@@ -234,11 +240,8 @@ class Lowering:
         if name == "torch.prim.ListConstruct":
             self._values[op.result] = operands
             return
-        if any(_poisoned(operand) for operand in operands):
-            self._poison(op)
-            return
         if name == "torch.prim.ListUnpack":
-            self._bind(op, operands[0])
+            self._bind(op, [_POISON] * len(op.results) if _poisoned(operands[0]) else operands[0])
             return
         self._apply_rule(op, name, operands)
 
@@ -250,6 +253,9 @@ class Lowering:
         rule = find_rule(name)
         if rule is None:
             self._report(op, name, "no lowering rule")
+            return
+        if any(_poisoned(operand) for operand in operands):
+            self._poison(op)
             return
         try:
             self._builder.op_name = name

@@ -106,7 +106,7 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
         for i, result in enumerate(op.results):
             if (node, i) not in self._v:
                 self.bind_node_value(node, result, i)
-        if len(types) > 1:
+        if isinstance(val, (tuple, list)):
             self._multi_result_nodes.add(node)
         return op
 
