@@ -292,7 +292,7 @@ SmallVector<Value> ReductionEmitter::walkLanes(Value start, const Site &site, Va
     values = loop(at, stop, numSets, values);
     at = stop;
   }
-  bool onlyUnits = run.extent.content() % (numSets * lanes) == 0;
+  bool onlyUnits = numSets > 1 && run.extent.content() % (numSets * lanes) == 0;
   if (!onlyUnits && !(isConstant && constant < lanes)) {
     Value stop = wholeUnits(lanes);
     values = loop(at, stop, 1, values);
