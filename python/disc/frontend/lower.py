@@ -76,8 +76,7 @@ class Lowering:
         source_func = next(
             op
             for op in torch_module.body.operations
-            if op.operation.name == "func.func"
-            and ir.StringAttr(op.operation.attributes["sym_name"]).value == "main"
+            if op.operation.name == "func.func" and ir.StringAttr(op.operation.attributes["sym_name"]).value == "main"
         )
         source_block = source_func.operation.regions[0].blocks[0]
         first = next((source_of(n) for n in self._nodes.values() if source_of(n)), None)

@@ -41,7 +41,7 @@ class Output:
     """Where one leaf of the model's output comes from.
 
     ``kind`` is ``"tensor"`` (result ``index`` of ``main``), ``"input"`` (input ``index``, returned as it
-    is), ``"parameter"`` (the tensor ``value`` names), ``"constant"`` (the Python ``value``), or ``"int"``
+    is), ``"parameter"`` (the tensor ``value``, the model's own), ``"constant"`` (the Python ``value``), or ``"int"``
     (a number that follows from the extents: see :meth:`ImportedProgram.unflatten`).
     """
 
@@ -57,7 +57,7 @@ class ImportedProgram:
     text: str
     """The input IR: generic form, with locations."""
     parameters: dict[str, torch.Tensor]
-    """Every tensor ``disc_tensor.parameter`` refers to: the model's own, never copies."""
+    """Every tensor ``disc_tensor.parameter`` refers to: the model's own, never copies (u8 as a signless view)."""
     inputs: list[Input]
     outputs: list[Output]
     output_names: list[str]
@@ -94,8 +94,6 @@ class ImportedProgram:
                 leaves.append(results[output.index])
             elif output.kind == "input":
                 leaves.append(inputs[output.index])
-            elif output.kind == "parameter":
-                leaves.append(self.parameters[output.value])
             elif output.kind == "int":
                 leaves.append(self._evaluate(output.value, inputs))
             else:
@@ -153,13 +151,13 @@ def import_program(
         torch_module, parameters = import_torch_dialect(program, context)
         lowering = Lowering(program, symbols, parameters)
         module, results = lowering.run(torch_module, named)
-        outputs, returned = _outputs(program, results, len(named), module)
+        outputs, returned = _outputs(program, results, parameters, module)
         text = finish(module, returned, [f"output_{i}" for i in range(len(returned))])
-    used = {name: t for name, t in parameters.items() if f'"{name}"' in text}
+    used = {name: _signless(t) for name, t in parameters.items() if f'"{name}"' in text}
     assert program.call_spec.in_spec is not None and program.call_spec.out_spec is not None
     return ImportedProgram(
         text=text,
-        parameters=used | _returned_parameters(outputs, parameters),
+        parameters=used,
         inputs=[
             Input(name, fake.dtype, tuple(_dim(symbols, d) for d in fake.shape), leaf)
             for (leaf, name), fake in zip(inputs, fakes, strict=True)
@@ -178,6 +176,10 @@ def import_program(
 def _parameter_names(module: torch.nn.Module) -> list[str]:
     parameters = inspect.signature(module.forward).parameters.values()
     return [f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in parameters]
+
+
+def _signless(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.view(torch.int8) if tensor.dtype == torch.uint8 else tensor
 
 
 def _dim(symbols: SymbolTable, size: Any) -> int | str:
@@ -239,11 +241,14 @@ def _symbol_places(symbols: SymbolTable, fakes: Sequence[torch.Tensor]) -> dict[
 
 
 def _outputs(
-    program: ExportedProgram, results: Sequence[Any], inputs: int, module: ir.Module
+    program: ExportedProgram,
+    results: Sequence[Any],
+    parameters: Mapping[str, torch.Tensor],
+    module: ir.Module,
 ) -> tuple[list[Output], list[Tensor]]:
     """Classifies the outputs; returns them and the tensors that ``main`` must return, each once."""
     block = _main(module)
-    arguments = {block.arguments[i]: i for i in range(inputs)}
+    arguments = {argument: i for i, argument in enumerate(block.arguments)}
     values = {n.name: n.meta.get("val") for n in program.graph.nodes}
     returned: list[Tensor] = []
     outputs: list[Output] = []
@@ -260,7 +265,7 @@ def _outputs(
             outputs.append(Output("input", arguments[result.value]))
         elif not isinstance(owner, ir.Block) and owner.name == "disc_tensor.parameter":
             name = ir.StringAttr(owner.attributes["name"]).value
-            outputs.append(Output("parameter", value=name))
+            outputs.append(Output("parameter", value=parameters[name]))
         else:
             if result not in returned:
                 returned.append(result)
@@ -273,7 +278,3 @@ def _main(module: ir.Module) -> ir.Block:
         if view.operation.name == "func.func":
             return view.operation.regions[0].blocks[0]
     raise AssertionError("no main")
-
-
-def _returned_parameters(outputs: Sequence[Output], parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {o.value: parameters[o.value] for o in outputs if o.kind == "parameter"}

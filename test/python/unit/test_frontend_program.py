@@ -137,13 +137,16 @@ def test_buffers_and_constants():
             self.register_buffer("kept", torch.arange(4.0))
             self.register_buffer("mask", torch.tensor([True, False, True, False]), persistent=False)
             self.plain = torch.full((4,), 3.0)
+            self.bytes = torch.tensor([1, 200, 3, 255], dtype=torch.uint8)
 
         def forward(self, x):
-            return torch.where(self.mask, x + self.kept, x * self.plain) + torch.tensor([1.0, 2.0, 3.0, 4.0])
+            return torch.where(self.mask, x + self.kept, x * self.plain + self.bytes) + torch.tensor(
+                [1.0, 2.0, 3.0, 4.0]
+            )
 
     x = torch.randn(2, 4)
     program = import_program(Model(), (x,))
-    assert {"kept", "mask", "plain"} <= set(program.parameters)
+    assert {"kept", "mask", "plain", "bytes"} <= set(program.parameters)
     torch.testing.assert_close(run(program, x), Model()(x))
 
 
@@ -169,7 +172,7 @@ def test_outputs_of_every_kind():
     x = torch.randn(7, 3)
     got = run(program, x, scale=scale)
     torch.testing.assert_close(got["y"], x * scale)
-    assert got["again"][0] is got["y"] and got["x"] is x and got["w"] is program.parameters["weight"]
+    assert got["again"][0] is got["y"] and got["x"] is x and got["w"].data_ptr() == model.weight.data_ptr()
     assert got["none"] is None and got["n"] == 3 and got["rows"] == 14
 
 
