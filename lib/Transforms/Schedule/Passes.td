@@ -20,6 +20,7 @@ def ScheduleKernels : Pass<"disc-schedule-kernels", "::mlir::ModuleOp"> {
   let description = [{
     The choice depends on the kernel's kind, on symbolic extents and on the module's `disc_plan.target`.
   }];
+  let dependentDialects = ["::mlir::disc::ShapeDialect"];
 }
 
 def VerifySchedule : Pass<"disc-schedule-verify", "::mlir::ModuleOp"> {

@@ -1,0 +1,66 @@
+// Queries run along the lanes: scale and transpose them, multiply keys in place, softmax over scores, multiply values
+// in place, transpose back. A block of at most one vector of queries has code of its own.
+// RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s
+// RUN: disc-opt %s -disc-cpu-emit-kernels -canonicalize -cse -disc-cpu-lower-math -convert-vector-to-llvm -convert-scf-to-cf -convert-arith-to-llvm -convert-index-to-llvm -convert-math-to-llvm -convert-func-to-llvm -convert-cf-to-llvm -reconcile-unrealized-casts | FileCheck %s --check-prefix=LLVM
+
+module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
+  disc_shape.symbol @B min 1 max 64
+  disc_shape.symbol @S min 2 max 512
+
+  // CHECK-LABEL: func.func @masked(
+  // CHECK: scf.for
+  // CHECK: scf.if
+  // One vector of queries.
+  // CHECK: %[[SCALE:.*]] = arith.constant dense<2.500000e-01> : vector<16xf32>
+  // CHECK: arith.mulf %{{.*}}, %[[SCALE]]
+  // CHECK: vector.shuffle
+  // The mask is where the scores start from.
+  // CHECK: arith.select %{{.*}} : vector<16xi1>, vector<16xf32>
+  // CHECK: %[[ADD:.*]] = arith.constant true
+  // CHECK: llvm.call @disc_product_f32_f32_f32_x16_r2to14({{.*}}, %[[ADD]], %{{.*}})
+  // CHECK: arith.cmpf ogt
+  // CHECK: math.exp %{{.*}} : vector<16xf32>
+  // Values of a static size of 32 split in tiles of 11, 11 and 10.
+  // CHECK: llvm.call @disc_product_f32_f32_f32_x16_r10to11(
+  // CHECK: arith.divf
+  // Two vectors of queries.
+  // CHECK: else
+  // CHECK: llvm.call @disc_product_f32_f32_f32_x32_r2to14(
+  // CHECK: llvm.call @disc_product_f32_f32_f32_x32_r10to11(
+  disc_plan.kernel_func attention @masked attributes {
+      layouts = [#disc_plan.layout<<0>, <[S * 384, 32, 384, 1]>>, #disc_plan.layout<<0>, <[S * 384, 32, 384, 1]>>,
+                 #disc_plan.layout<<0>, <[S * 384, 32, 384, 1]>>, #disc_plan.layout<<0>, <[S, S, S, 1]>>,
+                 #disc_plan.layout<<0>, <[S * 384, 384, 32, 1]>>],
+      arg_dims = [#disc_shape.dims<[B, 12, S, 32]>, #disc_shape.dims<[B, 12, S, 32]>, #disc_shape.dims<[B, 12, S, 32]>,
+                  #disc_shape.dims<[B, 1, 1, S]>],
+      schedule = {rows = 14 : i64, query_scratch = #disc_shape.expr<0>, score_scratch = #disc_shape.expr<4096>,
+                  out_scratch = #disc_shape.expr<S * 128 + 4096>},
+      symbols = ["B", "S"]} {
+  ^bb0(%q: tensor<?x12x?x32xf32>, %k: tensor<?x12x?x32xf32>, %v: tensor<?x12x?x32xf32>, %m: tensor<?x1x1x?xi1>):
+    %r = disc_tensor.attention %q, %k, %v mask %m : tensor<?x1x1x?xi1> scale 0.25 causal false : tensor<?x12x?x32xf32>, tensor<?x12x?x32xf32>, tensor<?x12x?x32xf32> -> tensor<?x12x?x32xf32>
+    %p = disc_tensor.permute %r [0, 2, 1, 3] : tensor<?x12x?x32xf32> -> tensor<?x?x12x32xf32>
+    disc_plan.yield %p : tensor<?x?x12x32xf32>
+  }
+
+  // Keys past the last query of the block are not even multiplied; the others are compared with each query.
+  // CHECK-LABEL: func.func @causal(
+  // CHECK: arith.minsi
+  // CHECK: %[[ADD:.*]] = arith.constant false
+  // CHECK: llvm.call @disc_product_f16_f32_f32_x16_r1to14({{.*}}, %[[ADD]], %{{.*}})
+  // CHECK: arith.cmpi sge, %{{.*}} : vector<16xi32>
+  // CHECK: arith.truncf %{{.*}} : vector<16xf32> to vector<16xf16>
+  disc_plan.kernel_func attention @causal attributes {
+      layouts = [#disc_plan.layout<<0>, <[S * 40, 40, 1]>>, #disc_plan.layout<<0>, <[S * 40, 40, 1]>>,
+                 #disc_plan.layout<<0>, <[S * 40, 40, 1]>>, #disc_plan.layout<<0>, <[S * 40, 40, 1]>>],
+      arg_dims = [#disc_shape.dims<[B, S, 40]>, #disc_shape.dims<[B, S, 40]>, #disc_shape.dims<[B, S, 40]>],
+      schedule = {rows = 14 : i64, query_scratch = #disc_shape.expr<0>, score_scratch = #disc_shape.expr<5120>,
+                  out_scratch = #disc_shape.expr<S * 128 + 5120>},
+      symbols = ["B", "S"]} {
+  ^bb0(%q: tensor<?x?x40xf16>, %k: tensor<?x?x40xf16>, %v: tensor<?x?x40xf16>):
+    %r = disc_tensor.attention %q, %k, %v scale 0.25 causal true : tensor<?x?x40xf16>, tensor<?x?x40xf16>, tensor<?x?x40xf16> -> tensor<?x?x40xf16>
+    disc_plan.yield %r : tensor<?x?x40xf16>
+  }
+}
+// LLVM-NOT: unrealized_conversion_cast
+// LLVM: llvm.func @masked(
+// LLVM-NOT: scf.

@@ -1,0 +1,71 @@
+// The functions that products call: all sums in registers, one element of the left operand broadcast at a time.
+// RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s
+
+#x = affine_map<(m, n, k) -> (m, k)>
+#w = affine_map<(m, n, k) -> (n, k)>
+#y = affine_map<(m, n, k) -> (m, n)>
+module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
+  // A static number of rows needs no choice between heights: 6 rows are one tile.
+  // CHECK-LABEL: func.func @six
+  // CHECK: llvm.call @disc_product_f32_f32_f32_x16_r6(
+  disc_plan.kernel_func contraction @six attributes {
+      layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[64, 16, 1]>>, #disc_plan.layout<<0>, <[16, 1]>>],
+      arg_dims = [#disc_shape.dims<[6, 4]>, #disc_shape.dims<[1, 4, 16]>],
+      schedule = {rows = 6 : i64, columns = 16 : i64, row_tiles = #disc_shape.expr<1>,
+                  lhs_scratch = #disc_shape.expr<1024>, rhs_scratch = #disc_shape.expr<4096>},
+      symbols = []} {
+  ^bb0(%x: tensor<6x4xf32>, %p: tensor<1x4x16xf32>):
+    %w = disc_tensor.unpack %p batch [] n [0] k [1] panel 16 : tensor<1x4x16xf32> -> tensor<16x4xf32>
+    %zero = arith.constant 0.0 : f32
+    %e = tensor.empty() : tensor<6x16xf32>
+    %f = linalg.fill ins(%zero : f32) outs(%e : tensor<6x16xf32>) -> tensor<6x16xf32>
+    %c = linalg.generic {indexing_maps = [#x, #w, #y], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : tensor<6x4xf32>, tensor<16x4xf32>) outs(%f : tensor<6x16xf32>) {
+    ^bb0(%l: f32, %r: f32, %o: f32):
+      %m = arith.mulf %l, %r : f32
+      %a = arith.addf %o, %m : f32
+      linalg.yield %a : f32
+    } -> tensor<6x16xf32>
+    disc_plan.yield %c : tensor<6x16xf32>
+  }
+
+  // A single row of int8: four values of k at a time have sums of their own, added at the end.
+  // CHECK-LABEL: func.func @one
+  // CHECK: llvm.call @disc_product_i8_i8_i32_x16_r1(
+  disc_plan.kernel_func contraction @one attributes {
+      layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[16, 1]>>],
+      arg_dims = [#disc_shape.dims<[1, 4]>, #disc_shape.dims<[16, 4]>],
+      schedule = {rows = 6 : i64, columns = 16 : i64, row_tiles = #disc_shape.expr<1>,
+                  lhs_scratch = #disc_shape.expr<1024>, rhs_scratch = #disc_shape.expr<4096>},
+      symbols = []} {
+  ^bb0(%x: tensor<1x4xi8>, %w: tensor<16x4xi8>):
+    %zero = arith.constant 0 : i32
+    %e = tensor.empty() : tensor<1x16xi32>
+    %f = linalg.fill ins(%zero : i32) outs(%e : tensor<1x16xi32>) -> tensor<1x16xi32>
+    %c = linalg.generic {indexing_maps = [#x, #w, #y], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : tensor<1x4xi8>, tensor<16x4xi8>) outs(%f : tensor<1x16xi32>) {
+    ^bb0(%l: i8, %r: i8, %o: i32):
+      %lx = arith.extsi %l : i8 to i32
+      %rx = arith.extsi %r : i8 to i32
+      %m = arith.muli %lx, %rx : i32
+      %a = arith.addi %o, %m : i32
+      linalg.yield %a : i32
+    } -> tensor<1x16xi32>
+    disc_plan.yield %c : tensor<1x16xi32>
+  }
+}
+
+// CHECK-LABEL: llvm.func internal @disc_product_f32_f32_f32_x16_r6(
+// CHECK-SAME: attributes {dso_local, no_inline}
+// CHECK: %[[SUMS:.*]]:12 = scf.for
+// CHECK: llvm.load %{{.*}} -> vector<8xf32>
+// CHECK: vector.broadcast %{{.*}} : f32 to vector<8xf32>
+// CHECK-COUNT-12: math.fma
+// CHECK: scf.yield
+// CHECK: scf.if
+// CHECK-COUNT-12: llvm.store
+
+// CHECK-LABEL: llvm.func internal @disc_product_i8_i8_i32_x16_r1(
+// CHECK: scf.for
+// CHECK: arith.extsi %{{.*}} : vector<8xi8> to vector<8xi32>
+// CHECK-COUNT-8: arith.muli
+// CHECK: scf.yield
+// CHECK: scf.for

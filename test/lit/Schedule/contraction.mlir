@@ -1,0 +1,59 @@
+// Tiles, tasks and scratch memory of products.
+// RUN: disc-opt %s -disc-schedule-kernels | FileCheck %s
+
+#x = affine_map<(m, n, k) -> (m, k)>
+#w = affine_map<(m, n, k) -> (n, k)>
+#y = affine_map<(m, n, k) -> (m, n)>
+module attributes {disc_plan.target = {vector_bits = 512 : i64, l2_bytes = 1048576 : i64, cores = 1 : i64}} {
+  disc_shape.symbol @M min 4096 max 8192
+
+  // 512 KiB of rows are 24 tiles of 14; the static column count gives 12 panels.
+  // CHECK-LABEL: func.func @packed
+  // CHECK: disc_plan.kernel
+  // CHECK-SAME: columns = 32 : i64
+  // CHECK-SAME: k_block = 2048 : i64
+  // CHECK-SAME: lhs_scratch = #disc_shape.expr<1792>
+  // CHECK-SAME: row_tiles = #disc_shape.expr<{{[^>]*}}24{{[^>]*}}>
+  // CHECK-SAME: rows = 14 : i64
+  // CHECK-SAME: tasks = #disc_shape.expr<{{[^>]*}} * 12>
+  func.func @packed(%x: tensor<?x384xf32> {disc_shape.dims = #disc_shape.dims<[M, 384]>}, %p: tensor<12x384x32xf32>) -> (tensor<?x384xf32> {disc_shape.dims = #disc_shape.dims<[M, 384]>}) {
+    %0 = disc_plan.kernel contraction ins(%x, %p : tensor<?x384xf32>, tensor<12x384x32xf32>) -> tensor<?x384xf32> attributes {name = "linear"} {
+    ^bb0(%a: tensor<?x384xf32>, %b: tensor<12x384x32xf32>):
+      %w = disc_tensor.unpack %b batch [] n [0] k [1] panel 32 : tensor<12x384x32xf32> -> tensor<384x384xf32>
+      %zero = arith.constant 0.0 : f32
+      %m = disc_shape.dim <M>
+      %e = tensor.empty(%m) : tensor<?x384xf32>
+      %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x384xf32>) -> tensor<?x384xf32>
+      %c = linalg.generic {indexing_maps = [#x, #w, #y], iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %w : tensor<?x384xf32>, tensor<384x384xf32>) outs(%f : tensor<?x384xf32>) {
+      ^bb0(%l: f32, %r: f32, %o: f32):
+        %p1 = arith.mulf %l, %r : f32
+        %s = arith.addf %o, %p1 : f32
+        linalg.yield %s : f32
+      } -> tensor<?x384xf32>
+      disc_plan.yield %c : tensor<?x384xf32>
+    }
+    return %0 : tensor<?x384xf32>
+  }
+
+  // The right operand is not packed: scratch has room for a panel of it, past the rows.
+  // CHECK-LABEL: func.func @dynamic
+  // CHECK: rhs_scratch = #disc_shape.expr<[[RHS:.*]]>, row_tiles = #disc_shape.expr<1>, rows = 14
+  // CHECK-SAME: scratch = #disc_shape.expr<{{[0-9]+}}>
+  // CHECK-SAME: tasks = #disc_shape.expr<1>
+  func.func @dynamic(%x: tensor<8x40xf64>, %w: tensor<10x40xf64>) -> tensor<8x10xf64> {
+    %0 = disc_plan.kernel contraction ins(%x, %w : tensor<8x40xf64>, tensor<10x40xf64>) -> tensor<8x10xf64> attributes {name = "product"} {
+    ^bb0(%a: tensor<8x40xf64>, %b: tensor<10x40xf64>):
+      %zero = arith.constant 0.0 : f64
+      %e = tensor.empty() : tensor<8x10xf64>
+      %f = linalg.fill ins(%zero : f64) outs(%e : tensor<8x10xf64>) -> tensor<8x10xf64>
+      %c = linalg.generic {indexing_maps = [#x, #w, #y], iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<8x40xf64>, tensor<10x40xf64>) outs(%f : tensor<8x10xf64>) {
+      ^bb0(%l: f64, %r: f64, %o: f64):
+        %p1 = arith.mulf %l, %r : f64
+        %s = arith.addf %o, %p1 : f64
+        linalg.yield %s : f64
+      } -> tensor<8x10xf64>
+      disc_plan.yield %c : tensor<8x10xf64>
+    }
+    return %0 : tensor<8x10xf64>
+  }
+}
