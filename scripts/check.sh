@@ -14,7 +14,12 @@ check() {
   fi
 }
 
-clang_format() { git ls-files '*.cpp' '*.h' | xargs -r clang-format-22 --dry-run -Werror; }
+clang_format() {
+  local bad
+  bad=$(git ls-files '*.cpp' '*.h' | xargs -r -P "$(nproc)" -n 16 clang-format-22 --dry-run -Werror 2>&1 |
+    grep -oE '^[^: ]+\.(cpp|h):' | sort -u)
+  [ -z "$bad" ] || { echo "$bad"; echo 'run: make format'; return 1; }
+}
 
 check "layers" $PY tools/check_layers.py
 check "ruff" $PY -m ruff check .
