@@ -123,8 +123,8 @@ LogicalResult AttentionOp::verify() {
 
 LogicalResult ConcatOp::verify() {
   RankedTensorType result = tensorType(getResult());
-  bool ok = !getInputs().empty() && static_cast<int64_t>(getDim()) >= 0 &&
-            static_cast<int64_t>(getDim()) < result.getRank();
+  bool ok =
+      !getInputs().empty() && static_cast<int64_t>(getDim()) >= 0 && static_cast<int64_t>(getDim()) < result.getRank();
   for (Value input : getInputs())
     ok = ok && tensorType(input).getRank() == result.getRank() &&
          tensorType(input).getElementType() == result.getElementType();
@@ -132,8 +132,7 @@ LogicalResult ConcatOp::verify() {
 }
 
 /// Panels and what they hold: `dims` name each dimension of `type` once.
-template <typename PanelOp>
-static LogicalResult verifyPanelDims(PanelOp op, RankedTensorType type, StringRef label) {
+template <typename PanelOp> static LogicalResult verifyPanelDims(PanelOp op, RankedTensorType type, StringRef label) {
   llvm::SmallBitVector seen(type.getRank());
   int64_t named = 0;
   for (ArrayRef<int64_t> dims : {op.getBatchDims(), op.getNDims(), op.getKDims()})

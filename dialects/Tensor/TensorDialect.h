@@ -18,9 +18,7 @@
 
 namespace mlir::disc {
 /// True for the operations that only change how a buffer is addressed.
-inline bool isView(Operation *op) {
-  return llvm::isa<PermuteOp, ReshapeOp, BroadcastOp, SliceOp>(op);
-}
+inline bool isView(Operation *op) { return llvm::isa<PermuteOp, ReshapeOp, BroadcastOp, SliceOp>(op); }
 } // namespace mlir::disc
 
 #endif // DISC_DIALECTS_TENSOR_TENSORDIALECT_H

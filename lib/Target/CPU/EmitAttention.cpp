@@ -23,11 +23,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/Tensor/TensorDialect.h"
 #include "lib/Target/CPU/EmitKernels.h"
 #include "lib/Target/CPU/MicroKernel.h"
 #include "lib/Target/CPU/PackPanel.h"
 #include "lib/Target/CPU/TileLoops.h"
-#include "dialects/Tensor/TensorDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -61,8 +61,7 @@ private:
     return m.advance(e.scratch(), points.expr(e.kernel.getScheduleAttr().getAs<ExprAttr>(name).getValue()));
   }
   Value constantVector(double v) {
-    return arith::ConstantOp::create(b, loc(),
-                                     DenseElementsAttr::get(vectorType(), b.getFloatAttr(sumType, v)));
+    return arith::ConstantOp::create(b, loc(), DenseElementsAttr::get(vectorType(), b.getFloatAttr(sumType, v)));
   }
   Value rowBytes(const Block &block) { return m.constant(block.vectors * lanes() * byteSize(sumType)); }
   Value load(Value row, int64_t vector) {
@@ -71,9 +70,7 @@ private:
   void store(Value v, Value row, int64_t vector) {
     LLVM::StoreOp::create(b, loc(), v, vectorAt(row, vector), byteSize(sumType));
   }
-  Value vectorAt(Value row, int64_t vector) {
-    return m.advance(row, m.constant(vector * lanes() * byteSize(sumType)));
-  }
+  Value vectorAt(Value row, int64_t vector) { return m.advance(row, m.constant(vector * lanes() * byteSize(sumType))); }
   SmallVector<Idx> point(ArrayRef<Value> batch, std::initializer_list<Idx> rest) {
     SmallVector<Idx> out;
     for (Value v : batch)
@@ -179,8 +176,7 @@ LogicalResult AttentionEmitter::emitBlock(const Block &block) {
 }
 
 LogicalResult AttentionEmitter::packQueries(const Block &block) {
-  PanelSource source{op.getQuery(),
-                     [&](Idx query, Idx column) { return point(block.batch, {query, column}); }};
+  PanelSource source{op.getQuery(), [&](Idx query, Idx column) { return point(block.batch, {query, column}); }};
   auto buffer = BufferOperand::get(e.kernel, op.getQuery(), e.shapes);
   source.depthContiguous = buffer && buffer->layout.strides.back().isConstant(1);
   Value scale = constantVector(op.getScale().convertToDouble());
@@ -247,9 +243,9 @@ SmallVector<Value> AttentionEmitter::scores(const Block &block, const Matrix &ke
       for (int64_t i = 0; i < lanes(); ++i)
         steps.push_back(v * lanes() + i);
       Value first = arith::IndexCastOp::create(b, loc(), b.getI32Type(), block.first);
-      queryIndex.push_back(arith::AddIOp::create(
-          b, loc(), vector::BroadcastOp::create(b, loc(), indexVector, first),
-          arith::ConstantOp::create(b, loc(), DenseIntElementsAttr::get(indexVector, steps))));
+      queryIndex.push_back(
+          arith::AddIOp::create(b, loc(), vector::BroadcastOp::create(b, loc(), indexVector, first),
+                                arith::ConstantOp::create(b, loc(), DenseIntElementsAttr::get(indexVector, steps))));
     }
 
   SmallVector<Value> lowest(block.vectors, hidden);

@@ -57,16 +57,15 @@ LogicalResult mlir::disc::emitColumn(KernelEmission &e) {
       PointEmitter::Scope scope(points);
       SmallVector<SmallVector<Idx>> vectors;
       for (int64_t k = 0; k < blocks; ++k)
-        vectors.push_back(
-            pointAt(at, arith::AddIOp::create(b, loc, first, points.constantIndex(k * lanes)), lanes));
+        vectors.push_back(pointAt(at, arith::AddIOp::create(b, loc, first, points.constantIndex(k * lanes)), lanes));
       ok &= succeeded(columns.emitPoints(vectors, Value()));
       return SmallVector<Value>();
     };
     auto rest = [&] {
       emitFor(b, loc, first, extent, points.constantIndex(lanes), {}, [&](Value column, ValueRange) {
         PointEmitter::Scope scope(points);
-        Value left = arith::MinSIOp::create(b, loc, arith::SubIOp::create(b, loc, extent, column),
-                                            points.constantIndex(lanes));
+        Value left =
+            arith::MinSIOp::create(b, loc, arith::SubIOp::create(b, loc, extent, column), points.constantIndex(lanes));
         ok &= succeeded(columns.emitPoints({pointAt(at, column, lanes)}, points.tailMask(left)));
         return SmallVector<Value>();
       });

@@ -243,8 +243,8 @@ SmallVector<Idx> ContractionEmitter::split(Idx linear, ArrayRef<unsigned> dims) 
   return out;
 }
 
-SmallVector<Idx> ContractionEmitter::iteration(const Task &task, ArrayRef<Value> rowCoordinates,
-                                               ArrayRef<Idx> columns, ArrayRef<Idx> depth) {
+SmallVector<Idx> ContractionEmitter::iteration(const Task &task, ArrayRef<Value> rowCoordinates, ArrayRef<Idx> columns,
+                                               ArrayRef<Idx> depth) {
   SmallVector<Idx> iters(info.sizes.size(), points.uniform(int64_t(0)));
   for (auto [d, v] : llvm::zip_equal(info.batch, task.batch))
     iters[d] = points.uniform(v);

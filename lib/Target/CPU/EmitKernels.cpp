@@ -40,8 +40,8 @@ int64_t KernelEmission::schedule(StringRef name, int64_t fallback) {
   return fallback;
 }
 
-SmallVector<Value> mlir::disc::emitFor(OpBuilder &b, Location loc, Value begin, Value end, Value step,
-                                       ValueRange inits, LoopBody body) {
+SmallVector<Value> mlir::disc::emitFor(OpBuilder &b, Location loc, Value begin, Value end, Value step, ValueRange inits,
+                                       LoopBody body) {
   auto loop = scf::ForOp::create(b, loc, begin, end, step, inits, [](OpBuilder &, Location, Value, ValueRange) {});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(loop.getBody());

@@ -12,9 +12,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/Tensor/TensorDialect.h"
 #include "lib/Target/CPU/EmitKernels.h"
 #include "lib/Target/CPU/PackPanel.h"
-#include "dialects/Tensor/TensorDialect.h"
 
 using namespace mlir;
 using namespace mlir::disc;
@@ -74,8 +74,8 @@ LogicalResult disc::emitPack(KernelEmission &e) {
         buffer && !pack.getKDims().empty() && buffer->layout.strides[pack.getKDims().back()].isConstant(1);
     source.padWithZeros = true;
     Value panel = m.advance(points.resultPtr(0), m.mul(task, panelBytes));
-    ok &= succeeded(emitPanel(points, m, source, type.getElementType(), first, columns, depth,
-                              pack.getPanel() / lanes, /*alwaysWhole=*/false, panel));
+    ok &= succeeded(emitPanel(points, m, source, type.getElementType(), first, columns, depth, pack.getPanel() / lanes,
+                              /*alwaysWhole=*/false, panel));
     return SmallVector<Value>();
   });
   return success(ok);

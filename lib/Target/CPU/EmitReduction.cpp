@@ -120,10 +120,9 @@ LogicalResult ReductionEmitter::emitPass(unsigned pass) {
     SmallVector<Site> sites;
     for (unsigned p = 0; p < parallelPoints.size(); ++p)
       sites.push_back(siteAt(p));
-    carried = walk(0, points.constantIndex(0), sites, lanesAreReduced, carried,
-                   [&](ArrayRef<Site> sites, Value mask, ValueRange values) {
-                     return emitSites(pass, sites, mask, values);
-                   });
+    carried =
+        walk(0, points.constantIndex(0), sites, lanesAreReduced, carried,
+             [&](ArrayRef<Site> sites, Value mask, ValueRange values) { return emitSites(pass, sites, mask, values); });
   }
 
   unsigned perSet = carried.size() / std::max(sets, 1u), next = 0;

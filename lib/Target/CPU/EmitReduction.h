@@ -62,9 +62,9 @@ private:
   OpBuilder &b;
   Location loc;
   bool lanesAreReduced;
-  unsigned numSets;                  // of accumulators: independent chains of a long reduction
-  SmallVector<MergedDims> runs;      // of the reduced dimensions
-  SmallVector<SymExpr> stagedStart;  // of each staged value, in bytes of scratch memory
+  unsigned numSets;                 // of accumulators: independent chains of a long reduction
+  SmallVector<MergedDims> runs;     // of the reduced dimensions
+  SmallVector<SymExpr> stagedStart; // of each staged value, in bytes of scratch memory
   SmallVector<SmallVector<Idx>> parallelPoints;
   Value parallelMask;
   DenseMap<Value, SmallVector<Value>> finals; // per reduction's result, its value at each parallel point

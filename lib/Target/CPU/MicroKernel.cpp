@@ -197,8 +197,7 @@ LLVM::LLVMFuncOp kernelFor(OpBuilder &b, ModuleOp module, const MicroKernelSpec 
 /// The function that goes to the one for its last argument.
 LLVM::LLVMFuncOp dispatcher(OpBuilder &b, ModuleOp module, const MicroKernelSpec &spec, TileHeights heights,
                             ArrayRef<Type> args) {
-  std::string name =
-      ("disc_product_" + spec.str() + "_r" + Twine(heights.min) + "to" + Twine(heights.max)).str();
+  std::string name = ("disc_product_" + spec.str() + "_r" + Twine(heights.min) + "to" + Twine(heights.max)).str();
   if (auto func = module.lookupSymbol<LLVM::LLVMFuncOp>(name))
     return func;
   OpBuilder::InsertionGuard guard(b);
@@ -231,8 +230,7 @@ LLVM::LLVMFuncOp dispatcher(OpBuilder &b, ModuleOp module, const MicroKernelSpec
 } // namespace
 
 void disc::callMicroKernel(OpBuilder &b, Location loc, const MicroKernelSpec &spec, TileHeights heights, Value rows,
-                           Value a, Value rowStride, Value kStride, Value bPanel, Value k, Value c,
-                           Value accumulate) {
+                           Value a, Value rowStride, Value kStride, Value bPanel, Value k, Value c, Value accumulate) {
   auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
   Type ptr = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
   SmallVector<Type> args = {ptr, i64, i64, ptr, i64, ptr, b.getI1Type()};

@@ -154,8 +154,8 @@ struct PanelWriter {
 } // namespace
 
 LogicalResult disc::emitPanel(PointEmitter &points, IndexMath &m, const PanelSource &source, Type element,
-                              Value firstColumn, Value columnCount, Value depthCount, int64_t vectors,
-                              bool alwaysWhole, Value panel) {
+                              Value firstColumn, Value columnCount, Value depthCount, int64_t vectors, bool alwaysWhole,
+                              Value panel) {
   PanelWriter writer{points, m, source, element, firstColumn, columnCount, depthCount, vectors, panel};
   if (alwaysWhole)
     return writer.whole();

@@ -25,8 +25,7 @@
 using namespace mlir;
 using namespace mlir::disc;
 
-PointEmitter::PointEmitter(OpBuilder &builder, KernelFuncOp kernel, Value argsPtr, int64_t lanes,
-                           ShapeAnalysis &shapes)
+PointEmitter::PointEmitter(OpBuilder &builder, KernelFuncOp kernel, Value argsPtr, int64_t lanes, ShapeAnalysis &shapes)
     : builder(builder), kernelFunc(kernel), argsPtr(argsPtr), vectorLanes(lanes), shapeAnalysis(shapes),
       loc(kernel.getLoc()) {
   // Function-wide values go before this one, in the order they are first needed, so that they dominate everything.

@@ -12,8 +12,8 @@
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/DenseMap.h"
 #include <functional>
 #include <map>
@@ -70,11 +70,11 @@ public:
   ShapeAnalysis &shapes() { return shapeAnalysis; }
 
   //===--- what holds for the whole function -------------------------------===//
-  Value expr(const SymExpr &e);         // index; from the symbols' slots
-  Value constantIndex(int64_t value);   // index
+  Value expr(const SymExpr &e);       // index; from the symbols' slots
+  Value constantIndex(int64_t value); // index
   Value constant(TypedAttr value);
-  Value operandPtr(unsigned i);         // !llvm.ptr
-  Value resultPtr(unsigned i);          // !llvm.ptr
+  Value operandPtr(unsigned i); // !llvm.ptr
+  Value resultPtr(unsigned i);  // !llvm.ptr
 
   //===--- values ------------------------------------------------------------===//
   /// The value of `tensor` at `idx`: a scalar if nothing varies along the lanes, else a vector<V x elem>. Element

@@ -134,8 +134,8 @@ Value PointEmitter::expr(const SymExpr &e) {
       }
       unsigned slot = kernelFunc.getNumInputs() + kernelFunc.getNumResults() + std::distance(names.begin(), it);
       Type i64 = builder.getI64Type();
-      Value at = LLVM::GEPOp::create(builder, loc, argsPtr.getType(), i64, argsPtr,
-                                     ArrayRef<LLVM::GEPArg>{int32_t(slot)});
+      Value at =
+          LLVM::GEPOp::create(builder, loc, argsPtr.getType(), i64, argsPtr, ArrayRef<LLVM::GEPArg>{int32_t(slot)});
       Value value = LLVM::LoadOp::create(builder, loc, i64, at, 8);
       result = arith::IndexCastOp::create(builder, loc, builder.getIndexType(), value);
       return;
@@ -256,16 +256,13 @@ std::pair<Idx, Idx> PointEmitter::divModIdx(const Idx &a, const SymExpr &extent)
     Value first = vector::BroadcastOp::create(builder, loc, type, arith::IndexCastOp::create(builder, loc, i32, r0));
     Value position = arith::AddIOp::create(builder, loc, first, lane);
     Value wraps = arith::DivUIOp::create(builder, loc, position, divisor);
-    Value rest =
-        arith::SubIOp::create(builder, loc, position, arith::MulIOp::create(builder, loc, wraps, divisor));
+    Value rest = arith::SubIOp::create(builder, loc, position, arith::MulIOp::create(builder, loc, wraps, divisor));
     auto widen = [&](Value v) { return arith::IndexCastOp::create(builder, loc, vectorOf(index), v).getResult(); };
-    return {Idx::arbitrary(arith::AddIOp::create(builder, loc, widen(wraps), splat(q0))),
-            Idx::arbitrary(widen(rest))};
+    return {Idx::arbitrary(arith::AddIOp::create(builder, loc, widen(wraps), splat(q0))), Idx::arbitrary(widen(rest))};
   }
   Value each = splat(materialize(a)), divisor = splat(n);
   Value quotient = arith::DivUIOp::create(builder, loc, each, divisor);
-  Value remainder =
-      arith::SubIOp::create(builder, loc, each, arith::MulIOp::create(builder, loc, quotient, divisor));
+  Value remainder = arith::SubIOp::create(builder, loc, each, arith::MulIOp::create(builder, loc, quotient, divisor));
   return {Idx::arbitrary(quotient), Idx::arbitrary(remainder)};
 }
 
@@ -347,8 +344,7 @@ SmallVector<ReshapeGroup> mlir::disc::reshapeGroups(ShapeAnalysis &shapes, Array
 }
 
 std::optional<SmallVector<SymExpr>> mlir::disc::reshapedStrides(ShapeAnalysis &shapes, ArrayRef<ReshapeGroup> groups,
-                                                                ArrayRef<SymExpr> toDims,
-                                                                ArrayRef<SymExpr> toStrides) {
+                                                                ArrayRef<SymExpr> toDims, ArrayRef<SymExpr> toStrides) {
   SmallVector<SymExpr> strides;
   for (const ReshapeGroup &group : groups) {
     std::optional<unsigned> inner; // the dimension inside the one looked at

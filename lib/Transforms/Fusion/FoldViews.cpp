@@ -156,11 +156,9 @@ static Value copyOf(OpBuilder &b, Location loc, Value v, ShapeAnalysis &shapes) 
   Value empty = tensor::EmptyOp::create(b, loc, type, sizes);
   AffineMap id = b.getMultiDimIdentityMap(type.getRank());
   SmallVector<utils::IteratorType> iterators(type.getRank(), utils::IteratorType::parallel);
-  auto copy = linalg::GenericOp::create(b, loc, TypeRange{type}, ValueRange{v}, ValueRange{empty},
-                                          ArrayRef<AffineMap>{id, id}, iterators,
-                                          [](OpBuilder &nested, Location at, ValueRange args) {
-                                            linalg::YieldOp::create(nested, at, args[0]);
-                                          });
+  auto copy = linalg::GenericOp::create(
+      b, loc, TypeRange{type}, ValueRange{v}, ValueRange{empty}, ArrayRef<AffineMap>{id, id}, iterators,
+      [](OpBuilder &nested, Location at, ValueRange args) { linalg::YieldOp::create(nested, at, args[0]); });
   setDims(copy, dims);
   return copy->getResult(0);
 }
@@ -197,8 +195,8 @@ struct FoldViews : disc::impl::FoldViewsBase<FoldViews> {
     // Constants and fills live inside the kernels that read them; what addresses a buffer needs one.
     for (Operation &op : llvm::make_early_inc_range(block)) {
       auto generic = dyn_cast<linalg::GenericOp>(op);
-      bool addresses = isView(&op) || isa<AttentionOp, ConcatOp>(op) ||
-                       (generic && linalg::isaContractionOpInterface(generic));
+      bool addresses =
+          isView(&op) || isa<AttentionOp, ConcatOp>(op) || (generic && linalg::isaContractionOpInterface(generic));
       if (!addresses)
         continue;
       OpBuilder b(&op);

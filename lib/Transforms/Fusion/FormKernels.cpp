@@ -3,8 +3,8 @@
 //   %p = linalg.generic {...contraction...} ins(%x, %w) outs(%zero)
 //   %y = linalg.generic {...addf, gelu...} ins(%p, %bias) outs(%e)
 // becomes
-//   %y = disc_plan.kernel contraction ins(%x, %w, %bias : ...) -> ... attributes {name = "linear_gelu", reason = "..."} {
-//   ^bb0(%a, %b, %c):
+//   %y = disc_plan.kernel contraction ins(%x, %w, %bias : ...) -> ... attributes {name = "linear_gelu", reason = "..."}
+//   { ^bb0(%a, %b, %c):
 //     ... both, with the extents, fills and empty tensors that they need ...
 //     disc_plan.yield %y
 //   }
@@ -21,8 +21,8 @@
 #include "lib/Transforms/Fusion/KernelGroups.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
-#include "llvm/ADT/StringExtras.h"
 #include "mlir/Transforms/RegionUtils.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace mlir::disc {
 #define GEN_PASS_DEF_FORMKERNELS
@@ -51,7 +51,7 @@ static std::string kernelName(ArrayRef<Operation *> ops, KernelKind kind) {
   for (Operation *op : ops) {
     std::string part;
     for (char c : nameOf(op->getLoc()).rsplit('.').second.empty() ? nameOf(op->getLoc())
-                                                                    : nameOf(op->getLoc()).rsplit('.').second)
+                                                                  : nameOf(op->getLoc()).rsplit('.').second)
       part += llvm::isAlnum(c) ? c : '_';
     if (!part.empty() && (parts.empty() || parts.back() != part))
       parts.push_back(part);
@@ -156,8 +156,8 @@ struct FormKernels : disc::impl::FormKernelsBase<FormKernels> {
       types.push_back(v.getType());
     std::string reason = llvm::join(group.reasons, "; with ");
     auto kernel = KernelOp::create(b, loc, types, inputs.getArrayRef(), group.kind,
-                                     b.getStringAttr(kernelName(members, group.kind)), b.getStringAttr(reason),
-                                     DictionaryAttr(), Attribute(), Attribute(), Attribute());
+                                   b.getStringAttr(kernelName(members, group.kind)), b.getStringAttr(reason),
+                                   DictionaryAttr(), Attribute(), Attribute(), Attribute());
     Block *body = &kernel.getBody().emplaceBlock();
     IRMapping map;
     for (Value v : inputs)

@@ -84,9 +84,8 @@ static bool isCheap(linalg::GenericOp op) {
 }
 
 static bool sameExtents(ArrayRef<SymExpr> a, ArrayRef<SymExpr> b, ShapeAnalysis &shapes) {
-  return a.size() == b.size() && llvm::all_of(llvm::zip(a, b), [&](auto pair) {
-           return shapes.equal(std::get<0>(pair), std::get<1>(pair));
-         });
+  return a.size() == b.size() &&
+         llvm::all_of(llvm::zip(a, b), [&](auto pair) { return shapes.equal(std::get<0>(pair), std::get<1>(pair)); });
 }
 
 std::string KernelGroup::describe() const {
@@ -126,9 +125,7 @@ void KernelGroups::seed(Operation *op) {
   } else {
     group->domain = shapes.dims(op->getResult(0));
     group->reduced.assign(group->domain.size(), false);
-    group->kind = isa<AttentionOp>(op) ? KernelKind::Attention
-                  : isa<PackOp>(op)    ? KernelKind::Pack
-                                       : KernelKind::Loop;
+    group->kind = isa<AttentionOp>(op) ? KernelKind::Attention : isa<PackOp>(op) ? KernelKind::Pack : KernelKind::Loop;
   }
   group->reasons.push_back(group->describe());
   groups[op] = group.get();
@@ -197,9 +194,8 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
       return false;
     Loops loops = loopsOf(generic, shapes);
     bool isReduction = generic.getNumReductionLoops() != 0;
-    bool escapes = llvm::any_of(op->getUsers(), [&](Operation *user) {
-      return !merged.ops.contains(block.findAncestorOpInBlock(*user));
-    });
+    bool escapes = llvm::any_of(
+        op->getUsers(), [&](Operation *user) { return !merged.ops.contains(block.findAncestorOpInBlock(*user)); });
     Role role;
     if (isReduction) {
       if (!sameExtents(loops.extents, merged.domain, shapes) || loops.reduced != merged.reduced)
@@ -248,8 +244,8 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
       if (from == Role::Free)
         continue;
       auto source = cast<linalg::GenericOp>(producer);
-      AffineMap written = source.getMatchingIndexingMap(source.getDpsInitOperand(
-          cast<OpResult>(operand.get()).getResultNumber()));
+      AffineMap written =
+          source.getMatchingIndexingMap(source.getDpsInitOperand(cast<OpResult>(operand.get()).getResultNumber()));
       SmallVector<int> writes = coordinates(written, toDomain[producer]);
       SmallVector<int> reads = coordinates(generic.getMatchingIndexingMap(&operand), at);
       bool aligned = writes == reads && !llvm::is_contained(reads, -2);

@@ -1,7 +1,7 @@
 //===- ArenaPlanner.h - offsets for temporaries of symbolic size -*- C++ -*-===//
 //
-// Temporaries with disjoint lifetimes share a slot of one arena. Sizes are expressions, so "fits" means proved for every
-// value of the symbols; a slot may also grow to the larger of two sizes, which is then a `max` expression.
+// Temporaries with disjoint lifetimes share a slot of one arena. Sizes are expressions, so "fits" means proved for
+// every value of the symbols; a slot may also grow to the larger of two sizes, which is then a `max` expression.
 //
 //===----------------------------------------------------------------------===//
 

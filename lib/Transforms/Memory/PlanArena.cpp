@@ -53,8 +53,7 @@ public:
   LogicalResult run();
 
 private:
-  DictionaryAttr describe(StringRef fallback, unsigned index, Type type, DictionaryAttr attrs,
-                          ArrayRef<SymExpr> dims);
+  DictionaryAttr describe(StringRef fallback, unsigned index, Type type, DictionaryAttr attrs, ArrayRef<SymExpr> dims);
   LogicalResult bindSymbols();
   void guardRange(SymbolOp symbol, Value value, int64_t input, int64_t dim);
   void guard(GuardPredicate predicate, Value lhs, Value rhs, int64_t input, int64_t dim, const Twine &expected,
@@ -270,8 +269,7 @@ LogicalResult EntryBuilder::run() {
                               shapes.dims(arg)));
   auto ret = cast<func::ReturnOp>(func.getBody().front().getTerminator());
   for (auto [i, operand] : llvm::enumerate(ret.getOperands()))
-    outputs.push_back(
-        describe("output", i, operand.getType(), func.getResultAttrDict(i), shapes.dims(operand)));
+    outputs.push_back(describe("output", i, operand.getType(), func.getResultAttrDict(i), shapes.dims(operand)));
 
   entry = EntryOp::create(b, loc, (func.getName() + "$entry").str(), StringAttr(), b.getArrayAttr(inputs),
                           b.getArrayAttr(outputs));
@@ -285,7 +283,8 @@ LogicalResult EntryBuilder::run() {
   SmallVector<SmallVector<Value>> operands;
   for (auto kernel : func.getBody().front().getOps<CallOp>()) {
     SmallVector<Value> &list = operands.emplace_back();
-    for (Value v : llvm::concat<Value>(SmallVector<Value>(kernel.getInputs()), SmallVector<Value>(kernel.getOutputs()))) {
+    for (Value v :
+         llvm::concat<Value>(SmallVector<Value>(kernel.getInputs()), SmallVector<Value>(kernel.getOutputs()))) {
       FailureOr<Value> pointer = buffer(v);
       if (failed(pointer))
         return failure();

@@ -116,7 +116,8 @@ FailureOr<ContractionInfo> ContractionInfo::get(Operation *kernel, Block &body, 
   if (!sized.all())
     return info.op.emitError("the extent of an iteration dimension is not an extent of any operand");
 
-  llvm::SmallBitVector inLhs = dimsOf(info.lhsMap()), inRhs = dimsOf(info.rhsMap()), inResult = dimsOf(info.resultMap());
+  llvm::SmallBitVector inLhs = dimsOf(info.lhsMap()), inRhs = dimsOf(info.rhsMap()),
+                       inResult = dimsOf(info.resultMap());
   for (unsigned d = 0; d < loops; ++d) {
     if (!inResult.test(d))
       info.depth.push_back(d);

@@ -60,9 +60,8 @@ struct HoistParameters : disc::impl::HoistParametersBase<HoistParameters> {
         continue;
       cloneInto(kernel, body, map);
       for (OpResult result : kernel->getResults()) {
-        bool needed =
-            llvm::any_of(result.getUsers(), [&](Operation *user) { return !constant.contains(user); }) ||
-            llvm::any_of(result.getUsers(), [](Operation *user) { return isView(user); });
+        bool needed = llvm::any_of(result.getUsers(), [&](Operation *user) { return !constant.contains(user); }) ||
+                      llvm::any_of(result.getUsers(), [](Operation *user) { return isView(user); });
         if (!needed)
           continue;
         std::string name = ("hoisted" + Twine(count++) + "_" + kernel.getName().value_or("value")).str();
@@ -82,8 +81,9 @@ struct HoistParameters : disc::impl::HoistParametersBase<HoistParameters> {
 
   static bool isConstant(Value v, const llvm::SmallPtrSetImpl<Operation *> &constant) {
     Operation *def = v.getDefiningOp();
-    return def && (constant.contains(def) || (isa<DimOp>(def) && cast<DimOp>(def).getExprAttr().getValue().isConstant()) ||
-                   def->hasTrait<OpTrait::ConstantLike>());
+    return def &&
+           (constant.contains(def) || (isa<DimOp>(def) && cast<DimOp>(def).getExprAttr().getValue().isConstant()) ||
+            def->hasTrait<OpTrait::ConstantLike>());
   }
 
   static bool mentionsNoSymbol(Operation *op) {

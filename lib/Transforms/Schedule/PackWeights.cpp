@@ -143,10 +143,10 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     Location loc = contraction.getLoc();
     if (!global) {
       std::string name = ("packed" + Twine(count++)).str();
-      auto packKernel = KernelOp::create(b, loc, TypeRange{packedType}, ValueRange{source}, KernelKind::Pack,
-                                           b.getStringAttr("pack"),
-                                           b.getStringAttr("right-hand side of a contraction, known at load"),
-                                           DictionaryAttr(), Attribute(), Attribute(), Attribute());
+      auto packKernel =
+          KernelOp::create(b, loc, TypeRange{packedType}, ValueRange{source}, KernelKind::Pack, b.getStringAttr("pack"),
+                           b.getStringAttr("right-hand side of a contraction, known at load"), DictionaryAttr(),
+                           Attribute(), Attribute(), Attribute());
       Block *inner = &packKernel.getBody().emplaceBlock();
       Value in = inner->addArgument(source.getType(), loc);
       OpBuilder nested = OpBuilder::atBlockBegin(inner);

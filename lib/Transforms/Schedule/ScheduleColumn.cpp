@@ -36,7 +36,6 @@ LogicalResult mlir::disc::scheduleColumn(KernelOp kernel, ShapeAnalysis &shapes,
   kernel.setTasksAttr(ExprAttr::get(b.getContext(), outer * SymExpr::ceilDiv(inner, SymExpr(width))));
   kernel.setScratchAttr(ExprAttr::get(b.getContext(), scratch));
   SymExpr perPoint(nanoseconds(plan->work * width * 16, target));
-  kernel.setCostAttr(
-      ExprAttr::get(b.getContext(), SymExpr::floorDiv(reduced * perPoint, SymExpr(16)) + SymExpr(10)));
+  kernel.setCostAttr(ExprAttr::get(b.getContext(), SymExpr::floorDiv(reduced * perPoint, SymExpr(16)) + SymExpr(10)));
   return success();
 }

@@ -46,7 +46,8 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
 
   SymExpr one(1), tiles = SymExpr::max(SymExpr::ceilDiv(m, SymExpr(tile.rows)), one);
   SymExpr panels = SymExpr::ceilDiv(n, SymExpr(tile.columns));
-  SymExpr rowBytes = SymExpr::max(SymExpr::min(k, SymExpr(kBlock)), one) * SymExpr(tile.rows * bytesOf(info->lhsElement));
+  SymExpr rowBytes =
+      SymExpr::max(SymExpr::min(k, SymExpr(kBlock)), one) * SymExpr(tile.rows * bytesOf(info->lhsElement));
   SymExpr fitting = SymExpr::floorDiv(SymExpr(target.l2Bytes / 2), rowBytes);
   SymExpr spread = SymExpr::floorDiv(tiles * panels * batches, SymExpr(4 * target.cores));
   SymExpr rowTiles = SymExpr::max(SymExpr::min({fitting, spread, tiles}), one);

@@ -26,9 +26,7 @@ LogicalResult mlir::disc::scheduleLoop(KernelOp kernel, ShapeAnalysis &shapes, c
     work += scalarWork(op.getRegion());
 
   Builder b(kernel.getContext());
-  auto integer = [&](StringRef name, int64_t value) {
-    return b.getNamedAttr(name, b.getI64IntegerAttr(value));
-  };
+  auto integer = [&](StringRef name, int64_t value) { return b.getNamedAttr(name, b.getI64IntegerAttr(value)); };
   // Where a body is a few instructions, the loop's own are worth sharing.
   int64_t unroll = work <= 8 ? 4 : work <= 16 ? 2 : 1;
   SymExpr total = SymExpr::product(shapes.dims(kernel.getYield().getValues().front()));
