@@ -3,8 +3,8 @@
 //   %p = linalg.generic {...contraction...} ins(%x, %w) outs(%zero)
 //   %y = linalg.generic {...addf, gelu...} ins(%p, %bias) outs(%e)
 // becomes
-//   %y = disc_plan.kernel contraction ins(%x, %w, %bias : ...) -> ... attributes {name = "linear_gelu", reason = "..."}
-//   { ^bb0(%a, %b, %c):
+//   %y = disc_plan.kernel contraction ins(%x, %w, %bias : ...) -> ... attributes {name = "linear_gelu", ...} {
+//   ^bb0(%a, %b, %c):
 //     ... both, with the extents, fills and empty tensors that they need ...
 //     disc_plan.yield %y
 //   }
