@@ -223,7 +223,8 @@ void Planner::stage() {
     return v.getDefiningOp<linalg::GenericOp>() && !isReduction(v) && sameExtents(shapes.dims(v), plan.domain);
   };
   std::function<double(Value)> recompute = [&](Value v) -> double {
-    if (isReduction(v))
+    // What is the same all along the reduced range is computed once for it.
+    if (isReduction(v) || shapes.equal(SymExpr::product(shapes.dims(v)), plan.size(plan.parallel)))
       return 0;
     if (isa<BlockArgument>(v) || kept.contains(v))
       return sameExtents(shapes.dims(v), plan.domain) ? 1 : 0.5;

@@ -1,0 +1,78 @@
+"""Largest errors of the compiled transcendental functions, in units in the last place, against float64."""
+
+import pytest
+import torch
+
+import disc
+
+# Bounds as stated at the top of lib/Target/CPU/LowerMath.cpp.
+FUNCTIONS = {
+    "exp": (torch.exp, -104, 89, 1.1),
+    "exp2": (torch.exp2, -150, 128, 1.5),
+    "expm1": (torch.expm1, -20, 89, 2),
+    "log": (torch.log, 1e-45, 3e38, 1.1),
+    "log2": (torch.log2, 1e-45, 3e38, 2),
+    "log10": (torch.log10, 1e-45, 3e38, 2),
+    "tanh": (torch.tanh, -12, 12, 2),
+    "erf": (torch.erf, -6, 6, 2),
+    "sin": (torch.sin, -1e4, 1e4, 1.1),
+    "cos": (torch.cos, -1e4, 1e4, 1.1),
+    "rsqrt": (torch.rsqrt, 1e-38, 1e38, 1.6),
+}
+SPECIAL = torch.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), float("nan"), 1e-45, 1e-40, -1e-40, 3e38])
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def compiled(function):
+    x = torch.rand(64)
+    return disc.compile(Function(function), (x,), dynamic_shapes=({0: torch.export.Dim("n", min=1)},))
+
+
+def samples(low, high):
+    """Points spread evenly over the range, and over its exponents."""
+    even = torch.linspace(low, high, 200_003, dtype=torch.float64)
+    top = torch.tensor(max(abs(low), abs(high)), dtype=torch.float64).log2().item()
+    geometric = torch.logspace(-40 if low < 1e-40 else -30, top, 200_003, base=2, dtype=torch.float64)
+    points = torch.cat([even, geometric, -geometric])
+    return points[(points >= low) & (points <= high)].float()
+
+
+def ulps(got, want):
+    """The distance in units of the last place of f32 at `want`."""
+    rounded = want.float()
+    unit = torch.nextafter(rounded.abs(), torch.tensor(float("inf"))).double() - rounded.abs().double()
+    return ((got.double() - want) / unit).abs()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_f32(name):
+    function, low, high, bound = FUNCTIONS[name]
+    model = compiled(function)
+    x = samples(low, high)
+    got, want = model(x), function(x.double())
+    finite = want.float().isfinite()
+    assert torch.equal(got.isfinite(), finite)
+    assert ulps(got[finite], want[finite]).max().item() <= bound
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_special_values(name):
+    function = FUNCTIONS[name][0]
+    got, want = compiled(function)(SPECIAL), function(SPECIAL.double()).float()
+    assert torch.equal(got.isnan(), want.isnan())
+    assert torch.allclose(got, want, rtol=1e-6, atol=1e-45, equal_nan=True)
+
+
+def test_gelu_where_it_does_not_cancel():
+    x = torch.linspace(-2, 30, 300_001)
+    got = compiled(torch.nn.functional.gelu)(x)
+    want = torch.nn.functional.gelu(x.double())
+    assert ((got.double() - want) / want).abs()[x.abs() > 1e-6].max().item() <= 1e-6
