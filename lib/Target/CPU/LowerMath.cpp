@@ -280,6 +280,25 @@ struct ConvertHalfThroughF32 : OpRewritePattern<Op> {
   }
 };
 
+/// Without such an instruction `math.fma` would be a call per lane. The polynomials stay within their bounds: where
+/// they need an exact product, a factor has few bits.
+struct SplitFma : OpRewritePattern<math::FmaOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(math::FmaOp op, PatternRewriter &rewriter) const override {
+    Value product = arith::MulFOp::create(rewriter, op.getLoc(), op.getA(), op.getB());
+    rewriter.replaceOpWithNewOp<arith::AddFOp>(op, product, op.getC());
+    return success();
+  }
+};
+
+/// False for an x86 target whose features lack FMA; those of the target that is not described have it.
+bool targetHasFma(ModuleOp module) {
+  auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target");
+  auto triple = target ? target.getAs<StringAttr>("triple") : StringAttr();
+  auto features = target ? target.getAs<StringAttr>("features") : StringAttr();
+  return !triple || !features || !triple.getValue().starts_with("x86_64") || features.getValue().contains("+fma");
+}
+
 struct CpuLowerMath : disc::impl::CpuLowerMathBase<CpuLowerMath> {
   void runOnOperation() override {
     MLIRContext *context = &getContext();
@@ -289,6 +308,8 @@ struct CpuLowerMath : disc::impl::CpuLowerMathBase<CpuLowerMath> {
     patterns.add<WidenHalf, ConvertHalfThroughF32<arith::ExtFOp>, ConvertHalfThroughF32<arith::TruncFOp>,
                  ConvertHalfThroughF32<arith::SIToFPOp>, ConvertHalfThroughF32<arith::UIToFPOp>,
                  ConvertHalfThroughF32<arith::FPToSIOp>, ConvertHalfThroughF32<arith::FPToUIOp>, ExpandRsqrt>(context);
+    if (!targetHasFma(getOperation()))
+      patterns.add<SplitFma>(context);
     arith::populateExpandBFloat16Patterns(patterns);
     patterns.add<ExpandF32<math::ExpOp>>(context, [](F32 &f, Value x) { return f.exp(x); });
     patterns.add<ExpandF32<math::Exp2Op>>(context, [](F32 &f, Value x) { return f.exp2(x); });

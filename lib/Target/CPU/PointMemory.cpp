@@ -15,12 +15,15 @@ using namespace mlir;
 using namespace mlir::disc;
 
 namespace {
-/// How an element lies in memory: booleans as bytes, indices as 64-bit integers.
+/// How an element lies in memory: booleans as bytes, indices as 64-bit integers. Half floats move as integers, since
+/// where there are no masked instructions, masked moves of floats without arithmetic would go through f32.
 Type memoryType(Type elem) {
   if (elem.isInteger(1))
     return IntegerType::get(elem.getContext(), 8);
   if (elem.isIndex())
     return IntegerType::get(elem.getContext(), 64);
+  if (elem.isBF16() || elem.isF16())
+    return IntegerType::get(elem.getContext(), 16);
   return elem;
 }
 
@@ -39,6 +42,8 @@ Value fromMemory(OpBuilder &b, Location loc, Value v, Type elem) {
   }
   if (elem.isIndex())
     return arith::IndexCastOp::create(b, loc, likeShape(v, elem), v);
+  if (memoryType(elem) != elem)
+    return arith::BitcastOp::create(b, loc, likeShape(v, elem), v);
   return v;
 }
 
@@ -48,6 +53,8 @@ Value toMemory(OpBuilder &b, Location loc, Value v) {
     return arith::ExtUIOp::create(b, loc, likeShape(v, b.getI8Type()), v);
   if (elem.isIndex())
     return arith::IndexCastOp::create(b, loc, likeShape(v, b.getI64Type()), v);
+  if (memoryType(elem) != elem)
+    return arith::BitcastOp::create(b, loc, likeShape(v, memoryType(elem)), v);
   return v;
 }
 } // namespace
