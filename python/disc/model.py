@@ -39,7 +39,7 @@ class Model:
         self.timings: dict[str, float] = dict(timings)
         """Seconds that each stage of the compilation took."""
         self._run = executable.run if executable else self._not_built
-        self._positional = _plain_arguments(program)
+        self._names = _plain_arguments(program, signature)
         self._single, self._sequence = _plain_results(program)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -50,10 +50,16 @@ class Model:
             TypeError: dtype, device or structure of the arguments differ.
         """
         # The common structures come first: a generic pytree costs more than a small model.
-        if self._positional and not kwargs:
-            inputs: Sequence[Any] = args
-        else:
+        inputs: Sequence[Any]
+        if self._names is None or len(args) + len(kwargs) != len(self._names):
             inputs = self._flatten(args, kwargs)
+        elif not kwargs:
+            inputs = args
+        else:
+            try:
+                inputs = args + tuple([kwargs[name] for name in self._names[len(args) :]])
+            except KeyError:
+                inputs = self._flatten(args, kwargs)
         results = self._run(inputs)
         if self._single:
             return results[0]
@@ -133,15 +139,18 @@ def _dtype_name(tensor: Input) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _plain_arguments(program: ImportedProgram) -> bool:
-    """Whether the model takes tensors alone, by position."""
+def _plain_arguments(program: ImportedProgram, signature: inspect.Signature | None) -> tuple[str, ...] | None:
+    """The names of the arguments, if the model takes tensors alone; None if it takes anything else."""
     args, kwargs = program.in_spec.children()
-    return (
-        not program.constants
-        and kwargs.num_leaves == 0
-        and all(child.is_leaf() for child in args.children())
-        and [i.leaf for i in program.inputs] == list(range(args.num_children))
-    )
+    leaves = [*args.children(), *kwargs.children()]
+    if program.constants or not all(leaf.is_leaf() for leaf in leaves):
+        return None
+    if [i.leaf for i in program.inputs] != list(range(len(leaves))):
+        return None
+    # Without a signature the names of positional arguments are unknown: none that a caller could use.
+    known = list(signature.parameters)[: args.num_children] if signature else []
+    positional = known if len(known) == args.num_children else [f"<{i}>" for i in range(args.num_children)]
+    return (*positional, *(kwargs.context or ()))
 
 
 def _plain_results(program: ImportedProgram) -> tuple[bool, type | None]:
