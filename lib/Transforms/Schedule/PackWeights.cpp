@@ -89,8 +89,10 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       return {};
     if (auto load = dyn_cast<GlobalLoadOp>(def)) {
       for (auto store : init.getBody().front().getOps<GlobalStoreOp>())
-        if (store.getGlobal() == load.getGlobal())
+        if (store.getGlobal() == load.getGlobal()) {
+          map.map(v, store.getValue()); // for the clones of views of it
           return store.getValue();
+        }
       return {};
     }
     if (!isa<ParameterOp>(def) && !isView(def))
