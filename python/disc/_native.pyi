@@ -26,8 +26,11 @@ class Module:
     def text(self, *, generic: bool = False, locations: bool = False) -> str:
         """Prints the module."""
 
-    def set_host_target(self) -> None:
-        """Sets `disc_plan.target` to the machine this process runs on."""
+    def set_host_target(self, cpu: str = "") -> None:
+        """Sets `disc_plan.target` to the machine this process runs on, or to that machine as if it were only a `cpu`.
+
+        Raises ValueError for a CPU that it is not.
+        """
 
 class Executable:
     """Compiled code, loaded."""

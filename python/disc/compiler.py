@@ -106,7 +106,7 @@ class _Compilation:
             module = _native.Module.parse(text)
         except _native.PipelineError as error:
             self._fail(IMPORT, error, text, "")
-        module.set_host_target()
+        module.set_host_target(self._options.cpu or "")
         self._keep(IMPORT, module)
         return module
 

@@ -14,6 +14,8 @@ class Options:
 
     threads: int | None = None
     """Threads of one call, the caller's included; None means every core this process may use."""
+    cpu: str | None = None
+    """Compile for this kind of CPU, named as for clang's ``-march`` (``"x86-64-v3"``); None means for this machine."""
     stop_after: str | None = None
     """Stop after this stage: the model then has IR and cannot be called."""
     dump_ir: str | os.PathLike[str] | None = None

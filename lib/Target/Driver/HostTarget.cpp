@@ -4,8 +4,11 @@
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/Threading.h"
 #include "llvm/TargetParser/Host.h"
 #include "llvm/TargetParser/Triple.h"
@@ -80,6 +83,34 @@ HostTarget HostTarget::detect() {
   target.vectorBits = vectorBitsOf(triple, features);
   detectCaches(target);
   target.cores = std::max(1u, llvm::hardware_concurrency().compute_thread_count());
+  return target;
+}
+
+llvm::Expected<HostTarget> HostTarget::detectAs(StringRef cpu) {
+  llvm::InitializeNativeTarget();
+  auto fail = [](const Twine &message) { return llvm::createStringError(llvm::inconvertibleErrorCode(), message); };
+  HostTarget target = detect();
+  llvm::Triple triple(target.triple);
+  std::string error;
+  const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!backend)
+    return fail(error);
+  // An unknown name is looked for with the list of known ones, as asking for it prints a warning.
+  std::unique_ptr<llvm::MCSubtargetInfo> known(backend->createMCSubtargetInfo(triple, "", ""));
+  if (cpu.empty() || !known->isCPUStringValid(cpu))
+    return fail("no CPU is called '" + cpu + "' for " + target.triple);
+
+  std::unique_ptr<llvm::MCSubtargetInfo> wanted(backend->createMCSubtargetInfo(triple, cpu, ""));
+  llvm::StringMap<bool> enabled;
+  for (const auto &feature : llvm::sys::getHostCPUFeatures()) {
+    bool has = wanted->checkFeatures(("+" + feature.first()).str());
+    if (has && !feature.second)
+      return fail("this machine can't run code for '" + cpu + "': it has no " + feature.first());
+    enabled[feature.first()] = has;
+  }
+  target.cpu = cpu.str();
+  target.features.clear(); // those of the CPU
+  target.vectorBits = vectorBitsOf(triple, enabled);
   return target;
 }
 

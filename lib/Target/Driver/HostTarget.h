@@ -5,6 +5,7 @@
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/Error.h"
 #include <cstdint>
 #include <string>
 
@@ -25,6 +26,11 @@ struct HostTarget {
 
   /// The machine this process runs on.
   static HostTarget detect();
+
+  /// This machine as if it were only a `cpu`, as clang's -march spells it
+  /// ("x86-64-v3", "haswell"): code for machines of that kind, and for tests of
+  /// other vector widths. An error names what this machine lacks to be one.
+  static llvm::Expected<HostTarget> detectAs(llvm::StringRef cpu);
 
   /// The value of `disc_plan.target`; missing entries keep their defaults.
   static HostTarget fromAttr(DictionaryAttr attr);

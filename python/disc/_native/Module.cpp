@@ -58,6 +58,15 @@ static std::string text(Module &module, bool generic, bool locations) {
   return result;
 }
 
+static void setTarget(Module &module, const std::string &cpu) {
+  if (cpu.empty())
+    return setHostTarget(*module.op, HostTarget::detect());
+  llvm::Expected<HostTarget> target = HostTarget::detectAs(cpu);
+  if (!target)
+    raise(PyExc_ValueError, llvm::toString(target.takeError()));
+  setHostTarget(*module.op, *target);
+}
+
 static nb::dict hostTarget() {
   HostTarget target = HostTarget::detect();
   nb::dict result;
@@ -78,7 +87,8 @@ void disc::py::bindModule(nb::module_ &m) {
       .def("run", &run, nb::arg("pipeline"), "Runs a textual pass pipeline in place; raises PipelineError.")
       .def("text", &text, nb::kw_only(), nb::arg("generic") = false, nb::arg("locations") = false, "Prints the module.")
       .def(
-          "set_host_target", [](Module &module) { setHostTarget(*module.op, HostTarget::detect()); },
-          "Sets `disc_plan.target` to the machine this process runs on.");
+          "set_host_target", &setTarget, nb::arg("cpu") = "",
+          "Sets `disc_plan.target` to the machine this process runs on, or to that machine as if it were only a `cpu`; "
+          "raises ValueError for one that it is not.");
   m.def("host_target", &hostTarget, "The machine this process runs on, as the driver describes it.");
 }
