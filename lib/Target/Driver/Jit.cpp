@@ -86,6 +86,10 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
 }
 
 struct Jit::Impl {
+  /// What ORC reports on the side; the errors that it returns only say which
+  /// symbols failed. Guarded: linking may run on several threads.
+  std::mutex mutex;
+  std::string reports;
   std::unique_ptr<orc::LLJIT> lljit;
 };
 
@@ -128,12 +132,18 @@ llvm::Expected<std::unique_ptr<Jit>> Jit::create(ObjectCode objects, const JitOp
 
   auto impl = std::make_unique<Impl>();
   impl->lljit = std::move(*lljit);
+  impl->lljit->getExecutionSession().setErrorReporter([impl = impl.get()](llvm::Error error) {
+    std::lock_guard<std::mutex> lock(impl->mutex);
+    impl->reports += llvm::toString(std::move(error)) + "\n";
+  });
   return std::unique_ptr<Jit>(new Jit(std::move(impl)));
 }
 
 llvm::Expected<void *> Jit::lookup(llvm::StringRef symbol) {
   auto address = impl->lljit->lookup(symbol);
-  if (!address)
-    return address.takeError();
+  if (!address) {
+    std::lock_guard<std::mutex> lock(impl->mutex);
+    return llvm::createStringError(llvm::inconvertibleErrorCode(), impl->reports + llvm::toString(address.takeError()));
+  }
   return address->toPtr<void *>();
 }

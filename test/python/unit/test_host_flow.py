@@ -115,6 +115,18 @@ def test_many_kernels_compile_in_parts() -> None:
     assert torch.equal(load(text).run((x,))[0], x + sum(range(count)))
 
 
+def test_missing_symbols_are_named() -> None:
+    text = (
+        SCALE.replace("COST", "1")
+        .replace("SCRATCH", "0")
+        .replace("  return\n", "  llvm.call @absent() : () -> ()\n  return\n")
+    )
+    module = _native.Module.parse("llvm.func @absent()\n" + text)
+    module.run(PASSES.replace(",disc-codegen-verify", ""))
+    with pytest.raises(RuntimeError, match=r"Symbols not found: \[ absent \]"):
+        _native.jit(module, torch.Tensor)
+
+
 def test_perf_map_names_kernels() -> None:
     path = Path(f"/tmp/perf-{os.getpid()}.map")
     before = path.read_text() if path.exists() else ""
@@ -189,3 +201,24 @@ def test_runs_through_disc_opt(tmp_path: Path) -> None:
     text = SCALE.replace("COST", "1000").replace("SCRATCH", "64")
     result = subprocess.run([tool, f"--pass-pipeline={PASSES}"], input=text, capture_output=True, text=True)
     assert "llvm.func @disc_main" in result.stdout, result.stderr
+
+
+def test_code_for_a_lesser_machine() -> None:
+    """Every level of x86-64 that this machine has computes the same, in vectors of its own width."""
+    if not _native.host_target()["triple"].startswith("x86_64"):
+        pytest.skip("levels of x86-64")
+    model = torch.nn.Sequential(torch.nn.Linear(20, 40), torch.nn.GELU(), torch.nn.LayerNorm(40)).eval()
+    x = torch.randn(5, 20)
+    for cpu, bits in (("x86-64", 128), ("x86-64-v3", 256), ("x86-64-v4", 512)):
+        if bits > _native.host_target()["vector_bits"]:
+            break
+        with torch.no_grad():
+            compiled = disc.compile(model, (x,), options=disc.Options(cpu=cpu))
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-6)
+        assert f"vector_bits = {bits} : i64" in compiled.ir("schedule")
+
+
+def test_unknown_cpus() -> None:
+    module = _native.Module.parse("")
+    with pytest.raises(ValueError, match="no CPU is called 'pdp11'"):
+        module.set_host_target("pdp11")
