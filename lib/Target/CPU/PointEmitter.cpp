@@ -217,7 +217,9 @@ LogicalResult PointEmitter::emitBody(linalg::GenericOp op, ArrayRef<Idx> iters, 
       map.map(constantOp.getResult(), constant(constantOp.getValue()));
       continue;
     }
-    if (inner.getNumRegions() || !isPure(&inner))
+    // Integer divisions are not pure, for they may trap; the import guards their divisors, so that lanes that are
+    // masked off (and read as zeros) do not.
+    if (inner.getNumRegions() || !isMemoryEffectFree(&inner))
       return inner.emitError("cannot be evaluated along lanes");
     map.map(inner.getResults(), cloneOn(&inner, operands)->getResults());
   }

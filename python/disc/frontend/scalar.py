@@ -16,6 +16,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg
 
 from . import dtypes
+from .registry import NotLowerable
 from .values import Number, RuntimeNumber
 
 Operand = Any  # Elem | Number | RuntimeNumber; a Union alias cannot name Elem before it exists.
@@ -291,31 +292,29 @@ def sigmoid(x: Elem) -> Elem:
 
 def fmod(lhs: Elem, rhs: Operand) -> Elem:
     """C's remainder: the sign of the dividend."""
-    rhs = lhs.like(rhs)
     if dtypes.is_float(lhs.dtype):
-        op = arith.RemFOp
-    else:
-        op = arith.RemUIOp if dtypes.is_unsigned(lhs.dtype) else arith.RemSIOp
-    return Elem(op(lhs.value, rhs.value).result, lhs.dtype)
+        return Elem(arith.RemFOp(lhs.value, lhs.like(rhs).value).result, lhs.dtype)
+    # By -1 the remainder is that by 1.
+    divisor = _divisor(lhs, rhs)
+    op = arith.RemUIOp if dtypes.is_unsigned(lhs.dtype) else arith.RemSIOp
+    return Elem(op(lhs.value, divisor.value).result, lhs.dtype)
 
 
 def remainder(lhs: Elem, rhs: Operand) -> Elem:
     """Python's ``%``: the sign of the divisor."""
-    rhs = lhs.like(rhs)
     rest = fmod(lhs, rhs)
     if dtypes.is_unsigned(lhs.dtype):
         return rest
+    rhs = lhs.like(rhs)
     adjust = rest.ne(0) & ((rest < 0) ^ (rhs < 0))
     return select(adjust, rest + rhs, rest)
 
 
 def floor_divide(lhs: Elem, rhs: Operand) -> Elem:
     """Python's ``//``, with PyTorch's care for quotients next to an integer."""
-    rhs = lhs.like(rhs)
-    if dtypes.is_unsigned(lhs.dtype):
-        return Elem(arith.DivUIOp(lhs.value, rhs.value).result, lhs.dtype)
     if not dtypes.is_float(lhs.dtype):
-        return Elem(arith.FloorDivSIOp(lhs.value, rhs.value).result, lhs.dtype)
+        return _divide_ints(lhs, rhs, arith.FloorDivSIOp)
+    rhs = lhs.like(rhs)
     rest = fmod(lhs, rhs)
     quotient = (lhs - rest) / rhs
     quotient = select(rest.ne(0) & ((rhs < 0) ^ (rest < 0)), quotient - 1.0, quotient)
@@ -328,11 +327,31 @@ def floor_divide(lhs: Elem, rhs: Operand) -> Elem:
 
 def trunc_divide(lhs: Elem, rhs: Operand) -> Elem:
     """Division rounded towards zero."""
-    rhs = lhs.like(rhs)
     if dtypes.is_float(lhs.dtype):
         return trunc(lhs / rhs)
-    op = arith.DivUIOp if dtypes.is_unsigned(lhs.dtype) else arith.DivSIOp
-    return Elem(op(lhs.value, rhs.value).result, lhs.dtype)
+    return _divide_ints(lhs, rhs, arith.DivSIOp)
+
+
+def _divide_ints(lhs: Elem, rhs: Operand, signed_op: Any) -> Elem:
+    divisor = _divisor(lhs, rhs)
+    if dtypes.is_unsigned(lhs.dtype):
+        return Elem(arith.DivUIOp(lhs.value, divisor.value).result, lhs.dtype)
+    quotient = Elem(signed_op(lhs.value, divisor.value).result, lhs.dtype)
+    if isinstance(rhs, int):
+        return -lhs if rhs == -1 else quotient
+    return select(lhs.like(rhs).eq(-1), -lhs, quotient)
+
+
+def _divisor(lhs: Elem, rhs: Operand) -> Elem:
+    """``rhs``, but 1 for 0 and -1, the divisors a processor may trap on.
+
+    PyTorch raises on 0, which a kernel can't. Kernels also compute lanes beyond the end of a row, where operands are 0.
+    """
+    if isinstance(rhs, int):
+        return lhs.like(1 if rhs in (0, -1) else rhs)
+    rhs = lhs.like(rhs)
+    traps = rhs.eq(0) if dtypes.is_unsigned(lhs.dtype) else rhs.eq(0) | rhs.eq(-1)
+    return select(traps, lhs.like(1), rhs)
 
 
 def power(base: Elem, exponent: Operand) -> Elem:
@@ -341,20 +360,17 @@ def power(base: Elem, exponent: Operand) -> Elem:
         special = _power_by_constant(base, exponent)
         if special is not None:
             return special
+    if not dtypes.is_float(base.dtype):
+        raise NotLowerable("an integer power whose exponent is not a constant, or negative")
     exponent = base.like(exponent)
-    name = "powf" if dtypes.is_float(base.dtype) else "ipowi"
-    op = ir.Operation.create(f"math.{name}", [base.value.type], [base.value, exponent.value])
+    op = ir.Operation.create("math.powf", [base.value.type], [base.value, exponent.value])
     return Elem(op.result, base.dtype)
 
 
 def _power_by_constant(base: Elem, exponent: Number) -> Elem | None:
-    if exponent == 0:
-        return constant(1, base.dtype)
-    if exponent == 1:
-        return base
-    if exponent in (2, 3, 4):
-        square = base * base
-        return {2: square, 3: square * base, 4: square * square}[int(exponent)]
+    whole = float(exponent).is_integer() and exponent >= 0
+    if whole and (exponent <= 4 or not dtypes.is_float(base.dtype)):
+        return _power_by_squaring(base, int(exponent))
     if not dtypes.is_float(base.dtype):
         return None
     if exponent == 0.5:
@@ -366,6 +382,15 @@ def _power_by_constant(base: Elem, exponent: Number) -> Elem | None:
     if exponent == -2:
         return 1.0 / (base * base)
     return None
+
+
+def _power_by_squaring(base: Elem, exponent: int) -> Elem:
+    result = None
+    while exponent:
+        if exponent & 1:
+            result = base if result is None else result * base
+        base, exponent = base * base if exponent > 1 else base, exponent >> 1
+    return constant(1, base.dtype) if result is None else result
 
 
 def gelu(x: Elem, approximate: str = "none") -> Elem:

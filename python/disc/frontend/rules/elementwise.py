@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -50,6 +51,13 @@ def mul(b: Builder, x: Input, y: Input) -> Tensor:
     return b.elementwise(b.out.dtype, [x, y], lambda x, y: x * y)
 
 
+def _by_number(b: Builder, x: Input, y: Input, fn: Callable[[Elem, Any], Elem]) -> Tensor:
+    """fn(x, y), which sees that ``y`` is a constant if it is: division by one needs no care."""
+    if isinstance(y, (int, float)):
+        return b.elementwise(b.out.dtype, [x], lambda x: fn(x, y))
+    return b.elementwise(b.out.dtype, [x, number(y)], fn)
+
+
 @lowers("torch.aten.div", "torch.aten.divide", "torch.aten.true_divide")
 def div(b: Builder, x: Input, y: Input, rounding_mode: str | None = None) -> Tensor:
     """x / y, rounded down or towards zero if asked."""
@@ -58,25 +66,25 @@ def div(b: Builder, x: Input, y: Input, rounding_mode: str | None = None) -> Ten
         "floor": scalar.floor_divide,
         "trunc": scalar.trunc_divide,
     }[rounding_mode]
-    return b.elementwise(b.out.dtype, [x, number(y)], divide)
+    return _by_number(b, x, y, divide)
 
 
 @lowers("torch.aten.floor_divide")
 def floor_divide(b: Builder, x: Input, y: Input) -> Tensor:
     """x // y."""
-    return b.elementwise(b.out.dtype, [x, number(y)], scalar.floor_divide)
+    return _by_number(b, x, y, scalar.floor_divide)
 
 
 @lowers("torch.aten.remainder")
 def remainder(b: Builder, x: Input, y: Input) -> Tensor:
     """x % y, with the sign of y."""
-    return b.elementwise(b.out.dtype, [x, number(y)], scalar.remainder)
+    return _by_number(b, x, y, scalar.remainder)
 
 
 @lowers("torch.aten.fmod")
 def fmod(b: Builder, x: Input, y: Input) -> Tensor:
     """C's fmod: the sign of x."""
-    return b.elementwise(b.out.dtype, [x, number(y)], scalar.fmod)
+    return _by_number(b, x, y, scalar.fmod)
 
 
 @lowers("torch.aten.pow")
