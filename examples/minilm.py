@@ -126,8 +126,15 @@ class Demo:
         similarity.fill_diagonal_(-1.0)
         best, nearest = similarity.max(dim=1)
         print("Nearest sentences")
-        for query in best.argsort(descending=True)[:16:2].tolist():
-            print(f"  {best[query]:.2f}  {shorten(sentences[query]):50}  ~  {shorten(sentences[int(nearest[query])])}")
+        shown: set[int] = set()
+        for query in best.argsort(descending=True).tolist():
+            other = int(nearest[query])
+            if query in shown or other in shown:
+                continue
+            shown |= {query, other}
+            print(f"  {best[query]:.2f}  {shorten(sentences[query]):50}  ~  {shorten(sentences[other])}")
+            if len(shown) == 16:
+                break
 
     def measure(self, seconds: float) -> None:
         """Latency at each shape, both engines in turns."""
