@@ -87,9 +87,8 @@ private:
   void stage();
   unsigned depth(Value v);
   bool sameExtents(ArrayRef<SymExpr> a, ArrayRef<SymExpr> b) {
-    return a.size() == b.size() && llvm::all_of(llvm::zip(a, b), [&](auto p) {
-             return shapes.equal(std::get<0>(p), std::get<1>(p));
-           });
+    return a.size() == b.size() &&
+           llvm::all_of(llvm::zip(a, b), [&](auto p) { return shapes.equal(std::get<0>(p), std::get<1>(p)); });
   }
   bool isReduction(Value v) {
     auto op = v.getDefiningOp<linalg::GenericOp>();
