@@ -8,7 +8,7 @@
 //
 // One function per kind of kernel does the work (Schedules.h).
 //
-// Test: test/lit/Schedule/schedule-kernels.mlir
+// Tests: test/lit/Schedule/{attention,contraction,loops,pack}.mlir
 //
 //===----------------------------------------------------------------------===//
 
