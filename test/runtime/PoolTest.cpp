@@ -3,6 +3,7 @@
 #include "Check.h"
 #include "lib/Runtime/Core/ThreadPool.h"
 
+#include <ctime>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,6 +62,27 @@ TEST(poolParksAndWakes) {
     usleep(i % 5 * 200); // around the time after which workers park
     CHECK(runsEachOnce(pool, 64, 100000, scratch));
   }
+}
+
+TEST(poolWakesManyWorkers) {
+  ThreadPool pool(16);
+  Buffer scratch;
+  for (int i = 0; i < 200; ++i) {
+    if (i % 10 == 0)
+      usleep(1000); // all of them park
+    CHECK(runsEachOnce(pool, 1 + i * 7 % 300, 20000, scratch));
+  }
+}
+
+TEST(poolRestsWhenIdle) {
+  ThreadPool pool(8);
+  Buffer scratch;
+  for (int i = 0; i < 100; ++i) // withdrawn posts on the way, too
+    CHECK(runsEachOnce(pool, 8, 3000 + i * 100, scratch));
+  usleep(100000);
+  clock_t before = clock();
+  usleep(200000);
+  CHECK(double(clock() - before) / CLOCKS_PER_SEC < 0.05);
 }
 
 TEST(poolConcurrentCallers) {

@@ -152,7 +152,8 @@ ThreadPool::State ThreadPool::awaitPost(Worker &worker) {
       continue;
     std::unique_lock<std::mutex> lock(worker.mutex);
     state = State::Idle;
-    if (worker.state.compare_exchange_strong(state, State::Parked))
+    // It may be Parked already: a post was withdrawn before this worker could take it.
+    if (worker.state.compare_exchange_strong(state, State::Parked) || state == State::Parked)
       worker.wake.wait(lock, [&] { return worker.state.load(std::memory_order_acquire) != State::Parked; });
     // Woken for a post, or for one withdrawn since: then more may follow soon.
     end = Clock::now() + kSpin;
@@ -165,8 +166,43 @@ void ThreadPool::work(unsigned index) {
     State state = State::Posted;
     if (!worker.state.compare_exchange_strong(state, State::Running, std::memory_order_acquire))
       continue; // withdrawn
+    wakeNext(index);
     runJob(index, worker.scratch);
     worker.state.store(State::Idle, std::memory_order_release);
+  }
+}
+
+void ThreadPool::post(Worker &worker) {
+  // A worker that is not asleep sees the post itself.
+  if (worker.state.exchange(State::Posted, std::memory_order_acq_rel) == State::Parked)
+    worker.needsWake.store(true, std::memory_order_release);
+}
+
+void ThreadPool::wakeNext(unsigned index) {
+  for (unsigned next = 2 * index + 1; next <= 2 * index + 2 && next < job.ranges; ++next) {
+    Worker &worker = *workers[next - 1];
+    if (!worker.needsWake.exchange(false, std::memory_order_acq_rel))
+      continue;
+    // Taking the lock means that it waits by now.
+    {
+      std::lock_guard<std::mutex> lock(worker.mutex);
+    }
+    worker.wake.notify_one();
+  }
+}
+
+void ThreadPool::withdraw(Worker &worker) {
+  // One that nobody has woken sleeps on, and the next post must know.
+  bool asleep = worker.needsWake.exchange(false, std::memory_order_acq_rel);
+  State state = State::Posted;
+  if (worker.state.compare_exchange_strong(state, asleep ? State::Parked : State::Idle, std::memory_order_acq_rel))
+    return; // it never began
+  for (int spins = 0; worker.state.load(std::memory_order_acquire) == State::Running; ++spins) {
+    // More threads than cores: let the worker have this one.
+    if (spins > 1000)
+      std::this_thread::yield();
+    else
+      pause();
   }
 }
 
@@ -220,29 +256,13 @@ bool ThreadPool::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t t
   }
   outOfMemory.store(false, std::memory_order_relaxed);
 
-  for (unsigned i = 0; i + 1 < count; ++i) {
-    Worker &worker = *workers[i];
-    if (worker.state.exchange(State::Posted, std::memory_order_acq_rel) == State::Parked) {
-      {
-        std::lock_guard<std::mutex> lock(worker.mutex);
-      }
-      worker.wake.notify_one();
-    }
-  }
+  // Last first: whoever begins finds those it is to wake posted already.
+  for (unsigned i = count - 1; i > 0; --i)
+    post(*workers[i - 1]);
+  wakeNext(0);
   runJob(0, scratch);
-  for (unsigned i = 0; i + 1 < count; ++i) {
-    std::atomic<State> &workerState = workers[i]->state;
-    State state = State::Posted;
-    if (workerState.compare_exchange_strong(state, State::Idle, std::memory_order_acq_rel))
-      continue; // it never began
-    for (int spins = 0; workerState.load(std::memory_order_acquire) == State::Running; ++spins) {
-      // More threads than cores: let the worker have this one.
-      if (spins > 1000)
-        std::this_thread::yield();
-      else
-        pause();
-    }
-  }
+  for (unsigned i = 0; i + 1 < count; ++i)
+    withdraw(*workers[i]);
   bool failed = outOfMemory.load(std::memory_order_relaxed);
   busy.store(false, std::memory_order_release);
   return !failed;

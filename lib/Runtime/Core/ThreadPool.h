@@ -4,7 +4,8 @@
 // as many workers as it is worth, and takes part itself. A worker runs its own range in
 // chunks, so that consecutive kernels find their rows in its caches, and then helps with
 // the ranges of others. The caller never waits for a worker that has not begun: it
-// withdraws the post. A worker that finds nothing to do spins for a while, then parks.
+// withdraws the post. A worker that finds nothing to do spins for a while, then parks; to wake one
+// costs microseconds, so each worker that begins wakes two more, and the caller only the first two.
 //
 // A caller that finds the pool busy with another caller's job runs its own inline:
 // concurrent callers already keep the cores busy. So does a child process made by fork(),
@@ -56,6 +57,7 @@ private:
   /// One per thread, each on its own cache lines.
   struct alignas(128) Worker {
     std::atomic<State> state{State::Idle};
+    std::atomic<bool> needsWake{false}; ///< Parked when it was posted to, and nobody has woken it yet.
     std::mutex mutex;
     std::condition_variable wake;
     Buffer scratch;
@@ -79,6 +81,9 @@ private:
   bool inherited() const;
   void work(unsigned index);
   State awaitPost(Worker &worker);
+  void post(Worker &worker);
+  void withdraw(Worker &worker);
+  void wakeNext(unsigned index);
   void runJob(unsigned first, Buffer &scratch);
   unsigned workersWorth(int64_t tasks, int64_t costNs) const;
 
