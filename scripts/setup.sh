@@ -15,7 +15,9 @@ PACKAGES=(
   libmlir-22-dev llvm-22-dev mlir-22-tools liblld-22-dev zlib1g-dev libzstd-dev
 )
 
-say() { printf '\033[1m[setup]\033[0m %s\n' "$*"; }
+bold=; plain=
+if [ -t 1 ]; then bold=$'\033[1m'; plain=$'\033[0m'; fi
+say() { printf '%s[setup]%s %s\n' "$bold" "$plain" "$*"; }
 die() { printf '[setup] error: %s\n' "$1" >&2; shift; [ $# -eq 0 ] || printf '        %s\n' "$@" >&2; exit 1; }
 
 missing_packages() {
@@ -55,7 +57,7 @@ install_python_packages() {
   if [ ! -x .venv/bin/python ]; then
     say "creating .venv ($("$PYTHON" --version 2>&1))"
     "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || die "Python 3.10 or newer is needed, $PYTHON is older"
-    "$PYTHON" -m venv .venv || die "cannot create .venv" "Install the package python3-venv, or set PYTHON"
+    "$PYTHON" -m venv .venv || { rm -rf .venv; false; } || die "cannot create .venv" "Install the package python3-venv, or set PYTHON"
   fi
   key=$(cat requirements*.txt constraints.txt pyproject.toml | sha256sum | cut -d' ' -f1)
   [ "$(cat "$stamp" 2>/dev/null)" = "$key" ] && return
