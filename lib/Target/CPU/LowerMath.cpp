@@ -6,7 +6,7 @@
 //   %r = %x - %n * ln 2 ; %p = a polynomial of %r ; %e = %p * 2^n
 //
 // The same for scalars. Largest errors found, in ulp of f32 (test/python/unit/test_math_accuracy.py checks them):
-//   exp, exp2 1 · expm1 2 · log 1 · log2, log10 2 · tanh 2 · erf 2
+//   exp, exp2 1 · expm1 1.5 · log 1 · log2, log10 2 · tanh 2 · erf 2
 // All handle infinities, NaN and denormals. The other functions, and f64, call libm per lane. f16 is computed in
 // f32; so is bf16, whose conversions become integer arithmetic: the compiler's own would call library helpers.
 //
@@ -82,7 +82,8 @@ public:
     return polynomial(r, {0.4999999403953552f, 0.1666651964187622f, 0.04166839271783829f, 0.008368780836462975f,
                           0.001381446490995586f});
   }
-  Value expOfReduced(Value r) { return fma(mul(r, r), expTail(r), add(r, c(1.0f))); }
+  Value expm1OfReduced(Value r) { return fma(mul(r, r), expTail(r), r); }
+  Value expOfReduced(Value r) { return add(expm1OfReduced(r), c(1.0f)); }
 
   /// p * 2^n; in two steps, as 2^n alone may lie outside the range of f32.
   Value scale(Value p, Value n) {
@@ -110,8 +111,11 @@ public:
   }
 
   Value expm1(Value x) {
-    Value small = fma(mul(x, x), expTail(x), x);
-    return select(less(abs(x), c(0.34f)), small, sub(exp(x), c(1.0f)));
+    auto [n, r] = reduceExp(atLeast(atMost(x, c(89.0f)), c(-30.0f)));
+    // 2^n (t + 1) - 1, without cancelling; 2^n in two factors as in scale().
+    Value first = sar(n, 1), second = subI(n, first);
+    Value power = powerOfTwo(first), one = powerOfTwo(subI(ci(0), second));
+    return mul(fma(power, expm1OfReduced(r), sub(power, one)), powerOfTwo(second));
   }
 
   Value tanh(Value x) {

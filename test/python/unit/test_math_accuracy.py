@@ -7,9 +7,9 @@ import disc
 
 # Bounds as stated at the top of lib/Target/CPU/LowerMath.cpp.
 FUNCTIONS = {
-    "exp": (torch.exp, -104, 89, 1.1),
-    "exp2": (torch.exp2, -150, 128, 1.5),
-    "expm1": (torch.expm1, -20, 89, 2),
+    "exp": (torch.exp, -104, 89, 1),
+    "exp2": (torch.exp2, -150, 128, 1),
+    "expm1": (torch.expm1, -20, 89, 1.5),
     "log": (torch.log, 1e-45, 3e38, 1.1),
     "log2": (torch.log2, 1e-45, 3e38, 2),
     "log10": (torch.log10, 1e-45, 3e38, 2),
