@@ -5,7 +5,7 @@
 //
 //   schedule = {blocks = 4 : i64}, tasks = B * 6
 //
-// Test: test/lit/Schedule/schedule-loops.mlir
+// Test: test/lit/Schedule/loop-row-column.mlir
 //
 //===----------------------------------------------------------------------===//
 

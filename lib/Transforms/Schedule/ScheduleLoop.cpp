@@ -5,7 +5,7 @@
 //
 //   schedule = {chunk = 4096 : i64, unroll = 2 : i64}, tasks = (B * S * 384 + 4095) floordiv 4096
 //
-// Test: test/lit/Schedule/schedule-loops.mlir
+// Test: test/lit/Schedule/loop-row-column.mlir
 //
 //===----------------------------------------------------------------------===//
 

@@ -5,7 +5,7 @@
 //
 //   schedule = {accumulators = 4 : i64}, tasks = B * S, scratch = 1536
 //
-// Test: test/lit/Schedule/schedule-loops.mlir
+// Test: test/lit/Schedule/loop-row-column.mlir
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,9 @@ LogicalResult mlir::disc::scheduleRow(KernelOp kernel, ShapeAnalysis &shapes, co
   SymExpr scratch(0);
   for (const StagedValue &staged : plan->staged)
     scratch += ReductionPlan::stagedBytes(staged, row);
-  int64_t vectors = shapes.typical(row) / target.lanes();
+  // A guess of a row's length must not leave the longest rows to one chain of additions.
+  int64_t longest = std::min<int64_t>(shapes.range(row).max.value_or(1024), 1024);
+  int64_t vectors = std::max(shapes.typical(row), longest / 4) / target.lanes();
   int64_t accumulators = vectors >= 16 ? 4 : vectors >= 4 ? 2 : 1;
 
   Builder b(kernel.getContext());

@@ -1,0 +1,12 @@
+// RUN: disc-opt %s --disc-cpu-lower-math | FileCheck %s
+
+// Without the instruction, fused multiply-add would be a library call per lane.
+module attributes {disc_plan.target = {triple = "x86_64-unknown-linux-gnu", features = "+sse2,+avx"}} {
+// CHECK-LABEL: func.func @exponential
+// CHECK-NOT: math.fma
+// CHECK: return
+func.func @exponential(%x: vector<4xf32>) -> vector<4xf32> {
+  %r = math.exp %x : vector<4xf32>
+  return %r : vector<4xf32>
+}
+}

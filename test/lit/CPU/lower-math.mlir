@@ -1,0 +1,61 @@
+// RUN: disc-opt %s --disc-cpu-lower-math | FileCheck %s
+
+// CHECK-LABEL: func.func @exponential
+// CHECK-NOT: math.exp
+// CHECK: math.fma {{.*}} : vector<16xf32>
+// CHECK: arith.shli {{.*}} : vector<16xi32>
+func.func @exponential(%x: vector<16xf32>) -> vector<16xf32> {
+  %r = math.exp %x : vector<16xf32>
+  return %r : vector<16xf32>
+}
+
+// CHECK-LABEL: func.func @scalars
+// CHECK-NOT: math.{{tanh|erf|log|expm1}}
+// CHECK: return
+func.func @scalars(%x: f32) -> f32 {
+  %0 = math.tanh %x : f32
+  %1 = math.erf %0 : f32
+  %2 = math.log %1 : f32
+  %3 = math.expm1 %2 : f32
+  return %3 : f32
+}
+
+// CHECK-LABEL: func.func @f64
+// CHECK-COUNT-4: call @exp(%{{.*}}) : (f64) -> f64
+func.func @f64(%x: vector<4xf64>) -> vector<4xf64> {
+  %r = math.exp %x : vector<4xf64>
+  return %r : vector<4xf64>
+}
+
+// Powers with simple exponents are multiplications.
+// CHECK-LABEL: func.func @square
+// CHECK-NEXT: %[[R:.*]] = arith.mulf
+// CHECK-NEXT: return %[[R]]
+func.func @square(%x: vector<8xf32>) -> vector<8xf32> {
+  %two = arith.constant dense<2.0> : vector<8xf32>
+  %r = math.powf %x, %two : vector<8xf32>
+  return %r : vector<8xf32>
+}
+
+// bf16 in f32, its conversions in integers.
+// CHECK-LABEL: func.func @bf16
+// CHECK: arith.shli {{.*}} : vector<8xi32>
+// CHECK: arith.addf {{.*}} : vector<8xf32>
+// CHECK: arith.trunci {{.*}} : vector<8xi32> to vector<8xi16>
+// CHECK-NOT: truncf
+func.func @bf16(%x: vector<8xbf16>) -> vector<8xbf16> {
+  %r = arith.addf %x, %x : vector<8xbf16>
+  return %r : vector<8xbf16>
+}
+
+// What is an instruction stays.
+// CHECK-LABEL: func.func @instructions
+// CHECK-NEXT: math.sqrt
+// CHECK-NEXT: math.floor
+// CHECK-NEXT: math.absf
+func.func @instructions(%x: vector<8xf32>) -> vector<8xf32> {
+  %0 = math.sqrt %x : vector<8xf32>
+  %1 = math.floor %0 : vector<8xf32>
+  %2 = math.absf %1 : vector<8xf32>
+  return %2 : vector<8xf32>
+}

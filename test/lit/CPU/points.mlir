@@ -1,0 +1,96 @@
+// RUN: disc-opt %s --pass-pipeline='builtin.module(disc-cpu-emit-kernels,canonicalize,cse)' | FileCheck %s
+
+module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
+disc_shape.symbol @B min 1
+disc_shape.symbol @S min 1
+
+// The lanes run along a strided dimension of the source: a gather.
+// CHECK-LABEL: func.func @transpose
+// CHECK: llvm.intr.masked.gather {{.*}} -> vector<8xf32>
+disc_plan.kernel_func loop @transpose attributes {symbols = ["S"], arg_dims = [#disc_shape.dims<[S, 48]>],
+    layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[48, 1]>>,
+               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[S, 1]>>]} {
+^bb0(%x: tensor<?x48xf32>):
+  %r = disc_tensor.permute %x [1, 0] : tensor<?x48xf32> -> tensor<48x?xf32>
+  disc_plan.yield %r : tensor<48x?xf32>
+}
+
+// Heads of 16: eight lanes that start at a multiple of 8 lie in one head, so one scalar division serves them all.
+// CHECK-LABEL: func.func @heads
+// CHECK-DAG: arith.divui %{{.*}}, %{{.*}} : index
+// CHECK-DAG: arith.remui %{{.*}}, %{{.*}} : index
+// CHECK-NOT: gather
+// CHECK: llvm.load {{.*}} -> vector<8xf32>
+disc_plan.kernel_func loop @heads attributes {symbols = ["S"], arg_dims = [#disc_shape.dims<[3, S, 16]>],
+    layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[S * 16, 16, 1]>>,
+               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[48, 1]>>]} {
+^bb0(%x: tensor<3x?x16xf32>):
+  %S = disc_shape.dim <S>
+  %p = disc_tensor.permute %x [1, 0, 2] : tensor<3x?x16xf32> -> tensor<?x3x16xf32>
+  %r = disc_tensor.reshape %p (%S) : tensor<?x3x16xf32> -> tensor<?x48xf32>
+  disc_plan.yield %r : tensor<?x48xf32>
+}
+
+// An embedding: the row's index is a scalar, its elements are contiguous.
+// CHECK-LABEL: func.func @embedding
+// CHECK: %[[ID:.*]] = llvm.load {{.*}} -> i64
+// CHECK: arith.muli
+// CHECK-NOT: gather
+// CHECK: llvm.load {{.*}} -> vector<8xf32>
+disc_plan.kernel_func loop @embedding attributes {symbols = ["B"],
+    arg_dims = [#disc_shape.dims<[B]>, #disc_shape.dims<[1000, 48]>],
+    layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
+               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[48, 1]>>,
+               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[48, 1]>>]} {
+^bb0(%ids: tensor<?xi64>, %table: tensor<1000x48xf32>):
+  %B = disc_shape.dim <B>
+  %e = tensor.empty(%B) : tensor<?x48xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%ids : tensor<?xi64>) outs(%e : tensor<?x48xf32>) {
+  ^bb0(%id: i64, %o: f32):
+    %i = arith.index_cast %id : i64 to index
+    %j = linalg.index 1 : index
+    %v = tensor.extract %table[%i, %j] : tensor<1000x48xf32>
+    linalg.yield %v : f32
+  } -> tensor<?x48xf32>
+  disc_plan.yield %r : tensor<?x48xf32>
+}
+
+// Parts of a concatenation are read where they are: along rows by a branch.
+// CHECK-LABEL: func.func @concat
+// CHECK: scf.if {{.*}} -> (vector<8xi8>)
+// CHECK: scf.if {{.*}} -> (vector<8xi8>)
+disc_plan.kernel_func loop @concat attributes {symbols = ["B", "S"],
+    arg_dims = [#disc_shape.dims<[B, 48]>, #disc_shape.dims<[S, 48]>],
+    layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[48, 1]>>,
+               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[48, 1]>>,
+               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[48, 1]>>]} {
+^bb0(%x: tensor<?x48xi8>, %y: tensor<?x48xi8>):
+  %r = disc_tensor.concat %x, %y dim 0 : tensor<?x48xi8>, tensor<?x48xi8> -> tensor<?x48xi8>
+  disc_plan.yield %r : tensor<?x48xi8>
+}
+
+// A division by zero, as in a lane that is off, divides by one instead.
+// CHECK-LABEL: func.func @divide
+// CHECK: %[[UNSAFE:.*]] = arith.ori
+// CHECK: %[[DIVISOR:.*]] = arith.select %[[UNSAFE]]
+// CHECK: arith.divsi %{{.*}}, %[[DIVISOR]]
+disc_plan.kernel_func loop @divide attributes {symbols = ["B"],
+    arg_dims = [#disc_shape.dims<[B]>, #disc_shape.dims<[B]>],
+    layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
+               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
+               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>]} {
+^bb0(%x: tensor<?xi64>, %y: tensor<?xi64>):
+  %B = disc_shape.dim <B>
+  %e = tensor.empty(%B) : tensor<?xi64>
+  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+                       iterator_types = ["parallel"]}
+      ins(%x, %y : tensor<?xi64>, tensor<?xi64>) outs(%e : tensor<?xi64>) {
+  ^bb0(%a: i64, %b: i64, %o: i64):
+    %q = arith.divsi %a, %b : i64
+    linalg.yield %q : i64
+  } -> tensor<?xi64>
+  disc_plan.yield %r : tensor<?xi64>
+}
+}
