@@ -70,27 +70,4 @@ disc_plan.kernel_func loop @concat attributes {symbols = ["B", "S"],
   %r = disc_tensor.concat %x, %y dim 0 : tensor<?x48xi8>, tensor<?x48xi8> -> tensor<?x48xi8>
   disc_plan.yield %r : tensor<?x48xi8>
 }
-
-// A division by zero, as in a lane that is off, divides by one instead.
-// CHECK-LABEL: func.func @divide
-// CHECK: %[[UNSAFE:.*]] = arith.ori
-// CHECK: %[[DIVISOR:.*]] = arith.select %[[UNSAFE]]
-// CHECK: arith.divsi %{{.*}}, %[[DIVISOR]]
-disc_plan.kernel_func loop @divide attributes {symbols = ["B"],
-    arg_dims = [#disc_shape.dims<[B]>, #disc_shape.dims<[B]>],
-    layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
-               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
-               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>]} {
-^bb0(%x: tensor<?xi64>, %y: tensor<?xi64>):
-  %B = disc_shape.dim <B>
-  %e = tensor.empty(%B) : tensor<?xi64>
-  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
-                       iterator_types = ["parallel"]}
-      ins(%x, %y : tensor<?xi64>, tensor<?xi64>) outs(%e : tensor<?xi64>) {
-  ^bb0(%a: i64, %b: i64, %o: i64):
-    %q = arith.divsi %a, %b : i64
-    linalg.yield %q : i64
-  } -> tensor<?xi64>
-  disc_plan.yield %r : tensor<?xi64>
-}
 }
