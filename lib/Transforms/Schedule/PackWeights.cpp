@@ -121,7 +121,12 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       return;
 
     Type element = cast<RankedTensorType>(contraction->getResult(0).getType()).getElementType();
-    int64_t panel = target.tile(element.getIntOrFloatBitWidth()).columns;
+    int64_t n = 1, k = 1;
+    for (int64_t d : dims->n)
+      n *= type.getDimSize(d);
+    for (int64_t d : dims->k)
+      k *= type.getDimSize(d);
+    int64_t panel = target.tile(element.getIntOrFloatBitWidth(), n).columns;
     OpBuilder b(init.getBody().front().getTerminator());
     Builder attrs(kernel.getContext());
     std::string key;
@@ -133,13 +138,8 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     GlobalOp &global = packed[{source.getAsOpaquePointer(), key}];
 
     SmallVector<int64_t> shape;
-    int64_t n = 1, k = 1;
     for (int64_t d : dims->batch)
       shape.push_back(type.getDimSize(d));
-    for (int64_t d : dims->n)
-      n *= type.getDimSize(d);
-    for (int64_t d : dims->k)
-      k *= type.getDimSize(d);
     shape.append({static_cast<int64_t>(llvm::divideCeil(n, panel)), k, panel});
     auto packedType = RankedTensorType::get(shape, element);
     Location loc = contraction.getLoc();

@@ -32,11 +32,11 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   FailureOr<ContractionInfo> info = ContractionInfo::get(kernel, kernel.getBody().front(), shapes);
   if (failed(info))
     return failure();
-  TargetInfo::Tile tile = target.tile(info->accumulator.getIntOrFloatBitWidth());
+  SymExpr m = info->size(info->rows), n = info->size(info->columns), k = info->size(info->depth);
+  TargetInfo::Tile tile = target.tile(info->accumulator.getIntOrFloatBitWidth(), shapes.range(n).max);
   if (info->panels)
     tile.columns = info->panels.getPanel();
   int64_t sumBytes = bytesOf(info->accumulator), rhsBytes = bytesOf(info->rhsElement);
-  SymExpr m = info->size(info->rows), n = info->size(info->columns), k = info->size(info->depth);
   SymExpr batches = info->size(info->batch);
 
   // A block of a panel takes a quarter of the cache, the rows it meets a half.

@@ -22,9 +22,10 @@ TargetInfo TargetInfo::get(ModuleOp module) {
   return info;
 }
 
-TargetInfo::Tile TargetInfo::tile(int64_t bits) const {
+TargetInfo::Tile TargetInfo::tile(int64_t bits, std::optional<int64_t> maxColumns) const {
   // Two vectors wide; as many rows as leave registers for one row of the right-hand side and a broadcast: 32 vector
   // registers with AVX-512 and on AArch64, 16 with AVX2 and SSE.
-  int64_t columns = 2 * vectorBits / bits;
+  int64_t lanes = vectorBits / bits;
+  int64_t columns = maxColumns && *maxColumns <= lanes ? lanes : 2 * lanes;
   return {vectorBits == 256 ? 6 : vectorBits >= 512 ? 14 : 8, columns};
 }

@@ -3,6 +3,7 @@
 #define DISC_TRANSFORMS_SCHEDULE_TARGETINFO_H
 
 #include "mlir/IR/BuiltinOps.h"
+#include <optional>
 
 namespace mlir::disc {
 
@@ -24,7 +25,8 @@ struct TargetInfo {
   struct Tile {
     int64_t rows, columns;
   };
-  Tile tile(int64_t bits) const;
+  /// A result of few columns (`maxColumns`, if known) needs no wider tile than one vector.
+  Tile tile(int64_t bits, std::optional<int64_t> maxColumns = std::nullopt) const;
 };
 
 } // namespace mlir::disc

@@ -105,6 +105,21 @@ class ImportedProgram:
         return int(expr.xreplace({s: sympy.Integer(n) for s, n in sizes.items()}))
 
 
+def _distinct(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The example inputs with no tensor twice: ``torch.export`` takes two inputs that are one object for one input."""
+    seen: set[int] = set()
+
+    def leaf(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if id(value) in seen:
+                return value.clone()
+            seen.add(id(value))
+        return value
+
+    distinct: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map(leaf, (tuple(args), dict(kwargs or {})))
+    return distinct
+
+
 def export(
     module: torch.nn.Module,
     args: Sequence[Any],
@@ -114,7 +129,8 @@ def export(
     """``torch.export`` of ``module``, with its errors as :class:`~disc.errors.CompileError`."""
     try:
         with torch.no_grad():
-            return torch.export.export(module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
+            args, kwargs = _distinct(args, kwargs)
+            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
     except Exception as error:
         raise errors.CompileError("import", f"torch.export failed: {error}") from error
 

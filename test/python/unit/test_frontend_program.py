@@ -216,6 +216,12 @@ class Unsupported(nn.Module):
         return y + z + torch.tanh(x)
 
 
+def test_one_tensor_as_two_example_inputs():
+    x = torch.randn(3)
+    program = import_program(Call(lambda a, b: a - b), (x, x))
+    assert torch.equal(run(program, torch.ones(3), torch.zeros(3)), torch.ones(3))
+
+
 def test_all_unsupported_ops_are_reported_with_their_lines():
     with pytest.raises(errors.UnsupportedOpError) as caught:
         import_program(Unsupported(), (torch.randn(4),))
