@@ -220,10 +220,13 @@ LLVM::LLVMFuncOp dispatcher(OpBuilder &b, ModuleOp module, const MicroKernelSpec
     blocks.push_back(block);
     cases.emplace_back(64, heights.min + i);
   }
+  // No rows, no work: an empty matrix is one tile of none.
+  Block *none = b.createBlock(&func.getBody(), func.getBody().end());
+  LLVM::ReturnOp::create(b, loc, ValueRange());
   b.setInsertionPointToEnd(entry);
-  SmallVector<ValueRange> noOperands(blocks.size() - 1);
-  LLVM::SwitchOp::create(b, loc, entry->getArguments().back(), blocks.back(), ValueRange(),
-                         ArrayRef<APInt>(cases).drop_back(), ArrayRef<Block *>(blocks).drop_back(), noOperands);
+  SmallVector<ValueRange> noOperands(blocks.size());
+  LLVM::SwitchOp::create(b, loc, entry->getArguments().back(), none, ValueRange(), ArrayRef<APInt>(cases), blocks,
+                         noOperands);
   return func;
 }
 

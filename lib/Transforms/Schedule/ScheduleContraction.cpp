@@ -44,7 +44,7 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   ShapeAnalysis::Range depth = shapes.range(k);
   bool blocked = !depth.max || *depth.max > kBlock;
 
-  SymExpr one(1), tiles = SymExpr::max(SymExpr::ceilDiv(m, SymExpr(tile.rows)), one);
+  SymExpr one(1), tiles = SymExpr::ceilDiv(m, SymExpr(tile.rows));
   SymExpr panels = SymExpr::ceilDiv(n, SymExpr(tile.columns));
   SymExpr rowBytes =
       SymExpr::max(SymExpr::min(k, SymExpr(kBlock)), one) * SymExpr(tile.rows * bytesOf(info->lhsElement));
@@ -62,7 +62,7 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   end = info->panels ? rhsScratch : rhsScratch + k * SymExpr(tile.columns * rhsBytes);
 
   // Multiply-adds at one vector a cycle, and a panel read once, at 3.5 GHz.
-  SymExpr rowsPerTask = SymExpr::ceilDiv(m, chunks);
+  SymExpr rowsPerTask = SymExpr::min(rowTiles * SymExpr(tile.rows), m);
   SymExpr work = rowsPerTask * k * SymExpr(tile.columns * sumBytes * 8);
   SymExpr cost = SymExpr::floorDiv(work * SymExpr(2), SymExpr(7 * target.vectorBits)) +
                  SymExpr::floorDiv(k * SymExpr(tile.columns * rhsBytes), SymExpr(32)) + SymExpr(100);
