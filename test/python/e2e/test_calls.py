@@ -1,8 +1,11 @@
 """Calling a compiled model: structures of arguments and results, violations, concurrency, memory."""
 
 import gc
+import os
 import random
+import re
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -229,3 +232,33 @@ def test_models_go_away():
     gc.collect()
     assert threading.active_count() == before
     torch.testing.assert_close(output, expected)
+
+
+def test_kernel_names_show_in_a_profile_and_code_in_a_dump(tmp_path):
+    options = disc.Options(profile=True, dump_ir=tmp_path, opt_level=1)
+    model = disc.compile(MLP().eval(), (torch.randn(3, 24),), options=options)
+    kernels = set(re.findall(r"kernel_func .*@(\w+)", model.ir("memory")))
+    assert kernels
+    names = {line.split()[2] for line in Path(f"/tmp/perf-{os.getpid()}.map").read_text().splitlines()}
+    assert {"disc_main", "disc_init", *kernels} <= names
+    dumped = sorted(path.name for path in tmp_path.iterdir())
+    assert [name for name in dumped if name.endswith(".mlir")] == [
+        f"{i:02}-{stage}.mlir" for i, stage in enumerate(("import", *disc.pipeline.default().names))
+    ]
+    assert any(name.endswith(".s") for name in dumped)
+    os.unlink(f"/tmp/perf-{os.getpid()}.map")
+
+
+def test_no_stage_needs_the_ones_before_in_memory():
+    """Each stage's text, parsed again, is a valid start for the rest: what disc-opt runs is what disc.compile runs."""
+    module = MLP().eval()
+    model = disc.compile(module, (torch.randn(3, 24),), dynamic_shapes=({0: N},))
+    stages = list(disc.pipeline.default())
+    for done, stage in enumerate(stages[:-1], 1):
+        again = disc._native.Module.parse(model.ir(stage.name))
+        for rest in stages[done:]:
+            again.run(rest.text)
+        executable = disc._native.jit(again, torch.Tensor, threads=1)
+        executable.init([module.get_parameter(name).detach() for name in executable.info()["parameters"]])
+        x = torch.randn(7, 24)
+        assert torch.equal(executable.run((x,))[0], model(x)), stage.name
