@@ -120,8 +120,8 @@ public:
 
   Value tanh(Value x) {
     Value magnitude = abs(x), z = mul(x, x);
-    Value p = polynomial(z, {-0.3333328068256378f, 0.13331373035907745f, -0.053733695298433304f,
-                             0.02061862125992775f, -0.005681279115378857f});
+    Value p = polynomial(z, {-0.3333328068256378f, 0.13331373035907745f, -0.053733695298433304f, 0.02061862125992775f,
+                             -0.005681279115378857f});
     Value small = fma(mul(x, z), p, x);
     Value e = exp(add(magnitude, magnitude));
     Value large = sub(c(1.0f), div(c(2.0f), add(e, c(1.0f))));
@@ -130,9 +130,8 @@ public:
 
   Value erf(Value x) {
     Value magnitude = abs(x), z = mul(x, x);
-    Value p = polynomial(z, {0.12837916612625122f, -0.37612631916999817f, 0.11283687502145767f,
-                             -0.026858940720558167f, 0.005199906416237354f, -0.0008130011847242713f,
-                             8.316772436955944e-05f});
+    Value p = polynomial(z, {0.12837916612625122f, -0.37612631916999817f, 0.11283687502145767f, -0.026858940720558167f,
+                             0.005199906416237354f, -0.0008130011847242713f, 8.316772436955944e-05f});
     Value small = fma(x, p, x);
     // 1 - e^(ln erfc |x|); past 4 that is 1.
     Value t = atMost(magnitude, c(4.0f));
@@ -155,8 +154,8 @@ public:
     Value n = sub(toFloat(exponent), select(isTiny, c(23.0f), c(0.0f)));
     Value f = sub(mantissa, c(1.0f)), f2 = mul(f, f);
     Value p = polynomial(f, {0.3333331346511841f, -0.25000008940696716f, 0.2000211924314499f, -0.1666799634695053f,
-                             0.14219550788402557f, -0.12405592203140259f, 0.11888177692890167f,
-                             -0.1167563870549202f, 0.06746591627597809f});
+                             0.14219550788402557f, -0.12405592203140259f, 0.11888177692890167f, -0.1167563870549202f,
+                             0.06746591627597809f});
     Value tail = mul(mul(f2, f), p);
     tail = fma(f2, c(-0.5f), tail);
     // In the unit of the result: 1 for ln, log2(e) for log2, log10(e) for log10.
@@ -188,8 +187,7 @@ private:
 
 using Expansion = Value (*)(F32 &, Value);
 
-template <typename Op>
-struct ExpandF32 : OpRewritePattern<Op> {
+template <typename Op> struct ExpandF32 : OpRewritePattern<Op> {
   ExpandF32(MLIRContext *context, Expansion expansion) : OpRewritePattern<Op>(context), expansion(expansion) {}
 
   LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
@@ -259,8 +257,7 @@ struct WidenHalf : RewritePattern {
 };
 
 /// Conversions between half types and anything but f32, through f32.
-template <typename Op>
-struct ConvertHalfThroughF32 : OpRewritePattern<Op> {
+template <typename Op> struct ConvertHalfThroughF32 : OpRewritePattern<Op> {
   using OpRewritePattern<Op>::OpRewritePattern;
   LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
     Type from = op.getIn().getType(), to = op.getType();
@@ -321,10 +318,10 @@ struct CpuLowerMath : disc::impl::CpuLowerMathBase<CpuLowerMath> {
     patterns.add<ExpandF32<math::TanhOp>>(context, [](F32 &f, Value x) { return f.tanh(x); });
     patterns.add<ExpandF32<math::ErfOp>>(context, [](F32 &f, Value x) { return f.erf(x); });
     // ln 2 in the unit of each result, its high part with few bits so that n * high is exact.
-    patterns.add<ExpandF32<math::LogOp>>(
-        context, [](F32 &f, Value x) { return f.log(x, 0.693359375f, -2.12194440e-4f, 1.0f); });
-    patterns.add<ExpandF32<math::Log2Op>>(
-        context, [](F32 &f, Value x) { return f.log(x, 1.0f, 0.0f, 1.44269504088896341f); });
+    patterns.add<ExpandF32<math::LogOp>>(context,
+                                         [](F32 &f, Value x) { return f.log(x, 0.693359375f, -2.12194440e-4f, 1.0f); });
+    patterns.add<ExpandF32<math::Log2Op>>(context,
+                                          [](F32 &f, Value x) { return f.log(x, 1.0f, 0.0f, 1.44269504088896341f); });
     patterns.add<ExpandF32<math::Log10Op>>(
         context, [](F32 &f, Value x) { return f.log(x, 0.301025391f, 4.60503907e-6f, 0.434294481903251828f); });
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
