@@ -137,14 +137,14 @@ std::optional<SymExpr> StridedOperand::collapse(ArrayRef<unsigned> dims, ArrayRe
   return strides[moving.back()];
 }
 
-FailureOr<SmallVector<Idx>> disc::followResult(PointEmitter &points, Value value, Value origin, ArrayRef<Idx> point) {
+static FailureOr<SmallVector<Idx>> follow(PointEmitter &points, Value value, Value origin, ArrayRef<Idx> point) {
   if (value == origin)
     return SmallVector<Idx>(point);
   Operation *def = value.getDefiningOp();
   if (!def)
     return failure();
   if (auto permute = dyn_cast<PermuteOp>(def)) {
-    auto source = followResult(points, permute.getSource(), origin, point);
+    auto source = follow(points, permute.getSource(), origin, point);
     if (failed(source))
       return failure();
     SmallVector<Idx> out;
@@ -153,7 +153,7 @@ FailureOr<SmallVector<Idx>> disc::followResult(PointEmitter &points, Value value
     return out;
   }
   if (auto reshape = dyn_cast<ReshapeOp>(def)) {
-    auto source = followResult(points, reshape.getSource(), origin, point);
+    auto source = follow(points, reshape.getSource(), origin, point);
     if (failed(source))
       return failure();
     return points.reshapeIdx(*source, points.shapes().dims(reshape.getSource()), points.shapes().dims(value));
@@ -162,7 +162,7 @@ FailureOr<SmallVector<Idx>> disc::followResult(PointEmitter &points, Value value
   if (!generic || generic.getNumReductionLoops() > 0)
     return failure();
   for (OpOperand *operand : generic.getDpsInputOperands()) {
-    auto source = followResult(points, operand->get(), origin, point);
+    auto source = follow(points, operand->get(), origin, point);
     if (failed(source))
       continue;
     SmallVector<Idx> iters(generic.getNumLoops(), points.uniform(int64_t(0)));
@@ -175,4 +175,17 @@ FailureOr<SmallVector<Idx>> disc::followResult(PointEmitter &points, Value value
     return out;
   }
   return failure();
+}
+
+FailureOr<SmallVector<Idx>> disc::followResult(PointEmitter &points, Value value, Value origin, ArrayRef<Idx> point) {
+  FailureOr<SmallVector<Idx>> at = follow(points, value, origin, point);
+  if (succeeded(at))
+    return at;
+  // Not computed from the origin, but over the same domain: it shares a producer with what is.
+  ShapeAnalysis &shapes = points.shapes();
+  SmallVector<SymExpr> dims = shapes.dims(value), domain = shapes.dims(origin);
+  if (dims.size() != domain.size() ||
+      !llvm::all_of(llvm::zip(dims, domain), [&](auto d) { return shapes.equal(std::get<0>(d), std::get<1>(d)); }))
+    return failure();
+  return SmallVector<Idx>(point);
 }

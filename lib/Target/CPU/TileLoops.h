@@ -74,7 +74,7 @@ struct StridedOperand {
 };
 
 /// The point of `value` that holds what is computed from `origin` at `point`. `value` follows from `origin` by
-/// elementwise computations and views; fails if it does not.
+/// elementwise computations and views, or is computed apart from it over the same domain; fails if neither.
 FailureOr<SmallVector<Idx>> followResult(PointEmitter &points, Value value, Value origin, ArrayRef<Idx> point);
 
 } // namespace mlir::disc

@@ -121,10 +121,11 @@ FailureOr<ContractionInfo> ContractionInfo::get(Operation *kernel, Block &body, 
   for (unsigned d = 0; d < loops; ++d) {
     if (!inResult.test(d))
       info.depth.push_back(d);
-    else if (inLhs.test(d) == inRhs.test(d))
+    else if (inLhs.test(d) && inRhs.test(d))
       info.batch.push_back(d);
     else
-      (inLhs.test(d) ? info.rows : info.columns).push_back(d);
+      // A dimension of the result alone (broadcast, or of extent 1) repeats rows.
+      (inRhs.test(d) ? info.columns : info.rows).push_back(d);
   }
 
   if (info.panels) {
