@@ -148,8 +148,11 @@ ThreadPool::State ThreadPool::awaitPost(Worker &worker) {
         return state;
       pause();
     }
-    if (Clock::now() < end)
+    if (Clock::now() < end) {
+      // With more threads than cores, this one's core may be what the caller waits for.
+      std::this_thread::yield();
       continue;
+    }
     std::unique_lock<std::mutex> lock(worker.mutex);
     state = State::Idle;
     // It may be Parked already: a post was withdrawn before this worker could take it.
@@ -199,7 +202,7 @@ void ThreadPool::withdraw(Worker &worker) {
     return; // it never began
   for (int spins = 0; worker.state.load(std::memory_order_acquire) == State::Running; ++spins) {
     // More threads than cores: let the worker have this one.
-    if (spins > 1000)
+    if (spins > 200)
       std::this_thread::yield();
     else
       pause();
