@@ -181,11 +181,15 @@ FailureOr<SmallVector<Idx>> disc::followResult(PointEmitter &points, Value value
   FailureOr<SmallVector<Idx>> at = follow(points, value, origin, point);
   if (succeeded(at))
     return at;
-  // Not computed from the origin, but over the same domain: it shares a producer with what is.
+  // Not computed from the origin, but over the same domain (up to unit extents): it shares a producer with what is.
   ShapeAnalysis &shapes = points.shapes();
   SmallVector<SymExpr> dims = shapes.dims(value), domain = shapes.dims(origin);
-  if (dims.size() != domain.size() ||
-      !llvm::all_of(llvm::zip(dims, domain), [&](auto d) { return shapes.equal(std::get<0>(d), std::get<1>(d)); }))
+  auto sized = [](ArrayRef<SymExpr> all) {
+    return llvm::to_vector(llvm::make_filter_range(all, [](const SymExpr &d) { return !d.isConstant(1); }));
+  };
+  SmallVector<SymExpr> a = sized(dims), b = sized(domain);
+  if (a.size() != b.size() ||
+      !llvm::all_of(llvm::zip(a, b), [&](auto d) { return shapes.equal(std::get<0>(d), std::get<1>(d)); }))
     return failure();
-  return SmallVector<Idx>(point);
+  return points.reshapeIdx(point, domain, dims);
 }
