@@ -1,14 +1,12 @@
 """The real sentence-embedding model: one compilation, every batch and length, against eager."""
 
 import random
-from functools import partial
 
 import pytest
 import torch
 
 import disc
-from disc.testing import interleaved
-from minilm import LATENCY_SHAPES, compile_model, load_model, random_inputs
+from minilm import compile_model, load_model, random_inputs
 from shapes import MINILM_BATCHES, MINILM_LENGTHS, shuffled_pairs
 
 TOLERANCE = 1e-5
@@ -43,36 +41,16 @@ def test_every_shape_in_random_order(compiled, eager):
     assert not too_large, f"of {len(worst)} cases"
 
 
-def test_the_compilation_is_quick_enough(compiled, eager):
-    # A shared machine is noisy: a slow compilation gets two more chances.
-    models = (compiled if attempt == 0 else compile_model(eager) for attempt in range(3))
-    seconds = (sum(model.timings.values()) for model in models)
-    assert any(value <= 15 for value in seconds), compiled.timings
+def test_layers_share_their_kernels(compiled):
+    """What a call launches grows with depth; what was compiled does not."""
+    text = compiled.ir("memory")
+    main = text[text.index("disc_rt.entry @main") :]
+    assert main.count("disc_rt.launch") <= 62  # 9 in each of 6 layers, and what is before and after them
+    assert text.count("disc_plan.kernel_func") <= 17
 
 
 def test_no_check_is_left_inside(compiled):
     assert "disc_shape.require" not in compiled.ir("shape")
-
-
-@pytest.mark.slow
-def test_faster_than_eager_at_every_shape(compiled, eager):
-    # A shared machine is noisy: a shape that loses gets two more, longer chances before the test fails.
-    slower = {}
-    for batch, length in LATENCY_SHAPES:
-        inputs = random_inputs(batch, length)
-        for seconds in (0.5, 1.5, 3.0):
-            with torch.inference_mode():
-                times = interleaved(
-                    {"eager": partial(eager, *inputs), "disc": partial(compiled, *inputs)},
-                    seconds=seconds,
-                    min_rounds=3,
-                )
-            ratio = times["eager"].median / times["disc"].median
-            if ratio > 1:
-                break
-        else:
-            slower[batch, length] = ratio
-    assert not slower
 
 
 def test_identical_inputs_give_identical_results(compiled):
