@@ -15,14 +15,18 @@ from .errors import CompileError, ShapeError, UnsupportedOp, UnsupportedOpError
 from .frontend import NotLowerable, lowers
 from .model import Model
 from .options import Options
+from .profile import KernelTime, Launch, Profile
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CompileError",
+    "KernelTime",
+    "Launch",
     "Model",
     "NotLowerable",
     "Options",
+    "Profile",
     "ShapeError",
     "UnsupportedOp",
     "UnsupportedOpError",

@@ -50,6 +50,12 @@ class Executable:
     def times(self) -> dict[str, float]:
         """Seconds of code generation, by step."""
 
+    def start_profile(self) -> None:
+        """Records every launch from here on."""
+
+    def stop_profile(self) -> list[tuple[str, str, str, int, int, int]]:
+        """The launches since start_profile: kernel, kind, source, begin and end in ns, tasks."""
+
     @property
     def threads(self) -> int:
         """Threads that a call may use."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from . import _native
 from .frontend import ImportedProgram, Input
 from .frontend.symbols import Symbol
 from .pipeline import IMPORT, Pipeline
+from .profile import Launch, Profile
 
 
 class Model:
@@ -83,6 +85,27 @@ class Model:
             module = _native.Module.parse(self._texts[before])
             module.run(self._pipeline[stage].text)
         return module.text(generic=generic, locations=locations)
+
+    @contextmanager
+    def profile(self) -> Iterator[Profile]:
+        """Measures the kernels of the calls made inside the ``with`` block.
+
+        >>> with model.profile() as profile:
+        ...     model(ids, mask)
+        >>> print(profile)             # a table of kernels
+        >>> profile.save("trace.json")  # a timeline for Perfetto
+
+        Kernels that are always over within a microsecond are called directly and not recorded.
+        """
+        if self._executable is None:
+            self._not_built(())
+        assert self._executable is not None
+        profile = Profile()
+        self._executable.start_profile()
+        try:
+            yield profile
+        finally:
+            profile.launches.extend(Launch(*launch) for launch in self._executable.stop_profile())
 
     @property
     def inputs(self) -> tuple[Input, ...]:

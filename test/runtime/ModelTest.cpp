@@ -28,7 +28,7 @@ const disc_guard_info guards[] = {
 const int64_t shapeW[] = {1};
 const disc_parameter_info parameters[] = {{"scale", DISC_F32, 1, shapeW}};
 const disc_model_info_t info = {
-    DISC_MODEL_INFO_VERSION, 2, inputs, 1, outputs, 2, symbols, 6, guards, 1, parameters, 1};
+    DISC_MODEL_INFO_VERSION, 2, inputs, 1, outputs, 2, symbols, 6, guards, 1, parameters, 1, 0, nullptr};
 
 int32_t init(disc_call *call) {
   auto *w = static_cast<float *>(disc_rt_parameter(call, 0));

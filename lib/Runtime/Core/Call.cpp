@@ -83,7 +83,12 @@ void *disc_call::output(int64_t index, int64_t rank, const int64_t *dims) {
 
 int32_t disc_call::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs,
                                int64_t scratchBytes) {
-  if (model.pool_->parallelFor(kernel, args, tasks, costNs, scratchBytes, storage->scratch))
+  bool profiled = model.profile_.on();
+  int64_t begin = profiled ? Profile::now() : 0;
+  bool done = model.pool_->parallelFor(kernel, args, tasks, costNs, scratchBytes, storage->scratch);
+  if (profiled)
+    model.profile_.add({kernel, begin, Profile::now(), tasks});
+  if (done)
     return 0;
   return record(Status(Code::Memory, "no memory for scratch of " + std::to_string(scratchBytes) + " bytes per thread"));
 }

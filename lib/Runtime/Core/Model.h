@@ -14,6 +14,7 @@
 #include "lib/Runtime/Core/DLPack.h"
 #include "lib/Runtime/Core/ModelInfo.h"
 #include "lib/Runtime/Core/Outputs.h"
+#include "lib/Runtime/Core/Profile.h"
 #include "lib/Runtime/Core/Status.h"
 #include "lib/Runtime/Core/ThreadPool.h"
 
@@ -41,6 +42,7 @@ public:
 
   const disc_model_info_t &info() const { return info_; }
   ThreadPool &pool() const { return *pool_; }
+  Profile &profile() { return profile_; }
 
 private:
   friend struct ::disc_call;
@@ -57,6 +59,7 @@ private:
   std::vector<Buffer> copies_;                    ///< Of strided parameters.
   std::vector<void *> parameters_;                ///< Contiguous data, by number.
   std::vector<Buffer> globals_;
+  Profile profile_;
   bool loaded_ = false;
 };
 

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define DISC_MODEL_INFO_VERSION 1
+#define DISC_MODEL_INFO_VERSION 2
 /// Extent of a dim that is not static.
 #define DISC_DYNAMIC (-1)
 /// `max` of a symbol without an upper bound.
@@ -91,6 +91,14 @@ typedef struct disc_parameter_info {
   const int64_t *shape;
 } disc_parameter_info;
 
+/// A kernel, for reports on where time goes.
+typedef struct disc_kernel_info {
+  const char *name;
+  const char *kind;   ///< "contraction", "row", ...
+  const char *source; ///< Where the user's program asks for it, "model.py:12", or "".
+  const void *function;
+} disc_kernel_info;
+
 typedef struct disc_model_info_t {
   int64_t version; ///< DISC_MODEL_INFO_VERSION
   int64_t num_inputs;
@@ -104,6 +112,8 @@ typedef struct disc_model_info_t {
   int64_t num_parameters;
   const disc_parameter_info *parameters;
   int64_t num_globals;
+  int64_t num_kernels;
+  const disc_kernel_info *kernels;
 } disc_model_info_t;
 
 #ifdef __cplusplus

@@ -21,10 +21,12 @@ inline constexpr llvm::StringLiteral kKernelSymbolsAttr = "disc_plan.symbols";
 inline constexpr llvm::StringLiteral kKernelTasksAttr = "disc_plan.tasks";
 inline constexpr llvm::StringLiteral kKernelScratchAttr = "disc_plan.scratch";
 inline constexpr llvm::StringLiteral kKernelCostAttr = "disc_plan.cost";
+inline constexpr llvm::StringLiteral kKernelKindAttr = "disc_plan.kind";
 
 /// Keeps what launches of `kernel` need on the function emitted for it.
 inline void copyLaunchAttrs(KernelFuncOp kernel, Operation *function) {
   function->setAttr(kKernelSymbolsAttr, kernel.getSymbolsAttr());
+  function->setAttr(kKernelKindAttr, StringAttr::get(kernel.getContext(), stringifyKernelKind(kernel.getKind())));
   if (Attribute tasks = kernel.getTasksAttr())
     function->setAttr(kKernelTasksAttr, tasks);
   if (Attribute scratch = kernel.getScratchAttr())

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/Path.h"
 
 #include <optional>
 
@@ -45,13 +46,15 @@ static std::optional<int64_t> dtypeOf(Type type, bool isUnsigned) {
 }
 
 namespace {
-/// One 8-byte field of a row: a number, or the address of a global (null: NULL).
+/// One 8-byte field of a row: a number, or the address of a global (null: NULL) or of a function.
 struct Field {
   Field(int64_t number) : number(number) {}
   Field(StringAttr target) : isPointer(true), target(target) {}
+  Field(func::FuncOp function) : isPointer(true), function(function) {}
   bool isPointer = false;
   int64_t number = 0;
   StringAttr target;
+  func::FuncOp function;
 };
 using Row = SmallVector<Field>;
 
@@ -74,6 +77,7 @@ private:
   StringAttr symbols();
   StringAttr guards();
   FailureOr<StringAttr> parameters();
+  StringAttr kernels();
 
   ModuleOp module;
   EntryOp main;
@@ -112,6 +116,8 @@ Value TableEmitter::row(const Row &fields, Type type) {
     Value element;
     if (!field.isPointer)
       element = LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(field.number));
+    else if (field.function)
+      element = functionAddress(b, loc, field.function);
     else if (!field.target)
       element = LLVM::ZeroOp::create(b, loc, ptr);
     else
@@ -221,6 +227,32 @@ FailureOr<StringAttr> TableEmitter::parameters() {
   return table("disc_parameters", rows);
 }
 
+Value mlir::disc::functionAddress(OpBuilder &b, Location loc, func::FuncOp function) {
+  Value value = func::ConstantOp::create(b, loc, function.getFunctionType(), function.getSymName());
+  return UnrealizedConversionCastOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), value).getResult(0);
+}
+
+/// The innermost place in a file that `loc` knows, as "file:line"; "" if it knows none.
+static std::string sourceOf(Location loc) {
+  std::string source;
+  loc->walk([&](Location at) {
+    auto file = dyn_cast<FileLineColLoc>(at);
+    if (!file)
+      return WalkResult::advance();
+    source = llvm::sys::path::filename(file.getFilename().getValue()).str() + ":" + std::to_string(file.getLine());
+    return WalkResult::interrupt();
+  });
+  return source;
+}
+
+/// Kernels stay where they are in the module, which is the order that they were formed in.
+StringAttr TableEmitter::kernels() {
+  SmallVector<Row> rows;
+  for (auto [function, kind] : info.kernels)
+    rows.push_back({text(function.getSymName()), text(kind), text(sourceOf(function.getLoc())), function});
+  return table("disc_kernels", rows);
+}
+
 LogicalResult TableEmitter::emit() {
   FailureOr<StringAttr> inputs = tensors("input", main.getInputs());
   FailureOr<StringAttr> outputs = tensors("output", main.getOutputs());
@@ -239,7 +271,9 @@ LogicalResult TableEmitter::emit() {
                 guards(),
                 static_cast<int64_t>(info.parameters.size()),
                 *params,
-                static_cast<int64_t>(info.globals.size())};
+                static_cast<int64_t>(info.globals.size()),
+                static_cast<int64_t>(info.kernels.size()),
+                kernels()};
   Type type = rowType(fields);
   auto global = LLVM::GlobalOp::create(b, module.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::External,
                                        "disc_model_info", /*value=*/Attribute());

@@ -4,6 +4,7 @@
 #define DISC_TARGET_HOST_EMITMODELINFO_H
 
 #include "dialects/Rt/RtDialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/MapVector.h"
 #include <string>
@@ -24,11 +25,20 @@ struct ModelInfo {
     int64_t input = -1, dim = -1;
   };
 
+  struct Kernel {
+    func::FuncOp function;
+    StringRef kind;
+  };
+
   std::vector<Guard> guards;
+  std::vector<Kernel> kernels;
   llvm::MapVector<StringAttr, RankedTensorType> parameters;
   llvm::MapVector<StringAttr, int64_t> globals; // name -> number
   llvm::MapVector<StringAttr, Source> symbols;
 };
+
+/// The address of a function that is still `func.func`, as the pointer that func-to-llvm makes of it.
+Value functionAddress(OpBuilder &b, Location loc, func::FuncOp function);
 
 /// Emits the constant `disc_model_info`, laid out as lib/Runtime/Core/ModelInfo.h
 /// says.

@@ -328,9 +328,7 @@ LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
   Value costValue = emitExpr(op, cost), scratchValue = emitExpr(op, scratch);
   if (!costValue || !scratchValue)
     return failure();
-  // The kernel's address, as the pointer that func-to-llvm makes of it.
-  Value function = func::ConstantOp::create(b, loc, kernel.getFunctionType(), op.getKernelAttr());
-  Value address = UnrealizedConversionCastOp::create(b, loc, ptr, function).getResult(0);
+  Value address = functionAddress(b, loc, kernel);
   checkStatus(
       loc, runtime.call(b, loc, "disc_rt_parallel_for", i32,
                         {call, address, args, toI64(loc, taskCount), toI64(loc, costValue), toI64(loc, scratchValue)}));
@@ -440,6 +438,9 @@ struct HostLower : mlir::disc::impl::HostLowerBase<HostLower> {
     }
     if (!module.lookupSymbol("disc_init"))
       addEmptyInit(module);
+    for (auto function : module.getOps<func::FuncOp>())
+      if (auto kind = function->getAttrOfType<StringAttr>(kKernelKindAttr))
+        info.kernels.push_back({function, kind.getValue()});
     if (failed(emitModelInfo(module, main, info)))
       return signalPassFailure();
     eraseDescriptions(module, entries);

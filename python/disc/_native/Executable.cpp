@@ -11,6 +11,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
+#include <algorithm>
+
 using namespace disc::py;
 using namespace mlir::disc;
 namespace rt = disc::rt;
@@ -26,6 +28,8 @@ public:
   nb::dict info() const;
   nb::dict times() const;
   unsigned threads() const { return model->pool().size(); }
+  void startProfile() { model->profile().start(); }
+  nb::list stopProfile();
 
 private:
   template <typename T> T symbol(const char *name);
@@ -168,6 +172,21 @@ nb::dict Executable::times() const {
   return result;
 }
 
+nb::list Executable::stopProfile() {
+  const disc_model_info_t &info = model->info();
+  nb::list result;
+  for (const rt::LaunchRecord &launch : model->profile().stop()) {
+    const disc_kernel_info *kernel =
+        std::find_if(info.kernels, info.kernels + info.num_kernels, [&](const disc_kernel_info &candidate) {
+          return candidate.function == reinterpret_cast<const void *>(launch.kernel);
+        });
+    bool known = kernel != info.kernels + info.num_kernels;
+    result.append(nb::make_tuple(known ? kernel->name : "", known ? kernel->kind : "", known ? kernel->source : "",
+                                 launch.beginNs, launch.endNs, launch.tasks));
+  }
+  return result;
+}
+
 static std::unique_ptr<Executable> jit(Module &module, nb::type_object type, unsigned threads, bool profile,
                                        int optLevel, const std::string &dumpPrefix) {
   CodegenOptions options;
@@ -204,6 +223,9 @@ void disc::py::bindExecutable(nb::module_ &m) {
            "Inputs and outputs (name, dtype, dims), symbols (name, min, max), "
            "parameter names.")
       .def("times", &Executable::times, "Seconds of code generation, by step.")
+      .def("start_profile", &Executable::startProfile, "Records every launch from here on.")
+      .def("stop_profile", &Executable::stopProfile,
+           "The launches since start_profile: kernel, kind, source, begin and end in ns, tasks.")
       .def_prop_ro("threads", &Executable::threads, "Threads that a call may use.");
   m.def("jit", &jit, nb::arg("module"), nb::arg("tensor_type"), nb::kw_only(), nb::arg("threads") = 0,
         nb::arg("profile") = false, nb::arg("opt_level") = 3, nb::arg("dump_prefix") = "",

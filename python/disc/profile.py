@@ -1,0 +1,83 @@
+"""Where the time of calls goes, kernel by kernel."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel run over all of its tasks."""
+
+    kernel: str
+    kind: str
+    """``"contraction"``, ``"attention"``, ``"row"``, ``"column"``, ``"loop"`` or ``"pack"``."""
+    source: str
+    """Where the program asks for it, ``"model.py:12"``; of a fused kernel, where its first operation does."""
+    begin_ns: int
+    end_ns: int
+    tasks: int
+
+    @property
+    def seconds(self) -> float:
+        """From the launch until all its tasks were done."""
+        return (self.end_ns - self.begin_ns) * 1e-9
+
+
+@dataclass
+class KernelTime:
+    """All launches of one kernel."""
+
+    kernel: str
+    kind: str
+    source: str
+    launches: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class Profile:
+    """The launches that a profile has seen; made by :meth:`disc.Model.profile`."""
+
+    launches: list[Launch] = field(default_factory=list)
+
+    def kernels(self) -> list[KernelTime]:
+        """One entry per kernel, the most expensive first."""
+        totals: dict[str, KernelTime] = {}
+        for launch in self.launches:
+            entry = totals.setdefault(launch.kernel, KernelTime(launch.kernel, launch.kind, launch.source))
+            entry.launches += 1
+            entry.seconds += launch.seconds
+        return sorted(totals.values(), key=lambda entry: -entry.seconds)
+
+    def seconds(self, kind: str | None = None) -> float:
+        """Time inside kernels, or inside those of one kind."""
+        return sum(launch.seconds for launch in self.launches if kind in (None, launch.kind))
+
+    def save(self, path: str | Path) -> None:
+        """Writes a timeline in the Chrome trace format, which Perfetto and chrome://tracing open."""
+        events = [
+            {
+                "name": launch.kernel,
+                "cat": launch.kind,
+                "ph": "X",
+                "pid": 0,
+                "tid": 0,
+                "ts": launch.begin_ns / 1e3,
+                "dur": (launch.end_ns - launch.begin_ns) / 1e3,
+                "args": {"source": launch.source, "tasks": launch.tasks},
+            }
+            for launch in self.launches
+        ]
+        Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}), encoding="utf-8")
+
+    def __str__(self) -> str:
+        total = self.seconds() or 1.0
+        lines = [f"{'us':>10} {'share':>6} {'launches':>8}  {'kind':11}  {'source':24}  kernel"]
+        lines += [
+            f"{k.seconds * 1e6:10.1f} {k.seconds / total:6.1%} {k.launches:8}  {k.kind:11}  {k.source:24}  {k.kernel}"
+            for k in self.kernels()
+        ]
+        return "\n".join(lines)
