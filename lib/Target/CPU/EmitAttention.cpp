@@ -10,14 +10,18 @@
 // all the rest is products that read keys and values in place, and a softmax without sums across lanes:
 //
 //   Q^T = scale * q^T, a panel                     E x queries      queries transposed, the only packing
-//   P   = mask^T (if there is one)                 S x queries
-//   P  += k . Q^T                                                   product; k's rows in place
-//   P   = exp(P - max over S), with its sums                        vectors over queries
-//   O^T = v^T . P                                  Ev x queries     product; v's columns in place, P is a panel
+//   for each block of keys (as many as suit the first-level cache):
+//     P     = mask^T (if there is one)             keys x queries
+//     P    += k . Q^T                                               product; k's rows in place
+//     max'  = max(max, largest of P)                                vectors over queries
+//     O^T, sums *= exp(max - max')                                  only if a maximum has grown
+//     P     = exp(P - max'), sums += P
+//     O^T  += v^T . P                              Ev x queries     product; v's columns in place, P is a panel
 //   y   = (O^T / sums)^T                                            transposed in registers, stored through the layout
 //
-// Neither keys nor values nor a mask that is shared by heads are ever copied. With few queries (one, when a decoder
-// takes a step) the block is a single vector wide. A query that sees no key gives zeros, as in PyTorch.
+// Neither keys nor values nor a mask that is shared by heads are ever copied, and scratch memory does not grow with
+// the number of keys. Blocks of keys that no query of the task may see (`is_causal`) are not visited, and early blocks
+// of queries, which see few keys, take turns with late ones. A query that sees no key gives zeros, as in PyTorch.
 //
 // Test: test/lit/CPU/attention.mlir
 //
@@ -27,6 +31,7 @@
 #include "lib/Target/CPU/EmitKernels.h"
 #include "lib/Target/CPU/MicroKernel.h"
 #include "lib/Target/CPU/PackPanel.h"
+#include "lib/Target/CPU/SoftmaxMath.h"
 #include "lib/Target/CPU/TileLoops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -52,6 +57,15 @@ private:
     int64_t vectors;
     Value first, keys; // keys that any of the queries may see
     SmallVector<Value> batch;
+  };
+  /// A run of keys that is done at once.
+  struct Keys {
+    Value first, count;
+    Value later; // i1: not the first run of the block
+  };
+  /// What the softmax carries from one run of keys to the next, per vector of queries.
+  struct Softmax {
+    SmallVector<Value> maxima, sums;
   };
 
   Location loc() { return m.loc; }
@@ -86,10 +100,14 @@ private:
 
   LogicalResult emitBlock(const Block &block);
   LogicalResult packQueries(const Block &block);
-  LogicalResult writeMask(const Block &block);
-  SmallVector<Value> scores(const Block &block, const Matrix &keys);
-  SmallVector<Value> exponentials(const Block &block, ArrayRef<Value> maxima);
-  void weigh(const Block &block, const Matrix &values);
+  LogicalResult writeMask(const Block &block, const Keys &run);
+  SmallVector<Value> queryIndices(const Block &block);
+  SmallVector<Value> scores(const Block &block, const Keys &run, const Matrix &keys, ArrayRef<Value> indices,
+                            ArrayRef<Value> maxima);
+  Value hideLater(Value x, Value key, Value queryIndex);
+  SmallVector<Value> rescale(const Block &block, const Keys &run, const Softmax &old, ArrayRef<Value> maxima);
+  SmallVector<Value> exponentials(const Block &block, const Keys &run, ArrayRef<Value> maxima, ArrayRef<Value> sums);
+  void weigh(const Block &block, const Keys &run, const Matrix &values);
   LogicalResult writeResult(const Block &block, ArrayRef<Value> sums);
   LogicalResult writeRow(const Block &block, Value query, Value firstColumn, Value v, Value mask);
 
@@ -124,7 +142,14 @@ LogicalResult AttentionEmitter::emit() {
     PointEmitter::Scope scope(points);
     Block block;
     block.batch = m.delinearize(m.div(task, blocks), batchSizes);
-    block.first = m.mul(m.rem(task, blocks), width);
+    Value index = m.rem(task, blocks);
+    if (op.getIsCausal()) {
+      // First, last, second, last but one: any few neighbours see about as many keys.
+      Value half = m.div(index, m.constant(2)), last = m.sub(m.sub(blocks, m.constant(1)), half);
+      Value odd = m.equal(m.rem(index, m.constant(2)), m.constant(1));
+      index = arith::SelectOp::create(b, loc(), odd, last, half);
+    }
+    block.first = m.mul(index, width);
     block.keys = points.expr(keyCount);
     auto variant = [&](int64_t vectors) {
       Block sized = block;
@@ -167,12 +192,30 @@ LogicalResult AttentionEmitter::emitBlock(const Block &block) {
   FailureOr<Matrix> keys = matrix(op.getKey(), block.batch), values = matrix(op.getValue(), block.batch);
   if (failed(keys) || failed(values) || failed(packQueries(block)))
     return failure();
-  if (op.getMask() && failed(writeMask(block)))
+  // Sizes of a product's tiles are even splits, so runs of keys are as well: the least tile is half a whole one.
+  int64_t longest = e.schedule("keys", 8 * tileRows);
+  Value zero = m.constant(0), one = m.constant(1);
+  Value runs = m.max(m.ceilDiv(block.keys, m.constant(longest)), one);
+  EvenSplit split(m, block.keys, runs);
+  SmallVector<Value> carried(block.vectors, constantVector(-std::numeric_limits<double>::infinity()));
+  carried.append(block.vectors, constantVector(0.0));
+  SmallVector<Value> indices = queryIndices(block);
+  bool ok = true;
+  carried = emitFor(b, loc(), zero, runs, one, carried, [&](Value index, ValueRange in) {
+    PointEmitter::Scope scope(points);
+    Softmax old{SmallVector<Value>(in.take_front(block.vectors)), SmallVector<Value>(in.drop_front(block.vectors))};
+    Keys run{split.start(m, index), split.size(m, index), m.less(zero, index)};
+    if (op.getMask())
+      ok &= succeeded(writeMask(block, run));
+    SmallVector<Value> next = scores(block, run, *keys, indices, old.maxima);
+    SmallVector<Value> sums = exponentials(block, run, next, rescale(block, run, old, next));
+    weigh(block, run, *values);
+    next.append(sums);
+    return next;
+  });
+  if (!ok)
     return failure();
-  SmallVector<Value> maxima = scores(block, *keys);
-  SmallVector<Value> sums = exponentials(block, maxima);
-  weigh(block, *values);
-  return writeResult(block, sums);
+  return writeResult(block, ArrayRef<Value>(carried).drop_front(block.vectors));
 }
 
 LogicalResult AttentionEmitter::packQueries(const Block &block) {
@@ -191,11 +234,12 @@ LogicalResult AttentionEmitter::packQueries(const Block &block) {
 }
 
 /// Starts the scores from the mask: what is added, minus infinity where a boolean mask hides a key.
-LogicalResult AttentionEmitter::writeMask(const Block &block) {
+LogicalResult AttentionEmitter::writeMask(const Block &block, const Keys &run) {
   auto type = cast<RankedTensorType>(op.getMask().getType());
   Idx zero = points.uniform(int64_t(0));
   PanelSource source{op.getMask(), [&](Idx query, Idx key) {
-                       SmallVector<Idx> full = point(block.batch, {query, key});
+                       SmallVector<Idx> full =
+                           point(block.batch, {query, points.addIdx(key, points.uniform(run.first))});
                        for (auto [d, idx] : llvm::enumerate(full))
                          if (type.getDimSize(d) == 1)
                            idx = zero;
@@ -216,81 +260,116 @@ LogicalResult AttentionEmitter::writeMask(const Block &block) {
       return arith::TruncFOp::create(b, loc(), vectorType(), v);
     return arith::ExtFOp::create(b, loc(), vectorType(), v);
   };
-  return emitPanel(points, m, source, sumType, block.first, points.expr(dims[dims.size() - 2]), block.keys,
+  return emitPanel(points, m, source, sumType, block.first, points.expr(dims[dims.size() - 2]), run.count,
                    block.vectors, e.shapes.divisible(dims[dims.size() - 2], block.vectors * lanes()),
                    scheduled("score_scratch"));
 }
 
-/// Products of keys and queries, and their largest value for each query.
-SmallVector<Value> AttentionEmitter::scores(const Block &block, const Matrix &keys) {
+/// With `is_causal`, the position of each query, to compare keys with.
+SmallVector<Value> AttentionEmitter::queryIndices(const Block &block) {
+  SmallVector<Value> indices;
+  auto type = VectorType::get({lanes()}, b.getI32Type());
+  for (int64_t v = 0; op.getIsCausal() && v < block.vectors; ++v) {
+    SmallVector<int32_t> steps;
+    for (int64_t i = 0; i < lanes(); ++i)
+      steps.push_back(v * lanes() + i);
+    Value first = arith::IndexCastOp::create(b, loc(), b.getI32Type(), block.first);
+    indices.push_back(
+        arith::AddIOp::create(b, loc(), vector::BroadcastOp::create(b, loc(), type, first),
+                              arith::ConstantOp::create(b, loc(), DenseIntElementsAttr::get(type, steps))));
+  }
+  return indices;
+}
+
+/// The score of a key, or minus infinity for queries before it.
+Value AttentionEmitter::hideLater(Value x, Value key, Value queryIndex) {
+  Value index = arith::IndexCastOp::create(b, loc(), b.getI32Type(), key);
+  Value seen = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::sge, queryIndex,
+                                     vector::BroadcastOp::create(b, loc(), queryIndex.getType(), index));
+  return arith::SelectOp::create(b, loc(), seen, x, constantVector(-std::numeric_limits<double>::infinity()));
+}
+
+/// Products of keys and queries; gives the largest so far of each query.
+SmallVector<Value> AttentionEmitter::scores(const Block &block, const Keys &run, const Matrix &keys,
+                                            ArrayRef<Value> indices, ArrayRef<Value> maxima) {
   MicroKernelSpec spec{getElementTypeOrSelf(op.getKey().getType()), sumType, sumType, lanes(), block.vectors};
   ShapeAnalysis::Range range = e.shapes.range(keyCount);
   int64_t least = op.getIsCausal() ? 1 : range.min.value_or(1);
   TileHeights heights = tileHeights(least, op.getIsCausal() ? -1 : range.max.value_or(-1), tileRows);
   Value zero = m.constant(0), one = m.constant(1);
-  Value tiles = m.max(m.ceilDiv(block.keys, m.constant(tileRows)), one);
-  EvenSplit split(m, block.keys, tiles);
+  Value tiles = m.max(m.ceilDiv(run.count, m.constant(tileRows)), one);
+  EvenSplit split(m, run.count, tiles);
   Value queries = scheduled("query_scratch"), panel = scheduled("score_scratch");
   Value accumulate = arith::ConstantOp::create(b, loc(), b.getBoolAttr(bool(op.getMask())));
-  Value hidden = constantVector(-std::numeric_limits<double>::infinity());
 
-  // Distance of each query from the first key, to compare keys with.
-  SmallVector<Value> queryIndex;
-  auto indexVector = VectorType::get({lanes()}, b.getI32Type());
-  if (op.getIsCausal())
-    for (int64_t v = 0; v < block.vectors; ++v) {
-      SmallVector<int32_t> steps;
-      for (int64_t i = 0; i < lanes(); ++i)
-        steps.push_back(v * lanes() + i);
-      Value first = arith::IndexCastOp::create(b, loc(), b.getI32Type(), block.first);
-      queryIndex.push_back(
-          arith::AddIOp::create(b, loc(), vector::BroadcastOp::create(b, loc(), indexVector, first),
-                                arith::ConstantOp::create(b, loc(), DenseIntElementsAttr::get(indexVector, steps))));
-    }
-
-  SmallVector<Value> lowest(block.vectors, hidden);
-  return emitFor(b, loc(), zero, tiles, one, lowest, [&](Value tile, ValueRange carried) {
+  return emitFor(b, loc(), zero, tiles, one, maxima, [&](Value tile, ValueRange carried) {
     PointEmitter::Scope scope(points);
-    Value start = split.start(m, tile), rows = split.size(m, tile);
+    Value start = split.start(m, tile), rows = split.size(m, tile), key = m.add(run.first, start);
     Value to = m.advance(panel, m.mul(start, rowBytes(block)));
-    callMicroKernel(b, loc(), spec, heights, m.i64(rows), m.advance(keys.ptr, m.mul(start, keys.rowBytes)),
+    callMicroKernel(b, loc(), spec, heights, m.i64(rows), m.advance(keys.ptr, m.mul(key, keys.rowBytes)),
                     m.i64(keys.rowBytes), m.i64(keys.columnBytes), queries, m.i64(points.expr(dims.back())), to,
                     accumulate);
-    return emitFor(b, loc(), zero, rows, one, carried, [&](Value r, ValueRange maxima) {
+    if (op.getIsCausal()) {
+      // Keys up to the block's first query are seen by all of it.
+      auto hides = scf::IfOp::create(b, loc(), m.less(block.first, m.add(key, rows)));
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(&hides.getThenRegion().front());
+      emitFor(b, loc(), zero, rows, one, {}, [&](Value r, ValueRange) {
+        Value row = m.advance(to, m.mul(r, rowBytes(block)));
+        for (int64_t v = 0; v < block.vectors; ++v)
+          store(hideLater(load(row, v), m.add(key, r), indices[v]), row, v);
+        return SmallVector<Value>();
+      });
+    }
+    return emitFor(b, loc(), zero, rows, one, carried, [&](Value r, ValueRange old) {
       SmallVector<Value> next;
       Value row = m.advance(to, m.mul(r, rowBytes(block)));
-      for (int64_t v = 0; v < block.vectors; ++v) {
-        Value x = load(row, v);
-        if (op.getIsCausal()) {
-          Value key = arith::IndexCastOp::create(b, loc(), b.getI32Type(), m.add(start, r));
-          Value seen = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::sge, queryIndex[v],
-                                             vector::BroadcastOp::create(b, loc(), indexVector, key));
-          x = arith::SelectOp::create(b, loc(), seen, x, hidden);
-          store(x, row, v);
-        }
-        Value larger = arith::CmpFOp::create(b, loc(), arith::CmpFPredicate::OGT, x, maxima[v]);
-        next.push_back(arith::SelectOp::create(b, loc(), larger, x, maxima[v]));
-      }
+      for (int64_t v = 0; v < block.vectors; ++v)
+        next.push_back(larger(b, loc(), load(row, v), old[v]));
       return next;
     });
   });
 }
 
-/// Replaces the scores by exp(score - maximum) and adds them up for each query.
-SmallVector<Value> AttentionEmitter::exponentials(const Block &block, ArrayRef<Value> maxima) {
-  Value hidden = constantVector(-std::numeric_limits<double>::infinity()), zero = constantVector(0.0);
-  SmallVector<Value> shifts, sums(block.vectors, zero);
-  for (Value maximum : maxima) {
-    // Without any key to see, exp(-inf - 0) = 0 everywhere.
-    Value none = arith::CmpFOp::create(b, loc(), arith::CmpFPredicate::OEQ, maximum, hidden);
-    shifts.push_back(arith::SelectOp::create(b, loc(), none, zero, maximum));
+/// The sums, and the products of earlier keys, in terms of the new maxima.
+SmallVector<Value> AttentionEmitter::rescale(const Block &block, const Keys &run, const Softmax &old,
+                                             ArrayRef<Value> maxima) {
+  Value grown;
+  for (auto [before, now] : llvm::zip_equal(old.maxima, maxima)) {
+    Value differs = arith::CmpFOp::create(b, loc(), arith::CmpFPredicate::OLT, before, now);
+    grown = grown ? arith::OrIOp::create(b, loc(), grown, differs).getResult() : differs;
   }
+  Value any = vector::ReductionOp::create(b, loc(), vector::CombiningKind::OR, grown);
+  any = arith::AndIOp::create(b, loc(), any, run.later);
+  return emitIf(b, loc(), any, old.sums, [&] {
+    SmallVector<Value> factors, sums;
+    for (auto [before, now, sum] : llvm::zip_equal(old.maxima, maxima, old.sums)) {
+      factors.push_back(expOfDifference(b, loc(), before, finiteShift(b, loc(), now)));
+      sums.push_back(arith::MulFOp::create(b, loc(), sum, factors.back()));
+    }
+    Value out = scheduled("out_scratch");
+    emitFor(b, loc(), m.constant(0), points.expr(valueSize), m.constant(1), {}, [&](Value column, ValueRange) {
+      Value row = m.advance(out, m.mul(column, rowBytes(block)));
+      for (int64_t v = 0; v < block.vectors; ++v)
+        store(arith::MulFOp::create(b, loc(), load(row, v), factors[v]), row, v);
+      return SmallVector<Value>();
+    });
+    return sums;
+  });
+}
+
+/// Replaces the scores by exp(score - maximum) and adds them to the sum of each query.
+SmallVector<Value> AttentionEmitter::exponentials(const Block &block, const Keys &run, ArrayRef<Value> maxima,
+                                                  ArrayRef<Value> sums) {
+  SmallVector<Value> shifts;
+  for (Value maximum : maxima)
+    shifts.push_back(finiteShift(b, loc(), maximum));
   Value panel = scheduled("score_scratch");
-  return emitFor(b, loc(), m.constant(0), block.keys, m.constant(1), sums, [&](Value s, ValueRange carried) {
+  return emitFor(b, loc(), m.constant(0), run.count, m.constant(1), sums, [&](Value s, ValueRange carried) {
     Value row = m.advance(panel, m.mul(s, rowBytes(block)));
     SmallVector<Value> next;
     for (int64_t v = 0; v < block.vectors; ++v) {
-      Value x = math::ExpOp::create(b, loc(), arith::SubFOp::create(b, loc(), load(row, v), shifts[v]));
+      Value x = expOfDifference(b, loc(), load(row, v), shifts[v]);
       store(x, row, v);
       next.push_back(arith::AddFOp::create(b, loc(), carried[v], x));
     }
@@ -299,7 +378,7 @@ SmallVector<Value> AttentionEmitter::exponentials(const Block &block, ArrayRef<V
 }
 
 /// Products of values and weights: columns of the values by queries.
-void AttentionEmitter::weigh(const Block &block, const Matrix &values) {
+void AttentionEmitter::weigh(const Block &block, const Keys &run, const Matrix &values) {
   MicroKernelSpec spec{getElementTypeOrSelf(op.getValue().getType()), sumType, sumType, lanes(), block.vectors};
   ShapeAnalysis::Range range = e.shapes.range(valueSize);
   TileHeights heights = tileHeights(range.min.value_or(1), range.max.value_or(-1), tileRows);
@@ -307,12 +386,12 @@ void AttentionEmitter::weigh(const Block &block, const Matrix &values) {
   Value tiles = m.max(m.ceilDiv(size, m.constant(tileRows)), one);
   EvenSplit split(m, size, tiles);
   Value panel = scheduled("score_scratch"), out = scheduled("out_scratch");
-  Value fresh = arith::ConstantOp::create(b, loc(), b.getBoolAttr(false));
+  Value from = m.advance(values.ptr, m.mul(run.first, values.rowBytes));
   emitFor(b, loc(), m.constant(0), tiles, one, {}, [&](Value tile, ValueRange) {
     Value start = split.start(m, tile), rows = split.size(m, tile);
-    callMicroKernel(b, loc(), spec, heights, m.i64(rows), m.advance(values.ptr, m.mul(start, values.columnBytes)),
-                    m.i64(values.columnBytes), m.i64(values.rowBytes), panel, m.i64(block.keys),
-                    m.advance(out, m.mul(start, rowBytes(block))), fresh);
+    callMicroKernel(b, loc(), spec, heights, m.i64(rows), m.advance(from, m.mul(start, values.columnBytes)),
+                    m.i64(values.columnBytes), m.i64(values.rowBytes), panel, m.i64(run.count),
+                    m.advance(out, m.mul(start, rowBytes(block))), run.later);
     return SmallVector<Value>();
   });
 }

@@ -1,5 +1,6 @@
-// Queries run along the lanes: scale and transpose them, multiply keys in place, softmax over scores, multiply values
-// in place, transpose back. A block of at most one vector of queries has code of its own.
+// Queries run along the lanes: scale and transpose them; for each run of keys multiply them in place, rescale what is
+// there if a maximum has grown, take exponentials, multiply values in place; transpose back. A block of at most one
+// vector of queries has code of its own.
 // RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s
 // RUN: disc-opt %s -disc-cpu-emit-kernels -canonicalize -cse -disc-cpu-lower-math -convert-vector-to-llvm -convert-scf-to-cf -convert-arith-to-llvm -convert-index-to-llvm -convert-math-to-llvm -convert-func-to-llvm -convert-cf-to-llvm -reconcile-unrealized-casts | FileCheck %s --check-prefix=LLVM
 
@@ -14,12 +15,18 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
   // CHECK: %[[SCALE:.*]] = arith.constant dense<2.500000e-01> : vector<16xf32>
   // CHECK: arith.mulf %{{.*}}, %[[SCALE]]
   // CHECK: vector.shuffle
-  // The mask is where the scores start from.
+  // Runs of keys, with the maxima and the sums. The mask is where the scores start from.
+  // CHECK: scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>)
   // CHECK: arith.select %{{.*}} : vector<16xi1>, vector<16xf32>
   // CHECK: %[[ADD:.*]] = arith.constant true
   // CHECK: llvm.call @disc_product_f32_f32_f32_x16_r2to14({{.*}}, %[[ADD]], %{{.*}})
   // CHECK: arith.cmpf ogt
-  // CHECK: math.exp %{{.*}} : vector<16xf32>
+  // CHECK: vector.reduction <or>
+  // CHECK: scf.if {{.*}} -> (vector<16xf32>)
+  // CHECK: arith.mulf
+  // CHECK: math.fma %{{.*}} : vector<16xf32>
+  // CHECK: arith.shli %{{.*}} : vector<16xi32>
+  // CHECK: arith.cmpf uge
   // Values of a static size of 32 split in tiles of 11, 11 and 10.
   // CHECK: llvm.call @disc_product_f32_f32_f32_x16_r10to11(
   // CHECK: arith.divf
@@ -33,7 +40,7 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
                  #disc_plan.layout<<0>, <[S * 384, 384, 32, 1]>>],
       arg_dims = [#disc_shape.dims<[B, 12, S, 32]>, #disc_shape.dims<[B, 12, S, 32]>, #disc_shape.dims<[B, 12, S, 32]>,
                   #disc_shape.dims<[B, 1, 1, S]>],
-      schedule = {rows = 14 : i64, query_scratch = #disc_shape.expr<0>, score_scratch = #disc_shape.expr<4096>,
+      schedule = {rows = 14 : i64, keys = 252 : i64, query_scratch = #disc_shape.expr<0>, score_scratch = #disc_shape.expr<4096>,
                   out_scratch = #disc_shape.expr<S * 128 + 4096>},
       symbols = ["B", "S"]} {
   ^bb0(%q: tensor<?x12x?x32xf32>, %k: tensor<?x12x?x32xf32>, %v: tensor<?x12x?x32xf32>, %m: tensor<?x1x1x?xi1>):
@@ -47,13 +54,15 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
   // CHECK: arith.minsi
   // CHECK: %[[ADD:.*]] = arith.constant false
   // CHECK: llvm.call @disc_product_f16_f32_f32_x16_r1to14({{.*}}, %[[ADD]], %{{.*}})
+  // Only runs that reach past the first query compare.
+  // CHECK: scf.if
   // CHECK: arith.cmpi sge, %{{.*}} : vector<16xi32>
   // CHECK: arith.truncf %{{.*}} : vector<16xf32> to vector<16xf16>
   disc_plan.kernel_func attention @causal attributes {
       layouts = [#disc_plan.layout<<0>, <[S * 40, 40, 1]>>, #disc_plan.layout<<0>, <[S * 40, 40, 1]>>,
                  #disc_plan.layout<<0>, <[S * 40, 40, 1]>>, #disc_plan.layout<<0>, <[S * 40, 40, 1]>>],
       arg_dims = [#disc_shape.dims<[B, S, 40]>, #disc_shape.dims<[B, S, 40]>, #disc_shape.dims<[B, S, 40]>],
-      schedule = {rows = 14 : i64, query_scratch = #disc_shape.expr<0>, score_scratch = #disc_shape.expr<5120>,
+      schedule = {rows = 14 : i64, keys = 252 : i64, query_scratch = #disc_shape.expr<0>, score_scratch = #disc_shape.expr<5120>,
                   out_scratch = #disc_shape.expr<S * 128 + 5120>},
       symbols = ["B", "S"]} {
   ^bb0(%q: tensor<?x?x40xf16>, %k: tensor<?x?x40xf16>, %v: tensor<?x?x40xf16>):

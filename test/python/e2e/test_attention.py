@@ -1,0 +1,131 @@
+"""Attention end to end, against eager in float64: masks of every kind, grouped queries, long and short rows."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.export import Dim
+
+import disc
+
+B, L, S = Dim("B", min=1, max=8), Dim("L", min=1, max=1024), Dim("S", min=1, max=2048)
+HEADS, SIZE = 4, 24
+# A run of keys holds 252 scores per query with AVX-512 and 48 KiB of first-level cache.
+SIZES = [(1, 1, 1), (2, 17, 5), (3, 32, 64), (1, 33, 252), (1, 7, 253), (2, 1, 300), (1, 40, 505), (1, 15, 1009)]
+LOWEST = torch.finfo(torch.float32).min
+
+
+def additive(*shape: int) -> Tensor:
+    """Some keys are hidden by minus infinity, some all but hidden, and from some queries all are."""
+    mask = torch.randn(shape)
+    mask = mask.masked_fill(torch.rand(shape) > 0.6, -math.inf).masked_fill(torch.rand(shape) > 0.9, LOWEST)
+    return mask.masked_fill(torch.rand(*shape[:-1], 1) > 0.9, -math.inf)
+
+
+MASKS = {
+    "none": (None, None),
+    "of each key": (lambda b, l, s: torch.rand(b, 1, 1, s) > 0.4, {0: B, 3: S}),
+    "bool": (lambda b, l, s: torch.rand(b, 1, l, s) > 0.7, {0: B, 2: L, 3: S}),
+    "of each head": (lambda b, l, s: torch.rand(HEADS, l, 1) > 0.3, {1: L}),
+    "additive": (lambda b, l, s: additive(l, s), {0: L, 1: S}),
+    "additive of each key": (lambda b, l, s: additive(b, HEADS, 1, s), {0: B, 3: S}),
+    "lowest": (lambda b, l, s: torch.full((b, 1, 1, s), LOWEST), {0: B, 3: S}),
+}
+
+
+class Attention(nn.Module):
+    """Any of the above over `groups` heads of keys and values."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__()
+        self.options = options
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **self.options)
+
+
+def inputs(b: int, l: int, s: int, mask, groups: int = HEADS) -> tuple[Tensor, ...]:
+    q, k, v = torch.randn(b, HEADS, l, SIZE), torch.randn(b, groups, s, SIZE), torch.randn(b, groups, s, 10)
+    return (3 * q, k, v) + ((mask(b, l, s),) if mask else ())
+
+
+def double(x: Tensor) -> Tensor:
+    return x.double() if x.is_floating_point() else x
+
+
+def check(module: nn.Module, compiled: disc.Model, args: tuple[Tensor, ...], tolerance: float = 3e-6) -> None:
+    actual = compiled(*args)
+    expected = module(*map(double, args))
+    assert actual.shape == expected.shape
+    scale = max(expected.abs().max().item(), 1e-9)
+    error = (actual.double() - expected).abs().max().item() / scale
+    assert error <= tolerance, f"{[tuple(a.shape) for a in args]}: {error:.1e}"
+
+
+def compile_attention(module: nn.Module, example: tuple[Tensor, ...], mask_dims) -> disc.Model:
+    shapes = ({0: B, 2: L}, {0: B, 2: S}, {0: B, 2: S}) + ((mask_dims,) if mask_dims else ())
+    names = ("q", "k", "v", "mask")[: len(shapes)]
+    options = disc.Options(threads=2)
+    return disc.compile(module, example, dynamic_shapes=dict(zip(names, shapes, strict=True)), options=options)
+
+
+@pytest.mark.parametrize("groups", [HEADS, 2])
+@pytest.mark.parametrize("kind", MASKS)
+def test_masks(kind: str, groups: int) -> None:
+    torch.manual_seed(0)
+    mask, dims = MASKS[kind]
+    module = Attention(enable_gqa=groups != HEADS)
+    compiled = compile_attention(module, inputs(2, 6, 7, mask, groups), dims)
+    for b, l, s in SIZES:
+        check(module, compiled, inputs(b, l, s, mask, groups))
+
+
+def test_causal() -> None:
+    torch.manual_seed(0)
+    module = Attention(is_causal=True)
+    compiled = compile_attention(module, inputs(2, 6, 7, None), None)
+    for b, l, s in [*SIZES, (1, 300, 300), (2, 70, 33), (1, 513, 600)]:
+        check(module, compiled, inputs(b, l, s, None))
+
+
+def test_large_scores() -> None:
+    """Maxima that grow by much from one run of keys to the next, and scores of any size."""
+    module = Attention()
+    compiled = compile_attention(module, inputs(2, 6, 7, None), None)
+    q, k, v = inputs(1, 20, 900, None)
+    check(module, compiled, (q, k * torch.linspace(0.01, 30, 900)[:, None], v), tolerance=1e-4)
+    check(module, compiled, (q, k * torch.linspace(30, 0.01, 900)[:, None], v), tolerance=1e-4)
+
+
+def test_not_a_number() -> None:
+    """A NaN reaches the queries that see it, and no others."""
+    module = Attention()
+    compiled = compile_attention(module, inputs(2, 6, 7, None), None)
+    q, k, v = inputs(1, 5, 300, None)
+    q[0, 1, 3, 2] = math.nan
+    actual, expected = compiled(q, k, v), module(q, k, v)
+    assert torch.equal(actual.isnan(), expected.isnan())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_masks(seed: int) -> None:
+    """Any density of any mask that broadcasts, at any sizes."""
+    generator = torch.Generator().manual_seed(seed)
+    draw = lambda high: int(torch.randint(1, high, (), generator=generator))  # noqa: E731
+    torch.manual_seed(seed)
+    keeps = [bool(draw(3) - 1) for _ in range(4)]
+    symbols = [B, None, L, S]
+    groups = (1, 2, HEADS)[draw(4) - 1]
+
+    def mask(b: int, l: int, s: int) -> Tensor:
+        shape = [n if keep else 1 for n, keep in zip((b, HEADS, l, s), keeps, strict=True)]
+        return additive(*shape) if seed % 2 else torch.rand(shape) > torch.rand(())
+
+    dims = {i: d for i, (d, keep) in enumerate(zip(symbols, keeps, strict=True)) if keep and d is not None}
+    module = Attention(enable_gqa=True)
+    compiled = compile_attention(module, inputs(2, 6, 7, mask, groups), dims or None)
+    for _ in range(4):
+        args = inputs(draw(4), draw(80), draw(700), mask, groups)
+        check(module, compiled, args)
