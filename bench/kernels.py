@@ -115,7 +115,8 @@ def main() -> None:
     print(f"one core of: {cpu_name()}")
     with torch.no_grad():
         if args.rows:
-            sweep(*args.rows, args.columns, args.depth, args.seconds)
+            first, last = args.rows
+            sweep(first, last, args.columns, args.depth, args.seconds)
             return
         print(f"{'':>18}  {'us':>10}  {'GFLOP/s':>9}  {'PyTorch':>9}  {'ratio':>6}")
         if args.attention:

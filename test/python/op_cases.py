@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -396,6 +397,21 @@ def _gathers() -> list[Case]:
     return [
         Case("embedding", lambda i, w: F.embedding(i, w), ("B S:i64", "11 8"), 0, 11),
         Case("embedding_i32", lambda i, w: F.embedding(i, w), ("B:i32", "11 8:f16"), 0, 11),
+        Case("bag_sum", lambda i, w: F.embedding_bag(i, w, mode="sum"), ("B 3:i64", "11 8"), 0, 11),
+        Case("bag_of_one", lambda i, w: F.embedding_bag(i, w, mode="sum"), ("B 1:i64", "11 8:f16"), 0, 11),
+        Case("bag_mean", lambda i, w: F.embedding_bag(i, w, mode="mean"), ("B 3:i64", "11 8:bf16"), 0, 11),
+        Case("bag_max", lambda i, w: F.embedding_bag(i, w, mode="max"), ("B 4:i32", "11 8"), 0, 11),
+        *(
+            Case(f"bag_{m}_padding", partial(F.embedding_bag, mode=m, padding_idx=1), ("B 2:i64", "3 8"), 0, 3)
+            for m in ("sum", "mean", "max")
+        ),
+        Case(
+            "bag_weights",
+            lambda i, w, s: F.embedding_bag(i, w, mode="sum", per_sample_weights=s, padding_idx=-1),
+            ("B 3:i64", "11 8", "B 3"),
+            0,
+            11,
+        ),
         Case("index_select", lambda x, i: x.index_select(1, i), ("B 11 4", "S:i64"), 0, 11),
         Case("gather", lambda x, i: x.gather(1, i), ("B 11", "B S:i64"), 0, 11),
         Case("gather_3d", lambda x, i: x.gather(-1, i), ("B S 11", "B S 4:i64"), 0, 11),

@@ -278,7 +278,10 @@ class Lowering:
                 f"the rule of {op_name(op)} gave {len(results)} results, not {len(op.results)}",
                 describe(self._source),
             )
-        for value, result in zip(op.results, results, strict=True):
+        for i, (value, result) in enumerate(zip(op.results, results, strict=True)):
+            if result is None and any(True for _ in value.uses):
+                self._report(op, op_name(op), f"its result {i} is not available")
+                return
             if isinstance(result, Tensor):
                 result = self._check(op, value, result)
             self._values[value] = result

@@ -22,10 +22,11 @@ Number: TypeAlias = int | float | bool
 
 @dataclass(frozen=True)
 class Iota:
-    """The tensor's element is its index along ``dim``, plus ``start``."""
+    """The tensor's element is its index along ``dim``, times ``step``, plus ``start``."""
 
     dim: int
     start: int
+    step: int = 1
 
 
 @dataclass(frozen=True)

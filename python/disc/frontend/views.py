@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch_mlir import ir
 
@@ -40,7 +41,7 @@ class ViewBuilder(ExtentBuilder):
             [],
             {"permutation": ir.DenseI64ArrayAttr.get(list(permutation))},
         )
-        iota = x.iota and Iota(list(permutation).index(x.iota.dim), x.iota.start)
+        iota = x.iota and replace(x.iota, dim=list(permutation).index(x.iota.dim))
         return result.with_facts(splat=x.splat, iota=iota)
 
     def reshape(self, x: Tensor, dims: Sequence[Extent]) -> Tensor:
@@ -61,7 +62,7 @@ class ViewBuilder(ExtentBuilder):
             return None
         rest = [i for i, dim in enumerate(dims) if not is_one(dim)]
         if len(rest) == 1 and dims[rest[0]] == x.dims[x.iota.dim]:
-            return Iota(rest[0], x.iota.start)
+            return replace(x.iota, dim=rest[0])
         return None
 
     def _reshaped_broadcast(self, x: Tensor, dims: Sequence[Extent]) -> Broadcast | None:
@@ -100,7 +101,7 @@ class ViewBuilder(ExtentBuilder):
             origin = Broadcast(inner.source, tuple(into[d] for d in inner.dims))
         else:
             origin = Broadcast(x, into)
-        iota = Iota(into[x.iota.dim], x.iota.start) if x.iota else None
+        iota = replace(x.iota, dim=into[x.iota.dim]) if x.iota else None
         if x.iota and iota and is_one(x.dims[x.iota.dim]) and not is_one(dims[iota.dim]):
             iota = None
         return result.with_facts(splat=x.splat, iota=iota, broadcast=origin)
@@ -125,7 +126,7 @@ class ViewBuilder(ExtentBuilder):
         iota = x.iota
         if iota and iota.dim == dim:
             moved = isinstance(offset, int) and step == 1
-            iota = Iota(dim, iota.start + offset) if moved else None
+            iota = replace(iota, start=iota.start + offset * iota.step) if moved else None
         return result.with_facts(splat=x.splat, iota=iota)
 
     def unsqueeze(self, x: Tensor, dim: int) -> Tensor:

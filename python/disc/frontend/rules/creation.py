@@ -81,8 +81,8 @@ def arange(b: Builder, start: Any, end: Any, step: Any = 1, *_: Any) -> Tensor:
         return value if isinstance(start, int) and start == 0 else value + number(start)
 
     result = b.generic([], [], [count], dtype, lambda: body().to(dtype))
-    if isinstance(start, int) and step == 1 and not dtypes.is_float(dtype):
-        return result.with_facts(iota=Iota(0, start))
+    if isinstance(start, int) and isinstance(step, int) and step > 0 and not dtypes.is_float(dtype):
+        return result.with_facts(iota=Iota(0, start, step))
     return result
 
 

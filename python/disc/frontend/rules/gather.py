@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch_mlir import ir
 from torch_mlir.dialects import linalg
 
+from .. import dtypes, scalar
 from ..builder import Builder
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, Tensor, is_one, normalize_dim
+from .elementwise import convert
+
+_SUM, _MEAN, _MAX = range(3)
 
 
 def _loop(dim: int) -> ir.Value:
@@ -22,6 +27,58 @@ def _loop(dim: int) -> ir.Value:
 def embedding(b: Builder, weight: Tensor, indices: Tensor, *_: object) -> Tensor:
     """weight[indices]: one row for each index."""
     return _take(b, weight, 0, indices, wrap=False)
+
+
+@lowers("torch.aten.embedding_bag")
+def embedding_bag(
+    b: Builder,
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    weights: Tensor | None,
+    include_last_offset: bool,
+    padding: int | None = None,
+) -> tuple[Tensor | None, ...]:
+    """The sum, mean or maximum of each bag's rows, for bags of one size: what indices [bags, size] become on export."""
+    iota = offsets.iota
+    if iota is None or iota.start != 0 or include_last_offset:
+        raise NotLowerable("bags of different sizes; give the indices as a tensor [bags, size]")
+    shape: list[Extent] = [offsets.dims[0], iota.step]
+    b.require_equal(indices.dims[0], b.product(shape), "embedding_bag: indices are not whole bags")
+    indices = b.reshape(indices, shape)
+    dtype = dtypes.opmath(weight.dtype)
+    rows = embedding(b, weight, indices)
+    counted = None
+    if padding is not None:
+        wrapped = padding + weight.dims[0] if padding < 0 else padding
+        counted = b.elementwise(torch.bool, [indices], lambda i: i != wrapped)
+    inputs, neutral = [rows], -math.inf if mode == _MAX else 0
+    for other in (counted, weights and b.reshape(weights, shape)):
+        inputs += [b.unsqueeze(other, 2)] if other is not None else []
+
+    def fold(acc: Elem, row: Elem, *others: Elem) -> Elem:
+        row = row.to(dtype)
+        if weights is not None:
+            row = row * others[-1].to(dtype)
+        if counted is not None:
+            row = scalar.select(others[0], row, neutral)
+        return scalar.maximum(acc, row) if mode == _MAX else acc + row
+
+    result = b.reduce(inputs, [1], dtype, neutral, fold)
+    if counted is not None and mode != _SUM:
+        # A bag of nothing but padding is zero.
+        size = b.reduce([counted], [1], torch.int64, 0, lambda n, c: n + c.to(torch.int64), keepdim=True)
+        if mode == _MEAN:
+            result = b.elementwise(dtype, [result, size], lambda s, n: s / scalar.maximum(n, 1).to(dtype))
+        else:
+            result = b.elementwise(dtype, [result, size], lambda m, n: scalar.select(n > 0, m, 0.0))
+    elif mode == _MEAN:
+        result = b.elementwise(dtype, [result], lambda s: s / float(iota.step))
+    # The others are what autograd would want.
+    return convert(b, result, weight.dtype), None, None, None
 
 
 @lowers("torch.aten.index_select")
@@ -113,7 +170,7 @@ def _by_iotas(b: Builder, x: Tensor, slots: Sequence[Tensor | None], taken: Sequ
     for d in taken:
         index = slots[d]
         assert index is not None
-        if index.iota is None or index.iota.start != 0:
+        if index.iota is None or index.iota.start != 0 or index.iota.step != 1:
             return None
         place = index.iota.dim + len(shape) - index.rank
         if shape[place] != x.dims[d] or place in places:

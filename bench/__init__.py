@@ -1,0 +1,1 @@
+"""Measures DISC against other engines; see README.md."""

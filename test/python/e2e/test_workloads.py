@@ -1,0 +1,22 @@
+"""The programs of the benchmarks, at reduced sizes: one compilation, several shapes, against eager."""
+
+import pytest
+import torch
+
+import disc
+from bench import workloads
+from bench.workloads.base import flat
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_workload(name):
+    workload = workloads.load(name, small=True)
+    module = workload.build()
+    compiled = disc.compile(module, workload.example(), dynamic_shapes=workload.dynamic_shapes())
+    differences = {}
+    for shape in (*workload.shapes, *reversed(workload.shapes)):
+        inputs = workload.inputs(shape)
+        with torch.inference_mode():
+            expected = module(*inputs)
+        differences[shape] = workload.largest_difference(flat(compiled(*inputs)), flat(expected))
+    assert all(value <= workload.tolerance for value in differences.values()), differences
