@@ -151,6 +151,20 @@ def Tensor_PackOp : Tensor_Op<"pack", [Tensor_KnownDims]> {
   let hasVerifier = 1;
 }
 
+def Tensor_CheckIndexOp : Tensor_Op<"check_index", [AllTypesMatch<["index", "extent", "result"]>]> {
+  let summary = "an index into a dimension, checked when the kernel runs";
+  let description = [{
+    In the body of a `linalg.generic`. The result is the index, which lies in `[0, extent)`; with `wrap`, one from
+    `[-extent, 0)` counts from the end. Any other index fails the call: no result is seen, and no memory outside the
+    tensor is touched on the way there. `what` names the operation and the user's line for the message.
+
+    Pure all the same: a check whose result nobody uses may go.
+  }];
+  let arguments = (ins I64:$index, I64:$extent, UnitAttr:$wrap, StrAttr:$what);
+  let results = (outs I64:$result);
+  let assemblyFormat = "$index `below` $extent (`wrap` $wrap^)? $what attr-dict";
+}
+
 def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims]> {
   let summary = "the right-hand side that `pack` put in panels, as it was";
   let description = [{

@@ -6,7 +6,8 @@
 using namespace disc::rt;
 
 static_assert(int32_t(Code::Type) == DISC_ERROR_TYPE && int32_t(Code::Shape) == DISC_ERROR_SHAPE &&
-                  int32_t(Code::Memory) == DISC_ERROR_MEMORY && int32_t(Code::Invalid) == DISC_ERROR_INVALID,
+                  int32_t(Code::Memory) == DISC_ERROR_MEMORY && int32_t(Code::Invalid) == DISC_ERROR_INVALID &&
+                  int32_t(Code::Index) == DISC_ERROR_INDEX,
               "one set of codes");
 
 struct disc_model {

@@ -28,10 +28,11 @@ extern "C" {
 
 typedef enum disc_status {
   DISC_OK = 0,
-  DISC_ERROR_TYPE = 1,   /* dtype, device or number of inputs */
-  DISC_ERROR_SHAPE = 2,  /* rank, or extents the model was not compiled for */
-  DISC_ERROR_MEMORY = 3, /* an allocation failed */
-  DISC_ERROR_INVALID = 4 /* misuse */
+  DISC_ERROR_TYPE = 1,    /* dtype, device or number of inputs */
+  DISC_ERROR_SHAPE = 2,   /* rank, or extents the model was not compiled for */
+  DISC_ERROR_MEMORY = 3,  /* an allocation failed */
+  DISC_ERROR_INVALID = 4, /* misuse */
+  DISC_ERROR_INDEX = 5    /* an element of an input indexes beyond a dimension */
 } disc_status;
 
 typedef struct disc_model disc_model;

@@ -27,3 +27,7 @@ int32_t disc_rt_parallel_for(disc_call *call, disc_kernel_fn kernel, void *const
                              int64_t scratch_bytes) {
   return call->parallelFor(kernel, args, tasks, cost_ns, scratch_bytes);
 }
+
+void disc_rt_index_failed(disc_call *call, const char *what, int64_t index, int64_t extent) {
+  call->indexFailed(what, index, extent);
+}

@@ -23,8 +23,8 @@ extern "C" {
 /// One execution of a model: inputs, outputs, arena and the error, if any.
 typedef struct disc_call disc_call;
 
-/// Runs tasks [begin, end). `args` holds operand pointers, result pointers, then symbol
-/// values (int64). `scratch` is 64-byte aligned and private to the calling worker.
+/// Runs tasks [begin, end). `args` holds operand pointers, result pointers, symbol values (int64) and, for a kernel
+/// that checks indices, the call. `scratch` is 64-byte aligned and private to the calling worker.
 typedef void (*disc_kernel_fn)(void *const *args, int64_t begin, int64_t end, void *scratch);
 
 /// Signature of the entry symbols `disc_init` and `disc_main` of a compiled object.
@@ -62,6 +62,10 @@ void *disc_rt_output(disc_call *call, int64_t output, int64_t rank, const int64_
 /// Which worker runs a task, and how many there are, never changes a result.
 int32_t disc_rt_parallel_for(disc_call *call, disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t cost_ns,
                              int64_t scratch_bytes);
+
+/// Called by a kernel that came upon an index outside of [0, extent): the launch that the kernel belongs to fails.
+/// `what` says which operation. Thread-safe.
+void disc_rt_index_failed(disc_call *call, const char *what, int64_t index, int64_t extent);
 
 #ifdef __cplusplus
 } // extern "C"

@@ -31,6 +31,14 @@ Status disc_call::execute(disc_entry_fn entry) {
   return Status();
 }
 
+void disc_call::indexFailed(const char *what, int64_t index, int64_t extent) {
+  std::lock_guard<std::mutex> lock(failing);
+  // Which of several wrong indices is met first depends on timing.
+  if (status.ok())
+    status = Status(Code::Index, std::string(what) + ": index " + std::to_string(index) +
+                                     " is out of range for a dimension of extent " + std::to_string(extent));
+}
+
 void *disc_call::input(int64_t index) {
   if (index < 0 || size_t(index) >= numInputs)
     return fail(Code::Invalid, "no input " + std::to_string(index));
@@ -88,6 +96,8 @@ int32_t disc_call::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t
   bool done = model.pool_->parallelFor(kernel, args, tasks, costNs, scratchBytes, storage->scratch);
   if (profiled)
     model.profile_.add({kernel, begin, Profile::now(), tasks});
+  if (!status.ok())
+    return int32_t(status.code()); // from inside the kernel
   if (done)
     return 0;
   return record(Status(Code::Memory, "no memory for scratch of " + std::to_string(scratchBytes) + " bytes per thread"));

@@ -10,6 +10,8 @@
 
 #include "lib/Runtime/Core/Model.h"
 
+#include <mutex>
+
 struct disc_call {
   using Status = disc::rt::Status;
 
@@ -28,6 +30,9 @@ struct disc_call {
   void *output(int64_t index, int64_t rank, const int64_t *dims);
   int32_t parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes);
 
+  /// From kernels, so from any thread of the pool.
+  void indexFailed(const char *what, int64_t index, int64_t extent);
+
   /// Keeps the first error of the call, returns its code.
   int32_t record(Status status);
   void *fail(disc::rt::Code code, std::string message);
@@ -39,6 +44,7 @@ struct disc_call {
   size_t numInputs = 0;
   DLManagedTensorVersioned **outputs = nullptr;
   Status status;
+  std::mutex failing; ///< Held by kernels that set `status`.
 };
 
 #endif // DISC_RUNTIME_CORE_CALL_H

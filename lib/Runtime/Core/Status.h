@@ -17,6 +17,7 @@ enum class Code : int32_t {
   Shape = 2,   ///< Wrong rank, or extents the model was not compiled for.
   Memory = 3,  ///< An allocation failed.
   Invalid = 4, ///< The runtime or the compiled code was misused.
+  Index = 5,   ///< An element of an input indexes beyond a dimension.
 };
 
 /// What went wrong. The fields beside the message are empty where they do not apply.

@@ -21,6 +21,7 @@
 
 #include "lib/Target/CPU/EmitKernels.h"
 
+#include "dialects/Tensor/TensorDialect.h"
 #include "lib/Target/CPU/Passes.h"
 #include "lib/Target/Common/KernelAttrs.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -139,6 +140,8 @@ struct CpuEmitKernels : disc::impl::CpuEmitKernelsBase<CpuEmitKernels> {
       auto function = func::FuncOp::create(builder, kernel.getLoc(), kernel.getSymName(),
                                            builder.getFunctionType({ptr, i64, i64, ptr}, {}));
       copyLaunchAttrs(kernel, function);
+      if (kernel.walk([](CheckIndexOp) { return WalkResult::interrupt(); }).wasInterrupted())
+        function->setAttr(kKernelCallAttr, builder.getUnitAttr());
       builder.setInsertionPointToStart(function.addEntryBlock());
       auto end = func::ReturnOp::create(builder, kernel.getLoc());
       builder.setInsertionPoint(end);

@@ -217,6 +217,10 @@ LogicalResult PointEmitter::emitBody(linalg::GenericOp op, ArrayRef<Idx> iters, 
       map.map(constantOp.getResult(), constant(constantOp.getValue()));
       continue;
     }
+    if (auto check = dyn_cast<CheckIndexOp>(inner)) {
+      map.map(check.getResult(), checkIndex(check, operands[0], operands[1], mask));
+      continue;
+    }
     // Integer divisions are not pure, for they may trap; the import guards their divisors, so that lanes that are
     // masked off (and read as zeros) do not.
     if (inner.getNumRegions() || !isMemoryEffectFree(&inner))
@@ -235,9 +239,8 @@ LogicalResult PointEmitter::emitBody(linalg::GenericOp op, ArrayRef<Idx> iters, 
 
 Value PointEmitter::evalExtract(tensor::ExtractOp op, IRMapping &map, const DenseMap<Value, Idx> &coordinates,
                                 Value mask) {
-  SmallVector<SymExpr> extents = shapeAnalysis.dims(op.getTensor());
   SmallVector<Idx> idx;
-  for (auto [d, index] : llvm::enumerate(op.getIndices())) {
+  for (Value index : op.getIndices()) {
     if (auto it = coordinates.find(index); it != coordinates.end()) {
       idx.push_back(it->second);
       continue;
@@ -245,8 +248,6 @@ Value PointEmitter::evalExtract(tensor::ExtractOp op, IRMapping &map, const Dens
     Value v = map.lookupOrNull(index);
     if (!v && !(v = scalar(index)))
       return {};
-    if (onGather && !v.getDefiningOp<arith::ConstantOp>())
-      v = onGather(v, expr(extents[d]), mask);
     idx.push_back(isa<VectorType>(v.getType()) ? Idx::arbitrary(v) : Idx(v));
   }
   return eval(op.getTensor(), idx, mask);

@@ -9,6 +9,7 @@
 #define DISC_LIB_TARGET_CPU_POINTEMITTER_H
 
 #include "dialects/Plan/PlanDialect.h"
+#include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -118,10 +119,6 @@ public:
     size_t pointDepth, indexDepth;
   };
 
-  /// Called with the coordinate of each tensor.extract (a scalar or a vector of index) and its extent, before the
-  /// load: the place to report an embedding's index that is out of range. Returns the coordinate to use.
-  std::function<Value(Value coordinate, Value extent, Value mask)> onGather;
-
   //===--- index arithmetic ----------------------------------------------------===//
   Idx uniform(Value base) { return Idx(base); }
   Idx uniform(int64_t base);
@@ -155,6 +152,7 @@ private:
   Value evalGeneric(OpResult result, linalg::GenericOp op, ArrayRef<Idx> idx, Value mask);
   Value evalReshape(ReshapeOp op, ArrayRef<Idx> idx, Value mask);
   Idx groupPosition(const ReshapeGroup &group, ArrayRef<Idx> from, ArrayRef<SymExpr> fromDims);
+  Value checkIndex(CheckIndexOp op, Value index, Value extent, Value mask);
   Value evalConcat(ConcatOp op, ArrayRef<Idx> idx, Value mask);
   Value evalExtract(tensor::ExtractOp op, IRMapping &map, const DenseMap<Value, Idx> &coordinates, Value mask);
   Idx address(LayoutAttr layout, ArrayRef<Idx> idx);

@@ -23,6 +23,9 @@ inline constexpr llvm::StringLiteral kKernelScratchAttr = "disc_plan.scratch";
 inline constexpr llvm::StringLiteral kKernelCostAttr = "disc_plan.cost";
 inline constexpr llvm::StringLiteral kKernelKindAttr = "disc_plan.kind";
 
+/// On a function whose last slot is the call, to report failures to.
+inline constexpr llvm::StringLiteral kKernelCallAttr = "disc_plan.reports_to_call";
+
 /// Keeps what launches of `kernel` need on the function emitted for it.
 inline void copyLaunchAttrs(KernelFuncOp kernel, Operation *function) {
   function->setAttr(kKernelSymbolsAttr, kernel.getSymbolsAttr());

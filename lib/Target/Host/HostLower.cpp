@@ -305,7 +305,8 @@ LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
   if (!taskCount)
     return failure();
 
-  Value args = slots(loc, op.getBuffers().size() + symbolNames.size());
+  bool reports = kernel->hasAttr(kKernelCallAttr);
+  Value args = slots(loc, op.getBuffers().size() + symbolNames.size() + reports);
   size_t slot = 0;
   for (Value buffer : op.getBuffers())
     store(loc, mapped(buffer), args, slot++);
@@ -315,11 +316,13 @@ LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
       return failure();
     store(loc, toI64(loc, value), args, slot++);
   }
+  if (reports)
+    store(loc, call, args, slot++);
 
   // Waking the pool for a kernel that is over in a microsecond costs more than
-  // it saves, so what is always that small skips the runtime altogether.
+  // it saves, so what is always that small, and cannot fail, skips the runtime altogether.
   std::optional<int64_t> worst = shapes.range(tasks * cost).max;
-  if (scratch.isConstant(0) && worst && *worst <= serialNs) {
+  if (scratch.isConstant(0) && !reports && worst && *worst <= serialNs) {
     Value null = LLVM::ZeroOp::create(b, loc, ptr);
     func::CallOp::create(b, loc, kernel, ValueRange{args, constant64(loc, 0), toI64(loc, taskCount), null});
     return success();

@@ -43,6 +43,8 @@ void disc::py::raiseRuntimeError(const rt::Error &error) {
     raise(PyExc_TypeError, error.message);
   case rt::Code::Memory:
     raise(PyExc_MemoryError, error.message);
+  case rt::Code::Index:
+    raise(PyExc_IndexError, error.message);
   case rt::Code::Shape: {
     nb::object type = nb::module_::import_("disc.errors").attr("ShapeError");
     auto orNone = [](const std::string &text) -> nb::object {

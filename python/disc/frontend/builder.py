@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch_mlir import ir
 
-from . import dtypes, scalar
+from . import dtypes, locations, scalar
 from .scalar import Elem
 from .values import (
     Extent,
@@ -318,13 +318,16 @@ class Builder(ViewBuilder):
         return Elem(op.result, source.dtype)
 
     def checked_index(self, index: Elem, extent: Extent, *, wrap: bool) -> Elem:
-        """In a body: ``index`` made to lie in [0, extent).
+        """In a body: ``index``, which lies in [0, extent), or else the call fails with an IndexError.
 
-        PyTorch raises on an index out of range; a kernel can't, so it clamps: a wrong index then reads a
-        wrong element, but never foreign memory. ``wrap`` lets negative indices count from the end.
+        ``wrap`` lets negative indices count from the end.
         """
         index = index.to(torch.int64)
         size = scalar.from_extent(extent, torch.int64)
+        attributes: dict[str, ir.Attribute] = {"what": ir.StringAttr.get(locations.operation())}
         if wrap:
-            index = scalar.select(index < 0, index + size, index)
-        return scalar.maximum(scalar.minimum(index, size - 1), 0)
+            attributes["wrap"] = ir.UnitAttr.get()
+        op = ir.Operation.create(
+            "disc_tensor.check_index", [index.value.type], [index.value, size.value], attributes=attributes
+        )
+        return Elem(op.result, torch.int64)

@@ -37,3 +37,15 @@ def location(name: str, source: tuple[str, int] | None) -> ir.Location:
 def describe(source: tuple[str, int] | None) -> str:
     """``model.py:12``, or ``unknown``."""
     return f"{source[0]}:{source[1]}" if source else "unknown"
+
+
+_LOCATION = re.compile(r'loc\("([^"]+)"(?:\("([^"]+)":(\d+))?')
+
+
+def operation() -> str:
+    """The operation being lowered, for messages at run time: ``aten.gelu at model.py:12``."""
+    match = _LOCATION.match(str(ir.Location.current))
+    if match is None:
+        return "an operation"
+    name, file, line = match.groups()
+    return f"{name} at {Path(file).name}:{line}" if file else name
