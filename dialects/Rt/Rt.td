@@ -94,7 +94,12 @@ def Rt_RtGlobalOp : Rt_Op<"global"> {
 
 def Rt_ArenaOp : Rt_Op<"arena"> {
   let summary = "this call's memory for temporaries";
-  let arguments = (ins Rt_Ptr:$call, Index:$bytes);
+  let description = [{
+    `plan` records what lies in it: the temporaries' sizes as expressions (`bytes`), their lifetimes in steps of the host
+    flow (`first`, `last`, both included), the `orders` in which they may be stacked, of which a call takes the one that
+    needs least, and how many results took the storage of an operand (`in_place`).
+  }];
+  let arguments = (ins Rt_Ptr:$call, Index:$bytes, OptionalAttr<DictionaryAttr>:$plan);
   let results = (outs Rt_Ptr:$result);
   let assemblyFormat = "$call `,` $bytes attr-dict";
 }

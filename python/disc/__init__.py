@@ -13,7 +13,7 @@ from . import pipeline
 from .compiler import compile
 from .errors import CompileError, ShapeError, UnsupportedOp, UnsupportedOpError
 from .frontend import NotLowerable, lowers
-from .model import Model
+from .model import MemoryUse, Model
 from .options import Options
 from .profile import KernelTime, Launch, Profile
 
@@ -23,6 +23,7 @@ __all__ = [
     "CompileError",
     "KernelTime",
     "Launch",
+    "MemoryUse",
     "Model",
     "NotLowerable",
     "Options",

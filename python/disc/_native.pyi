@@ -1,6 +1,6 @@
 """The native part of disc: MLIR modules, code generation, execution."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,6 +25,13 @@ class Module:
 
     def text(self, *, generic: bool = False, locations: bool = False) -> str:
         """Prints the module."""
+
+    def arena(self, function: str, symbols: Mapping[str, int]) -> dict[str, Any]:
+        """What an entry's arena holds at some values of the symbols.
+
+        Bytes in all (`arena`), the largest set alive at one time (`live`), how many results were computed `in_place`,
+        and (offset, bytes, first step, last step) of each of the `temporaries`. ValueError if a symbol is missing.
+        """
 
     def set_host_target(self, cpu: str = "") -> None:
         """Sets `disc_plan.target` to the machine this process runs on, or to that machine as if it were only a `cpu`.

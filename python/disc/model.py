@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from . import _native
@@ -12,6 +13,20 @@ from .frontend import ImportedProgram, Input
 from .frontend.symbols import Symbol
 from .pipeline import IMPORT, Pipeline
 from .profile import Launch, Profile
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Temporaries of one call, which lie in one arena. Sizes are in bytes, rounded up to cache lines."""
+
+    arena: int
+    """All of it."""
+    live: int
+    """The most that is needed at one time, of all kernels: no arena is smaller."""
+    in_place: int
+    """How many kernels' results took the storage of an operand."""
+    temporaries: list[tuple[int, int, int, int]]
+    """Offset, size, first and last step of each."""
 
 
 class Model:
@@ -42,6 +57,7 @@ class Model:
         """Seconds that each stage of the compilation took."""
         self._run = executable.run if executable else self._not_built
         self._names = _plain_arguments(program, signature)
+        self._planned: _native.Module | None = None
         self._single, self._sequence = _plain_results(program)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -106,6 +122,16 @@ class Model:
             yield profile
         finally:
             profile.launches.extend(Launch(*launch) for launch in self._executable.stop_profile())
+
+    def memory(self, **extents: int) -> MemoryUse:
+        """What a call with these values of the symbols needs for temporaries.
+
+        Raises:
+            ValueError: a symbol that a size depends on has no value.
+        """
+        if self._planned is None:
+            self._planned = _native.Module.parse(self.ir("memory"))
+        return MemoryUse(**self._planned.arena("main", extents))
 
     @property
     def inputs(self) -> tuple[Input, ...]:

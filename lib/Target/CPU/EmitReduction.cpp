@@ -188,9 +188,13 @@ SmallVector<Value> ReductionEmitter::emitSites(unsigned pass, ArrayRef<Site> sit
       Value buffer = stagedBuffer(i);
       points.store(buffer, site.slot, v, mask);
     }
+    // A result may lie in the storage of an operand: nothing is stored before everything is read.
+    SmallVector<std::pair<const PlannedResult *, Value>> stores;
     for (const PlannedResult &result : plan.results)
       if (result.isFull && result.pass == pass)
-        ok &= storeFull(result, site, mask);
+        stores.push_back({&result, evalFull(result, site, mask)});
+    for (auto [result, v] : stores)
+      ok &= v && storeViewed(*result, points.reshapeIdx(site.at, plan.domain, e.shapes.dims(result->base)), v, mask);
     unsigned at = site.set * perSet;
     for (const PlannedReduction &reduction : plan.reductions) {
       if (reduction.pass != pass || isSerial(reduction))
@@ -369,10 +373,8 @@ void ReductionEmitter::bindStaged(unsigned i) {
   });
 }
 
-bool ReductionEmitter::storeFull(const PlannedResult &result, const Site &site, Value mask) {
-  SmallVector<Idx> coords = points.reshapeIdx(site.at, plan.domain, e.shapes.dims(result.base));
-  Value v = points.eval(result.base, coords, mask);
-  return v && storeViewed(result, coords, v, mask);
+Value ReductionEmitter::evalFull(const PlannedResult &result, const Site &site, Value mask) {
+  return points.eval(result.base, points.reshapeIdx(site.at, plan.domain, e.shapes.dims(result.base)), mask);
 }
 
 bool ReductionEmitter::storeParallel(const PlannedResult &result, unsigned parallel, Value mask) {

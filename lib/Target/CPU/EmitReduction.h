@@ -50,7 +50,7 @@ private:
   void bindStaged(unsigned i);
   /// Where the rows of a staged value lie in scratch memory.
   Value stagedBuffer(unsigned i);
-  bool storeFull(const PlannedResult &result, const Site &site, Value mask);
+  Value evalFull(const PlannedResult &result, const Site &site, Value mask);
   bool storeParallel(const PlannedResult &result, unsigned parallel, Value mask);
   bool storeViewed(const PlannedResult &result, SmallVector<Idx> coords, Value v, Value mask);
   Site siteAt(unsigned parallel);

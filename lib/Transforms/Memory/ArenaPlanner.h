@@ -1,7 +1,11 @@
-//===- ArenaPlanner.h - offsets for temporaries of symbolic size -*- C++ -*-===//
+//===- ArenaPlanner.h - places for temporaries of symbolic size --*- C++ -*-===//
 //
-// Temporaries with disjoint lifetimes share a slot of one arena. Sizes are expressions, so "fits" means proved for
-// every value of the symbols; a slot may also grow to the larger of two sizes, which is then a `max` expression.
+// Lifetimes are known at compile time, sizes only as expressions. A plan is therefore an *order*: each temporary lies
+// on top of the highest of those before it in the order that are alive at some time it is. Whatever the sizes turn out
+// to be, no two live temporaries overlap; and every packing of boxes can be pushed down to such an order, so that the
+// best packing at any one shape is an order too. Orders are searched for at sample shapes (the ends of the symbols'
+// ranges and typical values); where no single one is near the largest live set at all of them, a plan has up to three,
+// and the host flow takes the one that needs least at the sizes of the call.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,20 +16,45 @@
 
 namespace mlir::disc {
 
+/// Temporaries and their lifetimes, and the numbers that follow from sizes.
+class ArenaLayout {
+public:
+  struct Lifetime {
+    int64_t first, last; // steps, both included
+  };
+  using Order = SmallVector<unsigned>;
+
+  explicit ArenaLayout(ArrayRef<Lifetime> lifetimes);
+
+  size_t size() const { return lifetimes.size(); }
+  /// Those that are alive at some time when `i` is.
+  ArrayRef<unsigned> neighbours(unsigned i) const { return adjacent[i]; }
+  /// Where each temporary lies if placed in this order.
+  SmallVector<int64_t> offsets(ArrayRef<int64_t> sizes, ArrayRef<unsigned> order) const;
+  /// Bytes that these offsets take in all.
+  static int64_t bytes(ArrayRef<int64_t> sizes, ArrayRef<int64_t> offsets);
+  /// The largest sum of sizes alive at one step: no plan takes less.
+  int64_t largestLive(ArrayRef<int64_t> sizes) const;
+  /// A packing: temporaries in order of `priority`, highest first, each in the lowest gap that holds it; as an order.
+  Order pack(ArrayRef<int64_t> sizes, ArrayRef<int64_t> priority) const;
+
+private:
+  SmallVector<Lifetime> lifetimes;
+  SmallVector<SmallVector<unsigned>> adjacent;
+};
+
 class ArenaPlanner {
 public:
-  /// A temporary alive from step `first` to step `last`, both included.
   struct Temporary {
-    SymExpr bytes;
-    int64_t first, last;
+    SymExpr bytes; // aligned
+    ArenaLayout::Lifetime life;
   };
   struct Plan {
-    SmallVector<SymExpr> offsets; // one per temporary
-    SymExpr bytes;                // of the whole arena
+    ArenaLayout layout;
+    SmallVector<ArenaLayout::Order> orders;
   };
 
   explicit ArenaPlanner(ShapeAnalysis &shapes) : shapes(shapes) {}
-  /// `temporaries` in the order of `first`.
   Plan plan(ArrayRef<Temporary> temporaries);
 
   /// Every offset is a multiple of this: a cache line, and the widest vector.
@@ -33,10 +62,7 @@ public:
   SymExpr align(const SymExpr &bytes);
 
 private:
-  struct Slot {
-    SymExpr bytes;
-    int64_t freeAfter;
-  };
+  SmallVector<SmallVector<int64_t>> sampleSizes(ArrayRef<Temporary> temporaries);
   ShapeAnalysis &shapes;
 };
 

@@ -26,9 +26,11 @@
 #include "lib/Transforms/Memory/Passes.h"
 
 #include "dialects/Tensor/TensorDialect.h"
-#include "lib/Transforms/Memory/ArenaPlanner.h"
+#include "lib/Transforms/Memory/ArenaOffsets.h"
+#include "lib/Transforms/Memory/InPlace.h"
 #include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace mlir::disc {
@@ -60,6 +62,8 @@ private:
              const Twine &message);
   LogicalResult assignResults();
   void assignTemporaries();
+  DictionaryAttr describePlan(const ArenaPlanner::Plan &plan, ArrayRef<ArenaPlanner::Temporary> temporaries,
+                              int64_t inPlace);
   FailureOr<Value> buffer(Value tensor);
 
   SymExpr bytesOf(Value tensor) {
@@ -76,7 +80,8 @@ private:
   Type pointer = LLVM::LLVMPointerType::get(func.getContext());
   Value call;
   llvm::DenseMap<Value, Value> buffers;
-  llvm::StringMap<Value> bySource; // parameters and globals already fetched
+  llvm::StringMap<Value> bySource;                                           // parameters and globals already fetched
+  llvm::DenseMap<KernelFuncOp, SmallVector<SmallVector<unsigned>>> reusable; // per kernel: inPlaceOperands
 };
 } // namespace
 
@@ -214,28 +219,89 @@ LogicalResult EntryBuilder::assignResults() {
 }
 
 void EntryBuilder::assignTemporaries() {
-  SmallVector<Value> values;
-  SmallVector<ArenaPlanner::Temporary> temporaries;
   llvm::DenseMap<Operation *, int64_t> step;
   int64_t steps = 0;
   for (Operation &op : func.getBody().front())
     step[&op] = steps++;
-  for (auto kernel : func.getBody().front().getOps<CallOp>())
+  auto lastUse = [&](Value v) {
+    int64_t last = step[v.getDefiningOp()];
+    for (Operation *user : v.getUsers())
+      last = std::max(last, step[user]);
+    return last;
+  };
+
+  ArenaPlanner planner(shapes);
+  SmallVector<ArenaPlanner::Temporary> temporaries;
+  llvm::MapVector<Value, unsigned> storage; // of each temporary value; several may have one, one after the other
+  int64_t inPlace = 0;
+  for (auto kernel : func.getBody().front().getOps<CallOp>()) {
+    auto callee = module.lookupSymbol<KernelFuncOp>(kernel.getCallee());
+    auto [known, isNew] = reusable.try_emplace(callee);
+    if (isNew && callee)
+      known->second = inPlaceOperands(callee, shapes);
+    ArrayRef<SmallVector<unsigned>> candidates = known->second;
+    llvm::SmallDenseSet<unsigned> claimed; // by an earlier result of this kernel
     for (Value result : kernel.getOutputs()) {
+      unsigned r = cast<OpResult>(result).getResultNumber();
       if (buffers.contains(result))
         continue;
-      int64_t last = step[kernel];
-      for (Operation *user : result.getUsers())
-        last = std::max(last, step[user]);
-      values.push_back(result);
-      temporaries.push_back({bytesOf(result), step[kernel], last});
+      SymExpr bytes = planner.align(bytesOf(result));
+      std::optional<unsigned> taken;
+      for (unsigned i : r < candidates.size() ? candidates[r] : SmallVector<unsigned>()) {
+        Value operand = kernel.getInputs()[i];
+        auto found = storage.find(operand);
+        if (found == storage.end() || lastUse(operand) != step[kernel] ||
+            temporaries[found->second].life.last != step[kernel] || claimed.contains(found->second))
+          continue;
+        // The same buffer may be an operand twice, seen through different views.
+        bool safe = llvm::all_of(llvm::enumerate(kernel.getInputs()), [&](auto other) {
+          return other.value() != operand || llvm::is_contained(candidates[r], other.index());
+        });
+        if (safe && shapes.equal(temporaries[found->second].bytes, bytes)) {
+          taken = found->second;
+          break;
+        }
+      }
+      if (!taken) {
+        taken = temporaries.size();
+        temporaries.push_back({bytes, {step[kernel], step[kernel]}});
+      } else {
+        ++inPlace;
+      }
+      storage[result] = *taken;
+      claimed.insert(*taken);
+      temporaries[*taken].life.last = lastUse(result);
     }
-  if (values.empty())
+  }
+  if (temporaries.empty())
     return;
-  ArenaPlanner::Plan plan = ArenaPlanner(shapes).plan(temporaries);
-  Value arena = ArenaOp::create(b, loc, pointer, call, dim(plan.bytes));
-  for (auto [value, offset] : llvm::zip(values, plan.offsets))
-    buffers[value] = OffsetOp::create(b, loc, pointer, arena, dim(offset));
+  ArenaPlanner::Plan plan = planner.plan(temporaries);
+  ArenaOffsets places = emitArenaOffsets(b, loc, plan, temporaries, shapes);
+  Value arena = ArenaOp::create(b, loc, pointer, call, places.bytes, describePlan(plan, temporaries, inPlace));
+  SmallVector<Value> pointers;
+  for (Value offset : places.offsets)
+    pointers.push_back(OffsetOp::create(b, loc, pointer, arena, offset));
+  for (auto [value, i] : storage)
+    buffers[value] = pointers[i];
+}
+
+/// The plan as an attribute, for those who ask what a call needs (Arena.h of the bindings, tests).
+DictionaryAttr EntryBuilder::describePlan(const ArenaPlanner::Plan &plan, ArrayRef<ArenaPlanner::Temporary> temporaries,
+                                          int64_t inPlace) {
+  SmallVector<SymExpr> bytes;
+  SmallVector<int64_t> first, last;
+  for (const ArenaPlanner::Temporary &t : temporaries) {
+    bytes.push_back(t.bytes);
+    first.push_back(t.life.first);
+    last.push_back(t.life.last);
+  }
+  SmallVector<Attribute> orders;
+  for (ArrayRef<unsigned> order : plan.orders)
+    orders.push_back(b.getDenseI64ArrayAttr(SmallVector<int64_t>(order)));
+  return b.getDictionaryAttr(
+      {b.getNamedAttr("bytes", DimsAttr::get(b.getContext(), bytes)),
+       b.getNamedAttr("first", b.getDenseI64ArrayAttr(first)), b.getNamedAttr("last", b.getDenseI64ArrayAttr(last)),
+       b.getNamedAttr("in_place", b.getI64IntegerAttr(inPlace)), b.getNamedAttr("orders", b.getArrayAttr(orders))});
 }
 
 FailureOr<Value> EntryBuilder::buffer(Value tensor) {

@@ -1,9 +1,13 @@
 //===- Module.cpp - parse, run pipelines, print ---------------------------===//
 
 #include "python/disc/_native/Module.h"
+#include "dialects/Rt/RtDialect.h"
 #include "lib/Target/Driver/Driver.h"
+#include "lib/Transforms/Memory/ArenaPlanner.h"
 #include "python/disc/_native/Errors.h"
 
+#include <map>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
@@ -58,6 +62,54 @@ static std::string text(Module &module, bool generic, bool locations) {
   return result;
 }
 
+/// The temporaries of a function at some values of the symbols, from the plan on its arena.
+static nb::dict arena(Module &module, const std::string &function, const std::map<std::string, int64_t> &symbols) {
+  nb::dict result;
+  nb::list temporaries;
+  int64_t bytes = 0, live = 0, inPlace = 0;
+  auto entry = module.op->lookupSymbol<EntryOp>(function);
+  if (!entry)
+    raise(PyExc_ValueError, "no entry '" + function + "': the module has not been through the memory stage");
+  entry->walk([&](ArenaOp op) {
+    mlir::DictionaryAttr plan = op.getPlanAttr();
+    if (!plan)
+      raise(PyExc_ValueError, "the arena of '" + function + "' does not say what lies in it");
+    auto first = plan.getAs<mlir::DenseI64ArrayAttr>("first"), last = plan.getAs<mlir::DenseI64ArrayAttr>("last");
+    llvm::SmallVector<ArenaLayout::Lifetime> lives;
+    for (auto [f, l] : llvm::zip(first.asArrayRef(), last.asArrayRef()))
+      lives.push_back({f, l});
+    llvm::SmallVector<int64_t> sizes;
+    for (const SymExpr &expr : plan.getAs<DimsAttr>("bytes").getDims()) {
+      auto value = expr.evaluate([&](llvm::StringRef name) -> std::optional<int64_t> {
+        auto it = symbols.find(name.str());
+        return it == symbols.end() ? std::nullopt : std::optional<int64_t>(it->second);
+      });
+      if (!value)
+        raise(PyExc_ValueError, "the size " + expr.str() + " needs the value of every symbol in it");
+      sizes.push_back(*value);
+    }
+    ArenaLayout layout(lives);
+    live = layout.largestLive(sizes);
+    inPlace = plan.getAs<mlir::IntegerAttr>("in_place").getInt();
+    std::optional<llvm::SmallVector<int64_t>> best;
+    for (mlir::Attribute attr : plan.getAs<mlir::ArrayAttr>("orders")) {
+      ArenaLayout::Order order(llvm::cast<mlir::DenseI64ArrayAttr>(attr).asArrayRef());
+      llvm::SmallVector<int64_t> offsets = layout.offsets(sizes, order);
+      if (!best || ArenaLayout::bytes(sizes, offsets) < bytes) {
+        bytes = ArenaLayout::bytes(sizes, offsets);
+        best = offsets;
+      }
+    }
+    for (auto [offset, size, life] : llvm::zip(*best, sizes, lives))
+      temporaries.append(nb::make_tuple(offset, size, life.first, life.last));
+  });
+  result["arena"] = bytes;
+  result["live"] = live;
+  result["in_place"] = inPlace;
+  result["temporaries"] = temporaries;
+  return result;
+}
+
 static void setTarget(Module &module, const std::string &cpu) {
   if (cpu.empty())
     return setHostTarget(*module.op, HostTarget::detect());
@@ -86,6 +138,11 @@ void disc::py::bindModule(nb::module_ &m) {
       .def_static("parse", &parse, nb::arg("text"), "Parses MLIR text; raises PipelineError.")
       .def("run", &run, nb::arg("pipeline"), "Runs a textual pass pipeline in place; raises PipelineError.")
       .def("text", &text, nb::kw_only(), nb::arg("generic") = false, nb::arg("locations") = false, "Prints the module.")
+      .def(
+          "arena", &arena, nb::arg("function"), nb::arg("symbols"),
+          "What an entry's arena holds at some values of the symbols: bytes in all (`arena`), the largest set alive at "
+          "one time (`live`), how many results were computed `in_place`, and (offset, bytes, first step, last step) of "
+          "each of the `temporaries`. Raises ValueError if a symbol is missing.")
       .def(
           "set_host_target", &setTarget, nb::arg("cpu") = "",
           "Sets `disc_plan.target` to the machine this process runs on, or to that machine as if it were only a `cpu`; "

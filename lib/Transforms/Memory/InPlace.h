@@ -1,0 +1,23 @@
+//===- InPlace.h - results in the storage of operands ------------*- C++ -*-===//
+//
+// A kernel may write a result over an operand that nobody reads after it, if it reads each element of the operand, in
+// whichever task, before it writes the element of the result that lies there.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DISC_TRANSFORMS_MEMORY_INPLACE_H
+#define DISC_TRANSFORMS_MEMORY_INPLACE_H
+
+#include "dialects/Plan/PlanDialect.h"
+#include "lib/Transforms/Support/ShapeAnalysis.h"
+
+namespace mlir::disc {
+
+/// For each result of a kernel, the inputs whose storage it may take. What the answer relies on of the emitters:
+///   loop   at a point (a vector of positions), everything is computed before anything is stored
+///   row    the same, in each pass; and a row's passes are done by one task
+SmallVector<SmallVector<unsigned>> inPlaceOperands(KernelFuncOp kernel, ShapeAnalysis &shapes);
+
+} // namespace mlir::disc
+
+#endif // DISC_TRANSFORMS_MEMORY_INPLACE_H
