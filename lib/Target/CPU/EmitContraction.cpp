@@ -1,6 +1,6 @@
 //===- EmitContraction.cpp - products with epilogues ----------------------===//
 //
-//   disc_plan.kernel_func contraction @k attributes {schedule = {rows = 14, columns = 32, ...}, ...} {
+//   disc_plan.kernel_func contraction @k attributes {schedule = {rows = 14, columns = [32], ...}, ...} {
 //   ^bb0(%x: tensor<?x384xf32>, %p: tensor<48x384x32xf32>, %bias: tensor<1536xf32>):
 //     %w = disc_tensor.unpack %p ... : tensor<48x384x32xf32> -> tensor<1536x384xf32>
 //     %y = linalg.generic ... x * w summed ...
@@ -19,6 +19,9 @@
 // The left operand is read in place if one stride leads from row to row and another along k; if not, or if its rows
 // would fall in the same cache sets, a chunk of it is copied to scratch. A right operand that is not packed weights is
 // packed to scratch a panel at a time. What was copied for one task serves the next ones that need the same.
+//
+// A kernel of several parts (see ContractionPart) goes to the code of the part that a task's panel belongs to. A part
+// of several products multiplies one tile by a panel of each before its epilogue.
 //
 // Test: test/lit/CPU/contraction.mlir
 //
@@ -41,18 +44,41 @@ namespace {
 /// Where a task works.
 struct Task {
   SmallVector<Value> batch; // coordinates
-  Value batchLinear, firstTile, endTile, firstRow, panel, firstColumn;
+  Value batchLinear, chunk, firstTile, endTile, firstRow;
+  Value panel;       // of all parts
+  Value ownPanel;    // of the part
+  Value firstColumn; // of the part
+};
+
+struct Product {
+  ContractionInfo info;
+  MicroKernelSpec spec;
+};
+
+/// Products of the same columns, whose tiles of sums lie one after the other.
+struct Part {
+  std::vector<Product> products;
+  SmallVector<unsigned> results;
+  int64_t vectors; // of a panel
+  Value columnCount, panelCount;
+
+  ContractionInfo &info() { return products.front().info; }
 };
 
 class ContractionEmitter {
 public:
-  ContractionEmitter(KernelEmission &e, ContractionInfo info)
-      : e(e), b(e.builder), info(std::move(info)), m{e.builder, e.kernel.getLoc()},
-        spec{this->info.lhsElement, this->info.rhsElement, this->info.accumulator,
-             e.vectorBits / int64_t(this->info.accumulator.getIntOrFloatBitWidth()), 0},
-        points(e.builder, e.kernel, e.args(), spec.lanes, e.shapes) {
-    spec.vectors = e.schedule("columns", 2 * spec.lanes) / spec.lanes;
-    tileRows = e.schedule("rows", 1);
+  ContractionEmitter(KernelEmission &e, ArrayRef<ContractionPart> contractionParts)
+      : e(e), b(e.builder), info(contractionParts.front().first()), m{e.builder, e.kernel.getLoc()},
+        acc(info.accumulator), lanes(e.vectorBits / int64_t(acc.getIntOrFloatBitWidth())),
+        points(e.builder, e.kernel, e.args(), lanes, e.shapes), tileRows(e.schedule("rows", 1)) {
+    auto columns = e.kernel.getScheduleAttr().getAs<ArrayAttr>("columns");
+    for (auto [i, part] : llvm::enumerate(contractionParts)) {
+      Part &own = parts.emplace_back();
+      own.results = part.results;
+      own.vectors = cast<IntegerAttr>(columns[i]).getInt() / lanes;
+      for (const ContractionInfo &product : part.products)
+        own.products.push_back({product, {product.lhsElement, product.rhsElement, acc, lanes, own.vectors}});
+    }
   }
 
   LogicalResult emit();
@@ -67,51 +93,56 @@ private:
     return out;
   }
   SymExpr scheduled(StringRef name) { return e.kernel.getScheduleAttr().getAs<ExprAttr>(name).getValue(); }
-  Value lhsOperand() { return info.op.getDpsInputOperand(info.lhs)->get(); }
-  Value rhsOperand() { return info.op.getDpsInputOperand(info.rhs)->get(); }
+  void fail() { failedInside = true; }
 
-  LogicalResult checkInit();
+  LogicalResult checkInit(ContractionInfo &product);
   void chooseLhs();
+  Task locate(Value task);
   SmallVector<Value> emitTask(Value task, ValueRange carried);
-  Task locate(Value task, Value &chunk);
+  SmallVector<Value> emitPart(size_t index, Task task, Value before, Value lhs, Value rhsKey);
+  Value placeLhs(const Task &task, Value &key);
   Value packLhs(const Task &task);
-  void emitTiles(const Task &task, Value lhs, Value rhs);
-  LogicalResult emitEpilogue(const Task &task, Value firstRow, Value rows, Value sums);
-  LogicalResult emitVector(const Task &task, ArrayRef<Value> rowCoordinates, int64_t vector, Value sumRow, Value mask);
-  SmallVector<Idx> iteration(const Task &task, ArrayRef<Value> rowCoordinates, ArrayRef<Idx> columns,
-                             ArrayRef<Idx> depth);
-  SmallVector<Idx> split(Idx linear, ArrayRef<unsigned> dims);
+  SmallVector<Value> placeRhs(Part &part, const Task &task, Value &key);
+  void emitTiles(Part &part, const Task &task, Value lhs, ArrayRef<Value> rhs);
+  LogicalResult emitEpilogue(Part &part, const Task &task, Value firstRow, Value rows, ArrayRef<Value> sums);
+  LogicalResult emitVector(Part &part, const Task &task, ArrayRef<Value> rowCoordinates, int64_t vector,
+                           ArrayRef<Value> sumRows, Value mask);
+  SmallVector<Idx> iteration(ContractionInfo &product, const Task &task, ArrayRef<Value> rowCoordinates,
+                             ArrayRef<Idx> columns, ArrayRef<Idx> depth);
+  SmallVector<Idx> split(ContractionInfo &product, Idx linear, ArrayRef<unsigned> dims);
 
   KernelEmission &e;
   OpBuilder &b;
-  ContractionInfo info;
+  ContractionInfo info; // of the first product: says what all share
   IndexMath m;
-  MicroKernelSpec spec;
+  Type acc;
+  int64_t lanes;
   PointEmitter points;
   int64_t tileRows;
+  std::vector<Part> parts;
 
   /// How the left operand is read in place; nothing if it is copied.
   std::optional<StridedOperand> lhsInPlace;
   SymExpr lhsRowStride, lhsDepthStride; // elements, of what the product reads
-  Value rowCount, columnCount, depthCount, tileCount, chunkCount, panelCount;
+  Value rowCount, depthCount, tileCount, chunkCount, panelCount;
   std::optional<EvenSplit> rowSplit;
   TileHeights heights{1, 1};
   bool failedInside = false;
 };
 
 /// The sum must start from zero: it starts in registers.
-LogicalResult ContractionEmitter::checkInit() {
-  Value init = info.op.getDpsInitOperand(0)->get();
+LogicalResult ContractionEmitter::checkInit(ContractionInfo &product) {
+  Value init = product.op.getDpsInitOperand(0)->get();
   auto fill = init.getDefiningOp<linalg::FillOp>();
   Attribute value;
   if (fill && matchPattern(fill.getInputs()[0], m_Constant(&value)) &&
       (matchPattern(fill.getInputs()[0], m_AnyZeroFloat()) || matchPattern(fill.getInputs()[0], m_Zero())))
     return success();
-  return info.op.emitError("a contraction must start from zeros");
+  return product.op.emitError("a contraction must start from zeros");
 }
 
 void ContractionEmitter::chooseLhs() {
-  auto strided = StridedOperand::get(e.kernel, lhsOperand(), info.lhsMap(), e.shapes);
+  auto strided = StridedOperand::get(e.kernel, info.left(), info.lhsMap(), e.shapes);
   lhsRowStride = SymExpr::ceilDiv(info.size(info.depth), SymExpr(64)) * SymExpr(64) + SymExpr(16);
   lhsDepthStride = SymExpr(1);
   if (!strided)
@@ -130,17 +161,24 @@ void ContractionEmitter::chooseLhs() {
 }
 
 LogicalResult ContractionEmitter::emit() {
-  if (failed(checkInit()))
-    return failure();
+  for (Part &part : parts)
+    for (Product &product : part.products)
+      if (failed(checkInit(product.info)))
+        return failure();
   ShapeAnalysis::Range rows = e.shapes.range(info.size(info.rows));
   heights = tileHeights(rows.min.value_or(1), rows.max.value_or(-1), tileRows);
   chooseLhs();
 
-  rowCount = size(info.rows), columnCount = size(info.columns), depthCount = size(info.depth);
+  rowCount = size(info.rows), depthCount = size(info.depth);
   tileCount = m.max(m.ceilDiv(rowCount, m.constant(tileRows)), m.constant(1));
   chunkCount = m.ceilDiv(tileCount, points.expr(scheduled("row_tiles")));
-  panelCount = m.ceilDiv(columnCount, m.constant(spec.panel()));
   rowSplit.emplace(m, rowCount, tileCount);
+  panelCount = m.constant(0);
+  for (Part &part : parts) {
+    part.columnCount = points.expr(part.info().size(part.info().columns));
+    part.panelCount = m.ceilDiv(part.columnCount, m.constant(part.vectors * lanes));
+    panelCount = m.add(panelCount, part.panelCount);
+  }
 
   Value none = m.constant(-1);
   emitFor(b, loc(), m.index(e.begin()), m.index(e.end()), m.constant(1), {none, none},
@@ -149,7 +187,7 @@ LogicalResult ContractionEmitter::emit() {
 }
 
 /// Neighbouring tasks share the operand that must be copied: the right one, if it is not packed yet.
-Task ContractionEmitter::locate(Value task, Value &chunk) {
+Task ContractionEmitter::locate(Value task) {
   Task t;
   Value inner = info.panels ? panelCount : chunkCount, outer = info.panels ? chunkCount : panelCount;
   Value low = m.rem(task, inner), rest = m.div(task, inner);
@@ -160,99 +198,141 @@ Task ContractionEmitter::locate(Value task, Value &chunk) {
     t.batchLinear = m.div(rest, outer);
     t.batch = m.delinearize(t.batchLinear, sizes(info.batch));
   }
-  chunk = info.panels ? high : low;
+  t.chunk = info.panels ? high : low;
   t.panel = info.panels ? low : high;
-  t.firstColumn = m.mul(t.panel, spec.panel());
   EvenSplit tiles(m, tileCount, chunkCount);
-  t.firstTile = tiles.start(m, chunk);
-  t.endTile = m.add(t.firstTile, tiles.size(m, chunk));
+  t.firstTile = tiles.start(m, t.chunk);
+  t.endTile = m.add(t.firstTile, tiles.size(m, t.chunk));
   t.firstRow = rowSplit->start(m, t.firstTile);
   return t;
 }
 
 SmallVector<Value> ContractionEmitter::emitTask(Value taskIndex, ValueRange carried) {
   PointEmitter::Scope scope(points);
-  Value chunk;
-  Task task = locate(taskIndex, chunk);
-  SmallVector<Value> next(carried);
+  Task task = locate(taskIndex);
+  Value lhsKey = carried[0];
+  Value lhs = placeLhs(task, lhsKey);
+  SmallVector<Value> keys = emitPart(0, task, m.constant(0), lhs, carried[1]);
+  return {lhsKey, keys.front()};
+}
 
-  Value lhs;
+/// The task's work if it is of part `index` or of a later one; `before` panels belong to those before.
+SmallVector<Value> ContractionEmitter::emitPart(size_t index, Task task, Value before, Value lhs, Value rhsKey) {
+  Part &part = parts[index];
+  auto own = [&] {
+    PointEmitter::Scope scope(points);
+    task.ownPanel = m.sub(task.panel, before);
+    task.firstColumn = m.mul(task.ownPanel, part.vectors * lanes);
+    Value key = rhsKey;
+    SmallVector<Value> rhs = placeRhs(part, task, key);
+    if (!failedInside)
+      emitTiles(part, task, lhs, rhs);
+    return SmallVector<Value>{key};
+  };
+  if (index + 1 == parts.size())
+    return own();
+  Value end = m.add(before, part.panelCount);
+  auto either = scf::IfOp::create(b, loc(), TypeRange{rhsKey.getType()}, m.less(task.panel, end), true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(&either.getThenRegion().front());
+  scf::YieldOp::create(b, loc(), own());
+  b.setInsertionPointToStart(&either.getElseRegion().front());
+  scf::YieldOp::create(b, loc(), emitPart(index + 1, task, end, lhs, rhsKey));
+  return SmallVector<Value>(either.getResults());
+}
+
+/// The rows of the task's chunk: in place, or copied unless the task before did (`key` says what it copied).
+Value ContractionEmitter::placeLhs(const Task &task, Value &key) {
   if (lhsInPlace) {
-    SmallVector<unsigned> dims(info.batch);
     Value offset = points.expr(lhsInPlace->offset);
-    for (auto [d, coordinate] : llvm::zip_equal(dims, task.batch))
+    for (auto [d, coordinate] : llvm::zip_equal(info.batch, task.batch))
       offset = m.add(offset, m.mul(coordinate, points.expr(lhsInPlace->strides[d])));
     offset = m.add(offset, m.mul(task.firstRow, points.expr(lhsRowStride)));
-    lhs = m.advance(points.operandPtr(lhsInPlace->argument), m.mul(offset, byteSize(info.lhsElement)));
-  } else {
-    lhs = m.advance(e.scratch(), points.expr(scheduled("lhs_scratch")));
-    Value key = m.add(m.mul(task.batchLinear, chunkCount), chunk);
-    auto copy = scf::IfOp::create(b, loc(), arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::ne, key, carried[0]));
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(&copy.getThenRegion().front());
-    PointEmitter::Scope inner(points);
-    if (!packLhs(task))
-      failedInside = true;
-    next[0] = key;
+    return m.advance(points.operandPtr(lhsInPlace->argument), m.mul(offset, byteSize(info.lhsElement)));
   }
+  Value lhs = m.advance(e.scratch(), points.expr(scheduled("lhs_scratch")));
+  Value last = key;
+  key = m.add(m.mul(task.batchLinear, chunkCount), task.chunk);
+  auto copy = scf::IfOp::create(b, loc(), arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::ne, key, last));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(&copy.getThenRegion().front());
+  PointEmitter::Scope inner(points);
+  if (!packLhs(task))
+    fail();
+  return lhs;
+}
 
-  Value rhs, key = m.add(m.mul(task.batchLinear, panelCount), task.panel);
-  Value panelBytes = m.mul(depthCount, spec.panel() * byteSize(spec.b));
+/// The panels of the part's products.
+SmallVector<Value> ContractionEmitter::placeRhs(Part &part, const Task &task, Value &key) {
+  SmallVector<Value> out;
   if (info.panels) {
-    auto buffer = BufferOperand::get(e.kernel, info.panels.getSource(), e.shapes);
-    if (!buffer) {
-      info.panels.emitError("packed panels are not an operand of the kernel");
-      failedInside = true;
-      return next;
+    Value panel = m.add(m.mul(task.batchLinear, part.panelCount), task.ownPanel);
+    for (Product &product : part.products) {
+      auto buffer = BufferOperand::get(e.kernel, product.info.panels.getSource(), e.shapes);
+      if (!buffer) {
+        product.info.panels.emitError("packed panels are not an operand of the kernel");
+        fail();
+        return {};
+      }
+      int64_t bytes = byteSize(product.spec.b);
+      Value offset = m.mul(points.expr(buffer->layout.offset), bytes);
+      offset = m.add(offset, m.mul(panel, m.mul(depthCount, product.spec.panel() * bytes)));
+      out.push_back(m.advance(points.operandPtr(buffer->argument), offset));
     }
-    Value offset = m.mul(points.expr(buffer->layout.offset), byteSize(spec.b));
-    rhs = m.advance(points.operandPtr(buffer->argument), m.add(offset, m.mul(key, panelBytes)));
-  } else {
-    rhs = m.advance(e.scratch(), points.expr(scheduled("rhs_scratch")));
-    auto copy = scf::IfOp::create(b, loc(), arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::ne, key, carried[1]));
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(&copy.getThenRegion().front());
+    return out;
+  }
+  Value scratch = m.advance(e.scratch(), points.expr(scheduled("rhs_scratch")));
+  for (Product &product : part.products) {
+    out.push_back(scratch);
+    scratch = m.advance(scratch, m.mul(depthCount, product.spec.panel() * byteSize(product.spec.b)));
+  }
+  Value last = key;
+  key = m.add(m.mul(task.batchLinear, panelCount), task.panel);
+  auto copy = scf::IfOp::create(b, loc(), arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::ne, key, last));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(&copy.getThenRegion().front());
+  SmallVector<Value> noRows(info.rows.size(), m.constant(0));
+  for (auto [product, panel] : llvm::zip_equal(part.products, out)) {
     PointEmitter::Scope inner(points);
-    SmallVector<Value> noRows(info.rows.size(), m.constant(0));
-    PanelSource source{rhsOperand(), [&](Idx column, Idx depth) {
-                         SmallVector<Idx> iters = iteration(task, noRows, split(column, info.columns),
-                                                            split(depth, info.depth)),
+    ContractionInfo &own = product.info;
+    PanelSource source{own.right(), [&](Idx column, Idx depth) {
+                         SmallVector<Idx> iters = iteration(own, task, noRows, split(own, column, own.columns),
+                                                            split(own, depth, own.depth)),
                                           point;
-                         for (AffineExpr r : info.rhsMap().getResults())
+                         for (AffineExpr r : own.rhsMap().getResults())
                            point.push_back(points.affine(r, iters));
                          return point;
                        }};
-    if (auto strided = StridedOperand::get(e.kernel, rhsOperand(), info.rhsMap(), e.shapes))
-      source.depthContiguous = !info.depth.empty() && strided->strides[info.depth.back()].isConstant(1);
-    if (failed(emitPanel(points, m, source, spec.b, task.firstColumn, columnCount, depthCount, spec.vectors,
-                         e.shapes.divisible(info.size(info.columns), spec.panel()), rhs)))
-      failedInside = true;
-    next[1] = key;
+    if (auto strided = StridedOperand::get(e.kernel, own.right(), own.rhsMap(), e.shapes))
+      source.depthContiguous = !own.depth.empty() && strided->strides[own.depth.back()].isConstant(1);
+    if (failed(emitPanel(points, m, source, product.spec.b, task.firstColumn, part.columnCount, depthCount,
+                         part.vectors, e.shapes.divisible(own.size(own.columns), product.spec.panel()), panel)))
+      fail();
   }
-  emitTiles(task, lhs, rhs);
-  return next;
+  return out;
 }
 
 /// Coordinates over `dims` of a position in their row-major order.
-SmallVector<Idx> ContractionEmitter::split(Idx linear, ArrayRef<unsigned> dims) {
+SmallVector<Idx> ContractionEmitter::split(ContractionInfo &product, Idx linear, ArrayRef<unsigned> dims) {
   SmallVector<Idx> out(dims.size());
   for (size_t i = dims.size(); i-- > 1;)
-    std::tie(linear, out[i]) = points.divModIdx(linear, info.sizes[dims[i]]);
+    std::tie(linear, out[i]) = points.divModIdx(linear, product.sizes[dims[i]]);
   if (!dims.empty())
     out[0] = linear;
   return out;
 }
 
-SmallVector<Idx> ContractionEmitter::iteration(const Task &task, ArrayRef<Value> rowCoordinates, ArrayRef<Idx> columns,
+SmallVector<Idx> ContractionEmitter::iteration(ContractionInfo &product, const Task &task,
+                                               ArrayRef<Value> rowCoordinates, ArrayRef<Idx> columns,
                                                ArrayRef<Idx> depth) {
-  SmallVector<Idx> iters(info.sizes.size(), points.uniform(int64_t(0)));
-  for (auto [d, v] : llvm::zip_equal(info.batch, task.batch))
+  SmallVector<Idx> iters(product.sizes.size(), points.uniform(int64_t(0)));
+  for (auto [d, v] : llvm::zip_equal(product.batch, task.batch))
     iters[d] = points.uniform(v);
-  for (auto [d, v] : llvm::zip_equal(info.rows, rowCoordinates))
+  for (auto [d, v] : llvm::zip_equal(product.rows, rowCoordinates))
     iters[d] = points.uniform(v);
-  for (auto [d, idx] : llvm::zip_equal(info.columns, columns))
+  for (auto [d, idx] : llvm::zip_equal(product.columns, columns))
     iters[d] = idx;
-  for (auto [d, idx] : llvm::zip_equal(info.depth, depth))
+  for (auto [d, idx] : llvm::zip_equal(product.depth, depth))
     iters[d] = idx;
   return iters;
 }
@@ -263,16 +343,16 @@ Value ContractionEmitter::packLhs(const Task &task) {
   Value endRow = rowSplit->start(m, task.endTile);
   SmallVector<Value> rowSizes = sizes(info.rows);
   bool ok = true;
-  Value zero = m.constant(0), step = m.constant(spec.lanes);
-  Value whole = m.mul(m.div(depthCount, step), spec.lanes);
+  Value zero = m.constant(0), step = m.constant(lanes);
+  Value whole = m.mul(m.div(depthCount, step), lanes);
   auto copyVector = [&](ArrayRef<Value> row, Value r, Value k, Value mask) {
     PointEmitter::Scope scope(points);
-    SmallVector<Idx> depth = split(Idx(k, /*lanes=*/true, 1, spec.lanes), info.depth);
+    SmallVector<Idx> depth = split(info, Idx(k, /*lanes=*/true, 1, lanes), info.depth);
     SmallVector<Idx> columns(info.columns.size(), points.uniform(zero));
-    SmallVector<Idx> iters = iteration(task, row, columns, depth), point;
+    SmallVector<Idx> iters = iteration(info, task, row, columns, depth), point;
     for (AffineExpr x : info.lhsMap().getResults())
       point.push_back(points.affine(x, iters));
-    Value v = points.eval(lhsOperand(), point, mask);
+    Value v = points.eval(info.left(), point, mask);
     if (!v) {
       ok = false;
       return;
@@ -290,7 +370,7 @@ Value ContractionEmitter::packLhs(const Task &task) {
               return SmallVector<Value>();
             });
             ShapeAnalysis &shapes = e.shapes;
-            if (!shapes.divisible(info.size(info.depth), spec.lanes)) {
+            if (!shapes.divisible(info.size(info.depth), lanes)) {
               auto tail = scf::IfOp::create(b, loc(), m.less(whole, depthCount));
               OpBuilder::InsertionGuard guard(b);
               b.setInsertionPointToStart(&tail.getThenRegion().front());
@@ -302,13 +382,19 @@ Value ContractionEmitter::packLhs(const Task &task) {
   return ok ? base : Value();
 }
 
-void ContractionEmitter::emitTiles(const Task &task, Value lhs, Value rhs) {
+void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, ArrayRef<Value> rhs) {
   int64_t kBlock = e.schedule("k_block", 1 << 30);
   ShapeAnalysis::Range depth = e.shapes.range(info.size(info.depth));
   bool blocked = !depth.max || *depth.max > kBlock;
-  Value rowBytes = m.mul(points.expr(lhsRowStride), byteSize(spec.a));
-  Value depthBytes = m.mul(points.expr(lhsDepthStride), byteSize(spec.a));
+  Value rowBytes = m.mul(points.expr(lhsRowStride), byteSize(info.lhsElement));
+  Value depthBytes = m.mul(points.expr(lhsDepthStride), byteSize(info.lhsElement));
   Value zero = m.constant(0), one = m.constant(1);
+  int64_t sumRowBytes = part.vectors * lanes * byteSize(acc);
+  // With one block of k a tile is finished at once: all use the same memory, which stays in the nearest cache.
+  Value sumsBytes = m.constant(tileRows * sumRowBytes);
+  Value several = m.less(m.constant(kBlock), depthCount);
+  if (blocked)
+    sumsBytes = m.mul(points.expr(scheduled("row_tiles")), tileRows * sumRowBytes);
 
   // One pass over the tiles of the chunk with values [from, from + count) of k.
   auto pass = [&](Value from, Value count, Value accumulate, Value last) {
@@ -316,17 +402,18 @@ void ContractionEmitter::emitTiles(const Task &task, Value lhs, Value rhs) {
       PointEmitter::Scope scope(points);
       Value row = rowSplit->start(m, tile), rows = rowSplit->size(m, tile), inChunk = m.sub(row, task.firstRow);
       Value a = m.advance(lhs, m.add(m.mul(inChunk, rowBytes), m.mul(from, depthBytes)));
-      Value panel = m.advance(rhs, m.mul(from, spec.panel() * byteSize(spec.b)));
-      // With one block of k a tile is finished at once: all use the same memory, which stays in the nearest cache.
-      Value sums = e.scratch();
-      if (blocked) {
-        Value several = m.less(m.constant(kBlock), depthCount);
-        Value kept = m.mul(inChunk, spec.panel() * byteSize(spec.acc));
-        sums = m.advance(sums, arith::SelectOp::create(b, loc(), several, kept, zero));
+      Value tileSums = e.scratch();
+      if (blocked)
+        tileSums = m.advance(tileSums, arith::SelectOp::create(b, loc(), several, m.mul(inChunk, sumRowBytes), zero));
+      SmallVector<Value> sums;
+      for (auto [product, panel] : llvm::zip_equal(part.products, rhs)) {
+        sums.push_back(tileSums);
+        tileSums = m.advance(tileSums, sumsBytes);
+        Value own = m.advance(panel, m.mul(from, product.spec.panel() * byteSize(product.spec.b)));
+        callMicroKernel(b, loc(), product.spec, heights, m.i64(rows), a, m.i64(rowBytes), m.i64(depthBytes), own,
+                        m.i64(count), sums.back(), accumulate);
       }
-      callMicroKernel(b, loc(), spec, heights, m.i64(rows), a, m.i64(rowBytes), m.i64(depthBytes), panel, m.i64(count),
-                      sums, accumulate);
-      auto epilogue = [&] { failedInside |= failed(emitEpilogue(task, row, rows, sums)); };
+      auto epilogue = [&] { failedInside |= failed(emitEpilogue(part, task, row, rows, sums)); };
       if (!last) {
         epilogue();
       } else {
@@ -354,38 +441,40 @@ void ContractionEmitter::emitTiles(const Task &task, Value lhs, Value rhs) {
   });
 }
 
-LogicalResult ContractionEmitter::emitEpilogue(const Task &task, Value firstRow, Value rows, Value sums) {
+LogicalResult ContractionEmitter::emitEpilogue(Part &part, const Task &task, Value firstRow, Value rows,
+                                               ArrayRef<Value> sums) {
   SmallVector<Value> rowSizes = sizes(info.rows);
+  ContractionInfo &own = part.info();
   bool ok = true;
-  Value rowBytes = m.constant(spec.panel() * byteSize(spec.acc));
+  int64_t panel = part.vectors * lanes;
+  Value rowBytes = m.constant(panel * byteSize(acc));
   // All rows of the tile, with the columns of whole panels or of the last, cut one.
   auto tileRowsLoop = [&](bool cut) {
     emitFor(b, loc(), m.constant(0), rows, m.constant(1), m.delinearize(firstRow, rowSizes),
             [&](Value r, ValueRange row) {
               PointEmitter::Scope scope(points);
-              SmallVector<Value> coordinates(row);
-              Value sumRow = m.advance(sums, m.mul(r, rowBytes));
-              for (int64_t v = 0; v < spec.vectors; ++v) {
+              SmallVector<Value> coordinates(row), sumRows;
+              for (Value tile : sums)
+                sumRows.push_back(m.advance(tile, m.mul(r, rowBytes)));
+              for (int64_t v = 0; v < part.vectors; ++v) {
                 if (!cut) {
-                  ok &= succeeded(emitVector(task, coordinates, v, sumRow, {}));
+                  ok &= succeeded(emitVector(part, task, coordinates, v, sumRows, {}));
                   continue;
                 }
-                Value left = m.sub(columnCount, m.add(task.firstColumn, m.constant(v * spec.lanes)));
+                Value left = m.sub(part.columnCount, m.add(task.firstColumn, m.constant(v * lanes)));
                 auto some = scf::IfOp::create(b, loc(), m.less(m.constant(0), left));
                 OpBuilder::InsertionGuard guard(b);
                 b.setInsertionPointToStart(&some.getThenRegion().front());
                 PointEmitter::Scope inner(points);
-                ok &= succeeded(emitVector(task, coordinates, v, sumRow, points.tailMask(left)));
+                ok &= succeeded(emitVector(part, task, coordinates, v, sumRows, points.tailMask(left)));
               }
               return m.next(coordinates, rowSizes);
             });
   };
-  if (info.columns.empty()) {
-    tileRowsLoop(false);
-  } else if (e.shapes.divisible(info.size(info.columns), spec.panel())) {
+  if (own.columns.empty() || e.shapes.divisible(own.size(own.columns), panel)) {
     tileRowsLoop(false);
   } else {
-    Value whole = m.less(m.add(task.firstColumn, m.constant(spec.panel() - 1)), columnCount);
+    Value whole = m.less(m.add(task.firstColumn, m.constant(panel - 1)), part.columnCount);
     auto either = scf::IfOp::create(b, loc(), whole, /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
     for (bool cut : {false, true}) {
@@ -397,43 +486,51 @@ LogicalResult ContractionEmitter::emitEpilogue(const Task &task, Value firstRow,
   return success(ok);
 }
 
-/// The results at one row and one vector of columns, from the sums at `sumRow`.
-LogicalResult ContractionEmitter::emitVector(const Task &task, ArrayRef<Value> rowCoordinates, int64_t vector,
-                                             Value sumRow, Value mask) {
-  bool scalar = info.columns.empty();
+/// The results at one row and one vector of columns, from the sums at `sumRows`.
+LogicalResult ContractionEmitter::emitVector(Part &part, const Task &task, ArrayRef<Value> rowCoordinates,
+                                             int64_t vector, ArrayRef<Value> sumRows, Value mask) {
+  bool scalar = part.info().columns.empty();
   if (scalar && vector > 0)
     return success();
   PointEmitter::Scope scope(points);
-  Value first = m.add(task.firstColumn, m.constant(vector * spec.lanes));
-  SmallVector<Idx> columns = split(Idx(first, /*lanes=*/true, 1, spec.lanes), info.columns);
-  SmallVector<Idx> depth(info.depth.size(), points.uniform(int64_t(0)));
-  SmallVector<Idx> iters = iteration(task, rowCoordinates, columns, depth), point;
-  for (AffineExpr x : info.resultMap().getResults())
-    point.push_back(points.affine(x, iters));
-
-  Value sum = info.op.getResult(0);
-  points.bind(sum, [&](ArrayRef<Idx>, Value) -> Value {
-    Type type = scalar ? spec.acc : VectorType::get({spec.lanes}, spec.acc);
-    Value at = m.advance(sumRow, m.constant(vector * spec.lanes * byteSize(spec.acc)));
-    return LLVM::LoadOp::create(b, loc(), type, at, byteSize(spec.acc));
-  });
-  for (auto [i, yielded] : llvm::enumerate(e.kernel.getYield().getValues())) {
-    FailureOr<SmallVector<Idx>> at = followResult(points, yielded, sum, point);
+  Value first = m.add(task.firstColumn, m.constant(vector * lanes));
+  SmallVector<SmallVector<Idx>> pointsOf;
+  for (auto [product, sumRow] : llvm::zip_equal(part.products, sumRows)) {
+    ContractionInfo &own = product.info;
+    SmallVector<Idx> columns = split(own, Idx(first, /*lanes=*/true, 1, lanes), own.columns);
+    SmallVector<Idx> depth(own.depth.size(), points.uniform(int64_t(0)));
+    SmallVector<Idx> iters = iteration(own, task, rowCoordinates, columns, depth);
+    SmallVector<Idx> &point = pointsOf.emplace_back();
+    for (AffineExpr x : own.resultMap().getResults())
+      point.push_back(points.affine(x, iters));
+    points.bind(own.op.getResult(0), [&, at = sumRow](ArrayRef<Idx>, Value) -> Value {
+      Type type = scalar ? acc : VectorType::get({lanes}, acc);
+      return LLVM::LoadOp::create(b, loc(), type, m.advance(at, m.constant(vector * lanes * byteSize(acc))),
+                                  byteSize(acc));
+    });
+  }
+  for (unsigned i : part.results) {
+    Value yielded = e.kernel.getYield().getValues()[i];
+    FailureOr<SmallVector<Idx>> at = failure();
+    for (auto [product, point] : llvm::zip_equal(part.products, pointsOf))
+      if (failed(at))
+        at = followResult(points, yielded, product.info.op.getResult(0), point);
     if (failed(at))
       return e.kernel.emitError("result ") << i << " of a contraction kernel is not over the contraction's domain";
     Value v = points.eval(yielded, *at, mask);
     if (!v || failed(points.store(i, *at, v, mask)))
       return failure();
   }
-  points.unbind(sum);
+  for (Product &product : part.products)
+    points.unbind(product.info.op.getResult(0));
   return success();
 }
 
 } // namespace
 
 LogicalResult disc::emitContraction(KernelEmission &e) {
-  FailureOr<ContractionInfo> info = ContractionInfo::get(e.kernel, e.kernel.getBody().front(), e.shapes);
-  if (failed(info))
+  FailureOr<std::vector<ContractionPart>> parts = contractionParts(e.kernel, e.kernel.getBody().front(), e.shapes);
+  if (failed(parts))
     return failure();
-  return ContractionEmitter(e, *info).emit();
+  return ContractionEmitter(e, *parts).emit();
 }

@@ -7,6 +7,8 @@
 #include "lib/Transforms/Schedule/ContractionInfo.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/EquivalenceClasses.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallBitVector.h"
 
 using namespace mlir;
@@ -79,16 +81,9 @@ static bool sameSet(ArrayRef<unsigned> x, ArrayRef<unsigned> y) {
   return a == b;
 }
 
-FailureOr<ContractionInfo> ContractionInfo::get(Operation *kernel, Block &body, ShapeAnalysis &shapes) {
+FailureOr<ContractionInfo> ContractionInfo::get(linalg::GenericOp op, ShapeAnalysis &shapes) {
   ContractionInfo info;
-  for (auto generic : body.getOps<linalg::GenericOp>())
-    if (generic.getNumReductionLoops() > 0) {
-      if (info.op)
-        return generic.emitError("a contraction kernel holds a second reduction");
-      info.op = generic;
-    }
-  if (!info.op)
-    return kernel->emitError("a contraction kernel holds no contraction");
+  info.op = op;
   if (!isSumOfProducts(info.op))
     return info.op.emitError("not a sum of products of two tensors");
 
@@ -138,4 +133,67 @@ FailureOr<ContractionInfo> ContractionInfo::get(Operation *kernel, Block &body, 
     info.batch = batch, info.columns = columns, info.depth = depth;
   }
   return info;
+}
+
+FailureOr<std::vector<ContractionPart>> disc::contractionParts(Operation *kernel, Block &body, ShapeAnalysis &shapes) {
+  // Results that depend on the same computation belong together; what a product multiplies is not its part's own.
+  auto yielded = body.getTerminator()->getOperands();
+  llvm::EquivalenceClasses<unsigned> classes;
+  llvm::MapVector<Operation *, unsigned> seenBy;
+  for (unsigned i = 0; i < yielded.size(); ++i) {
+    classes.insert(i);
+    SmallVector<Value> worklist{yielded[i]};
+    while (!worklist.empty()) {
+      Operation *def = worklist.pop_back_val().getDefiningOp();
+      if (!def)
+        continue;
+      if (auto generic = dyn_cast<linalg::GenericOp>(def)) {
+        auto [at, isNew] = seenBy.insert({def, i});
+        classes.unionSets(i, at->second);
+        if (!isNew || generic.getNumReductionLoops() > 0)
+          continue;
+      }
+      llvm::append_range(worklist, def->getOperands());
+    }
+  }
+  std::vector<ContractionPart> parts;
+  llvm::DenseMap<unsigned, unsigned> partOf; // by leader
+  for (unsigned i = 0; i < yielded.size(); ++i) {
+    auto [at, isNew] = partOf.try_emplace(classes.getLeaderValue(i), parts.size());
+    if (isNew)
+      parts.emplace_back();
+    parts[at->second].results.push_back(i);
+  }
+  for (auto generic : body.getOps<linalg::GenericOp>()) {
+    if (generic.getNumReductionLoops() == 0)
+      continue;
+    auto seen = seenBy.find(generic);
+    if (seen == seenBy.end())
+      return generic.emitError("no result of the kernel depends on this product");
+    FailureOr<ContractionInfo> info = ContractionInfo::get(generic, shapes);
+    if (failed(info))
+      return failure();
+    parts[partOf.lookup(classes.getLeaderValue(seen->second))].products.push_back(*info);
+  }
+
+  auto sameSizes = [&](const ContractionInfo &a, ArrayRef<unsigned> x, const ContractionInfo &b, ArrayRef<unsigned> y) {
+    return x.size() == y.size() && llvm::all_of(llvm::zip(x, y), [&](auto pair) {
+             return shapes.equal(a.sizes[std::get<0>(pair)], b.sizes[std::get<1>(pair)]);
+           });
+  };
+  for (ContractionPart &part : parts) {
+    if (part.products.empty())
+      return kernel->emitError("a contraction kernel holds no contraction");
+    for (ContractionInfo &info : part.products) {
+      ContractionInfo &model = parts.front().products.front();
+      const ContractionInfo &first = part.first();
+      if (info.left() != model.left() || info.lhsMap() != model.lhsMap() || info.batch != model.batch ||
+          info.rows != model.rows || info.depth != model.depth || !sameSizes(info, info.batch, model, model.batch))
+        return info.op.emitError("the products of a contraction kernel must share their left operand");
+      if (info.accumulator != model.accumulator || bool(info.panels) != bool(model.panels) ||
+          !sameSizes(info, info.columns, first, first.columns))
+        return info.op.emitError("the products of a contraction kernel do not fit together");
+    }
+  }
+  return parts;
 }

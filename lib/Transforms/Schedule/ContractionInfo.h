@@ -1,7 +1,8 @@
 //===- ContractionInfo.h - the parts of a contraction kernel -------*- C++ -*-===//
 //
 // A contraction is a product of two tensors summed over some dimensions, of any rank. Its schedule and its code see it
-// as a batch of matrix products: rows from the left operand, columns from the right one, a depth that is summed.
+// as a batch of matrix products: rows from the left operand, columns from the right one, a depth that is summed. A
+// kernel holds one or several with the same left operand.
 //
 //===----------------------------------------------------------------------===//
 #ifndef DISC_LIB_TRANSFORMS_SCHEDULE_CONTRACTIONINFO_H
@@ -24,14 +25,28 @@ struct ContractionInfo {
   Type lhsElement, rhsElement, accumulator;
 
   SymExpr size(ArrayRef<unsigned> dims) const;
+  Value left() { return op.getDpsInputOperand(lhs)->get(); }
+  Value right() { return op.getDpsInputOperand(rhs)->get(); }
   AffineMap lhsMap() { return op.getMatchingIndexingMap(op.getDpsInputOperand(lhs)); }
   AffineMap rhsMap() { return op.getMatchingIndexingMap(op.getDpsInputOperand(rhs)); }
   AffineMap resultMap() { return op.getMatchingIndexingMap(op.getDpsInitOperand(0)); }
 
-  /// The contraction in `body`, a kernel's. Fails, with an error at the operation, if there is none or its body is not
-  /// a sum of products.
-  static FailureOr<ContractionInfo> get(Operation *kernel, Block &body, ShapeAnalysis &shapes);
+  /// Fails, with an error at the operation, if it is no sum of products.
+  static FailureOr<ContractionInfo> get(linalg::GenericOp op, ShapeAnalysis &shapes);
 };
+
+/// Products over the same rows, columns and depth, and the results of the kernel that follow from them point by point.
+struct ContractionPart {
+  std::vector<ContractionInfo> products; // at least one
+  SmallVector<unsigned> results;         // operands of the kernel's yield
+
+  const ContractionInfo &first() const { return products.front(); }
+  SymExpr columns() const { return first().size(first().columns); }
+};
+
+/// The parts of a contraction kernel, at least one. All products of a kernel have one left operand, read in one way, so
+/// that they agree in batch, rows and depth; columns are a part's own. Fails with an error.
+FailureOr<std::vector<ContractionPart>> contractionParts(Operation *kernel, Block &body, ShapeAnalysis &shapes);
 
 /// True if `generic` sums products of two inputs, perhaps widened first; then so does ContractionInfo::get succeed.
 bool isSumOfProducts(linalg::GenericOp generic);

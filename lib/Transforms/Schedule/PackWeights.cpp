@@ -50,7 +50,9 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     TargetInfo target = TargetInfo::get(module);
     for (auto kernel : llvm::make_early_inc_range(main.getBody().front().getOps<KernelOp>()))
       if (kernel.getKind() == KernelKind::Contraction)
-        pack(kernel, target);
+        for (auto generic : kernel.getBody().front().getOps<linalg::GenericOp>())
+          if (linalg::isaContractionOpInterface(generic))
+            pack(kernel, generic, target);
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(main.getBody().front())))
       if (isOpTriviallyDead(&op))
         op.erase();
@@ -103,14 +105,8 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     return b.clone(*def, map)->getResult(0);
   }
 
-  void pack(KernelOp kernel, const TargetInfo &target) {
+  void pack(KernelOp kernel, linalg::GenericOp contraction, const TargetInfo &target) {
     Block &body = kernel.getBody().front();
-    linalg::GenericOp contraction;
-    for (auto op : body.getOps<linalg::GenericOp>())
-      if (linalg::isaContractionOpInterface(op))
-        contraction = op;
-    if (!contraction)
-      return;
     auto arg = dyn_cast<BlockArgument>(contraction.getDpsInputs()[1]);
     if (!arg || !arg.hasOneUse())
       return;

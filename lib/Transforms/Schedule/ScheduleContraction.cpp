@@ -2,9 +2,11 @@
 //
 //   disc_plan.kernel contraction ins(%x, %w : tensor<?x384xf32>, tensor<48x384x32xf32>) ...      // M x 384 x 1536
 // gets
-//   schedule = {rows = 14, columns = 32, row_tiles = <tiles of rows in a task>, k_block = 2048,
+//   schedule = {rows = 14, columns = [32], row_tiles = <tiles of rows in a task>, k_block = 2048,
 //               lhs_scratch = <offset>, rhs_scratch = <offset>},
 //   tasks = <batches * chunks of rows * panels>
+//
+// A kernel of several parts (products of one left operand) has `columns` for each; their panels follow each other.
 //
 // A task multiplies a chunk of rows by one panel of columns. The panel and the chunk of the left operand stay in the
 // second-level cache while the tiles of the chunk go by; neighbouring tasks share the chunk. A chunk is smaller when
@@ -29,50 +31,64 @@ static SymExpr roundUp(const SymExpr &e, int64_t to) { return SymExpr::ceilDiv(e
 static int64_t bytesOf(Type element) { return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8); }
 
 LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target) {
-  FailureOr<ContractionInfo> info = ContractionInfo::get(kernel, kernel.getBody().front(), shapes);
-  if (failed(info))
+  FailureOr<std::vector<ContractionPart>> parts = contractionParts(kernel, kernel.getBody().front(), shapes);
+  if (failed(parts))
     return failure();
-  SymExpr m = info->size(info->rows), n = info->size(info->columns), k = info->size(info->depth);
-  TargetInfo::Tile tile = target.tile(info->accumulator.getIntOrFloatBitWidth(), shapes.range(n).max);
-  if (info->panels)
-    tile.columns = info->panels.getPanel();
-  int64_t sumBytes = bytesOf(info->accumulator), rhsBytes = bytesOf(info->rhsElement);
-  SymExpr batches = info->size(info->batch);
+  const ContractionInfo &info = parts->front().first(); // says what all products share
+  SymExpr m = info.size(info.rows), k = info.size(info.depth);
+  int64_t sumBytes = bytesOf(info.accumulator), rows = 0;
+  SymExpr batches = info.size(info.batch);
 
-  // A block of a panel takes a quarter of the cache, the rows it meets a half.
-  int64_t kBlock = std::max<int64_t>(256, target.l2Bytes / 4 / (tile.columns * rhsBytes));
+  // A part's task has a panel of each of its products.
+  Builder b(kernel.getContext());
+  SmallVector<Attribute> columns;
+  SymExpr panels(0);
+  int64_t sumsPerRow = 0, panelBytes = 0; // of the widest part; panels per value of k
+  for (const ContractionPart &part : *parts) {
+    TargetInfo::Tile tile = target.tile(8 * sumBytes, shapes.range(part.columns()).max);
+    if (UnpackOp packed = part.first().panels)
+      tile.columns = packed.getPanel();
+    rows = tile.rows;
+    int64_t bytes = 0;
+    for (const ContractionInfo &product : part.products)
+      bytes += tile.columns * bytesOf(product.rhsElement);
+    panelBytes = std::max(panelBytes, bytes);
+    sumsPerRow = std::max<int64_t>(sumsPerRow, tile.columns * part.products.size());
+    columns.push_back(b.getI64IntegerAttr(tile.columns));
+    panels += SymExpr::ceilDiv(part.columns(), SymExpr(tile.columns));
+  }
+
+  // A block of the panels takes a quarter of the cache, the rows it meets a half.
+  int64_t kBlock = std::max<int64_t>(256, target.l2Bytes / 4 / panelBytes);
   ShapeAnalysis::Range depth = shapes.range(k);
   bool blocked = !depth.max || *depth.max > kBlock;
 
-  SymExpr one(1), tiles = SymExpr::ceilDiv(m, SymExpr(tile.rows));
-  SymExpr panels = SymExpr::ceilDiv(n, SymExpr(tile.columns));
-  SymExpr rowBytes =
-      SymExpr::max(SymExpr::min(k, SymExpr(kBlock)), one) * SymExpr(tile.rows * bytesOf(info->lhsElement));
+  SymExpr one(1), tiles = SymExpr::ceilDiv(m, SymExpr(rows));
+  SymExpr rowBytes = SymExpr::max(SymExpr::min(k, SymExpr(kBlock)), one) * SymExpr(rows * bytesOf(info.lhsElement));
   SymExpr fitting = SymExpr::floorDiv(SymExpr(target.l2Bytes / 2), rowBytes);
   SymExpr spread = SymExpr::floorDiv(tiles * panels * batches, SymExpr(4 * target.cores));
   SymExpr rowTiles = SymExpr::max(SymExpr::min({fitting, spread, tiles}), one);
   SymExpr chunks = SymExpr::ceilDiv(tiles, rowTiles);
 
-  SymExpr chunkRows = rowTiles * SymExpr(tile.rows);
-  SymExpr end = (blocked ? chunkRows : SymExpr(tile.rows)) * SymExpr(tile.columns * sumBytes);
+  SymExpr chunkRows = rowTiles * SymExpr(rows);
+  SymExpr end = (blocked ? chunkRows : SymExpr(rows)) * SymExpr(sumsPerRow * sumBytes);
   SymExpr lhsScratch = roundUp(end, 64);
   // Rows in scratch are longer than k, so that they do not all start in the same cache set.
-  end = lhsScratch + chunkRows * (roundUp(k, 64) + SymExpr(16)) * SymExpr(bytesOf(info->lhsElement));
+  end = lhsScratch + chunkRows * (roundUp(k, 64) + SymExpr(16)) * SymExpr(bytesOf(info.lhsElement));
   SymExpr rhsScratch = roundUp(end, 64);
-  end = info->panels ? rhsScratch : rhsScratch + k * SymExpr(tile.columns * rhsBytes);
+  end = info.panels ? rhsScratch : rhsScratch + k * SymExpr(panelBytes);
 
   // Multiply-adds at one vector a cycle, and a panel read once, at 3.5 GHz.
-  SymExpr rowsPerTask = SymExpr::min(rowTiles * SymExpr(tile.rows), m);
-  SymExpr work = rowsPerTask * k * SymExpr(tile.columns * sumBytes * 8);
+  SymExpr rowsPerTask = SymExpr::min(rowTiles * SymExpr(rows), m);
+  SymExpr work = rowsPerTask * k * SymExpr(sumsPerRow * sumBytes * 8);
   SymExpr cost = SymExpr::floorDiv(work * SymExpr(2), SymExpr(7 * target.vectorBits)) +
-                 SymExpr::floorDiv(k * SymExpr(tile.columns * rhsBytes), SymExpr(32)) + SymExpr(100);
+                 SymExpr::floorDiv(k * SymExpr(panelBytes), SymExpr(32)) + SymExpr(100);
 
   MLIRContext *context = kernel.getContext();
-  Builder b(context);
   auto expr = [&](const SymExpr &e) { return ExprAttr::get(context, e); };
   kernel.setScheduleAttr(b.getDictionaryAttr({
-      b.getNamedAttr("rows", b.getI64IntegerAttr(tile.rows)),
-      b.getNamedAttr("columns", b.getI64IntegerAttr(tile.columns)),
+      b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
+      b.getNamedAttr("columns", b.getArrayAttr(columns)),
       b.getNamedAttr("k_block", b.getI64IntegerAttr(kBlock)),
       b.getNamedAttr("row_tiles", expr(rowTiles)),
       b.getNamedAttr("lhs_scratch", expr(lhsScratch)),

@@ -6,7 +6,7 @@
 #y = affine_map<(m, n, k) -> (m, n)>
 disc_plan.kernel_func contraction @other_start attributes {
     layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[8, 1]>>],
-    schedule = {rows = 8 : i64, columns = 16 : i64, row_tiles = #disc_shape.expr<1>,
+    schedule = {rows = 8 : i64, columns = [16], row_tiles = #disc_shape.expr<1>,
                 lhs_scratch = #disc_shape.expr<1024>, rhs_scratch = #disc_shape.expr<4096>},
     arg_dims = [#disc_shape.dims<[8, 4]>, #disc_shape.dims<[8, 4]>], symbols = []} {
 ^bb0(%x: tensor<8x4xf32>, %w: tensor<8x4xf32>):
@@ -30,7 +30,7 @@ disc_plan.kernel_func contraction @other_start attributes {
 #y = affine_map<(m, n, k) -> (m, n)>
 disc_plan.kernel_func contraction @largest attributes {
     layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[8, 1]>>],
-    schedule = {rows = 8 : i64, columns = 16 : i64, row_tiles = #disc_shape.expr<1>,
+    schedule = {rows = 8 : i64, columns = [16], row_tiles = #disc_shape.expr<1>,
                 lhs_scratch = #disc_shape.expr<1024>, rhs_scratch = #disc_shape.expr<4096>},
     arg_dims = [#disc_shape.dims<[8, 4]>, #disc_shape.dims<[8, 4]>], symbols = []} {
 ^bb0(%x: tensor<8x4xf32>, %w: tensor<8x4xf32>):

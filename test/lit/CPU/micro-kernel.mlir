@@ -11,7 +11,7 @@ module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
   disc_plan.kernel_func contraction @six attributes {
       layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[64, 16, 1]>>, #disc_plan.layout<<0>, <[16, 1]>>],
       arg_dims = [#disc_shape.dims<[6, 4]>, #disc_shape.dims<[1, 4, 16]>],
-      schedule = {rows = 6 : i64, columns = 16 : i64, row_tiles = #disc_shape.expr<1>,
+      schedule = {rows = 6 : i64, columns = [16], row_tiles = #disc_shape.expr<1>,
                   lhs_scratch = #disc_shape.expr<1024>, rhs_scratch = #disc_shape.expr<4096>},
       symbols = []} {
   ^bb0(%x: tensor<6x4xf32>, %p: tensor<1x4x16xf32>):
@@ -34,7 +34,7 @@ module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
   disc_plan.kernel_func contraction @one attributes {
       layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[16, 1]>>],
       arg_dims = [#disc_shape.dims<[1, 4]>, #disc_shape.dims<[16, 4]>],
-      schedule = {rows = 6 : i64, columns = 16 : i64, row_tiles = #disc_shape.expr<1>,
+      schedule = {rows = 6 : i64, columns = [16], row_tiles = #disc_shape.expr<1>,
                   lhs_scratch = #disc_shape.expr<1024>, rhs_scratch = #disc_shape.expr<4096>},
       symbols = []} {
   ^bb0(%x: tensor<1x4xi8>, %w: tensor<16x4xi8>):

@@ -10,7 +10,7 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64, l2_bytes = 10485
   // 512 KiB of rows are 24 tiles of 14; the static column count gives 12 panels.
   // CHECK-LABEL: func.func @packed
   // CHECK: disc_plan.kernel
-  // CHECK-SAME: columns = 32 : i64
+  // CHECK-SAME: columns = [32]
   // CHECK-SAME: k_block = 2048 : i64
   // CHECK-SAME: lhs_scratch = #disc_shape.expr<1792>
   // CHECK-SAME: row_tiles = #disc_shape.expr<{{[^>]*}}24{{[^>]*}}>
