@@ -140,7 +140,10 @@ _CPU = Pipeline(
     (
         Stage("shape", ("disc-shape-propagate", "disc-shape-discharge", "disc-shape-verify")),
         Stage("library", ("disc-library-verify",)),
-        Stage("fusion", ("disc-fusion-fold-views", "disc-fusion-form-kernels", "disc-fusion-verify")),
+        Stage(
+            "fusion",
+            ("disc-fusion-fold-views", "disc-fusion-form-kernels", "disc-fusion-merge-products", "disc-fusion-verify"),
+        ),
         Stage(
             "schedule",
             (

@@ -266,15 +266,38 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
   return true;
 }
 
+/// True if all products of both groups read one left operand, in one way.
+static bool shareLeftOperand(const KernelGroup &a, const KernelGroup &b) {
+  linalg::GenericOp first;
+  for (const KernelGroup *group : {&a, &b})
+    for (Operation *op : group->ops) {
+      auto generic = cast<linalg::GenericOp>(op);
+      if (!isContraction(generic))
+        continue;
+      if (!first)
+        first = generic;
+      if (!sameView(generic.getDpsInputs()[0], first.getDpsInputs()[0]) ||
+          generic.getIndexingMapsArray().front() != first.getIndexingMapsArray().front() ||
+          generic.getIteratorTypesArray() != first.getIteratorTypesArray())
+        return false;
+    }
+  return true;
+}
+
 bool KernelGroups::tryMerge(KernelGroup &producer, KernelGroup &consumer) {
   auto isReducing = [](const KernelGroup &g) { return g.kind == KernelKind::Row || g.kind == KernelKind::Column; };
   // Only groups made of linalg.generic grow.
   for (KernelGroup *g : {&producer, &consumer})
     if (g->kind == KernelKind::Attention || g->kind == KernelKind::Pack || isa<ConcatOp>(g->ops.front()))
       return false;
-  if (consumer.kind == KernelKind::Contraction && producer.kind != KernelKind::Loop)
+  if (consumer.kind == KernelKind::Contraction && producer.kind != KernelKind::Loop &&
+      producer.kind != KernelKind::Contraction)
     return false;
-  if (producer.kind == KernelKind::Contraction && consumer.kind != KernelKind::Loop)
+  // Two products of one left operand, where the epilogue of one reads the other: both sums are there when it runs.
+  bool products = producer.kind == KernelKind::Contraction && consumer.kind == KernelKind::Contraction;
+  if (products && !shareLeftOperand(producer, consumer))
+    return false;
+  if (producer.kind == KernelKind::Contraction && consumer.kind != KernelKind::Loop && !products)
     return false;
   if (isReducing(producer) && isReducing(consumer) && producer.kind != consumer.kind)
     return false;
@@ -356,6 +379,7 @@ void KernelGroups::fuse() {
   // Epilogues first: they are free while the tile is in registers. Then rows, which turn several passes over memory
   // into one; what is left meets in loops; at the end loops that only feed a kernel join it.
   fuseEdges(kinds(K::Contraction, K::Loop));
+  fuseEdges(kinds(K::Contraction, K::Contraction));
   for (K kind : {K::Row, K::Column}) {
     fuseEdges(kinds(kind, K::Loop));
     fuseEdges(kinds(kind, kind));

@@ -19,6 +19,11 @@ def FormKernels : Pass<"disc-fusion-form-kernels", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::disc::PlanDialect"];
 }
 
+def MergeProducts : Pass<"disc-fusion-merge-products", "::mlir::ModuleOp"> {
+  let summary = "Makes one kernel of products that share their left operand";
+  let dependentDialects = ["::mlir::disc::PlanDialect"];
+}
+
 def VerifyFusion : Pass<"disc-fusion-verify", "::mlir::ModuleOp"> {
   let summary = "Checks the contract of the fusion stage";
 }

@@ -24,6 +24,19 @@ Value mlir::disc::viewBase(Value value) {
   return value;
 }
 
+bool mlir::disc::sameView(Value a, Value b) {
+  if (a == b)
+    return true;
+  Operation *x = a.getDefiningOp(), *y = b.getDefiningOp();
+  if (!x || !y || x->getName() != y->getName() || a.getType() != b.getType() ||
+      x->getPropertiesAsAttribute() != y->getPropertiesAsAttribute() || x->getNumOperands() != y->getNumOperands())
+    return false;
+  if (!isAddressedView(x) && !isa<DimOp, ParameterOp>(x))
+    return false;
+  return llvm::all_of(llvm::zip(x->getOperands(), y->getOperands()),
+                      [](auto pair) { return sameView(std::get<0>(pair), std::get<1>(pair)); });
+}
+
 std::optional<Layout> mlir::disc::viewLayout(Value value, ShapeAnalysis &shapes) {
   Operation *op = value.getDefiningOp();
   if (!op || !isAddressedView(op))

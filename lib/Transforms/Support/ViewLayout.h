@@ -17,6 +17,9 @@ bool isAddressedView(Operation *op);
 /// The value that a chain of views starts from.
 Value viewBase(Value value);
 
+/// True if both are the same elements in the same order: one value, or equal views of one.
+bool sameView(Value a, Value b);
+
 /// The layout of `value` over the buffer of viewBase(value), which is dense row-major; nothing if strides cannot
 /// express a reshape on the way.
 std::optional<Layout> viewLayout(Value value, ShapeAnalysis &shapes);
