@@ -21,34 +21,28 @@
 //
 // Neither keys nor values nor a mask that is shared by heads are ever copied, and scratch memory does not grow with
 // the number of keys. Blocks of keys that no query of the task may see (`is_causal`) are not visited, and early blocks
-// of queries, which see few keys, take turns with late ones. A query that sees no key gives zeros, as in PyTorch.
+// of queries, which see few keys, take turns with late ones. A query that sees no key gives zeros, as in PyTorch. With
+// few queries lanes would be idle: EmitAttentionRows.cpp.
 //
 // Test: test/lit/CPU/attention.mlir
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/Tensor/TensorDialect.h"
-#include "lib/Target/CPU/EmitKernels.h"
+#include "lib/Target/CPU/AttentionParts.h"
 #include "lib/Target/CPU/MicroKernel.h"
 #include "lib/Target/CPU/PackPanel.h"
 #include "lib/Target/CPU/SoftmaxMath.h"
-#include "lib/Target/CPU/TileLoops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include <limits>
 
 using namespace mlir;
 using namespace mlir::disc;
 
 namespace {
 
-class AttentionEmitter {
+class AttentionBlocks : AttentionParts {
 public:
-  AttentionEmitter(KernelEmission &e, AttentionOp op, Type sumType)
-      : e(e), b(e.builder), op(op), m{e.builder, e.kernel.getLoc()}, sumType(sumType),
-        points(e.builder, e.kernel, e.args(), e.vectorBits / sumType.getIntOrFloatBitWidth(), e.shapes) {}
-
+  using AttentionParts::AttentionParts;
   LogicalResult emit();
 
 private:
@@ -68,15 +62,6 @@ private:
     SmallVector<Value> maxima, sums;
   };
 
-  Location loc() { return m.loc; }
-  int64_t lanes() { return points.lanes(); }
-  VectorType vectorType() { return points.vectorOf(sumType); }
-  Value scheduled(StringRef name) {
-    return m.advance(e.scratch(), points.expr(e.kernel.getScheduleAttr().getAs<ExprAttr>(name).getValue()));
-  }
-  Value constantVector(double v) {
-    return arith::ConstantOp::create(b, loc(), DenseElementsAttr::get(vectorType(), b.getFloatAttr(sumType, v)));
-  }
   Value rowBytes(const Block &block) { return m.constant(block.vectors * lanes() * byteSize(sumType)); }
   Value load(Value row, int64_t vector) {
     return LLVM::LoadOp::create(b, loc(), vectorType(), vectorAt(row, vector), byteSize(sumType));
@@ -85,18 +70,6 @@ private:
     LLVM::StoreOp::create(b, loc(), v, vectorAt(row, vector), byteSize(sumType));
   }
   Value vectorAt(Value row, int64_t vector) { return m.advance(row, m.constant(vector * lanes() * byteSize(sumType))); }
-  SmallVector<Idx> point(ArrayRef<Value> batch, std::initializer_list<Idx> rest) {
-    SmallVector<Idx> out;
-    for (Value v : batch)
-      out.push_back(points.uniform(v));
-    out.append(rest);
-    return out;
-  }
-  /// Start of a head's matrix in its buffer, and the strides of its rows and columns, in bytes.
-  struct Matrix {
-    Value ptr, rowBytes, columnBytes;
-  };
-  FailureOr<Matrix> matrix(Value operand, ArrayRef<Value> batch);
 
   LogicalResult emitBlock(const Block &block);
   LogicalResult packQueries(const Block &block);
@@ -109,33 +82,20 @@ private:
   SmallVector<Value> exponentials(const Block &block, const Keys &run, ArrayRef<Value> maxima, ArrayRef<Value> sums);
   void weigh(const Block &block, const Keys &run, const Matrix &values);
   LogicalResult writeResult(const Block &block, ArrayRef<Value> sums);
-  LogicalResult writeRow(const Block &block, Value query, Value firstColumn, Value v, Value mask);
 
-  KernelEmission &e;
-  OpBuilder &b;
-  AttentionOp op;
-  IndexMath m;
-  Type sumType;
-  PointEmitter points;
   int64_t tileRows = 1;
-  SmallVector<SymExpr> dims; // of the queries: batch..., L, E
-  SymExpr keyCount, valueSize;
 };
 
-LogicalResult AttentionEmitter::emit() {
-  dims = e.shapes.dims(op.getQuery());
-  SmallVector<SymExpr> keyDims = e.shapes.dims(op.getKey());
-  keyCount = keyDims[keyDims.size() - 2];
-  valueSize = e.shapes.dims(op.getValue()).back();
+LogicalResult AttentionBlocks::emit() {
   tileRows = e.schedule("rows", 1);
 
   ArrayRef<SymExpr> batchDims = ArrayRef<SymExpr>(dims).drop_back(2);
   SmallVector<Value> batchSizes;
   for (const SymExpr &d : batchDims)
     batchSizes.push_back(points.expr(d));
-  Value queries = points.expr(dims[dims.size() - 2]), width = m.constant(2 * lanes());
+  Value queries = points.expr(queryCount), width = m.constant(2 * lanes());
   Value blocks = m.ceilDiv(queries, width);
-  ShapeAnalysis::Range range = e.shapes.range(dims[dims.size() - 2]);
+  ShapeAnalysis::Range range = e.shapes.range(queryCount);
 
   bool ok = true;
   emitFor(b, loc(), m.index(e.begin()), m.index(e.end()), m.constant(1), {}, [&](Value task, ValueRange) {
@@ -175,20 +135,7 @@ LogicalResult AttentionEmitter::emit() {
   return success(ok);
 }
 
-FailureOr<AttentionEmitter::Matrix> AttentionEmitter::matrix(Value operand, ArrayRef<Value> batch) {
-  auto buffer = BufferOperand::get(e.kernel, operand, e.shapes);
-  if (!buffer)
-    return op.emitError("keys and values must lie in a buffer");
-  ArrayRef<SymExpr> strides = buffer->layout.strides;
-  int64_t bytes = byteSize(getElementTypeOrSelf(operand.getType()));
-  Value offset = points.expr(buffer->layout.offset);
-  for (auto [coordinate, stride] : llvm::zip_equal(batch, strides.drop_back(2)))
-    offset = m.add(offset, m.mul(coordinate, points.expr(stride)));
-  return Matrix{m.advance(points.operandPtr(buffer->argument), m.mul(offset, bytes)),
-                m.mul(points.expr(strides.drop_back().back()), bytes), m.mul(points.expr(strides.back()), bytes)};
-}
-
-LogicalResult AttentionEmitter::emitBlock(const Block &block) {
+LogicalResult AttentionBlocks::emitBlock(const Block &block) {
   FailureOr<Matrix> keys = matrix(op.getKey(), block.batch), values = matrix(op.getValue(), block.batch);
   if (failed(keys) || failed(values) || failed(packQueries(block)))
     return failure();
@@ -197,7 +144,7 @@ LogicalResult AttentionEmitter::emitBlock(const Block &block) {
   Value zero = m.constant(0), one = m.constant(1);
   Value runs = m.max(m.ceilDiv(block.keys, m.constant(longest)), one);
   EvenSplit split(m, block.keys, runs);
-  SmallVector<Value> carried(block.vectors, constantVector(-std::numeric_limits<double>::infinity()));
+  SmallVector<Value> carried(block.vectors, minusInfinity());
   carried.append(block.vectors, constantVector(0.0));
   SmallVector<Value> indices = queryIndices(block);
   bool ok = true;
@@ -218,55 +165,34 @@ LogicalResult AttentionEmitter::emitBlock(const Block &block) {
   return writeResult(block, ArrayRef<Value>(carried).drop_front(block.vectors));
 }
 
-LogicalResult AttentionEmitter::packQueries(const Block &block) {
+LogicalResult AttentionBlocks::packQueries(const Block &block) {
   PanelSource source{op.getQuery(), [&](Idx query, Idx column) { return point(block.batch, {query, column}); }};
   auto buffer = BufferOperand::get(e.kernel, op.getQuery(), e.shapes);
   source.depthContiguous = buffer && buffer->layout.strides.back().isConstant(1);
   Value scale = constantVector(op.getScale().convertToDouble());
-  source.transform = [&](Value v) -> Value {
-    if (v.getType() != vectorType())
-      v = arith::ExtFOp::create(b, loc(), vectorType(), v);
-    return arith::MulFOp::create(b, loc(), v, scale);
-  };
-  return emitPanel(points, m, source, sumType, block.first, points.expr(dims[dims.size() - 2]),
-                   points.expr(dims.back()), block.vectors,
-                   e.shapes.divisible(dims[dims.size() - 2], block.vectors * lanes()), scheduled("query_scratch"));
+  source.transform = [&](Value v) -> Value { return arith::MulFOp::create(b, loc(), widen(v), scale); };
+  return emitPanel(points, m, source, sumType, block.first, points.expr(queryCount), points.expr(depth), block.vectors,
+                   e.shapes.divisible(queryCount, block.vectors * lanes()), scheduled("query_scratch"));
 }
 
 /// Starts the scores from the mask: what is added, minus infinity where a boolean mask hides a key.
-LogicalResult AttentionEmitter::writeMask(const Block &block, const Keys &run) {
+LogicalResult AttentionBlocks::writeMask(const Block &block, const Keys &run) {
   auto type = cast<RankedTensorType>(op.getMask().getType());
-  Idx zero = points.uniform(int64_t(0));
   PanelSource source{op.getMask(), [&](Idx query, Idx key) {
-                       SmallVector<Idx> full =
-                           point(block.batch, {query, points.addIdx(key, points.uniform(run.first))});
-                       for (auto [d, idx] : llvm::enumerate(full))
-                         if (type.getDimSize(d) == 1)
-                           idx = zero;
-                       return full;
+                       return maskPoint(block.batch, query, points.addIdx(key, points.uniform(run.first)));
                      }};
   // Memory that runs along the keys is read along them, unless all queries share it.
   auto buffer = BufferOperand::get(e.kernel, op.getMask(), e.shapes);
   unsigned rank = type.getRank();
   source.depthContiguous = buffer && buffer->layout.strides.back().isConstant(1) && type.getDimSize(rank - 2) != 1 &&
                            type.getDimSize(rank - 1) != 1;
-  source.transform = [&](Value v) -> Value {
-    if (type.getElementType().isInteger(1))
-      return arith::SelectOp::create(b, loc(), v, constantVector(0.0),
-                                     constantVector(-std::numeric_limits<double>::infinity()));
-    if (v.getType() == vectorType())
-      return v;
-    if (type.getElementTypeBitWidth() > sumType.getIntOrFloatBitWidth())
-      return arith::TruncFOp::create(b, loc(), vectorType(), v);
-    return arith::ExtFOp::create(b, loc(), vectorType(), v);
-  };
-  return emitPanel(points, m, source, sumType, block.first, points.expr(dims[dims.size() - 2]), run.count,
-                   block.vectors, e.shapes.divisible(dims[dims.size() - 2], block.vectors * lanes()),
-                   scheduled("score_scratch"));
+  source.transform = [&](Value v) -> Value { return maskTerm(v); };
+  return emitPanel(points, m, source, sumType, block.first, points.expr(queryCount), run.count, block.vectors,
+                   e.shapes.divisible(queryCount, block.vectors * lanes()), scheduled("score_scratch"));
 }
 
 /// With `is_causal`, the position of each query, to compare keys with.
-SmallVector<Value> AttentionEmitter::queryIndices(const Block &block) {
+SmallVector<Value> AttentionBlocks::queryIndices(const Block &block) {
   SmallVector<Value> indices;
   auto type = VectorType::get({lanes()}, b.getI32Type());
   for (int64_t v = 0; op.getIsCausal() && v < block.vectors; ++v) {
@@ -282,16 +208,16 @@ SmallVector<Value> AttentionEmitter::queryIndices(const Block &block) {
 }
 
 /// The score of a key, or minus infinity for queries before it.
-Value AttentionEmitter::hideLater(Value x, Value key, Value queryIndex) {
+Value AttentionBlocks::hideLater(Value x, Value key, Value queryIndex) {
   Value index = arith::IndexCastOp::create(b, loc(), b.getI32Type(), key);
   Value seen = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::sge, queryIndex,
                                      vector::BroadcastOp::create(b, loc(), queryIndex.getType(), index));
-  return arith::SelectOp::create(b, loc(), seen, x, constantVector(-std::numeric_limits<double>::infinity()));
+  return arith::SelectOp::create(b, loc(), seen, x, minusInfinity());
 }
 
 /// Products of keys and queries; gives the largest so far of each query.
-SmallVector<Value> AttentionEmitter::scores(const Block &block, const Keys &run, const Matrix &keys,
-                                            ArrayRef<Value> indices, ArrayRef<Value> maxima) {
+SmallVector<Value> AttentionBlocks::scores(const Block &block, const Keys &run, const Matrix &keys,
+                                           ArrayRef<Value> indices, ArrayRef<Value> maxima) {
   MicroKernelSpec spec{getElementTypeOrSelf(op.getKey().getType()), sumType, sumType, lanes(), block.vectors};
   ShapeAnalysis::Range range = e.shapes.range(keyCount);
   int64_t least = op.getIsCausal() ? 1 : range.min.value_or(1);
@@ -307,8 +233,7 @@ SmallVector<Value> AttentionEmitter::scores(const Block &block, const Keys &run,
     Value start = split.start(m, tile), rows = split.size(m, tile), key = m.add(run.first, start);
     Value to = m.advance(panel, m.mul(start, rowBytes(block)));
     callMicroKernel(b, loc(), spec, heights, m.i64(rows), m.advance(keys.ptr, m.mul(key, keys.rowBytes)),
-                    m.i64(keys.rowBytes), m.i64(keys.columnBytes), queries, m.i64(points.expr(dims.back())), to,
-                    accumulate);
+                    m.i64(keys.rowBytes), m.i64(keys.columnBytes), queries, m.i64(points.expr(depth)), to, accumulate);
     if (op.getIsCausal()) {
       // Keys up to the block's first query are seen by all of it.
       auto hides = scf::IfOp::create(b, loc(), m.less(block.first, m.add(key, rows)));
@@ -332,8 +257,8 @@ SmallVector<Value> AttentionEmitter::scores(const Block &block, const Keys &run,
 }
 
 /// The sums, and the products of earlier keys, in terms of the new maxima.
-SmallVector<Value> AttentionEmitter::rescale(const Block &block, const Keys &run, const Softmax &old,
-                                             ArrayRef<Value> maxima) {
+SmallVector<Value> AttentionBlocks::rescale(const Block &block, const Keys &run, const Softmax &old,
+                                            ArrayRef<Value> maxima) {
   Value grown;
   for (auto [before, now] : llvm::zip_equal(old.maxima, maxima)) {
     Value differs = arith::CmpFOp::create(b, loc(), arith::CmpFPredicate::OLT, before, now);
@@ -359,8 +284,8 @@ SmallVector<Value> AttentionEmitter::rescale(const Block &block, const Keys &run
 }
 
 /// Replaces the scores by exp(score - maximum) and adds them to the sum of each query.
-SmallVector<Value> AttentionEmitter::exponentials(const Block &block, const Keys &run, ArrayRef<Value> maxima,
-                                                  ArrayRef<Value> sums) {
+SmallVector<Value> AttentionBlocks::exponentials(const Block &block, const Keys &run, ArrayRef<Value> maxima,
+                                                 ArrayRef<Value> sums) {
   SmallVector<Value> shifts;
   for (Value maximum : maxima)
     shifts.push_back(finiteShift(b, loc(), maximum));
@@ -378,7 +303,7 @@ SmallVector<Value> AttentionEmitter::exponentials(const Block &block, const Keys
 }
 
 /// Products of values and weights: columns of the values by queries.
-void AttentionEmitter::weigh(const Block &block, const Keys &run, const Matrix &values) {
+void AttentionBlocks::weigh(const Block &block, const Keys &run, const Matrix &values) {
   MicroKernelSpec spec{getElementTypeOrSelf(op.getValue().getType()), sumType, sumType, lanes(), block.vectors};
   ShapeAnalysis::Range range = e.shapes.range(valueSize);
   TileHeights heights = tileHeights(range.min.value_or(1), range.max.value_or(-1), tileRows);
@@ -397,7 +322,7 @@ void AttentionEmitter::weigh(const Block &block, const Keys &run, const Matrix &
 }
 
 /// Divides by the sums, transposes back, and stores rows of the result.
-LogicalResult AttentionEmitter::writeResult(const Block &block, ArrayRef<Value> sums) {
+LogicalResult AttentionBlocks::writeResult(const Block &block, ArrayRef<Value> sums) {
   Value zeros = constantVector(0.0), ones = constantVector(1.0);
   SmallVector<Value> inverses;
   for (Value sum : sums) {
@@ -405,7 +330,7 @@ LogicalResult AttentionEmitter::writeResult(const Block &block, ArrayRef<Value> 
     Value inverse = arith::DivFOp::create(b, loc(), ones, sum);
     inverses.push_back(arith::SelectOp::create(b, loc(), none, zeros, inverse));
   }
-  Value out = scheduled("out_scratch"), size = points.expr(valueSize), queries = points.expr(dims[dims.size() - 2]);
+  Value out = scheduled("out_scratch"), size = points.expr(valueSize), queries = points.expr(queryCount);
   bool ok = true;
   // Square by square; the scratch has whole squares, what lies past the last column is not stored.
   auto squares = [&](Value column, bool cut) {
@@ -423,7 +348,7 @@ LogicalResult AttentionEmitter::writeResult(const Block &block, ArrayRef<Value> 
         OpBuilder::InsertionGuard guard(b);
         b.setInsertionPointToStart(&exists.getThenRegion().front());
         PointEmitter::Scope scope(points);
-        ok &= succeeded(writeRow(block, query, column, row, mask));
+        ok &= succeeded(writeRow(block.batch, query, column, row, mask));
       }
     }
   };
@@ -443,24 +368,6 @@ LogicalResult AttentionEmitter::writeResult(const Block &block, ArrayRef<Value> 
   return success(ok);
 }
 
-LogicalResult AttentionEmitter::writeRow(const Block &block, Value query, Value firstColumn, Value v, Value mask) {
-  Type element = getElementTypeOrSelf(op.getResult().getType());
-  if (element != sumType)
-    v = arith::TruncFOp::create(b, loc(), points.vectorOf(element), v);
-  SmallVector<Idx> at = point(block.batch, {points.uniform(query), Idx(firstColumn, /*lanes=*/true, 1, lanes())});
-  points.bind(op.getResult(), [&](ArrayRef<Idx>, Value) { return v; });
-  for (auto [i, yielded] : llvm::enumerate(e.kernel.getYield().getValues())) {
-    FailureOr<SmallVector<Idx>> to = followResult(points, yielded, op.getResult(), at);
-    if (failed(to))
-      return e.kernel.emitError("result ") << i << " of an attention kernel does not follow from the attention";
-    Value x = points.eval(yielded, *to, mask);
-    if (!x || failed(points.store(i, *to, x, mask)))
-      return failure();
-  }
-  points.unbind(op.getResult());
-  return success();
-}
-
 } // namespace
 
 LogicalResult disc::emitAttention(KernelEmission &e) {
@@ -470,5 +377,25 @@ LogicalResult disc::emitAttention(KernelEmission &e) {
   AttentionOp op = *ops.begin();
   Type element = getElementTypeOrSelf(op.getQuery().getType());
   Type sumType = element.getIntOrFloatBitWidth() < 32 ? Float32Type::get(op.getContext()) : element;
-  return AttentionEmitter(e, op, sumType).emit();
+  PointEmitter points(e.builder, e.kernel, e.args(), e.vectorBits / sumType.getIntOrFloatBitWidth(), e.shapes);
+  AttentionBlocks blocks(e, op, points, sumType);
+  int64_t few = e.schedule("few_queries", 0);
+  if (few == 0)
+    return blocks.emit();
+  SmallVector<SymExpr> dims = e.shapes.dims(op.getQuery());
+  SymExpr count = dims[dims.size() - 2];
+  ShapeAnalysis::Range range = e.shapes.range(count);
+  if (range.max && *range.max <= few)
+    return emitAttentionRows(e, op, points, sumType);
+  IndexMath m{e.builder, e.kernel.getLoc()};
+  auto either =
+      scf::IfOp::create(e.builder, m.loc, m.less(m.constant(few), points.expr(count)), /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(e.builder);
+  bool ok = true;
+  for (bool many : {true, false}) {
+    e.builder.setInsertionPointToStart(&(many ? either.getThenRegion() : either.getElseRegion()).front());
+    PointEmitter::Scope scope(points);
+    ok &= succeeded(many ? blocks.emit() : emitAttentionRows(e, op, points, sumType));
+  }
+  return success(ok);
 }

@@ -5,10 +5,11 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64, l1d_bytes = 4915
   disc_shape.symbol @B min 1 max 64
   disc_shape.symbol @S min 2 max 512
 
+  // Up to 8 queries are done row by row: a task is then a head of keys.
   // CHECK-LABEL: func.func @attention
-  // CHECK: schedule = {keys = 252 : i64, out_scratch = #disc_shape.expr<min(S, 252) * 128 + 4096>, query_scratch = #disc_shape.expr<0>, rows = 14 : i64, score_scratch = #disc_shape.expr<4096>}
-  // CHECK-SAME: scratch = #disc_shape.expr<min(S, 252) * 128 + 8192>
-  // CHECK-SAME: tasks = #disc_shape.expr<B * ((S + 31) floordiv 32) * 12>
+  // CHECK: few_queries = 8 : i64, keys = 252 : i64, out_scratch = #disc_shape.expr<min(S, 252) * 128 + 4096>, query_scratch = #disc_shape.expr<0>
+  // CHECK-SAME: rows = 14 : i64, score_scratch = #disc_shape.expr<4096>, shared_dims = array<i64>
+  // CHECK-SAME: tasks = #disc_shape.expr<B * ((S + 31) floordiv 32) * min(S floordiv 9, 1) * 12 - B * min(S floordiv 9, 1) * 12 + B * 12>
   func.func @attention(%q: tensor<?x12x?x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 12, S, 32]>}) -> (tensor<?x12x?x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 12, S, 32]>}) {
     %0 = disc_plan.kernel attention ins(%q : tensor<?x12x?x32xf32>) -> tensor<?x12x?x32xf32> attributes {name = "attention"} {
     ^bb0(%a: tensor<?x12x?x32xf32>):
@@ -16,5 +17,21 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64, l1d_bytes = 4915
       disc_plan.yield %r : tensor<?x12x?x32xf32>
     }
     return %0 : tensor<?x12x?x32xf32>
+  }
+
+  // One query of each of 6 heads, over 2 heads of keys and values that 3 share.
+  // CHECK-LABEL: func.func @decode
+  // CHECK: shared_dims = array<i64: 2>
+  // CHECK-SAME: tasks = #disc_shape.expr<B * 2>
+  func.func @decode(%q: tensor<?x2x3x1x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 2, 3, 1, 32]>}, %k: tensor<?x2x?x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 2, S, 32]>}) -> (tensor<?x2x3x1x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 2, 3, 1, 32]>}) {
+    %b = disc_shape.dim <B>
+    %s = disc_shape.dim <S>
+    %w = disc_tensor.broadcast %k(%b, %s) [0, 1, 3, 4] : tensor<?x2x?x32xf32> -> tensor<?x2x3x?x32xf32>
+    %0 = disc_plan.kernel attention ins(%q, %w : tensor<?x2x3x1x32xf32>, tensor<?x2x3x?x32xf32>) -> tensor<?x2x3x1x32xf32> attributes {name = "attention"} {
+    ^bb0(%a: tensor<?x2x3x1x32xf32>, %c: tensor<?x2x3x?x32xf32>):
+      %r = disc_tensor.attention %a, %c, %c scale 0.25 causal false : tensor<?x2x3x1x32xf32>, tensor<?x2x3x?x32xf32>, tensor<?x2x3x?x32xf32> -> tensor<?x2x3x1x32xf32>
+      disc_plan.yield %r : tensor<?x2x3x1x32xf32>
+    }
+    return %0 : tensor<?x2x3x1x32xf32>
   }
 }

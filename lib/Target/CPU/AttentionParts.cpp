@@ -1,0 +1,92 @@
+//===- AttentionParts.cpp - what both forms of attention share ------------===//
+
+#include "lib/Target/CPU/AttentionParts.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include <limits>
+
+using namespace mlir;
+using namespace mlir::disc;
+
+AttentionParts::AttentionParts(KernelEmission &e, AttentionOp op, PointEmitter &points, Type sumType)
+    : e(e), b(e.builder), op(op), m{e.builder, e.kernel.getLoc()}, sumType(sumType), points(points),
+      dims(e.shapes.dims(op.getQuery())) {
+  SmallVector<SymExpr> keyDims = e.shapes.dims(op.getKey());
+  queryCount = dims[dims.size() - 2];
+  depth = dims.back();
+  keyCount = keyDims[keyDims.size() - 2];
+  valueSize = e.shapes.dims(op.getValue()).back();
+}
+
+Value AttentionParts::constantVector(double v) {
+  return arith::ConstantOp::create(b, loc(), DenseElementsAttr::get(vectorType(), b.getFloatAttr(sumType, v)));
+}
+
+Value AttentionParts::minusInfinity() { return constantVector(-std::numeric_limits<double>::infinity()); }
+
+Value AttentionParts::scheduled(StringRef name) {
+  return m.advance(e.scratch(), points.expr(e.kernel.getScheduleAttr().getAs<ExprAttr>(name).getValue()));
+}
+
+Value AttentionParts::widen(Value v) {
+  return v.getType() == vectorType() ? v : arith::ExtFOp::create(b, loc(), vectorType(), v).getResult();
+}
+
+FailureOr<AttentionParts::Matrix> AttentionParts::matrix(Value operand, ArrayRef<Value> batch) {
+  auto buffer = BufferOperand::get(e.kernel, operand, e.shapes);
+  if (!buffer)
+    return op.emitError("keys and values must lie in a buffer");
+  ArrayRef<SymExpr> strides = buffer->layout.strides;
+  int64_t bytes = byteSize(getElementTypeOrSelf(operand.getType()));
+  Value offset = points.expr(buffer->layout.offset);
+  for (auto [coordinate, stride] : llvm::zip_equal(batch, strides.drop_back(2)))
+    if (!stride.isConstant(0))
+      offset = m.add(offset, m.mul(coordinate, points.expr(stride)));
+  return Matrix{m.advance(points.operandPtr(buffer->argument), m.mul(offset, bytes)),
+                m.mul(points.expr(strides.drop_back().back()), bytes), m.mul(points.expr(strides.back()), bytes)};
+}
+
+SmallVector<Idx> AttentionParts::point(ArrayRef<Value> batch, std::initializer_list<Idx> rest) {
+  SmallVector<Idx> out;
+  for (Value v : batch)
+    out.push_back(points.uniform(v));
+  out.append(rest);
+  return out;
+}
+
+SmallVector<Idx> AttentionParts::maskPoint(ArrayRef<Value> batch, Idx query, Idx key) {
+  auto type = cast<RankedTensorType>(op.getMask().getType());
+  SmallVector<Idx> at = point(batch, {query, key});
+  for (auto [d, idx] : llvm::enumerate(at))
+    if (type.getDimSize(d) == 1)
+      idx = points.uniform(int64_t(0));
+  return at;
+}
+
+Value AttentionParts::maskTerm(Value v) {
+  v = points.splat(v);
+  Type element = getElementTypeOrSelf(v.getType());
+  if (element.isInteger(1))
+    return arith::SelectOp::create(b, loc(), v, constantVector(0.0), minusInfinity());
+  if (element.getIntOrFloatBitWidth() > sumType.getIntOrFloatBitWidth())
+    return arith::TruncFOp::create(b, loc(), vectorType(), v);
+  return widen(v);
+}
+
+LogicalResult AttentionParts::writeRow(ArrayRef<Value> batch, Value query, Value firstColumn, Value v, Value mask) {
+  Type element = getElementTypeOrSelf(op.getResult().getType());
+  if (element != sumType)
+    v = arith::TruncFOp::create(b, loc(), points.vectorOf(element), v);
+  SmallVector<Idx> at = point(batch, {points.uniform(query), Idx(firstColumn, /*lanes=*/true, 1, lanes())});
+  points.bind(op.getResult(), [&](ArrayRef<Idx>, Value) { return v; });
+  for (auto [i, yielded] : llvm::enumerate(e.kernel.getYield().getValues())) {
+    FailureOr<SmallVector<Idx>> to = followResult(points, yielded, op.getResult(), at);
+    if (failed(to))
+      return e.kernel.emitError("result ") << i << " of an attention kernel does not follow from the attention";
+    Value x = points.eval(yielded, *to, mask);
+    if (!x || failed(points.store(i, *to, x, mask)))
+      return failure();
+  }
+  points.unbind(op.getResult());
+  return success();
+}
