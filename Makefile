@@ -22,7 +22,7 @@ check: setup
 	@scripts/check.sh
 
 lit: setup
-	@$(PY) -m lit.main -sv -Dbuild=$(BUILD) test/lit
+	@.venv/bin/lit -sv -Dbuild=$(BUILD) test/lit
 
 # The runtime on its own, without the compiler.
 runtime: setup

@@ -77,7 +77,9 @@ public:
       own.results = part.results;
       own.vectors = cast<IntegerAttr>(columns[i]).getInt() / lanes;
       for (const ContractionInfo &product : part.products)
-        own.products.push_back({product, {product.lhsElement, product.rhsElement, acc, lanes, own.vectors}});
+        own.products.push_back({product,
+                                {product.lhsElement, product.rhsElement, acc, lanes, own.vectors,
+                                 /*prefetch=*/static_cast<bool>(product.panels)}});
     }
   }
 
@@ -410,8 +412,18 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
         sums.push_back(tileSums);
         tileSums = m.advance(tileSums, sumsBytes);
         Value own = m.advance(panel, m.mul(from, product.spec.panel() * byteSize(product.spec.b)));
+        // Each tile fetches its share of what follows in memory: the next values of k, then the next panel, which
+        // the next task needs. Weights come from far away, and alone the tile that meets them first would wait.
+        Prefetch next;
+        if (product.spec.prefetch) {
+          int64_t panelBytes = product.spec.panel() * byteSize(product.spec.b);
+          Value tiles = m.sub(task.endTile, task.firstTile);
+          Value share = m.ceilDiv(m.constant(panelBytes), tiles);
+          Value skipped = m.mul(m.mul(m.sub(tile, task.firstTile), share), count);
+          next = {m.advance(own, m.add(m.mul(count, panelBytes), skipped)), m.i64(share)};
+        }
         callMicroKernel(b, loc(), product.spec, heights, m.i64(rows), a, m.i64(rowBytes), m.i64(depthBytes), own,
-                        m.i64(count), sums.back(), accumulate);
+                        m.i64(count), sums.back(), accumulate, next);
       }
       auto epilogue = [&] { failedInside |= failed(emitEpilogue(part, task, row, rows, sums)); };
       if (!last) {

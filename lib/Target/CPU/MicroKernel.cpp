@@ -11,7 +11,9 @@
 //
 // and `@disc_product_f32_f32_f32_x32(..., %rows)`, which goes to the one for `rows`. A's strides are both arguments:
 // LLVM turns the row addresses into one running pointer, so that a general stride costs nothing measurable, and one
-// function serves row-major and column-major A. Kernels of a module share them: they are internal and not inlined.
+// function serves row-major and column-major A. With `prefetch` (`_p` in the name) two more arguments say what each
+// step brings into the second-level cache: the weights that the next task needs, while this one computes. Kernels of a
+// module share them: they are internal and not inlined.
 //
 // Test: test/lit/CPU/micro-kernel.mlir
 //
@@ -32,7 +34,7 @@ using namespace mlir::disc;
 std::string MicroKernelSpec::str() const {
   std::string text;
   llvm::raw_string_ostream os(text);
-  os << a << "_" << b << "_" << acc << "_x" << panel();
+  os << a << "_" << b << "_" << acc << "_x" << panel() << (prefetch ? "_p" : "");
   return text;
 }
 
@@ -66,6 +68,8 @@ public:
     aPtr = entry->getArgument(0), rowStride = entry->getArgument(1), kStride = entry->getArgument(2);
     bPtr = entry->getArgument(3);
     Value k = entry->getArgument(4), c = entry->getArgument(5), accumulate = entry->getArgument(6);
+    if (spec.prefetch)
+      next = {entry->getArgument(7), entry->getArgument(8)};
 
     Value zero = i64(0), one = i64(1), whole = zero;
     SmallVector<Value> sums(rows * spec.vectors * splits,
@@ -106,6 +110,8 @@ private:
   Value load(Type type, Value ptr) {
     return LLVM::LoadOp::create(b, loc, type, ptr, bytes(getElementTypeOrSelf(type)));
   }
+  /// Read, into the second-level cache: for the first level it comes too early.
+  void prefetch(Value ptr) { LLVM::Prefetch::create(b, loc, ptr, /*rw=*/0, /*hint=*/2, /*cache=*/1); }
   Value widen(Value v) {
     if (v.getType() == accType)
       return v;
@@ -130,7 +136,14 @@ private:
       SmallVector<Value> sums(in);
       Value aRow = offset(aPtr, arith::MulIOp::create(b, loc, k, kStride));
       Value bRow = offset(bPtr, arith::MulIOp::create(b, loc, k, i64(spec.panel() * bytes(spec.b))));
+      Value ahead = spec.prefetch ? offset(next.from, arith::MulIOp::create(b, loc, k, next.step)) : Value();
       for (int64_t u = 0; u < unroll; ++u) {
+        if (spec.prefetch) {
+          prefetch(ahead);
+          prefetch(offset(ahead, 64));
+          if (u + 1 < unroll)
+            ahead = offset(ahead, next.step);
+        }
         SmallVector<Value> right;
         for (int64_t j = 0; j < spec.vectors; ++j)
           right.push_back(widen(load(VectorType::get({spec.lanes}, spec.b),
@@ -168,6 +181,7 @@ private:
   VectorType accType;
   int64_t splits = 1;
   Value aPtr, rowStride, kStride, bPtr;
+  Prefetch next;
 };
 
 LLVM::LLVMFuncOp declare(OpBuilder &b, ModuleOp module, Location loc, StringRef name, ArrayRef<Type> args) {
@@ -233,11 +247,16 @@ LLVM::LLVMFuncOp dispatcher(OpBuilder &b, ModuleOp module, const MicroKernelSpec
 } // namespace
 
 void disc::callMicroKernel(OpBuilder &b, Location loc, const MicroKernelSpec &spec, TileHeights heights, Value rows,
-                           Value a, Value rowStride, Value kStride, Value bPanel, Value k, Value c, Value accumulate) {
+                           Value a, Value rowStride, Value kStride, Value bPanel, Value k, Value c, Value accumulate,
+                           Prefetch next) {
   auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
   Type ptr = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
   SmallVector<Type> args = {ptr, i64, i64, ptr, i64, ptr, b.getI1Type()};
   SmallVector<Value> operands = {a, rowStride, kStride, bPanel, k, c, accumulate};
+  if (spec.prefetch) {
+    args.append({ptr, i64});
+    operands.append({next.from, next.step});
+  }
   if (heights.min == heights.max) {
     LLVM::CallOp::create(b, loc, kernelFor(b, module, spec, heights.min, args), operands);
     return;

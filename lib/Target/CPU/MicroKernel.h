@@ -15,9 +15,10 @@ namespace mlir::disc {
 
 /// What distinguishes one family of micro-kernels from another.
 struct MicroKernelSpec {
-  Type a, b, acc;  // elements of A and B in memory; of the sums and of C. A and B are widened as they are read
-  int64_t lanes;   // of `acc` in a vector register
-  int64_t vectors; // registers in a row of the tile: a panel is lanes * vectors wide
+  Type a, b, acc;        // elements of A and B in memory; of the sums and of C. A and B are widened as they are read
+  int64_t lanes;         // of `acc` in a vector register
+  int64_t vectors;       // registers in a row of the tile: a panel is lanes * vectors wide
+  bool prefetch = false; // brings memory that is needed soon into the second-level cache meanwhile
 
   int64_t panel() const { return lanes * vectors; }
   /// `f32_f32_f32_x32`
@@ -33,11 +34,17 @@ struct TileHeights {
 /// `minCount` and `maxCount` (negative: unbounded).
 TileHeights tileHeights(int64_t minCount, int64_t maxCount, int64_t tile);
 
+/// Memory for a kernel with `prefetch` to fetch: at the k-th step the 128 bytes at `from + k * step` (i64, in bytes).
+struct Prefetch {
+  Value from, step;
+};
+
 /// Calls the micro-kernel for `rows` rows, generating the functions at the end of the module on first use:
 ///   C[i][j] (+)= sum over k < K of A[i * rowStride + k * kStride] * B[k * panel + j]
 /// `rows`, `k` i64; the strides i64, in *bytes*; `accumulate` i1: add to what C holds. C is row-major, `panel` wide.
 void callMicroKernel(OpBuilder &builder, Location loc, const MicroKernelSpec &spec, TileHeights heights, Value rows,
-                     Value a, Value rowStride, Value kStride, Value b, Value k, Value c, Value accumulate);
+                     Value a, Value rowStride, Value kStride, Value b, Value k, Value c, Value accumulate,
+                     Prefetch next = {});
 
 } // namespace mlir::disc
 

@@ -22,7 +22,7 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
   // CHECK-SAME: %[[ARGS:.*]]: !llvm.ptr, %[[BEGIN:.*]]: i64, %[[END:.*]]: i64, %[[SCRATCH:.*]]: !llvm.ptr)
   // CHECK: scf.for %{{.*}} = %{{.*}} to %{{.*}} step %{{.*}} iter_args
   // CHECK: scf.for
-  // CHECK: llvm.call @disc_product_f32_f32_f32_x32_r2to14(
+  // CHECK: llvm.call @disc_product_f32_f32_f32_x32_p_r2to14(
   // CHECK-SAME: %[[SCRATCH]]
   // CHECK: scf.for
   // CHECK: %[[SUM:.*]] = llvm.load %{{.*}} : !llvm.ptr -> vector<16xf32>
@@ -92,9 +92,9 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
   }
 }
 // One function per height, and one that chooses.
-// CHECK-DAG: llvm.func internal @disc_product_f32_f32_f32_x32_r14(
-// CHECK-DAG: llvm.func internal @disc_product_f32_f32_f32_x32_r2(
-// CHECK-DAG: llvm.func internal @disc_product_f32_f32_f32_x32_r2to14(
+// CHECK-DAG: llvm.func internal @disc_product_f32_f32_f32_x32_p_r14(
+// CHECK-DAG: llvm.func internal @disc_product_f32_f32_f32_x32_p_r2(
+// CHECK-DAG: llvm.func internal @disc_product_f32_f32_f32_x32_p_r2to14(
 // LLVM-NOT: unrealized_conversion_cast
 // LLVM: llvm.func @linear(
 // LLVM-NOT: scf.

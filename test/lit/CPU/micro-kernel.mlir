@@ -7,7 +7,7 @@
 module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
   // A static number of rows needs no choice between heights: 6 rows are one tile.
   // CHECK-LABEL: func.func @six
-  // CHECK: llvm.call @disc_product_f32_f32_f32_x16_r6(
+  // CHECK: llvm.call @disc_product_f32_f32_f32_x16_p_r6(
   disc_plan.kernel_func contraction @six attributes {
       layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[64, 16, 1]>>, #disc_plan.layout<<0>, <[16, 1]>>],
       arg_dims = [#disc_shape.dims<[6, 4]>, #disc_shape.dims<[1, 4, 16]>],
@@ -53,9 +53,10 @@ module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
   }
 }
 
-// CHECK-LABEL: llvm.func internal @disc_product_f32_f32_f32_x16_r6(
+// CHECK-LABEL: llvm.func internal @disc_product_f32_f32_f32_x16_p_r6(
 // CHECK-SAME: attributes {dso_local, no_inline}
 // CHECK: %[[SUMS:.*]]:12 = scf.for
+// CHECK-COUNT-2: "llvm.intr.prefetch"
 // CHECK: llvm.load %{{.*}} -> vector<8xf32>
 // CHECK: vector.broadcast %{{.*}} : f32 to vector<8xf32>
 // CHECK-COUNT-12: math.fma

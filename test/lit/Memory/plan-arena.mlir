@@ -14,17 +14,15 @@
 // CHECK: disc_rt.guard %[[CALL]], %[[E1]] eq %{{.*}} input 0 dim 1 expected "8"
 // CHECK: disc_rt.guard %[[CALL]], %[[Z0]] eq %{{.*}} input 1 dim 0 expected "S"
 // CHECK: %[[OUT:.*]] = disc_rt.output %[[CALL]][0] (
-// CHECK: disc_shape.dim <S * 64>
-// CHECK: %[[ARENA:.*]] = disc_rt.arena
-// CHECK: %[[A:.*]] = disc_rt.offset %[[ARENA]]
+// All three temporaries in one slot: each is written over the one it is made from.
 // CHECK: disc_shape.dim <S * 32>
-// CHECK: %[[B:.*]] = disc_rt.offset %[[ARENA]]
-// CHECK: %[[C:.*]] = disc_rt.offset %[[ARENA]]
+// CHECK: %[[ARENA:.*]] = disc_rt.arena {{.*}} in_place = 2
+// CHECK: %[[A:.*]] = disc_rt.offset %[[ARENA]]
 // CHECK: %[[X:.*]] = disc_rt.input %[[CALL]][0]
 // CHECK: disc_rt.launch %[[CALL]] @k(%[[X]], %[[A]])
-// CHECK: disc_rt.launch %[[CALL]] @k(%[[A]], %[[B]])
-// CHECK: disc_rt.launch %[[CALL]] @k(%[[B]], %[[C]])
-// CHECK: disc_rt.launch %[[CALL]] @k(%[[C]], %[[OUT]])
+// CHECK: disc_rt.launch %[[CALL]] @k(%[[A]], %[[A]])
+// CHECK: disc_rt.launch %[[CALL]] @k(%[[A]], %[[A]])
+// CHECK: disc_rt.launch %[[CALL]] @k(%[[A]], %[[OUT]])
 // CHECK: disc_rt.return
 disc_shape.symbol @S min 2 max 64 divisor 2
 disc_plan.kernel_func loop @k attributes {symbols = ["S"], arg_dims = [#disc_shape.dims<[S, 8]>],
