@@ -148,8 +148,9 @@ class _Compilation:
         parameters = [program.parameters[name].detach() for name in executable.info()["parameters"]]
         try:
             executable.init(parameters)
-        except (RuntimeError, TypeError, ValueError) as error:
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
             raise CompileError(_LOAD, str(error)) from error
+        program.release()
 
     def _fail(self, stage: str, error: _native.PipelineError, text: str, pipeline: str) -> None:
         """Raises a CompileError that says what the diagnostics say."""

@@ -91,7 +91,7 @@ def text() -> str:
         _table("outputs", ["y", F32, 2, "dims_x", "w", F32, 1, "dims_w"]),
         _table("symbols", ["n", 0, 100, 1, 0, 0]),
         _table("guards", [1, 0, 0, "n", "n", "hundred", "none"]),
-        _table("parameters", ["w", F32, 1, "shape_w"]),
+        _table("parameters", ["w", F32, 1, "shape_w", 1]),
         _table(
             "disc_model_info",
             [2, 1, "inputs", 2, "outputs", 1, "symbols", 1, "guards", 1, "parameters", 0, 0, 0],

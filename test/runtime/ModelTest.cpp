@@ -26,7 +26,7 @@ const disc_guard_info guards[] = {
     {DISC_EQ, -1, -1, "", "", "B * S eq 2 * B", "operands of add differ"},
 };
 const int64_t shapeW[] = {1};
-const disc_parameter_info parameters[] = {{"scale", DISC_F32, 1, shapeW}};
+const disc_parameter_info parameters[] = {{"scale", DISC_F32, 1, shapeW, 1}};
 const disc_model_info_t info = {
     DISC_MODEL_INFO_VERSION, 2, inputs, 1, outputs, 2, symbols, 6, guards, 1, parameters, 1, 0, nullptr};
 

@@ -46,7 +46,7 @@ Status Model::bindParameter(size_t index, DLManagedTensorVersioned *managed) {
     if (!data)
       return Status(Code::Memory, "no memory for a copy of " + name);
     copyContiguous(tensor, data);
-    copies_.push_back(std::move(copy));
+    copies_[index] = std::move(copy);
   }
   parameters_.push_back(data);
   return Status();
@@ -54,6 +54,7 @@ Status Model::bindParameter(size_t index, DLManagedTensorVersioned *managed) {
 
 Status Model::load(DLManagedTensorVersioned *const *parameters, size_t count) {
   owned_.assign(parameters, parameters + count);
+  copies_.resize(count);
   if (info_.version != DISC_MODEL_INFO_VERSION)
     return Status(Code::Invalid, "the model's table has version " + std::to_string(info_.version) +
                                      ", this runtime reads version " + std::to_string(DISC_MODEL_INFO_VERSION));
@@ -69,6 +70,15 @@ Status Model::load(DLManagedTensorVersioned *const *parameters, size_t count) {
     disc_call call(*this, /*initialising=*/true);
     if (Status status = call.execute(init_); !status.ok())
       return status;
+  }
+  // What only `disc_init` read, weights that are packed now above all, would double the model's size.
+  for (size_t i = 0; i < count; ++i) {
+    if (info_.parameters[i].kept)
+      continue;
+    release(owned_[i]);
+    owned_[i] = nullptr;
+    copies_[i] = Buffer();
+    parameters_[i] = nullptr;
   }
   loaded_ = true;
   return Status();

@@ -32,8 +32,8 @@ public:
   Model &operator=(const Model &) = delete;
 
   /// Takes the parameters, in the order of the table, and runs `disc_init`. Call it once.
-  /// The tensors are the model's from here on, also if this fails; they are kept, not
-  /// copied, unless they are strided.
+  /// The tensors are the model's from here on, also if this fails; they are kept as long as `disc_main` reads them,
+  /// not copied, unless they are strided.
   Status load(DLManagedTensorVersioned *const *parameters, size_t count);
 
   /// Runs the model. On success every entry of `outputs` is a new tensor of the caller's;
@@ -55,8 +55,8 @@ private:
   StoragePool storages_;
   std::shared_ptr<OutputPool> outputPool_ = std::make_shared<OutputPool>();
 
-  std::vector<DLManagedTensorVersioned *> owned_; ///< Keeps parameters alive.
-  std::vector<Buffer> copies_;                    ///< Of strided parameters.
+  std::vector<DLManagedTensorVersioned *> owned_; ///< Keeps parameters alive; null once let go.
+  std::vector<Buffer> copies_;                    ///< Of strided parameters, by number.
   std::vector<void *> parameters_;                ///< Contiguous data, by number.
   std::vector<Buffer> globals_;
   Profile profile_;

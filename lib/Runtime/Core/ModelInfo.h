@@ -89,6 +89,7 @@ typedef struct disc_parameter_info {
   int64_t dtype; ///< enum disc_dtype
   int64_t rank;
   const int64_t *shape;
+  int64_t kept; ///< 1 if `disc_main` reads it; if 0, `disc_init` alone does, and the runtime lets go of it then.
 } disc_parameter_info;
 
 /// A kernel, for reports on where time goes.

@@ -222,7 +222,8 @@ FailureOr<StringAttr> TableEmitter::parameters() {
     if (!dtype)
       return main.emitOpError() << "parameter '" << name.getValue() << "' has element type " << type.getElementType()
                                 << ", which can't cross the interface";
-    rows.push_back({text(name), *dtype, type.getRank(), numbers(type.getShape())});
+    rows.push_back(
+        {text(name), *dtype, type.getRank(), numbers(type.getShape()), static_cast<int64_t>(info.kept.contains(name))});
   }
   return table("disc_parameters", rows);
 }

@@ -33,6 +33,7 @@ struct ModelInfo {
   std::vector<Guard> guards;
   std::vector<Kernel> kernels;
   llvm::MapVector<StringAttr, RankedTensorType> parameters;
+  llvm::DenseSet<StringAttr> kept;              // the parameters that `main` reads
   llvm::MapVector<StringAttr, int64_t> globals; // name -> number
   llvm::MapVector<StringAttr, Source> symbols;
 };

@@ -64,10 +64,16 @@ class ImportedProgram:
     symbols: list[Symbol]
     in_spec: pytree.TreeSpec
     out_spec: pytree.TreeSpec
-    exported: ExportedProgram
+    exported: ExportedProgram | None
+    """What was imported, until :meth:`release`."""
     constants: dict[int, Any] = field(default_factory=dict)
     """The value of each input leaf that is no tensor: it was fixed by the export."""
     _symbol_places: dict[sympy.Symbol, tuple[int, int]] = field(default_factory=dict, repr=False)
+
+    def release(self) -> None:
+        """Lets go of the tensors that only compiling needs: whoever drops the module then frees its weights."""
+        self.parameters = {}
+        self.exported = None
 
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
         """The leaves of a call that ``main`` takes, in its order; TypeError if the structure differs."""
