@@ -177,14 +177,16 @@ def _position(b: Builder, x: Tensor, best: Tensor, dim: int) -> Tensor:
     if x.rank == 0:
         return b.full([], 0, torch.int64)
     axis = normalize_dim(dim, x.rank)
+    nowhere = torch.iinfo(torch.int64).max
 
     def first(acc: Elem, x: Elem, best: Elem) -> Elem:
         hit = x.eq(best)
         if dtypes.is_float(x.dtype):
             hit = hit | x.ne(x)
-        return scalar.select(hit, scalar.minimum(acc, scalar.loop_index(axis)), acc)
+        # One combination of the accumulator with something else: what can be done in any order, and so in lanes.
+        return scalar.minimum(acc, scalar.select(hit, scalar.loop_index(axis), nowhere))
 
-    return b.reduce([x, best], [axis], torch.int64, torch.iinfo(torch.int64).max, first)
+    return b.reduce([x, best], [axis], torch.int64, nowhere, first)
 
 
 @lowers("torch.aten.argmax")
