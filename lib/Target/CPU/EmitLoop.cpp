@@ -11,12 +11,17 @@
 // Tasks are chunks of the row-major range of the domain, whatever the layouts are: a row may be cut anywhere, so that
 // work divides evenly over threads for every shape.
 //
+// An operand that lies in memory along another dimension than the lanes (a transpose) is read in square tiles, which
+// are transposed in registers (CrossedTiles); a task is then a range of tiles:
+//
+//   scf.for %tile { 16 x vector<16xf32> loads; 64 shuffles; 16 stores to the stack ; scf.for %k = 0 to 16 { body } }
+//
 // Lit test: test/lit/CPU/emit-loop.mlir.
 //
 //===----------------------------------------------------------------------===//
 
+#include "lib/Target/CPU/CrossedTiles.h"
 #include "lib/Target/CPU/EmitKernels.h"
-#include "lib/Target/CPU/KernelAccess.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -32,6 +37,7 @@ public:
 
 private:
   LogicalResult rows();
+  LogicalResult tiles(CrossedTiles &crossed, unsigned across);
   LogicalResult segment(ArrayRef<Idx> outer, Value from, Value to);
   bool point(ArrayRef<Idx> outer, Value position, Value mask);
   Value index(Value i64) { return arith::IndexCastOp::create(b, loc, b.getIndexType(), i64); }
@@ -63,7 +69,76 @@ LogicalResult LoopEmitter::run() {
     access.write(i, at);
   }
   runs = access.mergedRuns(0, domain.size());
+  for (unsigned r = 0; r + 1 < runs.size(); ++r) {
+    CrossedTiles crossed(points, access, runs.back().innermost, runs[r].innermost, 0, e.kernel.getNumInputs());
+    if (!crossed.empty())
+      return tiles(crossed, r);
+  }
   return rows();
+}
+
+/// The domain in tiles of V points of run `across` and V lanes of the innermost run.
+LogicalResult LoopEmitter::tiles(CrossedTiles &crossed, unsigned across) {
+  int64_t lanes = e.lanes();
+  Value unit = points.constantIndex(lanes), zero = points.constantIndex(0), one = points.constantIndex(1);
+  SmallVector<SymExpr> extents;
+  SymExpr total(1);
+  // Tiles along the lanes come last: neighbours write neighbouring memory.
+  for (auto [r, run] : llvm::enumerate(ArrayRef(runs).drop_back()))
+    if (r != across)
+      extents.push_back(run.extent);
+  for (const SymExpr &extent : {runs[across].extent, runs.back().extent})
+    extents.push_back(SymExpr::ceilDiv(extent, SymExpr(lanes)));
+  total = SymExpr::product(extents);
+  // The schedule's tasks are chunks of elements; as many chunks of tiles make the same work.
+  Value count = points.expr(total);
+  Value tasks = points.expr(cast<ExprAttr>(e.kernel.getTasksAttr()).getValue());
+  auto share = [&](Value task) { return arith::DivUIOp::create(b, loc, mul(index(task), count), tasks).getResult(); };
+
+  unsigned x = runs[across].innermost, n = runs.back().innermost;
+  Value row; // of the tile, along `across`
+  for (BlockArgument arg : e.kernel.getBody().getArguments())
+    if (unsigned i = arg.getArgNumber(); crossed.contains(i))
+      points.bind(arg, [&crossed, &row, i](ArrayRef<Idx>, Value) { return crossed.get(i, row); });
+  bool ok = true;
+  emitRowMajor(points, share(e.begin()), share(e.end()), extents, [&](Value, ValueRange at) {
+    CrossedTiles::Place place;
+    place.at.resize(domain.size());
+    SmallVector<Idx> outer(domain.size(), points.uniform(0));
+    unsigned next = 0;
+    for (auto [r, run] : llvm::enumerate(ArrayRef(runs).drop_back()))
+      if (r != across) {
+        place.at[run.innermost] = at[next];
+        outer[run.innermost] = Idx(at[next++]);
+      }
+    Value x0 = place.at[x] = mul(at[next], unit), n0 = place.at[n] = mul(at[next + 1], unit);
+    Value xLeft = min(sub(points.expr(runs[across].extent), x0), unit);
+    Value nLeft = min(sub(points.expr(runs.back().extent), n0), unit);
+    auto body = [&](bool whole) {
+      PointEmitter::Scope scope(points);
+      Value mask;
+      if (!whole) {
+        place.laneCount = nLeft;
+        place.memoryMask = points.tailMask(xLeft);
+        mask = points.tailMask(nLeft);
+      }
+      crossed.read(place);
+      emitFor(b, loc, zero, whole ? unit : xLeft, one, {}, [&](Value k, ValueRange) {
+        PointEmitter::Scope inner(points);
+        row = k;
+        outer[x] = Idx(add(x0, k));
+        ok &= point(outer, n0, mask);
+        return SmallVector<Value>();
+      });
+      return SmallVector<Value>();
+    };
+    Value whole = arith::AndIOp::create(b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, xLeft, unit),
+                                        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, nLeft, unit));
+    emitIf(b, loc, whole, {}, [&] { return body(true); });
+    Value part = arith::XOrIOp::create(b, loc, whole, points.constant(b.getBoolAttr(true)));
+    emitIf(b, loc, part, {}, [&] { return body(false); });
+  });
+  return success(ok);
 }
 
 LogicalResult LoopEmitter::rows() {

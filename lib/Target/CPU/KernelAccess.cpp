@@ -34,6 +34,8 @@ static LinearCoord add(const LinearCoord &a, const LinearCoord &b) {
   for (auto [x, y] : llvm::zip(sum.coefficients, b.coefficients))
     x += y;
   sum.opaque |= b.opaque;
+  sum.offset += b.offset;
+  sum.exact &= b.exact;
   return sum;
 }
 
@@ -41,6 +43,7 @@ static LinearCoord scale(const LinearCoord &a, const SymExpr &factor) {
   LinearCoord product = a;
   for (SymExpr &x : product.coefficients)
     x *= factor;
+  product.offset *= factor;
   return product;
 }
 
@@ -52,6 +55,7 @@ static LinearCoord blur(const LinearCoord &a) {
       result.opaque.set(d);
     x = SymExpr(0);
   }
+  result.exact = false;
   return result;
 }
 
@@ -60,8 +64,11 @@ void KernelAccess::barrier(const LinearCoord &coord) { barriers |= blur(coord).o
 LinearCoord KernelAccess::affine(AffineExpr e, ArrayRef<LinearCoord> iters) {
   if (auto dim = dyn_cast<AffineDimExpr>(e))
     return iters[dim.getPosition()];
-  if (isa<AffineConstantExpr>(e))
-    return zero();
+  if (auto c = dyn_cast<AffineConstantExpr>(e)) {
+    LinearCoord constant = zero();
+    constant.offset = SymExpr(c.getValue());
+    return constant;
+  }
   auto binary = cast<AffineBinaryOpExpr>(e);
   LinearCoord lhs = affine(binary.getLHS(), iters);
   if (binary.getKind() == AffineExprKind::Add)
@@ -90,20 +97,36 @@ SmallVector<LinearCoord> KernelAccess::reshape(ArrayRef<LinearCoord> from, Array
   return to;
 }
 
-void KernelAccess::access(LayoutAttr layout, ArrayRef<LinearCoord> at) {
+void KernelAccess::access(unsigned buffer, ArrayRef<LinearCoord> at) {
+  LayoutAttr layout = kernel.getLayout(buffer);
   LinearCoord address = zero();
+  address.offset = layout.getOffset().getValue();
   for (auto [coord, stride] : llvm::zip(at, layout.getStrides().getDims()))
     address = add(address, scale(coord, stride));
-  access(address);
+  access(buffer, address);
 }
 
-void KernelAccess::access(const LinearCoord &address) {
+void KernelAccess::access(unsigned buffer, const LinearCoord &address) {
   barriers |= address.opaque;
-  accesses.push_back(address.coefficients);
+  LinearAccess access{buffer, address.coefficients, address.offset, address.exact && address.opaque.none()};
+  if (!llvm::is_contained(accesses, access))
+    accesses.push_back(std::move(access));
+}
+
+const LinearAccess *KernelAccess::onlyAccess(unsigned buffer) const {
+  const LinearAccess *found = nullptr;
+  for (const LinearAccess &access : accesses) {
+    if (access.buffer != buffer)
+      continue;
+    if (found || !access.exact)
+      return nullptr;
+    found = &access;
+  }
+  return found;
 }
 
 void KernelAccess::write(unsigned result, ArrayRef<LinearCoord> at) {
-  access(kernel.getLayout(kernel.getNumInputs() + result), at);
+  access(kernel.getNumInputs() + result, at);
 }
 
 void KernelAccess::read(Value tensor, ArrayRef<LinearCoord> at) {
@@ -115,12 +138,12 @@ void KernelAccess::read(Value tensor, ArrayRef<LinearCoord> at) {
       break;
     for (auto [k, x] : llvm::enumerate(c.coefficients))
       isIdentity &= x.isConstant(k == d ? 1 : 0);
-    isIdentity &= c.opaque.none();
+    isIdentity &= c.opaque.none() && c.exact && c.offset.isConstant(0);
   }
   if (isIdentity && !visited.insert(tensor).second)
     return;
   if (auto arg = dyn_cast<BlockArgument>(tensor))
-    return access(kernel.getLayout(arg.getArgNumber()), at);
+    return access(arg.getArgNumber(), at);
 
   llvm::TypeSwitch<Operation *>(tensor.getDefiningOp())
       .Case([&](linalg::GenericOp op) {
@@ -146,9 +169,10 @@ void KernelAccess::read(Value tensor, ArrayRef<LinearCoord> at) {
           SmallVector<SymExpr> toStrides = kernel.getLayout(arg.getArgNumber()).getStrides().getDims();
           if (auto strides = reshapedStrides(shapes, groups, to, toStrides)) {
             LinearCoord address = zero();
+            address.offset = kernel.getLayout(arg.getArgNumber()).getOffset().getValue();
             for (auto [group, stride] : llvm::zip(groups, *strides))
               address = add(address, scale(groupPosition(group, at, from), stride));
-            return access(address);
+            return access(arg.getArgNumber(), address);
           }
         }
         read(view.getSource(), reshape(at, from, to));
@@ -162,13 +186,17 @@ void KernelAccess::read(Value tensor, ArrayRef<LinearCoord> at) {
       })
       .Case([&](SliceOp view) {
         SmallVector<LinearCoord> source(at);
-        source[view.getDim()] = scale(source[view.getDim()], SymExpr(int64_t(view.getStep())));
+        LinearCoord &along = source[view.getDim()];
+        along = scale(along, SymExpr(int64_t(view.getStep())));
+        along.offset += shapes.expr(view.getOffset());
         read(view.getSource(), source);
       })
       .Case([&](ConcatOp op) {
         barrier(at[op.getDim()]);
+        SmallVector<LinearCoord> part(at);
+        part[op.getDim()].exact = false; // each part has its own offset
         for (Value input : op.getInputs())
-          read(input, at);
+          read(input, part);
       });
 }
 
@@ -197,6 +225,7 @@ void KernelAccess::readInputs(linalg::GenericOp op, ArrayRef<LinearCoord> iters)
       // A coordinate computed from values is right wherever the values are.
       auto index = v.getDefiningOp<linalg::IndexOp>();
       at.push_back(index ? iters[index.getDim()] : zero());
+      at.back().exact &= bool(index);
     }
     read(extract.getTensor(), at);
   });
@@ -205,8 +234,8 @@ void KernelAccess::readInputs(linalg::GenericOp op, ArrayRef<LinearCoord> iters)
 bool KernelAccess::mergeable(unsigned outer, unsigned inner) {
   if (barriers.test(outer) || barriers.test(inner))
     return false;
-  return llvm::all_of(accesses, [&](ArrayRef<SymExpr> strides) {
-    return shapes.equal(strides[outer], strides[inner] * domain[inner]);
+  return llvm::all_of(accesses, [&](const LinearAccess &access) {
+    return shapes.equal(access.strides[outer], access.strides[inner] * domain[inner]);
   });
 }
 

@@ -16,6 +16,20 @@ namespace mlir::disc {
 struct LinearCoord {
   SmallVector<SymExpr> coefficients;
   llvm::SmallBitVector opaque;
+  SymExpr offset;
+  bool exact = true; // false if something not seen here adds to it, such as an index that is computed from values
+};
+
+/// A load or store: the element at `offset + sum(strides[d] * domain[d])` of a buffer, if `exact`.
+struct LinearAccess {
+  unsigned buffer; // inputs, then results
+  SmallVector<SymExpr> strides;
+  SymExpr offset;
+  bool exact;
+
+  bool operator==(const LinearAccess &o) const {
+    return buffer == o.buffer && strides == o.strides && offset == o.offset && exact == o.exact;
+  }
 };
 
 /// Adjacent dimensions of a domain walked as one. At position `i` of the run the innermost dimension's coordinate is
@@ -50,9 +64,12 @@ public:
   /// in no run: their coordinate is 0.
   SmallVector<MergedDims> mergedRuns(unsigned begin, unsigned end);
 
+  /// The one way in which a buffer is addressed; null if there are several, or none that is known exactly.
+  const LinearAccess *onlyAccess(unsigned buffer) const;
+
 private:
-  void access(LayoutAttr layout, ArrayRef<LinearCoord> at);
-  void access(const LinearCoord &address);
+  void access(unsigned buffer, ArrayRef<LinearCoord> at);
+  void access(unsigned buffer, const LinearCoord &address);
   LinearCoord groupPosition(const ReshapeGroup &group, ArrayRef<LinearCoord> from, ArrayRef<SymExpr> fromDims) const;
   void barrier(const LinearCoord &coord);
   LinearCoord affine(AffineExpr e, ArrayRef<LinearCoord> iters);
@@ -60,7 +77,7 @@ private:
   KernelFuncOp kernel;
   ShapeAnalysis &shapes;
   SmallVector<SymExpr> domain;
-  SmallVector<SmallVector<SymExpr>> accesses; // strides along the domain
+  SmallVector<LinearAccess> accesses;
   llvm::SmallBitVector barriers;
   DenseSet<Value> stops;
   DenseSet<Value> visited; // values at identity coordinates, which are most

@@ -76,6 +76,8 @@ public:
   Value constant(TypedAttr value);
   Value operandPtr(unsigned i); // !llvm.ptr
   Value resultPtr(unsigned i);  // !llvm.ptr
+  /// Emits where function-wide values are.
+  void atEntry(function_ref<void()> emit);
 
   //===--- values ------------------------------------------------------------===//
   /// The value of `tensor` at `idx`: a scalar if nothing varies along the lanes, else a vector<V x elem>. Element
@@ -158,8 +160,6 @@ private:
   Idx address(LayoutAttr layout, ArrayRef<Idx> idx);
   Value indexOp(int kind, Value lhs, Value rhs);
   Value entryPtr(unsigned slot);
-  void atEntry(function_ref<void()> emit);
-
   OpBuilder &builder;
   KernelFuncOp kernelFunc;
   Value argsPtr;
