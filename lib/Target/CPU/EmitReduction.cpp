@@ -21,9 +21,23 @@
 using namespace mlir;
 using namespace mlir::disc;
 
+/// The coordinates that a reduction's output has at a point of its iteration space.
+static SmallVector<LinearCoord> parallelOf(ArrayRef<LinearCoord> iters, AffineMap map) {
+  SmallVector<LinearCoord> at;
+  for (AffineExpr expr : map.getResults()) {
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    at.push_back(dim ? iters[dim.getPosition()] : LinearCoord());
+    if (!dim) {
+      at.back().coefficients.resize(iters.front().coefficients.size());
+      at.back().opaque.resize(iters.front().opaque.size());
+    }
+  }
+  return at;
+}
+
 ReductionEmitter::ReductionEmitter(KernelEmission &e, ReductionPlan reductionPlan, bool lanesAreReduced)
     : points(e.builder, e.kernel, e.args(), e.lanes(), e.shapes), plan(std::move(reductionPlan)), e(e), b(e.builder),
-      loc(e.kernel.getLoc()), lanesAreReduced(lanesAreReduced) {
+      loc(e.kernel.getLoc()), access(e.kernel, e.shapes, plan.domain), lanesAreReduced(lanesAreReduced) {
   numSets = lanesAreReduced ? std::max<int64_t>(e.schedule("accumulators", 1), 1) : 1;
   int64_t blocks = lanesAreReduced ? 1 : e.schedule("blocks", 1) * e.lanes();
   SymExpr at(0), size = plan.size(plan.reduced) * SymExpr(blocks);
@@ -33,7 +47,6 @@ ReductionEmitter::ReductionEmitter(KernelEmission &e, ReductionPlan reductionPla
   }
 
   // Reduced dimensions may be merged if they are adjacent in the domain, up to dimensions of extent 1.
-  KernelAccess access(e.kernel, e.shapes, plan.domain);
   SmallVector<LinearCoord> identity = access.identity();
   for (const PlannedReduction &reduction : plan.reductions)
     for (Value v : reduction.op->getResults())
@@ -45,10 +58,17 @@ ReductionEmitter::ReductionEmitter(KernelEmission &e, ReductionPlan reductionPla
     for (auto [iter, d] : llvm::zip(reduction.reduced, plan.reduced))
       iters[iter] = identity[d];
     access.readInputs(reduction.op, iters);
+    for (OpOperand &init : reduction.op.getDpsInitsMutable())
+      access.read(init.get(), parallelOf(iters, reduction.op.getMatchingIndexingMap(&init)));
   }
+  SmallVector<LinearCoord> parallel;
+  for (unsigned d : plan.parallel)
+    parallel.push_back(identity[d]);
   for (const PlannedResult &result : plan.results) {
-    if (!result.isFull)
+    if (!result.isFull) {
+      access.read(result.base, access.reshape(parallel, plan.extents(plan.parallel), e.shapes.dims(result.base)));
       continue;
+    }
     SmallVector<LinearCoord> at = access.reshape(identity, plan.domain, e.shapes.dims(result.base));
     access.read(result.base, at);
     for (Operation *view : result.views) {
@@ -63,13 +83,53 @@ ReductionEmitter::ReductionEmitter(KernelEmission &e, ReductionPlan reductionPla
     }
     access.write(result.number, at);
   }
-  for (unsigned i = 0; i < plan.reduced.size();) {
-    unsigned j = i + 1;
-    while (j < plan.reduced.size() && plan.reduced[j] == plan.reduced[j - 1] + 1)
-      ++j;
-    llvm::append_range(runs, access.mergedRuns(plan.reduced[i], plan.reduced[j - 1] + 1));
-    i = j;
+  auto merge = [&](ArrayRef<unsigned> dims, SmallVector<MergedDims> &into) {
+    for (unsigned i = 0; i < dims.size();) {
+      unsigned j = i + 1;
+      while (j < dims.size() && dims[j] == dims[j - 1] + 1)
+        ++j;
+      llvm::append_range(into, access.mergedRuns(dims[i], dims[j - 1] + 1));
+      i = j;
+    }
+  };
+  merge(plan.reduced, runs);
+  merge(plan.parallel, parallelRuns);
+}
+
+bool ReductionEmitter::useTiles() {
+  if (runs.size() != 1 || parallelRuns.empty())
+    return false;
+  unsigned lanes = parallelRuns.back().innermost, memory = runs.back().innermost;
+  unsigned numInputs = e.kernel.getNumInputs();
+  inputTiles.emplace(points, access, lanes, memory, 0, numInputs);
+  resultTiles.emplace(points, access, lanes, memory, numInputs, e.kernel.getNumResults());
+  for (BlockArgument arg : e.kernel.getBody().getArguments())
+    if (unsigned i = arg.getArgNumber(); inputTiles->contains(i))
+      points.bind(arg, [this, i](ArrayRef<Idx>, Value) {
+        return inputTiles->get(i, current.at[runs.back().innermost].base);
+      });
+  return true;
+}
+
+LogicalResult ReductionEmitter::emitRows(ValueRange at, Value count) {
+  PointEmitter::Scope scope(points);
+  CrossedTiles::Place place;
+  place.at.resize(plan.domain.size());
+  SmallVector<Idx> byDim(plan.domain.size(), points.uniform(0)), point;
+  for (auto [run, i] : llvm::zip(parallelRuns, at)) {
+    place.at[run.innermost] = i;
+    byDim[run.innermost] = Idx(i, run.innermost == parallelRuns.back().innermost);
   }
+  for (unsigned d : plan.parallel)
+    point.push_back(byDim[d]);
+  place.laneCount = count;
+  if (!runs.back().extent.isConstant(e.lanes()))
+    place.memoryMask = points.tailMask(points.expr(runs.back().extent));
+  inputTiles->read(place);
+  if (failed(emitPoints({point}, count ? points.tailMask(count) : Value())))
+    return failure();
+  resultTiles->write(place);
+  return success();
 }
 
 LogicalResult ReductionEmitter::emitPoints(ArrayRef<SmallVector<Idx>> at, Value mask) {
@@ -395,6 +455,10 @@ bool ReductionEmitter::storeViewed(const PlannedResult &result, SmallVector<Idx>
     } else {
       coords = points.reshapeIdx(coords, e.shapes.dims(view->getOperand(0)), e.shapes.dims(view->getResult(0)));
     }
+  }
+  if (unsigned buffer = e.kernel.getNumInputs() + result.number; resultTiles && resultTiles->contains(buffer)) {
+    resultTiles->put(buffer, current.at[runs.back().innermost].base, v);
+    return true;
   }
   return succeeded(points.store(result.number, coords, v, mask));
 }

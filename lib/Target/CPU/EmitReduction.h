@@ -8,8 +8,8 @@
 #ifndef DISC_LIB_TARGET_CPU_EMITREDUCTION_H
 #define DISC_LIB_TARGET_CPU_EMITREDUCTION_H
 
+#include "lib/Target/CPU/CrossedTiles.h"
 #include "lib/Target/CPU/EmitKernels.h"
-#include "lib/Target/CPU/KernelAccess.h"
 #include "lib/Transforms/Support/ReductionPlan.h"
 
 namespace mlir::disc {
@@ -21,6 +21,14 @@ public:
   /// All passes at some parallel points, and the results there. A point has a coordinate per parallel dimension of
   /// the domain; there is one point, or, if the lanes are parallel, one per vector of lanes done together.
   LogicalResult emitPoints(ArrayRef<SmallVector<Idx>> parallelPoints, Value mask);
+
+  /// For lanes that are parallel points of rows shorter than a vector: prepares to read and write V rows as tiles.
+  /// False if the rows do not lie one way; the lanes then run along `parallelRuns.back()`.
+  bool useTiles();
+  /// All passes at V rows, the first one at `at` (a coordinate per parallel run); `count` of them are there (null: all).
+  LogicalResult emitRows(ValueRange at, Value count);
+
+  SmallVector<MergedDims> parallelRuns; // of the parallel dimensions
 
   PointEmitter points;
   const ReductionPlan plan;
@@ -61,7 +69,9 @@ private:
   KernelEmission &e;
   OpBuilder &b;
   Location loc;
+  KernelAccess access;
   bool lanesAreReduced;
+  std::optional<CrossedTiles> inputTiles, resultTiles;
   unsigned numSets;                 // of accumulators: independent chains of a long reduction
   SmallVector<MergedDims> runs;     // of the reduced dimensions
   SmallVector<SymExpr> stagedStart; // of each staged value, in bytes of scratch memory

@@ -3,7 +3,7 @@
 // A task is one row: one point of the parallel dimensions. Values that later passes read back lie in scratch memory
 // (ReductionPlan). Long rows are summed in several accumulators, since one addition waits for the one before.
 //
-//   schedule = {accumulators = 4 : i64}, tasks = B * S, scratch = 1536
+//   schedule = {accumulators = 4 : i64, short_rows = 16 : i64}, tasks = B * S, scratch = 1536
 //
 // Test: test/lit/Schedule/loop-row-column.mlir
 //
@@ -21,16 +21,25 @@ LogicalResult mlir::disc::scheduleRow(KernelOp kernel, ShapeAnalysis &shapes, co
   if (failed(plan))
     return failure();
   SymExpr row = plan->size(plan->reduced);
+  // Rows that may be shorter than a vector are done a vector of rows at a time; what is kept of them, too.
+  bool isShort = shapes.range(row).min.value_or(0) <= target.lanes() &&
+                 shapes.range(plan->size(plan->parallel)).max.value_or(INT64_MAX) > 1;
+  SymExpr kept = row;
+  if (isShort)
+    kept = SymExpr::max(row, SymExpr::min(row, SymExpr(target.lanes())) * SymExpr(target.lanes()));
   SymExpr scratch(0);
   for (const StagedValue &staged : plan->staged)
-    scratch += ReductionPlan::stagedBytes(staged, row);
+    scratch += ReductionPlan::stagedBytes(staged, kept);
   // A guess of a row's length must not leave the longest rows to one chain of additions.
   int64_t longest = std::min<int64_t>(shapes.range(row).max.value_or(1024), 1024);
   int64_t vectors = std::max(shapes.typical(row), longest / 4) / target.lanes();
   int64_t accumulators = vectors >= 16 ? 4 : vectors >= 4 ? 2 : 1;
 
   Builder b(kernel.getContext());
-  kernel.setScheduleAttr(b.getDictionaryAttr(b.getNamedAttr("accumulators", b.getI64IntegerAttr(accumulators))));
+  SmallVector<NamedAttribute> schedule = {b.getNamedAttr("accumulators", b.getI64IntegerAttr(accumulators))};
+  if (isShort)
+    schedule.push_back(b.getNamedAttr("short_rows", b.getI64IntegerAttr(target.lanes())));
+  kernel.setScheduleAttr(b.getDictionaryAttr(schedule));
   kernel.setTasksAttr(ExprAttr::get(b.getContext(), plan->size(plan->parallel)));
   kernel.setScratchAttr(ExprAttr::get(b.getContext(), scratch));
   // Per vector, and a constant for combining lanes at the end of each pass.
