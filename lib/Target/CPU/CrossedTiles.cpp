@@ -85,8 +85,7 @@ Idx CrossedTiles::rowAddress(const Tile &tile, const Place &place, Value row) {
 }
 
 Idx CrossedTiles::slot(Value k) {
-  Value first =
-      arith::MulIOp::create(points.b(), points.kernel().getLoc(), k, points.constantIndex(points.lanes()));
+  Value first = arith::MulIOp::create(points.b(), points.kernel().getLoc(), k, points.constantIndex(points.lanes()));
   return Idx(first, true, 1, points.lanes());
 }
 
@@ -99,8 +98,8 @@ void CrossedTiles::read(const Place &place) {
       Value row = points.constantIndex(r);
       // Beyond the domain the last row is read again: nobody looks at it.
       if (place.laneCount)
-        row = arith::MinSIOp::create(
-            b, loc, row, arith::SubIOp::create(b, loc, place.laneCount, points.constantIndex(1)));
+        row = arith::MinSIOp::create(b, loc, row,
+                                     arith::SubIOp::create(b, loc, place.laneCount, points.constantIndex(1)));
       rows.push_back(points.load(pointer(tile), rowAddress(tile, place, row), tile.elem, place.memoryMask));
     }
     for (auto [k, v] : llvm::enumerate(transposeVectors(b, loc, rows)))
@@ -114,8 +113,7 @@ void CrossedTiles::write(const Place &place) {
   for (const Tile &tile : tiles) {
     SmallVector<Value> rows;
     for (int64_t k = 0; k < points.lanes(); ++k)
-      rows.push_back(
-          points.load(tile.storage, Idx(points.constantIndex(k * points.lanes()), true), tile.elem));
+      rows.push_back(points.load(tile.storage, Idx(points.constantIndex(k * points.lanes()), true), tile.elem));
     for (auto [r, v] : llvm::enumerate(transposeVectors(b, loc, rows))) {
       Value row = points.constantIndex(r), value = v;
       auto store = [&] {

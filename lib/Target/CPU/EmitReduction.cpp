@@ -105,9 +105,8 @@ bool ReductionEmitter::useTiles() {
   resultTiles.emplace(points, access, lanes, memory, numInputs, e.kernel.getNumResults());
   for (BlockArgument arg : e.kernel.getBody().getArguments())
     if (unsigned i = arg.getArgNumber(); inputTiles->contains(i))
-      points.bind(arg, [this, i](ArrayRef<Idx>, Value) {
-        return inputTiles->get(i, current.at[runs.back().innermost].base);
-      });
+      points.bind(
+          arg, [this, i](ArrayRef<Idx>, Value) { return inputTiles->get(i, current.at[runs.back().innermost].base); });
   return true;
 }
 

@@ -25,7 +25,8 @@ public:
   /// For lanes that are parallel points of rows shorter than a vector: prepares to read and write V rows as tiles.
   /// False if the rows do not lie one way; the lanes then run along `parallelRuns.back()`.
   bool useTiles();
-  /// All passes at V rows, the first one at `at` (a coordinate per parallel run); `count` of them are there (null: all).
+  /// All passes at V rows, the first one at `at` (a coordinate per parallel run); `count` of them are there (null:
+  /// all).
   LogicalResult emitRows(ValueRange at, Value count);
 
   SmallVector<MergedDims> parallelRuns; // of the parallel dimensions

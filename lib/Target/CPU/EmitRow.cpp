@@ -62,8 +62,8 @@ LogicalResult RowEmitter::run() {
     row.constant() <= limit ? narrowRows() : wideRows();
     return success(ok);
   }
-  Value isShort = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, wide.points.expr(row),
-                                        wide.points.constantIndex(limit));
+  Value isShort =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, wide.points.expr(row), wide.points.constantIndex(limit));
   emitIf(b, loc, isShort, {}, [&] { return narrowRows(), SmallVector<Value>(); });
   Value isLong = arith::XOrIOp::create(b, loc, isShort, wide.points.constant(b.getBoolAttr(true)));
   emitIf(b, loc, isLong, {}, [&] { return wideRows(), SmallVector<Value>(); });

@@ -125,9 +125,7 @@ const LinearAccess *KernelAccess::onlyAccess(unsigned buffer) const {
   return found;
 }
 
-void KernelAccess::write(unsigned result, ArrayRef<LinearCoord> at) {
-  access(kernel.getNumInputs() + result, at);
-}
+void KernelAccess::write(unsigned result, ArrayRef<LinearCoord> at) { access(kernel.getNumInputs() + result, at); }
 
 void KernelAccess::read(Value tensor, ArrayRef<LinearCoord> at) {
   if (stops.contains(tensor))
