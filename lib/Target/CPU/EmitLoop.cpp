@@ -92,7 +92,8 @@ LogicalResult LoopEmitter::tiles(CrossedTiles &crossed, unsigned across) {
   total = SymExpr::product(extents);
   // The schedule's tasks are chunks of elements; as many chunks of tiles make the same work.
   Value count = points.expr(total);
-  Value tasks = points.expr(cast<ExprAttr>(e.kernel.getTasksAttr()).getValue());
+  auto given = dyn_cast_or_null<ExprAttr>(e.kernel.getTasksAttr());
+  Value tasks = points.expr(given ? given.getValue() : SymExpr(1));
   auto share = [&](Value task) { return arith::DivUIOp::create(b, loc, mul(index(task), count), tasks).getResult(); };
 
   unsigned x = runs[across].innermost, n = runs.back().innermost;

@@ -48,7 +48,7 @@ disc_plan.kernel_func loop @transpose attributes {symbols = ["B", "S"], arg_dims
 // CHECK: scf.for
 // CHECK: arith.divf {{.*}} : vector<8xf32>
 // CHECK-COUNT-24: vector.shuffle
-// CHECK: %[[LONG:.*]] = arith.xori %[[SHORT]]
+// CHECK: %[[LONG:.*]] = arith.cmpi sgt, {{.*}} : index
 // CHECK: scf.if %[[LONG]] {
 // CHECK: vector.extract_strided_slice
 disc_plan.kernel_func row @short_rows attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>],

@@ -4,11 +4,11 @@ module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
 disc_shape.symbol @B min 1
 disc_shape.symbol @S min 1
 
-// The lanes run along a strided dimension of the source: a gather.
+// The lanes run along a strided dimension of the source, and no other is dense: a gather.
 // CHECK-LABEL: func.func @transpose
 // CHECK: llvm.intr.masked.gather {{.*}} -> vector<8xf32>
 disc_plan.kernel_func loop @transpose attributes {symbols = ["S"], arg_dims = [#disc_shape.dims<[S, 48]>],
-    layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[48, 1]>>,
+    layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[96, 2]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[S, 1]>>]} {
 ^bb0(%x: tensor<?x48xf32>):
   %r = disc_tensor.permute %x [1, 0] : tensor<?x48xf32> -> tensor<48x?xf32>

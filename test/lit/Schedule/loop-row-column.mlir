@@ -34,7 +34,7 @@ func.func @loop(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>}
 // CHECK-LABEL: func.func @row
 // CHECK: disc_plan.kernel row
 // CHECK-SAME: accumulators = 2 : i64
-// CHECK-SAME: scratch = #disc_shape.expr<((S + 15) floordiv 16) * 64>
+// CHECK-SAME: scratch = #disc_shape.expr<((max(S, min(S, 16) * 16) + 15) floordiv 16) * 64>
 // CHECK-SAME: tasks = #disc_shape.expr<B>
 func.func @row(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>})
     -> (tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>}) {
