@@ -413,12 +413,14 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
         tileSums = m.advance(tileSums, sumsBytes);
         Value own = m.advance(panel, m.mul(from, product.spec.panel() * byteSize(product.spec.b)));
         // Each tile fetches its share of what follows in memory: the next values of k, then the next panel, which
-        // the next task needs. Weights come from far away, and alone the tile that meets them first would wait.
+        // the next task needs. Weights come from far away, and alone the tile that meets them first would wait. A
+        // single tile reads so fast that fetching more than the product itself does ahead would only delay that.
         Prefetch next;
         if (product.spec.prefetch) {
           int64_t panelBytes = product.spec.panel() * byteSize(product.spec.b);
           Value tiles = m.sub(task.endTile, task.firstTile);
-          Value share = m.ceilDiv(m.constant(panelBytes), tiles);
+          Value share =
+              arith::SelectOp::create(b, loc(), m.less(one, tiles), m.ceilDiv(m.constant(panelBytes), tiles), zero);
           Value skipped = m.mul(m.mul(m.sub(tile, task.firstTile), share), count);
           next = {m.advance(own, m.add(m.mul(count, panelBytes), skipped)), m.i64(share)};
         }

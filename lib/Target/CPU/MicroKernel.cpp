@@ -11,9 +11,13 @@
 //
 // and `@disc_product_f32_f32_f32_x32(..., %rows)`, which goes to the one for `rows`. A's strides are both arguments:
 // LLVM turns the row addresses into one running pointer, so that a general stride costs nothing measurable, and one
-// function serves row-major and column-major A. With `prefetch` (`_p` in the name) two more arguments say what each
-// step brings into the second-level cache: the weights that the next task needs, while this one computes. Kernels of a
-// module share them: they are internal and not inlined.
+// function serves row-major and column-major A. Kernels of a module share them: they are internal and not
+// inlined.
+//
+// With `prefetch` (`_p` in the name), for weights, which come from the last cache or from memory, each step fetches the
+// row of B that is read a few kilobytes later; at the end of a panel that is the next one, which lies behind it. Two
+// more arguments say what a step brings into the second-level cache besides: of the weights that the next task needs.
+// One or two rows only read, in order, and the hardware's prefetchers do that best alone.
 //
 // Test: test/lit/CPU/micro-kernel.mlir
 //
@@ -51,6 +55,11 @@ TileHeights disc::tileHeights(int64_t minCount, int64_t maxCount, int64_t tile) 
 }
 
 namespace {
+
+constexpr int64_t cacheLine = 64;
+/// How far before its use B is fetched: about what a core reads from memory in the time that one read takes.
+constexpr int64_t aheadBytes = 8 << 10;
+constexpr int64_t prefetchMinRows = 3;
 
 /// Emits the function for one height.
 class KernelWriter {
@@ -111,7 +120,9 @@ private:
     return LLVM::LoadOp::create(b, loc, type, ptr, bytes(getElementTypeOrSelf(type)));
   }
   /// Read, into the second-level cache: for the first level it comes too early.
-  void prefetch(Value ptr) { LLVM::Prefetch::create(b, loc, ptr, /*rw=*/0, /*hint=*/2, /*cache=*/1); }
+  bool prefetches() const { return spec.prefetch && rows >= prefetchMinRows; }
+  enum Level { secondLevel = 2, firstLevel = 3 };
+  void prefetch(Value ptr, Level level) { LLVM::Prefetch::create(b, loc, ptr, /*rw=*/0, level, /*cache=*/1); }
   Value widen(Value v) {
     if (v.getType() == accType)
       return v;
@@ -136,11 +147,13 @@ private:
       SmallVector<Value> sums(in);
       Value aRow = offset(aPtr, arith::MulIOp::create(b, loc, k, kStride));
       Value bRow = offset(bPtr, arith::MulIOp::create(b, loc, k, i64(spec.panel() * bytes(spec.b))));
-      Value ahead = spec.prefetch ? offset(next.from, arith::MulIOp::create(b, loc, k, next.step)) : Value();
+      Value ahead = prefetches() ? offset(next.from, arith::MulIOp::create(b, loc, k, next.step)) : Value();
       for (int64_t u = 0; u < unroll; ++u) {
-        if (spec.prefetch) {
-          prefetch(ahead);
-          prefetch(offset(ahead, 64));
+        if (prefetches()) {
+          int64_t row = spec.panel() * bytes(spec.b);
+          prefetch(ahead, secondLevel);
+          for (int64_t line = 0; line < row; line += cacheLine)
+            prefetch(offset(bRow, u * row + aheadBytes + line), firstLevel);
           if (u + 1 < unroll)
             ahead = offset(ahead, next.step);
         }

@@ -18,7 +18,7 @@ struct MicroKernelSpec {
   Type a, b, acc;        // elements of A and B in memory; of the sums and of C. A and B are widened as they are read
   int64_t lanes;         // of `acc` in a vector register
   int64_t vectors;       // registers in a row of the tile: a panel is lanes * vectors wide
-  bool prefetch = false; // brings memory that is needed soon into the second-level cache meanwhile
+  bool prefetch = false; // B comes from far, and what follows it in memory is needed next: fetches both ahead
 
   int64_t panel() const { return lanes * vectors; }
   /// `f32_f32_f32_x32`
@@ -34,7 +34,7 @@ struct TileHeights {
 /// `minCount` and `maxCount` (negative: unbounded).
 TileHeights tileHeights(int64_t minCount, int64_t maxCount, int64_t tile);
 
-/// Memory for a kernel with `prefetch` to fetch: at the k-th step the 128 bytes at `from + k * step` (i64, in bytes).
+/// Memory for a kernel with `prefetch` to fetch: at the k-th step the line at `from + k * step` (i64, in bytes).
 struct Prefetch {
   Value from, step;
 };

@@ -58,14 +58,20 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
     panels += SymExpr::ceilDiv(part.columns(), SymExpr(tile.columns));
   }
 
-  // A block of the panels takes a quarter of the cache, the rows it meets a half.
-  int64_t kBlock = std::max<int64_t>(256, target.l2Bytes / 4 / panelBytes);
+  // Panels of up to 3/16 of the second-level cache are used whole, beside as many rows as fit into 5/8 of it. Of longer
+  // ones a block of k is, so that a tile's part of the rows is half the first-level cache; rows are many then, because
+  // they are what each value of a panel is read for, and they are read in order, which is cheap.
+  int64_t kBlock = target.l2Bytes * 3 / 16 / panelBytes, rowsBytes = target.l2Bytes * 5 / 8;
   ShapeAnalysis::Range depth = shapes.range(k);
   bool blocked = !depth.max || *depth.max > kBlock;
+  if (blocked) {
+    kBlock = std::max<int64_t>(256, target.l1Bytes * 5 / 8 / (rows * bytesOf(info.lhsElement)) / 64 * 64);
+    rowsBytes = target.l2Bytes;
+  }
 
   SymExpr one(1), tiles = SymExpr::ceilDiv(m, SymExpr(rows));
   SymExpr rowBytes = SymExpr::max(SymExpr::min(k, SymExpr(kBlock)), one) * SymExpr(rows * bytesOf(info.lhsElement));
-  SymExpr fitting = SymExpr::floorDiv(SymExpr(target.l2Bytes / 2), rowBytes);
+  SymExpr fitting = SymExpr::floorDiv(SymExpr(rowsBytes), rowBytes);
   SymExpr spread = SymExpr::floorDiv(tiles * panels * batches, SymExpr(4 * target.cores));
   SymExpr rowTiles = SymExpr::max(SymExpr::min({fitting, spread, tiles}), one);
   SymExpr chunks = SymExpr::ceilDiv(tiles, rowTiles);

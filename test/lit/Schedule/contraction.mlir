@@ -7,13 +7,13 @@
 module attributes {disc_plan.target = {vector_bits = 512 : i64, l2_bytes = 1048576 : i64, cores = 1 : i64}} {
   disc_shape.symbol @M min 4096 max 8192
 
-  // 512 KiB of rows are 24 tiles of 14; the static column count gives 12 panels.
+  // 640 KiB of rows are 30 tiles of 14; the static column count gives 12 panels.
   // CHECK-LABEL: func.func @packed
   // CHECK: disc_plan.kernel
   // CHECK-SAME: columns = [32]
-  // CHECK-SAME: k_block = 2048 : i64
+  // CHECK-SAME: k_block = 1536 : i64
   // CHECK-SAME: lhs_scratch = #disc_shape.expr<1792>
-  // CHECK-SAME: row_tiles = #disc_shape.expr<{{[^>]*}}24{{[^>]*}}>
+  // CHECK-SAME: row_tiles = #disc_shape.expr<{{[^>]*}}30{{[^>]*}}>
   // CHECK-SAME: rows = 14 : i64
   // CHECK-SAME: tasks = #disc_shape.expr<{{[^>]*}} * 12>
   func.func @packed(%x: tensor<?x384xf32> {disc_shape.dims = #disc_shape.dims<[M, 384]>}, %p: tensor<12x384x32xf32>) -> (tensor<?x384xf32> {disc_shape.dims = #disc_shape.dims<[M, 384]>}) {
