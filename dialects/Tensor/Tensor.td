@@ -108,13 +108,14 @@ def Tensor_AttentionOp : Tensor_Op<"attention", [Tensor_KnownDims]> {
   let description = [{
     `softmax(scale * query @ key^T + mask) @ value` over query `[..., L, E]`, key `[..., S, E]`, value `[..., S, Ev]`.
     The mask broadcasts to `[..., L, S]` by unit extents; a boolean mask keeps where it is true, a float mask is added.
-    With `is_causal`, query `i` sees keys `j <= i` only. A query that sees no key gives zeros.
+    With `is_causal`, query `i` sees keys `j <= i` only. A query that sees no key gives zeros, with `nan_rows` NaN.
 
     (T10) query, key and value have one rank >= 2 and one element type; E and S agree where static.
     (T11) the mask has the result's rank.
   }];
   let arguments = (ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
-                       Optional<AnyRankedTensor>:$mask, F64Attr:$scale, BoolAttr:$is_causal);
+                       Optional<AnyRankedTensor>:$mask, F64Attr:$scale, BoolAttr:$is_causal,
+                       UnitAttr:$nan_rows);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
     $query `,` $key `,` $value (`mask` $mask^ `:` type($mask))? `scale` $scale `causal` $is_causal attr-dict

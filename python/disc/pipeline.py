@@ -142,7 +142,14 @@ _CPU = Pipeline(
         Stage("library", ("disc-library-verify",)),
         Stage(
             "fusion",
-            ("disc-fusion-fold-views", "disc-fusion-form-kernels", "disc-fusion-merge-products", "disc-fusion-verify"),
+            (
+                "disc-fusion-recognize-attention",
+                "disc-fusion-group-queries",
+                "disc-fusion-fold-views",
+                "disc-fusion-form-kernels",
+                "disc-fusion-merge-products",
+                "disc-fusion-verify",
+            ),
         ),
         Stage(
             "schedule",

@@ -73,6 +73,13 @@ Value AttentionParts::maskTerm(Value v) {
   return widen(v);
 }
 
+Value AttentionParts::inverseOf(Value sum) {
+  Value inverse = arith::DivFOp::create(b, loc(), constantVector(1.0), sum);
+  Value none = arith::CmpFOp::create(b, loc(), arith::CmpFPredicate::OEQ, sum, constantVector(0.0));
+  double hidden = op.getNanRows() ? std::numeric_limits<double>::quiet_NaN() : 0.0;
+  return arith::SelectOp::create(b, loc(), none, constantVector(hidden), inverse);
+}
+
 LogicalResult AttentionParts::writeRow(ArrayRef<Value> batch, Value query, Value firstColumn, Value v, Value mask) {
   Type element = getElementTypeOrSelf(op.getResult().getType());
   if (element != sumType)

@@ -35,6 +35,8 @@ protected:
   SmallVector<Idx> maskPoint(ArrayRef<Value> batch, Idx query, Idx key);
   /// What is added to scores, from a vector of the mask: minus infinity where a boolean hides a key.
   Value maskTerm(Value v);
+  /// What results are multiplied by; with a sum of zero, so that they are zeros or NaN, as the operation says.
+  Value inverseOf(Value sum);
   /// Stores a vector of a row of the result, through whatever the kernel does to it.
   LogicalResult writeRow(ArrayRef<Value> batch, Value query, Value firstColumn, Value v, Value mask);
 

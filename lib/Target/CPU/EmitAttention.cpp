@@ -323,13 +323,9 @@ void AttentionBlocks::weigh(const Block &block, const Keys &run, const Matrix &v
 
 /// Divides by the sums, transposes back, and stores rows of the result.
 LogicalResult AttentionBlocks::writeResult(const Block &block, ArrayRef<Value> sums) {
-  Value zeros = constantVector(0.0), ones = constantVector(1.0);
   SmallVector<Value> inverses;
-  for (Value sum : sums) {
-    Value none = arith::CmpFOp::create(b, loc(), arith::CmpFPredicate::OEQ, sum, zeros);
-    Value inverse = arith::DivFOp::create(b, loc(), ones, sum);
-    inverses.push_back(arith::SelectOp::create(b, loc(), none, zeros, inverse));
-  }
+  for (Value sum : sums)
+    inverses.push_back(inverseOf(sum));
   Value out = scheduled("out_scratch"), size = points.expr(valueSize), queries = points.expr(queryCount);
   bool ok = true;
   // Square by square; the scratch has whole squares, what lies past the last column is not stored.

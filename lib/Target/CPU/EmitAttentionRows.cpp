@@ -446,9 +446,7 @@ LogicalResult AttentionRows::writeResults() {
     PointEmitter::Scope scope(points);
     Row at = rowAt(row);
     Value sum = splat(load(sumType, statAt(row, 1)));
-    Value none = arith::CmpFOp::create(b, loc(), arith::CmpFPredicate::OEQ, sum, constantVector(0.0));
-    Value inverse = arith::SelectOp::create(b, loc(), none, constantVector(0.0),
-                                            arith::DivFOp::create(b, loc(), constantVector(1.0), sum));
+    Value inverse = inverseOf(sum);
     emitFor(b, loc(), m.constant(0), size, m.constant(lanes()), {}, [&](Value column, ValueRange) {
       PointEmitter::Scope inner(points);
       Value left = m.min(m.sub(size, column), m.constant(lanes()));

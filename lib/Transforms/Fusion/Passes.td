@@ -5,6 +5,16 @@
 
 include "mlir/Pass/PassBase.td"
 
+def RecognizeAttention : Pass<"disc-fusion-recognize-attention", "::mlir::ModuleOp"> {
+  let summary = "Makes one operation of attention that is spelled out as products around a softmax";
+  let dependentDialects = ["::mlir::disc::TensorDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+def GroupQueries : Pass<"disc-fusion-group-queries", "::mlir::ModuleOp"> {
+  let summary = "Heads of queries that share repeated keys and values become a dimension that these are broadcast along";
+}
+
 def FoldViews : Pass<"disc-fusion-fold-views", "::mlir::ModuleOp"> {
   let summary = "Folds views into the indexing maps of their users, and copies where no layout can express a view";
   let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];

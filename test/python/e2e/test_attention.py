@@ -129,3 +129,58 @@ def test_random_masks(seed: int) -> None:
     for _ in range(4):
         args = inputs(draw(4), draw(80), draw(700), mask, groups)
         check(module, compiled, args)
+
+
+def spelled_out(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    return torch.softmax(q @ k.mT / math.sqrt(SIZE) + mask, dim=-1) @ v
+
+
+def filled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    scores = torch.where(mask, torch.matmul(q, k.transpose(2, 3)) * 0.3, torch.full([], LOWEST, dtype=q.dtype))
+    return torch.matmul(torch.softmax(scores, dim=-1), v)
+
+
+def hidden(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    return (torch.softmax((q @ k.mT).masked_fill(mask, -math.inf), -1) @ v).transpose(1, 2).flatten(2)
+
+
+def repeated(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Keys and values of grouped heads, repeated; the causal mask is made here and added to the one of the input."""
+    b, heads, s, _ = k.shape
+    k, v = (
+        x[:, :, None].expand(b, heads, HEADS // heads, s, x.shape[-1]).reshape(b, HEADS, s, x.shape[-1]) for x in (k, v)
+    )
+    causal = torch.full((q.shape[2], s), LOWEST, dtype=q.dtype).triu(1)
+    scores = torch.matmul(q, k.transpose(2, 3)) * SIZE**-0.5 + mask
+    return torch.matmul(torch.softmax(scores + causal, dim=-1, dtype=torch.float32).to(q.dtype), v)
+
+
+SPELLED = {
+    "mask added": (spelled_out, lambda b, l, s: torch.randn(b, 1, l, s), {0: B, 2: L, 3: S}, HEADS),
+    "mask filled in": (filled, lambda b, l, s: torch.rand(b, 1, l, s) > 0.5, {0: B, 2: L, 3: S}, HEADS),
+    "rows of nothing": (hidden, lambda b, l, s: torch.rand(l, s) > 0.4, {0: L, 1: S}, HEADS),
+    "grouped": (repeated, lambda b, l, s: torch.randn(b, 1, 1, s), {0: B, 3: S}, 2),
+}
+
+
+@pytest.mark.parametrize("name", SPELLED)
+def test_spelled_out(name: str) -> None:
+    """Products around a softmax become attention, without a copy of keys, values or scores."""
+    torch.manual_seed(0)
+    function, mask, dims, groups = SPELLED[name]
+
+    class Spelled(nn.Module):
+        def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+            return function(q, k, v, mask)
+
+    module = Spelled()
+    compiled = compile_attention(module, inputs(2, 6, 7, mask, groups), dims)
+    ir = compiled.ir("fusion")
+    assert ir.count("disc_plan.kernel  attention") == 1
+    assert "disc_plan.kernel  contraction" not in ir and "disc_plan.kernel  row" not in ir
+    for b, l, s in [(1, 1, 1), (2, 17, 5), (2, 1, 300), (1, 40, 505), (3, 9, 33)]:
+        args = inputs(b, l, s, mask, groups)
+        actual, expected = compiled(*args), module(*map(double, args))
+        assert torch.equal(actual.isnan(), expected.isnan())
+        scale = max(expected.nan_to_num().abs().max().item(), 1e-9)
+        assert (actual.double() - expected).nan_to_num().abs().max().item() <= 1e-5 * scale, (b, l, s)
