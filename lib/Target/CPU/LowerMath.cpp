@@ -6,7 +6,7 @@
 //   %r = %x - %n * ln 2 ; %p = a polynomial of %r ; %e = %p * 2^n
 //
 // The same for scalars. Largest errors found, in ulp of f32 (test/python/unit/test_math_accuracy.py checks them):
-//   exp, exp2 1 · expm1 1.5 · log 1 · log2, log10 2 · tanh 2 · erf 2
+//   exp, exp2 1 · expm1 1.5 · log 1 · log1p 2.5 · log2, log10 2 · tanh 2 · erf 2
 // All handle infinities, NaN and denormals. The other functions, and f64, call libm per lane. f16 is computed in
 // f32; so is bf16, whose conversions become integer arithmetic: the compiler's own would call library helpers.
 //
@@ -169,6 +169,16 @@ public:
     return select(valid, result, c(std::numeric_limits<float>::quiet_NaN()));
   }
 
+  /// ln(1 + x): the logarithm of the rounded sum, corrected for the rounding (Kahan's formula, as the HP-15C manual
+  /// of 1982 gives it).
+  Value log1p(Value x) {
+    Value sum = add(x, c(1.0f)), rounded = sub(sum, c(1.0f));
+    Value whole = log(sum, 0.693359375f, -2.12194440e-4f, 1.0f);
+    Value result = mul(whole, div(x, rounded));
+    result = select(equal(sum, c(std::numeric_limits<float>::infinity())), whole, result);
+    return select(equal(rounded, c(0.0f)), x, result);
+  }
+
 private:
   Type intType() { return withElement(b.getI32Type()); }
   Type withElement(Type elem) {
@@ -317,6 +327,7 @@ struct CpuLowerMath : disc::impl::CpuLowerMathBase<CpuLowerMath> {
     patterns.add<ExpandF32<math::ExpM1Op>>(context, [](F32 &f, Value x) { return f.expm1(x); });
     patterns.add<ExpandF32<math::TanhOp>>(context, [](F32 &f, Value x) { return f.tanh(x); });
     patterns.add<ExpandF32<math::ErfOp>>(context, [](F32 &f, Value x) { return f.erf(x); });
+    patterns.add<ExpandF32<math::Log1pOp>>(context, [](F32 &f, Value x) { return f.log1p(x); });
     // ln 2 in the unit of each result, its high part with few bits so that n * high is exact.
     patterns.add<ExpandF32<math::LogOp>>(context,
                                          [](F32 &f, Value x) { return f.log(x, 0.693359375f, -2.12194440e-4f, 1.0f); });

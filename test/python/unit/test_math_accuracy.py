@@ -11,6 +11,7 @@ FUNCTIONS = {
     "exp2": (torch.exp2, -150, 128, 1),
     "expm1": (torch.expm1, -20, 89, 1.5),
     "log": (torch.log, 1e-45, 3e38, 1.1),
+    "log1p": (torch.log1p, -0.999, 3e38, 2.5),
     "log2": (torch.log2, 1e-45, 3e38, 2),
     "log10": (torch.log10, 1e-45, 3e38, 2),
     "tanh": (torch.tanh, -12, 12, 2),
