@@ -2,6 +2,7 @@
 
 #include "lib/Target/CPU/AttentionParts.h"
 
+#include "lib/Target/CPU/SoftmaxMath.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include <limits>
 
@@ -63,14 +64,26 @@ SmallVector<Idx> AttentionParts::maskPoint(ArrayRef<Value> batch, Idx query, Idx
   return at;
 }
 
+Value AttentionParts::queryScale() { return constantVector(op.getScale().convertToDouble() * softmaxUnit(sumType)); }
+
 Value AttentionParts::maskTerm(Value v) {
   v = points.splat(v);
   Type element = getElementTypeOrSelf(v.getType());
   if (element.isInteger(1))
     return arith::SelectOp::create(b, loc(), v, constantVector(0.0), minusInfinity());
   if (element.getIntOrFloatBitWidth() > sumType.getIntOrFloatBitWidth())
-    return arith::TruncFOp::create(b, loc(), vectorType(), v);
-  return widen(v);
+    v = arith::TruncFOp::create(b, loc(), vectorType(), v);
+  v = widen(v);
+  if (softmaxUnit(sumType) == 1.0)
+    return v;
+  // Only minus infinity hides a key from all of a row: the lowest number must not become that.
+  Value scaled = arith::MulFOp::create(b, loc(), v, constantVector(softmaxUnit(sumType)));
+  Value lowest = constantVector(
+      APFloat::getLargest(cast<FloatType>(sumType).getFloatSemantics(), /*Negative=*/true).convertToDouble());
+  Value below = arith::CmpFOp::create(b, loc(), arith::CmpFPredicate::OLT, scaled, lowest);
+  Value hidden = arith::CmpFOp::create(b, loc(), arith::CmpFPredicate::OEQ, v, minusInfinity());
+  scaled = arith::SelectOp::create(b, loc(), below, lowest, scaled);
+  return arith::SelectOp::create(b, loc(), hidden, v, scaled);
 }
 
 Value AttentionParts::inverseOf(Value sum) {

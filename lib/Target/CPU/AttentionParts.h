@@ -33,6 +33,8 @@ protected:
   SmallVector<Idx> point(ArrayRef<Value> batch, std::initializer_list<Idx> rest);
   /// The mask's point for a score, which may be repeated there.
   SmallVector<Idx> maskPoint(ArrayRef<Value> batch, Idx query, Idx key);
+  /// What queries are multiplied by.
+  Value queryScale();
   /// What is added to scores, from a vector of the mask: minus infinity where a boolean hides a key.
   Value maskTerm(Value v);
   /// What results are multiplied by; with a sum of zero, so that they are zeros or NaN, as the operation says.

@@ -19,6 +19,7 @@
 //     O^T  += v^T . P                              Ev x queries     product; v's columns in place, P is a panel
 //   y   = (O^T / sums)^T                                            transposed in registers, stored through the layout
 //
+// A mask of keys is looked at first: it is not added where it hides nothing, and a run that it hides is left out.
 // Neither keys nor values nor a mask that is shared by heads are ever copied, and scratch memory does not grow with
 // the number of keys. Blocks of keys that no query of the task may see (`is_causal`) are not visited, and early blocks
 // of queries, which see few keys, take turns with late ones. A query that sees no key gives zeros, as in PyTorch. With
@@ -55,13 +56,15 @@ private:
   /// A run of keys that is done at once.
   struct Keys {
     Value first, count;
-    Value later; // i1: not the first run of the block
+    Value later;  // i1: there is a sum of earlier runs
+    Value masked; // i1: the mask says something
   };
   /// What the softmax carries from one run of keys to the next, per vector of queries.
   struct Softmax {
     SmallVector<Value> maxima, sums;
   };
 
+  Value flag(bool v) { return arith::ConstantOp::create(b, loc(), b.getBoolAttr(v)); }
   Value rowBytes(const Block &block) { return m.constant(block.vectors * lanes() * byteSize(sumType)); }
   Value load(Value row, int64_t vector) {
     return LLVM::LoadOp::create(b, loc(), vectorType(), vectorAt(row, vector), byteSize(sumType));
@@ -72,7 +75,11 @@ private:
   Value vectorAt(Value row, int64_t vector) { return m.advance(row, m.constant(vector * lanes() * byteSize(sumType))); }
 
   LogicalResult emitBlock(const Block &block);
+  LogicalResult fetchNextHead(Value head, Value index, Value blocks, ArrayRef<Value> batchSizes);
   LogicalResult packQueries(const Block &block);
+  /// True for a mask that is the same for all queries of a head.
+  bool masksKeys();
+  LogicalResult lookAtMask(const Block &block, const Keys &run, Value &changes, Value &seen);
   LogicalResult writeMask(const Block &block, const Keys &run);
   SmallVector<Value> queryIndices(const Block &block);
   SmallVector<Value> scores(const Block &block, const Keys &run, const Matrix &keys, ArrayRef<Value> indices,
@@ -110,6 +117,7 @@ LogicalResult AttentionBlocks::emit() {
       index = arith::SelectOp::create(b, loc(), odd, last, half);
     }
     block.first = m.mul(index, width);
+    ok &= succeeded(fetchNextHead(m.div(task, blocks), m.rem(task, blocks), blocks, batchSizes));
     block.keys = points.expr(keyCount);
     auto variant = [&](int64_t vectors) {
       Block sized = block;
@@ -135,6 +143,29 @@ LogicalResult AttentionBlocks::emit() {
   return success(ok);
 }
 
+/// Each task of a head asks for a part of the keys and values of the next head: rows of a few cache lines, far apart,
+/// that the hardware would not foresee.
+LogicalResult AttentionBlocks::fetchNextHead(Value head, Value index, Value blocks, ArrayRef<Value> batchSizes) {
+  SmallVector<Value> next = m.delinearize(m.add(head, m.constant(1)), batchSizes);
+  Value count = points.expr(keyCount), one = m.constant(1);
+  Value from = m.div(m.mul(index, count), blocks), to = m.div(m.mul(m.add(index, one), count), blocks);
+  for (auto [operand, size] : {std::pair(op.getKey(), depth), std::pair(op.getValue(), valueSize)}) {
+    FailureOr<Matrix> matrix = this->matrix(operand, next);
+    if (failed(matrix))
+      return failure();
+    Value bytes = m.mul(points.expr(size), byteSize(getElementTypeOrSelf(operand.getType())));
+    emitFor(b, loc(), from, to, one, {}, [&](Value row, ValueRange) {
+      Value start = m.advance(matrix->ptr, m.mul(row, matrix->rowBytes));
+      emitFor(b, loc(), m.constant(0), bytes, m.constant(64), {}, [&](Value offset, ValueRange) {
+        LLVM::Prefetch::create(b, loc(), m.advance(start, offset), /*rw=*/0, /*hint=*/2, /*cache=*/1);
+        return SmallVector<Value>();
+      });
+      return SmallVector<Value>();
+    });
+  }
+  return success();
+}
+
 LogicalResult AttentionBlocks::emitBlock(const Block &block) {
   FailureOr<Matrix> keys = matrix(op.getKey(), block.batch), values = matrix(op.getValue(), block.batch);
   if (failed(keys) || failed(values) || failed(packQueries(block)))
@@ -146,30 +177,100 @@ LogicalResult AttentionBlocks::emitBlock(const Block &block) {
   EvenSplit split(m, block.keys, runs);
   SmallVector<Value> carried(block.vectors, minusInfinity());
   carried.append(block.vectors, constantVector(0.0));
+  carried.push_back(flag(false)); // whether there are sums yet
   SmallVector<Value> indices = queryIndices(block);
   bool ok = true;
   carried = emitFor(b, loc(), zero, runs, one, carried, [&](Value index, ValueRange in) {
     PointEmitter::Scope scope(points);
-    Softmax old{SmallVector<Value>(in.take_front(block.vectors)), SmallVector<Value>(in.drop_front(block.vectors))};
-    Keys run{split.start(m, index), split.size(m, index), m.less(zero, index)};
-    if (op.getMask())
-      ok &= succeeded(writeMask(block, run));
-    SmallVector<Value> next = scores(block, run, *keys, indices, old.maxima);
-    SmallVector<Value> sums = exponentials(block, run, next, rescale(block, run, old, next));
-    weigh(block, run, *values);
-    next.append(sums);
-    return next;
+    Softmax old{SmallVector<Value>(in.take_front(block.vectors)),
+                SmallVector<Value>(in.drop_front(block.vectors).drop_back())};
+    Keys run{split.start(m, index), split.size(m, index), in.back(), flag(bool(op.getMask()))};
+    auto attend = [&] {
+      PointEmitter::Scope inner(points);
+      SmallVector<Value> next = scores(block, run, *keys, indices, old.maxima);
+      SmallVector<Value> sums = exponentials(block, run, next, rescale(block, run, old, next));
+      weigh(block, run, *values);
+      next.append(sums);
+      next.push_back(flag(true));
+      return next;
+    };
+    if (!masksKeys()) {
+      if (op.getMask())
+        ok &= succeeded(writeMask(block, run));
+      return attend();
+    }
+    // The mask is the same for all queries: a look at it may save adding it, or the whole run.
+    Value seen;
+    ok &= succeeded(lookAtMask(block, run, run.masked, seen));
+    return emitIf(b, loc(), seen, in, [&] {
+      emitIf(b, loc(), run.masked, {}, [&] {
+        PointEmitter::Scope inner(points);
+        ok &= succeeded(writeMask(block, run));
+        return SmallVector<Value>();
+      });
+      return attend();
+    });
   });
   if (!ok)
     return failure();
-  return writeResult(block, ArrayRef<Value>(carried).drop_front(block.vectors));
+  if (masksKeys()) {
+    // Nothing was seen, so nothing was written.
+    Value none = arith::XOrIOp::create(b, loc(), carried.back(), flag(true));
+    emitIf(b, loc(), none, {}, [&] {
+      Value out = scheduled("out_scratch"), nothing = constantVector(0.0);
+      emitFor(b, loc(), zero, points.expr(valueSize), one, {}, [&](Value column, ValueRange) {
+        for (int64_t v = 0; v < block.vectors; ++v)
+          store(nothing, m.advance(out, m.mul(column, rowBytes(block))), v);
+        return SmallVector<Value>();
+      });
+      return SmallVector<Value>();
+    });
+  }
+  return writeResult(block, ArrayRef<Value>(carried).drop_front(block.vectors).drop_back());
+}
+
+bool AttentionBlocks::masksKeys() {
+  auto type = op.getMask() ? cast<RankedTensorType>(op.getMask().getType()) : RankedTensorType();
+  return type && type.getDimSize(type.getRank() - 2) == 1 && type.getDimSize(type.getRank() - 1) != 1;
+}
+
+/// Whether a mask of keys changes any score of the run, and whether it leaves any key to see.
+LogicalResult AttentionBlocks::lookAtMask(const Block &block, const Keys &run, Value &changes, Value &seen) {
+  Value zero = m.constant(0), step = m.constant(lanes()), whole = m.mul(m.div(run.count, step), lanes());
+  Value none =
+      arith::ConstantOp::create(b, loc(), DenseElementsAttr::get(VectorType::get({lanes()}, b.getI1Type()), false));
+  bool ok = true;
+  auto look = [&](Value offset, Value tail, ValueRange in) {
+    PointEmitter::Scope scope(points);
+    Idx key(m.add(run.first, offset), /*lanes=*/true, 1, 1);
+    Value x = points.eval(op.getMask(), maskPoint(block.batch, points.uniform(int64_t(0)), key), tail);
+    ok &= bool(x);
+    if (!x)
+      return SmallVector<Value>(in);
+    x = maskTerm(x);
+    SmallVector<Value> next;
+    for (auto [old, neutral] : llvm::zip(in, SmallVector<Value>{constantVector(0.0), minusInfinity()})) {
+      Value differs = arith::CmpFOp::create(b, loc(), arith::CmpFPredicate::UNE, x, neutral);
+      if (tail)
+        differs = arith::AndIOp::create(b, loc(), differs, tail);
+      next.push_back(arith::OrIOp::create(b, loc(), old, differs));
+    }
+    return next;
+  };
+  SmallVector<Value> found =
+      emitFor(b, loc(), zero, whole, step, {none, none}, [&](Value o, ValueRange in) { return look(o, Value(), in); });
+  found = emitIf(b, loc(), m.less(whole, run.count), found,
+                 [&] { return look(whole, points.tailMask(m.sub(run.count, whole)), found); });
+  changes = vector::ReductionOp::create(b, loc(), vector::CombiningKind::OR, found[0]);
+  seen = vector::ReductionOp::create(b, loc(), vector::CombiningKind::OR, found[1]);
+  return success(ok);
 }
 
 LogicalResult AttentionBlocks::packQueries(const Block &block) {
   PanelSource source{op.getQuery(), [&](Idx query, Idx column) { return point(block.batch, {query, column}); }};
   auto buffer = BufferOperand::get(e.kernel, op.getQuery(), e.shapes);
   source.depthContiguous = buffer && buffer->layout.strides.back().isConstant(1);
-  Value scale = constantVector(op.getScale().convertToDouble());
+  Value scale = queryScale();
   source.transform = [&](Value v) -> Value { return arith::MulFOp::create(b, loc(), widen(v), scale); };
   return emitPanel(points, m, source, sumType, block.first, points.expr(queryCount), points.expr(depth), block.vectors,
                    e.shapes.divisible(queryCount, block.vectors * lanes()), scheduled("query_scratch"));
@@ -226,14 +327,13 @@ SmallVector<Value> AttentionBlocks::scores(const Block &block, const Keys &run, 
   Value tiles = m.max(m.ceilDiv(run.count, m.constant(tileRows)), one);
   EvenSplit split(m, run.count, tiles);
   Value queries = scheduled("query_scratch"), panel = scheduled("score_scratch");
-  Value accumulate = arith::ConstantOp::create(b, loc(), b.getBoolAttr(bool(op.getMask())));
 
   return emitFor(b, loc(), zero, tiles, one, maxima, [&](Value tile, ValueRange carried) {
     PointEmitter::Scope scope(points);
     Value start = split.start(m, tile), rows = split.size(m, tile), key = m.add(run.first, start);
     Value to = m.advance(panel, m.mul(start, rowBytes(block)));
     callMicroKernel(b, loc(), spec, heights, m.i64(rows), m.advance(keys.ptr, m.mul(key, keys.rowBytes)),
-                    m.i64(keys.rowBytes), m.i64(keys.columnBytes), queries, m.i64(points.expr(depth)), to, accumulate);
+                    m.i64(keys.rowBytes), m.i64(keys.columnBytes), queries, m.i64(points.expr(depth)), to, run.masked);
     if (op.getIsCausal()) {
       // Keys up to the block's first query are seen by all of it.
       auto hides = scf::IfOp::create(b, loc(), m.less(block.first, m.add(key, rows)));

@@ -196,7 +196,7 @@ AttentionRows::Row AttentionRows::rowAt(Value row) {
 
 /// Scaled queries, one row after the other, with zeros up to a whole vector.
 LogicalResult AttentionRows::loadQueries() {
-  Value scale = constantVector(op.getScale().convertToDouble()), size = points.expr(depth);
+  Value scale = queryScale(), size = points.expr(depth);
   bool ok = true;
   emitFor(b, loc(), m.constant(0), rowCount, m.constant(1), {}, [&](Value row, ValueRange) {
     PointEmitter::Scope scope(points);

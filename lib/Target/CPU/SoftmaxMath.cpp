@@ -1,12 +1,13 @@
 //===- SoftmaxMath.cpp - exponentials of differences ----------------------===//
 //
-// exp(d) for d = x - shift <= 0:
+// 2^d for d = x - shift <= 0:
 //
-//   t = d * log2(e) + magic     the nearest integer n, plus a float's bias, in the low bits of t
-//   r = d * log2(e) - n         one rounding
-//   e = 2^r * 2^n               2^r a polynomial, 2^n the low bits of t moved into an exponent
+//   t = d + magic       the nearest integer n, plus a float's bias, in the low bits of t
+//   r = d - n           exact
+//   e = 2^r * 2^n       2^r a polynomial, 2^n the low bits of t moved into an exponent
 //
-// Below the least normal result e is zero: what a softmax adds up has a term of 1.
+// Below the least normal result e is zero: what a softmax adds up has a term of 1. A softmax is that of scores times
+// log2(e), which the queries' scale absorbs: two instructions a score less than e^d takes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,28 +37,27 @@ Value disc::finiteShift(OpBuilder &b, Location loc, Value maximum) {
   return arith::SelectOp::create(b, loc, none, splat(b, loc, maximum.getType(), 0.0), maximum);
 }
 
+double disc::softmaxUnit(Type type) { return type.isF32() ? 1.44269504088896341 : 1.0; }
+
 Value disc::expOfDifference(OpBuilder &b, Location loc, Value x, Value shift) {
   Type type = x.getType();
   Value d = arith::SubFOp::create(b, loc, x, shift);
-  if (!getElementTypeOrSelf(type).isF32())
+  if (softmaxUnit(getElementTypeOrSelf(type)) == 1.0)
     return math::ExpOp::create(b, loc, d);
   auto c = [&](double v) { return splat(b, loc, type, v); };
-  auto fma = [&](Value p, Value q, Value r) { return math::FmaOp::create(b, loc, p, q, r).getResult(); };
   const double magic = 12582912.0 + 127.0; // 1.5 * 2^23, and the bias of exponents
-  Value log2e = c(1.44269504088896341);
-  Value t = fma(d, log2e, c(magic));
-  Value n = arith::SubFOp::create(b, loc, t, c(magic));
-  Value r = fma(d, log2e, arith::NegFOp::create(b, loc, n));
-  // The last one is exact: exp(0) = 1.
+  Value t = arith::AddFOp::create(b, loc, d, c(magic));
+  Value r = arith::SubFOp::create(b, loc, d, arith::SubFOp::create(b, loc, t, c(magic)));
+  // The last one is exact: 2^0 = 1.
   Value p = c(0.001326472731307149);
   for (double coefficient : {0.009671512991189957, 0.05550733581185341, 0.24022242426872253, 0.6931470036506653, 1.0})
-    p = fma(p, r, c(coefficient));
+    p = math::FmaOp::create(b, loc, p, r, c(coefficient));
   Type ints = cast<VectorType>(type).clone(b.getI32Type());
   auto shiftBy = DenseElementsAttr::get(cast<ShapedType>(ints), b.getI32IntegerAttr(23));
   Value power = arith::ShLIOp::create(b, loc, arith::BitcastOp::create(b, loc, ints, t),
                                       arith::ConstantOp::create(b, loc, cast<TypedAttr>(shiftBy)));
   Value e = arith::MulFOp::create(b, loc, p, arith::BitcastOp::create(b, loc, type, power));
-  // 2^-126, the least normal number; unordered, so that NaN stays.
-  Value normal = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UGE, d, c(-87.3365447505531));
+  // Unordered, so that NaN stays.
+  Value normal = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UGE, d, c(-126.0));
   return arith::SelectOp::create(b, loc, normal, e, c(0.0));
 }

@@ -51,12 +51,7 @@ static RowSchedule scheduleRows(KernelOp kernel, AttentionOp op, ShapeAnalysis &
   // Lanes run along rows of keys and values.
   if (lanes < 4 || !keys || !values || !keys->strides.back().isConstant(1) || !values->strides.back().isConstant(1))
     return out;
-  // A block of queries takes as long as some twelve rows; its keys are then multiplied with lanes that are idle.
   SymExpr l = dims[dims.size() - 2], depth = roundUp(dims.back(), lanes);
-  int64_t few = lanes / 2;
-  if (shapes.range(l).min.value_or(0) > few)
-    return out;
-  out.fewQueries = few;
   out.rows = l, out.tasks = SymExpr(1);
   int64_t repeated = 1;
   for (size_t d = dims.size() - 2; d-- > 0;) {
@@ -69,6 +64,11 @@ static RowSchedule scheduleRows(KernelOp kernel, AttentionOp op, ShapeAnalysis &
       out.tasks *= dims[d];
     }
   }
+  // A block of queries takes as long as some eight rows, and one for each head of a group.
+  int64_t few = repeated > 1 ? lanes / 2 : lanes / 4;
+  if (shapes.range(l).min.value_or(0) > few)
+    return out;
+  out.fewQueries = few;
   // Keys of a run are read again for every four rows: they take a third of the first-level cache.
   int64_t most = target.l1Bytes / 3 / bytes / std::max<int64_t>(shapes.typical(depth), 1) / lanes * lanes;
   out.keys = std::clamp(most, 2 * lanes, 16 * lanes);

@@ -10,15 +10,20 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
 
   // CHECK-LABEL: func.func @masked(
   // CHECK: scf.for
+  // Some of the next head's keys and values.
+  // CHECK-COUNT-2: llvm.intr.prefetch
   // CHECK: scf.if
-  // One vector of queries.
-  // CHECK: %[[SCALE:.*]] = arith.constant dense<2.500000e-01> : vector<16xf32>
+  // One vector of queries, times scale and log2(e).
+  // CHECK: %[[SCALE:.*]] = arith.constant dense<0.360673755> : vector<16xf32>
   // CHECK: arith.mulf %{{.*}}, %[[SCALE]]
   // CHECK: vector.shuffle
-  // Runs of keys, with the maxima and the sums. The mask is where the scores start from.
-  // CHECK: scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>)
+  // Runs of keys, with the maxima and the sums. The mask of keys is looked at; it is where the scores start from.
+  // CHECK: scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, i1)
+  // CHECK: %[[ADD:.*]] = vector.reduction <or>
+  // CHECK: %[[SEEN:.*]] = vector.reduction <or>
+  // CHECK: scf.if %[[SEEN]] -> (vector<16xf32>, vector<16xf32>, i1)
+  // CHECK: scf.if %[[ADD]] {
   // CHECK: arith.select %{{.*}} : vector<16xi1>, vector<16xf32>
-  // CHECK: %[[ADD:.*]] = arith.constant true
   // CHECK: llvm.call @disc_product_f32_f32_f32_x16_r2to14({{.*}}, %[[ADD]], %{{.*}})
   // CHECK: arith.cmpf ogt
   // CHECK: vector.reduction <or>
@@ -52,6 +57,7 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
   // Keys past the last query of the block are not even multiplied; the others are compared with each query.
   // CHECK-LABEL: func.func @causal(
   // CHECK: arith.minsi
+  // CHECK: scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, i1)
   // CHECK: %[[ADD:.*]] = arith.constant false
   // CHECK: llvm.call @disc_product_f16_f32_f32_x16_r1to14({{.*}}, %[[ADD]], %{{.*}})
   // Only runs that reach past the first query compare.

@@ -39,7 +39,7 @@ def test_changes_give_new_pipelines():
         "canonicalize{max-iterations=1 top-down=false}",
         "func.func(cse,sccp)",
     )
-    assert pipeline["fusion"].without("disc-fusion-fold-views").passes == pipeline["fusion"].passes[1:]
+    assert pipeline["fusion"].without("disc-fusion-recognize-attention").passes == pipeline["fusion"].passes[1:]
     assert pipeline == default()
     assert len(pipeline) == 6
 
