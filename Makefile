@@ -5,7 +5,7 @@ PY := .venv/bin/python
 BUILD := build
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test check lit runtime pytest docs format clean
+.PHONY: build setup demo bench bench-quick test check lit runtime pytest docs format clean
 
 build: setup
 
@@ -14,6 +14,17 @@ setup:
 
 demo: setup
 	@$(PY) examples/minilm.py
+
+# DISC against its peers, which get an environment of their own: tables, JSON and a plot in bench/results.
+# BENCH_ARGS: see `make bench BENCH_ARGS=--help`.
+bench: setup
+	@bench/setup.sh
+	@.venv-bench/bin/python -m bench $(BENCH_ARGS)
+
+# Few shapes and the peers that compile fast, within five minutes.
+bench-quick: setup
+	@bench/setup.sh
+	@.venv-bench/bin/python -m bench --quick $(BENCH_ARGS)
 
 # The cheap checks come first, so that a slip shows within seconds; pytest's closing line is the last.
 test: setup check lit runtime pytest

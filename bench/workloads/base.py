@@ -56,9 +56,13 @@ class Workload:
             seed = seed * 1_009 + extent
         return self.tensors(shape, torch.Generator().manual_seed(seed))
 
+    def example_shape(self) -> Shape:
+        """The shape to export with: extents that differ from each other and mean nothing."""
+        return tuple(min(high, max(low, 3 + 2 * i)) for i, (low, high) in enumerate(self.dims.values()))
+
     def example(self) -> tuple[Tensor, ...]:
-        """Inputs to export with: extents that differ from each other and mean nothing."""
-        return self.inputs(tuple(min(high, max(low, 3 + 2 * i)) for i, (low, high) in enumerate(self.dims.values())))
+        """Inputs of that shape."""
+        return self.inputs(self.example_shape())
 
     def dynamic_shapes(self) -> tuple[Any, ...]:
         """The dynamic dims, as `torch.export` and `disc.compile` take them."""

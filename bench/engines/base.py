@@ -1,0 +1,94 @@
+"""What an engine is."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from ..workloads import Shape, Workload
+
+
+class NotSupported(Exception):
+    """The engine cannot run this workload, and why."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an engine is to compile."""
+
+    workload: Workload
+    name: str
+    """The workload's, to name files with."""
+    threads: int
+    cache: Path
+    """Where `prepare` leaves what it made, for this run and later ones."""
+    fingerprint: str
+    """Changes with the workload's code."""
+
+
+class Engine(ABC):
+    """Compiles a workload and calls it. One object lives in one process, which runs nothing else.
+
+    `prepare` runs in a process of its own, and only when its file is not in the cache: what an ahead-of-time compiler
+    or an exporter leaves in memory is no part of the engine that is measured.
+    """
+
+    title: ClassVar[str]
+    packages: ClassVar[tuple[str, ...]]
+    """The packages whose versions are stated."""
+    tools: ClassVar[tuple[str, ...]] = ("torch",)
+    """The packages that `prepare` uses: its file is made again when one of them changes."""
+    imports: ClassVar[tuple[str, ...]] = ()
+    """The modules that belong to the engine rather than to a model: their memory is not counted."""
+    quick: ClassVar[bool] = False
+    """Whether it compiles fast enough for a quick run."""
+    recompiles: ClassVar[bool] = False
+    """Whether a first call at a shape may compile: then that is part of the compile time."""
+    home: ClassVar[bool] = False
+    """Whether it lives in DISC's environment instead of the peers'."""
+
+    def __init__(self, context: Context):
+        self.context = context
+
+    @classmethod
+    def version(cls) -> str:
+        """The versions of its packages."""
+        return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in cls.packages)
+
+    @classmethod
+    def artifact(cls, context: Context) -> Path | None:
+        """The file that `prepare` makes, if there is something to prepare."""
+        return None
+
+    @classmethod
+    def prepare(cls, context: Context) -> float | None:
+        """Makes the artifact; returns the seconds that files took to make which it found made already."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Imports the engine, before memory is counted."""
+        for package in self.imports:
+            importlib.import_module(package)
+
+    @abstractmethod
+    def compile(self) -> None:
+        """Makes the model ready to be called at every shape. Timed."""
+
+    @abstractmethod
+    def bind(self, shape: Shape, inputs: tuple[Tensor, ...]) -> Callable[[], Any]:
+        """The call that is timed: from inputs in memory to outputs in memory.
+
+        Whatever the engine lets a caller do once for many calls, such as wrapping inputs or allocating outputs, belongs
+        here and is not timed.
+        """
+
+    @abstractmethod
+    def outputs(self, result: Any) -> tuple[Tensor, ...]:
+        """What a call returned, as tensors."""

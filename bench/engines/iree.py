@@ -1,0 +1,68 @@
+"""IREE's CPU backend, by way of iree-turbine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..workloads import Shape
+from .base import Context, Engine, NotSupported
+from .exports import exported_program
+
+
+class Peer(Engine):
+    """Compiled for this machine, with one executor per thread."""
+
+    title = "IREE"
+    packages = ("iree-base-compiler", "iree-base-runtime", "iree-turbine")
+    imports = ("iree.runtime",)
+    tools = ("torch", *packages)
+
+    @classmethod
+    def artifact(cls, context: Context) -> Path:
+        """IREE's module."""
+        return context.cache / f"{context.name}.vmfb"
+
+    @classmethod
+    def prepare(cls, context: Context) -> None:
+        """Imports and compiles."""
+        from iree.turbine import aot
+
+        text = cls.artifact(context).with_suffix(".mlir")
+        aot.export(exported_program(context)).save_mlir(str(text))
+        command = [str(Path(sys.executable).with_name("iree-compile")), str(text), "-o", str(cls.artifact(context))]
+        command += ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"]
+        command += ["--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3"]
+        result = subprocess.run(command, capture_output=True, text=True)
+        text.unlink(missing_ok=True)
+        if result.returncode:
+            lines = [line for line in result.stderr.splitlines() if "error:" in line] or [result.stderr[-300:]]
+            raise NotSupported(lines[0].split("error:", 1)[-1].strip())
+
+    def compile(self) -> None:
+        """Loads the module."""
+        import iree.runtime as rt
+
+        rt.flags.parse_flags(f"--task_topology_group_count={self.context.threads}")
+        config = rt.Config("local-task")
+        self.device = config.device
+        module = rt.VmModule.mmap(config.vm_instance, str(self.artifact(self.context)))
+        self.function = rt.load_vm_module(module, config)["main"]
+
+    def bind(self, shape: Shape, inputs: tuple[Tensor, ...]) -> Callable[[], Any]:
+        """A call on arrays of the device."""
+        import iree.runtime as rt
+
+        return partial(self.function, *(rt.asdevicearray(self.device, x.numpy()) for x in inputs))
+
+    def outputs(self, result: Any) -> tuple[Tensor, ...]:
+        """Copies."""
+        results = result if isinstance(result, (tuple, list)) else (result,)
+        return tuple(torch.from_numpy(x.to_host().copy()) for x in results)

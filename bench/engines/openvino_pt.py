@@ -1,0 +1,71 @@
+"""OpenVINO on what torch.export gives, in f32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ..workloads import Shape
+from .base import Context, Engine
+from .exports import exported_program
+
+
+class Peer(Engine):
+    """Settings for latency on one stream; f32, since its default would be bf16 on many processors."""
+
+    title = "OpenVINO"
+    packages = ("openvino",)
+    imports = ("openvino",)
+    tools: ClassVar[tuple[str, ...]] = ("torch", "openvino")
+    quick = True
+
+    @classmethod
+    def artifact(cls, context: Context) -> Path:
+        """OpenVINO's own file format."""
+        return context.cache / f"{context.name}.xml"
+
+    @classmethod
+    def prepare(cls, context: Context) -> float | None:
+        """Converts the exported program."""
+        import openvino
+
+        model = openvino.convert_model(exported_program(context))
+        openvino.save_model(model, str(cls.artifact(context)), compress_to_fp16=False)
+        return None
+
+    def compile(self) -> None:
+        """Compiles for dynamic shapes."""
+        import openvino
+
+        core = openvino.Core()
+        config = {
+            "INFERENCE_PRECISION_HINT": "f32",
+            "KV_CACHE_PRECISION": "f32",
+            "PERFORMANCE_HINT": "LATENCY",
+            "NUM_STREAMS": 1,
+            "INFERENCE_NUM_THREADS": self.context.threads,
+        }
+        self.model = core.compile_model(core.read_model(self.file()), "CPU", config)
+        self.request = self.model.create_infer_request()
+
+    def file(self) -> str:
+        """What OpenVINO reads."""
+        return str(self.artifact(self.context))
+
+    def bind(self, shape: Shape, inputs: tuple[Tensor, ...]) -> Callable[[], Any]:
+        """A call on inputs that are shared, not copied; outputs stay in the request's memory."""
+        import openvino
+
+        self.inputs = [x.numpy() for x in inputs]
+        for i, array in enumerate(self.inputs):
+            self.request.set_input_tensor(i, openvino.Tensor(array, shared_memory=True))
+        return self.request.infer
+
+    def outputs(self, result: Any) -> tuple[Tensor, ...]:
+        """Copies."""
+        tensors = [self.request.get_output_tensor(i) for i in range(len(self.model.outputs))]
+        return tuple(torch.from_numpy(tensor.data.copy()) for tensor in tensors)

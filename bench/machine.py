@@ -1,0 +1,84 @@
+"""What a figure was measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The processor, and the peak of f32 multiply-adds that it reached just before the run."""
+
+    cpu: str
+    cores: int
+    threads: int
+    memory_gib: float
+    peak_one: float | None
+    """GFLOP/s of one thread."""
+    peak_all: float | None
+    """GFLOP/s of `threads` threads."""
+    system: str
+    revision: str
+    """DISC's commit."""
+
+    def describe(self) -> str:
+        """One line."""
+        peak = "unknown"
+        if self.peak_one and self.peak_all:
+            peak = f"{self.peak_one:.0f} GFLOP/s on one core, {self.peak_all:.0f} on {self.threads} threads"
+        return f"{self.cpu}, {self.cores} cores, {self.memory_gib:.0f} GiB; FMA peak (f32) {peak}"
+
+
+def measure(threads: int) -> Machine:
+    """This machine."""
+    return Machine(
+        cpu=cpu(),
+        cores=len(os.sched_getaffinity(0)),
+        threads=threads,
+        memory_gib=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30,
+        peak_one=fma_peak(1),
+        peak_all=fma_peak(threads),
+        system=platform.platform(),
+        revision=revision(),
+    )
+
+
+def cpu() -> str:
+    """The processor's name, family and model; the name alone may be no more than the maker's."""
+    fields: dict[str, str] = {}
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        key, _, value = line.partition(":")
+        fields.setdefault(key.strip(), value.strip())
+    numbers = [f"{key} {fields[key]}" for key in ("cpu family", "model") if key in fields]
+    name = fields.get("model name", platform.processor() or platform.machine())
+    return f"{name} ({', '.join(numbers)})" if numbers else name
+
+
+def fma_peak(threads: int) -> float | None:
+    """GFLOP/s of multiply-adds on registers, or None where there is no C compiler."""
+    compiler = shutil.which("clang-22") or shutil.which("cc")
+    if compiler is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        program = str(Path(folder) / "peak")
+        flags = ["-O2", "-march=native", "-ffp-contract=fast", "-pthread"]
+        command = [compiler, *flags, str(ROOT / "bench" / "peak.c"), "-o", program]
+        if subprocess.run(command, capture_output=True).returncode:
+            return None
+        return float(subprocess.run([program, str(threads)], capture_output=True, text=True, check=True).stdout)
+
+
+def revision() -> str:
+    """The commit that is checked out, with a + if files differ from it."""
+    result = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True
+    )
+    return result.stdout.strip() or "unknown"
