@@ -77,7 +77,9 @@ def test_report():
             assert line.count("|") == len(header) + 1
 
 
-@pytest.mark.parametrize(("seconds", "shown"), [(None, "–"), (1.2345, "1234"), (0.01234, "12.3"), (4.2e-5, "0.042")])
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(None, "–"), (1.2345, "1234"), (0.01234, "12.3"), (4.2e-5, "0.0420"), (9.999e-2, "100")]
+)
 def test_milliseconds(seconds, shown):
     assert report.milliseconds(seconds) == shown
 
