@@ -32,6 +32,7 @@
 #include "lib/Target/CPU/PackPanel.h"
 #include "lib/Target/CPU/TileLoops.h"
 #include "lib/Transforms/Schedule/ContractionInfo.h"
+#include "lib/Transforms/Schedule/TargetInfo.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
@@ -153,9 +154,12 @@ void ContractionEmitter::chooseLhs() {
   auto depth = strided->collapse(info.depth, info.sizes, e.shapes);
   if (!row || !depth)
     return;
-  // Rows a multiple of 4 KiB apart share one set of the first-level cache, which holds eight lines.
+  // Rows a multiple of 4 KiB apart share one set of the first-level cache. A few more than it holds do no harm that a
+  // copy would undo; with half as many again, each line leaves before its second element is read.
   int64_t rowBytes = byteSize(info.lhsElement);
-  if (heights.max > 8 && row->isConstant() && row->constant() * rowBytes % 4096 == 0 && !row->isConstant(0))
+  int64_t ways = TargetInfo::get(e.kernel->getParentOfType<ModuleOp>()).l1Ways;
+  if (heights.max > ways + ways / 4 && row->isConstant() && row->constant() * rowBytes % 4096 == 0 &&
+      !row->isConstant(0))
     return;
   lhsInPlace = strided;
   lhsRowStride = *row;

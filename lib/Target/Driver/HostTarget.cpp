@@ -51,11 +51,14 @@ static void detectCaches(HostTarget &target) {
     std::optional<int64_t> bytes = parseSize(*size);
     if (!bytes)
       continue;
-    if (*level == "1")
+    if (*level == "1") {
       target.l1dBytes = *bytes;
-    else if (*level == "2")
+      if (auto ways = parseSize(readLine(dir + "/ways_of_associativity").value_or("")))
+        target.l1dWays = *ways;
+    }
+    if (*level == "2")
       target.l2Bytes = *bytes;
-    else if (*level == "3")
+    if (*level == "3")
       target.l3Bytes = *bytes;
   }
 }
@@ -66,6 +69,10 @@ static int64_t vectorBitsOf(const llvm::Triple &triple, const llvm::StringMap<bo
   if (features.lookup("avx512f"))
     return 512;
   return features.lookup("avx") ? 256 : 128;
+}
+
+static bool hasBf16Dot(const llvm::Triple &triple, const llvm::StringMap<bool> &features) {
+  return triple.isX86() && features.lookup("avx512f") && features.lookup("avx512bf16");
 }
 
 HostTarget HostTarget::detect() {
@@ -81,6 +88,7 @@ HostTarget HostTarget::detect() {
   std::sort(names.begin(), names.end());
   target.features = llvm::join(names, ",");
   target.vectorBits = vectorBitsOf(triple, features);
+  target.bf16Dot = hasBf16Dot(triple, features);
   detectCaches(target);
   target.cores = std::max(1u, llvm::hardware_concurrency().compute_thread_count());
   return target;
@@ -111,6 +119,7 @@ llvm::Expected<HostTarget> HostTarget::detectAs(StringRef cpu) {
   target.cpu = cpu.str();
   target.features.clear(); // those of the CPU
   target.vectorBits = vectorBitsOf(triple, enabled);
+  target.bf16Dot = hasBf16Dot(triple, enabled);
   return target;
 }
 
@@ -129,9 +138,12 @@ HostTarget HostTarget::fromAttr(DictionaryAttr attr) {
   text("features", target.features);
   number("vector_bits", target.vectorBits);
   number("l1d_bytes", target.l1dBytes);
+  number("l1d_ways", target.l1dWays);
   number("l2_bytes", target.l2Bytes);
   number("l3_bytes", target.l3Bytes);
   number("cores", target.cores);
+  if (auto flag = attr.getAs<BoolAttr>("bf16_dot"))
+    target.bf16Dot = flag.getValue();
   return target;
 }
 
@@ -143,9 +155,11 @@ DictionaryAttr HostTarget::toAttr(MLIRContext *context) const {
       b.getNamedAttr("features", b.getStringAttr(features)),
       b.getNamedAttr("vector_bits", b.getI64IntegerAttr(vectorBits)),
       b.getNamedAttr("l1d_bytes", b.getI64IntegerAttr(l1dBytes)),
+      b.getNamedAttr("l1d_ways", b.getI64IntegerAttr(l1dWays)),
       b.getNamedAttr("l2_bytes", b.getI64IntegerAttr(l2Bytes)),
       b.getNamedAttr("l3_bytes", b.getI64IntegerAttr(l3Bytes)),
       b.getNamedAttr("cores", b.getI64IntegerAttr(cores)),
+      b.getNamedAttr("bf16_dot", b.getBoolAttr(bf16Dot)),
   });
 }
 

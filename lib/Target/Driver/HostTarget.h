@@ -20,9 +20,11 @@ struct HostTarget {
   std::string features; // as in -mattr, e.g. "+avx2,+fma"
   int64_t vectorBits = 128;
   int64_t l1dBytes = 32 << 10;
+  int64_t l1dWays = 8;
   int64_t l2Bytes = 1 << 20;
   int64_t l3Bytes = 16 << 20;
   int64_t cores = 1;
+  bool bf16Dot = false; // sums of pairs of products of bf16 in f32 are instructions
 
   /// The machine this process runs on.
   static HostTarget detect();

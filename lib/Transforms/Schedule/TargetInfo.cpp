@@ -16,9 +16,12 @@ TargetInfo TargetInfo::get(ModuleOp module) {
   };
   read("vector_bits", info.vectorBits);
   read("l1d_bytes", info.l1Bytes);
+  read("l1d_ways", info.l1Ways);
   read("l2_bytes", info.l2Bytes);
   read("l3_bytes", info.l3Bytes);
   read("cores", info.cores);
+  if (auto flag = dict.getAs<BoolAttr>("bf16_dot"))
+    info.bf16Dot = flag.getValue();
   return info;
 }
 

@@ -11,9 +11,11 @@ namespace mlir::disc {
 struct TargetInfo {
   int64_t vectorBits = 256;
   int64_t l1Bytes = 32 << 10;
+  int64_t l1Ways = 8;
   int64_t l2Bytes = 512 << 10;
   int64_t l3Bytes = 8 << 20;
   int64_t cores = 1;
+  bool bf16Dot = false;
 
   static constexpr llvm::StringLiteral attrName = "disc_plan.target";
   static TargetInfo get(ModuleOp module);

@@ -127,9 +127,11 @@ static nb::dict hostTarget() {
   result["features"] = target.features.c_str();
   result["vector_bits"] = target.vectorBits;
   result["l1d_bytes"] = target.l1dBytes;
+  result["l1d_ways"] = target.l1dWays;
   result["l2_bytes"] = target.l2Bytes;
   result["l3_bytes"] = target.l3Bytes;
   result["cores"] = target.cores;
+  result["bf16_dot"] = target.bf16Dot;
   return result;
 }
 
