@@ -42,7 +42,7 @@ class Far(nn.Module):
         self.first, self.second, self.third = (nn.Linear(20, 20) for _ in range(3))
 
     def forward(self, x):
-        y = self.second(torch.softmax(self.first(x), -1))
+        y = self.second(F.layer_norm(self.first(x), (20,)))
         return self.third(x) + y.sum(-1, keepdim=True), y
 
 
