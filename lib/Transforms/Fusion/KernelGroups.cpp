@@ -58,7 +58,16 @@ static Loops loopsOf(linalg::GenericOp op, ShapeAnalysis &shapes) {
   return loops;
 }
 
-static bool isContraction(linalg::GenericOp op) { return linalg::isaContractionOpInterface(op); }
+/// A product with columns to keep in registers. Without any, it is a dot product per row: a reduction like others.
+static bool isContraction(linalg::GenericOp op, ShapeAnalysis &shapes) {
+  if (!linalg::isaContractionOpInterface(op))
+    return false;
+  Loops loops = loopsOf(op, shapes);
+  AffineMap left = op.getIndexingMapsArray()[0], right = op.getIndexingMapsArray()[1];
+  return !loops.reduced.back() || llvm::any_of(llvm::seq(op.getNumLoops()), [&](unsigned d) {
+    return loops.position[d] >= 0 && right.isFunctionOfDim(d) && !left.isFunctionOfDim(d);
+  });
+}
 
 bool mlir::disc::isCloned(Operation *op) {
   if (isa<DimOp, tensor::EmptyOp, linalg::FillOp>(op))
@@ -116,7 +125,7 @@ void KernelGroups::seed(Operation *op) {
     Loops loops = loopsOf(generic, shapes);
     group->domain = loops.extents;
     group->reduced = loops.reduced;
-    if (isContraction(generic))
+    if (isContraction(generic, shapes))
       group->kind = KernelKind::Contraction;
     else if (generic.getNumReductionLoops() == 0)
       group->kind = KernelKind::Loop;
@@ -218,7 +227,7 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
 
     if (reduces && escapes && role == Role::Full && merged.kind != KernelKind::Row)
       return false;
-    if (merged.kind == KernelKind::Contraction && isReduction && !isContraction(generic))
+    if (merged.kind == KernelKind::Contraction && isReduction && !isContraction(generic, shapes))
       return false;
 
     // Values from inside the group must be read at the point where they were computed.
@@ -267,12 +276,12 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
 }
 
 /// True if all products of both groups read one left operand, in one way.
-static bool shareLeftOperand(const KernelGroup &a, const KernelGroup &b) {
+static bool shareLeftOperand(const KernelGroup &a, const KernelGroup &b, ShapeAnalysis &shapes) {
   linalg::GenericOp first;
   for (const KernelGroup *group : {&a, &b})
     for (Operation *op : group->ops) {
       auto generic = cast<linalg::GenericOp>(op);
-      if (!isContraction(generic))
+      if (!isContraction(generic, shapes))
         continue;
       if (!first)
         first = generic;
@@ -295,7 +304,7 @@ bool KernelGroups::tryMerge(KernelGroup &producer, KernelGroup &consumer) {
     return false;
   // Two products of one left operand, where the epilogue of one reads the other: both sums are there when it runs.
   bool products = producer.kind == KernelKind::Contraction && consumer.kind == KernelKind::Contraction;
-  if (products && !shareLeftOperand(producer, consumer))
+  if (products && !shareLeftOperand(producer, consumer, shapes))
     return false;
   if (producer.kind == KernelKind::Contraction && consumer.kind != KernelKind::Loop && !products)
     return false;

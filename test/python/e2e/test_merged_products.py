@@ -68,3 +68,18 @@ def test_block():
 
 def test_dependent_products_stay_apart():
     assert len(run(Far(), 20)) == 3
+
+
+class Scores(nn.Module):
+    """Products of one column, by weights and by activations: dot products, no panels."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(37, 1)
+
+    def forward(self, x):
+        return torch.sigmoid(self.last(x)), x @ x[..., :1, :].mT
+
+
+def test_one_column_is_a_dot_product():
+    assert not run(Scores(), 37)
