@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Literal
 
 from .pipeline import Pipeline, default
 
@@ -28,6 +29,9 @@ class Options:
     """Show the stages on stderr; None means if that is a terminal."""
     opt_level: int = 3
     """LLVM's optimisation level, 0 to 3."""
+    precision: Literal["f32", "bf16"] = "f32"
+    """``"bf16"`` keeps the f32 weights of products as bf16: half the memory, and half the time where reading them is what
+    takes it (few rows). Products and sums stay f32, on every CPU; a weight's relative error is at most 2**-9."""
     pipeline: Pipeline | None = None
     """The stages; None means ``disc.pipeline.default("cpu")``."""
 
@@ -36,6 +40,8 @@ class Options:
             raise ValueError(f"threads: expected None or a number from 1 to 4096, got {self.threads!r}")
         if self.opt_level not in (0, 1, 2, 3):
             raise ValueError(f"opt_level: expected 0, 1, 2 or 3, got {self.opt_level!r}")
+        if self.precision not in ("f32", "bf16"):
+            raise ValueError(f"precision: expected 'f32' or 'bf16', got {self.precision!r}")
         if self.pipeline is not None and not isinstance(self.pipeline, Pipeline):
             raise TypeError(f"pipeline: expected a disc.pipeline.Pipeline, got {type(self.pipeline).__name__}")
         if self.stop_after is not None:
@@ -44,4 +50,7 @@ class Options:
     @property
     def stages(self) -> Pipeline:
         """The pipeline to run, before ``stop_after`` cuts it."""
-        return self.pipeline if self.pipeline is not None else default()
+        pipeline = self.pipeline if self.pipeline is not None else default()
+        if self.precision == "f32":
+            return pipeline
+        return pipeline.configure("disc-schedule-pack-weights", f"precision={self.precision}")

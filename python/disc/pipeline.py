@@ -117,6 +117,18 @@ class Pipeline:
         index = 0 if name == IMPORT else self._index(name) + 1
         return self._with(self.stages[:index] + (stage,) + self.stages[index:])
 
+    def configure(self, name: str, options: str) -> Pipeline:
+        """The pipeline with these options (``"a=1 b=2"``) for the pass of this name."""
+        if not any(_pass_name(p) == name for stage in self.stages for p in stage.passes):
+            raise ValueError(f"no stage has a pass {name!r}")
+
+        def configured(stage: Stage) -> Stage:
+            return replace(
+                stage, passes=tuple(f"{name}{{{options}}}" if _pass_name(p) == name else p for p in stage.passes)
+            )
+
+        return self._with(tuple(map(configured, self.stages)))
+
     def append(self, stage: Stage) -> Pipeline:
         """A new stage at the end."""
         return self._with((*self.stages, stage))

@@ -56,7 +56,12 @@ struct PanelWriter {
     if (source.transform)
       return source.transform(v);
     Type to = points.vectorOf(element);
-    if (v.getType() != to)
+    if (v.getType() == to)
+      return v;
+    if (isa<FloatType>(element) &&
+        getElementTypeOrSelf(v.getType()).getIntOrFloatBitWidth() > element.getIntOrFloatBitWidth())
+      v = arith::TruncFOp::create(b(), m.loc, to, v);
+    else
       v = isa<FloatType>(element) ? arith::ExtFOp::create(b(), m.loc, to, v).getResult()
                                   : arith::ExtSIOp::create(b(), m.loc, to, v).getResult();
     return v;

@@ -11,7 +11,9 @@
 //
 // A panel holds as many columns as the product kernel has in registers, one row of k after the other, so the kernel
 // reads the weights once, in order. Packing happens at load. One weight used by several kernels is packed once.
-// Half-precision weights are widened while packing, so that the product kernel reads what it multiplies.
+// Half-precision weights are widened while packing, so that the product kernel reads what it multiplies. With
+// `precision=bf16`, f32 weights are rounded to bf16 instead, which halves what few rows have to read; the kernel widens
+// them in registers and multiplies and sums in f32.
 //
 // Test: test/lit/Schedule/pack-weights.mlir
 //
@@ -21,6 +23,7 @@
 
 #include "lib/Transforms/Schedule/TargetInfo.h"
 #include "lib/Transforms/Support/ViewLayout.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/IRMapping.h"
@@ -41,12 +44,18 @@ struct RhsDims {
 };
 
 struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
+  using PackWeightsBase::PackWeightsBase;
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto main = module.lookupSymbol<func::FuncOp>("main");
     init = module.lookupSymbol<func::FuncOp>("init");
     if (!main || !init)
       return;
+    if (precision != "f32" && precision != "bf16") {
+      module.emitError() << "precision is f32 or bf16, not '" << precision << "'";
+      return signalPassFailure();
+    }
     TargetInfo target = TargetInfo::get(module);
     for (auto kernel : llvm::make_early_inc_range(main.getBody().front().getOps<KernelOp>()))
       if (kernel.getKind() == KernelKind::Contraction)
@@ -128,6 +137,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     std::string key;
     llvm::raw_string_ostream(key) << attrs.getDenseI64ArrayAttr(dims->batch) << attrs.getDenseI64ArrayAttr(dims->n)
                                   << attrs.getDenseI64ArrayAttr(dims->k) << element;
+    Type stored = precision == "bf16" && element.isF32() ? b.getBF16Type() : element;
     Value source = inInit(weight, b, initValues);
     if (!source)
       return;
@@ -137,7 +147,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     for (int64_t d : dims->batch)
       shape.push_back(type.getDimSize(d));
     shape.append({static_cast<int64_t>(llvm::divideCeil(n, panel)), k, panel});
-    auto packedType = RankedTensorType::get(shape, element);
+    auto packedType = RankedTensorType::get(shape, stored);
     Location loc = contraction.getLoc();
     if (!global) {
       std::string name = ("packed" + Twine(count++)).str();
@@ -160,11 +170,13 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     kernel.getInputsMutable()[arg.getArgNumber()].set(load);
     arg.setType(packedType);
     OpBuilder nested = OpBuilder::atBlockBegin(&body);
-    auto logical = RankedTensorType::get(type.getShape(), element);
+    auto logical = RankedTensorType::get(type.getShape(), stored);
     Value unpacked = UnpackOp::create(nested, loc, logical, arg, dims->batch, dims->n, dims->k, panel);
     contraction.getDpsInputOperand(1)->set(unpacked);
     if (element != type.getElementType())
       widenArgument(contraction, 1, element);
+    if (element != stored)
+      narrowArgument(contraction, 1, stored);
   }
 
   /// The body's argument for an operand that is read in a wider type now: the conversion it did is the identity.
@@ -176,6 +188,16 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
         user->replaceAllUsesWith(ValueRange{arg});
         user->erase();
       }
+  }
+
+  /// The body's argument for an operand that is read in a narrower type now, and widened before all uses.
+  static void narrowArgument(linalg::GenericOp op, unsigned operand, Type stored) {
+    BlockArgument arg = op.getBody()->getArgument(operand);
+    OpBuilder b = OpBuilder::atBlockBegin(op.getBody());
+    Type element = arg.getType();
+    arg.setType(stored);
+    auto wide = arith::ExtFOp::create(b, op.getLoc(), element, arg);
+    arg.replaceAllUsesExcept(wide, wide);
   }
 
   func::FuncOp init;

@@ -12,7 +12,11 @@ def HoistParameters : Pass<"disc-schedule-hoist-parameters", "::mlir::ModuleOp">
 
 def PackWeights : Pass<"disc-schedule-pack-weights", "::mlir::ModuleOp"> {
   let summary = "Lays the right-hand sides of contractions that are known at load out in panels";
-  let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::disc::TensorDialect"];
+  let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::disc::TensorDialect", "::mlir::arith::ArithDialect"];
+  let options = [
+    Option<"precision", "precision", "std::string", "\"f32\"",
+           "what f32 weights are kept as: f32, or bf16, which products widen as they read">,
+  ];
 }
 
 def ScheduleKernels : Pass<"disc-schedule-kernels", "::mlir::ModuleOp"> {

@@ -1,4 +1,15 @@
 // RUN: disc-opt %s -disc-schedule-hoist-parameters -disc-schedule-pack-weights | FileCheck %s
+// RUN: disc-opt %s -disc-schedule-hoist-parameters -disc-schedule-pack-weights=precision=bf16 | FileCheck %s --check-prefix=BF16
+// RUN: not disc-opt %s -disc-schedule-hoist-parameters -disc-schedule-pack-weights=precision=f8 2>&1 | FileCheck %s --check-prefix=ERROR
+// ERROR: precision is f32 or bf16, not 'f8'
+
+// Weights are kept as bf16; the product widens them and sums in f32.
+// BF16: disc_plan.global @packed0 : tensor<2x8x16xbf16>
+// BF16: disc_tensor.pack %{{.*}} panel 16 : tensor<20x8xf32> -> tensor<2x8x16xbf16>
+// BF16: disc_tensor.unpack %{{.*}} : tensor<2x8x16xbf16> -> tensor<20x8xbf16>
+// BF16: ^bb0(%[[I:.*]]: f32, %[[J:.*]]: bf16, %[[O:.*]]: f32):
+// BF16: %[[WIDE:.*]] = arith.extf %[[J]] : bf16 to f32
+// BF16: arith.mulf %[[I]], %[[WIDE]] : f32
 
 // One weight in two products with the same dimensions is packed once, in panels of the target's width.
 // CHECK: disc_plan.global @packed0 : tensor<2x8x16xf32>

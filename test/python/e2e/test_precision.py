@@ -1,0 +1,58 @@
+"""``Options(precision="bf16")``: weights of products as bf16, products and sums in f32."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim
+
+import disc
+
+SIZES = [1, 2, 3, 13, 14, 15, 29, 130]
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        # Column counts of one vector, of panels, and in between; a sum that is cut in blocks; a product of activations.
+        self.first, self.second, self.last = nn.Linear(37, 50), nn.Linear(50, 2000, bias=False), nn.Linear(2000, 7)
+        self.w = nn.Parameter(torch.randn(37, 64) / 6)
+
+    def forward(self, x):
+        y = self.last(F.gelu(self.second(self.first(x))))
+        return y, (x @ self.w) @ (x @ self.w).mT
+
+
+def rounded(module):
+    """The module with the weights that products read as bf16 keeps them."""
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if not name.endswith("bias"):
+                parameter.copy_(parameter.bfloat16().float())
+    return module
+
+
+def test_bf16():
+    torch.manual_seed(0)
+    module = Net().eval()
+    rows = Dim("rows", min=1, max=512)
+    options = disc.Options(threads=2, precision="bf16")
+    model = disc.compile(module, (torch.randn(6, 37),), dynamic_shapes=({0: rows},), options=options)
+    assert "xbf16>" in model.ir("schedule") and "disc-schedule-pack-weights{precision=bf16}" in str(options.stages)
+    inputs = [torch.randn(size, 37) for size in SIZES]
+    with torch.no_grad():
+        exact = [module(x) for x in inputs]
+        expected = [rounded(module)(x) for x in inputs]
+    for x, full, same in zip(inputs, exact, expected, strict=True):
+        for actual, e, r in zip(model(x), full, same, strict=True):
+            # Only the weights are rounded: with rounded weights eager gives the same up to f32's own error.
+            assert (actual - r).abs().max() <= 5e-6 * r.abs().max()
+            assert (actual - e).abs().max() <= 1e-2 * e.abs().max()
+
+
+def test_other_precisions_are_refused():
+    with pytest.raises(ValueError, match="precision: expected 'f32' or 'bf16', got 'f16'"):
+        disc.Options(precision="f16")
+    pipeline = disc.pipeline.default("cpu").remove("schedule")
+    with pytest.raises(ValueError, match="no stage has a pass 'disc-schedule-pack-weights'"):
+        disc.Options(precision="bf16", pipeline=pipeline).stages  # noqa: B018
