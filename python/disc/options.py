@@ -30,8 +30,8 @@ class Options:
     opt_level: int = 3
     """LLVM's optimisation level, 0 to 3."""
     precision: Literal["f32", "bf16"] = "f32"
-    """``"bf16"`` keeps the f32 weights of products as bf16: half the memory, and half the time where reading them is what
-    takes it (few rows). Products and sums stay f32, on every CPU; a weight's relative error is at most 2**-9."""
+    """``"bf16"`` keeps the f32 weights of products as bf16: half the memory, and half the time where reading them is
+    what takes it (few rows). Products and sums stay f32, on every CPU; a weight's relative error is at most 2**-8."""
     pipeline: Pipeline | None = None
     """The stages; None means ``disc.pipeline.default("cpu")``."""
 

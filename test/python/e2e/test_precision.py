@@ -55,4 +55,4 @@ def test_other_precisions_are_refused():
         disc.Options(precision="f16")
     pipeline = disc.pipeline.default("cpu").remove("schedule")
     with pytest.raises(ValueError, match="no stage has a pass 'disc-schedule-pack-weights'"):
-        disc.Options(precision="bf16", pipeline=pipeline).stages  # noqa: B018
+        disc.Options(precision="bf16", pipeline=pipeline).stages
