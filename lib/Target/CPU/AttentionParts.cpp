@@ -37,14 +37,18 @@ FailureOr<AttentionParts::Matrix> AttentionParts::matrix(Value operand, ArrayRef
   auto buffer = BufferOperand::get(e.kernel, operand, e.shapes);
   if (!buffer)
     return op.emitError("keys and values must lie in a buffer");
-  ArrayRef<SymExpr> strides = buffer->layout.strides;
-  int64_t bytes = byteSize(getElementTypeOrSelf(operand.getType()));
-  Value offset = points.expr(buffer->layout.offset);
+  return matrix(points.operandPtr(buffer->argument), buffer->layout, getElementTypeOrSelf(operand.getType()), batch);
+}
+
+AttentionParts::Matrix AttentionParts::matrix(Value base, const Layout &layout, Type element, ArrayRef<Value> batch) {
+  ArrayRef<SymExpr> strides = layout.strides;
+  int64_t bytes = byteSize(element);
+  Value offset = points.expr(layout.offset);
   for (auto [coordinate, stride] : llvm::zip_equal(batch, strides.drop_back(2)))
     if (!stride.isConstant(0))
       offset = m.add(offset, m.mul(coordinate, points.expr(stride)));
-  return Matrix{m.advance(points.operandPtr(buffer->argument), m.mul(offset, bytes)),
-                m.mul(points.expr(strides.drop_back().back()), bytes), m.mul(points.expr(strides.back()), bytes)};
+  return Matrix{m.advance(base, m.mul(offset, bytes)), m.mul(points.expr(strides.drop_back().back()), bytes),
+                m.mul(points.expr(strides.back()), bytes)};
 }
 
 SmallVector<Idx> AttentionParts::point(ArrayRef<Value> batch, std::initializer_list<Idx> rest) {
@@ -100,6 +104,8 @@ LogicalResult AttentionParts::writeRow(ArrayRef<Value> batch, Value query, Value
   SmallVector<Idx> at = point(batch, {points.uniform(query), Idx(firstColumn, /*lanes=*/true, 1, lanes())});
   points.bind(op.getResult(), [&](ArrayRef<Idx>, Value) { return v; });
   for (auto [i, yielded] : llvm::enumerate(e.kernel.getYield().getValues())) {
+    if (yielded.getDefiningOp<ConcatOp>())
+      continue; // joined keys or values, written as they are read
     FailureOr<SmallVector<Idx>> to = followResult(points, yielded, op.getResult(), at);
     if (failed(to))
       return e.kernel.emitError("result ") << i << " of an attention kernel does not follow from the attention";

@@ -19,6 +19,7 @@ protected:
     Value ptr, rowBytes, columnBytes;
   };
   FailureOr<Matrix> matrix(Value operand, ArrayRef<Value> batch);
+  Matrix matrix(Value base, const Layout &layout, Type element, ArrayRef<Value> batch);
 
   Location loc() { return m.loc; }
   int64_t lanes() { return points.lanes(); }

@@ -13,12 +13,16 @@
 // for 4, 2 or 1 rows at a time: whatever is loaded of keys and values serves all of them. Maxima, sums and O are
 // rescaled as in EmitAttention.cpp.
 //
+// Where the kernel also appends a row to keys and values (a concatenation), it reads the parts one after the other, and
+// writes each run to the longer tensor when it has come from memory, past the caches if the tensor is large.
+//
 // Test: test/lit/CPU/attention-rows.mlir
 //
 //===----------------------------------------------------------------------===//
 
 #include "lib/Target/CPU/AttentionParts.h"
 #include "lib/Target/CPU/SoftmaxMath.h"
+#include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -39,6 +43,15 @@ private:
   /// A run of keys that is done at once: `first` of the head's, and how many.
   struct Keys {
     Value first, count;
+    Value position; // of the first one among all keys, if these are in several parts
+  };
+  /// Keys or values: parts that follow each other, mostly one, and where they are to be written together.
+  struct Source {
+    SmallVector<Matrix> parts;
+    SmallVector<Value> counts;
+    std::optional<Matrix> joined;
+    Type element;
+    SymExpr size;
   };
   /// Where a row's query stands.
   struct Row {
@@ -47,6 +60,8 @@ private:
   };
 
   LogicalResult emitHead(Value task);
+  FailureOr<Source> source(Value operand, const SymExpr &size);
+  void appendRun(const Source &source, const Matrix &from, const Keys &run);
   Row rowAt(Value row);
   LogicalResult loadQueries();
   void multiplyKeys(const Keys &run, Value row, int64_t rows);
@@ -73,6 +88,7 @@ private:
   Value statAt(Value row, int64_t which) { return at(scheduled("row_stats"), m.add(m.mul(row, 2), m.constant(which))); }
   Value load(Type type, Value ptr) { return LLVM::LoadOp::create(b, loc(), type, ptr, byteSize(sumType)); }
   void store(Value v, Value ptr) { LLVM::StoreOp::create(b, loc(), v, ptr, byteSize(sumType)); }
+  int64_t vectorBytes() { return lanes() * byteSize(sumType); }
   Value splat(Value v) { return vector::BroadcastOp::create(b, loc(), vectorType(), v); }
   /// A vector of keys or values, widened; lanes off under `mask` are zeros.
   Value loadWide(Value ptr, Type element, Value mask) {
@@ -117,6 +133,9 @@ LogicalResult AttentionRows::emit() {
     ok &= succeeded(emitHead(task));
     return SmallVector<Value>();
   });
+  // Stores past the caches are not ordered by what tells other threads that this one is done.
+  if (joinedRows(op.getKey(), e.shapes))
+    LLVM::FenceOp::create(b, loc(), LLVM::AtomicOrdering::seq_cst);
   return success(ok);
 }
 
@@ -127,10 +146,9 @@ LogicalResult AttentionRows::emitHead(Value task) {
   headCoordinates.assign(dims.size() - 2, m.constant(0));
   for (auto [d, coordinate] : llvm::zip(ownDims, m.delinearize(task, extents)))
     headCoordinates[d] = coordinate;
-  FailureOr<Matrix> k = matrix(op.getKey(), headCoordinates), v = matrix(op.getValue(), headCoordinates);
+  FailureOr<Source> k = source(op.getKey(), depth), v = source(op.getValue(), valueSize);
   if (failed(k) || failed(v) || failed(loadQueries()))
     return failure();
-  keys = *k, values = *v;
 
   Value zero = m.constant(0), one = m.constant(1), count = points.expr(keyCount);
   if (op.getIsCausal())
@@ -148,19 +166,133 @@ LogicalResult AttentionRows::emitHead(Value task) {
   });
 
   bool ok = true;
-  emitFor(b, loc(), zero, count, m.constant(longest), {}, [&](Value first, ValueRange) {
-    PointEmitter::Scope scope(points);
-    Keys run{first, m.min(m.constant(longest), m.sub(count, first))};
-    forRows([&](Value row, int64_t n) { multiplyKeys(run, row, n); });
-    emitFor(b, loc(), zero, rowCount, one, {}, [&](Value row, ValueRange) {
-      PointEmitter::Scope inner(points);
-      ok &= succeeded(softmax(run, row));
+  auto part = [&](Value position, Value rows) {
+    emitFor(b, loc(), zero, rows, m.constant(longest), {}, [&](Value first, ValueRange) {
+      PointEmitter::Scope scope(points);
+      Keys run{first, m.min(m.constant(longest), m.sub(rows, first)), m.add(position, first)};
+      appendRun(*k, keys, run);
+      appendRun(*v, values, run);
+      forRows([&](Value row, int64_t n) { multiplyKeys(run, row, n); });
+      emitFor(b, loc(), zero, rowCount, one, {}, [&](Value row, ValueRange) {
+        PointEmitter::Scope inner(points);
+        ok &= succeeded(softmax(run, row));
+        return SmallVector<Value>();
+      });
+      forRows([&](Value row, int64_t n) { multiplyValues(run, row, n); });
       return SmallVector<Value>();
     });
-    forRows([&](Value row, int64_t n) { multiplyValues(run, row, n); });
-    return SmallVector<Value>();
+  };
+  if (k->parts.size() == 1) {
+    keys = k->parts[0], values = v->parts[0];
+    part(zero, count);
+    return success(ok && succeeded(writeResults()));
+  }
+  // One loop over the parts, so that there is one copy of the code.
+  auto parts = m.constant(k->parts.size());
+  emitFor(b, loc(), zero, parts, one, {zero}, [&](Value index, ValueRange in) {
+    PointEmitter::Scope scope(points);
+    Value rows = k->counts[0];
+    keys = k->parts[0], values = v->parts[0];
+    for (size_t i = 1; i < k->parts.size(); ++i) {
+      Value here = m.equal(index, m.constant(i));
+      auto choose = [&](Value &old, Value now) { old = arith::SelectOp::create(b, loc(), here, now, old); };
+      choose(rows, k->counts[i]);
+      for (auto [now, then] : {std::pair(&keys, &k->parts[i]), std::pair(&values, &v->parts[i])}) {
+        choose(now->ptr, then->ptr);
+        choose(now->rowBytes, then->rowBytes);
+      }
+    }
+    part(in[0], rows);
+    return SmallVector<Value>{m.add(in[0], rows)};
   });
   return success(ok && succeeded(writeResults()));
+}
+
+FailureOr<AttentionRows::Source> AttentionRows::source(Value operand, const SymExpr &size) {
+  Source out;
+  out.element = getElementTypeOrSelf(operand.getType());
+  out.size = size;
+  std::optional<JoinedRows> rows = joinedRows(operand, e.shapes);
+  if (!rows) {
+    FailureOr<Matrix> whole = matrix(operand, headCoordinates);
+    if (failed(whole))
+      return failure();
+    out.parts.push_back(*whole);
+    return out;
+  }
+  for (Value input : rows->concat.getInputs()) {
+    auto buffer = BufferOperand::get(e.kernel, input, e.shapes);
+    SmallVector<SymExpr> extents = e.shapes.dims(input);
+    SymExpr count = extents[extents.size() - 2];
+    auto layout = buffer ? rows->through(buffer->layout, count, e.shapes) : std::nullopt;
+    if (!layout)
+      return op.emitError("parts of keys and values must lie in buffers");
+    out.parts.push_back(matrix(points.operandPtr(buffer->argument), *layout, out.element, headCoordinates));
+    out.counts.push_back(points.expr(count));
+  }
+  for (auto [i, yielded] : llvm::enumerate(e.kernel.getYield().getValues()))
+    if (yielded == rows->concat.getResult()) {
+      auto layout = rows->through(Layout::get(e.kernel.getLayout(e.kernel.getNumInputs() + i)), keyCount, e.shapes);
+      if (!layout)
+        return op.emitError("joined keys and values have no strided layout");
+      out.joined = matrix(points.resultPtr(i), *layout, out.element, headCoordinates);
+    }
+  return out;
+}
+
+/// Writes a run where it belongs among all keys.
+void AttentionRows::appendRun(const Source &source, const Matrix &from, const Keys &run) {
+  if (!source.joined)
+    return;
+  Value start = m.advance(source.joined->ptr, m.mul(run.position, source.joined->rowBytes));
+  Value size = points.expr(source.size), whole = m.mul(m.div(size, m.constant(lanes())), lanes());
+  auto copy = [&](bool pastCaches) {
+    emitFor(b, loc(), m.constant(0), run.count, m.constant(1), {}, [&](Value row, ValueRange) {
+      PointEmitter::Scope scope(points);
+      Value origin = m.advance(from.ptr, m.mul(m.add(run.first, row), from.rowBytes));
+      Value target = m.advance(start, m.mul(row, source.joined->rowBytes));
+      emitFor(b, loc(), m.constant(0), whole, m.constant(lanes()), {}, [&](Value column, ValueRange) {
+        Idx at(column, /*lanes=*/true, 1, lanes());
+        if (!pastCaches) {
+          points.store(target, at, points.load(origin, at, source.element));
+          return SmallVector<Value>();
+        }
+        Value offset = m.mul(column, byteSize(source.element));
+        Value x = LLVM::LoadOp::create(b, loc(), vectorType(), m.advance(origin, offset), byteSize(source.element));
+        LLVM::StoreOp::create(b, loc(), x, m.advance(target, offset), vectorBytes(), /*isVolatile=*/false,
+                              /*isNonTemporal=*/true);
+        return SmallVector<Value>();
+      });
+      if (!e.shapes.divisible(source.size, lanes()))
+        when(m.less(whole, size), [&] {
+          Value mask = points.tailMask(m.sub(size, whole));
+          Idx at(whole, /*lanes=*/true, 1, lanes());
+          points.store(target, at, points.load(origin, at, source.element, mask), mask);
+        });
+      return SmallVector<Value>();
+    });
+  };
+  // Only whole vectors at their alignment can go past the caches.
+  if (source.element != sumType || !e.shapes.divisible(source.size, lanes())) {
+    copy(false);
+    return;
+  }
+  Value address = LLVM::PtrToIntOp::create(b, loc(), b.getI64Type(), start);
+  Value bits = arith::OrIOp::create(b, loc(), address, m.i64(source.joined->rowBytes));
+  Value low = arith::AndIOp::create(b, loc(), bits,
+                                    arith::ConstantOp::create(b, loc(), b.getI64IntegerAttr(vectorBytes() - 1)));
+  Value aligned = m.equal(m.index(low), m.constant(0));
+  SymExpr bytes = keyCount * source.size * SymExpr(byteSize(source.element));
+  for (unsigned d : ownDims)
+    bytes = bytes * dims[d];
+  Value large = m.less(m.constant(e.schedule("large_bytes", 1 << 18)), points.expr(bytes));
+  auto either = scf::IfOp::create(b, loc(), arith::AndIOp::create(b, loc(), aligned, large), /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  for (bool past : {true, false}) {
+    b.setInsertionPointToStart(&(past ? either.getThenRegion() : either.getElseRegion()).front());
+    PointEmitter::Scope scope(points);
+    copy(past);
+  }
 }
 
 void AttentionRows::forRows(function_ref<void(Value, int64_t)> body) {
@@ -299,7 +431,7 @@ void AttentionRows::multiplyKeys(const Keys &run, Value row, int64_t rows) {
 
 /// A vector of scores with what hides keys.
 FailureOr<Value> AttentionRows::masked(const Keys &run, const Row &at, Value offset, Value x, Value tail) {
-  Value key = m.add(run.first, offset);
+  Value key = m.add(run.position, offset);
   if (op.getMask()) {
     Value term =
         points.eval(op.getMask(), maskPoint(at.batch, points.uniform(at.query), Idx(key, /*lanes=*/true, 1, 1)), tail);

@@ -370,6 +370,57 @@ bool KernelGroups::fuseEdges(llvm::function_ref<bool(KernelGroup &, KernelGroup 
   return any;
 }
 
+/// A decoder's step appends a row to keys and values. Attention of one query reads all rows once, and can write the
+/// longer tensors while it does.
+void KernelGroups::joinRows(AttentionOp op) {
+  SmallVector<SymExpr> dims = shapes.dims(op.getQuery());
+  auto target = op->getParentOfType<ModuleOp>()->getAttrOfType<DictionaryAttr>("disc_plan.target");
+  auto bits = target ? target.getAs<IntegerAttr>("vector_bits") : IntegerAttr();
+  if (!shapes.equal(dims[dims.size() - 2], SymExpr(1)) || op.getIsCausal() || (bits && bits.getInt() < 128) ||
+      getElementTypeOrSelf(op.getQuery().getType()).getIntOrFloatBitWidth() > 32)
+    return;
+  std::optional<JoinedRows> keys = joinedRows(op.getKey(), shapes), values = joinedRows(op.getValue(), shapes);
+  if (!keys || !values || keys->concat.getInputs().size() != values->concat.getInputs().size())
+    return;
+  KernelGroup *group = groupOf(op);
+  SetVector<Operation *> ops = group->ops;
+  for (JoinedRows *rows : {&*keys, &*values}) {
+    for (Value input : rows->concat.getInputs()) {
+      auto layout = viewLayout(input, shapes);
+      SmallVector<SymExpr> extents = shapes.dims(input);
+      if (!layout || !layout->strides.back().isConstant(1) ||
+          !rows->through(*layout, extents[extents.size() - 2], shapes))
+        return;
+    }
+    // Another attention may have taken it along.
+    KernelGroup *own = groupOf(rows->concat);
+    if (!own || own->ops.size() != 1)
+      return;
+    ops.insert(rows->concat);
+    for (Operation *view : rows->views) {
+      if (!view->hasOneUse())
+        return;
+      ops.insert(view);
+    }
+  }
+  for (auto [k, v] : llvm::zip(keys->concat.getInputs(), values->concat.getInputs())) {
+    SmallVector<SymExpr> a = shapes.dims(k), c = shapes.dims(v);
+    if (!shapes.equal(a[a.size() - 2], c[c.size() - 2]))
+      return;
+  }
+  if (makesCycle(ops))
+    return;
+  for (JoinedRows *rows : {&*keys, &*values}) {
+    if (KernelGroup *old = groupOf(rows->concat); old && old != group)
+      old->ops.clear();
+    groups[rows->concat] = group;
+    for (Operation *view : rows->views)
+      groups[view] = group;
+  }
+  group->ops = ops;
+  group->reasons.push_back("appends to keys and values as it reads them");
+}
+
 void KernelGroups::fuse() {
   // Attention writes its result in the order its only user wants.
   for (Operation &op : block)
@@ -380,6 +431,9 @@ void KernelGroups::fuse() {
         group->reasons.push_back("stores its result permuted");
         groups[permute] = group;
       }
+  for (Operation &op : block)
+    if (auto attention = dyn_cast<AttentionOp>(op))
+      joinRows(attention);
 
   auto kinds = [](KernelKind p, KernelKind c) {
     return [=](KernelGroup &producer, KernelGroup &consumer) { return producer.kind == p && consumer.kind == c; };

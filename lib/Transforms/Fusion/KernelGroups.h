@@ -17,6 +17,7 @@
 #define DISC_TRANSFORMS_FUSION_KERNELGROUPS_H
 
 #include "dialects/Plan/PlanDialect.h"
+#include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -51,6 +52,7 @@ private:
   bool isConsistent(const KernelGroup &merged) const;
   bool makesCycle(const llvm::SetVector<Operation *> &ops) const;
   void seed(Operation *op);
+  void joinRows(AttentionOp op);
 
   Block &block;
   ShapeAnalysis &shapes;

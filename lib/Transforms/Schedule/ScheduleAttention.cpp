@@ -25,8 +25,12 @@ using namespace mlir::disc;
 
 static SymExpr roundUp(const SymExpr &e, int64_t to) { return SymExpr::ceilDiv(e, SymExpr(to)) * SymExpr(to); }
 
-/// The layout of a kernel's operand; nothing for what the kernel computes.
+/// The layout of a kernel's operand; of rows that the kernel joins, as if they were. Nothing for what it computes.
 static std::optional<Layout> operandLayout(KernelOp kernel, Value value, ShapeAnalysis &shapes) {
+  if (std::optional<JoinedRows> rows = joinedRows(value, shapes)) {
+    SmallVector<SymExpr> dims = shapes.dims(rows->concat.getResult());
+    return rows->through(Layout::contiguous(dims), dims[dims.size() - 2], shapes);
+  }
   auto argument = dyn_cast<BlockArgument>(value);
   return argument ? viewLayout(kernel.getInputs()[argument.getArgNumber()], shapes) : std::nullopt;
 }
@@ -118,6 +122,8 @@ LogicalResult disc::scheduleAttention(KernelOp kernel, ShapeAnalysis &shapes, co
     schedule.set("few_queries", b.getI64IntegerAttr(few.fewQueries));
     schedule.set("shared_dims", b.getDenseI64ArrayAttr(few.sharedDims));
     schedule.set("row_keys", b.getI64IntegerAttr(few.keys));
+    // Tensors that leave no room for anything else in the second-level cache.
+    schedule.set("large_bytes", b.getI64IntegerAttr(target.l2Bytes / 2));
     schedule.set("row_queries", expr(0));
     schedule.set("row_scores", expr(few.scores));
     schedule.set("row_results", expr(few.results));

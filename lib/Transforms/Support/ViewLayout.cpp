@@ -57,3 +57,48 @@ std::optional<Layout> mlir::disc::viewLayout(Value value, ShapeAnalysis &shapes)
     repeats.push_back(extent == 1);
   return source->broadcast(cast<RankedTensorType>(value.getType()).getRank(), broadcast.getDims(), repeats);
 }
+
+std::optional<JoinedRows> mlir::disc::joinedRows(Value operand, ShapeAnalysis &shapes) {
+  JoinedRows out;
+  for (Operation *op = operand.getDefiningOp(); op; op = op->getOperand(0).getDefiningOp()) {
+    if (auto concat = dyn_cast<ConcatOp>(op)) {
+      out.concat = concat;
+      std::reverse(out.views.begin(), out.views.end());
+      return concat.getDim() + 2 == uint64_t(cast<RankedTensorType>(concat.getType()).getRank()) ? std::optional(out)
+                                                                                                 : std::nullopt;
+    }
+    if (!isa<BroadcastOp, ReshapeOp>(op))
+      break;
+    SmallVector<SymExpr> from = shapes.dims(op->getOperand(0)), to = shapes.dims(op->getResult(0));
+    for (size_t back : {1, 2})
+      if (from.size() < 3 || to.size() < 3 || !shapes.equal(from[from.size() - back], to[to.size() - back]))
+        return std::nullopt;
+    out.views.push_back(op);
+  }
+  return std::nullopt;
+}
+
+std::optional<Layout> JoinedRows::through(Layout layout, const SymExpr &count, ShapeAnalysis &shapes) const {
+  auto dimsOf = [&](Value v) {
+    SmallVector<SymExpr> dims = shapes.dims(v);
+    dims[dims.size() - 2] = count;
+    return dims;
+  };
+  SmallVector<SymExpr> dims = dimsOf(ConcatOp(concat).getResult());
+  for (Operation *op : views) {
+    SmallVector<SymExpr> to = dimsOf(op->getResult(0));
+    if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
+      SmallVector<bool> repeats;
+      for (int64_t extent : cast<RankedTensorType>(broadcast.getSource().getType()).getShape())
+        repeats.push_back(extent == 1);
+      layout = layout.broadcast(to.size(), broadcast.getDims(), repeats);
+    } else {
+      std::optional<Layout> reshaped = layout.reshape(dims, to);
+      if (!reshaped)
+        return std::nullopt;
+      layout = *reshaped;
+    }
+    dims = to;
+  }
+  return layout;
+}

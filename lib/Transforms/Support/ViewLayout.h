@@ -24,6 +24,17 @@ bool sameView(Value a, Value b);
 /// express a reshape on the way.
 std::optional<Layout> viewLayout(Value value, ShapeAnalysis &shapes);
 
+/// Keys or values of attention as rows put one after the other: a concatenation along their rows, and the views that
+/// lead from it to the operand without touching rows or columns.
+struct JoinedRows {
+  ConcatOp concat;
+  SmallVector<Operation *> views; // from the concatenation on
+
+  /// The layout of the operand, with `count` rows, if `layout` were that of the concatenation.
+  std::optional<Layout> through(Layout layout, const SymExpr &count, ShapeAnalysis &shapes) const;
+};
+std::optional<JoinedRows> joinedRows(Value operand, ShapeAnalysis &shapes);
+
 } // namespace mlir::disc
 
 #endif // DISC_TRANSFORMS_SUPPORT_VIEWLAYOUT_H

@@ -7,7 +7,7 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64, l1d_bytes = 4915
 
   // Up to 4 queries are done row by row: a task is then a head of keys.
   // CHECK-LABEL: func.func @attention
-  // CHECK: few_queries = 4 : i64, keys = 252 : i64, out_scratch = #disc_shape.expr<min(S, 252) * 128 + 4096>, query_scratch = #disc_shape.expr<0>
+  // CHECK: few_queries = 4 : i64, keys = 252 : i64, large_bytes = {{[0-9]*}} : i64, out_scratch = #disc_shape.expr<min(S, 252) * 128 + 4096>, query_scratch = #disc_shape.expr<0>
   // CHECK-SAME: rows = 14 : i64, score_scratch = #disc_shape.expr<4096>, shared_dims = array<i64>
   // CHECK-SAME: tasks = #disc_shape.expr<B * ((S + 31) floordiv 32) * min(S floordiv 5, 1) * 12 - B * min(S floordiv 5, 1) * 12 + B * 12>
   func.func @attention(%q: tensor<?x12x?x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 12, S, 32]>}) -> (tensor<?x12x?x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 12, S, 32]>}) {

@@ -184,3 +184,32 @@ def test_spelled_out(name: str) -> None:
         assert torch.equal(actual.isnan(), expected.isnan())
         scale = max(expected.nan_to_num().abs().max().item(), 1e-9)
         assert (actual.double() - expected).nan_to_num().abs().max().item() <= 1e-5 * scale, (b, l, s)
+
+
+@pytest.mark.parametrize("groups", [HEADS, 1])
+def test_appended(groups: int) -> None:
+    """A decoder's step: keys and values grow by a row in the kernel that reads them, whatever their size."""
+    torch.manual_seed(0)
+
+    class Step(nn.Module):
+        def forward(self, q: Tensor, k: Tensor, v: Tensor, past: tuple[Tensor, Tensor], mask: Tensor) -> tuple:
+            k, v = torch.cat((past[0], k), dim=2), torch.cat((past[1], v), dim=2)
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+            return y.transpose(1, 2).flatten(2), k, v
+
+    def args(b: int, length: int, size: int) -> tuple:
+        q, (k, v) = torch.randn(b, HEADS, 1, size), (torch.randn(b, groups, 1, size) for _ in range(2))
+        past = torch.randn(b, groups, length, size), torch.randn(b, groups, length, size)
+        return q, k, v, past, torch.rand(b, 1, 1, length + 1) > 0.2
+
+    module = Step()
+    for size in (SIZE, 64):
+        past = Dim("P", min=1, max=8192)
+        shapes = ({0: B}, {0: B}, {0: B}, ({0: B, 2: past}, {0: B, 2: past}), {0: B, 3: past + 1})
+        compiled = disc.compile(module, args(2, 5, size), dynamic_shapes=shapes, options=disc.Options(threads=2))
+        assert compiled.ir("fusion").count("disc_plan.kernel ") == 1
+        for b, length in [(1, 1), (3, 15), (1, 16), (2, 63), (1, 64), (2, 127), (1, 300), (4, 2049)]:
+            given = args(b, length, size)
+            actual, expected = compiled(*given), module(*given)
+            assert torch.equal(actual[1], expected[1]) and torch.equal(actual[2], expected[2])
+            assert torch.allclose(actual[0], expected[0], atol=3e-6)
