@@ -217,6 +217,12 @@ def _body(block: ir.Block, args: Sequence[torch.Tensor], index: Sequence[Any], o
             for d, i in enumerate(operands[1:]):
                 assert bool((i >= 0).all()) and bool((i < operands[0].shape[d]).all()), "index out of range"
             env[op.result] = operands[0][tuple(operands[1:])]
+        elif op.name == "disc_tensor.check_index":
+            at, extent = operands
+            if "wrap" in op.attributes:
+                at = torch.where(at < 0, at + extent, at)
+            assert bool(((at >= 0) & (at < extent)).all()), "index out of range"
+            env[op.result] = at
         else:
             env[op.result] = _scalar_op(op, operands)
     raise AssertionError("no yield")
