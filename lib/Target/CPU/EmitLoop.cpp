@@ -20,6 +20,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/Tensor/TensorDialect.h"
 #include "lib/Target/CPU/CrossedTiles.h"
 #include "lib/Target/CPU/EmitKernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -36,10 +37,14 @@ public:
   LogicalResult run();
 
 private:
+  bool planConcat();
   LogicalResult rows();
   LogicalResult tiles(CrossedTiles &crossed, unsigned across);
   LogicalResult segment(ArrayRef<Idx> outer, Value from, Value to);
+  using Point = function_ref<bool(Value position, Value mask)>;
+  bool vectors(Value from, Value to, Point point);
   bool point(ArrayRef<Idx> outer, Value position, Value mask);
+  bool concatSegment(ArrayRef<Idx> outer, Value from, Value to);
   Value index(Value i64) { return arith::IndexCastOp::create(b, loc, b.getIndexType(), i64); }
   Value add(Value x, Value y) { return arith::AddIOp::create(b, loc, x, y); }
   Value sub(Value x, Value y) { return arith::SubIOp::create(b, loc, x, y); }
@@ -54,12 +59,15 @@ private:
   SmallVector<SymExpr> domain;
   SmallVector<MergedDims> runs;
   bool aligned = false; // vectors start at multiples of the lanes, and rows are made of whole vectors
+  ConcatOp concat;      // the kernel's only work, along a dimension of the innermost run
 };
 } // namespace
 
 LogicalResult LoopEmitter::run() {
   YieldOp yield = e.kernel.getYield();
   domain = e.shapes.dims(yield.getValues().front());
+  if (planConcat())
+    return rows();
   KernelAccess access(e.kernel, e.shapes, domain);
   for (auto [i, v] : llvm::enumerate(yield.getValues())) {
     SmallVector<SymExpr> dims = e.shapes.dims(v);
@@ -75,6 +83,28 @@ LogicalResult LoopEmitter::run() {
       return tiles(crossed, r);
   }
   return rows();
+}
+
+/// A concatenation is copied part by part, each with the dimensions inside the joined one in the same run: whether a
+/// point lies in one part or another is asked once per row.
+bool LoopEmitter::planConcat() {
+  ValueRange results = e.kernel.getYield().getValues();
+  auto op = results.size() == 1 ? results.front().getDefiningOp<ConcatOp>() : ConcatOp();
+  if (!op)
+    return false;
+  KernelAccess access(e.kernel, e.shapes, domain);
+  SmallVector<LinearCoord> at = access.identity();
+  access.write(0, at);
+  at[op.getDim()].exact = false; // each part has its own offset
+  for (Value input : op.getInputs())
+    access.read(input, at);
+  SmallVector<MergedDims> found = access.mergedRuns(0, domain.size());
+  if (found.empty() || op.getDim() > found.back().innermost ||
+      (found.size() > 1 && op.getDim() <= found[found.size() - 2].innermost))
+    return false;
+  runs = std::move(found);
+  concat = op;
+  return true;
 }
 
 /// The domain in tiles of V points of run `across` and V lanes of the innermost run.
@@ -156,7 +186,7 @@ LogicalResult LoopEmitter::rows() {
 
   SymExpr inner = runs.back().extent;
   ArrayRef<MergedDims> outerRuns = ArrayRef<MergedDims>(runs).drop_back();
-  aligned = inner.content() % e.lanes() == 0 && e.schedule("chunk", 4096) % e.lanes() == 0;
+  aligned = !concat && inner.content() % e.lanes() == 0 && e.schedule("chunk", 4096) % e.lanes() == 0;
   SmallVector<Idx> outer(domain.size(), points.uniform(0));
   if (outerRuns.empty())
     return segment(outer, lo, hi);
@@ -181,6 +211,34 @@ LogicalResult LoopEmitter::rows() {
 
 /// Positions [from, to) of one row.
 LogicalResult LoopEmitter::segment(ArrayRef<Idx> outer, Value from, Value to) {
+  if (concat)
+    return success(concatSegment(outer, from, to));
+  return success(vectors(from, to, [&](Value at, Value mask) { return point(outer, at, mask); }));
+}
+
+bool LoopEmitter::concatSegment(ArrayRef<Idx> outer, Value from, Value to) {
+  unsigned dim = concat.getDim(), innermost = runs.back().innermost;
+  SymExpr width(1), offset(0); // elements of the run per step of the joined dimension; of the parts so far
+  for (unsigned d = dim + 1; d <= innermost; ++d)
+    width *= domain[d];
+  bool ok = true;
+  for (Value input : concat.getInputs()) {
+    SymExpr end = offset + e.shapes.dims(input)[dim] * width;
+    Value first = points.expr(offset), last = points.expr(end);
+    ok &= vectors(max(from, first), min(to, last), [&](Value position, Value mask) {
+      SmallVector<Idx> at(outer);
+      at[innermost] = Idx(sub(position, first), true);
+      Value v = points.eval(input, at, mask);
+      at[innermost] = Idx(position, true);
+      return v && succeeded(points.store(0, at, v, mask));
+    });
+    offset = end;
+  }
+  return ok;
+}
+
+/// `point` at each vector of positions [from, to), which may be empty.
+bool LoopEmitter::vectors(Value from, Value to, Point point) {
   int64_t lanes = e.lanes();
   int64_t unroll = e.schedule("unroll", 1);
   SymExpr inner = runs.back().extent;
@@ -189,12 +247,12 @@ LogicalResult LoopEmitter::segment(ArrayRef<Idx> outer, Value from, Value to) {
     return [&, copies](Value i, ValueRange) {
       PointEmitter::Scope scope(points);
       for (int64_t u = 0; u < copies; ++u)
-        ok &= point(outer, u ? add(i, points.constantIndex(u * lanes)) : i, Value());
+        ok &= point(u ? add(i, points.constantIndex(u * lanes)) : i, Value());
       return SmallVector<Value>();
     };
   };
   auto wholeUnits = [&](Value start, int64_t unit) {
-    Value n = sub(to, start);
+    Value n = max(sub(to, start), points.constantIndex(0));
     Value whole = sub(n, arith::RemUIOp::create(b, loc, n, points.constantIndex(unit)));
     return add(start, whole);
   };
@@ -215,11 +273,11 @@ LogicalResult LoopEmitter::segment(ArrayRef<Idx> outer, Value from, Value to) {
     Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, left, points.constantIndex(0));
     emitIf(b, loc, some, {}, [&] {
       PointEmitter::Scope scope(points);
-      ok &= point(outer, at, points.tailMask(left));
+      ok &= point(at, points.tailMask(left));
       return SmallVector<Value>();
     });
   }
-  return success(ok);
+  return ok;
 }
 
 /// One vector of results at `position` of the innermost run; a scalar if there is no run.

@@ -58,14 +58,39 @@ disc_plan.kernel_func loop @embedding attributes {symbols = ["B"],
 }
 
 // Parts of a concatenation are read where they are: along rows by a branch.
+// CHECK-LABEL: func.func @concat_and_more
+// CHECK: scf.if {{.*}} -> (vector<8xi8>)
+// CHECK: scf.if {{.*}} -> (vector<8xi8>)
+disc_plan.kernel_func loop @concat_and_more attributes {symbols = ["B", "S"],
+    arg_dims = [#disc_shape.dims<[B, 48]>, #disc_shape.dims<[S, 48]>],
+    layouts = [#disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[48, 1]>>]} {
+^bb0(%x: tensor<?x48xi8>, %y: tensor<?x48xi8>):
+  %c = disc_tensor.concat %x, %y dim 0 : tensor<?x48xi8>, tensor<?x48xi8> -> tensor<?x48xi8>
+  %n = disc_shape.dim <B + S>
+  %e = tensor.empty(%n) : tensor<?x48xi8>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]} ins(%c : tensor<?x48xi8>) outs(%e : tensor<?x48xi8>) {
+  ^bb0(%a: i8, %o: i8):
+    %v = arith.addi %a, %a : i8
+    linalg.yield %v : i8
+  } -> tensor<?x48xi8>
+  disc_plan.yield %r : tensor<?x48xi8>
+}
+
+// Nothing but a concatenation: a loop for each part, over whatever of it a task covers, here of both dimensions at once.
 // CHECK-LABEL: func.func @concat
-// CHECK: scf.if {{.*}} -> (vector<8xi8>)
-// CHECK: scf.if {{.*}} -> (vector<8xi8>)
+// CHECK-NOT: scf.if
+// CHECK: arith.minsi
+// CHECK: scf.for
+// CHECK-NEXT: index_cast
+// CHECK-NOT: scf.if
+// CHECK: llvm.store {{.*}} : vector<8xi8>
+// CHECK: scf.for
+// CHECK-NOT: scf.if
+// CHECK: llvm.store {{.*}} : vector<8xi8>
 disc_plan.kernel_func loop @concat attributes {symbols = ["B", "S"],
     arg_dims = [#disc_shape.dims<[B, 48]>, #disc_shape.dims<[S, 48]>],
-    layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[48, 1]>>,
-               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[48, 1]>>,
-               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[48, 1]>>]} {
+    layouts = [#disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[48, 1]>>]} {
 ^bb0(%x: tensor<?x48xi8>, %y: tensor<?x48xi8>):
   %r = disc_tensor.concat %x, %y dim 0 : tensor<?x48xi8>, tensor<?x48xi8> -> tensor<?x48xi8>
   disc_plan.yield %r : tensor<?x48xi8>
