@@ -58,6 +58,8 @@ SmallVector<SymExpr> ConcatOp::getResultDims(unsigned, DimsQuery &query) {
   return dims;
 }
 
+SmallVector<SymExpr> RunningSumOp::getResultDims(unsigned, DimsQuery &query) { return query.dims(getSource()); }
+
 /// The product of some extents.
 static SymExpr extentOf(ArrayRef<SymExpr> dims, ArrayRef<int64_t> which) {
   SymExpr product(1);

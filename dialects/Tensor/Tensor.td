@@ -18,7 +18,8 @@ def Tensor_Dialect : Dialect {
   let summary = "Tensor operations that linalg lacks";
   let description = [{
     Values are ranked tensors; every operation is pure. *Views* (`permute`, `reshape`, `broadcast`, `slice`) only
-    change how a buffer is addressed. *Computations* (`attention`, `concat`, `pack`) become kernels.
+    change how a buffer is addressed. *Computations* (`attention`, `concat`, `running_sum`, `pack`)
+    become kernels.
   }];
 }
 
@@ -132,6 +133,17 @@ def Tensor_ConcatOp : Tensor_Op<"concat", [Tensor_KnownDims]> {
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs, I64Attr:$dim);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$inputs `dim` $dim attr-dict `:` type($inputs) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tensor_RunningSumOp : Tensor_Op<"running_sum", [Tensor_KnownDims, SameOperandsAndResultElementType]> {
+  let summary = "for each element the sum of those up to it along a dimension";
+  let description = [{
+    (T15) the result has the source's type; `dim` is one of its dimensions.
+  }];
+  let arguments = (ins AnyRankedTensor:$source, I64Attr:$dim);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$source `dim` $dim attr-dict `:` type($source) `->` type($result)";
   let hasVerifier = 1;
 }
 

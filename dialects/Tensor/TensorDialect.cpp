@@ -131,6 +131,13 @@ LogicalResult ConcatOp::verify() {
   return ok ? success() : emitOpError("inputs do not fit the result, or dim is out of range (T12)");
 }
 
+LogicalResult RunningSumOp::verify() {
+  RankedTensorType type = tensorType(getSource());
+  bool ok = type == getResult().getType() && static_cast<int64_t>(getDim()) >= 0 &&
+            static_cast<int64_t>(getDim()) < type.getRank();
+  return ok ? success() : emitOpError("result differs from the source, or dim is out of range (T15)");
+}
+
 /// Panels and what they hold: `dims` name each dimension of `type` once.
 template <typename PanelOp> static LogicalResult verifyPanelDims(PanelOp op, RankedTensorType type, StringRef label) {
   llvm::SmallBitVector seen(type.getRank());

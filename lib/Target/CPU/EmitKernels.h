@@ -32,6 +32,8 @@ struct KernelEmission {
 
 /// All report what they cannot emit.
 LogicalResult emitLoop(KernelEmission &e);
+/// A loop kernel that is one `disc_tensor.running_sum`.
+LogicalResult emitRunningSum(KernelEmission &e);
 LogicalResult emitRow(KernelEmission &e);
 LogicalResult emitColumn(KernelEmission &e);
 LogicalResult emitContraction(KernelEmission &e);

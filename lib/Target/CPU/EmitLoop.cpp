@@ -300,4 +300,8 @@ bool LoopEmitter::point(ArrayRef<Idx> outer, Value position, Value mask) {
   return true;
 }
 
-LogicalResult mlir::disc::emitLoop(KernelEmission &e) { return LoopEmitter(e).run(); }
+LogicalResult mlir::disc::emitLoop(KernelEmission &e) {
+  if (e.kernel.getYield().getValues().front().getDefiningOp<RunningSumOp>())
+    return emitRunningSum(e);
+  return LoopEmitter(e).run();
+}

@@ -114,7 +114,7 @@ std::string KernelGroup::describe() const {
 
 KernelGroups::KernelGroups(Block &block, ShapeAnalysis &shapes) : block(block), shapes(shapes) {
   for (Operation &op : block)
-    if (isa<linalg::GenericOp, AttentionOp, ConcatOp, PackOp>(op))
+    if (isa<linalg::GenericOp, AttentionOp, ConcatOp, RunningSumOp, PackOp>(op))
       seed(&op);
 }
 
@@ -297,7 +297,7 @@ bool KernelGroups::tryMerge(KernelGroup &producer, KernelGroup &consumer) {
   auto isReducing = [](const KernelGroup &g) { return g.kind == KernelKind::Row || g.kind == KernelKind::Column; };
   // Only groups made of linalg.generic grow.
   for (KernelGroup *g : {&producer, &consumer})
-    if (g->kind == KernelKind::Attention || g->kind == KernelKind::Pack || isa<ConcatOp>(g->ops.front()))
+    if (g->kind == KernelKind::Attention || g->kind == KernelKind::Pack || isa<ConcatOp, RunningSumOp>(g->ops.front()))
       return false;
   if (consumer.kind == KernelKind::Contraction && producer.kind != KernelKind::Loop &&
       producer.kind != KernelKind::Contraction)

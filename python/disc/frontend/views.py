@@ -133,6 +133,16 @@ class ViewBuilder(ExtentBuilder):
         """Inserts a dim of size 1 at ``dim``."""
         return self.reshape(x, [*x.dims[:dim], 1, *x.dims[dim:]])
 
+    def running_sum(self, x: Tensor, dim: int) -> Tensor:
+        """For each element of ``x`` the sum of those up to it along ``dim``."""
+        op = ir.Operation.create(
+            "disc_tensor.running_sum",
+            [x.value.type],
+            [x.value],
+            attributes={"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)},
+        )
+        return Tensor(op.result, x.dims, x.dtype)
+
     def concat(self, xs: Sequence[Tensor], dim: int) -> Tensor:
         """Joins tensors of one dtype along ``dim``."""
         if len(xs) == 1:

@@ -96,6 +96,14 @@ func.func @t12(%a: tensor<2x3xf32>, %b: tensor<3xf32>) {
 
 // -----
 
+func.func @running_sum(%x: tensor<?x4xf32>) {
+  // expected-error @+1 {{result differs from the source, or dim is out of range (T15)}}
+  %0 = disc_tensor.running_sum %x dim 2 : tensor<?x4xf32> -> tensor<?x4xf32>
+  return
+}
+
+// -----
+
 func.func @t13(%w: tensor<64x32xf32>) {
   // expected-error @+1 {{dims must name each dimension once (T13)}}
   %0 = disc_tensor.pack %w batch [] n [0] k [0] panel 16 : tensor<64x32xf32> -> tensor<4x32x16xf32>

@@ -90,3 +90,20 @@ def test_concatenations():
     for n, a, b in itertools.product((1, 3, 17), (1, 2, 15, 16, 33), (1, 16, 31, 200)):
         x, y = torch.randn(n, a), torch.randn(n, b)
         torch.testing.assert_close(model(x, y), joined(x, y))
+
+
+def running(x):
+    return x.cumsum(-1), x.cumsum(0), x.cumsum(1), (x * 10).int().cumsum(1), x.bfloat16().cumsum(2)
+
+
+def test_running_sums():
+    model = compiled(running, torch.randn(3, 5, 7))
+    for shape in itertools.product((1, 2, 5), (1, 4, 17), (1, 2, 15, 16, 17, 33, 100)):
+        x = torch.randn(shape)
+        *got, rounded = model(x)
+        *want, theirs = running(x)
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(rounded, theirs, rtol=5e-2, atol=5e-2)
+    flat = compiled(lambda x: x.cumsum(0), torch.randn(7))
+    x = torch.rand(4001)
+    torch.testing.assert_close(flat(x), x.cumsum(0))

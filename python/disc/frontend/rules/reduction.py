@@ -268,33 +268,11 @@ def vector_norm(
 
 @lowers("torch.aten.cumsum")
 def cumsum(b: Builder, x: Tensor, dim: int, *_: Any) -> Tensor:
-    """Running sums along ``dim``: for each element a sum over those up to it.
-
-    Quadratic in the extent; a scan needs an op of its own.
-    """
+    """Running sums along ``dim``: for each element the sum of those up to it."""
     dtype = b.out.dtype
     if x.rank == 0:
         return convert(b, x, dtype)
-    axis = normalize_dim(dim, x.rank)
-    compute = dtypes.opmath(dtype)
     if dtype == torch.bool:
         raise NotLowerable("cumsum of bool")
-    domain = [*x.dims, x.dims[axis]]
-    read = [x.rank if i == axis else i for i in range(x.rank)]
-
-    def fn(acc: Elem, x: Elem) -> Elem:
-        reached = scalar.loop_index(len(read)) <= scalar.loop_index(axis)
-        return scalar.select(reached, acc + x.to(compute), acc)
-
-    total = b.generic(
-        [x],
-        [b.loop_map(read, x.rank + 1)],
-        x.dims,
-        compute,
-        fn,
-        domain=domain,
-        out_map=b.loop_map(list(range(x.rank)), x.rank + 1),
-        reduced=[x.rank],
-        init=0,
-    )
+    total = b.running_sum(convert(b, x, dtypes.opmath(dtype)), normalize_dim(dim, x.rank))
     return convert(b, total, dtype)

@@ -1,0 +1,160 @@
+//===- EmitRunningSum.cpp - sums of all elements up to each -----------------===//
+//
+//   disc_plan.kernel_func loop @cumsum { %r = disc_tensor.running_sum %x dim 1 ; disc_plan.yield %r }
+//
+// becomes, along the innermost dimension, a prefix sum of each vector in log2(V) steps, and one addition that waits for
+// the vector before:
+//
+//   scf.for %row { scf.for %i step 16 iter_args(%carry) { %v += shift(%v, 1), shift(%v, 2), ... ; store %v + %carry } }
+//
+// Along an outer dimension the lanes run along the dimensions inside it, and each vector is added to the one before.
+// Work is linear in the elements. The order of additions depends on nothing but the extents.
+//
+// Lit test: test/lit/CPU/emit-running-sum.mlir.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/Tensor/TensorDialect.h"
+#include "lib/Target/CPU/EmitKernels.h"
+#include "lib/Target/CPU/KernelAccess.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+class RunningSumEmitter {
+public:
+  explicit RunningSumEmitter(KernelEmission &e)
+      : e(e), b(e.builder), loc(e.kernel.getLoc()), points(e.builder, e.kernel, e.args(), e.lanes(), e.shapes),
+        op(e.kernel.getYield().getValues().front().getDefiningOp<RunningSumOp>()),
+        elem(getElementTypeOrSelf(op.getType())), domain(e.shapes.dims(op.getResult())) {}
+
+  LogicalResult run();
+
+private:
+  void alongMemory(ArrayRef<Idx> at);
+  void alongOuter(ArrayRef<Idx> at, unsigned laneDim, Value first, Value left);
+  Value prefix(Value v);
+  Value sum(Value x, Value y) {
+    return isa<FloatType>(elem) ? arith::AddFOp::create(b, loc, x, y).getResult()
+                                : arith::AddIOp::create(b, loc, x, y).getResult();
+  }
+  Value add(Value x, Value y) { return arith::AddIOp::create(b, loc, x, y); }
+  Value sub(Value x, Value y) { return arith::SubIOp::create(b, loc, x, y); }
+  Value zeros() { return points.constant(cast<TypedAttr>(b.getZeroAttr(points.vectorOf(elem)))); }
+  Value load(ArrayRef<Idx> at, Value mask) {
+    Value v = points.eval(op.getSource(), at, mask);
+    ok &= bool(v);
+    return v ? points.splat(v) : zeros();
+  }
+  void store(ArrayRef<Idx> at, Value v, Value mask) { ok &= succeeded(points.store(0, at, v, mask)); }
+
+  KernelEmission &e;
+  OpBuilder &b;
+  Location loc;
+  PointEmitter points;
+  RunningSumOp op;
+  Type elem;
+  SmallVector<SymExpr> domain;
+  bool ok = true;
+};
+} // namespace
+
+/// The sum of each lane and those before it.
+Value RunningSumEmitter::prefix(Value v) {
+  int64_t lanes = e.lanes();
+  for (int64_t s = 1; s < lanes; s *= 2) {
+    SmallVector<int64_t> shift;
+    for (int64_t l = 0; l < lanes; ++l)
+      shift.push_back(l < s ? l : lanes + l - s);
+    v = sum(v, vector::ShuffleOp::create(b, loc, zeros(), v, shift));
+  }
+  return v;
+}
+
+void RunningSumEmitter::alongMemory(ArrayRef<Idx> row) {
+  int64_t lanes = e.lanes();
+  unsigned dim = op.getDim();
+  Value extent = points.expr(domain[dim]);
+  auto step = [&](Value i, Value carry, Value mask) {
+    PointEmitter::Scope scope(points);
+    SmallVector<Idx> at(row);
+    at[dim] = Idx(i, true, 1, lanes);
+    Value v = load(at, mask);
+    if (mask)
+      v = arith::SelectOp::create(b, loc, mask, v, zeros());
+    v = prefix(v);
+    store(at, sum(v, carry), mask);
+    // Not the last lane of what was stored: then each vector would wait for all of the one before.
+    Value total = vector::ExtractOp::create(b, loc, v, lanes - 1);
+    return sum(carry, vector::BroadcastOp::create(b, loc, points.vectorOf(elem), total));
+  };
+  Value whole = sub(extent, arith::RemUIOp::create(b, loc, extent, points.constantIndex(lanes)));
+  SmallVector<Value> carry =
+      emitFor(b, loc, points.constantIndex(0), whole, points.constantIndex(lanes), {zeros()},
+              [&](Value i, ValueRange carried) { return SmallVector<Value>{step(i, carried[0], Value())}; });
+  Value left = sub(extent, whole);
+  Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, left, points.constantIndex(0));
+  emitIf(b, loc, some, {}, [&] {
+    PointEmitter::Scope scope(points);
+    step(whole, carry[0], points.tailMask(left));
+    return SmallVector<Value>();
+  });
+}
+
+/// One vector of columns, from `first`; `left` of them are there.
+void RunningSumEmitter::alongOuter(ArrayRef<Idx> outer, unsigned laneDim, Value first, Value left) {
+  unsigned dim = op.getDim();
+  Value mask = points.tailMask(left);
+  emitFor(b, loc, points.constantIndex(0), points.expr(domain[dim]), points.constantIndex(1), {zeros()},
+          [&](Value i, ValueRange carried) {
+            PointEmitter::Scope scope(points);
+            SmallVector<Idx> at(outer);
+            at[dim] = Idx(i);
+            at[laneDim] = Idx(first, true);
+            Value v = sum(carried[0], load(at, mask));
+            store(at, v, mask);
+            return SmallVector<Value>{v};
+          });
+}
+
+LogicalResult RunningSumEmitter::run() {
+  unsigned dim = op.getDim();
+  KernelAccess access(e.kernel, e.shapes, domain);
+  access.read(op.getSource(), access.identity());
+  access.write(0, access.identity());
+  SmallVector<MergedDims> outer = access.mergedRuns(0, dim), inner = access.mergedRuns(dim + 1, domain.size());
+  SmallVector<SymExpr> extents;
+  std::optional<MergedDims> lanes;
+  if (!inner.empty())
+    lanes = inner.pop_back_val();
+  llvm::append_range(outer, inner);
+  for (const MergedDims &run : outer)
+    extents.push_back(run.extent);
+  Value vector = points.constantIndex(e.lanes());
+  if (lanes)
+    extents.push_back(SymExpr::ceilDiv(lanes->extent, SymExpr(e.lanes())));
+
+  // The schedule's tasks are chunks of elements; as many chunks of rows (or vectors of columns) make the same work.
+  auto given = dyn_cast_or_null<ExprAttr>(e.kernel.getTasksAttr());
+  Value tasks = points.expr(given ? given.getValue() : SymExpr(1)), count = points.expr(SymExpr::product(extents));
+  auto share = [&](Value task) {
+    Value index = arith::IndexCastOp::create(b, loc, b.getIndexType(), task);
+    return arith::DivUIOp::create(b, loc, arith::MulIOp::create(b, loc, index, count), tasks).getResult();
+  };
+  emitRowMajor(points, share(e.begin()), share(e.end()), extents, [&](Value, ValueRange at) {
+    SmallVector<Idx> point(domain.size(), points.uniform(0));
+    for (auto [run, i] : llvm::zip(outer, at))
+      point[run.innermost] = Idx(i);
+    if (!lanes)
+      return alongMemory(point);
+    Value first = arith::MulIOp::create(b, loc, at.back(), vector);
+    Value left = arith::MinSIOp::create(b, loc, sub(points.expr(lanes->extent), first), vector);
+    alongOuter(point, lanes->innermost, first, left);
+  });
+  return success(ok);
+}
+
+LogicalResult mlir::disc::emitRunningSum(KernelEmission &e) { return RunningSumEmitter(e).run(); }
