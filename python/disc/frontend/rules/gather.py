@@ -54,7 +54,7 @@ def embedding_bag(
     counted = None
     if padding is not None:
         wrapped = padding + weight.dims[0] if padding < 0 else padding
-        counted = b.elementwise(torch.bool, [indices], lambda i: i != wrapped)
+        counted = b.elementwise(torch.bool, [indices], lambda i: i.ne(wrapped))
     inputs, neutral = [rows], -math.inf if mode == _MAX else 0
     for other in (counted, weights and b.reshape(weights, shape)):
         inputs += [b.unsqueeze(other, 2)] if other is not None else []
