@@ -141,6 +141,7 @@ _TENSOR_OPS: dict[str, Callable[[ir.Operation, list[Any]], torch.Tensor]] = {
     "broadcast": _broadcast,
     "slice": _slice,
     "concat": lambda op, operands: torch.cat(operands, _int(op, "dim")),
+    "running_sum": lambda op, operands: operands[0].cumsum(_int(op, "dim")),
     "attention": _attention,
 }
 

@@ -54,10 +54,10 @@ def embedding_bag(
     counted = None
     if padding is not None:
         wrapped = padding + weight.dims[0] if padding < 0 else padding
-        counted = b.elementwise(torch.bool, [indices], lambda i: i.ne(wrapped))
+        counted = b.map(torch.bool, [indices], lambda i: i.ne(wrapped))
     inputs, neutral = [rows], -math.inf if mode == _MAX else 0
     for other in (counted, weights and b.reshape(weights, shape)):
-        inputs += [b.unsqueeze(other, 2)] if other is not None else []
+        inputs += [b.broadcast(b.unsqueeze(other, 2), rows.dims)] if other is not None else []
 
     def fold(acc: Elem, row: Elem, *others: Elem) -> Elem:
         row = row.to(dtype)
