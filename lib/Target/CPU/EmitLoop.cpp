@@ -98,11 +98,12 @@ bool LoopEmitter::planConcat() {
   at[op.getDim()].exact = false; // each part has its own offset
   for (Value input : op.getInputs())
     access.read(input, at);
-  SmallVector<MergedDims> found = access.mergedRuns(0, domain.size());
-  if (found.empty() || op.getDim() > found.back().innermost ||
-      (found.size() > 1 && op.getDim() <= found[found.size() - 2].innermost))
+  // The parts end within each step of the dimensions outside the joined one, however the buffers lie.
+  SmallVector<MergedDims> inner = access.mergedRuns(op.getDim(), domain.size());
+  if (inner.size() != 1)
     return false;
-  runs = std::move(found);
+  runs = access.mergedRuns(0, op.getDim());
+  runs.push_back(inner.front());
   concat = op;
   return true;
 }
