@@ -152,14 +152,16 @@ def Tensor_PackOp : Tensor_Op<"pack", [Tensor_KnownDims]> {
   let description = [{
     Gives `[batch..., ceil(N / panel), K, panel]`, zero padded, from a right-hand side whose dimensions are, in the
     source, `batch_dims` (outermost first), `n_dims` and `k_dims` (each flattened row-major in the order given).
+    With `pairs`, two values of k lie side by side, for instructions that sum two products:
+    `[batch..., ceil(N / panel), K / 2, 2 * panel]`; K is even.
 
     (T13) `batch_dims`, `n_dims` and `k_dims` together name each source dimension once.
   }];
   let arguments = (ins AnyRankedTensor:$source, DenseI64ArrayAttr:$batch_dims, DenseI64ArrayAttr:$n_dims,
-                       DenseI64ArrayAttr:$k_dims, I64Attr:$panel);
+                       DenseI64ArrayAttr:$k_dims, I64Attr:$panel, UnitAttr:$pairs);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
-    $source `batch` $batch_dims `n` $n_dims `k` $k_dims `panel` $panel attr-dict `:` type($source) `->` type($result)
+    $source `batch` $batch_dims `n` $n_dims `k` $k_dims `panel` $panel (`pairs` $pairs^)? attr-dict `:` type($source) `->` type($result)
   }];
   let hasVerifier = 1;
 }
@@ -187,10 +189,10 @@ def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims]> {
     (T14) `batch_dims`, `n_dims` and `k_dims` together name each result dimension once.
   }];
   let arguments = (ins AnyRankedTensor:$source, DenseI64ArrayAttr:$batch_dims, DenseI64ArrayAttr:$n_dims,
-                       DenseI64ArrayAttr:$k_dims, I64Attr:$panel);
+                       DenseI64ArrayAttr:$k_dims, I64Attr:$panel, UnitAttr:$pairs);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
-    $source `batch` $batch_dims `n` $n_dims `k` $k_dims `panel` $panel attr-dict `:` type($source) `->` type($result)
+    $source `batch` $batch_dims `n` $n_dims `k` $k_dims `panel` $panel (`pairs` $pairs^)? attr-dict `:` type($source) `->` type($result)
   }];
   let hasVerifier = 1;
 }

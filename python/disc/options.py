@@ -30,8 +30,9 @@ class Options:
     opt_level: int = 3
     """LLVM's optimisation level, 0 to 3."""
     precision: Literal["f32", "bf16"] = "f32"
-    """``"bf16"`` keeps the f32 weights of products as bf16: half the memory, and half the time where reading them is
-    what takes it (few rows). Products and sums stay f32, on every CPU; a weight's relative error is at most 2**-8."""
+    """``"bf16"`` keeps the f32 weights of products as bf16 (each rounded by at most 2**-8 of its value), in half the
+    memory. Where the CPU multiplies bf16 (AVX512-BF16), activations of these products are rounded too; elsewhere weights
+    are widened as they are read, and products stay f32. Sums are f32 everywhere. Attention stays f32."""
     pipeline: Pipeline | None = None
     """The stages; None means ``disc.pipeline.default("cpu")``."""
 

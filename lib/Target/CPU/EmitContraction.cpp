@@ -77,10 +77,12 @@ public:
       Part &own = parts.emplace_back();
       own.results = part.results;
       own.vectors = cast<IntegerAttr>(columns[i]).getInt() / lanes;
-      for (const ContractionInfo &product : part.products)
+      for (const ContractionInfo &product : part.products) {
+        UnpackOp panels = product.panels;
         own.products.push_back({product,
                                 {product.lhsElement, product.rhsElement, acc, lanes, own.vectors,
-                                 /*prefetch=*/static_cast<bool>(product.panels)}});
+                                 /*prefetch=*/panels != nullptr, /*pairs=*/panels && panels.getPairs()}});
+      }
     }
   }
 
@@ -392,8 +394,11 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
   int64_t kBlock = e.schedule("k_block", 1 << 30);
   ShapeAnalysis::Range depth = e.shapes.range(info.size(info.depth));
   bool blocked = !depth.max || *depth.max > kBlock;
+  // The product steps through k by one value, or by a pair of them.
+  int64_t step = part.products.front().spec.pairs ? 2 : 1;
+  Value steps = m.div(depthCount, m.constant(step));
   Value rowBytes = m.mul(points.expr(lhsRowStride), byteSize(info.lhsElement));
-  Value depthBytes = m.mul(points.expr(lhsDepthStride), byteSize(info.lhsElement));
+  Value depthBytes = m.mul(points.expr(lhsDepthStride), step * byteSize(info.lhsElement));
   Value zero = m.constant(0), one = m.constant(1);
   int64_t sumRowBytes = part.vectors * lanes * byteSize(acc);
   // With one block of k a tile is finished at once: all use the same memory, which stays in the nearest cache.
@@ -415,13 +420,13 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
       for (auto [product, panel] : llvm::zip_equal(part.products, rhs)) {
         sums.push_back(tileSums);
         tileSums = m.advance(tileSums, sumsBytes);
-        Value own = m.advance(panel, m.mul(from, product.spec.panel() * byteSize(product.spec.b)));
+        Value own = m.advance(panel, m.mul(from, step * product.spec.panel() * byteSize(product.spec.b)));
         // Each tile fetches its share of what follows in memory: the next values of k, then the next panel, which
         // the next task needs. Weights come from far away, and alone the tile that meets them first would wait. A
         // single tile reads so fast that fetching more than the product itself does ahead would only delay that.
         Prefetch next;
         if (product.spec.prefetch) {
-          int64_t panelBytes = product.spec.panel() * byteSize(product.spec.b);
+          int64_t panelBytes = step * product.spec.panel() * byteSize(product.spec.b);
           Value tiles = m.sub(task.endTile, task.firstTile);
           Value share =
               arith::SelectOp::create(b, loc(), m.less(one, tiles), m.ceilDiv(m.constant(panelBytes), tiles), zero);
@@ -445,12 +450,12 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
     });
   };
   if (!blocked) {
-    pass(zero, depthCount, arith::ConstantOp::create(b, loc(), b.getBoolAttr(false)), {});
+    pass(zero, steps, arith::ConstantOp::create(b, loc(), b.getBoolAttr(false)), {});
     return;
   }
   // Blocks of equal size; an empty sum is one empty block.
-  Value blocks = m.max(m.ceilDiv(depthCount, m.constant(kBlock)), one);
-  EvenSplit blockSplit(m, depthCount, blocks);
+  Value blocks = m.max(m.ceilDiv(steps, m.constant(kBlock / step)), one);
+  EvenSplit blockSplit(m, steps, blocks);
   emitFor(b, loc(), zero, blocks, one, {}, [&](Value block, ValueRange) {
     PointEmitter::Scope scope(points);
     pass(blockSplit.start(m, block), blockSplit.size(m, block), m.less(zero, block),

@@ -15,16 +15,62 @@
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Target/CPU/EmitKernels.h"
 #include "lib/Target/CPU/PackPanel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace mlir::disc;
+
+/// Rows of depth two by two, each column's two values side by side; zeros past the last column. Runs at load only, so
+/// that what is read by columns is simply gathered.
+static LogicalResult emitPairs(PointEmitter &points, IndexMath &m, const PanelSource &source, Type element,
+                               Value firstColumn, Value columnCount, Value depthCount, int64_t vectors, Value panel) {
+  OpBuilder &b = m.b;
+  int64_t lanes = points.lanes();
+  auto narrow = VectorType::get({lanes}, element);
+  Value zero = arith::ConstantOp::create(b, m.loc, b.getZeroAttr(narrow));
+  SmallVector<int64_t> sideBySide;
+  for (int64_t i = 0; i < lanes; ++i)
+    sideBySide.append({i, lanes + i});
+  bool ok = true;
+  emitFor(b, m.loc, m.constant(0), depthCount, m.constant(2), {}, [&](Value depth, ValueRange) {
+    for (int64_t v = 0; v < vectors; ++v) {
+      PointEmitter::Scope scope(points);
+      Value column = m.add(firstColumn, m.constant(v * lanes)), left = m.sub(columnCount, column);
+      SmallVector<Value> both =
+          emitIf(b, m.loc, m.less(m.constant(0), left), ValueRange{zero, zero}, [&]() -> SmallVector<Value> {
+            PointEmitter::Scope inner(points);
+            Value mask = points.tailMask(left);
+            SmallVector<Value> out;
+            for (int64_t side : {0, 1}) {
+              Value x = points.eval(
+                  source.tensor,
+                  source.point(Idx(column, /*lanes=*/true, 1, lanes), points.uniform(m.add(depth, m.constant(side)))),
+                  mask);
+              ok &= bool(x);
+              if (!x)
+                return {zero, zero};
+              x = arith::TruncFOp::create(b, m.loc, narrow, points.splat(x));
+              out.push_back(arith::SelectOp::create(b, m.loc, mask, x, zero));
+            }
+            return out;
+          });
+      Value pairs = vector::ShuffleOp::create(b, m.loc, both[0], both[1], sideBySide);
+      Value offset = m.mul(m.add(m.mul(depth, vectors), m.constant(2 * v)), lanes * byteSize(element));
+      LLVM::StoreOp::create(b, m.loc, pairs, m.advance(panel, offset), byteSize(element));
+    }
+    return SmallVector<Value>();
+  });
+  return success(ok);
+}
 
 LogicalResult disc::emitPack(KernelEmission &e) {
   auto pack = e.kernel.getYield().getValues()[0].getDefiningOp<PackOp>();
   if (!pack)
     return e.kernel.emitError("a pack kernel must yield a disc_tensor.pack");
   auto type = cast<RankedTensorType>(pack.getResult().getType());
-  int64_t bits = type.getElementTypeBitWidth(), lanes = std::min<int64_t>(e.vectorBits / bits, pack.getPanel());
+  int64_t bits = pack.getPairs() ? 32 : type.getElementTypeBitWidth();
+  int64_t lanes = std::min<int64_t>(e.vectorBits / bits, pack.getPanel());
   if (pack.getPanel() % lanes != 0)
     return pack.emitError("the panel is not a whole number of vectors");
   Layout result = Layout::get(e.kernel.getLayout(e.kernel.getNumInputs()));
@@ -74,6 +120,11 @@ LogicalResult disc::emitPack(KernelEmission &e) {
         buffer && !pack.getKDims().empty() && buffer->layout.strides[pack.getKDims().back()].isConstant(1);
     source.padWithZeros = true;
     Value panel = m.advance(points.resultPtr(0), m.mul(task, panelBytes));
+    if (pack.getPairs()) {
+      ok &= succeeded(
+          emitPairs(points, m, source, type.getElementType(), first, columns, depth, pack.getPanel() / lanes, panel));
+      return SmallVector<Value>();
+    }
     ok &= succeeded(emitPanel(points, m, source, type.getElementType(), first, columns, depth, pack.getPanel() / lanes,
                               /*alwaysWhole=*/false, panel));
     return SmallVector<Value>();

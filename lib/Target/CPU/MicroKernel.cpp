@@ -38,7 +38,7 @@ using namespace mlir::disc;
 std::string MicroKernelSpec::str() const {
   std::string text;
   llvm::raw_string_ostream os(text);
-  os << a << "_" << b << "_" << acc << "_x" << panel() << (prefetch ? "_p" : "");
+  os << a << "_" << b << "_" << acc << "_x" << panel() << (pairs ? "_pairs" : "") << (prefetch ? "_p" : "");
   return text;
 }
 
@@ -124,7 +124,7 @@ private:
   enum Level { secondLevel = 2, firstLevel = 3 };
   void prefetch(Value ptr, Level level) { LLVM::Prefetch::create(b, loc, ptr, /*rw=*/0, level, /*cache=*/1); }
   Value widen(Value v) {
-    if (v.getType() == accType)
+    if (v.getType() == accType || spec.pairs)
       return v;
     if (isa<FloatType>(spec.acc))
       return arith::ExtFOp::create(b, loc, accType, v);
@@ -136,6 +136,10 @@ private:
     return arith::AddIOp::create(b, loc, x, y);
   }
   Value multiplyAdd(Value x, Value y, Value sum) {
+    if (spec.pairs)
+      return LLVM::CallIntrinsicOp::create(b, loc, Type(accType), b.getStringAttr("llvm.x86.avx512bf16.dpbf16ps.512"),
+                                           ValueRange{sum, x, y})
+          .getResults();
     if (isa<FloatType>(spec.acc))
       return math::FmaOp::create(b, loc, x, y, sum);
     return arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, x, y), sum);
@@ -146,11 +150,11 @@ private:
     auto forOp = scf::ForOp::create(b, loc, from, to, step, init, [&](OpBuilder &, Location, Value k, ValueRange in) {
       SmallVector<Value> sums(in);
       Value aRow = offset(aPtr, arith::MulIOp::create(b, loc, k, kStride));
-      Value bRow = offset(bPtr, arith::MulIOp::create(b, loc, k, i64(spec.panel() * bytes(spec.b))));
+      int64_t side = spec.pairs ? 2 : 1, row = spec.panel() * bytes(spec.b) * side;
+      Value bRow = offset(bPtr, arith::MulIOp::create(b, loc, k, i64(row)));
       Value ahead = prefetches() ? offset(next.from, arith::MulIOp::create(b, loc, k, next.step)) : Value();
       for (int64_t u = 0; u < unroll; ++u) {
         if (prefetches()) {
-          int64_t row = spec.panel() * bytes(spec.b);
           prefetch(ahead, secondLevel);
           for (int64_t line = 0; line < row; line += cacheLine)
             prefetch(offset(bRow, u * row + aheadBytes + line), firstLevel);
@@ -159,12 +163,14 @@ private:
         }
         SmallVector<Value> right;
         for (int64_t j = 0; j < spec.vectors; ++j)
-          right.push_back(widen(load(VectorType::get({spec.lanes}, spec.b),
-                                     offset(bRow, (u * spec.vectors + j) * spec.lanes * bytes(spec.b)))));
+          right.push_back(widen(load(VectorType::get({spec.lanes * side}, spec.b),
+                                     offset(bRow, (u * spec.vectors + j) * spec.lanes * bytes(spec.b) * side))));
         for (int64_t i = 0; i < rows; ++i) {
           Value ptr = i == 0 ? aRow : offset(aRow, arith::MulIOp::create(b, loc, rowStride, i64(i)));
-          Value left = vector::BroadcastOp::create(b, loc, VectorType::get({spec.lanes}, spec.a), load(spec.a, ptr));
-          left = widen(left);
+          Type unit = spec.pairs ? b.getI32Type() : spec.a;
+          Value left = vector::BroadcastOp::create(b, loc, VectorType::get({spec.lanes}, unit), load(unit, ptr));
+          left = spec.pairs ? vector::BitCastOp::create(b, loc, VectorType::get({spec.lanes * 2}, spec.a), left)
+                            : widen(left);
           for (int64_t j = 0; j < spec.vectors; ++j) {
             Value &sum = sums[(u * rows + i) * spec.vectors + j];
             sum = multiplyAdd(left, right[j], sum);

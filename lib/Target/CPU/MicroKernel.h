@@ -19,6 +19,7 @@ struct MicroKernelSpec {
   int64_t lanes;         // of `acc` in a vector register
   int64_t vectors;       // registers in a row of the tile: a panel is lanes * vectors wide
   bool prefetch = false; // B comes from far, and what follows it in memory is needed next: fetches both ahead
+  bool pairs = false;    // k advances by two, side by side in A and in B: sums of pairs of products of bf16
 
   int64_t panel() const { return lanes * vectors; }
   /// `f32_f32_f32_x32`

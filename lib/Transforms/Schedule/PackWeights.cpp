@@ -13,7 +13,8 @@
 // reads the weights once, in order. Packing happens at load. One weight used by several kernels is packed once.
 // Half-precision weights are widened while packing, so that the product kernel reads what it multiplies. With
 // `precision=bf16`, f32 weights are rounded to bf16 instead, which halves what few rows have to read; the kernel widens
-// them in registers and multiplies and sums in f32.
+// them in registers and multiplies and sums in f32. If the target has instructions that sum pairs of products of bf16
+// (`bf16_dot`), panels hold two values of k side by side, and a kernel before rounds the left operand.
 //
 // Test: test/lit/Schedule/pack-weights.mlir
 //
@@ -26,6 +27,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 #include <map>
 
@@ -57,11 +59,12 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       return signalPassFailure();
     }
     TargetInfo target = TargetInfo::get(module);
+    ShapeAnalysis shapes(module);
     for (auto kernel : llvm::make_early_inc_range(main.getBody().front().getOps<KernelOp>()))
       if (kernel.getKind() == KernelKind::Contraction)
         for (auto generic : kernel.getBody().front().getOps<linalg::GenericOp>())
           if (linalg::isaContractionOpInterface(generic))
-            pack(kernel, generic, target);
+            pack(kernel, generic, target, shapes);
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(main.getBody().front())))
       if (isOpTriviallyDead(&op))
         op.erase();
@@ -114,7 +117,81 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     return b.clone(*def, map)->getResult(0);
   }
 
-  void pack(KernelOp kernel, linalg::GenericOp contraction, const TargetInfo &target) {
+  /// Whether every product of the kernel has weights on the right, and on the left an input that lies along k: then the
+  /// left one can be read in pairs as well.
+  static bool canRound(KernelOp kernel) {
+    for (auto op : kernel.getBody().front().getOps<linalg::GenericOp>()) {
+      if (!linalg::isaContractionOpInterface(op))
+        continue;
+      auto left = dyn_cast<BlockArgument>(op.getDpsInputs()[0]), right = dyn_cast<BlockArgument>(op.getDpsInputs()[1]);
+      bool packed = op.getDpsInputs()[1].getDefiningOp<UnpackOp>() != nullptr;
+      if (!left || (!packed && (!right || !right.hasOneUse() ||
+                                !isa_and_present<ParameterOp, GlobalLoadOp>(
+                                    viewBase(kernel.getInputs()[right.getArgNumber()]).getDefiningOp()))))
+        return false;
+      AffineMap map = op.getIndexingMapsArray()[0];
+      if (map.getNumResults() == 0)
+        return false;
+      auto last = dyn_cast<AffineDimExpr>(map.getResults().back());
+      if (!last || op.getNumReductionLoops() != 1 ||
+          op.getIteratorTypesArray()[last.getPosition()] != utils::IteratorType::reduction)
+        return false;
+    }
+    return true;
+  }
+
+  /// The product reads its left operand rounded, by a kernel of its own that all readers of the same value share.
+  void roundLeft(KernelOp kernel, linalg::GenericOp op, Type to, ShapeAnalysis &shapes) {
+    auto left = cast<BlockArgument>(op.getDpsInputs()[0]);
+    Value whole = kernel.getInputs()[left.getArgNumber()];
+    if (getElementTypeOrSelf(whole.getType()) == to)
+      return; // done for another product of the kernel
+    Value &narrow = rounded[whole];
+    if (!narrow)
+      narrow = round(whole, to, OpBuilder(kernel), shapes);
+    Block &body = kernel.getBody().front();
+    auto known = llvm::find(kernel.getInputs(), narrow);
+    unsigned index = known - kernel.getInputs().begin();
+    if (known == kernel.getInputs().end()) {
+      kernel.getInputsMutable().append(narrow);
+      body.addArgument(narrow.getType(), kernel.getLoc());
+    }
+    op.getDpsInputOperand(0)->set(body.getArgument(index));
+    narrowArgument(op, 0, to);
+    if (left.use_empty()) {
+      kernel.getInputsMutable().erase(left.getArgNumber());
+      body.eraseArgument(left.getArgNumber());
+    }
+  }
+
+  static Value round(Value whole, Type to, OpBuilder b, ShapeAnalysis &shapes) {
+    auto type = cast<RankedTensorType>(whole.getType());
+    auto narrow = RankedTensorType::get(type.getShape(), to);
+    Location loc = whole.getLoc();
+    auto kernel = KernelOp::create(b, loc, TypeRange{narrow}, ValueRange{whole}, KernelKind::Loop,
+                                   b.getStringAttr("round"), b.getStringAttr("activations of products, rounded once"),
+                                   DictionaryAttr(), Attribute(), Attribute(), Attribute());
+    SmallVector<SymExpr> dims = shapes.dims(whole);
+    Block *body = &kernel.getBody().emplaceBlock();
+    Value in = body->addArgument(type, loc);
+    b.setInsertionPointToStart(body);
+    SmallVector<Value> sizes;
+    for (int64_t i = 0; i < type.getRank(); ++i)
+      if (type.isDynamicDim(i))
+        sizes.push_back(DimOp::create(b, loc, dims[i]));
+    Value empty = tensor::EmptyOp::create(b, loc, narrow, sizes);
+    AffineMap id = b.getMultiDimIdentityMap(type.getRank());
+    SmallVector<utils::IteratorType> iterators(type.getRank(), utils::IteratorType::parallel);
+    auto generic = linalg::GenericOp::create(
+        b, loc, TypeRange{narrow}, ValueRange{in}, ValueRange{empty}, ArrayRef<AffineMap>{id, id}, iterators,
+        [&](OpBuilder &nested, Location at, ValueRange args) {
+          linalg::YieldOp::create(nested, at, arith::TruncFOp::create(nested, at, to, args[0]).getResult());
+        });
+    YieldOp::create(b, loc, generic.getResults());
+    return kernel.getOutputs()[0];
+  }
+
+  void pack(KernelOp kernel, linalg::GenericOp contraction, const TargetInfo &target, ShapeAnalysis &shapes) {
     Block &body = kernel.getBody().front();
     auto arg = dyn_cast<BlockArgument>(contraction.getDpsInputs()[1]);
     if (!arg || !arg.hasOneUse())
@@ -141,12 +218,15 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     Value source = inInit(weight, b, initValues);
     if (!source)
       return;
+    bool pairs = stored != element && k % 2 == 0 && target.bf16Dot && canRound(kernel);
+    key += pairs ? "pairs" : "";
     GlobalOp &global = packed[{source.getAsOpaquePointer(), key}];
 
     SmallVector<int64_t> shape;
     for (int64_t d : dims->batch)
       shape.push_back(type.getDimSize(d));
-    shape.append({static_cast<int64_t>(llvm::divideCeil(n, panel)), k, panel});
+    int64_t side = pairs ? 2 : 1;
+    shape.append({static_cast<int64_t>(llvm::divideCeil(n, panel)), k / side, panel * side});
     auto packedType = RankedTensorType::get(shape, stored);
     Location loc = contraction.getLoc();
     if (!global) {
@@ -158,7 +238,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       Block *inner = &packKernel.getBody().emplaceBlock();
       Value in = inner->addArgument(source.getType(), loc);
       OpBuilder nested = OpBuilder::atBlockBegin(inner);
-      Value result = PackOp::create(nested, loc, packedType, in, dims->batch, dims->n, dims->k, panel);
+      Value result = PackOp::create(nested, loc, packedType, in, dims->batch, dims->n, dims->k, panel, pairs);
       YieldOp::create(nested, loc, result);
       OpBuilder at(init);
       global = GlobalOp::create(at, loc, b.getStringAttr(name), StringAttr(), TypeAttr::get(packedType));
@@ -171,12 +251,14 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     arg.setType(packedType);
     OpBuilder nested = OpBuilder::atBlockBegin(&body);
     auto logical = RankedTensorType::get(type.getShape(), stored);
-    Value unpacked = UnpackOp::create(nested, loc, logical, arg, dims->batch, dims->n, dims->k, panel);
+    Value unpacked = UnpackOp::create(nested, loc, logical, arg, dims->batch, dims->n, dims->k, panel, pairs);
     contraction.getDpsInputOperand(1)->set(unpacked);
     if (element != type.getElementType())
       widenArgument(contraction, 1, element);
     if (element != stored)
       narrowArgument(contraction, 1, stored);
+    if (pairs)
+      roundLeft(kernel, contraction, stored, shapes);
   }
 
   /// The body's argument for an operand that is read in a wider type now: the conversion it did is the identity.
@@ -201,6 +283,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
   }
 
   func::FuncOp init;
+  llvm::DenseMap<Value, Value> rounded;
   IRMapping initValues;
   std::map<std::pair<void *, std::string>, GlobalOp> packed;
   unsigned count = 0;
