@@ -31,8 +31,8 @@ class Options:
     """LLVM's optimisation level, 0 to 3."""
     precision: Literal["f32", "bf16"] = "f32"
     """``"bf16"`` keeps the f32 weights of products as bf16 (each rounded by at most 2**-8 of its value), in half the
-    memory. Where the CPU multiplies bf16 (AVX512-BF16), activations of these products are rounded too; elsewhere weights
-    are widened as they are read, and products stay f32. Sums are f32 everywhere. Attention stays f32."""
+    memory. Where the CPU multiplies bf16 (AVX512-BF16), activations of these products are rounded too; elsewhere
+    weights are widened as they are read, and products stay f32. Sums are f32 everywhere. Attention stays f32."""
     pipeline: Pipeline | None = None
     """The stages; None means ``disc.pipeline.default("cpu")``."""
 

@@ -218,7 +218,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     Value source = inInit(weight, b, initValues);
     if (!source)
       return;
-    bool pairs = stored != element && k % 2 == 0 && target.bf16Dot && canRound(kernel);
+    bool pairs = stored != element && k % 2 == 0 && target.bf16Dot && target.vectorBits == 512 && canRound(kernel);
     key += pairs ? "pairs" : "";
     GlobalOp &global = packed[{source.getAsOpaquePointer(), key}];
 
