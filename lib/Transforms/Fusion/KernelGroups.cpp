@@ -194,6 +194,7 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
 
   llvm::SmallDenseMap<Operation *, Role> roles;
   llvm::SmallDenseMap<Operation *, SmallVector<int>> toDomain;
+  linalg::GenericOp firstReduction;
   llvm::SmallPtrSet<Operation *, 8> afterReduction; // depends on a reduction of the group
   SmallVector<Operation *> ordered(merged.ops.begin(), merged.ops.end());
   llvm::sort(ordered, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
@@ -209,6 +210,10 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
     if (isReduction) {
       if (!sameExtents(loops.extents, merged.domain, shapes) || loops.reduced != merged.reduced)
         return false;
+      // The emitters pair the loops of a kernel's reductions one by one, unit ones too (ReductionPlan).
+      if (firstReduction && firstReduction.getIteratorTypesArray() != generic.getIteratorTypesArray())
+        return false;
+      firstReduction = generic;
       role = Role::Reduction;
     } else if (sameExtents(loops.extents, merged.domain, shapes) && merged.kind != KernelKind::Contraction) {
       role = Role::Full;
