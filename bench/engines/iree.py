@@ -16,6 +16,8 @@ from ..workloads import Shape
 from .base import Context, Engine, NotSupported
 from .exports import exported_program
 
+LIMIT = 300.0
+
 
 class Peer(Engine):
     """Compiled for this machine, with one executor per thread."""
@@ -32,19 +34,34 @@ class Peer(Engine):
 
     @classmethod
     def prepare(cls, context: Context) -> None:
-        """Imports and compiles."""
+        """Imports and compiles; what torch.export gives first, and decomposed if IREE cannot take that."""
+        program = exported_program(context)
+        problem = cls._build(context, program)
+        if problem and cls._build(context, program.run_decompositions()):
+            raise NotSupported(problem)
+
+    @classmethod
+    def _build(cls, context: Context, program: torch.export.ExportedProgram) -> str:
+        """Why it did not work, or nothing."""
         from iree.turbine import aot
 
         text = cls.artifact(context).with_suffix(".mlir")
-        aot.export(exported_program(context)).save_mlir(str(text))
         command = [str(Path(sys.executable).with_name("iree-compile")), str(text), "-o", str(cls.artifact(context))]
         command += ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"]
         command += ["--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3"]
-        result = subprocess.run(command, capture_output=True, text=True)
-        text.unlink(missing_ok=True)
-        if result.returncode:
-            lines = [line for line in result.stderr.splitlines() if "error:" in line] or [result.stderr[-300:]]
-            raise NotSupported(lines[0].split("error:", 1)[-1].strip())
+        # Otherwise rows of some hundred elements are an error.
+        command += ["--iree-llvmcpu-fail-on-large-vector=false"]
+        try:
+            aot.export(program).save_mlir(str(text))
+            result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            return f"compiling takes more than {LIMIT:.0f} s"
+        except Exception as error:
+            return str(error)
+        finally:
+            text.unlink(missing_ok=True)
+        lines = [line.split("error:", 1)[1].strip() for line in result.stderr.splitlines() if "error:" in line]
+        return (lines or [result.stderr[-300:]])[0] if result.returncode else ""
 
     def compile(self) -> None:
         """Loads the module."""

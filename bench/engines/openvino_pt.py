@@ -30,10 +30,14 @@ class Peer(Engine):
 
     @classmethod
     def prepare(cls, context: Context) -> float | None:
-        """Converts the exported program."""
+        """Converts the exported program; decomposed, if there is an operator that OpenVINO does not know."""
         import openvino
 
-        model = openvino.convert_model(exported_program(context))
+        program = exported_program(context)
+        try:
+            model = openvino.convert_model(program)
+        except Exception:
+            model = openvino.convert_model(program.run_decompositions())
         openvino.save_model(model, str(cls.artifact(context)), compress_to_fp16=False)
         return None
 
