@@ -57,10 +57,10 @@ def _panel(axis, result: WorkloadResult, colors) -> None:  # type: ignore[no-unt
             axis.scatter(*zip(*points, strict=True), s=16, color=colors.get(name, "gray"), zorder=3)
     for i, ratio in enumerate(ratios):
         if ratio == ratio:
-            axis.annotate(f"{ratio:.2f}", (i, 0.72), ha="center", fontsize=7)
+            axis.annotate(f"{ratio:.2f}", (i, 0.53), ha="center", fontsize=7)
     axis.axhline(1.0, color="black", linewidth=1, zorder=2)
     axis.set_yscale("log")
-    axis.set_ylim(0.68, CUT * 1.08)
+    axis.set_ylim(0.5, CUT * 1.08)
     ticks = [0.75, 1, 1.5, 2, 3, 4, 6, 8]
     axis.set_yticks(ticks, [f"{t:g}" for t in ticks[:-1]] + [f"≥{CUT:g}"])
     axis.minorticks_off()
