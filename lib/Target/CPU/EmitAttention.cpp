@@ -64,6 +64,7 @@ private:
     SmallVector<Value> maxima, sums;
   };
 
+  int64_t longestRun() { return e.schedule("keys", 8 * tileRows); }
   Value flag(bool v) { return arith::ConstantOp::create(b, loc(), b.getBoolAttr(v)); }
   Value rowBytes(const Block &block) { return m.constant(block.vectors * lanes() * byteSize(sumType)); }
   Value load(Value row, int64_t vector) {
@@ -171,7 +172,7 @@ LogicalResult AttentionBlocks::emitBlock(const Block &block) {
   if (failed(keys) || failed(values) || failed(packQueries(block)))
     return failure();
   // Sizes of a product's tiles are even splits, so runs of keys are as well: the least tile is half a whole one.
-  int64_t longest = e.schedule("keys", 8 * tileRows);
+  int64_t longest = longestRun();
   Value zero = m.constant(0), one = m.constant(1);
   Value runs = m.max(m.ceilDiv(block.keys, m.constant(longest)), one);
   EvenSplit split(m, block.keys, runs);
@@ -320,9 +321,16 @@ Value AttentionBlocks::hideLater(Value x, Value key, Value queryIndex) {
 SmallVector<Value> AttentionBlocks::scores(const Block &block, const Keys &run, const Matrix &keys,
                                            ArrayRef<Value> indices, ArrayRef<Value> maxima) {
   MicroKernelSpec spec{getElementTypeOrSelf(op.getKey().getType()), sumType, sumType, lanes(), block.vectors};
+  // Tiles divide a run, not all keys: with more than one run its size is another, or not known.
   ShapeAnalysis::Range range = e.shapes.range(keyCount);
-  int64_t least = op.getIsCausal() ? 1 : range.min.value_or(1);
-  TileHeights heights = tileHeights(least, op.getIsCausal() ? -1 : range.max.value_or(-1), tileRows);
+  int64_t least = op.getIsCausal() ? 1 : range.min.value_or(1), most = op.getIsCausal() ? -1 : range.max.value_or(-1);
+  if (int64_t longest = longestRun(); most > longest) {
+    int64_t runs = llvm::divideCeil(most, longest);
+    bool known = least == most;
+    least = known ? most / runs : std::min(least, longest / 2);
+    most = known ? int64_t(llvm::divideCeil(most, runs)) : -1;
+  }
+  TileHeights heights = tileHeights(least, most, tileRows);
   Value zero = m.constant(0), one = m.constant(1);
   Value tiles = m.max(m.ceilDiv(run.count, m.constant(tileRows)), one);
   EvenSplit split(m, run.count, tiles);

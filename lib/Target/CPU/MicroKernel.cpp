@@ -256,9 +256,15 @@ LLVM::LLVMFuncOp dispatcher(OpBuilder &b, ModuleOp module, const MicroKernelSpec
   // No rows, no work: an empty matrix is one tile of none.
   Block *none = b.createBlock(&func.getBody(), func.getBody().end());
   LLVM::ReturnOp::create(b, loc, ValueRange());
+  blocks.push_back(none);
+  cases.emplace_back(64, 0);
+  // Any other height is a mistake of the caller's: better to stop than to leave sums unwritten.
+  Block *wrong = b.createBlock(&func.getBody(), func.getBody().end());
+  LLVM::Trap::create(b, loc);
+  LLVM::UnreachableOp::create(b, loc);
   b.setInsertionPointToEnd(entry);
   SmallVector<ValueRange> noOperands(blocks.size());
-  LLVM::SwitchOp::create(b, loc, entry->getArguments().back(), none, ValueRange(), ArrayRef<APInt>(cases), blocks,
+  LLVM::SwitchOp::create(b, loc, entry->getArguments().back(), wrong, ValueRange(), ArrayRef<APInt>(cases), blocks,
                          noOperands);
   return func;
 }

@@ -213,3 +213,11 @@ def test_appended(groups: int) -> None:
             actual, expected = compiled(*given), module(*given)
             assert torch.equal(actual[1], expected[1]) and torch.equal(actual[2], expected[2])
             assert torch.allclose(actual[0], expected[0], atol=3e-6)
+
+
+@pytest.mark.parametrize("keys", [14, 15, 252, 253, 256, 300, 505, 512])
+@pytest.mark.parametrize("causal", [False, True])
+def test_static_sizes(keys: int, causal: bool) -> None:
+    """Sizes known at compile time: a run's tiles have other heights than those of all keys together."""
+    module, args = Attention(is_causal=causal), inputs(1, keys, keys, None)
+    check(module, disc.compile(module, args), args)
