@@ -20,3 +20,16 @@ def test_workload(name):
             expected = module(*inputs)
         differences[shape] = workload.largest_difference(flat(compiled(*inputs)), flat(expected))
     assert all(value <= workload.tolerance for value in differences.values()), differences
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_static_shapes(name):
+    """Each shape compiled alone: what is chosen from extents then is another choice than for all shapes."""
+    workload = workloads.load(name, small=True)
+    module = workload.build()
+    for shape in workload.shapes[1::2]:
+        inputs = workload.inputs(shape)
+        with torch.inference_mode():
+            expected = flat(module(*inputs))
+        actual = flat(disc.compile(module, inputs)(*inputs))
+        assert workload.largest_difference(actual, expected) <= workload.tolerance, shape
