@@ -1,6 +1,6 @@
 """Measures DISC against its peers: `make bench`, or, in the peers' environment, `python -m bench`.
 
-make bench                                          # everything; about an hour
+make bench                                          # everything; about half an hour
 make bench-quick                                    # fast compilers, few shapes: within five minutes
 make bench BENCH_ARGS='minilm ctr_ranker'           # these workloads; the report keeps the others' last results
 make bench BENCH_ARGS='minilm --static'             # and what dynamic shapes cost
