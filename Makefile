@@ -21,7 +21,7 @@ bench: setup
 	@bench/setup.sh
 	@.venv-bench/bin/python -m bench $(BENCH_ARGS)
 
-# Few shapes and the peers that compile fast, within five minutes.
+# Few shapes and the peers that compile fast.
 bench-quick: setup
 	@bench/setup.sh
 	@.venv-bench/bin/python -m bench --quick $(BENCH_ARGS)

@@ -1,7 +1,7 @@
 """Measures DISC against its peers: `make bench`, or, in the peers' environment, `python -m bench`.
 
-make bench                                          # everything; about half an hour
-make bench-quick                                    # fast compilers, few shapes: within five minutes
+make bench                                          # everything; an hour or so
+make bench-quick                                    # fast compilers, few shapes
 make bench BENCH_ARGS='minilm ctr_ranker'           # these workloads; the report keeps the others' last results
 make bench BENCH_ARGS='minilm --static'             # and what dynamic shapes cost
 make bench BENCH_ARGS='--report'                    # only the report, of the results that are there
