@@ -13,6 +13,8 @@ PACKAGES=(
   build-essential ca-certificates ccache cmake git ninja-build python3-dev python3-venv
   clang-22 clang-format-22 lld-22
   libmlir-22-dev llvm-22-dev mlir-22-tools liblld-22-dev zlib1g-dev libzstd-dev
+  libxxhash-dev nlohmann-json3-dev libclang-rt-22-dev
+  libcpp-httplib-dev libutf8proc-dev pkg-config
 )
 
 bold=; plain=

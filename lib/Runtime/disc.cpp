@@ -1,6 +1,6 @@
 //===- disc.cpp - the public C interface ----------------------------------===//
 
-#include "lib/Runtime/disc.h"
+#include "lib/Runtime/Core/Direct.h"
 #include "lib/Runtime/Core/Model.h"
 
 using namespace disc::rt;

@@ -1,59 +1,275 @@
-/*===- disc.h - run a compiled model --------------------------------------===
+/*===- disc.h - run compiled models ---------------------------------------===
  *
- * The public C interface of the runtime. No C++ type and no exception crosses it. Every
- * function may be called from any thread; any number of threads may run one model.
+ * The C interface of every library that DISC compiles, and of libdisc.so, which loads such libraries by path. C99, also
+ * usable from C++; this file is all that is needed. No C++ type and no exception crosses it.
  *
  *   disc_model *model;
- *   if (disc_model_create(&disc_model_info, disc_init, disc_main, 0, parameters,
- *                         num_parameters, &model))
- *     fprintf(stderr, "%s\n", disc_last_error());
+ *   if (disc_load("libminilm.so", NULL, &model))
+ *     return fprintf(stderr, "%s\n", disc_last_error()), 1;
  *   const DLTensor *inputs[] = {&ids, &mask};
- *   DLManagedTensorVersioned *outputs[1];
- *   if (!disc_model_run(model, inputs, 2, outputs, 1))
- *     outputs[0]->deleter(outputs[0]);
- *   disc_model_destroy(model);
+ *   disc_output outputs[] = {{NULL, NULL}};              // one output, memory of the library's
+ *   if (disc_run(model, inputs, 2, outputs, 1) == DISC_OK)
+ *     outputs[0].managed->deleter(outputs[0].managed);   // after use
+ *   disc_free(model);
+ *
+ * Threads: every function may be called from any thread, and any number of threads may run one model at the same time.
+ * A model must not be freed while another thread uses it.
+ *
+ * Errors: a function that returns disc_status leaves a text for this thread when it fails (disc_last_error), and its
+ * results untouched, unless it says otherwise. Outputs of a failed run have unspecified contents.
+ *
+ * Versions: a struct that may grow begins with `size`, which the caller sets to its sizeof; a field beyond the size
+ * that the other side knows counts as 0. Libraries of different versions of DISC can live in one process: a call on a
+ * model is always done by the runtime that the model's own library contains.
  *
  *===----------------------------------------------------------------------===*/
 
-#ifndef DISC_RUNTIME_DISC_H
-#define DISC_RUNTIME_DISC_H
+#ifndef DISC_DISC_H
+#define DISC_DISC_H
 
-#include "lib/Runtime/Core/Abi.h"
-#include "lib/Runtime/Core/DLPack.h"
-#include "lib/Runtime/Core/ModelInfo.h"
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define DISC_API __attribute__((visibility("default")))
+#else
+#define DISC_API
+#endif
+
+#define DISC_VERSION_MAJOR 0
+#define DISC_VERSION_MINOR 1
+#define DISC_VERSION_PATCH 0
+#define DISC_VERSION (DISC_VERSION_MAJOR * 0x10000 + DISC_VERSION_MINOR * 0x100 + DISC_VERSION_PATCH)
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/*===-- Tensors: the structures of DLPack 1.x (https://dmlc.github.io/dlpack), unless its own header came first.
+ * ---===*/
+
+#ifndef DLPACK_DLPACK_H_
+
+enum { kDLCPU = 1 };
+enum { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4, kDLBool = 6 };
+
+typedef struct DLDevice {
+  int32_t device_type;
+  int32_t device_id;
+} DLDevice;
+
+typedef struct DLDataType {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+} DLDataType;
+
+typedef struct DLTensor {
+  void *data;
+  DLDevice device;
+  int32_t ndim;
+  DLDataType dtype;
+  int64_t *shape;
+  int64_t *strides; /* In elements. NULL: row-major, without gaps. */
+  uint64_t byte_offset;
+} DLTensor;
+
+typedef struct DLPackVersion {
+  uint32_t major;
+  uint32_t minor;
+} DLPackVersion;
+
+typedef struct DLManagedTensorVersioned {
+  DLPackVersion version;
+  void *manager_ctx;
+  /* Releases the tensor and the structure itself. */
+  void (*deleter)(struct DLManagedTensorVersioned *self);
+  uint64_t flags;
+  DLTensor dl_tensor;
+} DLManagedTensorVersioned;
+
+#endif /* DLPACK_DLPACK_H_ */
+
+/*===-- Errors --------------------------------------------------------------------------------------------------===*/
+
 typedef enum disc_status {
   DISC_OK = 0,
-  DISC_ERROR_TYPE = 1,    /* dtype, device or number of inputs */
-  DISC_ERROR_SHAPE = 2,   /* rank, or extents the model was not compiled for */
+  DISC_ERROR_TYPE = 1,    /* dtype, device or number of tensors */
+  DISC_ERROR_SHAPE = 2,   /* rank, or extents that the model was not compiled for */
   DISC_ERROR_MEMORY = 3,  /* an allocation failed */
-  DISC_ERROR_INVALID = 4, /* misuse */
-  DISC_ERROR_INDEX = 5    /* an element of an input indexes beyond a dimension */
+  DISC_ERROR_INVALID = 4, /* misuse: a null pointer, a freed model, a struct without its size */
+  DISC_ERROR_INDEX = 5,   /* an element of an input indexes beyond a dimension */
+  DISC_ERROR_FILE = 6,    /* a file cannot be read, or is not what it should be, or is damaged */
+  DISC_ERROR_VERSION = 7, /* made by a version of DISC that does not fit this one */
+  DISC_ERROR_TARGET = 8,  /* code for another kind of machine */
+  DISC_ERROR_WEIGHTS = 9  /* weights that are not the model's: names, dtypes, shapes or contents differ */
 } disc_status;
 
+/* "DISC_OK", "DISC_ERROR_TYPE", ...; "unknown status" for anything else. */
+DISC_API const char *disc_status_name(disc_status status);
+
+/* What the last failing call on this thread said; "" before the first. Valid until the next one fails. */
+DISC_API const char *disc_last_error(void);
+
+/* The same as data. Texts are "" where they do not apply, and valid as long as that of disc_last_error. */
+typedef struct disc_error {
+  size_t size; /* Set it to sizeof(disc_error). */
+  disc_status status;
+  const char *message;
+  const char *input; /* Name of the input at fault. */
+  int64_t dim;       /* Its dim, or -1. */
+  const char *symbol;
+  const char *expected;
+  const char *got;
+} disc_error;
+
+DISC_API disc_status disc_last_error_details(disc_error *error);
+
+/* DISC_VERSION of the runtime that this function is in. */
+DISC_API uint32_t disc_version(void);
+
+/*===-- Models --------------------------------------------------------------------------------------------------===*/
+
+/* A compiled model as code and data. Each library has one, `disc_library_NAME`, which its own header declares. */
+typedef struct disc_library disc_library;
+
+/* A loaded model. */
 typedef struct disc_model disc_model;
 
-/* Loads a model: takes ownership of the parameters (also on failure), in the order of
- * `info`, and does the work that depends on them alone. `threads` counts the caller; 0
- * means every core. `info` and the code must outlive the model. */
-disc_status disc_model_create(const disc_model_info_t *info, disc_entry_fn init, disc_entry_fn main, int32_t threads,
-                              DLManagedTensorVersioned *const *parameters, int64_t num_parameters, disc_model **model);
+/* Does the tasks [begin, end) of a job. */
+typedef void (*disc_task_fn)(void *job, int64_t begin, int64_t end);
 
-/* Outputs live until their own deleter is called, also beyond the model. */
-disc_status disc_model_run(disc_model *model, const DLTensor *const *inputs, int64_t num_inputs,
-                           DLManagedTensorVersioned **outputs, int64_t num_outputs);
+/* Calls task(job, ...) for ranges that cover [0, count) once, from any threads, in any order; returns when all of them
+ * have returned. */
+typedef void (*disc_parallel_for_fn)(void *context, int64_t count, disc_task_fn task, void *job);
 
-void disc_model_destroy(disc_model *model);
+/* At least `bytes` bytes at a multiple of `alignment`, a power of 2; NULL if there are none. Thread-safe. */
+typedef void *(*disc_allocate_fn)(void *context, size_t bytes, size_t alignment);
+typedef void (*disc_release_fn)(void *context, void *data, size_t bytes);
 
-/* What the last failing call on this thread said. Valid until the next one fails. */
-const char *disc_last_error(void);
+enum {
+  /* Files were checked by other means: their contents are not compared with the checksums recorded in the library.
+   * Formats and bounds still are. */
+  DISC_TRUST_FILES = 1
+};
+
+typedef struct disc_options {
+  size_t size; /* Set it to sizeof(disc_options), and what is not needed to 0: disc_default_options() does. */
+
+  /* Threads of one call, the caller's included; 0: every core this process may use. Models of the same number share one
+   * pool. With `parallel_for`, how many ranges are worth having. */
+  int32_t threads;
+  uint32_t flags;
+
+  /* The file of weights. NULL: those in the library, or those of the file beside it. */
+  const char *weights;
+
+  /* NULL: the library's own pool. */
+  disc_parallel_for_fn parallel_for;
+  void *parallel_context;
+
+  /* For temporaries, outputs, packed weights; NULL: the C library. Both are given, or none. They are called until the
+   * model and all of its outputs are gone. */
+  disc_allocate_fn allocate;
+  disc_release_fn release;
+  void *allocator_context;
+} disc_options;
+
+static inline disc_options disc_default_options(void) {
+  disc_options options;
+  options.size = sizeof(disc_options);
+  options.threads = 0;
+  options.flags = 0;
+  options.weights = NULL;
+  options.parallel_for = NULL;
+  options.parallel_context = NULL;
+  options.allocate = NULL;
+  options.release = NULL;
+  options.allocator_context = NULL;
+  return options;
+}
+
+/* Opens the model of a library that this program is linked with. `options` may be NULL. */
+DISC_API disc_status disc_open(const disc_library *library, const disc_options *options, disc_model **model);
+
+/* Opens the model of a library's file. The file is checked against its own checksum before any of it runs. The library
+ * stays in the process also after disc_free. */
+DISC_API disc_status disc_load(const char *path, const disc_options *options, disc_model **model);
+
+/* Frees the model; NULL is allowed. Outputs live on. */
+DISC_API disc_status disc_free(disc_model *model);
+
+/* Takes other weights of the same names, dtypes and shapes from a safetensors file. Calls that are running end with the
+ * weights they began with. On failure the model keeps those it has. */
+DISC_API disc_status disc_swap_weights(disc_model *model, const char *path);
+
+/*===-- What a model is -----------------------------------------------------------------------------------------===*/
+
+typedef struct disc_model_spec {
+  size_t size; /* Set it to sizeof(disc_model_spec). */
+  const char *name;
+  const char *cpu;  /* The kind of CPU whose code was chosen, "x86-64-v3". */
+  uint32_t version; /* DISC_VERSION of the model's runtime. */
+  int32_t threads;
+  int64_t num_inputs;
+  int64_t num_outputs;
+  int64_t num_symbols;
+  int64_t num_parameters;
+} disc_model_spec;
+
+/* An input, output or parameter. */
+typedef struct disc_tensor_spec {
+  size_t size; /* Set it to sizeof(disc_tensor_spec). */
+  const char *name;
+  DLDataType dtype;
+  int32_t ndim;
+  const char *const *dims; /* Of each dim, its expression: "batch", "batch * length", "384". */
+  const int64_t *min;      /* Of each dim, the least extent... */
+  const int64_t *max;      /* ...and the largest, INT64_MAX if there is none. */
+} disc_tensor_spec;
+
+/* A dynamic extent with a name of its own. */
+typedef struct disc_symbol_spec {
+  size_t size; /* Set it to sizeof(disc_symbol_spec). */
+  const char *name;
+  int64_t min;
+  int64_t max;     /* INT64_MAX if there is none. */
+  int64_t divisor; /* Every value is a multiple. */
+  int64_t input;   /* Where the value comes from, or -1 if from no single dim. */
+  int64_t dim;
+} disc_symbol_spec;
+
+/* Texts and arrays live as long as the model. An index out of range is DISC_ERROR_INVALID. */
+DISC_API disc_status disc_describe(const disc_model *model, disc_model_spec *spec);
+DISC_API disc_status disc_describe_input(const disc_model *model, int64_t index, disc_tensor_spec *spec);
+DISC_API disc_status disc_describe_output(const disc_model *model, int64_t index, disc_tensor_spec *spec);
+DISC_API disc_status disc_describe_parameter(const disc_model *model, int64_t index, disc_tensor_spec *spec);
+DISC_API disc_status disc_describe_symbol(const disc_model *model, int64_t index, disc_symbol_spec *spec);
+
+/*===-- Running -------------------------------------------------------------------------------------------------===*/
+
+/* Where one output goes. */
+typedef struct disc_output {
+  /* The caller's tensor, strided or not, written in place; or NULL. Its shape must be the output's. In a dim that is
+   * known only after the run it may be larger: the library then writes the extent into `shape`. */
+  DLTensor *tensor;
+  /* Without `tensor`: set to a new tensor, which the caller deletes. */
+  DLManagedTensorVersioned *managed;
+} disc_output;
+
+/* Runs the model. Inputs are only read; they may be strided. An output must not overlap an input. On failure no
+ * `managed` is set. */
+DISC_API disc_status disc_run(disc_model *model, const DLTensor *const *inputs, int64_t num_inputs,
+                              disc_output *outputs, int64_t num_outputs);
+
+/* The shapes that the outputs of a run with these inputs would have; checks the inputs as a run does, and reads no
+ * data: `data` may be NULL. shapes[i] has room for the ndim of output i; NULL skips it. An extent that is known only
+ * after the run is -1. */
+DISC_API disc_status disc_output_shapes(disc_model *model, const DLTensor *const *inputs, int64_t num_inputs,
+                                        int64_t *const *shapes, int64_t num_outputs);
 
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
 
-#endif /* DISC_RUNTIME_DISC_H */
+#endif /* DISC_DISC_H */

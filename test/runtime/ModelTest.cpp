@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Check.h"
-#include "lib/Runtime/disc.h"
+#include "lib/Runtime/Core/Direct.h"
 
 #include <thread>
 #include <vector>

@@ -11,12 +11,12 @@
 
 #include "lib/Runtime/Core/Abi.h"
 #include "lib/Runtime/Core/Arena.h"
-#include "lib/Runtime/Core/DLPack.h"
 #include "lib/Runtime/Core/ModelInfo.h"
 #include "lib/Runtime/Core/Outputs.h"
 #include "lib/Runtime/Core/Profile.h"
 #include "lib/Runtime/Core/Status.h"
 #include "lib/Runtime/Core/ThreadPool.h"
+#include "lib/Runtime/disc.h"
 
 #include <memory>
 #include <vector>

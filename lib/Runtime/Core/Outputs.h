@@ -10,7 +10,7 @@
 #ifndef DISC_RUNTIME_CORE_OUTPUTS_H
 #define DISC_RUNTIME_CORE_OUTPUTS_H
 
-#include "lib/Runtime/Core/DLPack.h"
+#include "lib/Runtime/disc.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -3,8 +3,8 @@
 #ifndef DISC_RUNTIME_CORE_TENSOR_H
 #define DISC_RUNTIME_CORE_TENSOR_H
 
-#include "lib/Runtime/Core/DLPack.h"
 #include "lib/Runtime/Core/ModelInfo.h"
+#include "lib/Runtime/disc.h"
 
 #include <string>
 

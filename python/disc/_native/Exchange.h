@@ -8,7 +8,7 @@
 #ifndef DISC_PYTHON_NATIVE_EXCHANGE_H
 #define DISC_PYTHON_NATIVE_EXCHANGE_H
 
-#include "lib/Runtime/Core/DLPack.h"
+#include "lib/Runtime/disc.h"
 #include "python/disc/_native/Bindings.h"
 
 namespace disc::py {

@@ -1,0 +1,33 @@
+//===- Seal.h - how a library's file says that it is whole -----*- C++ -*-===//
+//
+// The last 64 bytes of the file of an ahead-of-time library. They are written after linking, and read before the file
+// is handed to the dynamic linker, which trusts what it maps. The checksum finds damage, not forgery.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DISC_RUNTIME_CORE_SEAL_H
+#define DISC_RUNTIME_CORE_SEAL_H
+
+#include <cstdint>
+
+namespace disc::rt {
+
+constexpr char kSealMagic[8] = {'D', 'I', 'S', 'C', 'S', 'E', 'A', 'L'};
+constexpr uint32_t kSealVersion = 1;
+
+/// Little-endian, as every machine that we compile for.
+struct Seal {
+  char magic[8];
+  uint32_t version; ///< kSealVersion
+  uint32_t machine; ///< e_machine of the ELF header.
+  uint64_t payload; ///< Bytes before the seal: all others of the file.
+  uint64_t hashLow; ///< XXH3 128 of them.
+  uint64_t hashHigh;
+  uint8_t reserved[16]; ///< 0
+  uint64_t check;       ///< XXH3 64 of the 56 bytes before.
+};
+static_assert(sizeof(Seal) == 64, "as the file has it");
+
+} // namespace disc::rt
+
+#endif // DISC_RUNTIME_CORE_SEAL_H
