@@ -12,8 +12,8 @@
 #include <vector>
 
 namespace {
-const disc_dim_info dimsBS[] = {{DISC_DYNAMIC, "B"}, {DISC_DYNAMIC, "S"}};
-const disc_dim_info dimsB3[] = {{DISC_DYNAMIC, "B"}, {3, "3"}};
+const disc_dim_info dimsBS[] = {{DISC_DYNAMIC, "B", 1, 64}, {DISC_DYNAMIC, "S", 2, 512}};
+const disc_dim_info dimsB3[] = {{DISC_DYNAMIC, "B", 1, 64}, {3, "3", 3, 3}};
 const disc_tensor_info inputs[] = {{"x", DISC_F32, 2, dimsBS}, {"mask", DISC_I64, 2, dimsB3}};
 const disc_tensor_info outputs[] = {{"y", DISC_F32, 2, dimsBS}};
 const disc_symbol_info symbols[] = {{"B", 1, 64, 1, 0, 0}, {"S", 2, 512, 2, 0, 1}};

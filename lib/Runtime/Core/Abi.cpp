@@ -23,6 +23,10 @@ void *disc_rt_output(disc_call *call, int64_t output, int64_t rank, const int64_
   return call->output(output, rank, dims);
 }
 
+int32_t disc_rt_output_shape(disc_call *call, int64_t output, int64_t rank, const int64_t *dims) {
+  return call->record(call->outputShape(output, rank, dims));
+}
+
 int32_t disc_rt_parallel_for(disc_call *call, disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t cost_ns,
                              int64_t scratch_bytes) {
   return call->parallelFor(kernel, args, tasks, cost_ns, scratch_bytes);

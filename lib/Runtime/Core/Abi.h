@@ -27,7 +27,8 @@ typedef struct disc_call disc_call;
 /// that checks indices, the call. `scratch` is 64-byte aligned and private to the calling worker.
 typedef void (*disc_kernel_fn)(void *const *args, int64_t begin, int64_t end, void *scratch);
 
-/// Signature of the entry symbols `disc_init` and `disc_main` of a compiled object.
+/// Signature of the entry symbols `disc_init`, `disc_main` and `disc_shapes` of a compiled object. `disc_shapes` makes
+/// the checks of `disc_main`, and tells what its outputs' extents would be, without any data.
 typedef int32_t (*disc_entry_fn)(disc_call *call);
 
 /// Rank, dtype, device and static extents of every input, against the model's table. In `disc_init`, which has none,
@@ -57,6 +58,9 @@ void *disc_rt_arena(disc_call *call, int64_t bytes);
 
 /// Allocates one output. Never NULL for an empty tensor.
 void *disc_rt_output(disc_call *call, int64_t output, int64_t rank, const int64_t *dims);
+
+/// Tells the extents of one output; called by `disc_shapes` alone, once for each.
+int32_t disc_rt_output_shape(disc_call *call, int64_t output, int64_t rank, const int64_t *dims);
 
 /// Runs `tasks` independent tasks, about `cost_ns` nanoseconds each, on the pool.
 /// Which worker runs a task, and how many there are, never changes a result.

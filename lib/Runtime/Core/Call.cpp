@@ -3,6 +3,8 @@
 #include "lib/Runtime/Core/Call.h"
 #include "lib/Runtime/Core/Tensor.h"
 
+#include <algorithm>
+
 using namespace disc::rt;
 
 disc_call::disc_call(Model &model, bool initialising)
@@ -87,6 +89,15 @@ void *disc_call::output(int64_t index, int64_t rank, const int64_t *dims) {
   if (!outputs[index])
     return fail(Code::Memory, "no memory for output " + std::to_string(index) + " of shape " + shapeText(dims, rank));
   return outputs[index]->dl_tensor.data;
+}
+
+Status disc_call::outputShape(int64_t index, int64_t rank, const int64_t *dims) {
+  const disc_model_info_t &info = model.info();
+  if (initialising || index < 0 || index >= info.num_outputs || rank != info.outputs[index].rank)
+    return Status(Code::Invalid, "no output " + std::to_string(index));
+  if (shapes && shapes[index])
+    std::copy(dims, dims + rank, shapes[index]);
+  return Status();
 }
 
 int32_t disc_call::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs,

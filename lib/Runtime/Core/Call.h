@@ -28,6 +28,7 @@ struct disc_call {
   void *global(int64_t index, int64_t bytes);
   void *arena(int64_t bytes);
   void *output(int64_t index, int64_t rank, const int64_t *dims);
+  Status outputShape(int64_t index, int64_t rank, const int64_t *dims);
   int32_t parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes);
 
   /// From kernels, so from any thread of the pool.
@@ -43,6 +44,7 @@ struct disc_call {
   const DLTensor *const *inputs = nullptr;
   size_t numInputs = 0;
   DLManagedTensorVersioned **outputs = nullptr;
+  int64_t *const *shapes = nullptr; ///< Of outputs: where `disc_shapes` puts them.
   Status status;
   std::mutex failing; ///< Held by kernels that set `status`.
 };

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define DISC_MODEL_INFO_VERSION 2
+#define DISC_MODEL_INFO_VERSION 3
 /// Extent of a dim that is not static.
 #define DISC_DYNAMIC (-1)
 /// `max` of a symbol without an upper bound.
@@ -45,6 +45,8 @@ enum disc_dtype {
 typedef struct disc_dim_info {
   int64_t extent;   ///< Static extent, or DISC_DYNAMIC.
   const char *text; ///< Its expression: "S", "B * S", "384".
+  int64_t min;      ///< The range of its values,
+  int64_t max;      ///< DISC_UNBOUNDED if there is no bound.
 } disc_dim_info;
 
 /// An input or an output.

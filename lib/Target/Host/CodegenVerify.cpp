@@ -72,7 +72,7 @@ struct CodegenVerify : mlir::disc::impl::CodegenVerifyBase<CodegenVerify> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     if (failed(checkDialect(module)) || failed(checkEntry(module, "disc_init")) ||
-        failed(checkEntry(module, "disc_main")))
+        failed(checkEntry(module, "disc_main")) || failed(checkEntry(module, "disc_shapes")))
       return signalPassFailure();
     auto info = module.lookupSymbol<LLVM::GlobalOp>("disc_model_info");
     if (!info) {

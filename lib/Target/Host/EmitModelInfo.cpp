@@ -4,6 +4,7 @@
 
 #include "dialects/Shape/ShapeDialect.h"
 #include "lib/Runtime/Core/ModelInfo.h"
+#include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringMap.h"
@@ -60,9 +61,9 @@ using Row = SmallVector<Field>;
 
 class TableEmitter {
 public:
-  TableEmitter(ModuleOp module, EntryOp main, const ModelInfo &info)
-      : module(module), main(main), info(info), b(OpBuilder::atBlockEnd(module.getBody())), i64(b.getI64Type()),
-        ptr(LLVM::LLVMPointerType::get(module.getContext())) {}
+  TableEmitter(ModuleOp module, EntryOp main, const ModelInfo &info, const ShapeAnalysis &shapes)
+      : module(module), main(main), info(info), shapes(shapes), b(OpBuilder::atBlockEnd(module.getBody())),
+        i64(b.getI64Type()), ptr(LLVM::LLVMPointerType::get(module.getContext())) {}
 
   LogicalResult emit();
 
@@ -82,6 +83,7 @@ private:
   ModuleOp module;
   EntryOp main;
   const ModelInfo &info;
+  const ShapeAnalysis &shapes;
   OpBuilder b;
   Type i64, ptr;
   llvm::StringMap<StringAttr> texts;
@@ -176,8 +178,11 @@ FailureOr<StringAttr> TableEmitter::tensors(StringRef name, ArrayAttr interface)
       return main.emitOpError() << name << " " << i << " has element type " << type.getElementType()
                                 << ", which can't cross the interface";
     SmallVector<Row> dimRows;
-    for (auto [extent, expr] : llvm::zip_equal(type.getShape(), dims.getDims()))
-      dimRows.push_back({ShapedType::isDynamic(extent) ? DISC_DYNAMIC : extent, text(expr.str())});
+    for (auto [extent, expr] : llvm::zip_equal(type.getShape(), dims.getDims())) {
+      ShapeAnalysis::Range range = shapes.range(expr);
+      dimRows.push_back({ShapedType::isDynamic(extent) ? DISC_DYNAMIC : extent, text(expr.str()),
+                         std::max<int64_t>(range.min.value_or(0), 0), range.max.value_or(DISC_UNBOUNDED)});
+    }
     rows.push_back({text(dict.getAs<StringAttr>("name")), *dtype, type.getRank(),
                     table(("disc_" + name + "_" + Twine(i)).str(), dimRows)});
   }
@@ -285,6 +290,7 @@ LogicalResult TableEmitter::emit() {
   return success();
 }
 
-LogicalResult mlir::disc::emitModelInfo(ModuleOp module, EntryOp main, const ModelInfo &info) {
-  return TableEmitter(module, main, info).emit();
+LogicalResult mlir::disc::emitModelInfo(ModuleOp module, EntryOp main, const ModelInfo &info,
+                                        const ShapeAnalysis &shapes) {
+  return TableEmitter(module, main, info, shapes).emit();
 }

@@ -12,6 +12,8 @@
 
 namespace mlir::disc {
 
+class ShapeAnalysis;
+
 /// What lowering the entry functions finds out, in the order of the numbers it
 /// used. `emitModelInfo` adds the inputs, outputs and symbols of the IR.
 struct ModelInfo {
@@ -43,7 +45,7 @@ Value functionAddress(OpBuilder &b, Location loc, func::FuncOp function);
 
 /// Emits the constant `disc_model_info`, laid out as lib/Runtime/Core/ModelInfo.h
 /// says.
-LogicalResult emitModelInfo(ModuleOp module, EntryOp main, const ModelInfo &info);
+LogicalResult emitModelInfo(ModuleOp module, EntryOp main, const ModelInfo &info, const ShapeAnalysis &shapes);
 
 } // namespace mlir::disc
 

@@ -30,6 +30,8 @@
 //   ^exit(%status): return %status
 //   }
 //
+// and `disc_shapes`, the checks alone and then the extents of the outputs.
+//
 // Test: test/lit/Host/host-lower.mlir
 //
 //===----------------------------------------------------------------------===//
@@ -90,7 +92,12 @@ public:
 
   LogicalResult lower();
 
+  /// Lowers the checks of the entry alone, and then tells the extents of its outputs, as the function `disc_shapes`.
+  LogicalResult lowerShapes();
+
 private:
+  void begin(const Twine &name);
+  void end();
   LogicalResult lowerOp(Operation &op);
   void lowerExtent(ExtentOp op);
   LogicalResult lowerBind(BindSymbolOp op);
@@ -397,22 +404,55 @@ LogicalResult EntryLowering::lowerOp(Operation &op) {
       });
 }
 
-LogicalResult EntryLowering::lower() {
+void EntryLowering::begin(const Twine &name) {
   Location loc = entry.getLoc();
   b.setInsertionPoint(entry);
-  auto function = func::FuncOp::create(b, loc, ("disc_" + entry.getSymName()).str(), b.getFunctionType({ptr}, {i32}));
+  auto function = func::FuncOp::create(b, loc, name.str(), b.getFunctionType({ptr}, {i32}));
   Block *body = function.addEntryBlock();
   call = body->getArgument(0);
   values.map(entry.getBody().getArgument(0), call);
   exit = b.createBlock(&function.getBody(), function.getBody().end(), {i32}, {loc});
   func::ReturnOp::create(b, loc, exit->getArgument(0));
   b.setInsertionPointToEnd(body);
+}
 
+void EntryLowering::end() {
+  if (exit->hasNoPredecessors())
+    exit->erase();
+}
+
+LogicalResult EntryLowering::lower() {
+  begin("disc_" + entry.getSymName());
   for (Operation &op : entry.getBody().front())
     if (failed(lowerOp(op)))
       return failure();
-  if (exit->hasNoPredecessors())
-    exit->erase();
+  end();
+  return success();
+}
+
+LogicalResult EntryLowering::lowerShapes() {
+  begin("disc_shapes");
+  // Data comes after all checks, and nothing that a check reads depends on it.
+  for (Operation &op : entry.getBody().front())
+    if (isa<CheckInputsOp, ExtentOp, BindSymbolOp, RtGuardOp, DimOp>(op) || isa<arith::ArithDialect>(op.getDialect()))
+      if (failed(lowerOp(op)))
+        return failure();
+
+  Location loc = entry.getLoc();
+  for (auto [number, output] : llvm::enumerate(entry.getOutputs())) {
+    SmallVector<SymExpr> extents = cast<DictionaryAttr>(output).getAs<DimsAttr>("dims").getDims();
+    Value dims = slots(loc, std::max<size_t>(extents.size(), 1));
+    for (auto [i, extent] : llvm::enumerate(extents)) {
+      Value value = emitExpr(entry, extent);
+      if (!value)
+        return failure();
+      store(loc, toI64(loc, value), dims, i);
+    }
+    checkStatus(loc, runtime.call(b, loc, "disc_rt_output_shape", i32,
+                                  {call, constant64(loc, number), constant64(loc, extents.size()), dims}));
+  }
+  func::ReturnOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0)).getResult());
+  end();
   return success();
 }
 
@@ -431,11 +471,15 @@ struct HostLower : mlir::disc::impl::HostLowerBase<HostLower> {
     EntryOp main;
     SmallVector<EntryOp> entries(module.getOps<EntryOp>());
     for (EntryOp entry : entries) {
-      EntryLowering lowering(module, entry, shapes, runtime, info, serialNs);
-      if (failed(lowering.lower()))
-        return signalPassFailure();
-      if (entry.getSymName() == "main")
+      if (entry.getSymName() == "main") {
         main = entry;
+        // Both functions make the same checks, so their failures have the same numbers: each begins to count here.
+        ModelInfo same = info;
+        if (failed(EntryLowering(module, entry, shapes, runtime, same, serialNs).lowerShapes()))
+          return signalPassFailure();
+      }
+      if (failed(EntryLowering(module, entry, shapes, runtime, info, serialNs).lower()))
+        return signalPassFailure();
     }
     if (!main) {
       module.emitError("has no disc_rt.entry @main");
@@ -446,7 +490,7 @@ struct HostLower : mlir::disc::impl::HostLowerBase<HostLower> {
     for (auto function : module.getOps<func::FuncOp>())
       if (auto kind = function->getAttrOfType<StringAttr>(kKernelKindAttr))
         info.kernels.push_back({function, kind.getValue()});
-    if (failed(emitModelInfo(module, main, info)))
+    if (failed(emitModelInfo(module, main, info, shapes)))
       return signalPassFailure();
     eraseDescriptions(module, entries);
   }

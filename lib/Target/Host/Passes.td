@@ -8,7 +8,8 @@ include "mlir/Pass/PassBase.td"
 def HostLower : Pass<"disc-host-lower", "::mlir::ModuleOp"> {
   let summary = "turns entry functions into straight code that calls the runtime";
   let description = [{
-    Each `disc_rt.entry @name` becomes the public function `disc_name(ptr) -> i32`; the model's interface becomes the
+    Each `disc_rt.entry @name` becomes the public function `disc_name(ptr) -> i32`, and `@main` also `disc_shapes`, which
+    checks the inputs and tells the outputs' extents; the model's interface becomes the
     constant `disc_model_info` (lib/Runtime/Core/ModelInfo.h). Kernels must be functions already: a launch takes
     `tasks`, `scratch`, `cost` and `symbols` from the attributes that `disc-cpu-emit-kernels` leaves on them.
   }];
@@ -23,7 +24,7 @@ def CodegenVerify : Pass<"disc-codegen-verify", "::mlir::ModuleOp"> {
   let summary = "checks the contract of the codegen stage";
   let description = [{
     (C1) only operations of the LLVM dialect remain;
-    (C2) `disc_main` and `disc_init` are defined, with the signature the runtime calls;
+    (C2) `disc_main`, `disc_init` and `disc_shapes` are defined, with the signature the runtime calls;
     (C3) `disc_model_info` is defined;
     (C4) every function called is defined here, or one of the runtime's, or one of the C library's.
   }];

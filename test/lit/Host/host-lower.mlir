@@ -29,6 +29,16 @@ disc_rt.entry @init attributes {inputs = [], outputs = []} {
   disc_rt.return
 }
 
+// The checks without the work.
+// CHECK-LABEL: func.func @disc_shapes(%arg0: !llvm.ptr) -> i32
+// CHECK: llvm.call @disc_rt_check_inputs(%arg0)
+// CHECK-NOT: @disc_rt_input(
+// CHECK-NOT: @disc_rt_arena
+// CHECK: llvm.call @disc_rt_output_shape(%arg0, %{{.*}}, %{{.*}}, %{{.*}}) : (!llvm.ptr, i64, i64, !llvm.ptr) -> i32
+// CHECK-NOT: @disc_rt_parallel_for(%arg0
+// CHECK: return
+// CHECK: llvm.call @disc_rt_guard_failed
+
 // CHECK-LABEL: func.func @disc_main(%arg0: !llvm.ptr) -> i32
 // One array serves all launches and outputs.
 // CHECK: %[[SLOTS:.*]] = llvm.alloca {{.*}} x !llvm.array<4 x i64>
