@@ -2,20 +2,24 @@
 
 >>> model = disc.compile(module, args, dynamic_shapes=...)
 >>> out = model(*args)
+
+Compiling needs torch, torch-mlir and LLVM, which are loaded when a name that needs them is first used.
 """
 
-try:
-    from . import _native  # noqa: F401  (before anything else, for the message)
-except ImportError as error:
-    raise ImportError(f"disc's native module cannot be loaded; run make to build it ({error})") from error
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from . import pipeline
-from .compiler import compile
-from .errors import CompileError, ShapeError, UnsupportedOp, UnsupportedOpError
-from .frontend import NotLowerable, lowers
-from .model import MemoryUse, Model
+from .errors import CompileError, LibraryError, ShapeError, UnsupportedOp, UnsupportedOpError, WeightsError
 from .options import Options
 from .profile import KernelTime, Launch, Profile
+
+if TYPE_CHECKING:
+    from .compiler import compile
+    from .frontend import NotLowerable, lowers
+    from .model import MemoryUse, Model
 
 __version__ = "0.1.0"
 
@@ -23,6 +27,7 @@ __all__ = [
     "CompileError",
     "KernelTime",
     "Launch",
+    "LibraryError",
     "MemoryUse",
     "Model",
     "NotLowerable",
@@ -31,7 +36,49 @@ __all__ = [
     "ShapeError",
     "UnsupportedOp",
     "UnsupportedOpError",
+    "WeightsError",
     "compile",
     "lowers",
     "pipeline",
 ]
+
+# What needs more than Python: the module that a name comes from, and the extension module below that.
+_LAZY = {
+    "compile": ("compiler", "_native"),
+    "NotLowerable": ("frontend", None),
+    "lowers": ("frontend", None),
+    "MemoryUse": ("model", "_native"),
+    "Model": ("model", "_native"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, extension = _LAZY[name]
+    if extension is not None:
+        _require(name, extension)
+    try:
+        value = getattr(importlib.import_module(f".{module}", __name__), name)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing in ("", __name__):
+            raise
+        raise ImportError(f"disc.{name} needs {missing}, which is not installed", name=error.name) from error
+    globals()[name] = value
+    return value
+
+
+def _require(name: str, extension: str) -> None:
+    """Raises an ImportError that says what to do if an extension module cannot be loaded."""
+    try:
+        module = importlib.import_module(f".{extension}", __name__)
+    except ImportError as error:
+        raise ImportError(f"disc.{name} needs disc.{extension}, which cannot be loaded ({error})") from error
+    if getattr(module, "__file__", None) is None:
+        # What was imported is the folder of its sources.
+        raise ImportError(f"disc.{name} needs disc.{extension}, which is not built; run make")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

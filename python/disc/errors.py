@@ -96,3 +96,25 @@ class ShapeError(ValueError):
         self.expected = expected
         self.got = got
         super().__init__(message)
+
+
+class LibraryError(OSError):
+    """A compiled library, or a file of its weights, cannot be used.
+
+    Attributes:
+        reason: ``"file"`` (it cannot be read, is no such file, or is damaged), ``"version"`` (made by a version of DISC
+            that does not fit this one), ``"target"`` (code for another kind of machine) or ``"weights"``.
+    """
+
+    reason: str = "file"
+
+    def __init__(self, message: str, *, reason: str = "file") -> None:
+        self.reason = reason
+        super().__init__(message)
+
+
+class WeightsError(LibraryError, ValueError):
+    """Weights that are not the model's: their names, dtypes, shapes or contents differ."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reason="weights")
