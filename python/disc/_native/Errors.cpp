@@ -32,36 +32,12 @@ void disc::py::raisePipelineError(const mlir::disc::PipelineDiagnostics &diagnos
   throw nb::python_error();
 }
 
-void disc::py::raise(PyObject *type, const std::string &message) {
-  PyErr_SetString(type, message.c_str());
-  throw nb::python_error();
-}
-
 void disc::py::raiseRuntimeError(const rt::Error &error) {
-  switch (error.code) {
-  case rt::Code::Type:
-    raise(PyExc_TypeError, error.message);
-  case rt::Code::Memory:
-    raise(PyExc_MemoryError, error.message);
-  case rt::Code::Index:
-    raise(PyExc_IndexError, error.message);
-  case rt::Code::Shape: {
-    nb::object type = nb::module_::import_("disc.errors").attr("ShapeError");
-    auto orNone = [](const std::string &text) -> nb::object {
-      return text.empty() ? nb::none() : nb::object(nb::str(text.c_str()));
-    };
-    nb::object dim = error.dim < 0 ? nb::none() : nb::object(nb::int_(error.dim));
-    nb::object instance = type(error.message.c_str(), nb::arg("input") = orNone(error.input), nb::arg("dim") = dim,
-                               nb::arg("symbol") = orNone(error.symbol), nb::arg("expected") = orNone(error.expected),
-                               nb::arg("got") = orNone(error.got));
-    PyErr_SetObject(type.ptr(), instance.ptr());
-    throw nb::python_error();
-  }
-  case rt::Code::Ok:
-  case rt::Code::Invalid:
-    break;
-  }
-  raise(PyExc_RuntimeError, error.message);
+  // What the compiler's own code does wrong is no error of the caller's arguments.
+  if (error.code == rt::Code::Invalid)
+    raise(PyExc_RuntimeError, error.message);
+  raiseError({sizeof(disc_error), disc_status(error.code), error.message.c_str(), error.input.c_str(), error.dim,
+              error.symbol.c_str(), error.expected.c_str(), error.got.c_str()});
 }
 
 void disc::py::bindErrors(nb::module_ &m) {

@@ -6,6 +6,7 @@
 #include "lib/Runtime/Core/Status.h"
 #include "lib/Target/Driver/Pipeline.h"
 #include "python/disc/_native/Bindings.h"
+#include "python/disc/_runtime/Raise.h"
 
 namespace disc::py {
 
@@ -14,9 +15,6 @@ namespace disc::py {
 
 /// Raises the exception of disc.errors that the code stands for.
 [[noreturn]] void raiseRuntimeError(const rt::Error &);
-
-/// Raises `type` with a message.
-[[noreturn]] void raise(PyObject *type, const std::string &message);
 
 } // namespace disc::py
 

@@ -4,8 +4,8 @@
 #include "lib/Runtime/Core/Tensor.h"
 #include "lib/Target/Driver/Driver.h"
 #include "python/disc/_native/Errors.h"
-#include "python/disc/_native/Exchange.h"
 #include "python/disc/_native/Module.h"
+#include "python/disc/_runtime/Exchange.h"
 
 #include "llvm/ADT/SmallVector.h"
 #include <nanobind/stl/string.h>
@@ -92,8 +92,7 @@ void Executable::raiseInput(size_t index, PyObject *object) {
     what = "input '" + std::string(info.inputs[index].name) + "'";
   if (!PyErr_Occurred())
     raise(PyExc_TypeError, what + ": expected a " + tensors.name() + ", got " + Py_TYPE(object)->tp_name);
-  nb::python_error cause;
-  raise(PyExc_TypeError, what + ": expected a dense tensor on cpu (" + nb::str(cause.value()).c_str() + ")");
+  raise(PyExc_TypeError, what + ": expected a dense tensor on cpu (" + takeErrorText() + ")");
 }
 
 nb::tuple Executable::run(nb::handle inputs) {

@@ -1,7 +1,6 @@
 //===- Exchange.cpp - Python tensors as DLPack, without copies ------------===//
 
-#include "python/disc/_native/Exchange.h"
-#include "python/disc/_native/Errors.h"
+#include "python/disc/_runtime/Exchange.h"
 
 using namespace disc::py;
 

@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DISC_PYTHON_NATIVE_EXCHANGE_H
-#define DISC_PYTHON_NATIVE_EXCHANGE_H
+#ifndef DISC_PYTHON_RUNTIME_EXCHANGE_H
+#define DISC_PYTHON_RUNTIME_EXCHANGE_H
 
 #include "lib/Runtime/disc.h"
-#include "python/disc/_native/Bindings.h"
+#include "python/disc/_runtime/Raise.h"
 
 namespace disc::py {
 
@@ -61,4 +61,4 @@ private:
 
 } // namespace disc::py
 
-#endif // DISC_PYTHON_NATIVE_EXCHANGE_H
+#endif // DISC_PYTHON_RUNTIME_EXCHANGE_H

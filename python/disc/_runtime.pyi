@@ -1,0 +1,26 @@
+"""Compiled libraries: the C interface of DISC, without compiler and framework."""
+
+from collections.abc import Sequence
+from typing import Any
+
+version: int
+
+class Model:
+    """A loaded model."""
+
+    def __init__(self, path: bytes, threads: int, weights: bytes | None, trust_files: bool) -> None: ...
+    def run(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...] | None) -> tuple[Any, ...]:
+        """Runs the model on a tuple of arrays; `outputs` is None or a tuple of arrays to write to, or None."""
+
+    def output_shapes(self, inputs: tuple[Any, ...]) -> tuple[tuple[int | None, ...], ...]: ...
+    def swap_weights(self, path: bytes) -> None: ...
+    def describe(self) -> dict[str, Any]:
+        """Name, cpu, version of the runtime, threads."""
+
+    def inputs(self) -> list[tuple[str, str, Sequence[str]]]:
+        """Tuples (name, dtype, texts of the dims)."""
+
+    def outputs(self) -> list[tuple[str, str, Sequence[str]]]: ...
+    def parameters(self) -> list[tuple[str, str, Sequence[str]]]: ...
+    def symbols(self) -> list[tuple[str, int, int | None, int]]:
+        """Tuples (name, min, max or None, divisor)."""

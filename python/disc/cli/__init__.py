@@ -1,0 +1,1 @@
+"""The commands ``disc-compile`` and ``disc-run``."""

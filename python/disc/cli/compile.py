@@ -1,0 +1,288 @@
+"""``disc-compile``: a library that C, C++ and Python programs use, from what ``torch.export.save`` wrote."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import warnings
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from .. import __version__, pipeline
+from ..errors import CompileError
+from ..header import c_identifier
+from ..options import Options
+from . import text
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+_COMMAND = "disc-compile"
+_COMPILE_ERROR = 1
+_USAGE_ERROR = 2
+_SUFFIXES = {"shared": ".so", "static": ".a", "obj": ".o", "llvm": ".ll", "asm": ".s"}
+
+_DESCRIPTION = "Compiles an exported PyTorch model ahead of time into a library for C, C++ and Python."
+_EPILOG = """\
+The model is exported in Python, with its dynamic dims:
+
+  program = torch.export.export(module, args, dynamic_shapes=...)
+  torch.export.save(program, "model.pt2")
+
+examples:
+  disc-compile minilm.pt2 -o libminilm.so --header minilm.h
+  disc-compile minilm.pt2 --prefix /opt/minilm --target x86-64-v4,x86-64-v3 --weights minilm.safetensors
+  disc-compile minilm.pt2 --compile-to fusion -o -
+
+exit status: 0; 1 if the model cannot be compiled or a file not be written; 2 if the command line is wrong.
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=_COMMAND, description=_DESCRIPTION, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL.pt2", type=Path, help="what torch.export.save wrote")
+    add("-o", "--output", metavar="FILE", help="by default libNAME.so, libNAME.a, NAME.o, .ll or .s, as --emit says")
+    add("--header", metavar="FILE", type=Path, help="write the C header of the model")
+    add(
+        "--prefix", metavar="DIR", type=Path, help="install library, headers, CMake and pkg-config files to this folder"
+    )
+    add("--name", help="the library's name in C, disc_library_NAME; by default that of the output or the model")
+    add(
+        "--dims",
+        metavar="INPUT=NAME,...",
+        action="append",
+        default=[],
+        help="names of the dynamic dims of an input, which the file does not have (static ones are left empty): "
+        "--dims ids=batch,length",
+    )
+    add(
+        "--weights",
+        metavar="FILE|embed",
+        default="embed",
+        help="a safetensors file to write the weights to, which has to lie beside the library; embed (the default): in "
+        "the library",
+    )
+    add(
+        "--packed",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="store the weights also as the code wants them, so that loading computes nothing (the default)",
+    )
+    add(
+        "--target",
+        metavar="CPU[,CPU...]",
+        default="host",
+        help="kinds of CPU: x86-64-v2, x86-64-v3, x86-64-v4, ... or host; of several the best one is chosen at load",
+    )
+    add("--emit", choices=_SUFFIXES, default="shared", help="what to write (default: %(default)s)")
+    add("--opt-level", type=int, choices=range(4), default=3, help="LLVM's optimisation level (default: %(default)s)")
+    add(
+        "--precision",
+        choices=("f32", "bf16"),
+        default="f32",
+        help="bf16: keep the f32 weights of products as bf16 (default: %(default)s)",
+    )
+    add("--dump-ir", metavar="DIR", type=Path, help="write the IR after each stage, and LLVM IR and assembly")
+    stages = (pipeline.IMPORT, *pipeline.default().names)
+    add("--compile-to", metavar="STAGE", choices=stages, help=f"only write the IR after a stage: {', '.join(stages)}")
+    noise = parser.add_mutually_exclusive_group()
+    noise.add_argument("-q", "--quiet", action="store_true", help="print errors only")
+    noise.add_argument("-v", "--verbose", action="store_true", help="show progress also in files, and torch's own logs")
+    add("--version", action="version", version=f"disc {__version__}")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    args = _parser().parse_args(argv)
+    try:
+        # Both are about torch's own code, not the user's.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.simplefilter("ignore", FutureWarning)
+            return _run(args)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read the output has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _COMPILE_ERROR
+
+
+def _run(args: argparse.Namespace) -> int:
+    _check(args)
+    if not args.verbose:
+        # It logs what it raises.
+        logging.getLogger("torch.export").setLevel(logging.CRITICAL)
+    program = _load(args.model)
+    args.dynamic_shapes = _named_dims(program, args.dims) if args.dims else None
+    options = Options(
+        opt_level=args.opt_level,
+        precision=args.precision,
+        dump_ir=args.dump_ir,
+        progress=False if args.quiet else True if args.verbose else None,
+        stop_after=args.compile_to,
+    )
+    try:
+        if args.compile_to is not None:
+            _write_ir(args, program, options)
+        else:
+            _compile(args, program, options)
+    except CompileError as error:
+        _fail(str(error))
+    except ValueError as error:
+        # An option's value that only the compiler knows, such as a kind of CPU.
+        _fail(str(error), _USAGE_ERROR)
+    except (ImportError, OSError) as error:
+        _fail(_reason(error))
+    except MemoryError as error:
+        _fail(str(error) or "there is not enough memory")
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """What can be said before the model is read."""
+    if args.compile_to is None and args.output == "-":
+        _fail("only IR (--compile-to) can be written to the standard output", _USAGE_ERROR)
+    if args.compile_to is not None and (args.prefix or args.header):
+        _fail("--compile-to writes IR alone: --prefix and --header have no use", _USAGE_ERROR)
+    if args.prefix and args.emit not in ("shared", "static"):
+        _fail(f"--prefix installs libraries: --emit {args.emit} is none", _USAGE_ERROR)
+    if not [target for target in args.target.split(",") if target]:
+        _fail("--target names no kind of CPU", _USAGE_ERROR)
+    if args.compile_to is not None and "," in args.target:
+        _fail("--compile-to takes one --target", _USAGE_ERROR)
+    for path in (args.output, args.header, args.weights if args.weights != "embed" else None):
+        if path not in (None, "-") and not (folder := Path(path).absolute().parent).is_dir():
+            _fail(f"{path}: there is no folder {folder}")
+
+
+def _load(path: Path) -> ExportedProgram:
+    """The exported program in a file."""
+    try:
+        with open(path, "rb"):
+            is_archive = zipfile.is_zipfile(path)
+    except OSError as error:
+        _fail(_reason(error))
+    wanted = "torch.export.save writes them"
+    if not is_archive:
+        _fail(f"{path} is not an exported program ({wanted})")
+    try:
+        import torch
+    except ImportError as error:
+        _fail(f"{error}; compiling needs torch")
+    with zipfile.ZipFile(path) as archive:
+        names = [name.partition("/")[2] for name in archive.namelist()]
+    if not any(name.startswith("models/") for name in names) and "data.pkl" not in names:
+        _fail(f"{path} is not an exported program ({wanted})")
+    if "data.pkl" in names:
+        what = "a TorchScript program" if any(name.startswith("code/") for name in names) else "what torch.save wrote"
+        _fail(f"{path} is not an exported program but {what} (torch.export.save writes exported programs)")
+    try:
+        with open(path, "rb") as file:
+            return torch.export.load(file)
+    except Exception as error:  # Whatever a file that is damaged, or of another version, makes torch raise.
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        _fail(f"{path} is not an exported program that torch {torch.__version__} reads ({wanted}): {lines[0]}")
+
+
+def _named_dims(program: ExportedProgram, items: Sequence[str]) -> Any:
+    """What --dims says, as ``dynamic_shapes`` of the program."""
+    from torch.utils import _pytree as pytree
+
+    names = list(program.graph_signature.user_inputs)
+    specs: list[dict[int, str] | None] = [None] * len(names)
+    for item in items:
+        name, _, dims = item.partition("=")
+        if name not in names:
+            _fail(f"--dims {item}: the inputs are {', '.join(map(str, names))}", _USAGE_ERROR)
+        given = {i: dim.strip() for i, dim in enumerate(dims.split(",")) if dim.strip()}
+        for dim in given.values():
+            if not dim.isidentifier():
+                _fail(f"--dims {item}: {dim!r} is no name", _USAGE_ERROR)
+        specs[names.index(name)] = given
+    assert program.call_spec.in_spec is not None
+    args, kwargs = pytree.tree_unflatten(specs, program.call_spec.in_spec)
+    return (*args, *kwargs.values())
+
+
+def _compile(args: argparse.Namespace, program: ExportedProgram, options: Options) -> None:
+    from .. import aot_compile
+
+    suffix = _SUFFIXES[args.emit]
+    if args.name is None:
+        stem = Path(args.output).stem.removeprefix("lib") if args.output else args.model.stem
+        args.name = c_identifier(stem)
+    file = f"lib{args.name}{suffix}" if suffix in (".so", ".a") else f"{args.name}{suffix}"
+    folder = args.prefix / "lib" if args.prefix else Path()
+    targets = [target for target in args.target.split(",") if target]
+    artifact = aot_compile(
+        program,
+        dynamic_shapes=args.dynamic_shapes,
+        output=Path(args.output) if args.output else folder / file,
+        header=args.header,
+        prefix=args.prefix,
+        name=args.name,
+        weights=args.weights,
+        packed=args.packed,
+        target=targets[0] if len(targets) == 1 else targets,
+        emit=args.emit,
+        options=options,
+    )
+    if not args.quiet:
+        print(_report(artifact, args))
+
+
+def _report(artifact: Any, args: argparse.Namespace) -> str:
+    """What was made, of what size, and how long it took."""
+    files = [("library", artifact.path)]
+    files += [(what, path) for what, path in (("weights", artifact.weights), ("header", artifact.header)) if path]
+    rows = [(what, str(path), text.size(Path(path).stat().st_size)) for what, path in files if Path(path).is_file()]
+    parts = [text.columns(rows, right=[2])]
+    if args.prefix:
+        parts.append(f"  installed to {args.prefix}")
+    facts = [("for", ", ".join(map(str, artifact.variants)))]
+    facts += [("input", str(spec)) for spec in artifact.inputs]
+    facts += [("output", str(spec)) for spec in artifact.outputs]
+    facts += [("symbol", str(spec)) for spec in artifact.symbols]
+    parts.append(text.columns(facts))
+    phases = [(name, text.seconds(value)) for name, value in artifact.timings.items()]
+    phases.append(("total", text.seconds(sum(artifact.timings.values()))))
+    parts.append(text.columns(phases, right=[1]))
+    return "\n".join(parts)
+
+
+def _write_ir(args: argparse.Namespace, program: ExportedProgram, options: Options) -> None:
+    from dataclasses import replace
+
+    from .. import compile
+
+    if args.target != "host":
+        options = replace(options, cpu=args.target)
+    ir = compile(program, dynamic_shapes=args.dynamic_shapes, options=options).ir(args.compile_to)
+    if args.output in (None, "-"):
+        sys.stdout.write(ir)
+        sys.stdout.flush()
+    else:
+        Path(args.output).write_text(ir, encoding="utf-8")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def _fail(message: str, status: int = _COMPILE_ERROR) -> NoReturn:
+    text.fail(_COMMAND, message, status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

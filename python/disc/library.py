@@ -1,0 +1,152 @@
+"""Compiled libraries in Python: the code that C and C++ programs link, without torch and without the compiler."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import _runtime
+from .interface import SymbolSpec, TensorSpec
+
+_MAX_THREADS = 4096
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    threads: int | None = None,
+    weights: str | os.PathLike[str] | None = None,
+    trust_files: bool = False,
+) -> Library:
+    """Loads what :func:`disc.aot_compile` or ``disc-compile`` wrote. NumPy is all that is needed.
+
+    Args:
+        path: the library, ``libminilm.so``. It stays in the process also when nothing uses it any more.
+        threads: threads of one call, the caller's included; None means every core this process may use.
+        weights: a safetensors file to take the weights from; None means those in the library, or of the file beside it.
+        trust_files: do not compare files with the checksums in the library. Formats and bounds are checked anyway.
+
+    Raises:
+        OSError: a file cannot be read (FileNotFoundError, ...).
+        disc.LibraryError: a file is not what it should be, is damaged, or is for another machine or version.
+        disc.WeightsError: the weights' names, dtypes, shapes or contents are not those that the library was made with.
+        MemoryError: there is not enough memory.
+    """
+    if threads is not None and (not isinstance(threads, int) or not 1 <= threads <= _MAX_THREADS):
+        raise ValueError(f"threads: expected None or a number from 1 to {_MAX_THREADS}, got {threads!r}")
+    file = _readable(path)
+    return Library(_runtime.Model(file, threads or 0, None if weights is None else _readable(weights), trust_files))
+
+
+def _readable(path: str | os.PathLike[str]) -> bytes:
+    """The path for C; Python's own errors if there is no such file, or no permission."""
+    with open(path, "rb"):
+        return os.fsencode(os.path.abspath(path))
+
+
+class Library:
+    """A compiled model from a library: call it with arrays, in the order of :attr:`inputs` or by their names.
+
+    Arrays may be NumPy's, torch's, or anything with ``__dlpack__``, strided or not; they are not copied. If one of them
+    is torch's, the results are tensors of torch, else arrays of NumPy. One result comes alone, several as a tuple.
+    Calls may come from several threads at once, and leave other Python threads running.
+
+    NumPy has bfloat16 only with the package ``ml_dtypes``: without it, a model that gives bfloat16 needs inputs or
+    ``out`` of another kind.
+    """
+
+    def __init__(self, model: _runtime.Model) -> None:
+        self._model = model
+        self._run = model.run
+        about = model.describe()
+        self.name: str = about["name"]
+        """The library's name, as in ``disc_library_NAME``."""
+        self.cpu: str = about["cpu"]
+        """The kind of CPU whose code was chosen, ``"x86-64-v3"``."""
+        self.threads: int = about["threads"]
+        """Threads that a call may use."""
+        version = about["version"]
+        self.version: str = f"{version >> 16}.{version >> 8 & 255}.{version & 255}"
+        """The version of DISC that made it."""
+        self.inputs: tuple[TensorSpec, ...] = _specs(model.inputs())
+        """What it takes: names, dtypes and symbolic dims."""
+        self.outputs: tuple[TensorSpec, ...] = _specs(model.outputs())
+        """What it gives."""
+        self.parameters: tuple[TensorSpec, ...] = _specs(model.parameters())
+        """Its weights."""
+        self.symbols: tuple[SymbolSpec, ...] = tuple(SymbolSpec(*symbol) for symbol in model.symbols())
+        """The dynamic extents: names and ranges."""
+        self._names = tuple(spec.name for spec in self.inputs)
+
+    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        """Runs the model.
+
+        Args:
+            *args: the inputs, in order; the rest by name.
+            out: an array for the result, or a sequence with an array or None for each of several results. They are
+                written in place, may be strided, and must not overlap an input. Where an extent is known only after
+                the run they may be larger, and the result is the part that was written.
+            **kwargs: inputs by name.
+
+        Raises:
+            ShapeError: an input's rank or extents are not what the model was compiled for, or an output's shape.
+            TypeError: number, dtype or device of the arrays differ.
+            ValueError: an output is read-only.
+            IndexError: an element of an input indexes beyond a dimension.
+            MemoryError: there is not enough memory.
+        """
+        inputs = args if not kwargs and len(args) == len(self._names) else self._bind(args, kwargs)
+        results = self._run(inputs, None if out is None else self._targets(out))
+        return results[0] if len(results) == 1 else results
+
+    def output_shapes(self, *args: Any, **kwargs: Any) -> tuple[tuple[int | None, ...], ...]:
+        """The shape of each result that a call with these inputs would give; None for an extent that only a run tells.
+
+        Reads shapes and dtypes alone, and raises what the call would raise for them.
+        """
+        return self._model.output_shapes(self._bind(args, kwargs))
+
+    def swap_weights(self, path: str | os.PathLike[str]) -> None:
+        """Takes other weights of the same names, dtypes and shapes from a safetensors file.
+
+        Calls that are running end with the weights they began with. After an error the old ones stay.
+
+        Raises:
+            OSError: the file cannot be read or is damaged.
+            disc.WeightsError: names, dtypes or shapes are not the model's.
+        """
+        self._model.swap_weights(_readable(path))
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The inputs in order."""
+        names = self._names
+        if len(args) > len(names):
+            raise TypeError(f"{self.name} takes {_count(len(names), 'input')} ({', '.join(names)}), got {len(args)}")
+        rest = names[len(args) :]
+        for name in kwargs:
+            if name not in rest:
+                what = "is given twice" if name in names else f"is none; they are: {', '.join(names)}"
+                raise TypeError(f"{self.name}: input {name!r} {what}")
+        missing = [name for name in rest if name not in kwargs]
+        if missing:
+            raise TypeError(f"{self.name}: missing {_count(len(missing), 'input')}: {', '.join(missing)}")
+        return (*args, *(kwargs[name] for name in rest))
+
+    def _targets(self, out: Any) -> tuple[Any, ...]:
+        if not isinstance(out, (tuple, list)):
+            out = (out,)
+        if len(out) != len(self.outputs):
+            names = ", ".join(spec.name for spec in self.outputs)
+            raise TypeError(f"out: expected {_count(len(self.outputs), 'array')} ({names}), got {len(out)}")
+        return tuple(out)
+
+    def __repr__(self) -> str:
+        return f"disc.Library({self.name}({', '.join(map(str, self.inputs))}) -> {', '.join(map(str, self.outputs))})"
+
+
+def _specs(tensors: Any) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(name, dtype, tuple(dims)) for name, dtype, dims in tensors)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
