@@ -1,0 +1,64 @@
+//===- server.h - the service's HTTP interface ------------------*- C++ -*-===//
+
+#ifndef SERVICE_SERVER_H
+#define SERVICE_SERVER_H
+
+#include "batcher.h"
+#include "metrics.h"
+#include "tokenizer.h"
+
+#include <httplib.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+
+namespace service {
+
+///   POST /embed    {"sentences": ["...", ...]} or {"sentence": "..."} -> {"embeddings": [[...], ...]}
+///   GET  /health   200, or 503 while it stops
+///   GET  /metrics  for Prometheus
+///
+/// An answer that is no success is {"error": "..."}.
+class Server {
+public:
+  struct Options {
+    std::string host = "127.0.0.1";
+    int port = 8080;           ///< 0: any that is free.
+    int64_t maxBody = 1 << 20; ///< Bytes of a request.
+    int64_t maxSentences = 32; ///< Of a request.
+    int connections = 64;      ///< At the same time.
+    int timeout = 5;           ///< Seconds that a client may take to send a request, or be silent between two.
+    std::chrono::milliseconds lameDuck{200}; ///< How long it goes on to listen, to say that it stops.
+  };
+
+  Server(const Tokenizer &tokenizer, const Engine &engine, Batcher &batcher, Metrics &metrics, const Options &options);
+
+  /// Returns the port. Throws std::runtime_error.
+  int bind();
+
+  /// Serves until stop() was called and all that was accepted is answered. False if it could not listen.
+  bool serve();
+
+  /// From any thread, while serve() runs or will. Requests that are queued are answered; others are refused with 503.
+  void stop();
+
+private:
+  void embed(const httplib::Request &request, httplib::Response &response, const httplib::ContentReader &reader);
+  bool readBody(const httplib::Request &request, httplib::Response &response, const httplib::ContentReader &reader,
+                std::string &body) const;
+
+  const Tokenizer &tokenizer_;
+  const Engine &engine_;
+  Batcher &batcher_;
+  Metrics &metrics_;
+  const Options options_;
+  httplib::Server http_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> served_{false};
+  int socket_ = -1;
+};
+
+} // namespace service
+
+#endif // SERVICE_SERVER_H
