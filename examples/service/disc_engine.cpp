@@ -2,30 +2,22 @@
 
 #include "engine.h"
 
-#include <disc.h>
+#include <minilm.h>
 
-#include <algorithm>
 #include <stdexcept>
-
-extern "C" const disc_library disc_library_minilm;
 
 namespace service {
 
 namespace {
 
+/// The header of the model's library knows the sizes that it was compiled for.
 class DiscEngine : public Engine {
 public:
   explicit DiscEngine(const Options &options) {
     disc_options settings = disc_default_options();
     settings.threads = options.threads;
     settings.weights = options.model.empty() ? nullptr : options.model.c_str();
-    check(disc_open(&disc_library_minilm, &settings, &model_));
-    try {
-      describe();
-    } catch (...) {
-      disc_free(model_);
-      throw;
-    }
+    check(minilm_open(&settings, &model_));
   }
 
   ~DiscEngine() override { disc_free(model_); }
@@ -33,23 +25,21 @@ public:
   DiscEngine(const DiscEngine &) = delete;
   DiscEngine &operator=(const DiscEngine &) = delete;
 
-  std::string name() const override { return name_; }
-  int64_t dimension() const override { return dimension_; }
-  int64_t maxBatch() const override { return maxBatch_; }
-  int64_t minLength() const override { return minLength_; }
-  int64_t maxLength() const override { return maxLength_; }
+  std::string name() const override {
+    disc_model_spec spec{};
+    spec.size = sizeof(spec);
+    check(disc_describe(model_, &spec));
+    return "DISC " + std::to_string(spec.version >> 16) + "." + std::to_string(spec.version >> 8 & 0xff) + ", model " +
+           spec.name + " for " + spec.cpu + ", threads: " + std::to_string(spec.threads);
+  }
+
+  int64_t dimension() const override { return MINILM_OUTPUT_0_EXTENT_1; }
+  int64_t maxBatch() const override { return MINILM_BATCH_MAX; }
+  int64_t minLength() const override { return MINILM_LENGTH_MIN; }
+  int64_t maxLength() const override { return MINILM_LENGTH_MAX; }
 
   void run(const int64_t *ids, const int64_t *mask, int64_t batch, int64_t length, float *out) override {
-    int64_t inputShape[] = {batch, length}, outputShape[] = {batch, dimension_};
-    auto tensor = [](const void *data, DLDataType dtype, int64_t *shape) {
-      return DLTensor{const_cast<void *>(data), {kDLCPU, 0}, 2, dtype, shape, nullptr, 0};
-    };
-    DLTensor idsTensor = tensor(ids, {kDLInt, 64, 1}, inputShape),
-             maskTensor = tensor(mask, {kDLInt, 64, 1}, inputShape);
-    DLTensor result = tensor(out, {kDLFloat, 32, 1}, outputShape);
-    const DLTensor *inputs[] = {&idsTensor, &maskTensor};
-    disc_output outputs[] = {{&result, nullptr}};
-    check(disc_run(model_, inputs, 2, outputs, 1));
+    check(minilm_run(model_, batch, length, ids, mask, out));
   }
 
 private:
@@ -58,30 +48,7 @@ private:
       throw std::runtime_error(disc_last_error());
   }
 
-  /// The sizes that the model was compiled for, from what it says about itself.
-  void describe() {
-    disc_model_spec model{};
-    model.size = sizeof(model);
-    check(disc_describe(model_, &model));
-    disc_tensor_spec ids{}, embedding{};
-    ids.size = embedding.size = sizeof(disc_tensor_spec);
-    if (model.num_inputs != 2 || model.num_outputs != 1)
-      throw std::runtime_error("the model has other inputs or outputs than a sentence embedder");
-    check(disc_describe_input(model_, 0, &ids));
-    check(disc_describe_output(model_, 0, &embedding));
-    if (ids.ndim != 2 || embedding.ndim != 2 || embedding.min[1] != embedding.max[1])
-      throw std::runtime_error("the model takes ids or gives embeddings of another shape than a sentence embedder");
-    maxBatch_ = ids.max[0];
-    minLength_ = ids.min[1];
-    maxLength_ = ids.max[1];
-    dimension_ = embedding.min[1];
-    name_ = "DISC " + std::to_string(model.version >> 16) + "." + std::to_string(model.version >> 8 & 0xff) +
-            ", model " + model.name + ", " + model.cpu + ", " + std::to_string(model.threads) + " threads";
-  }
-
   disc_model *model_ = nullptr;
-  std::string name_;
-  int64_t dimension_ = 0, maxBatch_ = 0, minLength_ = 0, maxLength_ = 0;
 };
 
 } // namespace

@@ -4,7 +4,7 @@
 #include "unicode.h"
 
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -106,9 +106,10 @@ private:
 
 Tokenizer::Tokenizer(const std::string &vocabulary) {
   std::ifstream file(vocabulary, std::ios::binary);
-  text_.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-  if (!file.is_open() || file.bad())
+  std::ostringstream content;
+  if (!(content << file.rdbuf()))
     throw std::runtime_error("cannot read the vocabulary '" + vocabulary + "'");
+  text_ = content.str();
 
   std::string_view rest = text_;
   for (int32_t id = 0; !rest.empty(); ++id) {

@@ -1,0 +1,29 @@
+"""Builds examples/service and talks to it."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def build(folder, *targets, prefix=None):
+    """Builds targets of the service in `folder`; those that need the model's library find it in `prefix`."""
+    settings = [f"-DSERVICE_WITH_MODEL={'ON' if prefix else 'OFF'}"]
+    if prefix:
+        settings.append(f"-DCMAKE_PREFIX_PATH={prefix}")
+    if shutil.which("ccache"):
+        settings.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
+    run("cmake", "-S", ROOT / "examples" / "service", "-B", folder, "-G", "Ninja", *settings)
+    run("cmake", "--build", folder, "--target", *targets)
+
+
+def run(*command, **keywords):
+    """The output of a command; its messages are in the failure, if it fails."""
+    environment = {**os.environ, "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1"}
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, encoding="utf-8", env=environment, **keywords
+    )
+    assert done.returncode == 0, f"{command[0]} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
