@@ -1,44 +1,139 @@
 //===- disc.cpp - the public C interface ----------------------------------===//
+//
+// Each function checks the handle and goes on in the runtime that made it, which is this one unless several libraries
+// are in the process.
+//
+//===----------------------------------------------------------------------===//
 
-#include "lib/Runtime/Core/Direct.h"
-#include "lib/Runtime/Core/Model.h"
+#include "lib/Runtime/Core/Handle.h"
+#include "lib/Runtime/Core/LastError.h"
+#include "lib/Runtime/Core/Loader.h"
+#include "lib/Runtime/Core/Struct.h"
 
 using namespace disc::rt;
 
-static_assert(int32_t(Code::Type) == DISC_ERROR_TYPE && int32_t(Code::Shape) == DISC_ERROR_SHAPE &&
-                  int32_t(Code::Memory) == DISC_ERROR_MEMORY && int32_t(Code::Invalid) == DISC_ERROR_INVALID &&
-                  int32_t(Code::Index) == DISC_ERROR_INDEX,
-              "one set of codes");
-
-struct disc_model {
-  Model model;
-};
-
-static thread_local std::string lastError;
-
-static disc_status report(const Status &status) {
-  if (!status.ok())
-    lastError = status.error().message;
-  return disc_status(status.code());
+/// What a foreign runtime said becomes what this one says.
+static disc_status takeOver(const disc_api *api, disc_status status) {
+  if (status == DISC_OK || api == &disc_rt_api)
+    return status;
+  disc_error from = {};
+  from.size = sizeof(from);
+  if (api->last_error(&from) != DISC_OK)
+    return report(Status(Code(status), "a library of another version failed"));
+  Error error;
+  error.code = Code(status);
+  error.message = from.message;
+  error.input = from.input;
+  error.dim = from.dim;
+  error.symbol = from.symbol;
+  error.expected = from.expected;
+  error.got = from.got;
+  return report(error);
 }
 
-disc_status disc_model_create(const disc_model_info_t *info, disc_entry_fn init, disc_entry_fn main, int32_t threads,
-                              DLManagedTensorVersioned *const *parameters, int64_t num_parameters, disc_model **model) {
-  *model = nullptr;
-  auto *created = new disc_model{Model(*info, init, main, unsigned(threads < 0 ? 0 : threads))};
-  Status status = created->model.load(parameters, size_t(num_parameters));
-  if (status.ok())
-    *model = created;
-  else
-    delete created;
-  return report(status);
+/// Null, with an error, unless the handle is a model's.
+static const disc_api *apiOf(const disc_model *model) {
+  const char *wrong = nullptr;
+  if (!model) {
+    wrong = "the model is null";
+  } else {
+    uint64_t magic = model->magic.load(std::memory_order_acquire);
+    if (magic == kLiveModel)
+      return model->api;
+    wrong = magic == kFreedModel ? "the model was freed" : "not a model: the handle points to something else";
+  }
+  report(Status(Code::Invalid, wrong));
+  return nullptr;
 }
 
-disc_status disc_model_run(disc_model *model, const DLTensor *const *inputs, int64_t num_inputs,
-                           DLManagedTensorVersioned **outputs, int64_t num_outputs) {
-  return report(model->model.run(inputs, size_t(num_inputs), outputs, size_t(num_outputs)));
+template <typename Function, typename Model, typename... Args>
+static disc_status onModel(Function disc_api::*function, Model *model, Args... args) {
+  const disc_api *api = apiOf(model);
+  return api ? takeOver(api, (api->*function)(model, args...)) : DISC_ERROR_INVALID;
 }
 
-void disc_model_destroy(disc_model *model) { delete model; }
+static disc_status invalid(const char *what) { return report(Status(Code::Invalid, what)); }
 
-const char *disc_last_error(void) { return lastError.c_str(); }
+const char *disc_status_name(disc_status status) {
+  static const char *const kNames[] = {
+      "DISC_OK",          "DISC_ERROR_TYPE", "DISC_ERROR_SHAPE",   "DISC_ERROR_MEMORY", "DISC_ERROR_INVALID",
+      "DISC_ERROR_INDEX", "DISC_ERROR_FILE", "DISC_ERROR_VERSION", "DISC_ERROR_TARGET", "DISC_ERROR_WEIGHTS"};
+  // C programs may pass any number.
+  uint32_t number;
+  static_assert(sizeof(number) == sizeof(status), "an int");
+  std::memcpy(&number, &status, sizeof(number));
+  return number < sizeof(kNames) / sizeof(*kNames) ? kNames[number] : "unknown status";
+}
+
+const char *disc_last_error(void) { return lastError().message.c_str(); }
+
+disc_status disc_last_error_details(disc_error *error) { return describeLastError(error); }
+
+uint32_t disc_version(void) { return DISC_VERSION; }
+
+static disc_status open(const disc_library *library, const char *folder, const disc_options *options,
+                        disc_model **model) {
+  if (library->version != DISC_LIBRARY_VERSION || !library->api)
+    return report(Status(Code::Version, "the library's descriptor has version " + std::to_string(library->version) +
+                                            ", this runtime reads version " + std::to_string(DISC_LIBRARY_VERSION)));
+  return takeOver(library->api, library->api->open(library, folder, options, model));
+}
+
+disc_status disc_open(const disc_library *library, const disc_options *options, disc_model **model) {
+  if (!model)
+    return invalid("the place for the model is null");
+  if (!library)
+    return invalid("the library is null");
+  return open(library, nullptr, options, model);
+}
+
+disc_status disc_load(const char *path, const disc_options *options, disc_model **model) {
+  if (!model)
+    return invalid("the place for the model is null");
+  if (!path)
+    return invalid("the path is null");
+  disc_options read = disc_default_options();
+  if (options)
+    if (Status status = readStruct(options, "disc_options", read); !status.ok())
+      return report(status);
+  const disc_library *library = nullptr;
+  if (Status status = loadLibrary(path, read.flags & DISC_TRUST_FILES, library); !status.ok())
+    return report(status);
+  return open(library, folderOfPath(path).c_str(), options, model);
+}
+
+disc_status disc_free(disc_model *model) { return model ? onModel(&disc_api::free, model) : DISC_OK; }
+
+disc_status disc_swap_weights(disc_model *model, const char *path) {
+  return onModel(&disc_api::swap_weights, model, path);
+}
+
+disc_status disc_describe(const disc_model *model, disc_model_spec *spec) {
+  return onModel(&disc_api::describe, model, spec);
+}
+
+disc_status disc_describe_input(const disc_model *model, int64_t index, disc_tensor_spec *spec) {
+  return onModel(&disc_api::describe_input, model, index, spec);
+}
+
+disc_status disc_describe_output(const disc_model *model, int64_t index, disc_tensor_spec *spec) {
+  return onModel(&disc_api::describe_output, model, index, spec);
+}
+
+disc_status disc_describe_parameter(const disc_model *model, int64_t index, disc_tensor_spec *spec) {
+  return onModel(&disc_api::describe_parameter, model, index, spec);
+}
+
+disc_status disc_describe_symbol(const disc_model *model, int64_t index, disc_symbol_spec *spec) {
+  return onModel(&disc_api::describe_symbol, model, index, spec);
+}
+
+disc_status disc_run(disc_model *model, const DLTensor *const *inputs, int64_t num_inputs, disc_output *outputs,
+                     int64_t num_outputs) {
+  return onModel(&disc_api::run, model, inputs, num_inputs, outputs, num_outputs);
+}
+
+disc_status disc_output_shapes(disc_model *model, const DLTensor *const *inputs, int64_t num_inputs,
+                               int64_t *const *shapes, int64_t num_outputs) {
+  return onModel(&disc_api::output_shapes, model, inputs, num_inputs, shapes, num_outputs);
+}

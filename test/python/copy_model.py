@@ -85,8 +85,8 @@ def _table(name: str, fields: list, linkage: str = "internal") -> str:
 def text() -> str:
     """The module."""
     tables = [
-        _table("dims_x", [-1, "n", 4, "four"]),
-        _table("dims_w", [4, "four"]),
+        _table("dims_x", [-1, "n", 0, 100, 4, "four", 4, 4]),
+        _table("dims_w", [4, "four", 4, 4]),
         _table("inputs", ["x", F32, 2, "dims_x"]),
         _table("outputs", ["y", F32, 2, "dims_x", "w", F32, 1, "dims_w"]),
         _table("symbols", ["n", 0, 100, 1, 0, 0]),
@@ -94,7 +94,7 @@ def text() -> str:
         _table("parameters", ["w", F32, 1, "shape_w", 1]),
         _table(
             "disc_model_info",
-            [2, 1, "inputs", 2, "outputs", 1, "symbols", 1, "guards", 1, "parameters", 0, 0, 0],
+            [3, 1, "inputs", 2, "outputs", 1, "symbols", 1, "guards", 1, "parameters", 0, 0, 0],
             linkage="external",
         ),
     ]

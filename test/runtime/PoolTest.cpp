@@ -5,6 +5,7 @@
 
 #include <ctime>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace disc::rt;

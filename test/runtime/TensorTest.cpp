@@ -2,6 +2,7 @@
 
 #include "lib/Runtime/Core/Tensor.h"
 #include "Check.h"
+#include "HandModel.h"
 #include "lib/Runtime/Core/Arena.h"
 #include "lib/Runtime/Core/Outputs.h"
 
@@ -50,6 +51,31 @@ TEST(copyOfStridedTensors) {
   CHECK(std::memcmp(out, columns, sizeof(columns)) == 0);
 }
 
+TEST(bytesOfTensors) {
+  int64_t bytes = -1, plain[] = {2, 3}, huge[] = {INT64_MAX, 2}, emptyHuge[] = {INT64_MAX, INT64_MAX, 0}, odd[] = {-1};
+  CHECK(denseBytes(plain, 2, 4, bytes) && bytes == 24);
+  CHECK(!denseBytes(huge, 2, 4, bytes));
+  CHECK(denseBytes(emptyHuge, 3, 4, bytes) && bytes == 0);
+  CHECK(!denseBytes(odd, 1, 4, bytes));
+}
+
+TEST(rangesOfTensors) {
+  char data[96];
+  std::vector<int64_t> shape{2, 3}, strides{-12, 2};
+  DLTensor tensor = makeTensor(data, shape, strides);
+  tensor.byte_offset = 48;
+  ByteRange range, other;
+  CHECK(byteRange(tensor, range));
+  CHECK(range.begin == uintptr_t(data) && range.end == uintptr_t(data) + 48 + 16 + 4);
+  tensor.byte_offset = UINT64_MAX;
+  CHECK(!byteRange(tensor, other));
+  tensor.byte_offset = 0;
+  strides = {INT64_MAX, 1};
+  CHECK(!byteRange(tensor, other));
+  shape = {0, 3};
+  CHECK(byteRange(tensor, other) && other.begin == other.end && !range.overlaps(other));
+}
+
 TEST(names) {
   CHECK_TEXT(dtypeName(DISC_F32), "float32");
   CHECK_TEXT(dtypeName(DISC_BF16), "bfloat16");
@@ -70,7 +96,7 @@ TEST(bufferGrowsAndStays) {
 }
 
 TEST(storagesAreReused) {
-  StoragePool pool(2);
+  StoragePool pool(disc::test::kScaleInfo, Allocator::standard());
   auto first = pool.acquire(), second = pool.acquire();
   CHECK(first != second && first->inputs.size() == 2);
   Storage *address = first.get();

@@ -3,12 +3,12 @@
 #include "lib/Runtime/Core/Abi.h"
 #include "lib/Runtime/Core/Call.h"
 
-int32_t disc_rt_check_inputs(disc_call *call) { return call->record(call->checkInputs()); }
+int32_t disc_rt_check_inputs(disc_call *call) { return call->checkTensors(); }
 
 int64_t disc_rt_extent(disc_call *call, int64_t input, int64_t dim) { return call->inputs[input]->shape[dim]; }
 
 int32_t disc_rt_guard_failed(disc_call *call, int64_t guard, int64_t lhs, int64_t rhs) {
-  return call->record(call->guardFailed(guard, lhs, rhs));
+  return call->guardFailed(guard, lhs, rhs);
 }
 
 void *disc_rt_input(disc_call *call, int64_t input) { return call->input(input); }
@@ -24,7 +24,7 @@ void *disc_rt_output(disc_call *call, int64_t output, int64_t rank, const int64_
 }
 
 int32_t disc_rt_output_shape(disc_call *call, int64_t output, int64_t rank, const int64_t *dims) {
-  return call->record(call->outputShape(output, rank, dims));
+  return call->outputShape(output, rank, dims);
 }
 
 int32_t disc_rt_parallel_for(disc_call *call, disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t cost_ns,

@@ -27,12 +27,13 @@ typedef struct disc_call disc_call;
 /// that checks indices, the call. `scratch` is 64-byte aligned and private to the calling worker.
 typedef void (*disc_kernel_fn)(void *const *args, int64_t begin, int64_t end, void *scratch);
 
-/// Signature of the entry symbols `disc_init`, `disc_main` and `disc_shapes` of a compiled object. `disc_shapes` makes
-/// the checks of `disc_main`, and tells what its outputs' extents would be, without any data.
+/// Signature of the entry symbols `disc_init`, `disc_main` and `disc_shapes` of a compiled object. The last one checks
+/// inputs, evaluates guards and tells the outputs' shapes; it may run at the same time as `disc_main`.
 typedef int32_t (*disc_entry_fn)(disc_call *call);
 
-/// Rank, dtype, device and static extents of every input, against the model's table. In `disc_init`, which has none,
-/// there is nothing to check.
+/// Rank, dtype, device, static extents and data of every input against the model's table, and the caller's tensors for
+/// outputs as far as they can be judged yet. Comes first in `disc_main` and `disc_shapes`. In `disc_init`, which has no
+/// inputs, there is nothing to check.
 int32_t disc_rt_check_inputs(disc_call *call);
 
 /// Extent of one dim of one input. Valid after disc_rt_check_inputs.
@@ -48,18 +49,20 @@ void *disc_rt_input(disc_call *call, int64_t input);
 /// Data of a parameter, by its number in the model's table.
 void *disc_rt_parameter(disc_call *call, int64_t parameter);
 
-/// Storage that `disc_init` fills and `disc_main` reads. The first request allocates
-/// `bytes` bytes; later ones ignore `bytes`.
+/// Storage that `disc_init` fills and `disc_main` reads. The first request allocates `bytes` bytes; later ones may not
+/// ask for more.
 void *disc_rt_global(disc_call *call, int64_t global, int64_t bytes);
 
 /// Temporary storage of the call, at least `bytes` bytes, 64-byte aligned. Requested at
 /// most once per call.
 void *disc_rt_arena(disc_call *call, int64_t bytes);
 
-/// Allocates one output. Never NULL for an empty tensor.
+/// Where one output goes, row-major contiguous: memory of the caller's or a new block. Never NULL for an empty tensor.
+/// Called once per output.
 void *disc_rt_output(disc_call *call, int64_t output, int64_t rank, const int64_t *dims);
 
-/// Tells the extents of one output; called by `disc_shapes` alone, once for each.
+/// In `disc_shapes`, in place of disc_rt_output: what its extents will be. Dims that the table calls data-dependent are
+/// not read.
 int32_t disc_rt_output_shape(disc_call *call, int64_t output, int64_t rank, const int64_t *dims);
 
 /// Runs `tasks` independent tasks, about `cost_ns` nanoseconds each, on the pool.

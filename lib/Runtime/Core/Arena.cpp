@@ -2,6 +2,7 @@
 
 #include "lib/Runtime/Core/Arena.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -13,28 +14,55 @@ namespace disc::rt {
 
 constexpr size_t kHugePage = size_t(2) << 20;
 
-void *allocateAligned(size_t bytes) {
+static size_t rounded(size_t bytes) { return std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment); }
+
+const Allocator &Allocator::standard() {
+  static const Allocator allocator;
+  return allocator;
+}
+
+void *Allocator::allocate(size_t bytes) const {
   // Sizes come from arithmetic on extents; one this large is an overflow.
   if (bytes > size_t(INT64_MAX) - kHugePage)
     return nullptr;
+  bytes = rounded(bytes);
+  if (allocateFn) {
+    void *data = allocateFn(context, bytes, kAlignment);
+    if (reinterpret_cast<uintptr_t>(data) % kAlignment == 0)
+      return data;
+    // Compiled code would fault on it, or worse.
+    releaseFn(context, data, bytes);
+    return nullptr;
+  }
   size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
-  size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   void *data = nullptr;
-  if (posix_memalign(&data, alignment, rounded ? rounded : kAlignment) != 0)
+  if (posix_memalign(&data, alignment, bytes) != 0)
     return nullptr;
 #ifdef __linux__
   // Only a hint: fewer page faults on first touch, fewer TLB misses after.
   if (alignment == kHugePage)
-    (void)madvise(data, rounded, MADV_HUGEPAGE);
+    (void)madvise(data, bytes, MADV_HUGEPAGE);
 #endif
   return data;
 }
 
-void freeAligned(void *data) { std::free(data); }
+void Allocator::release(void *data, size_t bytes) const {
+  if (!data)
+    return;
+  if (releaseFn)
+    releaseFn(context, data, rounded(bytes));
+  else
+    std::free(data);
+}
 
-Buffer::~Buffer() { freeAligned(data_); }
+void Buffer::release() {
+  allocator_->release(data_, capacity_);
+  data_ = nullptr;
+  capacity_ = 0;
+}
 
 Buffer &Buffer::operator=(Buffer &&other) noexcept {
+  std::swap(allocator_, other.allocator_);
   std::swap(data_, other.data_);
   std::swap(capacity_, other.capacity_);
   return *this;
@@ -44,10 +72,25 @@ void *Buffer::reserve(size_t bytes) {
   if (data_ && bytes <= capacity_)
     return data_;
   // Freed first: the old and the new one together would be the peak.
-  freeAligned(data_);
-  data_ = allocateAligned(bytes);
+  release();
+  data_ = allocator_->allocate(bytes);
   capacity_ = data_ ? bytes : 0;
   return data_;
+}
+
+Storage::Storage(const disc_model_info_t &info, const Allocator &allocator)
+    : arena(allocator), scratch(allocator), outputs(size_t(info.num_outputs)) {
+  for (int64_t i = 0; i < info.num_inputs; ++i)
+    inputs.emplace_back(allocator);
+  size_t ranks = 0;
+  for (int64_t i = 0; i < info.num_outputs; ++i) {
+    scattered.emplace_back(allocator);
+    ranks += size_t(info.outputs[i].rank);
+  }
+  dims.resize(ranks);
+  int64_t *next = dims.data();
+  for (size_t i = 0; i < outputs.size(); next += info.outputs[i++].rank)
+    outputs[i].dims = next;
 }
 
 std::unique_ptr<Storage> StoragePool::acquire() {
@@ -60,14 +103,26 @@ std::unique_ptr<Storage> StoragePool::acquire() {
       return storage;
     }
   }
-  auto storage = std::make_unique<Storage>();
-  storage->inputs.resize(numInputs);
-  return storage;
+  return std::make_unique<Storage>(info, allocator);
 }
 
 void StoragePool::release(std::unique_ptr<Storage> storage) {
   std::lock_guard<std::mutex> lock(mutex);
   free.push_back(std::move(storage));
+}
+
+Buffer ScratchPool::acquire() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (free.empty())
+    return Buffer(allocator);
+  Buffer buffer = std::move(free.back());
+  free.pop_back();
+  return buffer;
+}
+
+void ScratchPool::release(Buffer buffer) {
+  std::lock_guard<std::mutex> lock(mutex);
+  free.push_back(std::move(buffer));
 }
 
 } // namespace disc::rt

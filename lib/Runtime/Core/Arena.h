@@ -10,6 +10,9 @@
 #ifndef DISC_RUNTIME_CORE_ARENA_H
 #define DISC_RUNTIME_CORE_ARENA_H
 
+#include "lib/Runtime/Core/ModelInfo.h"
+#include "lib/Runtime/disc.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,53 +24,95 @@ namespace disc::rt {
 /// Every buffer starts on a cache line, which is also the widest vector.
 constexpr size_t kAlignment = 64;
 
-/// Owned aligned memory that only grows.
+/// Where memory comes from: the caller's functions, or the C library where there are none.
+struct Allocator {
+  disc_allocate_fn allocateFn = nullptr;
+  disc_release_fn releaseFn = nullptr;
+  void *context = nullptr;
+
+  /// At a multiple of kAlignment, on huge pages where it is large; null if there is none. Never null for zero bytes
+  /// otherwise.
+  void *allocate(size_t bytes) const;
+  /// `bytes` as it was allocated.
+  void release(void *data, size_t bytes) const;
+
+  static const Allocator &standard();
+};
+
+/// Owned aligned memory that only grows. The allocator lives longer.
 class Buffer {
 public:
-  Buffer() = default;
-  Buffer(Buffer &&other) noexcept : data_(other.data_), capacity_(other.capacity_) {
+  explicit Buffer(const Allocator &allocator = Allocator::standard()) : allocator_(&allocator) {}
+  Buffer(Buffer &&other) noexcept : allocator_(other.allocator_), data_(other.data_), capacity_(other.capacity_) {
     other.data_ = nullptr;
     other.capacity_ = 0;
   }
   Buffer &operator=(Buffer &&other) noexcept;
   Buffer(const Buffer &) = delete;
   Buffer &operator=(const Buffer &) = delete;
-  ~Buffer();
+  ~Buffer() { release(); }
 
   /// At least `bytes` bytes, or null if there is no memory. What was in the buffer is
   /// lost when it grows. Never null for zero bytes.
   void *reserve(size_t bytes);
+  void release();
   void *data() const { return data_; }
   size_t capacity() const { return capacity_; }
 
 private:
+  const Allocator *allocator_;
   void *data_ = nullptr;
   size_t capacity_ = 0;
 };
 
-/// Aligned memory, on huge pages where it is large; null if there is none.
-void *allocateAligned(size_t bytes);
-void freeAligned(void *data);
+/// What a call does with one output.
+struct OutputSlot {
+  DLTensor *given = nullptr;                ///< The caller's tensor.
+  DLManagedTensorVersioned *made = nullptr; ///< Or ours.
+  int64_t *dims = nullptr;                  ///< The extents, once the compiled code told them.
+  void *scattered = nullptr;                ///< Where they are computed if not in place; copied at the end.
+  bool done = false;
+};
 
 /// The buffers of one call.
 struct Storage {
-  Buffer arena;               ///< Temporaries.
-  Buffer scratch;             ///< Of the calling thread, while it takes part.
-  std::vector<Buffer> inputs; ///< Contiguous copies of strided inputs.
+  Storage(const disc_model_info_t &info, const Allocator &allocator);
+
+  Buffer arena;                    ///< Temporaries.
+  Buffer scratch;                  ///< Of the calling thread, while it takes part.
+  std::vector<Buffer> inputs;      ///< Contiguous copies of strided inputs.
+  std::vector<Buffer> scattered;   ///< Strided outputs before they are scattered.
+  std::vector<OutputSlot> outputs; ///< Their `dims` point into `dims`.
+  std::vector<int64_t> dims;
 };
 
-/// The storages that no call uses at the moment.
+/// The storages that no call uses at the moment. What it is made from lives longer.
 class StoragePool {
 public:
-  explicit StoragePool(size_t numInputs) : numInputs(numInputs) {}
+  StoragePool(const disc_model_info_t &info, const Allocator &allocator) : info(info), allocator(allocator) {}
 
   std::unique_ptr<Storage> acquire();
   void release(std::unique_ptr<Storage> storage);
 
 private:
-  size_t numInputs;
+  const disc_model_info_t &info;
+  const Allocator &allocator;
   std::mutex mutex;
   std::vector<std::unique_ptr<Storage>> free;
+};
+
+/// Scratch for threads that are not ours.
+class ScratchPool {
+public:
+  explicit ScratchPool(const Allocator &allocator) : allocator(allocator) {}
+
+  Buffer acquire();
+  void release(Buffer buffer);
+
+private:
+  const Allocator &allocator;
+  std::mutex mutex;
+  std::vector<Buffer> free;
 };
 
 } // namespace disc::rt

@@ -3,14 +3,20 @@
 #include "lib/Runtime/Core/Call.h"
 #include "lib/Runtime/Core/Tensor.h"
 
-#include <algorithm>
-
 using namespace disc::rt;
 
-disc_call::disc_call(Model &model, bool initialising)
-    : model(model), initialising(initialising), storage(model.storages_.acquire()) {}
+disc_call::disc_call(Model &model, Weights &weights, Entry entry)
+    : model(model), weights(weights), entry(entry), storage(model.storages_.acquire()) {
+  for (OutputSlot &slot : storage->outputs)
+    slot = {nullptr, nullptr, slot.dims, nullptr, false};
+}
 
-disc_call::~disc_call() { model.storages_.release(std::move(storage)); }
+disc_call::~disc_call() {
+  for (OutputSlot &slot : storage->outputs)
+    if (slot.made)
+      slot.made->deleter(slot.made);
+  model.storages_.release(std::move(storage));
+}
 
 int32_t disc_call::record(Status next) {
   int32_t code = int32_t(next.code());
@@ -24,13 +30,25 @@ void *disc_call::fail(Code code, std::string message) {
   return nullptr;
 }
 
-Status disc_call::execute(disc_entry_fn entry) {
-  int32_t code = entry(this);
+Status disc_call::execute(disc_entry_fn function) {
+  int32_t code = function(this);
   if (!status.ok())
     return std::move(status);
   if (code != 0)
     return Status(Code::Invalid, "the compiled code gave up with status " + std::to_string(code));
   return Status();
+}
+
+int32_t disc_call::checkTensors() {
+  if (entry == Entry::Init)
+    return 0;
+  if (int32_t code = record(checkInputs(model.info(), inputs, /*readsData=*/entry == Entry::Main)))
+    return code;
+  return entry == Entry::Main ? record(checkOutputs()) : 0;
+}
+
+int32_t disc_call::guardFailed(int64_t guard, int64_t lhs, int64_t rhs) {
+  return record(guardError(model.info(), guard, lhs, rhs));
 }
 
 void disc_call::indexFailed(const char *what, int64_t index, int64_t extent) {
@@ -39,41 +57,51 @@ void disc_call::indexFailed(const char *what, int64_t index, int64_t extent) {
   if (status.ok())
     status = Status(Code::Index, std::string(what) + ": index " + std::to_string(index) +
                                      " is out of range for a dimension of extent " + std::to_string(extent));
+  kernelFailed.store(true, std::memory_order_relaxed);
 }
 
 void *disc_call::input(int64_t index) {
-  if (index < 0 || size_t(index) >= numInputs)
+  if (entry != Entry::Main || index < 0 || index >= model.info().num_inputs)
     return fail(Code::Invalid, "no input " + std::to_string(index));
   const DLTensor &tensor = *inputs[index];
-  if (isContiguous(tensor)) {
+  int64_t width = elementBytes(dtypeOf(tensor)), bytes;
+  void *data = dataOf(tensor);
+  if (isContiguous(tensor) && reinterpret_cast<uintptr_t>(data) % uintptr_t(width) == 0)
     // Frameworks give an empty tensor a null pointer, which here means failure.
-    void *data = dataOf(tensor);
     return data ? data : storage->inputs[index].reserve(0);
-  }
-  void *copy = storage->inputs[index].reserve(size_t(numElements(tensor) * elementBytes(dtypeOf(tensor))));
+  void *copy = nullptr;
+  if (denseBytes(tensor.shape, tensor.ndim, width, bytes))
+    copy = storage->inputs[index].reserve(size_t(bytes));
   if (!copy)
-    return fail(Code::Memory, "no memory for a contiguous copy of input " + std::to_string(index));
+    return fail(Code::Memory, "no memory for a contiguous copy of " + inputText(model.info(), index));
   copyContiguous(tensor, copy);
   return copy;
 }
 
 void *disc_call::parameter(int64_t index) {
-  if (index < 0 || size_t(index) >= model.parameters_.size())
+  if (index < 0 || size_t(index) >= weights.parameters.size())
     return fail(Code::Invalid, "no parameter " + std::to_string(index));
-  return model.parameters_[index];
+  void *data = weights.parameters[index];
+  return data ? data : fail(Code::Invalid, "parameter " + std::to_string(index) + " was let go of after init");
 }
 
 void *disc_call::global(int64_t index, int64_t bytes) {
-  if (index < 0 || size_t(index) >= model.globals_.size())
+  if (index < 0 || size_t(index) >= weights.globals.size() || bytes < 0)
     return fail(Code::Invalid, "no global " + std::to_string(index));
-  Buffer &buffer = model.globals_[index];
-  if (buffer.data())
-    return buffer.data();
+  Weights::Global &global = weights.globals[index];
   // Only init may allocate: other calls run at the same time.
-  if (!initialising)
+  if (!global.data && entry == Entry::Init) {
+    global.data = global.own.reserve(size_t(bytes));
+    global.bytes = size_t(bytes);
+    if (!global.data)
+      return fail(Code::Memory, "no memory for a global of " + std::to_string(bytes) + " bytes");
+  }
+  if (!global.data)
     return fail(Code::Invalid, "global " + std::to_string(index) + " was never filled");
-  void *data = bytes < 0 ? nullptr : buffer.reserve(size_t(bytes));
-  return data ? data : fail(Code::Memory, "no memory for a global of " + std::to_string(bytes) + " bytes");
+  if (global.bytes < size_t(bytes))
+    return fail(Code::Invalid, "global " + std::to_string(index) + " has " + std::to_string(global.bytes) + " bytes, " +
+                                   std::to_string(bytes) + " are needed");
+  return global.data;
 }
 
 void *disc_call::arena(int64_t bytes) {
@@ -81,35 +109,14 @@ void *disc_call::arena(int64_t bytes) {
   return data ? data : fail(Code::Memory, "no memory for temporaries of " + std::to_string(bytes) + " bytes");
 }
 
-void *disc_call::output(int64_t index, int64_t rank, const int64_t *dims) {
-  const disc_model_info_t &info = model.info();
-  if (initialising || index < 0 || index >= info.num_outputs || rank != info.outputs[index].rank || outputs[index])
-    return fail(Code::Invalid, "cannot make output " + std::to_string(index));
-  outputs[index] = model.outputPool_->allocate(info.outputs[index].dtype, rank, dims);
-  if (!outputs[index])
-    return fail(Code::Memory, "no memory for output " + std::to_string(index) + " of shape " + shapeText(dims, rank));
-  return outputs[index]->dl_tensor.data;
-}
-
-Status disc_call::outputShape(int64_t index, int64_t rank, const int64_t *dims) {
-  const disc_model_info_t &info = model.info();
-  if (initialising || index < 0 || index >= info.num_outputs || rank != info.outputs[index].rank)
-    return Status(Code::Invalid, "no output " + std::to_string(index));
-  if (shapes && shapes[index])
-    std::copy(dims, dims + rank, shapes[index]);
-  return Status();
-}
-
 int32_t disc_call::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs,
                                int64_t scratchBytes) {
   bool profiled = model.profile_.on();
   int64_t begin = profiled ? Profile::now() : 0;
-  bool done = model.pool_->parallelFor(kernel, args, tasks, costNs, scratchBytes, storage->scratch);
+  Status done = model.parallelFor(kernel, args, tasks, costNs, scratchBytes, storage->scratch);
   if (profiled)
     model.profile_.add({kernel, begin, Profile::now(), tasks});
-  if (!status.ok())
-    return int32_t(status.code()); // from inside the kernel
-  if (done)
-    return 0;
-  return record(Status(Code::Memory, "no memory for scratch of " + std::to_string(scratchBytes) + " bytes per thread"));
+  if (kernelFailed.load(std::memory_order_relaxed)) // its threads are done, so `status` is ours again
+    return int32_t(status.code());
+  return done.ok() ? 0 : record(std::move(done));
 }

@@ -1,6 +1,6 @@
 //===- Call.h - one execution of a model ------------------------*- C++ -*-===//
 //
-// What the opaque `disc_call` of Abi.h is. It lives on the stack of Model::run (or load)
+// What the opaque `disc_call` of Abi.h is. It lives on the stack of the Model's functions
 // and owns nothing that outlives the call except, on success, the outputs.
 //
 //===----------------------------------------------------------------------===//
@@ -10,43 +10,69 @@
 
 #include "lib/Runtime/Core/Model.h"
 
+#include <atomic>
 #include <mutex>
 
 struct disc_call {
   using Status = disc::rt::Status;
 
-  disc_call(disc::rt::Model &model, bool initialising);
+  /// The entry function that runs: `disc_init` has neither inputs nor outputs, `disc_shapes` reads no data.
+  enum class Entry { Init, Main, Shapes };
+
+  disc_call(disc::rt::Model &model, disc::rt::Weights &weights, Entry entry);
   ~disc_call();
 
-  /// Runs `disc_init` or `disc_main`.
-  Status execute(disc_entry_fn entry);
+  /// Runs the compiled function.
+  Status execute(disc_entry_fn function);
 
-  Status checkInputs() const;
-  Status guardFailed(int64_t guard, int64_t lhs, int64_t rhs) const;
+  /// The caller's tensors; their number was compared with the model's.
+  void setInputs(const DLTensor *const *list) { inputs = list; }
+  void setOutputs(const disc_output *list);
+
+  // What Abi.h says of the functions of these names.
+  int32_t checkTensors();
+  int32_t guardFailed(int64_t guard, int64_t lhs, int64_t rhs);
   void *input(int64_t index);
   void *parameter(int64_t index);
   void *global(int64_t index, int64_t bytes);
   void *arena(int64_t bytes);
   void *output(int64_t index, int64_t rank, const int64_t *dims);
-  Status outputShape(int64_t index, int64_t rank, const int64_t *dims);
+  int32_t outputShape(int64_t index, int64_t rank, const int64_t *dims);
   int32_t parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes);
-
-  /// From kernels, so from any thread of the pool.
+  /// From kernels, so from any thread.
   void indexFailed(const char *what, int64_t index, int64_t extent);
+
+  /// After a successful run: every output is there; what was computed beside the caller's tensors is copied there.
+  Status finishOutputs();
+  /// The outputs that are ours go to the caller.
+  void handOver(disc_output *list);
 
   /// Keeps the first error of the call, returns its code.
   int32_t record(Status status);
   void *fail(disc::rt::Code code, std::string message);
 
   disc::rt::Model &model;
-  const bool initialising; ///< `disc_init` is running: no inputs, no outputs.
+  disc::rt::Weights &weights;
+  const Entry entry;
   std::unique_ptr<disc::rt::Storage> storage;
   const DLTensor *const *inputs = nullptr;
-  size_t numInputs = 0;
-  DLManagedTensorVersioned **outputs = nullptr;
-  int64_t *const *shapes = nullptr; ///< Of outputs: where `disc_shapes` puts them.
   Status status;
+  /// Set as soon as a kernel failed: by any thread, while others run.
+  std::atomic<bool> kernelFailed{false};
   std::mutex failing; ///< Held by kernels that set `status`.
+
+private:
+  Status checkOutputs() const;
+  Status placeOutput(disc::rt::OutputSlot &slot, int64_t index);
 };
+
+namespace disc::rt {
+// Guards.cpp
+Status checkInputs(const disc_model_info_t &info, const DLTensor *const *inputs, bool readsData);
+Status guardError(const disc_model_info_t &info, int64_t guard, int64_t lhs, int64_t rhs);
+/// "input 'mask'", or "input 1" if it has no name.
+std::string inputText(const disc_model_info_t &info, int64_t index);
+std::string outputText(const disc_model_info_t &info, int64_t index);
+} // namespace disc::rt
 
 #endif // DISC_RUNTIME_CORE_CALL_H

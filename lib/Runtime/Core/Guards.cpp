@@ -12,11 +12,9 @@
 
 using namespace disc::rt;
 
-/// "input 'mask' (number 1)"
-static std::string inputText(const disc_model_info_t &info, int64_t index) {
+std::string disc::rt::inputText(const disc_model_info_t &info, int64_t index) {
   const char *name = info.inputs[index].name;
-  std::string number = std::to_string(index);
-  return *name ? "input '" + std::string(name) + "'" : "input " + number;
+  return *name ? "input '" + std::string(name) + "'" : "input " + std::to_string(index);
 }
 
 static Error inputError(Code code, const disc_model_info_t &info, int64_t index) {
@@ -43,13 +41,35 @@ static std::string expectedShape(const disc_tensor_info &tensor) {
   return text + "]";
 }
 
+/// Misuse that no model is needed to see.
+static Status malformed(const disc_model_info_t &info, int64_t index, const char *why) {
+  Error error = inputError(Code::Invalid, info, index);
+  error.message = inputText(info, index) + ": " + why;
+  return error;
+}
+
+static Status wrongExtent(const disc_model_info_t &info, int64_t index, const DLTensor &tensor, int64_t dim,
+                          std::string expected) {
+  Error error = inputError(Code::Shape, info, index);
+  error.dim = dim;
+  error.expected = std::move(expected);
+  error.got = std::to_string(tensor.shape[dim]);
+  return finish(std::move(error), inputText(info, index) + ", dim " + std::to_string(dim),
+                "the shape is " + shapeText(tensor.shape, tensor.ndim));
+}
+
 /// Everything about one input that needs no symbol.
-static Status checkInput(const disc_model_info_t &info, int64_t index, const DLTensor &tensor) {
+static Status checkInput(const disc_model_info_t &info, int64_t index, const DLTensor *given, bool readsData) {
+  if (!given)
+    return malformed(info, index, "the tensor is null");
+  const DLTensor &tensor = *given;
   const disc_tensor_info &expected = info.inputs[index];
+  if (tensor.ndim < 0 || (!tensor.shape && tensor.ndim > 0))
+    return malformed(info, index, "the tensor has no shape");
   if (dtypeOf(tensor) != expected.dtype) {
     Error error = inputError(Code::Type, info, index);
     error.expected = dtypeName(expected.dtype);
-    error.got = dtypeName(dtypeOf(tensor));
+    error.got = dtypeName(tensor);
     return finish(std::move(error), inputText(info, index) + ", dtype");
   }
   if (tensor.device.device_type != kDLCPU) {
@@ -61,29 +81,35 @@ static Status checkInput(const disc_model_info_t &info, int64_t index, const DLT
   if (tensor.ndim != expected.rank) {
     Error error = inputError(Code::Shape, info, index);
     error.expected = std::to_string(expected.rank) + " dims " + expectedShape(expected);
-    error.got = std::to_string(tensor.ndim) + " dims " + shapeText(tensor.shape, tensor.ndim);
+    error.got = std::to_string(tensor.ndim) + " dims";
+    if (tensor.ndim <= kMaxRank)
+      error.got += " " + shapeText(tensor.shape, tensor.ndim);
     return finish(std::move(error), inputText(info, index) + ", rank");
   }
   for (int64_t dim = 0; dim < expected.rank; ++dim) {
     int64_t extent = expected.dims[dim].extent;
-    if (extent == DISC_DYNAMIC || extent == tensor.shape[dim])
-      continue;
-    Error error = inputError(Code::Shape, info, index);
-    error.dim = dim;
-    error.expected = std::to_string(extent);
-    error.got = std::to_string(tensor.shape[dim]);
-    return finish(std::move(error), inputText(info, index) + ", dim " + std::to_string(dim),
-                  "the shape is " + shapeText(tensor.shape, tensor.ndim));
+    if (extent >= 0 && extent != tensor.shape[dim])
+      return wrongExtent(info, index, tensor, dim, std::to_string(extent));
+    if (tensor.shape[dim] < 0)
+      return wrongExtent(info, index, tensor, dim, "an extent of at least 0");
   }
+  int64_t bytes;
+  ByteRange range;
+  if (!denseBytes(tensor.shape, tensor.ndim, elementBytes(expected.dtype), bytes) ||
+      (readsData && !byteRange(tensor, range))) {
+    Error error = inputError(Code::Shape, info, index);
+    error.message = inputText(info, index) + ": its extents and strides go beyond the address space (the shape is " +
+                    shapeText(tensor.shape, tensor.ndim) + ")";
+    return error;
+  }
+  if (readsData && bytes > 0 && !tensor.data)
+    return malformed(info, index, "its data is null");
   return Status();
 }
 
-Status disc_call::checkInputs() const {
-  if (initialising)
-    return Status();
-  const disc_model_info_t &info = model.info();
+Status disc::rt::checkInputs(const disc_model_info_t &info, const DLTensor *const *inputs, bool readsData) {
   for (int64_t i = 0; i < info.num_inputs; ++i)
-    if (Status status = checkInput(info, i, *inputs[i]); !status.ok())
+    if (Status status = checkInput(info, i, inputs[i], readsData); !status.ok())
       return status;
   return Status();
 }
@@ -128,8 +154,7 @@ static std::string symbolSource(const disc_model_info_t &info, const char *name)
   return "";
 }
 
-Status disc_call::guardFailed(int64_t number, int64_t lhs, int64_t rhs) const {
-  const disc_model_info_t &info = model.info();
+Status disc::rt::guardError(const disc_model_info_t &info, int64_t number, int64_t lhs, int64_t rhs) {
   if (number < 0 || number >= info.num_guards)
     return Status(Code::Invalid, "guard " + std::to_string(number) + " failed, which the model does not list");
   const disc_guard_info &guard = info.guards[number];

@@ -2,114 +2,173 @@
 
 #include "lib/Runtime/Core/Model.h"
 #include "lib/Runtime/Core/Call.h"
-#include "lib/Runtime/Core/Tensor.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace disc::rt {
 
-static void release(DLManagedTensorVersioned *tensor) {
-  if (tensor && tensor->deleter)
-    tensor->deleter(tensor);
-}
+Model::Model(const Program &program, const ModelOptions &options)
+    : program_(program), options_(options), storages_(*program.info, options_.allocator),
+      scratches_(options_.allocator), outputPool_(std::make_shared<OutputPool>(options.allocator)) {}
 
-Model::Model(const disc_model_info_t &info, disc_entry_fn init, disc_entry_fn main, unsigned threads)
-    : info_(info), init_(init), main_(main), pool_(ThreadPool::get(threads)), storages_(size_t(info.num_inputs)) {}
-
-Model::~Model() {
-  for (DLManagedTensorVersioned *tensor : owned_)
-    release(tensor);
-}
-
-/// Types that differ in nothing but the sign of an integer: a parameter's table entry
-/// comes from MLIR's signless types.
-static bool sameStorage(int64_t a, int64_t b) {
-  auto isInteger = [](int64_t dtype) { return dtype >> 8 <= 1; };
-  return a == b || (isInteger(a) && isInteger(b) && (a & 0xff) == (b & 0xff));
-}
-
-Status Model::bindParameter(size_t index, DLManagedTensorVersioned *managed) {
-  const disc_parameter_info &expected = info_.parameters[index];
-  const DLTensor &tensor = managed->dl_tensor;
-  std::string name = "parameter '" + std::string(expected.name) + "'";
-  if (!sameStorage(dtypeOf(tensor), expected.dtype))
-    return Status(Code::Type, name + ": expected " + dtypeName(expected.dtype) + ", got " + dtypeName(dtypeOf(tensor)));
-  if (tensor.device.device_type != kDLCPU)
-    return Status(Code::Type, name + ": expected a tensor on cpu, got " + deviceName(tensor.device));
-  if (tensor.ndim != expected.rank || !std::equal(tensor.shape, tensor.shape + tensor.ndim, expected.shape))
-    return Status(Code::Shape, name + ": expected shape " + shapeText(expected.shape, expected.rank) + ", got " +
-                                   shapeText(tensor.shape, tensor.ndim));
-  void *data = dataOf(tensor);
-  if (!isContiguous(tensor) || !data) {
-    Buffer copy;
-    data = copy.reserve(size_t(numElements(tensor) * elementBytes(expected.dtype)));
-    if (!data)
-      return Status(Code::Memory, "no memory for a copy of " + name);
-    copyContiguous(tensor, data);
-    copies_[index] = std::move(copy);
+Status Model::create(const Program &program, const ModelOptions &options, std::unique_ptr<Model> &model) {
+  if (program.info->version != DISC_MODEL_INFO_VERSION)
+    return Status(Code::Version, "the model's table has version " + std::to_string(program.info->version) +
+                                     ", this runtime reads version " + std::to_string(DISC_MODEL_INFO_VERSION));
+  if (options.threads > kMaxThreads)
+    return Status(Code::Invalid, "expected at most " + std::to_string(kMaxThreads) + " threads, got " +
+                                     std::to_string(options.threads));
+  std::unique_ptr<Model> created(new Model(program, options));
+  created->threads_ = options.threads ? options.threads : std::min(defaultThreads(), kMaxThreads);
+  if (!options.parallelFor) {
+    created->pool_ = ThreadPool::get(created->threads_);
+    if (!created->pool_)
+      return Status(Code::Memory, "cannot start " + std::to_string(created->threads_) + " threads");
   }
-  parameters_.push_back(data);
+  model = std::move(created);
   return Status();
 }
 
 Status Model::load(DLManagedTensorVersioned *const *parameters, size_t count) {
-  owned_.assign(parameters, parameters + count);
-  copies_.resize(count);
-  if (info_.version != DISC_MODEL_INFO_VERSION)
-    return Status(Code::Invalid, "the model's table has version " + std::to_string(info_.version) +
-                                     ", this runtime reads version " + std::to_string(DISC_MODEL_INFO_VERSION));
-  if (count != size_t(info_.num_parameters))
-    return Status(Code::Invalid,
-                  "expected " + std::to_string(info_.num_parameters) + " parameters, got " + std::to_string(count));
-  for (size_t i = 0; i < count; ++i)
-    if (Status status = bindParameter(i, parameters[i]); !status.ok())
-      return status;
-  globals_.resize(size_t(info_.num_globals));
+  auto weights = std::make_shared<Weights>(info(), allocator());
+  if (Status status = weights->take(parameters, count); !status.ok())
+    return status;
+  return adopt(std::move(weights), /*runInit=*/true);
+}
 
-  if (init_) {
-    disc_call call(*this, /*initialising=*/true);
-    if (Status status = call.execute(init_); !status.ok())
+Status Model::adopt(std::shared_ptr<Weights> weights, bool runInit) {
+  if (runInit && program_.init) {
+    disc_call call(*this, *weights, disc_call::Entry::Init);
+    if (Status status = call.execute(program_.init); !status.ok())
       return status;
   }
-  // What only `disc_init` read, weights that are packed now above all, would double the model's size.
-  for (size_t i = 0; i < count; ++i) {
-    if (info_.parameters[i].kept)
-      continue;
-    release(owned_[i]);
-    owned_[i] = nullptr;
-    copies_[i] = Buffer();
-    parameters_[i] = nullptr;
+  weights->initialised();
+  {
+    std::lock_guard<std::mutex> lock(weightsMutex_);
+    std::swap(weights_, weights);
   }
-  loaded_ = true;
+  // The old ones go here, or with the last call that uses them.
   return Status();
 }
 
-Status Model::run(const DLTensor *const *inputs, size_t numInputs, DLManagedTensorVersioned **outputs,
-                  size_t numOutputs) {
-  if (!loaded_)
-    return Status(Code::Invalid, "the model is not loaded");
-  if (numInputs != size_t(info_.num_inputs))
-    return Status(Code::Type,
-                  "expected " + std::to_string(info_.num_inputs) + " tensor inputs, got " + std::to_string(numInputs));
-  if (numOutputs != size_t(info_.num_outputs))
-    return Status(Code::Invalid, "expected room for " + std::to_string(info_.num_outputs) + " outputs, got " +
-                                     std::to_string(numOutputs));
-  std::fill(outputs, outputs + numOutputs, nullptr);
+std::shared_ptr<Weights> Model::weights() {
+  std::lock_guard<std::mutex> lock(weightsMutex_);
+  return weights_;
+}
 
-  disc_call call(*this, /*initialising=*/false);
-  call.inputs = inputs;
-  call.numInputs = numInputs;
-  call.outputs = outputs;
-  Status status = call.execute(main_);
-  for (size_t i = 0; status.ok() && i < numOutputs; ++i)
-    if (!outputs[i])
-      status = Status(Code::Invalid, "the compiled code made no output " + std::to_string(i));
-  if (!status.ok())
-    for (size_t i = 0; i < numOutputs; ++i) {
-      release(outputs[i]);
-      outputs[i] = nullptr;
-    }
+Status Model::checkCounts(const void *inputs, size_t numInputs, const void *outputs, size_t numOutputs) const {
+  if (numInputs != size_t(info().num_inputs))
+    return Status(Code::Type,
+                  "expected " + std::to_string(info().num_inputs) + " tensor inputs, got " + std::to_string(numInputs));
+  if (numOutputs != size_t(info().num_outputs))
+    return Status(Code::Type,
+                  "expected " + std::to_string(info().num_outputs) + " outputs, got " + std::to_string(numOutputs));
+  if ((!inputs && numInputs) || (!outputs && numOutputs))
+    return Status(Code::Invalid,
+                  std::string("the array of ") + (inputs || !numInputs ? "outputs" : "inputs") + " is null");
+  return Status();
+}
+
+Status Model::run(const DLTensor *const *inputs, size_t numInputs, disc_output *outputs, size_t numOutputs) {
+  if (Status status = checkCounts(inputs, numInputs, outputs, numOutputs); !status.ok())
+    return status;
+  for (size_t i = 0; i < numOutputs; ++i)
+    if (!outputs[i].tensor)
+      outputs[i].managed = nullptr;
+  std::shared_ptr<Weights> held = weights();
+  if (!held)
+    return Status(Code::Invalid, "the model is not loaded: it has no weights");
+  disc_call call(*this, *held, disc_call::Entry::Main);
+  call.setInputs(inputs);
+  call.setOutputs(outputs);
+  Status status = call.execute(program_.main);
+  if (status.ok())
+    status = call.finishOutputs();
+  if (status.ok())
+    call.handOver(outputs);
   return status;
+}
+
+Status Model::outputShapes(const DLTensor *const *inputs, size_t numInputs, int64_t *const *shapes, size_t numOutputs) {
+  if (Status status = checkCounts(inputs, numInputs, shapes, numOutputs); !status.ok())
+    return status;
+  if (!program_.shapes)
+    return Status(Code::Invalid, "the model was compiled without the function that tells shapes");
+  std::shared_ptr<Weights> held = weights();
+  if (!held)
+    return Status(Code::Invalid, "the model is not loaded: it has no weights");
+  disc_call call(*this, *held, disc_call::Entry::Shapes);
+  call.setInputs(inputs);
+  Status status = call.execute(program_.shapes);
+  if (status.ok())
+    status = call.finishOutputs();
+  for (size_t i = 0; status.ok() && i < numOutputs; ++i)
+    if (shapes[i])
+      std::copy_n(call.storage->outputs[i].dims, info().outputs[i].rank, shapes[i]);
+  return status;
+}
+
+Status Model::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes,
+                          Buffer &scratch) {
+  auto noScratch = [&] {
+    return Status(Code::Memory, "no memory for scratch of " + std::to_string(scratchBytes) + " bytes per thread");
+  };
+  if (pool_)
+    return pool_->parallelFor(kernel, args, tasks, costNs, scratchBytes, scratch) ? Status() : noScratch();
+  if (tasks <= 0)
+    return Status();
+  unsigned ranges = rangesWorth(threads_, tasks, costNs);
+  if (ranges > 1 && scratchBytes >= 0)
+    return callersParallelFor(kernel, args, tasks, ranges, scratchBytes);
+  void *memory = scratchBytes < 0 ? nullptr : scratch.reserve(size_t(scratchBytes));
+  if (!memory)
+    return noScratch();
+  kernel(args, 0, tasks, memory);
+  return Status();
+}
+
+namespace {
+/// A launch on threads of the caller's.
+struct ForeignJob {
+  disc_kernel_fn kernel;
+  void *const *args;
+  int64_t tasks, ranges, scratchBytes;
+  ScratchPool &scratches;
+  std::atomic<int64_t> done{0};
+  std::atomic<bool> outOfMemory{false}, outOfRange{false};
+
+  static void run(void *opaque, int64_t begin, int64_t end) {
+    auto &job = *static_cast<ForeignJob *>(opaque);
+    if (begin < 0 || end > job.ranges || begin > end) {
+      job.outOfRange.store(true, std::memory_order_relaxed);
+      return;
+    }
+    Buffer scratch = job.scratches.acquire();
+    if (void *memory = scratch.reserve(size_t(job.scratchBytes))) {
+      auto task = [&](int64_t range) { return int64_t(__int128(job.tasks) * range / job.ranges); };
+      if (begin < end)
+        job.kernel(job.args, task(begin), task(end), memory);
+    } else {
+      job.outOfMemory.store(true, std::memory_order_relaxed);
+    }
+    job.scratches.release(std::move(scratch));
+    job.done.fetch_add(end - begin, std::memory_order_release);
+  }
+};
+} // namespace
+
+Status Model::callersParallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, unsigned ranges,
+                                 int64_t scratchBytes) {
+  ForeignJob job{kernel, args, tasks, ranges, scratchBytes, scratches_};
+  options_.parallelFor(options_.parallelContext, ranges, &ForeignJob::run, &job);
+  if (job.outOfMemory.load(std::memory_order_relaxed))
+    return Status(Code::Memory, "no memory for scratch of " + std::to_string(scratchBytes) + " bytes per thread");
+  int64_t done = job.done.load(std::memory_order_acquire);
+  if (done != ranges || job.outOfRange.load(std::memory_order_relaxed))
+    return Status(Code::Invalid, "parallel_for was to run " + std::to_string(ranges) + " ranges once each, and ran " +
+                                     std::to_string(done));
+  return Status();
 }
 
 } // namespace disc::rt

@@ -1,8 +1,7 @@
 //===- Model.h - a loaded model ---------------------------------*- C++ -*-===//
 //
-// Compiled code (two functions and a table), its parameters, the storage that `disc_init`
-// filled, and a share in a thread pool. After load() a model never changes, so any number
-// of threads may run it.
+// Compiled code (functions and a table), weights, and a share in a thread pool. Any number of threads may run it, also
+// while its weights are swapped.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,51 +15,80 @@
 #include "lib/Runtime/Core/Profile.h"
 #include "lib/Runtime/Core/Status.h"
 #include "lib/Runtime/Core/ThreadPool.h"
+#include "lib/Runtime/Core/Weights.h"
 #include "lib/Runtime/disc.h"
 
 #include <memory>
-#include <vector>
 
 namespace disc::rt {
 
+/// The compiled functions; `info` lives as long as the code.
+struct Program {
+  const disc_model_info_t *info;
+  disc_entry_fn init; ///< Null if there is nothing to do.
+  disc_entry_fn main;
+  disc_entry_fn shapes; ///< Null if the model cannot be asked for shapes.
+};
+
+struct ModelOptions {
+  unsigned threads = 0;                       ///< The caller's included; 0 means every core.
+  disc_parallel_for_fn parallelFor = nullptr; ///< In place of our own pool.
+  void *parallelContext = nullptr;
+  Allocator allocator;
+};
+
 class Model {
 public:
-  /// `threads` counts the caller; 0 means every core.
-  Model(const disc_model_info_t &info, disc_entry_fn init, disc_entry_fn main, unsigned threads);
-  ~Model();
+  /// A model without weights: load() or adopt() comes next.
+  static Status create(const Program &program, const ModelOptions &options, std::unique_ptr<Model> &model);
+  ~Model() { outputPool_->close(); }
   Model(const Model &) = delete;
   Model &operator=(const Model &) = delete;
 
-  /// Takes the parameters, in the order of the table, and runs `disc_init`. Call it once.
-  /// The tensors are the model's from here on, also if this fails; they are kept as long as `disc_main` reads them,
-  /// not copied, unless they are strided.
+  /// Takes the parameters, in the order of the table, and runs `disc_init`. The tensors are the model's from here on,
+  /// also if this fails; they are kept as long as `disc_main` reads them, not copied, unless they are strided.
   Status load(DLManagedTensorVersioned *const *parameters, size_t count);
 
-  /// Runs the model. On success every entry of `outputs` is a new tensor of the caller's;
-  /// on failure none is. Inputs are read during the call only.
-  Status run(const DLTensor *const *inputs, size_t numInputs, DLManagedTensorVersioned **outputs, size_t numOutputs);
+  /// Takes bound weights in place of those that it has, after `disc_init` if that is to run. On failure nothing
+  /// changes.
+  Status adopt(std::shared_ptr<Weights> weights, bool runInit);
 
-  const disc_model_info_t &info() const { return info_; }
-  ThreadPool &pool() const { return *pool_; }
+  /// Runs the model. On success every entry of `outputs` without a tensor of the caller's has a new one; on failure
+  /// none has. Inputs are read during the call only.
+  Status run(const DLTensor *const *inputs, size_t numInputs, disc_output *outputs, size_t numOutputs);
+
+  /// What run() would give, from shapes alone; entries of `shapes` that are null are skipped.
+  Status outputShapes(const DLTensor *const *inputs, size_t numInputs, int64_t *const *shapes, size_t numOutputs);
+
+  /// Those that the next call will use; null before load() or adopt().
+  std::shared_ptr<Weights> weights();
+
+  const disc_model_info_t &info() const { return *program_.info; }
+  const Program &program() const { return program_; }
+  const Allocator &allocator() const { return options_.allocator; }
+  unsigned threads() const { return threads_; }
   Profile &profile() { return profile_; }
 
 private:
   friend struct ::disc_call;
 
-  Status bindParameter(size_t index, DLManagedTensorVersioned *tensor);
+  Model(const Program &program, const ModelOptions &options);
+  Status checkCounts(const void *inputs, size_t numInputs, const void *outputs, size_t numOutputs) const;
+  Status parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes,
+                     Buffer &scratch);
+  Status callersParallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, unsigned ranges,
+                            int64_t scratchBytes);
 
-  const disc_model_info_t &info_;
-  disc_entry_fn init_, main_;
-  std::shared_ptr<ThreadPool> pool_;
+  const Program program_;
+  const ModelOptions options_; ///< Its allocator is where all buffers come from, so it goes last.
+  unsigned threads_ = 1;
+  std::shared_ptr<ThreadPool> pool_; ///< Null with a parallelFor of the caller's.
   StoragePool storages_;
-  std::shared_ptr<OutputPool> outputPool_ = std::make_shared<OutputPool>();
-
-  std::vector<DLManagedTensorVersioned *> owned_; ///< Keeps parameters alive; null once let go.
-  std::vector<Buffer> copies_;                    ///< Of strided parameters, by number.
-  std::vector<void *> parameters_;                ///< Contiguous data, by number.
-  std::vector<Buffer> globals_;
+  ScratchPool scratches_; ///< For the caller's threads.
+  std::shared_ptr<OutputPool> outputPool_;
+  std::mutex weightsMutex_;
+  std::shared_ptr<Weights> weights_;
   Profile profile_;
-  bool loaded_ = false;
 };
 
 } // namespace disc::rt

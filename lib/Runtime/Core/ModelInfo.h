@@ -20,6 +20,8 @@ extern "C" {
 #define DISC_MODEL_INFO_VERSION 3
 /// Extent of a dim that is not static.
 #define DISC_DYNAMIC (-1)
+/// Extent of an output's dim that is known only after the run.
+#define DISC_DATA_DEPENDENT (-2)
 /// `max` of a symbol without an upper bound.
 #define DISC_UNBOUNDED INT64_MAX
 
@@ -43,7 +45,7 @@ enum disc_dtype {
 };
 
 typedef struct disc_dim_info {
-  int64_t extent;   ///< Static extent, or DISC_DYNAMIC.
+  int64_t extent;   ///< Static extent, DISC_DYNAMIC or DISC_DATA_DEPENDENT.
   const char *text; ///< Its expression: "S", "B * S", "384".
   int64_t min;      ///< The range of its values,
   int64_t max;      ///< DISC_UNBOUNDED if there is no bound.

@@ -1,7 +1,6 @@
 //===- Outputs.cpp - tensors that outlive the call ------------------------===//
 
 #include "lib/Runtime/Core/Outputs.h"
-#include "lib/Runtime/Core/Arena.h"
 #include "lib/Runtime/Core/Tensor.h"
 
 #include <algorithm>
@@ -24,21 +23,28 @@ struct OutputPool::Output {
   }
 };
 
-OutputPool::~OutputPool() {
+OutputPool::~OutputPool() { close(); }
+
+void OutputPool::close() {
+  std::lock_guard<std::mutex> lock(mutex);
+  closed = true;
   for (Block &block : free)
-    freeAligned(block.data);
+    allocator.release(block.data, block.capacity);
+  free.clear();
+  freeBytes = 0;
 }
 
 DLManagedTensorVersioned *OutputPool::allocate(int64_t dtype, int64_t rank, const int64_t *dims) {
+  int64_t stride = 1, bytes;
+  if (!denseBytes(dims, rank, elementBytes(dtype), bytes))
+    return nullptr;
   std::vector<int64_t> extents(2 * rank);
   // Strides of an empty tensor are those of a tensor with its zeros read as ones.
-  int64_t stride = 1, bytes = elementBytes(dtype);
   for (int64_t i = rank - 1; i >= 0; --i) {
-    if (dims[i] < 0 || __builtin_mul_overflow(bytes, dims[i], &bytes))
-      return nullptr;
     extents[i] = dims[i];
     extents[rank + i] = stride;
-    stride *= std::max<int64_t>(dims[i], 1);
+    // Beside a zero, other extents may be of any size.
+    stride = int64_t(uint64_t(stride) * uint64_t(std::max<int64_t>(dims[i], 1)));
   }
   Block block = take(size_t(bytes));
   if (!block.data)
@@ -93,9 +99,9 @@ OutputPool::Block OutputPool::take(size_t bytes) {
     }
   }
   for (Block &block : dropped)
-    freeAligned(block.data);
+    allocator.release(block.data, block.capacity);
   if (!result.data) {
-    result = {allocateAligned(rounded), rounded};
+    result = {allocator.allocate(rounded), rounded};
     if (!result.data) {
       std::lock_guard<std::mutex> lock(mutex);
       usedBytes -= rounded;
@@ -110,10 +116,16 @@ size_t OutputPool::heldBytes() {
 }
 
 void OutputPool::give(Block block) {
-  std::lock_guard<std::mutex> lock(mutex);
-  usedBytes -= block.capacity;
-  freeBytes += block.capacity;
-  free.push_back(block);
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    usedBytes -= block.capacity;
+    if (!closed) {
+      freeBytes += block.capacity;
+      free.push_back(block);
+      return;
+    }
+  }
+  allocator.release(block.data, block.capacity);
 }
 
 } // namespace disc::rt

@@ -10,7 +10,7 @@
 #ifndef DISC_RUNTIME_CORE_OUTPUTS_H
 #define DISC_RUNTIME_CORE_OUTPUTS_H
 
-#include "lib/Runtime/disc.h"
+#include "lib/Runtime/Core/Arena.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -22,11 +22,15 @@ namespace disc::rt {
 
 class OutputPool : public std::enable_shared_from_this<OutputPool> {
 public:
+  explicit OutputPool(const Allocator &allocator = Allocator::standard()) : allocator(allocator) {}
   ~OutputPool();
 
   /// A contiguous tensor, or null if there is no memory. The pool lives on until the
   /// last of its tensors is deleted.
   DLManagedTensorVersioned *allocate(int64_t dtype, int64_t rank, const int64_t *dims);
+
+  /// There will be no later calls: nothing is kept any more.
+  void close();
 
   /// Bytes kept for later calls.
   size_t heldBytes();
@@ -41,8 +45,10 @@ private:
   Block take(size_t bytes);
   void give(Block block);
 
+  const Allocator allocator; ///< A copy: outputs outlive the model.
   std::mutex mutex;
   std::vector<Block> free; ///< Least recently given first.
+  bool closed = false;
   size_t freeBytes = 0, usedBytes = 0, peakBytes = 0;
 };
 

@@ -8,6 +8,9 @@
 #ifndef DISC_RUNTIME_CORE_SEAL_H
 #define DISC_RUNTIME_CORE_SEAL_H
 
+#include "lib/Runtime/Core/Status.h"
+
+#include <cstddef>
 #include <cstdint>
 
 namespace disc::rt {
@@ -27,6 +30,12 @@ struct Seal {
   uint64_t check;       ///< XXH3 64 of the 56 bytes before.
 };
 static_assert(sizeof(Seal) == 64, "as the file has it");
+
+/// Appends the seal to a linked library, in place of one that is there already.
+Status sealFile(const std::string &path);
+
+/// Whether the bytes of a file are a whole library for this machine. `trusted` skips the checksum of the contents.
+Status checkSealed(const void *file, size_t bytes, const std::string &name, bool trusted);
 
 } // namespace disc::rt
 

@@ -18,6 +18,10 @@ enum class Code : int32_t {
   Memory = 3,  ///< An allocation failed.
   Invalid = 4, ///< The runtime or the compiled code was misused.
   Index = 5,   ///< An element of an input indexes beyond a dimension.
+  File = 6,    ///< A file cannot be read, or is damaged.
+  Version = 7, ///< Made by a version that does not fit.
+  Target = 8,  ///< Code for another kind of machine.
+  Weights = 9, ///< Weights that are not the model's.
 };
 
 /// What went wrong. The fields beside the message are empty where they do not apply.

@@ -2,6 +2,7 @@
 
 #include "lib/Runtime/Core/Tensor.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace disc::rt {
@@ -68,53 +69,144 @@ std::string shapeText(const int64_t *shape, int64_t rank) {
   return text + "]";
 }
 
-int64_t numElements(const DLTensor &tensor) {
-  int64_t count = 1;
-  for (int32_t i = 0; i < tensor.ndim; ++i)
-    count *= tensor.shape[i];
-  return count;
+std::string dtypeName(const DLTensor &tensor) {
+  std::string name = dtypeName(int64_t(tensor.dtype.code) << 8 | tensor.dtype.bits);
+  return tensor.dtype.lanes == 1 ? name : "vectors of " + std::to_string(tensor.dtype.lanes) + " " + name;
 }
 
-bool isContiguous(const DLTensor &tensor) {
+bool denseBytes(const int64_t *shape, int64_t rank, int64_t elementBytes, int64_t &bytes) {
+  bytes = elementBytes;
+  bool empty = false, fits = true;
+  for (int64_t i = 0; i < rank; ++i) {
+    if (shape[i] < 0)
+      return false;
+    empty |= shape[i] == 0;
+    fits = fits && !__builtin_mul_overflow(bytes, shape[i], &bytes);
+  }
+  if (empty)
+    bytes = 0;
+  return empty || fits;
+}
+
+bool byteRange(const DLTensor &tensor, ByteRange &range) {
+  range = {};
+  int64_t width = elementBytes(dtypeOf(tensor)), bytes, low = 0, high = width;
+  if (!denseBytes(tensor.shape, tensor.ndim, width, bytes))
+    return false;
+  if (bytes == 0)
+    return true;
   if (!tensor.strides)
+    high = bytes;
+  for (int32_t i = 0; tensor.strides && i < tensor.ndim; ++i) {
+    int64_t reach;
+    if (__builtin_mul_overflow(tensor.shape[i] - 1, tensor.strides[i], &reach) ||
+        __builtin_mul_overflow(reach, width, &reach) ||
+        __builtin_add_overflow(reach < 0 ? low : high, reach, reach < 0 ? &low : &high))
+      return false;
+  }
+  uintptr_t data = reinterpret_cast<uintptr_t>(tensor.data);
+  return !__builtin_add_overflow(data, tensor.byte_offset, &data) && !__builtin_add_overflow(data, low, &range.begin) &&
+         !__builtin_add_overflow(data, high, &range.end);
+}
+
+bool repeatsElements(const DLTensor &tensor) {
+  bool repeats = false;
+  for (int32_t i = 0; i < tensor.ndim; ++i) {
+    if (tensor.shape[i] == 0)
+      return false;
+    repeats |= tensor.strides && tensor.strides[i] == 0 && tensor.shape[i] > 1;
+  }
+  return repeats;
+}
+
+bool isContiguous(const int64_t *shape, const int64_t *strides, int64_t rank) {
+  if (!strides || std::find(shape, shape + rank, 0) != shape + rank)
     return true;
   int64_t expected = 1;
-  bool dense = true;
-  for (int32_t i = tensor.ndim - 1; i >= 0; --i) {
-    if (tensor.shape[i] == 0)
-      return true;
-    if (tensor.shape[i] != 1 && tensor.strides[i] != expected)
-      dense = false;
-    expected *= tensor.shape[i];
+  for (int64_t i = rank - 1; i >= 0; --i) {
+    if (shape[i] != 1 && strides[i] != expected)
+      return false;
+    expected *= shape[i];
   }
-  return dense;
+  return true;
 }
 
-/// Copies dims [dim, ndim) of `source`; returns the end of what it wrote.
-static char *copyDims(const DLTensor &tensor, int32_t dim, const char *source, int64_t bytes, char *target) {
-  if (dim == tensor.ndim) {
-    std::memcpy(target, source, bytes);
-    return target + bytes;
+bool isContiguous(const DLTensor &tensor) { return isContiguous(tensor.shape, tensor.strides, tensor.ndim); }
+
+namespace {
+template <size_t Bytes> struct Element {
+  char bytes[Bytes];
+};
+
+enum class Direction { Gather, Scatter };
+
+/// Elements of extents `shape` between a dense run and a strided place.
+template <typename T, Direction direction> struct StridedCopy {
+  const int64_t *shape, *strides;
+  int64_t rank;
+  T *dense;
+
+  void move(T *strided) {
+    if (direction == Direction::Gather)
+      *dense++ = *strided;
+    else
+      *strided = *dense++;
   }
-  int64_t extent = tensor.shape[dim], stride = tensor.strides[dim];
-  if (dim == tensor.ndim - 1 && stride == 1) {
-    std::memcpy(target, source, extent * bytes);
-    return target + extent * bytes;
+  void run(T *strided, int64_t dim = 0) {
+    if (dim == rank)
+      return move(strided);
+    int64_t extent = shape[dim], stride = strides[dim];
+    if (dim + 1 < rank) {
+      for (int64_t i = 0; i < extent; ++i)
+        run(strided + i * stride, dim + 1);
+    } else {
+      for (int64_t i = 0; i < extent; ++i)
+        move(strided + i * stride);
+    }
   }
-  for (int64_t i = 0; i < extent; ++i)
-    target = copyDims(tensor, dim + 1, source + i * stride * bytes, bytes, target);
-  return target;
+};
+} // namespace
+
+template <Direction direction>
+static void copyStrided(int64_t width, const int64_t *shape, const int64_t *strides, int64_t rank, void *strided,
+                        void *dense) {
+  auto run = [&](auto element) {
+    using T = decltype(element);
+    StridedCopy<T, direction>{shape, strides, rank, static_cast<T *>(dense)}.run(static_cast<T *>(strided));
+  };
+  switch (width) {
+  case 1:
+    return run(Element<1>());
+  case 2:
+    return run(Element<2>());
+  case 4:
+    return run(Element<4>());
+  case 8:
+    return run(Element<8>());
+  default: // complex128, the widest type that DLPack has
+    return run(Element<16>());
+  }
 }
 
 void copyContiguous(const DLTensor &tensor, void *target) {
-  int64_t count = numElements(tensor), bytes = elementBytes(dtypeOf(tensor));
-  if (count == 0)
+  int64_t width = elementBytes(dtypeOf(tensor)), bytes;
+  if (!denseBytes(tensor.shape, tensor.ndim, width, bytes) || bytes == 0)
     return;
-  const char *source = static_cast<const char *>(dataOf(tensor));
   if (isContiguous(tensor))
-    std::memcpy(target, source, count * bytes);
+    std::memcpy(target, dataOf(tensor), size_t(bytes));
   else
-    copyDims(tensor, 0, source, bytes, static_cast<char *>(target));
+    copyStrided<Direction::Gather>(width, tensor.shape, tensor.strides, tensor.ndim, dataOf(tensor), target);
+}
+
+void scatterContiguous(const void *source, const int64_t *dims, const DLTensor &tensor) {
+  int64_t width = elementBytes(dtypeOf(tensor)), bytes;
+  if (!denseBytes(dims, tensor.ndim, width, bytes) || bytes == 0)
+    return;
+  if (isContiguous(dims, tensor.strides, tensor.ndim))
+    std::memcpy(dataOf(tensor), source, size_t(bytes));
+  else
+    copyStrided<Direction::Scatter>(width, dims, tensor.strides, tensor.ndim, dataOf(tensor),
+                                    const_cast<void *>(source));
 }
 
 } // namespace disc::rt

@@ -34,13 +34,35 @@ std::string deviceName(DLDevice device);
 /// "[2, 128]"
 std::string shapeText(const int64_t *shape, int64_t rank);
 
-int64_t numElements(const DLTensor &tensor);
+/// No tensor of a model has more dims; a larger number is not to be trusted.
+constexpr int32_t kMaxRank = 64;
+
+/// "float32", or for vectors "vectors of 4 float32".
+std::string dtypeName(const DLTensor &tensor);
+
+/// Bytes of the elements without gaps; false if an extent is negative or the product is too large for an int64_t.
+bool denseBytes(const int64_t *shape, int64_t rank, int64_t elementBytes, int64_t &bytes);
+
+/// Addresses [begin, end) that the elements lie in, whatever the strides; empty if there are no elements. False if they
+/// would go beyond the address space.
+struct ByteRange {
+  uintptr_t begin = 0, end = 0;
+  bool overlaps(const ByteRange &other) const { return begin < other.end && other.begin < end; }
+};
+bool byteRange(const DLTensor &tensor, ByteRange &range);
+
+/// Whether several elements are at one place: strides of 0, as `expand` makes them.
+bool repeatsElements(const DLTensor &tensor);
 
 /// Whether elements lie row-major without gaps. Extents of 1 may have any stride.
 bool isContiguous(const DLTensor &tensor);
+bool isContiguous(const int64_t *shape, const int64_t *strides, int64_t rank);
 
 /// Copies the elements in row-major order to `target`.
 void copyContiguous(const DLTensor &tensor, void *target);
+
+/// The other way: `source` holds elements of extents `dims`, which go to the first ones of `tensor`, by its strides.
+void scatterContiguous(const void *source, const int64_t *dims, const DLTensor &tensor);
 
 } // namespace disc::rt
 

@@ -6,9 +6,9 @@
 #include <chrono>
 #include <cstdio>
 
-#include <pthread.h>
-#ifdef __linux__
 #include <sched.h>
+#include <unistd.h>
+#ifdef __linux__
 #include <signal.h>
 #endif
 #if defined(__x86_64__) || defined(__i386__)
@@ -39,8 +39,8 @@ static void pause() {
 static std::atomic<unsigned> forks{0};
 
 static unsigned currentGeneration() {
-  static std::once_flag once;
-  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); }); });
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
+  (void)registered;
   return forks.load(std::memory_order_relaxed);
 }
 
@@ -62,7 +62,7 @@ static unsigned quotaCores() {
 #endif
 
 unsigned defaultThreads() {
-  unsigned cores = std::thread::hardware_concurrency();
+  unsigned cores = unsigned(std::max(1l, sysconf(_SC_NPROCESSORS_ONLN)));
 #ifdef __linux__
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) == 0)
@@ -90,6 +90,8 @@ std::shared_ptr<ThreadPool> ThreadPool::get(unsigned threads) {
               pools.end());
   if (!result) {
     result = std::make_shared<ThreadPool>(threads);
+    if (!result->whole())
+      return nullptr;
     pools.push_back(result);
   }
   return result;
@@ -105,10 +107,14 @@ ThreadPool::ThreadPool(unsigned threads) : ranges(new Range[threads]), generatio
   pthread_sigmask(SIG_SETMASK, &all, &old);
 #endif
   for (unsigned i = 1; i < threads; ++i) {
-    std::thread &thread = workers[i - 1]->thread;
-    thread = std::thread([this, i] { work(i); });
+    Worker &worker = *workers[i - 1];
+    worker.pool = this;
+    worker.index = i;
+    if (pthread_create(&worker.thread, nullptr, threadMain, &worker) != 0)
+      break;
+    ++started;
 #ifdef __linux__
-    pthread_setname_np(thread.native_handle(), "disc-worker");
+    pthread_setname_np(worker.thread, "disc-worker");
 #endif
   }
 #ifdef __linux__
@@ -132,8 +138,8 @@ ThreadPool::~ThreadPool() {
     }
     worker->wake.notify_one();
   }
-  for (auto &worker : workers)
-    worker->thread.join();
+  for (size_t i = 0; i < started; ++i)
+    pthread_join(workers[i]->thread, nullptr);
 }
 
 ThreadPool::State ThreadPool::awaitPost(Worker &worker) {
@@ -150,7 +156,7 @@ ThreadPool::State ThreadPool::awaitPost(Worker &worker) {
     }
     if (Clock::now() < end) {
       // With more threads than cores, this one's core may be what the caller waits for.
-      std::this_thread::yield();
+      sched_yield();
       continue;
     }
     std::unique_lock<std::mutex> lock(worker.mutex);
@@ -161,6 +167,12 @@ ThreadPool::State ThreadPool::awaitPost(Worker &worker) {
     // Woken for a post, or for one withdrawn since: then more may follow soon.
     end = Clock::now() + kSpin;
   }
+}
+
+void *ThreadPool::threadMain(void *opaque) {
+  auto *worker = static_cast<Worker *>(opaque);
+  worker->pool->work(worker->index);
+  return nullptr;
 }
 
 void ThreadPool::work(unsigned index) {
@@ -203,7 +215,7 @@ void ThreadPool::withdraw(Worker &worker) {
   for (int spins = 0; worker.state.load(std::memory_order_acquire) == State::Running; ++spins) {
     // More threads than cores: let the worker have this one.
     if (spins > 200)
-      std::this_thread::yield();
+      sched_yield();
     else
       pause();
   }
@@ -226,11 +238,11 @@ void ThreadPool::runJob(unsigned first, Buffer &scratch) {
   }
 }
 
-unsigned ThreadPool::workersWorth(int64_t tasks, int64_t costNs) const {
+unsigned rangesWorth(unsigned threads, int64_t tasks, int64_t costNs) {
   int64_t total;
-  if (__builtin_mul_overflow(tasks, costNs, &total))
+  if (__builtin_mul_overflow(tasks, std::max<int64_t>(costNs, 1), &total))
     total = INT64_MAX;
-  return unsigned(std::min({int64_t(size()), tasks, std::max<int64_t>(total / kShareNs, 1)}));
+  return unsigned(std::min({int64_t(threads), tasks, std::max<int64_t>(total / kShareNs, 1)}));
 }
 
 bool ThreadPool::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs,
@@ -240,7 +252,7 @@ bool ThreadPool::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t t
   if (scratchBytes < 0)
     return false;
   costNs = std::max<int64_t>(costNs, 1);
-  unsigned count = workersWorth(tasks, costNs);
+  unsigned count = rangesWorth(size(), tasks, costNs);
   if (count == 1 || inherited() || busy.exchange(true, std::memory_order_acquire)) {
     void *memory = scratch.reserve(size_t(scratchBytes));
     if (!memory)

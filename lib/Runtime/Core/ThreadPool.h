@@ -27,7 +27,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <thread>
+#include <pthread.h>
 #include <vector>
 
 namespace disc::rt {
@@ -35,14 +35,24 @@ namespace disc::rt {
 /// Cores this process may use: its affinity mask, and its container's quota.
 unsigned defaultThreads();
 
+/// More than any machine has a use for; a larger number is a mistake.
+constexpr unsigned kMaxThreads = 1024;
+
+/// How many of `threads` threads a job of so many tasks, of about `costNs` nanoseconds each, is worth.
+unsigned rangesWorth(unsigned threads, int64_t tasks, int64_t costNs);
+
 class ThreadPool {
 public:
-  /// The pool of this size that the models of this process share; 0 is the default size.
+  /// The pool of this size that the models of this process share; 0 is the default size. Null if the system has no
+  /// more threads.
   static std::shared_ptr<ThreadPool> get(unsigned threads);
 
-  /// `threads` counts the caller.
+  /// `threads` counts the caller. Check whole() after.
   explicit ThreadPool(unsigned threads);
   ~ThreadPool();
+
+  /// Whether all threads could be started.
+  bool whole() const { return started == workers.size(); }
 
   unsigned size() const { return unsigned(workers.size()) + 1; }
 
@@ -61,7 +71,9 @@ private:
     std::mutex mutex;
     std::condition_variable wake;
     Buffer scratch;
-    std::thread thread;
+    pthread_t thread;
+    ThreadPool *pool;
+    unsigned index;
   };
 
   /// Tasks [next, end) of a job are still to be taken.
@@ -79,15 +91,16 @@ private:
   };
 
   bool inherited() const;
+  static void *threadMain(void *worker);
   void work(unsigned index);
   State awaitPost(Worker &worker);
   void post(Worker &worker);
   void withdraw(Worker &worker);
   void wakeNext(unsigned index);
   void runJob(unsigned first, Buffer &scratch);
-  unsigned workersWorth(int64_t tasks, int64_t costNs) const;
 
   std::vector<std::unique_ptr<Worker>> workers;
+  size_t started = 0; ///< Of the workers' threads.
   std::unique_ptr<Range[]> ranges;
   Job job;
   std::atomic<bool> busy{false};

@@ -27,7 +27,7 @@ public:
   nb::tuple run(nb::handle inputs);
   nb::dict info() const;
   nb::dict times() const;
-  unsigned threads() const { return model->pool().size(); }
+  unsigned threads() const { return model->threads(); }
   void startProfile() { model->profile().start(); }
   nb::list stopProfile();
 
@@ -58,7 +58,12 @@ Executable::Executable(std::unique_ptr<Jit> code, CodegenTimes times, nb::type_o
   auto *info = symbol<const disc_model_info_t *>("disc_model_info");
   auto init = symbol<disc_entry_fn>("disc_init");
   auto main = symbol<disc_entry_fn>("disc_main");
-  model = std::make_unique<rt::Model>(*info, init, main, threads);
+  // Python computes shapes itself.
+  rt::ModelOptions options;
+  options.threads = threads;
+  rt::Status status = rt::Model::create({info, init, main, /*shapes=*/nullptr}, options, model);
+  if (!status.ok())
+    raiseRuntimeError(status.error());
 }
 
 void Executable::init(nb::sequence parameters) {
@@ -112,7 +117,7 @@ nb::tuple Executable::run(nb::handle inputs) {
     pointers[i] = &borrowed[i];
   }
 
-  llvm::SmallVector<DLManagedTensorVersioned *, 4> outputs(size_t(model->info().num_outputs));
+  llvm::SmallVector<disc_output, 4> outputs(size_t(model->info().num_outputs), disc_output{nullptr, nullptr});
   rt::Status status;
   {
     nb::gil_scoped_release release;
@@ -123,10 +128,10 @@ nb::tuple Executable::run(nb::handle inputs) {
 
   nb::object result = nb::steal(PyTuple_New(Py_ssize_t(outputs.size())));
   for (size_t i = 0; i < outputs.size(); ++i) {
-    PyObject *object = tensors.wrap(outputs[i]);
+    PyObject *object = tensors.wrap(outputs[i].managed);
     if (!object) {
       for (size_t j = i; j < outputs.size(); ++j)
-        outputs[j]->deleter(outputs[j]);
+        outputs[j].managed->deleter(outputs[j].managed);
       throw nb::python_error();
     }
     PyTuple_SET_ITEM(result.ptr(), Py_ssize_t(i), object);

@@ -160,7 +160,7 @@ def test_diagnostics_have_locations():
     [
         "import disc._native, torch, torch_mlir.ir as ir",
         "import torch, torch_mlir.ir as ir, disc._native",
-        "import torch_mlir.ir as ir, torch_mlir.passmanager, disc",
+        "import torch_mlir.ir as ir, torch_mlir.passmanager, disc._native",
     ],
 )
 def test_lives_beside_torch_mlir(order):

@@ -1,0 +1,85 @@
+//===- Api.cpp - the C interface as this runtime implements it ------------===//
+
+#include "lib/Runtime/Core/Handle.h"
+#include "lib/Runtime/Core/LastError.h"
+#include "lib/Runtime/Core/LoadedModel.h"
+
+#include <new>
+
+using namespace disc::rt;
+
+static_assert(int32_t(Code::Type) == DISC_ERROR_TYPE && int32_t(Code::Shape) == DISC_ERROR_SHAPE &&
+                  int32_t(Code::Memory) == DISC_ERROR_MEMORY && int32_t(Code::Invalid) == DISC_ERROR_INVALID &&
+                  int32_t(Code::Index) == DISC_ERROR_INDEX && int32_t(Code::File) == DISC_ERROR_FILE &&
+                  int32_t(Code::Version) == DISC_ERROR_VERSION && int32_t(Code::Target) == DISC_ERROR_TARGET &&
+                  int32_t(Code::Weights) == DISC_ERROR_WEIGHTS,
+              "one set of codes");
+
+static disc_status open(const disc_library *library, const char *folder, const disc_options *options,
+                        disc_model **model) {
+  std::unique_ptr<LoadedModel> loaded;
+  if (Status status = LoadedModel::open(*library, folder, options, loaded); !status.ok())
+    return report(status);
+  auto *handle = new (std::nothrow) disc_model{{kLiveModel}, &disc_rt_api, loaded.get(), nullptr};
+  if (!handle)
+    return report(Status(Code::Memory, "no memory for a model"));
+  loaded.release();
+  *model = handle;
+  return DISC_OK;
+}
+
+static disc_status freeModel(disc_model *model) {
+  static std::atomic<disc_model *> freed{nullptr};
+  uint64_t expected = kLiveModel;
+  if (!model->magic.compare_exchange_strong(expected, kFreedModel))
+    return report(Status(Code::Invalid, "the model was freed before"));
+  delete model->loaded;
+  model->loaded = nullptr;
+  // Its memory stays, and stays reachable, to be known for what it is.
+  model->nextFreed = freed.load(std::memory_order_relaxed);
+  while (!freed.compare_exchange_weak(model->nextFreed, model, std::memory_order_release, std::memory_order_relaxed))
+    ;
+  return DISC_OK;
+}
+
+static disc_status swapWeights(disc_model *model, const char *path) {
+  if (!path)
+    return report(Status(Code::Invalid, "the path is null"));
+  return report(model->loaded->swapWeights(path));
+}
+
+static disc_status describe(const disc_model *model, disc_model_spec *spec) {
+  return report(model->loaded->describe(spec));
+}
+
+static disc_status describeInput(const disc_model *model, int64_t index, disc_tensor_spec *spec) {
+  return report(model->loaded->descriptions.input(index, spec));
+}
+
+static disc_status describeOutput(const disc_model *model, int64_t index, disc_tensor_spec *spec) {
+  return report(model->loaded->descriptions.output(index, spec));
+}
+
+static disc_status describeParameter(const disc_model *model, int64_t index, disc_tensor_spec *spec) {
+  return report(model->loaded->descriptions.parameter(index, spec));
+}
+
+static disc_status describeSymbol(const disc_model *model, int64_t index, disc_symbol_spec *spec) {
+  return report(model->loaded->descriptions.symbol(index, spec));
+}
+
+/// A negative count is as wrong as any other: never the model's.
+static disc_status run(disc_model *model, const DLTensor *const *inputs, int64_t numInputs, disc_output *outputs,
+                       int64_t numOutputs) {
+  return report(model->loaded->model->run(inputs, numInputs, outputs, numOutputs));
+}
+
+static disc_status outputShapes(disc_model *model, const DLTensor *const *inputs, int64_t numInputs,
+                                int64_t *const *shapes, int64_t numOutputs) {
+  return report(model->loaded->model->outputShapes(inputs, numInputs, shapes, numOutputs));
+}
+
+const disc_api disc_rt_api = {
+    DISC_VERSION,   describeLastError, open,           freeModel, swapWeights,  describe, describeInput,
+    describeOutput, describeParameter, describeSymbol, run,       outputShapes,
+};

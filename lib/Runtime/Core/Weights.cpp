@@ -1,0 +1,248 @@
+//===- Weights.cpp - what a model reads beside its inputs -----------------===//
+
+#include "lib/Runtime/Core/Weights.h"
+#include "lib/Runtime/Core/Hash.h"
+#include "lib/Runtime/Core/Tensor.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <pthread.h>
+
+namespace disc::rt {
+
+static void release(DLManagedTensorVersioned *tensor) {
+  if (tensor && tensor->deleter)
+    tensor->deleter(tensor);
+}
+
+Weights::Weights(const disc_model_info_t &info, const Allocator &allocator) : info(info) {
+  parameters.resize(size_t(info.num_parameters));
+  for (int64_t i = 0; i < info.num_parameters; ++i)
+    copies.emplace_back(allocator);
+  for (int64_t i = 0; i < info.num_globals; ++i)
+    globals.emplace_back(allocator);
+}
+
+Weights::~Weights() {
+  for (DLManagedTensorVersioned *tensor : owned)
+    release(tensor);
+}
+
+/// Types that differ in nothing but the sign of an integer: a parameter's table entry
+/// comes from MLIR's signless types.
+static bool sameStorage(int64_t a, int64_t b) {
+  auto isInteger = [](int64_t dtype) { return dtype >> 8 <= 1; };
+  return a == b || (isInteger(a) && isInteger(b) && (a & 0xff) == (b & 0xff));
+}
+
+//===-- From tensors ------------------------------------------------------===//
+
+Status Weights::takeOne(size_t index, DLManagedTensorVersioned *managed) {
+  const disc_parameter_info &expected = info.parameters[index];
+  const DLTensor &tensor = managed->dl_tensor;
+  std::string name = "parameter '" + std::string(expected.name) + "'";
+  if (!sameStorage(dtypeOf(tensor), expected.dtype))
+    return Status(Code::Type, name + ": expected " + dtypeName(expected.dtype) + ", got " + dtypeName(tensor));
+  if (tensor.device.device_type != kDLCPU)
+    return Status(Code::Type, name + ": expected a tensor on cpu, got " + deviceName(tensor.device));
+  if (tensor.ndim != expected.rank || !std::equal(tensor.shape, tensor.shape + tensor.ndim, expected.shape))
+    return Status(Code::Shape, name + ": expected shape " + shapeText(expected.shape, expected.rank) + ", got " +
+                                   shapeText(tensor.shape, tensor.ndim));
+  void *data = dataOf(tensor);
+  if (!isContiguous(tensor) || !data) {
+    int64_t bytes = 0;
+    (void)denseBytes(expected.shape, expected.rank, elementBytes(expected.dtype), bytes);
+    data = copies[index].reserve(size_t(bytes));
+    if (!data)
+      return Status(Code::Memory, "no memory for a copy of " + name);
+    copyContiguous(tensor, data);
+  }
+  parameters[index] = data;
+  return Status();
+}
+
+Status Weights::take(DLManagedTensorVersioned *const *tensors, size_t count) {
+  owned.assign(tensors, tensors + count);
+  if (count != size_t(info.num_parameters))
+    return Status(Code::Invalid,
+                  "expected " + std::to_string(info.num_parameters) + " parameters, got " + std::to_string(count));
+  for (size_t i = 0; i < count; ++i)
+    if (Status status = takeOne(i, tensors[i]); !status.ok())
+      return status;
+  return Status();
+}
+
+void Weights::initialised() {
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (info.parameters[i].kept)
+      continue;
+    if (i < owned.size()) {
+      release(owned[i]);
+      owned[i] = nullptr;
+    }
+    copies[i].release();
+    parameters[i] = nullptr;
+  }
+  for (auto [data, bytes] : onlyForInit)
+    mapping->letGo(data, bytes);
+  onlyForInit.clear();
+}
+
+//===-- From a file -------------------------------------------------------===//
+
+namespace {
+/// What is wrong with a file, as far as it is worth telling.
+class Problems {
+public:
+  void add(const std::string &text) {
+    if (count++ < kTold)
+      told += (told.empty() ? "" : "; ") + text;
+  }
+  Status status(const std::string &file) const {
+    if (count == 0)
+      return Status();
+    std::string text = file + ": " + told;
+    if (count > kTold)
+      text += "; and " + std::to_string(count - kTold) + " more";
+    return Status(Code::Weights, text);
+  }
+
+private:
+  static constexpr size_t kTold = 5;
+  size_t count = 0;
+  std::string told;
+};
+
+/// A tensor that was found and is to be compared with its recorded hash.
+struct Comparison {
+  const StoredTensor *tensor;
+  const disc_stored_tensor *recorded;
+  bool equal = false;
+};
+
+/// Shared by the threads that hash.
+struct Hashing {
+  std::vector<Comparison> list;
+  std::atomic<size_t> next{0};
+
+  void work() {
+    for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < list.size();) {
+      Hash128 hash = hash128(list[i].tensor->data, list[i].tensor->bytes);
+      list[i].equal = hash == Hash128{list[i].recorded->hash_low, list[i].recorded->hash_high};
+    }
+  }
+  static void *main(void *self) {
+    static_cast<Hashing *>(self)->work();
+    return nullptr;
+  }
+  void run(unsigned threads) {
+    // Large ones first: a small one at the end fills the gap.
+    std::sort(list.begin(), list.end(),
+              [](const Comparison &a, const Comparison &b) { return a.tensor->bytes > b.tensor->bytes; });
+    pthread_t helper;
+    // Memory is what limits it, so more than two hardly help; without the second it takes longer, no more.
+    bool helped = threads > 1 && list.size() > 1 && pthread_create(&helper, nullptr, main, this) == 0;
+    work();
+    if (helped)
+      pthread_join(helper, nullptr);
+  }
+};
+} // namespace
+
+static std::string tensorText(int64_t dtype, const int64_t *shape, int64_t rank) {
+  return dtypeName(dtype) + " " + shapeText(shape, rank);
+}
+
+static std::string tensorText(const StoredTensor &tensor) {
+  return tensorText(tensor.dtype, tensor.shape.data(), int64_t(tensor.shape.size()));
+}
+
+Status Weights::bind(const Safetensors &file, std::shared_ptr<MappedFile> mapped, const Binding &binding) {
+  mapping = std::move(mapped);
+  Problems problems;
+  Hashing hashing;
+  std::vector<const disc_stored_tensor *> recorded;
+  if (binding.compare) {
+    for (int64_t i = 0; i < binding.library->num_tensors; ++i)
+      recorded.push_back(&binding.library->tensors[i]);
+    std::sort(recorded.begin(), recorded.end(), [](const disc_stored_tensor *a, const disc_stored_tensor *b) {
+      return std::strcmp(a->name, b->name) < 0;
+    });
+  }
+  auto compareLater = [&](const StoredTensor &tensor) {
+    if (!binding.compare)
+      return;
+    auto found = std::lower_bound(recorded.begin(), recorded.end(), tensor.name,
+                                  [](const disc_stored_tensor *a, const std::string &name) { return a->name < name; });
+    if (found == recorded.end() || tensor.name != (*found)->name)
+      problems.add("the library records no hash of '" + printable(tensor.name) + "'");
+    else
+      hashing.list.push_back({&tensor, *found});
+  };
+  // Compiled code counts on elements at multiples of their size, and on globals as we would allocate them.
+  auto place = [&](const StoredTensor &tensor, size_t alignment, Buffer &copy) -> void * {
+    if (tensor.bytes && reinterpret_cast<uintptr_t>(tensor.data) % alignment == 0)
+      return const_cast<unsigned char *>(tensor.data);
+    void *data = copy.reserve(tensor.bytes);
+    if (data && tensor.bytes)
+      std::memcpy(data, tensor.data, tensor.bytes);
+    return data;
+  };
+  auto noMemory = [](const StoredTensor &tensor) {
+    return Status(Code::Memory, "no memory for a copy of '" + printable(tensor.name) + "'");
+  };
+
+  for (int64_t i = 0; i < info.num_parameters; ++i) {
+    const disc_parameter_info &expected = info.parameters[i];
+    const StoredTensor *tensor = file.find(expected.name);
+    if (!tensor) {
+      if (expected.kept || !binding.packed)
+        problems.add("there is no '" + std::string(expected.name) + "'");
+      continue;
+    }
+    if (!sameStorage(tensor->dtype, expected.dtype) || int64_t(tensor->shape.size()) != expected.rank ||
+        !std::equal(tensor->shape.begin(), tensor->shape.end(), expected.shape)) {
+      problems.add("'" + std::string(expected.name) + "': expected " +
+                   tensorText(expected.dtype, expected.shape, expected.rank) + ", got " + tensorText(*tensor));
+      continue;
+    }
+    if (binding.packed && !expected.kept)
+      continue; // nobody reads it
+    compareLater(*tensor);
+    parameters[i] = place(*tensor, size_t(elementBytes(expected.dtype)), copies[i]);
+    if (!parameters[i])
+      return noMemory(*tensor);
+    if (mapping && !expected.kept)
+      onlyForInit.push_back({const_cast<unsigned char *>(tensor->data), tensor->bytes});
+  }
+  for (int64_t i = 0; binding.packed && i < info.num_globals; ++i) {
+    std::string name = "disc.packed." + std::string(binding.variant->cpu) + "." + std::to_string(i);
+    const StoredTensor *tensor = file.find(name);
+    if (!tensor) {
+      problems.add("there is no '" + name + "'");
+      continue;
+    }
+    if (tensor->dtype != DISC_U8 || tensor->shape.size() != 1) {
+      problems.add("'" + name + "': expected bytes, got " + tensorText(*tensor));
+      continue;
+    }
+    compareLater(*tensor);
+    globals[i].data = place(*tensor, kAlignment, globals[i].own);
+    globals[i].bytes = tensor->bytes;
+    if (!globals[i].data)
+      return noMemory(*tensor);
+  }
+  if (Status status = problems.status(file.name()); !status.ok())
+    return status;
+  if (mapping && binding.compare)
+    mapping->prefetch();
+  hashing.run(binding.threads);
+  for (const Comparison &comparison : hashing.list)
+    if (!comparison.equal)
+      problems.add("'" + printable(comparison.tensor->name) +
+                   "' has other contents than the library was compiled with");
+  return problems.status(file.name());
+}
+
+} // namespace disc::rt

@@ -1,0 +1,69 @@
+//===- Weights.h - what a model reads beside its inputs ---------*- C++ -*-===//
+//
+// Parameters, and the globals that `disc_init` makes of them. A set of weights never changes once init has run; a model
+// whose weights are swapped takes another set, and calls that began with the old one keep it until they end.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DISC_RUNTIME_CORE_WEIGHTS_H
+#define DISC_RUNTIME_CORE_WEIGHTS_H
+
+#include "lib/Runtime/Core/Arena.h"
+#include "lib/Runtime/Core/Library.h"
+#include "lib/Runtime/Core/MappedFile.h"
+#include "lib/Runtime/Core/Safetensors.h"
+#include "lib/Runtime/Core/Status.h"
+
+#include <vector>
+
+namespace disc::rt {
+
+class Weights {
+public:
+  /// Both live longer; buffers are the allocator's.
+  Weights(const disc_model_info_t &info, const Allocator &allocator);
+  ~Weights();
+  Weights(const Weights &) = delete;
+  Weights &operator=(const Weights &) = delete;
+
+  /// Parameters in the order of the table. The tensors are ours from here on, also if this fails; they are kept, not
+  /// copied, unless they are strided.
+  Status take(DLManagedTensorVersioned *const *tensors, size_t count);
+
+  struct Binding {
+    const disc_library *library;
+    const disc_variant *variant;
+    bool packed;      ///< Globals are in the file too; parameters that only init reads need not be.
+    bool compare;     ///< Shapes and dtypes are not all: contents must have the recorded hashes.
+    unsigned threads; ///< To hash with.
+  };
+  /// Parameters, and packed globals, from a file by their names. The file's memory lives as long as `mapping`, or
+  /// longer than this.
+  Status bind(const Safetensors &file, std::shared_ptr<MappedFile> mapping, const Binding &binding);
+
+  /// Lets go of what only init reads. Weights that are packed now would double the model's size.
+  void initialised();
+
+  struct Global {
+    explicit Global(const Allocator &allocator) : own(allocator) {}
+    void *data = nullptr;
+    size_t bytes = 0;
+    Buffer own; ///< Unless the data is in the file.
+  };
+
+  std::vector<void *> parameters; ///< Contiguous data, by number; null once let go of.
+  std::vector<Global> globals;
+
+private:
+  Status takeOne(size_t index, DLManagedTensorVersioned *tensor);
+
+  const disc_model_info_t &info;
+  std::vector<DLManagedTensorVersioned *> owned; ///< Keep parameters alive; null once let go of.
+  std::vector<Buffer> copies;                    ///< Of strided or misaligned parameters, by number.
+  std::shared_ptr<MappedFile> mapping;
+  std::vector<std::pair<void *, size_t>> onlyForInit; ///< In the mapping.
+};
+
+} // namespace disc::rt
+
+#endif // DISC_RUNTIME_CORE_WEIGHTS_H

@@ -1,0 +1,119 @@
+//===- SealTest.cpp - files are checked before they are believed ----------===//
+
+#include "lib/Runtime/Core/Seal.h"
+#include "Check.h"
+#include "HandModel.h"
+#include "lib/Runtime/Core/Cpu.h"
+#include "lib/Runtime/Core/Hash.h"
+
+#include <cstring>
+#include <elf.h>
+
+using namespace disc::test;
+using namespace disc::rt;
+
+/// The least that passes for a shared library.
+static std::string tinyElf() {
+  Elf64_Ehdr header = {};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  header.e_ident[EI_DATA] = ELFDATA2LSB;
+  header.e_ident[EI_VERSION] = EV_CURRENT;
+  header.e_type = ET_DYN;
+  header.e_machine = Elf64_Half(elfMachine());
+  header.e_phoff = sizeof(header);
+  header.e_phentsize = sizeof(Elf64_Phdr);
+  header.e_phnum = 1;
+  return std::string(reinterpret_cast<char *>(&header), sizeof(header)) + std::string(sizeof(Elf64_Phdr) + 100, 'x');
+}
+
+static std::string sealed(const std::string &contents) {
+  std::string path = temporaryPath("sealed");
+  writeFile(path, contents);
+  CHECK(sealFile(path).ok());
+  return readFile(path);
+}
+
+static std::string complaint(const std::string &file, Code expected = Code::File, bool trusted = false) {
+  Status status = checkSealed(file.data(), file.size(), "f", trusted);
+  if (status.ok())
+    return "";
+  CHECK(status.code() == expected);
+  return status.error().message;
+}
+
+/// A file whose seal says something else, and is whole.
+static std::string withSeal(std::string file, void (*change)(Seal &)) {
+  Seal seal;
+  char *place = &file[file.size() - sizeof(seal)];
+  std::memcpy(&seal, place, sizeof(seal));
+  change(seal);
+  Hash128 hash = hash128(file.data(), file.size() - sizeof(seal));
+  seal.hashLow = hash.low;
+  seal.hashHigh = hash.high;
+  seal.check = hash64(&seal, 56);
+  std::memcpy(place, &seal, sizeof(seal));
+  return file;
+}
+
+TEST(sealedFilesAreWhole) {
+  std::string file = sealed(tinyElf());
+  CHECK(file.size() == tinyElf().size() + sizeof(Seal));
+  CHECK_TEXT(complaint(file), "");
+  CHECK_TEXT(complaint(file, Code::File, /*trusted=*/true), "");
+  // Sealing again changes nothing.
+  CHECK(sealed(file) == file);
+}
+
+TEST(everyFlippedByteIsTold) {
+  std::string file = sealed(tinyElf());
+  for (size_t i = 0; i < file.size(); ++i)
+    for (unsigned char flip : {0x01, 0x80, 0xff}) {
+      std::string bad = file;
+      bad[i] = char(bad[i] ^ flip);
+      CHECK(!complaint(bad).empty());
+    }
+}
+
+TEST(everyCutAndGrownFileIsTold) {
+  std::string file = sealed(tinyElf());
+  for (size_t length = 0; length < file.size(); ++length)
+    CHECK(!complaint(file.substr(0, length)).empty());
+  CHECK_TEXT(complaint(file + "x"), "f: not a library that DISC compiled, or cut short: it does not end with a seal");
+  // The end of one file behind the beginning of another.
+  std::string longer = tinyElf() + file.substr(file.size() - sizeof(Seal) - 8);
+  CHECK_TEXT(complaint(longer), "f: damaged: 292 bytes, 284 were written");
+}
+
+TEST(sealsOfOthersAreTold) {
+  std::string file = sealed(tinyElf());
+  CHECK_TEXT(complaint(withSeal(file, [](Seal &seal) { seal.version = 9; }), Code::Version),
+             "f: its seal has version 9, this runtime reads version 1");
+  CHECK_TEXT(complaint(withSeal(file, [](Seal &seal) { seal.machine = EM_S390; }), Code::Target),
+             std::string("f: made for another kind of machine (ELF machine 22), this one is ") + machineName());
+  auto withHeader = [&](void (*change)(Elf64_Ehdr &)) {
+    std::string changed = file;
+    Elf64_Ehdr header;
+    std::memcpy(&header, changed.data(), sizeof(header));
+    change(header);
+    std::memcpy(&changed[0], &header, sizeof(header));
+    return withSeal(changed, [](Seal &) {});
+  };
+  CHECK_TEXT(complaint(withHeader([](Elf64_Ehdr &header) { header.e_machine = EM_S390; })),
+             "f: damaged: its header and its seal name different machines");
+  CHECK_TEXT(complaint(withHeader([](Elf64_Ehdr &header) { header.e_type = ET_EXEC; })), "f: not a shared library");
+  CHECK_TEXT(complaint(withHeader([](Elf64_Ehdr &header) { header.e_ident[EI_CLASS] = ELFCLASS32; })),
+             "f: not a 64-bit little-endian ELF file");
+  CHECK_TEXT(complaint(withHeader([](Elf64_Ehdr &header) { header.e_phnum = 60000; })),
+             "f: its program headers lie beyond the file");
+  CHECK_TEXT(complaint(withHeader([](Elf64_Ehdr &header) { header.e_phoff = UINT64_MAX; })),
+             "f: its program headers lie beyond the file");
+  CHECK_TEXT(complaint(withHeader([](Elf64_Ehdr &header) { header.e_ident[0] = 'x'; })), "f: not an ELF file");
+}
+
+TEST(onlyLibrariesAreSealed) {
+  std::string path = temporaryPath("text");
+  writeFile(path, std::string(200, 'x'));
+  CHECK_TEXT(sealFile(path).error().message, path + ": not an ELF file");
+  CHECK_TEXT(sealFile("/no/such/file").error().message, "/no/such/file: cannot open: No such file or directory");
+}

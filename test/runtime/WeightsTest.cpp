@@ -1,0 +1,161 @@
+//===- WeightsTest.cpp - where a model's weights come from ----------------===//
+
+#include "Check.h"
+#include "HandModel.h"
+
+#include <cstring>
+
+using namespace disc::test;
+
+/// What the model computes for x = 1: w + 2 * w. Negative if it fails.
+static float factor(disc_model *model) {
+  Floats x({1, 2});
+  Longs mask({1, 3});
+  x.data = {1, 1};
+  Floats y({1, 2});
+  const DLTensor *list[] = {&x.tensor, &mask.tensor};
+  disc_output output = {&y.tensor, nullptr};
+  return disc_run(model, list, 2, &output, 1) == DISC_OK ? y.data[0] / 3 : -1;
+}
+
+static disc_model *open(const Library &library, const char *weights = nullptr, uint32_t flags = 0) {
+  disc_options options = disc_default_options();
+  options.weights = weights;
+  options.flags = flags;
+  disc_model *model = nullptr;
+  CHECK((disc_open(&library.library, &options, &model) == DISC_OK) == (model != nullptr));
+  return model;
+}
+
+static void refuses(const Library &library, const std::string &weights, disc_status code, const std::string &message,
+                    uint32_t flags = 0) {
+  disc_options options = disc_default_options();
+  options.weights = weights.empty() ? nullptr : weights.c_str();
+  options.flags = flags;
+  disc_model *model = nullptr;
+  CHECK(disc_open(&library.library, &options, &model) == code && !model);
+  CHECK_TEXT(disc_last_error(), message);
+}
+
+TEST(weightsEmbedded) {
+  auto library = scaleLibrary(3);
+  int before = scaleInits();
+  disc_model *model = open(*library);
+  CHECK(factor(model) == 3 && scaleInits() == before + 1);
+  disc_free(model);
+  library->library.weights_bytes -= 1;
+  refuses(*library, "", DISC_ERROR_FILE,
+          "the weights in library 'hand': tensor 'scale': data_offsets [0, 4] lie beyond the data of 3 bytes");
+}
+
+TEST(weightsPacked) {
+  auto library = scaleLibrary(3, /*packed=*/true);
+  int before = scaleInits();
+  disc_model *model = open(*library);
+  CHECK(factor(model) == 3 && scaleInits() == before);
+  // Swapped weights are not packed yet.
+  std::string path = temporaryPath("swap.safetensors");
+  writeFile(path, scaleWeights(5));
+  CHECK(disc_swap_weights(model, path.c_str()) == DISC_OK);
+  CHECK(factor(model) == 5 && scaleInits() == before + 1);
+  disc_free(model);
+  library->variant.cpu = "other";
+  refuses(*library, "", DISC_ERROR_WEIGHTS, "the weights in library 'hand': there is no 'disc.packed.other.0'");
+}
+
+TEST(weightsPackedOfTheWrongSize) {
+  std::vector<StoredData> data = {{"disc.packed.test.0", "U8", {2}, "xy"}, {"scale", "F32", {1}, bytesOf({1})}};
+  Library library(kScaleInfo, scaleInit, scaleMain, scaleShapes, data);
+  library.variant.packed = 1;
+  disc_model *model = open(library);
+  CHECK(factor(model) == -1);
+  CHECK_TEXT(disc_last_error(), "global 0 has 2 bytes, 4 are needed");
+  disc_free(model);
+}
+
+TEST(weightsFromAFile) {
+  for (bool packed : {false, true}) {
+    auto library = scaleLibrary(3, packed, "beside.safetensors");
+    std::string right = temporaryPath("right.safetensors"), wrong = temporaryPath("wrong.safetensors");
+    writeFile(right, safetensors(library->data));
+    library->data.back().bytes = bytesOf({4});
+    writeFile(wrong, safetensors(library->data));
+    disc_model *model = open(*library, right.c_str());
+    CHECK(factor(model) == 3);
+    disc_free(model);
+    refuses(*library, wrong, DISC_ERROR_WEIGHTS,
+            wrong + ": 'scale' has other contents than the library was compiled with");
+    model = open(*library, wrong.c_str(), DISC_TRUST_FILES);
+    CHECK(factor(model) > 3);
+    disc_free(model);
+  }
+}
+
+TEST(weightsBesideTheProgram) {
+  // disc_open looks in the folder of the file that the descriptor lies in. Ours is on the heap, so: here.
+  auto library = scaleLibrary(3, false, "no-such-file.safetensors");
+  refuses(*library, "", DISC_ERROR_FILE, "./no-such-file.safetensors: cannot open: No such file or directory");
+}
+
+TEST(weightsThatAreNotTheModels) {
+  auto library = scaleLibrary(3, false, "beside.safetensors");
+  std::string path = temporaryPath("w.safetensors");
+  auto refusesFile = [&](const std::string &bytes, disc_status code, const std::string &message) {
+    writeFile(path, bytes);
+    refuses(*library, path, code, path + ": " + message, DISC_TRUST_FILES);
+  };
+  refusesFile(safetensors({{"other", "F32", {1}, bytesOf({1})}}), DISC_ERROR_WEIGHTS, "there is no 'scale'");
+  refusesFile(safetensors({{"scale", "F32", {1, 1}, bytesOf({1})}}), DISC_ERROR_WEIGHTS,
+              "'scale': expected float32 [1], got float32 [1, 1]");
+  refusesFile(safetensors({{"scale", "I32", {1}, bytesOf({1})}}), DISC_ERROR_WEIGHTS,
+              "'scale': expected float32 [1], got int32 [1]");
+  refusesFile("nonsense", DISC_ERROR_FILE, "not a safetensors file: a header of 7310308002159816558 bytes");
+  // Tensors that the model does not know are no harm.
+  writeFile(path, safetensors({{"other", "F32", {1}, bytesOf({1})}, {"scale", "F32", {1}, bytesOf({7})}}));
+  disc_model *model = open(*library, path.c_str(), DISC_TRUST_FILES);
+  CHECK(factor(model) == 7);
+  disc_free(model);
+}
+
+TEST(weightsAreAlignedWhereTheFileIsNot) {
+  auto library = scaleLibrary(3, false, "beside.safetensors");
+  std::string path = temporaryPath("odd.safetensors");
+  writeFile(path, safetensors({{"odd", "U8", {1}, "x"}, {"scale", "F32", {1}, bytesOf({3})}}));
+  disc_model *model = open(*library, path.c_str());
+  CHECK(factor(model) == 3);
+  disc_free(model);
+}
+
+TEST(manyMissingWeights) {
+  static const int64_t shape[] = {1};
+  std::vector<std::string> names;
+  std::vector<disc_parameter_info> parameters;
+  for (int i = 0; i < 20; ++i)
+    names.push_back("p" + std::to_string(i));
+  for (const std::string &name : names)
+    parameters.push_back({name.c_str(), DISC_F32, 1, shape, 1});
+  disc_model_info_t info = kScaleInfo;
+  info.num_parameters = 20;
+  info.parameters = parameters.data();
+  Library library(info, scaleInit, scaleMain, scaleShapes, {{"p3", "F32", {1}, bytesOf({1})}});
+  refuses(library, "", DISC_ERROR_WEIGHTS,
+          "the weights in library 'hand': there is no 'p0'; there is no 'p1'; there is no 'p2'; there is no 'p4'; "
+          "there is no 'p5'; and 14 more");
+}
+
+TEST(swapKeepsTheOldWeightsOnFailure) {
+  auto library = scaleLibrary(3);
+  disc_model *model = open(*library);
+  std::string path = temporaryPath("bad.safetensors");
+  writeFile(path, safetensors({{"scale", "F32", {2}, bytesOf({1, 2})}}));
+  CHECK(disc_swap_weights(model, path.c_str()) == DISC_ERROR_WEIGHTS);
+  CHECK(disc_swap_weights(model, "/no/such/file") == DISC_ERROR_FILE);
+  CHECK(disc_swap_weights(model, nullptr) == DISC_ERROR_INVALID);
+  CHECK(factor(model) == 3);
+  for (float w : {4.f, 5.f, 6.f}) {
+    writeFile(path, scaleWeights(w));
+    CHECK(disc_swap_weights(model, path.c_str()) == DISC_OK);
+    CHECK(factor(model) == w);
+  }
+  disc_free(model);
+}
