@@ -3,7 +3,8 @@
 >>> model = disc.compile(module, args, dynamic_shapes=...)
 >>> out = model(*args)
 
-Compiling needs torch, torch-mlir and LLVM, which are loaded when a name that needs them is first used.
+Compiling needs torch, torch-mlir and LLVM, loading a compiled library NumPy alone (``disc.load``): each part is
+imported when it is first used.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from .profile import KernelTime, Launch, Profile
 if TYPE_CHECKING:
     from .compiler import compile
     from .frontend import NotLowerable, lowers
+    from .library import Library, load
     from .model import MemoryUse, Model
 
 __version__ = "0.1.0"
@@ -27,6 +29,7 @@ __all__ = [
     "CompileError",
     "KernelTime",
     "Launch",
+    "Library",
     "LibraryError",
     "MemoryUse",
     "Model",
@@ -38,6 +41,7 @@ __all__ = [
     "UnsupportedOpError",
     "WeightsError",
     "compile",
+    "load",
     "lowers",
     "pipeline",
 ]
@@ -47,6 +51,8 @@ _LAZY = {
     "compile": ("compiler", "_native"),
     "NotLowerable": ("frontend", None),
     "lowers": ("frontend", None),
+    "Library": ("library", "_runtime"),
+    "load": ("library", "_runtime"),
     "MemoryUse": ("model", "_native"),
     "Model": ("model", "_native"),
 }

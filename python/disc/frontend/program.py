@@ -174,9 +174,11 @@ def import_program(
         lowering = Lowering(program, symbols, parameters)
         module, results = lowering.run(torch_module, named)
         outputs, returned = _outputs(program, results, parameters, module)
-        text = finish(module, returned, [f"output_{i}" for i in range(len(returned))])
+        assert program.call_spec.out_spec is not None
+        output_names = _output_names(program.call_spec.out_spec, outputs)
+        text = finish(module, returned, output_names)
     used = {name: _signless(t) for name, t in parameters.items() if f'"{name}"' in text}
-    assert program.call_spec.in_spec is not None and program.call_spec.out_spec is not None
+    assert program.call_spec.in_spec is not None
     return ImportedProgram(
         text=text,
         parameters=used,
@@ -185,7 +187,7 @@ def import_program(
             for (leaf, name), fake in zip(inputs, fakes, strict=True)
         ],
         outputs=outputs,
-        output_names=[f"output_{i}" for i in range(len(returned))],
+        output_names=output_names,
         symbols=list(symbols),
         in_spec=program.call_spec.in_spec,
         out_spec=program.call_spec.out_spec,
@@ -293,6 +295,36 @@ def _outputs(
                 returned.append(result)
             outputs.append(Output("tensor", returned.index(result)))
     return outputs, returned
+
+
+def _output_names(spec: pytree.TreeSpec, outputs: Sequence[Output]) -> list[str]:
+    """A name for each tensor that ``main`` returns: from the keys of dicts and named tuples, or ``output_0``, ..."""
+    names: dict[int, str] = {}
+    for keys, output in zip(_leaf_keys(spec), outputs, strict=True):
+        if output.kind == "tensor" and output.index not in names:
+            named = any(isinstance(key, str) for key in keys)
+            names[output.index] = "_".join(map(str, keys)) if named else f"output_{output.index}"
+    taken: set[str] = set()
+    return [_distinct_name(names[i], taken) for i in sorted(names)]
+
+
+def _leaf_keys(spec: pytree.TreeSpec) -> list[tuple[Any, ...]]:
+    """Of each leaf, the keys and numbers that lead to it."""
+    if spec.is_leaf():
+        return [()]
+    keys = getattr(spec.context, "_fields", spec.context)
+    if not isinstance(keys, (list, tuple)) or len(keys) != spec.num_children:
+        keys = range(spec.num_children)
+    children = zip(keys, spec.children(), strict=True)
+    return [(key, *rest) for key, child in children for rest in _leaf_keys(child)]
+
+
+def _distinct_name(name: str, taken: set[str]) -> str:
+    candidate, count = name, 1
+    while candidate in taken:
+        candidate, count = f"{name}_{count}", count + 1
+    taken.add(candidate)
+    return candidate
 
 
 def _main(module: ir.Module) -> ir.Block:

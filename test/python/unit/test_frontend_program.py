@@ -1,6 +1,7 @@
 """What the import says of a program besides its ops: symbols, parameters, structure, errors."""
 
 import re
+from collections import namedtuple
 
 import pytest
 import torch
@@ -174,6 +175,30 @@ def test_outputs_of_every_kind():
     torch.testing.assert_close(got["y"], x * scale)
     assert got["again"][0] is got["y"] and got["x"] is x and got["w"].data_ptr() == model.weight.data_ptr()
     assert got["none"] is None and got["n"] == 3 and got["rows"] == 14
+
+
+def test_names_of_outputs():
+    Pair = namedtuple("Pair", "low high")
+
+    class Model(nn.Module):
+        def __init__(self, results):
+            super().__init__()
+            self.results = results
+
+        def forward(self, x):
+            return self.results(x + 1, x + 2, x + 3)
+
+    for results, names in (
+        (lambda a, b, c: a, ["output_0"]),
+        (lambda a, b, c: (a, [b, c]), ["output_0", "output_1", "output_2"]),
+        (lambda a, b, c: {"a": a, "none": None, "b": (b, c)}, ["a", "b_0", "b_1"]),
+        (lambda a, b, c: (a, Pair(b, c), b), ["output_0", "1_low", "1_high"]),
+        (lambda a, b, c: {"b_0": a, "b": [b, c]}, ["b_0", "b_0_1", "b_1"]),
+        (lambda a, b, c: {"a": a, "same": a}, ["a"]),
+    ):
+        program = import_program(Model(results), (torch.randn(3),))
+        assert program.output_names == names
+        assert all(f'disc_shape.name = "{name}"' in program.text for name in names)
 
 
 def test_constant_arguments_are_part_of_the_program():
