@@ -18,6 +18,7 @@ from .options import Options
 from .profile import KernelTime, Launch, Profile
 
 if TYPE_CHECKING:
+    from .aot import Artifact, aot_compile
     from .compiler import compile
     from .frontend import NotLowerable, lowers
     from .library import Library, load
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Artifact",
     "CompileError",
     "KernelTime",
     "Launch",
@@ -40,6 +42,7 @@ __all__ = [
     "UnsupportedOp",
     "UnsupportedOpError",
     "WeightsError",
+    "aot_compile",
     "compile",
     "load",
     "lowers",
@@ -48,6 +51,8 @@ __all__ = [
 
 # What needs more than Python: the module that a name comes from, and the extension module below that.
 _LAZY = {
+    "Artifact": ("aot", "_native"),
+    "aot_compile": ("aot", "_native"),
     "compile": ("compiler", "_native"),
     "NotLowerable": ("frontend", None),
     "lowers": ("frontend", None),

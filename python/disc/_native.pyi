@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 class PipelineError(Exception):
@@ -33,6 +34,19 @@ class Module:
         and (offset, bytes, first step, last step) of each of the `temporaries`. ValueError if a symbol is missing.
         """
 
+    def interface(self) -> dict[str, Any] | None:
+        """What the model takes and gives, after the memory stage, else None.
+
+        `inputs` and `outputs` (name, dtype, dims as texts), `symbols` (name, min, max or None, divisor), and the names
+        of the parameters that `init` and `main` read.
+        """
+
+    def set_target(self, cpu: str) -> None:
+        """Sets `disc_plan.target` to a machine of which only the kind of CPU is known, which need not be this one.
+
+        "host" is this machine. Raises ValueError for an unknown name.
+        """
+
     def set_host_target(self, cpu: str = "") -> None:
         """Sets `disc_plan.target` to the machine this process runs on, or to that machine as if it were only a `cpu`.
 
@@ -54,6 +68,9 @@ class Executable:
     def info(self) -> dict[str, Any]:
         """Inputs and outputs (name, dtype, dims), symbols (name, min, max), parameter names."""
 
+    def globals(self) -> list[np.ndarray]:
+        """What init() computed: the bytes of each global, as arrays that keep this object alive."""
+
     def times(self) -> dict[str, float]:
         """Seconds of code generation, by step."""
 
@@ -66,6 +83,35 @@ class Executable:
     @property
     def threads(self) -> int:
         """Threads that a call may use."""
+
+class ArtifactBuilder:
+    """Gathers the parts of an ahead-of-time library."""
+
+    def __init__(self, name: str) -> None: ...
+    def add_variant(
+        self, module: Module, cpu: str, *, kind: str = "object", opt_level: int = 3, dump_prefix: str = ""
+    ) -> dict[str, float]:
+        """Compiles a module that is in the LLVM dialect, as the code for `cpu`, to an "object", "asm" or "llvm".
+
+        Gives the seconds by step. The variants added first are preferred.
+        """
+
+    def text(self, variant: int) -> str:
+        """The assembly or LLVM IR of a variant."""
+
+    def set_packed(self, variant: int) -> None:
+        """Says that the weights hold what the variant's init would compute."""
+
+    def write(
+        self, output: str, *, kind: str, runtime: Sequence[str], weights: str = "", weights_file: str = ""
+    ) -> None:
+        """Links a "shared" or "static" library or an "obj", with the archives of the runtime.
+
+        `weights` is a safetensors file, which goes into the library unless `weights_file` names it as one beside it.
+        """
+
+def load_variant(builder: ArtifactBuilder, variant: int, tensor_type: type, *, threads: int = 0) -> Executable:
+    """Loads the code of one variant of a library that is being built."""
 
 def host_target() -> dict[str, Any]:
     """The machine this process runs on, as the driver describes it."""

@@ -1,4 +1,4 @@
-//===- Codegen.cpp - LLVM dialect to an object in memory ------------------===//
+//===- Codegen.cpp - LLVM dialect to native code in memory ----------------===//
 
 #include "lib/Target/Driver/Codegen.h"
 #include "lib/Target/Driver/HostTarget.h"
@@ -90,6 +90,21 @@ static void addFunctionAttributes(llvm::Module &module, const HostTarget &target
   }
 }
 
+/// Calls stay what they are: they go by the function, not by its name.
+static void renameDefinitions(llvm::Module &module, StringRef prefix) {
+  for (llvm::GlobalValue &value : module.global_values()) {
+    if (value.isDeclaration() || value.getName().starts_with("llvm."))
+      continue;
+    StringRef name = value.getName();
+    name.consume_front("disc_");
+    value.setName(prefix + name);
+    if (value.hasLocalLinkage())
+      continue;
+    value.setVisibility(llvm::GlobalValue::HiddenVisibility);
+    value.setDSOLocal(true);
+  }
+}
+
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine, int optLevel) {
   // Kernels arrive vectorised and register-tiled: searching them for more
   // vector parallelism costs compile time and finds nothing.
@@ -177,8 +192,15 @@ public:
         return error;
     watch.lap();
     SmallVector<char, 0> bytes;
-    if (llvm::Error error = emit(module, *machine, llvm::CodeGenFileType::ObjectFile, bytes))
-      return error;
+    if (options.kind == CodeKind::LLVMIR) {
+      llvm::raw_svector_ostream os(bytes);
+      module.print(os, nullptr);
+    } else {
+      bool listing = options.kind == CodeKind::Assembly;
+      auto type = listing ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
+      if (llvm::Error error = emit(module, *machine, type, bytes))
+        return error;
+    }
     emitSeconds = watch.lap();
     return std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(bytes), module.getModuleIdentifier(),
                                                            /*RequiresNullTerminator=*/false);
@@ -208,7 +230,7 @@ private:
 /// compiling a few hundred instructions.
 static unsigned numParts(const llvm::Module &module, const CodegenOptions &options) {
   constexpr unsigned kInstructionsPerPart = 2000;
-  if (!options.dumpPrefix.empty())
+  if (!options.dumpPrefix.empty() || options.kind != CodeKind::Object)
     return 1; // one listing
   unsigned threads = options.threads > 0 ? options.threads : llvm::hardware_concurrency().compute_thread_count();
   return std::clamp(module.getInstructionCount() / kInstructionsPerPart, 1u, std::max(threads, 1u));
@@ -267,11 +289,30 @@ static llvm::Expected<ObjectCode> compileParts(ArrayRef<SmallVector<char, 0>> bi
   return objects;
 }
 
-llvm::Expected<ObjectCode> mlir::disc::compileToObject(ModuleOp module, const CodegenOptions &options,
-                                                       CodegenTimes *times) {
+static void initializeTargets() {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
   llvm::InitializeNativeTargetAsmParser();
+}
+
+llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> mlir::disc::assemble(llvm::Module &module,
+                                                                         const HostTarget &target) {
+  initializeTargets();
+  auto machine = createTargetMachine(target, /*optLevel=*/0);
+  if (!machine)
+    return machine.takeError();
+  module.setTargetTriple(llvm::Triple(target.triple));
+  module.setDataLayout((*machine)->createDataLayout());
+  SmallVector<char, 0> bytes;
+  if (llvm::Error error = emit(module, **machine, llvm::CodeGenFileType::ObjectFile, bytes))
+    return error;
+  return std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(bytes), module.getModuleIdentifier(),
+                                                         /*RequiresNullTerminator=*/false);
+}
+
+llvm::Expected<ObjectCode> mlir::disc::generateCode(ModuleOp module, const CodegenOptions &options,
+                                                    CodegenTimes *times) {
+  initializeTargets();
   CodegenTimes ignored;
   CodegenTimes &spent = times ? *times : ignored;
   spent = {};
@@ -289,6 +330,8 @@ llvm::Expected<ObjectCode> mlir::disc::compileToObject(ModuleOp module, const Co
   llvmModule->setTargetTriple(llvm::Triple(target.triple));
   llvmModule->setDataLayout(compiler.dataLayout());
   addFunctionAttributes(*llvmModule, target);
+  if (!options.symbolPrefix.empty())
+    renameDefinitions(*llvmModule, options.symbolPrefix);
   if (!options.dumpPrefix.empty())
     dump(options.dumpPrefix + ".ll", *llvmModule);
 

@@ -1,17 +1,25 @@
-//===- Codegen.h - LLVM dialect to an object in memory ----------*- C++ -*-===//
+//===- Codegen.h - LLVM dialect to native code in memory --------*- C++ -*-===//
 
 #ifndef DISC_TARGET_DRIVER_CODEGEN_H
 #define DISC_TARGET_DRIVER_CODEGEN_H
 
+#include "lib/Target/Driver/HostTarget.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include <memory>
 #include <string>
 
+namespace llvm {
+class Module;
+}
+
 namespace mlir::disc {
 
+enum class CodeKind { Object, Assembly, LLVMIR };
+
 struct CodegenOptions {
+  CodeKind kind = CodeKind::Object;
   /// 0 to 3, as in clang. Kernels arrive vectorised and unrolled, so levels
   /// differ less than usual.
   int optLevel = 3;
@@ -20,6 +28,9 @@ struct CodegenOptions {
   int threads = 0;
   /// When not empty: files `<prefix>.ll` (before), `.opt.ll` and `.s` (after).
   std::string dumpPrefix;
+  /// When not empty: every symbol that the module defines is hidden and begins with this instead of `disc_`, so that
+  /// code of several models, and of several CPUs, can be linked together.
+  std::string symbolPrefix;
 };
 
 /// Seconds spent, for the compile-time table.
@@ -27,13 +38,16 @@ struct CodegenTimes {
   double translate = 0, optimize = 0, emit = 0;
 };
 
-/// The native objects of one module, to be linked together.
+/// The native objects of one module, to be linked together; of the other kinds, one text.
 using ObjectCode = std::vector<std::unique_ptr<llvm::MemoryBuffer>>;
 
 /// Translates a module of the LLVM dialect only, optimises it and emits
 /// position-independent native code for its `disc_plan.target`.
-llvm::Expected<ObjectCode> compileToObject(ModuleOp module, const CodegenOptions &options = {},
-                                           CodegenTimes *times = nullptr);
+llvm::Expected<ObjectCode> generateCode(ModuleOp module, const CodegenOptions &options = {},
+                                        CodegenTimes *times = nullptr);
+
+/// The same for a module of LLVM IR that needs no optimisation, for a machine of `target`'s kind.
+llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> assemble(llvm::Module &module, const HostTarget &target);
 
 } // namespace mlir::disc
 

@@ -20,6 +20,7 @@
 #ifndef DISC_TARGET_DRIVER_DRIVER_H
 #define DISC_TARGET_DRIVER_DRIVER_H
 
+#include "lib/Target/Driver/Artifact.h"
 #include "lib/Target/Driver/Codegen.h"
 #include "lib/Target/Driver/HostTarget.h"
 #include "lib/Target/Driver/Jit.h"

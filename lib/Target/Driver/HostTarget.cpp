@@ -94,33 +94,71 @@ HostTarget HostTarget::detect() {
   return target;
 }
 
-llvm::Expected<HostTarget> HostTarget::detectAs(StringRef cpu) {
+static llvm::Error makeError(const Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
+
+/// What LLVM knows of a CPU, for the given triple; an error for a name it does not know.
+static llvm::Expected<std::unique_ptr<llvm::MCSubtargetInfo>> lookUp(const HostTarget &target, StringRef cpu,
+                                                                     StringRef features = "") {
   llvm::InitializeNativeTarget();
-  auto fail = [](const Twine &message) { return llvm::createStringError(llvm::inconvertibleErrorCode(), message); };
-  HostTarget target = detect();
   llvm::Triple triple(target.triple);
   std::string error;
   const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, error);
   if (!backend)
-    return fail(error);
+    return makeError(error);
   // An unknown name is looked for with the list of known ones, as asking for it prints a warning.
   std::unique_ptr<llvm::MCSubtargetInfo> known(backend->createMCSubtargetInfo(triple, "", ""));
   if (cpu.empty() || !known->isCPUStringValid(cpu))
-    return fail("no CPU is called '" + cpu + "' for " + target.triple);
+    return makeError("no CPU is called '" + cpu + "' for " + target.triple);
+  return std::unique_ptr<llvm::MCSubtargetInfo>(backend->createMCSubtargetInfo(triple, cpu, features));
+}
 
-  std::unique_ptr<llvm::MCSubtargetInfo> wanted(backend->createMCSubtargetInfo(triple, cpu, ""));
+/// Makes `target` one for code of a CPU called `cpu`, whose features are those that `info` has.
+static void setCpu(HostTarget &target, StringRef cpu, const llvm::MCSubtargetInfo &info) {
+  llvm::Triple triple(target.triple);
   llvm::StringMap<bool> enabled;
-  for (const auto &feature : llvm::sys::getHostCPUFeatures()) {
-    bool has = wanted->checkFeatures(("+" + feature.first()).str());
-    if (has && !feature.second)
-      return fail("this machine can't run code for '" + cpu + "': it has no " + feature.first());
-    enabled[feature.first()] = has;
-  }
+  for (const auto &feature : llvm::sys::getHostCPUFeatures())
+    enabled[feature.first()] = info.checkFeatures(("+" + feature.first()).str());
   target.cpu = cpu.str();
   target.features.clear(); // those of the CPU
   target.vectorBits = vectorBitsOf(triple, enabled);
   target.bf16Dot = hasBf16Dot(triple, enabled);
+}
+
+llvm::Expected<HostTarget> HostTarget::detectAs(StringRef cpu) {
+  HostTarget target = detect();
+  auto wanted = lookUp(target, cpu);
+  if (!wanted)
+    return wanted.takeError();
+  for (const auto &feature : llvm::sys::getHostCPUFeatures())
+    if (!feature.second && (*wanted)->checkFeatures(("+" + feature.first()).str()))
+      return makeError("this machine can't run code for '" + cpu + "': it has no " + feature.first());
+  setCpu(target, cpu, **wanted);
   return target;
+}
+
+llvm::Expected<HostTarget> HostTarget::describe(StringRef cpu) {
+  if (cpu == "host")
+    return detect();
+  HostTarget target;
+  target.triple = llvm::Triple(llvm::sys::getProcessTriple()).str();
+  auto wanted = lookUp(target, cpu);
+  if (!wanted)
+    return wanted.takeError();
+  setCpu(target, cpu, **wanted);
+  return target;
+}
+
+llvm::Expected<std::vector<std::string>> HostTarget::enabled(ArrayRef<StringRef> features) const {
+  auto info = lookUp(*this, cpu, this->features);
+  if (!info)
+    return info.takeError();
+  std::vector<std::string> result;
+  for (StringRef feature : features)
+    if ((*info)->checkFeatures(("+" + feature).str()))
+      result.push_back(feature.str());
+  return result;
 }
 
 HostTarget HostTarget::fromAttr(DictionaryAttr attr) {

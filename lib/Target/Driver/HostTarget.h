@@ -8,6 +8,7 @@
 #include "llvm/Support/Error.h"
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace mlir::disc {
 
@@ -34,8 +35,16 @@ struct HostTarget {
   /// other vector widths. An error names what this machine lacks to be one.
   static llvm::Expected<HostTarget> detectAs(llvm::StringRef cpu);
 
+  /// A machine of which only the kind of CPU is known: it need not be this one, and has caches of common sizes. "host"
+  /// is this machine.
+  static llvm::Expected<HostTarget> describe(llvm::StringRef cpu);
+
   /// The value of `disc_plan.target`; missing entries keep their defaults.
   static HostTarget fromAttr(DictionaryAttr attr);
+
+  /// Which of `features` ("avx2") its code may use.
+  llvm::Expected<std::vector<std::string>> enabled(llvm::ArrayRef<llvm::StringRef> features) const;
+
   DictionaryAttr toAttr(MLIRContext *context) const;
 };
 

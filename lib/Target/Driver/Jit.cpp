@@ -2,6 +2,7 @@
 
 #include "lib/Target/Driver/Jit.h"
 #include "lib/Runtime/Core/Abi.h"
+#include "lib/Runtime/Core/Half.h"
 
 #include "llvm/ExecutionEngine/JITLink/JITLink.h"
 #include "llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h"
@@ -83,6 +84,12 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(disc_rt_output_shape);
   DISC_RT_SYMBOL(disc_rt_parallel_for);
   DISC_RT_SYMBOL(disc_rt_index_failed);
+  DISC_RT_SYMBOL(__extendhfsf2);
+  DISC_RT_SYMBOL(__extendhfdf2);
+  DISC_RT_SYMBOL(__truncsfhf2);
+  DISC_RT_SYMBOL(__truncdfhf2);
+  DISC_RT_SYMBOL(__truncsfbf2);
+  DISC_RT_SYMBOL(__truncdfbf2);
 #undef DISC_RT_SYMBOL
   return map;
 }

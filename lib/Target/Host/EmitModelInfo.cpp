@@ -10,14 +10,10 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Path.h"
 
-#include <optional>
-
 using namespace mlir;
 using namespace mlir::disc;
 
-/// The number of ModelInfo.h for an element type; nothing for types that cannot
-/// cross the interface.
-static std::optional<int64_t> dtypeOf(Type type, bool isUnsigned) {
+std::optional<int64_t> mlir::disc::interfaceDtype(Type type, bool isUnsigned) {
   if (type.isF16())
     return DISC_F16;
   if (type.isBF16())
@@ -173,7 +169,7 @@ FailureOr<StringAttr> TableEmitter::tensors(StringRef name, ArrayAttr interface)
     auto dims = dict.getAs<DimsAttr>("dims");
     if (!type || !dims || static_cast<int64_t>(dims.size()) != type.getRank())
       return main.emitOpError() << name << " " << i << " needs a ranked tensor type and as many dims";
-    auto dtype = dtypeOf(type.getElementType(), dict.contains("unsigned"));
+    auto dtype = interfaceDtype(type.getElementType(), dict.contains("unsigned"));
     if (!dtype)
       return main.emitOpError() << name << " " << i << " has element type " << type.getElementType()
                                 << ", which can't cross the interface";
@@ -223,7 +219,7 @@ StringAttr TableEmitter::guards() {
 FailureOr<StringAttr> TableEmitter::parameters() {
   SmallVector<Row> rows;
   for (const auto &[name, type] : info.parameters) {
-    auto dtype = dtypeOf(type.getElementType(), /*isUnsigned=*/false);
+    auto dtype = interfaceDtype(type.getElementType(), /*isUnsigned=*/false);
     if (!dtype)
       return main.emitOpError() << "parameter '" << name.getValue() << "' has element type " << type.getElementType()
                                 << ", which can't cross the interface";

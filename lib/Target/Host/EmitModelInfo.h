@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/MapVector.h"
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,9 @@ struct ModelInfo {
   llvm::MapVector<StringAttr, int64_t> globals; // name -> number
   llvm::MapVector<StringAttr, Source> symbols;
 };
+
+/// The number of lib/Runtime/Core/ModelInfo.h for an element type; nothing for types that cannot cross the interface.
+std::optional<int64_t> interfaceDtype(Type type, bool isUnsigned);
 
 /// The address of a function that is still `func.func`, as the pointer that func-to-llvm makes of it.
 Value functionAddress(OpBuilder &b, Location loc, func::FuncOp function);

@@ -12,4 +12,5 @@ NB_MODULE(_native, m) {
   disc::py::bindErrors(m);
   disc::py::bindModule(m);
   disc::py::bindExecutable(m);
+  disc::py::bindArtifact(m);
 }

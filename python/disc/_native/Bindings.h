@@ -12,6 +12,7 @@ namespace nb = nanobind;
 void bindErrors(nb::module_ &m);
 void bindModule(nb::module_ &m);
 void bindExecutable(nb::module_ &m);
+void bindArtifact(nb::module_ &m);
 
 } // namespace disc::py
 

@@ -8,6 +8,7 @@
 #include "python/disc/_runtime/Exchange.h"
 
 #include "llvm/ADT/SmallVector.h"
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
@@ -17,22 +18,24 @@ using namespace disc::py;
 using namespace mlir::disc;
 namespace rt = disc::rt;
 
-namespace {
 /// The code, then the model that runs it: the model goes first.
 class Executable {
 public:
-  Executable(std::unique_ptr<Jit> jit, CodegenTimes times, nb::type_object type, unsigned threads);
+  /// `prefix` is what the names of the code's symbols begin with.
+  Executable(std::unique_ptr<Jit> jit, CodegenTimes times, nb::type_object type, unsigned threads,
+             const std::string &prefix);
 
   void init(nb::sequence parameters);
   nb::tuple run(nb::handle inputs);
   nb::dict info() const;
+  nb::list globals(nb::handle self) const;
   nb::dict times() const;
   unsigned threads() const { return model->threads(); }
   void startProfile() { model->profile().start(); }
   nb::list stopProfile();
 
 private:
-  template <typename T> T symbol(const char *name);
+  template <typename T> T symbol(const std::string &name);
   [[noreturn]] void raiseInput(size_t index, PyObject *object);
 
   std::unique_ptr<Jit> jit;
@@ -40,24 +43,24 @@ private:
   TensorType tensors;
   std::unique_ptr<rt::Model> model;
 };
-} // namespace
 
 [[noreturn]] static void raiseLlvmError(llvm::Error error) {
   raise(PyExc_RuntimeError, llvm::toString(std::move(error)));
 }
 
-template <typename T> T Executable::symbol(const char *name) {
+template <typename T> T Executable::symbol(const std::string &name) {
   llvm::Expected<void *> address = jit->lookup(name);
   if (!address)
     raiseLlvmError(address.takeError());
   return reinterpret_cast<T>(*address);
 }
 
-Executable::Executable(std::unique_ptr<Jit> code, CodegenTimes times, nb::type_object type, unsigned threads)
+Executable::Executable(std::unique_ptr<Jit> code, CodegenTimes times, nb::type_object type, unsigned threads,
+                       const std::string &prefix)
     : jit(std::move(code)), codegenTimes(times), tensors(std::move(type)) {
-  auto *info = symbol<const disc_model_info_t *>("disc_model_info");
-  auto init = symbol<disc_entry_fn>("disc_init");
-  auto main = symbol<disc_entry_fn>("disc_main");
+  auto *info = symbol<const disc_model_info_t *>(prefix + "model_info");
+  auto init = symbol<disc_entry_fn>(prefix + "init");
+  auto main = symbol<disc_entry_fn>(prefix + "main");
   // Python computes shapes itself.
   rt::ModelOptions options;
   options.threads = threads;
@@ -155,7 +158,7 @@ nb::dict Executable::info() const {
   nb::dict result;
   result["inputs"] = tensorInfo(info.num_inputs, info.inputs);
   result["outputs"] = tensorInfo(info.num_outputs, info.outputs);
-  nb::list symbols, parameters;
+  nb::list symbols, parameters, kept;
   for (int64_t i = 0; i < info.num_symbols; ++i) {
     const disc_symbol_info &symbol = info.symbols[i];
     nb::object max = symbol.max == DISC_UNBOUNDED ? nb::none() : nb::object(nb::int_(symbol.max));
@@ -163,8 +166,21 @@ nb::dict Executable::info() const {
   }
   for (int64_t i = 0; i < info.num_parameters; ++i)
     parameters.append(info.parameters[i].name);
+  for (int64_t i = 0; i < info.num_parameters; ++i)
+    if (info.parameters[i].kept)
+      kept.append(info.parameters[i].name);
   result["symbols"] = symbols;
   result["parameters"] = parameters;
+  result["kept"] = kept;
+  return result;
+}
+
+nb::list Executable::globals(nb::handle self) const {
+  nb::list result;
+  for (const rt::Weights::Global &global : model->weights()->globals) {
+    size_t shape[] = {global.bytes};
+    result.append(nb::cast(nb::ndarray<nb::numpy, const uint8_t>(global.data, 1, shape, self)));
+  }
   return result;
 }
 
@@ -203,7 +219,7 @@ static std::unique_ptr<Executable> jit(Module &module, nb::type_object type, uns
   std::string message;
   {
     nb::gil_scoped_release release;
-    llvm::Expected<ObjectCode> objects = compileToObject(*module.op, options, &times);
+    llvm::Expected<ObjectCode> objects = generateCode(*module.op, options, &times);
     if (!objects) {
       message = llvm::toString(objects.takeError());
     } else if (auto linked = Jit::create(std::move(*objects), jitOptions)) {
@@ -214,7 +230,22 @@ static std::unique_ptr<Executable> jit(Module &module, nb::type_object type, uns
   }
   if (!code)
     raise(PyExc_RuntimeError, message);
-  return std::make_unique<Executable>(std::move(code), times, std::move(type), threads);
+  return std::make_unique<Executable>(std::move(code), times, std::move(type), threads, "disc_");
+}
+
+static std::unique_ptr<Executable> loadVariant(ArtifactBuilder &builder, size_t variant, nb::type_object type,
+                                               unsigned threads) {
+  if (variant >= builder.numVariants())
+    raise(PyExc_IndexError, "no variant " + std::to_string(variant));
+  // Copies: the library needs the objects too.
+  ObjectCode objects;
+  for (const std::unique_ptr<llvm::MemoryBuffer> &object : builder.code(variant))
+    objects.push_back(llvm::MemoryBuffer::getMemBufferCopy(object->getBuffer(), object->getBufferIdentifier()));
+  llvm::Expected<std::unique_ptr<Jit>> code = Jit::create(std::move(objects));
+  if (!code)
+    raiseLlvmError(code.takeError());
+  return std::make_unique<Executable>(std::move(*code), CodegenTimes(), std::move(type), threads,
+                                      builder.symbolPrefix(variant));
 }
 
 void disc::py::bindExecutable(nb::module_ &m) {
@@ -225,12 +256,17 @@ void disc::py::bindExecutable(nb::module_ &m) {
       .def("run", &Executable::run, nb::arg("inputs"), "Runs the model on a tuple of tensors; thread-safe.")
       .def("info", &Executable::info,
            "Inputs and outputs (name, dtype, dims), symbols (name, min, max), "
-           "parameter names.")
+           "parameter names, and which of those are read after init().")
+      .def(
+          "globals", [](nb::handle_t<Executable> self) { return nb::cast<Executable &>(self).globals(self); },
+          "What init() computed: the bytes of each global, as numpy arrays that keep this object alive.")
       .def("times", &Executable::times, "Seconds of code generation, by step.")
       .def("start_profile", &Executable::startProfile, "Records every launch from here on.")
       .def("stop_profile", &Executable::stopProfile,
            "The launches since start_profile: kernel, kind, source, begin and end in ns, tasks.")
       .def_prop_ro("threads", &Executable::threads, "Threads that a call may use.");
+  m.def("load_variant", &loadVariant, nb::arg("builder"), nb::arg("variant"), nb::arg("tensor_type"), nb::kw_only(),
+        nb::arg("threads") = 0, "Loads the code of one variant of a library that is being built.");
   m.def("jit", &jit, nb::arg("module"), nb::arg("tensor_type"), nb::kw_only(), nb::arg("threads") = 0,
         nb::arg("profile") = false, nb::arg("opt_level") = 3, nb::arg("dump_prefix") = "",
         "Compiles a module that is in the LLVM dialect and loads it. `threads` = 0 "

@@ -2,7 +2,10 @@
 
 #include "python/disc/_native/Module.h"
 #include "dialects/Rt/RtDialect.h"
+#include "dialects/Shape/ShapeDialect.h"
+#include "lib/Runtime/Core/Tensor.h"
 #include "lib/Target/Driver/Driver.h"
+#include "lib/Target/Host/EmitModelInfo.h"
 #include "lib/Transforms/Memory/ArenaPlanner.h"
 #include "python/disc/_native/Errors.h"
 
@@ -110,6 +113,58 @@ static nb::dict arena(Module &module, const std::string &function, const std::ma
   return result;
 }
 
+/// (name, dtype, dims) of each entry of `interface`.
+static nb::list tensors(EntryOp main, mlir::ArrayAttr interface) {
+  nb::list result;
+  for (mlir::Attribute entry : interface) {
+    auto dict = llvm::cast<mlir::DictionaryAttr>(entry);
+    auto name = dict.getAs<mlir::StringAttr>("name");
+    auto type = llvm::cast<mlir::RankedTensorType>(dict.getAs<mlir::TypeAttr>("type").getValue());
+    auto dtype = interfaceDtype(type.getElementType(), dict.contains("unsigned"));
+    if (!dtype)
+      raise(PyExc_ValueError, "'" + name.str() + "' has an element type that can't cross the interface");
+    nb::list dims;
+    for (const SymExpr &expr : dict.getAs<DimsAttr>("dims").getDims())
+      dims.append(expr.str());
+    result.append(nb::make_tuple(name.str(), disc::rt::dtypeName(*dtype), nb::tuple(dims)));
+  }
+  return result;
+}
+
+/// The names of the parameters that an entry reads.
+static nb::list parameters(Module &module, const char *entry) {
+  nb::list result;
+  if (auto op = module.op->lookupSymbol<EntryOp>(entry))
+    op->walk([&](RtParameterOp parameter) { result.append(parameter.getName().str()); });
+  return result;
+}
+
+static nb::object interface(Module &module) {
+  auto main = module.op->lookupSymbol<EntryOp>("main");
+  if (!main)
+    return nb::none();
+  nb::dict result;
+  result["inputs"] = tensors(main, main.getInputs());
+  result["outputs"] = tensors(main, main.getOutputs());
+  nb::list symbols;
+  for (auto symbol : module.op->getOps<SymbolOp>()) {
+    std::optional<uint64_t> max = symbol.getMax();
+    symbols.append(nb::make_tuple(symbol.getSymName().str(), symbol.getMin(),
+                                  max ? nb::object(nb::int_(*max)) : nb::none(), symbol.getDivisor()));
+  }
+  result["symbols"] = symbols;
+  result["init"] = parameters(module, "init");
+  result["main"] = parameters(module, "main");
+  return result;
+}
+
+static void describeTarget(Module &module, const std::string &cpu) {
+  llvm::Expected<HostTarget> target = HostTarget::describe(cpu);
+  if (!target)
+    raise(PyExc_ValueError, llvm::toString(target.takeError()));
+  setHostTarget(*module.op, *target);
+}
+
 static void setTarget(Module &module, const std::string &cpu) {
   if (cpu.empty())
     return setHostTarget(*module.op, HostTarget::detect());
@@ -145,6 +200,13 @@ void disc::py::bindModule(nb::module_ &m) {
           "What an entry's arena holds at some values of the symbols: bytes in all (`arena`), the largest set alive at "
           "one time (`live`), how many results were computed `in_place`, and (offset, bytes, first step, last step) of "
           "each of the `temporaries`. Raises ValueError if a symbol is missing.")
+      .def("interface", &interface,
+           "What the model takes and gives, after the memory stage, else None: `inputs` and `outputs` (name, dtype, "
+           "dims as texts), `symbols` (name, min, max or None, divisor), and the names of the parameters that `init` "
+           "and `main` read.")
+      .def("set_target", &describeTarget, nb::arg("cpu"),
+           "Sets `disc_plan.target` to a machine of which only the kind of CPU is known, which need not be this one; "
+           "\"host\" is this machine. Raises ValueError for an unknown name.")
       .def(
           "set_host_target", &setTarget, nb::arg("cpu") = "",
           "Sets `disc_plan.target` to the machine this process runs on, or to that machine as if it were only a `cpu`; "

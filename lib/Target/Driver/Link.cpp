@@ -1,0 +1,170 @@
+//===- Link.cpp - objects to a file, with the linker in this process ------===//
+
+#include "lib/Target/Driver/Link.h"
+
+#include "lld/Common/Driver.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Object/Archive.h"
+#include "llvm/Object/ArchiveWriter.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <link.h>
+#include <mutex>
+
+LLD_HAS_DRIVER(elf)
+
+using namespace mlir::disc;
+
+static llvm::Error makeError(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
+
+static llvm::Error fileError(llvm::StringRef path, std::error_code code) {
+  return makeError("cannot write '" + path + "': " + code.message());
+}
+
+static llvm::Error writeFile(llvm::StringRef path, llvm::StringRef content) {
+  std::error_code code;
+  llvm::raw_fd_ostream os(path, code);
+  if (code)
+    return fileError(path, code);
+  os << content;
+  os.close();
+  if (os.has_error()) {
+    code = os.error();
+    os.clear_error();
+    return fileError(path, code);
+  }
+  return llvm::Error::success();
+}
+
+namespace {
+/// A folder that vanishes with its contents.
+class TemporaryFolder {
+public:
+  llvm::Error create() {
+    if (std::error_code code = llvm::sys::fs::createUniqueDirectory("disc-link", path))
+      return makeError("cannot make a temporary folder: " + code.message());
+    return llvm::Error::success();
+  }
+  ~TemporaryFolder() {
+    if (!path.empty())
+      llvm::sys::fs::remove_directories(path);
+  }
+  std::string file(const llvm::Twine &name) const {
+    llvm::SmallString<128> result(path);
+    llvm::sys::path::append(result, name);
+    return result.str().str();
+  }
+
+private:
+  llvm::SmallString<128> path;
+};
+} // namespace
+
+/// The C and C++ libraries as this process has them: a machine without a compiler has no other names for them.
+static std::vector<std::string> systemLibraries() {
+  std::vector<std::string> result;
+  auto visit = [](dl_phdr_info *info, size_t, void *data) {
+    llvm::StringRef name = llvm::sys::path::filename(info->dlpi_name);
+    for (llvm::StringRef wanted : {"libstdc++.so.", "libm.so.", "libc.so.", "libgcc_s.so.", "ld-linux"})
+      if (name.starts_with(wanted))
+        static_cast<std::vector<std::string> *>(data)->push_back(info->dlpi_name);
+    return 0;
+  };
+  dl_iterate_phdr(visit, &result);
+  return result;
+}
+
+/// The linker keeps global state: one link at a time, and none after one that it could not clean up.
+static llvm::Error runLinker(llvm::ArrayRef<std::string> args) {
+  static std::mutex mutex;
+  static bool usable = true;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!usable)
+    return makeError("the linker crashed before, and cannot be used again in this process");
+  std::vector<const char *> pointers{"ld.lld"};
+  for (const std::string &arg : args)
+    pointers.push_back(arg.c_str());
+  std::string out, err;
+  llvm::raw_string_ostream outStream(out), errStream(err);
+  lld::Result result = lld::lldMain(pointers, outStream, errStream, {{lld::Gnu, &lld::elf::link}});
+  usable = result.canRunAgain;
+  if (result.retCode != 0)
+    return makeError("linking failed: " + llvm::StringRef(err.empty() ? out : err).trim());
+  return llvm::Error::success();
+}
+
+static llvm::Error link(llvm::ArrayRef<llvm::MemoryBufferRef> objects, std::vector<std::string> args,
+                        llvm::ArrayRef<std::string> libraries, llvm::StringRef output, const TemporaryFolder &folder) {
+  args.insert(args.end(), {"-o", output.str()});
+  for (auto [i, object] : llvm::enumerate(objects)) {
+    std::string path = folder.file(llvm::Twine(i) + ".o");
+    if (llvm::Error error = writeFile(path, object.getBuffer()))
+      return error;
+    args.push_back(path);
+  }
+  args.insert(args.end(), libraries.begin(), libraries.end());
+  return runLinker(args);
+}
+
+llvm::Error mlir::disc::linkShared(llvm::ArrayRef<llvm::MemoryBufferRef> objects, llvm::ArrayRef<std::string> archives,
+                                   llvm::StringRef soname, llvm::StringRef output) {
+  TemporaryFolder folder;
+  if (llvm::Error error = folder.create())
+    return error;
+  // What is not meant for callers has hidden visibility; this catches what the C++ library's templates bring in.
+  std::string exports = folder.file("exports");
+  if (llvm::Error error = writeFile(exports, "{ global: disc_*; local: *; };\n"))
+    return error;
+  // All of the runtime: nothing here calls what it offers to callers.
+  std::vector<std::string> libraries{"--whole-archive"};
+  libraries.insert(libraries.end(), archives.begin(), archives.end());
+  libraries.insert(libraries.end(), {"--no-whole-archive", "--as-needed"});
+  for (std::string &path : systemLibraries())
+    libraries.push_back(std::move(path));
+  return link(objects,
+              {"-shared", "-soname=" + soname.str(), "--version-script=" + exports, "-Bsymbolic", "--no-undefined",
+               "--gc-sections", "--hash-style=gnu", "--build-id=sha1", "--eh-frame-hdr", "-znow", "-zrelro",
+               "-znoexecstack", "-zseparate-code"},
+              libraries, output, folder);
+}
+
+llvm::Error mlir::disc::linkRelocatable(llvm::ArrayRef<llvm::MemoryBufferRef> objects, llvm::StringRef output) {
+  TemporaryFolder folder;
+  if (llvm::Error error = folder.create())
+    return error;
+  return link(objects, {"-r"}, {}, output, folder);
+}
+
+llvm::Error mlir::disc::writeStaticLibrary(llvm::ArrayRef<llvm::MemoryBufferRef> objects,
+                                           llvm::ArrayRef<std::string> archives, llvm::StringRef output) {
+  std::vector<llvm::NewArchiveMember> members;
+  for (llvm::MemoryBufferRef object : objects)
+    members.emplace_back(object);
+  std::vector<std::unique_ptr<llvm::MemoryBuffer>> buffers;
+  std::vector<std::unique_ptr<llvm::object::Archive>> opened;
+  for (const std::string &path : archives) {
+    auto buffer = llvm::MemoryBuffer::getFile(path);
+    if (!buffer)
+      return makeError("cannot read '" + path + "': " + buffer.getError().message());
+    auto archive = llvm::object::Archive::create((*buffer)->getMemBufferRef());
+    if (!archive)
+      return archive.takeError();
+    llvm::Error error = llvm::Error::success();
+    for (const llvm::object::Archive::Child &child : (*archive)->children(error)) {
+      auto member = llvm::NewArchiveMember::getOldMember(child, /*Deterministic=*/true);
+      if (!member)
+        return llvm::joinErrors(std::move(error), member.takeError());
+      members.push_back(std::move(*member));
+    }
+    if (error)
+      return error;
+    buffers.push_back(std::move(*buffer));
+    opened.push_back(std::move(*archive));
+  }
+  return llvm::writeArchive(output, members, llvm::SymtabWritingMode::NormalSymtab, llvm::object::Archive::K_GNU,
+                            /*Deterministic=*/true, /*Thin=*/false);
+}

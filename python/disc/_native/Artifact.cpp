@@ -1,0 +1,82 @@
+//===- Artifact.cpp - ahead-of-time libraries -----------------------------===//
+
+#include "lib/Target/Driver/Driver.h"
+#include "python/disc/_native/Errors.h"
+#include "python/disc/_native/Module.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+using namespace disc::py;
+using namespace mlir::disc;
+
+static void raiseIf(llvm::Error error) {
+  if (error)
+    raise(PyExc_RuntimeError, llvm::toString(std::move(error)));
+}
+
+static nb::dict addVariant(ArtifactBuilder &builder, Module &module, const std::string &cpu, const std::string &kind,
+                           int optLevel, const std::string &dumpPrefix) {
+  CodegenOptions options;
+  options.kind = kind == "asm" ? CodeKind::Assembly : kind == "llvm" ? CodeKind::LLVMIR : CodeKind::Object;
+  options.optLevel = optLevel;
+  options.dumpPrefix = dumpPrefix;
+  CodegenTimes times;
+  llvm::Error error = llvm::Error::success();
+  {
+    nb::gil_scoped_release release;
+    error = builder.addVariant(*module.op, cpu, options, &times);
+  }
+  raiseIf(std::move(error));
+  nb::dict result;
+  result["translate"] = times.translate;
+  result["optimize"] = times.optimize;
+  result["emit"] = times.emit;
+  return result;
+}
+
+static std::string text(ArtifactBuilder &builder, size_t variant) {
+  if (variant >= builder.numVariants())
+    raise(PyExc_IndexError, "no variant " + std::to_string(variant));
+  std::string result;
+  for (const std::unique_ptr<llvm::MemoryBuffer> &part : builder.code(variant))
+    result += part->getBuffer().str();
+  return result;
+}
+
+static void writeArtifact(ArtifactBuilder &builder, const std::string &output, const std::string &kind,
+                          std::vector<std::string> runtime, const std::string &weights,
+                          const std::string &weightsFile) {
+  ArtifactOptions options;
+  if (kind == "static")
+    options.kind = ArtifactKind::Static;
+  else if (kind == "obj")
+    options.kind = ArtifactKind::Object;
+  options.runtime = std::move(runtime);
+  options.weights = weights;
+  options.weightsFile = weightsFile;
+  llvm::Error error = llvm::Error::success();
+  {
+    nb::gil_scoped_release release;
+    error = builder.write(output, options);
+  }
+  raiseIf(std::move(error));
+}
+
+void disc::py::bindArtifact(nb::module_ &m) {
+  nb::class_<ArtifactBuilder>(m, "ArtifactBuilder", "Gathers the parts of an ahead-of-time library.")
+      .def(nb::init<std::string>(), nb::arg("name"))
+      .def("add_variant", &addVariant, nb::arg("module"), nb::arg("cpu"), nb::kw_only(), nb::arg("kind") = "object",
+           nb::arg("opt_level") = 3, nb::arg("dump_prefix") = "",
+           "Compiles a module that is in the LLVM dialect, as the code for `cpu`, to an \"object\", \"asm\" or "
+           "\"llvm\"; "
+           "gives the seconds by step. The variants added first are preferred.")
+      .def("text", &text, nb::arg("variant"), "The assembly or LLVM IR of a variant.")
+      .def(
+          "set_packed", [](ArtifactBuilder &builder, size_t variant) { builder.setPacked(variant); },
+          nb::arg("variant"), "Says that the weights hold what the variant's init would compute.")
+      .def("write", &writeArtifact, nb::arg("output"), nb::kw_only(), nb::arg("kind"), nb::arg("runtime"),
+           nb::arg("weights") = "", nb::arg("weights_file") = "",
+           "Links a \"shared\" or \"static\" library or an \"obj\", with the archives of the runtime. `weights` is a "
+           "safetensors file, which goes into the library unless `weights_file` names it as one beside it.");
+}

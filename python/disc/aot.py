@@ -1,0 +1,270 @@
+"""Compiling a model ahead of time, to a library that needs neither Python nor torch."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch.export import ExportedProgram
+
+from . import __version__, _native
+from .compilation import EMIT, Compilation
+from .compiler import check_arguments
+from .errors import CompileError
+from .frontend import ImportedProgram
+from .header import c_identifier
+from .header import header as header_text
+from .interface import Interface, SymbolSpec, TensorSpec
+from .options import Options
+from .package import install_library
+from .weights import ALIGNMENT, packed_name, write_weights
+
+Emit = Literal["shared", "static", "obj", "llvm", "asm"]
+
+EMBED = "embed"
+"""The value of ``weights`` that puts them into the library."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What :func:`aot_compile` wrote."""
+
+    name: str
+    """The model's name in C: the library's data is ``disc_library_NAME``."""
+    path: Path
+    """The library, object or text."""
+    size: int
+    """Its bytes."""
+    header: Path | None
+    """The generated C header, if one was asked for."""
+    weights: Path | None
+    """The file of weights, if they are not in the library."""
+    variants: tuple[str, ...]
+    """The kinds of CPU that there is code for, the preferred ones first."""
+    timings: Mapping[str, float]
+    """Seconds of each step; steps that each variant goes through begin with its name and a slash."""
+    interface: Interface
+    """The model's inputs, outputs and symbols."""
+    installed: tuple[Path, ...]
+    """The files under ``prefix``."""
+
+
+def aot_compile(
+    model: torch.nn.Module | ExportedProgram,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    output: str | os.PathLike[str],
+    header: str | os.PathLike[str] | None = None,
+    prefix: str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    weights: str | os.PathLike[str] = EMBED,
+    packed: bool = True,
+    target: str | Sequence[str] = "host",
+    emit: Emit = "shared",
+    options: Options | None = None,
+) -> Artifact:
+    """Compiles a model once, for every shape that ``dynamic_shapes`` allows, to a library to be linked or loaded.
+
+    >>> disc.aot_compile(module, args, dynamic_shapes=shapes, output="libminilm.so", header="minilm.h")
+
+    The library contains the runtime. It needs the C and C++ libraries, of the version found here or newer, and nothing
+    else. ``disc.h`` and the generated header say how to call it; :func:`disc.load` runs it from Python.
+
+    Args:
+        model: a module, or what ``torch.export.export`` made of one.
+        args: example arguments, as for ``torch.export.export``.
+        kwargs: example keyword arguments.
+        dynamic_shapes: which dims are dynamic, as for ``torch.export.export``.
+        output: the file to write.
+        header: the C header to write.
+        prefix: a folder to install the library to, with headers and with files for CMake and pkg-config.
+        name: the model's name in C; None means that of ``output`` (``minilm`` for ``libminilm.so``).
+        weights: ``"embed"`` puts the weights into the library; anything else names the safetensors file to write. It
+            is looked for beside the library, or where the caller of the library says.
+        packed: store weights as the kernels read them, so that loading is mapping a file. Weights of more than one
+            target are stored for each, and every target must be a CPU that this machine can be. Without it weights are
+            stored as they are, and packed when the model is loaded.
+        target: the kind of CPU, as for clang's ``-march``: ``"host"`` is this machine, ``"x86-64-v3"`` any with AVX2.
+            Of several, the first that a machine can run is used there.
+        emit: ``"shared"``: a library; ``"static"``: an archive, the runtime included; ``"obj"``: one object, to be
+            linked with the runtime; ``"llvm"``, ``"asm"``: text, of one target.
+        options: see :class:`disc.Options`; ``cpu`` and ``stop_after`` are not for libraries, and ``threads`` is up to
+            who loads one.
+
+    Raises:
+        CompileError: a stage failed; its message has the line of Python and a reproducer.
+        UnsupportedOpError: the model uses operations that cannot be lowered; it lists all of them.
+        ValueError: arguments that do not fit together.
+        OSError: a file cannot be written.
+    """
+    options = check_arguments(model, options)
+    targets = (target,) if isinstance(target, str) else tuple(target)
+    _check(options, targets, emit, weights)
+    output = Path(output)
+    name = c_identifier(_stem(output)) if name is None else name
+    if name != c_identifier(name):
+        raise ValueError(f"name: {name!r} cannot name a library in C; {c_identifier(name)!r} can")
+    job = _Job(name, options, targets, emit, packed and emit not in ("llvm", "asm"))
+    with job.compilation.progress(2 + len(targets) * (len(job.compilation.pipeline) + 1)):
+        program = job.compilation.import_model(model, args, kwargs, dynamic_shapes)
+        _check_outputs(program)
+        for cpu in targets:
+            job.add_variant(program, cpu)
+        file = None if os.fspath(weights) == EMBED else Path(weights)
+        with job.compilation.step("link"):
+            job.write(program, output, file)
+    text = header_text(name, job.interface, version=__version__)
+    if header is not None:
+        Path(header).write_text(text, encoding="utf-8")
+    installed: list[Path] = []
+    if prefix is not None:
+        if emit not in ("shared", "static"):
+            raise ValueError(f"prefix: only libraries are installed, not emit={emit!r}")
+        installed = install_library(prefix, name=name, library=output, header=text, version=__version__, weights=file)
+    return Artifact(
+        name=name,
+        path=output,
+        size=output.stat().st_size,
+        header=None if header is None else Path(header),
+        weights=file,
+        variants=targets,
+        timings=job.compilation.timings,
+        interface=job.interface,
+        installed=tuple(installed),
+    )
+
+
+def _stem(output: Path) -> str:
+    """``minilm`` of ``libminilm.so.1``."""
+    return re.sub(r"^lib", "", output.name.split(".", 1)[0])
+
+
+def _check(options: Options, targets: Sequence[str], emit: str, weights: str | os.PathLike[str]) -> None:
+    if emit not in get_args(Emit):
+        raise ValueError(f"emit: expected one of {', '.join(get_args(Emit))}, got {emit!r}")
+    if not targets or len(set(targets)) != len(targets):
+        raise ValueError(f"target: expected distinct kinds of CPU, got {targets!r}")
+    if emit in ("llvm", "asm") and len(targets) != 1:
+        raise ValueError(f"emit={emit!r} writes the code of one target, got {len(targets)}")
+    for field in ("cpu", "stop_after", "threads"):
+        if getattr(options, field) is not None:
+            raise ValueError(f"options: {field} does not apply to a library")
+    if not os.fspath(weights):
+        raise ValueError("weights: expected 'embed' or a file's name, got ''")
+
+
+def _check_outputs(program: ImportedProgram) -> None:
+    """A library gives tensors that it computes."""
+    what = {
+        "input": "is an input, returned as it is",
+        "parameter": "is a parameter",
+        "constant": "is a constant",
+        "int": "is a number",
+    }
+    wrong = [f"output {i} {what[o.kind]}" for i, o in enumerate(program.outputs) if o.kind != "tensor"]
+    if wrong:
+        raise CompileError(
+            "import",
+            f"a library's outputs are tensors that it computes: {'; '.join(wrong)}; leave them out of the model",
+        )
+
+
+class _Job:
+    """One library in the making."""
+
+    def __init__(self, name: str, options: Options, targets: Sequence[str], emit: str, packed: bool) -> None:
+        self.compilation = Compilation(options)
+        self._builder = _native.ArtifactBuilder(name)
+        self._emit = emit
+        self._packed = packed
+        self._targets = targets
+        self._globals: dict[str, torch.Tensor] = {}
+        self._parameters: set[str] = set()
+
+    @property
+    def interface(self) -> Interface:
+        """The model's, known when the first variant is compiled."""
+        found = self.compilation.interface
+        assert found is not None
+        return Interface(
+            inputs=[TensorSpec(*tensor) for tensor in found["inputs"]],
+            outputs=[TensorSpec(*tensor) for tensor in found["outputs"]],
+            symbols=[SymbolSpec(*symbol) for symbol in found["symbols"]],
+        )
+
+    def add_variant(self, program: ImportedProgram, cpu: str) -> None:
+        """Compiles the model for one kind of CPU, and packs its weights."""
+        module = self.compilation.lower(program, cpu)
+        kind = self._emit if self._emit in ("llvm", "asm") else "object"
+        with self.compilation.step(EMIT):
+            try:
+                self._builder.add_variant(
+                    module,
+                    cpu,
+                    kind=kind,
+                    opt_level=self.compilation.options.opt_level,
+                    dump_prefix=self.compilation.dump_prefix(),
+                )
+            except RuntimeError as error:
+                self.compilation.emit_failed(error)
+            found = self.compilation.interface
+            assert found is not None
+            self._parameters.update(found["main"])
+            if self._packed:
+                self._pack(program, cpu, self._targets.index(cpu))
+            else:
+                self._parameters.update(found["init"])
+
+    def _pack(self, program: ImportedProgram, cpu: str, number: int) -> None:
+        if cpu != "host":
+            try:
+                _native.Module.parse("module {}").set_host_target(cpu)
+            except ValueError as error:
+                raise ValueError(
+                    f"packed: weights are packed by the code itself, and {error}; use packed=False"
+                ) from None
+        executable = _native.load_variant(self._builder, number, torch.Tensor)
+        executable.init([program.parameters[name].detach() for name in executable.info()["parameters"]])
+        for i, data in enumerate(executable.globals()):
+            padded = torch.zeros(-(-data.nbytes // ALIGNMENT) * ALIGNMENT, dtype=torch.uint8)
+            padded.numpy()[: data.nbytes] = data
+            self._globals[packed_name(cpu, i)] = padded
+        self._builder.set_packed(number)
+
+    def write(self, program: ImportedProgram, output: Path, weights: Path | None) -> None:
+        """Writes the library, and the file of weights beside it if there is to be one."""
+        if self._emit in ("llvm", "asm"):
+            output.write_text(self._builder.text(0), encoding="utf-8")
+            return
+        tensors = {**{name: program.parameters[name] for name in sorted(self._parameters)}, **self._globals}
+        with tempfile.TemporaryDirectory(dir=output.parent) as folder:
+            image = Path(folder) / "weights"
+            if tensors:
+                write_weights(image, tensors)
+            self._builder.write(
+                str(output),
+                kind=self._emit,
+                runtime=_runtime(self._emit),
+                weights=str(image) if tensors else "",
+                weights_file=weights.name if weights and tensors else "",
+            )
+            if weights:
+                os.replace(image, weights)
+
+
+def _runtime(emit: str) -> list[str]:
+    folder = Path(__file__).parent / "lib"
+    names = {"shared": ["libdisc_runtime.a", "libdisc_crt.a"], "static": ["libdisc_runtime.a"], "obj": []}[emit]
+    paths = [folder / name for name in names]
+    for path in paths:
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} is missing: run make to build disc")
+    return [str(path) for path in paths]

@@ -1,0 +1,177 @@
+"""One run of the pipeline over a model: what compiling for this process and ahead of time have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch.export import ExportedProgram
+from tqdm import tqdm
+
+from . import _native
+from .errors import CompileError
+from .frontend import ImportedProgram, import_program
+from .options import Options
+from .pipeline import IMPORT, Stage
+
+EMIT = "emit"
+LOAD = "load"
+
+
+class _Bar(tqdm):
+    """A progress bar without tqdm's thread, which redraws bars that are not updated."""
+
+    monitor_interval = 0
+
+
+class Compilation:
+    """The stages of one compilation: their timings, texts, dumps and reproducers."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.pipeline = options.stages
+        if options.stop_after is not None:
+            self.pipeline = self.pipeline.until(options.stop_after)
+        self.texts: dict[str, str] = {}
+        """The IR after each stage that is kept."""
+        self.timings: dict[str, float] = {}
+        """Seconds of each step."""
+        self.interface: dict[str, Any] | None = None
+        """The inputs, outputs and symbols, as the memory stage leaves them."""
+        self._dump = Path(options.dump_ir) if options.dump_ir is not None else None
+        self._label = ""
+        self._bar: _Bar | None = None
+
+    @contextlib.contextmanager
+    def progress(self, steps: int) -> Iterator[None]:
+        """Shows the steps that are taken inside, of ``steps`` in all, on a terminal only."""
+        wanted = self.options.progress
+        shown = sys.stderr.isatty() if wanted is None else wanted
+        self._bar = _Bar(
+            total=steps,
+            disable=not shown,
+            leave=False,
+            bar_format="disc {desc:10} {bar:24} {n_fmt}/{total_fmt} [{elapsed}]",
+        )
+        with self._bar:
+            yield
+        self._bar = None
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Times a step and shows it."""
+        if self._bar is not None:
+            self._bar.set_description_str(name)
+        start = time.perf_counter()
+        yield
+        key = self._label + name
+        self.timings[key] = self.timings.get(key, 0.0) + time.perf_counter() - start
+        if self._bar is not None:
+            self._bar.update()
+
+    def import_model(
+        self,
+        model: torch.nn.Module | ExportedProgram,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        dynamic_shapes: Any,
+    ) -> ImportedProgram:
+        """The import stage."""
+        if self._dump:
+            self._dump.mkdir(parents=True, exist_ok=True)
+        with self.step(IMPORT):
+            return import_program(model, args, kwargs, dynamic_shapes)
+
+    def lower(self, program: ImportedProgram, target: str | None = None) -> _native.Module:
+        """The stages after the import.
+
+        ``target`` is a kind of CPU, this machine or not, whose name then labels timings and dumps; None means what the
+        options say of this machine.
+        """
+        if target is not None:
+            self._label = f"{target}/"
+            self.texts.clear()
+            if self._dump:
+                self._folder.mkdir(parents=True, exist_ok=True)
+        module = self._parse(program.text, target)
+        for stage in self.pipeline:
+            with self.step(stage.name):
+                self._run_stage(module, stage)
+            self.interface = module.interface() or self.interface
+        return module
+
+    @property
+    def _folder(self) -> Path:
+        assert self._dump is not None
+        return self._dump / self._label.rstrip("/") if self._label else self._dump
+
+    def dump_prefix(self) -> str:
+        """Where code generation leaves its listings; "" if it is to leave none."""
+        return str(self._folder / f"{len(self.texts):02}-{EMIT}") if self._dump else ""
+
+    def _parse(self, text: str, target: str | None) -> _native.Module:
+        try:
+            module = _native.Module.parse(text)
+        except _native.PipelineError as error:
+            self._fail(IMPORT, error, text, "")
+        if target is None:
+            module.set_host_target(self.options.cpu or "")
+        else:
+            module.set_target(target)
+        self._keep(IMPORT, module)
+        return module
+
+    def _run_stage(self, module: _native.Module, stage: Stage) -> None:
+        try:
+            module.run(stage.text)
+        except _native.PipelineError as error:
+            self._fail(stage.name, error, self._last_text(), stage.text)
+        # Model.ir makes the last stage's text again: code is long, and seldom looked at.
+        if stage is not self.pipeline.stages[-1] or self.options.stop_after is not None or self._dump:
+            self._keep(stage.name, module)
+
+    def _keep(self, stage: str, module: _native.Module) -> None:
+        text = module.text(locations=True)
+        self.texts[stage] = text
+        if self._dump:
+            (self._folder / f"{len(self.texts) - 1:02}-{stage}.mlir").write_text(module.text())
+
+    def _last_text(self) -> str:
+        return next(reversed(self.texts.values()))
+
+    def emit_failed(self, error: Exception) -> NoReturn:
+        """Raises a CompileError for a failure of code generation."""
+        last = self.pipeline.stages[-1].text if len(self.pipeline) else ""
+        raise CompileError(EMIT, str(error), None, self._write_reproducer(EMIT, self._last_text(), last)) from None
+
+    def _fail(self, stage: str, error: _native.PipelineError, text: str, pipeline: str) -> NoReturn:
+        """Raises a CompileError that says what the diagnostics say."""
+        diagnostics = error.diagnostics
+        lines = [d[1] if d[0] == "error" else f"{d[0]}: {d[1]}" for d in diagnostics] or [str(error)]
+        if error.failed_pass:
+            lines.append(f"(pass {error.failed_pass})")
+        source = next((f"{file}:{line}" for _, _, file, line, _ in diagnostics if file.endswith(".py")), None)
+        raise CompileError(stage, "\n".join(lines), source, self._write_reproducer(stage, text, pipeline)) from None
+
+    def _write_reproducer(self, stage: str, text: str, pipeline: str) -> str:
+        """The IR before the stage and the stage's passes, in the form of MLIR's own crash reproducers."""
+        folder = self.options.reproducer_dir
+        if folder is not None:
+            os.makedirs(folder, exist_ok=True)
+        handle, path = tempfile.mkstemp(prefix=f"disc-{stage}-", suffix=".mlir", dir=folder)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            escaped = pipeline.replace("\\", "\\\\").replace('"', '\\"')
+            file.write(
+                "\n{-#\n  external_resources: {\n    mlir_reproducer: {\n"
+                f'      pipeline: "{escaped or "builtin.module()"}",\n'
+                "      disable_threading: true,\n      verify_each: true\n    }\n  }\n#-}\n"
+            )
+        return path
