@@ -52,4 +52,4 @@ format: setup
 	@$(PY) -m ruff check --fix -q . ; $(PY) -m ruff format -q .
 
 clean:
-	rm -rf $(BUILD) python/disc/_native*.so
+	rm -rf $(BUILD) python/disc/_*.so python/disc/lib python/disc/include

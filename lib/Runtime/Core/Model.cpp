@@ -146,9 +146,8 @@ struct ForeignJob {
     }
     Buffer scratch = job.scratches.acquire();
     if (void *memory = scratch.reserve(size_t(job.scratchBytes))) {
-      auto task = [&](int64_t range) { return int64_t(__int128(job.tasks) * range / job.ranges); };
       if (begin < end)
-        job.kernel(job.args, task(begin), task(end), memory);
+        job.kernel(job.args, rangeBegin(begin, job.ranges, job.tasks), rangeBegin(end, job.ranges, job.tasks), memory);
     } else {
       job.outOfMemory.store(true, std::memory_order_relaxed);
     }

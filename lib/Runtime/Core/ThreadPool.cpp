@@ -265,9 +265,8 @@ bool ThreadPool::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t t
   job = {kernel, args, scratchBytes, 1, count};
   job.chunk = std::max({int64_t(1), share / kChunksPerRange, kChunkNs / costNs});
   for (unsigned i = 0; i < count; ++i) {
-    // Even shares: they differ by one task at most.
-    ranges[i].next.store(int64_t(__int128(tasks) * i / count), std::memory_order_relaxed);
-    ranges[i].end = int64_t(__int128(tasks) * (i + 1) / count);
+    ranges[i].next.store(rangeBegin(i, count, tasks), std::memory_order_relaxed);
+    ranges[i].end = rangeBegin(i + 1, count, tasks);
   }
   outOfMemory.store(false, std::memory_order_relaxed);
 

@@ -41,6 +41,11 @@ constexpr unsigned kMaxThreads = 1024;
 /// How many of `threads` threads a job of so many tasks, of about `costNs` nanoseconds each, is worth.
 unsigned rangesWorth(unsigned threads, int64_t tasks, int64_t costNs);
 
+/// Where the range of that number begins, of `ranges` of `tasks` tasks that differ by one task at most.
+inline int64_t rangeBegin(int64_t range, int64_t ranges, int64_t tasks) {
+  return tasks / ranges * range + (range < tasks % ranges ? range : tasks % ranges);
+}
+
 class ThreadPool {
 public:
   /// The pool of this size that the models of this process share; 0 is the default size. Null if the system has no
