@@ -21,6 +21,8 @@ from . import text
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
+    from ..aot import Artifact
+
 _COMMAND = "disc-compile"
 _COMPILE_ERROR = 1
 _USAGE_ERROR = 2
@@ -66,8 +68,8 @@ def _parser() -> argparse.ArgumentParser:
         "--weights",
         metavar="FILE|embed",
         default="embed",
-        help="a safetensors file to write the weights to, which has to lie beside the library; embed (the default): in "
-        "the library",
+        help="a safetensors file to write the weights to, beside the library, where it looks for them; embed (the "
+        "default): in the library",
     )
     add(
         "--packed",
@@ -216,21 +218,23 @@ def _named_dims(program: ExportedProgram, items: Sequence[str]) -> Any:
 def _compile(args: argparse.Namespace, program: ExportedProgram, options: Options) -> None:
     from .. import aot_compile
 
-    suffix = _SUFFIXES[args.emit]
     if args.name is None:
         stem = Path(args.output).stem.removeprefix("lib") if args.output else args.model.stem
         args.name = c_identifier(stem)
-    file = f"lib{args.name}{suffix}" if suffix in (".so", ".a") else f"{args.name}{suffix}"
-    folder = args.prefix / "lib" if args.prefix else Path()
+    output = Path(args.output or _default_output(args))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    weights = args.weights
+    if weights != "embed" and not os.path.dirname(weights):
+        weights = output.parent / weights
     targets = [target for target in args.target.split(",") if target]
     artifact = aot_compile(
         program,
         dynamic_shapes=args.dynamic_shapes,
-        output=Path(args.output) if args.output else folder / file,
+        output=output,
         header=args.header,
         prefix=args.prefix,
         name=args.name,
-        weights=args.weights,
+        weights=weights,
         packed=args.packed,
         target=targets[0] if len(targets) == 1 else targets,
         emit=args.emit,
@@ -240,7 +244,13 @@ def _compile(args: argparse.Namespace, program: ExportedProgram, options: Option
         print(_report(artifact, args))
 
 
-def _report(artifact: Any, args: argparse.Namespace) -> str:
+def _default_output(args: argparse.Namespace) -> Path:
+    suffix = _SUFFIXES[args.emit]
+    file = f"lib{args.name}{suffix}" if args.emit in ("shared", "static") else f"{args.name}{suffix}"
+    return args.prefix / "lib" / file if args.prefix else Path(file)
+
+
+def _report(artifact: Artifact, args: argparse.Namespace) -> str:
     """What was made, of what size, and how long it took."""
     files = [("library", artifact.path)]
     files += [(what, path) for what, path in (("weights", artifact.weights), ("header", artifact.header)) if path]
@@ -249,9 +259,9 @@ def _report(artifact: Any, args: argparse.Namespace) -> str:
     if args.prefix:
         parts.append(f"  installed to {args.prefix}")
     facts = [("for", ", ".join(map(str, artifact.variants)))]
-    facts += [("input", str(spec)) for spec in artifact.inputs]
-    facts += [("output", str(spec)) for spec in artifact.outputs]
-    facts += [("symbol", str(spec)) for spec in artifact.symbols]
+    facts += [("input", str(spec)) for spec in artifact.interface.inputs]
+    facts += [("output", str(spec)) for spec in artifact.interface.outputs]
+    facts += [("symbol", str(spec)) for spec in artifact.interface.symbols]
     parts.append(text.columns(facts))
     phases = [(name, text.seconds(value)) for name, value in artifact.timings.items()]
     phases.append(("total", text.seconds(sum(artifact.timings.values()))))

@@ -13,7 +13,7 @@ from torch.export import Dim
 import disc
 from disc.cli import compile as command
 from disc.cli import text
-from disc.interface import SymbolSpec, TensorSpec
+from disc.interface import Interface, SymbolSpec, TensorSpec
 from models import MLP
 
 
@@ -45,9 +45,11 @@ def calls(monkeypatch):
             weights=None if weights == "embed" else weights,
             variants=["x86-64-v3"],
             timings={"import": 1.5, "emit": 0.25},
-            inputs=[TensorSpec("x", "float32", ("n", 24))],
-            outputs=[TensorSpec("y", "float32", ("n", 10))],
-            symbols=[SymbolSpec("n", 1, 64)],
+            interface=Interface(
+                inputs=[TensorSpec("x", "float32", ("n", 24))],
+                outputs=[TensorSpec("y", "float32", ("n", 10))],
+                symbols=[SymbolSpec("n", 1, 64)],
+            ),
         )
 
     monkeypatch.setattr(disc, "aot_compile", aot_compile, raising=False)
@@ -99,13 +101,15 @@ def test_options_are_handed_on(model, calls, tmp_path, capsys, monkeypatch):
     flags += ["--target", "x86-64-v4,x86-64-v3", "--opt-level", "1", "--precision", "bf16", "--dump-ir", "ir"]
     assert run(model, *flags) == 0
     call = calls[1]
-    assert (call.name, call.weights, call.packed, call.emit) == ("other", "w.safetensors", False, "static")
+    assert (call.name, call.weights, call.packed, call.emit) == ("other", Path("w.safetensors"), False, "static")
     assert call.target == ["x86-64-v4", "x86-64-v3"]
     assert (call.options.opt_level, call.options.precision, str(call.options.dump_ir)) == (1, "bf16", "ir")
     assert "w.safetensors" in capsys.readouterr().out
 
-    assert run(model, "--prefix", tmp_path / "installed", "--name", "Mini", "-q") == 0
-    assert calls[2].output == tmp_path / "installed/lib/libMini.so"
+    assert run(model, "--prefix", tmp_path / "there", "--name", "Mini", "--weights", "w.safetensors", "-q") == 0
+    assert calls[2].output == tmp_path / "there/lib/libMini.so"
+    # Where the library looks for it.
+    assert calls[2].weights == tmp_path / "there/lib/w.safetensors"
     assert capsys.readouterr().out == ""
     assert run(model, "--emit", "llvm", "-q") == 0
     assert str(calls[3].output) == "my_model.ll"
