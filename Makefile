@@ -5,7 +5,7 @@ PY := .venv/bin/python
 BUILD := build
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo bench bench-quick test check lit runtime pytest docs format clean
+.PHONY: build setup demo service bench bench-quick bench-service test check lit runtime pytest docs format clean
 
 build: setup
 
@@ -14,6 +14,14 @@ setup:
 
 demo: setup
 	@$(PY) examples/minilm.py
+
+# The HTTP server of examples/service, and the library of MiniLM that it is linked with.
+MINILM := $(BUILD)/minilm
+service: setup
+	@$(PY) examples/build_library.py $(MINILM)
+	@cmake -S examples/service -B $(BUILD)/service -G Ninja -DCMAKE_PREFIX_PATH=$(CURDIR)/$(MINILM) >/dev/null
+	@cmake --build $(BUILD)/service --target service tokenize
+	@echo 'start it with: $(BUILD)/service/service --vocab $(MINILM)/share/minilm/vocab.txt --port 8080'
 
 # DISC against its peers, which get an environment of their own: tables, JSON and a plot in bench/results.
 # BENCH_ARGS: see `make bench BENCH_ARGS=--help`.
@@ -25,6 +33,11 @@ bench: setup
 bench-quick: setup
 	@bench/setup.sh
 	@.venv-bench/bin/python -m bench --quick $(BENCH_ARGS)
+
+# The service under load, on DISC and on ONNX Runtime.
+bench-service: setup
+	@bench/setup.sh
+	@.venv-bench/bin/python -m bench.service $(BENCH_ARGS)
 
 # The cheap checks come first, so that a slip shows within seconds; pytest's closing line is the last.
 test: setup check lit runtime pytest

@@ -188,7 +188,8 @@ def summary(result: dict[str, Any]) -> str:
     parts = [
         f"{result['requests']} requests, {result['errors']} errors, {result['per_second']:.1f}/s",
         f"p50 {result['p50_ms']:.1f} ms, p99 {result['p99_ms']:.1f} ms",
-        f"{result['sentences_per_run']:.2f} sentences a run, padding {result['padding']:.1%}, busy {result['busy']:.0%}",
+        f"{result['sentences_per_run']:.2f} sentences a run, padding {result['padding']:.1%}",
+        f"busy {result['busy']:.0%}",
         f"{result['resident_mib']:.0f} MiB, difference at most {result['worst']:.1e}",
     ]
     return ", ".join(parts)

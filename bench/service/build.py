@@ -36,8 +36,10 @@ def vocabulary() -> Path:
 
 
 def make_library() -> None:
-    """The compiled library, by DISC's own environment, unless it is there."""
-    if not (LIBRARY / "lib" / "libminilm.so").exists():
+    """The compiled library, by DISC's own environment, unless there is one that is newer than the compiler."""
+    library = LIBRARY / "lib" / "libminilm.so"
+    compiler = max(path.stat().st_mtime for path in (ROOT / "python" / "disc").glob("_*.so"))
+    if not library.exists() or library.stat().st_mtime < compiler:
         run(ROOT / ".venv" / "bin" / "python", ROOT / "examples" / "build_library.py", LIBRARY)
 
 
@@ -65,7 +67,7 @@ def onnx_file(cache: Path) -> Path:
 
 def cmake(source: Path, folder: Path, target: str, *settings: str) -> None:
     """Configures and builds."""
-    run("cmake", "-S", source, "-B", folder, *settings)
+    run("cmake", "-S", source, "-B", folder, "-G", "Ninja", *settings)
     run("cmake", "--build", folder, "--target", target)
 
 
