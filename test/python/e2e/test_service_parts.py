@@ -16,7 +16,7 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("service")
-    service_tools.build(folder, "tokenize", "batcher-test")
+    service_tools.build(folder, "tokenize", "parts-test")
     return folder
 
 
@@ -131,5 +131,5 @@ def test_no_vocabulary(parts, tmp_path):
         assert message in done.stderr.decode()
 
 
-def test_batcher(parts):
-    assert " 0 failed" in service_tools.run(parts / "batcher-test")
+def test_parts(parts):
+    assert " 0 failed" in service_tools.run(parts / "parts-test")

@@ -1,10 +1,11 @@
-//===- batcher_test.cpp - the batcher with an engine that only counts -----===//
+//===- parts_test.cpp - the batcher with an engine that only counts; UTF-8 ===//
 //
 // Exits with 0 and prints "N passed, 0 failed" if all is well.
 //
 //===----------------------------------------------------------------------===//
 
 #include "batcher.h"
+#include "unicode.h"
 
 #include <algorithm>
 #include <atomic>
@@ -235,7 +236,25 @@ static void testLimits() {
   CHECK(waiting.get().size() == 40);
 }
 
+/// What is no UTF-8 is refused at its first byte, and nothing is read beyond the text.
+static void testDecode() {
+  CHECK(decode("a\xc3\xa9\xf0\x9f\x9a\x80") == (std::vector<int32_t>{'a', 0xe9, 0x1f680}));
+  CHECK(decode(std::string_view("\0", 1)) == std::vector<int32_t>{0});
+  CHECK(decode("").empty());
+  for (const char *bad : {"\x80", "\xff", "\xc3", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80", "\xed\xbf\xbf",
+                          "\xf0\x9f", "\xf0\x9f\x9a", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\xc3("}) {
+    std::string text = std::string("ab") + bad, message;
+    try {
+      decode(std::string_view(text.data(), text.size()));
+    } catch (const std::invalid_argument &error) {
+      message = error.what();
+    }
+    CHECK(message == "the text is not valid UTF-8: byte 2");
+  }
+}
+
 int main() {
+  testDecode();
   testPlan();
   testResults(1, 0);
   testResults(3, 0);
