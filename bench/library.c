@@ -99,7 +99,7 @@ int main(int argc, char **argv) {
     char byte;
     while (read(0, &byte, 1) > 0) /* asked again when the others are there too */
       printf("{\"rss_kib\": %ld, \"pss_kib\": %ld, \"shared_kib\": %ld}\n", smaps("Rss:"), smaps("Pss:"),
-             smaps("Shared_Clean:")),
+             smaps("Shared_Clean:") + smaps("Shared_Dirty:")),
           fflush(stdout);
     return 0;
   }

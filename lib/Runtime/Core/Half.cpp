@@ -70,9 +70,12 @@ float widen(uint16_t from) {
 }
 } // namespace
 
-float __extendhfsf2(_Float16 value) { return widen(bits<uint16_t>(value)); }
-double __extendhfdf2(_Float16 value) { return double(widen(bits<uint16_t>(value))); }
-_Float16 __truncsfhf2(float value) { return bits<_Float16>(narrow<10>(bits<uint32_t>(value), 23)); }
-_Float16 __truncdfhf2(double value) { return bits<_Float16>(narrow<10>(bits<uint64_t>(value), 52)); }
-__bf16 __truncsfbf2(float value) { return bits<__bf16>(narrow<7>(bits<uint32_t>(value), 23)); }
-__bf16 __truncdfbf2(double value) { return bits<__bf16>(narrow<7>(bits<uint64_t>(value), 52)); }
+// A program may bring its compiler's own. (Weak here alone: a weak reference would not pull this file in.)
+#define WEAK __attribute__((weak))
+
+WEAK float __extendhfsf2(_Float16 value) { return widen(bits<uint16_t>(value)); }
+WEAK double __extendhfdf2(_Float16 value) { return double(widen(bits<uint16_t>(value))); }
+WEAK _Float16 __truncsfhf2(float value) { return bits<_Float16>(narrow<10>(bits<uint32_t>(value), 23)); }
+WEAK _Float16 __truncdfhf2(double value) { return bits<_Float16>(narrow<10>(bits<uint64_t>(value), 52)); }
+WEAK __bf16 __truncsfbf2(float value) { return bits<__bf16>(narrow<7>(bits<uint32_t>(value), 23)); }
+WEAK __bf16 __truncdfbf2(double value) { return bits<__bf16>(narrow<7>(bits<uint64_t>(value), 52)); }

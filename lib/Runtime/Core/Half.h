@@ -5,18 +5,15 @@
 
 #include <cstdint>
 
-// Weak: a program may bring its compiler's own.
-#define DISC_SUPPORT __attribute__((weak, visibility("hidden")))
-
+#pragma GCC visibility push(hidden)
 extern "C" {
-DISC_SUPPORT float __extendhfsf2(_Float16 value);
-DISC_SUPPORT double __extendhfdf2(_Float16 value);
-DISC_SUPPORT _Float16 __truncsfhf2(float value);
-DISC_SUPPORT _Float16 __truncdfhf2(double value);
-DISC_SUPPORT __bf16 __truncsfbf2(float value);
-DISC_SUPPORT __bf16 __truncdfbf2(double value);
+float __extendhfsf2(_Float16 value);
+double __extendhfdf2(_Float16 value);
+_Float16 __truncsfhf2(float value);
+_Float16 __truncdfhf2(double value);
+__bf16 __truncsfbf2(float value);
+__bf16 __truncdfbf2(double value);
 }
-
-#undef DISC_SUPPORT
+#pragma GCC visibility pop
 
 #endif // DISC_RUNTIME_CORE_HALF_H

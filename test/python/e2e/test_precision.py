@@ -60,3 +60,24 @@ def test_other_precisions_are_refused():
     pipeline = disc.pipeline.default("cpu").remove("schedule")
     with pytest.raises(ValueError, match="no stage has a pass 'disc-schedule-pack-weights'"):
         disc.Options(precision="bf16", pipeline=pipeline).stages
+
+
+class Halves(torch.nn.Module):
+    def forward(self, x, y):
+        return (x * 2 + 1).softmax(-1), (x.float() @ y).half(), x.bfloat16() + 1, x.double().sum(-1)
+
+
+# Neither kind of CPU has instructions that convert f16: the runtime does.
+@pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v2"])
+def test_f16_without_instructions(cpu):
+    torch.manual_seed(0)
+    rows = Dim("rows", min=1, max=64)
+    example = torch.randn(4, 9).half(), torch.randn(9, 7)
+    model = disc.compile(Halves(), example, dynamic_shapes=({0: rows}, None), options=disc.Options(cpu=cpu))
+    for size in (1, 5, 64, 2):
+        # Subnormal halves, infinities and NaNs too.
+        x = torch.randint(-(2**15), 2**15, (size, 9), dtype=torch.int16).view(torch.float16)
+        ordinary = torch.randn(size, 9).half()
+        for inputs in ((ordinary, example[1]), (x, torch.zeros(9, 7))):
+            for actual, expected in zip(model(*inputs), Halves()(*inputs), strict=True):
+                torch.testing.assert_close(actual, expected, rtol=2e-3, atol=1e-5, equal_nan=True)
