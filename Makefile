@@ -5,7 +5,7 @@ PY := .venv/bin/python
 BUILD := build
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo service bench bench-quick bench-service test check lit runtime pytest docs format clean
+.PHONY: build setup demo service bench bench-quick bench-service test check lit runtime sanitize fuzz pytest docs format clean
 
 build: setup
 
@@ -40,7 +40,7 @@ bench-service: setup
 	@.venv-bench/bin/python -m bench.service $(BENCH_ARGS)
 
 # The cheap checks come first, so that a slip shows within seconds; pytest's closing line is the last.
-test: setup check lit runtime pytest
+test: setup check lit runtime sanitize fuzz pytest
 
 check: setup
 	@scripts/check.sh
@@ -52,6 +52,15 @@ lit: setup
 runtime: setup
 	@ninja -C $(BUILD) disc-runtime-test >/dev/null
 	@$(BUILD)/test/runtime/disc-runtime-test
+
+# Its tests again under AddressSanitizer and UndefinedBehaviorSanitizer, and under ThreadSanitizer.
+sanitize: setup
+	@scripts/sanitize.sh
+
+# What reads files and tensors of unknown origin, FUZZ_SECONDS for each of three fuzzers.
+FUZZ_SECONDS ?= 8
+fuzz: setup
+	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
 pytest: setup
 	@$(PY) -m pytest $(PYTEST_ARGS)

@@ -162,6 +162,7 @@ TEST(outputOfDataDependentExtent) {
   std::fill(v.data.begin(), v.data.end(), 0);
   Longs none({0});
   none.tensor.data = nullptr;
+  none.tensor.byte_offset = 8;
   CHECK(run(none) == DISC_OK && none.shape[0] == 0 && count.data[0] == 0);
   disc_free(model);
 }

@@ -23,7 +23,10 @@ inline int64_t elementBytes(int64_t dtype) {
   return (bits + 7) / 8;
 }
 
-inline void *dataOf(const DLTensor &tensor) { return static_cast<char *>(tensor.data) + tensor.byte_offset; }
+/// Where the first element is; null for an empty tensor without memory.
+inline void *dataOf(const DLTensor &tensor) {
+  return tensor.data ? static_cast<char *>(tensor.data) + tensor.byte_offset : nullptr;
+}
 
 /// "float32", "bfloat16", "bool", or "unknown type (code 7, 8 bits)".
 std::string dtypeName(int64_t dtype);
