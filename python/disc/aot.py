@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ class Artifact:
     weights: Path | None
     """The file of weights, if they are not in the library."""
     variants: tuple[str, ...]
-    """The kinds of CPU that there is code for, the preferred ones first."""
+    """The kinds of CPU that there is code for."""
     timings: Mapping[str, float]
     """Seconds of each step; steps that each variant goes through begin with its name and a slash."""
     interface: Interface
@@ -93,7 +94,7 @@ def aot_compile(
             target are stored for each, and every target must be a CPU that this machine can be. Without it weights are
             stored as they are, and packed when the model is loaded.
         target: the kind of CPU, as for clang's ``-march``: ``"host"`` is this machine, ``"x86-64-v3"`` any with AVX2.
-            Of several, the first that a machine can run is used there.
+            Of several, a machine uses the one with the most features that it can run.
         emit: ``"shared"``: a library; ``"static"``: an archive, the runtime included; ``"obj"``: one object, to be
             linked with the runtime; ``"llvm"``, ``"asm"``: text, of one target.
         options: see :class:`disc.Options`; ``cpu`` and ``stop_after`` are not for libraries, and ``threads`` is up to
@@ -108,6 +109,8 @@ def aot_compile(
     options = check_arguments(model, options)
     targets = (target,) if isinstance(target, str) else tuple(target)
     _check(options, targets, emit, weights)
+    if prefix is not None and emit not in ("shared", "static"):
+        raise ValueError(f"prefix: only libraries are installed, not emit={emit!r}")
     output = Path(output)
     name = c_identifier(_stem(output)) if name is None else name
     if name != c_identifier(name):
@@ -118,16 +121,13 @@ def aot_compile(
         _check_outputs(program)
         for cpu in targets:
             job.add_variant(program, cpu)
-        file = None if os.fspath(weights) == EMBED else Path(weights)
         with job.compilation.step("link"):
-            job.write(program, output, file)
+            file = job.write(program, output, None if os.fspath(weights) == EMBED else Path(weights))
     text = header_text(name, job.interface, version=__version__)
     if header is not None:
         Path(header).write_text(text, encoding="utf-8")
     installed: list[Path] = []
     if prefix is not None:
-        if emit not in ("shared", "static"):
-            raise ValueError(f"prefix: only libraries are installed, not emit={emit!r}")
         installed = install_library(prefix, name=name, library=output, header=text, version=__version__, weights=file)
     return Artifact(
         name=name,
@@ -239,12 +239,14 @@ class _Job:
             self._globals[packed_name(cpu, i)] = padded
         self._builder.set_packed(number)
 
-    def write(self, program: ImportedProgram, output: Path, weights: Path | None) -> None:
-        """Writes the library, and the file of weights beside it if there is to be one."""
+    def write(self, program: ImportedProgram, output: Path, weights: Path | None) -> Path | None:
+        """Writes the library, and the file of weights if there is to be one and the model has any; gives that file."""
         if self._emit in ("llvm", "asm"):
             output.write_text(self._builder.text(0), encoding="utf-8")
-            return
+            return None
         tensors = {**{name: program.parameters[name] for name in sorted(self._parameters)}, **self._globals}
+        if not tensors:
+            weights = None
         with tempfile.TemporaryDirectory(dir=output.parent) as folder:
             image = Path(folder) / "weights"
             if tensors:
@@ -254,10 +256,12 @@ class _Job:
                 kind=self._emit,
                 runtime=_runtime(self._emit),
                 weights=str(image) if tensors else "",
-                weights_file=weights.name if weights and tensors else "",
+                weights_file=weights.name if weights else "",
             )
             if weights:
-                os.replace(image, weights)
+                # Not a rename: it may be on another disk.
+                shutil.move(image, weights)
+        return weights
 
 
 def _runtime(emit: str) -> list[str]:

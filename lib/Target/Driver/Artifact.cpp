@@ -197,9 +197,14 @@ llvm::Error ArtifactBuilder::Descriptor::addWeights() {
 }
 
 llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> ArtifactBuilder::Descriptor::emit() {
-  SmallVector<Row> rows;
+  // The runtime takes the first that the machine can run: what asks for more comes before what asks for less.
+  SmallVector<std::pair<int64_t, const Variant *>> best;
   for (const Variant &v : builder.variants)
-    rows.push_back(variant(v));
+    best.push_back({-int64_t(llvm::StringRef(v.features).count(',')), &v});
+  llvm::sort(best); // Of equal ones, those added first: they lie in one array.
+  SmallVector<Row> rows;
+  for (auto [features, v] : best)
+    rows.push_back(variant(*v));
   llvm::Constant *value = record({number(DISC_LIBRARY_VERSION), external("disc_rt_api"), text(builder.name),
                                   number(int64_t(rows.size())), table(rows), image, number(imageBytes),
                                   text(options.weightsFile), number(int64_t(tensors.size())), table(tensors)});

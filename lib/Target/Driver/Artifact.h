@@ -37,8 +37,7 @@ public:
   ArtifactBuilder(const ArtifactBuilder &) = delete;
   ArtifactBuilder &operator=(const ArtifactBuilder &) = delete;
 
-  /// Compiles a module of the LLVM dialect for its `disc_plan.target`, as the code for `cpu`. Those added first are
-  /// preferred.
+  /// Compiles a module of the LLVM dialect for its `disc_plan.target`, as the code for `cpu`.
   llvm::Error addVariant(ModuleOp module, llvm::StringRef cpu, CodegenOptions options, CodegenTimes *times = nullptr);
 
   size_t numVariants() const { return variants.size(); }
