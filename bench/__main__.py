@@ -34,12 +34,15 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    peers = [name for name in engines.names() if name not in (engines.OURS, engines.STATIC)]
+    peers = [name for name in engines.names() if name not in engines.OWN]
     result.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(workloads.names())}")
     result.add_argument("--quick", action="store_true", help="few shapes, and only engines that compile fast")
     result.add_argument("--peers", nargs="+", choices=peers, help="instead of all")
     result.add_argument("--without", nargs="+", choices=peers, default=[], help="leave these out")
     result.add_argument("--static", action="store_true", help="also DISC compiled for each shape alone")
+    result.add_argument(
+        "--library", action="store_true", help="also DISC ahead of time, without the compiler in the process"
+    )
     result.add_argument("--shapes", nargs="+", type=parse_shape, help="instead of the workload's own")
     result.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
     result.add_argument("--seconds", type=float, help="measured per engine and shape (default: 1, quick 0.25)")
@@ -50,10 +53,15 @@ def parser() -> argparse.ArgumentParser:
 
 def settings(args: argparse.Namespace) -> Settings:
     """What the command line asks for."""
-    peers = args.peers or [n for n in engines.names() if n not in (engines.OURS, engines.STATIC)]
+    peers = args.peers or [n for n in engines.names() if n not in engines.OWN]
     if args.quick and not args.peers:
         peers = [name for name in peers if engines.load(name).quick]
-    names = [n for n in peers if n not in args.without] + [engines.OURS] + [engines.STATIC] * args.static
+    names = (
+        [n for n in peers if n not in args.without]
+        + [engines.OURS]
+        + [engines.STATIC] * args.static
+        + [engines.LIBRARY] * args.library
+    )
     return Settings(
         engines=tuple(names),
         threads=args.threads,

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .engines import OURS, STATIC
+from .engines import LIBRARY, OURS, STATIC
 from .results import Cell, EngineResult, Shape, WorkloadResult, geomean, load
 
 
@@ -47,7 +47,7 @@ def entry(cell: Cell | None) -> str:
 def columns(result: WorkloadResult) -> list[str]:
     """The engines that have figures, ours first."""
     shown = [n for n in result.engines if any(n in cells for cells in result.shapes.values())]
-    return sorted(shown, key=lambda n: (n != OURS, n != STATIC))
+    return sorted(shown, key=lambda n: (n != OURS, n != STATIC, n != LIBRARY))
 
 
 def reasons(result: WorkloadResult) -> list[str]:

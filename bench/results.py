@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from .engines import OURS, STATIC
+from .engines import OURS, OWN, STATIC
 from .machine import Machine
 
 Shape = tuple[int, ...]
@@ -61,7 +61,7 @@ class WorkloadResult:
 
     def peers(self) -> list[str]:
         """Engines other than ours, in the order they were asked for."""
-        return [name for name in self.engines if name not in (OURS, STATIC)]
+        return [name for name in self.engines if name not in OWN]
 
     def best_peer(self, shape: Shape) -> tuple[str, float] | None:
         """The fastest peer at a shape, and its seconds."""

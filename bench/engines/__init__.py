@@ -14,13 +14,16 @@ __all__ = ["Context", "Engine", "NotSupported", "load", "names"]
 
 OURS = "disc"
 STATIC = "disc_static"
+LIBRARY = "disc_library"
+OWN = (OURS, STATIC, LIBRARY)
+"""DISC in its several forms; all others are peers."""
 REFERENCE = "eager"
 
 
 def names() -> list[str]:
     """All engines, by the names of their files; ours last."""
-    found = {m.name for m in pkgutil.iter_modules(__path__)} - {"base", "exports", OURS, STATIC}
-    return [*sorted(found), OURS, STATIC]
+    found = {m.name for m in pkgutil.iter_modules(__path__)} - {"base", "exports", *OWN}
+    return [*sorted(found), *OWN]
 
 
 def load(name: str) -> type[Engine]:

@@ -15,7 +15,7 @@ import torch
 from torch.export import ExportedProgram
 
 from . import __version__, _native
-from .compilation import EMIT, Compilation
+from .compilation import EMIT, LINK, Compilation
 from .compiler import check_arguments
 from .errors import CompileError
 from .frontend import ImportedProgram
@@ -121,7 +121,7 @@ def aot_compile(
         _check_outputs(program)
         for cpu in targets:
             job.add_variant(program, cpu)
-        with job.compilation.step("link"):
+        with job.compilation.step(LINK):
             file = job.write(program, output, None if os.fspath(weights) == EMBED else Path(weights))
     text = header_text(name, job.interface, version=__version__)
     if header is not None:

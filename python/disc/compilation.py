@@ -23,6 +23,7 @@ from .pipeline import IMPORT, Stage
 
 EMIT = "emit"
 LOAD = "load"
+LINK = "link"
 
 
 class _Bar(tqdm):
@@ -71,7 +72,7 @@ class Compilation:
             self._bar.set_description_str(name)
         start = time.perf_counter()
         yield
-        key = self._label + name
+        key = name if name == LINK else self._label + name
         self.timings[key] = self.timings.get(key, 0.0) + time.perf_counter() - start
         if self._bar is not None:
             self._bar.update()
