@@ -115,6 +115,9 @@ def aot_compile(
     name = c_identifier(_stem(output)) if name is None else name
     if name != c_identifier(name):
         raise ValueError(f"name: {name!r} cannot name a library in C; {c_identifier(name)!r} can")
+    if prefix is not None and emit == "shared" and output.name != f"lib{name}.so":
+        # The name by which programs find it at run time is in the library.
+        raise ValueError(f"prefix: the library is installed as lib{name}.so: call the output so, not {output.name}")
     job = _Job(name, options, targets, emit, packed and emit not in ("llvm", "asm"))
     with job.compilation.progress(2 + len(targets) * (len(job.compilation.pipeline) + 1)):
         program = job.compilation.import_model(model, args, kwargs, dynamic_shapes)
@@ -135,7 +138,7 @@ def aot_compile(
         size=output.stat().st_size,
         header=None if header is None else Path(header),
         weights=file,
-        variants=targets,
+        variants=tuple(job.variants),
         timings=job.compilation.timings,
         interface=job.interface,
         installed=tuple(installed),
@@ -186,6 +189,7 @@ class _Job:
         self._emit = emit
         self._packed = packed
         self._targets = targets
+        self.variants: list[str] = []
         self._globals: dict[str, torch.Tensor] = {}
         self._parameters: set[str] = set()
 
@@ -204,11 +208,14 @@ class _Job:
         """Compiles the model for one kind of CPU, and packs its weights."""
         module = self.compilation.lower(program, cpu)
         kind = self._emit if self._emit in ("llvm", "asm") else "object"
+        # Elsewhere "host" would say nothing.
+        name = _native.host_target()["cpu"] if cpu == "host" else cpu
+        self.variants.append(name)
         with self.compilation.step(EMIT):
             try:
                 self._builder.add_variant(
                     module,
-                    cpu,
+                    name,
                     kind=kind,
                     opt_level=self.compilation.options.opt_level,
                     dump_prefix=self.compilation.dump_prefix(),
@@ -236,7 +243,7 @@ class _Job:
         for i, data in enumerate(executable.globals()):
             padded = torch.zeros(-(-data.nbytes // ALIGNMENT) * ALIGNMENT, dtype=torch.uint8)
             padded.numpy()[: data.nbytes] = data
-            self._globals[packed_name(cpu, i)] = padded
+            self._globals[packed_name(self.variants[number], i)] = padded
         self._builder.set_packed(number)
 
     def write(self, program: ImportedProgram, output: Path, weights: Path | None) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import statistics
 import sys
@@ -101,7 +102,8 @@ def _info(library: Library, path: str) -> str:
     ]
     for what, specs in (("input", library.inputs), ("output", library.outputs), ("symbol", library.symbols)):
         facts += [(what, str(spec)) for spec in specs]
-    facts.append(("weights", f"{len(library.parameters)} tensors"))
+    sizes = [math.prod(map(int, spec.dims)) * spec.itemsize for spec in library.parameters]
+    facts.append(("weights", f"{len(sizes)} tensors, {text.size(sum(sizes))}"))
     return text.columns(facts)
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from aot_cases import check
+import disc
+from aot_cases import CASES, check
 from disc import package
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -149,3 +150,62 @@ def test_in_an_empty_root(program, tmp_path):
     result = subprocess.run(command, preexec_fn=enter, capture_output=True, text=True, env=environment)
     assert result.returncode == 0, result.stderr
     check_outputs(library, inputs, root / "out")
+
+
+TWO = """
+#include "mlp.h"
+#include "pairs.h"
+#include <stdio.h>
+
+int main(void) {
+  disc_options options = disc_default_options();
+  disc_model *mlp, *pairs;
+  static float x[3 * MLP_X_EXTENT_1], y[3 * MLP_OUTPUT_0_EXTENT_1];
+  const float left[6] = {1, 2, 3, 4, 5, 6}, right[3] = {1, 10, 100};
+  float result[3];
+  int i;
+  options.threads = 1;
+  if (mlp_open(&options, &mlp) || pairs_open(&options, &pairs) || mlp_run(mlp, 3, x, y) ||
+      pairs_run(pairs, 1, left, right, result) || disc_free(mlp) || disc_free(pairs))
+    return fprintf(stderr, "%s\\n", disc_last_error()), 1;
+  for (i = 0; i < (int)mlp_output_0_elements(3); ++i)
+    printf("%.9g ", y[i]);
+  printf("%g %g %g\\n", result[0], result[1], result[2]);
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("emit", ["static", "shared"])
+def test_two_models_in_one_program(tmp_path, emit):
+    if not CC:
+        pytest.skip("no C compiler")
+    for name in ("mlp", "pairs"):
+        install(name, emit, tmp_path)
+    (tmp_path / "main.c").write_text(TWO)
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(tmp_path / "there/lib/pkgconfig")}
+    flags = output("pkg-config", "--cflags", "--libs", "mlp", "pairs", env=environment).split()
+    output(CC, "-Wall", "-Werror", "main.c", *flags, f"-Wl,-rpath,{tmp_path}/there/lib", "-o", "main", cwd=tmp_path)
+    numbers = [float(number) for number in output(tmp_path / "main").split()]
+    assert numbers[-3:] == [5, 70, 900]
+    torch.manual_seed(0)
+    check(torch.tensor(numbers[:-3]).view(3, 10), CASES["mlp"].make(), (torch.zeros(3, 24),), 1e-5)
+
+
+def test_an_installed_library_has_its_own_name(tmp_path):
+    with pytest.raises(ValueError, match=r"installed as libmlp\.so: call the output so, not mlp\.so"):
+        disc.aot_compile(CASES["mlp"].make(), CASES["mlp"].inputs(5), output=tmp_path / "mlp.so", prefix=tmp_path)
+
+
+def install(name, emit, folder):
+    case = CASES[name]
+    torch.manual_seed(0)
+    disc.aot_compile(
+        case.make(),
+        case.inputs(5),
+        dynamic_shapes=case.dynamic_shapes,
+        output=folder / f"lib{name}{'.a' if emit == 'static' else '.so'}",
+        name=name,
+        prefix=folder / "there",
+        emit=emit,
+    )
