@@ -3,6 +3,7 @@
 #include "lib/Runtime/Core/Safetensors.h"
 #include "Check.h"
 #include "HandModel.h"
+#include "lib/Runtime/Core/Hash.h"
 #include "lib/Runtime/Core/MappedFile.h"
 
 #include <cstring>
@@ -139,5 +140,22 @@ TEST(mappedFilesAreRegular) {
   writeFile(path, "abc");
   std::shared_ptr<MappedFile> file;
   CHECK(MappedFile::open(path, file).ok() && file->size() == 3 && std::memcmp(file->data(), "abc", 3) == 0);
-  file->prefetch();
+  file->prefetch(file->data(), file->size());
+  Hash128 hash;
+  CHECK(file->hash(3, hash).ok() && hash == blockwiseHash("abc", 3));
+}
+
+TEST(hashesOfFilesAreThoseOfTheirBytes) {
+  std::string path = temporaryPath("hashed");
+  for (size_t size : {size_t(1), kHashBlock - 1, kHashBlock, kHashBlock + 1, 70 * kHashBlock + 5}) {
+    std::string bytes(size, 'a');
+    bytes[size / 2] = 'b';
+    writeFile(path, bytes);
+    std::shared_ptr<MappedFile> file;
+    Hash128 hash, shorter;
+    CHECK(MappedFile::open(path, file).ok() && file->hash(size, hash).ok());
+    CHECK(hash == blockwiseHash(bytes.data(), size));
+    CHECK(file->hash(size - 1, shorter).ok() && !(hash == shorter));
+    CHECK(!file->hash(size + 1, shorter).ok()); // beyond its end
+  }
 }

@@ -20,6 +20,11 @@ struct Hash128 {
 Hash128 hash128(const void *data, size_t bytes);
 uint64_t hash64(const void *data, size_t bytes);
 
+/// Of large data, as the hash of the hashes of its blocks: several threads can share the work, and a block is read into
+/// a cache.
+constexpr size_t kHashBlock = size_t(256) << 10;
+Hash128 blockwiseHash(const void *data, size_t bytes);
+
 } // namespace disc::rt
 
 #endif // DISC_RUNTIME_CORE_HASH_H

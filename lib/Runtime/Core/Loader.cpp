@@ -55,9 +55,7 @@ Status loadLibrary(const std::string &given, bool trusted, const disc_library *&
   std::shared_ptr<MappedFile> file;
   if (Status status = MappedFile::open(path, file); !status.ok())
     return status;
-  if (!trusted)
-    file->prefetch();
-  if (Status status = checkSealed(file->data(), file->size(), path, trusted); !status.ok())
+  if (Status status = checkSealed(*file, trusted); !status.ok())
     return status;
   Seal seal;
   std::memcpy(&seal, file->data() + file->size() - sizeof(Seal), sizeof(Seal));

@@ -3,6 +3,7 @@
 #ifndef DISC_RUNTIME_CORE_MAPPEDFILE_H
 #define DISC_RUNTIME_CORE_MAPPEDFILE_H
 
+#include "lib/Runtime/Core/Hash.h"
 #include "lib/Runtime/Core/Status.h"
 
 #include <cstddef>
@@ -24,8 +25,11 @@ public:
   const unsigned char *data() const { return data_; }
   size_t size() const { return size_; }
 
-  /// All of it will be read soon.
-  void prefetch() const;
+  /// blockwiseHash() of the first `bytes` bytes, by reading instead of mapping, which is twice as fast.
+  Status hash(size_t bytes, Hash128 &result) const;
+
+  /// [data, data + bytes) will be read soon.
+  void prefetch(const void *data, size_t bytes) const;
   /// [data, data + bytes) will hardly be read again: memory that only this range needs is given back.
   void letGo(const void *data, size_t bytes) const;
 
@@ -33,6 +37,7 @@ private:
   MappedFile() = default;
 
   std::string path_;
+  int fd_ = -1;
   const unsigned char *data_ = nullptr;
   size_t size_ = 0;
 };

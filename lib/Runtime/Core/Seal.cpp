@@ -9,6 +9,7 @@
 #include <cstring>
 #include <elf.h>
 #include <fcntl.h>
+#include <functional>
 #include <unistd.h>
 
 namespace disc::rt {
@@ -49,7 +50,10 @@ static const char *readElf(const void *file, size_t bytes, Elf64_Ehdr &header) {
   return nullptr;
 }
 
-Status checkSealed(const void *file, size_t bytes, const std::string &name, bool trusted) {
+/// `contents` tells the hash of as many bytes of the file; null if that is not to be compared.
+using ContentsHash = std::function<Status(size_t, Hash128 &)>;
+
+static Status check(const void *file, size_t bytes, const std::string &name, const ContentsHash &contents) {
   auto failed = [&](Code code, const std::string &why) { return Status(code, name + ": " + why); };
   Seal seal;
   if (!readSeal(file, bytes, seal))
@@ -65,7 +69,11 @@ Status checkSealed(const void *file, size_t bytes, const std::string &name, bool
   if (seal.machine != elfMachine())
     return failed(Code::Target, "made for another kind of machine (ELF machine " + std::to_string(seal.machine) +
                                     "), this one is " + machineName());
-  if (!trusted && !(hash128(file, size_t(seal.payload)) == Hash128{seal.hashLow, seal.hashHigh}))
+  Hash128 hash = {seal.hashLow, seal.hashHigh};
+  if (contents)
+    if (Status status = contents(size_t(seal.payload), hash); !status.ok())
+      return status;
+  if (!(hash == Hash128{seal.hashLow, seal.hashHigh}))
     return failed(Code::File, "damaged: its contents have another checksum than when it was written");
   // Only now: of a damaged file, the damage is what is to be told.
   Elf64_Ehdr header;
@@ -74,6 +82,19 @@ Status checkSealed(const void *file, size_t bytes, const std::string &name, bool
   if (header.e_machine != seal.machine)
     return failed(Code::File, "damaged: its header and its seal name different machines");
   return Status();
+}
+
+Status checkSealed(const MappedFile &file, bool trusted) {
+  ContentsHash contents = [&](size_t bytes, Hash128 &hash) { return file.hash(bytes, hash); };
+  return check(file.data(), file.size(), file.path(), trusted ? nullptr : contents);
+}
+
+Status checkSealed(const void *file, size_t bytes, const std::string &name, bool trusted) {
+  ContentsHash contents = [&](size_t size, Hash128 &hash) {
+    hash = blockwiseHash(file, size);
+    return Status();
+  };
+  return check(file, bytes, name, trusted ? nullptr : contents);
 }
 
 Status sealFile(const std::string &path) {
@@ -87,7 +108,9 @@ Status sealFile(const std::string &path) {
   Elf64_Ehdr header;
   if (const char *wrong = readElf(file->data(), payload, header))
     return Status(Code::File, path + ": " + wrong);
-  Hash128 hash = hash128(file->data(), payload);
+  Hash128 hash;
+  if (Status status = file->hash(payload, hash); !status.ok())
+    return status;
   seal = {};
   std::memcpy(seal.magic, kSealMagic, sizeof(kSealMagic));
   seal.version = kSealVersion;

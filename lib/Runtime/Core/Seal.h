@@ -14,9 +14,10 @@
 #include <cstdint>
 
 namespace disc::rt {
+class MappedFile;
 
 constexpr char kSealMagic[8] = {'D', 'I', 'S', 'C', 'S', 'E', 'A', 'L'};
-constexpr uint32_t kSealVersion = 1;
+constexpr uint32_t kSealVersion = 2;
 
 /// Little-endian, as every machine that we compile for.
 struct Seal {
@@ -24,7 +25,7 @@ struct Seal {
   uint32_t version; ///< kSealVersion
   uint32_t machine; ///< e_machine of the ELF header.
   uint64_t payload; ///< Bytes before the seal: all others of the file.
-  uint64_t hashLow; ///< XXH3 128 of them.
+  uint64_t hashLow; ///< blockwiseHash() of them (Hash.h).
   uint64_t hashHigh;
   uint8_t reserved[16]; ///< 0
   uint64_t check;       ///< XXH3 64 of the 56 bytes before.
@@ -34,7 +35,10 @@ static_assert(sizeof(Seal) == 64, "as the file has it");
 /// Appends the seal to a linked library, in place of one that is there already.
 Status sealFile(const std::string &path);
 
-/// Whether the bytes of a file are a whole library for this machine. `trusted` skips the checksum of the contents.
+/// Whether a file is a whole library for this machine. `trusted` skips the checksum of the contents.
+Status checkSealed(const MappedFile &file, bool trusted);
+
+/// The same of bytes in memory.
 Status checkSealed(const void *file, size_t bytes, const std::string &name, bool trusted);
 
 } // namespace disc::rt

@@ -124,10 +124,13 @@ struct Comparison {
 /// Shared by the threads that hash.
 struct Hashing {
   std::vector<Comparison> list;
+  const MappedFile *mapping = nullptr;
   std::atomic<size_t> next{0};
 
   void work() {
     for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < list.size();) {
+      if (mapping)
+        mapping->prefetch(list[i].tensor->data, list[i].tensor->bytes);
       Hash128 hash = hash128(list[i].tensor->data, list[i].tensor->bytes);
       list[i].equal = hash == Hash128{list[i].recorded->hash_low, list[i].recorded->hash_high};
     }
@@ -235,8 +238,7 @@ Status Weights::bind(const Safetensors &file, std::shared_ptr<MappedFile> mapped
   }
   if (Status status = problems.status(file.name()); !status.ok())
     return status;
-  if (mapping && binding.compare)
-    mapping->prefetch();
+  hashing.mapping = mapping.get();
   hashing.run(binding.threads);
   for (const Comparison &comparison : hashing.list)
     if (!comparison.equal)
