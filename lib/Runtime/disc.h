@@ -45,8 +45,7 @@
 extern "C" {
 #endif
 
-/*===-- Tensors: the structures of DLPack 1.x (https://dmlc.github.io/dlpack), unless its own header came first.
- * ---===*/
+/*===-- Tensors: the structures of DLPack 1.x, unless its own header came first ---------------------------------===*/
 
 #ifndef DLPACK_DLPACK_H_
 
