@@ -20,7 +20,19 @@ from .. import machine
 from . import build
 from .load import TOLERANCE, Load, percentile
 from .pool import ROOT, Pool, make_pool
-from .server import Server
+from .server import Server, machine_cpu_seconds
+
+MEANS = (
+    *("tokens_per_second", "sentences_per_run", "padding", "service_cpu", "client_cpu", "others_cpu"),
+    *("idle_mib", "resident_mib"),
+)
+DISTURBED = 0.05
+"""The share of the machine that other processes may take during a round."""
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 class Wrong(Exception):
@@ -28,11 +40,15 @@ class Wrong(Exception):
 
 
 class Bench:
-    """One engine."""
+    """One engine with so many runs at a time, and so many threads for each."""
 
-    def __init__(self, engine: str, program: Path, options: list[str], pool: Pool, vocabulary: Path):
-        self.engine, self.program, self.options, self.pool, self.vocabulary = engine, program, options, pool, vocabulary
+    def __init__(self, engine: str, layout: str, program: Path, options: list[str], pool: Pool):
+        workers, threads = layout.split("x")
+        self.engine = f"{engine} {layout}"
+        self.program, self.pool, self.vocabulary = program, pool, build.vocabulary()
+        self.options = [*options, "--workers", workers, "--threads", threads]
         self.rounds: list[dict[str, Any]] = []
+        self.number = 0
 
     def start(self, *options: str) -> Server:
         """A new process of the service."""
@@ -42,11 +58,16 @@ class Bench:
         """A round of load on a new process; the answers must all be right."""
         server = self.start()
         self.name = server.name
+        self.number += 1
         idle, _ = server.memory_mib()
         Load(server.port, self.pool, clients, seed=-1).run(1.0)
-        before = server.metrics()
-        load = Load(server.port, self.pool, clients, seed=len(self.rounds))
+        before, cpu = server.metrics(), (machine_cpu_seconds(), server.cpu_seconds(), time.process_time())
+        load = Load(server.port, self.pool, clients, seed=self.number)
         took = load.run(seconds)
+        used, service, client = (
+            now - then
+            for now, then in zip((machine_cpu_seconds(), server.cpu_seconds(), time.process_time()), cpu, strict=True)
+        )
         after = server.metrics()
         resident, _ = server.memory_mib()
         status = server.terminate()
@@ -70,14 +91,36 @@ class Bench:
             "p90_ms": percentile(latencies, 90) * 1e3,
             "p99_ms": percentile(latencies, 99) * 1e3,
             "max_ms": latencies[-1] * 1e3,
+            "latencies_ms": [round(latency * 1e3, 1) for latency in latencies],
             "sentences_per_run": change["service_batch_sentences_sum"] / runs,
             "padding": padding / (tokens + padding),
             "busy": change["service_run_seconds_sum"] / took,
+            # Shares of the machine's cores.
+            "service_cpu": service / took / cores(),
+            "client_cpu": client / took / cores(),
+            "others_cpu": (used - service - client) / took / cores(),
             "start_ms": server.start_seconds * 1e3,
             "idle_mib": idle,
             "resident_mib": resident,
         }
-        self.rounds.append(result)
+        return result
+
+    def total(self) -> dict[str, Any]:
+        """All rounds as one."""
+        latencies = sorted(latency for entry in self.rounds for latency in entry["latencies_ms"])
+        seconds, requests = (sum(entry[key] for entry in self.rounds) for key in ("seconds", "requests"))
+        result = {key: statistics.fmean(entry[key] for entry in self.rounds) for key in MEANS}
+        result.update(
+            seconds=seconds,
+            requests=requests,
+            errors=sum(entry["errors"] for entry in self.rounds),
+            worst=max(entry["worst"] for entry in self.rounds),
+            per_second=requests / seconds,
+            p50_ms=percentile(latencies, 50),
+            p90_ms=percentile(latencies, 90),
+            p99_ms=percentile(latencies, 99),
+            max_ms=latencies[-1],
+        )
         return result
 
     def drain(self, clients: int) -> dict[str, Any]:
@@ -143,13 +186,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.service", description=__doc__.split("\n\n")[1])
     add = parser.add_argument
     add("--engines", default="disc,onnxruntime", help="default: %(default)s")
-    add("--seconds", type=float, default=60, help="of load for each engine, over all rounds (default: %(default)s)")
-    add("--rounds", type=int, default=2, help="the engines take turns so often (default: %(default)s)")
+    add(
+        "--layouts",
+        default=f"1x{cores()},{cores()}x1",
+        help="runs at the same time x threads of each; every one for each engine (default: %(default)s)",
+    )
+    add("--seconds", type=float, default=60, help="of load for each, over all rounds (default: %(default)s)")
+    add("--rounds", type=int, default=4, help="they take turns so often (default: %(default)s)")
     add("--clients", type=int, default=8, help="default: %(default)s")
-    add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of one run (default: all cores)")
     add("--pool", type=int, default=400, help="different sentences (default: %(default)s)")
     add("--seed", type=int, default=0)
     add("--only-load", action="store_true", help="neither stop nor overload it")
+    add("--append", action="store_true", help="to the rounds that the output has already")
     add("--output", type=Path, default=ROOT / "bench" / "results" / "service.json")
     add("options", nargs="*", help="for the service, after --")
     args = parser.parse_args()
@@ -157,30 +205,67 @@ def main() -> int:
     cache = ROOT / "bench" / ".cache"
     cache.mkdir(exist_ok=True)
     pool = make_pool(args.pool, args.seed, cache)
-    benches = []
-    for engine in args.engines.split(","):
-        program, options = build.build(engine, cache)
-        options += ["--threads", str(args.threads), *args.options]
-        benches.append(Bench(engine, program, options, pool, build.vocabulary()))
-    for number in range(args.rounds):
-        for bench in benches:
-            result = bench.load(args.seconds / args.rounds, args.clients)
-            print(f"round {number + 1}: {bench.engine}: {summary(result)}", flush=True)
-    report: dict[str, Any] = {
-        "machine": machine.measure(args.threads).describe(),
-        "options": args.options,
-        "engines": {},
-    }
+    programs = {engine: build.build(engine, cache) for engine in args.engines.split(",")}
+    benches = [
+        Bench(engine, layout, program, [*options, *args.options], pool)
+        for layout in args.layouts.split(",")
+        for engine, (program, options) in programs.items()
+    ]
+    report: dict[str, Any] = {"engines": {}}
+    if args.append and args.output.exists():
+        report = json.loads(args.output.read_text(encoding="utf-8"))
+    report.update(machine=machine.measure(cores()).describe(), clients=args.clients, options=args.options)
     for bench in benches:
-        entry: dict[str, Any] = {"name": bench.name, "rounds": bench.rounds, "start_ms": bench.start_times()}
+        bench.rounds = report["engines"].get(bench.engine, {}).get("rounds", [])
+
+    take_turns(benches, args.rounds, args.seconds / args.rounds, args.clients)
+    for bench in benches:
+        entry = report["engines"].setdefault(bench.engine, {})
+        entry.update(name=bench.name, rounds=bench.rounds)
+        if bench.rounds:
+            entry["total"] = bench.total()
         if not args.only_load:
-            entry["drain"] = bench.drain(args.clients)
-            entry["overload"] = bench.overload(48)
+            entry.update(start_ms=bench.start_times(), drain=bench.drain(args.clients), overload=bench.overload(48))
             print(f"{bench.engine}: stopped under load: {entry['drain']}; overloaded: {entry['overload']}")
-        print(f"{bench.engine}: starts in {entry['start_ms']:.0f} ms")
-        report["engines"][bench.engine] = entry
-    args.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        args.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    print(table(report))
     return 0
+
+
+def take_turns(benches: list[Bench], rounds: int, seconds: float, clients: int) -> None:
+    """Rounds of all engines; those in which other processes took part of the machine are done again, once each."""
+    good = 0
+    for _ in range(2 * rounds):
+        results = []
+        for bench in benches:
+            results.append(bench.load(seconds, clients))
+            print(f"{bench.engine}: {summary(results[-1])}", flush=True)
+        if max(result["others_cpu"] for result in results) > DISTURBED:
+            print("  does not count: other processes took too much of the machine", flush=True)
+            continue
+        for bench, result in zip(benches, results, strict=True):
+            bench.rounds.append(result)
+        good += 1
+        if good == rounds:
+            return
+    print(f"only {good} of {rounds} rounds count")
+
+
+def table(report: dict[str, Any]) -> str:
+    """The figures in Markdown."""
+    lines = [
+        "| engine, runs x threads | requests/s | p50 ms | p90 ms | p99 ms | requests | errors | MiB | start ms |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for engine, entry in report["engines"].items():
+        total = entry.get("total")
+        if total is None:
+            continue
+        start = f"{entry['start_ms']:.0f}" if "start_ms" in entry else ""
+        cells = [engine, f"{total['per_second']:.1f}", *(f"{total[f'p{p}_ms']:.1f}" for p in (50, 90, 99))]
+        cells += [f"{total['requests']}", f"{total['errors']}", f"{total['resident_mib']:.0f}", start]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def summary(result: dict[str, Any]) -> str:
@@ -189,7 +274,8 @@ def summary(result: dict[str, Any]) -> str:
         f"{result['requests']} requests, {result['errors']} errors, {result['per_second']:.1f}/s",
         f"p50 {result['p50_ms']:.1f} ms, p99 {result['p99_ms']:.1f} ms",
         f"{result['sentences_per_run']:.2f} sentences a run, padding {result['padding']:.1%}",
-        f"busy {result['busy']:.0%}",
+        f"processors: service {result['service_cpu']:.0%}, clients {result['client_cpu']:.0%}, "
+        f"others {result['others_cpu']:.0%}",
         f"{result['resident_mib']:.0f} MiB, difference at most {result['worst']:.1e}",
     ]
     return ", ".join(parts)

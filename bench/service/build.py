@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +41,9 @@ def make_library() -> None:
     library = LIBRARY / "lib" / "libminilm.so"
     compiler = max(path.stat().st_mtime for path in (ROOT / "python" / "disc").glob("_*.so"))
     if not library.exists() or library.stat().st_mtime < compiler:
-        run(ROOT / ".venv" / "bin" / "python", ROOT / "examples" / "build_library.py", LIBRARY)
+        path = os.pathsep.join([str(ROOT), str(ROOT / "python")])
+        python, script = ROOT / ".venv" / "bin" / "python", ROOT / "examples" / "build_library.py"
+        run(python, script, LIBRARY, environment={**os.environ, "PYTHONPATH": path})
 
 
 def onnxruntime_library() -> Path:
@@ -71,9 +74,10 @@ def cmake(source: Path, folder: Path, target: str, *settings: str) -> None:
     run("cmake", "--build", folder, "--target", target)
 
 
-def run(*command: str | Path) -> None:
+def run(*command: str | Path, environment: dict[str, str] | None = None) -> None:
     """Shows what a command says only if it fails."""
-    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    words = [str(word) for word in command]
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     if done.returncode:
         print(done.stdout, file=sys.stderr)
         done.check_returncode()

@@ -49,6 +49,11 @@ class Server:
         assert now is not None and most is not None
         return int(now[1]) / 1024, int(most[1]) / 1024
 
+    def cpu_seconds(self) -> float:
+        """Processor time that it used so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def metrics(self) -> dict[str, float]:
         """Those without labels."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as response:
@@ -69,3 +74,10 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise RuntimeError("it did not stop") from None
+
+
+def machine_cpu_seconds() -> float:
+    """Processor time that all processes of this machine used so far, and what a hypervisor took from it."""
+    with open("/proc/stat", encoding="ascii") as file:
+        user, nice, system, _idle, _wait, irq, soft_irq, steal = map(int, file.readline().split()[1:9])
+    return (user + nice + system + irq + soft_irq + steal) / os.sysconf("SC_CLK_TCK")
