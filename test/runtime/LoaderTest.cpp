@@ -10,6 +10,8 @@
 
 #include <cstring>
 #include <elf.h>
+#include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace disc::test;
@@ -24,12 +26,12 @@ static std::string sealedLibrary(const std::string &name) {
 }
 
 static bool computes(disc_model *model, float w) {
-  Floats x({2, 4}), y({2, 4});
-  Longs mask({2, 3});
+  Floats x({64, 4}), y({64, 4}); // enough rows for several threads
+  Longs mask({64, 3});
   const DLTensor *list[] = {&x.tensor, &mask.tensor};
   disc_output output = {&y.tensor, nullptr};
   bool right = disc_run(model, list, 2, &output, 1) == DISC_OK;
-  for (int i = 0; i < 8; ++i)
+  for (int i = 0; i < 256; ++i)
     right &= y.data[i] == x.data[i] * w + 2 * w;
   return right;
 }
@@ -87,6 +89,42 @@ TEST(librariesLoadByBareName) {
   CHECK(disc_load("bare.so", nullptr, &model) == DISC_OK);
   CHECK(disc_free(model) == DISC_OK);
   CHECK(chdir(before) == 0);
+}
+
+TEST(librariesLoadFromManyThreads) {
+  std::string path = sealedLibrary("many.so");
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (int round = 0; round < 5; ++round) {
+        disc_model *model = nullptr;
+        CHECK(disc_load(path.c_str(), nullptr, &model) == DISC_OK);
+        CHECK(computes(model, 3));
+        CHECK(disc_free(model) == DISC_OK);
+      }
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+TEST(loadedLibrariesSurviveFork) {
+  // That runtime was linked without the C compiler's files, so its handler is registered by Crt.cpp.
+  std::string path = sealedLibrary("forked.so");
+  disc_options options = disc_default_options();
+  options.threads = 3;
+  disc_model *model = nullptr;
+  CHECK(disc_load(path.c_str(), &options, &model) == DISC_OK);
+  CHECK(computes(model, 3));
+  pid_t child = fork();
+  if (child == 0) {
+    disc_model *fresh = nullptr;
+    bool right = computes(model, 3) && disc_load(path.c_str(), &options, &fresh) == DISC_OK && computes(fresh, 3);
+    _exit(right && disc_free(model) == DISC_OK && disc_free(fresh) == DISC_OK ? 0 : 1);
+  }
+  int status = 1;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+  CHECK(computes(model, 3) && disc_free(model) == DISC_OK);
 }
 
 TEST(hostileLibrariesAreRefused) {
