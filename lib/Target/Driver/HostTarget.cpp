@@ -111,7 +111,11 @@ static llvm::Expected<std::unique_ptr<llvm::MCSubtargetInfo>> lookUp(const HostT
   std::unique_ptr<llvm::MCSubtargetInfo> known(backend->createMCSubtargetInfo(triple, "", ""));
   if (cpu.empty() || !known->isCPUStringValid(cpu))
     return makeError("no CPU is called '" + cpu + "' for " + target.triple);
-  return std::unique_ptr<llvm::MCSubtargetInfo>(backend->createMCSubtargetInfo(triple, cpu, features));
+  std::unique_ptr<llvm::MCSubtargetInfo> info(backend->createMCSubtargetInfo(triple, cpu, features));
+  // Asking for its code would end the process.
+  if (triple.isX86() && triple.isArch64Bit() && !info->checkFeatures("+64bit"))
+    return makeError("'" + cpu + "' has no 64-bit mode");
+  return info;
 }
 
 /// Makes `target` one for code of a CPU called `cpu`, whose features are those that `info` has.

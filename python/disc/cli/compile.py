@@ -142,6 +142,8 @@ def _run(args: argparse.Namespace) -> int:
     except ValueError as error:
         # An option's value that only the compiler knows, such as a kind of CPU.
         _fail(str(error), _USAGE_ERROR)
+    except BrokenPipeError:
+        raise
     except (ImportError, OSError) as error:
         _fail(_reason(error))
     except MemoryError as error:
@@ -162,7 +164,13 @@ def _check(args: argparse.Namespace) -> None:
     if args.compile_to is not None and "," in args.target:
         _fail("--compile-to takes one --target", _USAGE_ERROR)
     for path in (args.output, args.header, args.weights if args.weights != "embed" else None):
-        if path not in (None, "-") and not (folder := Path(path).absolute().parent).is_dir():
+        if path in (None, "-"):
+            continue
+        if not str(path):
+            _fail("a file's name is empty", _USAGE_ERROR)
+        if Path(path).is_dir():
+            _fail(f"{path} is a folder")
+        if not (folder := Path(path).absolute().parent).is_dir():
             _fail(f"{path}: there is no folder {folder}")
 
 

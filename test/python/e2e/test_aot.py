@@ -62,9 +62,12 @@ def test_what_a_library_is(libraries):
 
 @pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 def test_variants(libraries, cpu):
-    library = libraries("attention", target=cpu)
-    if cpu == "x86-64-v4" and library.loaded.cpu != cpu:
-        pytest.skip("this machine has no AVX-512")
+    try:
+        # Packing runs the code, which not every machine can.
+        library = libraries("attention", target=cpu, packed=cpu == "x86-64-v2")
+    except disc.LibraryError as error:
+        assert error.reason == "target" and cpu in str(error)
+        pytest.skip(f"this machine is no {cpu}")
     assert library.loaded.cpu == cpu
     for point in library.case.points:
         inputs = library.case.inputs(*point)
@@ -72,7 +75,7 @@ def test_variants(libraries, cpu):
 
 
 def test_the_best_variant_is_chosen(libraries):
-    library = libraries("mlp", target=["x86-64-v2", "x86-64-v4", "x86-64-v3"])
+    library = libraries("mlp", target=["x86-64-v2", "x86-64-v4", "x86-64-v3"], packed=False)
     assert sorted(library.artifact.variants) == ["x86-64-v2", "x86-64-v3", "x86-64-v4"]
     flags = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")).split()
     best = "x86-64-v4" if "avx512vl" in flags else "x86-64-v3" if "avx2" in flags else "x86-64-v2"

@@ -27,7 +27,7 @@ def output(*command, **options):
 
 @pytest.mark.parametrize("target", ["host", ["x86-64-v4", "x86-64-v3", "x86-64-v2"]], ids=["host", "three"])
 def test_what_a_library_needs_and_exports(libraries, target):
-    path = libraries("mlp", target=target).path
+    path = libraries("mlp", target=target, packed=target == "host").path
     needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-dW", path)))
     assert needed <= SYSTEM
     assert "Library soname: [libmlp.so]" in output("readelf", "-dW", path)

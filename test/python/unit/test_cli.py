@@ -157,6 +157,8 @@ def test_files_that_are_no_models(model, tmp_path, capsys):
         (["--prefix", "/tmp/p", "--emit", "asm"], "--prefix installs libraries: --emit asm is none"),
         (["--dims", "y=n"], "--dims y=n: the inputs are x"),
         (["--dims", "x=1n"], "--dims x=1n: '1n' is no name"),
+        (["--weights", ""], "a file's name is empty"),
+        (["--compile-to", "shape", "--target", "i386"], "i386"),
         (["--target", ","], "--target names no kind of CPU"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -183,6 +185,8 @@ def test_names_of_dims(tmp_path, capsys):
 def test_folders_that_do_not_exist(model, tmp_path, capsys):
     assert run(model, "--header", tmp_path / "no/x.h") == 1
     assert error(capsys) == f"{tmp_path}/no/x.h: there is no folder {tmp_path}/no"
+    assert run(model, "--weights", tmp_path) == 1
+    assert error(capsys) == f"{tmp_path} is a folder"
 
 
 def test_errors_of_the_compiler(model, calls, monkeypatch, capsys):
