@@ -16,7 +16,7 @@ for name in ${FUZZERS:-Safetensors Tensors Seal}; do
   python3 test/fuzz/seeds.py $name "$corpus"
   dictionary=test/fuzz/$name.dict
   log=$dir/$name.log
-  $dir/fuzz-$name "$corpus" -max_total_time="$seconds" -seed="$seed" -max_len=2048 -timeout=10 -rss_limit_mb=2048 \
+  $dir/fuzz-$name "$corpus" -max_total_time="$seconds" -seed="$seed" -max_len=2048 -timeout=100 -rss_limit_mb=2048 \
     -artifact_prefix=$dir/findings/ -print_final_stats=1 $([ -f $dictionary ] && echo -dict=$dictionary) \
     >"$log" 2>&1 || { tail -n 25 "$log"; exit 1; }
   printf '%-14s %s executions in %s s, corpus of %s\n' "$name" \

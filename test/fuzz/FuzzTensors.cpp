@@ -75,7 +75,7 @@ struct Tensor {
     }
     Wide width = (tensor.dtype.bits + 7) / 8;
     Wide size = (high - low + 1) * width;
-    if (oddity == 9 || empty || size > (1 << 16) || tensor.byte_offset > 1) {
+    if (oddity == 9 || empty || !(size <= (1 << 16)) || tensor.byte_offset > 1) {
       // No memory is so large: what the runtime cannot refuse by arithmetic, it must by the null pointer.
       tensor.data = nullptr;
       sound = empty;
