@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from typing import Any
 
 from . import _runtime
@@ -40,8 +41,11 @@ def load(
 
 def _readable(path: str | os.PathLike[str]) -> bytes:
     """The path for C; Python's own errors if there is no such file, or no permission."""
-    with open(path, "rb"):
-        return os.fsencode(os.path.abspath(path))
+    # Opening a pipe would wait for its other end.
+    if stat.S_ISREG(os.stat(path).st_mode) or os.path.isdir(path):
+        with open(path, "rb"):
+            pass
+    return os.fsencode(os.path.abspath(path))
 
 
 class Library:

@@ -1,6 +1,7 @@
 """Libraries and weights that are damaged or not what they should be: every one is refused, with a text."""
 
 import json
+import os
 import random
 import shutil
 
@@ -70,6 +71,8 @@ def test_other_files(tmp_path):
         path.write_bytes(content)
         error = refused(path)
         assert error.reason == "file" and f"{i}.so" in str(error)
+    os.mkfifo(tmp_path / "pipe.so")
+    assert "is not a regular file" in str(refused(tmp_path / "pipe.so"))
     # A library, but none of ours.
     import disc._runtime
 
