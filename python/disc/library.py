@@ -82,7 +82,7 @@ class Library:
         """The dynamic extents: names and ranges."""
         self._names = tuple(spec.name for spec in self.inputs)
 
-    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Runs the model.
 
         Args:
@@ -103,7 +103,7 @@ class Library:
         results = self._run(inputs, None if out is None else self._targets(out))
         return results[0] if len(results) == 1 else results
 
-    def output_shapes(self, *args: Any, **kwargs: Any) -> tuple[tuple[int | None, ...], ...]:
+    def output_shapes(self, /, *args: Any, **kwargs: Any) -> tuple[tuple[int | None, ...], ...]:
         """The shape of each result that a call with these inputs would give; None for an extent that only a run tells.
 
         Reads shapes and dtypes alone, and raises what the call would raise for them.

@@ -40,7 +40,9 @@ int64_t *Argument::numbers(size_t count) {
   return many.get();
 }
 
-void Argument::ownShape() {
+void Argument::ownShape(const Place &place) {
+  if (tensor.ndim < 0 || (tensor.ndim > 0 && !tensor.shape))
+    raise(PyExc_TypeError, place.str() + " has no shape");
   int64_t *shape = numbers(size_t(tensor.ndim));
   std::copy_n(tensor.shape, tensor.ndim, shape);
   tensor.shape = shape;
@@ -156,7 +158,7 @@ void Argument::borrowCapsule(PyObject *object, const Place &place, bool writable
     raise(PyExc_TypeError, place.str() + ": __dlpack__ gave no tensor");
   }
   if (writable)
-    ownShape();
+    ownShape(place);
 }
 
 void Argument::borrow(PyObject *object, const Place &place, bool writable) {
@@ -174,6 +176,6 @@ void Argument::borrow(PyObject *object, const Place &place, bool writable) {
   if (writable) {
     if (held)
       raise(PyExc_ValueError, place.str() + " is a negated view, which cannot be written to");
-    ownShape();
+    ownShape(place);
   }
 }

@@ -38,7 +38,7 @@ private:
   /// Space for `count` numbers that lives as long as this.
   int64_t *numbers(size_t count);
   /// The extents in memory of our own: the runtime may write to those of an output.
-  void ownShape();
+  void ownShape(const Place &place);
 
   Py_buffer buffer{};
   nb::object held;

@@ -1,5 +1,6 @@
 """disc.Library: which arrays it takes, what it gives, and what it says of wrong ones."""
 
+import ctypes
 import gc
 import weakref
 from pathlib import Path
@@ -198,6 +199,40 @@ def test_wrong_types(mlp, value, message):
     with pytest.raises(TypeError, match=message) as info:
         mlp(value)
     assert "\n" not in str(info.value)
+
+
+class Manages(ctypes.Structure):
+    """A DLManagedTensorVersioned that does not fit together."""
+
+    _fields_ = [
+        ("version", ctypes.c_uint32 * 2),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("dtype", ctypes.c_uint8 * 4),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+    def __dlpack__(self, **kwargs):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self), b"dltensor_versioned", None)
+
+
+@pytest.mark.parametrize("ndim", [-1, 2, 1 << 30])
+@pytest.mark.parametrize("version", [1, 2])
+def test_tensors_that_do_not_fit_together(mlp, x, ndim, version):
+    float32 = (ctypes.c_uint8 * 4)(2, 32, 1, 0)
+    tensor = Manages((version, 0), None, None, 0, x.ctypes.data, (1, 0), ndim, float32)
+    with pytest.raises((TypeError, ValueError)):
+        mlp(tensor)
+    with pytest.raises((TypeError, ValueError)):
+        mlp(x, out=tensor)
 
 
 def test_wrong_indices(libraries):
