@@ -99,7 +99,7 @@ Server::Server(const Tokenizer &tokenizer, const Engine &engine, Batcher &batche
     socket_ = socket;
   });
   http_.set_tcp_nodelay(true);
-  http_.set_keep_alive_max_count(size_t(1) << 40);
+  http_.set_keep_alive_max_count(1000000);
   http_.set_keep_alive_timeout(options_.timeout);
   http_.set_read_timeout(options_.timeout);
   http_.set_write_timeout(options_.timeout);
@@ -187,6 +187,11 @@ bool Server::readBody(const httplib::Request &request, httplib::Response &respon
                       const httplib::ContentReader &reader, std::string &body) const {
   if (!request.has_header("Content-Length") && !request.has_header("Transfer-Encoding"))
     return true; // It has none.
+  if (request.is_multipart_form_data()) {
+    answerError(response, 415, "the request is a form: send JSON");
+    closeAfter(response);
+    return false;
+  }
   // A client that sends somewhat too much shall be able to read the answer: most of them first send all.
   const uint64_t limit = uint64_t(options_.maxBody), patience = limit * 16;
   const auto deadline = Clock::now() + std::chrono::seconds(options_.timeout);

@@ -224,6 +224,14 @@ def test_chunked_bodies(limited):
     assert connection.getresponse().status == 413
 
 
+def test_forms(limited):
+    form = b'--x\r\nContent-Disposition: form-data; name="sentence"\r\n\r\na\r\n--x--\r\n'
+    headers = {"Content-Type": "multipart/form-data; boundary=x"}
+    for path in ("/embed", "/other"):
+        assert Client(limited).ask("POST", path, form, headers)[0] == 415
+    assert Client(limited).ask("POST", "/embed", b'{"sentence": "a"}', {"Content-Type": "text/plain"})[0] == 200
+
+
 def test_slow_and_broken_clients(limited):
     """They lose their connections; others are served meanwhile."""
     slow = [socket.create_connection(("127.0.0.1", limited.port)) for _ in range(3)]
