@@ -197,7 +197,6 @@ def main() -> int:
     add("--pool", type=int, default=400, help="different sentences (default: %(default)s)")
     add("--seed", type=int, default=0)
     add("--only-load", action="store_true", help="neither stop nor overload it")
-    add("--append", action="store_true", help="to the rounds that the output has already")
     add("--output", type=Path, default=ROOT / "bench" / "results" / "service.json")
     add("options", nargs="*", help="for the service, after --")
     args = parser.parse_args()
@@ -212,18 +211,15 @@ def main() -> int:
         for engine, (program, options) in programs.items()
     ]
     report: dict[str, Any] = {"engines": {}}
-    if args.append and args.output.exists():
-        report = json.loads(args.output.read_text(encoding="utf-8"))
     report.update(machine=machine.measure(cores()).describe(), clients=args.clients, options=args.options)
-    for bench in benches:
-        bench.rounds = report["engines"].get(bench.engine, {}).get("rounds", [])
 
     take_turns(benches, args.rounds, args.seconds / args.rounds, args.clients)
     for bench in benches:
-        entry = report["engines"].setdefault(bench.engine, {})
-        entry.update(name=bench.name, rounds=bench.rounds)
+        entry: dict[str, Any] = {"name": bench.name}
+        report["engines"][bench.engine] = entry
         if bench.rounds:
             entry["total"] = bench.total()
+            entry["rounds"] = [{k: v for k, v in one.items() if k != "latencies_ms"} for one in bench.rounds]
         if not args.only_load:
             entry.update(start_ms=bench.start_times(), drain=bench.drain(args.clients), overload=bench.overload(48))
             print(f"{bench.engine}: stopped under load: {entry['drain']}; overloaded: {entry['overload']}")
@@ -284,5 +280,7 @@ def summary(result: dict[str, Any]) -> str:
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
     except (Wrong, subprocess.CalledProcessError) as error:
         sys.exit(f"bench.service: {error}")

@@ -52,7 +52,7 @@ class Load:
     def start(self) -> None:
         """Starts the clients."""
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._client, args=(n,)) for n in range(self.clients)]
+        self._threads = [threading.Thread(target=self._client, args=(n,), daemon=True) for n in range(self.clients)]
         self._began = time.perf_counter()
         for thread in self._threads:
             thread.start()

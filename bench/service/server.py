@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import select
@@ -19,6 +20,7 @@ class Server:
         command = [str(program), "--vocab", str(vocabulary), "--port", "0", *options]
         began = time.perf_counter()
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        atexit.register(self.process.kill)  # Without effect if it has ended.
         lines: list[str] = []
         while not lines or "listening" not in lines[-1]:
             line = self._line(60)
