@@ -1,7 +1,7 @@
 """python -m bench.service: the service under load, on DISC and on ONNX Runtime.
 
 Clients in a closed loop send sentences of 1 to 200 words; every answer is compared with eager PyTorch. Then it is
-stopped under load, and overloaded. Results go to bench/results/service.json.
+stopped under load, and overloaded. Results go to bench/results/service/load.json.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def main() -> int:
     add("--pool", type=int, default=400, help="different sentences (default: %(default)s)")
     add("--seed", type=int, default=0)
     add("--only-load", action="store_true", help="neither stop nor overload it")
-    add("--output", type=Path, default=ROOT / "bench" / "results" / "service.json")
+    add("--output", type=Path, default=ROOT / "bench" / "results" / "service" / "load.json")
     add("options", nargs="*", help="for the service, after --")
     args = parser.parse_args()
 
@@ -223,6 +223,7 @@ def main() -> int:
         if not args.only_load:
             entry.update(start_ms=bench.start_times(), drain=bench.drain(args.clients), overload=bench.overload(48))
             print(f"{bench.engine}: stopped under load: {entry['drain']}; overloaded: {entry['overload']}")
+        args.output.parent.mkdir(parents=True, exist_ok=True)
         args.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(table(report))
     return 0
