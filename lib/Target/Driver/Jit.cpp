@@ -5,10 +5,11 @@
 #include "lib/Runtime/Core/Half.h"
 
 #include "llvm/ExecutionEngine/JITLink/JITLink.h"
-#include "llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
 #include "llvm/ExecutionEngine/Orc/ExecutionUtils.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/ExecutionEngine/Orc/MapperJITLinkMemoryManager.h"
+#include "llvm/ExecutionEngine/Orc/MemoryMapper.h"
 #include "llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h"
 #include "llvm/Support/Process.h"
 #include "llvm/Support/TargetSelect.h"
@@ -94,6 +95,9 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   return map;
 }
 
+/// Far more than the code of any model.
+static constexpr size_t kReservation = size_t(256) << 20;
+
 struct Jit::Impl {
   /// What ORC reports on the side; the errors that it returns only say which
   /// symbols failed. Guarded: linking may run on several threads.
@@ -115,7 +119,9 @@ llvm::Expected<std::unique_ptr<Jit>> Jit::create(ObjectCode objects, const JitOp
   builder.setPlatformSetUp(orc::setUpInactivePlatform);
   builder.setObjectLinkingLayerCreator(
       [&](orc::ExecutionSession &session) -> llvm::Expected<std::unique_ptr<orc::ObjectLayer>> {
-        auto memory = jitlink::InProcessMemoryManager::Create();
+        // One reservation for all objects: they refer to each other by distances of 32 bits, and the gaps of a large
+        // process's address space can be further apart. What is reserved and not used costs nothing.
+        auto memory = orc::MapperJITLinkMemoryManager::CreateWithMapper<orc::InProcessMemoryMapper>(kReservation);
         if (!memory)
           return memory.takeError();
         auto layer = std::make_unique<orc::ObjectLinkingLayer>(session, std::move(*memory));

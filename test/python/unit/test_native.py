@@ -193,3 +193,66 @@ def test_stubs_name_what_there_is():
         for name in dir(cls):
             if not name.startswith("_"):
                 assert f"def {name}(" in stub, f"{cls.__name__}.{name}"
+
+
+_FRAGMENTED = """
+import ctypes
+import mmap
+import tempfile
+
+import torch
+
+import disc
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+NORESERVE = 0x4000
+
+
+def take(size, address=None):
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE
+    return libc.mmap(address, size, 0, flags, -1, 0)
+
+
+def fill():
+    # Whatever is free between mappings, but for the wide gap below them all.
+    ranges = [[int(x, 16) for x in line.split()[0].split("-")] for line in open("/proc/self/maps")]
+    for (_, end), (begin, _) in zip(ranges, ranges[1:]):
+        if 0 < begin - end < 1 << 36:
+            take(begin - end, end)
+
+
+def hole(size):
+    # A free place of this size, and three gigabytes below it that nothing else can have.
+    block = take((3 << 30) + size)
+    assert block != ctypes.c_void_p(-1).value
+    assert libc.munmap(block + (3 << 30), size) == 0
+
+
+def net():
+    layers = [torch.nn.Linear(8 + i, 9 + i) for i in range(12)]
+    return torch.nn.Sequential(*[m for layer in layers for m in (layer, torch.nn.Softmax(-1))])
+
+
+rows = torch.export.Dim("rows", min=1, max=64)
+module, x = net(), torch.randn(5, 8)
+disc.compile(module, (x,))  # so that what is loaded once does not come in between
+fill()
+# Each size fits into another gap; several of each, as others want them too.
+for size in range(4 << 12, 1 << 20, 4 << 12):
+    for _ in range(20):
+        hole(size)
+model = disc.compile(module, (x,), dynamic_shapes=({0: rows},))
+assert (model(x) - module(x)).abs().max() < 1e-6
+with tempfile.TemporaryDirectory() as folder:  # which runs code to pack weights
+    disc.aot_compile(module, (x,), dynamic_shapes=({0: rows},), output=folder + "/libnet.so")
+"""
+
+
+def test_parts_of_code_stay_within_reach_of_each_other():
+    # Parts of a model's code refer to each other by 32-bit distances: where each is put must not depend on which gaps
+    # the process's address space has.
+    result = subprocess.run([sys.executable, "-c", _FRAGMENTED], capture_output=True, text=True, cwd=ROOT)
+    assert result.returncode == 0, result.stderr[-2000:]
