@@ -1,8 +1,8 @@
 //===- Driver.h - From IR text to native code -------------------*- C++ -*-===//
 //
 // The one header that tools and the native module need: register everything,
-// run a textual pipeline, compile the LLVM-dialect module to an object, load
-// it.
+// run a textual pipeline, make native code of the LLVM-dialect module, and load
+// it or link it into a library.
 //
 //   DialectRegistry registry;
 //   registerDialects(registry);
@@ -10,10 +10,15 @@
 //   MLIRContext context(registry);
 //   OwningOpRef<ModuleOp> module = parseModule(text, context, diagnostics);
 //   setHostTarget(*module, HostTarget::detect());
-//   runPipeline(*module, "builtin.module(...)", diagnostics);   // to LLVM
-//   dialect auto object = compileToObject(*module, codegenOptions); auto jit =
-//   Jit::create(std::move(*object), jitOptions); auto *info =
-//   (*jit)->lookup("disc_model_info");
+//   runPipeline(*module, "builtin.module(...)", diagnostics); // to LLVM dialect
+//
+//   auto code = generateCode(*module, codegenOptions);
+//   auto jit = Jit::create(std::move(*code), jitOptions);
+//   auto *info = (*jit)->lookup("disc_model_info");
+//
+//   ArtifactBuilder library("minilm");
+//   library.addVariant(*module, "host", codegenOptions);
+//   library.write("libminilm.so", artifactOptions);
 //
 //===----------------------------------------------------------------------===//
 
