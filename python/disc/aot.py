@@ -15,7 +15,7 @@ import torch
 from torch.export import ExportedProgram
 
 from . import __version__, _native
-from .compilation import EMIT, LINK, Compilation
+from .compilation import EMIT, Compilation
 from .compiler import check_arguments
 from .errors import CompileError
 from .frontend import ImportedProgram
@@ -123,8 +123,9 @@ def aot_compile(
         program = job.compilation.import_model(model, args, kwargs, dynamic_shapes)
         _check_outputs(program)
         for cpu in targets:
-            job.add_variant(program, cpu)
-        with job.compilation.step(LINK):
+            with job.compilation.variant(cpu):
+                job.add_variant(program, cpu)
+        with job.compilation.step("link"):
             file = job.write(program, output, None if os.fspath(weights) == EMBED else Path(weights))
     text = header_text(name, job.interface, version=__version__)
     if header is not None:

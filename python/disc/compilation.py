@@ -23,7 +23,6 @@ from .pipeline import IMPORT, Stage
 
 EMIT = "emit"
 LOAD = "load"
-LINK = "link"
 
 
 class _Bar(tqdm):
@@ -72,7 +71,7 @@ class Compilation:
             self._bar.set_description_str(name)
         start = time.perf_counter()
         yield
-        key = name if name == LINK else self._label + name
+        key = self._label + name
         self.timings[key] = self.timings.get(key, 0.0) + time.perf_counter() - start
         if self._bar is not None:
             self._bar.update()
@@ -90,17 +89,21 @@ class Compilation:
         with self.step(IMPORT):
             return import_program(model, args, kwargs, dynamic_shapes)
 
+    @contextlib.contextmanager
+    def variant(self, cpu: str) -> Iterator[None]:
+        """What happens inside is for one of several kinds of CPU: its name labels timings and dumps."""
+        self._label = f"{cpu}/"
+        self.texts.clear()
+        if self._dump:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        yield
+        self._label = ""
+
     def lower(self, program: ImportedProgram, target: str | None = None) -> _native.Module:
         """The stages after the import.
 
-        ``target`` is a kind of CPU, this machine or not, whose name then labels timings and dumps; None means what the
-        options say of this machine.
+        ``target`` is a kind of CPU, this machine or not; None means what the options say of this machine.
         """
-        if target is not None:
-            self._label = f"{target}/"
-            self.texts.clear()
-            if self._dump:
-                self._folder.mkdir(parents=True, exist_ok=True)
         module = self._parse(program.text, target)
         for stage in self.pipeline:
             with self.step(stage.name):
