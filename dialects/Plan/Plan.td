@@ -30,9 +30,10 @@ def Plan_Column : I32EnumAttrCase<"Column", 2, "column">;
 def Plan_Contraction : I32EnumAttrCase<"Contraction", 3, "contraction">;
 def Plan_Attention : I32EnumAttrCase<"Attention", 4, "attention">;
 def Plan_Pack : I32EnumAttrCase<"Pack", 5, "pack">;
+def Plan_Call : I32EnumAttrCase<"Call", 6, "call">;
 
 def Plan_KernelKind : I32EnumAttr<"KernelKind", "what shape of loop nest a kernel is",
-    [Plan_Loop, Plan_Row, Plan_Column, Plan_Contraction, Plan_Attention, Plan_Pack]> {
+    [Plan_Loop, Plan_Row, Plan_Column, Plan_Contraction, Plan_Attention, Plan_Pack, Plan_Call]> {
   let cppNamespace = "::mlir::disc";
   let genSpecializedAttr = 0;
 }

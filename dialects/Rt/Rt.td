@@ -97,11 +97,13 @@ def Rt_ArenaOp : Rt_Op<"arena"> {
   let description = [{
     `plan` records what lies in it: the temporaries' sizes as expressions (`bytes`), their lifetimes in steps of the host
     flow (`first`, `last`, both included), the `orders` in which they may be stacked, of which a call takes the one that
-    needs least, and how many results took the storage of an operand (`in_place`).
+    needs least, and how many results took the storage of an operand (`in_place`). A flow with symbols that are bound
+    on the way has several parts, numbered by `part`: the later ones hold what has extents that are known only then.
   }];
-  let arguments = (ins Rt_Ptr:$call, Index:$bytes, OptionalAttr<DictionaryAttr>:$plan);
+  let arguments = (ins Rt_Ptr:$call, Index:$bytes, DefaultValuedAttr<I64Attr, "0">:$part,
+                       OptionalAttr<DictionaryAttr>:$plan);
   let results = (outs Rt_Ptr:$result);
-  let assemblyFormat = "$call `,` $bytes attr-dict";
+  let assemblyFormat = "$call `,` $bytes (`part` $part^)? attr-dict";
 }
 
 def Rt_OffsetOp : Rt_Op<"offset", [Pure]> {

@@ -180,6 +180,32 @@ def Shape_RequireOp : Shape_Op<"require"> {
       "custom<Predicate>($predicate) $lhs `,` $rhs ($message^)? attr-dict";
 }
 
+def Shape_BindOp : Shape_Op<"bind", [
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "gives a symbol the value that a tensor has when the model runs";
+  let description = [{
+    ```mlir
+    %n = disc_shape.bind @u0, %count "aten.nonzero at model.py:3" : tensor<i64>
+    ```
+    For extents that depend on data. The host reads the value when everything
+    before has been computed, checks it against the facts of the symbol's
+    declaration, and goes on with extents that use the symbol. The result is
+    the symbol's value; the shape stage leaves it without a use, like all
+    extents.
+
+    (E1) the symbol is declared in the module.
+    (E4) the value is an i64 tensor without dimensions.
+    (E5) a bind stands in the entry block of a function.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$symbol, AnyRankedTensor:$value,
+                       DefaultValuedAttr<StrAttr, "\"\"">:$what);
+  let results = (outs Index:$result);
+  let assemblyFormat = [{
+    $symbol `,` $value ($what^)? attr-dict `:` type($value)
+  }];
+  let hasVerifier = 1;
+}
+
 def Shape_GuardOp : Shape_Op<"guard", [
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a relation between extents that the entry checks on each call";
@@ -187,8 +213,9 @@ def Shape_GuardOp : Shape_Op<"guard", [
     ```mlir
     disc_shape.guard <T> eq <S> "the sizes of x and y differ"
     ```
-    Stands at the top of a function; from there on the relation is a fact. An
-    expression of a guard is never simplified by the guard itself.
+    Stands at the top of a function, or behind the `disc_shape.bind` of a symbol
+    that it mentions; from there on the relation is a fact. An expression of a
+    guard is never simplified by the guard itself.
 
     (E1) the symbols of the expressions are declared in the module.
     (E2) the right side of `divisible` is a positive constant.

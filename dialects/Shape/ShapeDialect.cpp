@@ -224,6 +224,20 @@ LogicalResult GuardOp::verify() {
   return success();
 }
 
+LogicalResult BindOp::verify() {
+  auto type = cast<RankedTensorType>(getValue().getType());
+  if (type.getRank() != 0 || !type.getElementType().isInteger(64))
+    return emitOpError("(E4) expects an i64 tensor without dimensions, got ") << type;
+  auto function = dyn_cast<FunctionOpInterface>((*this)->getParentOp());
+  if (!function || (*this)->getBlock() != &function.getFunctionBody().front())
+    return emitOpError("(E5) expects to stand in the entry block of a function");
+  return success();
+}
+
+LogicalResult BindOp::verifySymbolUses(SymbolTableCollection &tables) {
+  return verifyDeclared(*this, "E1", SymExpr::symbol(getSymbol().str()), &tables);
+}
+
 LogicalResult GuardOp::verifySymbolUses(SymbolTableCollection &tables) {
   SymExpr sides[] = {getLhs().getValue(), getRhs().getValue()};
   return verifyDeclared(*this, "E1", sides, &tables);

@@ -60,6 +60,13 @@ SmallVector<SymExpr> ConcatOp::getResultDims(unsigned, DimsQuery &query) {
 
 SmallVector<SymExpr> RunningSumOp::getResultDims(unsigned, DimsQuery &query) { return query.dims(getSource()); }
 
+SmallVector<SymExpr> CallFunctionOp::getResultDims(unsigned index, DimsQuery &query) {
+  ValueRange sizes = getSizes();
+  for (Type earlier : getOutputs().take_front(index).getTypes())
+    sizes = sizes.drop_front(cast<RankedTensorType>(earlier).getNumDynamicDims());
+  return dynamicDims(cast<RankedTensorType>(getOutputs()[index].getType()), sizes, query);
+}
+
 /// The product of some extents.
 static SymExpr extentOf(ArrayRef<SymExpr> dims, ArrayRef<int64_t> which) {
   SymExpr product(1);

@@ -18,7 +18,7 @@ def Tensor_Dialect : Dialect {
   let summary = "Tensor operations that linalg lacks";
   let description = [{
     Values are ranked tensors; every operation is pure. *Views* (`permute`, `reshape`, `broadcast`, `slice`) only
-    change how a buffer is addressed. *Computations* (`attention`, `concat`, `running_sum`, `pack`)
+    change how a buffer is addressed. *Computations* (`attention`, `concat`, `running_sum`, `pack`, `call`)
     become kernels.
   }];
 }
@@ -162,6 +162,35 @@ def Tensor_PackOp : Tensor_Op<"pack", [Tensor_KnownDims]> {
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
     $source `batch` $batch_dims `n` $n_dims `k` $k_dims `panel` $panel (`pairs` $pairs^)? attr-dict `:` type($source) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tensor_CallFunctionOp : Tensor_Op<"call", [Tensor_KnownDims, AttrSizedOperandSegments]> {
+  let summary = "a native function of the runtime";
+  let description = [{
+    For what is neither a map nor a reduction, such as a sort: the kernel's code is `disc_fn_NAME` of
+    `lib/Runtime/Functions`, which says what operands and `config` mean. `sizes` holds one index for each dynamic extent
+    of the results, in order. `config` holds numbers for the function; floats are the bits of a double. The work falls
+    into `tasks` independent pieces, and each thread has `scratch` bytes. `what` names the operation and the user's line
+    for messages at run time. `unsigned` lists the operands (inputs, then results) whose elements are unsigned.
+
+    ```mlir
+    %v, %i = disc_tensor.call "sort" (%x) sizes(%s) config(%one) tasks %b scratch %n "aten.sort at model.py:3"
+        : (tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?x8xi64>)
+    ```
+
+    (T16) there is one size for each dynamic extent of the results.
+    (T17) the function's name is an identifier.
+    (T18) there is a result.
+  }];
+  let arguments = (ins StrAttr:$function, Variadic<AnyRankedTensor>:$inputs, Variadic<Index>:$sizes,
+                       Variadic<Index>:$config, Index:$tasks, Index:$scratch,
+                       DefaultValuedAttr<StrAttr, "\"\"">:$what, OptionalAttr<DenseI64ArrayAttr>:$unsigned_operands);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let assemblyFormat = [{
+    $function `(` $inputs `)` (`sizes` `(` $sizes^ `)`)? (`config` `(` $config^ `)`)? `tasks` $tasks `scratch` $scratch
+    $what (`unsigned` $unsigned_operands^)? attr-dict `:` functional-type($inputs, $outputs)
   }];
   let hasVerifier = 1;
 }

@@ -138,6 +138,20 @@ LogicalResult RunningSumOp::verify() {
   return ok ? success() : emitOpError("result differs from the source, or dim is out of range (T15)");
 }
 
+LogicalResult CallFunctionOp::verify() {
+  int64_t dynamic = 0;
+  for (Type type : getOutputs().getTypes())
+    dynamic += cast<RankedTensorType>(type).getNumDynamicDims();
+  if (dynamic != static_cast<int64_t>(getSizes().size()))
+    return emitOpError() << "has " << getSizes().size() << " sizes for " << dynamic
+                         << " dynamic extents of its results (T16)";
+  if (getFunction().empty() || !llvm::all_of(getFunction(), [](char c) { return llvm::isAlnum(c) || c == '_'; }))
+    return emitOpError() << "calls '" << getFunction() << "', which is no identifier (T17)";
+  if (getOutputs().empty())
+    return emitOpError("has no result (T18)");
+  return success();
+}
+
 /// Panels and what they hold: `dims` name each dimension of `type` once.
 template <typename PanelOp> static LogicalResult verifyPanelDims(PanelOp op, RankedTensorType type, StringRef label) {
   llvm::SmallBitVector seen(type.getRank());

@@ -35,3 +35,9 @@ int32_t disc_rt_parallel_for(disc_call *call, disc_kernel_fn kernel, void *const
 void disc_rt_index_failed(disc_call *call, const char *what, int64_t index, int64_t extent) {
   call->indexFailed(what, index, extent);
 }
+
+int32_t disc_rt_function_failed(disc_call *call, int32_t status, const char *text) {
+  return call ? call->functionFailed(status, text) : status;
+}
+
+void disc_rt_function_at(disc_call *call, int32_t status, const char *what) { call->functionAt(status, what); }

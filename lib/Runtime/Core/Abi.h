@@ -74,6 +74,14 @@ int32_t disc_rt_parallel_for(disc_call *call, disc_kernel_fn kernel, void *const
 /// `what` says which operation. Thread-safe.
 void disc_rt_index_failed(disc_call *call, const char *what, int64_t index, int64_t extent);
 
+/// Called by a function (lib/Runtime/Functions) that cannot do its work: the launch that it belongs to fails with
+/// `status`, a disc_status, which this returns. `text` says what is wrong; it is copied. Thread-safe.
+int32_t disc_rt_function_failed(disc_call *call, int32_t status, const char *text);
+
+/// Called by a kernel after a function returned `status`, which is not DISC_OK: `what` says which operation called the
+/// function. Thread-safe.
+void disc_rt_function_at(disc_call *call, int32_t status, const char *what);
+
 #ifdef __cplusplus
 } // extern "C"
 #endif

@@ -57,7 +57,28 @@ void disc_call::indexFailed(const char *what, int64_t index, int64_t extent) {
   if (status.ok())
     status = Status(Code::Index, std::string(what) + ": index " + std::to_string(index) +
                                      " is out of range for a dimension of extent " + std::to_string(extent));
+  failureIsNamed = true;
   kernelFailed.store(true, std::memory_order_relaxed);
+}
+
+int32_t disc_call::functionFailed(int32_t code, const char *text) {
+  std::lock_guard<std::mutex> lock(failing);
+  if (status.ok())
+    status = Status(Code(code), text);
+  kernelFailed.store(true, std::memory_order_relaxed);
+  return code;
+}
+
+void disc_call::functionAt(int32_t code, const char *what) {
+  std::lock_guard<std::mutex> lock(failing);
+  kernelFailed.store(true, std::memory_order_relaxed);
+  if (failureIsNamed)
+    return;
+  failureIsNamed = true;
+  Error error = status.ok() ? Error() : status.error();
+  error.code = status.ok() ? Code(code) : error.code;
+  error.message = std::string(what) + ": " + (status.ok() ? "failed" : error.message);
+  status = Status(std::move(error));
 }
 
 void *disc_call::input(int64_t index) {

@@ -41,6 +41,8 @@ struct disc_call {
   int32_t parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes);
   /// From kernels, so from any thread.
   void indexFailed(const char *what, int64_t index, int64_t extent);
+  int32_t functionFailed(int32_t code, const char *text);
+  void functionAt(int32_t code, const char *what);
 
   /// After a successful run: every output is there; what was computed beside the caller's tensors is copied there.
   Status finishOutputs();
@@ -60,6 +62,7 @@ struct disc_call {
   /// Set as soon as a kernel failed: by any thread, while others run.
   std::atomic<bool> kernelFailed{false};
   std::mutex failing; ///< Held by kernels that set `status`.
+  bool failureIsNamed = false; ///< `status` says which operation failed.
 
 private:
   Status checkOutputs() const;

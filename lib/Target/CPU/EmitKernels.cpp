@@ -123,8 +123,19 @@ LogicalResult emitKernel(KernelEmission &e) {
     return emitAttention(e);
   case KernelKind::Pack:
     return emitPack(e);
+  case KernelKind::Call:
+    return emitCall(e);
   }
   llvm_unreachable("unknown kernel kind");
+}
+
+/// True if the kernel may fail, and then reports to the call.
+bool kernelReports(KernelFuncOp kernel) {
+  return kernel
+      .walk([](Operation *op) {
+        return isa<CheckIndexOp, CallFunctionOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
 }
 
 struct CpuEmitKernels : disc::impl::CpuEmitKernelsBase<CpuEmitKernels> {
@@ -140,7 +151,7 @@ struct CpuEmitKernels : disc::impl::CpuEmitKernelsBase<CpuEmitKernels> {
       auto function = func::FuncOp::create(builder, kernel.getLoc(), kernel.getSymName(),
                                            builder.getFunctionType({ptr, i64, i64, ptr}, {}));
       copyLaunchAttrs(kernel, function);
-      if (kernel.walk([](CheckIndexOp) { return WalkResult::interrupt(); }).wasInterrupted())
+      if (kernelReports(kernel))
         function->setAttr(kKernelCallAttr, builder.getUnitAttr());
       builder.setInsertionPointToStart(function.addEntryBlock());
       auto end = func::ReturnOp::create(builder, kernel.getLoc());

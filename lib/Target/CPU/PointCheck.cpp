@@ -28,7 +28,7 @@ using namespace mlir;
 using namespace mlir::disc;
 
 /// The address of `value` as constant NUL-terminated text; one global for all that say the same.
-static Value textAddress(OpBuilder &b, Location loc, ModuleOp module, StringRef value) {
+Value mlir::disc::textAddress(OpBuilder &b, Location loc, ModuleOp module, StringRef value) {
   std::string bytes = value.str();
   bytes.push_back('\0');
   StringAttr content = b.getStringAttr(bytes);
@@ -79,8 +79,7 @@ Value PointEmitter::checkIndex(CheckIndexOp op, Value index, Value extent, Value
       seen = vector::ReductionOp::create(builder, loc, vector::CombiningKind::MINSI, seen);
       limit = vector::ReductionOp::create(builder, loc, vector::CombiningKind::MAXSI, n);
     }
-    unsigned slot = kernelFunc.getNumInputs() + kernelFunc.getNumResults() + kernelFunc.getSymbols().size();
-    Value call = entryPtr(slot);
+    Value call = callPtr();
     auto report = LLVM::lookupOrCreateFn(builder, module, "disc_rt_index_failed", {ptr, ptr, i64, i64},
                                          LLVM::LLVMVoidType::get(builder.getContext()));
     if (failed(report))

@@ -57,6 +57,9 @@ SmallVector<ReshapeGroup> reshapeGroups(ShapeAnalysis &shapes, ArrayRef<SymExpr>
 std::optional<SmallVector<SymExpr>> reshapedStrides(ShapeAnalysis &shapes, ArrayRef<ReshapeGroup> groups,
                                                     ArrayRef<SymExpr> toDims, ArrayRef<SymExpr> toStrides);
 
+/// The address of `value` as constant NUL-terminated text; one global for all that say the same.
+Value textAddress(OpBuilder &b, Location loc, ModuleOp module, StringRef value);
+
 class PointEmitter {
 public:
   /// Code is emitted through `builder`, at its insertion point at the time of each call. `argsPtr` is the kernel
@@ -76,6 +79,7 @@ public:
   Value constant(TypedAttr value);
   Value operandPtr(unsigned i); // !llvm.ptr
   Value resultPtr(unsigned i);  // !llvm.ptr
+  Value callPtr();              // !llvm.ptr, in kernels that report to the call
   /// Emits where function-wide values are.
   void atEntry(function_ref<void()> emit);
 

@@ -71,6 +71,9 @@ Value PointEmitter::entryPtr(unsigned slot) {
 
 Value PointEmitter::operandPtr(unsigned i) { return entryPtr(i); }
 Value PointEmitter::resultPtr(unsigned i) { return entryPtr(kernelFunc.getNumInputs() + i); }
+Value PointEmitter::callPtr() {
+  return entryPtr(kernelFunc.getNumInputs() + kernelFunc.getNumResults() + kernelFunc.getSymbols().size());
+}
 
 /// Emits an expression at the builder's insertion point; `symbol` gives the symbols' values.
 static Value emitExpr(OpBuilder &b, Location loc, const SymExpr &e, function_ref<Value(StringRef)> symbol) {

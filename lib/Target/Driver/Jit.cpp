@@ -3,6 +3,7 @@
 #include "lib/Target/Driver/Jit.h"
 #include "lib/Runtime/Core/Abi.h"
 #include "lib/Runtime/Core/Half.h"
+#include "lib/Runtime/Functions/Function.h"
 
 #include "llvm/ExecutionEngine/JITLink/JITLink.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
@@ -85,6 +86,7 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(disc_rt_output_shape);
   DISC_RT_SYMBOL(disc_rt_parallel_for);
   DISC_RT_SYMBOL(disc_rt_index_failed);
+  DISC_RT_SYMBOL(disc_rt_function_at);
   DISC_RT_SYMBOL(__extendhfsf2);
   DISC_RT_SYMBOL(__extendhfdf2);
   DISC_RT_SYMBOL(__truncsfhf2);
@@ -92,6 +94,9 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(__truncsfbf2);
   DISC_RT_SYMBOL(__truncdfbf2);
 #undef DISC_RT_SYMBOL
+  for (const disc::rt::FunctionEntry *entry = disc::rt::functionTable; entry->name; ++entry)
+    map[mangle(("disc_fn_" + llvm::Twine(entry->name)).str())] = orc::ExecutorSymbolDef(
+        orc::ExecutorAddr::fromPtr(entry->function), llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable);
   return map;
 }
 

@@ -61,7 +61,8 @@ static bool isCLibrary(StringRef name) {
 static LogicalResult checkDeclarations(ModuleOp module) {
   for (auto function : module.getOps<LLVM::LLVMFuncOp>()) {
     StringRef name = function.getSymName();
-    if (function.isExternal() && !name.starts_with("disc_rt_") && !name.starts_with("llvm.") && !isCLibrary(name))
+    if (function.isExternal() && !name.starts_with("disc_rt_") && !name.starts_with("disc_fn_") &&
+        !name.starts_with("llvm.") && !isCLibrary(name))
       return function.emitOpError("is called but nothing defines it (C4)");
   }
   return success();

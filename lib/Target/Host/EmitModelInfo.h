@@ -3,6 +3,7 @@
 #ifndef DISC_TARGET_HOST_EMITMODELINFO_H
 #define DISC_TARGET_HOST_EMITMODELINFO_H
 
+#include "lib/Target/Common/ElementTypes.h"
 #include "dialects/Rt/RtDialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -40,9 +41,6 @@ struct ModelInfo {
   llvm::MapVector<StringAttr, int64_t> globals; // name -> number
   llvm::MapVector<StringAttr, Source> symbols;
 };
-
-/// The number of lib/Runtime/Core/ModelInfo.h for an element type; nothing for types that cannot cross the interface.
-std::optional<int64_t> interfaceDtype(Type type, bool isUnsigned);
 
 /// The address of a function that is still `func.func`, as the pointer that func-to-llvm makes of it.
 Value functionAddress(OpBuilder &b, Location loc, func::FuncOp function);

@@ -140,6 +140,9 @@ struct FormKernels : disc::impl::FormKernelsBase<FormKernels> {
             inputs.insert(operand);
         }
       });
+      // A function writes all of its results, wanted or not.
+      if (isa<CallFunctionOp>(op))
+        outputs.insert(op->result_begin(), op->result_end());
       for (Value result : op->getResults())
         for (Operation *user : result.getUsers())
           if (!inside.contains(op->getBlock()->findAncestorOpInBlock(*user)))

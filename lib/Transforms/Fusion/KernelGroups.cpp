@@ -114,7 +114,7 @@ std::string KernelGroup::describe() const {
 
 KernelGroups::KernelGroups(Block &block, ShapeAnalysis &shapes) : block(block), shapes(shapes) {
   for (Operation &op : block)
-    if (isa<linalg::GenericOp, AttentionOp, ConcatOp, RunningSumOp, PackOp>(op))
+    if (isa<linalg::GenericOp, AttentionOp, ConcatOp, RunningSumOp, PackOp, CallFunctionOp>(op))
       seed(&op);
 }
 
@@ -134,9 +134,15 @@ void KernelGroups::seed(Operation *op) {
   } else {
     group->domain = shapes.dims(op->getResult(0));
     group->reduced.assign(group->domain.size(), false);
-    group->kind = isa<AttentionOp>(op) ? KernelKind::Attention : isa<PackOp>(op) ? KernelKind::Pack : KernelKind::Loop;
+    group->kind = isa<AttentionOp>(op)        ? KernelKind::Attention
+                  : isa<PackOp>(op)           ? KernelKind::Pack
+                  : isa<CallFunctionOp>(op)   ? KernelKind::Call
+                                              : KernelKind::Loop;
   }
-  group->reasons.push_back(group->describe());
+  if (auto call = dyn_cast<CallFunctionOp>(op))
+    group->reasons.push_back("calls " + call.getFunction().str());
+  else
+    group->reasons.push_back(group->describe());
   groups[op] = group.get();
   storage.push_back(std::move(group));
 }
@@ -302,7 +308,8 @@ bool KernelGroups::tryMerge(KernelGroup &producer, KernelGroup &consumer) {
   auto isReducing = [](const KernelGroup &g) { return g.kind == KernelKind::Row || g.kind == KernelKind::Column; };
   // Only groups made of linalg.generic grow.
   for (KernelGroup *g : {&producer, &consumer})
-    if (g->kind == KernelKind::Attention || g->kind == KernelKind::Pack || isa<ConcatOp, RunningSumOp>(g->ops.front()))
+    if (g->kind == KernelKind::Attention || g->kind == KernelKind::Pack || g->kind == KernelKind::Call ||
+        isa<ConcatOp, RunningSumOp>(g->ops.front()))
       return false;
   if (consumer.kind == KernelKind::Contraction && producer.kind != KernelKind::Loop &&
       producer.kind != KernelKind::Contraction)

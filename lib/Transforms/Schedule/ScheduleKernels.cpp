@@ -8,7 +8,7 @@
 //
 // One function per kind of kernel does the work (Schedules.h).
 //
-// Tests: test/lit/Schedule/{attention,contraction,loops,pack}.mlir
+// Tests: test/lit/Schedule/{attention,call,contraction,loop-row-column,pack}.mlir
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,6 +38,8 @@ static LogicalResult schedule(KernelOp kernel, ShapeAnalysis &shapes, const Targ
     return scheduleAttention(kernel, shapes, target);
   case KernelKind::Pack:
     return schedulePack(kernel, shapes, target);
+  case KernelKind::Call:
+    return scheduleCall(kernel, shapes, target);
   }
   llvm_unreachable("unknown kernel kind");
 }

@@ -75,7 +75,7 @@ private:
   }
 
   void verifySizes(Operation *op) {
-    if (!isView(op) && !isa<tensor::EmptyOp>(op))
+    if (!isView(op) && !isa<tensor::EmptyOp, CallFunctionOp>(op))
       return;
     for (Value operand : op->getOperands())
       if (operand.getType().isIndex() && !operand.getDefiningOp<DimOp>() && !matchPattern(operand, m_Constant()))

@@ -8,6 +8,7 @@ two extents must agree that are not the same value.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -307,6 +308,52 @@ class Builder(ViewBuilder):
         """The map that picks ``loops`` out of ``count``; None is the constant 0."""
         exprs = [ir.AffineConstantExpr.get(0) if loop is None else ir.AffineDimExpr.get(loop) for loop in loops]
         return ir.AffineMap.get(count, 0, exprs)
+
+    # -- native functions ------------------------------------------------------------------------
+
+    def call(
+        self,
+        function: str,
+        inputs: Sequence[Tensor],
+        results: Sequence[tuple[Sequence[Extent], torch.dtype]],
+        *,
+        config: Sequence[int | float | Extent] = (),
+        tasks: Extent = 1,
+        scratch: Extent = 0,
+    ) -> list[Tensor]:
+        """Calls ``disc_fn_<function>`` of the runtime, which says what its operands and ``config`` mean.
+
+        ``results`` are extents and dtype of each result. A float in ``config`` travels as the bits of a double. The
+        function may be asked for ranges of its ``tasks``, each worker with ``scratch`` bytes of its own.
+        """
+        index = ir.IndexType.get()
+
+        def number(value: int | float | Extent) -> ir.Value:
+            if isinstance(value, float):
+                value = struct.unpack("<q", struct.pack("<d", value))[0]
+            return self.index(int(value) if isinstance(value, bool) else value)
+
+        sizes = [dim for dims, _ in results for dim in dims if not isinstance(dim, int)]
+        numbers = [number(value) for value in config]
+        assert all(value.type == index for value in (*sizes, *numbers))
+        dtypes_ = [*(x.dtype for x in inputs), *(dtype for _, dtype in results)]
+        attributes: dict[str, ir.Attribute] = {
+            "function": ir.StringAttr.get(function),
+            "what": ir.StringAttr.get(locations.operation()),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), len(sizes), len(numbers), 1, 1]),
+        }
+        unsigned = [i for i, dtype in enumerate(dtypes_) if dtype == torch.uint8]
+        if unsigned:
+            attributes["unsigned_operands"] = ir.DenseI64ArrayAttr.get(unsigned)
+        op = ir.Operation.create(
+            "disc_tensor.call",
+            [tensor_type(dims, dtype) for dims, dtype in results],
+            [*(x.value for x in inputs), *sizes, *numbers, self.index(tasks), self.index(scratch)],
+            attributes=attributes,
+        )
+        return [
+            Tensor(value, tuple(dims), dtype) for value, (dims, dtype) in zip(op.results, results, strict=True)
+        ]
 
     # -- captures ------------------------------------------------------------------------------
 

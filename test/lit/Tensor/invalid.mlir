@@ -117,3 +117,27 @@ func.func @t14(%w: tensor<4x32x16xf32>) {
   %0 = disc_tensor.unpack %w batch [] n [0, 2] k [1] panel 16 : tensor<4x32x16xf32> -> tensor<64x32xf32>
   return
 }
+
+// -----
+
+func.func @call_sizes(%x: tensor<?xf32>, %n: index) {
+  // expected-error@+1 {{has 1 sizes for 2 dynamic extents of its results (T16)}}
+  %0:2 = disc_tensor.call "f"(%x) sizes(%n) tasks %n scratch %n "" : (tensor<?xf32>) -> (tensor<?xf32>, tensor<?xi64>)
+  return
+}
+
+// -----
+
+func.func @call_name(%x: tensor<4xf32>, %n: index) {
+  // expected-error@+1 {{calls 'so rt', which is no identifier (T17)}}
+  %0 = disc_tensor.call "so rt"(%x) tasks %n scratch %n "" : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @call_without_results(%x: tensor<4xf32>, %n: index) {
+  // expected-error@+1 {{has no result (T18)}}
+  "disc_tensor.call"(%x, %n, %n) <{function = "f", what = "", operandSegmentSizes = array<i32: 1, 0, 0, 1, 1>}> : (tensor<4xf32>, index, index) -> ()
+  return
+}

@@ -51,3 +51,14 @@ func.func @not_an_identity(%x: tensor<?x?xf32>, %n: index, %m: index) -> tensor<
   %0 = disc_tensor.reshape %x(%m, %n) : tensor<?x?xf32> -> tensor<?x?xf32>
   return %0 : tensor<?x?xf32>
 }
+
+// CHECK-LABEL: func.func @call
+// CHECK: disc_tensor.call "sort"(%{{.*}}) sizes(%[[S:.*]], %[[S]]) config(%{{.*}}) tasks %{{.*}} scratch %[[S]] "aten.sort at model.py:3"
+// CHECK: disc_tensor.call "draw"() tasks %{{.*}} scratch %{{.*}} "" unsigned [0]
+func.func @call(%x: tensor<?x8xf32>, %s: index) -> (tensor<?x8xf32>, tensor<?x8xi64>, tensor<4xi8>) {
+  %c1 = arith.constant 1 : index
+  %v, %i = disc_tensor.call "sort"(%x) sizes(%s, %s) config(%c1) tasks %s scratch %s "aten.sort at model.py:3"
+      : (tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?x8xi64>)
+  %d = disc_tensor.call "draw"() tasks %c1 scratch %c1 "" unsigned [0] : () -> tensor<4xi8>
+  return %v, %i, %d : tensor<?x8xf32>, tensor<?x8xi64>, tensor<4xi8>
+}

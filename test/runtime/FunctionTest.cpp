@@ -1,0 +1,70 @@
+//===- FunctionTest.cpp - native functions that kernels call --------------===//
+
+#include "lib/Runtime/Functions/Elements.h"
+#include "Check.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+using namespace disc::rt;
+
+static disc_view view(void *data, int64_t dtype, const std::vector<int64_t> &dims,
+                      const std::vector<int64_t> &strides) {
+  return {data, dtype, int64_t(dims.size()), dims.data(), strides.data()};
+}
+
+TEST(functionTableIsSorted) {
+  for (const FunctionEntry *entry = functionTable; entry->name; ++entry) {
+    CHECK(entry->function);
+    CHECK(!entry[1].name || std::strcmp(entry->name, entry[1].name) < 0);
+  }
+}
+
+TEST(stridedWalkStartsAnywhere) {
+  int64_t dims[] = {2, 3, 4}, strides[] = {1, 8, 2};
+  for (int64_t first = 0; first < 24; ++first) {
+    StridedWalk walk(3, dims, strides, first);
+    for (int64_t i = first; i < 24; ++i, walk.next())
+      CHECK(walk.offset == i / 12 + i / 4 % 3 * 8 + i % 4 * 2);
+  }
+}
+
+TEST(nonzeroOfStridedViews) {
+  // The transpose of a 2x3 matrix.
+  float data[] = {0, 1, 2, -0.0f, 0, 3};
+  std::vector<int64_t> dims{3, 2}, strides{1, 3}, rows{6, 2}, dense{2, 1}, none;
+  int64_t indices[12], count = -1;
+  disc_view operands[] = {view(data, DISC_F32, dims, strides), view(indices, DISC_I64, rows, dense),
+                          view(&count, DISC_I64, none, none)};
+  CHECK(disc_fn_nonzero(nullptr, operands, nullptr, 0, 1, nullptr) == DISC_OK);
+  CHECK(count == 3);
+  const int64_t expected[] = {1, 0, 2, 0, 2, 1};
+  CHECK(std::memcmp(indices, expected, sizeof(expected)) == 0);
+}
+
+TEST(nonzeroWritesNoMoreThanThereIsRoomFor) {
+  bool data[] = {true, true, false, true};
+  std::vector<int64_t> dims{4}, strides{1}, rows{2, 1}, dense{1, 1}, none;
+  int64_t indices[] = {-1, -1, -1}, count = -1;
+  disc_view operands[] = {view(data, DISC_BOOL, dims, strides), view(indices, DISC_I64, rows, dense),
+                          view(&count, DISC_I64, none, none)};
+  CHECK(disc_fn_nonzero(nullptr, operands, nullptr, 0, 1, nullptr) == DISC_OK);
+  CHECK(count == 3 && indices[0] == 0 && indices[1] == 1 && indices[2] == -1);
+}
+
+TEST(nonzeroOfEmptyAndScalar) {
+  uint16_t half = 0x8000; // -0
+  std::vector<int64_t> dims{0, 4}, strides{4, 1}, rows{1, 2}, dense{2, 1}, none, one{1, 0};
+  int64_t indices[2], count = -1;
+  disc_view empty[] = {view(nullptr, DISC_F64, dims, strides), view(indices, DISC_I64, rows, dense),
+                       view(&count, DISC_I64, none, none)};
+  CHECK(disc_fn_nonzero(nullptr, empty, nullptr, 0, 1, nullptr) == DISC_OK && count == 0);
+  disc_view scalar[] = {view(&half, DISC_F16, none, none), view(indices, DISC_I64, one, dense),
+                        view(&count, DISC_I64, none, none)};
+  CHECK(disc_fn_nonzero(nullptr, scalar, nullptr, 0, 1, nullptr) == DISC_OK && count == 0);
+  half = 0x7c00; // infinity
+  CHECK(disc_fn_nonzero(nullptr, scalar, nullptr, 0, 1, nullptr) == DISC_OK && count == 1);
+  scalar[0].dtype = 0x999;
+  CHECK(disc_fn_nonzero(nullptr, scalar, nullptr, 0, 1, nullptr) == DISC_ERROR_TYPE);
+}
