@@ -45,8 +45,9 @@ def Rt_ExtentOp : Rt_Op<"extent", [Pure]> {
 
 def Rt_BindSymbolOp : Rt_Op<"bind_symbol"> {
   let summary = "gives a symbol its value; `disc_shape.dim` may use it from here on";
-  let arguments = (ins FlatSymbolRefAttr:$symbol, Index:$value);
-  let assemblyFormat = "$symbol `,` $value attr-dict";
+  let description = "A value that kernels computed is marked `computed`: nobody knows it before the call.";
+  let arguments = (ins FlatSymbolRefAttr:$symbol, Index:$value, UnitAttr:$computed);
+  let assemblyFormat = "$symbol `,` $value (`computed` $computed^)? attr-dict";
 }
 
 def Rt_GuardEq : I32EnumAttrCase<"Eq", 0, "eq">;

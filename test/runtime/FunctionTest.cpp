@@ -1,7 +1,7 @@
 //===- FunctionTest.cpp - native functions that kernels call --------------===//
 
-#include "lib/Runtime/Functions/Elements.h"
 #include "Check.h"
+#include "lib/Runtime/Functions/Elements.h"
 
 #include <cstring>
 #include <string>

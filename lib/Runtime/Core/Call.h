@@ -61,7 +61,7 @@ struct disc_call {
   Status status;
   /// Set as soon as a kernel failed: by any thread, while others run.
   std::atomic<bool> kernelFailed{false};
-  std::mutex failing; ///< Held by kernels that set `status`.
+  std::mutex failing;          ///< Held by kernels that set `status`.
   bool failureIsNamed = false; ///< `status` says which operation failed.
 
 private:

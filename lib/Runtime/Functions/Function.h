@@ -1,8 +1,8 @@
 //===- Function.h - native functions that kernels call ---------------------===//
 //
-// What is neither a map nor a reduction over a domain - sorting, scattering, decompositions - is written in C++ and called
-// by kernels of kind `call`. The IR says `disc_tensor.call "sort"`; the function is `disc_fn_sort`. Functions.def lists
-// them. A library that is compiled ahead of time holds those that it calls.
+// What is neither a map nor a reduction over a domain - sorting, scattering, decompositions - is written in C++ and
+// called by kernels of kind `call`. The IR says `disc_tensor.call "sort"`; the function is `disc_fn_sort`.
+// Functions.def lists them. A library that is compiled ahead of time holds those that it calls.
 //
 // A function knows the dtypes, extents and strides of its operands only when it runs: it is a template over what it
 // needs and dispatches once. It uses the C and C++ libraries alone, throws nothing, and keeps no state.

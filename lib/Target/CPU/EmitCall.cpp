@@ -96,8 +96,8 @@ LogicalResult CallEmitter::describe(Value views, unsigned operand, Value tensor,
                           << ", which functions do not know";
   LayoutAttr layout = e.kernel.getLayout(buffer);
   int64_t bytes = llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
-  Value data = buffer < e.kernel.getNumInputs() ? points.operandPtr(buffer)
-                                                : points.resultPtr(buffer - e.kernel.getNumInputs());
+  Value data =
+      buffer < e.kernel.getNumInputs() ? points.operandPtr(buffer) : points.resultPtr(buffer - e.kernel.getNumInputs());
   SymExpr offset = layout.getOffset().getValue() * SymExpr(bytes);
   if (!offset.isConstant(0))
     data = LLVM::GEPOp::create(b, loc, ptr, b.getI8Type(), data, ArrayRef<LLVM::GEPArg>{toI64(offset)});
@@ -133,10 +133,10 @@ LogicalResult CallEmitter::run() {
       return op.emitError("a number of its config is not known before it runs");
   Value config = numbers(llvm::map_to_vector(op.getConfig(), [&](Value v) { return e.shapes.expr(v); }));
 
-  auto function = LLVM::lookupOrCreateFn(b, module, ("disc_fn_" + op.getFunction()).str(),
-                                         {ptr, ptr, ptr, i64, i64, ptr}, i32);
-  auto report =
-      LLVM::lookupOrCreateFn(b, module, "disc_rt_function_at", {ptr, i32, ptr}, LLVM::LLVMVoidType::get(b.getContext()));
+  auto function =
+      LLVM::lookupOrCreateFn(b, module, ("disc_fn_" + op.getFunction()).str(), {ptr, ptr, ptr, i64, i64, ptr}, i32);
+  auto report = LLVM::lookupOrCreateFn(b, module, "disc_rt_function_at", {ptr, i32, ptr},
+                                       LLVM::LLVMVoidType::get(b.getContext()));
   if (failed(function) || failed(report))
     return failure();
   Value call = points.callPtr();

@@ -94,7 +94,7 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(__truncsfbf2);
   DISC_RT_SYMBOL(__truncdfbf2);
 #undef DISC_RT_SYMBOL
-  for (const disc::rt::FunctionEntry *entry = disc::rt::functionTable; entry->name; ++entry)
+  for (const ::disc::rt::FunctionEntry *entry = ::disc::rt::functionTable; entry->name; ++entry)
     map[mangle(("disc_fn_" + llvm::Twine(entry->name)).str())] = orc::ExecutorSymbolDef(
         orc::ExecutorAddr::fromPtr(entry->function), llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable);
   return map;

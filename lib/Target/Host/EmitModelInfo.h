@@ -3,8 +3,8 @@
 #ifndef DISC_TARGET_HOST_EMITMODELINFO_H
 #define DISC_TARGET_HOST_EMITMODELINFO_H
 
-#include "lib/Target/Common/ElementTypes.h"
 #include "dialects/Rt/RtDialect.h"
+#include "lib/Target/Common/ElementTypes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/MapVector.h"

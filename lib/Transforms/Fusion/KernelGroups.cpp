@@ -134,10 +134,10 @@ void KernelGroups::seed(Operation *op) {
   } else {
     group->domain = shapes.dims(op->getResult(0));
     group->reduced.assign(group->domain.size(), false);
-    group->kind = isa<AttentionOp>(op)        ? KernelKind::Attention
-                  : isa<PackOp>(op)           ? KernelKind::Pack
-                  : isa<CallFunctionOp>(op)   ? KernelKind::Call
-                                              : KernelKind::Loop;
+    group->kind = isa<AttentionOp>(op)      ? KernelKind::Attention
+                  : isa<PackOp>(op)         ? KernelKind::Pack
+                  : isa<CallFunctionOp>(op) ? KernelKind::Call
+                                            : KernelKind::Loop;
   }
   if (auto call = dyn_cast<CallFunctionOp>(op))
     group->reasons.push_back("calls " + call.getFunction().str());

@@ -135,7 +135,7 @@ LogicalResult EntryBuilder::bindSymbols() {
     if (!symbol)
       return func.emitError() << "symbol '" << name << "' of argument " << input << " is not declared";
     guardRange(symbol, value, input, dimension);
-    BindSymbolOp::create(b, loc, name, value);
+    BindSymbolOp::create(b, loc, name, value, /*computed=*/false);
     bound.insert(name);
     return success();
   };
@@ -277,7 +277,8 @@ void EntryBuilder::assignTemporaries() {
     return;
   ArenaPlanner::Plan plan = planner.plan(temporaries);
   ArenaOffsets places = emitArenaOffsets(b, loc, plan, temporaries, shapes);
-  Value arena = ArenaOp::create(b, loc, pointer, call, places.bytes, describePlan(plan, temporaries, inPlace));
+  Value arena =
+      ArenaOp::create(b, loc, pointer, call, places.bytes, /*part=*/0, describePlan(plan, temporaries, inPlace));
   SmallVector<Value> pointers;
   for (Value offset : places.offsets)
     pointers.push_back(OffsetOp::create(b, loc, pointer, arena, offset));

@@ -23,7 +23,8 @@ LogicalResult disc::scheduleCall(KernelOp kernel, ShapeAnalysis &shapes, const T
   for (Value v : llvm::concat<Value>(SmallVector<Value>(call.getInputs()), SmallVector<Value>(call.getOutputs())))
     elements += SymExpr::product(shapes.dims(v));
   SymExpr tasks = shapes.expr(call.getTasks());
-  SymExpr cost = SymExpr::ceilDiv(elements * SymExpr(perElement), SymExpr::max(tasks, SymExpr(1))) + SymExpr(100);
+  SymExpr some = shapes.simplify(SymExpr::max(tasks, SymExpr(1)));
+  SymExpr cost = shapes.simplify(SymExpr::floorDiv(elements * SymExpr(perElement), some)) + SymExpr(100);
   MLIRContext *context = kernel.getContext();
   kernel.setScheduleAttr(Builder(context).getDictionaryAttr({}));
   kernel.setTasksAttr(ExprAttr::get(context, tasks));

@@ -351,9 +351,7 @@ class Builder(ViewBuilder):
             [*(x.value for x in inputs), *sizes, *numbers, self.index(tasks), self.index(scratch)],
             attributes=attributes,
         )
-        return [
-            Tensor(value, tuple(dims), dtype) for value, (dims, dtype) in zip(op.results, results, strict=True)
-        ]
+        return [Tensor(value, tuple(dims), dtype) for value, (dims, dtype) in zip(op.results, results, strict=True)]
 
     # -- captures ------------------------------------------------------------------------------
 
