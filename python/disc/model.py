@@ -192,7 +192,7 @@ def _plain_arguments(program: ImportedProgram, signature: inspect.Signature | No
     """The names of the arguments, if the model takes tensors alone; None if it takes anything else."""
     args, kwargs = program.in_spec.children()
     leaves = [*args.children(), *kwargs.children()]
-    if program.constants or not all(leaf.is_leaf() for leaf in leaves):
+    if program.constants or any(i.is_number for i in program.inputs) or not all(leaf.is_leaf() for leaf in leaves):
         return None
     if [i.leaf for i in program.inputs] != list(range(len(leaves))):
         return None

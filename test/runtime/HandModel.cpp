@@ -77,7 +77,7 @@ int32_t disc::test::scaleMain(disc_call *call) {
   int64_t dims[2];
   if (int32_t status = scaleChecks(call, dims))
     return status;
-  void *arena = disc_rt_arena(call, dims[0] * dims[1] * 4);
+  void *arena = disc_rt_arena(call, 0, dims[0] * dims[1] * 4);
   void *args[] = {disc_rt_input(call, 0), disc_rt_parameter(call, 0), disc_rt_global(call, 0, 4),
                   disc_rt_output(call, 0, 2, dims), reinterpret_cast<void *>(dims[1])};
   if (!arena || !args[0] || !args[1] || !args[2] || !args[3])

@@ -17,7 +17,7 @@ void *disc_rt_parameter(disc_call *call, int64_t parameter) { return call->param
 
 void *disc_rt_global(disc_call *call, int64_t global, int64_t bytes) { return call->global(global, bytes); }
 
-void *disc_rt_arena(disc_call *call, int64_t bytes) { return call->arena(bytes); }
+void *disc_rt_arena(disc_call *call, int64_t part, int64_t bytes) { return call->arena(part, bytes); }
 
 void *disc_rt_output(disc_call *call, int64_t output, int64_t rank, const int64_t *dims) {
   return call->output(output, rank, dims);

@@ -53,9 +53,9 @@ void *disc_rt_parameter(disc_call *call, int64_t parameter);
 /// ask for more.
 void *disc_rt_global(disc_call *call, int64_t global, int64_t bytes);
 
-/// Temporary storage of the call, at least `bytes` bytes, 64-byte aligned. Requested at
-/// most once per call.
-void *disc_rt_arena(disc_call *call, int64_t bytes);
+/// Temporary storage of the call, at least `bytes` bytes, 64-byte aligned. It may have several parts, numbered from 0,
+/// each requested at most once per call: sizes that depend on data are known late.
+void *disc_rt_arena(disc_call *call, int64_t part, int64_t bytes);
 
 /// Where one output goes, row-major contiguous: memory of the caller's or a new block. Never NULL for an empty tensor.
 /// Called once per output.

@@ -79,7 +79,7 @@ void *Buffer::reserve(size_t bytes) {
 }
 
 Storage::Storage(const disc_model_info_t &info, const Allocator &allocator)
-    : arena(allocator), scratch(allocator), outputs(size_t(info.num_outputs)) {
+    : scratch(allocator), outputs(size_t(info.num_outputs)) {
   for (int64_t i = 0; i < info.num_inputs; ++i)
     inputs.emplace_back(allocator);
   size_t ranks = 0;

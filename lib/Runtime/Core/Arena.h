@@ -78,7 +78,7 @@ struct OutputSlot {
 struct Storage {
   Storage(const disc_model_info_t &info, const Allocator &allocator);
 
-  Buffer arena;                    ///< Temporaries.
+  std::vector<Buffer> arena;       ///< Temporaries, in parts.
   Buffer scratch;                  ///< Of the calling thread, while it takes part.
   std::vector<Buffer> inputs;      ///< Contiguous copies of strided inputs.
   std::vector<Buffer> scattered;   ///< Strided outputs before they are scattered.

@@ -125,8 +125,15 @@ void *disc_call::global(int64_t index, int64_t bytes) {
   return global.data;
 }
 
-void *disc_call::arena(int64_t bytes) {
-  void *data = bytes < 0 ? nullptr : storage->arena.reserve(size_t(bytes));
+void *disc_call::arena(int64_t part, int64_t bytes) {
+  // A model has as many parts as its code asks for, in order.
+  constexpr int64_t kMaxParts = 1 << 16;
+  void *data = nullptr;
+  if (bytes >= 0 && part >= 0 && part < kMaxParts) {
+    while (size_t(part) >= storage->arena.size())
+      storage->arena.emplace_back(model.allocator());
+    data = storage->arena[part].reserve(size_t(bytes));
+  }
   return data ? data : fail(Code::Memory, "no memory for temporaries of " + std::to_string(bytes) + " bytes");
 }
 

@@ -147,8 +147,14 @@ FailureOr<StringAttr> TableEmitter::tensors(StringRef name, ArrayAttr interface)
     SmallVector<Row> dimRows;
     for (auto [extent, expr] : llvm::zip_equal(type.getShape(), dims.getDims())) {
       ShapeAnalysis::Range range = shapes.range(expr);
-      dimRows.push_back({ShapedType::isDynamic(extent) ? DISC_DYNAMIC : extent, text(expr.str()),
-                         std::max<int64_t>(range.min.value_or(0), 0), range.max.value_or(DISC_UNBOUNDED)});
+      bool computed = llvm::any_of(expr.symbols(), [&](StringRef symbol) {
+        return info.computed.contains(StringAttr::get(module.getContext(), symbol));
+      });
+      dimRows.push_back({computed                        ? DISC_DATA_DEPENDENT
+                         : ShapedType::isDynamic(extent) ? DISC_DYNAMIC
+                                                         : extent,
+                         text(expr.str()), std::max<int64_t>(range.min.value_or(0), 0),
+                         range.max.value_or(DISC_UNBOUNDED)});
     }
     rows.push_back({text(dict.getAs<StringAttr>("name")), *dtype, type.getRank(),
                     table(("disc_" + name + "_" + Twine(i)).str(), dimRows)});

@@ -40,6 +40,7 @@ struct ModelInfo {
   llvm::DenseSet<StringAttr> kept;              // the parameters that `main` reads
   llvm::MapVector<StringAttr, int64_t> globals; // name -> number
   llvm::MapVector<StringAttr, Source> symbols;
+  llvm::DenseSet<StringAttr> computed; // the symbols whose values depend on data
 };
 
 /// The address of a function that is still `func.func`, as the pointer that func-to-llvm makes of it.

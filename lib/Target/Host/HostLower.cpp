@@ -217,6 +217,8 @@ LogicalResult EntryLowering::lowerBind(BindSymbolOp op) {
   StringAttr name = op.getSymbolAttr().getAttr();
   if (!symbols.try_emplace(name, mapped(op.getValue())).second)
     return op.emitOpError() << "binds symbol '" << name.getValue() << "' again";
+  if (op.getComputed())
+    info.computed.insert(name);
   if (auto extent = op.getValue().getDefiningOp<ExtentOp>())
     info.symbols.insert({name, {static_cast<int64_t>(extent.getInput()), static_cast<int64_t>(extent.getDim())}});
   return success();
@@ -332,8 +334,23 @@ LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
   // it saves, so what is always that small, and cannot fail, skips the runtime altogether.
   std::optional<int64_t> worst = shapes.range(tasks * cost).max;
   if (scratch.isConstant(0) && !reports && worst && *worst <= serialNs) {
+    // Kernels count on a task: extents that they divide by are not 0 then.
+    Block *next = nullptr;
+    if (!shapes.lessEqual(SymExpr(1), tasks)) {
+      Block *here = b.getInsertionBlock(), *work = b.createBlock(exit);
+      next = b.createBlock(exit);
+      b.setInsertionPointToEnd(here);
+      Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+      Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, taskCount, zero);
+      cf::CondBranchOp::create(b, loc, some, work, next);
+      b.setInsertionPointToStart(work);
+    }
     Value null = LLVM::ZeroOp::create(b, loc, ptr);
     func::CallOp::create(b, loc, kernel, ValueRange{args, constant64(loc, 0), toI64(loc, taskCount), null});
+    if (next) {
+      cf::BranchOp::create(b, loc, next);
+      b.setInsertionPointToStart(next);
+    }
     return success();
   }
 
@@ -365,7 +382,8 @@ LogicalResult EntryLowering::lowerOp(Operation &op) {
       .Case([&](RtParameterOp parameter) { return lowerParameter(parameter), success(); })
       .Case([&](RtGlobalOp global) { return lowerGlobal(global); })
       .Case([&](ArenaOp arena) {
-        Value pointer = runtime.call(b, loc, "disc_rt_arena", ptr, {call, toI64(loc, mapped(arena.getBytes()))});
+        Value pointer = runtime.call(b, loc, "disc_rt_arena", ptr,
+                                     {call, constant64(loc, arena.getPart()), toI64(loc, mapped(arena.getBytes()))});
         values.map(arena.getResult(), checkPointer(loc, pointer));
         return success();
       })
@@ -432,17 +450,28 @@ LogicalResult EntryLowering::lower() {
 
 LogicalResult EntryLowering::lowerShapes() {
   begin("disc_shapes");
-  // Data comes after all checks, and nothing that a check reads depends on it.
-  for (Operation &op : entry.getBody().front())
-    if (isa<CheckInputsOp, ExtentOp, BindSymbolOp, RtGuardOp, DimOp>(op) || isa<arith::ArithDialect>(op.getDialect()))
-      if (failed(lowerOp(op)))
-        return failure();
+  // Data comes after the checks of shapes; what depends on it, symbols and checks on them, is left out.
+  auto isKnown = [&](const SymExpr &expr) {
+    return llvm::all_of(expr.symbols(), [&](StringRef name) { return symbols.contains(name); });
+  };
+  for (Operation &op : entry.getBody().front()) {
+    if (!isa<CheckInputsOp, ExtentOp, BindSymbolOp, RtGuardOp, DimOp>(op) && !isa<arith::ArithDialect>(op.getDialect()))
+      continue;
+    auto dim = dyn_cast<DimOp>(op);
+    if ((dim && !isKnown(dim.getExpr().getValue())) ||
+        llvm::any_of(op.getOperands(), [&](Value v) { return !values.contains(v); }))
+      continue;
+    if (failed(lowerOp(op)))
+      return failure();
+  }
 
   Location loc = entry.getLoc();
   for (auto [number, output] : llvm::enumerate(entry.getOutputs())) {
     SmallVector<SymExpr> extents = cast<DictionaryAttr>(output).getAs<DimsAttr>("dims").getDims();
     Value dims = slots(loc, std::max<size_t>(extents.size(), 1));
     for (auto [i, extent] : llvm::enumerate(extents)) {
+      if (!isKnown(extent))
+        continue; // the table says that it depends on data
       Value value = emitExpr(entry, extent);
       if (!value)
         return failure();

@@ -195,7 +195,7 @@ struct FoldViews : disc::impl::FoldViewsBase<FoldViews> {
     // Constants and fills live inside the kernels that read them; what addresses a buffer needs one.
     for (Operation &op : llvm::make_early_inc_range(block)) {
       auto generic = dyn_cast<linalg::GenericOp>(op);
-      bool addresses = isView(&op) || isa<AttentionOp, ConcatOp, RunningSumOp, CallFunctionOp>(op) ||
+      bool addresses = isView(&op) || isa<AttentionOp, ConcatOp, RunningSumOp, CallFunctionOp, BindOp>(op) ||
                        (generic && linalg::isaContractionOpInterface(generic));
       if (!addresses)
         continue;

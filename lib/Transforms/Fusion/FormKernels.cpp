@@ -104,6 +104,9 @@ struct FormKernels : disc::impl::FormKernelsBase<FormKernels> {
     }
     placed.insert(members.begin(), members.end());
     for (Operation *member : members)
+      for (Operation *earlier : groups.before(member))
+        place(earlier, groups, placed, order);
+    for (Operation *member : members)
       member->walk([&](Operation *nested) {
         for (Value operand : nested->getOperands())
           if (Operation *def = operand.getDefiningOp(); def && def->getBlock() == op->getBlock())

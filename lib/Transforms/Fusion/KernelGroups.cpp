@@ -112,7 +112,7 @@ std::string KernelGroup::describe() const {
   return text;
 }
 
-KernelGroups::KernelGroups(Block &block, ShapeAnalysis &shapes) : block(block), shapes(shapes) {
+KernelGroups::KernelGroups(Block &block, ShapeAnalysis &shapes) : block(block), bindings(block), shapes(shapes) {
   for (Operation &op : block)
     if (isa<linalg::GenericOp, AttentionOp, ConcatOp, RunningSumOp, PackOp, CallFunctionOp>(op))
       seed(&op);
@@ -157,6 +157,9 @@ bool KernelGroups::makesCycle(const SetVector<Operation *> &ops) const {
       if (top && !ops.contains(top) && seen.insert(top).second)
         worklist.push_back(top);
     }
+    for (Operation *later : bindings.after(op))
+      if (!ops.contains(later) && seen.insert(later).second)
+        worklist.push_back(later);
   };
   for (Operation *op : ops)
     push(op);
@@ -167,6 +170,8 @@ bool KernelGroups::makesCycle(const SetVector<Operation *> &ops) const {
       members.assign(group->ops.begin(), group->ops.end());
     for (Operation *member : members) {
       seen.insert(member);
+      if (llvm::any_of(bindings.after(member), [&](Operation *later) { return ops.contains(later); }))
+        return true;
       for (Operation *user : member->getUsers())
         if (Operation *top = block.findAncestorOpInBlock(*user); top && ops.contains(top))
           return true;

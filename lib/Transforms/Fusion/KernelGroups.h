@@ -19,6 +19,7 @@
 #include "dialects/Plan/PlanDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
+#include "lib/Transforms/Support/SymbolBindings.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace mlir::disc {
@@ -45,6 +46,8 @@ public:
   void fuse();
   /// The group of an operation; null for what stays between kernels.
   KernelGroup *groupOf(Operation *op) const { return groups.lookup(op); }
+  /// The binds and guards that must come before an operation.
+  SmallVector<Operation *> before(Operation *op) const { return bindings.before(op); }
 
 private:
   bool fuseEdges(llvm::function_ref<bool(KernelGroup &, KernelGroup &)> wanted);
@@ -55,6 +58,7 @@ private:
   void joinRows(AttentionOp op);
 
   Block &block;
+  SymbolBindings bindings;
   ShapeAnalysis &shapes;
   llvm::DenseMap<Operation *, KernelGroup *> groups;
   std::vector<std::unique_ptr<KernelGroup>> storage;

@@ -23,8 +23,8 @@
 #include "lib/Transforms/Fusion/Passes.h"
 
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Support/SymbolBindings.h"
 #include "lib/Transforms/Support/ViewLayout.h"
-#include "mlir/Analysis/TopologicalSortUtils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 
@@ -83,6 +83,12 @@ static bool reaches(Operation *from, Operation *to) {
         worklist.push_back(user);
     }
   return false;
+}
+
+/// Whether a bind stands between the two: it may wait for the one, and the other for it.
+static bool crossesBind(Operation *first, Operation *second) {
+  return llvm::any_of(first->getBlock()->getOps<BindOp>(),
+                      [&](BindOp bind) { return first->isBeforeInBlock(bind) && bind->isBeforeInBlock(second); });
 }
 
 /// "linear_x3", or the two names if they differ.
@@ -153,14 +159,15 @@ struct MergeProducts : disc::impl::MergeProductsBase<MergeProducts> {
         KernelOp second = kernels[j];
         if (!second)
           continue; // merged already
-        if (second.getKind() != KernelKind::Contraction || !fitTogether(first, second) || reaches(first, second)) {
+        if (second.getKind() != KernelKind::Contraction || !fitTogether(first, second) || reaches(first, second) ||
+            crossesBind(first, second)) {
           ++between;
           continue;
         }
         first = merge(first, second, times);
         kernels[j] = nullptr;
         // It stands where the second one stood; what reads the first's results may come before.
-        sortTopologically(&block);
+        sortByDataFlow(block);
       }
     }
   }

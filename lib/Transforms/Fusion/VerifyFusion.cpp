@@ -40,7 +40,8 @@ struct VerifyFusion : disc::impl::VerifyFusionBase<VerifyFusion> {
           continue;
         }
         if (isView(&op) ||
-            isa<DimOp, GuardOp, ParameterOp, GlobalLoadOp, GlobalStoreOp, func::ReturnOp, arith::ConstantOp>(op))
+            isa<DimOp, GuardOp, BindOp, ParameterOp, GlobalLoadOp, GlobalStoreOp, func::ReturnOp, arith::ConstantOp>(
+                op))
           continue;
         op.emitError() << "'" << op.getName() << "' is left outside every kernel after the fusion stage";
         ok = false;

@@ -33,7 +33,7 @@ struct VerifyLibrary : disc::impl::VerifyLibraryBase<VerifyLibrary> {
     bool ok = true;
     for (auto func : getOperation().getOps<func::FuncOp>())
       for (Operation &op : func.getBody().front()) {
-        if (isKernelBodyOp(&op) || isa<GuardOp, ParameterOp, GlobalLoadOp, GlobalStoreOp, func::ReturnOp>(op))
+        if (isKernelBodyOp(&op) || isa<GuardOp, BindOp, ParameterOp, GlobalLoadOp, GlobalStoreOp, func::ReturnOp>(op))
           continue;
         op.emitError() << "no library claimed '" << op.getName() << "' and no kernel computes it";
         ok = false;

@@ -19,7 +19,17 @@
 //     disc_rt.launch %call @k1(%t, %y)
 //     disc_rt.return
 //
-// Test: test/lit/Memory/plan-arena.mlir
+// A `disc_shape.bind` in the flow begins an epoch. The value is read, checked and bound, then what has extents that are
+// known only now gets memory: outputs, and a part of the arena for temporaries.
+//
+//     disc_rt.launch %call @k0(%x, %rows, %count)
+//     %n = llvm.load %count
+//     disc_rt.guard %call, %n le %max ...
+//     disc_rt.bind_symbol @u0, %n computed
+//     %y = disc_rt.output %call[0] (%u0)
+//     %more = disc_rt.arena %call, %bytes1 part 1
+//
+// Tests: test/lit/Memory/plan-arena.mlir, test/lit/Memory/epochs.mlir
 //
 //===----------------------------------------------------------------------===//
 
@@ -57,13 +67,18 @@ public:
 private:
   DictionaryAttr describe(StringRef fallback, unsigned index, Type type, DictionaryAttr attrs, ArrayRef<SymExpr> dims);
   LogicalResult bindSymbols();
-  void guardRange(SymbolOp symbol, Value value, int64_t input, int64_t dim);
+  void guardRange(SymbolOp symbol, Value value, int64_t input, int64_t dim, StringRef what = "");
   void guard(GuardPredicate predicate, Value lhs, Value rhs, int64_t input, int64_t dim, const Twine &expected,
              const Twine &message);
-  LogicalResult assignResults();
-  void assignTemporaries();
+  void guardFact(GuardOp fact);
+  LogicalResult lowerBind(BindOp bind);
+  unsigned epochOf(ArrayRef<SymExpr> exprs) const;
+  LogicalResult assignResults(unsigned epoch);
+  void planTemporaries();
+  void assignTemporaries(unsigned epoch);
   DictionaryAttr describePlan(const ArenaPlanner::Plan &plan, ArrayRef<ArenaPlanner::Temporary> temporaries,
                               int64_t inPlace);
+  LogicalResult fetch(Value tensor);
   FailureOr<Value> buffer(Value tensor);
 
   SymExpr bytesOf(Value tensor) {
@@ -82,6 +97,11 @@ private:
   llvm::DenseMap<Value, Value> buffers;
   llvm::StringMap<Value> bySource;                                           // parameters and globals already fetched
   llvm::DenseMap<KernelFuncOp, SmallVector<SmallVector<unsigned>>> reusable; // per kernel: inPlaceOperands
+
+  llvm::StringMap<unsigned> epochs; // of the symbols that the flow binds, from 1
+  SmallVector<ArenaPlanner::Temporary> temporaries;
+  llvm::MapVector<Value, unsigned> storage; // of each temporary value; several may have one, one after the other
+  SmallVector<int64_t> inPlace;             // per epoch
 };
 } // namespace
 
@@ -103,18 +123,20 @@ void EntryBuilder::guard(GuardPredicate predicate, Value lhs, Value rhs, int64_t
   RtGuardOp::create(b, loc, call, predicate, lhs, rhs, input, dim, expected.str(), message.str());
 }
 
-void EntryBuilder::guardRange(SymbolOp symbol, Value value, int64_t input, int64_t dimension) {
+void EntryBuilder::guardRange(SymbolOp symbol, Value value, int64_t input, int64_t dimension, StringRef what) {
   std::string range;
   llvm::raw_string_ostream os(range);
   os << symbol.getMin() << " <= " << symbol.getSymName();
   if (std::optional<int64_t> max = symbol.getMax())
     os << " <= " << *max;
-  // Without a stated minimum there is nothing to check: extents are not negative.
-  if (symbol.getMin() > 0)
+  std::string message =
+      what.empty() ? "is out of range" : (what + ": " + symbol.getSymName() + " is out of range").str();
+  // Without a stated minimum there is nothing to check: extents are not negative. What is computed may be.
+  if (symbol.getMin() > 0 || !what.empty())
     guard(GuardPredicate::Ge, value, dim(SymExpr(static_cast<int64_t>(symbol.getMin()))), input, dimension, range,
-          "is out of range");
+          message);
   if (std::optional<int64_t> max = symbol.getMax())
-    guard(GuardPredicate::Le, value, dim(SymExpr(*max)), input, dimension, range, "is out of range");
+    guard(GuardPredicate::Le, value, dim(SymExpr(*max)), input, dimension, range, message);
   if (symbol.getDivisor() > 1)
     guard(GuardPredicate::Divisible, value, dim(SymExpr(static_cast<int64_t>(symbol.getDivisor()))), input, dimension,
           "a multiple of " + Twine(symbol.getDivisor()), "is not divisible");
@@ -185,20 +207,48 @@ LogicalResult EntryBuilder::bindSymbols() {
                                 << " cannot be computed from the inputs";
     guard(GuardPredicate::Eq, e.value, dim(e.expr), e.input, e.dim, e.expr.str(), "has the wrong extent");
   }
-  for (GuardOp fact : func.getBody().front().getOps<GuardOp>()) {
-    GuardPredicate predicate = fact.getPredicate() == Predicate::Eq   ? GuardPredicate::Eq
-                               : fact.getPredicate() == Predicate::Le ? GuardPredicate::Le
-                                                                      : GuardPredicate::Divisible;
-    SymExpr lhs = fact.getLhsAttr().getValue(), rhs = fact.getRhsAttr().getValue();
-    std::string text = (lhs.str() + Twine(" ") + stringifyPredicate(fact.getPredicate()) + " " + rhs.str()).str();
-    RtGuardOp::create(b, fact.getLoc(), call, predicate, dim(lhs), dim(rhs), -1, -1, text, fact.getMessage());
-  }
   return success();
 }
 
-LogicalResult EntryBuilder::assignResults() {
+void EntryBuilder::guardFact(GuardOp fact) {
+  GuardPredicate predicate = fact.getPredicate() == Predicate::Eq   ? GuardPredicate::Eq
+                             : fact.getPredicate() == Predicate::Le ? GuardPredicate::Le
+                                                                    : GuardPredicate::Divisible;
+  SymExpr lhs = fact.getLhsAttr().getValue(), rhs = fact.getRhsAttr().getValue();
+  std::string text = (lhs.str() + Twine(" ") + stringifyPredicate(fact.getPredicate()) + " " + rhs.str()).str();
+  RtGuardOp::create(b, fact.getLoc(), call, predicate, dim(lhs), dim(rhs), -1, -1, text, fact.getMessage());
+}
+
+/// Reads the value of a symbol from the tensor that holds it.
+LogicalResult EntryBuilder::lowerBind(BindOp bind) {
+  auto symbol = module.lookupSymbol<SymbolOp>(bind.getSymbol());
+  std::optional<Layout> layout = viewLayout(bind.getValue(), shapes);
+  FailureOr<Value> data = buffer(viewBase(bind.getValue()));
+  if (!symbol || !layout || failed(data))
+    return bind.emitError() << "symbol '" << bind.getSymbol() << "' cannot be bound to this value";
+  Value address = OffsetOp::create(b, bind.getLoc(), pointer, *data, dim(layout->offset * SymExpr(8)));
+  Value loaded = LLVM::LoadOp::create(b, bind.getLoc(), b.getI64Type(), address);
+  Value value = arith::IndexCastOp::create(b, bind.getLoc(), b.getIndexType(), loaded);
+  guardRange(symbol, value, -1, -1, bind.getWhat().empty() ? "a computed extent" : bind.getWhat());
+  BindSymbolOp::create(b, bind.getLoc(), bind.getSymbol(), value, /*computed=*/true);
+  return success();
+}
+
+/// The epoch in which these expressions have values: 0 is the entry.
+unsigned EntryBuilder::epochOf(ArrayRef<SymExpr> exprs) const {
+  unsigned epoch = 0;
+  for (const SymExpr &expr : exprs)
+    for (const std::string &name : expr.symbols())
+      epoch = std::max(epoch, epochs.lookup(name));
+  return epoch;
+}
+
+/// Memory for the results whose extents are known from this epoch on.
+LogicalResult EntryBuilder::assignResults(unsigned epoch) {
   auto ret = cast<func::ReturnOp>(func.getBody().front().getTerminator());
   for (auto [i, operand] : llvm::enumerate(ret.getOperands())) {
+    if (epochOf(shapes.dims(operand)) != epoch)
+      continue;
     Value base = viewBase(operand);
     if (!base.getDefiningOp<CallOp>() || buffers.contains(base))
       return ret.emitError() << "result " << i << " does not own its buffer";
@@ -207,6 +257,8 @@ LogicalResult EntryBuilder::assignResults() {
       extents.push_back(dim(expr));
     buffers[base] = OutputOp::create(b, loc, pointer, call, extents, i);
   }
+  if (epoch != 0)
+    return success();
   for (auto store : func.getBody().front().getOps<GlobalStoreOp>()) {
     Value base = viewBase(store.getValue());
     if (!base.getDefiningOp<CallOp>() || buffers.contains(base))
@@ -218,22 +270,26 @@ LogicalResult EntryBuilder::assignResults() {
   return success();
 }
 
-void EntryBuilder::assignTemporaries() {
+/// Which temporaries there are, and how long each lives.
+void EntryBuilder::planTemporaries() {
   llvm::DenseMap<Operation *, int64_t> step;
   int64_t steps = 0;
   for (Operation &op : func.getBody().front())
     step[&op] = steps++;
-  auto lastUse = [&](Value v) {
+  std::function<int64_t(Value)> lastUse = [&](Value v) {
     int64_t last = step[v.getDefiningOp()];
     for (Operation *user : v.getUsers())
-      last = std::max(last, step[user]);
+      last = std::max(last, isView(user) ? lastUse(user->getResult(0)) : step[user]);
     return last;
   };
 
   ArenaPlanner planner(shapes);
-  SmallVector<ArenaPlanner::Temporary> temporaries;
-  llvm::MapVector<Value, unsigned> storage; // of each temporary value; several may have one, one after the other
-  int64_t inPlace = 0;
+  llvm::SmallDenseSet<Value> results;
+  for (Value operand : func.getBody().front().getTerminator()->getOperands())
+    results.insert(viewBase(operand));
+  for (auto store : func.getBody().front().getOps<GlobalStoreOp>())
+    results.insert(viewBase(store.getValue()));
+  inPlace.assign(epochs.size() + 1, 0);
   for (auto kernel : func.getBody().front().getOps<CallOp>()) {
     auto callee = module.lookupSymbol<KernelFuncOp>(kernel.getCallee());
     auto [known, isNew] = reusable.try_emplace(callee);
@@ -243,7 +299,7 @@ void EntryBuilder::assignTemporaries() {
     llvm::SmallDenseSet<unsigned> claimed; // by an earlier result of this kernel
     for (Value result : kernel.getOutputs()) {
       unsigned r = cast<OpResult>(result).getResultNumber();
-      if (buffers.contains(result))
+      if (results.contains(result))
         continue;
       SymExpr bytes = planner.align(bytesOf(result));
       std::optional<unsigned> taken;
@@ -266,24 +322,35 @@ void EntryBuilder::assignTemporaries() {
         taken = temporaries.size();
         temporaries.push_back({bytes, {step[kernel], step[kernel]}});
       } else {
-        ++inPlace;
+        ++inPlace[epochOf(bytes)];
       }
       storage[result] = *taken;
       claimed.insert(*taken);
       temporaries[*taken].life.last = lastUse(result);
     }
   }
-  if (temporaries.empty())
+}
+
+/// The part of the arena for temporaries whose sizes are known from this epoch on.
+void EntryBuilder::assignTemporaries(unsigned epoch) {
+  SmallVector<ArenaPlanner::Temporary> part;
+  llvm::DenseMap<unsigned, unsigned> place;
+  for (auto [i, temporary] : llvm::enumerate(temporaries))
+    if (epochOf(temporary.bytes) == epoch) {
+      place[i] = part.size();
+      part.push_back(temporary);
+    }
+  if (part.empty())
     return;
-  ArenaPlanner::Plan plan = planner.plan(temporaries);
-  ArenaOffsets places = emitArenaOffsets(b, loc, plan, temporaries, shapes);
-  Value arena =
-      ArenaOp::create(b, loc, pointer, call, places.bytes, /*part=*/0, describePlan(plan, temporaries, inPlace));
+  ArenaPlanner::Plan plan = ArenaPlanner(shapes).plan(part);
+  ArenaOffsets offsets = emitArenaOffsets(b, loc, plan, part, shapes);
+  Value arena = ArenaOp::create(b, loc, pointer, call, offsets.bytes, epoch, describePlan(plan, part, inPlace[epoch]));
   SmallVector<Value> pointers;
-  for (Value offset : places.offsets)
+  for (Value offset : offsets.offsets)
     pointers.push_back(OffsetOp::create(b, loc, pointer, arena, offset));
   for (auto [value, i] : storage)
-    buffers[value] = pointers[i];
+    if (auto at = place.find(i); at != place.end())
+      buffers[value] = pointers[at->second];
 }
 
 /// The plan as an attribute, for those who ask what a call needs (Arena.h of the bindings, tests).
@@ -303,6 +370,12 @@ DictionaryAttr EntryBuilder::describePlan(const ArenaPlanner::Plan &plan, ArrayR
       {b.getNamedAttr("bytes", DimsAttr::get(b.getContext(), bytes)),
        b.getNamedAttr("first", b.getDenseI64ArrayAttr(first)), b.getNamedAttr("last", b.getDenseI64ArrayAttr(last)),
        b.getNamedAttr("in_place", b.getI64IntegerAttr(inPlace)), b.getNamedAttr("orders", b.getArrayAttr(orders))});
+}
+
+/// Has the buffer of what comes from outside at hand.
+LogicalResult EntryBuilder::fetch(Value tensor) {
+  Operation *def = tensor.getDefiningOp();
+  return success(!(!def || isa<ParameterOp, GlobalLoadOp>(def)) || succeeded(buffer(tensor)));
 }
 
 FailureOr<Value> EntryBuilder::buffer(Value tensor) {
@@ -343,23 +416,48 @@ LogicalResult EntryBuilder::run() {
   Block *block = &entry.getBody().emplaceBlock();
   call = block->addArgument(pointer, loc);
   b.setInsertionPointToStart(block);
-  if (failed(bindSymbols()) || failed(assignResults()))
+  Block &flow = func.getBody().front();
+  for (auto bind : flow.getOps<BindOp>())
+    epochs.try_emplace(bind.getSymbol(), epochs.size() + 1);
+  if (failed(bindSymbols()))
     return failure();
-  assignTemporaries();
+  for (GuardOp fact : flow.getOps<GuardOp>())
+    if (epochOf({fact.getLhs().getValue(), fact.getRhs().getValue()}) == 0)
+      guardFact(fact);
+  planTemporaries();
+  if (failed(assignResults(0)))
+    return failure();
+  assignTemporaries(0);
   // Fetch what calls read before the first launch: a failure then leaves nothing half done.
-  SmallVector<SmallVector<Value>> operands;
-  for (auto kernel : func.getBody().front().getOps<CallOp>()) {
-    SmallVector<Value> &list = operands.emplace_back();
-    for (Value v :
-         llvm::concat<Value>(SmallVector<Value>(kernel.getInputs()), SmallVector<Value>(kernel.getOutputs()))) {
-      FailureOr<Value> pointer = buffer(v);
-      if (failed(pointer))
+  for (Operation &op : flow)
+    if (isa<CallOp, BindOp>(op))
+      for (Value operand : op.getOperands())
+        if (failed(fetch(viewBase(operand))))
+          return failure();
+  unsigned epoch = 0;
+  for (Operation &op : flow) {
+    if (auto kernel = dyn_cast<CallOp>(op)) {
+      SmallVector<Value> list;
+      for (Value v :
+           llvm::concat<Value>(SmallVector<Value>(kernel.getInputs()), SmallVector<Value>(kernel.getOutputs()))) {
+        FailureOr<Value> pointer = buffer(v);
+        if (failed(pointer))
+          return failure();
+        list.push_back(*pointer);
+      }
+      LaunchOp::create(b, kernel.getLoc(), call, kernel.getCallee(), list);
+    } else if (auto bind = dyn_cast<BindOp>(op)) {
+      ++epoch;
+      if (failed(lowerBind(bind)))
         return failure();
-      list.push_back(*pointer);
+      for (GuardOp fact : flow.getOps<GuardOp>())
+        if (epochOf({fact.getLhs().getValue(), fact.getRhs().getValue()}) == epoch)
+          guardFact(fact);
+      if (failed(assignResults(epoch)))
+        return failure();
+      assignTemporaries(epoch);
     }
   }
-  for (auto [kernel, list] : llvm::zip(func.getBody().front().getOps<CallOp>(), operands))
-    LaunchOp::create(b, kernel.getLoc(), call, kernel.getCallee(), list);
   ReturnOp::create(b, loc);
   std::string name = func.getName().str();
   func.erase();

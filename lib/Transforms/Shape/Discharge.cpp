@@ -13,12 +13,15 @@
 //   disc_shape.guard <S> eq <T> "sizes of x and y differ"
 //   %2 = disc_shape.dim <B * S>
 //
-// Test: test/lit/Shape/discharge.mlir
+// A requirement on a symbol that is bound on the way becomes a guard behind its disc_shape.bind.
+//
+// Tests: test/lit/Shape/discharge.mlir, test/lit/Shape/bind.mlir
 //
 //===----------------------------------------------------------------------===//
 
 #include "lib/Transforms/Shape/Extents.h"
 #include "lib/Transforms/Shape/Passes.h"
+#include "lib/Transforms/Support/SymbolBindings.h"
 
 namespace mlir::disc {
 #define GEN_PASS_DEF_DISCHARGE
@@ -62,7 +65,8 @@ static GuardOp createGuard(OpBuilder &builder, RequireOp require, SymExpr lhs, S
                          require.getMessage());
 }
 
-static LogicalResult discharge(RequireOp require, OpBuilder &guards, ShapeAnalysis &shapes) {
+static LogicalResult discharge(RequireOp require, function_ref<OpBuilder &(ArrayRef<SymExpr>)> guardsFor,
+                               ShapeAnalysis &shapes) {
   SymExpr lhs = shapes.expr(require.getLhs());
   SymExpr rhs = shapes.expr(require.getRhs());
   Predicate predicate = require.getPredicate();
@@ -78,7 +82,7 @@ static LogicalResult discharge(RequireOp require, OpBuilder &guards, ShapeAnalys
   if (!isa<FunctionOpInterface>(require->getParentOp()))
     return reject(require, lhs, rhs, "cannot be checked on entry");
 
-  GuardOp guard = createGuard(guards, require, lhs, rhs);
+  GuardOp guard = createGuard(guardsFor({lhs, rhs}), require, lhs, rhs);
   shapes.facts().assume(guard.getPredicate(), guard.getLhs().getValue(), guard.getRhs().getValue());
   require.erase();
   return success();
@@ -98,8 +102,22 @@ struct Discharge final : disc::impl::DischargeBase<Discharge> {
       Block &entry = function.getFunctionBody().front();
       auto position = llvm::find_if(entry, [](Operation &op) { return !isa<GuardOp>(op); });
       OpBuilder guards(&entry, position);
+      // Or behind the bind that gives the last of their symbols its value.
+      SymbolBindings bindings(entry);
+      llvm::DenseMap<Operation *, std::unique_ptr<OpBuilder>> late;
+      auto guardsFor = [&](ArrayRef<SymExpr> sides) -> OpBuilder & {
+        BindOp bind = bindings.lastOf(sides);
+        if (!bind)
+          return guards;
+        std::unique_ptr<OpBuilder> &builder = late[bind];
+        if (!builder) {
+          builder = std::make_unique<OpBuilder>(bind);
+          builder->setInsertionPointAfter(bind);
+        }
+        return *builder;
+      };
       for (RequireOp require : requirements)
-        failed |= mlir::failed(discharge(require, guards, shapes));
+        failed |= mlir::failed(discharge(require, guardsFor, shapes));
       // The guards are facts now, and extents may have become equal.
       Extents extents(function);
       canonicalizeExtents(function, extents, shapes);

@@ -41,7 +41,7 @@ DimsAttr mlir::disc::getDimsAttr(ShapeAnalysis &shapes, Value tensor) {
 
 /// True for what computes on indices: its results may be expressions.
 static bool isIndexComputation(Operation *op) {
-  if (isa<tensor::DimOp, DimOp>(op))
+  if (isa<tensor::DimOp, DimOp, BindOp>(op))
     return true;
   if (!isa<arith::ArithDialect>(op->getDialect()) || op->getNumResults() != 1 || op->hasTrait<OpTrait::ConstantLike>())
     return false;

@@ -42,6 +42,7 @@ def VerifyShape : Pass<"disc-shape-verify", "::mlir::ModuleOp"> {
     (V5) a function has one `disc_shape.dim` per expression.
     (V6) every argument of `main` with dynamic extents has `disc_shape.dims`.
     (V7) what operations demand of their operands' extents is proved.
+    (V8) a symbol is bound once, and is none of those that arguments name.
   }];
 }
 

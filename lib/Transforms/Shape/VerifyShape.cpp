@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/StringSet.h"
 #include <map>
 
 namespace mlir::disc {
@@ -31,6 +32,7 @@ public:
     verifyArguments(function);
     function->walk([&](Operation *op) { verify(op); });
     extents.clear();
+    bound.clear();
   }
 
   bool failed = false;
@@ -49,6 +51,9 @@ private:
       report(op, "V2") << "a requirement is neither proved nor guarded";
     } else if (auto dim = dyn_cast<DimOp>(op)) {
       verifyUnique(dim);
+    } else if (auto bind = dyn_cast<BindOp>(op)) {
+      if (!bound.insert(bind.getSymbol()).second)
+        report(op, "V8") << "symbol '" << bind.getSymbol() << "' has a value already";
     } else {
       verifyDims(op);
       verifySizes(op);
@@ -60,6 +65,10 @@ private:
   void verifyArguments(FunctionOpInterface function) {
     for (auto [index, type] : llvm::enumerate(function.getArgumentTypes())) {
       auto tensor = dyn_cast<RankedTensorType>(type);
+      if (auto dims = function.getArgAttrOfType<DimsAttr>(index, ShapeDialect::getDimsAttrName()))
+        for (const SymExpr &expr : dims.getDims())
+          for (const std::string &name : expr.symbols())
+            bound.insert(name);
       if (tensor && !tensor.hasStaticShape() && !function.getArgAttr(index, ShapeDialect::getDimsAttrName()))
         report(function, "V6") << "argument " << index << " has dynamic extents without names";
     }
@@ -89,6 +98,7 @@ private:
 
   ShapeAnalysis &shapes;
   std::map<SymExpr, DimOp> extents;
+  llvm::StringSet<> bound;
 };
 
 struct VerifyShape final : disc::impl::VerifyShapeBase<VerifyShape> {

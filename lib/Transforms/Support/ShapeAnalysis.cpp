@@ -24,6 +24,7 @@ using namespace mlir::disc;
 ShapeAnalysis::ShapeAnalysis(ModuleOp module) {
   for (auto symbol : module.getOps<SymbolOp>())
     symbolFacts.declare(symbol);
+  module.walk([&](BindOp bind) { symbolFacts.bind(bind.getSymbol()); });
   module.walk([&](GuardOp guard) {
     symbolFacts.assume(guard.getPredicate(), guard.getLhs().getValue(), guard.getRhs().getValue());
   });
@@ -63,6 +64,8 @@ SymExpr ShapeAnalysis::compute(Value index) {
     return constant.getSExtValue();
   if (auto dim = dyn_cast_or_null<DimOp>(op))
     return dim.getExpr().getValue();
+  if (auto bind = dyn_cast_or_null<BindOp>(op))
+    return SymExpr::symbol(bind.getSymbol().str());
   if (auto dim = dyn_cast_or_null<tensor::DimOp>(op)) {
     std::optional<int64_t> position = dim.getConstantIndex();
     auto type = dyn_cast<RankedTensorType>(dim.getSource().getType());

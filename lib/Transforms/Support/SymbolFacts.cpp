@@ -46,6 +46,12 @@ void SymbolFacts::declare(StringRef name, Range range, int64_t divisor, std::opt
   symbols[name] = symbol;
 }
 
+void SymbolFacts::bind(StringRef name) { symbols[name].isBound = true; }
+
+bool SymbolFacts::mentionsBound(const SymExpr &expr) const {
+  return llvm::any_of(expr.symbols(), [&](StringRef name) { return lookup(name).isBound; });
+}
+
 static SymbolFacts::Range intersect(SymbolFacts::Range a, SymbolFacts::Range b) {
   if (b.min && (!a.min || *b.min > *a.min))
     a.min = b.min;
@@ -100,6 +106,12 @@ void SymbolFacts::assume(Predicate predicate, const SymExpr &rawLhs, const SymEx
   SymExpr lhs = simplify(rawLhs), rhs = simplify(rawRhs);
   switch (predicate) {
   case Predicate::Eq:
+    // A bound symbol is not replaced either: it tells what must wait for its bind.
+    if (mentionsBound(lhs) || mentionsBound(rhs)) {
+      if (lhs != rhs)
+        zeros.push_back(lhs - rhs);
+      return;
+    }
     if (lhs != rhs && !orient(lhs, rhs) && !orient(rhs, lhs))
       zeros.push_back(lhs - rhs);
     return;

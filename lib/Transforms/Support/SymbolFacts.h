@@ -26,6 +26,9 @@ public:
   /// symbols stands for both. Undeclared symbols may have any value.
   void declare(SymbolOp symbol);
   void declare(StringRef name, Range range, int64_t divisor, std::optional<int64_t> likely);
+  /// The symbol gets its value in the middle of a function. Guards on it say nothing of other symbols: those are used
+  /// before the guard has been checked.
+  void bind(StringRef name);
   /// From here on the relation is known.
   void assume(Predicate predicate, const SymExpr &lhs, const SymExpr &rhs);
 
@@ -52,9 +55,11 @@ private:
     Range range;
     int64_t divisor = 1;
     std::optional<int64_t> likely;
+    bool isBound = false;
   };
 
   const Symbol &lookup(StringRef name) const;
+  bool mentionsBound(const SymExpr &expr) const;
   bool orient(const SymExpr &lhs, const SymExpr &rhs);
   SymExpr simplifyAtom(const SymAtom &atom) const;
   SymExpr expandDivisors(const SymExpr &expr) const;

@@ -69,7 +69,7 @@ static std::string text(Module &module, bool generic, bool locations) {
 static nb::dict arena(Module &module, const std::string &function, const std::map<std::string, int64_t> &symbols) {
   nb::dict result;
   nb::list temporaries;
-  int64_t bytes = 0, live = 0, inPlace = 0;
+  int64_t total = 0, live = 0, inPlace = 0;
   auto entry = module.op->lookupSymbol<EntryOp>(function);
   if (!entry)
     raise(PyExc_ValueError, "no entry '" + function + "': the module has not been through the memory stage");
@@ -92,8 +92,10 @@ static nb::dict arena(Module &module, const std::string &function, const std::ma
       sizes.push_back(*value);
     }
     ArenaLayout layout(lives);
-    live = layout.largestLive(sizes);
-    inPlace = plan.getAs<mlir::IntegerAttr>("in_place").getInt();
+    // Parts are apart, also where their temporaries do not meet.
+    int64_t bytes = 0;
+    live += layout.largestLive(sizes);
+    inPlace += plan.getAs<mlir::IntegerAttr>("in_place").getInt();
     std::optional<llvm::SmallVector<int64_t>> best;
     for (mlir::Attribute attr : plan.getAs<mlir::ArrayAttr>("orders")) {
       ArenaLayout::Order order(llvm::cast<mlir::DenseI64ArrayAttr>(attr).asArrayRef());
@@ -104,9 +106,10 @@ static nb::dict arena(Module &module, const std::string &function, const std::ma
       }
     }
     for (auto [offset, size, life] : llvm::zip(*best, sizes, lives))
-      temporaries.append(nb::make_tuple(offset, size, life.first, life.last));
+      temporaries.append(nb::make_tuple(total + offset, size, life.first, life.last));
+    total += bytes;
   });
-  result["arena"] = bytes;
+  result["arena"] = total;
   result["live"] = live;
   result["in_place"] = inPlace;
   result["temporaries"] = temporaries;

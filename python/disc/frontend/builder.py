@@ -12,11 +12,13 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch_mlir import ir
 
 from . import dtypes, locations, scalar
 from .scalar import Elem
+from .symbols import SymbolTable
 from .values import (
     Extent,
     Number,
@@ -29,6 +31,23 @@ from .values import (
 )
 from .views import ViewBuilder
 
+
+def declare_symbol(block: ir.Block, name: str, low: int, high: int | None) -> None:
+    """Declares a symbol at the top of the module."""
+    i64 = ir.IntegerType.get_signless(64)
+    attributes: dict[str, ir.Attribute] = {
+        "sym_name": ir.StringAttr.get(name),
+        "min": ir.IntegerAttr.get(i64, low),
+        "divisor": ir.IntegerAttr.get(i64, 1),
+    }
+    if high is not None:
+        attributes["max"] = ir.IntegerAttr.get(i64, high)
+    # Before the functions, behind the other symbols: of two equal ones the first stands for both.
+    first = next((op for op in block.operations if op.operation.name != "disc_shape.symbol"), None)
+    with ir.InsertionPoint(block) if first is None else ir.InsertionPoint(first.operation):
+        ir.Operation.create("disc_shape.symbol", attributes=attributes)
+
+
 Input = Tensor | Number | RuntimeNumber
 
 
@@ -39,6 +58,9 @@ class Builder(ViewBuilder):
     results: Sequence[ResultInfo] = ()
     # The fake tensor (or number) torch.export computed for the op, or None.
     node_value: Any = None
+    # What the importer sets: the program's symbols, and where they are declared.
+    symbols: SymbolTable | None = None
+    module_block: Any = None
 
     @property
     def out(self) -> ResultInfo:
@@ -308,6 +330,65 @@ class Builder(ViewBuilder):
         """The map that picks ``loops`` out of ``count``; None is the constant 0."""
         exprs = [ir.AffineConstantExpr.get(0) if loop is None else ir.AffineDimExpr.get(loop) for loop in loops]
         return ir.AffineMap.get(count, 0, exprs)
+
+    # -- extents that depend on data ---------------------------------------------------------------
+
+    def is_size(self, value: torch.SymInt) -> bool:
+        """Whether a computed number can be an extent: export knows that it is not negative."""
+        expr = value.node.expr
+        return self.extent_of(expr) is not None or (self.symbols is not None and self.symbols.name_of(expr) is not None)
+
+    def bind(self, count: Tensor, size: Any) -> Extent:
+        """The value of ``count``, an i64 tensor without dims, as an extent of what follows.
+
+        ``size`` is what torch.export calls it: an int or SymInt of the node's fake result. The value is read when the
+        model runs, and checked against what export knows of it.
+        """
+        expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+        symbols = self.symbols
+        assert symbols is not None
+        name = symbols.name_of(expr) if expr.is_Symbol and expr not in self.symbol_values else None
+        fresh = name is None
+        if name is None:
+            # Export has replaced the symbol by something that it equals.
+            name = symbols.add("count")
+            declare_symbol(self.module_block, name, 0, None)
+        bound: Extent = ir.Operation.create(
+            "disc_shape.bind",
+            [ir.IndexType.get()],
+            [count.value],
+            attributes={
+                "symbol": ir.FlatSymbolRefAttr.get(name),
+                "what": ir.StringAttr.get(locations.operation()),
+            },
+        ).result
+        if not fresh:
+            self.symbol_values[expr] = bound
+            return bound
+        known = self.extent_of(expr)
+        if known is None:
+            return bound
+        self.require_equal(bound, known, f"{locations.operation()}: the number of results is not {expr}")
+        return known
+
+    def require_condition(self, condition: sympy.Basic, symbols: SymbolTable) -> None:
+        """Requires what ``torch._check`` demands of computed numbers, where it is a relation of two extents."""
+        kinds = {sympy.Eq: "eq", sympy.Le: "le", sympy.Ge: "ge", sympy.Lt: "lt", sympy.Gt: "gt"}
+        kind = kinds.get(type(condition))
+        if kind is None or not any(symbols.is_computed(s) for s in condition.free_symbols):
+            return
+        lhs, rhs = (self.extent_of(side) for side in condition.args)
+        if lhs is None or rhs is None:
+            return
+        message = f"torch._check({symbols.condition(condition)})"
+        if kind in ("ge", "gt"):
+            lhs, rhs = rhs, lhs
+        if kind in ("lt", "gt"):
+            lhs = self.add(lhs, 1)
+        if kind == "eq":
+            self.require_equal(lhs, rhs, message)
+        else:
+            self.require_at_most(lhs, rhs, message)
 
     # -- native functions ------------------------------------------------------------------------
 

@@ -123,11 +123,19 @@ class ExtentBuilder:
         if lhs == rhs or (lhs, rhs) in self._required:
             return
         self._required |= {(lhs, rhs), (rhs, lhs)}
+        self._require("eq", lhs, rhs, message)
+
+    def require_at_most(self, lhs: Extent, rhs: Extent, message: str) -> None:
+        """Requires lhs <= rhs at run time."""
+        if lhs != rhs and not (isinstance(lhs, int) and isinstance(rhs, int) and lhs <= rhs):
+            self._require("le", lhs, rhs, message)
+
+    def _require(self, predicate: str, lhs: Extent, rhs: Extent, message: str) -> None:
         ir.Operation.create(
             "disc_shape.require",
             operands=[self.index(lhs), self.index(rhs)],
             attributes={
-                "predicate": ir.StringAttr.get("eq"),
+                "predicate": ir.StringAttr.get(predicate),
                 "message": ir.StringAttr.get(message),
             },
         )

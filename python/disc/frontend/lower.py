@@ -13,7 +13,7 @@ from torch_mlir import ir
 
 from .. import errors
 from . import dtypes
-from .builder import Builder
+from .builder import Builder, declare_symbol
 from .locations import describe, location, source_of
 from .registry import NotLowerable, find_rule
 from .symbols import SymbolTable
@@ -64,12 +64,13 @@ class Lowering:
         self._values: dict[ir.Value, Any] = {}
         self._unsupported: list[errors.UnsupportedOp] = []
         self._source: tuple[str, int] | None = None
-        self._builder = Builder()
+        self.builder = Builder()
+        """Writes at the end of ``main``, also after the run."""
 
     def run(
         self,
         torch_module: ir.Module,
-        inputs: Sequence[tuple[str, torch.Tensor]],
+        inputs: Sequence[tuple[str, Any]],
     ) -> tuple[ir.Module, list[Any]]:
         """Returns the new module, whose ``main`` still lacks its return, and the lowered outputs."""
         # Other functions are the graphs of higher-order operators, which are reported where they are used.
@@ -84,7 +85,10 @@ class Lowering:
         with location("main", first):
             module = ir.Module.create()
             with ir.InsertionPoint(module.body):
-                self._emit_symbols()
+                for symbol in self._symbols:
+                    declare_symbol(module.body, symbol.name, symbol.min, symbol.max)
+                self.builder.symbols = self._symbols
+                self.builder.module_block = module.body
                 block = self._emit_main(inputs)
             with ir.InsertionPoint(block):
                 self._bind_inputs(source_block, block, inputs)
@@ -95,22 +99,11 @@ class Lowering:
 
     # -- the entry -----------------------------------------------------------------------------
 
-    def _emit_symbols(self) -> None:
-        i64 = ir.IntegerType.get_signless(64)
-        for symbol in self._symbols:
-            attributes: dict[str, ir.Attribute] = {
-                "sym_name": ir.StringAttr.get(symbol.name),
-                "min": ir.IntegerAttr.get(i64, symbol.min),
-                "divisor": ir.IntegerAttr.get(i64, 1),
-            }
-            if symbol.max is not None:
-                attributes["max"] = ir.IntegerAttr.get(i64, symbol.max)
-            ir.Operation.create("disc_shape.symbol", attributes=attributes)
-
-    def _emit_main(self, inputs: Sequence[tuple[str, torch.Tensor]]) -> ir.Block:
+    def _emit_main(self, inputs: Sequence[tuple[str, Any]]) -> ir.Block:
         arg_types = []
         arg_attrs = []
-        for name, fake in inputs:
+        for name, value in inputs:
+            fake = _as_tensor(value)
             dims = [d if isinstance(d, int) else None for d in fake.shape]
             dynamic = ir.ShapedType.get_dynamic_size()
             arg_types.append(
@@ -141,17 +134,24 @@ class Lowering:
         self,
         source: ir.Block,
         block: ir.Block,
-        inputs: Sequence[tuple[str, torch.Tensor]],
+        inputs: Sequence[tuple[str, Any]],
     ) -> None:
         """Binds arguments, and each symbol to the first extent that is exactly it.
 
         One symbol is one value: that all extents declared with a symbol agree is checked at the entry of
         the compiled program, from the arguments' ``disc_shape.dims``.
         """
-        known = self._builder.symbol_values
+        known = self.builder.symbol_values
         torch_symbols = {symbol for symbol, _ in self._symbols.items()}
         pending: dict[int, list[Extent | None]] = {}
+        numbers = [i for i, (_, value) in enumerate(inputs) if isinstance(value, torch.SymInt)]
+        for i in numbers:
+            argument = Tensor(block.arguments[i], (), torch.int64)
+            with location(f"the number {inputs[i][0]!r}", self._source):
+                self._values[source.arguments[i]] = self.builder.bind(argument, inputs[i][1])
         for i, (_, fake) in enumerate(inputs):
+            if i in numbers:
+                continue
             dims: list[Extent | None] = []
             for d, size in enumerate(fake.shape):
                 expr = None if isinstance(size, int) else size.node.expr
@@ -164,8 +164,8 @@ class Lowering:
                 else:
                     dims.append(None)
             pending[i] = dims
-        for i, (_, fake) in enumerate(inputs):
-            dims = pending[i]
+        for i, dims in pending.items():
+            fake = inputs[i][1]
             extents = [
                 self._derived_extent(block.arguments[i], d, fake.shape[d]) if dim is None else dim
                 for d, dim in enumerate(dims)
@@ -173,11 +173,11 @@ class Lowering:
             self._values[source.arguments[i]] = Tensor(block.arguments[i], tuple(extents), fake.dtype)
 
     def _derived_extent(self, argument: ir.Value, dim: int, size: Any) -> Extent:
-        extent = self._builder.extent_of(size.node.expr)
+        extent = self.builder.extent_of(size.node.expr)
         return self._dim_op(argument, dim) if extent is None else extent
 
     def _dim_op(self, tensor: ir.Value, dim: int) -> ir.Value:
-        return ir.Operation.create("tensor.dim", [ir.IndexType.get()], [tensor, self._builder.index(dim)]).result
+        return ir.Operation.create("tensor.dim", [ir.IndexType.get()], [tensor, self.builder.index(dim)]).result
 
     # -- the body ------------------------------------------------------------------------------
 
@@ -221,7 +221,7 @@ class Lowering:
         with location(name, self._source):
             if name in self._constants and not dims:
                 # A number that export lifted out of the model's code, not data.
-                return self._builder.full([], tensor.item(), tensor.dtype)
+                return self.builder.full([], tensor.item(), tensor.dtype)
             value = ir.Operation.create(
                 "disc_tensor.parameter",
                 [tensor_type(dims, tensor.dtype)],
@@ -233,6 +233,9 @@ class Lowering:
         if name.startswith("torch.constant."):
             self._values[op.result] = _constant(op)
             return
+        if name.startswith("torch.aten._assert_scalar"):
+            self._require(op)
+            return
         if name.startswith(IGNORED):
             return
         operands = [self._values[value] for value in op.operands]
@@ -243,6 +246,17 @@ class Lowering:
             self._bind(op, [_POISON] * len(op.results) if _poisoned(operands[0]) else operands[0])
             return
         self._apply_rule(op, name, operands)
+
+    def _require(self, op: ir.Operation) -> None:
+        """``torch._check`` of numbers that the model computes; what is said of others is in the symbols' ranges."""
+        # The importer turns the condition into an int first.
+        owner = op.operands[0].owner
+        while not isinstance(owner, ir.Block) and NODE_ATTR not in owner.attributes and len(owner.operands):
+            owner = owner.operands[0].owner
+        node = None if isinstance(owner, ir.Block) else self._node(owner)
+        condition = node.meta.get("val") if node is not None else None
+        if isinstance(condition, torch.SymBool):
+            self.builder.require_condition(condition.node.expr, self._symbols)
 
     def _apply_rule(self, op: ir.Operation, name: str, operands: list[Any]) -> None:
         if "disc.unsupported" in op.attributes:
@@ -257,10 +271,10 @@ class Lowering:
             self._poison(op)
             return
         try:
-            self._builder.op_name = name
-            self._builder.results = [_result_info(value.type) for value in op.results]
-            self._builder.node_value = self._node_value(op)
-            results = rule(self._builder, *operands)
+            self.builder.op_name = name
+            self.builder.results = [_result_info(value.type) for value in op.results]
+            self.builder.node_value = self._node_value(op)
+            results = rule(self.builder, *operands)
         except NotLowerable as error:
             self._report(op, name, str(error))
             return
@@ -307,6 +321,11 @@ class Lowering:
     def _poison(self, op: ir.Operation) -> None:
         for value in op.results:
             self._values[value] = _POISON
+
+
+def _as_tensor(value: Any) -> Any:
+    """Numbers that are inputs are tensors without dims."""
+    return torch.empty((), dtype=torch.int64, device="meta") if isinstance(value, torch.SymInt) else value
 
 
 def _poisoned(operand: Any) -> bool:

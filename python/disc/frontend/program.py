@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,17 +11,19 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
+from torch.export.graph_signature import InputKind, OutputKind, SymIntArgument, TensorArgument
 from torch_mlir import ir
 
 from .. import errors
 from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
+from .builder import Builder
 from .decompositions import decomposition_table, needs_decomposition
 from .finish import finish
 from .lower import Lowering
+from .rules import common
 from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes
 from .torch_dialect import import_torch_dialect
-from .values import Tensor
+from .values import RuntimeNumber, Tensor
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Input:
     """Static extents, and the text of symbolic ones."""
     leaf: int
     """Its place among the leaves of ``(args, kwargs)``."""
+    is_number: bool = False
+    """Whether the caller passes a Python int; ``main`` takes it as an i64 tensor without dims."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +45,9 @@ class Output:
     """Where one leaf of the model's output comes from.
 
     ``kind`` is ``"tensor"`` (result ``index`` of ``main``), ``"input"`` (input ``index``, returned as it
-    is), ``"parameter"`` (the tensor ``value``, the model's own), ``"constant"`` (the Python ``value``), or ``"int"``
-    (a number that follows from the extents: see :meth:`ImportedProgram.unflatten`).
+    is), ``"parameter"`` (the tensor ``value``, the model's own), ``"constant"`` (the Python ``value``), ``"int"``
+    (a number that follows from the inputs' extents: see :meth:`ImportedProgram.unflatten`), or ``"number"`` (result
+    ``index`` of ``main``, a tensor without dims, as a Python number).
     """
 
     kind: str
@@ -90,7 +95,7 @@ class ImportedProgram:
                 raise TypeError(
                     f"argument {leaf} was {value!r} when the model was compiled and is part of it; got {leaves[leaf]!r}"
                 )
-        return [leaves[i.leaf] for i in self.inputs]
+        return [_number(i.name, leaves[i.leaf]) if i.is_number else leaves[i.leaf] for i in self.inputs]
 
     def unflatten(self, results: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Any:
         """The model's output from ``main``'s ``results`` and the (flat) ``inputs`` of the call."""
@@ -100,6 +105,8 @@ class ImportedProgram:
                 leaves.append(results[output.index])
             elif output.kind == "input":
                 leaves.append(inputs[output.index])
+            elif output.kind == "number":
+                leaves.append(results[output.index].item())
             elif output.kind == "int":
                 leaves.append(self._evaluate(output.value, inputs))
             else:
@@ -109,6 +116,12 @@ class ImportedProgram:
     def _evaluate(self, expr: sympy.Expr, inputs: Sequence[torch.Tensor]) -> int:
         sizes = {symbol: inputs[i].shape[d] for symbol, (i, d) in self._symbol_places.items()}
         return int(expr.xreplace({s: sympy.Integer(n) for s, n in sizes.items()}))
+
+
+def _number(name: str, value: Any) -> torch.Tensor:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"input {name!r}: expected an int, got {type(value).__name__}")
+    return torch.tensor(value, dtype=torch.int64)
 
 
 def _distinct(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -166,14 +179,17 @@ def import_program(
     specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs or {}, names)
     leaf_specs = [specs[leaf] if leaf < len(specs) else None for leaf, _ in inputs]
     named = [(name, fake) for (_, name), fake in zip(inputs, fakes, strict=True)]
-    symbols = SymbolTable(named, program.range_constraints, leaf_specs)
+    computed = [symbol for node in program.graph.nodes for symbol in node.meta.get("unbacked_bindings") or {}]
+    symbols = SymbolTable(named, program.range_constraints, leaf_specs, computed)
 
     context = ir.Context()
     with context, ir.Location.unknown():
         torch_module, parameters = import_torch_dialect(program, context)
         lowering = Lowering(program, symbols, parameters)
         module, results = lowering.run(torch_module, named)
-        outputs, returned = _outputs(program, results, parameters, module)
+        places = _symbol_places(symbols, fakes)
+        with ir.InsertionPoint(_main(module)):
+            outputs, returned = _outputs(program, results, parameters, module, places, lowering.builder)
         assert program.call_spec.out_spec is not None
         output_names = _output_names(program.call_spec.out_spec, outputs)
         text = finish(module, returned, output_names)
@@ -183,7 +199,9 @@ def import_program(
         text=text,
         parameters=used,
         inputs=[
-            Input(name, fake.dtype, tuple(_dim(symbols, d) for d in fake.shape), leaf)
+            Input(name, torch.int64, (), leaf, is_number=True)
+            if isinstance(fake, torch.SymInt)
+            else Input(name, fake.dtype, tuple(_dim(symbols, d) for d in fake.shape), leaf)
             for (leaf, name), fake in zip(inputs, fakes, strict=True)
         ],
         outputs=outputs,
@@ -193,7 +211,7 @@ def import_program(
         out_spec=program.call_spec.out_spec,
         exported=exported,
         constants=constants,
-        _symbol_places=_symbol_places(symbols, fakes),
+        _symbol_places=places,
     )
 
 
@@ -245,6 +263,9 @@ def _user_inputs(
                 raise errors.CompileError("import", f"input {spec.arg.name!r}: {fake.dtype} is not supported")
             inputs.append((leaf, spec.arg.name))
             fakes.append(fake)
+        elif isinstance(spec.arg, SymIntArgument) and isinstance(values.get(spec.arg.name), torch.SymInt):
+            inputs.append((leaf, spec.arg.name))
+            fakes.append(values[spec.arg.name])
         elif hasattr(spec.arg, "value"):
             constants[leaf] = spec.arg.value
         else:
@@ -258,6 +279,8 @@ def _user_inputs(
 def _symbol_places(symbols: SymbolTable, fakes: Sequence[torch.Tensor]) -> dict[sympy.Symbol, tuple[int, int]]:
     places: dict[sympy.Symbol, tuple[int, int]] = {}
     for i, fake in enumerate(fakes):
+        if isinstance(fake, torch.SymInt):
+            continue
         for d, size in enumerate(fake.shape):
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                 places.setdefault(size.node.expr, (i, d))
@@ -269,6 +292,8 @@ def _outputs(
     results: Sequence[Any],
     parameters: Mapping[str, torch.Tensor],
     module: ir.Module,
+    places: Collection[sympy.Symbol],
+    builder: Builder,
 ) -> tuple[list[Output], list[Tensor]]:
     """Classifies the outputs; returns them and the tensors that ``main`` must return, each once."""
     block = _main(module)
@@ -279,7 +304,11 @@ def _outputs(
     for spec, result in zip(program.graph_signature.output_specs, results, strict=True):
         if not isinstance(result, Tensor):
             symbolic = values.get(getattr(spec.arg, "name", None))
-            if isinstance(symbolic, torch.SymInt):
+            number = _computed_number(result, symbolic, places, builder)
+            if number is not None:
+                returned.append(number)
+                outputs.append(Output("number", len(returned) - 1))
+            elif isinstance(symbolic, torch.SymInt):
                 outputs.append(Output("int", value=symbolic.node.expr))
             else:
                 outputs.append(Output("constant", value=getattr(spec.arg, "value", result)))
@@ -295,6 +324,17 @@ def _outputs(
                 returned.append(result)
             outputs.append(Output("tensor", returned.index(result)))
     return outputs, returned
+
+
+def _computed_number(result: Any, symbolic: Any, places: Collection[sympy.Symbol], builder: Builder) -> Tensor | None:
+    """A number that the inputs' extents do not tell, as a tensor without dims."""
+    if isinstance(result, RuntimeNumber):
+        return builder.map(result.dtype, [result], lambda x: x, dims=[])
+    if not isinstance(symbolic, torch.SymInt) or not isinstance(result, ir.Value):
+        return None
+    if all(symbol in places for symbol in symbolic.node.expr.free_symbols):
+        return None
+    return builder.map(torch.int64, [common.number(result)], lambda x: x, dims=[])
 
 
 def _output_names(spec: pytree.TreeSpec, outputs: Sequence[Output]) -> list[str]:

@@ -7,7 +7,7 @@ user's own names from ``dynamic_shapes``. torch-mlir's symbolic-shape ops know f
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,8 @@ class Symbol:
     min: int
     max: int | None
     """None when there is no upper bound."""
+    data_dependent: bool = False
+    """Whether a value that is computed gives it its value, and not an input's shape."""
 
 
 class SymbolTable:
@@ -34,14 +36,23 @@ class SymbolTable:
 
     def __init__(
         self,
-        inputs: Sequence[tuple[str, torch.Tensor]],
+        inputs: Sequence[tuple[str, Any]],
         range_constraints: Mapping[sympy.Symbol, Any],
         dynamic_shapes: Sequence[Any],
+        unbacked: Iterable[sympy.Symbol] = (),
     ) -> None:
-        """``inputs`` are names and fake tensors; ``dynamic_shapes`` has one spec for each of them."""
+        """``inputs`` are names and fake tensors, or numbers; ``dynamic_shapes`` has one spec for each of them.
+
+        ``unbacked`` are the symbols whose values the model computes.
+        """
         names: dict[sympy.Symbol, str] = {}
         fallback: dict[sympy.Symbol, str] = {}
         for (name, fake), spec in zip(inputs, dynamic_shapes, strict=True):
+            if isinstance(fake, torch.SymInt):
+                for symbol in fake.node.expr.free_symbols:
+                    fallback.setdefault(symbol, name)
+                    names.setdefault(symbol, name)
+                continue
             for dim, size in enumerate(fake.shape):
                 if not isinstance(size, torch.SymInt):
                     continue
@@ -53,11 +64,37 @@ class SymbolTable:
                 for symbol in free:
                     fallback.setdefault(symbol, f"{name}_{dim}")
         self._table: dict[sympy.Symbol, Symbol] = {}
-        taken: set[str] = set()
+        self._taken: set[str] = set()
         for symbol in fallback:
-            unique = _unique(names.get(symbol, fallback[symbol]), taken)
+            unique = _unique(names.get(symbol, fallback[symbol]), self._taken)
             low, high = _bounds(range_constraints.get(symbol))
             self._table[symbol] = Symbol(unique, low, high)
+        for symbol in unbacked:
+            bounds = range_constraints.get(symbol)
+            if symbol in self._table or not _is_size(bounds):
+                continue
+            low, high = _bounds(bounds)
+            self._table[symbol] = Symbol(_unique(str(symbol), self._taken), low, high, data_dependent=True)
+
+    def name_of(self, symbol: sympy.Symbol) -> str | None:
+        """Our name of torch's symbol; None if it stands for no extent."""
+        known = self._table.get(symbol)
+        return known.name if known else None
+
+    def is_computed(self, symbol: sympy.Symbol) -> bool:
+        """Whether the model computes the symbol's value."""
+        known = self._table.get(symbol)
+        return known is not None and known.data_dependent
+
+    def condition(self, condition: sympy.Basic) -> str:
+        """A relation as text, for messages."""
+        return str(condition.xreplace({s: sympy.Symbol(known.name) for s, known in self._table.items()}))
+
+    def add(self, name: str) -> str:
+        """One more symbol that the model computes, with a name like ``name``, which it returns."""
+        unique = _unique(name, self._taken)
+        self._table[sympy.Symbol(unique, integer=True)] = Symbol(unique, 0, None, data_dependent=True)
+        return unique
 
     def __iter__(self) -> Any:
         return iter(self._table.values())
@@ -116,6 +153,11 @@ def _unique(name: str, taken: set[str]) -> str:
         candidate, count = f"{base}_{count}", count + 1
     taken.add(candidate)
     return candidate
+
+
+def _is_size(constraint: Any) -> bool:
+    """Whether a number can be an extent: it is never negative."""
+    return constraint is not None and constraint.lower.is_Integer and int(constraint.lower) >= 0
 
 
 def _bounds(constraint: Any) -> tuple[int, int | None]:

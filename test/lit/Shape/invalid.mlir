@@ -163,3 +163,31 @@ func.func @f() {
   %0 = disc_shape.dim <S + mod>
   return
 }
+
+// -----
+
+func.func @f(%n: tensor<i64>) {
+  // expected-error @below {{(E1) uses the undeclared symbol 'u0'}}
+  %0 = disc_shape.bind @u0, %n : tensor<i64>
+  return
+}
+
+// -----
+
+disc_shape.symbol @u0
+func.func @f(%n: tensor<1xi64>) {
+  // expected-error @below {{(E4) expects an i64 tensor without dimensions, got 'tensor<1xi64>'}}
+  %0 = disc_shape.bind @u0, %n : tensor<1xi64>
+  return
+}
+
+// -----
+
+disc_shape.symbol @u0
+func.func @f(%n: tensor<i64>, %c: i1) {
+  scf.if %c {
+    // expected-error @below {{(E5) expects to stand in the entry block of a function}}
+    %0 = disc_shape.bind @u0, %n : tensor<i64>
+  }
+  return
+}

@@ -124,9 +124,12 @@ def to_float(b: Builder, x: Any) -> Any:
 @lowers("torch.aten.Int.bool", "torch.aten.Float.bool")
 def from_bool(b: Builder, x: Any) -> Any:
     """A bool as a number."""
-    if not isinstance(x, bool):
+    if isinstance(x, bool):
+        return float(x) if "Float" in b.op_name else int(x)
+    if not isinstance(x, RuntimeNumber):
         raise NotLowerable("a condition on extents used as a number")
-    return float(x) if "Float" in b.op_name else int(x)
+    kind = torch.float64 if "Float" in b.op_name else torch.int64
+    return RuntimeNumber(kind, lambda: x.emit().to(kind))
 
 
 @lowers("torch.python._sym_sqrt", "torch.python.sqrt")

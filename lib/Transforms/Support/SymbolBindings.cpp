@@ -1,0 +1,88 @@
+//===- SymbolBindings.cpp - symbols whose values data decides -------------===//
+
+#include "lib/Transforms/Support/SymbolBindings.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+/// Calls `visit` with each expression in the attributes of `op` and of what is inside.
+static void walkExprs(Operation *op, llvm::function_ref<void(const SymExpr &)> visit) {
+  AttrTypeWalker walker;
+  walker.addWalk([&](ExprAttr expr) { visit(expr.getValue()); });
+  op->walk([&](Operation *nested) { walker.walk(nested->getAttrDictionary()); });
+}
+
+SymbolBindings::SymbolBindings(Block &block) {
+  for (auto bind : block.getOps<BindOp>())
+    binds[bind.getSymbol()] = bind;
+  if (binds.empty())
+    return;
+  for (auto guard : block.getOps<GuardOp>())
+    if (BindOp last = lastOf({guard.getLhs().getValue(), guard.getRhs().getValue()}))
+      guards[last].push_back(guard);
+  for (Operation &op : block)
+    for (Operation *earlier : before(&op))
+      if (isa<BindOp>(earlier))
+        users[earlier].push_back(&op);
+}
+
+bool SymbolBindings::mentions(const SymExpr &expr) const {
+  return !binds.empty() && llvm::any_of(expr.symbols(), [&](StringRef name) { return binds.contains(name); });
+}
+
+BindOp SymbolBindings::lastOf(ArrayRef<SymExpr> exprs) const {
+  BindOp last;
+  if (binds.empty())
+    return last;
+  for (const SymExpr &expr : exprs)
+    for (const std::string &name : expr.symbols())
+      if (BindOp bind = binds.lookup(name); bind && (!last || last->isBeforeInBlock(bind)))
+        last = bind;
+  return last;
+}
+
+SmallVector<Operation *> SymbolBindings::before(Operation *op) const {
+  llvm::SetVector<Operation *> found;
+  if (!binds.empty())
+    walkExprs(op, [&](const SymExpr &expr) {
+      for (const std::string &name : expr.symbols())
+        if (BindOp bind = binds.lookup(name)) {
+          found.insert(bind);
+          // A guard need not wait for itself.
+          auto own = guards.find(bind);
+          if (own != guards.end() && !isa<GuardOp>(op))
+            found.insert(own->second.begin(), own->second.end());
+        }
+    });
+  return found.takeVector();
+}
+
+ArrayRef<Operation *> SymbolBindings::after(Operation *bind) const {
+  auto it = users.find(bind);
+  return it == users.end() ? ArrayRef<Operation *>() : it->second;
+}
+
+void mlir::disc::sortByDataFlow(Block &block) {
+  SymbolBindings bindings(block);
+  SmallVector<Operation *> order;
+  llvm::SmallPtrSet<Operation *, 32> placed;
+  std::function<void(Operation *)> place = [&](Operation *op) {
+    if (!placed.insert(op).second)
+      return;
+    for (Operation *earlier : bindings.before(op))
+      place(earlier);
+    op->walk([&](Operation *nested) {
+      for (Value operand : nested->getOperands())
+        if (Operation *def = operand.getDefiningOp(); def && def->getBlock() == &block)
+          place(def);
+    });
+    order.push_back(op);
+  };
+  for (Operation &op : block.without_terminator())
+    place(&op);
+  for (Operation *op : order)
+    op->moveBefore(block.getTerminator());
+}
