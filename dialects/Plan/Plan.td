@@ -31,9 +31,10 @@ def Plan_Contraction : I32EnumAttrCase<"Contraction", 3, "contraction">;
 def Plan_Attention : I32EnumAttrCase<"Attention", 4, "attention">;
 def Plan_Pack : I32EnumAttrCase<"Pack", 5, "pack">;
 def Plan_Call : I32EnumAttrCase<"Call", 6, "call">;
+def Plan_Convolution : I32EnumAttrCase<"Convolution", 7, "convolution">;
 
 def Plan_KernelKind : I32EnumAttr<"KernelKind", "what shape of loop nest a kernel is",
-    [Plan_Loop, Plan_Row, Plan_Column, Plan_Contraction, Plan_Attention, Plan_Pack, Plan_Call]> {
+    [Plan_Loop, Plan_Row, Plan_Column, Plan_Contraction, Plan_Attention, Plan_Pack, Plan_Call, Plan_Convolution]> {
   let cppNamespace = "::mlir::disc";
   let genSpecializedAttr = 0;
 }

@@ -40,8 +40,8 @@ bool mlir::disc::isKernelBodyOp(Operation *op) {
          // Scalars derived from extents, such as 1 / S as a float.
          (isa_and_present<arith::ArithDialect, math::MathDialect>(op->getDialect()) &&
           llvm::none_of(op->getResultTypes(), llvm::IsaPred<RankedTensorType>)) ||
-         isa<DimOp, arith::ConstantOp, tensor::EmptyOp, linalg::FillOp, linalg::GenericOp, AttentionOp, ConcatOp,
-             RunningSumOp, PackOp, UnpackOp, CallFunctionOp, YieldOp>(op);
+         isa<DimOp, arith::ConstantOp, tensor::EmptyOp, linalg::FillOp, linalg::GenericOp, AttentionOp, ConvolutionOp,
+             ConcatOp, RunningSumOp, PackOp, UnpackOp, CallFunctionOp, YieldOp>(op);
 }
 
 static LogicalResult verifyBody(Operation *kernel, Region &body, StringRef label) {

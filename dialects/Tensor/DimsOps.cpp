@@ -51,6 +51,24 @@ SmallVector<SymExpr> AttentionOp::getResultDims(unsigned, DimsQuery &query) {
   return dims;
 }
 
+SymExpr ConvolutionOp::getWindow(int64_t d, const SymExpr &kernel) {
+  return (kernel - SymExpr(1)) * SymExpr(getDilations()[d]) + SymExpr(1);
+}
+
+SymExpr ConvolutionOp::getPadded(int64_t d, const SymExpr &input) {
+  return (input - SymExpr(1)) * SymExpr(getInputDilations()[d]) + SymExpr(1 + getLow()[d] + getHigh()[d]);
+}
+
+SmallVector<SymExpr> ConvolutionOp::getResultDims(unsigned, DimsQuery &query) {
+  SmallVector<SymExpr> dims = query.dims(getInput()), weight = query.dims(getWeight());
+  for (int64_t d = 0; d < getSpatialRank(); ++d) {
+    SymExpr steps = getPadded(d, dims[d + 1]) - getWindow(d, weight[d + 2]);
+    dims[d + 1] = SymExpr::floorDiv(steps, SymExpr(getStrides()[d])) + SymExpr(1);
+  }
+  dims.back() = weight[0] * weight[1];
+  return dims;
+}
+
 SmallVector<SymExpr> ConcatOp::getResultDims(unsigned, DimsQuery &query) {
   SmallVector<SymExpr> dims = query.dims(getInputs().front());
   for (Value input : getInputs().drop_front())

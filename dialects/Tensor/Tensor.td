@@ -18,7 +18,8 @@ def Tensor_Dialect : Dialect {
   let summary = "Tensor operations that linalg lacks";
   let description = [{
     Values are ranked tensors; every operation is pure. *Views* (`permute`, `reshape`, `broadcast`, `slice`) only
-    change how a buffer is addressed. *Computations* (`attention`, `concat`, `running_sum`, `pack`, `call`)
+    change how a buffer is addressed. *Computations* (`attention`, `convolution`, `concat`, `running_sum`, `pack`,
+    `call`)
     become kernels.
   }];
 }
@@ -123,6 +124,37 @@ def Tensor_AttentionOp : Tensor_Op<"attention", [Tensor_KnownDims]> {
     `:` type($query) `,` type($key) `,` type($value) `->` type($result)
   }];
   let hasVerifier = 1;
+}
+
+def Tensor_ConvolutionOp : Tensor_Op<"convolution", [Tensor_KnownDims]> {
+  let summary = "convolution over one to three spatial dimensions, channels last";
+  let description = [{
+    Over input `[N, s..., C]` and weight `[G, O/G, k..., C/G]`, with result `[N, o..., O]`:
+    `y[n, o, f] = sum over k, c of x[n, o * stride + k * dilation - low, c] * w[f, k, c]`, in G groups of channels apart.
+    Positions outside the input count as zero. With an input dilation of `d` the input's elements are taken to lie `d`
+    apart, with zeros between: this is how a transposed convolution is said, with its weight mirrored. `low` and `high`
+    are what is added at both ends of each dimension, taken away if negative. Sums have the result's element type.
+
+    (T20) input, weight and result have one to three spatial dimensions, and an entry of each attribute for each.
+    (T21) strides and dilations are positive.
+    (T22) channels, groups and element types of input, weight and result fit each other.
+  }];
+  let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, DenseI64ArrayAttr:$strides,
+                       DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high, DenseI64ArrayAttr:$dilations,
+                       DenseI64ArrayAttr:$input_dilations);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    $input `,` $weight `strides` $strides `low` $low `high` $high `dilations` $dilations `input_dilations`
+    $input_dilations attr-dict `:` type($input) `,` type($weight) `->` type($result)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    int64_t getSpatialRank() { return getStrides().size(); }
+    /// How many neighbouring positions of dimension `d` one result depends on, for a kernel extent.
+    SymExpr getWindow(int64_t d, const SymExpr &kernel);
+    /// The extent of dimension `d` with its zeros.
+    SymExpr getPadded(int64_t d, const SymExpr &input);
+  }];
 }
 
 def Tensor_ConcatOp : Tensor_Op<"concat", [Tensor_KnownDims]> {

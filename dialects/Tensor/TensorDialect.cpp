@@ -121,6 +121,31 @@ LogicalResult AttentionOp::verify() {
   return success();
 }
 
+LogicalResult ConvolutionOp::verify() {
+  RankedTensorType x = tensorType(getInput()), w = tensorType(getWeight()), y = tensorType(getResult());
+  int64_t spatial = getSpatialRank();
+  if (spatial < 1 || spatial > 3 || x.getRank() != spatial + 2 || w.getRank() != spatial + 3 ||
+      y.getRank() != spatial + 2)
+    return emitOpError("input, weight and result do not have one to three spatial dimensions (T20)");
+  for (ArrayRef<int64_t> attr : {getLow(), getHigh(), getDilations(), getInputDilations()})
+    if (static_cast<int64_t>(attr.size()) != spatial)
+      return emitOpError("input, weight and result do not have one to three spatial dimensions (T20)");
+  for (ArrayRef<int64_t> attr : {getStrides(), getDilations(), getInputDilations()})
+    if (llvm::any_of(attr, [](int64_t v) { return v < 1; }))
+      return emitOpError("strides and dilations must be positive (T21)");
+  auto product = [](int64_t a, int64_t b) {
+    return ShapedType::isDynamic(a) || ShapedType::isDynamic(b) ? ShapedType::kDynamic : a * b;
+  };
+  int64_t groups = w.getDimSize(0);
+  bool isFloat = isa<FloatType>(y.getElementType());
+  if (isa<FloatType>(x.getElementType()) != isFloat || isa<FloatType>(w.getElementType()) != isFloat ||
+      !extentsMayAgree(x.getDimSize(0), y.getDimSize(0)) ||
+      !extentsMayAgree(x.getShape().back(), product(groups, w.getShape().back())) ||
+      !extentsMayAgree(y.getShape().back(), product(groups, w.getDimSize(1))))
+    return emitOpError("channels, groups or element types do not fit each other (T22)");
+  return success();
+}
+
 LogicalResult ConcatOp::verify() {
   RankedTensorType result = tensorType(getResult());
   bool ok =

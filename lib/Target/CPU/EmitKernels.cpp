@@ -125,6 +125,8 @@ LogicalResult emitKernel(KernelEmission &e) {
     return emitPack(e);
   case KernelKind::Call:
     return emitCall(e);
+  case KernelKind::Convolution:
+    return emitConvolution(e);
   }
   llvm_unreachable("unknown kernel kind");
 }

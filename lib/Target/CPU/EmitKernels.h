@@ -40,6 +40,7 @@ LogicalResult emitContraction(KernelEmission &e);
 LogicalResult emitAttention(KernelEmission &e);
 LogicalResult emitPack(KernelEmission &e);
 LogicalResult emitCall(KernelEmission &e);
+LogicalResult emitConvolution(KernelEmission &e);
 
 /// `scf.for %i = begin to end step step` (index) around `body`, with loop-carried `inits`; `body` gives the next
 /// values. Returns the final ones.

@@ -19,6 +19,8 @@
 // more arguments say what a step brings into the second-level cache besides: of the weights that the next task needs.
 // One or two rows only read, in order, and the hardware's prefetchers do that best alone.
 //
+// With `runs`, for convolutions, a second loop around that over k goes from one line of the image to the next.
+//
 // Test: test/lit/CPU/micro-kernel.mlir
 //
 //===----------------------------------------------------------------------===//
@@ -38,7 +40,8 @@ using namespace mlir::disc;
 std::string MicroKernelSpec::str() const {
   std::string text;
   llvm::raw_string_ostream os(text);
-  os << a << "_" << b << "_" << acc << "_x" << panel() << (pairs ? "_pairs" : "") << (prefetch ? "_p" : "");
+  os << a << "_" << b << "_" << acc << "_x" << panel() << (runs ? "_runs" : "") << (pairs ? "_pairs" : "")
+     << (prefetch ? "_p" : "");
   return text;
 }
 
@@ -77,19 +80,28 @@ public:
     aPtr = entry->getArgument(0), rowStride = entry->getArgument(1), kStride = entry->getArgument(2);
     bPtr = entry->getArgument(3);
     Value k = entry->getArgument(4), c = entry->getArgument(5), accumulate = entry->getArgument(6);
+    unsigned more = 7;
     if (spec.prefetch)
-      next = {entry->getArgument(7), entry->getArgument(8)};
+      next = {entry->getArgument(more), entry->getArgument(more + 1)}, more += 2;
 
-    Value zero = i64(0), one = i64(1), whole = zero;
-    SmallVector<Value> sums(rows * spec.vectors * splits,
-                            arith::ConstantOp::create(b, loc, b.getZeroAttr(accType)).getResult());
-    if (splits > 1) {
-      Value step = i64(splits);
-      whole = arith::SubIOp::create(b, loc, k, arith::RemUIOp::create(b, loc, k, step));
-      sums = loop(zero, whole, step, sums, splits);
-      sums = fold(sums);
+    SmallVector<Value> sums(rows * spec.vectors, arith::ConstantOp::create(b, loc, b.getZeroAttr(accType)).getResult());
+    if (spec.runs) {
+      // Pointers step from run to run.
+      Value count = entry->getArgument(more), stride = entry->getArgument(more + 1);
+      int64_t rowBytes = spec.panel() * bytes(spec.b) * (spec.pairs ? 2 : 1);
+      Value first = aPtr, panel = bPtr, from = next.from, panelBytes = arith::MulIOp::create(b, loc, k, i64(rowBytes));
+      auto runs =
+          scf::ForOp::create(b, loc, i64(0), count, i64(1), sums, [&](OpBuilder &, Location, Value r, ValueRange in) {
+            aPtr = offset(first, arith::MulIOp::create(b, loc, r, stride));
+            bPtr = offset(panel, arith::MulIOp::create(b, loc, r, panelBytes));
+            if (prefetches())
+              next.from = offset(from, arith::MulIOp::create(b, loc, r, arith::MulIOp::create(b, loc, k, next.step)));
+            scf::YieldOp::create(b, loc, run(k, SmallVector<Value>(in)));
+          });
+      sums.assign(runs.getResults().begin(), runs.getResults().end());
+    } else {
+      sums = run(k, sums);
     }
-    sums = loop(whole, k, one, sums, 1);
 
     auto added = scf::IfOp::create(
         b, loc, accumulate,
@@ -143,6 +155,20 @@ private:
     if (isa<FloatType>(spec.acc))
       return math::FmaOp::create(b, loc, x, y, sum);
     return arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, x, y), sum);
+  }
+
+  /// Adds the products of `k` neighbouring values.
+  SmallVector<Value> run(Value k, SmallVector<Value> sums) {
+    Value zero = i64(0), one = i64(1), whole = zero;
+    if (splits > 1) {
+      Value step = i64(splits);
+      whole = arith::SubIOp::create(b, loc, k, arith::RemUIOp::create(b, loc, k, step));
+      SmallVector<Value> parts(sums);
+      parts.append(rows * spec.vectors * (splits - 1),
+                   arith::ConstantOp::create(b, loc, b.getZeroAttr(accType)).getResult());
+      sums = fold(loop(zero, whole, step, parts, splits));
+    }
+    return loop(whole, k, one, sums, 1);
   }
 
   /// Steps `k` through [from, to); each step handles `unroll` values of k, each with sums of its own.
@@ -273,7 +299,7 @@ LLVM::LLVMFuncOp dispatcher(OpBuilder &b, ModuleOp module, const MicroKernelSpec
 
 void disc::callMicroKernel(OpBuilder &b, Location loc, const MicroKernelSpec &spec, TileHeights heights, Value rows,
                            Value a, Value rowStride, Value kStride, Value bPanel, Value k, Value c, Value accumulate,
-                           Prefetch next) {
+                           Prefetch next, Runs runs) {
   auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
   Type ptr = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
   SmallVector<Type> args = {ptr, i64, i64, ptr, i64, ptr, b.getI1Type()};
@@ -281,6 +307,10 @@ void disc::callMicroKernel(OpBuilder &b, Location loc, const MicroKernelSpec &sp
   if (spec.prefetch) {
     args.append({ptr, i64});
     operands.append({next.from, next.step});
+  }
+  if (spec.runs) {
+    args.append({i64, i64});
+    operands.append({runs.count, runs.stride});
   }
   if (heights.min == heights.max) {
     LLVM::CallOp::create(b, loc, kernelFor(b, module, spec, heights.min, args), operands);

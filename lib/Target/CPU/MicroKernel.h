@@ -19,6 +19,7 @@ struct MicroKernelSpec {
   int64_t lanes;         // of `acc` in a vector register
   int64_t vectors;       // registers in a row of the tile: a panel is lanes * vectors wide
   bool prefetch = false; // B comes from far, and what follows it in memory is needed next: fetches both ahead
+  bool runs = false;     // A's values of k lie in several runs, one after the other in B
   bool pairs = false;    // k advances by two, side by side in A and in B: sums of pairs of products of bf16
 
   int64_t panel() const { return lanes * vectors; }
@@ -40,12 +41,18 @@ struct Prefetch {
   Value from, step;
 };
 
+/// For a kernel with `runs`: how many there are, and the distance from one to the next in A (i64, in bytes). `k` is
+/// what each holds.
+struct Runs {
+  Value count, stride;
+};
+
 /// Calls the micro-kernel for `rows` rows, generating the functions at the end of the module on first use:
 ///   C[i][j] (+)= sum over k < K of A[i * rowStride + k * kStride] * B[k * panel + j]
 /// `rows`, `k` i64; the strides i64, in *bytes*; `accumulate` i1: add to what C holds. C is row-major, `panel` wide.
 void callMicroKernel(OpBuilder &builder, Location loc, const MicroKernelSpec &spec, TileHeights heights, Value rows,
                      Value a, Value rowStride, Value kStride, Value b, Value k, Value c, Value accumulate,
-                     Prefetch next = {});
+                     Prefetch next = {}, Runs runs = {});
 
 } // namespace mlir::disc
 

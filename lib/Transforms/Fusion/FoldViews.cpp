@@ -89,7 +89,7 @@ static std::optional<SmallVector<AffineExpr>> sourceIndices(Operation *view, Arr
 
 /// Folds views that feed `op`; true if anything changed.
 static bool foldOperands(linalg::GenericOp op, ShapeAnalysis &shapes) {
-  bool changed = false;
+  bool changed = false, isProduct = linalg::isaContractionOpInterface(op);
   SmallVector<AffineMap> maps = op.getIndexingMapsArray();
   for (OpOperand *operand : op.getDpsInputOperands()) {
     Operation *view = operand->get().getDefiningOp();
@@ -101,7 +101,8 @@ static bool foldOperands(linalg::GenericOp op, ShapeAnalysis &shapes) {
       continue;
     SmallVector<AffineMap> trial = maps;
     trial[n] = AffineMap::get(maps[n].getNumDims(), 0, *indices, op.getContext());
-    if (!coversLoops(trial))
+    // Products stay products: their operands are read along loops alone.
+    if (!coversLoops(trial) || (isProduct && !trial[n].isProjectedPermutation()))
       continue;
     maps = trial;
     operand->set(view->getOperand(0));
@@ -116,6 +117,9 @@ static bool foldOperands(linalg::GenericOp op, ShapeAnalysis &shapes) {
 static bool foldResult(PermuteOp permute, ShapeAnalysis &shapes) {
   auto op = permute.getSource().getDefiningOp<linalg::GenericOp>();
   if (!op || op->getNumResults() != 1 || !op->hasOneUse() || op->getBlock() != permute->getBlock())
+    return false;
+  // Rows and columns are stored in the order in which they are computed.
+  if (op.getNumReductionLoops() && !linalg::isaContractionOpInterface(op))
     return false;
   // A reduction's init would have to be permuted too; fills and empties can be made anew.
   Value init = op.getDpsInits()[0];
@@ -195,7 +199,8 @@ struct FoldViews : disc::impl::FoldViewsBase<FoldViews> {
     // Constants and fills live inside the kernels that read them; what addresses a buffer needs one.
     for (Operation &op : llvm::make_early_inc_range(block)) {
       auto generic = dyn_cast<linalg::GenericOp>(op);
-      bool addresses = isView(&op) || isa<AttentionOp, ConcatOp, RunningSumOp, CallFunctionOp, BindOp>(op) ||
+      bool addresses = isView(&op) ||
+                       isa<AttentionOp, ConvolutionOp, ConcatOp, RunningSumOp, CallFunctionOp, BindOp>(op) ||
                        (generic && linalg::isaContractionOpInterface(generic));
       if (!addresses)
         continue;

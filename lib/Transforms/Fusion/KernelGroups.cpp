@@ -114,7 +114,7 @@ std::string KernelGroup::describe() const {
 
 KernelGroups::KernelGroups(Block &block, ShapeAnalysis &shapes) : block(block), bindings(block), shapes(shapes) {
   for (Operation &op : block)
-    if (isa<linalg::GenericOp, AttentionOp, ConcatOp, RunningSumOp, PackOp, CallFunctionOp>(op))
+    if (isa<linalg::GenericOp, AttentionOp, ConvolutionOp, ConcatOp, RunningSumOp, PackOp, CallFunctionOp>(op))
       seed(&op);
 }
 
@@ -131,6 +131,12 @@ void KernelGroups::seed(Operation *op) {
       group->kind = KernelKind::Loop;
     else
       group->kind = loops.reduced.back() ? KernelKind::Row : KernelKind::Column;
+  } else if (isa<ConvolutionOp>(op)) {
+    for (const SymExpr &extent : shapes.dims(op->getResult(0)))
+      if (!extent.isConstant(1))
+        group->domain.push_back(extent);
+    group->reduced.assign(group->domain.size(), false);
+    group->kind = KernelKind::Convolution;
   } else {
     group->domain = shapes.dims(op->getResult(0));
     group->reduced.assign(group->domain.size(), false);
@@ -206,10 +212,23 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
   llvm::SmallDenseMap<Operation *, Role> roles;
   llvm::SmallDenseMap<Operation *, SmallVector<int>> toDomain;
   linalg::GenericOp firstReduction;
+  ConvolutionOp convolution;
   llvm::SmallPtrSet<Operation *, 8> afterReduction; // depends on a reduction of the group
   SmallVector<Operation *> ordered(merged.ops.begin(), merged.ops.end());
   llvm::sort(ordered, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   for (Operation *op : ordered) {
+    if (auto own = dyn_cast<ConvolutionOp>(op)) {
+      // It reads buffers, and there is one in a kernel: what follows it at the same points is its epilogue.
+      if (convolution ||
+          llvm::any_of(op->getOperands(), [&](Value v) { return merged.ops.contains(v.getDefiningOp()); }))
+        return false;
+      convolution = own;
+      roles[op] = Role::Reduction;
+      for (auto [d, extent] : llvm::enumerate(shapes.dims(own.getResult())))
+        toDomain[op].push_back(
+            extent.isConstant(1) ? -1 : fullAt[llvm::count_if(toDomain[op], [](int p) { return p >= 0; })]);
+      continue;
+    }
     auto generic = dyn_cast<linalg::GenericOp>(op);
     if (!generic)
       return false;
@@ -243,6 +262,14 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
 
     if (reduces && escapes && role == Role::Full && merged.kind != KernelKind::Row)
       return false;
+    // Rows and columns are stored in the order in which they are computed.
+    if (escapes && (merged.kind == KernelKind::Row || merged.kind == KernelKind::Column))
+      for (OpResult result : op->getResults()) {
+        SmallVector<int> stored = coordinates(generic.getIndexingMapMatchingResult(result), at);
+        llvm::erase(stored, -1);
+        if (!llvm::is_sorted(stored))
+          return false;
+      }
     if (merged.kind == KernelKind::Contraction && isReduction && !isContraction(generic, shapes))
       return false;
 
@@ -268,9 +295,10 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
         return false;
       if (from == Role::Free)
         continue;
-      auto source = cast<linalg::GenericOp>(producer);
-      AffineMap written =
-          source.getMatchingIndexingMap(source.getDpsInitOperand(cast<OpResult>(operand.get()).getResultNumber()));
+      AffineMap written = AffineMap::getMultiDimIdentityMap(toDomain[producer].size(), op->getContext());
+      if (auto source = dyn_cast<linalg::GenericOp>(producer))
+        written =
+            source.getMatchingIndexingMap(source.getDpsInitOperand(cast<OpResult>(operand.get()).getResultNumber()));
       SmallVector<int> writes = coordinates(written, toDomain[producer]);
       SmallVector<int> reads = coordinates(generic.getMatchingIndexingMap(&operand), at);
       bool aligned = writes == reads && !llvm::is_contained(reads, -2);
@@ -324,6 +352,9 @@ bool KernelGroups::tryMerge(KernelGroup &producer, KernelGroup &consumer) {
   if (products && !shareLeftOperand(producer, consumer, shapes))
     return false;
   if (producer.kind == KernelKind::Contraction && consumer.kind != KernelKind::Loop && !products)
+    return false;
+  if ((producer.kind == KernelKind::Convolution && consumer.kind != KernelKind::Loop) ||
+      (consumer.kind == KernelKind::Convolution && producer.kind != KernelKind::Loop))
     return false;
   if (isReducing(producer) && isReducing(consumer) && producer.kind != consumer.kind)
     return false;
@@ -458,6 +489,7 @@ void KernelGroups::fuse() {
   using K = KernelKind;
   // Epilogues first: they are free while the tile is in registers. Then rows, which turn several passes over memory
   // into one; what is left meets in loops; at the end loops that only feed a kernel join it.
+  fuseEdges(kinds(K::Convolution, K::Loop));
   fuseEdges(kinds(K::Contraction, K::Loop));
   fuseEdges(kinds(K::Contraction, K::Contraction));
   for (K kind : {K::Row, K::Column}) {
@@ -471,4 +503,5 @@ void KernelGroups::fuse() {
   fuseEdges(kinds(K::Loop, K::Row));
   fuseEdges(kinds(K::Loop, K::Column));
   fuseEdges(kinds(K::Loop, K::Contraction));
+  fuseEdges(kinds(K::Loop, K::Convolution));
 }

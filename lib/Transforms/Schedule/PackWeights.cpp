@@ -16,12 +16,16 @@
 // them in registers and multiplies and sums in f32. If the target has instructions that sum pairs of products of bf16
 // (`bf16_dot`), panels hold two values of k side by side, and a kernel before rounds the left operand.
 //
+// Weights of convolutions, [G, O/G, k..., C/G], become panels of filters for each group; those of a filter for each
+// channel (depthwise), panels of channels.
+//
 // Test: test/lit/Schedule/pack-weights.mlir
 //
 //===----------------------------------------------------------------------===//
 
 #include "lib/Transforms/Schedule/Passes.h"
 
+#include "lib/Transforms/Schedule/ConvolutionInfo.h"
 #include "lib/Transforms/Schedule/TargetInfo.h"
 #include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -65,9 +69,102 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
         for (auto generic : kernel.getBody().front().getOps<linalg::GenericOp>())
           if (linalg::isaContractionOpInterface(generic))
             pack(kernel, generic, target, shapes);
+    for (func::FuncOp func : {init, main})
+      for (auto kernel : llvm::make_early_inc_range(func.getBody().front().getOps<KernelOp>()))
+        if (kernel.getKind() == KernelKind::Convolution)
+          packConvolution(kernel, target, shapes);
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(main.getBody().front())))
       if (isOpTriviallyDead(&op))
         op.erase();
+  }
+
+  /// Convolutions always read panels. Those of weights that are not known at load are formed before the kernel.
+  void packConvolution(KernelOp kernel, const TargetInfo &target, ShapeAnalysis &shapes) {
+    auto ops = kernel.getBody().front().getOps<ConvolutionOp>();
+    auto arg = ops.empty() ? BlockArgument() : dyn_cast<BlockArgument>((*ops.begin()).getWeight());
+    if (!arg)
+      return;
+    ConvolutionOp convolution = *ops.begin();
+    ConvolutionInfo info = ConvolutionInfo::get(convolution, shapes);
+    auto type = cast<RankedTensorType>(arg.getType());
+    int64_t lanes = target.vectorBits / int64_t(info.accumulator.getIntOrFloatBitWidth());
+    RhsDims dims;
+    int64_t panel = lanes;
+    if (info.isDepthwise) {
+      dims.n = {0, 1};
+    } else {
+      dims.batch = {0}, dims.n = {1};
+      panel = target.tile(info.accumulator.getIntOrFloatBitWidth(), shapes.range(info.groupOutputs).max).columns;
+    }
+    for (int64_t d = 2; d < type.getRank(); ++d)
+      dims.k.push_back(d);
+    auto extent = [&](ArrayRef<int64_t> which) {
+      int64_t product = 1;
+      for (int64_t d : which)
+        product = ShapedType::isDynamic(type.getDimSize(d)) || ShapedType::isDynamic(product)
+                      ? ShapedType::kDynamic
+                      : product * type.getDimSize(d);
+      return product;
+    };
+    SmallVector<int64_t> shape;
+    for (int64_t d : dims.batch)
+      shape.push_back(type.getDimSize(d));
+    int64_t n = extent(dims.n);
+    shape.push_back(ShapedType::isDynamic(n) ? n : int64_t(llvm::divideCeil(n, panel)));
+    shape.append({extent(dims.k), panel});
+    auto packedType = RankedTensorType::get(shape, info.accumulator);
+    Location loc = convolution.getLoc();
+
+    OpBuilder b(init.getBody().front().getTerminator()), at(kernel);
+    Value weight = kernel.getInputs()[arg.getArgNumber()];
+    Value source = kernel->getParentOp() == init ? Value() : inInit(weight, b, initValues);
+    Value packed;
+    if (source)
+      packed = GlobalLoadOp::create(at, loc, packedType, panelsAtLoad(source, dims, packedType, panel, false, loc));
+    else
+      packed = packKernel(at, loc, weight, dims, packedType, panel, false);
+    kernel.getInputsMutable()[arg.getArgNumber()].set(packed);
+    arg.setType(packedType);
+    OpBuilder nested = OpBuilder::atBlockBegin(&kernel.getBody().front());
+    auto logical = RankedTensorType::get(type.getShape(), info.accumulator);
+    auto unpack = UnpackOp::create(nested, loc, logical, arg, dims.batch, dims.n, dims.k, panel, false);
+    // Panels do not tell the extents of what is in them.
+    SmallVector<SymExpr> extents = shapes.dims(weight);
+    unpack->setAttr(ShapeDialect::getDimsAttrName(), nested.getArrayAttr({DimsAttr::get(&getContext(), extents)}));
+    convolution.getWeightMutable().set(unpack);
+  }
+
+  /// A kernel that forms panels.
+  static Value packKernel(OpBuilder &b, Location loc, Value source, const RhsDims &dims, RankedTensorType type,
+                          int64_t panel, bool pairs) {
+    auto kernel =
+        KernelOp::create(b, loc, TypeRange{type}, ValueRange{source}, KernelKind::Pack, b.getStringAttr("pack"),
+                         b.getStringAttr("weights in the order in which products read them"), DictionaryAttr(),
+                         Attribute(), Attribute(), Attribute());
+    Block *inner = &kernel.getBody().emplaceBlock();
+    Value in = inner->addArgument(source.getType(), loc);
+    OpBuilder nested = OpBuilder::atBlockBegin(inner);
+    YieldOp::create(nested, loc,
+                    PackOp::create(nested, loc, type, in, dims.batch, dims.n, dims.k, panel, pairs).getResult());
+    return kernel.getOutputs()[0];
+  }
+
+  /// The name of the global that holds `source`, a value of @init, in panels.
+  StringRef panelsAtLoad(Value source, const RhsDims &dims, RankedTensorType type, int64_t panel, bool pairs,
+                         Location loc) {
+    OpBuilder b(init.getBody().front().getTerminator());
+    std::string key;
+    llvm::raw_string_ostream(key) << b.getDenseI64ArrayAttr(dims.batch) << b.getDenseI64ArrayAttr(dims.n)
+                                  << b.getDenseI64ArrayAttr(dims.k) << type << pairs;
+    GlobalOp &global = packed[{source.getAsOpaquePointer(), key}];
+    if (!global) {
+      std::string name = ("packed" + Twine(count++)).str();
+      Value panels = packKernel(b, loc, source, dims, type, panel, pairs);
+      OpBuilder at(init);
+      global = GlobalOp::create(at, loc, b.getStringAttr(name), StringAttr(), TypeAttr::get(type));
+      GlobalStoreOp::create(b, loc, name, panels);
+    }
+    return global.getSymName();
   }
 
   static std::optional<RhsDims> rhsDims(linalg::GenericOp op) {
@@ -210,17 +307,11 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       k *= type.getDimSize(d);
     int64_t panel = target.tile(element.getIntOrFloatBitWidth(), n).columns;
     OpBuilder b(init.getBody().front().getTerminator());
-    Builder attrs(kernel.getContext());
-    std::string key;
-    llvm::raw_string_ostream(key) << attrs.getDenseI64ArrayAttr(dims->batch) << attrs.getDenseI64ArrayAttr(dims->n)
-                                  << attrs.getDenseI64ArrayAttr(dims->k) << element;
     Type stored = precision == "bf16" && element.isF32() ? b.getBF16Type() : element;
     Value source = inInit(weight, b, initValues);
     if (!source)
       return;
     bool pairs = stored != element && k % 2 == 0 && target.bf16Dot && target.vectorBits == 512 && canRound(kernel);
-    key += pairs ? "pairs" : "";
-    GlobalOp &global = packed[{source.getAsOpaquePointer(), key}];
 
     SmallVector<int64_t> shape;
     for (int64_t d : dims->batch)
@@ -229,24 +320,10 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     shape.append({static_cast<int64_t>(llvm::divideCeil(n, panel)), k / side, panel * side});
     auto packedType = RankedTensorType::get(shape, stored);
     Location loc = contraction.getLoc();
-    if (!global) {
-      std::string name = ("packed" + Twine(count++)).str();
-      auto packKernel =
-          KernelOp::create(b, loc, TypeRange{packedType}, ValueRange{source}, KernelKind::Pack, b.getStringAttr("pack"),
-                           b.getStringAttr("right-hand side of a contraction, known at load"), DictionaryAttr(),
-                           Attribute(), Attribute(), Attribute());
-      Block *inner = &packKernel.getBody().emplaceBlock();
-      Value in = inner->addArgument(source.getType(), loc);
-      OpBuilder nested = OpBuilder::atBlockBegin(inner);
-      Value result = PackOp::create(nested, loc, packedType, in, dims->batch, dims->n, dims->k, panel, pairs);
-      YieldOp::create(nested, loc, result);
-      OpBuilder at(init);
-      global = GlobalOp::create(at, loc, b.getStringAttr(name), StringAttr(), TypeAttr::get(packedType));
-      GlobalStoreOp::create(b, loc, name, packKernel.getOutputs()[0]);
-    }
+    StringRef global = panelsAtLoad(source, *dims, packedType, panel, pairs, loc);
 
     OpBuilder at(kernel);
-    Value load = GlobalLoadOp::create(at, loc, packedType, global.getSymName());
+    Value load = GlobalLoadOp::create(at, loc, packedType, global);
     kernel.getInputsMutable()[arg.getArgNumber()].set(load);
     arg.setType(packedType);
     OpBuilder nested = OpBuilder::atBlockBegin(&body);

@@ -40,6 +40,8 @@ static LogicalResult schedule(KernelOp kernel, ShapeAnalysis &shapes, const Targ
     return schedulePack(kernel, shapes, target);
   case KernelKind::Call:
     return scheduleCall(kernel, shapes, target);
+  case KernelKind::Convolution:
+    return scheduleConvolution(kernel, shapes, target);
   }
   llvm_unreachable("unknown kernel kind");
 }

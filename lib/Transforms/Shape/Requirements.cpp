@@ -14,8 +14,9 @@ public:
   explicit Collector(ShapeAnalysis &shapes) : shapes(shapes) {}
 
   void visit(Operation *op) {
-    llvm::TypeSwitch<Operation *>(op).Case<linalg::LinalgOp, ReshapeOp, BroadcastOp, SliceOp, AttentionOp, ConcatOp>(
-        [&](auto typed) { visitOp(typed); });
+    llvm::TypeSwitch<Operation *>(op)
+        .Case<linalg::LinalgOp, ReshapeOp, BroadcastOp, SliceOp, AttentionOp, ConvolutionOp, ConcatOp>(
+            [&](auto typed) { visitOp(typed); });
   }
 
   SmallVector<Requirement> found;
@@ -92,6 +93,14 @@ private:
     for (auto [index, extent] : llvm::enumerate(shapes.dims(op.getMask())))
       if (type.getDimSize(index) != 1)
         equal(extent, scores[index], "mask does not fit the scores");
+  }
+
+  void visitOp(ConvolutionOp op) {
+    SmallVector<SymExpr> input = shapes.dims(op.getInput()), weight = shapes.dims(op.getWeight());
+    equal(input.back(), weight.front() * weight.back(), "channels of input and weight differ");
+    for (int64_t d = 0; d < op.getSpatialRank(); ++d)
+      require(Predicate::Le, op.getWindow(d, weight[d + 2]), op.getPadded(d, input[d + 1]),
+              "the padded input is smaller than the kernel");
   }
 
   void visitOp(ConcatOp op) {

@@ -141,3 +141,27 @@ func.func @call_without_results(%x: tensor<4xf32>, %n: index) {
   "disc_tensor.call"(%x, %n, %n) <{function = "f", what = "", operandSegmentSizes = array<i32: 1, 0, 0, 1, 1>}> : (tensor<4xf32>, index, index) -> ()
   return
 }
+
+// -----
+
+func.func @t20(%x: tensor<2x9x8xf32>, %w: tensor<1x4x3x3x8xf32>) {
+  // expected-error @+1 {{input, weight and result do not have one to three spatial dimensions (T20)}}
+  %0 = disc_tensor.convolution %x, %w strides [1] low [0] high [0] dilations [1] input_dilations [1] : tensor<2x9x8xf32>, tensor<1x4x3x3x8xf32> -> tensor<2x7x4xf32>
+  return
+}
+
+// -----
+
+func.func @t21(%x: tensor<2x9x8xf32>, %w: tensor<1x4x3x8xf32>) {
+  // expected-error @+1 {{strides and dilations must be positive (T21)}}
+  %0 = disc_tensor.convolution %x, %w strides [0] low [0] high [0] dilations [1] input_dilations [1] : tensor<2x9x8xf32>, tensor<1x4x3x8xf32> -> tensor<2x7x4xf32>
+  return
+}
+
+// -----
+
+func.func @t22(%x: tensor<2x9x8xf32>, %w: tensor<2x4x3x8xf32>) {
+  // expected-error @+1 {{channels, groups or element types do not fit each other (T22)}}
+  %0 = disc_tensor.convolution %x, %w strides [1] low [0] high [0] dilations [1] input_dilations [1] : tensor<2x9x8xf32>, tensor<2x4x3x8xf32> -> tensor<2x7x8xf32>
+  return
+}

@@ -107,3 +107,15 @@ def test_running_sums():
     flat = compiled(lambda x: x.cumsum(0), torch.randn(7))
     x = torch.rand(4001)
     torch.testing.assert_close(flat(x), x.cumsum(0))
+
+
+def turned(x, y):
+    rows = x.sum(-1) + y
+    return rows.permute(0, 2, 1), x.sum(1).transpose(1, 2), (x * x).softmax(-1).permute(0, 2, 1, 3), rows
+
+
+def test_reductions_stored_in_another_order():
+    model = compiled(turned, torch.randn(3, 5, 7, 4), torch.randn(7))
+    for a, b, c in ((1, 2, 3), (3, 17, 40), (2, 5, 33)):
+        x, y = torch.randn(a, b, c, 20), torch.randn(c)
+        torch.testing.assert_close(model(x, y), turned(x, y), rtol=1e-4, atol=1e-4)

@@ -2,13 +2,16 @@
 
 from . import (
     attention,
+    batch_norm,
     compare,
     contraction,
+    convolution,
     creation,
     data_dependent,
     elementwise,
     gather,
     normalization,
+    pooling,
     reduction,
     scalars,
     views,
@@ -16,13 +19,16 @@ from . import (
 
 __all__ = [
     "attention",
+    "batch_norm",
     "compare",
     "contraction",
+    "convolution",
     "creation",
     "data_dependent",
     "elementwise",
     "gather",
     "normalization",
+    "pooling",
     "reduction",
     "scalars",
     "views",

@@ -1,0 +1,241 @@
+//===- ConvolutionInput.cpp - what tasks of a convolution read ------------===//
+
+#include "lib/Target/CPU/ConvolutionInput.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+static SymExpr atLeastOne(const SymExpr &e) { return SymExpr::max(e, SymExpr(1)); }
+
+ConvolutionChunks::ConvolutionChunks(KernelEmission &e, PointEmitter &points, IndexMath &m, ConvolutionInfo &info)
+    : m(m) {
+  auto scheduled = [&](StringRef name) { return e.kernel.getScheduleAttr().getAs<ExprAttr>(name).getValue(); };
+  int64_t tile = e.schedule("rows", 1);
+  maxLines = scheduled("chunk_rows");
+  maxPositions = SymExpr::min(scheduled("chunk_tiles") * SymExpr(tile), atLeastOne(info.w().output));
+  depth = points.expr(info.z().output), lines = points.expr(info.h().output);
+  Value positions = points.expr(info.w().output);
+  tiles = m.max(m.ceilDiv(positions, m.constant(tile)), m.constant(1));
+  down = m.ceilDiv(lines, points.expr(maxLines));
+  across = m.ceilDiv(tiles, points.expr(scheduled("chunk_tiles")));
+  positionSplit.emplace(m, positions, tiles);
+  // No lines, no chunks, and then no tasks: but their number is divided by.
+  lineSplit.emplace(m, lines, m.max(down, m.constant(1)));
+  tileSplit.emplace(m, tiles, across);
+}
+
+ConvolutionChunk ConvolutionChunks::locate(Value linear) {
+  ConvolutionChunk c;
+  Value x = m.rem(linear, across);
+  linear = m.div(linear, across);
+  Value y = m.rem(linear, down);
+  linear = m.div(linear, down);
+  c.z = m.rem(linear, depth);
+  c.image = m.div(linear, depth);
+  c.firstLine = lineSplit->start(m, y), c.lines = lineSplit->size(m, y);
+  c.firstTile = tileSplit->start(m, x), c.endTile = m.add(c.firstTile, tileSplit->size(m, x));
+  c.firstPosition = tileStart(c.firstTile);
+  c.positions = m.sub(tileStart(c.endTile), c.firstPosition);
+  return c;
+}
+
+SmallVector<Idx> disc::convolutionPoint(PointEmitter &points, ConvolutionInfo &info, const ConvolutionChunk &chunk,
+                                        Value line, Value position, Idx channel) {
+  SmallVector<Idx> point(info.op.getSpatialRank() + 2);
+  point.front() = points.uniform(chunk.image);
+  for (auto [axis, at] : llvm::zip_equal(info.axes, std::array<Value, 3>{chunk.z, line, position}))
+    if (axis.dim >= 0)
+      point[axis.dim] = points.uniform(at);
+  point.back() = channel;
+  return point;
+}
+
+LogicalResult disc::storeConvolution(KernelEmission &e, PointEmitter &points, ConvolutionInfo &info,
+                                     ArrayRef<Idx> point, Value mask, PointEmitter::Computation sum) {
+  Value result = info.op.getResult();
+  points.bind(result, std::move(sum));
+  for (auto [i, yielded] : llvm::enumerate(e.kernel.getYield().getValues())) {
+    FailureOr<SmallVector<Idx>> at = followResult(points, yielded, result, point);
+    if (failed(at))
+      return e.kernel.emitError("result ") << i << " of a convolution kernel is not over the convolution's domain";
+    Value v = points.eval(yielded, *at, mask);
+    if (!v || failed(points.store(i, *at, v, mask)))
+      return failure();
+  }
+  points.unbind(result);
+  return success();
+}
+
+ConvolutionInput::ConvolutionInput(KernelEmission &e, PointEmitter &points, IndexMath &m, ConvolutionInfo &info,
+                                   ConvolutionChunks &chunks)
+    : e(e), b(e.builder), points(points), m(m), info(info), chunks(chunks), element(info.inputElement) {}
+
+LogicalResult ConvolutionInput::plan() {
+  buffer = BufferOperand::get(e.kernel, info.op.getInput(), e.shapes);
+  if (!buffer)
+    return info.op.emitError("the input of a convolution must lie in a buffer");
+  ArrayRef<SymExpr> strides = buffer->layout.strides;
+  copied = !info.isInside() || !(strides.back().isConstant(1) || info.groupInputs.isConstant(1));
+  if (!copied) {
+    auto of = [&](const ConvolutionInfo::Axis &a) { return a.dim < 0 ? SymExpr(0) : strides[a.dim]; };
+    zStride = of(info.z()), hStride = of(info.h()), wStride = of(info.w());
+    return success();
+  }
+  wStride = info.groupInputs;
+  hStride = info.w().window(chunks.maxPositions) * wStride;
+  zStride = info.h().window(chunks.maxLines) * hStride;
+  return success();
+}
+
+Value ConvolutionInput::stride(const ConvolutionInfo::Axis &axis) {
+  return axis.dim < 0 ? m.constant(0) : points.expr(buffer->layout.strides[axis.dim]);
+}
+
+Value ConvolutionInput::pointer(const ConvolutionChunk &chunk, Value group) {
+  if (copied)
+    return m.advance(e.scratch(), points.expr(e.kernel.getScheduleAttr().getAs<ExprAttr>("input_scratch").getValue()));
+  ArrayRef<SymExpr> strides = buffer->layout.strides;
+  Value offset = m.add(points.expr(buffer->layout.offset), m.mul(chunk.image, points.expr(strides.front())));
+  offset = m.add(offset, m.mul(m.mul(group, points.expr(info.groupInputs)), points.expr(strides.back())));
+  for (auto [axis, at] :
+       llvm::zip_equal(info.axes, std::array<Value, 3>{chunk.z, chunk.firstLine, chunk.firstPosition}))
+    offset = m.add(offset, m.mul(m.sub(m.mul(at, axis.stride), m.constant(axis.low)), stride(axis)));
+  return m.advance(points.operandPtr(buffer->argument), m.mul(offset, byteSize(element)));
+}
+
+Value ConvolutionInput::position(const ConvolutionInfo::Axis &axis, Value at, Value &inside) {
+  Value zero = m.constant(0), bounded = m.max(at, zero);
+  inside = arith::CmpIOp::create(b, m.loc, arith::CmpIPredicate::sge, at, zero);
+  if (axis.inputDilation != 1) {
+    Value step = m.constant(axis.inputDilation);
+    inside = arith::AndIOp::create(b, m.loc, inside, m.equal(m.rem(bounded, step), zero));
+    bounded = m.div(bounded, step);
+  }
+  inside = arith::AndIOp::create(b, m.loc, inside, m.less(bounded, points.expr(axis.input)));
+  return bounded;
+}
+
+void ConvolutionInput::copy(const ConvolutionChunk &chunk, Value group, Value to) {
+  Value zero = m.constant(0), one = m.constant(1);
+  const ConvolutionInfo::Axis &z = info.z(), &h = info.h();
+  ArrayRef<SymExpr> strides = buffer->layout.strides;
+  Value image = m.add(points.expr(buffer->layout.offset), m.mul(chunk.image, points.expr(strides.front())));
+  image = m.add(image, m.mul(m.mul(group, points.expr(info.groupInputs)), points.expr(strides.back())));
+  Value lines = m.add(m.mul(m.sub(chunk.lines, one), h.stride), points.expr(h.window(SymExpr(1))));
+  Value taps = points.expr(z.kernel);
+  emitFor(b, m.loc, zero, taps, one, {}, [&](Value tap, ValueRange) {
+    Value inDepth;
+    Value depth = m.sub(m.add(m.mul(chunk.z, z.stride), m.mul(tap, z.dilation)), m.constant(z.low));
+    depth = position(z, depth, inDepth);
+    emitFor(b, m.loc, zero, lines, one, {}, [&](Value line, ValueRange) {
+      PointEmitter::Scope scope(points);
+      Value inside;
+      Value at = m.sub(m.add(m.mul(chunk.firstLine, h.stride), line), m.constant(h.low));
+      at = position(h, at, inside);
+      inside = arith::AndIOp::create(b, m.loc, inside, inDepth);
+      Value from = m.add(image, m.add(m.mul(depth, stride(z)), m.mul(at, stride(h))));
+      Value dest = m.add(m.mul(tap, points.expr(zStride)), m.mul(line, points.expr(hStride)));
+      copyLine(chunk, m.advance(points.operandPtr(buffer->argument), m.mul(from, byteSize(element))),
+               m.advance(to, m.mul(dest, byteSize(element))), inside);
+      return SmallVector<Value>();
+    });
+    return SmallVector<Value>();
+  });
+}
+
+/// One line of the chunk, of which `from` is the input's first element; zeros if it is not `inside`.
+void ConvolutionInput::copyLine(const ConvolutionChunk &chunk, Value from, Value to, Value inside) {
+  const ConvolutionInfo::Axis &w = info.w();
+  Value zero = m.constant(0), one = m.constant(1), pixel = points.expr(wStride), step = stride(w);
+  Value width = m.add(m.mul(m.sub(chunk.positions, one), w.stride), points.expr(w.window(SymExpr(1))));
+  Value first = m.sub(m.mul(chunk.firstPosition, w.stride), m.constant(w.low));
+  auto either = scf::IfOp::create(b, m.loc, inside, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  auto at = [&](Value ptr, Value elements) { return m.advance(ptr, m.mul(elements, byteSize(element))); };
+  {
+    b.setInsertionPointToStart(&either.getElseRegion().front());
+    PointEmitter::Scope scope(points);
+    zeros(to, m.mul(width, pixel));
+  }
+  b.setInsertionPointToStart(&either.getThenRegion().front());
+  PointEmitter::Scope scope(points);
+  Value extent = points.expr(w.input);
+  if (w.inputDilation == 1) {
+    Value left = m.min(m.max(m.sub(zero, first), zero), width);
+    Value right = m.min(m.max(m.sub(extent, first), left), width);
+    zeros(to, m.mul(left, pixel));
+    copyPixels(at(from, m.mul(m.add(first, left), step)), at(to, m.mul(left, pixel)), m.sub(right, left), 1);
+    zeros(at(to, m.mul(right, pixel)), m.mul(m.sub(width, right), pixel));
+    return;
+  }
+  zeros(to, m.mul(width, pixel));
+  Value apart = m.constant(w.inputDilation);
+  Value begin = m.min(m.ceilDiv(m.max(first, zero), apart), extent);
+  Value end = m.max(m.min(m.ceilDiv(m.max(m.add(first, width), zero), apart), extent), begin);
+  copyPixels(at(from, m.mul(begin, step)), at(to, m.mul(m.sub(m.mul(begin, apart), first), pixel)), m.sub(end, begin),
+             w.inputDilation);
+}
+
+/// `count` pixels, which end up `step` apart.
+void ConvolutionInput::copyPixels(Value from, Value to, Value count, int64_t step) {
+  const SymExpr &channelStride = buffer->layout.strides.back();
+  SymExpr pixelStride = info.w().dim < 0 ? SymExpr(0) : buffer->layout.strides[info.w().dim];
+  Value channels = points.expr(info.groupInputs), pixel = points.expr(wStride);
+  int64_t bytes = byteSize(element);
+  bool isRun = channelStride.isConstant(1) || info.groupInputs.isConstant(1);
+  if (isRun && step == 1 && e.shapes.equal(pixelStride, info.groupInputs))
+    return copyRun(from, to, m.mul(count, channels));
+  if (!isRun && pixelStride.isConstant(1)) {
+    // A channel at a time, lanes along the line.
+    emitFor(b, m.loc, m.constant(0), channels, m.constant(1), {}, [&](Value c, ValueRange) {
+      PointEmitter::Scope scope(points);
+      Value source = m.advance(from, m.mul(m.mul(c, points.expr(channelStride)), bytes));
+      Value dest = m.advance(to, m.mul(c, bytes));
+      vectors(count, [&](Value at, Value mask) {
+        Value v = points.load(source, Idx(at, true), element, mask);
+        points.store(dest, points.mulIdx(Idx(at, true), wStride * SymExpr(step)), v, mask);
+      });
+      return SmallVector<Value>();
+    });
+    return;
+  }
+  emitFor(b, m.loc, m.constant(0), count, m.constant(1), {}, [&](Value x, ValueRange) {
+    PointEmitter::Scope scope(points);
+    Value source = m.advance(from, m.mul(m.mul(x, points.expr(pixelStride)), bytes));
+    Value dest = m.advance(to, m.mul(m.mul(m.mul(x, step), pixel), bytes));
+    vectors(channels, [&](Value c, Value mask) {
+      Idx at = isRun ? Idx(c, true) : points.mulIdx(Idx(c, true), channelStride);
+      points.store(dest, Idx(c, true), points.load(source, at, element, mask), mask);
+    });
+    return SmallVector<Value>();
+  });
+}
+
+void ConvolutionInput::copyRun(Value from, Value to, Value count) {
+  vectors(count, [&](Value at, Value mask) {
+    points.store(to, Idx(at, true), points.load(from, Idx(at, true), element, mask), mask);
+  });
+}
+
+void ConvolutionInput::zeros(Value to, Value count) {
+  Value zero = arith::ConstantOp::create(b, m.loc, b.getZeroAttr(points.vectorOf(element)));
+  vectors(count, [&](Value at, Value mask) { points.store(to, Idx(at, true), zero, mask); });
+}
+
+/// `body` for each vector of `count` elements; the last one under a mask.
+void ConvolutionInput::vectors(Value count, function_ref<void(Value at, Value mask)> body) {
+  int64_t lanes = points.lanes();
+  Value whole = m.mul(m.div(count, m.constant(lanes)), lanes);
+  emitFor(b, m.loc, m.constant(0), whole, m.constant(lanes), {}, [&](Value at, ValueRange) {
+    PointEmitter::Scope scope(points);
+    body(at, {});
+    return SmallVector<Value>();
+  });
+  emitIf(b, m.loc, m.less(whole, count), {}, [&] {
+    PointEmitter::Scope scope(points);
+    body(whole, points.tailMask(m.sub(count, whole)));
+    return SmallVector<Value>();
+  });
+}

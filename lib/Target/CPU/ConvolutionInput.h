@@ -1,0 +1,91 @@
+//===- ConvolutionInput.h - what tasks of a convolution read -------*- C++ -*-===//
+//
+// Chunks of an image, and the part of the input that such a chunk is computed from.
+//
+//===----------------------------------------------------------------------===//
+#ifndef DISC_LIB_TARGET_CPU_CONVOLUTIONINPUT_H
+#define DISC_LIB_TARGET_CPU_CONVOLUTIONINPUT_H
+
+#include "lib/Target/CPU/EmitKernels.h"
+#include "lib/Target/CPU/TileLoops.h"
+#include "lib/Transforms/Schedule/ConvolutionInfo.h"
+
+namespace mlir::disc {
+
+/// Some lines of one image of the result by some tiles of each.
+struct ConvolutionChunk {
+  Value image, z;
+  Value firstLine, lines;
+  Value firstTile, endTile, firstPosition, positions;
+};
+
+/// How the schedule divides images.
+class ConvolutionChunks {
+public:
+  ConvolutionChunks(KernelEmission &e, PointEmitter &points, IndexMath &m, ConvolutionInfo &info);
+
+  ConvolutionChunk locate(Value linear);
+  /// Positions of tile `tile` of a line.
+  Value tileStart(Value tile) { return positionSplit->start(m, tile); }
+  Value tileSize(Value tile) { return positionSplit->size(m, tile); }
+  /// The longest chunk, in positions and in lines.
+  SymExpr maxPositions, maxLines;
+
+private:
+  IndexMath &m;
+  Value depth, lines, tiles, down, across;
+  std::optional<EvenSplit> positionSplit, lineSplit, tileSplit;
+};
+
+/// The point of the convolution's result at a position of a chunk.
+SmallVector<Idx> convolutionPoint(PointEmitter &points, ConvolutionInfo &info, const ConvolutionChunk &chunk,
+                                  Value line, Value position, Idx channel);
+
+/// Stores what the kernel yields at `point` of the convolution's result, whose value there `sum` gives.
+LogicalResult storeConvolution(KernelEmission &e, PointEmitter &points, ConvolutionInfo &info, ArrayRef<Idx> point,
+                               Value mask, PointEmitter::Computation sum);
+
+/// The code of a depthwise convolution.
+LogicalResult emitDepthwise(KernelEmission &e, const ConvolutionInfo &info);
+
+/// The input of a chunk for one group, read in place, or copied to scratch with zeros where the input ends.
+class ConvolutionInput {
+public:
+  ConvolutionInput(KernelEmission &e, PointEmitter &points, IndexMath &m, ConvolutionInfo &info,
+                   ConvolutionChunks &chunks);
+  /// Fails, with an error, if the input is no buffer.
+  LogicalResult plan();
+
+  bool isCopied() const { return copied; }
+  /// From one position of the input to the next, in elements of what the product reads.
+  SymExpr zStride, hStride, wStride;
+
+  /// The first element that the chunk's first result reads.
+  Value pointer(const ConvolutionChunk &chunk, Value group);
+  /// Fills the scratch memory.
+  void copy(const ConvolutionChunk &chunk, Value group, Value to);
+
+private:
+  /// Position `at` of an axis with zeros, as one of the input; `inside` tells whether there is an element.
+  Value position(const ConvolutionInfo::Axis &axis, Value at, Value &inside);
+  void copyLine(const ConvolutionChunk &chunk, Value from, Value to, Value inside);
+  void copyRun(Value from, Value to, Value count);
+  void zeros(Value to, Value count);
+  void copyPixels(Value from, Value to, Value count, int64_t step);
+  void vectors(Value count, function_ref<void(Value at, Value mask)> body);
+  Value stride(const ConvolutionInfo::Axis &axis);
+
+  KernelEmission &e;
+  OpBuilder &b;
+  PointEmitter &points;
+  IndexMath &m;
+  ConvolutionInfo &info;
+  ConvolutionChunks &chunks;
+  std::optional<BufferOperand> buffer;
+  Type element;
+  bool copied = true;
+};
+
+} // namespace mlir::disc
+
+#endif // DISC_LIB_TARGET_CPU_CONVOLUTIONINPUT_H

@@ -1,0 +1,259 @@
+//===- EmitConvolution.cpp - convolutions with epilogues ------------------===//
+//
+//   disc_plan.kernel_func convolution @k attributes {schedule = {rows = 14, columns = 32, ...}, ...} {
+//   ^bb0(%x: tensor<?x?x?x64xf32>, %p: tensor<1x2x576x32xf32>, %bias: tensor<64xf32>):
+//     %w = disc_tensor.unpack %p ... : tensor<1x2x576x32xf32> -> tensor<1x64x3x3x64xf32>
+//     %y = disc_tensor.convolution %x, %w strides [1, 1] low [1, 1] ...
+//     %z = linalg.generic ... y + bias ...
+//     disc_plan.yield %z
+//   }
+// becomes
+//   func.func @k(%args, %begin, %end, %scratch) {
+//     for each task: its chunk of an image, group and panel of filters
+//       if the task before read another chunk: copy its part of the input, with zeros around, to scratch
+//       for each line of the chunk, each tile of the line: up to 14 neighbouring results
+//         llvm.call @disc_product_f32_f32_f32_x32_runs_...       // one run of kw * C values for each line of the
+//         kernel for each position of the tile, each vector of filters: the epilogue, evaluated at points, and its
+//         stores
+//   }
+//
+// The product is implicit: neighbouring results read rows of the input that overlap, a constant stride apart, so that
+// the copy is no larger than the input. Where no zeros are needed (1 x 1) the input is read in place.
+//
+// Test: test/lit/CPU/convolution.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Target/CPU/ConvolutionInput.h"
+#include "lib/Target/CPU/EmitKernels.h"
+#include "lib/Target/CPU/MicroKernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+class ConvolutionEmitter {
+public:
+  ConvolutionEmitter(KernelEmission &e, const ConvolutionInfo &own)
+      : e(e), b(e.builder), info(own), m{e.builder, e.kernel.getLoc()}, acc(info.accumulator),
+        lanes(e.vectorBits / int64_t(acc.getIntOrFloatBitWidth())),
+        points(e.builder, e.kernel, e.args(), lanes, e.shapes), chunks(e, points, m, info),
+        input(e, points, m, info, chunks), vectors(e.schedule("columns", lanes) / lanes) {}
+
+  LogicalResult emit();
+
+private:
+  /// The sum runs over this many values, so far apart in the input (elements).
+  struct Level {
+    SymExpr count, stride;
+  };
+
+  SmallVector<Value> emitTask(Value task, Value lastChunk);
+  void emitTile(const ConvolutionChunk &chunk, Value from, Value line, Value tile, Value tileNumber);
+  void multiply(size_t level, Value a, Value panel, Value accumulate, Value rows, Value skipped);
+  LogicalResult emitEpilogue(const ConvolutionChunk &chunk, Value line, Value first, Value rows);
+  LogicalResult emitVector(const ConvolutionChunk &chunk, Value line, Value position, int64_t vector, Value sums,
+                           Value mask);
+  Location loc() { return m.loc; }
+
+  KernelEmission &e;
+  OpBuilder &b;
+  ConvolutionInfo info;
+  IndexMath m;
+  Type acc;
+  int64_t lanes;
+  PointEmitter points;
+  ConvolutionChunks chunks;
+  ConvolutionInput input;
+  int64_t vectors; // of a panel
+
+  SmallVector<Level> levels; // outermost first
+  MicroKernelSpec spec;
+  TileHeights heights{1, 1};
+  Value group, firstColumn, columnCount, depthCount, panelPtr; // of the current task
+  Value tilesOfTask, share;
+  bool failedInside = false;
+};
+
+LogicalResult ConvolutionEmitter::emit() {
+  if (failed(input.plan()))
+    return failure();
+  std::array<SymExpr, 3> strides{input.zStride, input.hStride, input.wStride};
+  auto addLevel = [&](const SymExpr &count, const SymExpr &stride) {
+    if (count.isConstant(1))
+      return;
+    // Two levels are one where the outer one goes on where the inner one ends.
+    if (!levels.empty() && e.shapes.equal(levels.back().stride, count * stride))
+      levels.back() = {levels.back().count * count, stride};
+    else
+      levels.push_back({count, stride});
+  };
+  for (auto [axis, stride] : llvm::zip_equal(info.axes, strides))
+    addLevel(axis.kernel, stride * SymExpr(axis.dilation));
+  addLevel(info.groupInputs, SymExpr(1));
+  if (levels.empty())
+    levels.push_back({SymExpr(1), SymExpr(1)});
+  spec = {info.inputElement, info.weightElement, acc, lanes, vectors, /*prefetch=*/true, /*runs=*/levels.size() > 1};
+
+  ShapeAnalysis::Range width = e.shapes.range(info.w().output);
+  heights = tileHeights(width.min.value_or(1), width.max.value_or(-1), e.schedule("rows", 1));
+  columnCount = points.expr(info.groupOutputs);
+  depthCount = points.expr(info.z().kernel * info.h().kernel * info.w().kernel * info.groupInputs);
+  emitFor(b, loc(), m.index(e.begin()), m.index(e.end()), m.constant(1), {m.constant(-1)},
+          [&](Value task, ValueRange carried) { return emitTask(task, carried[0]); });
+  return failure(failedInside);
+}
+
+SmallVector<Value> ConvolutionEmitter::emitTask(Value task, Value lastChunk) {
+  PointEmitter::Scope scope(points);
+  int64_t panelColumns = vectors * lanes;
+  Value panels = m.ceilDiv(columnCount, m.constant(panelColumns)), groups = points.expr(info.groups);
+  Value panel = m.rem(task, panels), key = m.div(task, panels);
+  group = m.rem(key, groups);
+  firstColumn = m.mul(panel, panelColumns);
+  ConvolutionChunk chunk = chunks.locate(m.div(key, groups));
+  Value from = input.pointer(chunk, group);
+  if (input.isCopied())
+    emitIf(b, loc(), arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::ne, key, lastChunk), {}, [&] {
+      PointEmitter::Scope inner(points);
+      input.copy(chunk, group, from);
+      return SmallVector<Value>();
+    });
+
+  auto buffer = BufferOperand::get(e.kernel, info.panels.getSource(), e.shapes);
+  if (!buffer) {
+    info.panels.emitError("packed panels are not an operand of the kernel");
+    failedInside = true;
+    return {key};
+  }
+  int64_t bytes = byteSize(spec.b);
+  Value number = m.add(m.mul(group, panels), panel);
+  Value offset =
+      m.add(m.mul(points.expr(buffer->layout.offset), bytes), m.mul(number, m.mul(depthCount, panelColumns * bytes)));
+  panelPtr = m.advance(points.operandPtr(buffer->argument), offset);
+
+  // Each tile fetches its share of the next panel, as products do.
+  Value one = m.constant(1), tilesOfLine = m.sub(chunk.endTile, chunk.firstTile);
+  tilesOfTask = m.mul(chunk.lines, tilesOfLine);
+  share = arith::SelectOp::create(b, loc(), m.less(one, tilesOfTask),
+                                  m.ceilDiv(m.constant(panelColumns * bytes), m.max(tilesOfTask, one)), m.constant(0));
+  emitFor(b, loc(), m.constant(0), chunk.lines, one, {}, [&](Value line, ValueRange) {
+    PointEmitter::Scope inner(points);
+    Value start = m.advance(
+        from, m.mul(m.mul(line, points.expr(input.hStride * SymExpr(info.h().stride))), byteSize(info.inputElement)));
+    emitFor(b, loc(), chunk.firstTile, chunk.endTile, one, {}, [&](Value tile, ValueRange) {
+      PointEmitter::Scope innermost(points);
+      Value number = m.add(m.mul(line, tilesOfLine), m.sub(tile, chunk.firstTile));
+      emitTile(chunk, start, m.add(chunk.firstLine, line), tile, number);
+      return SmallVector<Value>();
+    });
+    return SmallVector<Value>();
+  });
+  return {key};
+}
+
+void ConvolutionEmitter::emitTile(const ConvolutionChunk &chunk, Value from, Value line, Value tile, Value tileNumber) {
+  Value first = chunks.tileStart(tile), rows = chunks.tileSize(tile);
+  Value step = points.expr(input.wStride * SymExpr(info.w().stride));
+  Value a = m.advance(from, m.mul(m.mul(m.sub(first, chunk.firstPosition), step), byteSize(info.inputElement)));
+  Value skipped = m.mul(m.mul(tileNumber, share), depthCount);
+  multiply(0, a, panelPtr, arith::ConstantOp::create(b, loc(), b.getBoolAttr(false)), rows, skipped);
+  failedInside |= failed(emitEpilogue(chunk, line, first, rows));
+}
+
+/// Adds what levels from `level` on give to the tile; the last two are the micro-kernel's own.
+void ConvolutionEmitter::multiply(size_t level, Value a, Value panel, Value accumulate, Value rows, Value skipped) {
+  int64_t bytes = byteSize(info.inputElement), panelBytes = spec.panel() * byteSize(spec.b);
+  if (level + 2 >= levels.size()) {
+    const Level &inner = levels.back();
+    Runs runs;
+    Value k = points.expr(inner.count);
+    if (spec.runs) {
+      const Level &outer = levels[levels.size() - 2];
+      runs = {m.i64(points.expr(outer.count)), m.i64(m.mul(points.expr(outer.stride), bytes))};
+    }
+    Prefetch next{m.advance(panelPtr, m.add(m.mul(depthCount, panelBytes), skipped)), m.i64(share)};
+    Value rowBytes = m.mul(points.expr(input.wStride * SymExpr(info.w().stride)), bytes);
+    callMicroKernel(b, loc(), spec, heights, m.i64(rows), a, m.i64(rowBytes),
+                    m.i64(m.mul(points.expr(inner.stride), bytes)), panel, m.i64(k), e.scratch(), accumulate, next,
+                    runs);
+    return;
+  }
+  SymExpr inside(1);
+  for (const Level &inner : ArrayRef(levels).drop_front(level + 1))
+    inside *= inner.count;
+  Value length = points.expr(inside), step = points.expr(levels[level].stride);
+  emitFor(b, loc(), m.constant(0), points.expr(levels[level].count), m.constant(1), {accumulate},
+          [&](Value i, ValueRange carried) {
+            PointEmitter::Scope scope(points);
+            Value position = m.mul(i, length);
+            multiply(level + 1, m.advance(a, m.mul(m.mul(i, step), bytes)),
+                     m.advance(panel, m.mul(position, panelBytes)), carried[0], rows,
+                     m.add(skipped, m.mul(position, share)));
+            return SmallVector<Value>{arith::ConstantOp::create(b, loc(), b.getBoolAttr(true))};
+          });
+}
+
+LogicalResult ConvolutionEmitter::emitEpilogue(const ConvolutionChunk &chunk, Value line, Value first, Value rows) {
+  int64_t panel = vectors * lanes;
+  bool ok = true;
+  auto positions = [&](bool cut) {
+    emitFor(b, loc(), m.constant(0), rows, m.constant(1), {}, [&](Value r, ValueRange) {
+      PointEmitter::Scope scope(points);
+      Value sums = m.advance(e.scratch(), m.mul(r, panel * byteSize(acc))), position = m.add(first, r);
+      for (int64_t v = 0; v < vectors; ++v) {
+        if (!cut) {
+          ok &= succeeded(emitVector(chunk, line, position, v, sums, {}));
+          continue;
+        }
+        Value left = m.sub(columnCount, m.add(firstColumn, m.constant(v * lanes)));
+        emitIf(b, loc(), m.less(m.constant(0), left), {}, [&] {
+          PointEmitter::Scope inner(points);
+          ok &= succeeded(emitVector(chunk, line, position, v, sums, points.tailMask(left)));
+          return SmallVector<Value>();
+        });
+      }
+      return SmallVector<Value>();
+    });
+  };
+  if (e.shapes.divisible(info.groupOutputs, panel)) {
+    positions(false);
+    return success(ok);
+  }
+  Value whole = m.less(m.add(firstColumn, m.constant(panel - 1)), columnCount);
+  auto either = scf::IfOp::create(b, loc(), whole, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  for (bool cut : {false, true}) {
+    b.setInsertionPointToStart(cut ? &either.getElseRegion().front() : &either.getThenRegion().front());
+    PointEmitter::Scope inner(points);
+    positions(cut);
+  }
+  return success(ok);
+}
+
+/// The results at one position and one vector of filters, from the sums at `sums`.
+LogicalResult ConvolutionEmitter::emitVector(const ConvolutionChunk &chunk, Value line, Value position, int64_t vector,
+                                             Value sums, Value mask) {
+  PointEmitter::Scope scope(points);
+  Value column = m.add(firstColumn, m.constant(vector * lanes));
+  int64_t multiple = info.groups.isConstant(1) ? lanes : 1;
+  if (multiple == 1)
+    column = m.add(m.mul(group, columnCount), column);
+  SmallVector<Idx> point =
+      convolutionPoint(points, info, chunk, line, position, Idx(column, /*lanes=*/true, 1, multiple));
+  return storeConvolution(e, points, info, point, mask, [&](ArrayRef<Idx>, Value) -> Value {
+    return LLVM::LoadOp::create(b, loc(), VectorType::get({lanes}, acc),
+                                m.advance(sums, m.constant(vector * lanes * byteSize(acc))), byteSize(acc));
+  });
+}
+} // namespace
+
+LogicalResult disc::emitConvolution(KernelEmission &e) {
+  FailureOr<ConvolutionInfo> info = ConvolutionInfo::get(e.kernel, e.kernel.getBody().front(), e.shapes);
+  if (failed(info))
+    return failure();
+  if (!info->panels)
+    return info->op.emitError("the weights of a convolution must be packed");
+  return info->isDepthwise ? emitDepthwise(e, *info) : ConvolutionEmitter(e, *info).emit();
+}

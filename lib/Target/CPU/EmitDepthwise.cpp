@@ -1,0 +1,284 @@
+//===- EmitDepthwise.cpp - convolutions of each channel by itself ---------===//
+//
+// A kernel of kind convolution whose weights have one filter for each channel. Vectors run along the channels:
+//
+//   for each task: its chunk of an image, panel of channels
+//     for each vector of channels, line of the chunk
+//       up to 8 neighbouring positions at a time, while no tap falls outside the line
+//         for each line of the kernel inside the image, each of its taps
+//           8 sums += 8 vectors of the input * one vector of weights
+//         8 epilogues from registers
+//       the others one by one, with each tap tested
+//
+// There is little work for each element, so that a copy with zeros around it would cost too much.
+//
+// Test: test/lit/CPU/convolution.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Target/CPU/ConvolutionInput.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+/// Kernels of up to this many taps in a line have them unrolled.
+constexpr int64_t maxUnrolled = 15;
+
+class DepthwiseEmitter {
+public:
+  DepthwiseEmitter(KernelEmission &e, const ConvolutionInfo &own)
+      : e(e), b(e.builder), info(own), m{e.builder, e.kernel.getLoc()}, acc(info.accumulator),
+        lanes(e.vectorBits / int64_t(acc.getIntOrFloatBitWidth())),
+        points(e.builder, e.kernel, e.args(), lanes, e.shapes), chunks(e, points, m, info),
+        vectors(e.schedule("columns", lanes) / lanes), sumType(VectorType::get({lanes}, acc)) {}
+
+  LogicalResult emit();
+
+private:
+  using Axis = ConvolutionInfo::Axis;
+  /// The taps of an axis that meet an element of the input.
+  struct Taps {
+    Value begin, end;
+  };
+
+  void emitVector(const ConvolutionChunk &chunk, Value panel, Value weights, Value channel, Value mask);
+  void emitLine(const ConvolutionChunk &chunk, Value line, Value weights, Idx channel, Value mask);
+  void emitInside(const ConvolutionChunk &chunk, Value line, Value position, int64_t count, Value weights, Idx channel,
+                  Value mask);
+  void emitTested(const ConvolutionChunk &chunk, Value line, Value position, Value weights, Idx channel, Value mask);
+  void finish(const ConvolutionChunk &chunk, Value line, Value position, Idx channel, Value mask, Value sum);
+  Taps taps(const Axis &axis, Value output);
+  Value inputAt(const Axis &axis, Value output, Value tap);
+  Value stride(const Axis &axis) {
+    return axis.dim < 0 ? m.constant(0) : points.expr(buffer->layout.strides[axis.dim]);
+  }
+  Value load(Value offset, Idx channel, Value mask);
+  Value weight(Value weights, Value tap);
+  Value widen(Value v, Type from);
+  Value multiplyAdd(Value x, Value w, Value sum);
+  Value zero() { return points.constant(cast<TypedAttr>(b.getZeroAttr(sumType))); }
+  Location loc() { return m.loc; }
+
+  KernelEmission &e;
+  OpBuilder &b;
+  ConvolutionInfo info;
+  IndexMath m;
+  Type acc;
+  int64_t lanes;
+  PointEmitter points;
+  ConvolutionChunks chunks;
+  int64_t vectors;
+  VectorType sumType;
+  std::optional<BufferOperand> buffer;
+  bool failedInside = false;
+};
+
+LogicalResult DepthwiseEmitter::emit() {
+  buffer = BufferOperand::get(e.kernel, info.op.getInput(), e.shapes);
+  auto panels = BufferOperand::get(e.kernel, info.panels.getSource(), e.shapes);
+  if (!buffer || !panels)
+    return info.op.emitError("input and panels of a convolution must lie in buffers");
+  Value channels = points.expr(info.groups), one = m.constant(1);
+  Value taps = points.expr(info.z().kernel * info.h().kernel * info.w().kernel);
+  int64_t width = vectors * lanes;
+  Value panelCount = m.ceilDiv(channels, m.constant(width));
+  emitFor(b, loc(), m.index(e.begin()), m.index(e.end()), one, {}, [&](Value task, ValueRange) {
+    PointEmitter::Scope scope(points);
+    Value panel = m.rem(task, panelCount);
+    ConvolutionChunk chunk = chunks.locate(m.div(task, panelCount));
+    Value offset = m.add(points.expr(panels->layout.offset), m.mul(m.mul(panel, taps), width));
+    Value weights = m.advance(points.operandPtr(panels->argument), m.mul(offset, byteSize(info.weightElement)));
+    for (int64_t v = 0; v < vectors; ++v) {
+      Value channel = m.add(m.mul(panel, width), m.constant(v * lanes));
+      Value own = m.advance(weights, m.constant(v * lanes * byteSize(info.weightElement)));
+      if (e.shapes.divisible(info.groups, width)) {
+        emitVector(chunk, panel, own, channel, {});
+        continue;
+      }
+      Value left = m.sub(channels, channel);
+      Value whole = m.less(m.constant(lanes - 1), left);
+      emitIf(b, loc(), whole, {}, [&] {
+        PointEmitter::Scope inner(points);
+        emitVector(chunk, panel, own, channel, {});
+        return SmallVector<Value>();
+      });
+      Value some = arith::AndIOp::create(b, loc(), m.less(m.constant(0), left), m.less(left, m.constant(lanes)));
+      emitIf(b, loc(), some, {}, [&] {
+        PointEmitter::Scope inner(points);
+        emitVector(chunk, panel, own, channel, points.tailMask(left));
+        return SmallVector<Value>();
+      });
+    }
+    return SmallVector<Value>();
+  });
+  return failure(failedInside);
+}
+
+/// All lines of the chunk for one vector of channels.
+void DepthwiseEmitter::emitVector(const ConvolutionChunk &chunk, Value, Value weights, Value channel, Value mask) {
+  Idx lane(channel, /*lanes=*/true, 1, lanes);
+  emitFor(b, loc(), chunk.firstLine, m.add(chunk.firstLine, chunk.lines), m.constant(1), {},
+          [&](Value line, ValueRange) {
+            PointEmitter::Scope scope(points);
+            emitLine(chunk, line, weights, lane, mask);
+            return SmallVector<Value>();
+          });
+}
+
+void DepthwiseEmitter::emitLine(const ConvolutionChunk &chunk, Value line, Value weights, Idx channel, Value mask) {
+  Value begin = chunk.firstPosition, end = m.add(chunk.firstPosition, chunk.positions), one = m.constant(1);
+  auto tested = [&](Value from, Value to) {
+    emitFor(b, loc(), from, to, one, {}, [&](Value position, ValueRange) {
+      PointEmitter::Scope scope(points);
+      emitTested(chunk, line, position, weights, channel, mask);
+      return SmallVector<Value>();
+    });
+  };
+  const Axis &w = info.w();
+  bool unrolls = w.kernel.isConstant() && w.kernel.constant() <= maxUnrolled;
+  if (!unrolls || llvm::any_of(info.axes, [](const Axis &a) { return a.inputDilation != 1; }))
+    return tested(begin, end);
+  // Positions whose taps all meet elements.
+  Value first = m.constant(w.low > 0 ? llvm::divideCeil(w.low, w.stride) : 0);
+  Value room =
+      m.sub(m.add(points.expr(w.input), m.constant(w.low)), m.constant((w.kernel.constant() - 1) * w.dilation));
+  Value last = m.ceilDiv(m.max(room, m.constant(0)), m.constant(w.stride));
+  first = m.min(m.max(first, begin), end), last = m.max(m.min(last, end), first);
+  tested(begin, first);
+  Value at = first;
+  for (int64_t count : {8, 4, 1}) {
+    Value stop = m.add(at, m.mul(m.div(m.sub(last, at), m.constant(count)), count));
+    emitFor(b, loc(), at, stop, m.constant(count), {}, [&](Value position, ValueRange) {
+      PointEmitter::Scope scope(points);
+      emitInside(chunk, line, position, count, weights, channel, mask);
+      return SmallVector<Value>();
+    });
+    at = stop;
+  }
+  tested(last, end);
+}
+
+DepthwiseEmitter::Taps DepthwiseEmitter::taps(const Axis &axis, Value output) {
+  Value zero = m.constant(0), count = points.expr(axis.kernel), step = m.constant(axis.dilation);
+  Value start = m.sub(m.mul(output, axis.stride), m.constant(axis.low));
+  Value begin = m.min(m.ceilDiv(m.max(m.sub(zero, start), zero), step), count);
+  Value end = m.min(m.ceilDiv(m.max(m.sub(points.expr(axis.input), start), zero), step), count);
+  return {begin, m.max(begin, end)};
+}
+
+Value DepthwiseEmitter::inputAt(const Axis &axis, Value output, Value tap) {
+  return m.sub(m.add(m.mul(output, axis.stride), m.mul(tap, axis.dilation)), m.constant(axis.low));
+}
+
+Value DepthwiseEmitter::widen(Value v, Type from) {
+  if (from == acc)
+    return v;
+  if (isa<FloatType>(acc))
+    return arith::ExtFOp::create(b, loc(), sumType, v);
+  return arith::ExtSIOp::create(b, loc(), sumType, v);
+}
+
+/// A vector of channels of the input at `offset` (elements).
+Value DepthwiseEmitter::load(Value offset, Idx channel, Value mask) {
+  Idx at = points.addIdx(points.mulIdx(channel, buffer->layout.strides.back()), points.uniform(offset));
+  return widen(points.load(points.operandPtr(buffer->argument), at, info.inputElement, mask), info.inputElement);
+}
+
+Value DepthwiseEmitter::weight(Value weights, Value tap) {
+  Idx at(m.mul(tap, vectors * lanes), /*lanes=*/true);
+  return widen(points.load(weights, at, info.weightElement), info.weightElement);
+}
+
+Value DepthwiseEmitter::multiplyAdd(Value x, Value w, Value sum) {
+  if (isa<FloatType>(acc))
+    return math::FmaOp::create(b, loc(), x, w, sum);
+  return arith::AddIOp::create(b, loc(), arith::MulIOp::create(b, loc(), x, w), sum);
+}
+
+void DepthwiseEmitter::emitInside(const ConvolutionChunk &chunk, Value line, Value position, int64_t count,
+                                  Value weights, Idx channel, Value mask) {
+  const Axis &z = info.z(), &h = info.h(), &w = info.w();
+  Taps deep = taps(z, chunk.z), down = taps(h, line);
+  int64_t across = w.kernel.constant();
+  Value image =
+      m.add(points.expr(buffer->layout.offset), m.mul(chunk.image, points.expr(buffer->layout.strides.front())));
+  Value start = m.add(image, m.mul(inputAt(w, position, m.constant(0)), stride(w)));
+  Value one = m.constant(1);
+  SmallVector<Value> sums(count, zero());
+  sums = emitFor(b, loc(), deep.begin, deep.end, one, sums, [&](Value kz, ValueRange outer) {
+    Value plane = m.add(start, m.mul(inputAt(z, chunk.z, kz), stride(z)));
+    return emitFor(b, loc(), down.begin, down.end, one, outer, [&](Value kh, ValueRange inner) {
+      PointEmitter::Scope scope(points);
+      Value row = m.add(plane, m.mul(inputAt(h, line, kh), stride(h)));
+      Value firstTap = m.mul(m.add(m.mul(kz, points.expr(h.kernel)), kh), across);
+      SmallVector<Value> next(inner);
+      // What neighbouring positions share is loaded once.
+      DenseMap<int64_t, Value> loaded;
+      for (int64_t tap = 0; tap < across; ++tap) {
+        Value right = weight(weights, m.add(firstTap, m.constant(tap)));
+        for (int64_t i = 0; i < count; ++i) {
+          int64_t column = i * w.stride + tap * w.dilation;
+          Value &x = loaded[column];
+          if (!x)
+            x = load(m.add(row, m.mul(stride(w), column)), channel, mask);
+          next[i] = multiplyAdd(x, right, next[i]);
+        }
+      }
+      return next;
+    });
+  });
+  for (int64_t i = 0; i < count; ++i)
+    finish(chunk, line, m.add(position, m.constant(i)), channel, mask, sums[i]);
+}
+
+/// One position, any of whose taps may fall outside the input or between its elements.
+void DepthwiseEmitter::emitTested(const ConvolutionChunk &chunk, Value line, Value position, Value weights, Idx channel,
+                                  Value mask) {
+  Value image =
+      m.add(points.expr(buffer->layout.offset), m.mul(chunk.image, points.expr(buffer->layout.strides.front())));
+  std::array<Value, 3> outputs{chunk.z, line, position};
+  std::function<Value(unsigned, Value, Value, Value)> over = [&](unsigned depth, Value offset, Value tap,
+                                                                 Value sum) -> Value {
+    if (depth == 3)
+      return multiplyAdd(load(offset, channel, mask), weight(weights, tap), sum);
+    const Axis &axis = info.axes[depth];
+    Value kernel = points.expr(axis.kernel);
+    bool sparse = axis.inputDilation != 1;
+    Taps range = sparse ? Taps{m.constant(0), kernel} : taps(axis, outputs[depth]);
+    return emitFor(b, loc(), range.begin, range.end, m.constant(1), sum, [&](Value k, ValueRange carried) {
+      PointEmitter::Scope scope(points);
+      Value at = inputAt(axis, outputs[depth], k), next = m.add(m.mul(tap, kernel), k);
+      auto inner = [&](Value index) {
+        return over(depth + 1, m.add(offset, m.mul(index, stride(axis))), next, carried[0]);
+      };
+      if (!sparse)
+        return SmallVector<Value>{inner(at)};
+      Value none = m.constant(0), apart = m.constant(axis.inputDilation), bounded = m.max(at, none);
+      Value index = m.div(bounded, apart);
+      Value inside = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::sge, at, none);
+      inside = arith::AndIOp::create(b, loc(), inside, m.equal(m.rem(bounded, apart), none));
+      inside = arith::AndIOp::create(b, loc(), inside, m.less(index, points.expr(axis.input)));
+      return emitIf(b, loc(), inside, carried, [&] {
+        PointEmitter::Scope branch(points);
+        return SmallVector<Value>{inner(index)};
+      });
+    })[0];
+  };
+  finish(chunk, line, position, channel, mask, over(0, image, m.constant(0), zero()));
+}
+
+void DepthwiseEmitter::finish(const ConvolutionChunk &chunk, Value line, Value position, Idx channel, Value mask,
+                              Value sum) {
+  PointEmitter::Scope scope(points);
+  SmallVector<Idx> point = convolutionPoint(points, info, chunk, line, position, channel);
+  failedInside |=
+      failed(storeConvolution(e, points, info, point, mask, [sum](ArrayRef<Idx>, Value) -> Value { return sum; }));
+}
+} // namespace
+
+LogicalResult disc::emitDepthwise(KernelEmission &e, const ConvolutionInfo &info) {
+  return DepthwiseEmitter(e, info).emit();
+}

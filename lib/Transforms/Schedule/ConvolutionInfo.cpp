@@ -1,0 +1,40 @@
+//===- ConvolutionInfo.cpp - the parts of a convolution kernel ------------===//
+//
+// Test: test/lit/Schedule/convolution.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Transforms/Schedule/ConvolutionInfo.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+ConvolutionInfo ConvolutionInfo::get(ConvolutionOp op, ShapeAnalysis &shapes) {
+  ConvolutionInfo info;
+  info.op = op;
+  info.panels = op.getWeight().getDefiningOp<UnpackOp>();
+  SmallVector<SymExpr> input = shapes.dims(op.getInput()), weight = shapes.dims(op.getWeight()),
+                       output = shapes.dims(op.getResult());
+  int64_t spatial = op.getSpatialRank();
+  for (int64_t d = 0; d < spatial; ++d) {
+    Axis &axis = info.axes[3 - spatial + d];
+    axis.dim = d + 1;
+    axis.input = input[d + 1], axis.output = output[d + 1], axis.kernel = weight[d + 2];
+    axis.stride = op.getStrides()[d], axis.dilation = op.getDilations()[d];
+    axis.low = op.getLow()[d], axis.high = op.getHigh()[d], axis.inputDilation = op.getInputDilations()[d];
+  }
+  info.batch = output.front();
+  info.groups = weight[0], info.groupOutputs = weight[1], info.groupInputs = weight.back();
+  info.isDepthwise = info.groupOutputs.isConstant(1) && info.groupInputs.isConstant(1) && !info.groups.isConstant(1);
+  info.inputElement = getElementTypeOrSelf(op.getInput().getType());
+  info.weightElement = getElementTypeOrSelf(op.getWeight().getType());
+  info.accumulator = getElementTypeOrSelf(op.getResult().getType());
+  return info;
+}
+
+FailureOr<ConvolutionInfo> ConvolutionInfo::get(Operation *kernel, Block &body, ShapeAnalysis &shapes) {
+  auto ops = body.getOps<ConvolutionOp>();
+  if (ops.empty() || std::next(ops.begin()) != ops.end())
+    return kernel->emitError("a convolution kernel must hold one disc_tensor.convolution");
+  return get(*ops.begin(), shapes);
+}

@@ -1,0 +1,54 @@
+//===- ConvolutionInfo.h - the parts of a convolution kernel -------*- C++ -*-===//
+//
+// A convolution as its schedule and its code see it: always three spatial axes, of which the outer ones may be missing,
+// groups of channels, and a right operand in panels.
+//
+//===----------------------------------------------------------------------===//
+#ifndef DISC_LIB_TRANSFORMS_SCHEDULE_CONVOLUTIONINFO_H
+#define DISC_LIB_TRANSFORMS_SCHEDULE_CONVOLUTIONINFO_H
+
+#include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Support/ShapeAnalysis.h"
+#include <array>
+
+namespace mlir::disc {
+
+struct ConvolutionInfo {
+  /// One spatial dimension. Where the tensor has none, a unit one with dim = -1.
+  struct Axis {
+    int64_t dim = -1; // of input and result
+    SymExpr input{1}, output{1}, kernel{1};
+    int64_t stride = 1, low = 0, high = 0, dilation = 1, inputDilation = 1;
+
+    /// Positions of the (padded) input that `outputs` neighbouring results read.
+    SymExpr window(const SymExpr &outputs) const {
+      return (outputs - SymExpr(1)) * SymExpr(stride) + (kernel - SymExpr(1)) * SymExpr(dilation) + SymExpr(1);
+    }
+    /// The input has an element wherever a result reads.
+    bool isInside() const { return low <= 0 && high <= 0 && inputDilation == 1; }
+  };
+
+  ConvolutionOp op;
+  UnpackOp panels; // null until weights are packed
+  std::array<Axis, 3> axes;
+  SymExpr batch, groups, groupOutputs, groupInputs;
+  /// One filter for each channel of the input: vectors run along the channels of all groups.
+  bool isDepthwise = false;
+  Type inputElement, weightElement, accumulator;
+
+  Axis &z() { return axes[0]; }
+  Axis &h() { return axes[1]; }
+  Axis &w() { return axes[2]; }
+  /// No zeros around the input, and none between its elements.
+  bool isInside() const {
+    return llvm::all_of(axes, [](const Axis &a) { return a.isInside(); });
+  }
+
+  static ConvolutionInfo get(ConvolutionOp op, ShapeAnalysis &shapes);
+  /// Of a kernel's body, which must hold one.
+  static FailureOr<ConvolutionInfo> get(Operation *kernel, Block &body, ShapeAnalysis &shapes);
+};
+
+} // namespace mlir::disc
+
+#endif // DISC_LIB_TRANSFORMS_SCHEDULE_CONVOLUTIONINFO_H

@@ -1,0 +1,86 @@
+//===- ScheduleConvolution.cpp - chunks of images -------------------------===//
+//
+//   disc_plan.kernel convolution ins(%x, %w : tensor<?x?x?x64xf32>, tensor<1x2x576x32xf32>) ...
+// gets
+//   schedule = {rows = 14, columns = 32, chunk_rows = <lines of the result in a task>,
+//               chunk_tiles = <tiles of each line>, input_scratch = <offset>},
+//   tasks = <images * chunks of lines * chunks of a line * groups * panels>
+//
+// A task gives a chunk of one image, some lines by some positions, for one panel of filters. What it reads of the
+// input, with zeros around it, is copied to scratch memory for all panels that follow each other; it and a panel should
+// stay in the second-level cache. Nothing depends on the number of threads that will run.
+//
+// A depthwise convolution copies nothing; its task is a chunk of lines by a panel of channels.
+//
+// Test: test/lit/Schedule/convolution.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Transforms/Schedule/ConvolutionInfo.h"
+#include "lib/Transforms/Schedule/Schedules.h"
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+static SymExpr roundUp(const SymExpr &e, int64_t to) { return SymExpr::ceilDiv(e, SymExpr(to)) * SymExpr(to); }
+static int64_t bytesOf(Type element) { return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8); }
+static SymExpr atLeastOne(const SymExpr &e) { return SymExpr::max(e, SymExpr(1)); }
+
+LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target) {
+  FailureOr<ConvolutionInfo> found = ConvolutionInfo::get(kernel, kernel.getBody().front(), shapes);
+  if (failed(found))
+    return failure();
+  ConvolutionInfo &info = *found;
+  if (!info.panels)
+    return info.op.emitError("the weights of a convolution must be packed");
+  int64_t panel = info.panels.getPanel(), sumBytes = bytesOf(info.accumulator);
+  int64_t tile = target.tile(8 * sumBytes, panel).rows;
+  ConvolutionInfo::Axis &z = info.z(), &h = info.h(), &w = info.w();
+  SymExpr taps = z.kernel * h.kernel * w.kernel;
+  SymExpr one(1), tiles = atLeastOne(SymExpr::ceilDiv(w.output, SymExpr(tile)));
+  SymExpr panels = info.isDepthwise ? SymExpr::ceilDiv(info.groups, SymExpr(panel))
+                                    : info.groups * SymExpr::ceilDiv(info.groupOutputs, SymExpr(panel));
+  SymExpr lines = info.batch * z.output * h.output;
+
+  // As many lines and positions as let a task's part of the input fill half of the second-level cache, but few enough
+  // that each core has several tasks.
+  int64_t budget = target.l2Bytes / 2;
+  SymExpr pixel = z.kernel * info.groupInputs * SymExpr(bytesOf(info.inputElement));
+  SymExpr tileBytes = SymExpr(tile * w.stride) * h.window(one) * pixel;
+  SymExpr chunkTiles =
+      SymExpr::min(tiles, atLeastOne(SymExpr::floorDiv(SymExpr(budget), SymExpr::max(tileBytes, one))));
+  SymExpr positions = SymExpr::min(chunkTiles * SymExpr(tile), atLeastOne(w.output));
+  SymExpr width = w.window(positions);
+  SymExpr fitting = SymExpr::floorDiv(SymExpr::floorDiv(SymExpr(budget), SymExpr::max(width * pixel, one)) -
+                                          SymExpr::min(h.window(one), SymExpr(1 << 20)) + SymExpr(h.stride),
+                                      SymExpr(h.stride));
+  SymExpr across = SymExpr::ceilDiv(tiles, chunkTiles);
+  SymExpr spread = SymExpr::floorDiv(lines * across * panels, SymExpr(4 * target.cores));
+  SymExpr chunkRows = atLeastOne(SymExpr::min({fitting, spread, atLeastOne(h.output)}));
+  SymExpr down = SymExpr::ceilDiv(h.output, chunkRows);
+
+  SymExpr inputScratch = roundUp(SymExpr(tile * panel * sumBytes), 64);
+  SymExpr scratch(0);
+  if (!info.isDepthwise)
+    scratch = inputScratch + h.window(chunkRows) * width * pixel + SymExpr(64);
+
+  // Multiply-adds at one vector a cycle, at 3.5 GHz; those of depthwise convolutions wait for their input.
+  SymExpr work = chunkRows * positions * taps * SymExpr(panel * sumBytes * 8);
+  SymExpr cost = SymExpr::floorDiv(work * info.groupInputs * SymExpr(2), SymExpr(7 * target.vectorBits)) + SymExpr(200);
+
+  MLIRContext *context = kernel.getContext();
+  Builder b(context);
+  auto expr = [&](const SymExpr &e) { return ExprAttr::get(context, e); };
+  kernel.setScheduleAttr(b.getDictionaryAttr({
+      b.getNamedAttr("rows", b.getI64IntegerAttr(tile)),
+      b.getNamedAttr("columns", b.getI64IntegerAttr(panel)),
+      b.getNamedAttr("chunk_rows", expr(chunkRows)),
+      b.getNamedAttr("chunk_tiles", expr(chunkTiles)),
+      b.getNamedAttr("input_scratch", expr(inputScratch)),
+  }));
+  kernel.setTasksAttr(expr(info.batch * z.output * down * across * panels));
+  kernel.setScratchAttr(expr(scratch));
+  kernel.setCostAttr(expr(cost));
+  return success();
+}

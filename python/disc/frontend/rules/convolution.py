@@ -1,0 +1,227 @@
+"""Convolutions. The op of the IR has its channels last; views put them where torch has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch_mlir import ir
+
+from .. import dtypes, scalar
+from ..builder import Builder
+from ..registry import NotLowerable, lowers
+from ..scalar import Elem
+from ..values import Extent, Tensor, is_one, tensor_type
+from .elementwise import convert
+
+
+@lowers("torch.aten.convolution", "torch.aten._convolution")
+def convolution(
+    b: Builder,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    *_: Any,
+) -> Tensor:
+    """Any convolution of one to three spatial dims, plain or transposed."""
+    if transposed:
+        return _transposed(b, x, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _plain(b, x, weight, bias, stride, padding, dilation, groups)
+
+
+@lowers("torch.aten.conv1d", "torch.aten.conv2d", "torch.aten.conv3d")
+def conv(
+    b: Builder,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sequence[int] = (1,),
+    padding: Sequence[int] | str = (0,),
+    dilation: Sequence[int] = (1,),
+    groups: int = 1,
+) -> Tensor:
+    """A plain convolution; padding may be "valid" or "same"."""
+    return _plain(b, x, weight, bias, stride, padding, dilation, groups)
+
+
+@lowers("torch.aten.conv_transpose1d", "torch.aten.conv_transpose2d", "torch.aten.conv_transpose3d")
+def conv_transpose(
+    b: Builder,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    output_padding: Sequence[int] = (0,),
+    groups: int = 1,
+    dilation: Sequence[int] = (1,),
+) -> Tensor:
+    """A transposed convolution."""
+    return _transposed(b, x, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def channels_last(b: Builder, x: Tensor) -> Tensor:
+    """[N, C, s...] as [N, s..., C]."""
+    return b.permute(x, [0, *range(2, x.rank), 1])
+
+
+def channels_first(b: Builder, x: Tensor) -> Tensor:
+    """[N, s..., C] as [N, C, s...]."""
+    return b.permute(x, [0, x.rank - 1, *range(1, x.rank - 1)])
+
+
+def per_dim(values: int | Sequence[int], count: int) -> list[int]:
+    """An argument that gives one number for all dims or one for each."""
+    values = [values] if isinstance(values, int) else list(values)
+    if not all(isinstance(v, int) for v in values):
+        raise NotLowerable("strides, padding and dilations must be static")
+    return values * count if len(values) == 1 else values
+
+
+def _plain(
+    b: Builder,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int] | str,
+    dilation: Sequence[int],
+    groups: int,
+) -> Tensor:
+    spatial = weight.rank - 2
+    strides, dilations = per_dim(stride, spatial), per_dim(dilation, spatial)
+    kernel = weight.dims[2:]
+    if isinstance(padding, str):
+        low, high = [0] * spatial, [0] * spatial
+        if padding == "same":
+            if not all(isinstance(k, int) for k in kernel):
+                raise NotLowerable('padding="same" of a kernel of dynamic size')
+            total = [d * (int(k) - 1) for d, k in zip(dilations, kernel, strict=True)]
+            low = [t // 2 for t in total]
+            high = [t - at for t, at in zip(total, low, strict=True)]
+    else:
+        low = high = per_dim(padding, spatial)
+    filters = b.floordiv(weight.dims[0], groups)
+    grouped = b.reshape(weight, [groups, filters, *weight.dims[1:]])
+    grouped = b.permute(grouped, [0, 1, *range(3, grouped.rank), 2])
+    return _apply(b, x, grouped, bias, strides, low, high, dilations, [1] * spatial)
+
+
+def _transposed(
+    b: Builder,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    output_padding: Sequence[int],
+    groups: int,
+    dilation: Sequence[int],
+) -> Tensor:
+    """A convolution of the input with zeros between its elements by the mirrored kernel."""
+    spatial = weight.rank - 2
+    strides, dilations = per_dim(stride, spatial), per_dim(dilation, spatial)
+    paddings, extra = per_dim(padding, spatial), per_dim(output_padding, spatial)
+    if not all(isinstance(k, int) for k in weight.dims[2:]):
+        raise NotLowerable("a transposed convolution by a kernel of dynamic size")
+    kernel = [k for k in weight.dims[2:] if isinstance(k, int)]
+    if groups == 1 and kernel == strides and not any(paddings) and not any(extra) and max(dilations) == 1:
+        return _enlarged(b, x, weight, bias, kernel)
+    channels = b.floordiv(weight.dims[0], groups)
+    grouped = b.reshape(weight, [groups, channels, *weight.dims[1:]])
+    grouped = _mirrored(b, b.permute(grouped, [0, 2, *range(3, grouped.rank), 1]))
+    low = [d * (k - 1) - p for d, k, p in zip(dilations, kernel, paddings, strict=True)]
+    high = [at + e for at, e in zip(low, extra, strict=True)]
+    return _apply(b, x, grouped, bias, [1] * spatial, low, high, dilations, strides)
+
+
+def _mirrored(b: Builder, weight: Tensor) -> Tensor:
+    """[G, F, k..., C] with each kernel dim reversed."""
+    kernel = range(2, weight.rank - 1)
+    if all(is_one(weight.dims[d]) for d in kernel):
+        return weight
+
+    def body() -> Elem:
+        at = [scalar.loop_index(d) for d in range(weight.rank)]
+        for d in kernel:
+            at[d] = scalar.from_extent(b.sub(weight.dims[d], 1), torch.int64) - at[d]
+        return b.extract(weight, at)
+
+    return b.generic([], [], weight.dims, weight.dtype, body)
+
+
+def _batched(b: Builder, x: Tensor, spatial: int) -> Tensor:
+    return x if x.rank == spatial + 2 else b.unsqueeze(x, 0)
+
+
+def _finished(b: Builder, x: Tensor, y: Tensor, bias: Tensor | None) -> Tensor:
+    """The result y, channels last, as torch has it."""
+    if bias is not None:
+        y = b.elementwise(b.out.dtype, [y, bias], lambda y, c: y + c)
+    y = channels_first(b, convert(b, y, b.out.dtype))
+    return y if x.rank == y.rank else b.reshape(y, y.dims[1:])
+
+
+def _apply(
+    b: Builder,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    strides: Sequence[int],
+    low: Sequence[int],
+    high: Sequence[int],
+    dilations: Sequence[int],
+    input_dilations: Sequence[int],
+) -> Tensor:
+    if x.dtype.is_complex:
+        raise NotLowerable("convolution of complex numbers")
+    image = channels_last(b, _batched(b, x, len(strides)))
+    groups, filters, *kernel, channels = weight.dims
+    b.require_equal(image.dims[-1], b.mul(groups, channels), "convolution: channels of input and weight differ")
+    plain = all(is_one(k) for k in kernel) and is_one(groups) and {*strides, *input_dilations} == {1}
+    if plain and not any(low) and not any(high):
+        # One product for each pixel.
+        rank = image.rank
+        matrix = b.reshape(weight, [filters, channels])
+        domain = [*image.dims[:-1], filters, channels]
+        product = b.contract(image, matrix, [*range(rank - 1), rank], [rank - 1, rank], domain)
+        return _finished(b, x, product, bias)
+    dims: list[Extent] = [image.dims[0]]
+    for i, size in enumerate(image.dims[1:-1]):
+        padded = b.add(b.mul(b.sub(size, 1), input_dilations[i]), 1 + low[i] + high[i])
+        window = b.add(b.mul(b.sub(kernel[i], 1), dilations[i]), 1)
+        dims.append(b.add(b.floordiv(b.sub(padded, window), strides[i]), 1))
+    dims.append(b.mul(groups, filters))
+    dtype = dtypes.opmath(x.dtype)
+    lists = {"strides": strides, "low": low, "high": high, "dilations": dilations, "input_dilations": input_dilations}
+    op = ir.Operation.create(
+        "disc_tensor.convolution",
+        [tensor_type(dims, dtype)],
+        [image.value, weight.value],
+        attributes={name: ir.DenseI64ArrayAttr.get(list(values)) for name, values in lists.items()},
+    )
+    return _finished(b, x, Tensor(op.result, tuple(dims), dtype), bias)
+
+
+def _enlarged(b: Builder, x: Tensor, weight: Tensor, bias: Tensor | None, kernel: Sequence[int]) -> Tensor:
+    """A transposed convolution whose results depend on one element each: a product, and each result a small block."""
+    image = channels_last(b, _batched(b, x, len(kernel)))
+    b.require_equal(image.dims[-1], weight.dims[0], "convolution: channels of input and weight differ")
+    domain: list[Extent] = [image.dims[0]]
+    image_loops, weight_loops = [0], []
+    for size, k in zip(image.dims[1:-1], kernel, strict=True):
+        image_loops.append(len(domain))
+        weight_loops.append(len(domain) + 1)
+        domain += [size, k]
+    last = len(domain)
+    domain += [weight.dims[1], image.dims[-1]]
+    product = b.contract(image, weight, [*image_loops, last + 1], [last + 1, last, *weight_loops], domain)
+    dims = [b.mul(size, k) for size, k in zip(image.dims[1:-1], kernel, strict=True)]
+    return _finished(b, x, b.reshape(product, [image.dims[0], *dims, weight.dims[1]]), bias)

@@ -1,0 +1,62 @@
+// A convolution with its bias: the input with zeros around it goes to scratch once for all panels; tiles of a line are
+// products over three runs of 48 values; the epilogue is evaluated on vectors of filters.
+// RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s
+// Depthwise: eight sums at a time, from registers to their results.
+// RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s --check-prefix=DEPTHWISE
+// Everything lowers.
+// RUN: disc-opt %s -disc-cpu-emit-kernels -canonicalize -cse -disc-cpu-lower-math -convert-vector-to-llvm -convert-scf-to-cf -convert-arith-to-llvm -convert-index-to-llvm -convert-math-to-llvm -convert-func-to-llvm -convert-cf-to-llvm -reconcile-unrealized-casts | FileCheck %s --check-prefix=LLVM
+
+#id = affine_map<(n, h, w, c) -> (n, h, w, c)>
+#c = affine_map<(n, h, w, c) -> (c)>
+module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
+  disc_shape.symbol @B min 1 max 8
+  disc_shape.symbol @H min 8 max 256
+
+  // CHECK-LABEL: func.func @plain(
+  // CHECK-SAME: %{{.*}}: !llvm.ptr, %{{.*}}: i64, %{{.*}}: i64, %[[SCRATCH:.*]]: !llvm.ptr)
+  // CHECK: scf.for %{{.*}} iter_args(%[[LAST:.*]] = %{{.*}}) -> (index)
+  // CHECK: arith.cmpi ne, %{{.*}}, %[[LAST]]
+  // CHECK: llvm.call @disc_product_f32_f32_f32_x32_runs_p_r7to14(
+  // CHECK: %[[SUM:.*]] = llvm.load %{{.*}} : !llvm.ptr -> vector<16xf32>
+  // CHECK: arith.addf %[[SUM]], %{{.*}} : vector<16xf32>
+  // CHECK: llvm.store %{{.*}} : vector<16xf32>, !llvm.ptr
+  disc_plan.kernel_func convolution @plain attributes {
+      layouts = [#disc_plan.layout<<0>, <[H * H * 16, H * 16, 16, 1]>>, #disc_plan.layout<<0>, <[9216, 4608, 32, 1]>>,
+                 #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[H * H * 64, H * 64, 64, 1]>>],
+      arg_dims = [#disc_shape.dims<[B, H, H, 16]>, #disc_shape.dims<[1, 2, 144, 32]>, #disc_shape.dims<[64]>],
+      schedule = {rows = 14 : i64, columns = 32 : i64, chunk_rows = #disc_shape.expr<4>, chunk_tiles = #disc_shape.expr<19>,
+                  input_scratch = #disc_shape.expr<1792>},
+      symbols = ["B", "H"]} {
+  ^bb0(%x: tensor<?x?x?x16xf32>, %p: tensor<1x2x144x32xf32>, %bias: tensor<64xf32>):
+    %w = disc_tensor.unpack %p batch [0] n [1] k [2, 3, 4] panel 32 : tensor<1x2x144x32xf32> -> tensor<1x64x3x3x16xf32>
+    %y = disc_tensor.convolution %x, %w strides [1, 1] low [1, 1] high [1, 1] dilations [1, 1] input_dilations [1, 1] {disc_shape.dims = [#disc_shape.dims<[B, H, H, 64]>]} : tensor<?x?x?x16xf32>, tensor<1x64x3x3x16xf32> -> tensor<?x?x?x64xf32>
+    %b = disc_shape.dim <B>
+    %h = disc_shape.dim <H>
+    %e = tensor.empty(%b, %h, %h) : tensor<?x?x?x64xf32>
+    %z = linalg.generic {indexing_maps = [#id, #c, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%y, %bias : tensor<?x?x?x64xf32>, tensor<64xf32>) outs(%e : tensor<?x?x?x64xf32>) {
+    ^bb0(%a: f32, %c: f32, %o: f32):
+      %s = arith.addf %a, %c : f32
+      linalg.yield %s : f32
+    } -> tensor<?x?x?x64xf32>
+    disc_plan.yield %z : tensor<?x?x?x64xf32>
+  }
+
+  // DEPTHWISE-LABEL: func.func @depthwise(
+  // DEPTHWISE-COUNT-8: math.fma
+  // DEPTHWISE: llvm.store %{{.*}} : vector<16xf32>, !llvm.ptr
+  disc_plan.kernel_func convolution @depthwise attributes {
+      layouts = [#disc_plan.layout<<0>, <[H * H * 32, H * 32, 32, 1]>>, #disc_plan.layout<<0>, <[144, 16, 1]>>,
+                 #disc_plan.layout<<0>, <[H * H * 32, H * 32, 32, 1]>>],
+      arg_dims = [#disc_shape.dims<[B, H, H, 32]>, #disc_shape.dims<[2, 9, 16]>],
+      schedule = {rows = 14 : i64, columns = 16 : i64, chunk_rows = #disc_shape.expr<4>, chunk_tiles = #disc_shape.expr<19>,
+                  input_scratch = #disc_shape.expr<896>},
+      symbols = ["B", "H"]} {
+  ^bb0(%x: tensor<?x?x?x32xf32>, %p: tensor<2x9x16xf32>):
+    %w = disc_tensor.unpack %p batch [] n [0, 1] k [2, 3, 4] panel 16 : tensor<2x9x16xf32> -> tensor<32x1x3x3x1xf32>
+    %y = disc_tensor.convolution %x, %w strides [1, 1] low [1, 1] high [1, 1] dilations [1, 1] input_dilations [1, 1] {disc_shape.dims = [#disc_shape.dims<[B, H, H, 32]>]} : tensor<?x?x?x32xf32>, tensor<32x1x3x3x1xf32> -> tensor<?x?x?x32xf32>
+    disc_plan.yield %y : tensor<?x?x?x32xf32>
+  }
+}
+// LLVM: llvm.func @plain(
+// LLVM: llvm.func @depthwise(
+// LLVM-NOT: scf.

@@ -1,0 +1,205 @@
+"""Convolutions, pooling and batch norm end to end: every form at many shapes from one artifact."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn, randn
+from torch.export import Dim
+
+import disc
+
+B, T = Dim("B", min=1, max=8), Dim("T", min=8, max=512)
+D, H, W = Dim("D", min=4, max=40), Dim("H", min=8, max=128), Dim("W", min=8, max=128)
+TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12, torch.float16: 4e-3, torch.bfloat16: 2e-2}
+
+
+class Forms(nn.Module):
+    """Several functions of one input; the tensors that each takes besides are buffers."""
+
+    def __init__(self, dtype=torch.float32, **forms):
+        super().__init__()
+        self.forms = {}
+        for name, (fn, *shapes) in forms.items():
+            names = [f"{name}_{i}" for i in range(len(shapes))]
+            self.forms[name] = fn, names
+            for at, shape in zip(names, shapes, strict=True):
+                self.register_buffer(at, randn(shape).to(dtype) * 0.5)
+
+    def forward(self, x):
+        return {name: fn(x, *(getattr(self, at) for at in names)) for name, (fn, names) in self.forms.items()}
+
+
+def check(model, dims, shapes, dtype=torch.float32):
+    torch.manual_seed(0)
+    compiled = disc.compile(model, (randn(shapes[0]).to(dtype),), dynamic_shapes=(dims,))
+    for shape in shapes:
+        x = randn(shape).to(dtype)
+        with torch.no_grad():
+            want = model(x)
+        got = compiled(x)
+        for name, expected in want.items():
+            size = 1.0 + (expected.abs().max().item() if expected.is_floating_point() else 0.0)
+            assert got[name].dtype == expected.dtype
+            torch.testing.assert_close(
+                got[name], expected, rtol=0, atol=TOLERANCE[dtype] * size, msg=lambda m: f"{name} at {shape}: {m}"
+            )
+
+
+IMAGES = {0: B, 2: H, 3: W}
+SHAPES = [(2, 16, 15, 14), (1, 16, 8, 8), (3, 16, 9, 31), (1, 16, 57, 40), (2, 16, 8, 128), (1, 16, 13, 17)]
+
+
+def test_plain():
+    check(
+        Forms(
+            padded=(lambda x, w, b: F.conv2d(x, w, b, padding=1), (40, 16, 3, 3), 40),
+            strided=(lambda x, w: F.conv2d(x, w, stride=2, padding=(2, 0)), (7, 16, 5, 3)),
+            dilated=(lambda x, w, b: F.conv2d(x, w, b, dilation=(2, 1), padding=2), (33, 16, 3, 4), 33),
+            pointwise=(lambda x, w, b: F.conv2d(x, w, b), (24, 16, 1, 1), 24),
+            skipping=(lambda x, w: F.conv2d(x, w, stride=3), (24, 16, 1, 1)),
+            same=(lambda x, w: F.conv2d(x, w, padding="same"), (8, 16, 3, 5)),
+            valid=(lambda x, w: F.conv2d(x, w, padding="valid"), (32, 16, 7, 7)),
+            few=(lambda x, w: F.conv2d(x[:, :3], w, stride=2, padding=3), (16, 3, 7, 7)),
+        ),
+        IMAGES,
+        SHAPES,
+    )
+
+
+def test_groups():
+    check(
+        Forms(
+            grouped=(lambda x, w, b: F.conv2d(x, w, b, padding=1, groups=4), (24, 4, 3, 3), 24),
+            depthwise=(lambda x, w, b: F.conv2d(x, w, b, padding=1, groups=16), (16, 1, 3, 3), 16),
+            strided=(lambda x, w: F.conv2d(x[:, :13], w, stride=2, padding=2, groups=13), (13, 1, 5, 5)),
+            dilated=(lambda x, w: F.conv2d(x, w, padding=2, dilation=2, groups=16), (16, 1, 3, 3)),
+            several=(lambda x, w: F.conv2d(x, w, padding=1, groups=16), (32, 1, 3, 3)),
+        ),
+        IMAGES,
+        SHAPES,
+    )
+
+
+def test_transposed():
+    check(
+        Forms(
+            doubled=(lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2), (16, 8, 2, 2), 8),
+            overlapping=(
+                lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1),
+                (16, 8, 3, 3),
+            ),
+            grouped=(lambda x, w: F.conv_transpose2d(x, w, stride=3, dilation=2, groups=2), (16, 8, 3, 2)),
+            depthwise=(lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1, groups=16), (16, 1, 4, 4)),
+            cropped=(lambda x, w: F.conv_transpose2d(x, w, padding=2), (16, 4, 2, 2)),
+        ),
+        IMAGES,
+        SHAPES,
+    )
+
+
+def test_other_ranks():
+    check(
+        Forms(
+            line=(lambda x, w, b: F.conv1d(x, w, b, stride=2, padding=2), (33, 16, 5), 33),
+            transposed=(lambda x, w: F.conv_transpose1d(x, w, stride=4, padding=2), (16, 5, 8)),
+            depthwise=(lambda x, w: F.conv1d(x, w, padding=15, groups=16), (16, 1, 31)),
+            pooled=(lambda x: F.avg_pool1d(x, 3, 2, 1),),
+        ),
+        {0: B, 2: T},
+        [(2, 16, 40), (1, 16, 8), (3, 16, 511)],
+    )
+    check(
+        Forms(
+            volume=(lambda x, w, b: F.conv3d(x, w, b, stride=(1, 2, 1), padding=1), (6, 4, 3, 3, 3), 6),
+            transposed=(lambda x, w: F.conv_transpose3d(x, w, stride=2, padding=1), (4, 6, 3, 3, 3)),
+            depthwise=(lambda x, w: F.conv3d(x, w, padding=1, groups=4), (4, 1, 3, 3, 3)),
+            largest=(lambda x: F.max_pool3d(x, 3, 2, 1),),
+        ),
+        {0: B, 2: D, 3: H, 4: W},
+        [(2, 4, 6, 9, 8), (1, 4, 4, 8, 17)],
+    )
+    check(
+        Forms(
+            unbatched=(lambda x, w: F.conv2d(x, w, padding=1), (8, 16, 3, 3)), pooled=(lambda x: F.max_pool2d(x, 2),)
+        ),
+        {1: H, 2: W},
+        [(16, 14, 15), (16, 9, 8)],
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_dtypes(dtype):
+    forms = Forms(
+        dtype,
+        plain=(lambda x, w, b: F.conv2d(x, w, b, padding=1), (24, 16, 3, 3), 24),
+        depthwise=(lambda x, w: F.conv2d(x, w, padding=1, groups=16), (16, 1, 3, 3)),
+        largest=(lambda x: F.max_pool2d(x, 3, 2, 1),),
+        mean=(lambda x: F.avg_pool2d(x, 2),),
+    )
+    check(forms, IMAGES, SHAPES[:3], dtype)
+
+
+def test_pooling():
+    check(
+        Forms(
+            largest=(lambda x: F.max_pool2d(x, 3, 2, 1),),
+            dilated=(lambda x: F.max_pool2d(x, 3, 1, 1, dilation=2),),
+            where=(lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True)[1],),
+            large=(lambda x: F.max_pool2d(x, 7, 2, 3),),
+            mean=(lambda x: F.avg_pool2d(x, 3, 2, 1),),
+            inside=(lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),),
+            divided=(lambda x: F.avg_pool2d(x, 2, divisor_override=3),),
+            power=(lambda x: F.lp_pool2d(x.abs(), 2, 3, 2),),
+            whole=(lambda x: F.adaptive_avg_pool2d(x, 1),),
+            even=(lambda x: F.adaptive_avg_pool2d(x, (3, 5)),),
+            largest_even=(lambda x: F.adaptive_max_pool2d(x, (3, 5)),),
+            where_even=(lambda x: F.adaptive_max_pool2d(x, (3, 5), return_indices=True)[1],),
+        ),
+        IMAGES,
+        SHAPES,
+    )
+
+
+def test_pooling_rounds_up():
+    check(
+        Forms(
+            largest=(lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True),),
+            mean=(lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True),),
+            inside=(lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),),
+        ),
+        {0: B},
+        [(2, 16, 15, 14), (1, 16, 15, 14)],
+    )
+
+
+def test_nan_in_a_window():
+    model = Forms(largest=(lambda x: F.max_pool2d(x, 3, 2, 1),))
+    compiled = disc.compile(model, (randn(2, 16, 9, 9),), dynamic_shapes=(IMAGES,))
+    x = randn(2, 16, 9, 9)
+    x[0, 3, 4, 4] = float("nan")
+    torch.testing.assert_close(compiled(x)["largest"], model(x)["largest"], equal_nan=True)
+
+
+def test_too_small_an_image():
+    model = Forms(plain=(lambda x, w: F.conv2d(x, w), (4, 16, 7, 7)))
+    height = Dim("height", min=8, max=64)
+    compiled = disc.compile(model, (randn(2, 16, 9, 9),), dynamic_shapes=({2: height},))
+    with pytest.raises(disc.ShapeError):
+        compiled(randn(2, 16, 6, 9))
+
+
+def test_weights_that_are_inputs():
+    def run(x, w):
+        return F.conv2d(x, w, padding=1)
+
+    class Run(nn.Module):
+        def forward(self, x, w):
+            return run(x, w)
+
+    filters = Dim("F", min=2, max=64)
+    compiled = disc.compile(
+        Run(), (randn(2, 16, 9, 9), randn(20, 16, 3, 3)), dynamic_shapes=({0: B, 2: H, 3: W}, {0: filters})
+    )
+    for images, count in ((1, 2), (3, 33), (2, 64)):
+        x, w = randn(images, 16, 11, 12), randn(count, 16, 3, 3)
+        torch.testing.assert_close(compiled(x, w), run(x, w), rtol=1e-4, atol=1e-4)
