@@ -1,0 +1,154 @@
+"""An ONNX graph to the torch dialect: torch-mlir's importer, then its conversion of ONNX operators.
+
+Operators that have a rule of their own (``disc.lowers("onnx.Reshape")``) are kept from the conversion. What neither has
+is replaced by its definition, if ONNX gives one, or else reaches the lowering, which reports all of it together.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+
+import onnx
+from torch_mlir import ir
+from torch_mlir.dialects import torch as torch_d
+from torch_mlir.extras import onnx_importer
+from torch_mlir.passmanager import PassManager
+
+from ...errors import CompileError
+from ..registry import find_rule
+from ..torch_dialect import PARAMETER_ATTR, PARAMETER_OP
+from .known import LIMIT
+from .model import OnnxModel
+
+OWN = "own."
+"""Precedes the names of operators that the conversion must not see."""
+
+_PIPELINE = "builtin.module(func.func(convert-torch-onnx-to-torch))"
+_NUMBER = re.compile(r'loc\("(\d+)"')
+
+
+class _Importer(onnx_importer.NodeImporter):
+    """Refers to large constants by name."""
+
+    __slots__ = ()
+
+    def import_initializer(self, initializer: onnx.TensorProto, extern_name: str | None = None) -> ir.Value:
+        size = 1
+        for extent in initializer.dims:
+            size *= extent
+        if size <= LIMIT:
+            return super().import_initializer(initializer, extern_name)
+        name = extern_name or initializer.name
+        with ir.InsertionPoint(self._b), ir.Location.name(name):
+            value = ir.Operation.create(
+                "torch.operator",
+                results=[self._cc.tensor_proto_to_type(initializer)],
+                attributes={
+                    "name": ir.StringAttr.get(PARAMETER_OP),
+                    PARAMETER_ATTR: ir.StringAttr.get(name),
+                },
+            ).result
+        self._nv_map[name] = value
+        return value
+
+
+def number_of(op: ir.Operation) -> int | None:
+    """The number of the ONNX node that ``op`` came from, or None."""
+    match = _NUMBER.search(str(op.location))
+    return int(match.group(1)) if match else None
+
+
+def import_graph(model: OnnxModel, context: ir.Context) -> tuple[ir.Module, set[tuple[str, str]]]:
+    """The model in the torch dialect, and the operators (domain, name) that ONNX's own definitions could replace."""
+    torch_d.register_dialect(context)
+    context.allow_unregistered_dialects = True
+    info = onnx_importer.ModelInfo(
+        model.proto, config=onnx_importer.Config(function_expansion_allowlists_by_domain={})
+    )
+    module = info.create_module(context)
+    try:
+        with warnings.catch_warnings():
+            # About values that nothing uses, such as optional results.
+            warnings.simplefilter("ignore")
+            _define_main(info, module)
+    except onnx_importer.OnnxImportError as error:
+        raise CompileError("import", f"{model.name}: {error}") from error
+    for op in _operators(module):
+        _hide(op, lambda name: find_rule(name) is not None)
+    inline: set[tuple[str, str]] = set()
+    while (failed := _convert(module, context)) is not None:
+        stuck = [op for op in _operators(module) if number_of(op) == failed and not _name(op).startswith(OWN)]
+        if not stuck:
+            raise CompileError("import", f"{model.name}: torch-mlir cannot convert node {model.source(failed)[0]}")
+        for op in stuck:
+            node = model.nodes[failed]
+            if _has_definition(node, model.proto):
+                inline.add((node.domain, node.op_type))
+            _hide(op, lambda name: True)
+    return module, inline
+
+
+def _define_main(info: onnx_importer.ModelInfo, module: ir.Module) -> None:
+    graph = info.main_graph
+    cache = onnx_importer.ContextCache(module.context)
+    with module.context, ir.Location.name("graph"):
+        inputs = [cache.type_proto_to_type(i.type) for i in graph.input_map.values()]
+        outputs = [cache.type_proto_to_type(o.type) for o in graph.graph_proto.output]
+        func = onnx_importer.func_dialect.FuncOp(
+            "main", ir.FunctionType.get(inputs, outputs), ip=ir.InsertionPoint(module.body)
+        )
+        block = func.add_entry_block()
+    importer = _Importer(
+        graph,
+        parent_op=func,
+        block=block,
+        context_cache=cache,
+        module_op=module.operation,
+        module_cache=onnx_importer.ModuleCache(module.operation, cache),
+    )
+    importer._nv_map.update(zip(graph.input_map, block.arguments, strict=True))
+    importer._populate_graph_attrs(func)
+    importer.import_all()
+
+
+def _operators(module: ir.Module) -> Iterator[ir.Operation]:
+    for func in module.body.operations:
+        for view in func.operation.regions[0].blocks[0].operations:
+            if view.operation.name == "torch.operator":
+                yield view.operation
+
+
+def _name(op: ir.Operation) -> str:
+    return str(ir.StringAttr(op.attributes["name"]).value)
+
+
+def _hide(op: ir.Operation, wanted: object) -> None:
+    name = _name(op)
+    if name.startswith("onnx.") and name != "onnx.Constant" and wanted(name):  # type: ignore[operator]
+        with op.context:
+            op.attributes["name"] = ir.StringAttr.get(OWN + name)
+
+
+def _convert(module: ir.Module, context: ir.Context) -> int | None:
+    """Runs the conversion; the number of a node that it fails for, or None if all is well."""
+    with context:
+        try:
+            PassManager.parse(_PIPELINE).run(module.operation)
+        except ir.MLIRError as error:
+            for diagnostic in error.error_diagnostics:
+                match = _NUMBER.search(str(diagnostic.location))
+                if match:
+                    return int(match.group(1))
+            raise CompileError("import", f"torch-mlir's conversion from ONNX failed: {error}") from error
+    return None
+
+
+def _has_definition(node: onnx.NodeProto, proto: onnx.ModelProto) -> bool:
+    version = next((o.version for o in proto.opset_import if o.domain == node.domain), 0)
+    try:
+        schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=version, domain=node.domain)
+    except onnx.defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)

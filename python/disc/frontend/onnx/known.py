@@ -1,0 +1,307 @@
+"""Tensors whose elements are known while importing: constants, and what a model computes from shapes.
+
+ONNX has no sizes beside tensors: ``Reshape`` takes a tensor that the model computed with ``Shape``, ``Gather`` and
+``Concat``. Such tensors are followed here, element by element, as numbers and expressions over the shape symbols.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sympy
+import torch
+from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod
+
+from ..registry import NotLowerable
+from ..values import Tensor
+
+LIMIT = 256
+"""Tensors of more elements are data."""
+
+
+class Unknown(NotLowerable):
+    """An operand decides what the operation is, and is computed from data."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        super().__init__("an operand that decides the shape of the result is computed from data")
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A tensor as an array of Python numbers and of sympy expressions."""
+
+    values: np.ndarray
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, values: Any, dtype: torch.dtype) -> Known:
+        """From nested lists or an array; keeps Python's own numbers."""
+        array = np.asarray(values, dtype=object)
+        convert = {True: float, False: bool if dtype == torch.bool else int}[dtype.is_floating_point]
+        plain = [v if isinstance(v, sympy.Expr) and not v.is_Integer else convert(v) for v in array.reshape(-1)]
+        out = np.empty(len(plain), dtype=object)
+        out[:] = plain
+        return cls(out.reshape(array.shape), dtype)
+
+    @property
+    def static(self) -> bool:
+        """Whether all elements are numbers."""
+        return not any(isinstance(v, sympy.Expr) for v in self.values.reshape(-1))
+
+    @property
+    def list(self) -> list[Any]:
+        """The elements in order."""
+        return list(self.values.reshape(-1))
+
+
+def elements(x: Known | Tensor | None) -> list[Any] | None:
+    """The elements of an operand that must be known: numbers and expressions; None if it is missing."""
+    if x is None:
+        return None
+    if isinstance(x, Known):
+        return x.list
+    raise Unknown(x)
+
+
+def integers(x: Known | Tensor | None) -> list[int] | None:
+    """Like :func:`elements`, for operands that must be numbers, such as axes."""
+    found = elements(x)
+    if found is not None and any(isinstance(v, sympy.Expr) for v in found):
+        raise NotLowerable("an operand that must be a number depends on extents")
+    return None if found is None else [int(v) for v in found]
+
+
+# -- evaluation ----------------------------------------------------------------------------------------------------
+
+
+def _divide(x: Any, y: Any) -> Any:
+    if isinstance(x, float) or isinstance(y, float):
+        return math.nan if y == 0 and x == 0 else math.copysign(math.inf, x) if y == 0 else x / y
+    if isinstance(x, sympy.Expr) or isinstance(y, sympy.Expr):
+        # Extents are not negative: rounding down and towards zero are the same.
+        return FloorDiv(sympy.sympify(x), sympy.sympify(y))
+    return int(math.trunc(x / y)) if abs(x) < 2**50 else (abs(x) // abs(y)) * (1 if (x < 0) == (y < 0) else -1)
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    if isinstance(x, sympy.Expr) or isinstance(y, sympy.Expr):
+        return Mod(sympy.sympify(x), sympy.sympify(y))
+    return x % y
+
+
+def _least(x: Any, y: Any) -> Any:
+    symbolic = isinstance(x, sympy.Expr) or isinstance(y, sympy.Expr)
+    return Min(sympy.sympify(x), sympy.sympify(y)) if symbolic else min(x, y)
+
+
+def _greatest(x: Any, y: Any) -> Any:
+    symbolic = isinstance(x, sympy.Expr) or isinstance(y, sympy.Expr)
+    return Max(sympy.sympify(x), sympy.sympify(y)) if symbolic else max(x, y)
+
+
+class _Undecided(Exception):
+    """A comparison of expressions that the symbols' ranges do not decide."""
+
+
+def _comparison(relation: Any, python: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    def compare(x: Any, y: Any) -> bool:
+        if isinstance(x, sympy.Expr) or isinstance(y, sympy.Expr):
+            decided = relation(sympy.sympify(x), sympy.sympify(y))
+            if decided not in (sympy.true, sympy.false):
+                raise _Undecided
+            return bool(decided)
+        return bool(python(x, y))
+
+    return compare
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mul": operator.mul,
+    "Div": _divide,
+    "Mod": _remainder,
+    "Min": _least,
+    "Max": _greatest,
+    "And": lambda x, y: bool(x) and bool(y),
+    "Or": lambda x, y: bool(x) or bool(y),
+    "Xor": lambda x, y: bool(x) != bool(y),
+    "Equal": _comparison(sympy.Eq, operator.eq),
+    "Less": _comparison(sympy.Lt, operator.lt),
+    "LessOrEqual": _comparison(sympy.Le, operator.le),
+    "Greater": _comparison(sympy.Gt, operator.gt),
+    "GreaterOrEqual": _comparison(sympy.Ge, operator.ge),
+}
+_LOGICAL = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
+
+
+def _number(x: Any) -> Any:
+    if isinstance(x, sympy.Expr):
+        raise _Undecided
+    return x
+
+
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "Neg": operator.neg,
+    "Not": lambda x: not x,
+    "Abs": lambda x: abs(_number(x)),
+    "Floor": lambda x: math.floor(_number(x)),
+    "Ceil": lambda x: math.ceil(_number(x)),
+    "Sqrt": lambda x: math.sqrt(_number(x)),
+    "Identity": lambda x: x,
+}
+
+
+def _map(fn: Callable[..., Any], *arrays: np.ndarray) -> np.ndarray:
+    return np.asarray(np.frompyfunc(fn, len(arrays), 1)(*arrays), dtype=object)
+
+
+def evaluate(op: str, operands: Sequence[Known | None], attributes: dict[str, Any]) -> Known | None:
+    """The result of ONNX's ``op`` on known operands; None if it is not known, or not worth it."""
+    given = [x for x in operands if x is not None]
+    if len(given) != len(operands) or not given:
+        return None
+    try:
+        result = _evaluate(op, given, attributes)
+    except (_Undecided, TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError):
+        # The rule of the op says what is wrong, if something is.
+        return None
+    return result if result is not None and result.values.size <= LIMIT else None
+
+
+def _evaluate(op: str, given: list[Known], attributes: dict[str, Any]) -> Known | None:
+    first = given[0]
+    if op in _BINARY and len(given) >= 2:
+        values = first.values
+        for other in given[1:]:
+            values = _map(_BINARY[op], values, other.values)
+        return Known.of(values, torch.bool if op in _LOGICAL else first.dtype)
+    if op in _UNARY:
+        return Known.of(_map(_UNARY[op], first.values), first.dtype)
+    structural = _STRUCTURAL.get(op)
+    return structural(given, attributes) if structural is not None else None
+
+
+def _where(given: list[Known], _: dict[str, Any]) -> Known:
+    c, x, y = given
+    return Known.of(_map(lambda c, x, y: x if c else y, c.values, x.values, y.values), x.dtype)
+
+
+def _concat(given: list[Known], attributes: dict[str, Any]) -> Known:
+    return Known.of(np.concatenate([x.values for x in given], axis=attributes["axis"]), given[0].dtype)
+
+
+def _gather(given: list[Known], attributes: dict[str, Any]) -> Known:
+    x, index = given
+    return Known.of(np.take(x.values, index.values.astype(np.int64), axis=attributes.get("axis", 0)), x.dtype)
+
+
+def _unsqueeze(given: list[Known], attributes: dict[str, Any]) -> Known:
+    axes = attributes["axes"] if len(given) == 1 else [int(v) for v in given[1].list]
+    return Known.of(np.expand_dims(given[0].values, tuple(axes)), given[0].dtype)
+
+
+def _squeeze(given: list[Known], attributes: dict[str, Any]) -> Known:
+    axes = attributes.get("axes") if len(given) == 1 else [int(v) for v in given[1].list]
+    return Known.of(np.squeeze(given[0].values, None if axes is None else tuple(axes)), given[0].dtype)
+
+
+def _reshape(given: list[Known], _: dict[str, Any]) -> Known:
+    return Known.of(given[0].values.reshape([int(v) for v in given[1].list]), given[0].dtype)
+
+
+def _slice(given: list[Known], attributes: dict[str, Any]) -> Known:
+    x = given[0].values
+    if len(given) == 1:
+        starts, ends, axes = attributes["starts"], attributes["ends"], attributes.get("axes")
+        steps = None
+    else:
+        lists = [[int(v) for v in k.list] for k in given[1:]]
+        starts, ends = lists[:2]
+        axes = lists[2] if len(lists) > 2 else None
+        steps = lists[3] if len(lists) > 3 else None
+    slices = [slice(None)] * x.ndim
+    for i, axis in enumerate(axes or range(len(starts))):
+        step = steps[i] if steps else 1
+        end = None if step < 0 and ends[i] < -x.shape[axis] else ends[i]
+        slices[axis] = slice(starts[i], end, step)
+    return Known.of(x[tuple(slices)], given[0].dtype)
+
+
+def _cast(given: list[Known], attributes: dict[str, Any]) -> Known | None:
+    dtype = attributes["to"]
+    if not isinstance(dtype, torch.dtype):
+        return None
+    if dtype.is_floating_point and not given[0].static:
+        return None
+    return Known.of(given[0].values, dtype)
+
+
+def _constant_of_shape(given: list[Known], attributes: dict[str, Any]) -> Known:
+    value = attributes.get("value")
+    shape = [int(v) for v in given[0].list]
+    if math.prod(shape) > LIMIT:
+        raise _Undecided
+    if value is None:
+        return Known.of(np.zeros(shape), torch.float32)
+    return Known.of(np.full(shape, value.flatten()[0].item(), dtype=object), value.dtype)
+
+
+def _range(given: list[Known], _: dict[str, Any]) -> Known:
+    start, end, step = (_number(k.list[0]) for k in given)
+    if step == 0 or (end - start) / step > LIMIT:
+        raise _Undecided
+    count = max(math.ceil((end - start) / step), 0)
+    return Known.of([start + i * step for i in range(count)], given[0].dtype)
+
+
+def _reduction(fn: Callable[[Any, Any], Any], neutral: int) -> Callable[[list[Known], dict[str, Any]], Known]:
+    def reduce(given: list[Known], attributes: dict[str, Any]) -> Known:
+        x = given[0].values
+        axes = attributes.get("axes") if len(given) == 1 else [int(v) for v in given[1].list]
+        if x.ndim > 1 or (axes is not None and list(axes) not in ([0], [-1])):
+            raise _Undecided
+        total: Any = neutral
+        for value in x.reshape(-1):
+            total = fn(total, value)
+        return Known.of([total] if attributes.get("keepdims", 1) and x.ndim else total, given[0].dtype)
+
+    return reduce
+
+
+def _expand(given: list[Known], _: dict[str, Any]) -> Known:
+    shape = [int(v) for v in given[1].list]
+    return Known.of(np.broadcast_to(given[0].values, np.broadcast_shapes(given[0].values.shape, shape)), given[0].dtype)
+
+
+def _tile(given: list[Known], _: dict[str, Any]) -> Known:
+    return Known.of(np.tile(given[0].values, [int(v) for v in given[1].list]), given[0].dtype)
+
+
+def _transpose(given: list[Known], attributes: dict[str, Any]) -> Known:
+    return Known.of(np.transpose(given[0].values, attributes.get("perm")), given[0].dtype)
+
+
+_STRUCTURAL: dict[str, Callable[[list[Known], dict[str, Any]], Known | None]] = {
+    "Where": _where,
+    "Concat": _concat,
+    "Gather": _gather,
+    "Unsqueeze": _unsqueeze,
+    "Squeeze": _squeeze,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Cast": _cast,
+    "ConstantOfShape": _constant_of_shape,
+    "Range": _range,
+    "ReduceProd": _reduction(operator.mul, 1),
+    "ReduceSum": _reduction(operator.add, 0),
+    "Expand": _expand,
+    "Tile": _tile,
+    "Transpose": _transpose,
+}

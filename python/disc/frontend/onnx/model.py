@@ -1,0 +1,197 @@
+"""Reading an ONNX model: its functions inlined, its constants as tensors, its values' types inferred."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.inliner
+import torch
+from onnx import numpy_helper, version_converter
+
+from ...errors import CompileError
+from .known import LIMIT
+
+OLDEST = 9
+"""Models of an older opset are converted to OPSET first."""
+OPSET = 17
+
+DTYPES: dict[int, torch.dtype] = {
+    onnx.TensorProto.FLOAT: torch.float32,
+    onnx.TensorProto.DOUBLE: torch.float64,
+    onnx.TensorProto.FLOAT16: torch.float16,
+    onnx.TensorProto.BFLOAT16: torch.bfloat16,
+    onnx.TensorProto.INT64: torch.int64,
+    onnx.TensorProto.INT32: torch.int32,
+    onnx.TensorProto.INT16: torch.int16,
+    onnx.TensorProto.INT8: torch.int8,
+    onnx.TensorProto.UINT8: torch.uint8,
+    onnx.TensorProto.BOOL: torch.bool,
+}
+
+
+def dtype_of(code: int, what: str) -> torch.dtype:
+    """The dtype behind ONNX's code; CompileError if there is none."""
+    if code not in DTYPES:
+        name = onnx.TensorProto.DataType.Name(code).lower()
+        raise CompileError("import", f"{what}: element type {name} is not supported")
+    return DTYPES[code]
+
+
+def to_tensor(proto: onnx.TensorProto, folder: str = "") -> torch.Tensor:
+    """A constant of the model as a tensor."""
+    dtype = dtype_of(proto.data_type, f"constant {proto.name!r}")
+    array = np.ascontiguousarray(numpy_helper.to_array(proto, folder)).reshape(tuple(proto.dims))
+    if dtype == torch.bfloat16:
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+@dataclass
+class OnnxModel:
+    """A model ready to be imported."""
+
+    proto: onnx.ModelProto
+    """Without the data of large constants; each node's name is its number."""
+    name: str
+    """The file's name, or the graph's."""
+    nodes: list[onnx.NodeProto]
+    """The nodes under their own names."""
+    constants: dict[str, torch.Tensor]
+    """Initializers and the values of Constant nodes."""
+
+    @property
+    def inputs(self) -> list[onnx.ValueInfoProto]:
+        """What a caller gives."""
+        return [i for i in self.proto.graph.input if i.name not in self.constants]
+
+    def source(self, number: int) -> tuple[str, int]:
+        """A node as a place: ``model.onnx#name`` and its number from 1."""
+        node = self.nodes[number]
+        return f"{self.name}#{node.name or node.op_type}", number + 1
+
+
+def load(model: Any) -> tuple[onnx.ModelProto, str]:
+    """The model in a file, or a copy of a ModelProto, and its name."""
+    if isinstance(model, onnx.ModelProto):
+        proto = onnx.ModelProto()
+        proto.CopyFrom(model)
+        return proto, (model.graph.name or "model") + ".onnx"
+    path = Path(os.fspath(model))
+    try:
+        return onnx.load(path), path.name
+    except OSError:
+        raise
+    except Exception as error:  # Whatever protobuf raises for a damaged file.
+        raise CompileError("import", f"{path} is not an ONNX model: {error}") from error
+
+
+def prepare(
+    proto: onnx.ModelProto,
+    name: str,
+    fixed: Mapping[str, Any],
+    extents: Mapping[str, int],
+    inline: Collection[tuple[str, str]] = (),
+) -> OnnxModel:
+    """Brings a model into the form that the importer takes; changes ``proto``.
+
+    ``fixed`` are inputs that become constants, ``extents`` dim_params that become static, ``inline`` the (domain, name)
+    of operators to be replaced by their definition.
+    """
+    proto = _current(proto)
+    _fix_inputs(proto, fixed)
+    _fix_dims(proto, extents)
+    if proto.functions:
+        proto = onnx.inliner.inline_local_functions(proto)
+    if inline:
+        proto = onnx.inliner.inline_selected_functions(proto, list(inline), inline_schema_functions=True)
+    constants = _take_constants(proto.graph)
+    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in proto.graph.node]
+    for number, node in enumerate(proto.graph.node):
+        node.name = str(number)
+    try:
+        proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
+    except Exception as error:
+        raise CompileError("import", f"{name}: the types of its values cannot be inferred: {error}") from error
+    return OnnxModel(proto, name, nodes, constants)
+
+
+def _current(proto: onnx.ModelProto) -> onnx.ModelProto:
+    version = next((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), OPSET)
+    if version >= OLDEST:
+        return proto
+    try:
+        return version_converter.convert_version(proto, OPSET)
+    except Exception as error:
+        raise CompileError("import", f"opset {version} cannot be converted to {OPSET}: {error}") from error
+
+
+def _fix_inputs(proto: onnx.ModelProto, fixed: Mapping[str, Any]) -> None:
+    graph = proto.graph
+    inputs = {i.name: i for i in graph.input}
+    for name, value in fixed.items():
+        if name not in inputs:
+            raise ValueError(f"fixed: the model has no input {name!r}; its inputs are {', '.join(map(repr, inputs))}")
+        info = inputs[name].type.tensor_type
+        array = value.numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+        wanted = onnx.helper.tensor_dtype_to_np_dtype(info.elem_type)
+        graph.initializer.append(numpy_helper.from_array(array.astype(wanted), name))
+        graph.input.remove(inputs[name])
+
+
+def _fix_dims(proto: onnx.ModelProto, extents: Mapping[str, int]) -> None:
+    for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param in extents:
+                dim.dim_value = extents[dim.dim_param]
+
+
+def _take_constants(graph: onnx.GraphProto) -> dict[str, torch.Tensor]:
+    """Turns Constant nodes into initializers, and takes the data out of large ones."""
+    kept = []
+    for node in graph.node:
+        value = _constant_value(node)
+        if value is None:
+            kept.append(node)
+        else:
+            value.name = node.output[0]
+            graph.initializer.append(value)
+    if len(kept) != len(graph.node):
+        copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in kept]
+        del graph.node[:]
+        graph.node.extend(copies)
+    constants: dict[str, torch.Tensor] = {}
+    for i, proto in enumerate(graph.initializer):
+        if proto.data_type not in DTYPES:
+            continue
+        tensor = constants[proto.name] = to_tensor(proto)
+        small = onnx.TensorProto(name=proto.name, data_type=proto.data_type, dims=proto.dims)
+        if tensor.numel() <= LIMIT:
+            raw = tensor.contiguous()
+            raw = raw.view(torch.int16) if tensor.dtype == torch.bfloat16 else raw
+            small.raw_data = raw.numpy().tobytes()
+        graph.initializer[i].CopyFrom(small)
+    return constants
+
+
+def _constant_value(node: onnx.NodeProto) -> onnx.TensorProto | None:
+    if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
+        return None
+    attribute = node.attribute[0]
+    if attribute.name == "value":
+        return attribute.t
+    value = onnx.helper.get_attribute_value(attribute)
+    types = {
+        "value_float": np.float32,
+        "value_floats": np.float32,
+        "value_int": np.int64,
+        "value_ints": np.int64,
+    }
+    if attribute.name not in types:
+        return None
+    return numpy_helper.from_array(np.asarray(value, dtype=types[attribute.name]))
