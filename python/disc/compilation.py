@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import torch
-from torch.export import ExportedProgram
 from tqdm import tqdm
 
 from . import _native
@@ -23,6 +21,13 @@ from .pipeline import IMPORT, Stage
 
 EMIT = "emit"
 LOAD = "load"
+
+
+def is_onnx(model: Any) -> bool:
+    """Whether ``model`` is the name of an ONNX file or a ModelProto; answers without the onnx package."""
+    if isinstance(model, (str, os.PathLike)):
+        return os.fspath(model).endswith(".onnx")
+    return type(model).__name__ == "ModelProto" and type(model).__module__.startswith("onnx")
 
 
 class _Bar(tqdm):
@@ -78,15 +83,21 @@ class Compilation:
 
     def import_model(
         self,
-        model: torch.nn.Module | ExportedProgram,
+        model: Any,
         args: Sequence[Any],
         kwargs: Mapping[str, Any] | None,
         dynamic_shapes: Any,
+        fixed: Mapping[str, Any] | None = None,
     ) -> ImportedProgram:
         """The import stage."""
         if self._dump:
             self._dump.mkdir(parents=True, exist_ok=True)
         with self.step(IMPORT):
+            if is_onnx(model):
+                # It needs the onnx package, which nothing else does.
+                from .frontend.onnx import import_onnx
+
+                return import_onnx(model, fixed, dynamic_shapes)
             return import_program(model, args, kwargs, dynamic_shapes)
 
     @contextlib.contextmanager
@@ -161,7 +172,7 @@ class Compilation:
         lines = [d[1] if d[0] == "error" else f"{d[0]}: {d[1]}" for d in diagnostics] or [str(error)]
         if error.failed_pass:
             lines.append(f"(pass {error.failed_pass})")
-        source = next((f"{file}:{line}" for _, _, file, line, _ in diagnostics if file.endswith(".py")), None)
+        source = next((f"{file}:{line}" for _, _, file, line, _ in diagnostics if file.endswith(".py") or ".onnx#" in file), None)
         raise CompileError(stage, "\n".join(lines), source, self._write_reproducer(stage, text, pipeline)) from None
 
     def _write_reproducer(self, stage: str, text: str, pipeline: str) -> str:

@@ -3,47 +3,54 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.export import ExportedProgram
 
 from . import _native
-from .compilation import EMIT, LOAD, Compilation
+from .compilation import EMIT, LOAD, Compilation, is_onnx
 from .errors import CompileError
 from .frontend import ImportedProgram
 from .model import Model
 from .options import Options
 
+if TYPE_CHECKING:
+    import onnx
+
 
 def compile(
-    model: torch.nn.Module | ExportedProgram,
+    model: torch.nn.Module | ExportedProgram | str | os.PathLike[str] | onnx.ModelProto,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
+    fixed: Mapping[str, Any] | None = None,
     options: Options | None = None,
 ) -> Model:
     """Compiles a model once, for every shape that ``dynamic_shapes`` allows.
 
     Args:
-        model: a module, or what ``torch.export.export`` made of one.
-        args: example arguments, as for ``torch.export.export``.
+        model: a module, or what ``torch.export.export`` made of one; or an ONNX model, in a file or as a ModelProto.
+        args: example arguments, as for ``torch.export.export``; none for ONNX.
         kwargs: example keyword arguments.
-        dynamic_shapes: which dims are dynamic, as for ``torch.export.export``.
+        dynamic_shapes: which dims are dynamic, as for ``torch.export.export``. Those of an ONNX model are its
+            dim_params: ``{"batch": Dim("batch", max=64), "length": 128}`` gives one a range and makes one static.
+        fixed: for ONNX, inputs that become constants of the compiled model, with their values.
         options: see :class:`disc.Options`.
 
     Raises:
         CompileError: a stage failed; its message has the line of Python and a reproducer.
         UnsupportedOpError: the model uses operations that cannot be lowered; it lists all of them.
     """
-    options = check_arguments(model, options)
+    options = check_arguments(model, options, args, kwargs, fixed)
     compilation = Compilation(options)
     executable = None
     built = options.stop_after is None
     with compilation.progress(1 + len(compilation.pipeline) + (2 if built else 0)):
-        program = compilation.import_model(model, args, kwargs, dynamic_shapes)
+        program = compilation.import_model(model, args, kwargs, dynamic_shapes, fixed)
         module = compilation.lower(program)
         if built:
             with compilation.step(EMIT):
@@ -51,14 +58,22 @@ def compile(
             del module
             with compilation.step(LOAD):
                 _load(executable, program)
-    signature = None if isinstance(model, ExportedProgram) else inspect.signature(model.forward)
+    signature = inspect.signature(model.forward) if isinstance(model, torch.nn.Module) else None
     return Model(program, compilation.pipeline, compilation.texts, executable, compilation.timings, signature)
 
 
-def check_arguments(model: Any, options: Any) -> Options:
-    """The options to use; TypeError if either argument is none of its kind."""
-    if not isinstance(model, (torch.nn.Module, ExportedProgram)):
-        raise TypeError(f"expected a torch.nn.Module or an ExportedProgram, got {type(model).__name__}")
+def check_arguments(
+    model: Any, options: Any, args: Sequence[Any] = (), kwargs: Any = None, fixed: Mapping[str, Any] | None = None
+) -> Options:
+    """The options to use; TypeError if an argument is none of its kind."""
+    if isinstance(model, (torch.nn.Module, ExportedProgram)):
+        if fixed:
+            raise TypeError("fixed: inputs of ONNX models alone can be fixed; a PyTorch model takes them as arguments")
+    elif not is_onnx(model):
+        found = repr(model) if isinstance(model, (str, os.PathLike)) else type(model).__name__
+        raise TypeError(f"expected a torch.nn.Module, an ExportedProgram or an ONNX model, got {found}")
+    elif args or kwargs:
+        raise TypeError("an ONNX model says itself what its inputs are: example arguments have no use")
     if options is None:
         return Options()
     if not isinstance(options, Options):

@@ -15,7 +15,7 @@ from .. import errors
 from . import dtypes
 from .builder import Builder, declare_symbol
 from .locations import describe, location, source_of
-from .registry import NotLowerable, find_rule
+from .registry import NotLowerable, Rule, find_rule
 from .symbols import SymbolTable
 from .torch_dialect import NODE_ATTR, PARAMETER_ATTR, PARAMETER_OP
 from .values import Extent, ResultInfo, Tensor, tensor_type
@@ -52,14 +52,18 @@ class Lowering:
 
     def __init__(
         self,
-        program: ExportedProgram,
+        program: ExportedProgram | None,
         symbols: SymbolTable,
         parameters: Mapping[str, torch.Tensor],
     ) -> None:
-        self._nodes: dict[str, Node] = {node.name: node for node in program.graph.nodes}
+        """``program`` is where the module came from, if it came from torch.export: its nodes know their lines."""
+        self._nodes: dict[str, Node] = {}
+        self._constants: set[str] = set()
+        if program is not None:
+            self._nodes = {node.name: node for node in program.graph.nodes}
+            self._constants = set(program.graph_signature.inputs_to_lifted_tensor_constants.values())
         self._symbols = symbols
         self._parameters = parameters
-        self._constants = set(program.graph_signature.inputs_to_lifted_tensor_constants.values())
         self._parameter_values: dict[str, Tensor] = {}
         self._values: dict[ir.Value, Any] = {}
         self._unsupported: list[errors.UnsupportedOp] = []
@@ -274,11 +278,14 @@ class Lowering:
             self.builder.op_name = name
             self.builder.results = [_result_info(value.type) for value in op.results]
             self.builder.node_value = self._node_value(op)
-            results = rule(self.builder, *operands)
+            results = self._call(op, rule, operands)
         except NotLowerable as error:
             self._report(op, name, str(error))
             return
         self._bind(op, [results] if len(op.results) == 1 else results)
+
+    def _call(self, op: ir.Operation, rule: Rule, operands: list[Any]) -> Any:
+        return rule(self.builder, *operands)
 
     def _node_value(self, op: ir.Operation) -> Any:
         node = self._node(op)

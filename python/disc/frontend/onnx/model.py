@@ -70,6 +70,11 @@ class OnnxModel:
         """What a caller gives."""
         return [i for i in self.proto.graph.input if i.name not in self.constants]
 
+    @property
+    def opset(self) -> int:
+        """The version of ONNX's own operators."""
+        return next((o.version for o in self.proto.opset_import if o.domain in ("", "ai.onnx")), OPSET)
+
     def source(self, number: int) -> tuple[str, int]:
         """A node as a place: ``model.onnx#name`` and its number from 1."""
         node = self.nodes[number]

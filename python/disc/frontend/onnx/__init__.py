@@ -1,0 +1,160 @@
+"""Importing ONNX models: files and ModelProtos to DISC input IR.
+
+torch-mlir imports the graph and converts most operators to torch ops, which the rules of :mod:`disc.frontend.rules`
+lower; operators that deal in shapes, and those that torch-mlir lacks, have rules of their own in
+:mod:`disc.frontend.onnx.rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sympy
+import torch
+import torch.utils._pytree as pytree
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils._sympy.value_ranges import ValueRanges
+from torch_mlir import ir
+
+from ...errors import CompileError
+from ..finish import finish
+from ..program import ImportedProgram, Input, Output, _main, _signless
+from ..symbols import SymbolTable
+from ..values import Tensor
+from . import rules  # noqa: F401  (registers the rules)
+from .dialect import import_graph
+from .lowering import OnnxLowering
+from .model import OnnxModel, dtype_of, load, prepare
+
+__all__ = ["import_onnx"]
+
+
+def import_onnx(model: Any, fixed: Mapping[str, Any] | None = None, dims: Mapping[str, Any] | None = None) -> ImportedProgram:
+    """Imports an ONNX model as DISC input IR.
+
+    ``fixed`` gives inputs that are constants of the compiled model their values. ``dims`` says of a dim_param what
+    ``dynamic_shapes`` says of a dim: a number makes it static, a ``torch.export.Dim`` gives its range (by default 0 and
+    more) and its name.
+    """
+    dims = dict(dims or {})
+    extents = {name: value for name, value in dims.items() if isinstance(value, int)}
+    inline: set[tuple[str, str]] = set()
+    while True:
+        proto, name = load(model)
+        prepared = prepare(proto, name, fixed or {}, extents, inline)
+        _check_dims(prepared, dims)
+        context = ir.Context()
+        with context, ir.Location.unknown():
+            module, definable = import_graph(prepared, context)
+            if definable - inline:
+                inline |= definable
+                continue
+            return _lower(prepared, module, dims)
+
+
+def _check_dims(model: OnnxModel, dims: Mapping[str, Any]) -> None:
+    # Those that became static are no longer in the model.
+    known = {d.dim_param for i in model.inputs for d in i.type.tensor_type.shape.dim if d.dim_param}
+    wrong = [name for name, value in dims.items() if name not in known and not isinstance(value, int)]
+    if wrong:
+        names = ", ".join(map(repr, sorted(known))) or "none"
+        raise ValueError(f"dynamic_shapes: the model has no dim {wrong[0]!r}; its dims are {names}")
+
+
+def _lower(model: OnnxModel, torch_module: ir.Module, dims: Mapping[str, Any]) -> ImportedProgram:
+    fakes, ranges, specs = _inputs(model, dims)
+    symbols = SymbolTable(fakes, ranges, specs)
+    parameters = dict(model.constants)
+    lowering = OnnxLowering(model, symbols, parameters)
+    module, results = lowering.run(torch_module, fakes)
+    block = _main(module)
+    results = lowering.finish(block, results)
+    names = [o.name for o in model.proto.graph.output]
+    outputs, returned, returned_names = _outputs(block, results, names, parameters)
+    text = finish(module, returned, returned_names)
+    leaves: Any = 0 if len(names) == 1 else dict.fromkeys(names, 0)
+    return ImportedProgram(
+        text=text,
+        parameters={name: _signless(t) for name, t in parameters.items() if f'"{name}"' in text},
+        inputs=[
+            Input(name, fake.dtype, tuple(d if isinstance(d, int) else symbols.text(d) for d in fake.shape), leaf)
+            for leaf, (name, fake) in enumerate(fakes)
+        ],
+        outputs=outputs,
+        output_names=returned_names,
+        symbols=list(symbols),
+        in_spec=pytree.tree_flatten(((), dict.fromkeys([name for name, _ in fakes], 0)))[1],
+        out_spec=pytree.tree_flatten(leaves)[1],
+        exported=None,
+    )
+
+
+def _inputs(
+    model: OnnxModel, dims: Mapping[str, Any]
+) -> tuple[list[tuple[str, torch.Tensor]], dict[sympy.Symbol, Any], list[dict[int, str]]]:
+    """Name and fake tensor of each input, the ranges of their symbols, and the names of their dims."""
+    env = ShapeEnv()
+    sizes: dict[str, torch.SymInt] = {}
+    ranges: dict[sympy.Symbol, Any] = {}
+    fakes, specs = [], []
+
+    def size(name: str) -> torch.SymInt:
+        if name not in sizes:
+            hint = 1009 + len(sizes)
+            source = ConstantSource(f"dim_{len(sizes)}")
+            symbol = env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, do_not_specialize_zero_one=True)
+            dim = dims.get(name)
+            low, high = getattr(dim, "min", None), getattr(dim, "max", None)
+            ranges[symbol] = ValueRanges(low or 0, high if high is not None else 2**63 - 1)
+            sizes[name] = env.create_symintnode(symbol, hint=hint, source=source)
+        return sizes[name]
+
+    with FakeTensorMode(shape_env=env):
+        for value in model.inputs:
+            tensor = value.type.tensor_type
+            if value.type.WhichOneof("value") != "tensor_type":
+                kind = value.type.WhichOneof("value")
+                raise CompileError("import", f"input {value.name!r}: a {kind} is not supported, only tensors")
+            if not tensor.HasField("shape"):
+                raise CompileError("import", f"input {value.name!r} has no shape: its rank must be known")
+            dtype = dtype_of(tensor.elem_type, f"input {value.name!r}")
+            shape: list[Any] = []
+            names: dict[int, str] = {}
+            for i, dim in enumerate(tensor.shape.dim):
+                if dim.HasField("dim_value"):
+                    shape.append(dim.dim_value)
+                    continue
+                key = dim.dim_param or f"{value.name}_{i}"
+                shape.append(size(key))
+                given = dims.get(key)
+                names[i] = given if isinstance(given, str) else getattr(given, "__name__", key)
+            fakes.append((value.name, torch.empty(shape, dtype=dtype)))
+            specs.append(names)
+    return fakes, ranges, specs
+
+
+def _outputs(
+    block: ir.Block, results: list[Tensor], names: list[str], parameters: Mapping[str, torch.Tensor]
+) -> tuple[list[Output], list[Tensor], list[str]]:
+    """Where each output comes from, the tensors that ``main`` returns, each once, and their names."""
+    arguments = {argument: i for i, argument in enumerate(block.arguments)}
+    outputs: list[Output] = []
+    returned: list[Tensor] = []
+    returned_names: list[str] = []
+    for name, result in zip(names, results, strict=True):
+        owner = result.value.owner
+        if result.value in arguments:
+            outputs.append(Output("input", arguments[result.value]))
+        elif not isinstance(owner, ir.Block) and owner.name == "disc_tensor.parameter":
+            outputs.append(Output("parameter", value=parameters[ir.StringAttr(owner.attributes["name"]).value]))
+        else:
+            if result not in returned:
+                returned.append(result)
+                returned_names.append(name)
+            outputs.append(Output("tensor", returned.index(result)))
+    return outputs, returned, returned_names
+
+

@@ -1,0 +1,178 @@
+"""Lowering what came from ONNX: the same walk, with attributes, known elements and nodes in place of Python lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from torch_mlir import ir
+
+from .. import scalar
+from ..lower import Lowering
+from ..registry import NotLowerable, Rule
+from ..symbols import SymbolTable
+from ..torch_dialect import PARAMETER_ATTR
+from ..values import Tensor, tensor_type
+from .builder import OnnxBuilder
+from .dialect import OWN, number_of
+from .known import LIMIT, Known, Unknown, evaluate
+from .model import DTYPES, OnnxModel, to_tensor
+
+# torch ops that the conversion makes of tensors whose elements it wants as numbers.
+_ITEMS = ("torch.aten.item", "torch.aten.Int.Tensor", "torch.aten.IntImplicit", "torch.aten.Float.Tensor")
+
+
+class OnnxLowering(Lowering):
+    """Lowers the torch dialect that :func:`~disc.frontend.onnx.dialect.import_graph` makes."""
+
+    def __init__(self, model: OnnxModel, symbols: SymbolTable, parameters: dict[str, torch.Tensor]) -> None:
+        super().__init__(None, symbols, parameters)
+        self._model = model
+        self._tensors = parameters
+        self._materialised: dict[int, tuple[Known, Tensor]] = {}
+        self.builder = self._onnx = OnnxBuilder(model.opset)
+        self._onnx.materialise = self._materialise
+
+    def _begin(self, op: ir.Operation, name: str) -> str:
+        number = number_of(op)
+        if number is not None:
+            self._source = self._model.source(number)
+        return name.removeprefix(OWN).removeprefix("torch.")
+
+    def finish(self, block: ir.Block, outputs: list[Any]) -> list[Any]:
+        """The outputs as tensors."""
+        with ir.Location.name("outputs"), ir.InsertionPoint(block):
+            return [self._materialise(x) for x in outputs]
+
+    # -- operations ----------------------------------------------------------------------------
+
+    def _lower_parameter(self, op: ir.Operation) -> None:
+        name = ir.StringAttr(op.attributes[PARAMETER_ATTR]).value
+        if name not in self._tensors:
+            raise NotLowerable(f"constant {name!r} has an element type that is not supported")
+        super()._lower_parameter(op)
+
+    def _lower_op(self, op: ir.Operation, name: str) -> None:
+        if name in ("torch.vtensor.literal", "onnx.Constant"):
+            self._values[op.result] = self._literal(op)
+        elif name == "torch.operator_terminator":
+            return
+        else:
+            super()._lower_op(op, name.removeprefix(OWN))
+
+    def _literal(self, op: ir.Operation) -> Any:
+        text = str(op.location)
+        name = text[text.find('"') + 1 : text.rfind('"')]
+        tensor = self._tensors.get(name)
+        if tensor is None:
+            attribute = op.attributes["value" if "value" in op.attributes else "torch.onnx.value"]
+            tensor = torch.from_numpy(np.array(ir.DenseElementsAttr(attribute)))
+        if tensor.numel() <= LIMIT:
+            return Known.of(np.array(tensor.tolist(), dtype=object).reshape(tuple(tensor.shape)), tensor.dtype)
+        self._tensors.setdefault(name, tensor)
+        return self._emit_parameter(name)
+
+    def _call(self, op: ir.Operation, rule: Rule, operands: list[Any]) -> Any:
+        name = self.builder.op_name
+        if not name.startswith("onnx."):
+            if name in _ITEMS and isinstance(operands[0], Known):
+                return self._onnx.extent(operands[0].list[0])
+            operands = [self._materialise(x) for x in operands]
+            return rule(self.builder, *operands)
+        attributes = self._attributes(op)
+        if all(x is None or isinstance(x, Known) for x in operands):
+            known = evaluate(name.removeprefix("onnx."), operands, attributes)
+            if known is not None:
+                return known
+        wanted = getattr(rule, "known", ())
+        given = [x if i in wanted else self._materialise(x) for i, x in enumerate(operands)]
+        try:
+            results = rule(self.builder, *given, **attributes)
+        except Unknown as error:
+            raise NotLowerable(self._steered(op, given, error)) from None
+        # Results that the model leaves out are at the end, or of no type.
+        if isinstance(results, (list, tuple)):
+            return results[0] if len(op.results) == 1 else list(results)[: len(op.results)]
+        return results
+
+    def _steered(self, op: ir.Operation, given: list[Any], error: Unknown) -> str:
+        number = number_of(op)
+        at = next((i for i, x in enumerate(given) if x is error.tensor), None)
+        if number is None or at is None:
+            return str(error)
+        name = self._model.nodes[number].input[at]
+        if any(i.name == name for i in self._model.inputs):
+            return f"input {name!r} decides the shape of the result: give its value with fixed={{{name!r}: ...}}"
+        return f"its operand {name!r}, which decides the shape of the result, is computed from data"
+
+    def _attributes(self, op: ir.Operation) -> dict[str, Any]:
+        number = number_of(op)
+        if number is None:
+            return {}
+        return {a.name: _attribute(a) for a in self._model.nodes[number].attribute}
+
+    def _check(self, op: ir.Operation, value: ir.Value, result: Tensor) -> Tensor:
+        # Types that ONNX could not infer are none, or lack dims that they have: the rules know better.
+        if self.builder.op_name.startswith("onnx.") or "vtensor" not in str(value.type):
+            return result
+        return super()._check(op, value, result)
+
+    # -- known elements as tensors -------------------------------------------------------------
+
+    def _materialise(self, x: Any) -> Any:
+        if isinstance(x, list):
+            return [self._materialise(item) for item in x]
+        if not isinstance(x, Known):
+            return x
+        if id(x) not in self._materialised:
+            self._materialised[id(x)] = (x, self._emit_known(x))
+        return self._materialised[id(x)][1]
+
+    def _emit_known(self, x: Known) -> Tensor:
+        dims = tuple(x.values.shape)
+        values = x.list
+        b = self.builder
+        if x.static:
+            if values and all(v == values[0] for v in values):
+                return b.full(list(dims), values[0], x.dtype)
+            tensor = torch.tensor(values, dtype=x.dtype).reshape(dims)
+            name = f"onnx_constant_{len(self._tensors)}"
+            self._tensors[name] = tensor
+            value = ir.Operation.create(
+                "disc_tensor.parameter",
+                [tensor_type(dims, x.dtype)],
+                attributes={"name": ir.StringAttr.get(name)},
+            ).result
+            return Tensor(value, dims, x.dtype)
+        extents = [self._onnx.extent(v) for v in values]
+
+        def body() -> scalar.Elem:
+            index = scalar.constant(0, torch.int64)
+            stride = 1
+            for dim in reversed(range(len(dims))):
+                index = index + scalar.loop_index(dim) * stride
+                stride *= dims[dim]
+            result = scalar.from_extent(extents[-1], x.dtype)
+            for i, extent in enumerate(extents[:-1]):
+                result = scalar.select(index.eq(i), scalar.from_extent(extent, x.dtype), result)
+            return result
+
+        return b.generic([], [], list(dims), x.dtype, body)
+
+
+def _attribute(attribute: onnx.AttributeProto) -> Any:
+    if attribute.type == onnx.AttributeProto.TENSOR:
+        return to_tensor(attribute.t)
+    if attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
+        raise NotLowerable("it holds a graph of its own")
+    value = onnx.helper.get_attribute_value(attribute)
+    if attribute.name in ("to", "dtype", "stash_type", "output_dtype", "softmax_precision") and isinstance(value, int):
+        if value not in DTYPES:
+            name = onnx.TensorProto.DataType.Name(value).lower()
+            raise NotLowerable(f"element type {name} is not supported")
+        return DTYPES[value]
+    if isinstance(value, bytes):
+        return value.decode()
+    return [v.decode() if isinstance(v, bytes) else v for v in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,386 @@
+"""Operators of ONNX that look at shapes, move elements, or make tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch_mlir import ir
+from torch_mlir.dialects import arith, linalg
+
+from ... import scalar
+from ...registry import NotLowerable, lowers
+from ...rules.elementwise import convert
+from ...rules.gather import _take
+from ...scalar import Elem
+from ...values import Extent, Tensor, is_one, normalize_dim
+from ..builder import OnnxBuilder, known
+from ..known import Known, elements, integers
+
+
+@lowers("onnx.Shape")
+def shape(b: OnnxBuilder, x: Tensor, start: int = 0, end: int | None = None) -> Known:
+    """The extents."""
+    return Known.of([b.expression(d) for d in x.dims[start:end]], torch.int64)
+
+
+@lowers("onnx.Size")
+def size(b: OnnxBuilder, x: Tensor) -> Known:
+    """The number of elements."""
+    return Known.of(math.prod(b.expression(d) for d in x.dims), torch.int64)
+
+
+@lowers("onnx.Reshape")
+@known(1)
+def reshape(b: OnnxBuilder, x: Tensor, shape: Any, allowzero: int = 0) -> Tensor:
+    """The same elements with other extents: -1 is what remains, 0 keeps one."""
+    dims = b.extents(shape)
+    if not allowzero:
+        dims = [x.dims[i] if isinstance(d, int) and d == 0 else d for i, d in enumerate(dims)]
+    unknown = [i for i, d in enumerate(dims) if isinstance(d, int) and d == -1]
+    if unknown:
+        dims[unknown[0]] = b.quotient(x.dims, [d for i, d in enumerate(dims) if i not in unknown])
+    return b.reshape(x, dims)
+
+
+@lowers("onnx.Flatten")
+def flatten(b: OnnxBuilder, x: Tensor, axis: int = 1) -> Tensor:
+    """A matrix: the dims before ``axis``, and the others."""
+    axis = axis + x.rank if axis < 0 else axis
+    return b.reshape(x, [b.product(x.dims[:axis]), b.product(x.dims[axis:])])
+
+
+@lowers("onnx.Transpose")
+def transpose(b: OnnxBuilder, x: Tensor, perm: Sequence[int] | None = None) -> Tensor:
+    """Reorders the dims; reverses them by default."""
+    return b.permute(x, list(perm) if perm is not None else list(reversed(range(x.rank))))
+
+
+@lowers("onnx.Unsqueeze")
+@known(1)
+def unsqueeze(b: OnnxBuilder, x: Tensor, given: Any = None, axes: list[int] | None = None) -> Tensor:
+    """Inserts dims of size 1 at places of the result."""
+    places = integers(given) if given is not None else axes
+    assert places is not None
+    rank = x.rank + len(places)
+    chosen = {p % rank for p in places}
+    rest = iter(x.dims)
+    return b.reshape(x, [1 if i in chosen else next(rest) for i in range(rank)])
+
+
+@lowers("onnx.Squeeze")
+@known(1)
+def squeeze(b: OnnxBuilder, x: Tensor, given: Any = None, axes: list[int] | None = None) -> Tensor:
+    """Drops dims of size 1: those among ``axes``, or all."""
+    places = integers(given) if given is not None else axes
+    if places is None:
+        return b.reshape(x, [d for d in x.dims if not is_one(d)])
+    chosen = {normalize_dim(p, x.rank) for p in places}
+    for i in chosen:
+        b.require_equal(x.dims[i], 1, "Squeeze: the extent is not 1")
+    return b.reshape(x, [d for i, d in enumerate(x.dims) if i not in chosen])
+
+
+@lowers("onnx.Expand")
+@known(1)
+def expand(b: OnnxBuilder, x: Tensor, shape: Any) -> Tensor:
+    """Broadcasts x and the shape with each other."""
+    dims = b.extents(shape)
+    rank = max(len(dims), x.rank)
+    own = [1] * (rank - x.rank) + list(x.dims)
+    wanted = [1] * (rank - len(dims)) + dims
+    return b.broadcast(x, [o if is_one(w) else w if is_one(o) else o for o, w in zip(own, wanted, strict=True)])
+
+
+@lowers("onnx.Tile")
+@known(1)
+def tile(b: OnnxBuilder, x: Tensor, repeats: Any) -> Tensor:
+    """Repeats the whole along each dim."""
+    return b.aten("repeat", x, b.extents(repeats), dtype=x.dtype)
+
+
+@lowers("onnx.Concat")
+def concat(b: OnnxBuilder, *xs: Tensor, axis: int) -> Tensor:
+    """Joins tensors along a dim."""
+    return b.concat(list(xs), normalize_dim(axis, xs[0].rank))
+
+
+@lowers("onnx.Split")
+@known(1)
+def split(
+    b: OnnxBuilder, x: Tensor, given: Any = None, axis: int = 0, split: Any = None, num_outputs: int | None = None
+) -> list[Tensor]:
+    """Pieces along a dim: of given sizes, or equal but for the last."""
+    dim = normalize_dim(axis, x.rank)
+    sizes: list[Extent] = b.extents(given) if given is not None else list(split or ())
+    if not sizes:
+        count = num_outputs or len(b.results)
+        each = b.floordiv(b.add(x.dims[dim], count - 1), count)
+        sizes = [each] * (count - 1)
+        sizes.append(b.sub(x.dims[dim], b.mul(each, count - 1)))
+    pieces, offset = [], 0
+    for length in sizes:
+        pieces.append(b.slice(x, dim, offset, length))
+        offset = b.add(offset, length)  # type: ignore[assignment]
+    return pieces
+
+
+@lowers("onnx.Slice")
+@known(1, 2, 3, 4)
+def slice_(
+    b: OnnxBuilder,
+    x: Tensor,
+    first: Any = None,
+    last: Any = None,
+    along: Any = None,
+    step: Any = None,
+    starts: list[int] | None = None,
+    ends: list[int] | None = None,
+    axes: list[int] | None = None,
+) -> Tensor:
+    """x[start:end:step] along some dims."""
+    begins = elements(first) if first is not None else starts
+    stops = elements(last) if last is not None else ends
+    assert begins is not None and stops is not None
+    dims = integers(along) if along is not None else axes
+    steps = integers(step) or [1] * len(begins)
+    for i, dim in enumerate(dims or range(len(begins))):
+        dim = normalize_dim(dim, x.rank)
+        bounds = [_bound(b, v, x.dims[dim]) for v in (begins[i], stops[i])]
+        if steps[i] > 0:
+            x = b.aten("slice.Tensor", x, dim, *bounds, steps[i], dtype=x.dtype)
+        else:
+            x = _backwards(b, x, dim, begins[i], stops[i], -steps[i])
+    return x
+
+
+def _bound(b: OnnxBuilder, value: Any, extent: Extent) -> Any:
+    if isinstance(value, sympy.Expr):
+        negative = value.is_negative or (value.is_negative is None and value.could_extract_minus_sign())
+        return b.add(b.extent(value), extent) if negative else b.extent(value)
+    return value
+
+
+def _backwards(b: OnnxBuilder, x: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
+    """x[start:end:-step] along ``dim``."""
+    extent = x.dims[dim]
+    last = b.sub(extent, 1)
+
+    def clamp(value: Any, low: int) -> Extent:
+        if isinstance(value, int) and value < 0:
+            # The most negative numbers mean everything.
+            value = low if value < -(2**31) + 1 else b.add(value, extent)
+        elif isinstance(value, int) and value >= 2**31 - 1:
+            return last
+        return b.maximum(b.minimum(b.extent(value), last), low)
+
+    first, stop = clamp(start, 0), clamp(end, -1)
+    count = b.floordiv(b.add(b.maximum(b.sub(first, stop), 0), step - 1), step)
+    return _picked(b, x, dim, count, lambda i: scalar.from_extent(first, torch.int64) - i * step)
+
+
+def _picked(b: OnnxBuilder, x: Tensor, dim: int, count: Extent, index: Any) -> Tensor:
+    """The slices index(0), ..., index(count - 1) of ``dim``."""
+    dims = [*x.dims[:dim], count, *x.dims[dim + 1 :]]
+
+    def body() -> Elem:
+        at: list[Any] = [linalg.IndexOp(d).result for d in range(x.rank)]
+        at[dim] = index(scalar.loop_index(dim))
+        return b.extract(x, at)
+
+    return b.generic([], [], dims, x.dtype, body)
+
+
+def flip(b: OnnxBuilder, x: Tensor, dim: int) -> Tensor:
+    """x with ``dim`` in reverse."""
+    last = b.sub(x.dims[dim], 1)
+    return _picked(b, x, dim, x.dims[dim], lambda i: scalar.from_extent(last, torch.int64) - i)
+
+
+@lowers("onnx.Gather")
+@known(1)
+def gather(b: OnnxBuilder, x: Tensor, indices: Any, axis: int = 0) -> Tensor:
+    """The slices of a dim that ``indices`` list; negative ones count from the end."""
+    dim = normalize_dim(axis, x.rank)
+    if isinstance(indices, Known):
+        if indices.values.ndim == 0:
+            at = b.extent(indices.list[0])
+            if isinstance(at, int) and at < 0:
+                at = b.add(at, x.dims[dim])
+            return b.reshape(b.slice(x, dim, at, 1), [*x.dims[:dim], *x.dims[dim + 1 :]])
+        indices = b.tensor(indices)
+    return _take(b, x, dim, indices, wrap=True)
+
+
+@lowers("onnx.GatherElements")
+def gather_elements(b: OnnxBuilder, x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
+    """result[i][j] = x[indices[i][j]][j], for axis 0 of two."""
+    dim = normalize_dim(axis, x.rank)
+
+    def body(i: Elem) -> Elem:
+        row = b.checked_index(i, x.dims[dim], wrap=True)
+        return b.extract(x, [row if d == dim else linalg.IndexOp(d).result for d in range(x.rank)])
+
+    return b.generic([indices], [b.identity(indices.rank)], indices.dims, x.dtype, body)
+
+
+@lowers("onnx.GatherND")
+def gather_nd(b: OnnxBuilder, x: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
+    """Slices of x at the places that the last dim of ``indices`` spells."""
+    depth = indices.dims[-1]
+    if not isinstance(depth, int):
+        raise NotLowerable("the last extent of its indices is dynamic")
+    lead = indices.rank - 1
+    dims = [*indices.dims[:-1], *x.dims[batch_dims + depth :]]
+
+    def body() -> Elem:
+        loops = [linalg.IndexOp(d).result for d in range(len(dims))]
+        at: list[Any] = loops[:batch_dims]
+        for k in range(depth):
+            place = arith.ConstantOp(ir.IndexType.get(), k).result
+            index = b.extract(indices, [*loops[:lead], place])
+            at.append(b.checked_index(index, x.dims[batch_dims + k], wrap=True))
+        return b.extract(x, [*at, *loops[lead:]])
+
+    return b.generic([], [], dims, x.dtype, body)
+
+
+@lowers("onnx.ConstantOfShape")
+@known(0)
+def constant_of_shape(b: OnnxBuilder, shape: Any, value: torch.Tensor | None = None) -> Tensor:
+    """A tensor of one value."""
+    if value is None:
+        return b.full(b.extents(shape), 0.0, torch.float32)
+    return b.full(b.extents(shape), value.flatten()[0].item(), value.dtype)
+
+
+@lowers("onnx.Range")
+@known(0, 1, 2)
+def range_(b: OnnxBuilder, start: Any, limit: Any, delta: Any) -> Tensor:
+    """start, start + delta, ... below limit."""
+    first, last, step = (b.extents(x)[0] for x in (start, limit, delta))
+    dtype = start.dtype
+    if isinstance(step, ir.Value):
+        raise NotLowerable("a step that depends on extents")
+    if all(isinstance(v, (int, float)) for v in (first, last, step)):
+        count = max(math.ceil((last - first) / step), 0)
+        return b.generic(
+            [],
+            [],
+            [count],
+            dtype,
+            lambda: (scalar.loop_index(0).to(dtype) * step + first),
+        )
+    return b.aten("arange.start_step", first, last, step, dtype=dtype, rank=1)
+
+
+@lowers("onnx.Trilu")
+@known(1)
+def trilu(b: OnnxBuilder, x: Tensor, k: Any = None, upper: int = 1) -> Tensor:
+    """The part of a matrix above or below a diagonal."""
+    diagonal = (integers(k) or [0])[0]
+    return b.aten("triu" if upper else "tril", x, diagonal, dtype=x.dtype, rank=x.rank)
+
+
+@lowers("onnx.EyeLike")
+def eye_like(b: OnnxBuilder, x: Tensor, k: int = 0, dtype: Any = None) -> Tensor:
+    """1 on a diagonal, 0 elsewhere."""
+    dtype = dtype if isinstance(dtype, torch.dtype) else x.dtype
+    return b.generic(
+        [],
+        [],
+        x.dims,
+        dtype,
+        lambda: (scalar.loop_index(1) - scalar.loop_index(0)).eq(k).to(dtype),
+    )
+
+
+@lowers("onnx.OneHot")
+@known(1)
+def one_hot(b: OnnxBuilder, indices: Tensor, depth: Any, values: Tensor, axis: int = -1) -> Tensor:
+    """values[1] where the index along a new dim is that of ``indices``, values[0] elsewhere."""
+    count = b.extents(depth)[0]
+    count = int(count) if isinstance(count, float) else count
+    place = normalize_dim(axis, indices.rank + 1)
+    dims = [*indices.dims[:place], count, *indices.dims[place:]]
+    loops: list[int | None] = [i if i < place else i + 1 for i in range(indices.rank)]
+
+    def body(i: Elem) -> Elem:
+        index = i.to(torch.int64)
+        index = scalar.select(index < 0, index + scalar.from_extent(count, torch.int64), index)
+        off, on = (b.extract(values, [arith.ConstantOp(ir.IndexType.get(), k).result]) for k in (0, 1))
+        return scalar.select(index.eq(scalar.loop_index(place)), on, off)
+
+    return b.generic([indices], [b.loop_map(loops, len(dims))], dims, values.dtype, body)
+
+
+@lowers("onnx.DepthToSpace")
+def depth_to_space(b: OnnxBuilder, x: Tensor, blocksize: int, mode: str = "DCR") -> Tensor:
+    """Moves blocks of channels into height and width."""
+    n, c, h, w = x.dims
+    rest = b.floordiv(c, blocksize * blocksize)
+    if mode == "DCR":
+        order = [0, 3, 4, 1, 5, 2]
+        y = b.reshape(x, [n, blocksize, blocksize, rest, h, w])
+    else:
+        order = [0, 1, 4, 2, 5, 3]
+        y = b.reshape(x, [n, rest, blocksize, blocksize, h, w])
+    return b.reshape(b.permute(y, order), [n, rest, b.mul(h, blocksize), b.mul(w, blocksize)])
+
+
+@lowers("onnx.SpaceToDepth")
+def space_to_depth(b: OnnxBuilder, x: Tensor, blocksize: int) -> Tensor:
+    """Moves blocks of height and width into channels."""
+    n, c, h, w = x.dims
+    high, wide = b.floordiv(h, blocksize), b.floordiv(w, blocksize)
+    y = b.permute(b.reshape(x, [n, c, high, blocksize, wide, blocksize]), [0, 3, 5, 1, 2, 4])
+    return b.reshape(y, [n, b.mul(c, blocksize * blocksize), high, wide])
+
+
+@lowers("onnx.ReverseSequence")
+def reverse_sequence(b: OnnxBuilder, x: Tensor, lengths: Tensor, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
+    """Each sequence of a batch in reverse, up to its length."""
+
+    def body(length: Elem) -> Elem:
+        step = scalar.loop_index(time_axis)
+        index = scalar.select(step < length, length - 1 - step, step)
+        at: list[Any] = [linalg.IndexOp(d).result for d in range(x.rank)]
+        at[time_axis] = b.checked_index(index, x.dims[time_axis], wrap=False)
+        return b.extract(x, at)
+
+    return b.generic([lengths], [b.loop_map([batch_axis], x.rank)], x.dims, x.dtype, body)
+
+
+@lowers("onnx.TopK")
+@known(1)
+def topk(b: OnnxBuilder, x: Tensor, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1) -> Any:
+    """The k largest or smallest along a dim, and where they are."""
+    return b.aten(
+        "topk", x, b.extents(k)[0], axis, bool(largest), bool(sorted), dtype=[x.dtype, torch.int64], rank=x.rank
+    )
+
+
+@lowers("onnx.BitCast")
+def bit_cast(b: OnnxBuilder, x: Tensor, to: torch.dtype) -> Tensor:
+    """The same bits as another type of the same width."""
+    return b.map(
+        to,
+        [x],
+        lambda x: x
+        if x.dtype == to
+        else Elem(arith.BitcastOp(b.full([], 0, to).value.type.element_type, x.value).result, to)
+        if x.dtype.is_floating_point != to.is_floating_point
+        else Elem(x.value, to),
+    )
+
+
+@lowers("onnx.Compress")
+def compress(b: OnnxBuilder, x: Tensor, condition: Tensor, axis: int | None = None) -> Tensor:
+    """The slices of a dim at which the condition holds."""
+    raise NotLowerable("the extent of its result depends on data")
+
+
+__all__ = ["convert", "flip"]
