@@ -18,6 +18,7 @@ from .. import errors
 from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
 from .builder import Builder
 from .decompositions import decomposition_table, needs_decomposition
+from .export import export
 from .finish import finish
 from .lower import Lowering
 from .rules import common
@@ -122,36 +123,6 @@ def _number(name: str, value: Any) -> torch.Tensor:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"input {name!r}: expected an int, got {type(value).__name__}")
     return torch.tensor(value, dtype=torch.int64)
-
-
-def _distinct(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The example inputs with no tensor twice: ``torch.export`` takes two inputs that are one object for one input."""
-    seen: set[int] = set()
-
-    def leaf(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            if id(value) in seen:
-                return value.clone()
-            seen.add(id(value))
-        return value
-
-    distinct: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map(leaf, (tuple(args), dict(kwargs or {})))
-    return distinct
-
-
-def export(
-    module: torch.nn.Module,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None,
-    dynamic_shapes: Any,
-) -> ExportedProgram:
-    """``torch.export`` of ``module``, with its errors as :class:`~disc.errors.CompileError`."""
-    try:
-        with torch.no_grad():
-            args, kwargs = _distinct(args, kwargs)
-            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
-    except Exception as error:
-        raise errors.CompileError("import", f"torch.export failed: {error}") from error
 
 
 def import_program(

@@ -62,7 +62,7 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
                 loc = ir.Location.name(node.name)
                 try:
                     self._import_call(loc, node)
-                except (NotImplementedError, AssertionError, KeyError, RuntimeError, TypeError) as error:
+                except (NotImplementedError, AssertionError, KeyError, RuntimeError, TypeError, ValueError) as error:
                     self._import_as_operator(loc, node, str(error))
                 self._tag(node)
 

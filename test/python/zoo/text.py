@@ -88,7 +88,7 @@ ENCODERS = [
     _encoder("modernbert", global_attn_every_n_layers=2, local_attention=8, pad_token_id=2),
     _encoder("roformer", embedding_size=32),
     _encoder("squeezebert", embedding_size=32, q_groups=2, k_groups=2, v_groups=2, post_attention_groups=1, intermediate_groups=2, output_groups=2),
-    _encoder("fnet", ),
+    Architecture("fnet", "encoder", {**_COMMON, "max_position_embeddings": 64}, {"input_ids": tokens("batch", "length")}, {"batch": _BATCH, "length": _LENGTH}),
     _encoder("convbert", embedding_size=32, conv_kernel_size=3, head_ratio=2),
     _encoder("mobilebert", embedding_size=32, intra_bottleneck_size=16, true_hidden_size=16, num_feedforward_networks=2),
     _encoder("esm", pad_token_id=1, mask_token_id=4, position_embedding_type="rotary", token_dropout=True),

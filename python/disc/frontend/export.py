@@ -1,0 +1,126 @@
+"""``torch.export`` as we use it: a second try where it takes too much for granted, and errors that name dim and line."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch.export import ExportedProgram
+from torch.fx.experimental import _config as symbolic_config
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from .. import errors
+from .locations import is_user_file
+
+_VIOLATED = "Constraints violated"
+_DIM = re.compile(r"(?:Not all values of|You marked) ([\w*]+) ")
+
+
+@dataclass(frozen=True)
+class _Guard:
+    """A condition on extents that the model's code asked for while it was traced."""
+
+    text: str
+    source: str
+
+
+def export(
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+) -> ExportedProgram:
+    """``torch.export`` of ``module``, with its errors as :class:`~disc.errors.CompileError`.
+
+    Export takes extents for other than 0 and 1, and refuses a dim whose range has them where a model's code depends on
+    that (broadcasting, mostly). Such models are traced again without the assumption: what broadcasts is then checked
+    when the compiled model is called.
+    """
+    with torch.no_grad():
+        args, kwargs = _distinct(args, kwargs)
+        try:
+            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+        except Exception as error:
+            if _VIOLATED not in str(error):
+                raise errors.CompileError("import", f"torch.export failed: {error}") from error
+        guards: list[_Guard] = []
+        try:
+            with symbolic_config.patch(backed_size_oblivious=True), _recorded(guards):
+                return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+        except Exception as error:
+            raise _refusal(error, guards) from error
+
+
+def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
+    text = str(error)
+    if _VIOLATED not in text:
+        return errors.CompileError("import", f"torch.export failed: {error}")
+    dims = list(dict.fromkeys(_DIM.findall(text)))
+    conditions = re.findall(r"Not all values of (.+?) satisfy the generated guard (.+)", text)
+    lines = [f"{where} must satisfy {condition.rstrip('.')}" for where, condition in conditions]
+    lines += [
+        f"{name} is {value} in the model's code"
+        for name, value in dict.fromkeys(re.findall(r"You marked (\S+) as dynamic but .+? constant \((\d+)\)", text))
+    ]
+    if not lines:
+        lines = [text]
+    found = [guard for guard in dict.fromkeys(guards) if _concerns(guard, text)] or list(dict.fromkeys(guards))
+    lines += [f"{guard.source}: takes {guard.text} for granted" for guard in found[:8]]
+    names = ", ".join(dims) or "a dim"
+    head = f"{names}: the model's code does not work for the whole range of a dynamic dim, or fixes it"
+    # Several conditions are one problem: the last line is where the tightest one comes from.
+    source = found[0].source if found else None
+    return errors.CompileError("import", "\n  ".join([head, *lines]), source)
+
+
+def _concerns(guard: _Guard, text: str) -> bool:
+    return any(place in text for place in re.findall(r"L\['\w+'\](?:\.size\(\)\[\d+\])?", guard.text))
+
+
+@contextmanager
+def _recorded(guards: list[_Guard]) -> Iterator[None]:
+    """Notes the line of the user's code behind each guard that is installed inside."""
+    original = ShapeEnv._log_guard
+
+    def record(self: ShapeEnv, prefix: str, expr: Any, forcing_spec: bool) -> None:
+        frames = [f for f in traceback.extract_stack() if is_user_file(f.filename) and f.filename != __file__]
+        if frames:
+            guards.append(_Guard(_with_sources(self, expr), f"{frames[-1].filename}:{frames[-1].lineno}"))
+        original(self, prefix, expr, forcing_spec)
+
+    ShapeEnv._log_guard = record  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        ShapeEnv._log_guard = original  # type: ignore[method-assign]
+
+
+def _with_sources(env: ShapeEnv, expr: Any) -> str:
+    text = str(expr)
+    for symbol in sorted(expr.free_symbols, key=lambda s: -len(str(s))):
+        sources = env.var_to_sources.get(symbol)
+        if sources:
+            name = sources[0].name
+            text = re.sub(rf"\b{symbol}\b", lambda _: name() if callable(name) else name, text)  # noqa: B023
+    return text
+
+
+def _distinct(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The example inputs with no tensor twice: ``torch.export`` takes two inputs that are one object for one input."""
+    seen: set[int] = set()
+
+    def leaf(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if id(value) in seen:
+                return value.clone()
+            seen.add(id(value))
+        return value
+
+    distinct: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map(leaf, (tuple(args), dict(kwargs or {})))
+    return distinct
