@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch.export import ExportedProgram
@@ -25,6 +25,9 @@ from .interface import Interface, SymbolSpec, TensorSpec
 from .options import Options
 from .package import install_library
 from .weights import ALIGNMENT, packed_name, write_weights
+
+if TYPE_CHECKING:
+    import onnx
 
 Emit = Literal["shared", "static", "obj", "llvm", "asm"]
 
@@ -57,11 +60,12 @@ class Artifact:
 
 
 def aot_compile(
-    model: torch.nn.Module | ExportedProgram,
+    model: torch.nn.Module | ExportedProgram | str | os.PathLike[str] | onnx.ModelProto,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
+    fixed: Mapping[str, Any] | None = None,
     output: str | os.PathLike[str],
     header: str | os.PathLike[str] | None = None,
     prefix: str | os.PathLike[str] | None = None,
@@ -80,10 +84,7 @@ def aot_compile(
     else. ``disc.h`` and the generated header say how to call it; :func:`disc.load` runs it from Python.
 
     Args:
-        model: a module, or what ``torch.export.export`` made of one.
-        args: example arguments, as for ``torch.export.export``.
-        kwargs: example keyword arguments.
-        dynamic_shapes: which dims are dynamic, as for ``torch.export.export``.
+        model, args, kwargs, dynamic_shapes, fixed: as for :func:`disc.compile`.
         output: the file to write.
         header: the C header to write.
         prefix: a folder to install the library to, with headers and with files for CMake and pkg-config.
@@ -106,7 +107,7 @@ def aot_compile(
         ValueError: arguments that do not fit together.
         OSError: a file cannot be written.
     """
-    options = check_arguments(model, options)
+    options = check_arguments(model, options, args, kwargs, fixed)
     targets = (target,) if isinstance(target, str) else tuple(target)
     _check(options, targets, emit, weights)
     if prefix is not None and emit not in ("shared", "static"):
@@ -120,7 +121,7 @@ def aot_compile(
         raise ValueError(f"prefix: the library is installed as lib{name}.so: call the output so, not {output.name}")
     job = _Job(name, options, targets, emit, packed and emit not in ("llvm", "asm"))
     with job.compilation.progress(2 + len(targets) * (len(job.compilation.pipeline) + 1)):
-        program = job.compilation.import_model(model, args, kwargs, dynamic_shapes)
+        program = job.compilation.import_model(model, args, kwargs, dynamic_shapes, fixed)
         _check_outputs(program)
         for cpu in targets:
             with job.compilation.variant(cpu):

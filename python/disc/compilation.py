@@ -172,7 +172,9 @@ class Compilation:
         lines = [d[1] if d[0] == "error" else f"{d[0]}: {d[1]}" for d in diagnostics] or [str(error)]
         if error.failed_pass:
             lines.append(f"(pass {error.failed_pass})")
-        source = next((f"{file}:{line}" for _, _, file, line, _ in diagnostics if file.endswith(".py") or ".onnx#" in file), None)
+        source = next(
+            (f"{file}:{line}" for _, _, file, line, _ in diagnostics if file.endswith(".py") or ".onnx#" in file), None
+        )
         raise CompileError(stage, "\n".join(lines), source, self._write_reproducer(stage, text, pipeline)) from None
 
     def _write_reproducer(self, stage: str, text: str, pipeline: str) -> str:

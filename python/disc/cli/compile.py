@@ -1,4 +1,4 @@
-"""``disc-compile``: a library that C, C++ and Python programs use, from what ``torch.export.save`` wrote."""
+"""``disc-compile``: a library that C, C++ and Python programs use, from an exported or an ONNX model."""
 
 from __future__ import annotations
 
@@ -28,16 +28,19 @@ _COMPILE_ERROR = 1
 _USAGE_ERROR = 2
 _SUFFIXES = {"shared": ".so", "static": ".a", "obj": ".o", "llvm": ".ll", "asm": ".s"}
 
-_DESCRIPTION = "Compiles an exported PyTorch model ahead of time into a library for C, C++ and Python."
+_DESCRIPTION = "Compiles an exported PyTorch model, or an ONNX one, ahead of time into a library for C, C++ and Python."
 _EPILOG = """\
 The model is exported in Python, with its dynamic dims:
 
   program = torch.export.export(module, args, dynamic_shapes=...)
   torch.export.save(program, "model.pt2")
 
+The dynamic dims of an ONNX model are its dim_params.
+
 examples:
   disc-compile minilm.pt2 -o libminilm.so --header minilm.h
   disc-compile minilm.pt2 --prefix /opt/minilm --target x86-64-v4,x86-64-v3 --weights minilm.safetensors
+  disc-compile minilm.onnx --dims batch=1:64 -o libminilm.so
   disc-compile minilm.pt2 --compile-to fusion -o -
 
 exit status: 0; 1 if the model cannot be compiled or a file not be written; 2 if the command line is wrong.
@@ -49,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         prog=_COMMAND, description=_DESCRIPTION, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("model", metavar="MODEL.pt2", type=Path, help="what torch.export.save wrote")
+    add("model", metavar="MODEL.pt2|.onnx", type=Path, help="what torch.export.save wrote, or an ONNX model")
     add("-o", "--output", metavar="FILE", help="by default libNAME.so, libNAME.a, NAME.o, .ll or .s, as --emit says")
     add("--header", metavar="FILE", type=Path, help="write the C header of the model")
     add(
@@ -62,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help="names of the dynamic dims of an input, which the file does not have (static ones are left empty): "
-        "--dims ids=batch,length",
+        "--dims ids=batch,length; of an ONNX model, which has names, the range or the number of one: batch=1:64, batch=8",
     )
     add(
         "--weights",
@@ -124,7 +127,9 @@ def _run(args: argparse.Namespace) -> int:
         # It logs what it raises.
         logging.getLogger("torch.export").setLevel(logging.CRITICAL)
     program = _load(args.model)
-    args.dynamic_shapes = _named_dims(program, args.dims) if args.dims else None
+    args.dynamic_shapes = None
+    if args.dims:
+        args.dynamic_shapes = _ranges(args.dims) if isinstance(program, Path) else _named_dims(program, args.dims)
     options = Options(
         opt_level=args.opt_level,
         precision=args.precision,
@@ -174,8 +179,14 @@ def _check(args: argparse.Namespace) -> None:
             _fail(f"{path}: there is no folder {folder}")
 
 
-def _load(path: Path) -> ExportedProgram:
-    """The exported program in a file."""
+def _load(path: Path) -> ExportedProgram | Path:
+    """The exported program in a file; an ONNX file is read later."""
+    if path.suffix == ".onnx":
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            _fail(_reason(error))
+        return path
     try:
         with open(path, "rb"):
             is_archive = zipfile.is_zipfile(path)
@@ -203,6 +214,25 @@ def _load(path: Path) -> ExportedProgram:
         _fail(f"{path} is not an exported program that torch {torch.__version__} reads ({wanted}): {lines[0]}")
 
 
+def _ranges(items: Sequence[str]) -> dict[str, Any]:
+    """What --dims says of an ONNX model."""
+    from torch.export import Dim
+
+    ranges: dict[str, Any] = {}
+    for item in items:
+        name, _, bounds = item.partition("=")
+        low, colon, high = bounds.partition(":")
+        if not name or not low.isdecimal() or (high and not high.isdecimal()) or bool(high) != bool(colon):
+            _fail(f"--dims {item}: expected NAME=NUMBER or NAME=MIN:MAX", _USAGE_ERROR)
+        if not colon:
+            ranges[name] = int(low)
+        elif int(low) >= int(high):
+            _fail(f"--dims {item}: the range is empty", _USAGE_ERROR)
+        else:
+            ranges[name] = Dim(name if name.isidentifier() else "_", min=int(low), max=int(high))
+    return ranges
+
+
 def _named_dims(program: ExportedProgram, items: Sequence[str]) -> Any:
     """What --dims says, as ``dynamic_shapes`` of the program."""
     from torch.utils import _pytree as pytree
@@ -223,7 +253,7 @@ def _named_dims(program: ExportedProgram, items: Sequence[str]) -> Any:
     return (*args, *kwargs.values())
 
 
-def _compile(args: argparse.Namespace, program: ExportedProgram, options: Options) -> None:
+def _compile(args: argparse.Namespace, program: ExportedProgram | Path, options: Options) -> None:
     from .. import aot_compile
 
     if args.name is None:
@@ -277,7 +307,7 @@ def _report(artifact: Artifact, args: argparse.Namespace) -> str:
     return "\n".join(parts)
 
 
-def _write_ir(args: argparse.Namespace, program: ExportedProgram, options: Options) -> None:
+def _write_ir(args: argparse.Namespace, program: ExportedProgram | Path, options: Options) -> None:
     from dataclasses import replace
 
     from .. import compile

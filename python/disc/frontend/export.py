@@ -1,4 +1,4 @@
-"""``torch.export`` as we use it: a second try where it takes too much for granted, and errors that name dim and line."""
+"""``torch.export`` as we use it: tried again where it takes too much for granted; errors name dims and lines."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def export(
                 raise errors.CompileError("import", f"torch.export failed: {error}") from error
         guards: list[_Guard] = []
         try:
-            with symbolic_config.patch(backed_size_oblivious=True), _recorded(guards):
+            with symbolic_config.patch(backed_size_oblivious=True), _recorded(guards):  # type: ignore[attr-defined]
                 return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
         except Exception as error:
             raise _refusal(error, guards) from error
@@ -88,11 +88,11 @@ def _recorded(guards: list[_Guard]) -> Iterator[None]:
     """Notes the line of the user's code behind each guard that is installed inside."""
     original = ShapeEnv._log_guard
 
-    def record(self: ShapeEnv, prefix: str, expr: Any, forcing_spec: bool) -> None:
+    def record(self: ShapeEnv, prefix: str, g: Any, forcing_spec: bool) -> None:
         frames = [f for f in traceback.extract_stack() if is_user_file(f.filename) and f.filename != __file__]
         if frames:
-            guards.append(_Guard(_with_sources(self, expr), f"{frames[-1].filename}:{frames[-1].lineno}"))
-        original(self, prefix, expr, forcing_spec)
+            guards.append(_Guard(_with_sources(self, g), f"{frames[-1].filename}:{frames[-1].lineno}"))
+        original(self, prefix, g, forcing_spec)
 
     ShapeEnv._log_guard = record  # type: ignore[method-assign]
     try:

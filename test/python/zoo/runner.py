@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 import transformers
-from torch.utils._pytree import tree_flatten_with_path, keystr
+from torch.utils._pytree import keystr, tree_flatten_with_path
 
 import disc
 
@@ -54,7 +54,7 @@ def check(architecture: Architecture) -> Outcome:
             for op in error.ops:
                 text = f"{op.name}: {op.reason}"
                 counts[text] = counts.get(text, 0) + 1
-            outcome.reasons = [text for text in counts]
+            outcome.reasons = list(counts)
             return outcome
         except disc.CompileError as error:
             outcome.reasons = [str(error)]

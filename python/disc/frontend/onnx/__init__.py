@@ -32,7 +32,9 @@ from .model import OnnxModel, dtype_of, load, prepare
 __all__ = ["import_onnx"]
 
 
-def import_onnx(model: Any, fixed: Mapping[str, Any] | None = None, dims: Mapping[str, Any] | None = None) -> ImportedProgram:
+def import_onnx(
+    model: Any, fixed: Mapping[str, Any] | None = None, dims: Mapping[str, Any] | None = None
+) -> ImportedProgram:
     """Imports an ONNX model as DISC input IR.
 
     ``fixed`` gives inputs that are constants of the compiled model their values. ``dims`` says of a dim_param what
@@ -97,11 +99,11 @@ def _inputs(
 ) -> tuple[list[tuple[str, torch.Tensor]], dict[sympy.Symbol, Any], list[dict[int, str]]]:
     """Name and fake tensor of each input, the ranges of their symbols, and the names of their dims."""
     env = ShapeEnv()
-    sizes: dict[str, torch.SymInt] = {}
+    sizes: dict[str, Any] = {}
     ranges: dict[sympy.Symbol, Any] = {}
     fakes, specs = [], []
 
-    def size(name: str) -> torch.SymInt:
+    def size(name: str) -> Any:
         if name not in sizes:
             hint = 1009 + len(sizes)
             source = ConstantSource(f"dim_{len(sizes)}")
@@ -156,5 +158,3 @@ def _outputs(
                 returned_names.append(name)
             outputs.append(Output("tensor", returned.index(result)))
     return outputs, returned, returned_names
-
-

@@ -64,9 +64,7 @@ class OnnxBuilder(Builder):
         """The elements of an operand that must be known, as extents; [] if it is missing."""
         return [self.extent(v) for v in elements(x) or ()]
 
-    def aten(
-        self, name: str, *operands: Any, dtype: torch.dtype | Sequence[torch.dtype], rank: int = 0
-    ) -> Any:
+    def aten(self, name: str, *operands: Any, dtype: torch.dtype | Sequence[torch.dtype], rank: int = 0) -> Any:
         """Applies the rule of a torch op, whose results have ``dtype``; ``rank`` matters where the rule asks for it."""
         full = f"torch.aten.{name}"
         rule: Rule | None = find_rule(full)

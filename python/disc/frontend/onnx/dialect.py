@@ -64,9 +64,7 @@ def import_graph(model: OnnxModel, context: ir.Context) -> tuple[ir.Module, set[
     """The model in the torch dialect, and the operators (domain, name) that ONNX's own definitions could replace."""
     torch_d.register_dialect(context)
     context.allow_unregistered_dialects = True
-    info = onnx_importer.ModelInfo(
-        model.proto, config=onnx_importer.Config(function_expansion_allowlists_by_domain={})
-    )
+    info = onnx_importer.ModelInfo(model.proto, config=onnx_importer.Config(function_expansion_allowlists_by_domain={}))
     module = info.create_module(context)
     try:
         with warnings.catch_warnings():
@@ -151,4 +149,4 @@ def _has_definition(node: onnx.NodeProto, proto: onnx.ModelProto) -> bool:
         schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=version, domain=node.domain)
     except onnx.defs.SchemaError:
         return False
-    return bool(schema.has_function or schema.has_context_dependent_function)
+    return bool(schema.function_opset_versions or schema.context_dependent_function_opset_versions)

@@ -86,7 +86,7 @@ def _divide(x: Any, y: Any) -> Any:
     if isinstance(x, sympy.Expr) or isinstance(y, sympy.Expr):
         # Extents are not negative: rounding down and towards zero are the same.
         return FloorDiv(sympy.sympify(x), sympy.sympify(y))
-    return int(math.trunc(x / y)) if abs(x) < 2**50 else (abs(x) // abs(y)) * (1 if (x < 0) == (y < 0) else -1)
+    return math.trunc(x / y) if abs(x) < 2**50 else (abs(x) // abs(y)) * (1 if (x < 0) == (y < 0) else -1)
 
 
 def _remainder(x: Any, y: Any) -> Any:

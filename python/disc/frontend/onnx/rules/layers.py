@@ -29,8 +29,8 @@ def gemm(
     c: Tensor | None = None,
     alpha: float = 1.0,
     beta: float = 1.0,
-    transA: int = 0,  # noqa: N803
-    transB: int = 0,  # noqa: N803
+    transA: int = 0,
+    transB: int = 0,
 ) -> Tensor:
     """alpha * x @ y + beta * c."""
     if transA:

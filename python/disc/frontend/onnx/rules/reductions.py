@@ -30,7 +30,7 @@ def _register(op: str) -> None:
             # Nothing is folded, but what is done to each element is.
             dims = None
             return _finish(b, op, _pointwise(b, op, x))
-        dims = list(range(x.rank)) if not dims else dims
+        dims = dims or list(range(x.rank))
         return _finish(b, op, _fold(b, op, x, dims, bool(keepdims)))
 
 

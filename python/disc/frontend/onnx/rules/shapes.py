@@ -272,7 +272,7 @@ def range_(b: OnnxBuilder, start: Any, limit: Any, delta: Any) -> Tensor:
             [],
             [count],
             dtype,
-            lambda: (scalar.loop_index(0).to(dtype) * step + first),
+            lambda: scalar.loop_index(0).to(dtype) * step + first,
         )
     return b.aten("arange.start_step", first, last, step, dtype=dtype, rank=1)
 
@@ -369,11 +369,13 @@ def bit_cast(b: OnnxBuilder, x: Tensor, to: torch.dtype) -> Tensor:
     return b.map(
         to,
         [x],
-        lambda x: x
-        if x.dtype == to
-        else Elem(arith.BitcastOp(b.full([], 0, to).value.type.element_type, x.value).result, to)
-        if x.dtype.is_floating_point != to.is_floating_point
-        else Elem(x.value, to),
+        lambda x: (
+            x
+            if x.dtype == to
+            else Elem(arith.BitcastOp(b.full([], 0, to).value.type.element_type, x.value).result, to)
+            if x.dtype.is_floating_point != to.is_floating_point
+            else Elem(x.value, to)
+        ),
     )
 
 
