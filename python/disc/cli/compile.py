@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help="names of the dynamic dims of an input, which the file does not have (static ones are left empty): "
-        "--dims ids=batch,length; of an ONNX model, which has names, the range or the number of one: batch=1:64, batch=8",
+        "--dims ids=batch,length; of an ONNX model, which has names, the range or number of one: batch=1:64",
     )
     add(
         "--weights",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import onnx
 from torch_mlir import ir
@@ -146,7 +147,7 @@ def _convert(module: ir.Module, context: ir.Context) -> int | None:
 def _has_definition(node: onnx.NodeProto, proto: onnx.ModelProto) -> bool:
     version = next((o.version for o in proto.opset_import if o.domain == node.domain), 0)
     try:
-        schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=version, domain=node.domain)
+        schema: Any = onnx.defs.get_schema(node.op_type, max_inclusive_version=version, domain=node.domain)
     except onnx.defs.SchemaError:
         return False
     return bool(schema.function_opset_versions or schema.context_dependent_function_opset_versions)
