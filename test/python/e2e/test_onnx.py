@@ -138,7 +138,7 @@ def test_a_rule_of_ones_own():
 
 
 def test_arguments():
-    with pytest.raises(TypeError, match="got 'x.txt'"):
+    with pytest.raises(TypeError, match=r"got 'x\.txt'"):
         disc.compile("x.txt")
     with pytest.raises(TypeError, match="example arguments have no use"):
         disc.compile("x.onnx", (torch.zeros(1),))
