@@ -338,13 +338,13 @@ class Builder(ViewBuilder):
         expr = value.node.expr
         return self.extent_of(expr) is not None or (self.symbols is not None and self.symbols.name_of(expr) is not None)
 
-    def bind(self, count: Tensor, size: Any) -> Extent:
+    def bind(self, count: Tensor, size: Any = None) -> Extent:
         """The value of ``count``, an i64 tensor without dims, as an extent of what follows.
 
-        ``size`` is what torch.export calls it: an int or SymInt of the node's fake result. The value is read when the
-        model runs, and checked against what export knows of it.
+        ``size`` is what torch.export calls it, an int or SymInt of the node's fake result, or None where no extent that
+        export knows has this value. It is read when the model runs, and checked against what export knows of it.
         """
-        expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+        expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(-1 if size is None else size)
         symbols = self.symbols
         assert symbols is not None
         name = symbols.name_of(expr) if expr.is_Symbol and expr not in self.symbol_values else None
@@ -365,7 +365,7 @@ class Builder(ViewBuilder):
         if not fresh:
             self.symbol_values[expr] = bound
             return bound
-        known = self.extent_of(expr)
+        known = None if size is None else self.extent_of(expr)
         if known is None:
             return bound
         self.require_equal(bound, known, f"{locations.operation()}: the number of results is not {expr}")

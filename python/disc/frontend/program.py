@@ -312,7 +312,7 @@ def _output_names(spec: pytree.TreeSpec, outputs: Sequence[Output]) -> list[str]
     """A name for each tensor that ``main`` returns: from the keys of dicts and named tuples, or ``output_0``, ..."""
     names: dict[int, str] = {}
     for keys, output in zip(_leaf_keys(spec), outputs, strict=True):
-        if output.kind == "tensor" and output.index not in names:
+        if output.kind in ("tensor", "number") and output.index not in names:
             named = any(isinstance(key, str) for key in keys)
             names[output.index] = "_".join(map(str, keys)) if named else f"output_{output.index}"
     taken: set[str] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -103,3 +104,138 @@ def test_masked_select() -> None:
         return some, joined, joined.sum(), joined.relu().cumsum(0)
 
     check(fn)
+
+
+def test_boolean_index() -> None:
+    """Masks over all dims, over the first, over one in the middle, and beside other indices."""
+
+    def fn(x: torch.Tensor) -> object:
+        stacked = torch.stack([x, x + 1, x - 1], 1)
+        rows = x[x.sum(1) > 1]
+        some = stacked[:, :, 0][x[:, :3] > 0]
+        first = stacked[x[:, 0] > 0, 1]
+        return x[x > 0], rows, rows.softmax(-1) @ rows.t(), some, first, stacked[:, torch.tensor([True, False, True])]
+
+    check(fn)
+
+
+def test_mask_as_tuple() -> None:
+    """where() with one argument, and gathering by what it gives."""
+
+    def fn(x: torch.Tensor) -> object:
+        i, j = torch.where(x > 0)
+        return i, x[i, j], x[i].sum(1), torch.argwhere(x).shape[0]
+
+    check(fn)
+
+
+def test_item_as_size() -> None:
+    """A number read from a tensor as an extent, an offset and a number."""
+
+    def fn(x: torch.Tensor, n: torch.Tensor) -> object:
+        k = n.item()
+        torch._check(k >= 0)
+        torch._check(k <= x.shape[0])
+        head = x[:k]
+        return head, head.sum(0), torch.arange(k) * 3, torch.ones(k, 2) @ x[:2].t()[:2], x * k, k, k * 2
+
+    torch.manual_seed(0)
+    length = Dim("length", min=2, max=200)
+    model = built(fn, sparse(6), torch.tensor(3), dynamic=({0: length}, None))
+    for n, k in ((6, 3), (2, 0), (2, 2), (200, 199), (17, 16), (5, 1)):
+        args = (sparse(n), torch.tensor(k))
+        agree(model(*args), fn(*args))
+    with pytest.raises(disc.ShapeError, match=r"torch._check\(u0 <= length\)"):
+        model(sparse(4), torch.tensor(5))
+    with pytest.raises(disc.ShapeError, match=r"item at test_data_dependent.py:\d+: u0 is out of range"):
+        model(sparse(4), torch.tensor(-1))
+
+
+def test_item_as_number() -> None:
+    """Numbers that may be negative, or are no integers, are no extents."""
+
+    def fn(x: torch.Tensor, n: torch.Tensor, f: torch.Tensor) -> object:
+        return x * n.item() + f.item(), n.item(), n.item() * 2 - 1, x + f.item() * 2
+
+    model = built(fn, sparse(6), torch.tensor(3), torch.tensor(0.5), dynamic=({0: Dim("length", min=2)}, None, None))
+    for n, k in ((6, -3), (2, 2**61 + 1)):
+        args = (sparse(n), torch.tensor(k), torch.tensor(1.25))
+        agree(model(*args), fn(*args))
+
+
+def test_int_inputs() -> None:
+    """Dynamic integers among the arguments, under their names."""
+
+    def fn(x: torch.Tensor, k: int) -> object:
+        return torch.arange(k) * k, x.new_zeros(k, 3), x.sum() * k, k + 1
+
+    class Module(torch.nn.Module):
+        def forward(self, x: torch.Tensor, k: int) -> object:
+            return fn(x, k)
+
+    shapes = {"x": {0: Dim("length", min=0, max=200)}, "k": Dim.DYNAMIC}
+    model = disc.compile(Module(), (sparse(6), 5), dynamic_shapes=shapes)
+    for n, k in ((6, 5), (3, 2), (0, 17), (7, 300)):
+        agree(model(sparse(n) * 0 + 1, k), fn(sparse(n) * 0 + 1, k))
+    with pytest.raises(TypeError, match="input 'k': expected an int, got float"):
+        model(sparse(2), 2.0)
+
+
+def test_counting() -> None:
+    """Repetitions and histograms."""
+
+    def fn(x: torch.Tensor) -> object:
+        n = x.abs().long()[:, 0]
+        repeated = torch.repeat_interleave(x, n, dim=0)
+        # Of nothing, eager's sums of weights are integers.
+        weighted = torch.bincount(torch.cat([n, n.new_ones(1)]), torch.cat([x[:, 1], x.new_ones(1)]), minlength=5)
+        return repeated, repeated.sum(0), torch.bincount(n), torch.bincount(n, minlength=5), weighted
+
+    check(fn)
+
+
+def test_counting_errors() -> None:
+    """What eager refuses."""
+    model = built(torch.repeat_interleave, torch.tensor([2, 1]), dynamic=({0: Dim("n")},))
+    with pytest.raises(IndexError, match=r"repeat_interleave.* at .*: repeats can not be negative"):
+        model(torch.tensor([2, -1, 3]))
+
+
+def test_library(tmp_path: Path) -> None:
+    """The same ahead of time: results, what is said of the interface, and shapes that data decides."""
+
+    def fn(x: torch.Tensor, n: torch.Tensor) -> object:
+        k = n.item()
+        torch._check(k >= 0)
+        torch._check(k <= 64)
+        rows = torch.nonzero(x)
+        return rows, x[x > 0].cumsum(0), torch.arange(k)[:, None] * x[:1, 0].sum()
+
+    torch.manual_seed(0)
+    artifact = disc.aot_compile(
+        Fn(fn),
+        (sparse(6), torch.tensor(3)),
+        dynamic_shapes=(({0: Dim("length", min=1, max=200)}, None),),
+        output=tmp_path / "libselect.so",
+        header=tmp_path / "select.h",
+    )
+    assert [tuple(map(str, t.dims)) for t in artifact.interface.outputs] == [("u1", "2"), ("u2",), ("u0", "1")]
+    # C gets what it could not allocate.
+    assert "DLManagedTensorVersioned **output_0" in (tmp_path / "select.h").read_text()
+    library = disc.load(artifact.path)
+    for n, k in ((6, 3), (1, 0), (200, 64), (17, 1), (5, 16)):
+        args = (sparse(n), torch.tensor(k))
+        agree(library(*args), fn(*args))
+    args = (torch.zeros(4, 4), torch.tensor(0))
+    agree(library(*args), fn(*args))
+    assert library.output_shapes(*args) == ((None, 2), (None,), (None, 1))
+    # An array of the caller's may be larger; what was written is the result.
+    x = sparse(5)
+    out = (torch.empty(40, 2, dtype=torch.int64), torch.empty(20), None)
+    results = library(x, torch.tensor(2), out=out)
+    agree(results, fn(x, torch.tensor(2)))
+    assert results[0].data_ptr() == out[0].data_ptr()
+    with pytest.raises(disc.ShapeError, match=r"item at .*: u0 is out of range"):
+        library(sparse(3), torch.tensor(65))
+    with pytest.raises(disc.ShapeError, match="output 'output_0', dim 0: expected at least"):
+        library(torch.ones(3, 4), torch.tensor(5), out=(torch.empty(4, 2, dtype=torch.int64), None, None))

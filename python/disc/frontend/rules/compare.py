@@ -12,6 +12,7 @@ from ..builder import Builder, Input
 from ..registry import lowers
 from ..scalar import Elem
 from ..values import Tensor, is_one
+from . import masks
 from .common import number, promoted
 
 _PYTHON = {
@@ -126,8 +127,11 @@ def isinf(b: Builder, x: Tensor) -> Tensor:
 
 
 @lowers("torch.aten.where")
-def where(b: Builder, condition: Tensor, x: Input, y: Input) -> Tensor:
-    """x where the condition holds, else y."""
+def where(b: Builder, condition: Tensor, x: Input | None = None, y: Input | None = None) -> Any:
+    """x where the condition holds, else y; without them the positions where it holds, one tensor for each dim."""
+    if x is None or y is None:
+        condition = condition if condition.rank else b.reshape(condition, [1])
+        return masks.columns(b, masks.nonzero(b, condition, b.node_value[0].shape[0]))
     x, y = number(x), number(y)
     dtype = b.out.dtype
     if condition.splat is not None:

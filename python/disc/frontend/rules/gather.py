@@ -15,6 +15,7 @@ from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, Tensor, is_one, normalize_dim
 from .elementwise import convert
+from .masks import expand_masks
 
 _SUM, _MEAN, _MAX = range(3)
 
@@ -121,12 +122,11 @@ def gather(b: Builder, x: Tensor, dim: int, index: Tensor, *_: object) -> Tensor
 
 @lowers("torch.aten.index.Tensor", "torch.aten._unsafe_index.Tensor")
 def index_tensor(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """x[i, :, j]: advanced indexing, with the index tensors broadcast together."""
+    """x[i, :, j]: advanced indexing, with the index tensors broadcast together; masks select."""
+    indices = expand_masks(b, x, indices, getattr(b.node_value, "shape", None))
     slots = [*indices, *[None] * (x.rank - len(indices))]
     given = {d: index for d, index in enumerate(slots) if index is not None}
     taken, tensors = list(given), list(given.values())
-    if any(t.dtype in (torch.bool, torch.uint8) for t in tensors):
-        raise NotLowerable("indexing with a mask has a result of unknown size")
     direct = _by_iotas(b, x, slots, taken)
     if direct is not None:
         return direct

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch_mlir import ir
 
-from .. import scalar
+from .. import dtypes, scalar
 from ..builder import Builder
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
@@ -47,6 +47,8 @@ def _register_arithmetic(
     extent: Callable[[Builder, Any, Any], Extent] | None,
     python: Callable[[Any, Any], Any],
     body: Callable[[Elem, Any], Elem],
+    *,
+    whole: bool = True,
 ) -> None:
     @lowers(*names)
     def rule(b: Builder, x: Any, y: Any) -> Any:
@@ -54,7 +56,21 @@ def _register_arithmetic(
             return python(x, y)
         if extent is not None and all(isinstance(v, (int, ir.Value)) for v in (x, y)):
             return extent(b, x, y)
+        if whole and not any(_is_float(v) for v in (x, y)):
+            return RuntimeNumber(torch.int64, lambda: body(_i64(x), _i64(y)))
         return RuntimeNumber(torch.float64, lambda: body(_f64(x), _f64(y)))
+
+
+def _is_float(x: Any) -> bool:
+    return isinstance(x, float) or (isinstance(x, RuntimeNumber) and dtypes.is_float(x.dtype))
+
+
+def _i64(x: Any) -> Elem:
+    if isinstance(x, RuntimeNumber):
+        return x.emit().to(torch.int64)
+    if isinstance(x, ir.Value):
+        return scalar.from_extent(x, torch.int64)
+    return scalar.constant(x, torch.int64)
 
 
 def _f64(x: Any) -> Elem:
@@ -85,7 +101,7 @@ _register_arithmetic(
     operator.mod,
     scalar.remainder,
 )
-_register_arithmetic(_names("div", "truediv"), None, operator.truediv, lambda x, y: x / y)
+_register_arithmetic(_names("div", "truediv"), None, operator.truediv, lambda x, y: x / y, whole=False)
 _register_arithmetic(("torch.python.sym_max", "torch.prim.max.int"), Builder.maximum, max, scalar.maximum)
 _register_arithmetic(("torch.python.sym_min", "torch.prim.min.int"), Builder.minimum, min, scalar.minimum)
 
@@ -107,6 +123,8 @@ def negative(b: Builder, x: Any) -> Any:
         return -x
     if isinstance(x, ir.Value):
         return b.sub(0, x)
+    if not _is_float(x):
+        return RuntimeNumber(torch.int64, lambda: -_i64(x))
     return RuntimeNumber(torch.float64, lambda: -_f64(x))
 
 
@@ -149,7 +167,8 @@ def _register_condition(name: str) -> None:
         if all(isinstance(v, (int, float)) for v in (x, y)):
             return getattr(operator, name)(x, y)
         # Conditions on extents only feed assertions, which the symbols' ranges imply.
-        return RuntimeNumber(torch.bool, lambda: scalar.compare(name, _f64(x), _f64(y)))
+        kind = _f64 if _is_float(x) or _is_float(y) else _i64
+        return RuntimeNumber(torch.bool, lambda: scalar.compare(name, kind(x), kind(y)))
 
 
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
