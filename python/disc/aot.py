@@ -200,10 +200,12 @@ class _Job:
         """The model's, known when the first variant is compiled."""
         found = self.compilation.interface
         assert found is not None
+        inputs = [TensorSpec(*tensor) for tensor in found["inputs"]]
+        given = {symbol for spec in inputs for dim in spec.expressions() for symbol in dim.symbols()}
         return Interface(
-            inputs=[TensorSpec(*tensor) for tensor in found["inputs"]],
+            inputs=inputs,
             outputs=[TensorSpec(*tensor) for tensor in found["outputs"]],
-            symbols=[SymbolSpec(*symbol) for symbol in found["symbols"]],
+            symbols=[SymbolSpec(*symbol, computed=symbol[0] not in given) for symbol in found["symbols"]],
         )
 
     def add_variant(self, program: ImportedProgram, cpu: str) -> None:

@@ -152,9 +152,8 @@ class _Header:
         self._version = version
         names = _Names({*_TAKEN, f"{self._upper}_NUM_INPUTS", f"{self._upper}_NUM_OUTPUTS"})
         # Symbols and tensors are parameters of one function. What the model computes, no caller knows.
-        given = {symbol for spec in interface.inputs for dim in spec.expressions() for symbol in dim.symbols()}
         self._symbols: list[tuple[SymbolSpec, str]] = [
-            (spec, names.claim(spec.name, self._symbol_names)) for spec in interface.symbols if spec.name in given
+            (spec, names.claim(spec.name, self._symbol_names)) for spec in interface.symbols if not spec.computed
         ]
         self._c_symbols = {spec.name: c_name for spec, c_name in self._symbols}
         self._inputs = [self._tensor(spec, names, "INPUT") for spec in interface.inputs]

@@ -64,6 +64,8 @@ class SymbolSpec:
     """None when there is no upper bound."""
     divisor: int = 1
     """Every value is a multiple."""
+    computed: bool = False
+    """Whether the model computes it, and no input's shape tells it."""
 
     def __str__(self) -> str:
         text = f"{self.min} to {self.max}" if self.max is not None else f"{self.min} and more"
