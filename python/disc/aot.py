@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -205,7 +205,7 @@ class _Job:
         return Interface(
             inputs=inputs,
             outputs=[TensorSpec(*tensor) for tensor in found["outputs"]],
-            symbols=[SymbolSpec(*symbol, computed=symbol[0] not in given) for symbol in found["symbols"]],
+            symbols=[replace(SymbolSpec(*symbol), computed=symbol[0] not in given) for symbol in found["symbols"]],
         )
 
     def add_variant(self, program: ImportedProgram, cpu: str) -> None:
