@@ -5,7 +5,7 @@ PY := .venv/bin/python
 BUILD := build
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo service bench bench-quick bench-service test check lit runtime sanitize fuzz pytest docs format clean
+.PHONY: build setup demo service bench bench-quick bench-service test check lit runtime sanitize fuzz pytest docs opinfo format clean
 
 build: setup
 
@@ -68,6 +68,11 @@ pytest: setup
 # The generated part of docs/reference, checked in; `make check` says when it is stale.
 docs: setup
 	@$(PY) tools/gen_reference.py
+	@$(PY) tools/gen_ops.py
+
+# PyTorch's OpInfo database, whole: `make opinfo OPINFO_ARGS='--dtypes bf16 nn.functional.*'`.
+opinfo: setup
+	@cd test/python && ../../$(PY) -m opinfo $(OPINFO_ARGS)
 
 format: setup
 	@git ls-files '*.cpp' '*.h' | xargs -r clang-format-22 -i

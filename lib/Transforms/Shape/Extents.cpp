@@ -32,6 +32,14 @@ Value Extents::get(const SymExpr &expr, Location loc) {
   return it->second;
 }
 
+void Extents::forget(Operation *op) {
+  if (builder.getInsertionBlock() == op->getBlock() && builder.getInsertionPoint() == Block::iterator(op))
+    builder.setInsertionPointAfter(op);
+  for (auto it = values.begin(); it != values.end(); ++it)
+    if (it->second.getDefiningOp() == op)
+      return void(values.erase(it));
+}
+
 DimsAttr mlir::disc::getDimsAttr(ShapeAnalysis &shapes, Value tensor) {
   SmallVector<SymExpr> dims = shapes.dims(tensor);
   if (!llvm::all_of(dims, ShapeAnalysis::isExpressible))
@@ -110,12 +118,14 @@ static void canonicalizeResults(FunctionOpInterface function, ShapeAnalysis &sha
 }
 
 /// Scalars left without a use. Tensor computations are not ours to remove.
-static void eraseDeadScalars(FunctionOpInterface function) {
-  function->walk<WalkOrder::PostOrder, ReverseIterator>([](Operation *op) {
+static void eraseDeadScalars(FunctionOpInterface function, Extents &extents) {
+  function->walk<WalkOrder::PostOrder, ReverseIterator>([&](Operation *op) {
     bool isScalar = op->getNumResults() > 0 &&
                     llvm::all_of(op->getResultTypes(), [](Type type) { return type.isIntOrIndexOrFloat(); });
-    if (isScalar && isOpTriviallyDead(op))
+    if (isScalar && isOpTriviallyDead(op)) {
+      extents.forget(op);
       op->erase();
+    }
   });
 }
 
@@ -138,5 +148,5 @@ void mlir::disc::canonicalizeExtents(FunctionOpInterface function, Extents &exte
       canonicalizeDims(op, shapes);
   }
   canonicalizeResults(function, shapes);
-  eraseDeadScalars(function);
+  eraseDeadScalars(function, extents);
 }

@@ -18,6 +18,9 @@ public:
   /// The value of an expression: a `disc_shape.dim`, or a constant.
   Value get(const SymExpr &expr, Location loc);
 
+  /// `op` is about to be erased.
+  void forget(Operation *op);
+
 private:
   OpBuilder builder;
   std::map<SymExpr, Value> values;

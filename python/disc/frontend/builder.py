@@ -51,13 +51,18 @@ def declare_symbol(block: ir.Block, name: str, low: int, high: int | None) -> No
 Input = Tensor | Number | RuntimeNumber
 
 
+def _expression(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else int(size)
+
+
 class Builder(ViewBuilder):
     """Builds the input IR at the end of ``main``, for the op in ``op_name``."""
 
     op_name: str = ""
     results: Sequence[ResultInfo] = ()
-    # The fake tensor (or number) torch.export computed for the op, or None.
+    # The fake tensor (or number) torch.export computed for the op, or None; and its operands'.
     node_value: Any = None
+    operand_values: Sequence[Any] = ()
     # What the importer sets: the program's symbols, and where they are declared.
     symbols: SymbolTable | None = None
     module_block: Any = None
@@ -66,6 +71,24 @@ class Builder(ViewBuilder):
     def out(self) -> ResultInfo:
         """The (first) result of the op being lowered, as torch sees it."""
         return self.results[0]
+
+    def as_exported(self, dims: Sequence[Extent], result: int = 0) -> list[Extent]:
+        """``dims`` of a result as torch.export wrote them where it did: static, or an expression that says more.
+
+        The symbols' ranges are guards of the compiled program, so that nothing is assumed here.
+        """
+        value = self.node_value[result] if isinstance(self.node_value, (tuple, list)) else self.node_value
+        if not isinstance(value, torch.Tensor) or value.dim() != len(dims):
+            return list(dims)
+        exported = []
+        for dim, size in zip(dims, value.shape, strict=True):
+            known = None if isinstance(dim, int) else self.extent_of(_expression(size))
+            exported.append(dim if known is None else known)
+        return exported
+
+    def operand_value(self, index: int) -> Any:
+        """The fake tensor (or number) that was operand ``index`` of the op when it was exported, if there was one."""
+        return self.operand_values[index] if index < len(self.operand_values) else None
 
     # -- elementwise ---------------------------------------------------------------------------
 

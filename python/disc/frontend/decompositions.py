@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,44 +12,102 @@ from torch_mlir.extras.fx_importer import _get_mlir_op_name_for_schema
 from .lower import IGNORED
 from .registry import find_rule
 
-# Ops whose structure the compiler wants to see: decomposed, it would have to find them again.
-_KEPT = (
-    "linear",
-    "matmul",
-    "layer_norm",
-    "native_layer_norm",
-    "rms_norm",
-    "softmax.int",
-    "log_softmax.int",
-    "_softmax",
-    "_log_softmax",
-    "scaled_dot_product_attention",
-    "gelu",
-    "silu",
-    "embedding",
-    "addmm",
-    "baddbmm",
-    "var_mean.correction",
-    "std.correction",
-    "masked_fill.Scalar",
-    "masked_fill.Tensor",
-    "stack",
-    "split.Tensor",
-    "split_with_sizes",
-    "chunk",
-    "tril",
-    "triu",
-    "linalg_vector_norm",
-)
+# Composite ops that export would take apart, although nobody has to.
+_KEPT_COMPOSITES = ("linear", "matmul", "layer_norm", "rms_norm", "softmax.int", "log_softmax.int", "chunk")
+
+
+def _trilinear(
+    x: torch.Tensor,
+    y: torch.Tensor,
+    z: torch.Tensor,
+    expand_x: Sequence[int],
+    expand_y: Sequence[int],
+    expand_z: Sequence[int],
+    summed: Sequence[int],
+    unroll: int = 1,
+) -> torch.Tensor:
+    """The sum over dims of the product of three tensors, after inserting unit dims."""
+    for dim in expand_x:
+        x = x.unsqueeze(dim)
+    for dim in expand_y:
+        y = y.unsqueeze(dim)
+    for dim in expand_z:
+        z = z.unsqueeze(dim)
+    return (x * y * z).sum(tuple(summed))
+
+
+def _addbmm(
+    x: torch.Tensor, lhs: torch.Tensor, rhs: torch.Tensor, *, beta: float = 1, alpha: float = 1
+) -> torch.Tensor:
+    """beta * x + alpha * the sum of products over the batch."""
+    product = torch.bmm(lhs, rhs).sum(0)
+    product = product if alpha == 1 else product * alpha
+    return product.expand_as(x + product) if beta == 0 else x * beta + product if beta != 1 else x + product
+
+
+def _put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
+    """x with ``source`` at the row-major numbers in ``index``."""
+    flat = x.reshape(-1).index_put([index.reshape(-1)], source.reshape(-1), accumulate)
+    return flat.reshape(x.shape)
+
+
+def _as_strided_scatter(
+    x: torch.Tensor, source: torch.Tensor, size: Sequence[int], strides: Sequence[int], offset: int | None = None
+) -> torch.Tensor:
+    """x with ``source`` at the elements that as_strided of a dense tensor takes."""
+    place = torch.full([], offset or 0, dtype=torch.int64)
+    for dim, (extent, stride) in enumerate(zip(size, strides, strict=True)):
+        steps = torch.arange(extent) * stride
+        place = place + steps.reshape([extent, *[1] * (len(size) - 1 - dim)])
+    flat = x.reshape(-1).index_put([place.expand(size).reshape(-1)], source.reshape(-1))
+    return flat.reshape(x.shape)
+
+
+def _pdist(x: torch.Tensor, p: float = 2) -> torch.Tensor:
+    """The distances of all pairs of rows, in the order of the upper triangle."""
+    count = x.shape[0]
+    pairs = torch.arange(count * (count - 1) // 2)
+    # Row i begins at i (2 n - i - 1) / 2: the root of that, put right where it is rounded up.
+    twice = 2 * count - 1
+    first = torch.floor((twice - torch.sqrt((twice * twice - 8 * pairs).to(torch.float64))) / 2).to(torch.int64)
+    first = torch.where(first * (twice - first) // 2 > pairs, first - 1, first)
+    second = pairs - first * (twice - first) // 2 + first + 1
+    return torch.linalg.vector_norm(x[first] - x[second], p, -1)
+
+
+# Where PyTorch has none.
+_OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
+    torch.ops.aten._trilinear.default: _trilinear,
+    torch.ops.aten.addbmm.default: _addbmm,
+    torch.ops.aten.put.default: _put,
+    torch.ops.aten._pdist_forward.default: _pdist,
+    torch.ops.aten.as_strided_scatter.default: _as_strided_scatter,
+}
 
 
 def decomposition_table() -> dict[torch._ops.OperatorBase, Callable[..., Any]]:
-    """torch.export's default decompositions, without the ops that have rules as they are."""
+    """PyTorch's decompositions of the ops that have no rule: those of export, then all others it knows."""
     table = torch.export.default_decompositions()
-    for name in _KEPT:
+    for name in _KEPT_COMPOSITES:
         packet, _, overload = name.partition(".")
         table.pop(getattr(getattr(torch.ops.aten, packet), overload or "default"), None)
+    for op in list(table.keys()):
+        if _has_rule(op):
+            table.pop(op, None)
+    for op, decomposition in torch._decomp.decomposition_table.items():
+        if (
+            isinstance(op, torch._ops.OpOverload)
+            and op not in table
+            and not op._schema.is_mutable
+            and not _has_rule(op)
+        ):
+            table[op] = decomposition
+    table.update({op: decomposition for op, decomposition in _OWN.items() if not _has_rule(op)})
     return table
+
+
+def _has_rule(op: Any) -> bool:
+    return isinstance(op, torch._ops.OpOverload) and find_rule(_get_mlir_op_name_for_schema(op._schema)) is not None
 
 
 def needs_decomposition(program: ExportedProgram) -> bool:

@@ -278,6 +278,7 @@ class Lowering:
             self.builder.op_name = name
             self.builder.results = [_result_info(value.type) for value in op.results]
             self.builder.node_value = self._node_value(op)
+            self.builder.operand_values = self._operand_values(op)
             results = self._call(op, rule, operands)
         except NotLowerable as error:
             self._report(op, name, str(error))
@@ -290,6 +291,11 @@ class Lowering:
     def _node_value(self, op: ir.Operation) -> Any:
         node = self._node(op)
         return node.meta.get("val") if node is not None else None
+
+    def _operand_values(self, op: ir.Operation) -> list[Any]:
+        node = self._node(op)
+        args = node.args if node is not None else ()
+        return [arg.meta.get("val") if isinstance(arg, Node) else arg for arg in args]
 
     def _bind(self, op: ir.Operation, results: Any) -> None:
         results = [] if results is None and not op.results else list(results)

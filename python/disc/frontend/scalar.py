@@ -16,7 +16,6 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg
 
 from . import dtypes
-from .registry import NotLowerable
 from .values import Number, RuntimeNumber
 
 Operand = Any  # Elem | Number | RuntimeNumber; a Union alias cannot name Elem before it exists.
@@ -360,9 +359,9 @@ def power(base: Elem, exponent: Operand) -> Elem:
         special = _power_by_constant(base, exponent)
         if special is not None:
             return special
-    if not dtypes.is_float(base.dtype):
-        raise NotLowerable("an integer power whose exponent is not a constant, or negative")
     exponent = base.like(exponent)
+    if not dtypes.is_float(base.dtype):
+        return _integer_power(base, exponent)
     op = ir.Operation.create("math.powf", [base.value.type], [base.value, exponent.value])
     return Elem(op.result, base.dtype)
 
@@ -382,6 +381,22 @@ def _power_by_constant(base: Elem, exponent: Number) -> Elem | None:
     if exponent == -2:
         return 1.0 / (base * base)
     return None
+
+
+def _integer_power(base: Elem, exponent: Elem) -> Elem:
+    """By squaring, bit after bit; of a negative exponent what PyTorch makes of it: 0, but for 1 and -1."""
+    if base.dtype == torch.bool:
+        return base | ~exponent
+    unsigned = dtypes.is_unsigned(base.dtype)
+    result, square = constant(1, base.dtype), base
+    for bit in range(dtypes.bits(base.dtype) - (0 if unsigned else 1)):
+        result = select((exponent & (1 << bit)).ne(0), result * square, result)
+        square = square * square
+    if unsigned:
+        return result
+    sign = select((exponent & 1).ne(0), base.like(-1), base.like(1))
+    inverse = select(base.eq(1), base, select(base.eq(-1), sign, base.like(0)))
+    return select(exponent < 0, inverse, result)
 
 
 def _power_by_squaring(base: Elem, exponent: int) -> Elem:

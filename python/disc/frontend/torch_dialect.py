@@ -9,6 +9,8 @@ unsupported operations reach the lowering and are reported together.
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -72,6 +74,8 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
             self._import_getitem(loc, node)
         elif target in fx_importer.SYMBOLIC_TORCH_OPS:
             self._import_symbolic_torch_op(loc, node, target)
+        elif target is torch.ops.aten.as_strided.default:
+            self._emit_operator(loc, node, "torch.aten.as_strided")
         elif isinstance(target, torch._ops.OpOverload):
             self._import_torch_op_overload(loc, node)
         elif isinstance(target, torch._ops.HigherOrderOperator):
@@ -92,7 +96,10 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
         op.attributes["disc.unsupported"] = ir.StringAttr.get(why)
 
     def _emit_operator(self, loc: ir.Location, node: Node, name: str, *, operands: bool = True) -> ir.Operation:
-        values = [self._import_argument(loc, arg) for arg in node.args] if operands else []
+        target: Any = node.target
+        schema = target._schema.arguments if isinstance(target, torch._ops.OpOverload) else ()
+        kinds = [*(argument.type for argument in schema), *[None] * len(node.args)]
+        values = [self._import_argument(loc, a, t) for a, t in zip(node.args, kinds, strict=False)] if operands else []
         val = node.meta.get("val")
         vals = list(val) if isinstance(val, (tuple, list)) else [val]
         types = [self._result_type(v) for v in vals]
@@ -143,11 +150,23 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
         ).result
 
 
+@contextmanager
+def _as_strided_kept() -> Iterator[None]:
+    """Without the importer's own rewriting of as_strided, which is for static shapes; we have a rule."""
+    rewrite = fx_importer.rewrite_as_strided
+    fx_importer.rewrite_as_strided = lambda graph: None
+    try:
+        yield
+    finally:
+        fx_importer.rewrite_as_strided = rewrite
+
+
 def import_torch_dialect(program: ExportedProgram, context: ir.Context) -> tuple[ir.Module, dict[str, torch.Tensor]]:
     """The program as a torch dialect module, and the tensors it refers to by name."""
     torch_d.register_dialect(context)
     context.allow_unregistered_dialects = True
     hooks = _Hooks(program)
     importer = fx_importer.FxImporter(context=context, hooks=hooks, graph_node_importer_cls=_NodeImporter)
-    importer.import_program(program, func_name="main")
+    with _as_strided_kept():
+        importer.import_program(program, func_name="main")
     return importer.module, hooks.parameters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -73,11 +74,13 @@ class RuntimeNumber:
     """A Python float (or bool) of the model that depends on extents.
 
     ``emit`` writes its computation into the body of a ``linalg.generic``; there is no other place
-    where a number that is neither a tensor nor an extent can live in the input IR.
+    where a number that is neither a tensor nor an extent can live in the input IR. ``scaled`` is known of
+    an extent times a fraction: rounded, it is an extent again.
     """
 
     dtype: torch.dtype
     emit: Callable[[], Elem]
+    scaled: tuple[Extent, Fraction] | None = None
 
 
 @dataclass(frozen=True)

@@ -131,3 +131,19 @@ func.func @requirements(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<
   } -> tensor<?xf32>
   return %0, %1, %2 : tensor<?x64xf32>, tensor<?xf32>, tensor<?xf32>
 }
+
+// A requirement needs extents that had been written for scalars, which are gone by then.
+// CHECK-LABEL: func.func @halves(
+// CHECK:         disc_shape.require le %{{.*}}, %{{.*}} "slice is out of bounds"
+func.func @halves(%x: tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[S]>}) -> (tensor<?xf32>, tensor<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %s = tensor.dim %x, %c0 : tensor<?xf32>
+  %more = arith.addi %s, %c1 : index
+  %half = arith.floordivsi %more, %c2 : index
+  %rest = arith.subi %s, %half : index
+  %0 = disc_tensor.slice %x[%c0, %half] dim 0 step 1 : tensor<?xf32> -> tensor<?xf32>
+  %1 = disc_tensor.slice %x[%half, %rest] dim 0 step 1 : tensor<?xf32> -> tensor<?xf32>
+  return %0, %1 : tensor<?xf32>, tensor<?xf32>
+}

@@ -1,6 +1,7 @@
 """The built-in lowering rules, by kind of op. Importing a module registers its rules."""
 
 from . import (
+    arithmetic,
     attention,
     batch_norm,
     compare,
@@ -12,13 +13,19 @@ from . import (
     gather,
     masks,
     normalization,
+    padding,
     pooling,
     reduction,
+    resampling,
     scalars,
+    segments,
+    special,
+    strided,
     views,
 )
 
 __all__ = [
+    "arithmetic",
     "attention",
     "batch_norm",
     "compare",
@@ -30,8 +37,13 @@ __all__ = [
     "gather",
     "masks",
     "normalization",
+    "padding",
     "pooling",
     "reduction",
+    "resampling",
     "scalars",
+    "segments",
+    "special",
+    "strided",
     "views",
 ]

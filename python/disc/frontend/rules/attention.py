@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch_mlir import ir
 
+from .. import scalar
 from ..builder import Builder
 from ..registry import NotLowerable, lowers
-from ..values import Extent, Tensor, is_one, tensor_type
+from ..values import Extent, RuntimeNumber, Tensor, is_one, tensor_type
+from .common import number
 
 
 @lowers("torch.aten.scaled_dot_product_attention")
@@ -20,23 +23,28 @@ def scaled_dot_product_attention(
     mask: Tensor | None,
     dropout_p: float,
     is_causal: bool,
-    scale: float | None,
+    scale: float | RuntimeNumber | None,
     enable_gqa: bool = False,
 ) -> Tensor:
     """softmax(q @ k.T * scale + mask) @ v."""
     if dropout_p:
         raise NotLowerable("dropout in attention; call .eval() on the model first")
     if scale is None:
-        if not isinstance(q.dims[-1], int):
-            raise NotLowerable("a default scale needs a static head size")
-        scale = 1.0 / math.sqrt(q.dims[-1])
+        size = q.dims[-1]
+        scale = 1.0 / math.sqrt(size) if isinstance(size, int) else _one_over_root(size)
     if not isinstance(scale, float):
-        raise NotLowerable("the scale must be a number known at compile time")
+        # Not a number of the compiled attention: it goes into the queries.
+        q = b.elementwise(q.dtype, [q, number(scale)], lambda q, s: q * s)
+        scale = 1.0
     if enable_gqa and q.dims[-3] != k.dims[-3]:
         return _grouped(b, q, k, v, mask, is_causal, scale)
     batch = b.broadcast_dims([q.dims[:-2], k.dims[:-2], v.dims[:-2]])
     q, k, v = (_with_batch(b, t, batch) for t in (q, k, v))
     return _emit(b, q, k, v, mask, is_causal, scale)
+
+
+def _one_over_root(size: Extent) -> RuntimeNumber:
+    return RuntimeNumber(torch.float64, lambda: scalar.rsqrt(scalar.from_extent(size, torch.float64)))
 
 
 def _with_batch(b: Builder, t: Tensor, batch: list[Extent]) -> Tensor:

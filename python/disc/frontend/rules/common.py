@@ -9,7 +9,9 @@ import torch
 from torch_mlir import ir
 
 from .. import scalar
-from ..values import RuntimeNumber, Tensor, normalize_dim
+from ..builder import Builder
+from ..scalar import Elem
+from ..values import Extent, RuntimeNumber, Tensor, normalize_dim
 
 
 def number(x: Any) -> Any:
@@ -40,3 +42,19 @@ def _stand_in(x: Any) -> Any:
     if isinstance(x, RuntimeNumber):
         return 1.0 if x.dtype.is_floating_point else 1
     return x
+
+
+def loops(rank: int) -> list[Elem]:
+    """In a body: the indices of the point, as i64."""
+    return [scalar.loop_index(d) for d in range(rank)]
+
+
+def read_if(b: Builder, inside: Elem, x: Tensor, index: Sequence[Elem], other: Any = 0) -> Elem:
+    """In a body: the element of ``x`` at ``index`` where ``inside`` holds, else ``other``; reads nowhere else."""
+    safe = [scalar.select(inside, i, 0) for i in index]
+    return scalar.select(inside, b.extract(x, safe), other)
+
+
+def within(index: Elem, extent: Extent) -> Elem:
+    """In a body: whether 0 <= index < extent."""
+    return (index >= 0) & (index < scalar.from_extent(extent, torch.int64))

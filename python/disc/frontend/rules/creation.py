@@ -68,6 +68,18 @@ _register_filled("ones", 1)
 _register_filled("empty", 0)
 
 
+@lowers("torch.aten.empty_permuted", "torch.aten.empty_strided")
+def empty_strided(b: Builder, dims: Sequence[Extent], *_: Any) -> Tensor:
+    """Zeros; how a tensor lies in memory is the compiler's."""
+    return b.full(dims, 0, b.out.dtype)
+
+
+@lowers("torch.aten.new_empty_strided")
+def new_empty_strided(b: Builder, x: Tensor, dims: Sequence[Extent], *_: Any) -> Tensor:
+    """Zeros; how a tensor lies in memory is the compiler's."""
+    return b.full(dims, 0, b.out.dtype)
+
+
 @lowers("torch.aten.arange.start_step")
 def arange(b: Builder, start: Any, end: Any, step: Any = 1, *_: Any) -> Tensor:
     """start, start + step, ... up to and without end."""

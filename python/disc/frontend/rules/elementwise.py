@@ -177,10 +177,19 @@ for _name, _math_name in {
     _register_rounding(_name, _math_name)
 
 
-@lowers("torch.aten.erfc")
-def erfc(b: Builder, x: Tensor) -> Tensor:
-    """1 - erf(x)."""
-    return b.elementwise(b.out.dtype, [x], lambda x: scalar.unary("erfc", x))
+@lowers("torch.aten.round.decimals")
+def round_decimals(b: Builder, x: Tensor, decimals: int) -> Tensor:
+    """Rounds to a number of decimal places, by scaling as PyTorch does."""
+    if not dtypes.is_float(x.dtype):
+        return x
+    scale = float(10 ** abs(decimals))
+
+    def fn(x: Elem) -> Elem:
+        if decimals >= 0:
+            return scalar.unary("roundeven", x * scale) / scale
+        return scalar.unary("roundeven", x / scale) * scale
+
+    return b.elementwise(b.out.dtype, [x], fn)
 
 
 @lowers("torch.aten.abs")

@@ -14,8 +14,10 @@ from ..builder import Builder
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, Tensor, is_one, normalize_dim
+from .common import read_if
 from .elementwise import convert
 from .masks import expand_masks
+from .segments import embedding_bags
 
 _SUM, _MEAN, _MAX = range(3)
 
@@ -43,10 +45,14 @@ def embedding_bag(
     include_last_offset: bool,
     padding: int | None = None,
 ) -> tuple[Tensor | None, ...]:
-    """The sum, mean or maximum of each bag's rows, for bags of one size: what indices [bags, size] become on export."""
+    """The sum, mean or maximum of each bag's rows; bags of one size (from indices [bags, size]) are a reduction."""
     iota = offsets.iota
     if iota is None or iota.start != 0 or include_last_offset:
-        raise NotLowerable("bags of different sizes; give the indices as a tensor [bags, size]")
+        rows = embedding(b, weight, indices)
+        wrapped = padding + weight.dims[0] if padding is not None and padding < 0 else padding
+        kept = None if padding is None else b.map(torch.bool, [indices], lambda i: i.ne(wrapped))
+        result = embedding_bags(b, rows, offsets, mode, kept, weights, include_last_offset)
+        return convert(b, result, weight.dtype), None, None, None
     shape: list[Extent] = [offsets.dims[0], iota.step]
     b.require_equal(indices.dims[0], b.product(shape), "embedding_bag: indices are not whole bags")
     indices = b.reshape(indices, shape)
@@ -118,6 +124,30 @@ def gather(b: Builder, x: Tensor, dim: int, index: Tensor, *_: object) -> Tensor
         return b.extract(x, [row if d == dim else _loop(d) for d in range(x.rank)])
 
     return b.generic([index], [b.identity(index.rank)], index.dims, x.dtype, body)
+
+
+@lowers("torch.aten.take")
+def take(b: Builder, x: Tensor, index: Tensor) -> Tensor:
+    """Elements of x by their row-major number."""
+    flat = b.reshape(x, [b.product(x.dims)])
+    return _take(b, flat, 0, index, wrap=True)
+
+
+@lowers("torch.aten.masked_scatter")
+def masked_scatter(b: Builder, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """x with the elements of ``source``, one after the other, where the mask is set."""
+    dims = b.broadcast_dims([x.dims, mask.dims])
+    flat = b.reshape(source, [b.product(source.dims)])
+    chosen = b.reshape(b.broadcast(mask, dims), [b.product(dims)])
+    numbers = b.reshape(b.running_sum(convert(b, chosen, torch.int64), 0), dims)
+
+    def body(old: Elem, on: Elem, number: Elem) -> Elem:
+        # Where the mask is not set, any element will do, so that too short a source is noticed.
+        place = b.checked_index(scalar.select(on, number - 1, 0), flat.dims[0], wrap=False)
+        return read_if(b, on, flat, [place], old)
+
+    maps = [b.broadcast_map(t.dims, dims) for t in (x, mask)]
+    return b.generic([x, mask, numbers], [*maps, b.identity(len(dims))], dims, x.dtype, body)
 
 
 @lowers("torch.aten.index.Tensor", "torch.aten._unsafe_index.Tensor")

@@ -206,3 +206,44 @@ def batch_norm(
     y = b.elementwise(b.out.dtype, [x, *channel], normalise, compute=compute)
     nothing = [b.full([0], 0, info.dtype) for info in b.results[1:]]
     return y, nothing[0], nothing[1]
+
+
+@lowers("torch.aten.native_group_norm", "torch.aten.group_norm")
+def group_norm(b: Builder, x: Tensor, *args: Any) -> Any:
+    """Normalises each group of channels (dim 1) of each sample, then scales and shifts by channel."""
+    if b.op_name.endswith("native_group_norm"):
+        weight, bias, *_, groups, eps = args
+    else:
+        groups, weight, bias, eps = args[:4]
+    compute = dtypes.opmath(x.dtype)
+    samples, channels = x.dims[0], x.dims[1]
+    inner = b.product(x.dims[2:])
+    split = b.reshape(x, [samples, groups, b.floordiv(channels, groups), inner])
+    size = b.product(split.dims[2:])
+
+    def average(total: Elem) -> Elem:
+        return total / scalar.from_extent(size, compute)
+
+    total = b.reduce([split], [2, 3], compute, 0, lambda acc, x: acc + x.to(compute))
+    mean = b.elementwise(compute, [total], average)
+
+    def add_square(acc: Elem, x: Elem, mean: Elem) -> Elem:
+        centred = x.to(compute) - mean
+        return acc + centred * centred
+
+    squares = b.reduce([split, mean], [2, 3], compute, 0, add_square)
+    rstd = b.elementwise(compute, [squares], lambda s: scalar.rsqrt(average(s) + eps))
+    affine = [b.reshape(t, [groups, split.dims[2]]) for t in (weight, bias) if t is not None]
+
+    def normalise(x: Elem, mean: Elem, rstd: Elem, *affine: Elem) -> Elem:
+        rest = [a.to(compute) for a in affine]
+        scale = rstd * rest.pop(0) if weight is not None else rstd
+        y = (x.to(compute) - mean) * scale
+        return (y + rest.pop(0) if bias is not None else y).to(x.dtype)
+
+    stats, channel = b.loop_map([0, 1], 4), b.loop_map([1, 2], 4)
+    maps = [b.identity(4), stats, stats, *[channel] * len(affine)]
+    y = b.reshape(b.generic([split, mean, rstd, *affine], maps, split.dims, x.dtype, normalise), x.dims)
+    if len(b.results) == 1:
+        return y
+    return y, convert(b, mean, b.results[1].dtype), convert(b, rstd, b.results[2].dtype)

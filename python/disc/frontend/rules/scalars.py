@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -58,7 +59,48 @@ def _register_arithmetic(
             return extent(b, x, y)
         if whole and not any(_is_float(v) for v in (x, y)):
             return RuntimeNumber(torch.int64, lambda: body(_i64(x), _i64(y)))
-        return RuntimeNumber(torch.float64, lambda: body(_f64(x), _f64(y)))
+        scaled = _multiplied(x, y) if python is operator.mul else _divided(x, y) if python is operator.truediv else None
+        return RuntimeNumber(torch.float64, lambda: body(_f64(x), _f64(y)), scaled)
+
+
+def _scaled(x: Any) -> tuple[Any, Fraction] | None:
+    """An extent times a fraction that ``x`` is, if it is known to be; floats are what they were written as."""
+    if isinstance(x, RuntimeNumber):
+        return x.scaled
+    return (x, Fraction(1)) if isinstance(x, ir.Value) else None
+
+
+def _multiplied(x: Any, y: Any) -> tuple[Any, Fraction] | None:
+    if isinstance(x, (int, float)):
+        x, y = y, x
+    known = _scaled(x)
+    if known is None or not isinstance(y, (int, float)):
+        return None
+    return known[0], known[1] * Fraction(y).limit_denominator(1 << 16)
+
+
+def _divided(x: Any, y: Any) -> tuple[Any, Fraction] | None:
+    known = _scaled(x)
+    if known is None or not isinstance(y, (int, float)) or y == 0:
+        return None
+    return known[0], known[1] / Fraction(y).limit_denominator(1 << 16)
+
+
+def _register_whole(name: str, up: bool) -> None:
+    @lowers(f"torch.python.{name}")
+    def rule(b: Builder, x: Any) -> Any:
+        if not isinstance(x, RuntimeNumber):
+            return x
+        if x.scaled is None:
+            raise NotLowerable("an extent computed in floating point")
+        extent, ratio = x.scaled
+        more = ratio.denominator - 1 if up else 0
+        return b.floordiv(b.add(b.mul(extent, ratio.numerator), more), ratio.denominator)
+
+
+for _whole in ("trunc", "floor", "sym_int"):
+    _register_whole(_whole, up=False)
+_register_whole("ceil", up=True)
 
 
 def _is_float(x: Any) -> bool:
@@ -136,7 +178,7 @@ def to_float(b: Builder, x: Any) -> Any:
     """A number as a float."""
     if isinstance(x, (int, float)):
         return float(x)
-    return RuntimeNumber(torch.float64, lambda: _f64(x))
+    return RuntimeNumber(torch.float64, lambda: _f64(x), _scaled(x))
 
 
 @lowers("torch.aten.Int.bool", "torch.aten.Float.bool")

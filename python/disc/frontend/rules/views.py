@@ -155,14 +155,18 @@ def slice_(
 ) -> Tensor:
     """x[start:end:step] along ``dim``, with Python's bounds."""
     dim = normalize_dim(dim, x.rank)
-    extent = x.dims[dim]
-    start = _bound(b, 0 if start is None else start, extent)
+    begin, span = slice_bounds(b, x.dims[dim], start, end)
+    size = b.floordiv(b.add(span, step - 1), step)
+    return b.slice(x, dim, begin, _exported(b, dim, size), step)
+
+
+def slice_bounds(b: Builder, extent: Extent, start: Extent | None, end: Extent | None) -> tuple[Extent, Extent]:
+    """Where start:end begins in ``extent``, and how far it goes, with Python's bounds."""
+    begin = _bound(b, 0 if start is None else start, extent)
     if isinstance(end, int) and end >= 2**62:
         end = None
     end = extent if end is None else _bound(b, end, extent)
-    span = b.maximum(b.sub(end, start), 0) if _may_cross(start, end) else b.sub(end, start)
-    size = b.floordiv(b.add(span, step - 1), step)
-    return b.slice(x, dim, start, _exported(b, dim, size), step)
+    return begin, b.maximum(b.sub(end, begin), 0) if _may_cross(begin, end) else b.sub(end, begin)
 
 
 def _bound(b: Builder, bound: Extent, extent: Extent) -> Extent:

@@ -1,0 +1,141 @@
+"""Padding, flips and rolls: each element of the result is one of the input, or a constant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .. import scalar
+from ..builder import Builder
+from ..registry import lowers
+from ..scalar import Elem
+from ..values import Extent, Tensor, normalize_dim
+from .common import loops, number, read_if, within
+
+
+def _padded_dims(b: Builder, x: Tensor, pads: Sequence[Extent]) -> tuple[list[Extent], dict[int, Extent]]:
+    """The extents after padding, and what each padded dim gets in front; ``pads`` begin with the last dim."""
+    dims, front = list(x.dims), {}
+    for i in range(len(pads) // 2):
+        dim = x.rank - 1 - i
+        before, after = pads[2 * i], pads[2 * i + 1]
+        dims[dim] = b.add(b.add(dims[dim], before), after)
+        front[dim] = before
+    return b.as_exported(dims), front
+
+
+@lowers("torch.aten.constant_pad_nd")
+def constant_pad(b: Builder, x: Tensor, pads: Sequence[Extent], value: Any = 0) -> Tensor:
+    """x with ``value`` around it; negative pads cut."""
+    dims, front = _padded_dims(b, x, pads)
+    if all(isinstance(p, int) and p <= 0 for p in pads):
+        for dim, before in front.items():
+            x = b.slice(x, dim, b.sub(0, before), dims[dim])
+        return x
+
+    def body() -> Elem:
+        index = loops(x.rank)
+        inside: Elem | None = None
+        for dim, before in front.items():
+            index[dim] = index[dim] - scalar.from_extent(before, torch.int64)
+            here = within(index[dim], x.dims[dim])
+            inside = here if inside is None else inside & here
+        fill = number(0 if value is None else value)
+        other = fill if isinstance(fill, (int, float)) else fill.emit().to(x.dtype)
+        return read_if(b, inside or scalar.constant(True, torch.bool), x, index, other)
+
+    return b.generic([], [], dims, x.dtype, body)
+
+
+def _mapped(b: Builder, x: Tensor, dims: Sequence[Extent], source: dict[int, Callable[[Elem], Elem]]) -> Tensor:
+    """The tensor whose element along each dim of ``source`` lies in x where the function says."""
+
+    def body() -> Elem:
+        index: list[Any] = loops(x.rank)
+        for dim, fn in source.items():
+            index[dim] = fn(index[dim])
+        return b.extract(x, index)
+
+    return b.generic([], [], dims, x.dtype, body)
+
+
+_Place = Callable[[Elem, Elem], Elem]
+
+
+def _pad_by(b: Builder, x: Tensor, pads: Sequence[Extent], source: _Place) -> Tensor:
+    """x padded by elements of its own: ``source`` of an index and of the extent is where to find one."""
+    dims, front = _padded_dims(b, x, pads)
+
+    def place(dim: int, before: Extent) -> Callable[[Elem], Elem]:
+        extent = x.dims[dim]
+        return lambda i: source(i - scalar.from_extent(before, torch.int64), scalar.from_extent(extent, torch.int64))
+
+    return _mapped(b, x, dims, {dim: place(dim, before) for dim, before in front.items()})
+
+
+def _reflect(i: Elem, extent: Elem) -> Elem:
+    last = extent - 1
+    return last - scalar.absolute(last - scalar.absolute(i))
+
+
+_SOURCES: dict[str, _Place] = {
+    "reflect": _reflect,
+    "replicate": lambda i, extent: scalar.maximum(scalar.minimum(i, extent - 1), 0),
+    "circular": scalar.remainder,
+}
+
+
+@lowers("torch.aten.pad")
+def pad(b: Builder, x: Tensor, pads: Sequence[Extent], mode: str = "constant", value: Any = None) -> Tensor:
+    """x with more elements around its last dims."""
+    if mode == "constant":
+        return constant_pad(b, x, pads, value)
+    return _pad_by(b, x, pads, _SOURCES[mode])
+
+
+def _register_pad(name: str, mode: str) -> None:
+    @lowers(*(f"torch.aten.{name}_pad{n}d" for n in (1, 2, 3)))
+    def rule(b: Builder, x: Tensor, pads: Sequence[Extent]) -> Tensor:
+        return _pad_by(b, x, pads, _SOURCES[mode])
+
+
+_register_pad("reflection", "reflect")
+_register_pad("replication", "replicate")
+
+
+@lowers("torch.aten.flip")
+def flip(b: Builder, x: Tensor, dims: Sequence[int]) -> Tensor:
+    """x backwards along ``dims``."""
+    if x.rank == 0:
+        return x
+
+    def backwards(dim: int) -> Callable[[Elem], Elem]:
+        last = b.sub(x.dims[dim], 1)
+        return lambda i: scalar.from_extent(last, torch.int64) - i
+
+    chosen = {normalize_dim(d, x.rank) for d in dims}
+    return _mapped(b, x, x.dims, {d: backwards(d) for d in sorted(chosen)}) if chosen else x
+
+
+@lowers("torch.aten.roll")
+def roll(b: Builder, x: Tensor, shifts: Sequence[Extent], dims: Sequence[int] = ()) -> Tensor:
+    """x moved along ``dims``, what leaves at one end entering at the other."""
+    if x.rank == 0:
+        return x
+    if not dims:
+        flat = b.reshape(x, [b.product(x.dims)])
+        return b.reshape(roll(b, flat, shifts, [0]), x.dims)
+    for shift, d in zip(shifts, dims, strict=True):
+        dim = normalize_dim(d, x.rank)
+        size = x.dims[dim]
+        if isinstance(size, int) and size <= 1:
+            continue
+
+        def back(i: Elem, shift: Extent = shift, size: Extent = size) -> Elem:
+            extent = scalar.from_extent(size, torch.int64)
+            return scalar.remainder(i - scalar.from_extent(shift, torch.int64), extent)
+
+        x = _mapped(b, x, x.dims, {dim: back})
+    return x

@@ -1,0 +1,172 @@
+"""Diagonals, strided views, and results that are one tensor with another written into a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import scalar
+from ..builder import Builder
+from ..registry import NotLowerable, lowers
+from ..scalar import Elem
+from ..values import Extent, Tensor, normalize_dim
+from .common import loops, read_if, within
+from .elementwise import convert
+from .views import slice_bounds
+
+
+@lowers("torch.aten.diagonal", "torch.aten.diagonal_copy")
+def diagonal(b: Builder, x: Tensor, offset: int = 0, first: int = 0, second: int = 1) -> Tensor:
+    """A diagonal of the dims ``first`` and ``second``, as the last dim."""
+    first, second = normalize_dim(first, x.rank), normalize_dim(second, x.rank)
+    kept = [i for i in range(x.rank) if i not in (first, second)]
+    rows, columns = x.dims[first], x.dims[second]
+    if offset >= 0:
+        size = b.minimum(rows, b.maximum(b.sub(columns, offset), 0))
+    else:
+        size = b.minimum(b.maximum(b.add(rows, offset), 0), columns)
+    dims = b.as_exported([*(x.dims[i] for i in kept), size])
+
+    def body() -> Elem:
+        *outer, i = loops(len(dims))
+        place = dict(zip(kept, outer, strict=True))
+        place |= {first: i + max(-offset, 0), second: i + max(offset, 0)}
+        return b.extract(x, [place[d] for d in range(x.rank)])
+
+    return b.generic([], [], dims, x.dtype, body)
+
+
+@lowers("torch.aten.diag_embed")
+def diag_embed(b: Builder, x: Tensor, offset: int = 0, first: int = -2, second: int = -1) -> Tensor:
+    """Matrices whose diagonal is the last dim of x, zero elsewhere."""
+    rank = x.rank + 1
+    first, second = normalize_dim(first, rank), normalize_dim(second, rank)
+    size = b.add(x.dims[-1], abs(offset))
+    outer = [i for i in range(rank) if i not in (first, second)]
+    dims: list[Extent] = [size] * rank
+    for i, d in zip(outer, x.dims[:-1], strict=True):
+        dims[i] = d
+
+    def body() -> Elem:
+        at = loops(rank)
+        on = (at[second] - at[first]).eq(offset)
+        row = at[first] - max(-offset, 0)
+        return read_if(b, on, x, [*(at[i] for i in outer), row])
+
+    return b.generic([], [], dims, x.dtype, body)
+
+
+@lowers("torch.aten.diagonal_scatter")
+def diagonal_scatter(b: Builder, x: Tensor, src: Tensor, offset: int = 0, first: int = 0, second: int = 1) -> Tensor:
+    """x with ``src`` on a diagonal."""
+    first, second = normalize_dim(first, x.rank), normalize_dim(second, x.rank)
+    kept = [i for i in range(x.rank) if i not in (first, second)]
+
+    def body(old: Elem) -> Elem:
+        at = loops(x.rank)
+        on = (at[second] - at[first]).eq(offset)
+        return read_if(b, on, src, [*(at[i] for i in kept), at[first] - max(-offset, 0)], old)
+
+    return b.generic([x], [b.identity(x.rank)], x.dims, x.dtype, body)
+
+
+@lowers("torch.aten.select_scatter")
+def select_scatter(b: Builder, x: Tensor, src: Tensor, dim: int, index: Extent) -> Tensor:
+    """x with ``src`` at ``index`` of ``dim``."""
+    dim = normalize_dim(dim, x.rank)
+    if isinstance(index, int) and index < 0:
+        index = b.add(index, x.dims[dim])
+
+    def body(old: Elem) -> Elem:
+        at = loops(x.rank)
+        on = at[dim].eq(scalar.from_extent(index, torch.int64))
+        return read_if(b, on, src, [*at[:dim], *at[dim + 1 :]], old)
+
+    return b.generic([x], [b.identity(x.rank)], x.dims, x.dtype, body)
+
+
+@lowers("torch.aten.slice_scatter")
+def slice_scatter(
+    b: Builder,
+    x: Tensor,
+    src: Tensor,
+    dim: int = 0,
+    start: Extent | None = None,
+    end: Extent | None = None,
+    step: int = 1,
+) -> Tensor:
+    """x with ``src`` in the place of x[start:end:step] along ``dim``."""
+    dim = normalize_dim(dim, x.rank)
+    begin, _ = slice_bounds(b, x.dims[dim], start, end)
+    if begin == 0 and step == 1 and src.dims[dim] == x.dims[dim]:
+        return src
+
+    def body(old: Elem) -> Elem:
+        at = loops(x.rank)
+        place = at[dim] - scalar.from_extent(begin, torch.int64)
+        on = place >= 0
+        if step != 1:
+            on = on & scalar.fmod(place, step).eq(0)
+            place = scalar.trunc_divide(place, step)
+        on = on & within(place, src.dims[dim])
+        return read_if(b, on, src, [*at[:dim], place, *at[dim + 1 :]], old)
+
+    return b.generic([x], [b.identity(x.rank)], x.dims, x.dtype, body)
+
+
+# -- strided views ---------------------------------------------------------------------------------
+
+
+def _storage_index(b: Builder, index: Sequence[Elem], strides: Sequence[Extent], offset: Extent) -> Elem:
+    place = scalar.from_extent(offset, torch.int64)
+    for i, stride in zip(index, strides, strict=True):
+        place = place + i * scalar.from_extent(stride, torch.int64)
+    return place
+
+
+def _require_dense(b: Builder) -> None:
+    """as_strided addresses storage, of which we know only what a dense tensor's is."""
+    base = b.operand_value(0)
+    if isinstance(base, torch.Tensor) and not (base.is_contiguous() and base.storage_offset() == 0):
+        raise NotLowerable("as_strided of a tensor that is itself a view; call .contiguous() first")
+
+
+@lowers("torch.aten.as_strided", "torch.aten.as_strided_copy")
+def as_strided(
+    b: Builder, x: Tensor, size: Sequence[Extent], strides: Sequence[Extent], offset: Extent | None = None
+) -> Tensor:
+    """The elements offset + i * stride of x's storage, which is row-major."""
+    _require_dense(b)
+    flat = b.reshape(x, [b.product(x.dims)])
+    dims = b.as_exported(list(size))
+
+    def body() -> Elem:
+        return b.extract(flat, [_storage_index(b, loops(len(dims)), strides, offset or 0)])
+
+    return b.generic([], [], dims, x.dtype, body)
+
+
+@lowers("torch.aten.unfold", "torch.aten.unfold_copy")
+def unfold(b: Builder, x: Tensor, dim: int, size: int, step: int) -> Tensor:
+    """Windows of ``size`` along ``dim``, every ``step``: the windows' elements are a new last dim."""
+    if x.rank == 0:
+        return b.reshape(b.slice(b.reshape(x, [1]), 0, 0, size), [size])
+    dim = normalize_dim(dim, x.rank)
+    count = b.add(b.floordiv(b.sub(x.dims[dim], size), step), 1)
+    dims = b.as_exported([*x.dims[:dim], count, *x.dims[dim + 1 :], size])
+
+    def body() -> Elem:
+        *at, within_window = loops(len(dims))
+        at[dim] = at[dim] * step + within_window
+        return b.extract(x, at)
+
+    return b.generic([], [], dims, x.dtype, body)
+
+
+@lowers("torch.aten.copy")
+def copy(b: Builder, x: Tensor, source: Tensor, *_: Any) -> Tensor:
+    """``source`` in x's shape and dtype."""
+    converted = convert(b, source, b.out.dtype)
+    return converted if list(converted.dims) == list(x.dims) else b.broadcast(converted, x.dims)

@@ -1,0 +1,122 @@
+"""The command: evaluates ops of OpInfo, prints a table, compares with the lists or renews them."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from . import expected
+from .evaluate import Outcome, evaluate, evaluate_together
+from .pool import Lost, run
+from .samples import ALL_DTYPES, DTYPES, MORE_DTYPES, OPS, supports
+
+SAMPLES = 6
+_SECONDS = 120.0
+
+
+def selection(patterns: Sequence[str], dtypes: Sequence[str]) -> list[tuple[str, str]]:
+    """(op, dtype) of all ops that match a pattern, or of all."""
+    names = [n for n in OPS if not patterns or any(fnmatch.fnmatch(n, p) for p in patterns)]
+    return [(n, d) for d in dtypes for n in names if supports(OPS[n], ALL_DTYPES[d])]
+
+
+def outcomes(
+    chosen: Sequence[tuple[str, str]], limit: int, processes: int, *, survey: bool = False, verbose: bool = False
+) -> list[Outcome]:
+    """Evaluates each op by itself."""
+    result = []
+    tasks = [(evaluate, (name, dtype, limit, survey)) for name, dtype in chosen]
+    for place, outcome in run(tasks, processes, _SECONDS):
+        if isinstance(outcome, Lost):
+            outcome = Outcome(*chosen[place], "fail", str(outcome))
+        result.append(outcome)
+        if verbose:
+            print(f"{outcome.kind:6} {outcome.op} {outcome.dtype} {outcome.reason or outcome.shapes}", flush=True)
+    return result
+
+
+def quick(limit: int, processes: int, group: int) -> list[str]:
+    """What disagrees with the lists at f32: ops that pass in groups, those listed one by one."""
+    failing, unexported = expected.read(expected.PATH), expected.read(expected.NOT_EXPORTED)
+    chosen = [c for c in selection([], ["f32"]) if c not in unexported]
+    passing = [name for name, dtype in chosen if (name, dtype) not in failing]
+    groups = [passing[i :: -(-len(passing) // group)] for i in range(-(-len(passing) // group))]
+    tasks = [(evaluate_together, (names, "f32", limit)) for names in groups]
+    apart = [c for c in chosen if c in failing]
+    for place, good in run(tasks, processes, _SECONDS):
+        if good is not True:
+            apart += [(name, "f32") for name in groups[place]]
+    return disagreements(outcomes(apart, SAMPLES, processes))
+
+
+def disagreements(results: Sequence[Outcome]) -> list[str]:
+    """What the lists say otherwise."""
+    failing, unexported = expected.read(expected.PATH), expected.read(expected.NOT_EXPORTED)
+    lines = []
+    for r in results:
+        key = (r.op, r.dtype)
+        if r.kind == "pass" and (key in failing or key in unexported):
+            lines.append(f"{r.op} {r.dtype}: passes; remove it from the list (python -m opinfo --shrink {r.op})")
+        elif r.kind == "fail" and key not in failing:
+            lines.append(f"{r.op} {r.dtype}: fails: {r.reason}")
+        elif r.kind == "export" and key not in unexported:
+            lines.append(f"{r.op} {r.dtype}: torch.export has no sample any more: {r.reason}")
+    return sorted(lines)
+
+
+def table(results: Sequence[Outcome]) -> str:
+    """Pass rates by dtype, among the ops that torch.export can express."""
+    lines = []
+    for dtype in ALL_DTYPES:
+        kinds = Counter(r.kind for r in results if r.dtype == dtype)
+        total = kinds["pass"] + kinds["fail"]
+        if total:
+            share = 100.0 * kinds["pass"] / total
+            lines.append(
+                f"{dtype:5} {kinds['pass']:4} of {total:4} pass ({share:.1f} %), {kinds['export']} not exported"
+            )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Parses the command line."""
+    parser = argparse.ArgumentParser("opinfo", description=__doc__)
+    parser.add_argument("ops", nargs="*", help="names or patterns (*); default: all")
+    parser.add_argument(
+        "--dtypes", default=",".join(DTYPES), help="default: %(default)s; also " + ", ".join(MORE_DTYPES)
+    )
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="samples of each op (default: %(default)s)")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--quick", action="store_true", help="what CI runs: f32, two samples, many ops in one program")
+    parser.add_argument("--shrink", action="store_true", help="take what passes off the list")
+    parser.add_argument("--grow", action="store_true", help="also list what fails (for a new version of PyTorch)")
+    parser.add_argument("--survey", action="store_true", help="only import: which ops lack rules")
+    parser.add_argument("--listed", action="store_true", help="only what is listed as failing")
+    args = parser.parse_args()
+    start = time.monotonic()
+    if args.quick:
+        lines = quick(2, args.processes, 12)
+    else:
+        chosen = selection(args.ops, args.dtypes.split(","))
+        if args.listed:
+            failing = expected.read(expected.PATH)
+            chosen = [c for c in chosen if c in failing]
+        results = outcomes(chosen, args.samples, args.processes, survey=args.survey, verbose=True)
+        print(table(results))
+        if args.survey:
+            return 0
+        if args.shrink or args.grow:
+            expected.renew([r for r in results if r.dtype in DTYPES], grow=args.grow)
+        lines = disagreements([r for r in results if r.dtype in DTYPES])
+    print("\n".join(lines))
+    print(f"{len(lines)} disagree with the list; {time.monotonic() - start:.0f} s")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
