@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.fx import Node
 from torch_mlir.extras.fx_importer import _get_mlir_op_name_for_schema
 
 from .lower import IGNORED
@@ -85,14 +86,21 @@ _OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
 }
 
 
-def decomposition_table() -> dict[torch._ops.OperatorBase, Callable[..., Any]]:
-    """PyTorch's decompositions of the ops that have no rule: those of export, then all others it knows."""
+def decomposition_table(
+    program: ExportedProgram | None = None,
+) -> dict[torch._ops.OperatorBase, Callable[..., Any]]:
+    """PyTorch's decompositions of the ops that have no rule: those of export, then all others it knows.
+
+    An op of ``program`` that has a rule, but not for all of its uses there, is decomposed too.
+    """
     table = torch.export.default_decompositions()
+    nodes = program.graph.nodes if program is not None else ()
+    partly = {node.target for node in nodes if node.op == "call_function" and _trains(node)}
     for name in _KEPT_COMPOSITES:
         packet, _, overload = name.partition(".")
         table.pop(getattr(getattr(torch.ops.aten, packet), overload or "default"), None)
     for op in list(table.keys()):
-        if _has_rule(op):
+        if _has_rule(op) and op not in partly:
             table.pop(op, None)
     for op, decomposition in torch._decomp.decomposition_table.items():
         if (
@@ -106,6 +114,13 @@ def decomposition_table() -> dict[torch._ops.OperatorBase, Callable[..., Any]]:
     return table
 
 
+def _trains(node: Node) -> bool:
+    """Whether a norm takes the statistics of its batch, and updates the running ones."""
+    if node.target is torch.ops.aten.instance_norm.default:
+        return True
+    return node.target is torch.ops.aten.batch_norm.default and (bool(node.args[5]) or node.args[3] is None)
+
+
 def _has_rule(op: Any) -> bool:
     return isinstance(op, torch._ops.OpOverload) and find_rule(_get_mlir_op_name_for_schema(op._schema)) is not None
 
@@ -116,7 +131,7 @@ def needs_decomposition(program: ExportedProgram) -> bool:
     Most models of plain layers need none, and decomposing traces the whole program again.
     """
     return any(
-        node.op == "get_attr" or (node.op == "call_function" and not _lowers_as_it_is(node.target))
+        node.op == "get_attr" or (node.op == "call_function" and (not _lowers_as_it_is(node.target) or _trains(node)))
         for node in program.graph.nodes
     )
 

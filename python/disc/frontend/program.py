@@ -209,7 +209,7 @@ def _decompose(exported: ExportedProgram) -> ExportedProgram:
     if not needs_decomposition(exported):
         return exported
     with torch.no_grad():
-        program = exported.run_decompositions(decomposition_table())
+        program = exported.run_decompositions(decomposition_table(exported))
     changed = [spec.target for spec in program.graph_signature.output_specs if spec.kind is not OutputKind.USER_OUTPUT]
     if changed:
         raise errors.CompileError("import", f"the model changes {', '.join(map(repr, changed))} in place")

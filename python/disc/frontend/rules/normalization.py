@@ -179,35 +179,6 @@ def rms_norm(b: Builder, x: Tensor, shape: Sequence[Any], weight: Tensor | None,
     return y, convert(b, b.reshape(rstd, unit), b.results[1].dtype)
 
 
-@lowers("torch.aten._native_batch_norm_legit_no_training")
-def batch_norm(
-    b: Builder,
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    mean: Tensor,
-    var: Tensor,
-    momentum: float,
-    eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Normalises each channel (dim 1) with statistics from training."""
-    compute = dtypes.opmath(x.dtype)
-    given = [t for t in (mean, var, weight, bias) if t is not None]
-    shape = [1] * (x.rank - 2)
-    channel = [b.reshape(t, [t.dims[0], *shape]) for t in given]
-
-    def normalise(x: Elem, mean: Elem, var: Elem, *affine: Elem) -> Elem:
-        rest = list(affine)
-        y = (x - mean) * scalar.rsqrt(var + eps)
-        if weight is not None:
-            y = y * rest.pop(0)
-        return y + rest.pop(0) if bias is not None else y
-
-    y = b.elementwise(b.out.dtype, [x, *channel], normalise, compute=compute)
-    nothing = [b.full([0], 0, info.dtype) for info in b.results[1:]]
-    return y, nothing[0], nothing[1]
-
-
 @lowers("torch.aten.native_group_norm", "torch.aten.group_norm")
 def group_norm(b: Builder, x: Tensor, *args: Any) -> Any:
     """Normalises each group of channels (dim 1) of each sample, then scales and shifts by channel."""
