@@ -115,9 +115,11 @@ def decomposition_table(
 
 
 def _trains(node: Node) -> bool:
-    """Whether a norm takes the statistics of its batch, and updates the running ones."""
+    """Whether a norm takes the statistics of its batch and updates the running ones, or attention drops out."""
     if node.target is torch.ops.aten.instance_norm.default:
         return True
+    if node.target is torch.ops.aten.scaled_dot_product_attention.default:
+        return len(node.args) > 4 and bool(node.args[4])
     return node.target is torch.ops.aten.batch_norm.default and (bool(node.args[5]) or node.args[3] is None)
 
 
