@@ -11,7 +11,7 @@ from torch_mlir.dialects import linalg
 
 from .. import dtypes, scalar
 from ..builder import Builder
-from ..registry import NotLowerable, lowers
+from ..registry import lowers
 from ..scalar import Elem
 from ..values import Extent, Tensor, is_one, normalize_dim
 from .common import read_if
