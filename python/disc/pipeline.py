@@ -157,6 +157,8 @@ _CPU = Pipeline(
             (
                 "disc-fusion-recognize-attention",
                 "disc-fusion-group-queries",
+                "disc-fusion-channels-last",
+                "disc-fusion-fold-scales",
                 "disc-fusion-fold-views",
                 "disc-fusion-form-kernels",
                 "disc-fusion-merge-products",

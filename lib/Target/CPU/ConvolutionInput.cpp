@@ -81,11 +81,24 @@ LogicalResult ConvolutionInput::plan() {
   if (!copied) {
     auto of = [&](const ConvolutionInfo::Axis &a) { return a.dim < 0 ? SymExpr(0) : strides[a.dim]; };
     zStride = of(info.z()), hStride = of(info.h()), wStride = of(info.w());
-    return success();
+  } else {
+    wStride = info.groupInputs;
+    hStride = info.w().window(chunks.maxPositions) * wStride;
+    zStride = info.h().window(chunks.maxLines) * hStride;
   }
-  wStride = info.groupInputs;
-  hStride = info.w().window(chunks.maxPositions) * wStride;
-  zStride = info.h().window(chunks.maxLines) * hStride;
+  zTap = zStride * SymExpr(info.z().dilation);
+  hTap = hStride * SymExpr(info.h().dilation), lineStep = hStride * SymExpr(info.h().stride);
+  wTap = wStride * SymExpr(info.w().dilation), step = wStride * SymExpr(info.w().stride);
+  if (auto merges = e.kernel.getScheduleAttr().getAs<BoolAttr>("merges_lines"))
+    merged = merges.getValue();
+  if (!merged)
+    return success();
+  // [taps of z, (of h,) of w, lines, positions, channels]
+  copied = true;
+  step = info.groupInputs, lineStep = info.w().output * step;
+  wTap = info.mergedLines(chunks.maxLines) * lineStep;
+  hTap = info.h().stride == 1 ? lineStep * SymExpr(info.h().dilation) : wTap * info.w().kernel;
+  zTap = (info.h().stride == 1 ? SymExpr(1) : info.h().kernel) * info.w().kernel * wTap;
   return success();
 }
 
@@ -123,6 +136,8 @@ void ConvolutionInput::copy(const ConvolutionChunk &chunk, Value group, Value to
   ArrayRef<SymExpr> strides = buffer->layout.strides;
   Value image = m.add(points.expr(buffer->layout.offset), m.mul(chunk.image, points.expr(strides.front())));
   image = m.add(image, m.mul(m.mul(group, points.expr(info.groupInputs)), points.expr(strides.back())));
+  if (merged)
+    return copyMerged(chunk, image, to);
   Value lines = m.add(m.mul(m.sub(chunk.lines, one), h.stride), points.expr(h.window(SymExpr(1))));
   Value taps = points.expr(z.kernel);
   emitFor(b, m.loc, zero, taps, one, {}, [&](Value tap, ValueRange) {
@@ -143,6 +158,59 @@ void ConvolutionInput::copy(const ConvolutionChunk &chunk, Value group, Value to
     });
     return SmallVector<Value>();
   });
+}
+
+/// A copy for each tap that lines do not share, with the elements that results read there one after the other.
+void ConvolutionInput::copyMerged(const ConvolutionChunk &chunk, Value image, Value to) {
+  const ConvolutionInfo::Axis &z = info.z(), &h = info.h();
+  Value zero = m.constant(0), one = m.constant(1);
+  bool shared = h.stride == 1;
+  Value down = shared ? one : points.expr(h.kernel);
+  Value lines = shared ? m.add(m.sub(chunk.lines, one), points.expr(h.window(SymExpr(1)))) : chunk.lines;
+  auto each = [&](Value count, function_ref<void(Value)> body) {
+    emitFor(b, m.loc, zero, count, one, {}, [&](Value i, ValueRange) {
+      PointEmitter::Scope scope(points);
+      body(i);
+      return SmallVector<Value>();
+    });
+  };
+  each(points.expr(z.kernel), [&](Value kz) {
+    Value inDepth;
+    Value depth = m.sub(m.add(m.mul(chunk.z, z.stride), m.mul(kz, z.dilation)), m.constant(z.low));
+    depth = position(z, depth, inDepth);
+    each(down, [&](Value kh) {
+      each(points.expr(info.w().kernel), [&](Value kw) {
+        each(lines, [&](Value line) {
+          Value inside, at = m.mul(m.add(chunk.firstLine, line), h.stride);
+          at = position(h, m.sub(m.add(at, m.mul(kh, h.dilation)), m.constant(h.low)), inside);
+          inside = arith::AndIOp::create(b, m.loc, inside, inDepth);
+          Value from = m.add(image, m.add(m.mul(depth, stride(z)), m.mul(at, stride(h))));
+          Value dest = m.add(m.add(m.mul(kz, points.expr(zTap)), m.mul(kw, points.expr(wTap))),
+                             m.mul(line, points.expr(lineStep)));
+          if (!shared)
+            dest = m.add(dest, m.mul(kh, points.expr(hTap)));
+          copyResults(chunk, kw, m.advance(points.operandPtr(buffer->argument), m.mul(from, byteSize(element))),
+                      m.advance(to, m.mul(dest, byteSize(element))), inside);
+        });
+      });
+    });
+  });
+}
+
+/// What the results of one line read for one tap; zeros if the line is not `inside`.
+void ConvolutionInput::copyResults(const ConvolutionChunk &chunk, Value tap, Value from, Value to, Value inside) {
+  const ConvolutionInfo::Axis &w = info.w();
+  Value zero = m.constant(0), pixel = points.expr(info.groupInputs), count = points.expr(w.output);
+  Value first = m.sub(m.mul(tap, w.dilation), m.constant(w.low)), by = m.constant(w.stride);
+  Value left = m.min(m.ceilDiv(m.max(m.sub(zero, first), zero), by), count);
+  Value right = m.min(m.ceilDiv(m.max(m.sub(points.expr(w.input), first), zero), by), count);
+  left = arith::SelectOp::create(b, m.loc, inside, left, count);
+  right = m.max(right, left);
+  auto at = [&](Value ptr, Value elements) { return m.advance(ptr, m.mul(elements, byteSize(element))); };
+  zeros(to, m.mul(left, pixel));
+  copyPixels(at(from, m.mul(m.add(first, m.mul(left, w.stride)), stride(w))), at(to, m.mul(left, pixel)),
+             m.sub(right, left), w.stride, 1);
+  zeros(at(to, m.mul(right, pixel)), m.mul(m.sub(count, right), pixel));
 }
 
 /// One line of the chunk, of which `from` is the input's first element; zeros if it is not `inside`.
@@ -166,7 +234,7 @@ void ConvolutionInput::copyLine(const ConvolutionChunk &chunk, Value from, Value
     Value left = m.min(m.max(m.sub(zero, first), zero), width);
     Value right = m.min(m.max(m.sub(extent, first), left), width);
     zeros(to, m.mul(left, pixel));
-    copyPixels(at(from, m.mul(m.add(first, left), step)), at(to, m.mul(left, pixel)), m.sub(right, left), 1);
+    copyPixels(at(from, m.mul(m.add(first, left), step)), at(to, m.mul(left, pixel)), m.sub(right, left), 1, 1);
     zeros(at(to, m.mul(right, pixel)), m.mul(m.sub(width, right), pixel));
     return;
   }
@@ -175,17 +243,18 @@ void ConvolutionInput::copyLine(const ConvolutionChunk &chunk, Value from, Value
   Value begin = m.min(m.ceilDiv(m.max(first, zero), apart), extent);
   Value end = m.max(m.min(m.ceilDiv(m.max(m.add(first, width), zero), apart), extent), begin);
   copyPixels(at(from, m.mul(begin, step)), at(to, m.mul(m.sub(m.mul(begin, apart), first), pixel)), m.sub(end, begin),
-             w.inputDilation);
+             1, w.inputDilation);
 }
 
-/// `count` pixels, which end up `step` apart.
-void ConvolutionInput::copyPixels(Value from, Value to, Value count, int64_t step) {
+/// `count` pixels, every `fromStep`-th, which end up `toStep` apart.
+void ConvolutionInput::copyPixels(Value from, Value to, Value count, int64_t fromStep, int64_t toStep) {
   const SymExpr &channelStride = buffer->layout.strides.back();
   SymExpr pixelStride = info.w().dim < 0 ? SymExpr(0) : buffer->layout.strides[info.w().dim];
-  Value channels = points.expr(info.groupInputs), pixel = points.expr(wStride);
+  pixelStride *= SymExpr(fromStep);
+  Value channels = points.expr(info.groupInputs), pixel = points.expr(info.groupInputs);
   int64_t bytes = byteSize(element);
   bool isRun = channelStride.isConstant(1) || info.groupInputs.isConstant(1);
-  if (isRun && step == 1 && e.shapes.equal(pixelStride, info.groupInputs))
+  if (isRun && toStep == 1 && e.shapes.equal(pixelStride, info.groupInputs))
     return copyRun(from, to, m.mul(count, channels));
   if (!isRun && pixelStride.isConstant(1)) {
     // A channel at a time, lanes along the line.
@@ -195,7 +264,7 @@ void ConvolutionInput::copyPixels(Value from, Value to, Value count, int64_t ste
       Value dest = m.advance(to, m.mul(c, bytes));
       vectors(count, [&](Value at, Value mask) {
         Value v = points.load(source, Idx(at, true), element, mask);
-        points.store(dest, points.mulIdx(Idx(at, true), wStride * SymExpr(step)), v, mask);
+        points.store(dest, points.mulIdx(Idx(at, true), info.groupInputs * SymExpr(toStep)), v, mask);
       });
       return SmallVector<Value>();
     });
@@ -204,7 +273,7 @@ void ConvolutionInput::copyPixels(Value from, Value to, Value count, int64_t ste
   emitFor(b, m.loc, m.constant(0), count, m.constant(1), {}, [&](Value x, ValueRange) {
     PointEmitter::Scope scope(points);
     Value source = m.advance(from, m.mul(m.mul(x, points.expr(pixelStride)), bytes));
-    Value dest = m.advance(to, m.mul(m.mul(m.mul(x, step), pixel), bytes));
+    Value dest = m.advance(to, m.mul(m.mul(m.mul(x, toStep), pixel), bytes));
     vectors(channels, [&](Value c, Value mask) {
       Idx at = isRun ? Idx(c, true) : points.mulIdx(Idx(c, true), channelStride);
       points.store(dest, Idx(c, true), points.load(source, at, element, mask), mask);

@@ -57,8 +57,11 @@ public:
   LogicalResult plan();
 
   bool isCopied() const { return copied; }
-  /// From one position of the input to the next, in elements of what the product reads.
-  SymExpr zStride, hStride, wStride;
+  bool mergesLines() const { return merged; }
+  /// From one tap of the kernel to the next, in elements of what the product reads.
+  SymExpr zTap, hTap, wTap;
+  /// From one line of the chunk to the next, and from one result to the next.
+  SymExpr lineStep, step;
 
   /// The first element that the chunk's first result reads.
   Value pointer(const ConvolutionChunk &chunk, Value group);
@@ -69,9 +72,11 @@ private:
   /// Position `at` of an axis with zeros, as one of the input; `inside` tells whether there is an element.
   Value position(const ConvolutionInfo::Axis &axis, Value at, Value &inside);
   void copyLine(const ConvolutionChunk &chunk, Value from, Value to, Value inside);
+  void copyMerged(const ConvolutionChunk &chunk, Value image, Value to);
+  void copyResults(const ConvolutionChunk &chunk, Value tap, Value from, Value to, Value inside);
   void copyRun(Value from, Value to, Value count);
   void zeros(Value to, Value count);
-  void copyPixels(Value from, Value to, Value count, int64_t step);
+  void copyPixels(Value from, Value to, Value count, int64_t fromStep, int64_t toStep);
   void vectors(Value count, function_ref<void(Value at, Value mask)> body);
   Value stride(const ConvolutionInfo::Axis &axis);
 
@@ -83,7 +88,8 @@ private:
   ConvolutionChunks &chunks;
   std::optional<BufferOperand> buffer;
   Type element;
-  bool copied = true;
+  bool copied = true, merged = false;
+  SymExpr zStride, hStride, wStride; // of what is copied, from position to position
 };
 
 } // namespace mlir::disc

@@ -17,6 +17,8 @@
 //         stores
 //   }
 //
+// Short lines are merged: tiles go on from line to line (ConvolutionInfo::mergesLines).
+//
 // The product is implicit: neighbouring results read rows of the input that overlap, a constant stride apart, so that
 // the copy is no larger than the input. Where no zeros are needed (1 x 1) the input is read in place.
 //
@@ -50,7 +52,7 @@ private:
   };
 
   SmallVector<Value> emitTask(Value task, Value lastChunk);
-  void emitTile(const ConvolutionChunk &chunk, Value from, Value line, Value tile, Value tileNumber);
+  void emitTile(const ConvolutionChunk &chunk, Value from, Value line, Value first, Value rows, Value tileNumber);
   void multiply(size_t level, Value a, Value panel, Value accumulate, Value rows, Value skipped);
   LogicalResult emitEpilogue(const ConvolutionChunk &chunk, Value line, Value first, Value rows);
   LogicalResult emitVector(const ConvolutionChunk &chunk, Value line, Value position, int64_t vector, Value sums,
@@ -79,7 +81,7 @@ private:
 LogicalResult ConvolutionEmitter::emit() {
   if (failed(input.plan()))
     return failure();
-  std::array<SymExpr, 3> strides{input.zStride, input.hStride, input.wStride};
+  std::array<SymExpr, 3> strides{input.zTap, input.hTap, input.wTap};
   auto addLevel = [&](const SymExpr &count, const SymExpr &stride) {
     if (count.isConstant(1))
       return;
@@ -90,13 +92,14 @@ LogicalResult ConvolutionEmitter::emit() {
       levels.push_back({count, stride});
   };
   for (auto [axis, stride] : llvm::zip_equal(info.axes, strides))
-    addLevel(axis.kernel, stride * SymExpr(axis.dilation));
+    addLevel(axis.kernel, stride);
   addLevel(info.groupInputs, SymExpr(1));
   if (levels.empty())
     levels.push_back({SymExpr(1), SymExpr(1)});
   spec = {info.inputElement, info.weightElement, acc, lanes, vectors, /*prefetch=*/true, /*runs=*/levels.size() > 1};
 
-  ShapeAnalysis::Range width = e.shapes.range(info.w().output);
+  ShapeAnalysis::Range width =
+      input.mergesLines() ? ShapeAnalysis::Range{1, std::nullopt} : e.shapes.range(info.w().output);
   heights = tileHeights(width.min.value_or(1), width.max.value_or(-1), e.schedule("rows", 1));
   columnCount = points.expr(info.groupOutputs);
   depthCount = points.expr(info.z().kernel * info.h().kernel * info.w().kernel * info.groupInputs);
@@ -135,17 +138,28 @@ SmallVector<Value> ConvolutionEmitter::emitTask(Value task, Value lastChunk) {
 
   // Each tile fetches its share of the next panel, as products do.
   Value one = m.constant(1), tilesOfLine = m.sub(chunk.endTile, chunk.firstTile);
+  Value positions = m.mul(chunk.lines, chunk.positions);
   tilesOfTask = m.mul(chunk.lines, tilesOfLine);
+  if (input.mergesLines())
+    tilesOfTask = m.max(m.ceilDiv(positions, m.constant(e.schedule("rows", 1))), one);
   share = arith::SelectOp::create(b, loc(), m.less(one, tilesOfTask),
                                   m.ceilDiv(m.constant(panelColumns * bytes), m.max(tilesOfTask, one)), m.constant(0));
+  if (input.mergesLines()) {
+    EvenSplit split(m, positions, tilesOfTask);
+    emitFor(b, loc(), m.constant(0), tilesOfTask, one, {}, [&](Value tile, ValueRange) {
+      PointEmitter::Scope inner(points);
+      emitTile(chunk, from, m.constant(0), split.start(m, tile), split.size(m, tile), tile);
+      return SmallVector<Value>();
+    });
+    return {key};
+  }
   emitFor(b, loc(), m.constant(0), chunk.lines, one, {}, [&](Value line, ValueRange) {
     PointEmitter::Scope inner(points);
-    Value start = m.advance(
-        from, m.mul(m.mul(line, points.expr(input.hStride * SymExpr(info.h().stride))), byteSize(info.inputElement)));
+    Value start = m.advance(from, m.mul(m.mul(line, points.expr(input.lineStep)), byteSize(info.inputElement)));
     emitFor(b, loc(), chunk.firstTile, chunk.endTile, one, {}, [&](Value tile, ValueRange) {
       PointEmitter::Scope innermost(points);
       Value number = m.add(m.mul(line, tilesOfLine), m.sub(tile, chunk.firstTile));
-      emitTile(chunk, start, m.add(chunk.firstLine, line), tile, number);
+      emitTile(chunk, start, line, m.sub(chunks.tileStart(tile), chunk.firstPosition), chunks.tileSize(tile), number);
       return SmallVector<Value>();
     });
     return SmallVector<Value>();
@@ -153,10 +167,10 @@ SmallVector<Value> ConvolutionEmitter::emitTask(Value task, Value lastChunk) {
   return {key};
 }
 
-void ConvolutionEmitter::emitTile(const ConvolutionChunk &chunk, Value from, Value line, Value tile, Value tileNumber) {
-  Value first = chunks.tileStart(tile), rows = chunks.tileSize(tile);
-  Value step = points.expr(input.wStride * SymExpr(info.w().stride));
-  Value a = m.advance(from, m.mul(m.mul(m.sub(first, chunk.firstPosition), step), byteSize(info.inputElement)));
+/// `rows` results from position `first` of a line of the chunk on.
+void ConvolutionEmitter::emitTile(const ConvolutionChunk &chunk, Value from, Value line, Value first, Value rows,
+                                  Value tileNumber) {
+  Value a = m.advance(from, m.mul(m.mul(first, points.expr(input.step)), byteSize(info.inputElement)));
   Value skipped = m.mul(m.mul(tileNumber, share), depthCount);
   multiply(0, a, panelPtr, arith::ConstantOp::create(b, loc(), b.getBoolAttr(false)), rows, skipped);
   failedInside |= failed(emitEpilogue(chunk, line, first, rows));
@@ -174,7 +188,7 @@ void ConvolutionEmitter::multiply(size_t level, Value a, Value panel, Value accu
       runs = {m.i64(points.expr(outer.count)), m.i64(m.mul(points.expr(outer.stride), bytes))};
     }
     Prefetch next{m.advance(panelPtr, m.add(m.mul(depthCount, panelBytes), skipped)), m.i64(share)};
-    Value rowBytes = m.mul(points.expr(input.wStride * SymExpr(info.w().stride)), bytes);
+    Value rowBytes = m.mul(points.expr(input.step), bytes);
     callMicroKernel(b, loc(), spec, heights, m.i64(rows), a, m.i64(rowBytes),
                     m.i64(m.mul(points.expr(inner.stride), bytes)), panel, m.i64(k), e.scratch(), accumulate, next,
                     runs);
@@ -195,13 +209,22 @@ void ConvolutionEmitter::multiply(size_t level, Value a, Value panel, Value accu
           });
 }
 
-LogicalResult ConvolutionEmitter::emitEpilogue(const ConvolutionChunk &chunk, Value line, Value first, Value rows) {
+LogicalResult ConvolutionEmitter::emitEpilogue(const ConvolutionChunk &chunk, Value lineOfTile, Value first,
+                                               Value rows) {
   int64_t panel = vectors * lanes;
   bool ok = true;
+  // Tiles that go on from line to line step both coordinates.
+  SmallVector<Value> extents, start;
+  if (input.mergesLines()) {
+    extents = {chunk.lines, chunk.positions};
+    start = m.delinearize(first, extents);
+  }
   auto positions = [&](bool cut) {
-    emitFor(b, loc(), m.constant(0), rows, m.constant(1), {}, [&](Value r, ValueRange) {
+    emitFor(b, loc(), m.constant(0), rows, m.constant(1), start, [&](Value r, ValueRange at) -> SmallVector<Value> {
       PointEmitter::Scope scope(points);
-      Value sums = m.advance(e.scratch(), m.mul(r, panel * byteSize(acc))), position = m.add(first, r);
+      Value sums = m.advance(e.scratch(), m.mul(r, panel * byteSize(acc)));
+      Value line = m.add(chunk.firstLine, at.empty() ? lineOfTile : at[0]);
+      Value position = m.add(chunk.firstPosition, at.empty() ? m.add(first, r) : at[1]);
       for (int64_t v = 0; v < vectors; ++v) {
         if (!cut) {
           ok &= succeeded(emitVector(chunk, line, position, v, sums, {}));
@@ -214,7 +237,7 @@ LogicalResult ConvolutionEmitter::emitEpilogue(const ConvolutionChunk &chunk, Va
           return SmallVector<Value>();
         });
       }
-      return SmallVector<Value>();
+      return at.empty() ? SmallVector<Value>() : m.next(SmallVector<Value>(at), extents);
     });
   };
   if (e.shapes.divisible(info.groupOutputs, panel)) {

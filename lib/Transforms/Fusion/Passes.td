@@ -15,6 +15,18 @@ def GroupQueries : Pass<"disc-fusion-group-queries", "::mlir::ModuleOp"> {
   let summary = "Heads of queries that share repeated keys and values become a dimension that these are broadcast along";
 }
 
+def ChannelsLast : Pass<"disc-fusion-channels-last", "::mlir::ModuleOp"> {
+  let summary = "Moves permutations between convolutions out to the borders: what lies between has its channels last";
+  let dependentDialects = ["::mlir::disc::TensorDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+def FoldScales : Pass<"disc-fusion-fold-scales", "::mlir::ModuleOp"> {
+  let summary = "Folds scales of channels after convolutions and products (batch norm) into weights, at load";
+  let dependentDialects = ["::mlir::disc::TensorDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect"];
+}
+
 def FoldViews : Pass<"disc-fusion-fold-views", "::mlir::ModuleOp"> {
   let summary = "Folds views into the indexing maps of their users, and copies where no layout can express a view";
   let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];

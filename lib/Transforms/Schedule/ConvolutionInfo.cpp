@@ -32,6 +32,24 @@ ConvolutionInfo ConvolutionInfo::get(ConvolutionOp op, ShapeAnalysis &shapes) {
   return info;
 }
 
+bool ConvolutionInfo::mergesLines(int64_t rows, ShapeAnalysis &shapes) const {
+  const Axis &h = axes[1], &w = axes[2];
+  std::optional<int64_t> width = shapes.range(w.output).max, lines = shapes.range(h.output).max;
+  // One more copy for each tap must not cost what fuller tiles save.
+  int64_t outputs = shapes.range(groupOutputs).min.value_or(0), taps = shapes.range(w.kernel).max.value_or(INT64_MAX);
+  return !isDepthwise && width && *width <= rows + rows / 2 && (!lines || *lines > 1) && w.inputDilation == 1 &&
+         h.inputDilation == 1 && taps <= 5 && outputs >= 64;
+}
+
+SymExpr ConvolutionInfo::mergedLines(const SymExpr &lines) const {
+  return axes[1].stride == 1 ? axes[1].window(lines) : lines;
+}
+
+SymExpr ConvolutionInfo::mergedCopies() const {
+  SymExpr copies = axes[0].kernel * axes[2].kernel;
+  return axes[1].stride == 1 ? copies : copies * axes[1].kernel;
+}
+
 FailureOr<ConvolutionInfo> ConvolutionInfo::get(Operation *kernel, Block &body, ShapeAnalysis &shapes) {
   auto ops = body.getOps<ConvolutionOp>();
   if (ops.empty() || std::next(ops.begin()) != ops.end())

@@ -44,6 +44,13 @@ struct ConvolutionInfo {
     return llvm::all_of(axes, [](const Axis &a) { return a.isInside(); });
   }
 
+  /// Lines too short to fill tiles of `rows` results: the input is copied once for each tap of a line (and of a column,
+  /// where steps are larger than one), so that results of all lines lie evenly, and tiles go over the ends of lines.
+  bool mergesLines(int64_t rows, ShapeAnalysis &shapes) const;
+  /// Lines of one copy that `lines` lines of the result read, and the number of copies, where lines are merged.
+  SymExpr mergedLines(const SymExpr &lines) const;
+  SymExpr mergedCopies() const;
+
   static ConvolutionInfo get(ConvolutionOp op, ShapeAnalysis &shapes);
   /// Of a kernel's body, which must hold one.
   static FailureOr<ConvolutionInfo> get(Operation *kernel, Block &body, ShapeAnalysis &shapes);

@@ -33,6 +33,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/StringSet.h"
 #include <map>
 
 namespace mlir::disc {
@@ -76,6 +77,19 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(main.getBody().front())))
       if (isOpTriviallyDead(&op))
         op.erase();
+    eraseUnread(module);
+  }
+
+  /// What is only read in panels needs no home of its own.
+  void eraseUnread(ModuleOp module) {
+    llvm::StringSet<> read;
+    module.walk([&](GlobalLoadOp load) { read.insert(load.getGlobal()); });
+    for (auto store : llvm::make_early_inc_range(init.getBody().front().getOps<GlobalStoreOp>()))
+      if (!read.contains(store.getGlobal()))
+        store.erase();
+    for (auto global : llvm::make_early_inc_range(module.getOps<GlobalOp>()))
+      if (!read.contains(global.getSymName()))
+        global.erase();
   }
 
   /// Convolutions always read panels. Those of weights that are not known at load are formed before the kernel.

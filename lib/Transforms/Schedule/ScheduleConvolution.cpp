@@ -3,12 +3,14 @@
 //   disc_plan.kernel convolution ins(%x, %w : tensor<?x?x?x64xf32>, tensor<1x2x576x32xf32>) ...
 // gets
 //   schedule = {rows = 14, columns = 32, chunk_rows = <lines of the result in a task>,
-//               chunk_tiles = <tiles of each line>, input_scratch = <offset>},
+//               chunk_tiles = <tiles of each line>, input_scratch = <offset>, merges_lines = false},
 //   tasks = <images * chunks of lines * chunks of a line * groups * panels>
 //
 // A task gives a chunk of one image, some lines by some positions, for one panel of filters. What it reads of the
 // input, with zeros around it, is copied to scratch memory for all panels that follow each other; it and a panel should
 // stay in the second-level cache. Nothing depends on the number of threads that will run.
+//
+// Where lines are known to be short (`merges_lines`), tiles go on from one line to the next.
 //
 // A depthwise convolution copies nothing; its task is a chunk of lines by a panel of channels.
 //
@@ -55,6 +57,13 @@ LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, 
   SymExpr fitting = SymExpr::floorDiv(SymExpr::floorDiv(SymExpr(budget), SymExpr::max(width * pixel, one)) -
                                           SymExpr::min(h.window(one), SymExpr(1 << 20)) + SymExpr(h.stride),
                                       SymExpr(h.stride));
+  bool merges = info.mergesLines(tile, shapes);
+  if (merges) {
+    // Whole lines; each line of the result adds one to every copy.
+    chunkTiles = tiles, positions = atLeastOne(w.output);
+    SymExpr line = positions * info.groupInputs * SymExpr(bytesOf(info.inputElement)) * info.mergedCopies();
+    fitting = SymExpr::floorDiv(SymExpr(budget), SymExpr::max(line, one));
+  }
   SymExpr across = SymExpr::ceilDiv(tiles, chunkTiles);
   SymExpr spread = SymExpr::floorDiv(lines * across * panels, SymExpr(4 * target.cores));
   SymExpr chunkRows = atLeastOne(SymExpr::min({fitting, spread, atLeastOne(h.output)}));
@@ -62,7 +71,12 @@ LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, 
 
   SymExpr inputScratch = roundUp(SymExpr(tile * panel * sumBytes), 64);
   SymExpr scratch(0);
-  if (!info.isDepthwise)
+  if (merges)
+    scratch = inputScratch +
+              info.mergedCopies() * info.mergedLines(chunkRows) * positions * info.groupInputs *
+                  SymExpr(bytesOf(info.inputElement)) +
+              SymExpr(64);
+  else if (!info.isDepthwise)
     scratch = inputScratch + h.window(chunkRows) * width * pixel + SymExpr(64);
 
   // Multiply-adds at one vector a cycle, at 3.5 GHz; those of depthwise convolutions wait for their input.
@@ -78,6 +92,7 @@ LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, 
       b.getNamedAttr("chunk_rows", expr(chunkRows)),
       b.getNamedAttr("chunk_tiles", expr(chunkTiles)),
       b.getNamedAttr("input_scratch", expr(inputScratch)),
+      b.getNamedAttr("merges_lines", b.getBoolAttr(merges)),
   }));
   kernel.setTasksAttr(expr(info.batch * z.output * down * across * panels));
   kernel.setScratchAttr(expr(scratch));

@@ -66,6 +66,26 @@ def test_plain():
     )
 
 
+def test_short_lines():
+    """Lines that are known to be short: tiles go on from one to the next."""
+    short = {0: B, 2: Dim("h", min=4, max=20), 3: Dim("w", min=4, max=20)}
+    check(
+        Forms(
+            plain=(lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)), (70, 16, 3, 3), 70),
+            strided=(lambda x, w: F.conv2d(x, w, stride=2, padding=(2, 1)), (64, 16, 5, 3)),
+            dilated=(lambda x, w: F.conv2d(x, w, padding=2, dilation=2), (96, 16, 3, 3)),
+            grouped=(lambda x, w: F.conv2d(x, w, padding=1, stride=(1, 2), groups=2), (128, 8, 3, 3)),
+        ),
+        short,
+        [(2, 16, 7, 5), (1, 16, 4, 4), (3, 16, 20, 20), (1, 16, 15, 14), (8, 16, 6, 19)],
+    )
+    check(
+        Forms(volume=(lambda x, w: F.conv3d(x, w, padding=1, stride=(1, 2, 1)), (64, 8, 3, 3, 3))),
+        {0: B, 2: Dim("d", min=4, max=9), 3: Dim("h", min=4, max=20), 4: Dim("w", min=4, max=20)},
+        [(2, 8, 5, 7, 6), (1, 8, 4, 20, 19)],
+    )
+
+
 def test_groups():
     check(
         Forms(
@@ -203,3 +223,39 @@ def test_weights_that_are_inputs():
     for images, count in ((1, 2), (3, 33), (2, 64)):
         x, w = randn(images, 16, 11, 12), randn(count, 16, 3, 3)
         torch.testing.assert_close(compiled(x, w), run(x, w), rtol=1e-4, atol=1e-4)
+
+
+class Residual(nn.Module):
+    """A residual block between a stem and a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 32, 3, 2, 1)
+        self.steps = nn.Sequential(
+            nn.Conv2d(32, 32, 3, padding=1, bias=False),
+            nn.BatchNorm2d(32),
+            nn.ReLU(),
+            nn.Conv2d(32, 32, 3, padding=1),
+            nn.BatchNorm2d(32),
+        )
+        for norm in self.steps[1::3]:
+            nn.init.uniform_(norm.running_mean)
+            nn.init.uniform_(norm.running_var, 0.5, 1.5)
+            nn.init.uniform_(norm.weight, 0.5, 1.5)
+
+    def forward(self, x):
+        x = self.stem(x)
+        return F.adaptive_avg_pool2d(F.relu(self.steps(x) + x), 1).flatten(1)
+
+
+def test_a_residual_block_is_a_kernel_for_each_convolution():
+    model = Residual().eval()
+    compiled = disc.compile(model, (randn(2, 3, 20, 22),), dynamic_shapes=(IMAGES,))
+    for shape in ((1, 3, 8, 9), (3, 3, 33, 31), (2, 3, 64, 100)):
+        x = randn(shape)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+    with compiled.profile() as profile:
+        compiled(randn(2, 3, 128, 128))
+    # Norms, activations, bias and the shortcut are in the convolutions; nothing is permuted.
+    assert sorted(launch.kind for launch in profile.launches) == ["column"] + ["convolution"] * 3

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch_mlir import ir
+from torch_mlir.dialects import linalg
 
 from .. import dtypes, scalar
 from ..builder import Builder
@@ -149,9 +150,9 @@ def _mirrored(b: Builder, weight: Tensor) -> Tensor:
         return weight
 
     def body() -> Elem:
-        at = [scalar.loop_index(d) for d in range(weight.rank)]
+        at: list[Elem | ir.Value] = [linalg.IndexOp(d).result for d in range(weight.rank)]
         for d in kernel:
-            at[d] = scalar.from_extent(b.sub(weight.dims[d], 1), torch.int64) - at[d]
+            at[d] = scalar.from_extent(b.sub(weight.dims[d], 1), torch.int64) - scalar.loop_index(d)
         return b.extract(weight, at)
 
     return b.generic([], [], weight.dims, weight.dtype, body)

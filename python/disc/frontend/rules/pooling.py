@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch_mlir.dialects import linalg
 
 from .. import dtypes, scalar
 from ..builder import Builder
@@ -115,8 +116,7 @@ class _Pool:
         result = result or dtype
 
         def element(positions: list[Elem], channel: int) -> Elem:
-            loops = [scalar.to_index(scalar.loop_index(d)) for d in (0, channel)]
-            return b.extract(self.image, [loops[0], *positions, loops[1]])
+            return b.extract(self.image, [linalg.IndexOp(0).result, *positions, linalg.IndexOp(channel).result])
 
         def finished(acc: Elem) -> Elem:
             return finish(acc, [scalar.loop_index(d + 1) for d in range(self.spatial)]).to(result)

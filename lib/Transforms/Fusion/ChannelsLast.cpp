@@ -1,0 +1,280 @@
+//===- ChannelsLast.cpp - one layout for what lies between convolutions ---===//
+//
+//   %a = disc_tensor.convolution ...                                    // [N, H, W, C]
+//   %b = disc_tensor.permute %a [0, 3, 1, 2]                            // torch's order
+//   %c = linalg.generic {(n, c, h, w) -> (n, c, h, w)} ins(%b) ... relu
+//   %d = disc_tensor.permute %c [0, 2, 3, 1]
+//   %e = disc_tensor.convolution %d, ...
+// becomes
+//   %c = linalg.generic {(n, h, w, c) -> (n, h, w, c)} ins(%a) ... relu
+//   %e = disc_tensor.convolution %c, ...
+//
+// Convolutions and pooling have their channels last and permutations around them. This pass moves permutations from
+// what computations read to what they give, through elementwise work, reads by index (upsampling, padding),
+// concatenations and slices, until they meet and cancel, or come to the borders of the net. Reductions keep their
+// results, but run over their input in the order in which it lies.
+//
+// Test: test/lit/Fusion/channels-last.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Transforms/Fusion/Passes.h"
+
+#include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Support/ShapeAnalysis.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+namespace mlir::disc {
+#define GEN_PASS_DEF_CHANNELSLAST
+#include "lib/Transforms/Fusion/Passes.h.inc"
+} // namespace mlir::disc
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+using Permutation = SmallVector<int64_t>;
+
+int64_t rankOf(Value v) { return cast<RankedTensorType>(v.getType()).getRank(); }
+
+/// [0, 2, ..., rank - 1, 1]: from torch's order to channels last.
+Permutation toLast(int64_t rank) {
+  Permutation out{0};
+  for (int64_t d = 2; d < rank; ++d)
+    out.push_back(d);
+  out.push_back(1);
+  return out;
+}
+
+/// [0, rank - 1, 1, ...]: back.
+Permutation toFirst(int64_t rank) {
+  Permutation out{0, rank - 1};
+  for (int64_t d = 1; d + 1 < rank; ++d)
+    out.push_back(d);
+  return out;
+}
+
+/// What `v` is a view of, if it is a tensor with channels last in torch's order; else null.
+Value channelsLast(Value v) {
+  auto permute = v.getDefiningOp<PermuteOp>();
+  if (!permute || rankOf(v) < 3 || permute.getPermutation() != ArrayRef<int64_t>(toFirst(rankOf(v))))
+    return {};
+  // Otherwise it is an input of the net, whose order says nothing of what follows.
+  Operation *def = permute.getSource().getDefiningOp();
+  return def && !isa<ParameterOp>(def) ? permute.getSource() : Value();
+}
+
+struct Rewriter {
+  Block &block;
+  ShapeAnalysis &shapes;
+
+  PermuteOp permute(OpBuilder &b, Location loc, Value v, ArrayRef<int64_t> permutation) {
+    SmallVector<int64_t> shape;
+    SmallVector<SymExpr> from = shapes.dims(v), dims;
+    for (int64_t p : permutation) {
+      shape.push_back(cast<RankedTensorType>(v.getType()).getDimSize(p));
+      dims.push_back(from[p]);
+    }
+    auto op =
+        PermuteOp::create(b, loc, RankedTensorType::get(shape, getElementTypeOrSelf(v.getType())), v, permutation);
+    setDims(op, dims);
+    return op;
+  }
+
+  static void setDims(Operation *op, ArrayRef<SymExpr> dims) {
+    Builder b(op->getContext());
+    op->setAttr(ShapeDialect::getDimsAttrName(), b.getArrayAttr({DimsAttr::get(op->getContext(), dims)}));
+  }
+
+  /// Loop `order[i]` becomes loop `i`.
+  static void reorder(linalg::GenericOp op, ArrayRef<int64_t> order) {
+    MLIRContext *context = op.getContext();
+    SmallVector<AffineExpr> dims(order.size());
+    for (auto [to, from] : llvm::enumerate(order))
+      dims[from] = getAffineDimExpr(to, context);
+    SmallVector<AffineMap> maps;
+    for (AffineMap map : op.getIndexingMapsArray())
+      maps.push_back(map.replaceDimsAndSymbols(dims, {}, order.size(), 0));
+    SmallVector<Attribute> types;
+    for (int64_t from : order)
+      types.push_back(op.getIteratorTypes()[from]);
+    Builder b(context);
+    op.setIndexingMapsAttr(b.getAffineMapArrayAttr(maps));
+    op.setIteratorTypesAttr(b.getArrayAttr(types));
+    op.getBody()->walk(
+        [&](linalg::IndexOp index) { index.setDim(cast<AffineDimExpr>(dims[index.getDim()]).getPosition()); });
+  }
+
+  /// Inputs that are permutations are read as what they permute.
+  static void readThrough(linalg::GenericOp op) {
+    SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+    for (OpOperand *operand : op.getDpsInputOperands()) {
+      auto view = operand->get().getDefiningOp<PermuteOp>();
+      if (!view)
+        continue;
+      AffineMap &map = maps[operand->getOperandNumber()];
+      SmallVector<AffineExpr> results(map.getNumResults());
+      for (auto [i, p] : llvm::enumerate(view.getPermutation()))
+        results[p] = map.getResult(i);
+      map = AffineMap::get(map.getNumDims(), 0, results, op.getContext());
+      operand->set(view.getSource());
+    }
+    op.setIndexingMapsAttr(Builder(op).getAffineMapArrayAttr(maps));
+  }
+
+  /// Whether an input that covers all loops in order, or something read by index, has its channels last.
+  static bool readsChannelsLast(linalg::GenericOp op) {
+    int64_t loops = op.getNumLoops();
+    for (OpOperand *operand : op.getDpsInputOperands())
+      if (isa<RankedTensorType>(operand->get().getType()) && channelsLast(operand->get()) &&
+          op.getMatchingIndexingMap(operand).isIdentity())
+        return true;
+    bool found = false;
+    op.getBody()->walk([&](tensor::ExtractOp extract) {
+      found |= rankOf(extract.getTensor()) == loops && channelsLast(extract.getTensor());
+    });
+    return found;
+  }
+
+  bool visit(linalg::GenericOp op) {
+    int64_t rank = op.getNumLoops();
+    if (rank < 3 || op->getNumResults() != 1 || !readsChannelsLast(op))
+      return false;
+    if (op.getNumReductionLoops()) {
+      if (linalg::isaContractionOpInterface(op))
+        return false;
+      reorder(op, toLast(rank));
+      readThrough(op);
+      return true;
+    }
+    AffineMap result = op.getIndexingMapsArray().back();
+    auto empty = op.getDpsInits()[0].getDefiningOp<tensor::EmptyOp>();
+    if (!result.isIdentity() || !empty)
+      return false;
+    OpBuilder b(op);
+    Permutation order = toLast(rank);
+    SmallVector<SymExpr> from = shapes.dims(op->getResult(0)), dims;
+    SmallVector<int64_t> shape;
+    SmallVector<Value> sizes;
+    auto type = cast<RankedTensorType>(op->getResult(0).getType());
+    for (int64_t p : order) {
+      dims.push_back(from[p]);
+      shape.push_back(type.getDimSize(p));
+      if (type.isDynamicDim(p))
+        sizes.push_back(empty.getDynamicSize(p));
+    }
+    auto permuted = RankedTensorType::get(shape, type.getElementType());
+    op.getDpsInitsMutable()[0].set(tensor::EmptyOp::create(b, op.getLoc(), permuted, sizes));
+    reorder(op, order);
+    SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+    maps.back() = AffineMap::getMultiDimIdentityMap(rank, op.getContext());
+    op.setIndexingMapsAttr(b.getAffineMapArrayAttr(maps));
+    op->getResult(0).setType(permuted);
+    setDims(op, dims);
+    readThrough(op);
+    b.setInsertionPointAfter(op);
+    PermuteOp back = permute(b, op.getLoc(), op->getResult(0), toFirst(rank));
+    op->getResult(0).replaceAllUsesExcept(back, back);
+    return true;
+  }
+
+  bool visit(ConcatOp op) {
+    int64_t rank = rankOf(op.getResult());
+    if (rank < 3 || llvm::none_of(op.getInputs(), [](Value v) { return bool(channelsLast(v)); }))
+      return false;
+    OpBuilder b(op);
+    Permutation order = toLast(rank);
+    SmallVector<Value> inputs;
+    for (Value input : op.getInputs()) {
+      Value source = channelsLast(input);
+      inputs.push_back(source ? source : permute(b, op.getLoc(), input, order).getResult());
+    }
+    SmallVector<SymExpr> from = shapes.dims(op.getResult()), dims;
+    SmallVector<int64_t> shape;
+    auto type = cast<RankedTensorType>(op.getResult().getType());
+    int64_t dim = 0;
+    for (auto [i, p] : llvm::enumerate(order)) {
+      dims.push_back(from[p]);
+      shape.push_back(type.getDimSize(p));
+      if (p == int64_t(op.getDim()))
+        dim = i;
+    }
+    auto joined = ConcatOp::create(b, op.getLoc(), RankedTensorType::get(shape, type.getElementType()), inputs, dim);
+    setDims(joined, dims);
+    op.replaceAllUsesWith(permute(b, op.getLoc(), joined.getResult(), toFirst(rank)).getResult());
+    op.erase();
+    return true;
+  }
+
+  bool visit(SliceOp op) {
+    Value source = channelsLast(op.getSource());
+    if (!source)
+      return false;
+    OpBuilder b(op);
+    int64_t rank = rankOf(source), dim = toFirst(rank)[op.getDim()];
+    Permutation order = toLast(rank);
+    SmallVector<SymExpr> from = shapes.dims(op.getResult()), dims;
+    SmallVector<int64_t> shape;
+    for (int64_t p : order) {
+      dims.push_back(from[p]);
+      shape.push_back(cast<RankedTensorType>(op.getResult().getType()).getDimSize(p));
+    }
+    auto type = RankedTensorType::get(shape, getElementTypeOrSelf(source.getType()));
+    auto slice = SliceOp::create(b, op.getLoc(), type, source, op.getOffset(), op.getSize(), dim, op.getStep());
+    setDims(slice, dims);
+    op.replaceAllUsesWith(permute(b, op.getLoc(), slice.getResult(), toFirst(rank)).getResult());
+    op.erase();
+    return true;
+  }
+
+  /// Two permutations are one, or none.
+  bool visit(PermuteOp op) {
+    auto inner = op.getSource().getDefiningOp<PermuteOp>();
+    if (!inner)
+      return false;
+    Permutation both;
+    for (int64_t p : op.getPermutation())
+      both.push_back(inner.getPermutation()[p]);
+    OpBuilder b(op);
+    Value source = inner.getSource();
+    bool isNone = llvm::equal(both, llvm::seq<int64_t>(both.size())) && source.getType() == op.getType();
+    op.replaceAllUsesWith(isNone ? source : permute(b, op.getLoc(), source, both).getResult());
+    op.erase();
+    return true;
+  }
+
+  void run() {
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (Operation &op : llvm::make_early_inc_range(block)) {
+        if (auto generic = dyn_cast<linalg::GenericOp>(op))
+          changed |= visit(generic);
+        else if (auto concat = dyn_cast<ConcatOp>(op))
+          changed |= visit(concat);
+        else if (auto slice = dyn_cast<SliceOp>(op))
+          changed |= visit(slice);
+        else if (auto permute = dyn_cast<PermuteOp>(op))
+          changed |= visit(permute);
+      }
+    }
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+  }
+};
+
+struct ChannelsLast : disc::impl::ChannelsLastBase<ChannelsLast> {
+  void runOnOperation() override {
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      Block &block = func.getBody().front();
+      // Without a convolution nothing prefers its channels last.
+      if (block.getOps<ConvolutionOp>().empty())
+        continue;
+      ShapeAnalysis shapes(getOperation());
+      Rewriter{block, shapes}.run();
+    }
+  }
+};
+} // namespace
