@@ -137,6 +137,29 @@ def Rt_LaunchOp : Rt_Op<"launch"> {
   let assemblyFormat = "$call $kernel `(` $buffers `)` attr-dict";
 }
 
+def Rt_RtLoopOp : Rt_Op<"loop", [SingleBlock]> {
+  let summary = "steps that are repeated, with a symbol that counts them";
+  let description = [{
+    Runs the region `count` times, with `symbol` bound in it to 0, ..., `count - 1`, or with `reverse` to
+    `count - 1`, ..., 0. The region's arguments are pointers: `inits` at first, then what `next` gave; so are the results.
+
+    (R3) the region's arguments, the values of `next` and the results are as many as `inits`.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$symbol, Index:$count, Variadic<Rt_Ptr>:$inits, UnitAttr:$reverse);
+  let results = (outs Variadic<Rt_Ptr>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $symbol (`reverse` $reverse^)? `below` $count `carries` `(` $inits `)` attr-dict `:` type($results) $body
+  }];
+  let hasVerifier = 1;
+}
+
+def Rt_RtNextOp : Rt_Op<"next", [Pure, Terminator, HasParent<"RtLoopOp">]> {
+  let summary = "the pointers that the next step of a loop begins with";
+  let arguments = (ins Variadic<Rt_Ptr>:$values);
+  let assemblyFormat = "$values attr-dict";
+}
+
 def Rt_ReturnOp : Rt_Op<"return", [Terminator, HasParent<"EntryOp">]> {
   let summary = "ends an entry function with success";
   let assemblyFormat = "attr-dict";

@@ -18,6 +18,16 @@ void RtDialect::initialize() {
       >();
 }
 
+LogicalResult RtLoopOp::verify() {
+  Block &block = getBody().front();
+  auto next = dyn_cast<RtNextOp>(block.getTerminator());
+  size_t count = getInits().size();
+  if (!next || block.getNumArguments() != count || next.getValues().size() != count || getNumResults() != count ||
+      !llvm::all_of(block.getArgumentTypes(), llvm::IsaPred<LLVM::LLVMPointerType>))
+    return emitOpError("arguments, next values and results must be as many pointers as come in (R3)");
+  return success();
+}
+
 LogicalResult EntryOp::verify() {
   Block &block = getBody().front();
   if (block.getNumArguments() != 1 || !isa<LLVM::LLVMPointerType>(block.getArgument(0).getType()))

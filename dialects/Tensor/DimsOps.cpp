@@ -111,3 +111,15 @@ SmallVector<SymExpr> UnpackOp::getResultDims(unsigned, DimsQuery &query) {
     dims.push_back(ShapedType::isDynamic(extent) ? SymExpr::undefined() : SymExpr(extent));
   return dims;
 }
+
+SmallVector<SymExpr> ScanOp::getResultDims(unsigned index, DimsQuery &query) {
+  if (index < getNumCarried())
+    return query.dims(getInits()[index]);
+  SmallVector<SymExpr> dims = query.dims(getNext().getValues()[index]);
+  dims.insert(dims.begin(), query.expr(getCount()));
+  return dims;
+}
+
+std::optional<SmallVector<SymExpr>> ScanOp::getRegionArgDims(BlockArgument arg, DimsQuery &query) {
+  return query.dims(getInits()[arg.getArgNumber()]);
+}

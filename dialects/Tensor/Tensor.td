@@ -10,6 +10,7 @@
 
 include "dialects/Shape/ShapeInterfaces.td"
 include "mlir/IR/OpBase.td"
+include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Tensor_Dialect : Dialect {
@@ -20,7 +21,7 @@ def Tensor_Dialect : Dialect {
     Values are ranked tensors; every operation is pure. *Views* (`permute`, `reshape`, `broadcast`, `slice`) only
     change how a buffer is addressed. *Computations* (`attention`, `convolution`, `concat`, `running_sum`, `pack`,
     `call`)
-    become kernels.
+    become kernels. `scan` is control: its body stays a part of the host flow.
   }];
 }
 
@@ -256,6 +257,57 @@ def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims]> {
     $source `batch` $batch_dims `n` $n_dims `k` $k_dims `panel` $panel (`pairs` $pairs^)? attr-dict `:` type($source) `->` type($result)
   }];
   let hasVerifier = 1;
+}
+
+def Tensor_ScanOp : Op<Tensor_Dialect, "scan", [
+    RecursiveMemoryEffects, RecursivelySpeculatable, SingleBlock, DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+    DeclareOpInterfaceMethods<DimsOpInterface, ["getResultDims", "getRegionArgDims"]>]> {
+  let summary = "a loop of the host flow over a counted index, which is a symbol";
+  let description = [{
+    Runs the region `count` times, with the symbol `index` at 0, 1, ..., `count - 1`, or with `reverse` at
+    `count - 1`, ..., 0. That the index is a symbol makes slices at it views like others: their layouts have an offset
+    of `index` times a stride.
+
+    The region's arguments are the carried tensors: `inits` at first, then what the step before gave. `next` ends a
+    step with the carried tensors and the *stacked* ones, of which the results hold the step's at row `index` of a new
+    leading dimension. The results are the carried tensors after the last step (`inits` if there is none), then the
+    stacks. Tensors from outside may be used as they are.
+
+    ```mlir
+    %h, %ys = disc_tensor.scan @i below %T carries(%h0) : (tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?x?x8xf32>) {
+    ^bb0(%a: tensor<?x8xf32>):
+      %x = disc_tensor.slice %xs[%i, %c1] dim 0 step 1 : ...     // %i = disc_shape.dim <i>
+      ...
+      disc_tensor.next %b, %b : tensor<?x8xf32>, tensor<?x8xf32>
+    }
+    ```
+
+    (T30) `index` is a declared symbol.
+    (T31) the region's arguments, and as many first results, have the types of `inits`.
+    (T32) `next` has one value per result: carried ones of the result's type, stacked ones of its type without the
+    leading dimension, which is `count` where both are static.
+    That carried tensors keep their extents is proved or guarded by the shape stage.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$index, Index:$count, Variadic<AnyRankedTensor>:$inits, UnitAttr:$reverse);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $index (`reverse` $reverse^)? `below` $count `carries` `(` $inits `)` attr-dict
+    `:` functional-type($inits, $outputs) $body
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    unsigned getNumCarried() { return getInits().size(); }
+    /// The terminator of the body.
+    NextOp getNext();
+    SymExpr getIndexExpr() { return SymExpr::symbol(getIndex()); }
+  }];
+}
+
+def Tensor_NextOp : Tensor_Op<"next", [Terminator, HasParent<"ScanOp">]> {
+  let summary = "what a step of a scan gives";
+  let arguments = (ins Variadic<AnyRankedTensor>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }
 
 #endif // DISC_DIALECTS_TENSOR

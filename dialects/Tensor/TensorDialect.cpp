@@ -197,5 +197,31 @@ LogicalResult PackOp::verify() { return verifyPanelDims(*this, tensorType(getSou
 
 LogicalResult UnpackOp::verify() { return verifyPanelDims(*this, tensorType(getResult()), "(T14)"); }
 
+NextOp ScanOp::getNext() { return cast<NextOp>(getBody().front().getTerminator()); }
+
+LogicalResult ScanOp::verify() {
+  if (getBody().front().getArgumentTypes() != getInits().getTypes() || getNumResults() < getNumCarried() ||
+      getOutputs().take_front(getNumCarried()).getTypes() != getInits().getTypes())
+    return emitOpError("region arguments and carried results do not have the types of the first values (T31)");
+  OperandRange values = getNext().getValues();
+  bool ok = values.size() == getNumResults();
+  for (unsigned i = 0; ok && i < values.size(); ++i) {
+    RankedTensorType value = tensorType(values[i]), result = tensorType(getOutputs()[i]);
+    if (i < getNumCarried())
+      ok = value == result;
+    else
+      ok = result.getRank() == value.getRank() + 1 && result.getShape().drop_front() == value.getShape() &&
+           result.getElementType() == value.getElementType();
+  }
+  return ok ? success() : emitOpError("the values of a step do not fit the results (T32)");
+}
+
+LogicalResult ScanOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto module = (*this)->getParentOfType<ModuleOp>();
+  if (module && !isa_and_nonnull<SymbolOp>(symbols.lookupSymbolIn(module, getIndexAttr().getAttr())))
+    return emitOpError() << "index '" << getIndex() << "' is not a declared symbol (T30)";
+  return success();
+}
+
 #define GET_OP_CLASSES
 #include "dialects/Tensor/TensorOps.cpp.inc"

@@ -2,6 +2,7 @@
 #ifndef DISC_DIALECTS_TENSOR_TENSORDIALECT_H
 #define DISC_DIALECTS_TENSOR_TENSORDIALECT_H
 
+#include "dialects/Shape/ShapeDialect.h"
 #include "dialects/Shape/ShapeInterfaces.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinAttributes.h"
@@ -9,6 +10,7 @@
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "dialects/Tensor/TensorDialect.h.inc"

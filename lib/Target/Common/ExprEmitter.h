@@ -27,6 +27,19 @@ public:
   Value emit(const SymExpr &expr, Location loc);
   StringRef missingSymbol() const { return missing; }
 
+  /// What is emitted while this lives is forgotten after: it need not dominate what comes then.
+  class Scope {
+  public:
+    explicit Scope(ExprEmitter &emitter) : emitter(emitter), known(emitter.emitted) {}
+    ~Scope() { emitter.emitted = std::move(known); }
+    Scope(const Scope &) = delete;
+    Scope &operator=(const Scope &) = delete;
+
+  private:
+    ExprEmitter &emitter;
+    std::map<SymExpr, Value> known;
+  };
+
 private:
   Value emitTerm(const SymTerm &term, Location loc);
   Value emitProduct(ArrayRef<SymAtom> factors, Location loc);

@@ -165,6 +165,8 @@ FailureOr<StringAttr> TableEmitter::tensors(StringRef name, ArrayAttr interface)
 StringAttr TableEmitter::symbols() {
   SmallVector<Row> rows;
   for (auto symbol : module.getOps<SymbolOp>()) {
+    if (info.indices.contains(symbol.getSymNameAttr()))
+      continue;
     ModelInfo::Source source = info.symbols.lookup(symbol.getSymNameAttr());
     rows.push_back({text(symbol.getSymName()), static_cast<int64_t>(symbol.getMin()),
                     symbol.getMax() ? static_cast<int64_t>(*symbol.getMax()) : DISC_UNBOUNDED,
@@ -244,7 +246,8 @@ LogicalResult TableEmitter::emit() {
                 *inputs,
                 static_cast<int64_t>(main.getOutputs().size()),
                 *outputs,
-                count(module.getOps<SymbolOp>()),
+                count(llvm::make_filter_range(module.getOps<SymbolOp>(),
+                                              [&](SymbolOp s) { return !info.indices.contains(s.getSymNameAttr()); })),
                 symbols(),
                 static_cast<int64_t>(info.guards.size()),
                 guards(),

@@ -41,6 +41,7 @@ struct ModelInfo {
   llvm::MapVector<StringAttr, int64_t> globals; // name -> number
   llvm::MapVector<StringAttr, Source> symbols;
   llvm::DenseSet<StringAttr> computed; // the symbols whose values depend on data
+  llvm::DenseSet<StringAttr> indices;  // of loops: symbols that no call has a value of
 };
 
 /// The address of a function that is still `func.func`, as the pointer that func-to-llvm makes of it.

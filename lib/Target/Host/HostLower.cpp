@@ -81,7 +81,8 @@ private:
 };
 
 /// Lowers one entry function. Its blocks form a chain, so that whatever was
-/// emitted dominates what comes next; failures branch off to cold blocks.
+/// emitted dominates what comes next; failures branch off to cold blocks. The
+/// body of a loop is a chain of its own, between the loop's head and its latch.
 class EntryLowering {
 public:
   EntryLowering(ModuleOp module, EntryOp entry, ShapeAnalysis &shapes, RuntimeFunctions &runtime, ModelInfo &info,
@@ -106,6 +107,7 @@ private:
   LogicalResult lowerGlobal(RtGlobalOp op);
   void lowerOutput(OutputOp op);
   LogicalResult lowerLaunch(LaunchOp op);
+  LogicalResult lowerLoop(RtLoopOp op);
 
   /// Goes on in a new block when `ok` holds, else leaves with `status`.
   void continueIf(Location loc, Value ok, Value status);
@@ -364,6 +366,60 @@ LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
   return success();
 }
 
+/// Blocks head(step, pointers) -> body... -> head, and the one after. The index counts steps, or runs down with
+/// `reverse`.
+LogicalResult EntryLowering::lowerLoop(RtLoopOp op) {
+  Location loc = op.getLoc();
+  Value count = mapped(op.getCount());
+  SmallVector<Value> first = {arith::ConstantIndexOp::create(b, loc, 0)};
+  for (Value init : op.getInits())
+    first.push_back(mapped(init));
+  SmallVector<Type> types;
+  for (Value v : first)
+    types.push_back(v.getType());
+  Block *before = b.getInsertionBlock();
+  Block *head = b.createBlock(exit, types, SmallVector<Location>(types.size(), loc));
+  Block *body = b.createBlock(exit);
+  b.setInsertionPointToEnd(before);
+  cf::BranchOp::create(b, loc, head, first);
+
+  b.setInsertionPointToStart(body);
+  Block &inside = op.getBody().front();
+  auto next = cast<RtNextOp>(inside.getTerminator());
+  Value step = head->getArgument(0), one = arith::ConstantIndexOp::create(b, loc, 1);
+  Value index = step;
+  if (op.getReverse())
+    index = arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, count, one), step);
+  for (auto [argument, value] : llvm::zip(inside.getArguments(), head->getArguments().drop_front()))
+    values.map(argument, value);
+  StringAttr name = op.getSymbolAttr().getAttr();
+  if (!symbols.try_emplace(name, index).second)
+    return op.emitOpError() << "binds symbol '" << name.getValue() << "' again";
+  info.indices.insert(name);
+  {
+    ExprEmitter::Scope scope(exprs);
+    auto fetched = pointers;
+    for (Operation &nested : inside.without_terminator())
+      if (failed(lowerOp(nested)))
+        return failure();
+    pointers = std::move(fetched);
+  }
+  symbols.erase(name);
+  SmallVector<Value> again = {arith::AddIOp::create(b, loc, step, one)};
+  for (Value v : next.getValues())
+    again.push_back(mapped(v));
+  cf::BranchOp::create(b, loc, head, again);
+
+  Block *after = b.createBlock(exit);
+  b.setInsertionPointToEnd(head);
+  Value more = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, step, count);
+  cf::CondBranchOp::create(b, loc, more, body, ValueRange(), after, ValueRange());
+  for (auto [result, value] : llvm::zip(op.getResults(), head->getArguments().drop_front()))
+    values.map(result, value);
+  b.setInsertionPointToStart(after);
+  return success();
+}
+
 LogicalResult EntryLowering::lowerOp(Operation &op) {
   Location loc = op.getLoc();
   return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
@@ -402,6 +458,7 @@ LogicalResult EntryLowering::lowerOp(Operation &op) {
         return success();
       })
       .Case([&](LaunchOp launch) { return lowerLaunch(launch); })
+      .Case([&](RtLoopOp loop) { return lowerLoop(loop); })
       .Case([&](disc::ReturnOp) {
         Value zero = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
         func::ReturnOp::create(b, loc, zero);

@@ -20,8 +20,8 @@
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Fusion/KernelGroups.h"
+#include "lib/Transforms/Support/HostFlow.h"
 #include "lib/Transforms/Support/ViewLayout.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/SmallBitVector.h"
 
 namespace mlir::disc {
@@ -176,23 +176,28 @@ struct FoldViews : disc::impl::FoldViewsBase<FoldViews> {
 
   void run(func::FuncOp func) {
     ShapeAnalysis shapes(getOperation());
-    Block &block = func.getBody().front();
+    SmallVector<Block *> blocks = hostBlocks(func);
     for (bool changed = true; changed;) {
       changed = false;
-      for (Operation &op : llvm::make_early_inc_range(block)) {
-        if (auto generic = dyn_cast<linalg::GenericOp>(op))
-          changed |= foldOperands(generic, shapes);
-        else if (auto permute = dyn_cast<PermuteOp>(op))
-          changed |= foldResult(permute, shapes);
-      }
+      for (Block *block : blocks)
+        for (Operation &op : llvm::make_early_inc_range(*block)) {
+          if (auto generic = dyn_cast<linalg::GenericOp>(op))
+            changed |= foldOperands(generic, shapes);
+          else if (auto permute = dyn_cast<PermuteOp>(op))
+            changed |= foldResult(permute, shapes);
+        }
     }
-    eraseDead(block);
-    materialize(block, shapes);
+    eraseDead(func);
+    for (Block *block : blocks) {
+      materialize(*block, shapes);
+      ownResults(*block, shapes);
+    }
     // A copy may itself read through a view that folds.
-    for (auto generic : block.getOps<linalg::GenericOp>())
-      while (foldOperands(generic, shapes)) {
-      }
-    eraseDead(block);
+    for (Block *block : blocks)
+      for (auto generic : block->getOps<linalg::GenericOp>())
+        while (foldOperands(generic, shapes)) {
+        }
+    eraseDead(func);
   }
 
   void materialize(Block &block, ShapeAnalysis &shapes) {
@@ -218,29 +223,53 @@ struct FoldViews : disc::impl::FoldViewsBase<FoldViews> {
       OpBuilder b(&op);
       op.setOperand(0, copyOf(b, op.getLoc(), op.getOperand(0), shapes));
     }
-    // Results are dense buffers of their own.
-    auto ret = cast<func::ReturnOp>(block.getTerminator());
-    llvm::SmallDenseSet<Value> taken;
-    OpBuilder b(ret);
-    for (OpOperand &operand : ret->getOpOperands()) {
-      if (!isa<RankedTensorType>(operand.get().getType()))
-        continue;
-      Value base = viewBase(operand.get());
-      Operation *def = base.getDefiningOp();
-      auto layout = viewLayout(operand.get(), shapes);
-      bool dense = layout && layout->isContiguous(shapes.dims(operand.get())) &&
-                   SymExpr::product(shapes.dims(operand.get())) == SymExpr::product(shapes.dims(base));
-      bool computed = def && !isa<ParameterOp, GlobalLoadOp>(def) && !isCloned(def);
-      if (computed && dense && taken.insert(base).second)
-        continue;
-      operand.set(copyOf(b, ret.getLoc(), operand.get(), shapes));
-    }
   }
 
-  static void eraseDead(Block &block) {
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-      if (isOpTriviallyDead(&op))
-        op.erase();
+  /// True if the elements of `v` are all those of its buffer, in its order.
+  static bool isWhole(Value v, ShapeAnalysis &shapes) {
+    auto layout = viewLayout(v, shapes);
+    return layout && layout->isContiguous(shapes.dims(v)) &&
+           SymExpr::product(shapes.dims(v)) == SymExpr::product(shapes.dims(viewBase(v)));
+  }
+
+  /// What leaves a block, or enters a scan, are dense buffers; each leaving value has one of its own.
+  static void ownResults(Block &block, ShapeAnalysis &shapes) {
+    for (auto scan : llvm::make_early_inc_range(block.getOps<ScanOp>())) {
+      OpBuilder b(scan);
+      for (OpOperand &init : scan.getInitsMutable()) {
+        Operation *def = viewBase(init.get()).getDefiningOp();
+        if (!isWhole(init.get(), shapes) || (def && isCloned(def)))
+          init.set(copyOf(b, scan.getLoc(), init.get(), shapes));
+      }
+    }
+    Operation *terminator = block.getTerminator();
+    // A carried tensor may be stacked as well: the next step reads it where the stack holds it.
+    unsigned carried = 0;
+    if (auto scan = dyn_cast<ScanOp>(block.getParentOp()))
+      carried = scan.getNumCarried();
+    llvm::SmallDenseSet<Value> taken, takenByCarried;
+    OpBuilder b(terminator);
+    SmallVector<OpOperand *> operands;
+    for (OpOperand &operand : terminator->getOpOperands())
+      operands.push_back(&operand);
+    std::rotate(operands.begin(), operands.begin() + carried, operands.end());
+    for (OpOperand *operand : operands) {
+      if (!isa<RankedTensorType>(operand->get().getType()))
+        continue;
+      Value base = viewBase(operand->get());
+      Operation *def = base.getDefiningOp();
+      bool computed = def && def->getBlock() == &block && !isa<ParameterOp, GlobalLoadOp>(def) && !isCloned(def);
+      // Where the last step left a carried tensor, or whether there was one, is known when the model runs.
+      if (auto scan = dyn_cast_or_null<ScanOp>(def))
+        computed = isa<func::ReturnOp>(terminator) && cast<OpResult>(base).getResultNumber() >= scan.getNumCarried();
+      bool isCarried = operand->getOperandNumber() < carried;
+      bool free = isCarried ? takenByCarried.insert(base).second : taken.insert(base).second;
+      if (isCarried && taken.contains(base))
+        free &= llvm::is_contained(terminator->getOperands().drop_front(carried), operand->get());
+      if (computed && free && isWhole(operand->get(), shapes))
+        continue;
+      operand->set(copyOf(b, terminator->getLoc(), operand->get(), shapes));
+    }
   }
 };
 } // namespace

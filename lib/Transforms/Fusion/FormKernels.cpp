@@ -19,7 +19,7 @@
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Fusion/KernelGroups.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "lib/Transforms/Support/HostFlow.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/StringExtras.h"
@@ -67,7 +67,8 @@ namespace {
 struct FormKernels : disc::impl::FormKernelsBase<FormKernels> {
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>())
-      run(func.getBody().front());
+      for (Block *block : hostBlocks(func))
+        run(*block);
   }
 
   void run(Block &block) {
@@ -132,7 +133,7 @@ struct FormKernels : disc::impl::FormKernelsBase<FormKernels> {
     for (Operation *op : members) {
       op->walk([&](Operation *nested) {
         for (Value operand : nested->getOperands()) {
-          if (operand.getParentRegion() != op->getParentRegion())
+          if (op->isAncestor(operand.getParentRegion()->getParentOp()))
             continue; // a block argument or a value of the operation's own region
           Operation *def = operand.getDefiningOp();
           if (def && inside.contains(def))

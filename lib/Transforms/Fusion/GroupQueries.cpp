@@ -20,8 +20,8 @@
 #include "lib/Transforms/Fusion/Passes.h"
 
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Support/HostFlow.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace mlir::disc {
 #define GEN_PASS_DEF_GROUPQUERIES
@@ -150,14 +150,15 @@ struct GroupQueries : disc::impl::GroupQueriesBase<GroupQueries> {
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       ShapeAnalysis shapes(getOperation());
-      Block &block = func.getBody().front();
-      for (auto op : llvm::make_early_inc_range(block.getOps<AttentionOp>()))
-        splitHeads(op, shapes);
-      for (auto op : llvm::make_early_inc_range(block.getOps<PermuteOp>()))
-        permuteFirst(op, shapes);
-      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-        if (isView(&op) && isOpTriviallyDead(&op))
-          op.erase();
+      for (Block *block : hostBlocks(func)) {
+        for (auto op : llvm::make_early_inc_range(block->getOps<AttentionOp>()))
+          splitHeads(op, shapes);
+        for (auto op : llvm::make_early_inc_range(block->getOps<PermuteOp>()))
+          permuteFirst(op, shapes);
+        for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*block)))
+          if (isView(&op) && isOpTriviallyDead(&op))
+            op.erase();
+      }
     }
   }
 };

@@ -23,9 +23,9 @@
 #include "lib/Transforms/Fusion/Passes.h"
 
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Support/HostFlow.h"
 #include "lib/Transforms/Support/SymbolBindings.h"
 #include "lib/Transforms/Support/ViewLayout.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 
 namespace mlir::disc {
@@ -76,6 +76,7 @@ static bool reaches(Operation *from, Operation *to) {
   llvm::SmallPtrSet<Operation *, 32> seen;
   while (!worklist.empty())
     for (Operation *user : worklist.pop_back_val()->getUsers()) {
+      user = to->getBlock()->findAncestorOpInBlock(*user);
       if (user == to)
         return true;
       // The block is sorted: what comes later does not lead back.
@@ -145,7 +146,8 @@ namespace {
 struct MergeProducts : disc::impl::MergeProductsBase<MergeProducts> {
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>())
-      run(func.getBody().front());
+      for (Block *block : hostBlocks(func))
+        run(*block);
   }
 
   static void run(Block &block) {

@@ -18,9 +18,9 @@
 #include "lib/Transforms/Fusion/Passes.h"
 
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Support/HostFlow.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -465,19 +465,16 @@ struct RecognizeAttention : disc::impl::RecognizeAttentionBase<RecognizeAttentio
   void runOnOperation() override {
     ShapeAnalysis shapes(getOperation());
     for (auto func : getOperation().getOps<func::FuncOp>()) {
-      Block &block = func.getBody().front();
       SmallVector<linalg::GenericOp> products;
-      for (auto generic : block.getOps<linalg::GenericOp>())
-        if (linalg::isaContractionOpInterface(generic))
-          products.push_back(generic);
+      for (Block *block : hostBlocks(func))
+        for (auto generic : block->getOps<linalg::GenericOp>())
+          if (linalg::isaContractionOpInterface(generic))
+            products.push_back(generic);
       bool any = false;
       for (linalg::GenericOp product : products)
         any |= Recognizer(product, shapes).run();
-      if (!any)
-        continue;
-      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-        if (isOpTriviallyDead(&op))
-          op.erase();
+      if (any)
+        eraseDead(func);
     }
   }
 };

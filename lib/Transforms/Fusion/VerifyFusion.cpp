@@ -15,8 +15,8 @@
 #include "lib/Transforms/Fusion/Passes.h"
 
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Support/HostFlow.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace mlir::disc {
 #define GEN_PASS_DEF_VERIFYFUSION
@@ -31,21 +31,21 @@ struct VerifyFusion : disc::impl::VerifyFusionBase<VerifyFusion> {
   void runOnOperation() override {
     bool ok = true;
     for (auto func : getOperation().getOps<func::FuncOp>())
-      for (Operation &op : func.getBody().front()) {
-        if (auto kernel = dyn_cast<KernelOp>(op)) {
-          if (!kernel.getReasonAttr()) {
-            kernel.emitError("kernel records no reason for what it holds");
-            ok = false;
+      for (Block *block : hostBlocks(func))
+        for (Operation &op : *block) {
+          if (auto kernel = dyn_cast<KernelOp>(op)) {
+            if (!kernel.getReasonAttr()) {
+              kernel.emitError("kernel records no reason for what it holds");
+              ok = false;
+            }
+            continue;
           }
-          continue;
+          if (isView(&op) || isa<DimOp, GuardOp, BindOp, ParameterOp, GlobalLoadOp, GlobalStoreOp, ScanOp, NextOp,
+                                 func::ReturnOp, arith::ConstantOp>(op))
+            continue;
+          op.emitError() << "'" << op.getName() << "' is left outside every kernel after the fusion stage";
+          ok = false;
         }
-        if (isView(&op) ||
-            isa<DimOp, GuardOp, BindOp, ParameterOp, GlobalLoadOp, GlobalStoreOp, func::ReturnOp, arith::ConstantOp>(
-                op))
-          continue;
-        op.emitError() << "'" << op.getName() << "' is left outside every kernel after the fusion stage";
-        ok = false;
-      }
     if (!ok)
       signalPassFailure();
   }

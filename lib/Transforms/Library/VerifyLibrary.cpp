@@ -17,7 +17,7 @@
 
 #include "dialects/Plan/PlanDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "lib/Transforms/Support/HostFlow.h"
 
 namespace mlir::disc {
 #define GEN_PASS_DEF_VERIFYLIBRARY
@@ -32,12 +32,14 @@ struct VerifyLibrary : disc::impl::VerifyLibraryBase<VerifyLibrary> {
   void runOnOperation() override {
     bool ok = true;
     for (auto func : getOperation().getOps<func::FuncOp>())
-      for (Operation &op : func.getBody().front()) {
-        if (isKernelBodyOp(&op) || isa<GuardOp, BindOp, ParameterOp, GlobalLoadOp, GlobalStoreOp, func::ReturnOp>(op))
-          continue;
-        op.emitError() << "no library claimed '" << op.getName() << "' and no kernel computes it";
-        ok = false;
-      }
+      for (Block *block : hostBlocks(func))
+        for (Operation &op : *block) {
+          if (isKernelBodyOp(&op) ||
+              isa<GuardOp, BindOp, ParameterOp, GlobalLoadOp, GlobalStoreOp, ScanOp, NextOp, func::ReturnOp>(op))
+            continue;
+          op.emitError() << "no library claimed '" << op.getName() << "' and no kernel computes it";
+          ok = false;
+        }
     if (!ok)
       signalPassFailure();
   }

@@ -16,8 +16,8 @@
 
 #include "lib/Transforms/Memory/Passes.h"
 
+#include "lib/Transforms/Support/HostFlow.h"
 #include "lib/Transforms/Support/ViewLayout.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/StringMap.h"
 #include <set>
@@ -45,9 +45,7 @@ struct OutlineKernels : disc::impl::OutlineKernelsBase<OutlineKernels> {
         return signalPassFailure();
     // What only views used is dead now.
     for (auto func : module.getOps<func::FuncOp>())
-      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(func.getBody().front())))
-        if (isOpTriviallyDead(&op))
-          op.erase();
+      eraseDead(func);
   }
 
   LogicalResult outline(KernelOp kernel, ShapeAnalysis &shapes, SymbolTable &symbols,

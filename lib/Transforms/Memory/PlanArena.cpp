@@ -74,12 +74,19 @@ private:
   LogicalResult lowerBind(BindOp bind);
   unsigned epochOf(ArrayRef<SymExpr> exprs) const;
   LogicalResult assignResults(unsigned epoch);
-  void planTemporaries();
+  LogicalResult planTemporaries();
   void assignTemporaries(unsigned epoch);
+  void numberSteps(Block &block);
+  int64_t lastUse(Value v);
+  LogicalResult fetchOperands();
+  LogicalResult emit(Block &block);
+  LogicalResult emit(ScanOp scan);
+  LogicalResult beginEpoch(BindOp bind);
   DictionaryAttr describePlan(const ArenaPlanner::Plan &plan, ArrayRef<ArenaPlanner::Temporary> temporaries,
                               int64_t inPlace);
   LogicalResult fetch(Value tensor);
   FailureOr<Value> buffer(Value tensor);
+  static std::optional<unsigned> stackOf(ScanOp scan, unsigned carried);
 
   SymExpr bytesOf(Value tensor) {
     return SymExpr::product(shapes.dims(tensor)) * SymExpr(elementBytes(tensor.getType()));
@@ -95,12 +102,15 @@ private:
   Type pointer = LLVM::LLVMPointerType::get(func.getContext());
   Value call;
   llvm::DenseMap<Value, Value> buffers;
-  llvm::StringMap<Value> bySource;                                           // parameters and globals already fetched
+  llvm::DenseMap<Operation *, int64_t> step, lastStep;      // of the host flow; a loop's last is that of its body
+  llvm::DenseMap<Value, SmallVector<Value, 2>> alternating; // the two buffers of a carried result
+  llvm::StringMap<Value> bySource;                          // parameters and globals already fetched
   llvm::DenseMap<KernelFuncOp, SmallVector<SmallVector<unsigned>>> reusable; // per kernel: inPlaceOperands
 
   llvm::StringMap<unsigned> epochs; // of the symbols that the flow binds, from 1
   SmallVector<ArenaPlanner::Temporary> temporaries;
   llvm::MapVector<Value, unsigned> storage; // of each temporary value; several may have one, one after the other
+  llvm::MapVector<Value, unsigned> pairs;   // of carried results: the first of two temporaries
   SmallVector<int64_t> inPlace;             // per epoch
 };
 } // namespace
@@ -250,7 +260,9 @@ LogicalResult EntryBuilder::assignResults(unsigned epoch) {
     if (epochOf(shapes.dims(operand)) != epoch)
       continue;
     Value base = viewBase(operand);
-    if (!base.getDefiningOp<CallOp>() || buffers.contains(base))
+    auto scan = base.getDefiningOp<ScanOp>();
+    bool owned = scan ? cast<OpResult>(base).getResultNumber() >= scan.getNumCarried() : !!base.getDefiningOp<CallOp>();
+    if (!owned || buffers.contains(base))
       return ret.emitError() << "result " << i << " does not own its buffer";
     SmallVector<Value> extents;
     for (const SymExpr &expr : shapes.dims(operand))
@@ -270,27 +282,88 @@ LogicalResult EntryBuilder::assignResults(unsigned epoch) {
   return success();
 }
 
-/// Which temporaries there are, and how long each lives.
-void EntryBuilder::planTemporaries() {
-  llvm::DenseMap<Operation *, int64_t> step;
-  int64_t steps = 0;
-  for (Operation &op : func.getBody().front())
-    step[&op] = steps++;
-  std::function<int64_t(Value)> lastUse = [&](Value v) {
-    int64_t last = step[v.getDefiningOp()];
-    for (Operation *user : v.getUsers())
-      last = std::max(last, isView(user) ? lastUse(user->getResult(0)) : step[user]);
-    return last;
-  };
+/// Steps are counted through the bodies of loops: what is live only inside one may share memory with what is there too.
+void EntryBuilder::numberSteps(Block &block) {
+  for (Operation &op : block) {
+    int64_t number = step.size();
+    step[&op] = number;
+    if (auto scan = dyn_cast<ScanOp>(op))
+      numberSteps(scan.getBody().front());
+    lastStep[&op] = step.size() - 1;
+  }
+}
 
+/// A loop that reads a value needs it in every step, and may give its first carried tensors back as the last.
+int64_t EntryBuilder::lastUse(Value v) {
+  Operation *def = v.getDefiningOp();
+  int64_t last = lastStep[def];
+  for (OpOperand &use : v.getUses()) {
+    Operation *user = def->getBlock()->findAncestorOpInBlock(*use.getOwner());
+    last = std::max(last, lastStep[user]);
+    if (isView(use.getOwner()))
+      last = std::max(last, lastUse(use.getOwner()->getResult(0)));
+    if (auto scan = dyn_cast<ScanOp>(user); scan && use.getOwner() == user && user != def)
+      for (OpOperand &init : scan.getInitsMutable())
+        if (&init == &use)
+          last = std::max(last, lastUse(scan.getOutputs()[&init - scan.getInitsMutable().begin()]));
+  }
+  return last;
+}
+
+/// The result whose rows hold a carried tensor, if it is stacked as well.
+std::optional<unsigned> EntryBuilder::stackOf(ScanOp scan, unsigned carried) {
+  OperandRange values = scan.getNext().getValues();
+  for (unsigned i = scan.getNumCarried(); i < values.size(); ++i)
+    if (values[i] == values[carried])
+      return i;
+  return std::nullopt;
+}
+
+/// Which temporaries there are, and how long each lives.
+LogicalResult EntryBuilder::planTemporaries() {
+  numberSteps(func.getBody().front());
   ArenaPlanner planner(shapes);
-  llvm::SmallDenseSet<Value> results;
+  // What leaves the function has memory of its own; what leaves a step is stored where the loop's results are.
+  llvm::SmallDenseSet<Value> leaving;
   for (Value operand : func.getBody().front().getTerminator()->getOperands())
-    results.insert(viewBase(operand));
+    leaving.insert(viewBase(operand));
   for (auto store : func.getBody().front().getOps<GlobalStoreOp>())
-    results.insert(viewBase(store.getValue()));
+    leaving.insert(viewBase(store.getValue()));
+  func.walk([&](NextOp next) {
+    for (Value v : next.getValues())
+      leaving.insert(viewBase(v));
+  });
   inPlace.assign(epochs.size() + 1, 0);
-  for (auto kernel : func.getBody().front().getOps<CallOp>()) {
+  LogicalResult ok = success();
+  auto temporary = [&](Value v, const SymExpr &bytes, ArenaLayout::Lifetime life) {
+    for (Operation *scan = v.getDefiningOp()->getParentOp(); isa<ScanOp>(scan); scan = scan->getParentOp())
+      if (llvm::is_contained(bytes.symbols(), cast<ScanOp>(scan).getIndex()))
+        ok = v.getDefiningOp()->emitError()
+             << "the size of a temporary depends on the step of the loop: " << bytes.str();
+    temporaries.push_back({bytes, life});
+    return temporaries.size() - 1;
+  };
+  func.walk<WalkOrder::PreOrder>([&](ScanOp scan) {
+    for (auto [i, result] : llvm::enumerate(scan.getOutputs())) {
+      if (leaving.contains(result))
+        continue;
+      SymExpr bytes = planner.align(bytesOf(result));
+      ArenaLayout::Lifetime life{step[scan], lastUse(result)};
+      if (i >= scan.getNumCarried()) {
+        // Its last row may be what a carried tensor is after the loop.
+        for (unsigned c = 0; c < scan.getNumCarried(); ++c)
+          if (stackOf(scan, c) == i)
+            life.last = std::max(life.last, lastUse(scan.getOutputs()[c]));
+        storage[result] = temporary(result, bytes, life);
+      } else if (!stackOf(scan, i)) {
+        pairs[result] = temporary(result, bytes, life);
+        temporary(result, bytes, life);
+      }
+    }
+  });
+  SmallVector<CallOp> kernels;
+  func.walk<WalkOrder::PreOrder>([&](CallOp kernel) { kernels.push_back(kernel); });
+  for (CallOp kernel : kernels) {
     auto callee = module.lookupSymbol<KernelFuncOp>(kernel.getCallee());
     auto [known, isNew] = reusable.try_emplace(callee);
     if (isNew && callee)
@@ -299,7 +372,7 @@ void EntryBuilder::planTemporaries() {
     llvm::SmallDenseSet<unsigned> claimed; // by an earlier result of this kernel
     for (Value result : kernel.getOutputs()) {
       unsigned r = cast<OpResult>(result).getResultNumber();
-      if (results.contains(result))
+      if (leaving.contains(result))
         continue;
       SymExpr bytes = planner.align(bytesOf(result));
       std::optional<unsigned> taken;
@@ -318,17 +391,16 @@ void EntryBuilder::planTemporaries() {
           break;
         }
       }
-      if (!taken) {
-        taken = temporaries.size();
-        temporaries.push_back({bytes, {step[kernel], step[kernel]}});
-      } else {
+      if (!taken)
+        taken = temporary(result, bytes, {step[kernel], step[kernel]});
+      else
         ++inPlace[epochOf(bytes)];
-      }
       storage[result] = *taken;
       claimed.insert(*taken);
       temporaries[*taken].life.last = lastUse(result);
     }
   }
+  return ok;
 }
 
 /// The part of the arena for temporaries whose sizes are known from this epoch on.
@@ -351,6 +423,9 @@ void EntryBuilder::assignTemporaries(unsigned epoch) {
   for (auto [value, i] : storage)
     if (auto at = place.find(i); at != place.end())
       buffers[value] = pointers[at->second];
+  for (auto [value, i] : pairs)
+    if (auto at = place.find(i); at != place.end())
+      alternating[value] = {pointers[at->second], pointers[at->second + 1]};
 }
 
 /// The plan as an attribute, for those who ask what a call needs (Arena.h of the bindings, tests).
@@ -374,15 +449,17 @@ DictionaryAttr EntryBuilder::describePlan(const ArenaPlanner::Plan &plan, ArrayR
 
 /// Has the buffer of what comes from outside at hand.
 LogicalResult EntryBuilder::fetch(Value tensor) {
-  Operation *def = tensor.getDefiningOp();
-  return success(!(!def || isa<ParameterOp, GlobalLoadOp>(def)) || succeeded(buffer(tensor)));
+  auto arg = dyn_cast<BlockArgument>(tensor);
+  bool comesIn =
+      arg ? arg.getOwner() == &func.getBody().front() : isa<ParameterOp, GlobalLoadOp>(tensor.getDefiningOp());
+  return success(!comesIn || succeeded(buffer(tensor)));
 }
 
 FailureOr<Value> EntryBuilder::buffer(Value tensor) {
   if (Value known = buffers.lookup(tensor))
     return known;
   Value &slot = buffers[tensor];
-  if (auto arg = dyn_cast<BlockArgument>(tensor))
+  if (auto arg = dyn_cast<BlockArgument>(tensor); arg && arg.getOwner() == &func.getBody().front())
     return slot = InputOp::create(b, loc, pointer, call, arg.getArgNumber());
   Operation *def = tensor.getDefiningOp();
   if (auto parameter = dyn_cast<ParameterOp>(def)) {
@@ -400,6 +477,114 @@ FailureOr<Value> EntryBuilder::buffer(Value tensor) {
   buffers.erase(tensor);
   def->emitError() << "'" << def->getName() << "' has no buffer";
   return failure();
+}
+
+/// Fetches what calls read before the first launch: a failure then leaves nothing half done.
+LogicalResult EntryBuilder::fetchOperands() {
+  WalkResult result = func.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (isa<CallOp, BindOp, ScanOp>(op))
+      for (Value operand : op->getOperands())
+        if (isa<RankedTensorType>(operand.getType()) && failed(fetch(viewBase(operand))))
+          return WalkResult::interrupt();
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+/// The symbol has a value now, and with it what depends on it.
+LogicalResult EntryBuilder::beginEpoch(BindOp bind) {
+  Block &flow = func.getBody().front();
+  if (bind->getBlock() != &flow)
+    return bind.emitError("a symbol cannot be bound in a loop");
+  unsigned epoch = epochs.lookup(bind.getSymbol());
+  if (failed(lowerBind(bind)))
+    return failure();
+  for (GuardOp fact : flow.getOps<GuardOp>())
+    if (epochOf({fact.getLhs().getValue(), fact.getRhs().getValue()}) == epoch)
+      guardFact(fact);
+  if (failed(assignResults(epoch)))
+    return failure();
+  assignTemporaries(epoch);
+  return success();
+}
+
+LogicalResult EntryBuilder::emit(Block &block) {
+  for (Operation &op : block) {
+    if (auto scan = dyn_cast<ScanOp>(op)) {
+      if (failed(emit(scan)))
+        return failure();
+      continue;
+    }
+    if (auto bind = dyn_cast<BindOp>(op)) {
+      if (failed(beginEpoch(bind)))
+        return failure();
+      continue;
+    }
+    auto kernel = dyn_cast<CallOp>(op);
+    if (!kernel)
+      continue;
+    SmallVector<Value> list;
+    for (Value v :
+         llvm::concat<Value>(SmallVector<Value>(kernel.getInputs()), SmallVector<Value>(kernel.getOutputs()))) {
+      FailureOr<Value> pointer = buffer(v);
+      if (failed(pointer))
+        return failure();
+      list.push_back(*pointer);
+    }
+    LaunchOp::create(b, kernel.getLoc(), call, kernel.getCallee(), list);
+  }
+  return success();
+}
+
+/// A carried tensor is where the step before left it: in a row of a stack, or in one of two buffers in turns, so that a
+/// step never writes what it reads. The first step reads it where it was before the loop.
+LogicalResult EntryBuilder::emit(ScanOp scan) {
+  Location at = scan.getLoc();
+  Block &body = scan.getBody().front();
+  SmallVector<Value> firsts;
+  for (auto [init, result] : llvm::zip(scan.getInits(), scan.getOutputs())) {
+    FailureOr<Value> pointer = buffer(viewBase(init));
+    if (failed(pointer))
+      return failure();
+    firsts.push_back(*pointer);
+    llvm::append_range(firsts, alternating.lookup(result)); // what the first step writes, then the second
+  }
+  auto loop = RtLoopOp::create(b, at, SmallVector<Type>(firsts.size(), pointer), scan.getIndex(),
+                               dim(shapes.expr(scan.getCount())), firsts, scan.getReverse());
+  Block *inside = &loop.getBody().emplaceBlock();
+  for (Value v : firsts)
+    inside->addArgument(v.getType(), at);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(inside);
+
+  OperandRange values = scan.getNext().getValues();
+  for (unsigned i = scan.getNumCarried(); i < values.size(); ++i) {
+    Value stack = buffers.lookup(scan.getOutputs()[i]);
+    if (!stack)
+      return scan.emitError("a stacked result has no buffer");
+    Value row = dim(scan.getIndexExpr() * bytesOf(values[i]));
+    buffers[viewBase(values[i])] = OffsetOp::create(b, at, pointer, stack, row);
+  }
+  SmallVector<Value> nexts;
+  unsigned place = 0;
+  for (unsigned i = 0; i < scan.getNumCarried(); ++i) {
+    buffers[body.getArgument(i)] = inside->getArgument(place);
+    Value written = viewBase(values[i]);
+    if (stackOf(scan, i)) {
+      nexts.push_back(buffers.lookup(written));
+      buffers[scan.getOutputs()[i]] = loop.getResult(place++);
+      continue;
+    }
+    Value now = inside->getArgument(place + 1), then = inside->getArgument(place + 2);
+    buffers[written] = now;
+    nexts.append({now, then, now});
+    buffers[scan.getOutputs()[i]] = loop.getResult(place);
+    place += 3;
+  }
+  if (failed(emit(body)))
+    return failure();
+  RtNextOp::create(b, at, nexts);
+  return success();
 }
 
 LogicalResult EntryBuilder::run() {
@@ -424,40 +609,11 @@ LogicalResult EntryBuilder::run() {
   for (GuardOp fact : flow.getOps<GuardOp>())
     if (epochOf({fact.getLhs().getValue(), fact.getRhs().getValue()}) == 0)
       guardFact(fact);
-  planTemporaries();
-  if (failed(assignResults(0)))
+  if (failed(planTemporaries()) || failed(assignResults(0)))
     return failure();
   assignTemporaries(0);
-  // Fetch what calls read before the first launch: a failure then leaves nothing half done.
-  for (Operation &op : flow)
-    if (isa<CallOp, BindOp>(op))
-      for (Value operand : op.getOperands())
-        if (failed(fetch(viewBase(operand))))
-          return failure();
-  unsigned epoch = 0;
-  for (Operation &op : flow) {
-    if (auto kernel = dyn_cast<CallOp>(op)) {
-      SmallVector<Value> list;
-      for (Value v :
-           llvm::concat<Value>(SmallVector<Value>(kernel.getInputs()), SmallVector<Value>(kernel.getOutputs()))) {
-        FailureOr<Value> pointer = buffer(v);
-        if (failed(pointer))
-          return failure();
-        list.push_back(*pointer);
-      }
-      LaunchOp::create(b, kernel.getLoc(), call, kernel.getCallee(), list);
-    } else if (auto bind = dyn_cast<BindOp>(op)) {
-      ++epoch;
-      if (failed(lowerBind(bind)))
-        return failure();
-      for (GuardOp fact : flow.getOps<GuardOp>())
-        if (epochOf({fact.getLhs().getValue(), fact.getRhs().getValue()}) == epoch)
-          guardFact(fact);
-      if (failed(assignResults(epoch)))
-        return failure();
-      assignTemporaries(epoch);
-    }
-  }
+  if (failed(fetchOperands()) || failed(emit(flow)))
+    return failure();
   ReturnOp::create(b, loc);
   std::string name = func.getName().str();
   func.erase();

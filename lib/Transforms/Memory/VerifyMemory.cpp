@@ -39,20 +39,31 @@ struct VerifyMemory : disc::impl::VerifyMemoryBase<VerifyMemory> {
       fail(func, "function '" + func.getName() + "' is no disc_rt.entry after the memory stage");
     for (auto entry : getOperation().getOps<EntryOp>()) {
       llvm::StringSet<> bound;
-      for (Operation &op : entry.getBody().front()) {
-        for (Type type : op.getResultTypes())
-          if (isa<TensorType>(type))
-            fail(&op, "a tensor is left in the host flow after the memory stage");
-        if (auto bind = dyn_cast<BindSymbolOp>(op))
-          bound.insert(bind.getSymbol());
-        if (auto dim = dyn_cast<DimOp>(op))
-          for (const std::string &name : dim.getExprAttr().getValue().symbols())
-            if (!bound.contains(name))
-              fail(&op, "symbol '" + name + "' is used before it is bound");
-      }
+      verify(entry.getBody().front(), bound, fail);
     }
     if (!ok)
       signalPassFailure();
+  }
+
+  static void verify(Block &block, llvm::StringSet<> &bound,
+                     llvm::function_ref<void(Operation *, const Twine &)> fail) {
+    for (Operation &op : block) {
+      for (Type type : op.getResultTypes())
+        if (isa<TensorType>(type))
+          fail(&op, "a tensor is left in the host flow after the memory stage");
+      if (auto bind = dyn_cast<BindSymbolOp>(op))
+        bound.insert(bind.getSymbol());
+      if (auto dim = dyn_cast<DimOp>(op))
+        for (const std::string &name : dim.getExprAttr().getValue().symbols())
+          if (!bound.contains(name))
+            fail(&op, "symbol '" + name + "' is used before it is bound");
+      if (auto loop = dyn_cast<RtLoopOp>(op)) {
+        // A loop's symbol has a value in its body alone.
+        llvm::StringSet<> inside = bound;
+        inside.insert(loop.getSymbol());
+        verify(loop.getBody().front(), inside, fail);
+      }
+    }
   }
 };
 } // namespace

@@ -22,7 +22,7 @@
 
 #include "lib/Transforms/Schedule/Passes.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "lib/Transforms/Support/HostFlow.h"
 #include "mlir/IR/IRMapping.h"
 
 namespace mlir::disc {
@@ -74,9 +74,7 @@ struct HoistParameters : disc::impl::HoistParametersBase<HoistParameters> {
       }
     }
     func::ReturnOp::create(body, main.getLoc());
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(main.getBody().front())))
-      if (isOpTriviallyDead(&op))
-        op.erase();
+    eraseDead(main);
   }
 
   static bool isConstant(Value v, const llvm::SmallPtrSetImpl<Operation *> &constant) {

@@ -27,9 +27,9 @@
 
 #include "lib/Transforms/Schedule/ConvolutionInfo.h"
 #include "lib/Transforms/Schedule/TargetInfo.h"
+#include "lib/Transforms/Support/HostFlow.h"
 #include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
@@ -65,18 +65,18 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     }
     TargetInfo target = TargetInfo::get(module);
     ShapeAnalysis shapes(module);
-    for (auto kernel : llvm::make_early_inc_range(main.getBody().front().getOps<KernelOp>()))
+    SmallVector<KernelOp> kernels;
+    main.walk([&](KernelOp kernel) { kernels.push_back(kernel); });
+    for (KernelOp kernel : kernels)
       if (kernel.getKind() == KernelKind::Contraction)
         for (auto generic : kernel.getBody().front().getOps<linalg::GenericOp>())
           if (linalg::isaContractionOpInterface(generic))
             pack(kernel, generic, target, shapes);
-    for (func::FuncOp func : {init, main})
-      for (auto kernel : llvm::make_early_inc_range(func.getBody().front().getOps<KernelOp>()))
-        if (kernel.getKind() == KernelKind::Convolution)
-          packConvolution(kernel, target, shapes);
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(main.getBody().front())))
-      if (isOpTriviallyDead(&op))
-        op.erase();
+    init.walk([&](KernelOp kernel) { kernels.push_back(kernel); });
+    for (KernelOp kernel : kernels)
+      if (kernel.getKind() == KernelKind::Convolution)
+        packConvolution(kernel, target, shapes);
+    eraseDead(main);
     eraseUnread(module);
   }
 
@@ -205,6 +205,11 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     return out;
   }
 
+  static bool isNumber(Operation *op) {
+    auto dim = dyn_cast<DimOp>(op);
+    return dim ? dim.getExpr().getValue().isConstant() : op->hasTrait<OpTrait::ConstantLike>();
+  }
+
   /// The value in @init, if `v` is a parameter, a global, or a view of one with a static shape.
   Value inInit(Value v, OpBuilder &b, IRMapping &map) {
     if (Value known = map.lookupOrNull(v))
@@ -222,9 +227,13 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     }
     if (!isa<ParameterOp>(def) && !isView(def))
       return {};
-    for (Value operand : def->getOperands())
-      if (!isa<RankedTensorType>(operand.getType()) || !inInit(operand, b, map))
+    for (Value operand : def->getOperands()) {
+      Operation *size = operand.getDefiningOp();
+      if (operand.getType().isIndex() && size && isNumber(size))
+        map.map(operand, b.clone(*size)->getResult(0));
+      else if (!isa<RankedTensorType>(operand.getType()) || !inInit(operand, b, map))
         return {};
+    }
     return b.clone(*def, map)->getResult(0);
   }
 
@@ -257,7 +266,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     Value whole = kernel.getInputs()[left.getArgNumber()];
     if (getElementTypeOrSelf(whole.getType()) == to)
       return; // done for another product of the kernel
-    Value &narrow = rounded[whole];
+    Value &narrow = rounded[{whole, kernel->getBlock()}];
     if (!narrow)
       narrow = round(whole, to, OpBuilder(kernel), shapes);
     Block &body = kernel.getBody().front();
@@ -374,7 +383,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
   }
 
   func::FuncOp init;
-  llvm::DenseMap<Value, Value> rounded;
+  llvm::DenseMap<std::pair<Value, Block *>, Value> rounded;
   IRMapping initValues;
   std::map<std::pair<void *, std::string>, GlobalOp> packed;
   unsigned count = 0;

@@ -70,7 +70,7 @@ static LogicalResult discharge(RequireOp require, function_ref<OpBuilder &(Array
   SymExpr lhs = shapes.expr(require.getLhs());
   SymExpr rhs = shapes.expr(require.getRhs());
   Predicate predicate = require.getPredicate();
-  if (shapes.facts().proved(predicate, lhs, rhs)) {
+  if (shapes.provedAt(require, predicate, lhs, rhs)) {
     require.erase();
     return success();
   }
@@ -84,6 +84,7 @@ static LogicalResult discharge(RequireOp require, function_ref<OpBuilder &(Array
 
   GuardOp guard = createGuard(guardsFor({lhs, rhs}), require, lhs, rhs);
   shapes.facts().assume(guard.getPredicate(), guard.getLhs().getValue(), guard.getRhs().getValue());
+  shapes.assumeScans(guard->getParentOfType<ModuleOp>());
   require.erase();
   return success();
 }

@@ -11,11 +11,11 @@ using namespace mlir::disc;
 namespace {
 class Collector {
 public:
-  explicit Collector(ShapeAnalysis &shapes) : shapes(shapes) {}
+  Collector(Operation *op, ShapeAnalysis &shapes) : shapes(shapes), at(op) {}
 
   void visit(Operation *op) {
     llvm::TypeSwitch<Operation *>(op)
-        .Case<linalg::LinalgOp, ReshapeOp, BroadcastOp, SliceOp, AttentionOp, ConvolutionOp, ConcatOp>(
+        .Case<linalg::LinalgOp, ReshapeOp, BroadcastOp, SliceOp, AttentionOp, ConvolutionOp, ConcatOp, ScanOp>(
             [&](auto typed) { visitOp(typed); });
   }
 
@@ -23,7 +23,7 @@ public:
 
 private:
   void require(Predicate predicate, const SymExpr &lhs, const SymExpr &rhs, StringRef message) {
-    if (!shapes.facts().proved(predicate, lhs, rhs))
+    if (!shapes.provedAt(at, predicate, lhs, rhs))
       found.push_back({predicate, lhs, rhs, message});
   }
 
@@ -111,12 +111,20 @@ private:
           equal(first[index], extent, "sizes of the tensors to join differ");
   }
 
+  void visitOp(ScanOp op) {
+    require(Predicate::Le, 0, shapes.expr(op.getCount()), "number of steps is negative");
+    for (auto [first, next] : llvm::zip(op.getInits(), op.getNext().getValues()))
+      for (auto [a, b] : llvm::zip(shapes.dims(first), shapes.dims(next)))
+        equal(a, b, "a tensor carried from step to step changes its size");
+  }
+
   ShapeAnalysis &shapes;
+  Operation *at;
 };
 } // namespace
 
 SmallVector<Requirement> mlir::disc::unprovedRequirements(Operation *op, ShapeAnalysis &shapes) {
-  Collector collector(shapes);
+  Collector collector(op, shapes);
   collector.visit(op);
   return std::move(collector.found);
 }

@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "lib/Transforms/Support/ShapeAnalysis.h"
+#include "dialects/Tensor/TensorDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -28,6 +29,30 @@ ShapeAnalysis::ShapeAnalysis(ModuleOp module) {
   module.walk([&](GuardOp guard) {
     symbolFacts.assume(guard.getPredicate(), guard.getLhs().getValue(), guard.getRhs().getValue());
   });
+  assumeScans(module);
+}
+
+void ShapeAnalysis::assumeScans(ModuleOp module) {
+  module.walk([&](ScanOp scan) {
+    SymExpr count = expr(scan.getCount());
+    // Facts hold everywhere, not in the body alone: of a scan without steps they must say something true.
+    if (isExpressible(count))
+      symbolFacts.assume(Predicate::Le, scan.getIndexExpr() + SymExpr(1),
+                         symbolFacts.simplify(SymExpr::max(count, SymExpr(1))));
+  });
+}
+
+bool ShapeAnalysis::provedAt(Operation *op, Predicate predicate, const SymExpr &lhs, const SymExpr &rhs) {
+  if (symbolFacts.proved(predicate, lhs, rhs))
+    return true;
+  auto scan = op->getParentOfType<ScanOp>();
+  if (!scan)
+    return false;
+  SymbolFacts inside = symbolFacts;
+  for (; scan; scan = scan->getParentOfType<ScanOp>())
+    if (SymExpr count = expr(scan.getCount()); isExpressible(count))
+      inside.assume(Predicate::Le, scan.getIndexExpr() + SymExpr(1), count);
+  return inside.proved(predicate, lhs, rhs);
 }
 
 SymExpr ShapeAnalysis::opaque(Value value, int64_t dim) {

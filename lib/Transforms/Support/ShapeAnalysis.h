@@ -41,6 +41,12 @@ public:
   /// True unless the expression mentions a `?n`.
   static bool isExpressible(const SymExpr &expr);
 
+  /// Indices of scans lie below their counts. Done for all scans of the module at first; again when more is known.
+  void assumeScans(ModuleOp module);
+
+  /// Whether the relation holds whenever `op` runs: in the body of a scan, which has a step then.
+  bool provedAt(Operation *op, Predicate predicate, const SymExpr &lhs, const SymExpr &rhs);
+
   /// Facts found since the module was read are added here.
   SymbolFacts &facts() { return symbolFacts; }
 

@@ -67,6 +67,11 @@ class Builder(ViewBuilder):
     symbols: SymbolTable | None = None
     module_block: Any = None
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._loop_symbols: dict[str, Extent] = {}
+        self._open_loops: list[str] = []
+
     @property
     def out(self) -> ResultInfo:
         """The (first) result of the op being lowered, as torch sees it."""
@@ -456,6 +461,72 @@ class Builder(ViewBuilder):
             attributes=attributes,
         )
         return [Tensor(value, tuple(dims), dtype) for value, (dims, dtype) in zip(op.results, results, strict=True)]
+
+    # -- loops ---------------------------------------------------------------------------------
+
+    def scan(
+        self,
+        count: Extent,
+        inits: Sequence[Tensor],
+        body: Callable[[ir.Value, list[Tensor]], tuple[Sequence[Tensor], Sequence[Tensor]]],
+        stacked: Sequence[tuple[Sequence[Extent], torch.dtype]] = (),
+        *,
+        reverse: bool = False,
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """A loop of ``count`` steps in the host flow.
+
+        ``body(index, carried)`` builds one step: it gives the carried tensors of the next step, of the extents and
+        dtypes of ``inits``, and the tensors to stack, whose extents and dtypes are ``stacked``. ``index`` is an extent
+        for slices, 0 to ``count - 1``, or down from there with ``reverse``. Returns the carried tensors after the last
+        step, and the stacks, with a leading dimension of extent ``count`` in the order of the index.
+        """
+        name = self._loop_symbol(count)
+        stacks = [([count, *dims], dtype) for dims, dtype in stacked]
+        attributes: dict[str, ir.Attribute] = {"index": ir.FlatSymbolRefAttr.get(name)}
+        if reverse:
+            attributes["reverse"] = ir.UnitAttr.get()
+        op = ir.Operation.create(
+            "disc_tensor.scan",
+            [*(x.value.type for x in inits), *(tensor_type(dims, dtype) for dims, dtype in stacks)],
+            [self.index(count), *(x.value for x in inits)],
+            attributes=attributes,
+            regions=1,
+        )
+        block = op.regions[0].blocks.append(*(x.value.type for x in inits))
+        self._open_loops.append(name)
+        with ir.InsertionPoint(block), self.inside_region():
+            index = ir.Operation.create(
+                "disc_shape.dim",
+                [ir.IndexType.get()],
+                attributes={"expr": ir.Attribute.parse(f"#disc_shape.expr<{name}>")},
+            ).result
+            carried = [Tensor(a, x.dims, x.dtype) for a, x in zip(block.arguments, inits, strict=True)]
+            following, rows = body(index, carried)
+            ir.Operation.create("disc_tensor.next", operands=[t.value for t in (*following, *rows)])
+        self._open_loops.pop()
+        last = [Tensor(r, x.dims, x.dtype) for r, x in zip(op.results, inits, strict=False)]
+        results = list(op.results)[len(inits) :]
+        return last, [Tensor(r, tuple(dims), dtype) for r, (dims, dtype) in zip(results, stacks, strict=True)]
+
+    def _loop_symbol(self, count: Extent) -> str:
+        """The index's name: one for all loops of one count, so that equal bodies are one kernel, unless nested."""
+        for name, known in self._loop_symbols.items():
+            if known == count and name not in self._open_loops:
+                return name
+        owner = ir.InsertionPoint.current.block.owner
+        while owner.name != "builtin.module":
+            owner = owner.parent
+        block = owner.regions[0].blocks[0]
+        taken = {ir.StringAttr(v.operation.attributes["sym_name"]).value for v in block.operations}
+        number = len(self._loop_symbols)
+        while f"i{number}" in taken:
+            number += 1
+        i64 = ir.IntegerType.get_signless(64)
+        sizes = {"min": ir.IntegerAttr.get(i64, 0), "divisor": ir.IntegerAttr.get(i64, 1)}
+        with ir.InsertionPoint.at_block_begin(block):
+            ir.Operation.create("disc_shape.symbol", attributes={"sym_name": ir.StringAttr.get(f"i{number}"), **sizes})
+        self._loop_symbols[f"i{number}"] = count
+        return f"i{number}"
 
     # -- captures ------------------------------------------------------------------------------
 

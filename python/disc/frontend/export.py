@@ -17,6 +17,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from .. import errors
 from .locations import is_user_file
+from .recurrent import kept_whole
 
 _VIOLATED = "Constraints violated"
 _DIM = re.compile(r"(?:Not all values of|You marked) ([\w*]+) ")
@@ -42,7 +43,7 @@ def export(
     that (broadcasting, mostly). Such models are traced again without the assumption: what broadcasts is then checked
     when the compiled model is called.
     """
-    with torch.no_grad():
+    with torch.no_grad(), kept_whole():
         args, kwargs = _distinct(args, kwargs)
         try:
             return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)

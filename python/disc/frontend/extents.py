@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import sympy
 from torch.utils._sympy import functions as torch_sympy
@@ -139,6 +140,16 @@ class ExtentBuilder:
                 "message": ir.StringAttr.get(message),
             },
         )
+
+    @contextmanager
+    def inside_region(self) -> Iterator[None]:
+        """What is computed in a region has no value outside."""
+        known = self._memo, self._required
+        self._memo, self._required = dict(self._memo), set(self._required)
+        try:
+            yield
+        finally:
+            self._memo, self._required = known
 
     def extent_of(self, expr: sympy.Expr | int) -> Extent | None:
         """An expression of torch.export over its symbols, as an extent; None if we cannot write it."""

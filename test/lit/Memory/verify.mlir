@@ -21,3 +21,19 @@ disc_rt.entry @main attributes {inputs = [], outputs = []} {
   %w = disc_tensor.parameter "w" : tensor<4xf32> // expected-error {{a tensor is left in the host flow after the memory stage}}
   disc_rt.return
 }
+
+// -----
+
+// A loop's symbol has a value inside.
+disc_rt.entry @main attributes {inputs = [], outputs = []} {
+^bb0(%call: !llvm.ptr):
+  %n = arith.constant 4 : index
+  %p = disc_rt.loop @i below %n carries(%call) : !llvm.ptr {
+  ^bb0(%q: !llvm.ptr):
+    %i = disc_shape.dim <i>
+    disc_rt.next %q
+  }
+  %i = disc_shape.dim <i> // expected-error {{symbol 'i' is used before it is bound}}
+  disc_rt.return
+}
+disc_shape.symbol @i

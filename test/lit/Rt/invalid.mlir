@@ -13,3 +13,16 @@ disc_rt.entry @main attributes {inputs = [{name = "x"}], outputs = []} {
 ^bb0(%call: !llvm.ptr):
   disc_rt.return
 }
+
+// -----
+
+disc_rt.entry @main attributes {inputs = [], outputs = []} {
+^bb0(%call: !llvm.ptr):
+  %n = arith.constant 4 : index
+  // expected-error @+1 {{arguments, next values and results must be as many pointers as come in (R3)}}
+  %0 = disc_rt.loop @i below %n carries(%call) : !llvm.ptr {
+  ^bb0(%p: !llvm.ptr, %q: !llvm.ptr):
+    disc_rt.next %q
+  }
+  disc_rt.return
+}
