@@ -202,6 +202,10 @@ DISC_API disc_status disc_free(disc_model *model);
  * weights they began with. On failure the model keeps those it has. */
 DISC_API disc_status disc_swap_weights(disc_model *model, const char *path);
 
+/* Random operations of the model: their numbers follow from the seed (0 at first), from how many runs began since it
+ * was set, and from their place in the model; not from threads. Runs at the same time share the count. */
+DISC_API disc_status disc_seed(disc_model *model, uint64_t seed);
+
 /*===-- What a model is -----------------------------------------------------------------------------------------===*/
 
 typedef struct disc_model_spec {

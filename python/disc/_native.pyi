@@ -74,6 +74,9 @@ class Executable:
     def times(self) -> dict[str, float]:
         """Seconds of code generation, by step."""
 
+    def seed(self, seed: int) -> None:
+        """What random numbers follow from."""
+
     def start_profile(self) -> None:
         """Records every launch from here on."""
 

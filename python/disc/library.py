@@ -121,6 +121,10 @@ class Library:
         """
         self._model.swap_weights(_readable(path))
 
+    def seed(self, seed: int) -> None:
+        """Sets what the numbers of random operations follow from, a number of 64 bits; see :meth:`disc.Model.seed`."""
+        self._model.seed(seed % 2**64)
+
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The inputs in order."""
         names = self._names

@@ -133,6 +133,15 @@ class Model:
             self._planned = _native.Module.parse(self.ir("memory"))
         return MemoryUse(**self._planned.arena("main", extents))
 
+    def seed(self, seed: int) -> None:
+        """Sets what the numbers of random operations (``torch.rand``, dropout, ...) follow from: a number of 64 bits.
+
+        It is 0 at first. Beside the seed, the numbers depend on how many calls there were since it was set and on the
+        operation's place in the model, not on threads or machines. They are not PyTorch's.
+        """
+        if self._executable is not None:
+            self._executable.seed(seed % 2**64)
+
     @property
     def inputs(self) -> tuple[Input, ...]:
         """The tensor arguments: names, dtypes and symbolic dims."""
@@ -192,6 +201,8 @@ def _plain_arguments(program: ImportedProgram, signature: inspect.Signature | No
     """The names of the arguments, if the model takes tensors alone; None if it takes anything else."""
     args, kwargs = program.in_spec.children()
     leaves = [*args.children(), *kwargs.children()]
+    if any(i.dtype.is_complex for i in program.inputs):
+        return None
     if program.constants or any(i.is_number for i in program.inputs) or not all(leaf.is_leaf() for leaf in leaves):
         return None
     if [i.leaf for i in program.inputs] != list(range(len(leaves))):
@@ -205,6 +216,7 @@ def _plain_arguments(program: ImportedProgram, signature: inspect.Signature | No
 def _plain_results(program: ImportedProgram) -> tuple[bool, type | None]:
     """Whether the result is one tensor, and the sequence type if it is one of tensors."""
     plain = [(o.kind, o.index) for o in program.outputs] == [("tensor", i) for i in range(len(program.outputs))]
+    plain = plain and not any(o.complex for o in program.outputs)
     spec = program.out_spec
     if not plain:
         return False, None

@@ -52,7 +52,7 @@ class Case:
     def _input(self, spec: str, sizes: Mapping[str, int], generator: torch.Generator) -> torch.Tensor:
         dims, _, dtype_name = spec.partition(":")
         dtype = _DTYPES[dtype_name or "f32"]
-        shape = [sizes.get(d) or int(d) for d in dims.split()]
+        shape = [sizes[d] if d in sizes else int(d) for d in dims.split()]
         if dtype == torch.bool:
             return torch.rand(shape, generator=generator) < 0.6
         if dtype.is_floating_point:

@@ -41,3 +41,8 @@ int32_t disc_rt_function_failed(disc_call *call, int32_t status, const char *tex
 }
 
 void disc_rt_function_at(disc_call *call, int32_t status, const char *what) { call->functionAt(status, what); }
+
+void disc_rt_random_state(disc_call *call, uint64_t state[2]) {
+  state[0] = call->random.seed;
+  state[1] = call->random.run;
+}

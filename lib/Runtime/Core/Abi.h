@@ -82,6 +82,9 @@ int32_t disc_rt_function_failed(disc_call *call, int32_t status, const char *tex
 /// function. Thread-safe.
 void disc_rt_function_at(disc_call *call, int32_t status, const char *what);
 
+/// For a function that makes random numbers: the model's seed, and the number of this call since it was set.
+void disc_rt_random_state(disc_call *call, uint64_t state[2]);
+
 #ifdef __cplusplus
 } // extern "C"
 #endif

@@ -79,7 +79,12 @@ static disc_status outputShapes(disc_model *model, const DLTensor *const *inputs
   return report(model->loaded->model->outputShapes(inputs, numInputs, shapes, numOutputs));
 }
 
+static disc_status seed(disc_model *model, uint64_t value) {
+  model->loaded->model->seed(value);
+  return DISC_OK;
+}
+
 const disc_api disc_rt_api = {
     DISC_VERSION,   describeLastError, open,           freeModel, swapWeights,  describe, describeInput,
-    describeOutput, describeParameter, describeSymbol, run,       outputShapes,
+    describeOutput, describeParameter, describeSymbol, run,       outputShapes, seed,
 };

@@ -6,7 +6,8 @@
 using namespace disc::rt;
 
 disc_call::disc_call(Model &model, Weights &weights, Entry entry)
-    : model(model), weights(weights), entry(entry), storage(model.storages_.acquire()) {
+    : model(model), weights(weights), entry(entry), storage(model.storages_.acquire()),
+      random(entry == Entry::Main ? model.nextRandom() : Model::Random{}) {
   for (OutputSlot &slot : storage->outputs)
     slot = {nullptr, nullptr, slot.dims, nullptr, false};
 }

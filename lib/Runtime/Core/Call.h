@@ -63,6 +63,7 @@ struct disc_call {
   std::atomic<bool> kernelFailed{false};
   std::mutex failing;          ///< Held by kernels that set `status`.
   bool failureIsNamed = false; ///< `status` says which operation failed.
+  const disc::rt::Model::Random random;
 
 private:
   Status checkOutputs() const;

@@ -61,6 +61,7 @@ typedef struct disc_api {
                      int64_t num_outputs);
   disc_status (*output_shapes)(disc_model *model, const DLTensor *const *inputs, int64_t num_inputs,
                                int64_t *const *shapes, int64_t num_outputs);
+  disc_status (*seed)(disc_model *model, uint64_t seed);
 } disc_api;
 
 /// The table of the runtime in this library.

@@ -52,6 +52,18 @@ Status Model::adopt(std::shared_ptr<Weights> weights, bool runInit) {
   return Status();
 }
 
+void Model::seed(uint64_t seed) {
+  std::lock_guard<std::mutex> lock(randomMutex_);
+  random_ = {seed, 0};
+}
+
+Model::Random Model::nextRandom() {
+  std::lock_guard<std::mutex> lock(randomMutex_);
+  Random next = random_;
+  ++random_.run;
+  return next;
+}
+
 std::shared_ptr<Weights> Model::weights() {
   std::lock_guard<std::mutex> lock(weightsMutex_);
   return weights_;

@@ -60,6 +60,12 @@ public:
   /// What run() would give, from shapes alone; entries of `shapes` that are null are skipped.
   Status outputShapes(const DLTensor *const *inputs, size_t numInputs, int64_t *const *shapes, size_t numOutputs);
 
+  /// What random numbers follow from: the seed, and the number of the run since it was set.
+  struct Random {
+    uint64_t seed = 0, run = 0;
+  };
+  void seed(uint64_t seed);
+
   /// Those that the next call will use; null before load() or adopt().
   std::shared_ptr<Weights> weights();
 
@@ -73,6 +79,7 @@ private:
   friend struct ::disc_call;
 
   Model(const Program &program, const ModelOptions &options);
+  Random nextRandom();
   Status checkCounts(const void *inputs, size_t numInputs, const void *outputs, size_t numOutputs) const;
   Status parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes,
                      Buffer &scratch);
@@ -89,6 +96,8 @@ private:
   std::mutex weightsMutex_;
   std::shared_ptr<Weights> weights_;
   Profile profile_;
+  std::mutex randomMutex_;
+  Random random_; ///< Of the next run.
 };
 
 } // namespace disc::rt

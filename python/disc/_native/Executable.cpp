@@ -31,6 +31,7 @@ public:
   nb::list globals(nb::handle self) const;
   nb::dict times() const;
   unsigned threads() const { return model->threads(); }
+  void seed(uint64_t seed) { model->seed(seed); }
   void startProfile() { model->profile().start(); }
   nb::list stopProfile();
 
@@ -261,6 +262,7 @@ void disc::py::bindExecutable(nb::module_ &m) {
           "globals", [](nb::handle_t<Executable> self) { return nb::cast<Executable &>(self).globals(self); },
           "What init() computed: the bytes of each global, as numpy arrays that keep this object alive.")
       .def("times", &Executable::times, "Seconds of code generation, by step.")
+      .def("seed", &Executable::seed, nb::arg("seed"), "What random numbers follow from.")
       .def("start_profile", &Executable::startProfile, "Records every launch from here on.")
       .def("stop_profile", &Executable::stopProfile,
            "The launches since start_profile: kernel, kind, source, begin and end in ns, tasks.")

@@ -16,6 +16,19 @@
 
 using namespace disc::py;
 
+/// Raises what the last failing call on this thread said.
+[[noreturn]] static void raiseLast() {
+  disc_error error{};
+  error.size = sizeof(error);
+  disc_last_error_details(&error);
+  raiseError(error);
+}
+
+static void check(disc_status status) {
+  if (status != DISC_OK)
+    raiseLast();
+}
+
 namespace {
 /// A loaded model.
 class Model {
@@ -28,6 +41,7 @@ public:
   nb::object run(nb::tuple inputs, nb::object outputs);
   nb::object outputShapes(nb::tuple inputs);
   void swapWeights(nb::bytes path);
+  void seed(uint64_t seed) { check(disc_seed(model, seed)); }
   nb::dict describe() const;
   nb::list tensors(disc_status (*query)(const disc_model *, int64_t, disc_tensor_spec *), int64_t count) const;
   nb::list inputs() const { return tensors(disc_describe_input, spec.num_inputs); }
@@ -46,19 +60,6 @@ private:
   bool givesBfloat = false;
 };
 } // namespace
-
-/// Raises what the last failing call on this thread said.
-[[noreturn]] static void raiseLast() {
-  disc_error error{};
-  error.size = sizeof(error);
-  disc_last_error_details(&error);
-  raiseError(error);
-}
-
-static void check(disc_status status) {
-  if (status != DISC_OK)
-    raiseLast();
-}
 
 static std::string dtypeName(DLDataType dtype) {
   std::string bits = std::to_string(dtype.bits);
@@ -317,6 +318,7 @@ NB_MODULE(_runtime, m) {
            "Runs the model on a tuple of arrays; `outputs` is None or a tuple of arrays to write to, or None.")
       .def("output_shapes", &Model::outputShapes, nb::arg("inputs"))
       .def("swap_weights", &Model::swapWeights, nb::arg("path"))
+      .def("seed", &Model::seed, nb::arg("seed"))
       .def("describe", &Model::describe, "Name, cpu, version of the runtime, threads.")
       .def("inputs", &Model::inputs, "Tuples (name, dtype, texts of the dims).")
       .def("outputs", &Model::outputs)

@@ -17,6 +17,7 @@ import torch
 from torch_mlir import ir
 
 from . import dtypes, locations, scalar
+from .registry import NotLowerable
 from .scalar import Elem
 from .symbols import SymbolTable
 from .values import (
@@ -66,6 +67,8 @@ class Builder(ViewBuilder):
     # What the importer sets: the program's symbols, and where they are declared.
     symbols: SymbolTable | None = None
     module_block: Any = None
+    # How many operations of the model drew random numbers so far.
+    random_operations: int = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -277,6 +280,8 @@ class Builder(ViewBuilder):
 
     def full(self, dims: Sequence[Extent], value: Number, dtype: torch.dtype) -> Tensor:
         """A tensor filled with one value."""
+        if dtypes.is_complex(dtype):
+            return self._full_complex(dims, complex(value), dtype)
         if dtype == torch.bool:
             value = bool(value)
         elif not dtypes.is_float(dtype):
@@ -284,6 +289,23 @@ class Builder(ViewBuilder):
         empty = self.empty(dims, dtype)
         filled = self._fill(empty, scalar.constant(value, dtype).value)
         return Tensor(filled, tuple(dims), dtype, splat=value)
+
+    def _full_complex(self, dims: Sequence[Extent], value: complex, dtype: torch.dtype) -> Tensor:
+        part, last = dtypes.part(dtype), len(dims)
+
+        def body() -> Elem:
+            real = scalar.loop_index(last).eq(0)
+            return scalar.select(real, scalar.constant(value.real, part), value.imag)
+
+        return self.as_complex(self.generic([], [], [*dims, 2], part, body))
+
+    def as_pairs(self, x: Tensor) -> Tensor:
+        """A tensor of complex numbers as what it is in the IR: real numbers with a last dim of 2."""
+        return Tensor(x.value, (*x.dims, 2), dtypes.part(x.dtype))
+
+    def as_complex(self, x: Tensor) -> Tensor:
+        """The reverse."""
+        return Tensor(x.value, x.dims[:-1], torch.complex64 if x.dtype == torch.float32 else torch.complex128)
 
     def empty(self, dims: Sequence[Extent], dtype: torch.dtype) -> ir.Value:
         """An uninitialised tensor, to be written by the op it is handed to."""
@@ -322,6 +344,8 @@ class Builder(ViewBuilder):
 
         ``fn`` gets the input elements, and before them the accumulator when ``init`` is given.
         """
+        if dtypes.is_complex(dtype) or any(dtypes.is_complex(x.dtype) for x in inputs):
+            raise NotLowerable("complex numbers")
         loops = len(domain) if domain is not None else len(out_dims)
         out_map = out_map or self.identity(loops)
         out = self.empty(out_dims, dtype)
@@ -533,6 +557,8 @@ class Builder(ViewBuilder):
     def extract(self, source: Tensor, index: Sequence[Elem | ir.Value]) -> Elem:
         """In a body: the element of ``source`` at ``index``."""
         at = [scalar.to_index(i) if isinstance(i, Elem) else i for i in index]
+        if dtypes.is_complex(source.dtype):
+            raise NotLowerable("complex numbers")
         element = source.value.type.element_type
         op = ir.Operation.create("tensor.extract", [element], [source.value, *at])
         return Elem(op.result, source.dtype)

@@ -16,6 +16,9 @@ _MLIR_NAMES: dict[torch.dtype, str] = {
     torch.int8: "i8",
     torch.uint8: "i8",
     torch.bool: "i1",
+    # Complex numbers are pairs along a last dim of extent 2.
+    torch.complex64: "f32",
+    torch.complex128: "f64",
 }
 
 # The torch dialect's spelling of an element type, which still has a sign.
@@ -30,6 +33,8 @@ _TORCH_DIALECT_NAMES: dict[str, torch.dtype] = {
     "si8": torch.int8,
     "ui8": torch.uint8,
     "i1": torch.bool,
+    "complex<f32>": torch.complex64,
+    "complex<f64>": torch.complex128,
 }
 
 # c10::ScalarType, as the torch dialect passes dtypes.
@@ -42,6 +47,8 @@ _SCALAR_TYPE_CODES: dict[int, torch.dtype] = {
     5: torch.float16,
     6: torch.float32,
     7: torch.float64,
+    9: torch.complex64,
+    10: torch.complex128,
     11: torch.bool,
     15: torch.bfloat16,
 }
@@ -70,6 +77,16 @@ def from_code(code: int | None) -> torch.dtype | None:
 def is_float(dtype: torch.dtype) -> bool:
     """Whether ``dtype`` is a floating point type."""
     return dtype.is_floating_point
+
+
+def is_complex(dtype: torch.dtype) -> bool:
+    """Whether elements are complex numbers: in the IR, pairs along one more dim."""
+    return dtype.is_complex
+
+
+def part(dtype: torch.dtype) -> torch.dtype:
+    """The type of the real part of numbers of ``dtype``."""
+    return {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(dtype, dtype)
 
 
 def is_unsigned(dtype: torch.dtype) -> bool:

@@ -15,12 +15,12 @@ from .. import errors
 from . import dtypes
 from .builder import Builder, declare_symbol
 from .locations import describe, location, source_of
-from .registry import NotLowerable, Rule, find_rule
+from .registry import NotLowerable, Rule, find_complex_rule, find_rule
 from .symbols import SymbolTable
 from .torch_dialect import NODE_ATTR, PARAMETER_ATTR, PARAMETER_OP
 from .values import Extent, ResultInfo, Tensor, tensor_type
 
-_VTENSOR = re.compile(r"!torch\.vtensor<\[([^\]]*)\],([a-z0-9]+)>$")
+_VTENSOR = re.compile(r"!torch\.vtensor<\[([^\]]*)\],([a-z0-9<>]+)>$")
 
 # Checks that torch.export leaves in the graph. What they say of extents is in the ranges of the symbols,
 # what they say of dtypes and devices is true of the compiled program by construction.
@@ -110,10 +110,13 @@ class Lowering:
             fake = _as_tensor(value)
             dims = [d if isinstance(d, int) else None for d in fake.shape]
             dynamic = ir.ShapedType.get_dynamic_size()
+            pairs = [2] if fake.is_complex() else []
             arg_types.append(
-                ir.RankedTensorType.get([dynamic if d is None else d for d in dims], dtypes.element_type(fake.dtype))
+                ir.RankedTensorType.get(
+                    [*(dynamic if d is None else d for d in dims), *pairs], dtypes.element_type(fake.dtype)
+                )
             )
-            text = ", ".join(self._symbols.text(d) for d in fake.shape)
+            text = ", ".join([*(self._symbols.text(d) for d in fake.shape), *(["2"] if fake.is_complex() else [])])
             attrs: dict[str, ir.Attribute] = {
                 "disc_shape.dims": ir.Attribute.parse(f"#disc_shape.dims<[{text}]>"),
                 "disc_shape.name": ir.StringAttr.get(name),
@@ -267,7 +270,8 @@ class Lowering:
             why = ir.StringAttr(op.attributes["disc.unsupported"]).value
             self._report(op, name, why)
             return
-        rule = find_rule(name)
+        rule = find_complex_rule(name) if self._is_complex(op) else None
+        rule = rule or find_rule(name)
         if rule is None:
             self._report(op, name, "no lowering rule")
             return
@@ -287,6 +291,10 @@ class Lowering:
 
     def _call(self, op: ir.Operation, rule: Rule, operands: list[Any]) -> Any:
         return rule(self.builder, *operands)
+
+    def _is_complex(self, op: ir.Operation) -> bool:
+        """Whether an operand or result has complex elements."""
+        return any("complex" in str(value.type) for value in (*op.operands, *op.results))
 
     def _node_value(self, op: ir.Operation) -> Any:
         node = self._node(op)

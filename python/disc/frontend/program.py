@@ -54,6 +54,8 @@ class Output:
     kind: str
     index: int = -1
     value: Any = None
+    complex: bool = False
+    """Whether the pairs of real numbers that ``main`` has are complex ones."""
 
 
 @dataclass
@@ -96,16 +98,22 @@ class ImportedProgram:
                 raise TypeError(
                     f"argument {leaf} was {value!r} when the model was compiled and is part of it; got {leaves[leaf]!r}"
                 )
-        return [_number(i.name, leaves[i.leaf]) if i.is_number else leaves[i.leaf] for i in self.inputs]
+        return [self._entry(i, leaves[i.leaf]) for i in self.inputs]
+
+    @staticmethod
+    def _entry(entry: Input, leaf: Any) -> Any:
+        """What ``main`` takes for a leaf."""
+        if entry.is_number:
+            return _number(entry.name, leaf)
+        return _pairs(leaf) if entry.dtype.is_complex else leaf
 
     def unflatten(self, results: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Any:
         """The model's output from ``main``'s ``results`` and the (flat) ``inputs`` of the call."""
         leaves = []
         for output in self.outputs:
-            if output.kind == "tensor":
-                leaves.append(results[output.index])
-            elif output.kind == "input":
-                leaves.append(inputs[output.index])
+            if output.kind in ("tensor", "input"):
+                leaf = (results if output.kind == "tensor" else inputs)[output.index]
+                leaves.append(torch.view_as_complex(leaf) if output.complex else leaf)
             elif output.kind == "number":
                 leaves.append(results[output.index].item())
             elif output.kind == "int":
@@ -191,7 +199,14 @@ def _parameter_names(module: torch.nn.Module) -> list[str]:
     return [f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in parameters]
 
 
+def _pairs(leaf: Any) -> Any:
+    """A complex tensor as pairs of real numbers, without a copy."""
+    return torch.view_as_real(leaf.resolve_conj()) if isinstance(leaf, torch.Tensor) and leaf.is_complex() else leaf
+
+
 def _signless(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return torch.view_as_real(tensor.detach().resolve_conj())
     return tensor.view(torch.int8) if tensor.dtype == torch.uint8 else tensor
 
 
@@ -286,14 +301,14 @@ def _outputs(
             continue
         owner = result.value.owner
         if result.value in arguments:
-            outputs.append(Output("input", arguments[result.value]))
+            outputs.append(Output("input", arguments[result.value], complex=result.dtype.is_complex))
         elif not isinstance(owner, ir.Block) and owner.name == "disc_tensor.parameter":
             name = ir.StringAttr(owner.attributes["name"]).value
             outputs.append(Output("parameter", value=parameters[name]))
         else:
             if result not in returned:
                 returned.append(result)
-            outputs.append(Output("tensor", returned.index(result)))
+            outputs.append(Output("tensor", returned.index(result), complex=result.dtype.is_complex))
     return outputs, returned
 
 

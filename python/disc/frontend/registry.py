@@ -36,11 +36,37 @@ def lowers(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
+_COMPLEX_RULES: dict[str, Rule] = {}
+
+
+def lowers_complex(*names: str) -> Callable[[Rule], Rule]:
+    """Registers the rule of the torch ops ``names`` for when an operand or a result is complex.
+
+    Without one the op's other rule is taken, which does for views; what computes refuses complex elements.
+    """
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            _COMPLEX_RULES[name] = rule
+        return rule
+
+    return register
+
+
+def find_complex_rule(name: str) -> Rule | None:
+    """As :func:`find_rule`, for complex numbers."""
+    return _find(_COMPLEX_RULES, name)
+
+
 def find_rule(name: str) -> Rule | None:
     """The rule for the torch op ``name``, falling back to the one for all its overloads."""
-    rule = _RULES.get(name)
+    return _find(_RULES, name)
+
+
+def _find(rules: dict[str, Rule], name: str) -> Rule | None:
+    rule = rules.get(name)
     if rule is None and name.count(".") >= 3:
-        rule = _RULES.get(name.rpartition(".")[0])
+        rule = rules.get(name.rpartition(".")[0])
     return rule
 
 

@@ -100,6 +100,8 @@ def tensor_type(dims: Sequence[Extent], dtype: torch.dtype) -> ir.RankedTensorTy
     """The MLIR type of a tensor."""
     dynamic = ir.ShapedType.get_dynamic_size()
     shape = [dim if isinstance(dim, int) else dynamic for dim in dims]
+    if dtypes.is_complex(dtype):
+        shape.append(2)
     return ir.RankedTensorType.get(shape, dtypes.element_type(dtype))
 
 

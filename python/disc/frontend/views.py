@@ -7,8 +7,14 @@ from dataclasses import replace
 
 from torch_mlir import ir
 
+from . import dtypes
 from .extents import ExtentBuilder
 from .values import Broadcast, Extent, Iota, Tensor, is_one, tensor_type
+
+
+def _and_pairs(x: Tensor, dims: Sequence[int], rank: int) -> list[int]:
+    """The dims of the IR's tensor: complex numbers have one more, which stays the last."""
+    return [*dims, rank] if dtypes.is_complex(x.dtype) else list(dims)
 
 
 class ViewBuilder(ExtentBuilder):
@@ -39,7 +45,7 @@ class ViewBuilder(ExtentBuilder):
             x,
             [x.dims[i] for i in permutation],
             [],
-            {"permutation": ir.DenseI64ArrayAttr.get(list(permutation))},
+            {"permutation": ir.DenseI64ArrayAttr.get(_and_pairs(x, permutation, x.rank))},
         )
         iota = x.iota and replace(x.iota, dim=list(permutation).index(x.iota.dim))
         return result.with_facts(splat=x.splat, iota=iota)
@@ -95,7 +101,9 @@ class ViewBuilder(ExtentBuilder):
         if dims == list(x.dims):
             return x
         dynamic = [dim for dim in dims if not isinstance(dim, int)]
-        result = self._view("broadcast", x, dims, dynamic, {"dims": ir.DenseI64ArrayAttr.get(list(into))})
+        result = self._view(
+            "broadcast", x, dims, dynamic, {"dims": ir.DenseI64ArrayAttr.get(_and_pairs(x, into, len(dims)))}
+        )
         if x.broadcast is not None:
             inner = x.broadcast
             origin = Broadcast(inner.source, tuple(into[d] for d in inner.dims))

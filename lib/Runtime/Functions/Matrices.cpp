@@ -1,0 +1,284 @@
+//===- Matrices.cpp - batches of small matrices ----------------------------===//
+
+#include "lib/Runtime/Functions/Matrices.h"
+
+#include <cmath>
+#include <cstdio>
+
+using namespace disc::rt;
+
+template <typename T> static void copyFrom(const disc_view &view, int64_t batch, Matrix to) {
+  int64_t rank = view.rank;
+  StridedWalk walk(rank > 2 ? rank - 2 : 0, view.dims, view.strides, batch);
+  const T *from = static_cast<const T *>(view.data) + walk.offset;
+  for (int64_t i = 0; i < to.rows; ++i)
+    for (int64_t j = 0; j < to.cols; ++j)
+      to(i, j) = double(from[i * view.strides[rank - 2] + j * view.strides[rank - 1]]);
+}
+
+void disc::rt::loadMatrix(const disc_view &view, int64_t batch, Matrix to) {
+  return view.dtype == DISC_F64 ? copyFrom<double>(view, batch, to) : copyFrom<float>(view, batch, to);
+}
+
+template <typename T> static void copyTo(void *data, int64_t batch, Matrix from) {
+  int64_t count = from.rows * from.cols;
+  T *to = static_cast<T *>(data) + batch * count;
+  for (int64_t i = 0; i < count; ++i)
+    to[i] = T(from.data[i]);
+}
+
+void disc::rt::storeMatrix(const disc_view &view, int64_t batch, Matrix from) {
+  return view.dtype == DISC_F64 ? copyTo<double>(view.data, batch, from) : copyTo<float>(view.data, batch, from);
+}
+
+int32_t disc::rt::matrixFailed(disc_call *call, const disc_view &view, int64_t batch, const char *format,
+                               int64_t number) {
+  char text[256];
+  int used = 0;
+  if (view.rank > 2)
+    used = std::snprintf(text, sizeof(text), "(Batch element %lld): ", static_cast<long long>(batch));
+  std::snprintf(text + used, sizeof(text) - size_t(used), format, static_cast<long long>(number));
+  return disc_rt_function_failed(call, DISC_ERROR_INVALID, text);
+}
+
+int64_t disc::rt::decompose(Matrix a, int64_t *pivots) {
+  int64_t zero = 0, count = a.rows < a.cols ? a.rows : a.cols;
+  for (int64_t k = 0; k < count; ++k) {
+    int64_t best = k;
+    for (int64_t i = k + 1; i < a.rows; ++i)
+      if (std::fabs(a(i, k)) > std::fabs(a(best, k)))
+        best = i;
+    pivots[k] = best;
+    swapRows(a, k, best);
+    if (a(k, k) == 0) {
+      zero = zero ? zero : k + 1;
+      continue;
+    }
+    for (int64_t i = k + 1; i < a.rows; ++i) {
+      a(i, k) /= a(k, k);
+      if (a(i, k) != 0)
+        subtractRow(a, i, a, k, a(i, k), k + 1);
+    }
+  }
+  return zero;
+}
+
+void disc::rt::solveTriangle(Matrix a, Matrix b, bool upper, bool unit) {
+  for (int64_t step = 0; step < b.rows; ++step) {
+    int64_t i = upper ? b.rows - 1 - step : step;
+    for (int64_t k = upper ? i + 1 : 0; k < (upper ? b.rows : i); ++k)
+      subtractRow(b, i, b, k, a(i, k));
+    for (int64_t j = 0; j < b.cols && !unit; ++j)
+      b(i, j) /= a(i, i);
+  }
+}
+
+/// a [.., n, n] -> factor [.., n, n], info i32 [..]: of a symmetric matrix, of which one triangle is read. config:
+/// upper, and whether to fail. info is the order of the first leading minor that is not positive, or 0. scratch: 8 * n
+/// * n.
+int32_t disc_fn_cholesky(disc_call *call, const disc_view *operands, const int64_t *config, int64_t begin, int64_t end,
+                         void *scratch) {
+  int64_t n = rowsOf(operands[0]);
+  bool upper = config[0];
+  Matrix a = {static_cast<double *>(scratch), n, n};
+  for (int64_t batch = begin; batch < end; ++batch) {
+    loadMatrix(operands[0], batch, a);
+    int64_t info = 0;
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < i; ++j)
+        a(i, j) = upper ? a(j, i) : a(i, j);
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t i = j; i < n; ++i) {
+        double sum = a(i, j);
+        for (int64_t k = 0; k < j; ++k)
+          sum -= a(i, k) * a(j, k);
+        if (i == j && !(sum > 0) && !info)
+          info = j + 1;
+        a(i, j) = i == j ? std::sqrt(sum) : sum / a(j, j);
+      }
+    }
+    if (info && config[1])
+      return matrixFailed(call, operands[0], batch,
+                          "The factorization could not be completed because the input is not positive-definite (the "
+                          "leading minor of order %lld is not positive-definite).",
+                          info);
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = i + 1; j < n; ++j) {
+        a(i, j) = upper ? a(j, i) : 0;
+        a(j, i) = upper ? 0 : a(j, i);
+      }
+    storeMatrix(operands[1], batch, a);
+    static_cast<int32_t *>(operands[2].data)[batch] = int32_t(info);
+  }
+  return DISC_OK;
+}
+
+/// a [.., m, n] -> LU [.., m, n], pivots i32 [.., min(m, n)] counted from 1, info i32 [..]. config: what to say when a
+/// diagonal element of U is zero: 0 nothing, 1 that of solve, 2 of inv, 3 of lu_factor. scratch: 8 * (m * n + m + n).
+int32_t disc_fn_lu_factor(disc_call *call, const disc_view *operands, const int64_t *config, int64_t begin, int64_t end,
+                          void *scratch) {
+  static const char *const texts[] = {
+      "", "The solver failed because the input matrix is singular.",
+      "The diagonal element %lld is zero, the inversion could not be completed because the input matrix is singular.",
+      "The diagonal element %lld of U is zero, and using it on lu_solve would result in a division by zero."};
+  Matrix a = {static_cast<double *>(scratch), rowsOf(operands[0]), colsOf(operands[0])};
+  auto *pivots = reinterpret_cast<int64_t *>(a.end());
+  int64_t count = a.rows < a.cols ? a.rows : a.cols;
+  for (int64_t batch = begin; batch < end; ++batch) {
+    loadMatrix(operands[0], batch, a);
+    int64_t info = decompose(a, pivots);
+    if (info && config[0])
+      return matrixFailed(call, operands[0], batch, texts[config[0]], info);
+    storeMatrix(operands[1], batch, a);
+    for (int64_t i = 0; i < count; ++i)
+      static_cast<int32_t *>(operands[2].data)[batch * count + i] = int32_t(pivots[i] + 1);
+    static_cast<int32_t *>(operands[3].data)[batch] = int32_t(info);
+  }
+  return DISC_OK;
+}
+
+/// LU [.., n, n], pivots i32 [.., n], b [.., n, k] -> x [.., n, k] with A x = b, or (config: transposed) A^T x = b.
+/// scratch: 8 * (n * n + n * k).
+int32_t disc_fn_lu_solve(disc_call *call, const disc_view *operands, const int64_t *config, int64_t begin, int64_t end,
+                         void *scratch) {
+  int64_t n = rowsOf(operands[0]);
+  Matrix a = {static_cast<double *>(scratch), n, n}, b = {a.end(), n, colsOf(operands[2])};
+  const disc_view &pivots = operands[1];
+  for (int64_t batch = begin; batch < end; ++batch) {
+    loadMatrix(operands[0], batch, a);
+    loadMatrix(operands[2], batch, b);
+    StridedWalk walk(pivots.rank - 1, pivots.dims, pivots.strides, batch);
+    auto pivot = [&](int64_t i) {
+      return int64_t(static_cast<const int32_t *>(pivots.data)[walk.offset + i * pivots.strides[pivots.rank - 1]]) - 1;
+    };
+    for (int64_t i = 0; i < n; ++i)
+      if (pivot(i) < 0 || pivot(i) >= n)
+        return matrixFailed(call, operands[0], batch, "pivots are out of range");
+    if (config[0]) {
+      for (int64_t i = 0; i < n; ++i)
+        for (int64_t j = 0; j < i; ++j)
+          std::swap(a(i, j), a(j, i));
+      // U^T is lower, L^T upper with ones.
+      solveTriangle(a, b, /*upper=*/false, /*unit=*/false);
+      solveTriangle(a, b, /*upper=*/true, /*unit=*/true);
+      for (int64_t i = n; i-- > 0;)
+        swapRows(b, i, pivot(i));
+    } else {
+      for (int64_t i = 0; i < n; ++i)
+        swapRows(b, i, pivot(i));
+      solveTriangle(a, b, /*upper=*/false, /*unit=*/true);
+      solveTriangle(a, b, /*upper=*/true, /*unit=*/false);
+    }
+    storeMatrix(operands[3], batch, b);
+  }
+  return DISC_OK;
+}
+
+/// a [.., n, n], b [.., n, k] -> x [.., n, k] with A x = b, of which one triangle counts. config: upper, ones on the
+/// diagonal. scratch: 8 * (n * n + n * k).
+int32_t disc_fn_solve_triangular(disc_call *, const disc_view *operands, const int64_t *config, int64_t begin,
+                                 int64_t end, void *scratch) {
+  int64_t n = rowsOf(operands[0]);
+  Matrix a = {static_cast<double *>(scratch), n, n}, b = {a.end(), n, colsOf(operands[1])};
+  for (int64_t batch = begin; batch < end; ++batch) {
+    loadMatrix(operands[0], batch, a);
+    loadMatrix(operands[1], batch, b);
+    solveTriangle(a, b, config[0], config[1]);
+    storeMatrix(operands[2], batch, b);
+  }
+  return DISC_OK;
+}
+
+/// e^A by scaling, the Padé approximant of degree 13, and squaring (Higham, The scaling and squaring method for the
+/// matrix exponential revisited, 2005). a [.., n, n] -> [.., n, n]; scratch: 8 * (6 * n * n + n).
+int32_t disc_fn_matrix_exp(disc_call *, const disc_view *operands, const int64_t *, int64_t begin, int64_t end,
+                           void *scratch) {
+  static const double coefficients[] = {64764752532480000,
+                                        32382376266240000,
+                                        7771770303897600,
+                                        1187353796428800,
+                                        129060195264000,
+                                        10559470521600,
+                                        670442572800,
+                                        33522128640,
+                                        1323241920,
+                                        40840800,
+                                        960960,
+                                        16380,
+                                        182,
+                                        1};
+  int64_t n = rowsOf(operands[0]), count = n * n;
+  auto *memory = static_cast<double *>(scratch);
+  Matrix a = {memory, n, n}, power = {a.end(), n, n}, next = {power.end(), n, n}, even = {next.end(), n, n},
+         odd = {even.end(), n, n}, spare = {odd.end(), n, n};
+  auto *pivots = reinterpret_cast<int64_t *>(spare.end());
+  auto multiply = [&](Matrix x, Matrix y, Matrix into) {
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t j = 0; j < n; ++j)
+        into(i, j) = 0;
+      for (int64_t k = 0; k < n; ++k)
+        subtractRow(into, i, y, k, -x(i, k));
+    }
+  };
+  for (int64_t batch = begin; batch < end; ++batch) {
+    loadMatrix(operands[0], batch, a);
+    double norm = 0;
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (int64_t i = 0; i < n; ++i)
+        sum += std::fabs(a(i, j));
+      norm = sum > norm || sum != sum ? sum : norm;
+    }
+    int squarings = 0;
+    if (norm > 5.371920351148152 && norm <= 1e300)
+      squarings = int(std::ceil(std::log2(norm / 5.371920351148152)));
+    for (int64_t i = 0; i < count; ++i)
+      a.data[i] = std::ldexp(a.data[i], -squarings);
+    // Sums of the even and of the odd powers.
+    setIdentity(power);
+    for (int64_t i = 0; i < count; ++i)
+      even.data[i] = odd.data[i] = 0;
+    for (int p = 0; p <= 13; ++p) {
+      Matrix sum = p % 2 ? odd : even;
+      for (int64_t i = 0; i < count; ++i)
+        sum.data[i] += coefficients[p] * power.data[i];
+      multiply(power, a, next);
+      std::swap(power, next);
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      spare.data[i] = even.data[i] - odd.data[i];
+      even.data[i] += odd.data[i];
+    }
+    decompose(spare, pivots);
+    for (int64_t i = 0; i < n; ++i)
+      swapRows(even, i, pivots[i]);
+    solveTriangle(spare, even, /*upper=*/false, /*unit=*/true);
+    solveTriangle(spare, even, /*upper=*/true, /*unit=*/false);
+    for (int i = 0; i < squarings; ++i) {
+      multiply(even, even, spare);
+      std::swap(even, spare);
+    }
+    storeMatrix(operands[1], batch, even);
+  }
+  return DISC_OK;
+}
+
+/// pivots i32 [.., k] -> i64 [.., m]: which row of the matrix each row of its decomposition was, before.
+int32_t disc_fn_permutation(disc_call *call, const disc_view *operands, const int64_t *, int64_t begin, int64_t end,
+                            void *) {
+  const disc_view &pivots = operands[0];
+  int64_t last = pivots.rank - 1, count = pivots.dims[last], m = operands[1].dims[last];
+  for (int64_t batch = begin; batch < end; ++batch) {
+    StridedWalk walk(last, pivots.dims, pivots.strides, batch);
+    int64_t *rows = static_cast<int64_t *>(operands[1].data) + batch * m;
+    for (int64_t i = 0; i < m; ++i)
+      rows[i] = i;
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t pivot = int64_t(static_cast<const int32_t *>(pivots.data)[walk.offset + i * pivots.strides[last]]) - 1;
+      if (pivot < 0 || pivot >= m)
+        return disc_rt_function_failed(call, DISC_ERROR_INDEX, "pivots are out of range");
+      std::swap(rows[i], rows[pivot]);
+    }
+  }
+  return DISC_OK;
+}

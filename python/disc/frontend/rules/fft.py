@@ -1,0 +1,120 @@
+"""Fourier transforms: the function ``fft`` transforms rows, one dim after the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from .. import dtypes, scalar
+from ..builder import Builder
+from ..registry import lowers
+from ..values import Extent, Tensor, normalize_dim
+from .calls import dim_back, dim_last
+from .elementwise import convert
+
+_COMPLEX, _TO_COMPLEX, _TO_REAL = range(3)
+_NONE, _ROOT, _WHOLE = range(3)
+_RADICES = (2, 3, 5, 7, 11, 13)
+
+
+def _convolution(b: Builder, n: Extent) -> Extent:
+    """The length of the convolution that a transform of length ``n`` needs; of an unknown length an upper bound."""
+    if not isinstance(n, int):
+        # A power of two below twice 2n.
+        return b.mul(n, 4)
+    rest = n
+    for radix in _RADICES:
+        while rest > 1 and rest % radix == 0:
+            rest //= radix
+    return 0 if rest <= 1 else 1 << (2 * n - 2).bit_length()
+
+
+def _transform(
+    b: Builder, x: Tensor, dim: int, n: Extent, kind: int, backward: bool, scale: float, results: Extent
+) -> Tensor:
+    """The transforms of length ``n`` along ``dim``."""
+    part = dtypes.part(x.dtype)
+    rank = x.rank
+    last = dim_last(b, x, dim)
+    convolution = _convolution(b, n)
+    size = b.add(b.mul(n, 2), b.mul(convolution, 6))
+    plan = b.call("fft_plan", [], [([size], part)], config=[n])[0]
+    dims = [*last.dims[:-1], results]
+    made = b.call(
+        "fft",
+        [last if kind == _TO_COMPLEX else b.as_pairs(last), plan],
+        [(dims if kind == _TO_REAL else [*dims, 2], part)],
+        config=[n, kind, int(backward), float(scale)],
+        tasks=b.product(dims[:-1]),
+        scratch=b.mul(b.maximum(n, convolution), 4 * part.itemsize),
+    )[0]
+    result = made if kind == _TO_REAL else b.as_complex(made)
+    return dim_back(b, result, dim, rank)
+
+
+def _scale(extents: Sequence[Extent], normalization: int) -> float | None:
+    """The factor that ``normalization`` asks for, or None if it depends on extents that are dynamic."""
+    if normalization == _NONE:
+        return 1.0
+    if not all(isinstance(n, int) for n in extents):
+        return None
+    total = math.prod(int(n) for n in extents if isinstance(n, int))
+    return 1.0 / math.sqrt(total) if normalization == _ROOT else 1.0 / total
+
+
+def _scaled(b: Builder, x: Tensor, extents: Sequence[Extent], normalization: int) -> Tensor:
+    """``x`` times a factor that depends on dynamic extents."""
+    total = b.product(extents)
+    whole = b.as_pairs(x) if dtypes.is_complex(x.dtype) else x
+
+    def body(x: scalar.Elem) -> scalar.Elem:
+        count = scalar.from_extent(total, torch.int64).to(x.dtype)
+        return x / (scalar.sqrt(count) if normalization == _ROOT else count)
+
+    scaled = b.elementwise(whole.dtype, [whole], body)
+    return b.as_complex(scaled) if dtypes.is_complex(x.dtype) else scaled
+
+
+def _along(b: Builder, x: Tensor, dims: Sequence[int], backward: bool, scale: float) -> Tensor:
+    """Complex transforms along all of ``dims``."""
+    for dim in dims:
+        x = _transform(b, x, dim, x.dims[dim], _COMPLEX, backward, scale, x.dims[dim])
+        scale = 1.0
+    return x
+
+
+@lowers("torch.aten._fft_c2c")
+def c2c(b: Builder, x: Tensor, dims: Sequence[int], normalization: int, forward: bool) -> Tensor:
+    """Complex to complex."""
+    dims = [normalize_dim(d, x.rank) for d in dims]
+    extents = [x.dims[d] for d in dims]
+    scale = _scale(extents, normalization)
+    result = _along(b, x, dims, not forward, 1.0 if scale is None else scale)
+    return _scaled(b, result, extents, normalization) if scale is None else result
+
+
+@lowers("torch.aten._fft_r2c")
+def r2c(b: Builder, x: Tensor, dims: Sequence[int], normalization: int, onesided: bool) -> Tensor:
+    """Real to complex; ``onesided`` gives half of the last dim's spectrum, the rest being its mirror image."""
+    dims = [normalize_dim(d, x.rank) for d in dims]
+    extents = [x.dims[d] for d in dims]
+    scale = _scale(extents, normalization)
+    x = convert(b, x, torch.float32) if dtypes.is_half(x.dtype) else x
+    n = x.dims[dims[-1]]
+    results = b.add(b.floordiv(n, 2), 1) if onesided else n
+    result = _transform(b, x, dims[-1], n, _TO_COMPLEX, False, 1.0 if scale is None else scale, results)
+    result = _along(b, result, dims[:-1], False, 1.0)
+    return _scaled(b, result, extents, normalization) if scale is None else result
+
+
+@lowers("torch.aten._fft_c2r")
+def c2r(b: Builder, x: Tensor, dims: Sequence[int], normalization: int, n: Extent) -> Tensor:
+    """Half a spectrum to ``n`` real numbers along the last of ``dims``."""
+    dims = [normalize_dim(d, x.rank) for d in dims]
+    extents = [*(x.dims[d] for d in dims[:-1]), n]
+    scale = _scale(extents, normalization)
+    x = _along(b, x, dims[:-1], True, 1.0)
+    result = _transform(b, x, dims[-1], n, _TO_REAL, True, 1.0 if scale is None else scale, n)
+    return _scaled(b, result, extents, normalization) if scale is None else result

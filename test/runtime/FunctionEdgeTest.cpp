@@ -1,0 +1,253 @@
+//===- FunctionEdgeTest.cpp - functions at their edges ---------------------===//
+//
+// Against eager PyTorch they are tested in test/python/e2e/test_functions.py; here is what that does not reach: any
+// division into tasks, errors, strides, and memory, under sanitizers.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Check.h"
+#include "lib/Runtime/Functions/Order.h"
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+using namespace disc::rt;
+
+namespace {
+/// A dense tensor and its view.
+template <typename T> struct Tensor {
+  Tensor(int64_t dtype, std::vector<int64_t> dims, std::vector<T> values = {})
+      : dtype(dtype), dims(std::move(dims)), strides(this->dims.size()), data(std::move(values)) {
+    int64_t count = 1;
+    for (size_t i = this->dims.size(); i-- > 0;) {
+      strides[i] = count;
+      count *= this->dims[i];
+    }
+    data.resize(size_t(count));
+  }
+  operator disc_view() { return {data.data(), dtype, int64_t(dims.size()), dims.data(), strides.data()}; }
+
+  int64_t dtype;
+  std::vector<int64_t> dims, strides;
+  std::vector<T> data;
+};
+
+using Ints = Tensor<int64_t>;
+using Floats = Tensor<float>;
+const double kNan = std::numeric_limits<double>::quiet_NaN();
+
+int32_t runParts(disc_function function, const std::vector<disc_view> &operands, const std::vector<int64_t> &config,
+                 int64_t tasks, int64_t step, size_t scratch = 0) {
+  std::vector<double> memory(scratch / 8 + 1);
+  for (int64_t begin = 0; begin < tasks; begin += step)
+    if (int32_t status =
+            function(nullptr, operands.data(), config.data(), begin, std::min(begin + step, tasks), memory.data()))
+      return status;
+  return DISC_OK;
+}
+} // namespace
+
+TEST(scatterDoesNotDependOnTasks) {
+  std::mt19937 random(1);
+  for (int64_t rows : {1, 2, 5, 40}) {
+    for (int64_t width : {1, 3, 64}) {
+      const int64_t edges = 50, parts = 8;
+      Floats self(DISC_F32, {rows, width}), values(DISC_F32, {edges, width}), result(DISC_F32, {rows, width});
+      Ints index(DISC_I64, {edges});
+      for (float &x : self.data)
+        x = float(random() % 100);
+      for (float &x : values.data)
+        x = float(random() % 100) / 7;
+      for (int64_t &i : index.data)
+        i = int64_t(random() % uint64_t(rows));
+      std::vector<float> expected = self.data;
+      for (int64_t e = 0; e < edges; ++e)
+        for (int64_t j = 0; j < width; ++j)
+          expected[size_t(index.data[size_t(e)] * width + j)] += values.data[size_t(e * width + j)];
+      // The index is the same along the columns.
+      std::vector<int64_t> dims{edges, width}, strides{1, 0};
+      disc_view spread = {index.data.data(), DISC_I64, 2, dims.data(), strides.data()};
+      for (int64_t step : {1, 3, 8}) {
+        std::fill(result.data.begin(), result.data.end(), -1.0f);
+        CHECK(runParts(disc_fn_scatter, {self, values, spread, result}, {DISC_F32, 1, 1, 0, 0, parts, 2, 1, -1, 1, 0},
+                       parts, step) == DISC_OK);
+        CHECK(result.data == expected);
+      }
+    }
+  }
+}
+
+TEST(scatterChecksIndices) {
+  Floats values(DISC_F32, {2}, {1, 2}), result(DISC_F32, {3});
+  for (int64_t wrong : {int64_t(3), int64_t(-1), INT64_MIN, INT64_MAX}) {
+    Ints index(DISC_I64, {2}, {0, wrong});
+    CHECK(runParts(disc_fn_scatter, {values, index, result}, {DISC_F32, 0, 0, 0, 0, 8, 1, 1, -1, 0}, 8, 1) ==
+          DISC_ERROR_INDEX);
+    // From the end, -1 is the last.
+    CHECK(runParts(disc_fn_scatter, {values, index, result}, {DISC_F32, 0, 0, 0, 1, 8, 1, 1, -1, 0}, 8, 8) ==
+          (wrong == -1 ? DISC_OK : DISC_ERROR_INDEX));
+    if (wrong == -1)
+      CHECK(result.data[0] == 1 && result.data[1] == 0 && result.data[2] == 2);
+  }
+  Floats none(DISC_F32, {0});
+  Ints noIndex(DISC_I64, {0});
+  result.data = {7, 7, 7};
+  CHECK(runParts(disc_fn_scatter, {none, noIndex, result}, {DISC_F32, 0, 0, 0, 0, 8, 1, 1, -1, 0}, 8, 2) == DISC_OK);
+  CHECK(result.data[0] == 0 && result.data[2] == 0);
+  CHECK(runParts(disc_fn_scatter, {none, noIndex, none}, {DISC_F32, 0, 0, 0, 0, 8, 1, 1, -1, 0}, 8, 2) == DISC_OK);
+  // A target without dims takes the update of the first task.
+  Floats one(DISC_F32, {}), value(DISC_F32, {1}, {5});
+  CHECK(runParts(disc_fn_scatter, {value, one}, {DISC_F32, 1, 0, 0, 0, 8, 1, 0, -1}, 8, 1) == DISC_OK);
+  CHECK(one.data[0] == 5);
+}
+
+TEST(scatterInPlaceTouchesOnlyWhatChanges) {
+  Floats self(DISC_F32, {4}, {1, 2, 3, 4}), values(DISC_F32, {1}, {9});
+  Ints index(DISC_I64, {1}, {2});
+  CHECK(runParts(disc_fn_scatter, {self, values, index, self}, {DISC_F32, 0, 1, 0, 0, 8, 1, 1, -1, 0}, 8, 1) ==
+        DISC_OK);
+  CHECK((self.data == std::vector<float>{1, 2, 9, 4}));
+}
+
+template <typename T> static void checkOrder(int64_t dtype, int64_t count, bool descending, uint64_t range) {
+  std::mt19937_64 random(uint64_t(count) + range);
+  Tensor<T> x(dtype, {count}), values(dtype, {count});
+  Ints indices(DISC_I64, {count});
+  for (T &value : x.data)
+    value = T(double(random() % range) - double(range) / 2);
+  if constexpr (isReal<T>)
+    for (size_t i = 0; i < x.data.size(); i += 7)
+      x.data[i] = i % 2 ? T(kNan) : T(-0.0);
+  CHECK(runParts(disc_fn_sort, {x, values, indices}, {dtype, descending}, 1, 1, size_t(orderScratch<T>(count))) ==
+        DISC_OK);
+  bool ordered = true;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t at = indices.data[size_t(i)];
+    T value = values.data[size_t(i)], source = x.data[size_t(at)];
+    ordered &= value == source || (isNan(value) && isNan(source));
+    if (i == 0)
+      continue;
+    T before = values.data[size_t(i - 1)];
+    bool same = before == value || (isNan(before) && isNan(value));
+    bool rises = isNan(value) ? !isNan(before) : before < value;
+    bool falls = isNan(before) ? !isNan(value) : value < before;
+    ordered &= same ? indices.data[size_t(i - 1)] < at : descending ? falls : rises;
+  }
+  CHECK(ordered);
+}
+
+TEST(sortIsStableWithNanLast) {
+  for (bool descending : {false, true})
+    for (int64_t count : {0, 1, 2, 33, 1023, 1024, 5000}) {
+      checkOrder<float>(DISC_F32, count, descending, 50);
+      checkOrder<float>(DISC_F32, count, descending, 1 << 20);
+      checkOrder<double>(DISC_F64, count, descending, 1ull << 50);
+      checkOrder<int64_t>(DISC_I64, count, descending, 1ull << 62);
+      checkOrder<int32_t>(DISC_I32, count, descending, 1000);
+      checkOrder<int8_t>(DISC_I8, count, descending, 100);
+      checkOrder<BFloat>(DISC_BF16, count, descending, 100);
+    }
+}
+
+TEST(selectOfNothingFails) {
+  Floats x(DISC_F32, {2, 0}), values(DISC_F32, {2}), none(DISC_F32, {0, 0}), nothing(DISC_F32, {0});
+  Ints indices(DISC_I64, {2}), noIndices(DISC_I64, {0});
+  CHECK(runParts(disc_fn_select, {x, values, indices}, {DISC_F32, 1, 0}, 2, 1) == DISC_ERROR_INDEX);
+  CHECK(runParts(disc_fn_select, {none, nothing, noIndices}, {DISC_F32, 1, 0}, 0, 1) == DISC_OK);
+  Floats three(DISC_F32, {1, 3}, {3, float(kNan), 1}), one(DISC_F32, {1});
+  Ints where(DISC_I64, {1});
+  CHECK(runParts(disc_fn_select, {three, one, where}, {DISC_F32, 0, 3}, 1, 1, 48) == DISC_ERROR_INDEX);
+  CHECK(runParts(disc_fn_select, {three, one, where}, {DISC_F32, 1, 0}, 1, 1, 48) == DISC_OK);
+  CHECK(std::isnan(one.data[0]) && where.data[0] == 1);
+  CHECK(runParts(disc_fn_select, {three, one, where}, {DISC_F32, 2, 0}, 1, 1, 48) == DISC_OK);
+  CHECK(one.data[0] == 1 && where.data[0] == 2);
+}
+
+TEST(uniqueKeepsNansApart) {
+  Floats x(DISC_F32, {6}, {2, float(kNan), -0.0f, 2, float(kNan), 0}), values(DISC_F32, {6});
+  Ints inverse(DISC_I64, {6}), counts(DISC_I64, {6}), count(DISC_I64, {});
+  CHECK(runParts(disc_fn_unique, {x, values, inverse, counts, count}, {DISC_F32, 0}, 1, 1, 6 * 16) == DISC_OK);
+  CHECK(count.data[0] == 4 && counts.data[0] == 2 && counts.data[1] == 2 && counts.data[2] == 1);
+  CHECK((inverse.data == std::vector<int64_t>{1, 2, 0, 1, 3, 0}));
+  CHECK(runParts(disc_fn_unique, {x, values, inverse, counts, count}, {DISC_F32, 1}, 1, 1) == DISC_OK);
+  CHECK(count.data[0] == 6);
+  Tensor<int32_t> rows(DISC_I32, {3, 2}, {2, 1, 0, 5, 2, 1});
+  Ints first(DISC_I64, {3}), of(DISC_I64, {3}), times(DISC_I64, {3});
+  CHECK(runParts(disc_fn_unique_rows, {rows, first, of, times, count}, {DISC_I32, 0}, 1, 1, 24) == DISC_OK);
+  CHECK(count.data[0] == 2 && first.data[0] == 1 && first.data[1] == 0 && times.data[1] == 2 && of.data[2] == 1);
+}
+
+TEST(fftOfEveryLength) {
+  for (int64_t n = 1; n <= 140; ++n) {
+    int64_t length = 1;
+    while (length < 2 * n - 1)
+      length *= 2;
+    Tensor<double> x(DISC_F64, {1, n, 2}), plan(DISC_F64, {2 * n + 6 * length}), y(DISC_F64, {1, n, 2});
+    for (size_t i = 0; i < x.data.size(); ++i)
+      x.data[i] = std::sin(double(i * i));
+    CHECK(runParts(disc_fn_fft_plan, {plan}, {n}, 1, 1) == DISC_OK);
+    double factor = 1;
+    int64_t bits;
+    std::memcpy(&bits, &factor, sizeof(bits));
+    CHECK(runParts(disc_fn_fft, {x, plan, y}, {n, 0, 0, bits}, 1, 1, size_t(length + n) * 32) == DISC_OK);
+    double worst = 0;
+    for (int64_t k = 0; k < n; ++k) {
+      double re = 0, im = 0;
+      for (int64_t j = 0; j < n; ++j) {
+        double angle = -2 * 3.14159265358979323846 * double(j * k % n) / double(n);
+        double a = x.data[size_t(2 * j)], c = x.data[size_t(2 * j + 1)];
+        re += a * std::cos(angle) - c * std::sin(angle);
+        im += a * std::sin(angle) + c * std::cos(angle);
+      }
+      worst = std::max({worst, std::fabs(re - y.data[size_t(2 * k)]), std::fabs(im - y.data[size_t(2 * k + 1)])});
+    }
+    CHECK(worst < 1e-12 * double(n));
+  }
+  Tensor<double> small(DISC_F64, {3}), x(DISC_F64, {2, 2});
+  CHECK(runParts(disc_fn_fft_plan, {small}, {4}, 1, 1) == DISC_ERROR_SHAPE);
+  CHECK(runParts(disc_fn_fft, {x, small, x}, {4, 0, 0, 0}, 1, 1) == DISC_ERROR_SHAPE);
+}
+
+TEST(philoxIsPhilox) {
+  // The known answer of Random123 for a counter and a key of zeros.
+  Tensor<int32_t> bits(DISC_I32, {6});
+  CHECK(runParts(disc_fn_random, {bits}, {DISC_I32, 0, 8}, 8, 1) == DISC_OK);
+  CHECK(uint32_t(bits.data[0]) == 0x6627e8d5 && uint32_t(bits.data[1]) == 0xe169c58d);
+  CHECK(uint32_t(bits.data[2]) == 0xbc57ac4c && uint32_t(bits.data[3]) == 0x9b00dbd8);
+  Tensor<int32_t> whole(DISC_I32, {6});
+  CHECK(runParts(disc_fn_random, {whole}, {DISC_I32, 0, 8}, 8, 8) == DISC_OK);
+  CHECK(whole.data == bits.data);
+}
+
+TEST(matricesThatHaveNoInverse) {
+  Floats a(DISC_F32, {2, 2, 2}, {1, 0, 0, 1, 1, 2, 2, 4}), factor(DISC_F32, {2, 2, 2});
+  Tensor<int32_t> pivots(DISC_I32, {2, 2}), info(DISC_I32, {2});
+  CHECK(runParts(disc_fn_lu_factor, {a, factor, pivots, info}, {0}, 2, 1, 64) == DISC_OK);
+  CHECK(info.data[0] == 0 && info.data[1] == 2 && pivots.data[2] == 2);
+  CHECK(runParts(disc_fn_lu_factor, {a, factor, pivots, info}, {2}, 2, 1, 64) == DISC_ERROR_INVALID);
+  CHECK(runParts(disc_fn_cholesky, {a, factor, info}, {0, 0}, 2, 2, 64) == DISC_OK);
+  CHECK(info.data[0] == 0 && info.data[1] == 2);
+  CHECK(runParts(disc_fn_cholesky, {a, factor, info}, {0, 1}, 2, 2, 64) == DISC_ERROR_INVALID);
+}
+
+TEST(singularValuesOfStrangeMatrices) {
+  const int64_t m = 5, n = 3;
+  for (double fill : {0.0, 1.0, kNan, 1e30}) {
+    Tensor<double> a(DISC_F64, {m, n}), u(DISC_F64, {m, m}), s(DISC_F64, {n}), vt(DISC_F64, {n, n});
+    std::fill(a.data.begin(), a.data.end(), fill);
+    CHECK(runParts(disc_fn_svd, {a, u, s, vt}, {}, 1, 1, 8 * (2 * m * m + 2 * (m * n + m * m + n * n) + 4 * n)) ==
+          DISC_OK);
+    if (fill != fill)
+      continue;
+    CHECK(std::fabs(s.data[0] - fill * std::sqrt(15.0)) <= 1e-12 * fill && s.data[1] <= 1e-14 * fill);
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < m; ++j) {
+        double sum = 0;
+        for (int64_t k = 0; k < m; ++k)
+          sum += u.data[size_t(k * m + i)] * u.data[size_t(k * m + j)];
+        CHECK(std::fabs(sum - double(i == j)) < 1e-12);
+      }
+  }
+}
