@@ -9,7 +9,7 @@ import torch
 
 from .. import dtypes, scalar
 from ..builder import Builder, Input
-from ..registry import NotLowerable, lowers
+from ..registry import lowers
 from ..scalar import Elem
 from ..values import Number, RuntimeNumber, Tensor
 from .common import number
@@ -390,16 +390,6 @@ def to(b: Builder, x: Tensor, *_: Any) -> Tensor:
 )
 def identity(b: Builder, x: Tensor, *_: Any) -> Tensor:
     """The tensor itself: values are immutable, and layouts are the compiler's."""
-    return x
-
-
-@lowers("torch.aten.dropout", "torch.aten.native_dropout")
-def dropout(b: Builder, x: Tensor, p: float, train: bool | None) -> Any:
-    """Nothing, unless training."""
-    if train and p != 0:
-        raise NotLowerable("dropout in training mode; call .eval() on the model first")
-    if len(b.results) == 2:
-        return x, b.full(x.dims, True, torch.bool)
     return x
 
 

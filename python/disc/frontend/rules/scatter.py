@@ -263,26 +263,6 @@ def put(b: Builder, x: Tensor, index: Tensor, source: Tensor, accumulate: bool =
     return b.reshape(update(b, flat, values, [(numbers, 0)], [-1], operation, wrap=True), x.dims)
 
 
-@lowers("torch.aten.masked_scatter")
-def masked_scatter(b: Builder, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """The elements where ``mask`` holds from ``source``, in order."""
-    dims = b.broadcast_dims([x.dims, mask.dims])
-    x, mask = b.broadcast(x, dims), b.broadcast(mask, dims)
-    count: Extent = b.product(dims)
-    chosen = b.map(torch.int64, [b.reshape(mask, [count])], lambda m: m)
-    place = b.reshape(b.running_sum(chosen, 0), dims)
-    flat = b.reshape(source, [b.product(source.dims)])
-    # A last element for where the mask does not hold: an index is checked wherever it is read.
-    flat = b.concat([flat, b.full([1], 0, source.dtype)], 0)
-
-    def pick(x: scalar.Elem, mask: scalar.Elem, place: scalar.Elem) -> scalar.Elem:
-        nowhere = scalar.from_extent(b.sub(flat.dims[0], 1), torch.int64)
-        at = b.checked_index(scalar.select(mask, place - 1, nowhere), flat.dims[0], wrap=False)
-        return scalar.select(mask, b.extract(flat, [at]), x)
-
-    return b.map(x.dtype, [x, mask, place], pick)
-
-
 @lowers("torch.aten.as_strided_scatter")
 def as_strided_scatter(
     b: Builder,
