@@ -144,6 +144,7 @@ def _sorts() -> list[Case]:
         Case("topk", lambda x: (x.topk(3), x.topk(2, largest=False), x.topk(1, dim=1)), ("B S 8",)),
         Case("topk_few", lambda x: x.topk(3), ("B 200",)),
         Case("topk_nan", lambda x: (nans(x).topk(3)[0], nans(x).topk(3, largest=False)[0]), ("B 50",)),
+        Case("histc", lambda x: (torch.histc(x, 10), torch.histc(x, 8, -1, 1), torch.histc(x.round(), 5)), ("B S",)),
         Case("kthvalue", lambda x: (x.kthvalue(2), x.kthvalue(3, dim=1, keepdim=True)), ("B S 8",)),
         Case("median", lambda x: (x.median(), x.median(1), first(nans(x).median(-1, keepdim=True))), ("B S 8",)),
         Case("nanmedian", lambda x: (nans(x).nanmedian(), first(nans(x).nanmedian(1))), ("B S 8",)),

@@ -65,10 +65,39 @@ template <typename T> Complex<T> root(int64_t k, int64_t n) {
   }
 }
 
+/// An odd radix, known while compiling unless kRadix is 0: inputs q and radix - q share their products.
+template <int kRadix, typename T>
+void oddPass(const Complex<T> *in, Complex<T> *out, const Complex<T> *roots, int64_t radix, int64_t l, int64_t m) {
+  const int64_t count = kRadix ? kRadix : radix, half = count / 2;
+  Complex<T> unit[kLargestRadix];
+  for (int64_t q = 0; q < count; ++q)
+    unit[q] = roots[q * l * m];
+  for (int64_t k = 0; k < l; ++k) {
+    Complex<T> first = in[k], total = first, sums[kLargestRadix / 2 + 1], differences[kLargestRadix / 2 + 1];
+    for (int64_t q = 1; q <= half; ++q) {
+      Complex<T> x = in[q * m * l + k] * roots[q * k * m];
+      Complex<T> y = in[(count - q) * m * l + k] * roots[(count - q) * k * m];
+      sums[q] = x + y;
+      differences[q] = x - y;
+      total = total + sums[q];
+    }
+    out[k] = total;
+    for (int64_t r = 1; r <= half; ++r) {
+      Complex<T> even = first, odd = {0, 0};
+      for (int64_t q = 1, at = r; q <= half; ++q) {
+        even = {even.re + unit[at].re * sums[q].re, even.im + unit[at].re * sums[q].im};
+        odd = {odd.re + unit[at].im * differences[q].re, odd.im + unit[at].im * differences[q].im};
+        at = at + r < count ? at + r : at + r - count;
+      }
+      out[r * l + k] = {even.re - odd.im, even.im + odd.re};
+      out[(count - r) * l + k] = {even.re + odd.im, even.im - odd.re};
+    }
+  }
+}
+
 /// One pass: m * radix transforms of length l become m of length l * radix.
 template <typename T>
 void pass(const Complex<T> *from, Complex<T> *to, const Complex<T> *roots, int64_t radix, int64_t l, int64_t m) {
-  int64_t n = l * radix * m;
   for (int64_t j = 0; j < m; ++j) {
     const Complex<T> *in = from + j * l;
     Complex<T> *out = to + j * radix * l;
@@ -88,18 +117,12 @@ void pass(const Complex<T> *from, Complex<T> *to, const Complex<T> *roots, int64
         out[k] = a + b;
         out[l + k] = a - b;
       }
+    } else if (radix == 3) {
+      oddPass<3>(in, out, roots, radix, l, m);
+    } else if (radix == 5) {
+      oddPass<5>(in, out, roots, radix, l, m);
     } else {
-      for (int64_t k = 0; k < l; ++k) {
-        Complex<T> turned[kLargestRadix];
-        for (int64_t q = 0; q < radix; ++q)
-          turned[q] = in[q * m * l + k] * roots[q * k * m];
-        for (int64_t r = 0; r < radix; ++r) {
-          Complex<T> sum = turned[0];
-          for (int64_t q = 1; q < radix; ++q)
-            sum = sum + turned[q] * roots[q * r % radix * (n / radix)];
-          out[r * l + k] = sum;
-        }
-      }
+      oddPass<0>(in, out, roots, radix, l, m);
     }
   }
 }

@@ -73,6 +73,45 @@ template <typename T, int64_t kOperation> void applyInner(const Updates &updates
     applyInner<T, kOperation>(updates, level + 1, to + i * loop.target, from + i * loop.values);
 }
 
+/// One index, and rows that lie together: what message passing and most assignments are. Blocks of the indices are
+/// first searched for this task's, so that the rows' memory can be asked for ahead. False if an index is out of range.
+template <typename T, int64_t kOperation>
+bool applyRows(Updates &updates, const Loop &loop, T *to, const T *from, const int64_t *index) {
+  constexpr int64_t kBlock = 256, kAhead = 4;
+  int64_t extent = updates.extents[0], stride = updates.strides[0],
+          width = updates.numInner ? updates.inner[0].extent : 1;
+  uint64_t part = uint64_t(updates.high) - uint64_t(updates.low);
+  int64_t targets[kBlock + kAhead], sources[kBlock + kAhead];
+  for (int64_t first = 0; first < loop.extent; first += kBlock) {
+    int64_t last = std::min(first + kBlock, loop.extent), found = 0;
+    for (int64_t i = first; i < last; ++i) {
+      int64_t at = index[i * loop.index[0]],
+              wrapped = updates.wrap && at < 0 ? int64_t(uint64_t(at) + uint64_t(extent)) : at;
+      if (uint64_t(wrapped) >= uint64_t(extent)) {
+        updates.wrong = at;
+        updates.wrongExtent = extent;
+        return false;
+      }
+      targets[found] = wrapped * stride + i * loop.target;
+      sources[found] = i * loop.values;
+      found += uint64_t(wrapped) - uint64_t(updates.low) < part;
+    }
+    for (int64_t i = found; i < found + kAhead; ++i) {
+      targets[i] = found ? targets[found - 1] : 0;
+      sources[i] = found ? sources[found - 1] : 0;
+    }
+    for (int64_t i = 0; i < found; ++i) {
+      __builtin_prefetch(from + sources[i + kAhead]);
+      __builtin_prefetch(to + targets[i + kAhead], 1);
+      T *row = to + targets[i];
+      const T *source = from + sources[i];
+      for (int64_t j = 0; j < width; ++j)
+        apply<T, kOperation>(row[j], source[j]);
+    }
+  }
+  return true;
+}
+
 /// False if an index is out of range.
 template <typename T, int64_t kOperation>
 bool applyOuter(Updates &updates, int level, T *to, const T *from, const int64_t *const *indices) {
@@ -89,6 +128,10 @@ bool applyOuter(Updates &updates, int level, T *to, const T *from, const int64_t
     }
     return true;
   }
+  bool dense =
+      updates.numInner == 0 || (updates.numInner == 1 && updates.inner[0].target == 1 && updates.inner[0].values == 1);
+  if (updates.numOuter && updates.numIndices == 1 && dense)
+    return applyRows<T, kOperation>(updates, loop, to, from, indices[0]);
   for (int64_t i = 0; i < count; ++i) {
     T *at = to + i * loop.target;
     bool mine = true;

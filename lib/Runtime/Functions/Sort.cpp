@@ -13,6 +13,30 @@ template <typename T> EntryOf<T> *smallest(EntryOf<T> *entries, EntryOf<T> *spar
   return sortEntries(entries, spare, kept);
 }
 
+/// The first few of a long row in order, without moving the others: those below what is known to be too large are
+/// collected, and thinned out whenever there are enough of them.
+template <typename T>
+EntryOf<T> *smallestFew(EntryOf<T> *found, const T *row, int64_t count, int64_t stride, bool descending, int64_t kept) {
+  KeyOf<T> flip = descending ? ~KeyOf<T>(0) : 0, bound = 0;
+  int64_t room = 2 * kept + 64, number = 0;
+  bool thinned = false;
+  for (int64_t i = 0; i < count; ++i) {
+    KeyOf<T> key = keyOf(row[i * stride]) ^ flip;
+    // Of equal elements the first ones come first.
+    if (thinned && key >= bound)
+      continue;
+    found[number++] = EntryOf<T>(key, uint64_t(i));
+    if (number == room) {
+      std::nth_element(found, found + kept - 1, found + number);
+      number = kept;
+      bound = found[kept - 1].key();
+      thinned = true;
+    }
+  }
+  std::sort(found, found + number);
+  return found;
+}
+
 template <typename T>
 void sortRows(const disc_view *operands, bool descending, int64_t begin, int64_t end, void *scratch) {
   Rows rows(operands[0], begin);
@@ -22,8 +46,13 @@ void sortRows(const disc_view *operands, bool descending, int64_t begin, int64_t
   int64_t *indices = dataOf<int64_t>(operands[2]) + begin * kept;
   for (int64_t row = begin; row < end; ++row, rows.next(), values += kept, indices += kept) {
     const T *from = dataOf<const T>(operands[0]) + rows.offset();
-    fillEntries(entries, from, count, rows.stride(), descending);
-    const EntryOf<T> *sorted = smallest<T>(entries, entries + count, count, kept);
+    const EntryOf<T> *sorted = entries;
+    if (kept && 2 * kept + 64 < count / 2) {
+      sorted = smallestFew<T>(entries, from, count, rows.stride(), descending, kept);
+    } else {
+      fillEntries(entries, from, count, rows.stride(), descending);
+      sorted = smallest<T>(entries, entries + count, count, kept);
+    }
     for (int64_t i = 0; i < kept; ++i) {
       int64_t at = sorted[i].position();
       indices[i] = at;
