@@ -122,6 +122,16 @@ struct Rewriter {
       operand->set(view.getSource());
     }
     op.setIndexingMapsAttr(Builder(op).getAffineMapArrayAttr(maps));
+    op.getBody()->walk([](tensor::ExtractOp extract) {
+      auto view = extract.getTensor().getDefiningOp<PermuteOp>();
+      if (!view)
+        return;
+      SmallVector<Value> indices(extract.getIndices());
+      for (auto [i, p] : llvm::enumerate(view.getPermutation()))
+        indices[p] = extract.getIndices()[i];
+      extract.getTensorMutable().set(view.getSource());
+      extract.getIndicesMutable().assign(indices);
+    });
   }
 
   /// Whether an input that covers all loops in order, or something read by index, has its channels last.

@@ -259,3 +259,26 @@ def test_a_residual_block_is_a_kernel_for_each_convolution():
         compiled(randn(2, 3, 128, 128))
     # Norms, activations, bias and the shortcut are in the convolutions; nothing is permuted.
     assert sorted(launch.kind for launch in profile.launches) == ["column"] + ["convolution"] * 3
+
+
+def test_what_lies_between_convolutions():
+    """Upsampling, padding, slices, concatenations and norms between convolutions keep the channels last."""
+
+    class Between(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(28, 8, 3, padding=1)
+
+        def forward(self, x):
+            y = self.first(x)
+            small = F.max_pool2d(y, 2)
+            larger = F.interpolate(small[:, 4:], size=y.shape[-2:])
+            z = self.second(F.pad(torch.cat([y, larger], 1), (1, 1, 0, 2)))
+            return z.softmax(1), z.mean(1), z.amax((2, 3), keepdim=True)
+
+    model = Between().eval()
+    compiled = disc.compile(model, (randn(2, 3, 20, 22),), dynamic_shapes=(IMAGES,))
+    for shape in ((1, 3, 8, 9), (3, 3, 33, 31)):
+        x = randn(shape)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
