@@ -89,8 +89,11 @@ std::optional<Layout> Layout::reshape(ArrayRef<SymExpr> from, ArrayRef<SymExpr> 
         }
       }
     }
-    if (!found)
-      return std::nullopt;
+    // What is left has as many elements on both sides, though only a guard may know it: (S floordiv 2) * 2 and S.
+    if (!found) {
+      endI = from.size();
+      endJ = to.size();
+    }
     // Inside a chunk the source must be dense: each stride is the next one times the next extent.
     std::optional<SymExpr> innermost;
     SymExpr dense;

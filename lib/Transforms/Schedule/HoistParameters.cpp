@@ -44,12 +44,13 @@ struct HoistParameters : disc::impl::HoistParametersBase<HoistParameters> {
     auto init = func::FuncOp::create(b, main.getLoc(), "init", b.getFunctionType({}, {}));
     OpBuilder body = OpBuilder::atBlockBegin(init.addEntryBlock());
 
-    // Constant: a parameter, or a view or kernel of constants that mentions no symbol.
+    // Constant: a parameter, or a view or kernel of constants that mentions no symbol, and is not a result of the
+    // model: the caller's buffers are written by each call.
     llvm::SmallPtrSet<Operation *, 16> constant;
     for (Operation &op : main.getBody().front())
       if (isa<ParameterOp>(op) ||
           ((isView(&op) || isa<KernelOp>(op)) && op.getNumOperands() != 0 && mentionsNoSymbol(&op) &&
-           llvm::all_of(op.getOperands(), [&](Value v) { return isConstant(v, constant); })))
+           !isReturned(&op) && llvm::all_of(op.getOperands(), [&](Value v) { return isConstant(v, constant); })))
         constant.insert(&op);
 
     IRMapping map;
@@ -75,6 +76,12 @@ struct HoistParameters : disc::impl::HoistParametersBase<HoistParameters> {
     }
     func::ReturnOp::create(body, main.getLoc());
     eraseDead(main);
+  }
+
+  static bool isReturned(Operation *op) {
+    return llvm::any_of(op->getUsers(), [](Operation *user) {
+      return isa<func::ReturnOp>(user) || (isView(user) && isReturned(user));
+    });
   }
 
   static bool isConstant(Value v, const llvm::SmallPtrSetImpl<Operation *> &constant) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -76,6 +77,35 @@ def _pdist(x: torch.Tensor, p: float = 2) -> torch.Tensor:
     return torch.linalg.vector_norm(x[first] - x[second], p, -1)
 
 
+def _window(shape: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """torch.hann_window and its like: ``shape`` of places from 0 to 1."""
+
+    def window(length: int, periodic: bool = True, *, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
+        steps = length if periodic else length - 1
+        return shape(torch.arange(length, dtype=dtype or torch.get_default_dtype()) / max(steps, 1))
+
+    return window
+
+
+def _cosines(*weights: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The sum of weights * cos(2 pi k x), with alternating signs."""
+
+    def shape(x: torch.Tensor) -> torch.Tensor:
+        result = x * 0 + weights[0]
+        for k, weight in enumerate(weights[1:], 1):
+            result = result + (-1) ** k * weight * torch.cos(2 * math.pi * k * x)
+        return result
+
+    return shape
+
+
+_WINDOWS = {
+    "hann_window": _cosines(0.5, 0.5),
+    "hamming_window": _cosines(0.54, 0.46),
+    "blackman_window": _cosines(0.42, 0.5, 0.08),
+    "bartlett_window": lambda x: 1 - torch.abs(2 * x - 1),
+}
+
 # Where PyTorch has none.
 _OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
     torch.ops.aten._trilinear.default: _trilinear,
@@ -83,6 +113,11 @@ _OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
     torch.ops.aten.put.default: _put,
     torch.ops.aten._pdist_forward.default: _pdist,
     torch.ops.aten.as_strided_scatter.default: _as_strided_scatter,
+    **{
+        getattr(getattr(torch.ops.aten, name), overload): _window(shape)
+        for name, shape in _WINDOWS.items()
+        for overload in ("default", "periodic")
+    },
 }
 
 

@@ -52,3 +52,28 @@ func.func @main(%x: tensor<?x8xf32> {disc_shape.dims = #disc_shape.dims<[S, 8]>}
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>
 }
+
+// -----
+
+// A result of the model is computed by each call, although it depends on parameters alone.
+// CHECK: func.func @init() {
+// CHECK-NEXT: return
+// CHECK: func.func @main
+// CHECK: %[[K:.*]] = disc_plan.kernel loop
+// CHECK: return %[[K]]
+#id1 = affine_map<(d0) -> (d0)>
+func.func @main() -> tensor<8xf32> {
+  %w = disc_tensor.parameter "w" : tensor<8xf32>
+  %t = disc_plan.kernel loop ins(%w : tensor<8xf32>) -> tensor<8xf32> attributes {name = "twice", reason = "r"} {
+  ^bb0(%a: tensor<8xf32>):
+    %e = tensor.empty() : tensor<8xf32>
+    %0 = linalg.generic {indexing_maps = [#id1, #id1], iterator_types = ["parallel"]}
+        ins(%a : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+    ^bb0(%l: f32, %o: f32):
+      %1 = arith.addf %l, %l : f32
+      linalg.yield %1 : f32
+    } -> tensor<8xf32>
+    disc_plan.yield %0 : tensor<8xf32>
+  }
+  return %t : tensor<8xf32>
+}

@@ -38,6 +38,8 @@ RANDOM = (
     "pca_lowrank",
     "uniform",
 )
+# PyTorch's own f64 is wrong by up to this much (against mpmath: bessel_y1(5.0003), airy_ai(-2.0997)).
+INEXACT = {f"special.{name}": 1e-5 for name in ("airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1")}
 # Vectors that are unique up to their signs.
 SIGNLESS = ("linalg.svd", "svd", "linalg.eigh", "linalg.eig", "pca_lowrank", "svd_lowrank")
 
@@ -52,6 +54,7 @@ def tolerances(op: OpInfo, dtype: torch.dtype) -> tuple[float, float]:
         torch.float64: (1e-7, 1e-7),
         torch.complex128: (1e-7, 1e-7),
     }.get(dtype, (0.0, 0.0))
+    rtol = max(rtol, INEXACT.get(op.name, 0.0))
     for decorator in op.decorators or ():
         if not isinstance(decorator, DecorateInfo) or decorator.device_type not in (None, "cpu"):
             continue
@@ -74,7 +77,7 @@ def difference(op: OpInfo, call: Sample, tensors: Any, got: Any, want: Any) -> s
             return f"structure {got_spec} instead of {want_spec}"
         exact = None
         for i, (g, w) in enumerate(zip(got_leaves, want_leaves, strict=True)):
-            why = _leaf_difference(op, g, w)
+            why = _leaf_difference(op, g, w, op.name in RANDOM or call.drops)
             if why is None:
                 continue
             if exact is None:
@@ -87,7 +90,7 @@ def difference(op: OpInfo, call: Sample, tensors: Any, got: Any, want: Any) -> s
     return None
 
 
-def _leaf_difference(op: OpInfo, got: Any, want: Any) -> str | None:
+def _leaf_difference(op: OpInfo, got: Any, want: Any, random: bool) -> str | None:
     if not isinstance(want, torch.Tensor):
         same = got == want or (got != got and want != want)
         return None if same else f"{got!r} instead of {want!r}"
@@ -97,7 +100,7 @@ def _leaf_difference(op: OpInfo, got: Any, want: Any) -> str | None:
         return f"{got.dtype} {list(got.shape)} instead of {want.dtype} {list(want.shape)}"
     if op.name in UNINITIALISED:
         return None
-    if op.name in RANDOM:
+    if random:
         return _distribution_difference(got, want)
     if op.name in SIGNLESS:
         got, want = got.abs(), want.abs()

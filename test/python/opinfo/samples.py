@@ -31,6 +31,8 @@ MORE_DTYPES = {
     "f16": torch.float16,
 }
 ALL_DTYPES = {**DTYPES, **MORE_DTYPES}
+# Given other values in the place of these offsets and lengths, eager PyTorch crashes.
+_FIXED = ("_segment_reduce.lengths", "_segment_reduce.offsets")
 # Generating all of an op's samples can take seconds; the first ones are as varied as the rest.
 _CONSIDERED = 96
 
@@ -64,6 +66,8 @@ class Sample:
     tensors: tuple[torch.Tensor, ...]
     leaves: list[Any]
     spec: pytree.TreeSpec
+    drops: bool = False
+    """Whether it drops elements at random, as only some samples of attention do."""
 
     def call(self, tensors: Sequence[torch.Tensor]) -> Any:
         """The op of ``tensors`` in the places of the sample's own."""
@@ -86,7 +90,7 @@ def _sample(op: OpInfo, info: Any) -> Sample:
     leaves, spec = pytree.tree_flatten(((info.input, *info.args), dict(info.kwargs)))
     tensors = tuple(leaf.detach() for leaf in leaves if isinstance(leaf, torch.Tensor))
     holes = [_HOLE if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-    return Sample(name_of(op), op.op, tensors, holes, spec)
+    return Sample(name_of(op), op.op, tensors, holes, spec, bool(info.kwargs.get("dropout_p")))
 
 
 class Program(nn.Module):
@@ -103,9 +107,13 @@ class Program(nn.Module):
         """The samples' tensors."""
         return tuple(call.tensors for call in self.calls)
 
-    def dynamic_shapes(self) -> tuple[Any, ...]:
-        """Every dim as dynamic as torch.export can make it."""
-        return (tuple(tuple(dict.fromkeys(range(t.dim()), Dim.AUTO) for t in call.tensors) for call in self.calls),)
+    def dynamic_shapes(self, *, first: bool = False) -> tuple[Any, ...]:
+        """Every dim as dynamic as torch.export can make it, or only those of each call's ``first`` tensor."""
+
+        def dims(place: int, tensor: torch.Tensor) -> dict[int, Any]:
+            return dict.fromkeys(range(tensor.dim()), Dim.STATIC if first and place else Dim.AUTO)
+
+        return (tuple(tuple(dims(i, t) for i, t in enumerate(call.tensors)) for call in self.calls),)
 
 
 # -- other shapes ----------------------------------------------------------------------------------
@@ -128,6 +136,8 @@ def other_shapes(program: ExportedProgram, calls: Sequence[Sample]) -> list[list
 
 def _resized(call: Sample, fakes: Sequence[Any], ranges: Any) -> Iterator[tuple[torch.Tensor, ...]]:
     values: dict[sympy.Symbol, int] = {}
+    if call.name in _FIXED:
+        return
     for tensor, fake in zip(call.tensors, fakes, strict=True):
         for size, dim in zip(tensor.shape, fake.shape, strict=True):
             if isinstance(dim, torch.SymInt) and dim.node.expr.is_Symbol:
@@ -173,6 +183,10 @@ def resize(tensor: torch.Tensor, shape: Sequence[int], fake: torch.Tensor) -> to
         old = tensor.shape[dim]
         if old and not (square and dim >= tensor.dim() - 2):
             result = result.index_select(dim, torch.arange(size) % old)
+            if size > old and tensor.is_floating_point():
+                # Not the same: no value may come twice where results tell positions, no row be another's multiple.
+                more = result.narrow(dim, old, size - old)
+                more.copy_(more.roll(1, (dim + 1) % tensor.dim()) * 0.9863)
     if square:
         n, more = tensor.shape[-1], shape[-1] - tensor.shape[-1]
         wide = result.new_zeros([*result.shape[:-2], shape[-1], shape[-1]])

@@ -41,8 +41,9 @@ def log_softmax(b: Builder, x: Tensor, dim: int, *_: Any) -> Tensor:
 
 
 def _softmax_input(b: Builder, x: Tensor) -> Tensor:
-    # The dtype argument converts first; half_to_float computes in the result's type anyhow.
-    return x if dtypes.is_half(x.dtype) else convert(b, x, b.out.dtype)
+    # The dtype argument converts first; from half types to f32 that is how it is computed anyhow.
+    half = dtypes.is_half(x.dtype) and dtypes.opmath(b.out.dtype) == torch.float32
+    return x if half else convert(b, x, b.out.dtype)
 
 
 def _row_max(b: Builder, x: Tensor, axis: list[int], compute: torch.dtype) -> Tensor:

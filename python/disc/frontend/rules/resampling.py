@@ -248,24 +248,29 @@ def grid_sampler(b: Builder, x: Tensor, grid: Tensor, mode: int, padding: int, c
 
 
 def _window_weights(
-    b: Builder, size: Extent, out: Extent, step: Callable[[], Elem], support: float, shape: Callable[[Elem], Elem]
+    b: Builder,
+    dtype: torch.dtype,
+    size: Extent,
+    out: Extent,
+    step: Callable[[], Elem],
+    support: float,
+    shape: Callable[[Elem], Elem],
 ) -> Tensor:
     """[out, size]: what each input element counts for each output, over a window as wide as the step."""
-    f32 = torch.float32
 
     def weight() -> Elem:
         i, j = loops(2)
         stride = step()
         wide = scalar.maximum(stride, 1)
-        centre = (i.to(f32) + 0.5) * stride
+        centre = (i.to(dtype) + 0.5) * stride
         first = scalar.maximum((centre - wide * support + 0.5).to(torch.int64), 0)
         last = scalar.minimum((centre + wide * support + 0.5).to(torch.int64), scalar.from_extent(size, torch.int64))
-        value = shape(scalar.absolute((j.to(f32) - centre + 0.5) / wide))
+        value = shape(scalar.absolute((j.to(dtype) - centre + 0.5) / wide))
         return scalar.select((j >= first) & (j < last), value, 0)
 
-    weights = b.generic([], [], [out, size], f32, weight)
-    total = b.reduce([weights], [1], f32, 0, lambda acc, w: acc + w)
-    return b.along(weights, [1], f32, [total], lambda w, t: w / t)
+    weights = b.generic([], [], [out, size], dtype, weight)
+    total = b.reduce([weights], [1], dtype, 0, lambda acc, w: acc + w)
+    return b.along(weights, [1], dtype, [total], lambda w, t: w / t)
 
 
 def _triangle(t: Elem) -> Elem:
@@ -291,15 +296,16 @@ def _antialiased(
     """One product with a matrix of weights along each dim."""
     n, c, height, width = x.dims
     rows, columns = sizes
+    compute = dtypes.opmath(x.dtype)
 
     def step(size: Extent, out: Extent, scale: float | None) -> Callable[[], Elem]:
         if corners:
-            return lambda: _corner_step(size, out, torch.float32)
-        return lambda: _step(size, out, scale, torch.float32)
+            return lambda: _corner_step(size, out, compute)
+        return lambda: _step(size, out, scale, compute)
 
-    across = _window_weights(b, width, columns, step(width, columns, scales[1]), support, shape)
-    along = _window_weights(b, height, rows, step(height, rows, scales[0]), support, shape)
-    flat = convert(b, b.reshape(x, [b.product([n, c, height]), width]), torch.float32)
+    across = _window_weights(b, compute, width, columns, step(width, columns, scales[1]), support, shape)
+    along = _window_weights(b, compute, height, rows, step(height, rows, scales[0]), support, shape)
+    flat = convert(b, b.reshape(x, [b.product([n, c, height]), width]), compute)
     wide = b.contract(flat, across, [0, 2], [1, 2], [flat.dims[0], columns, width])
     planes = b.reshape(wide, [b.mul(n, c), height, columns])
     result = b.contract(along, planes, [1, 3], [0, 3, 2], [planes.dims[0], rows, columns, height])

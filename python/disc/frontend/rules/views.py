@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -248,7 +249,25 @@ def split_with_sizes(b: Builder, x: Tensor, sizes: Sequence[Extent], dim: int = 
     return pieces
 
 
-@lowers("torch.aten.chunk", "torch.aten.tensor_split")
+@lowers("torch.aten.tensor_split.sections")
+def tensor_split(b: Builder, x: Tensor, sections: int, dim: int = 0) -> list[Tensor]:
+    """``sections`` pieces along ``dim``, the first ones larger by one where they cannot be equal."""
+    dim = normalize_dim(dim, x.rank)
+    size = b.floordiv(x.dims[dim], sections)
+    larger = b.mod(x.dims[dim], sections)
+    starts = [b.add(b.mul(size, i), b.minimum(larger, i)) for i in range(sections + 1)]
+    ends = [*starts[1:-1], x.dims[dim]]
+    return [b.slice(x, dim, at, b.sub(end, at)) for at, end in zip(starts[:-1], ends, strict=True)]
+
+
+@lowers("torch.aten.tensor_split.indices")
+def tensor_split_at(b: Builder, x: Tensor, indices: Sequence[Extent], dim: int = 0) -> list[Tensor]:
+    """The pieces between ``indices`` along ``dim``."""
+    bounds: list[Extent | None] = [None, *indices, None]
+    return [slice_(b, x, dim, start, end) for start, end in pairwise(bounds)]
+
+
+@lowers("torch.aten.chunk")
 def chunk(b: Builder, x: Tensor, count: int, dim: int = 0) -> list[Tensor]:
     """``count`` pieces along ``dim``, as even as PyTorch makes them."""
     size = b.floordiv(b.add(x.dims[normalize_dim(dim, x.rank)], count - 1), count)
