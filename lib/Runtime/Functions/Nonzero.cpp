@@ -16,16 +16,33 @@ struct HalfBits {
 
 template <typename T> static int64_t compact(const disc_view &x, int64_t *indices, int64_t capacity) {
   const T *data = static_cast<const T *>(x.data);
-  int64_t count = 0, total = numElements(x);
-  StridedWalk walk(x.rank, x.dims, x.strides);
-  for (int64_t i = 0; i < total; ++i, walk.next()) {
-    if (!bool(data[walk.offset]))
-      continue;
-    // No more than there is room for: another thread of the caller's may have changed an input since it was counted.
-    if (count < capacity)
-      for (int64_t d = 0; d < x.rank; ++d)
-        indices[count * x.rank + d] = walk.index[d];
-    ++count;
+  // Rows along the last dimension; a scalar is a row of one, of which no index is written.
+  int64_t rank = x.rank, last = rank ? rank - 1 : 0;
+  int64_t width = rank ? x.dims[last] : 1, step = rank ? x.strides[last] : 0;
+  int64_t count = 0, rows = width ? numElements(x) / width : 0;
+  if (rank == 1 && capacity >= width) {
+    // Without a branch that nobody could predict: what is written and not counted is written over.
+    for (int64_t i = 0; i < width; ++i) {
+      indices[count] = i;
+      count += bool(data[i * step]);
+    }
+    return count;
+  }
+  StridedWalk walk(last, x.dims, x.strides);
+  for (int64_t row = 0; row < rows; ++row, walk.next()) {
+    const T *from = data + walk.offset;
+    for (int64_t i = 0; i < width; ++i) {
+      if (!bool(from[i * step]))
+        continue;
+      // No more than there is room for: another thread of the caller's may have changed an input since it was counted.
+      if (count < capacity && rank) {
+        int64_t *to = indices + count * rank;
+        for (int64_t d = 0; d < last; ++d)
+          to[d] = walk.index[d];
+        to[last] = i;
+      }
+      ++count;
+    }
   }
   return count;
 }

@@ -16,7 +16,7 @@ from ..scalar import Elem
 from ..values import Extent, Tensor, is_one, normalize_dim
 from .common import read_if
 from .elementwise import convert
-from .masks import expand_masks
+from .masks import expand_masks, flatten_mask
 from .segments import embedding_bags
 
 _SUM, _MEAN, _MAX = range(3)
@@ -153,6 +153,7 @@ def masked_scatter(b: Builder, x: Tensor, mask: Tensor, source: Tensor) -> Tenso
 @lowers("torch.aten.index.Tensor", "torch.aten._unsafe_index.Tensor")
 def index_tensor(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """x[i, :, j]: advanced indexing, with the index tensors broadcast together; masks select."""
+    x, indices = flatten_mask(b, x, indices)
     indices = expand_masks(b, x, indices, getattr(b.node_value, "shape", None))
     slots = [*indices, *[None] * (x.rank - len(indices))]
     given = {d: index for d, index in enumerate(slots) if index is not None}

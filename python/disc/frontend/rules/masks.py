@@ -48,6 +48,19 @@ def read(b: Builder, x: Tensor, numbers: Tensor) -> Tensor:
     return b.generic([numbers], [b.identity(1)], numbers.dims, x.dtype, lambda i: b.extract(flat, [i]))
 
 
+def flatten_mask(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[Tensor, list[Tensor | None]]:
+    """The same indexing, by a mask of one dim where it is by one mask of several: one number for each position."""
+    given = [(i, index) for i, index in enumerate(indices) if index is not None]
+    if len(given) != 1 or given[0][1].dtype not in MASKS or given[0][1].rank < 2:
+        return x, list(indices)
+    start, mask = given[0]
+    for k, extent in enumerate(mask.dims):
+        b.require_equal(extent, x.dims[start + k], "the mask's extents are not those that it indexes")
+    count = b.product(mask.dims)
+    flat = b.reshape(x, [*x.dims[:start], count, *x.dims[start + mask.rank :]])
+    return flat, [None] * start + [b.reshape(mask, [count])]
+
+
 def expand_masks(
     b: Builder, x: Tensor, indices: Sequence[Tensor | None], shape: Sequence[Any] | None
 ) -> list[Tensor | None]:

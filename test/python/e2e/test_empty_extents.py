@@ -1,0 +1,76 @@
+"""Extents 0 and 1 at every op that allows them, from artifacts that serve other extents too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.export import Dim
+
+import disc
+
+LENGTHS = (6, 0, 1, 2, 17, 0, 33)
+W = torch.linspace(-1, 1, 20).reshape(5, 4)
+
+
+class Fn(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, fn: Callable[[torch.Tensor], object]) -> None:
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, x: torch.Tensor) -> object:
+        """Calls it."""
+        return self.fn(x)
+
+
+def attend(q: torch.Tensor, k: torch.Tensor, **options: bool) -> torch.Tensor:
+    """Attention of one head."""
+    return F.scaled_dot_product_attention(q[None, None], k[None, None], k[None, None], **options)
+
+
+def ids(x: torch.Tensor) -> torch.Tensor:
+    """Row numbers."""
+    return (x[:, 0] > 0).long()
+
+
+# Of x [n, 4].
+ROWS: dict[str, Callable[[torch.Tensor], tuple[torch.Tensor, ...]]] = {
+    "down": lambda x: (x.sum(0), x.prod(0), x.mean(0), (x > 0).any(0), (x > 0).all(0), x.var(0), x.logsumexp(0)),
+    "all": lambda x: (x.sum(), x.mean(), x.norm(dim=0), x.std(0, unbiased=False), x.softmax(0), x.cumsum(0)),
+    "across": lambda x: (x.amax(1), x.argmax(1), x.min(1)[0], x.log_softmax(1), F.layer_norm(x, (4,)), x.cumsum(1)),
+    "products": lambda x: (x @ W.t(), W @ x.t(), x.t() @ x, (x @ x.t()).relu(), x[:, None] @ x[:, :, None]),
+    "views": lambda x: (x.t().contiguous(), x.flatten() * 2, x.expand(3, -1, -1) + 0, x.roll(1, 1), x.t().exp()),
+    "joined": lambda x: (torch.cat([x, x]), torch.cat([x, x], 1), torch.cat([x, W]), torch.stack([x, x], 1)),
+    "attention": lambda x: (attend(x, x), attend(W, x), attend(x, W), attend(x, x, is_causal=True)),
+    "indices": lambda x: (F.embedding(ids(x), W), W[ids(x)], x.gather(1, ids(x)[:, None]), F.one_hot(ids(x), 3)),
+    "made": lambda x: (torch.arange(x.shape[0]), torch.ones_like(x), torch.ones(x.shape[0], x.shape[0]).tril()),
+}
+# Of x [4, n].
+COLUMNS: dict[str, Callable[[torch.Tensor], tuple[torch.Tensor, ...]]] = {
+    "across": lambda x: (x.sum(1), x.mean(1), x.softmax(1), (x > 0).any(1), x.logsumexp(1), x.var(1), x.cumsum(1)),
+    "down": lambda x: (x.sum(0), x.softmax(0), x.amax(0), x.argmax(0), x.max(0)[1], x.cumsum(0)),
+    "products": lambda x: (x @ x.t(), x.t() @ x, (x @ x.t()).softmax(-1) @ x, (x[:, None] * x[None]).sum(-1)),
+}
+CASES = [("rows", name) for name in ROWS] + [("columns", name) for name in COLUMNS]
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_empty_extents(kind: str, name: str) -> None:
+    """Sums of nothing, products over nothing, maps of nothing."""
+    torch.manual_seed(0)
+    fn = (ROWS if kind == "rows" else COLUMNS)[name]
+    length = Dim("length", min=0, max=300)
+
+    def make(n: int) -> torch.Tensor:
+        return torch.randn(n, 4) if kind == "rows" else torch.randn(4, n)
+
+    model = disc.compile(Fn(fn), (make(6),), dynamic_shapes=({0 if kind == "rows" else 1: length},))
+    for n in LENGTHS:
+        x = make(n)
+        for ours, theirs in zip(model(x), fn(x), strict=True):
+            assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
+            torch.testing.assert_close(ours, theirs, equal_nan=True, atol=1e-4, rtol=1e-4)
