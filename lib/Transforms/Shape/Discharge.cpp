@@ -105,17 +105,15 @@ struct Discharge final : disc::impl::DischargeBase<Discharge> {
       OpBuilder guards(&entry, position);
       // Or behind the bind that gives the last of their symbols its value.
       SymbolBindings bindings(entry);
-      llvm::DenseMap<Operation *, std::unique_ptr<OpBuilder>> late;
+      OpBuilder late(&getContext());
       auto guardsFor = [&](ArrayRef<SymExpr> sides) -> OpBuilder & {
-        BindOp bind = bindings.lastOf(sides);
-        if (!bind)
+        Operation *at = bindings.lastOf(sides);
+        if (!at)
           return guards;
-        std::unique_ptr<OpBuilder> &builder = late[bind];
-        if (!builder) {
-          builder = std::make_unique<OpBuilder>(bind);
-          builder->setInsertionPointAfter(bind);
-        }
-        return *builder;
+        while (isa<GuardOp>(at->getNextNode()))
+          at = at->getNextNode();
+        late.setInsertionPointAfter(at);
+        return late;
       };
       for (RequireOp require : requirements)
         failed |= mlir::failed(discharge(require, guardsFor, shapes));

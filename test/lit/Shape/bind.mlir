@@ -59,3 +59,28 @@ func.func @argument(%x: tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[N]>},
   %0 = disc_shape.bind @N, %n : tensor<i64>
   return
 }
+
+// -----
+
+disc_shape.symbol @N min 1
+disc_shape.symbol @u0
+disc_shape.symbol @u1
+
+// Guards keep the order of their requirements, each behind the last bind that it needs.
+// CHECK-LABEL: func.func @order
+// CHECK: disc_shape.bind @u0
+// CHECK-NEXT: disc_shape.guard <u0> le <N> "first"
+// CHECK-NEXT: disc_shape.guard <u0> divisible <2> "second"
+// CHECK-NEXT: disc_shape.bind @u1
+// CHECK-NEXT: disc_shape.guard <u0> eq <u1> "third"
+func.func @order(%x: tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[N]>}, %n: tensor<i64>) {
+  %zero = arith.constant 0 : index
+  %two = arith.constant 2 : index
+  %N = tensor.dim %x, %zero : tensor<?xf32>
+  %u = disc_shape.bind @u0, %n : tensor<i64>
+  disc_shape.require le %u, %N "first"
+  %v = disc_shape.bind @u1, %n : tensor<i64>
+  disc_shape.require divisible %u, %two "second"
+  disc_shape.require eq %u, %v "third"
+  return
+}

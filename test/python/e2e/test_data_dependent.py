@@ -119,6 +119,59 @@ def test_boolean_index() -> None:
     check(fn)
 
 
+def test_mask_assignment() -> None:
+    """Values for what a mask selects: one, as many as there are, rows, and beside other indices."""
+
+    def fn(x: torch.Tensor) -> object:
+        ones, many, rows, added = x.clone(), x.clone(), x.clone(), x.clone()
+        ones[x > 0] = 7.0
+        many[x > 0] = x[x > 0] * 10
+        rows[x[:, 0] > 0] = x[x[:, 0] > 0].flip(1) + 1
+        rows[x[:, 0] > 0, 1] = 5.0
+        added.index_put_((x > 1,), x[x > 1], accumulate=True)
+        return ones, many, rows, added, torch.masked_scatter(x, x > 0, x[x > 0] * 2)
+
+    check(fn)
+
+
+def test_unique() -> None:
+    """Distinct elements and rows, with places and counts."""
+
+    def fn(x: torch.Tensor) -> object:
+        some = torch.unique(x, return_inverse=True, return_counts=True)
+        runs = torch.unique_consecutive(x[:, 0], return_inverse=True, return_counts=True)
+        rows = torch.unique(x[:, :2].long(), dim=0, return_inverse=True, return_counts=True)
+        return *some, *runs, *rows, torch.unique_consecutive(x, dim=0), torch.unique(x > 0), some[0].sum()
+
+    check(fn, lambda n: (sparse(max(n, 1)),))
+
+
+def test_routing() -> None:
+    """A mixture of experts: each sees the rows that chose it, and adds to theirs."""
+
+    class Experts(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate = torch.nn.Linear(16, 3)
+            self.experts = torch.nn.ModuleList(torch.nn.Linear(16, 16) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            weight, chosen = self.gate(x).softmax(-1).topk(2, dim=-1)
+            result = torch.zeros_like(x)
+            for i, expert in enumerate(self.experts):
+                row, place = torch.where(chosen == i)
+                result.index_add_(0, row, expert(x[row]).relu() * weight[row, place, None])
+            return result
+
+    torch.manual_seed(0)
+    module = Experts().eval()
+    model = disc.compile(module, (torch.randn(6, 16),), dynamic_shapes=({0: Dim("rows", min=0, max=300)},))
+    with torch.no_grad():
+        for n in LENGTHS:
+            x = torch.randn(n, 16)
+            torch.testing.assert_close(model(x), module(x), atol=1e-5, rtol=1e-5)
+
+
 def test_mask_as_tuple() -> None:
     """where() with one argument, and gathering by what it gives."""
 

@@ -12,6 +12,7 @@ from ..registry import lowers
 from ..scalar import Elem
 from ..values import Extent, Number, RuntimeNumber, Tensor, normalize_dim
 from . import masks
+from .calls import dtype_code
 from .elementwise import convert
 
 
@@ -110,8 +111,6 @@ def _unique(
     b: Builder, x: Tensor, inverse: bool, counts: bool, *, consecutive: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The distinct elements of all of ``x``."""
-    from .calls import dtype_code
-
     length = b.product(x.dims)
     flat = b.reshape(x, [length])
     room = b.maximum(length, 1)
@@ -135,8 +134,6 @@ def _unique_rows(
     b: Builder, x: Tensor, dim: int, inverse: bool, counts: bool, *, consecutive: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The distinct slices of ``x`` along a dim."""
-    from .calls import dtype_code
-
     dim = normalize_dim(dim, x.rank)
     order = [dim, *(d for d in range(x.rank) if d != dim)]
     length, rest = x.dims[dim], [x.dims[d] for d in order[1:]]

@@ -12,11 +12,12 @@ import torch
 
 from .. import dtypes, scalar
 from ..builder import Builder
-from ..registry import NotLowerable, lowers
+from ..registry import lowers
 from ..values import Extent, Number, Tensor, is_one, normalize_dim
 from .calls import PARTS, dtype_code
 from .common import number
 from .elementwise import convert
+from .masks import expand_masks, flatten_mask
 
 _OPERATIONS = {"set": 0, "sum": 1, "prod": 2, "amin": 3, "amax": 4}
 
@@ -216,11 +217,12 @@ def index_put(
     masked = _masked_fill(b, x, indices, values, accumulate)
     if masked is not None:
         return masked
+    whole = x.dims
+    x, indices = flatten_mask(b, x, indices)
+    indices = expand_masks(b, x, indices, None)
     slots = [*indices, *[None] * (x.rank - len(indices))]
     given = {d: index for d, index in enumerate(slots) if index is not None}
     taken, tensors = list(given), list(given.values())
-    if any(t.dtype in (torch.bool, torch.uint8) for t in tensors):
-        raise NotLowerable("assigning several values through a mask")
     shape = b.broadcast_dims([t.dims for t in tensors])
     at = taken[0] if taken == list(range(taken[0], taken[-1] + 1)) else 0
     rest = [d for d in range(x.rank) if d not in taken]
@@ -236,7 +238,7 @@ def index_put(
     operation = "sum" if accumulate else "set"
     while values.rank > len(dims) and is_one(values.dims[0]):
         values = b.reshape(values, values.dims[1:])
-    return update(b, x, b.broadcast(values, dims), places, loops, operation, wrap=True)
+    return b.reshape(update(b, x, b.broadcast(values, dims), places, loops, operation, wrap=True), whole)
 
 
 def _masked_fill(
