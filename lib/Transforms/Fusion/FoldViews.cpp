@@ -228,8 +228,10 @@ struct FoldViews : disc::impl::FoldViewsBase<FoldViews> {
   /// True if the elements of `v` are all those of its buffer, in its order.
   static bool isWhole(Value v, ShapeAnalysis &shapes) {
     auto layout = viewLayout(v, shapes);
-    return layout && layout->isContiguous(shapes.dims(v)) &&
-           SymExpr::product(shapes.dims(v)) == SymExpr::product(shapes.dims(viewBase(v)));
+    SymExpr elements = SymExpr::product(shapes.dims(v));
+    // Of nothing, the extents that are not 0 may wait for a bind that what computes it does not wait for.
+    return layout && layout->isContiguous(shapes.dims(v)) && !elements.isConstant(0) &&
+           elements == SymExpr::product(shapes.dims(viewBase(v)));
   }
 
   /// What leaves a block, or enters a scan, are dense buffers; each leaving value has one of its own.

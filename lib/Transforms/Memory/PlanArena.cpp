@@ -172,7 +172,10 @@ LogicalResult EntryBuilder::bindSymbols() {
     return success();
   };
   for (BlockArgument arg : func.getArguments()) {
+    // As they are declared: a symbol that a guard makes equal to another has a value too, which the guard compares.
     SmallVector<SymExpr> dims = shapes.dims(arg);
+    if (auto declared = func.getArgAttrOfType<DimsAttr>(arg.getArgNumber(), ShapeDialect::getDimsAttrName()))
+      dims = declared.getDims();
     for (auto [d, expr] : llvm::enumerate(dims)) {
       int64_t input = arg.getArgNumber(), dimension = d;
       Value value = ExtentOp::create(b, loc, b.getIndexType(), call, input, dimension);

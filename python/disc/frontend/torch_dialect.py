@@ -20,6 +20,8 @@ from torch_mlir import ir
 from torch_mlir.dialects import torch as torch_d
 from torch_mlir.extras import fx_importer
 
+from ..errors import CompileError
+
 NODE_ATTR = "disc.node"
 PARAMETER_OP = "disc.parameter"
 PARAMETER_ATTR = "disc.parameter"
@@ -168,5 +170,8 @@ def import_torch_dialect(program: ExportedProgram, context: ir.Context) -> tuple
     hooks = _Hooks(program)
     importer = fx_importer.FxImporter(context=context, hooks=hooks, graph_node_importer_cls=_NodeImporter)
     with _as_strided_kept():
-        importer.import_program(program, func_name="main")
+        try:
+            importer.import_program(program, func_name="main")
+        except NotImplementedError as error:
+            raise CompileError("import", f"the importer knows no input or output of this kind: {error}") from error
     return importer.module, hooks.parameters
