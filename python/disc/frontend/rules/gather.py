@@ -142,9 +142,9 @@ def masked_scatter(b: Builder, x: Tensor, mask: Tensor, source: Tensor) -> Tenso
     numbers = b.reshape(b.running_sum(convert(b, chosen, torch.int64), 0), dims)
 
     def body(old: Elem, on: Elem, number: Elem) -> Elem:
-        # Where the mask is not set, any element will do, so that too short a source is noticed.
-        place = b.checked_index(scalar.select(on, number - 1, 0), flat.dims[0], wrap=False)
-        return read_if(b, on, flat, [place], old)
+        # Counted from 1, so that 0 is right where the mask is not set, also of an empty source.
+        place = b.checked_index(scalar.select(on, number, 0), b.add(flat.dims[0], 1), wrap=False)
+        return read_if(b, on, flat, [place - 1], old)
 
     maps = [b.broadcast_map(t.dims, dims) for t in (x, mask)]
     return b.generic([x, mask, numbers], [*maps, b.identity(len(dims))], dims, x.dtype, body)
