@@ -233,7 +233,13 @@ void ThreadPool::runJob(unsigned first, Buffer &scratch) {
       int64_t begin = range.next.fetch_add(job.chunk, std::memory_order_relaxed);
       if (begin >= range.end)
         break;
-      job.kernel(job.args, begin, std::min(begin + job.chunk, range.end), memory);
+      int64_t end = std::min(begin + job.chunk, range.end);
+      if (job.backwards) {
+        int64_t both = range.begin + range.end;
+        std::swap(begin, end);
+        begin = both - begin, end = both - end;
+      }
+      job.kernel(job.args, begin, end, memory);
     }
   }
 }
@@ -262,10 +268,12 @@ bool ThreadPool::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t t
   }
 
   int64_t share = (tasks + count - 1) / count;
-  job = {kernel, args, scratchBytes, 1, count};
+  bool backwards = kernel == job.kernel && !job.backwards;
+  job = {kernel, args, scratchBytes, 1, count, backwards};
   job.chunk = std::max({int64_t(1), share / kChunksPerRange, kChunkNs / costNs});
   for (unsigned i = 0; i < count; ++i) {
-    ranges[i].next.store(rangeBegin(i, count, tasks), std::memory_order_relaxed);
+    ranges[i].begin = rangeBegin(i, count, tasks);
+    ranges[i].next.store(ranges[i].begin, std::memory_order_relaxed);
     ranges[i].end = rangeBegin(i + 1, count, tasks);
   }
   outOfMemory.store(false, std::memory_order_relaxed);

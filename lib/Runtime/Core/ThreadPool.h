@@ -11,6 +11,10 @@
 // concurrent callers already keep the cores busy. So does a child process made by fork(),
 // where the workers of its parent's pools do not exist.
 //
+// Of two jobs of one kernel in a row, the second goes through each range from its end: what the first touched last, the
+// weights of a recurrent layer as a rule, is in the worker's caches still. More than fits there would otherwise be
+// read from afar in whole each time.
+//
 // Tasks are independent and each is done by one thread, in its own order: results do not
 // depend on the number of threads.
 //
@@ -84,7 +88,7 @@ private:
   /// Tasks [next, end) of a job are still to be taken.
   struct alignas(128) Range {
     std::atomic<int64_t> next{0};
-    int64_t end = 0;
+    int64_t begin = 0, end = 0;
   };
 
   struct Job {
@@ -93,6 +97,7 @@ private:
     int64_t scratchBytes = 0;
     int64_t chunk = 1;
     unsigned ranges = 0;
+    bool backwards = false;
   };
 
   bool inherited() const;

@@ -1,0 +1,8 @@
+"""An LSTM of two layers, over sequences of any length."""
+
+from __future__ import annotations
+
+from .lstm import workload
+
+_MODELS = workload("LSTM, two layers", "LSTM", 2)
+FULL, SMALL = _MODELS[False], _MODELS[True]
