@@ -52,9 +52,7 @@ class _Cells(nn.Module):
 def workload(title: str, kind: str, layers: int) -> dict[bool, Workload]:
     """The full workload under False, the small one under True."""
 
-    def make(
-        inputs: int, hidden: int, longest: int, shapes: tuple[Shape, ...], quick: tuple[Shape, ...]
-    ) -> Workload:
+    def make(inputs: int, hidden: int, longest: int, shapes: tuple[Shape, ...], quick: tuple[Shape, ...]) -> Workload:
         def tensors(shape: Shape, generator: torch.Generator) -> tuple[Tensor, ...]:
             return (torch.randn(*shape, inputs, generator=generator),)
 

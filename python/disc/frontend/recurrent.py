@@ -13,6 +13,7 @@ has no more than its first entry.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -296,7 +297,9 @@ def kept_whole() -> Iterator[None]:
         replaced.append((owner, name, owner.__dict__.get(name)))
         setattr(owner, name, new)
 
-    with _patching:
+    with _patching, warnings.catch_warnings():
+        # The layers list their weights in an attribute of their own, and torch.export wonders at it.
+        warnings.filterwarnings("ignore", message=r".*_flat_weights")
         try:
             replace(vf, "lstm", _whole(lstm, vf.lstm))
             replace(vf, "gru", _whole(gru, vf.gru))

@@ -124,6 +124,40 @@ def test_packed_sequences(kind, layers):
         compare(model, module, inputs(t, batch))
 
 
+class Trimmed(nn.Module):
+    """What it gives is as long as the longest sequence: known when it runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.LSTM(12, 20, batch_first=True)
+
+    def forward(self, x, lengths):
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return pad_packed_sequence(self.layer(packed)[0], batch_first=True, padding_value=-1.0)
+
+
+def test_packed_sequences_trimmed_to_the_longest():
+    torch.manual_seed(0)
+    module = Trimmed().eval()
+    model = compiled(module, (torch.randn(3, 7, 12), torch.tensor([4, 6, 2])), ({0: B, 1: T}, {0: B}))
+    for lengths in ([4, 6, 2], [5], [1, 9, 3, 3]):
+        compare(model, module, (torch.randn(len(lengths), 9, 12), torch.tensor(lengths)))
+    for wrong in (0, 10):
+        with pytest.raises((IndexError, disc.ShapeError)):
+            model(torch.randn(2, 9, 12), torch.tensor([4, wrong]))
+
+
+def test_library(tmp_path):
+    torch.manual_seed(0)
+    module = nn.LSTM(12, 20).eval()
+    disc.aot_compile(module, (torch.randn(6, 1, 12),), dynamic_shapes=({0: T},), output=tmp_path / "liblayer.so")
+    library = disc.load(tmp_path / "liblayer.so")
+    with torch.no_grad():
+        for t in (1, 2, 13, 64, 5):
+            x = torch.randn(t, 1, 12)
+            torch.testing.assert_close(torch.as_tensor(library(x)[0]), module(x)[0], rtol=1e-5, atol=2e-6)
+
+
 def test_one_kernel_per_step_and_a_real_loop():
     """The gates meet in one product, weights are packed at load, and the code has a loop: nothing is unrolled."""
     torch.manual_seed(0)

@@ -155,6 +155,10 @@ def _layers(
     time_dim = 1 if batch_first else 0
     b.require_at_most(1, x.dims[time_dim], "Expected sequence length to be larger than 0 in RNN")
     per = len(params) // (layers * directions)
+    if lengths is not None:
+        # As PyTorch, which checks it where the sequences are packed; an IndexError of the call here.
+        steps = x.dims[time_dim]
+        lengths = b.map(torch.int64, [lengths], lambda n: b.checked_index(n - 1, steps, wrap=False) + 1)
     finals: list[list[Tensor]] = [[] for _ in states]
     for layer in range(layers):
         weights = []
