@@ -49,9 +49,17 @@ bool ShapeAnalysis::provedAt(Operation *op, Predicate predicate, const SymExpr &
   if (!scan)
     return false;
   SymbolFacts inside = symbolFacts;
-  for (; scan; scan = scan->getParentOfType<ScanOp>())
-    if (SymExpr count = expr(scan.getCount()); isExpressible(count))
-      inside.assume(Predicate::Le, scan.getIndexExpr() + SymExpr(1), count);
+  SymExpr slack = rhs - lhs;
+  for (; scan; scan = scan->getParentOfType<ScanOp>()) {
+    SymExpr count = expr(scan.getCount());
+    if (!isExpressible(count))
+      continue;
+    inside.assume(Predicate::Le, scan.getIndexExpr() + SymExpr(1), count);
+    // What is left when this index, and those inside, are as large as they can be.
+    slack -= count - scan.getIndexExpr() - SymExpr(1);
+    if (predicate == Predicate::Le && inside.lessEqual(0, slack))
+      return true;
+  }
   return inside.proved(predicate, lhs, rhs);
 }
 
