@@ -14,12 +14,15 @@ from .runner import check
 def main() -> int:
     parser = argparse.ArgumentParser(prog="zoo", description=__doc__)
     parser.add_argument("names", nargs="*", help="architectures, or kinds of them; all by default")
+    parser.add_argument("--from", dest="first", default="", help="start at this architecture")
     parser.add_argument("--long", action="store_true", help="print reasons in full")
     options = parser.parse_args()
     torch.set_num_threads(1)
     chosen = [
         a for a in ARCHITECTURES.values() if not options.names or a.name in options.names or a.kind in options.names
     ]
+    if options.first:
+        chosen = chosen[[a.name for a in chosen].index(options.first) :]
     passed = 0
     for architecture in chosen:
         outcome = check(architecture)

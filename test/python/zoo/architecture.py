@@ -59,8 +59,6 @@ class Architecture:
     """Largest error in f32, absolute and relative to the largest element of eager's result."""
     fixed: str = ""
     """Why a dim that one would want dynamic is not: said by eager or by transformers' own code."""
-    ci: bool = True
-    """Whether `make test` runs it; the command runs all."""
 
     def make(self) -> torch.nn.Module:
         """The model with random weights, the same each time."""

@@ -128,7 +128,6 @@ VISION = [
         depths=[1, 1, 1],
         key_dim=[8, 8, 8],
     ),
-    _square("cvt", 64, embed_dim=[16, 32, 48], num_heads=[1, 2, 3], depth=[1, 1, 1], cls_token=[False, False, True]),
     _image(
         "detr",
         Range(64, 96),

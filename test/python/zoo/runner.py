@@ -40,9 +40,9 @@ def check(architecture: Architecture) -> Outcome:
     outcome = Outcome(architecture.name, architecture.kind, dims=", ".join(architecture.sizes))
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        module = architecture.make()
         start = time.perf_counter()
         try:
+            module = architecture.make()
             model = disc.compile(
                 module,
                 (),

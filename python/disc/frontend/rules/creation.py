@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import torch
+from torch_mlir import ir
 
 from .. import dtypes, scalar
 from ..builder import Builder
-from ..registry import lowers
+from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, Iota, Number, RuntimeNumber, Tensor
 from .common import number
@@ -117,7 +119,15 @@ def _arange_count(b: Builder, start: Any, end: Any, step: Any) -> Extent:
     if isinstance(step, int) and not isinstance(start, float) and not isinstance(end, float):
         span = b.sub(end, start) if step > 0 else b.sub(start, end)
         return b.floordiv(b.add(span, abs(step) - 1), abs(step))
+    if isinstance(start, (int, float)) and isinstance(step, (int, float)) and isinstance(end, (int, ir.Value)):
+        # ceil((end - start) / step) in integers.
+        first, stride = Fraction(start), Fraction(step)
+        if stride > 0 and first.denominator * stride.denominator < 1 << 20:
+            span = b.mul(b.sub(b.mul(end, first.denominator), first.numerator), stride.denominator)
+            divisor = first.denominator * stride.numerator
+            return b.maximum(b.floordiv(b.add(span, divisor - 1), divisor), 0)
     size = b.node_value.shape[0]
     extent = b.extent_of(size.node.expr)
-    assert extent is not None
+    if extent is None:
+        raise NotLowerable(f"a number of elements that is {size.node.expr}")
     return extent

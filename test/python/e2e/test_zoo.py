@@ -1,0 +1,39 @@
+"""Architectures of transformers, each compiled once and compared with eager at five shapes.
+
+`python -m zoo` in test/python runs all of them; these are some of each kind.
+"""
+
+import pytest
+
+from zoo import ARCHITECTURES, SELECTED, known_failures
+from zoo.runner import check
+
+
+@pytest.mark.parametrize("name", SELECTED)
+def test_architecture(name):
+    outcome = check(ARCHITECTURES[name])
+    known = known_failures().get(name)
+    if known is not None:
+        assert not outcome.passed, "it passes: take it off the list in zoo/failures.txt"
+        pytest.xfail(known)
+    assert outcome.passed, "\n".join(outcome.reasons)
+    assert outcome.shapes == 5
+
+
+def test_known_failures_are_architectures():
+    assert set(known_failures()) <= set(ARCHITECTURES)
+
+
+def test_reasons_come_all_at_once():
+    """A model that cannot be compiled says everything that it lacks."""
+    import torch
+
+    import disc
+
+    class Lacking(torch.nn.Module):
+        def forward(self, x):
+            return torch.special.i1(x) + torch.special.zeta(x, 2.0) + torch.special.bessel_j0(x)
+
+    with pytest.raises(disc.UnsupportedOpError) as info:
+        disc.compile(Lacking(), (torch.rand(3),))
+    assert len({op.name for op in info.value.ops}) == 3
