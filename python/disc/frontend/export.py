@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +20,10 @@ from .. import errors
 from .locations import is_user_file
 from .recurrent import kept_whole
 
+_DISC = str(Path(__file__).parents[1])
 _VIOLATED = "Constraints violated"
+_SATISFY = "satisfy the generated guard"
+_FIXES = re.compile(r"^Eq\(.*\], \d+\)$")
 _DIM = re.compile(r"(?:Not all values of|You marked) ([\w*]+) ")
 
 
@@ -45,16 +49,22 @@ def export(
     """
     with torch.no_grad(), kept_whole():
         args, kwargs = _distinct(args, kwargs)
+        first: list[_Guard] = []
         try:
-            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+            with _recorded(first):
+                return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
         except Exception as error:
             if _VIOLATED not in str(error):
                 raise errors.CompileError("import", f"torch.export failed: {error}") from error
+            refused = error
         guards: list[_Guard] = []
         try:
             with symbolic_config.patch(backed_size_oblivious=True), _recorded(guards):  # type: ignore[attr-defined]
                 return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
         except Exception as error:
+            # What says least is nearest to what the user can do about it.
+            if str(refused).count(_SATISFY) <= str(error).count(_SATISFY) or _VIOLATED not in str(error):
+                raise _refusal(refused, first) from refused
             raise _refusal(error, guards) from error
 
 
@@ -71,7 +81,10 @@ def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
     ]
     if not lines:
         lines = [text]
-    found = [guard for guard in dict.fromkeys(guards) if _concerns(guard, text)] or list(dict.fromkeys(guards))
+    distinct = list(dict.fromkeys(guards))
+    found = [guard for guard in distinct if _FIXES.search(guard.text)]
+    found += [guard for guard in distinct if guard not in found and _concerns(guard, text)]
+    found = found or distinct
     lines += [f"{guard.source}: takes {guard.text} for granted" for guard in found[:8]]
     names = ", ".join(dims) or "a dim"
     head = f"{names}: the model's code does not work for the whole range of a dynamic dim, or fixes it"
@@ -90,7 +103,7 @@ def _recorded(guards: list[_Guard]) -> Iterator[None]:
     original = ShapeEnv._log_guard
 
     def record(self: ShapeEnv, prefix: str, g: Any, forcing_spec: bool) -> None:
-        frames = [f for f in traceback.extract_stack() if is_user_file(f.filename) and f.filename != __file__]
+        frames = [f for f in traceback.extract_stack() if is_user_file(f.filename) and not f.filename.startswith(_DISC)]
         if frames:
             guards.append(_Guard(_with_sources(self, g), f"{frames[-1].filename}:{frames[-1].lineno}"))
         original(self, prefix, g, forcing_spec)
