@@ -27,6 +27,25 @@ def known(*positions: int) -> Callable[[_Fn], _Fn]:
     return mark
 
 
+class _Any:
+    """The fake result of a torch op of which torch knows nothing: every extent of it is None."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return None if isinstance(index, slice) else self
+
+    @property
+    def shape(self) -> Any:
+        return _NoExtents()
+
+
+class _NoExtents:
+    def __getitem__(self, index: Any) -> None:
+        return None
+
+
+_ANY = _Any()
+
+
 class OnnxBuilder(Builder):
     """The builder, with extents as expressions and the rules of torch ops as functions."""
 
@@ -66,13 +85,13 @@ class OnnxBuilder(Builder):
 
     def aten(self, name: str, *operands: Any, dtype: torch.dtype | Sequence[torch.dtype], rank: int = 0) -> Any:
         """Applies the rule of a torch op, whose results have ``dtype``; ``rank`` matters where the rule asks for it."""
-        full = f"torch.aten.{name}"
+        full = name if name.startswith("torch.") else f"torch.aten.{name}"
         rule: Rule | None = find_rule(full)
         if rule is None:
             raise NotLowerable(f"it needs {full}, which has no lowering rule")
         saved = self.op_name, self.results, self.node_value
         types = [dtype] if isinstance(dtype, torch.dtype) else list(dtype)
-        self.op_name, self.node_value = full, None
+        self.op_name, self.node_value = full, _ANY
         self.results = [ResultInfo(d, (None,) * rank) for d in types]
         try:
             return rule(self, *operands)

@@ -18,10 +18,14 @@ from torch_mlir.extras import onnx_importer
 from torch_mlir.passmanager import PassManager
 
 from ...errors import CompileError
+from ..lower import IGNORED
 from ..registry import find_rule
 from ..torch_dialect import PARAMETER_ATTR, PARAMETER_OP
 from .known import LIMIT
 from .model import OnnxModel
+
+ITEMS = ("torch.aten.item", "torch.aten.Int.Tensor", "torch.aten.IntImplicit", "torch.aten.Float.Tensor")
+"""torch ops that the conversion makes of tensors whose elements it wants as numbers."""
 
 OWN = "own."
 """Precedes the names of operators that the conversion must not see."""
@@ -75,7 +79,7 @@ def import_graph(model: OnnxModel, context: ir.Context) -> tuple[ir.Module, set[
     except onnx_importer.OnnxImportError as error:
         raise CompileError("import", f"{model.name}: {error}") from error
     for op in _operators(module):
-        _hide(op, lambda name: find_rule(name) is not None)
+        _hide(op, lambda name: name == "onnx.If" or find_rule(name) is not None)
     inline: set[tuple[str, str]] = set()
     while (failed := _convert(module, context)) is not None:
         stuck = [op for op in _operators(module) if number_of(op) == failed and not _name(op).startswith(OWN)]
@@ -86,7 +90,22 @@ def import_graph(model: OnnxModel, context: ir.Context) -> tuple[ir.Module, set[
             if _has_definition(node, model.proto):
                 inline.add((node.domain, node.op_type))
             _hide(op, lambda name: True)
+    # What the conversion left, or made ops of that have no rule.
+    for op in _operations(module):
+        number = number_of(op)
+        if number is None or number >= len(model.nodes) or not _lacks_rule(op):
+            continue
+        node = model.nodes[number]
+        if _has_definition(node, model.proto):
+            inline.add((node.domain, node.op_type))
     return module, inline
+
+
+def _lacks_rule(op: ir.Operation) -> bool:
+    name = _name(op) if op.name == "torch.operator" else op.name
+    if name.startswith((OWN, "torch.constant.", "torch.prim.", "torch.vtensor.", *IGNORED)):
+        return False
+    return name.startswith(("onnx.", "torch.")) and name not in ITEMS and find_rule(name) is None
 
 
 def _define_main(info: onnx_importer.ModelInfo, module: ir.Module) -> None:
@@ -112,11 +131,21 @@ def _define_main(info: onnx_importer.ModelInfo, module: ir.Module) -> None:
     importer.import_all()
 
 
-def _operators(module: ir.Module) -> Iterator[ir.Operation]:
+def _operations(module: ir.Module) -> Iterator[ir.Operation]:
     for func in module.body.operations:
-        for view in func.operation.regions[0].blocks[0].operations:
-            if view.operation.name == "torch.operator":
+        yield from _inside(func.operation)
+
+
+def _inside(op: ir.Operation) -> Iterator[ir.Operation]:
+    for region in op.regions:
+        for block in region.blocks:
+            for view in block.operations:
                 yield view.operation
+                yield from _inside(view.operation)
+
+
+def _operators(module: ir.Module) -> list[ir.Operation]:
+    return [op for op in _operations(module) if op.name == "torch.operator"]
 
 
 def _name(op: ir.Operation) -> str:

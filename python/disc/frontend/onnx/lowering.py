@@ -10,18 +10,16 @@ import torch
 from torch_mlir import ir
 
 from .. import scalar
-from ..lower import Lowering
+from ..locations import location
+from ..lower import Lowering, op_name
 from ..registry import NotLowerable, Rule
 from ..symbols import SymbolTable
 from ..torch_dialect import PARAMETER_ATTR
 from ..values import Tensor, tensor_type
 from .builder import OnnxBuilder
-from .dialect import OWN, number_of
+from .dialect import ITEMS, OWN, number_of
 from .known import LIMIT, Known, Unknown, evaluate
 from .model import DTYPES, OnnxModel, to_tensor
-
-# torch ops that the conversion makes of tensors whose elements it wants as numbers.
-_ITEMS = ("torch.aten.item", "torch.aten.Int.Tensor", "torch.aten.IntImplicit", "torch.aten.Float.Tensor")
 
 
 class OnnxLowering(Lowering):
@@ -57,10 +55,28 @@ class OnnxLowering(Lowering):
     def _lower_op(self, op: ir.Operation, name: str) -> None:
         if name in ("torch.vtensor.literal", "onnx.Constant"):
             self._values[op.result] = self._literal(op)
-        elif name == "torch.operator_terminator":
-            return
+        elif name == OWN + "onnx.If":
+            self._lower_if(op)
         else:
             super()._lower_op(op, name.removeprefix(OWN))
+
+    def _lower_if(self, op: ir.Operation) -> None:
+        """Takes the branch that the condition, which must be known, says."""
+        condition = self._values[op.operands[0]]
+        if not isinstance(condition, Known):
+            self._report(op, "onnx.If", "its condition depends on data")
+            return
+        # The importer sorts the branches by name: else, then.
+        body = op.regions[1 if condition.list[0] else 0].blocks[0]
+        for view in body.operations:
+            inner = view.operation
+            if inner.name == "torch.operator_terminator":
+                for result, value in zip(op.results, inner.operands, strict=True):
+                    self._values[result] = self._values[value]
+                return
+            name = op_name(inner)
+            with location(self._begin(inner, name), self._source):
+                self._lower_op(inner, name)
 
     def _literal(self, op: ir.Operation) -> Any:
         text = str(op.location)
@@ -77,7 +93,7 @@ class OnnxLowering(Lowering):
     def _call(self, op: ir.Operation, rule: Rule, operands: list[Any]) -> Any:
         name = self.builder.op_name
         if not name.startswith("onnx."):
-            if name in _ITEMS and isinstance(operands[0], Known):
+            if name in ITEMS and isinstance(operands[0], Known):
                 return self._onnx.extent(operands[0].list[0])
             operands = [self._materialise(x) for x in operands]
             return rule(self.builder, *operands)

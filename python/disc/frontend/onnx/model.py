@@ -109,22 +109,32 @@ def prepare(
     of operators to be replaced by their definition.
     """
     proto = _current(proto)
+    if not any(o.domain in ("", "ai.onnx") for o in proto.opset_import):
+        # Definitions are made of ONNX's own operators.
+        proto.opset_import.append(onnx.helper.make_opsetid("", onnx.defs.onnx_opset_version()))
     _fix_inputs(proto, fixed)
     _fix_dims(proto, extents)
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
     if inline:
         proto = onnx.inliner.inline_selected_functions(proto, list(inline), inline_schema_functions=True)
-        proto = _inline_dependent(proto, inline)
     constants = _take_constants(proto.graph)
     nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in proto.graph.node]
     for number, node in enumerate(proto.graph.node):
-        node.name = str(number)
+        _number(node, str(number))
     try:
         proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except Exception as error:
         raise CompileError("import", f"{name}: the types of its values cannot be inferred: {error}") from error
     return OnnxModel(proto, name, nodes, constants)
+
+
+def _number(node: onnx.NodeProto, number: str) -> None:
+    """Calls a node, and all inside it, by its number."""
+    node.name = number
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            _number(inner, number)
 
 
 def _current(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -135,49 +145,6 @@ def _current(proto: onnx.ModelProto) -> onnx.ModelProto:
         return version_converter.convert_version(proto, OPSET)
     except Exception as error:
         raise CompileError("import", f"opset {version} cannot be converted to {OPSET}: {error}") from error
-
-
-_DEFINITIONS = "disc.definitions"
-
-
-def _inline_dependent(proto: onnx.ModelProto, inline: Collection[tuple[str, str]]) -> onnx.ModelProto:
-    """Inlines operators whose definition depends on their attributes and on the types of their operands."""
-    if not any((node.domain, node.op_type) in inline for node in proto.graph.node):
-        return proto
-    proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
-    graph = proto.graph
-    types = {v.name: v.type for v in (*graph.value_info, *graph.input, *graph.output)}
-    for constant in graph.initializer:
-        types[constant.name] = onnx.helper.make_tensor_type_proto(constant.data_type, constant.dims)
-    for number, node in enumerate(graph.node):
-        if (node.domain, node.op_type) not in inline:
-            continue
-        function = _definition(node, proto, [types.get(name, onnx.TypeProto()) for name in node.input])
-        if function is None:
-            continue
-        function.domain, function.name = _DEFINITIONS, f"{node.op_type}_{number}"
-        del function.attribute[:]
-        node.domain, node.op_type = function.domain, function.name
-        del node.attribute[:]
-        # Optional operands at the end may be missing in the call.
-        node.input.extend([""] * (len(function.input) - len(node.input)))
-        proto.functions.append(function)
-    if not proto.functions:
-        return proto
-    proto.opset_import.append(onnx.helper.make_opsetid(_DEFINITIONS, 1))
-    return onnx.inliner.inline_local_functions(proto, convert_version=True)
-
-
-def _definition(node: onnx.NodeProto, proto: onnx.ModelProto, types: list[onnx.TypeProto]) -> onnx.FunctionProto | None:
-    version = next((o.version for o in proto.opset_import if o.domain == node.domain), 0)
-    schema: Any = onnx.defs.get_schema(node.op_type, max_inclusive_version=version, domain=node.domain)
-    versions = [v for v in schema.context_dependent_function_opset_versions if v <= version]
-    if not versions:
-        return None
-    text = schema.get_context_dependent_function_with_opset_version(
-        max(versions), node.SerializeToString(), [t.SerializeToString() for t in types]
-    )
-    return onnx.FunctionProto.FromString(text) if text else None
 
 
 def _fix_inputs(proto: onnx.ModelProto, fixed: Mapping[str, Any]) -> None:

@@ -1,5 +1,5 @@
 """Rules for ONNX operators, by kind. Importing a module registers its rules."""
 
-from . import elementwise, layers, padding, reductions, shapes
+from . import elementwise, indexing, integers, layers, padding, recurrent, reductions, resizing, shapes
 
-__all__ = ["elementwise", "layers", "padding", "reductions", "shapes"]
+__all__ = ["elementwise", "indexing", "integers", "layers", "padding", "recurrent", "reductions", "resizing", "shapes"]

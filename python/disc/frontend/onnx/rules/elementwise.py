@@ -137,6 +137,8 @@ def bit_shift(b: OnnxBuilder, x: Tensor, y: Tensor, direction: str = "LEFT") -> 
     def fn(x: Elem, y: Elem) -> Elem:
         amount = scalar.minimum(y, bits - 1)
         op = (arith.ShLIOp if direction == "LEFT" else right)(x.value, amount.value)
+        if direction != "LEFT" and not dtypes.is_unsigned(x.dtype):
+            return Elem(op.result, x.dtype)
         return scalar.select(y < bits, Elem(op.result, x.dtype), 0)
 
     return b.elementwise(x.dtype, [x, y], fn)

@@ -201,12 +201,6 @@ def global_max_pool(b: OnnxBuilder, x: Tensor) -> Tensor:
     return b.aten("amax", x, list(range(2, x.rank)), True, dtype=x.dtype)
 
 
-@lowers("onnx.Einsum")
-def einsum(b: OnnxBuilder, *xs: Tensor, equation: str) -> Tensor:
-    """Sums of products, as the equation says."""
-    return b.aten("einsum", equation, list(xs), None, dtype=xs[0].dtype)
-
-
 @lowers("onnx.Det")
 def det(b: OnnxBuilder, x: Tensor) -> Tensor:
     """Determinants."""

@@ -71,7 +71,11 @@ def pad(
         element = b.extract(x, at)
         if mode != "constant":
             return element
-        other = b.extract(fill, []) if isinstance(fill, Tensor) else element.like(fill)
+        other = (
+            b.extract(fill, [scalar.constant(0, torch.int64)] * fill.rank)
+            if isinstance(fill, Tensor)
+            else element.like(fill)
+        )
         return scalar.select(inside, element, other)
 
     return b.generic([], [], dims, x.dtype, body)

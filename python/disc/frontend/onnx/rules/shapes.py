@@ -13,7 +13,6 @@ from torch_mlir.dialects import arith, linalg
 
 from ... import scalar
 from ...registry import NotLowerable, lowers
-from ...rules.elementwise import convert
 from ...rules.gather import _take
 from ...scalar import Elem
 from ...values import Extent, Tensor, is_one, normalize_dim
@@ -332,11 +331,12 @@ def depth_to_space(b: OnnxBuilder, x: Tensor, blocksize: int, mode: str = "DCR")
 
 
 @lowers("onnx.SpaceToDepth")
-def space_to_depth(b: OnnxBuilder, x: Tensor, blocksize: int) -> Tensor:
+def space_to_depth(b: OnnxBuilder, x: Tensor, blocksize: int, mode: str = "DCR") -> Tensor:
     """Moves blocks of height and width into channels."""
     n, c, h, w = x.dims
     high, wide = b.floordiv(h, blocksize), b.floordiv(w, blocksize)
-    y = b.permute(b.reshape(x, [n, c, high, blocksize, wide, blocksize]), [0, 3, 5, 1, 2, 4])
+    order = [0, 3, 5, 1, 2, 4] if mode == "DCR" else [0, 1, 3, 5, 2, 4]
+    y = b.permute(b.reshape(x, [n, c, high, blocksize, wide, blocksize]), order)
     return b.reshape(y, [n, b.mul(c, blocksize * blocksize), high, wide])
 
 
@@ -377,12 +377,3 @@ def bit_cast(b: OnnxBuilder, x: Tensor, to: torch.dtype) -> Tensor:
             else Elem(x.value, to)
         ),
     )
-
-
-@lowers("onnx.Compress")
-def compress(b: OnnxBuilder, x: Tensor, condition: Tensor, axis: int | None = None) -> Tensor:
-    """The slices of a dim at which the condition holds."""
-    raise NotLowerable("the extent of its result depends on data")
-
-
-__all__ = ["convert", "flip"]
