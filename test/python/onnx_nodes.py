@@ -45,6 +45,12 @@ def reason(name: str) -> str:
             except disc.UnsupportedOpError as error:
                 # What decides shapes comes as an input in these models, where real ones have a constant.
                 steering = set(re.findall(r"give its value with fixed=\{'(\w+)'", str(error))) - set(fixed)
+                if not steering and "decides the shape of the result, is computed from data" in str(error):
+                    # Through other operators: whatever may be a shape or an axis.
+                    kinds = {i.name: i.type.tensor_type for i in case.model.graph.input}
+                    steering = {n for n in names if kinds[n].elem_type == 7 and len(kinds[n].shape.dim) <= 1} - set(
+                        fixed
+                    )
                 if not steering:
                     return "; ".join(dict.fromkeys(f"{op.name}: {op.reason}" for op in error.ops))
                 fixed |= {key: inputs[names.index(key)] for key in steering}

@@ -475,7 +475,7 @@ class Builder(ViewBuilder):
             "what": ir.StringAttr.get(locations.operation()),
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), len(sizes), len(numbers), 1, 1]),
         }
-        unsigned = [i for i, dtype in enumerate(dtypes_) if dtype == torch.uint8]
+        unsigned = [i for i, dtype in enumerate(dtypes_) if dtype in dtypes.UNSIGNED]
         if unsigned:
             attributes["unsigned_operands"] = ir.DenseI64ArrayAttr.get(unsigned)
         op = ir.Operation.create(

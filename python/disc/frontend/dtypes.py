@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch_mlir import ir
 
+UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+"""The integers whose sign MLIR's types lack."""
+
 _MLIR_NAMES: dict[torch.dtype, str] = {
     torch.float64: "f64",
     torch.float32: "f32",
@@ -15,6 +18,9 @@ _MLIR_NAMES: dict[torch.dtype, str] = {
     torch.int16: "i16",
     torch.int8: "i8",
     torch.uint8: "i8",
+    torch.uint16: "i16",
+    torch.uint32: "i32",
+    torch.uint64: "i64",
     torch.bool: "i1",
     # Complex numbers are pairs along a last dim of extent 2.
     torch.complex64: "f32",
@@ -32,6 +38,9 @@ _TORCH_DIALECT_NAMES: dict[str, torch.dtype] = {
     "si16": torch.int16,
     "si8": torch.int8,
     "ui8": torch.uint8,
+    "ui16": torch.uint16,
+    "ui32": torch.uint32,
+    "ui64": torch.uint64,
     "i1": torch.bool,
     "complex<f32>": torch.complex64,
     "complex<f64>": torch.complex128,
@@ -51,6 +60,9 @@ _SCALAR_TYPE_CODES: dict[int, torch.dtype] = {
     10: torch.complex128,
     11: torch.bool,
     15: torch.bfloat16,
+    27: torch.uint16,
+    28: torch.uint32,
+    29: torch.uint64,
 }
 
 
@@ -91,7 +103,7 @@ def part(dtype: torch.dtype) -> torch.dtype:
 
 def is_unsigned(dtype: torch.dtype) -> bool:
     """Whether integers of ``dtype`` widen with zeros (bool counts)."""
-    return dtype in (torch.uint8, torch.bool)
+    return dtype == torch.bool or dtype in UNSIGNED
 
 
 def is_half(dtype: torch.dtype) -> bool:

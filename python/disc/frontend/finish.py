@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch_mlir import ir
 
 from .. import errors
+from . import dtypes
 from .values import Tensor
 
 _EFFECTS = ("func.return", "disc_shape.require")
@@ -36,7 +36,7 @@ def finish(module: ir.Module, returned: Sequence[Tensor], names: Sequence[str]) 
 
 def _result_attributes(name: str, result: Tensor) -> ir.DictAttr:
     attributes: dict[str, ir.Attribute] = {"disc_shape.name": ir.StringAttr.get(name)}
-    if result.dtype == torch.uint8:
+    if result.dtype in dtypes.UNSIGNED:
         attributes["disc_tensor.unsigned"] = ir.UnitAttr.get()
     return ir.DictAttr.get(attributes)
 

@@ -121,7 +121,7 @@ class Lowering:
                 "disc_shape.dims": ir.Attribute.parse(f"#disc_shape.dims<[{text}]>"),
                 "disc_shape.name": ir.StringAttr.get(name),
             }
-            if fake.dtype == torch.uint8:
+            if fake.dtype in dtypes.UNSIGNED:
                 # The one fact about an input that MLIR's signless types lose.
                 attrs["disc_tensor.unsigned"] = ir.UnitAttr.get()
             arg_attrs.append(ir.DictAttr.get(attrs))

@@ -207,7 +207,8 @@ def _pairs(leaf: Any) -> Any:
 def _signless(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
         return torch.view_as_real(tensor.detach().resolve_conj())
-    return tensor.view(torch.int8) if tensor.dtype == torch.uint8 else tensor
+    signed = {torch.uint8: torch.int8, torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+    return tensor.view(signed[tensor.dtype]) if tensor.dtype in signed else tensor
 
 
 def _dim(symbols: SymbolTable, size: Any) -> int | str:

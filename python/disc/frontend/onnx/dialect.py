@@ -93,7 +93,7 @@ def import_graph(model: OnnxModel, context: ir.Context) -> tuple[ir.Module, set[
     # What the conversion left, or made ops of that have no rule.
     for op in _operations(module):
         number = number_of(op)
-        if number is None or number >= len(model.nodes) or not _lacks_rule(op):
+        if number is None or not _lacks_rule(op):
             continue
         node = model.nodes[number]
         if _has_definition(node, model.proto):

@@ -31,6 +31,9 @@ DTYPES: dict[int, torch.dtype] = {
     onnx.TensorProto.INT16: torch.int16,
     onnx.TensorProto.INT8: torch.int8,
     onnx.TensorProto.UINT8: torch.uint8,
+    onnx.TensorProto.UINT16: torch.uint16,
+    onnx.TensorProto.UINT32: torch.uint32,
+    onnx.TensorProto.UINT64: torch.uint64,
     onnx.TensorProto.BOOL: torch.bool,
 }
 
@@ -117,11 +120,11 @@ def prepare(
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
     if inline:
-        proto = onnx.inliner.inline_selected_functions(proto, list(inline), inline_schema_functions=True)
+        proto = _inlined(proto, inline)
     constants = _take_constants(proto.graph)
-    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in proto.graph.node]
-    for number, node in enumerate(proto.graph.node):
-        _number(node, str(number))
+    nodes: list[onnx.NodeProto] = []
+    for node in proto.graph.node:
+        _number(node, nodes)
     try:
         proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except Exception as error:
@@ -129,12 +132,66 @@ def prepare(
     return OnnxModel(proto, name, nodes, constants)
 
 
-def _number(node: onnx.NodeProto, number: str) -> None:
-    """Calls a node, and all inside it, by its number."""
-    node.name = number
+def _inlined(proto: onnx.ModelProto, inline: Collection[tuple[str, str]]) -> onnx.ModelProto:
+    """Replaces operators by their definitions."""
+    # A missing operand has no type, which ONNX's inliner stumbles over where the definition depends on types.
+    for node in proto.graph.node:
+        if (node.domain, node.op_type) in inline and "" in node.input:
+            proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
+            return _inlined_one_by_one(proto, inline)
+    try:
+        return onnx.inliner.inline_selected_functions(proto, list(inline), inline_schema_functions=True)
+    except RuntimeError:
+        # Its type inference does not know all constants; whoever reports the operator names the node.
+        return proto
+
+
+_DEFINITIONS = "disc.definitions"
+
+
+def _inlined_one_by_one(proto: onnx.ModelProto, inline: Collection[tuple[str, str]]) -> onnx.ModelProto:
+    graph = proto.graph
+    types = {v.name: v.type for v in (*graph.value_info, *graph.input, *graph.output)}
+    for constant in graph.initializer:
+        types[constant.name] = onnx.helper.make_tensor_type_proto(constant.data_type, constant.dims)
+    for number, node in enumerate(graph.node):
+        if (node.domain, node.op_type) not in inline:
+            continue
+        function = _definition(node, proto, [types.get(name, onnx.TypeProto()) for name in node.input])
+        if function is None:
+            continue
+        function.domain, function.name = _DEFINITIONS, f"{node.op_type}_{number}"
+        del function.attribute[:]
+        node.domain, node.op_type = function.domain, function.name
+        del node.attribute[:]
+        # Operands that are left out at the end are left out in the definition too.
+        node.input.extend([""] * (len(function.input) - len(node.input)))
+        proto.functions.append(function)
+    if not proto.functions:
+        return proto
+    proto.opset_import.append(onnx.helper.make_opsetid(_DEFINITIONS, 1))
+    return onnx.inliner.inline_local_functions(proto)
+
+
+def _definition(node: onnx.NodeProto, proto: onnx.ModelProto, types: list[onnx.TypeProto]) -> onnx.FunctionProto | None:
+    version = next((o.version for o in proto.opset_import if o.domain == node.domain), 0)
+    schema: Any = onnx.defs.get_schema(node.op_type, max_inclusive_version=version, domain=node.domain)
+    versions = [v for v in schema.context_dependent_function_opset_versions if v <= version]
+    if not versions:
+        return None
+    text = schema.get_context_dependent_function_with_opset_version(
+        max(versions), node.SerializeToString(), [t.SerializeToString() for t in types]
+    )
+    return onnx.FunctionProto.FromString(text) if text else None
+
+
+def _number(node: onnx.NodeProto, nodes: list[onnx.NodeProto]) -> None:
+    """Calls a node, and those inside it, by their place in ``nodes``, which get copies under their own names."""
+    nodes.append(onnx.NodeProto.FromString(node.SerializeToString()))
+    node.name = str(len(nodes) - 1)
     for attribute in node.attribute:
         for inner in attribute.g.node:
-            _number(inner, number)
+            _number(inner, nodes)
 
 
 def _current(proto: onnx.ModelProto) -> onnx.ModelProto:
