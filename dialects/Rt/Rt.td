@@ -74,6 +74,9 @@ def Rt_RtGuardOp : Rt_Op<"guard"> {
 
 def Rt_InputOp : Rt_Op<"input"> {
   let summary = "the contiguous elements of an input; a strided one is copied once";
+  let description = [{
+    Where the entry's `inputs` call it `updated`, what is written to them is the input's at the end of the call.
+  }];
   let arguments = (ins Rt_Ptr:$call, I64Attr:$input);
   let results = (outs Rt_Ptr:$result);
   let assemblyFormat = "$call `[` $input `]` attr-dict";
@@ -81,9 +84,12 @@ def Rt_InputOp : Rt_Op<"input"> {
 
 def Rt_RtParameterOp : Rt_Op<"parameter", [Pure]> {
   let summary = "the elements of a parameter, by name";
-  let arguments = (ins Rt_Ptr:$call, StrAttr:$name, TypeAttr:$type);
+  let description = [{
+    With `updated` the entry writes to them: the parameter is state of the loaded model.
+  }];
+  let arguments = (ins Rt_Ptr:$call, StrAttr:$name, TypeAttr:$type, UnitAttr:$updated);
   let results = (outs Rt_Ptr:$result);
-  let assemblyFormat = "$call $name `as` $type attr-dict";
+  let assemblyFormat = "$call $name `as` $type (`updated` $updated^)? attr-dict";
 }
 
 def Rt_RtGlobalOp : Rt_Op<"global"> {
@@ -122,7 +128,7 @@ def Rt_OutputOp : Rt_Op<"output"> {
 }
 
 def Rt_CopyOp : Rt_Op<"copy"> {
-  let summary = "copies bytes; for an output that is an input or a parameter itself";
+  let summary = "copies bytes; for an input or a parameter that is not updated in place";
   let arguments = (ins Rt_Ptr:$target, Rt_Ptr:$source, Index:$bytes);
   let assemblyFormat = "$target `,` $source `,` $bytes attr-dict";
 }
@@ -170,7 +176,8 @@ def Rt_EntryOp : Rt_Op<"entry", [IsolatedFromAbove, Symbol]> {
   let description = [{
     The region's one argument is the call in progress. `inputs` and `outputs` describe the model's interface, for the
     table that the runtime checks calls against: dictionaries with `name` (string), `type` (tensor type) and `dims`
-    (`disc_shape.dims`), and `unsigned` (unit) where the elements are unsigned integers.
+    (`disc_shape.dims`), `unsigned` (unit) where the elements are unsigned integers, and `updated` (unit) for an input
+    that the entry writes to.
 
     (R1) the region has one argument, the call, of pointer type.
     (R2) `inputs` and `outputs` hold such dictionaries.

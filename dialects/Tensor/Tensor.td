@@ -207,6 +207,7 @@ def Tensor_CallFunctionOp : Tensor_Op<"call", [Tensor_KnownDims, AttrSizedOperan
     of the results, in order. `config` holds numbers for the function; floats are the bits of a double. The work falls
     into `tasks` independent pieces, and each thread has `scratch` bytes. `what` names the operation and the user's line
     for messages at run time. `unsigned` lists the operands (inputs, then results) whose elements are unsigned.
+    With `in_place` the first result may lie where the first operand does: the function then changes only what differs.
 
     ```mlir
     %v, %i = disc_tensor.call "sort" (%x) sizes(%s) config(%one) tasks %b scratch %n "aten.sort at model.py:3"
@@ -216,14 +217,16 @@ def Tensor_CallFunctionOp : Tensor_Op<"call", [Tensor_KnownDims, AttrSizedOperan
     (T16) there is one size for each dynamic extent of the results.
     (T17) the function's name is an identifier.
     (T18) there is a result.
+    (T19) with `in_place` the first operand and the first result have one type.
   }];
   let arguments = (ins StrAttr:$function, Variadic<AnyRankedTensor>:$inputs, Variadic<Index>:$sizes,
                        Variadic<Index>:$config, Index:$tasks, Index:$scratch,
-                       DefaultValuedAttr<StrAttr, "\"\"">:$what, OptionalAttr<DenseI64ArrayAttr>:$unsigned_operands);
+                       DefaultValuedAttr<StrAttr, "\"\"">:$what, OptionalAttr<DenseI64ArrayAttr>:$unsigned_operands,
+                       UnitAttr:$in_place);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let assemblyFormat = [{
     $function `(` $inputs `)` (`sizes` `(` $sizes^ `)`)? (`config` `(` $config^ `)`)? `tasks` $tasks `scratch` $scratch
-    $what (`unsigned` $unsigned_operands^)? attr-dict `:` functional-type($inputs, $outputs)
+    $what (`unsigned` $unsigned_operands^)? (`in_place` $in_place^)? attr-dict `:` functional-type($inputs, $outputs)
   }];
   let hasVerifier = 1;
 }

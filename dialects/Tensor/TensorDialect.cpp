@@ -174,6 +174,8 @@ LogicalResult CallFunctionOp::verify() {
     return emitOpError() << "calls '" << getFunction() << "', which is no identifier (T17)";
   if (getOutputs().empty())
     return emitOpError("has no result (T18)");
+  if (getInPlace() && (getInputs().empty() || getInputs()[0].getType() != getOutputs()[0].getType()))
+    return emitOpError("is in place, but its first operand is not of its first result's type (T19)");
   return success();
 }
 

@@ -110,6 +110,8 @@ disc_status disc_swap_weights(disc_model *model, const char *path) {
 
 disc_status disc_seed(disc_model *model, uint64_t seed) { return onModel(&disc_api::seed, model, seed); }
 
+disc_status disc_reset(disc_model *model) { return onModel(&disc_api::reset, model); }
+
 disc_status disc_describe(const disc_model *model, disc_model_spec *spec) {
   return onModel(&disc_api::describe, model, spec);
 }

@@ -13,7 +13,8 @@
  *   disc_free(model);
  *
  * Threads: every function may be called from any thread, and any number of threads may run one model at the same time.
- * A model must not be freed while another thread uses it.
+ * A model must not be freed while another thread uses it. Runs of a model with state (disc_reset) take turns. Inputs
+ * that a model updates must not be used by another thread meanwhile.
  *
  * Errors: a function that returns disc_status leaves a text for this thread when it fails (disc_last_error), and its
  * results untouched, unless it says otherwise. Outputs of a failed run have unspecified contents.
@@ -206,6 +207,10 @@ DISC_API disc_status disc_swap_weights(disc_model *model, const char *path);
  * was set, and from their place in the model; not from threads. Runs at the same time share the count. */
 DISC_API disc_status disc_seed(disc_model *model, uint64_t seed);
 
+/* Gives the model's state (buffers that runs update, such as caches and counters) the values it was compiled with. Each
+ * model has its own. Waits for runs that are under way. A model without state is left as it is. */
+DISC_API disc_status disc_reset(disc_model *model);
+
 /*===-- What a model is -----------------------------------------------------------------------------------------===*/
 
 typedef struct disc_model_spec {
@@ -220,6 +225,11 @@ typedef struct disc_model_spec {
   int64_t num_parameters;
 } disc_model_spec;
 
+enum {
+  /* Of an input: a run writes to its elements. Of a parameter: it is state. */
+  DISC_TENSOR_UPDATED = 1
+};
+
 /* An input, output or parameter. */
 typedef struct disc_tensor_spec {
   size_t size; /* Set it to sizeof(disc_tensor_spec). */
@@ -229,6 +239,7 @@ typedef struct disc_tensor_spec {
   const char *const *dims; /* Of each dim, its expression: "batch", "batch * length", "384". */
   const int64_t *min;      /* Of each dim, the least extent... */
   const int64_t *max;      /* ...and the largest, INT64_MAX if there is none. */
+  uint64_t flags;          /* DISC_TENSOR_UPDATED */
 } disc_tensor_spec;
 
 /* A dynamic extent with a name of its own. */
@@ -260,8 +271,9 @@ typedef struct disc_output {
   DLManagedTensorVersioned *managed;
 } disc_output;
 
-/* Runs the model. Inputs are only read; they may be strided. An output must not overlap an input. On failure no
- * `managed` is set. */
+/* Runs the model. Inputs may be strided. They are only read, unless they are DISC_TENSOR_UPDATED: the model then writes
+ * to them, so strides of 0 and overlaps with other inputs are errors, and their contents are unspecified on failure. An
+ * output must not overlap an input. On failure no `managed` is set. */
 DISC_API disc_status disc_run(disc_model *model, const DLTensor *const *inputs, int64_t num_inputs,
                               disc_output *outputs, int64_t num_outputs);
 

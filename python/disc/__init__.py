@@ -20,6 +20,7 @@ from .profile import KernelTime, Launch, Profile
 if TYPE_CHECKING:
     from .aot import Artifact, aot_compile
     from .compiler import compile
+    from .dynamo import explain
     from .frontend import NotLowerable, lowers
     from .library import Library, load
     from .model import MemoryUse, Model
@@ -44,6 +45,7 @@ __all__ = [
     "WeightsError",
     "aot_compile",
     "compile",
+    "explain",
     "load",
     "lowers",
     "pipeline",
@@ -54,6 +56,7 @@ _LAZY = {
     "Artifact": ("aot", "_native"),
     "aot_compile": ("aot", "_native"),
     "compile": ("compiler", "_native"),
+    "explain": ("dynamo", "_native"),
     "NotLowerable": ("frontend", None),
     "lowers": ("frontend", None),
     "Library": ("library", "_runtime"),

@@ -17,7 +17,6 @@ from torch.export import ExportedProgram
 from . import __version__, _native
 from .compilation import EMIT, Compilation
 from .compiler import check_arguments
-from .errors import CompileError
 from .frontend import ImportedProgram
 from .header import c_identifier
 from .header import header as header_text
@@ -121,8 +120,7 @@ def aot_compile(
         raise ValueError(f"prefix: the library is installed as lib{name}.so: call the output so, not {output.name}")
     job = _Job(name, options, targets, emit, packed and emit not in ("llvm", "asm"))
     with job.compilation.progress(2 + len(targets) * (len(job.compilation.pipeline) + 1)):
-        program = job.compilation.import_model(model, args, kwargs, dynamic_shapes, fixed)
-        _check_outputs(program)
+        program = job.compilation.import_model(model, args, kwargs, dynamic_shapes, fixed, library=True)
         for cpu in targets:
             with job.compilation.variant(cpu):
                 job.add_variant(program, cpu)
@@ -164,22 +162,6 @@ def _check(options: Options, targets: Sequence[str], emit: str, weights: str | o
             raise ValueError(f"options: {field} does not apply to a library")
     if not os.fspath(weights):
         raise ValueError("weights: expected 'embed' or a file's name, got ''")
-
-
-def _check_outputs(program: ImportedProgram) -> None:
-    """A library gives tensors that it computes."""
-    what = {
-        "input": "is an input, returned as it is",
-        "parameter": "is a parameter",
-        "constant": "is a constant",
-        "int": "is a number",
-    }
-    wrong = [f"output {i} {what[o.kind]}" for i, o in enumerate(program.outputs) if o.kind != "tensor"]
-    if wrong:
-        raise CompileError(
-            "import",
-            f"a library's outputs are tensors that it computes: {'; '.join(wrong)}; leave them out of the model",
-        )
 
 
 class _Job:

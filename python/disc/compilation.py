@@ -88,6 +88,8 @@ class Compilation:
         kwargs: Mapping[str, Any] | None,
         dynamic_shapes: Any,
         fixed: Mapping[str, Any] | None = None,
+        *,
+        library: bool = False,
     ) -> ImportedProgram:
         """The import stage."""
         if self._dump:
@@ -97,8 +99,8 @@ class Compilation:
                 # It needs the onnx package, which nothing else does.
                 from .frontend.onnx import import_onnx
 
-                return import_onnx(model, fixed, dynamic_shapes)
-            return import_program(model, args, kwargs, dynamic_shapes)
+                return import_onnx(model, fixed, dynamic_shapes, library=library)
+            return import_program(model, args, kwargs, dynamic_shapes, library=library)
 
     @contextlib.contextmanager
     def variant(self, cpu: str) -> Iterator[None]:

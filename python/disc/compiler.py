@@ -47,17 +47,13 @@ def compile(
     """
     options = check_arguments(model, options, args, kwargs, fixed)
     compilation = Compilation(options)
-    executable = None
-    built = options.stop_after is None
-    with compilation.progress(1 + len(compilation.pipeline) + (2 if built else 0)):
+    with compilation.progress(steps(compilation)):
         program = compilation.import_model(model, args, kwargs, dynamic_shapes, fixed)
-        module = compilation.lower(program)
-        if built:
-            with compilation.step(EMIT):
-                executable = _emit(compilation, module)
-            del module
+        executable = build(compilation, program)
+        if executable is not None:
             with compilation.step(LOAD):
-                _load(executable, program)
+                load(executable, program.parameters)
+            program.release()
     signature = inspect.signature(model.forward) if isinstance(model, torch.nn.Module) else None
     return Model(program, compilation.pipeline, compilation.texts, executable, compilation.timings, signature)
 
@@ -81,6 +77,29 @@ def check_arguments(
     return options
 
 
+def steps(compilation: Compilation) -> int:
+    """How many steps the progress bar has: the import, the stages, code generation and loading."""
+    return 1 + len(compilation.pipeline) + (2 if compilation.options.stop_after is None else 0)
+
+
+def build(compilation: Compilation, program: ImportedProgram) -> _native.Executable | None:
+    """The code of an imported program, without its parameters yet; None if the options stop before that."""
+    module = compilation.lower(program)
+    if compilation.options.stop_after is not None:
+        return None
+    with compilation.step(EMIT):
+        return _emit(compilation, module)
+
+
+def load(executable: _native.Executable, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Binds parameters by their names, and does the work that depends on them alone."""
+    parameters = [tensors[name].detach() for name in executable.info()["parameters"]]
+    try:
+        executable.init(parameters)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise CompileError(LOAD, str(error)) from error
+
+
 def _emit(compilation: Compilation, module: _native.Module) -> _native.Executable:
     options = compilation.options
     try:
@@ -94,12 +113,3 @@ def _emit(compilation: Compilation, module: _native.Module) -> _native.Executabl
         )
     except RuntimeError as error:
         compilation.emit_failed(error)
-
-
-def _load(executable: _native.Executable, program: ImportedProgram) -> None:
-    parameters = [program.parameters[name].detach() for name in executable.info()["parameters"]]
-    try:
-        executable.init(parameters)
-    except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        raise CompileError(LOAD, str(error)) from error
-    program.release()

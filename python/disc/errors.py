@@ -55,6 +55,8 @@ class UnsupportedOp:
     """``file.py:12``, or ``unknown``."""
     reason: str
     """Why it cannot be lowered."""
+    node: str = ""
+    """Its name in the graph that was compiled."""
 
 
 class UnsupportedOpError(CompileError):

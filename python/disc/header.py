@@ -121,6 +121,7 @@ class _Tensor:
     def describe(self) -> str:
         note = _C_TYPES[self.spec.dtype][2]
         dims = ", ".join(map(str, self.spec.dims))
+        note = "; ".join(filter(None, (note, "updated in place" if self.spec.updated else "")))
         return _comment(f"{self.spec.dtype}[{dims}]" + (f" ({note})" if note else ""))
 
 
@@ -273,7 +274,7 @@ class _Header:
         ]
         parameters = ["disc_model *model"]
         parameters += [f"int64_t {name}" for _, name in self._symbols]
-        parameters += [f"const {t.c_type} *{t.name}" for t in self._inputs]
+        parameters += [f"{'' if t.spec.updated else 'const '}{t.c_type} *{t.name}" for t in self._inputs]
         parameters += [
             f"{t.c_type} *{t.name}" if t.known else f"DLManagedTensorVersioned **{t.name}" for t in self._outputs
         ]

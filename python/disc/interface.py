@@ -34,6 +34,8 @@ class TensorSpec:
     """``"float32"``, ``"int64"``, ``"bfloat16"``, ``"bool"``, ..."""
     dims: tuple[int | str, ...]
     """Static extents, and the texts of symbolic ones (``"batch"``, ``"2 * length + 1"``)."""
+    updated: bool = False
+    """Whether a run writes to it: an input that is changed in place, or a parameter that is state."""
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:

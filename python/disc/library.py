@@ -53,7 +53,8 @@ class Library:
 
     Arrays may be NumPy's, torch's, or anything with ``__dlpack__``, strided or not; they are not copied. If one of them
     is torch's, the results are tensors of torch, else arrays of NumPy. One result comes alone, several as a tuple.
-    Calls may come from several threads at once, and leave other Python threads running.
+    Calls may come from several threads at once, and leave other Python threads running; those of a model with state
+    take turns. Inputs that are ``updated`` are written to.
 
     NumPy has bfloat16 only with the package ``ml_dtypes``: without it, a model that gives bfloat16 needs inputs or
     ``out`` of another kind.
@@ -95,7 +96,7 @@ class Library:
         Raises:
             ShapeError: an input's rank or extents are not what the model was compiled for, or an output's shape.
             TypeError: number, dtype or device of the arrays differ.
-            ValueError: an output is read-only.
+            ValueError: an output, or an input that is updated, is read-only.
             IndexError: an element of an input indexes beyond a dimension.
             MemoryError: there is not enough memory.
         """
@@ -125,6 +126,10 @@ class Library:
         """Sets what the numbers of random operations follow from, a number of 64 bits; see :meth:`disc.Model.seed`."""
         self._model.seed(seed % 2**64)
 
+    def reset(self) -> None:
+        """Gives the state (parameters that are ``updated``) the values it had when the model was compiled."""
+        self._model.reset()
+
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The inputs in order."""
         names = self._names
@@ -153,7 +158,7 @@ class Library:
 
 
 def _specs(tensors: Any) -> tuple[TensorSpec, ...]:
-    return tuple(TensorSpec(name, dtype, tuple(dims)) for name, dtype, dims in tensors)
+    return tuple(TensorSpec(name, dtype, tuple(dims), updated) for name, dtype, dims, updated in tensors)
 
 
 def _count(number: int, what: str) -> str:

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from . import _native
 from .frontend import ImportedProgram, Input
 from .frontend.symbols import Symbol
@@ -34,6 +36,9 @@ class Model:
 
     Calls may come from several threads at once. Inputs are not copied; outputs are tensors of the caller's. Parameters
     are those of the original module, as they were when it was compiled: do not change them in place.
+
+    What the module updates in place, a call updates: inputs that were passed, and buffers of the original module (see
+    :meth:`state`). Calls of a model with state take turns; inputs that are updated must not be used by another thread.
     """
 
     compilations: int = 1
@@ -151,6 +156,10 @@ class Model:
     def symbols(self) -> tuple[Symbol, ...]:
         """The dynamic extents: names and ranges."""
         return tuple(self._program.symbols)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """The tensors of the original module that calls update, by name: themselves, not copies."""
+        return dict(self._program.states)
 
     @property
     def threads(self) -> int:

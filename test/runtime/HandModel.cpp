@@ -13,8 +13,8 @@ using namespace disc::test;
 
 static const disc_dim_info dimsBS[] = {{DISC_DYNAMIC, "B", 1, 64}, {DISC_DYNAMIC, "S", 2, 512}};
 static const disc_dim_info dimsB3[] = {{DISC_DYNAMIC, "B", 1, 64}, {3, "3", 3, 3}};
-static const disc_tensor_info scaleInputs[] = {{"x", DISC_F32, 2, dimsBS}, {"mask", DISC_I64, 2, dimsB3}};
-static const disc_tensor_info scaleOutputs[] = {{"y", DISC_F32, 2, dimsBS}};
+static const disc_tensor_info scaleInputs[] = {{"x", DISC_F32, 2, dimsBS, 0}, {"mask", DISC_I64, 2, dimsB3, 0}};
+static const disc_tensor_info scaleOutputs[] = {{"y", DISC_F32, 2, dimsBS, 0}};
 static const disc_symbol_info scaleSymbols[] = {{"B", 1, 64, 1, 0, 0}, {"S", 2, 512, 2, 0, 1}};
 static const disc_guard_info scaleGuards[] = {
     {DISC_LE, 0, 0, "B", "B", "1 <= B <= 64", "is out of range"},
@@ -25,7 +25,7 @@ static const disc_guard_info scaleGuards[] = {
     {DISC_EQ, -1, -1, "", "", "B * S eq 2 * B", "operands of add differ"},
 };
 static const int64_t shapeW[] = {1};
-static const disc_parameter_info scaleParameters[] = {{"scale", DISC_F32, 1, shapeW, 1}};
+static const disc_parameter_info scaleParameters[] = {{"scale", DISC_F32, 1, shapeW, 1, 0}};
 const disc_model_info_t disc::test::kScaleInfo = {
     DISC_MODEL_INFO_VERSION, 2, scaleInputs, 1,      scaleOutputs, 2, scaleSymbols, 6, scaleGuards, 1,
     scaleParameters,         1, 0,           nullptr};
@@ -97,8 +97,9 @@ int32_t disc::test::scaleShapes(disc_call *call) {
 static const disc_dim_info dimsN[] = {{DISC_DYNAMIC, "n", 0, DISC_UNBOUNDED}};
 static const disc_dim_info dimsFound[] = {{DISC_DATA_DEPENDENT, "found", 0, DISC_UNBOUNDED}};
 static const disc_dim_info dims1[] = {{1, "1", 1, 1}};
-static const disc_tensor_info nonzeroInputs[] = {{"v", DISC_I64, 1, dimsN}};
-static const disc_tensor_info nonzeroOutputs[] = {{"positions", DISC_I64, 1, dimsFound}, {"count", DISC_I64, 1, dims1}};
+static const disc_tensor_info nonzeroInputs[] = {{"v", DISC_I64, 1, dimsN, 0}};
+static const disc_tensor_info nonzeroOutputs[] = {{"positions", DISC_I64, 1, dimsFound, 0},
+                                                  {"count", DISC_I64, 1, dims1, 0}};
 static const disc_symbol_info nonzeroSymbols[] = {{"n", 0, DISC_UNBOUNDED, 1, 0, 0}};
 const disc_model_info_t disc::test::kNonzeroInfo = {DISC_MODEL_INFO_VERSION,
                                                     1,

@@ -133,7 +133,7 @@ TEST(manyMissingWeights) {
   for (int i = 0; i < 20; ++i)
     names.push_back("p" + std::to_string(i));
   for (const std::string &name : names)
-    parameters.push_back({name.c_str(), DISC_F32, 1, shape, 1});
+    parameters.push_back({name.c_str(), DISC_F32, 1, shape, 1, 0});
   disc_model_info_t info = kScaleInfo;
   info.num_parameters = 20;
   info.parameters = parameters.data();

@@ -48,6 +48,8 @@ static disc_status swapWeights(disc_model *model, const char *path) {
   return report(model->loaded->swapWeights(path));
 }
 
+static disc_status reset(disc_model *model) { return report(model->loaded->model->reset()); }
+
 static disc_status describe(const disc_model *model, disc_model_spec *spec) {
   return report(model->loaded->describe(spec));
 }
@@ -86,5 +88,5 @@ static disc_status seed(disc_model *model, uint64_t value) {
 
 const disc_api disc_rt_api = {
     DISC_VERSION,   describeLastError, open,           freeModel, swapWeights,  describe, describeInput,
-    describeOutput, describeParameter, describeSymbol, run,       outputShapes, seed,
+    describeOutput, describeParameter, describeSymbol, run,       outputShapes, seed,     reset,
 };

@@ -82,13 +82,25 @@ void disc_call::functionAt(int32_t code, const char *what) {
   status = Status(std::move(error));
 }
 
+/// Whether compiled code can use the tensor where it is.
+static bool inPlace(const DLTensor &tensor) {
+  int64_t width = elementBytes(dtypeOf(tensor));
+  return isContiguous(tensor) && reinterpret_cast<uintptr_t>(dataOf(tensor)) % uintptr_t(width) == 0;
+}
+
+void disc_call::finishInputs() {
+  for (int64_t i = 0; i < model.info().num_inputs; ++i)
+    if (model.info().inputs[i].updated && !inPlace(*inputs[i]))
+      scatterContiguous(storage->inputs[i].data(), inputs[i]->shape, *inputs[i]);
+}
+
 void *disc_call::input(int64_t index) {
   if (entry != Entry::Main || index < 0 || index >= model.info().num_inputs)
     return fail(Code::Invalid, "no input " + std::to_string(index));
   const DLTensor &tensor = *inputs[index];
   int64_t width = elementBytes(dtypeOf(tensor)), bytes;
   void *data = dataOf(tensor);
-  if (isContiguous(tensor) && reinterpret_cast<uintptr_t>(data) % uintptr_t(width) == 0)
+  if (inPlace(tensor))
     // Frameworks give an empty tensor a null pointer, which here means failure.
     return data ? data : storage->inputs[index].reserve(0);
   void *copy = nullptr;

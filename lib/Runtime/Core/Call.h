@@ -44,7 +44,8 @@ struct disc_call {
   int32_t functionFailed(int32_t code, const char *text);
   void functionAt(int32_t code, const char *what);
 
-  /// After a successful run: every output is there; what was computed beside the caller's tensors is copied there.
+  /// After a successful run: every output is there; what was computed beside the caller's tensors is copied there, as
+  /// are updates of strided inputs.
   Status finishOutputs();
   /// The outputs that are ours go to the caller.
   void handOver(disc_output *list);
@@ -66,6 +67,7 @@ struct disc_call {
   const disc::rt::Model::Random random;
 
 private:
+  void finishInputs();
   Status checkOutputs() const;
   Status placeOutput(disc::rt::OutputSlot &slot, int64_t index);
 };

@@ -145,6 +145,8 @@ Status disc_call::finishOutputs() {
       if (slot.given->shape[dim] != slot.dims[dim])
         slot.given->shape[dim] = slot.dims[dim];
   }
+  if (entry == Entry::Main)
+    finishInputs();
   return Status();
 }
 

@@ -6,7 +6,7 @@
 namespace disc::rt {
 
 Descriptions::Tensor Descriptions::interface(const disc_tensor_info &info) {
-  Tensor tensor{info.name, info.dtype, {}, {}, {}, {}};
+  Tensor tensor{info.name, info.dtype, {}, {}, {}, {}, info.updated != 0};
   for (int64_t i = 0; i < info.rank; ++i) {
     tensor.dims.push_back(info.dims[i].text);
     tensor.min.push_back(info.dims[i].min);
@@ -26,6 +26,7 @@ Descriptions::Descriptions(const disc_model_info_t &info) : info(info) {
     Tensor &tensor = parameters[i];
     tensor.name = from.name;
     tensor.dtype = from.dtype;
+    tensor.updated = from.updated != 0;
     tensor.min.assign(from.shape, from.shape + from.rank);
     tensor.max = tensor.min;
     for (int64_t extent : tensor.min)
@@ -52,6 +53,7 @@ Status Descriptions::describe(const std::vector<Tensor> &list, const char *what,
   result.dims = tensor.dims.data();
   result.min = tensor.min.data();
   result.max = tensor.max.data();
+  result.flags = tensor.updated ? DISC_TENSOR_UPDATED : 0;
   return writeStruct(result, "disc_tensor_spec", spec);
 }
 

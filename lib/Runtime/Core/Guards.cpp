@@ -104,6 +104,18 @@ static Status checkInput(const disc_model_info_t &info, int64_t index, const DLT
   }
   if (readsData && bytes > 0 && !tensor.data)
     return malformed(info, index, "its data is null");
+  if (readsData && expected.updated && repeatsElements(tensor))
+    return malformed(info, index, "it is updated in place, but a stride of 0 puts several elements at one place");
+  return Status();
+}
+
+/// Results would depend on which of the two tensors is read first.
+static Status checkUpdated(const disc_model_info_t &info, const DLTensor *const *inputs) {
+  ByteRange range, other;
+  for (int64_t i = 0; i < info.num_inputs; ++i)
+    for (int64_t j = 0; info.inputs[i].updated && j < info.num_inputs; ++j)
+      if (j != i && byteRange(*inputs[i], range) && byteRange(*inputs[j], other) && range.overlaps(other))
+        return malformed(info, i, ("it is updated in place, but overlaps " + inputText(info, j)).c_str());
   return Status();
 }
 
@@ -111,7 +123,7 @@ Status disc::rt::checkInputs(const disc_model_info_t &info, const DLTensor *cons
   for (int64_t i = 0; i < info.num_inputs; ++i)
     if (Status status = checkInput(info, i, inputs[i], readsData); !status.ok())
       return status;
-  return Status();
+  return readsData ? checkUpdated(info, inputs) : Status();
 }
 
 /// "2 * B = 4": an expression and its value, or the value alone.

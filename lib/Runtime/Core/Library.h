@@ -62,6 +62,7 @@ typedef struct disc_api {
   disc_status (*output_shapes)(disc_model *model, const DLTensor *const *inputs, int64_t num_inputs,
                                int64_t *const *shapes, int64_t num_outputs);
   disc_status (*seed)(disc_model *model, uint64_t seed);
+  disc_status (*reset)(disc_model *model);
 } disc_api;
 
 /// The table of the runtime in this library.

@@ -28,6 +28,7 @@ private:
     std::vector<std::string> numbers; ///< Texts of a parameter's extents.
     std::vector<const char *> dims;
     std::vector<int64_t> min, max;
+    bool updated;
   };
   static Tensor interface(const disc_tensor_info &info);
   static Status describe(const std::vector<Tensor> &list, const char *what, int64_t index, disc_tensor_spec *spec);

@@ -64,6 +64,13 @@ Model::Random Model::nextRandom() {
   return next;
 }
 
+Status Model::reset() {
+  std::shared_ptr<Weights> held = weights();
+  if (!held)
+    return Status(Code::Invalid, "the model is not loaded: it has no weights");
+  return held->reset();
+}
+
 std::shared_ptr<Weights> Model::weights() {
   std::lock_guard<std::mutex> lock(weightsMutex_);
   return weights_;
@@ -91,6 +98,10 @@ Status Model::run(const DLTensor *const *inputs, size_t numInputs, disc_output *
   std::shared_ptr<Weights> held = weights();
   if (!held)
     return Status(Code::Invalid, "the model is not loaded: it has no weights");
+  // Calls that update the model's state take turns.
+  std::unique_lock<std::mutex> turn(held->updating, std::defer_lock);
+  if (held->hasState)
+    turn.lock();
   disc_call call(*this, *held, disc_call::Entry::Main);
   call.setInputs(inputs);
   call.setOutputs(outputs);

@@ -53,6 +53,9 @@ public:
   /// changes.
   Status adopt(std::shared_ptr<Weights> weights, bool runInit);
 
+  /// Gives the state its first values again; waits for a call that is running.
+  Status reset();
+
   /// Runs the model. On success every entry of `outputs` without a tensor of the caller's has a new one; on failure
   /// none has. Inputs are read during the call only.
   Status run(const DLTensor *const *inputs, size_t numInputs, disc_output *outputs, size_t numOutputs);

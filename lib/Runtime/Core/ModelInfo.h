@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define DISC_MODEL_INFO_VERSION 3
+#define DISC_MODEL_INFO_VERSION 4
 /// Extent of a dim that is not static.
 #define DISC_DYNAMIC (-1)
 /// Extent of an output's dim that is known only after the run.
@@ -57,6 +57,7 @@ typedef struct disc_tensor_info {
   int64_t dtype; ///< enum disc_dtype
   int64_t rank;
   const disc_dim_info *dims;
+  int64_t updated; ///< 1 if a run writes to this input.
 } disc_tensor_info;
 
 /// A dynamic extent that the user named.
@@ -93,7 +94,8 @@ typedef struct disc_parameter_info {
   int64_t dtype; ///< enum disc_dtype
   int64_t rank;
   const int64_t *shape;
-  int64_t kept; ///< 1 if `disc_main` reads it; if 0, `disc_init` alone does, and the runtime lets go of it then.
+  int64_t kept;    ///< 1 if `disc_main` reads it; if 0, `disc_init` alone does, and the runtime lets go of it then.
+  int64_t updated; ///< 1 if `disc_main` writes to it: the model's state, not weights that calls share.
 } disc_parameter_info;
 
 /// A kernel, for reports on where time goes.

@@ -18,8 +18,10 @@ static void release(DLManagedTensorVersioned *tensor) {
 
 Weights::Weights(const disc_model_info_t &info, const Allocator &allocator) : info(info) {
   parameters.resize(size_t(info.num_parameters));
-  for (int64_t i = 0; i < info.num_parameters; ++i)
+  for (int64_t i = 0; i < info.num_parameters; ++i) {
     copies.emplace_back(allocator);
+    hasState |= info.parameters[i].updated != 0;
+  }
   for (int64_t i = 0; i < info.num_globals; ++i)
     globals.emplace_back(allocator);
 }
@@ -50,6 +52,9 @@ Status Weights::takeOne(size_t index, DLManagedTensorVersioned *managed) {
     return Status(Code::Shape, name + ": expected shape " + shapeText(expected.shape, expected.rank) + ", got " +
                                    shapeText(tensor.shape, tensor.ndim));
   void *data = dataOf(tensor);
+  // A copy would be updated in its place.
+  if (expected.updated && !isContiguous(tensor))
+    return Status(Code::Invalid, name + " is updated by the model, so it must be contiguous");
   if (!isContiguous(tensor) || !data) {
     int64_t bytes = 0;
     (void)denseBytes(expected.shape, expected.rank, elementBytes(expected.dtype), bytes);
@@ -87,6 +92,14 @@ void Weights::initialised() {
   for (auto [data, bytes] : onlyForInit)
     mapping->letGo(data, bytes);
   onlyForInit.clear();
+}
+
+Status Weights::reset() {
+  std::lock_guard<std::mutex> turn(updating);
+  for (const State &state : states)
+    if (state.bytes)
+      std::memcpy(state.data, state.first, state.bytes);
+  return Status();
 }
 
 //===-- From a file -------------------------------------------------------===//
@@ -213,6 +226,14 @@ Status Weights::bind(const Safetensors &file, std::shared_ptr<MappedFile> mapped
     if (binding.packed && !expected.kept)
       continue; // nobody reads it
     compareLater(*tensor);
+    if (expected.updated) {
+      // Each model has its own.
+      parameters[i] = copies[i].reserve(tensor->bytes);
+      if (!parameters[i])
+        return noMemory(*tensor);
+      states.push_back({parameters[i], tensor->data, tensor->bytes});
+      continue;
+    }
     parameters[i] = place(*tensor, size_t(elementBytes(expected.dtype)), copies[i]);
     if (!parameters[i])
       return noMemory(*tensor);
@@ -237,6 +258,8 @@ Status Weights::bind(const Safetensors &file, std::shared_ptr<MappedFile> mapped
       return noMemory(*tensor);
   }
   if (Status status = problems.status(file.name()); !status.ok())
+    return status;
+  if (Status status = reset(); !status.ok())
     return status;
   hashing.mapping = mapping.get();
   hashing.run(binding.threads);

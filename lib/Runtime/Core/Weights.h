@@ -1,7 +1,8 @@
 //===- Weights.h - what a model reads beside its inputs ---------*- C++ -*-===//
 //
 // Parameters, and the globals that `disc_init` makes of them. A set of weights never changes once init has run; a model
-// whose weights are swapped takes another set, and calls that began with the old one keep it until they end.
+// whose weights are swapped takes another set, and calls that began with the old one keep it until they end. State is
+// the exception: parameters that calls update, one call at a time.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,6 +15,7 @@
 #include "lib/Runtime/Core/Safetensors.h"
 #include "lib/Runtime/Core/Status.h"
 
+#include <mutex>
 #include <vector>
 
 namespace disc::rt {
@@ -44,6 +46,9 @@ public:
   /// Lets go of what only init reads. Weights that are packed now would double the model's size.
   void initialised();
 
+  /// Gives state its first values again, those of the file.
+  Status reset();
+
   struct Global {
     explicit Global(const Allocator &allocator) : own(allocator) {}
     void *data = nullptr;
@@ -53,6 +58,8 @@ public:
 
   std::vector<void *> parameters; ///< Contiguous data, by number; null once let go of.
   std::vector<Global> globals;
+  bool hasState = false; ///< Some parameter is updated by calls...
+  std::mutex updating;   ///< ...which hold this.
 
 private:
   Status takeOne(size_t index, DLManagedTensorVersioned *tensor);
@@ -62,6 +69,12 @@ private:
   std::vector<Buffer> copies;                    ///< Of strided or misaligned parameters, by number.
   std::shared_ptr<MappedFile> mapping;
   std::vector<std::pair<void *, size_t>> onlyForInit; ///< In the mapping.
+  struct State {
+    void *data;
+    const void *first; ///< In the file.
+    size_t bytes;
+  };
+  std::vector<State> states; ///< Of parameters that are from a file.
 };
 
 } // namespace disc::rt

@@ -157,7 +157,8 @@ FailureOr<StringAttr> TableEmitter::tensors(StringRef name, ArrayAttr interface)
                          range.max.value_or(DISC_UNBOUNDED)});
     }
     rows.push_back({text(dict.getAs<StringAttr>("name")), *dtype, type.getRank(),
-                    table(("disc_" + name + "_" + Twine(i)).str(), dimRows)});
+                    table(("disc_" + name + "_" + Twine(i)).str(), dimRows),
+                    static_cast<int64_t>(dict.contains("updated"))});
   }
   return table(("disc_" + name + "s").str(), rows);
 }
@@ -202,8 +203,8 @@ FailureOr<StringAttr> TableEmitter::parameters() {
     if (!dtype)
       return main.emitOpError() << "parameter '" << name.getValue() << "' has element type " << type.getElementType()
                                 << ", which can't cross the interface";
-    rows.push_back(
-        {text(name), *dtype, type.getRank(), numbers(type.getShape()), static_cast<int64_t>(info.kept.contains(name))});
+    rows.push_back({text(name), *dtype, type.getRank(), numbers(type.getShape()),
+                    static_cast<int64_t>(info.kept.contains(name)), static_cast<int64_t>(info.updated.contains(name))});
   }
   return table("disc_parameters", rows);
 }

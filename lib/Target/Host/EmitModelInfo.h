@@ -38,6 +38,7 @@ struct ModelInfo {
   std::vector<Kernel> kernels;
   llvm::MapVector<StringAttr, RankedTensorType> parameters;
   llvm::DenseSet<StringAttr> kept;              // the parameters that `main` reads
+  llvm::DenseSet<StringAttr> updated;           // those that it writes to
   llvm::MapVector<StringAttr, int64_t> globals; // name -> number
   llvm::MapVector<StringAttr, Source> symbols;
   llvm::DenseSet<StringAttr> computed; // the symbols whose values depend on data

@@ -272,6 +272,8 @@ void EntryLowering::lowerParameter(RtParameterOp op) {
   int64_t number = std::distance(info.parameters.begin(), inserted.first);
   if (entry.getSymName() == "main")
     info.kept.insert(op.getNameAttr());
+  if (op.getUpdated())
+    info.updated.insert(op.getNameAttr());
   Value &pointer = pointers[{0, number}];
   if (!pointer)
     pointer = checkPointer(loc, runtime.call(b, loc, "disc_rt_parameter", ptr, {call, constant64(loc, number)}));

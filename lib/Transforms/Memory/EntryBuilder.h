@@ -31,7 +31,9 @@ public:
   LogicalResult run();
 
 private:
-  DictionaryAttr describe(StringRef fallback, unsigned index, Type type, DictionaryAttr attrs, ArrayRef<SymExpr> dims);
+  DictionaryAttr describe(StringRef fallback, unsigned index, Type type, DictionaryAttr attrs, ArrayRef<SymExpr> dims,
+                          bool updated = false);
+  LogicalResult describeInterface(SmallVector<Attribute> &inputs, SmallVector<Attribute> &outputs);
   LogicalResult bindSymbols();
   void guardRange(SymbolOp symbol, Value value, int64_t input, int64_t dim, StringRef what = "");
   void guard(GuardPredicate predicate, Value lhs, Value rhs, int64_t input, int64_t dim, const Twine &expected,
@@ -40,6 +42,8 @@ private:
   LogicalResult lowerBind(BindOp bind);
   unsigned epochOf(ArrayRef<SymExpr> exprs) const;
   LogicalResult assignResults(unsigned epoch);
+  ArrayRef<SmallVector<unsigned>> inPlaceResults(CallOp kernel);
+  LogicalResult planUpdates();
   LogicalResult planTemporaries();
   void assignTemporaries(unsigned epoch);
   void numberSteps(Block &block);
@@ -68,6 +72,17 @@ private:
   Type pointer = LLVM::LLVMPointerType::get(func.getContext());
   Value call;
   llvm::DenseMap<Value, Value> buffers;
+  struct Copy {
+    Value value, target;
+    SymExpr bytes;
+  };
+  SmallVector<Copy> copies; // values that are outputs too
+  struct Update {
+    Value value;
+    BlockArgument replaced;
+    SmallVector<Value> chain; // the values that lie in the argument's memory; none if the last one is copied there
+  };
+  SmallVector<Update> updates;
   llvm::DenseMap<Operation *, int64_t> step, lastStep;      // of the host flow; a loop's last is that of its body
   llvm::DenseMap<Value, SmallVector<Value, 2>> alternating; // the two buffers of a carried result
   llvm::StringMap<Value> bySource;                          // parameters and globals already fetched

@@ -85,6 +85,14 @@ void PositionWalk::visit(Value v, bool same) {
 SmallVector<SmallVector<unsigned>> mlir::disc::inPlaceOperands(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   unsigned numInputs = kernel.getNumInputs();
   SmallVector<SmallVector<unsigned>> result(kernel.getNumResults());
+  if (kernel.getKind() == KernelKind::Call) {
+    // Functions see to it themselves; they write row-major results.
+    auto call = kernel.getYield().getValues()[0].getDefiningOp<CallFunctionOp>();
+    auto arg = call && call.getInPlace() ? dyn_cast<BlockArgument>(call.getInputs()[0]) : BlockArgument();
+    if (arg && Layout::get(kernel.getLayout(arg.getArgNumber())).isContiguous(shapes.dims(arg)))
+      result[0].push_back(arg.getArgNumber());
+    return result;
+  }
   SmallVector<bool> writable(kernel.getNumResults(), true);
   PositionWalk walk(kernel, shapes);
   if (kernel.getKind() == KernelKind::Loop) {

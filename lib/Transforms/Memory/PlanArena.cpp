@@ -29,7 +29,11 @@
 //     %y = disc_rt.output %call[0] (%u0)
 //     %more = disc_rt.arena %call, %bytes1 part 1
 //
-// Tests: test/lit/Memory/plan-arena.mlir, test/lit/Memory/epochs.mlir
+// A result with `disc_tensor.updates` = n is the new value of argument n. The kernel that computes it writes to the
+// argument's own memory where nothing reads the old value any more (Updates.h), else it is copied there at the end. An
+// argument with `disc_tensor.state` is no input: it is the parameter of that name.
+//
+// Tests: test/lit/Memory/plan-arena.mlir, test/lit/Memory/epochs.mlir, updates.mlir
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,6 +41,7 @@
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Memory/EntryBuilder.h"
+#include "lib/Transforms/Memory/Updates.h"
 #include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
@@ -51,7 +56,7 @@ using namespace mlir;
 using namespace mlir::disc;
 
 DictionaryAttr EntryBuilder::describe(StringRef fallback, unsigned index, Type type, DictionaryAttr attrs,
-                                      ArrayRef<SymExpr> dims) {
+                                      ArrayRef<SymExpr> dims, bool updated) {
   StringAttr name = attrs ? attrs.getAs<StringAttr>(ShapeDialect::getNameAttrName()) : StringAttr();
   if (!name)
     name = b.getStringAttr(fallback + Twine(index));
@@ -60,6 +65,8 @@ DictionaryAttr EntryBuilder::describe(StringRef fallback, unsigned index, Type t
   // The one fact about an element type that signless integers lose.
   if (attrs && attrs.contains("disc_tensor.unsigned"))
     fields.push_back(b.getNamedAttr("unsigned", b.getUnitAttr()));
+  if (updated)
+    fields.push_back(b.getNamedAttr("updated", b.getUnitAttr()));
   return b.getDictionaryAttr(fields);
 }
 
@@ -107,6 +114,8 @@ LogicalResult EntryBuilder::bindSymbols() {
     return success();
   };
   for (BlockArgument arg : func.getArguments()) {
+    if (stateOf(arg))
+      continue;
     // As they are declared: a symbol that a guard makes equal to another has a value too, which the guard compares.
     SmallVector<SymExpr> dims = shapes.dims(arg);
     if (auto declared = func.getArgAttrOfType<DimsAttr>(arg.getArgNumber(), ShapeDialect::getDimsAttrName()))
@@ -194,18 +203,29 @@ unsigned EntryBuilder::epochOf(ArrayRef<SymExpr> exprs) const {
 /// Memory for the results whose extents are known from this epoch on.
 LogicalResult EntryBuilder::assignResults(unsigned epoch) {
   auto ret = cast<func::ReturnOp>(func.getBody().front().getTerminator());
+  int64_t number = 0;
   for (auto [i, operand] : llvm::enumerate(ret.getOperands())) {
+    if (updatedBy(func, i))
+      continue;
+    int64_t output = number++;
     if (epochOf(shapes.dims(operand)) != epoch)
       continue;
     Value base = viewBase(operand);
     auto scan = base.getDefiningOp<ScanOp>();
     bool owned = scan ? cast<OpResult>(base).getResultNumber() >= scan.getNumCarried() : !!base.getDefiningOp<CallOp>();
-    if (!owned || buffers.contains(base))
-      return ret.emitError() << "result " << i << " does not own its buffer";
     SmallVector<Value> extents;
     for (const SymExpr &expr : shapes.dims(operand))
       extents.push_back(dim(expr));
-    buffers[base] = OutputOp::create(b, loc, pointer, call, extents, i);
+    Value memory = OutputOp::create(b, loc, pointer, call, extents, output);
+    if (owned && !buffers.contains(base)) {
+      buffers[base] = memory;
+      continue;
+    }
+    // What was computed while loading, or is another output too.
+    std::optional<Layout> layout = viewLayout(operand, shapes);
+    if (!layout || !layout->isContiguous(shapes.dims(operand)))
+      return ret.emitError() << "result " << i << " does not own its buffer";
+    copies.push_back({base, memory, bytesOf(operand)});
   }
   if (epoch != 0)
     return success();
@@ -216,6 +236,30 @@ LogicalResult EntryBuilder::assignResults(unsigned epoch) {
     int64_t bytes = bytesOf(store.getValue()).constant();
     buffers[base] = RtGlobalOp::create(b, loc, pointer, call, store.getGlobal(), bytes);
     bySource["@" + store.getGlobal().str()] = buffers[base];
+  }
+  return success();
+}
+
+/// Which new values are computed in the memory of what they replace.
+LogicalResult EntryBuilder::planUpdates() {
+  auto ret = cast<func::ReturnOp>(func.getBody().front().getTerminator());
+  llvm::SmallDenseSet<Value> elsewhere; // values whose memory is an output's, or another argument's
+  for (auto [i, operand] : llvm::enumerate(ret.getOperands()))
+    if (!updatedBy(func, i))
+      elsewhere.insert(viewBase(operand));
+  UpdatePlacement placement(func.getBody().front(), [&](CallOp kernel) { return inPlaceResults(kernel); });
+  for (auto [i, operand] : llvm::enumerate(ret.getOperands())) {
+    std::optional<BlockArgument> argument = updatedBy(func, i);
+    if (!argument)
+      continue;
+    if (*argument == nullptr || argument->getType() != operand.getType())
+      return ret.emitError() << "result " << i << " updates no argument of its type";
+    Update update{viewBase(operand), *argument, {}};
+    if (!placement.place(update.value, update.replaced, update.chain) ||
+        llvm::any_of(update.chain, [&](Value v) { return elsewhere.contains(v); }))
+      update.chain.clear();
+    elsewhere.insert(update.chain.begin(), update.chain.end());
+    updates.push_back(std::move(update));
   }
   return success();
 }
@@ -232,13 +276,18 @@ FailureOr<Value> EntryBuilder::buffer(Value tensor) {
   if (Value known = buffers.lookup(tensor))
     return known;
   Value &slot = buffers[tensor];
-  if (auto arg = dyn_cast<BlockArgument>(tensor); arg && arg.getOwner() == &func.getBody().front())
-    return slot = InputOp::create(b, loc, pointer, call, arg.getArgNumber());
+  if (auto arg = dyn_cast<BlockArgument>(tensor); arg && arg.getOwner() == &func.getBody().front()) {
+    StringAttr state = stateOf(arg);
+    if (!state)
+      return slot = InputOp::create(b, loc, pointer, call, arg.getArgNumber());
+    return slot = RtParameterOp::create(b, loc, pointer, call, state, TypeAttr::get(arg.getType()), b.getUnitAttr());
+  }
   Operation *def = tensor.getDefiningOp();
   if (auto parameter = dyn_cast<ParameterOp>(def)) {
     Value &fetched = bySource[parameter.getName()];
     if (!fetched)
-      fetched = RtParameterOp::create(b, loc, pointer, call, parameter.getName(), tensor.getType());
+      fetched = RtParameterOp::create(b, loc, pointer, call, parameter.getNameAttr(), TypeAttr::get(tensor.getType()),
+                                      UnitAttr());
     return slot = fetched;
   }
   if (auto load = dyn_cast<GlobalLoadOp>(def)) {
@@ -360,15 +409,30 @@ LogicalResult EntryBuilder::emit(ScanOp scan) {
   return success();
 }
 
+LogicalResult EntryBuilder::describeInterface(SmallVector<Attribute> &inputs, SmallVector<Attribute> &outputs) {
+  auto ret = cast<func::ReturnOp>(func.getBody().front().getTerminator());
+  llvm::SmallDenseSet<Value> updated;
+  for (auto [i, operand] : llvm::enumerate(ret.getOperands())) {
+    if (std::optional<BlockArgument> argument = updatedBy(func, i))
+      updated.insert(*argument);
+    else
+      outputs.push_back(describe("output", i, operand.getType(), func.getResultAttrDict(i), shapes.dims(operand)));
+  }
+  for (BlockArgument arg : func.getArguments()) {
+    unsigned i = arg.getArgNumber();
+    if (!stateOf(arg))
+      inputs.push_back(
+          describe("input", i, arg.getType(), func.getArgAttrDict(i), shapes.dims(arg), updated.contains(arg)));
+    else if (i + 1 != func.getNumArguments() && !stateOf(func.getArgument(i + 1)))
+      return func.emitError() << "argument " << i << " is state and comes before an input";
+  }
+  return success();
+}
+
 LogicalResult EntryBuilder::run() {
   SmallVector<Attribute> inputs, outputs;
-  for (BlockArgument arg : func.getArguments())
-    inputs.push_back(describe("input", arg.getArgNumber(), arg.getType(), func.getArgAttrDict(arg.getArgNumber()),
-                              shapes.dims(arg)));
-  auto ret = cast<func::ReturnOp>(func.getBody().front().getTerminator());
-  for (auto [i, operand] : llvm::enumerate(ret.getOperands()))
-    outputs.push_back(describe("output", i, operand.getType(), func.getResultAttrDict(i), shapes.dims(operand)));
-
+  if (failed(describeInterface(inputs, outputs)) || failed(planUpdates()))
+    return failure();
   entry = EntryOp::create(b, loc, (func.getName() + "$entry").str(), StringAttr(), b.getArrayAttr(inputs),
                           b.getArrayAttr(outputs));
   Block *block = &entry.getBody().emplaceBlock();
@@ -384,9 +448,26 @@ LogicalResult EntryBuilder::run() {
       guardFact(fact);
   if (failed(planTemporaries()) || failed(assignResults(0)))
     return failure();
+  for (const Update &update : updates) {
+    FailureOr<Value> memory = buffer(update.replaced);
+    if (failed(memory) || failed(fetch(update.value)))
+      return failure();
+    for (Value v : update.chain)
+      buffers[v] = *memory;
+  }
+  for (const Copy &copy : copies)
+    if (failed(fetch(copy.value)))
+      return failure();
   assignTemporaries(0);
   if (failed(fetchOperands()) || failed(emit(flow)))
     return failure();
+  // Last, as nothing can fail any more.
+  for (const Copy &copy : copies)
+    CopyOp::create(b, loc, copy.target, buffers.lookup(copy.value), dim(copy.bytes));
+  for (const Update &update : updates)
+    if (update.chain.empty())
+      CopyOp::create(b, loc, buffers.lookup(update.replaced), buffers.lookup(update.value),
+                     dim(bytesOf(update.replaced)));
   ReturnOp::create(b, loc);
   std::string name = func.getName().str();
   func.erase();

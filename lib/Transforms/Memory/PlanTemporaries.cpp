@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "lib/Transforms/Memory/EntryBuilder.h"
+#include "lib/Transforms/Memory/Updates.h"
 #include "lib/Transforms/Memory/InPlace.h"
 #include "lib/Transforms/Support/ViewLayout.h"
 
@@ -51,14 +52,25 @@ std::optional<unsigned> EntryBuilder::stackOf(ScanOp scan, unsigned carried) {
   return std::nullopt;
 }
 
+ArrayRef<SmallVector<unsigned>> EntryBuilder::inPlaceResults(CallOp kernel) {
+  auto callee = module.lookupSymbol<KernelFuncOp>(kernel.getCallee());
+  auto [known, isNew] = reusable.try_emplace(callee);
+  if (isNew && callee)
+    known->second = inPlaceOperands(callee, shapes);
+  return known->second;
+}
+
 /// Which temporaries there are, and how long each lives.
 LogicalResult EntryBuilder::planTemporaries() {
   numberSteps(func.getBody().front());
   ArenaPlanner planner(shapes);
   // What leaves the function has memory of its own; what leaves a step is stored where the loop's results are.
   llvm::SmallDenseSet<Value> leaving;
-  for (Value operand : func.getBody().front().getTerminator()->getOperands())
-    leaving.insert(viewBase(operand));
+  for (auto [i, operand] : llvm::enumerate(func.getBody().front().getTerminator()->getOperands()))
+    if (!updatedBy(func, i))
+      leaving.insert(viewBase(operand));
+  for (const Update &update : updates)
+    leaving.insert(update.chain.begin(), update.chain.end());
   for (auto store : func.getBody().front().getOps<GlobalStoreOp>())
     leaving.insert(viewBase(store.getValue()));
   func.walk([&](NextOp next) {
@@ -96,11 +108,7 @@ LogicalResult EntryBuilder::planTemporaries() {
   SmallVector<CallOp> kernels;
   func.walk<WalkOrder::PreOrder>([&](CallOp kernel) { kernels.push_back(kernel); });
   for (CallOp kernel : kernels) {
-    auto callee = module.lookupSymbol<KernelFuncOp>(kernel.getCallee());
-    auto [known, isNew] = reusable.try_emplace(callee);
-    if (isNew && callee)
-      known->second = inPlaceOperands(callee, shapes);
-    ArrayRef<SmallVector<unsigned>> candidates = known->second;
+    ArrayRef<SmallVector<unsigned>> candidates = inPlaceResults(kernel);
     llvm::SmallDenseSet<unsigned> claimed; // by an earlier result of this kernel
     for (Value result : kernel.getOutputs()) {
       unsigned r = cast<OpResult>(result).getResultNumber();

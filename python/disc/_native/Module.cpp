@@ -116,7 +116,7 @@ static nb::dict arena(Module &module, const std::string &function, const std::ma
   return result;
 }
 
-/// (name, dtype, dims) of each entry of `interface`.
+/// (name, dtype, dims, whether it is updated) of each entry of `interface`.
 static nb::list tensors(EntryOp main, mlir::ArrayAttr interface) {
   nb::list result;
   for (mlir::Attribute entry : interface) {
@@ -129,7 +129,7 @@ static nb::list tensors(EntryOp main, mlir::ArrayAttr interface) {
     nb::list dims;
     for (const SymExpr &expr : dict.getAs<DimsAttr>("dims").getDims())
       dims.append(expr.str());
-    result.append(nb::make_tuple(name.str(), disc::rt::dtypeName(*dtype), nb::tuple(dims)));
+    result.append(nb::make_tuple(name.str(), disc::rt::dtypeName(*dtype), nb::tuple(dims), dict.contains("updated")));
   }
   return result;
 }

@@ -42,6 +42,7 @@ public:
   nb::object outputShapes(nb::tuple inputs);
   void swapWeights(nb::bytes path);
   void seed(uint64_t seed) { check(disc_seed(model, seed)); }
+  void reset();
   nb::dict describe() const;
   nb::list tensors(disc_status (*query)(const disc_model *, int64_t, disc_tensor_spec *), int64_t count) const;
   nb::list inputs() const { return tensors(disc_describe_input, spec.num_inputs); }
@@ -56,6 +57,7 @@ private:
   disc_model *model = nullptr;
   disc_model_spec spec{};
   std::vector<const char *> inputNames, outputNames;
+  std::vector<bool> inputUpdated;
   std::vector<int32_t> outputRanks;
   bool givesBfloat = false;
 };
@@ -99,6 +101,7 @@ Model::Model(nb::bytes path, int32_t threads, std::optional<nb::bytes> weights, 
   for (int64_t i = 0; i < spec.num_inputs; ++i) {
     check(disc_describe_input(model, i, &tensor));
     inputNames.push_back(tensor.name);
+    inputUpdated.push_back((tensor.flags & DISC_TENSOR_UPDATED) != 0);
   }
   for (int64_t i = 0; i < spec.num_outputs; ++i) {
     check(disc_describe_output(model, i, &tensor));
@@ -128,7 +131,8 @@ nb::list Model::tensors(disc_status (*query)(const disc_model *, int64_t, disc_t
     nb::list dims;
     for (int32_t j = 0; j < tensor.ndim; ++j)
       dims.append(tensor.dims[j]);
-    result.append(nb::make_tuple(tensor.name, dtypeName(tensor.dtype).c_str(), nb::tuple(dims)));
+    result.append(nb::make_tuple(tensor.name, dtypeName(tensor.dtype).c_str(), nb::tuple(dims),
+                                 (tensor.flags & DISC_TENSOR_UPDATED) != 0));
   }
   return result;
 }
@@ -153,6 +157,15 @@ void Model::swapWeights(nb::bytes path) {
   check(status);
 }
 
+void Model::reset() {
+  disc_status status;
+  {
+    nb::gil_scoped_release release;
+    status = disc_reset(model);
+  }
+  check(status);
+}
+
 //===----------------------------------------------------------------------===//
 // Running
 //===----------------------------------------------------------------------===//
@@ -161,7 +174,8 @@ std::vector<Argument> Model::borrow(nb::tuple inputs, std::vector<const DLTensor
   std::vector<Argument> arguments(inputs.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
     const char *name = i < inputNames.size() ? inputNames[i] : "";
-    arguments[i].borrow(PyTuple_GET_ITEM(inputs.ptr(), Py_ssize_t(i)), {"input", name}, /*writable=*/false);
+    arguments[i].borrow(PyTuple_GET_ITEM(inputs.ptr(), Py_ssize_t(i)), {"input", name},
+                        /*writable=*/i < inputUpdated.size() && inputUpdated[i]);
     pointers.push_back(&arguments[i].tensor);
   }
   return arguments;
@@ -319,8 +333,9 @@ NB_MODULE(_runtime, m) {
       .def("output_shapes", &Model::outputShapes, nb::arg("inputs"))
       .def("swap_weights", &Model::swapWeights, nb::arg("path"))
       .def("seed", &Model::seed, nb::arg("seed"))
+      .def("reset", &Model::reset)
       .def("describe", &Model::describe, "Name, cpu, version of the runtime, threads.")
-      .def("inputs", &Model::inputs, "Tuples (name, dtype, texts of the dims).")
+      .def("inputs", &Model::inputs, "Tuples (name, dtype, texts of the dims, whether it is updated).")
       .def("outputs", &Model::outputs)
       .def("parameters", &Model::parameters)
       .def("symbols", &Model::symbols, "Tuples (name, min, max or None, divisor).");

@@ -1,6 +1,19 @@
 """The import stage: PyTorch models to DISC input IR."""
 
-from .program import ImportedProgram, Input, Output, import_program
+from .graphs import GraphInterface, graph_program, reason_against
+from .program import ImportedProgram, Input, import_functional, import_program
 from .registry import NotLowerable, lowers
+from .returns import Output
 
-__all__ = ["ImportedProgram", "Input", "NotLowerable", "Output", "import_program", "lowers"]
+__all__ = [
+    "GraphInterface",
+    "ImportedProgram",
+    "Input",
+    "NotLowerable",
+    "Output",
+    "graph_program",
+    "import_functional",
+    "import_program",
+    "lowers",
+    "reason_against",
+]

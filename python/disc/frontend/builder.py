@@ -453,11 +453,14 @@ class Builder(ViewBuilder):
         config: Sequence[int | float | Extent] = (),
         tasks: Extent = 1,
         scratch: Extent = 0,
+        in_place: bool = False,
     ) -> list[Tensor]:
         """Calls ``disc_fn_<function>`` of the runtime, which says what its operands and ``config`` mean.
 
         ``results`` are extents and dtype of each result. A float in ``config`` travels as the bits of a double. The
-        function may be asked for ranges of its ``tasks``, each worker with ``scratch`` bytes of its own.
+        function may be asked for ranges of its ``tasks``, each worker with ``scratch`` bytes of its own. With
+        ``in_place`` the first result is the first input with some elements changed, and may lie in its memory: the
+        function then sees equal pointers, and changes only those.
         """
         index = ir.IndexType.get()
 
@@ -478,6 +481,8 @@ class Builder(ViewBuilder):
         unsigned = [i for i, dtype in enumerate(dtypes_) if dtype in dtypes.UNSIGNED]
         if unsigned:
             attributes["unsigned_operands"] = ir.DenseI64ArrayAttr.get(unsigned)
+        if in_place:
+            attributes["in_place"] = ir.UnitAttr.get()
         op = ir.Operation.create(
             "disc_tensor.call",
             [tensor_type(dims, dtype) for dims, dtype in results],

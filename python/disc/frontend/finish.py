@@ -8,13 +8,14 @@ from torch_mlir import ir
 
 from .. import errors
 from . import dtypes
-from .values import Tensor
+from .returns import Result
 
 _EFFECTS = ("func.return", "disc_shape.require")
 
 
-def finish(module: ir.Module, returned: Sequence[Tensor], names: Sequence[str]) -> str:
+def finish(module: ir.Module, results: Sequence[Result]) -> str:
     """Completes ``main`` with its return and results' names, and gives the module's text."""
+    returned = [result.value for result in results]
     func = next(v.operation for v in module.body.operations if v.operation.name == "func.func")
     block = func.regions[0].blocks[0]
     with ir.InsertionPoint(block), func.location:
@@ -22,9 +23,7 @@ def finish(module: ir.Module, returned: Sequence[Tensor], names: Sequence[str]) 
     result_types = [t.value.type for t in returned]
     type_ = ir.FunctionType.get([a.type for a in block.arguments], result_types)
     func.attributes["function_type"] = ir.TypeAttr.get(type_)
-    func.attributes["res_attrs"] = ir.ArrayAttr.get(
-        [_result_attributes(name, t) for name, t in zip(names, returned, strict=True)]
-    )
+    func.attributes["res_attrs"] = ir.ArrayAttr.get([_result_attributes(result) for result in results])
     _remove_dead_ops(block)
     _parameters_first(block)
     try:
@@ -34,10 +33,12 @@ def finish(module: ir.Module, returned: Sequence[Tensor], names: Sequence[str]) 
     return module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
 
 
-def _result_attributes(name: str, result: Tensor) -> ir.DictAttr:
-    attributes: dict[str, ir.Attribute] = {"disc_shape.name": ir.StringAttr.get(name)}
-    if result.dtype in dtypes.UNSIGNED:
+def _result_attributes(result: Result) -> ir.DictAttr:
+    attributes: dict[str, ir.Attribute] = {"disc_shape.name": ir.StringAttr.get(result.name)}
+    if result.value.dtype in dtypes.UNSIGNED:
         attributes["disc_tensor.unsigned"] = ir.UnitAttr.get()
+    if result.updates is not None:
+        attributes["disc_tensor.updates"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), result.updates)
     return ir.DictAttr.get(attributes)
 
 

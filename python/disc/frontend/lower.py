@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.export import ExportedProgram
 from torch.fx import Node
 from torch_mlir import ir
 
@@ -19,6 +18,9 @@ from .registry import NotLowerable, Rule, find_complex_rule, find_rule
 from .symbols import SymbolTable
 from .torch_dialect import NODE_ATTR, PARAMETER_ATTR, PARAMETER_OP
 from .values import Extent, ResultInfo, Tensor, tensor_type
+
+if TYPE_CHECKING:
+    from .updates import Program
 
 _VTENSOR = re.compile(r"!torch\.vtensor<\[([^\]]*)\],([a-z0-9<>]+)>$")
 
@@ -52,11 +54,15 @@ class Lowering:
 
     def __init__(
         self,
-        program: ExportedProgram | None,
+        program: Program | None,
         symbols: SymbolTable,
         parameters: Mapping[str, torch.Tensor],
+        states: Mapping[str, torch.Tensor] | None = None,
     ) -> None:
-        """``program`` is where the module came from, if it came from torch.export: its nodes know their lines."""
+        """``program`` is where the module came from, if it came from torch.export: its nodes know their lines.
+
+        ``states``: those of ``parameters`` that the program updates. They are arguments, after the inputs.
+        """
         self._nodes: dict[str, Node] = {}
         self._constants: set[str] = set()
         if program is not None:
@@ -64,6 +70,7 @@ class Lowering:
             self._constants = set(program.graph_signature.inputs_to_lifted_tensor_constants.values())
         self._symbols = symbols
         self._parameters = parameters
+        self._states = states or {}
         self._parameter_values: dict[str, Tensor] = {}
         self._values: dict[ir.Value, Any] = {}
         self._unsupported: list[errors.UnsupportedOp] = []
@@ -125,6 +132,18 @@ class Lowering:
                 # The one fact about an input that MLIR's signless types lose.
                 attrs["disc_tensor.unsigned"] = ir.UnitAttr.get()
             arg_attrs.append(ir.DictAttr.get(attrs))
+        for name, tensor in self._states.items():
+            arg_types.append(ir.RankedTensorType.get(list(tensor.shape), dtypes.element_type(tensor.dtype)))
+            text = ", ".join(map(str, tensor.shape))
+            arg_attrs.append(
+                ir.DictAttr.get(
+                    {
+                        "disc_shape.dims": ir.Attribute.parse(f"#disc_shape.dims<[{text}]>"),
+                        "disc_shape.name": ir.StringAttr.get(name),
+                        "disc_tensor.state": ir.StringAttr.get(name),
+                    }
+                )
+            )
         # The result types are known only at the end: the importer sets them with the return.
         func = ir.Operation.create(
             "func.func",
@@ -178,6 +197,8 @@ class Lowering:
                 for d, dim in enumerate(dims)
             ]
             self._values[source.arguments[i]] = Tensor(block.arguments[i], tuple(extents), fake.dtype)
+        for argument, (name, tensor) in zip(list(block.arguments)[len(inputs) :], self._states.items(), strict=True):
+            self._parameter_values[name] = Tensor(argument, tuple(tensor.shape), tensor.dtype)
 
     def _derived_extent(self, argument: ir.Value, dim: int, size: Any) -> Extent:
         extent = self.builder.extent_of(size.node.expr)
@@ -336,7 +357,10 @@ class Lowering:
         return result
 
     def _report(self, op: ir.Operation, name: str, reason: str) -> None:
-        self._unsupported.append(errors.UnsupportedOp(name, describe(self._source), reason))
+        node = self._node(op)
+        self._unsupported.append(
+            errors.UnsupportedOp(name, describe(self._source), reason, node.name if node is not None else "")
+        )
         self._poison(op)
 
     def _poison(self, op: ir.Operation) -> None:

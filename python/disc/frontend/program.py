@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,20 +11,18 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind, SymIntArgument, TensorArgument
+from torch.export.graph_signature import InputKind, SymIntArgument, TensorArgument
 from torch_mlir import ir
 
 from .. import errors
 from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
-from .builder import Builder
-from .decompositions import decomposition_table, needs_decomposition
 from .export import export
 from .finish import finish
 from .lower import Lowering
-from .rules import common
+from .returns import Output, Returns
 from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes
 from .torch_dialect import import_torch_dialect
-from .values import RuntimeNumber, Tensor
+from .updates import Program, decompose, find_updates, name_states, without_updates
 
 
 @dataclass(frozen=True)
@@ -39,23 +37,6 @@ class Input:
     """Its place among the leaves of ``(args, kwargs)``."""
     is_number: bool = False
     """Whether the caller passes a Python int; ``main`` takes it as an i64 tensor without dims."""
-
-
-@dataclass(frozen=True)
-class Output:
-    """Where one leaf of the model's output comes from.
-
-    ``kind`` is ``"tensor"`` (result ``index`` of ``main``), ``"input"`` (input ``index``, returned as it
-    is), ``"parameter"`` (the tensor ``value``, the model's own), ``"constant"`` (the Python ``value``), ``"int"``
-    (a number that follows from the inputs' extents: see :meth:`ImportedProgram.unflatten`), or ``"number"`` (result
-    ``index`` of ``main``, a tensor without dims, as a Python number).
-    """
-
-    kind: str
-    index: int = -1
-    value: Any = None
-    complex: bool = False
-    """Whether the pairs of real numbers that ``main`` has are complex ones."""
 
 
 @dataclass
@@ -74,6 +55,8 @@ class ImportedProgram:
     out_spec: pytree.TreeSpec
     exported: ExportedProgram | None
     """What was imported, until :meth:`release`."""
+    states: dict[str, torch.Tensor] = field(default_factory=dict)
+    """The model's own tensors that calls update: buffers, for the most part."""
     constants: dict[int, Any] = field(default_factory=dict)
     """The value of each input leaf that is no tensor: it was fixed by the export."""
     _symbol_places: dict[sympy.Symbol, tuple[int, int]] = field(default_factory=dict, repr=False)
@@ -138,11 +121,14 @@ def import_program(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
+    *,
+    library: bool = False,
 ) -> ImportedProgram:
     """Imports ``model`` as DISC input IR.
 
     ``args``, ``kwargs`` and ``dynamic_shapes`` are ``torch.export.export``'s. For an ExportedProgram only
-    ``dynamic_shapes`` matters, for the names of its ``Dim``s.
+    ``dynamic_shapes`` matters, for the names of its ``Dim``s. With ``library`` every output is computed, also one that
+    is an input, a parameter or a number.
     """
     if isinstance(model, ExportedProgram):
         exported = model
@@ -152,10 +138,18 @@ def import_program(
     else:
         exported = export(model, args, kwargs, dynamic_shapes)
         names = _parameter_names(model)
-    _reject_mutation(exported)
-    program = _decompose(exported)
-    inputs, fakes, constants = _user_inputs(program)
+    program = decompose(exported)
     specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs or {}, names)
+    imported = import_functional(program, specs, library=library)
+    imported.exported = exported
+    return imported
+
+
+def import_functional(program: Program, specs: Sequence[Any] = (), *, library: bool = False) -> ImportedProgram:
+    """Imports a program whose ops change nothing in place. ``specs``: a spec of dims for each leaf of the arguments."""
+    updates = find_updates(program)
+    program = without_updates(program)
+    inputs, fakes, constants = _user_inputs(program)
     leaf_specs = [specs[leaf] if leaf < len(specs) else None for leaf, _ in inputs]
     named = [(name, fake) for (_, name), fake in zip(inputs, fakes, strict=True)]
     computed = [symbol for node in program.graph.nodes for symbol in node.meta.get("unbacked_bindings") or {}]
@@ -164,14 +158,14 @@ def import_program(
     context = ir.Context()
     with context, ir.Location.unknown():
         torch_module, parameters = import_torch_dialect(program, context)
-        lowering = Lowering(program, symbols, parameters)
+        states = name_states(updates, parameters)
+        lowering = Lowering(program, symbols, parameters, states)
         module, results = lowering.run(torch_module, named)
         places = _symbol_places(symbols, fakes)
-        with ir.InsertionPoint(_main(module)):
-            outputs, returned = _outputs(program, results, parameters, module, places, lowering.builder)
         assert program.call_spec.out_spec is not None
-        output_names = _output_names(program.call_spec.out_spec, outputs)
-        text = finish(module, returned, output_names)
+        returns = Returns(program, module, lowering.builder, [name for _, name in inputs], states, places)
+        outputs, named_results = returns.collect(results, updates, parameters, program.call_spec.out_spec, library)
+        text = finish(module, named_results)
     used = {name: _signless(t) for name, t in parameters.items() if f'"{name}"' in text}
     assert program.call_spec.in_spec is not None
     return ImportedProgram(
@@ -184,11 +178,12 @@ def import_program(
             for (leaf, name), fake in zip(inputs, fakes, strict=True)
         ],
         outputs=outputs,
-        output_names=output_names,
+        output_names=[result.name for result in named_results if result.updates is None],
         symbols=list(symbols),
         in_spec=program.call_spec.in_spec,
         out_spec=program.call_spec.out_spec,
-        exported=exported,
+        exported=None,
+        states={name: parameters[name] for name in states},
         constants=constants,
         _symbol_places=places,
     )
@@ -215,25 +210,8 @@ def _dim(symbols: SymbolTable, size: Any) -> int | str:
     return size if isinstance(size, int) else symbols.text(size)
 
 
-def _reject_mutation(exported: ExportedProgram) -> None:
-    for spec in exported.graph_signature.output_specs:
-        if spec.kind not in (OutputKind.USER_OUTPUT, OutputKind.BUFFER_MUTATION):
-            raise errors.CompileError("import", f"the model changes {spec.target!r} in place: {spec.kind.name.lower()}")
-
-
-def _decompose(exported: ExportedProgram) -> ExportedProgram:
-    if not needs_decomposition(exported):
-        return exported
-    with torch.no_grad():
-        program = exported.run_decompositions(decomposition_table(exported))
-    changed = [spec.target for spec in program.graph_signature.output_specs if spec.kind is not OutputKind.USER_OUTPUT]
-    if changed:
-        raise errors.CompileError("import", f"the model changes {', '.join(map(repr, changed))} in place")
-    return program
-
-
 def _user_inputs(
-    program: ExportedProgram,
+    program: Program,
 ) -> tuple[list[tuple[int, str]], list[torch.Tensor], dict[int, Any]]:
     """(leaf, name) and fake tensor of each tensor input, and the leaves that are constants."""
     values = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
@@ -272,90 +250,3 @@ def _symbol_places(symbols: SymbolTable, fakes: Sequence[torch.Tensor]) -> dict[
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                 places.setdefault(size.node.expr, (i, d))
     return places
-
-
-def _outputs(
-    program: ExportedProgram,
-    results: Sequence[Any],
-    parameters: Mapping[str, torch.Tensor],
-    module: ir.Module,
-    places: Collection[sympy.Symbol],
-    builder: Builder,
-) -> tuple[list[Output], list[Tensor]]:
-    """Classifies the outputs; returns them and the tensors that ``main`` must return, each once."""
-    block = _main(module)
-    arguments = {argument: i for i, argument in enumerate(block.arguments)}
-    values = {n.name: n.meta.get("val") for n in program.graph.nodes}
-    returned: list[Tensor] = []
-    outputs: list[Output] = []
-    for spec, result in zip(program.graph_signature.output_specs, results, strict=True):
-        if not isinstance(result, Tensor):
-            symbolic = values.get(getattr(spec.arg, "name", None))
-            number = _computed_number(result, symbolic, places, builder)
-            if number is not None:
-                returned.append(number)
-                outputs.append(Output("number", len(returned) - 1))
-            elif isinstance(symbolic, torch.SymInt):
-                outputs.append(Output("int", value=symbolic.node.expr))
-            else:
-                outputs.append(Output("constant", value=getattr(spec.arg, "value", result)))
-            continue
-        owner = result.value.owner
-        if result.value in arguments:
-            outputs.append(Output("input", arguments[result.value], complex=result.dtype.is_complex))
-        elif not isinstance(owner, ir.Block) and owner.name == "disc_tensor.parameter":
-            name = ir.StringAttr(owner.attributes["name"]).value
-            outputs.append(Output("parameter", value=parameters[name]))
-        else:
-            if result not in returned:
-                returned.append(result)
-            outputs.append(Output("tensor", returned.index(result), complex=result.dtype.is_complex))
-    return outputs, returned
-
-
-def _computed_number(result: Any, symbolic: Any, places: Collection[sympy.Symbol], builder: Builder) -> Tensor | None:
-    """A number that the inputs' extents do not tell, as a tensor without dims."""
-    if isinstance(result, RuntimeNumber):
-        return builder.map(result.dtype, [result], lambda x: x, dims=[])
-    if not isinstance(symbolic, torch.SymInt) or not isinstance(result, ir.Value):
-        return None
-    if all(symbol in places for symbol in symbolic.node.expr.free_symbols):
-        return None
-    return builder.map(torch.int64, [common.number(result)], lambda x: x, dims=[])
-
-
-def _output_names(spec: pytree.TreeSpec, outputs: Sequence[Output]) -> list[str]:
-    """A name for each tensor that ``main`` returns: from the keys of dicts and named tuples, or ``output_0``, ..."""
-    names: dict[int, str] = {}
-    for keys, output in zip(_leaf_keys(spec), outputs, strict=True):
-        if output.kind in ("tensor", "number") and output.index not in names:
-            named = any(isinstance(key, str) for key in keys)
-            names[output.index] = "_".join(map(str, keys)) if named else f"output_{output.index}"
-    taken: set[str] = set()
-    return [_distinct_name(names[i], taken) for i in sorted(names)]
-
-
-def _leaf_keys(spec: pytree.TreeSpec) -> list[tuple[Any, ...]]:
-    """Of each leaf, the keys and numbers that lead to it."""
-    if spec.is_leaf():
-        return [()]
-    keys = getattr(spec.context, "_fields", spec.context)
-    if not isinstance(keys, (list, tuple)) or len(keys) != spec.num_children:
-        keys = range(spec.num_children)
-    children = zip(keys, spec.children(), strict=True)
-    return [(key, *rest) for key, child in children for rest in _leaf_keys(child)]
-
-
-def _distinct_name(name: str, taken: set[str]) -> str:
-    candidate, count = name, 1
-    while candidate in taken:
-        candidate, count = f"{name}_{count}", count + 1
-    taken.add(candidate)
-    return candidate
-
-
-def _main(module: ir.Module) -> ir.Block:
-    for view in module.body.operations:
-        if view.operation.name == "func.func":
-            return view.operation.regions[0].blocks[0]
-    raise AssertionError("no main")

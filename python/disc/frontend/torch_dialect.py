@@ -11,16 +11,18 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.export import ExportedProgram
 from torch.fx import Node
 from torch_mlir import ir
 from torch_mlir.dialects import torch as torch_d
 from torch_mlir.extras import fx_importer
 
 from ..errors import CompileError
+
+if TYPE_CHECKING:
+    from .updates import Program
 
 NODE_ATTR = "disc.node"
 PARAMETER_OP = "disc.parameter"
@@ -30,7 +32,7 @@ PARAMETER_ATTR = "disc.parameter"
 class _Hooks(fx_importer.FxImporterHooks):
     """Collects the tensors the program refers to."""
 
-    def __init__(self, program: ExportedProgram) -> None:
+    def __init__(self, program: Program) -> None:
         self.parameters: dict[str, torch.Tensor] = {}
         self._names: dict[int, str] = {
             id(tensor): name for name, tensor in program.constants.items() if isinstance(tensor, torch.Tensor)
@@ -163,7 +165,7 @@ def _as_strided_kept() -> Iterator[None]:
         fx_importer.rewrite_as_strided = rewrite
 
 
-def import_torch_dialect(program: ExportedProgram, context: ir.Context) -> tuple[ir.Module, dict[str, torch.Tensor]]:
+def import_torch_dialect(program: Program, context: ir.Context) -> tuple[ir.Module, dict[str, torch.Tensor]]:
     """The program as a torch dialect module, and the tensors it refers to by name."""
     torch_d.register_dialect(context)
     context.allow_unregistered_dialects = True

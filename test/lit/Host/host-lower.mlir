@@ -93,6 +93,6 @@ disc_rt.entry @main attributes {
 
 // CHECK-DAG: llvm.mlir.global private constant @{{.*}}("dense.weight\00")
 // CHECK-DAG: llvm.mlir.global external constant @disc_model_info()
-// CHECK-DAG: llvm.mlir.global private constant @disc_parameters() {{.*}}!llvm.array<2 x struct<(ptr, i64, i64, ptr, i64)>>
+// CHECK-DAG: llvm.mlir.global private constant @disc_parameters() {{.*}}!llvm.array<2 x struct<(ptr, i64, i64, ptr, i64, i64)>>
 // CHECK-NOT: disc_shape.symbol
 // CHECK-NOT: disc_plan.global

@@ -200,3 +200,11 @@ func.func @t32(%n: index, %x: tensor<4xf32>) {
   }
   return
 }
+
+// -----
+
+func.func @call_in_place(%x: tensor<4xf32>, %n: index) {
+  // expected-error@+1 {{is in place, but its first operand is not of its first result's type (T19)}}
+  %0 = disc_tensor.call "insert"(%x) tasks %n scratch %n "" in_place : (tensor<4xf32>) -> tensor<5xf32>
+  return
+}

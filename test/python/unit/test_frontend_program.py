@@ -270,7 +270,7 @@ def test_dropout_in_training_is_refused():
         import_program(nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)).train(), (torch.randn(2, 3),))
 
 
-def test_changed_buffers_are_refused():
+def test_changed_buffers_are_arguments():
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
@@ -280,8 +280,14 @@ def test_changed_buffers_are_refused():
             self.calls.add_(1)
             return x + self.calls
 
-    with pytest.raises(errors.CompileError, match="calls"):
-        import_program(Model(), (torch.randn(2),))
+    module = Model()
+    program = import_program(module, (torch.randn(2),))
+    assert 'disc_tensor.state = "calls"' in program.text and "disc_tensor.updates = 1" in program.text
+    assert program.states["calls"] is module.calls and [o.kind for o in program.outputs] == ["tensor"]
+
+    module.calls = torch.zeros(2, 4)[:, ::2]
+    with pytest.raises(errors.CompileError, match="the model updates 'calls', which must be contiguous"):
+        import_program(module, (torch.randn(2),))
 
 
 def test_export_failures_are_compile_errors():

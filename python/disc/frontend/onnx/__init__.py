@@ -21,7 +21,8 @@ from torch_mlir import ir
 
 from ...errors import CompileError
 from ..finish import finish
-from ..program import ImportedProgram, Input, Output, _main, _signless
+from ..program import ImportedProgram, Input, _signless
+from ..returns import Output, Result
 from ..symbols import SymbolTable
 from ..values import Tensor
 from . import rules  # noqa: F401  (registers the rules)
@@ -33,13 +34,17 @@ __all__ = ["import_onnx"]
 
 
 def import_onnx(
-    model: Any, fixed: Mapping[str, Any] | None = None, dims: Mapping[str, Any] | None = None
+    model: Any,
+    fixed: Mapping[str, Any] | None = None,
+    dims: Mapping[str, Any] | None = None,
+    *,
+    library: bool = False,
 ) -> ImportedProgram:
     """Imports an ONNX model as DISC input IR.
 
     ``fixed`` gives inputs that are constants of the compiled model their values. ``dims`` says of a dim_param what
     ``dynamic_shapes`` says of a dim: a number makes it static, a ``torch.export.Dim`` gives its range (by default 0 and
-    more) and its name.
+    more) and its name. With ``library`` every output is computed, also one that is an input or a constant.
     """
     dims = dict(dims or {})
     extents = {name: value for name, value in dims.items() if isinstance(value, int)}
@@ -54,7 +59,7 @@ def import_onnx(
             if definable - inline:
                 inline |= definable
                 continue
-            return _lower(prepared, module, dims)
+            return _lower(prepared, module, dims, library)
 
 
 def _check_dims(model: OnnxModel, dims: Mapping[str, Any]) -> None:
@@ -66,17 +71,19 @@ def _check_dims(model: OnnxModel, dims: Mapping[str, Any]) -> None:
         raise ValueError(f"dynamic_shapes: the model has no dim {wrong[0]!r}; its dims are {names}")
 
 
-def _lower(model: OnnxModel, torch_module: ir.Module, dims: Mapping[str, Any]) -> ImportedProgram:
+def _lower(model: OnnxModel, torch_module: ir.Module, dims: Mapping[str, Any], library: bool) -> ImportedProgram:
     fakes, ranges, specs = _inputs(model, dims)
     symbols = SymbolTable(fakes, ranges, specs)
     parameters = dict(model.constants)
     lowering = OnnxLowering(model, symbols, parameters)
     module, results = lowering.run(torch_module, fakes)
-    block = _main(module)
+    block = next(v.operation for v in module.body.operations if v.operation.name == "func.func").regions[0].blocks[0]
     results = lowering.finish(block, results)
     names = [o.name for o in model.proto.graph.output]
+    if library:
+        results = [_computed(lowering, block, result) for result in results]
     outputs, returned, returned_names = _outputs(block, results, names, parameters)
-    text = finish(module, returned, returned_names)
+    text = finish(module, [Result(tensor, name) for tensor, name in zip(returned, returned_names, strict=True)])
     leaves: Any = 0 if len(names) == 1 else dict.fromkeys(names, 0)
     return ImportedProgram(
         text=text,
@@ -92,6 +99,15 @@ def _lower(model: OnnxModel, torch_module: ir.Module, dims: Mapping[str, Any]) -
         out_spec=pytree.tree_flatten(leaves)[1],
         exported=None,
     )
+
+
+def _computed(lowering: OnnxLowering, block: ir.Block, result: Tensor) -> Tensor:
+    """A copy of what the model does not compute, an input or a parameter, for libraries."""
+    owner = result.value.owner
+    if not isinstance(owner, ir.Block) and owner.name != "disc_tensor.parameter":
+        return result
+    with ir.Location.name("outputs"), ir.InsertionPoint(block):
+        return lowering.builder.elementwise(result.dtype, [result], lambda x: x)
 
 
 def _inputs(

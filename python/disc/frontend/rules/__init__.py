@@ -31,6 +31,7 @@ from . import (
     sorting,
     special,
     strided,
+    updates,
     views,
 )
 
@@ -65,5 +66,6 @@ __all__ = [
     "sorting",
     "special",
     "strided",
+    "updates",
     "views",
 ]

@@ -47,6 +47,21 @@ def _one_over_root(size: Extent) -> RuntimeNumber:
     return RuntimeNumber(torch.float64, lambda: scalar.rsqrt(scalar.from_extent(size, torch.float64)))
 
 
+@lowers("torch.aten._scaled_dot_product_flash_attention_for_cpu")
+def flash_attention_for_cpu(
+    b: Builder,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, None]:
+    """What scaled_dot_product_attention is without gradients; the sums that a backward pass needs are not given."""
+    return scaled_dot_product_attention(b, q, k, v, mask, dropout_p, is_causal, scale), None
+
+
 def _with_batch(b: Builder, t: Tensor, batch: list[Extent]) -> Tensor:
     dims = [*batch, *t.dims[-2:]]
     return t if list(t.dims) == dims else b.broadcast(t, dims)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -12,9 +11,7 @@ from ..builder import Builder
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, Tensor, normalize_dim
-from .common import loops, read_if, within
-from .elementwise import convert
-from .views import slice_bounds
+from .common import loops, read_if
 
 
 @lowers("torch.aten.diagonal", "torch.aten.diagonal_copy")
@@ -72,50 +69,6 @@ def diagonal_scatter(b: Builder, x: Tensor, src: Tensor, offset: int = 0, first:
     return b.generic([x], [b.identity(x.rank)], x.dims, x.dtype, body)
 
 
-@lowers("torch.aten.select_scatter")
-def select_scatter(b: Builder, x: Tensor, src: Tensor, dim: int, index: Extent) -> Tensor:
-    """x with ``src`` at ``index`` of ``dim``."""
-    dim = normalize_dim(dim, x.rank)
-    if isinstance(index, int) and index < 0:
-        index = b.add(index, x.dims[dim])
-
-    def body(old: Elem) -> Elem:
-        at = loops(x.rank)
-        on = at[dim].eq(scalar.from_extent(index, torch.int64))
-        return read_if(b, on, src, [*at[:dim], *at[dim + 1 :]], old)
-
-    return b.generic([x], [b.identity(x.rank)], x.dims, x.dtype, body)
-
-
-@lowers("torch.aten.slice_scatter")
-def slice_scatter(
-    b: Builder,
-    x: Tensor,
-    src: Tensor,
-    dim: int = 0,
-    start: Extent | None = None,
-    end: Extent | None = None,
-    step: int = 1,
-) -> Tensor:
-    """x with ``src`` in the place of x[start:end:step] along ``dim``."""
-    dim = normalize_dim(dim, x.rank)
-    begin, _ = slice_bounds(b, x.dims[dim], start, end)
-    if begin == 0 and step == 1 and src.dims[dim] == x.dims[dim]:
-        return src
-
-    def body(old: Elem) -> Elem:
-        at = loops(x.rank)
-        place = at[dim] - scalar.from_extent(begin, torch.int64)
-        on = place >= 0
-        if step != 1:
-            on = on & scalar.fmod(place, step).eq(0)
-            place = scalar.trunc_divide(place, step)
-        on = on & within(place, src.dims[dim])
-        return read_if(b, on, src, [*at[:dim], place, *at[dim + 1 :]], old)
-
-    return b.generic([x], [b.identity(x.rank)], x.dims, x.dtype, body)
-
-
 # -- strided views ---------------------------------------------------------------------------------
 
 
@@ -163,10 +116,3 @@ def unfold(b: Builder, x: Tensor, dim: int, size: int, step: int) -> Tensor:
         return b.extract(x, at)
 
     return b.generic([], [], dims, x.dtype, body)
-
-
-@lowers("torch.aten.copy")
-def copy(b: Builder, x: Tensor, source: Tensor, *_: Any) -> Tensor:
-    """``source`` in x's shape and dtype."""
-    converted = convert(b, source, b.out.dtype)
-    return converted if list(converted.dims) == list(x.dims) else b.broadcast(converted, x.dims)

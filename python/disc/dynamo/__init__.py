@@ -1,0 +1,126 @@
+"""``torch.compile(model, backend="disc", dynamic=True)``.
+
+Dynamo's graphs go through AOTAutograd, which gives graphs of aten ops without side effects: one for inference, or a
+forward and a backward one. Each is compiled once for all sizes; ops without a rule, and all that draws random numbers,
+run in PyTorch between compiled parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from functorch.compile import min_cut_rematerialization_partition
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.backends.registry import register_backend
+from torch._functorch.aot_autograd import make_boxed_func
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch.fx import GraphModule
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from ..options import Options
+from .compiled import log
+from .decompositions import decompositions
+from .partition import Fallback, GraphReport, compile_graph
+
+__all__ = ["Explanation", "Fallback", "GraphReport", "backend", "explain"]
+
+_listeners: list[list[GraphReport]] = []
+
+
+def backend(
+    module: GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | Options | None = None
+) -> Callable[..., Any]:
+    """Dynamo's back end ``"disc"``. ``torch.compile``'s ``options`` are those of :class:`disc.Options`.
+
+    Without gradients, parameters and buffers are packed once; a change to them in place is noticed at the next call.
+    """
+    chosen = options if isinstance(options, Options) else Options(**{"progress": False, **(options or {})})
+    values = [*module.parameters(), *module.buffers(), *inputs]
+    trains = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in values)
+
+    def compiler(kind: str) -> Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]:
+        def compile(graph: GraphModule, arguments: Sequence[Any]) -> Callable[..., Any]:
+            # AOTAutograd is tracing; parameters are real.
+            with unset_fake_temporarily():
+                fixed = _fixed(values, graph) if kind == "inference" else {}
+                compiled, report = compile_graph(graph, kind, chosen, fixed)
+            log.info("%s", report)
+            for reports in _listeners:
+                reports.append(report)
+            return make_boxed_func(compiled)
+
+        return compile
+
+    # Attention has gradients as ordinary ops only; what is fused again is found in the graph.
+    attention = sdpa_kernel(SDPBackend.MATH) if trains else contextlib.nullcontext()
+    with attention:
+        return aot_autograd(  # type: ignore[no-any-return]
+            fw_compiler=compiler("forward"),
+            bw_compiler=compiler("backward"),
+            inference_compiler=compiler("inference"),
+            partition_fn=min_cut_rematerialization_partition,
+            decompositions=decompositions(),
+            keep_inference_input_mutations=True,
+        )(module, inputs)
+
+
+def _fixed(values: Sequence[Any], graph: GraphModule) -> dict[int, torch.Tensor]:
+    """The arguments of an inference graph that are parameters or buffers, with their tensors."""
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    if len(placeholders) != len(values):
+        return {}
+    updated = {n.args[0] for n in graph.graph.nodes if n.target is torch.ops.aten.copy_.default}
+    fixed = {}
+    for i, (node, value) in enumerate(zip(placeholders, values, strict=True)):
+        static = isinstance(value, torch.nn.Parameter) or hasattr(value, "_dynamo_static_input_type")
+        if not static or isinstance(value, FakeTensor) or node in updated or not node.users:
+            continue
+        fake = node.meta["val"]
+        if value.is_contiguous() and value.device.type == "cpu" and tuple(fake.shape) == tuple(value.shape):
+            fixed[i] = value
+    return fixed
+
+
+@dataclass
+class Explanation:
+    """What ``torch.compile(..., backend="disc")`` does with a function."""
+
+    graphs: list[GraphReport] = field(default_factory=list)
+    """Of each graph that was compiled, in order; those of backward passes come when they are first needed."""
+
+    @property
+    def fallbacks(self) -> list[Fallback]:
+        """All that runs in PyTorch."""
+        return [fallback for graph in self.graphs for fallback in graph.fallbacks]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.graphs)) or "nothing was compiled"
+
+
+@contextlib.contextmanager
+def _listening() -> Iterator[list[GraphReport]]:
+    reports: list[GraphReport] = []
+    _listeners.append(reports)
+    try:
+        yield reports
+    finally:
+        _listeners.remove(reports)
+
+
+def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+    """Compiles ``function``, a module or a callable, by calling it with these arguments, and says what became of it.
+
+    >>> print(disc.explain(model, x))
+    """
+    with _listening() as reports:
+        # A back end of its own: Dynamo would take what it compiled before.
+        torch.compile(function, backend=functools.partial(backend), dynamic=True)(*args, **kwargs)
+    return Explanation(reports)
+
+
+register_backend(name="disc", compiler_fn=backend)

@@ -1,0 +1,21 @@
+"""What AOTAutograd decomposes before a graph is compiled."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..frontend.decompositions import decomposition_table
+
+
+@functools.cache
+def decompositions() -> dict[torch._ops.OperatorBase, Callable[..., Any]]:
+    """Those of export, but for ops that draw random numbers: PyTorch's own generator is to give them."""
+    table = decomposition_table()
+    random = torch.Tag.nondeterministic_seeded
+    kept = [op for op in table if isinstance(op, torch._ops.OpOverload) and random in op.tags]
+    # It draws, too, if asked for dropout, which is decided where it is compiled.
+    return {op: decomposition for op, decomposition in table.items() if op not in kept}

@@ -1,0 +1,215 @@
+"""What a model returns: which results ``main`` has, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+import torch.utils._pytree as pytree
+from torch_mlir import ir
+
+from .. import errors
+from . import scalar
+from .builder import Builder
+from .rules import common
+from .updates import Program, Update, state_name
+from .values import RuntimeNumber, Tensor
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where one leaf of the model's output comes from.
+
+    ``kind`` is ``"tensor"`` (result ``index`` of ``main``), ``"input"`` (input ``index``, returned as it
+    is, or as it is after its update), ``"parameter"`` (the tensor ``value``, the model's own), ``"constant"`` (the
+    Python ``value``), ``"int"`` (a number that follows from the inputs' extents: see
+    :meth:`ImportedProgram.unflatten`), or ``"number"`` (result ``index`` of ``main``, a tensor without dims, as a
+    Python number).
+    """
+
+    kind: str
+    index: int = -1
+    value: Any = None
+    complex: bool = False
+    """Whether the pairs of real numbers that ``main`` has are complex ones."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One result of ``main``."""
+
+    value: Tensor
+    name: str
+    updates: int | None = None
+    """The argument that it is the new value of, if it is no output."""
+
+
+class Returns:
+    """The end of an import: classifies what the program returns."""
+
+    def __init__(
+        self,
+        program: Program,
+        module: ir.Module,
+        builder: Builder,
+        inputs: Sequence[str],
+        states: Mapping[str, torch.Tensor],
+        places: Collection[sympy.Symbol],
+    ) -> None:
+        """``places``: the symbols that the inputs' extents tell."""
+        self._places = places
+        self._program = program
+        self._builder = builder
+        self._func = next(v.operation for v in module.body.operations if v.operation.name == "func.func")
+        self._block = self._func.regions[0].blocks[0]
+        self._names = [*inputs, *states]
+        self._inputs = len(inputs)
+        self._arguments = {argument: i for i, argument in enumerate(self._block.arguments)}
+
+    def collect(
+        self,
+        results: Sequence[Any],
+        updates: Sequence[Update],
+        parameters: Mapping[str, torch.Tensor],
+        out_spec: pytree.TreeSpec,
+        library: bool,
+    ) -> tuple[list[Output], list[Result]]:
+        """The outputs, and the results that ``main`` must have for them and for the updates: each tensor once."""
+        specs = self._program.graph_signature.output_specs
+        values = {n.name: n.meta.get("val") for n in self._program.graph.nodes}
+        places = [self._argument(update, parameters) for update in updates]
+        # What returns an updated tensor itself is that tensor, not a copy.
+        updated = {update.node: place for update, place in zip(updates, places, strict=True)}
+        keys = _leaf_keys(out_spec)
+        returned: list[Tensor] = []
+        outputs: list[Output] = []
+        count = len(updates)
+        for spec, result, key in zip(specs[count:], results[count:], keys, strict=True):
+            node = getattr(spec.arg, "name", None)
+            output = self._classify(spec, result, values.get(node), parameters)
+            if node in updated and isinstance(result, Tensor) and not library:
+                place = updated[node]
+                if place >= self._inputs:
+                    output = Output("parameter", value=parameters[self._names[place]])
+                else:
+                    output = Output("input", place, complex=result.dtype.is_complex)
+            number = output.kind == "number"
+            if number:
+                result = output.value
+            elif library and output.kind != "tensor":
+                if output.kind == "constant" and output.value is None:
+                    outputs.append(output)
+                    continue
+                result = self._computed(output, result, key)
+                output = Output("tensor")
+            elif library and node in updated:
+                result = self._copy(result)
+            if output.kind in ("tensor", "number"):
+                if result not in returned:
+                    returned.append(result)
+                kind = "number" if number and not library else "tensor"
+                output = Output(kind, returned.index(result), complex=result.dtype.is_complex)
+            outputs.append(output)
+        named = [Result(v, name) for v, name in zip(returned, _output_names(keys, outputs), strict=True)]
+        for update, place, value in zip(updates, places, results[:count], strict=True):
+            del update
+            if value.value == self._block.arguments[place]:
+                continue
+            named.append(Result(self._owned(value), self._names[place], place))
+        return outputs, named
+
+    def _argument(self, update: Update, parameters: Mapping[str, torch.Tensor]) -> int:
+        name = update.input if update.state is None else state_name(update, parameters)
+        return self._names.index(name)  # type: ignore[arg-type]
+
+    def _classify(self, spec: Any, result: Any, symbolic: Any, parameters: Mapping[str, torch.Tensor]) -> Output:
+        if not isinstance(result, Tensor):
+            number = self._number(result, symbolic)
+            if number is not None:
+                return Output("number", value=number)
+            if isinstance(symbolic, torch.SymInt):
+                return Output("int", value=symbolic.node.expr)
+            return Output("constant", value=getattr(spec.arg, "value", result))
+        place = self._arguments.get(result.value)
+        if place is not None and place < self._inputs:
+            return Output("input", place, complex=result.dtype.is_complex)
+        if place is not None:
+            return Output("parameter", value=parameters[self._names[place]])
+        owner = result.value.owner
+        if not isinstance(owner, ir.Block) and owner.name == "disc_tensor.parameter":
+            return Output("parameter", value=parameters[ir.StringAttr(owner.attributes["name"]).value])
+        return Output("tensor")
+
+    def _number(self, result: Any, symbolic: Any) -> Tensor | None:
+        """A number that the inputs' extents do not tell, as a tensor without dims."""
+        with ir.InsertionPoint(self._block), self._func.location:
+            if isinstance(result, RuntimeNumber):
+                return self._builder.map(result.dtype, [result], lambda x: x, dims=[])
+            if not isinstance(symbolic, torch.SymInt) or not isinstance(result, ir.Value):
+                return None
+            if all(symbol in self._places for symbol in symbolic.node.expr.free_symbols):
+                return None
+            return self._builder.map(torch.int64, [common.number(result)], lambda x: x, dims=[])
+
+    def _computed(self, output: Output, result: Any, key: tuple[Any, ...]) -> Tensor:
+        """A tensor of its own in place of an input, a parameter or a number."""
+        if isinstance(result, Tensor):
+            return self._copy(result)
+        b = self._builder
+        with ir.InsertionPoint(self._block), self._func.location:
+            if output.kind == "int":
+                extent = b.extent_of(output.value)
+                if extent is not None:
+                    return b.generic([], [], [], torch.int64, lambda: scalar.from_extent(extent, torch.int64))
+            elif isinstance(output.value, (bool, int, float)):
+                kinds = {bool: torch.bool, int: torch.int64, float: torch.float64}
+                return b.full([], output.value, kinds[type(output.value)])
+        raise errors.CompileError(
+            "import",
+            f"output {'.'.join(map(str, key)) or '0'} is {output.value!r}, which a library cannot give: its "
+            "outputs are tensors and numbers",
+        )
+
+    def _owned(self, value: Tensor) -> Tensor:
+        """The value as one that a kernel computes."""
+        owner = value.value.owner
+        if isinstance(owner, ir.Block) or owner.name == "disc_tensor.parameter":
+            return self._copy(value)
+        return value
+
+    def _copy(self, value: Tensor) -> Tensor:
+        with ir.InsertionPoint(self._block), self._func.location:
+            return self._builder.elementwise(value.dtype, [value], lambda x: x)
+
+
+def _output_names(keys: Sequence[tuple[Any, ...]], outputs: Sequence[Output]) -> list[str]:
+    """A name for each tensor that ``main`` returns: from the keys of dicts and named tuples, or ``output_0``, ..."""
+    names: dict[int, str] = {}
+    for key, output in zip(keys, outputs, strict=True):
+        if output.kind in ("tensor", "number") and output.index not in names:
+            named = any(isinstance(part, str) for part in key)
+            names[output.index] = "_".join(map(str, key)) if named else f"output_{output.index}"
+    taken: set[str] = set()
+    return [_distinct_name(names[i], taken) for i in sorted(names)]
+
+
+def _leaf_keys(spec: pytree.TreeSpec) -> list[tuple[Any, ...]]:
+    """Of each leaf, the keys and numbers that lead to it."""
+    if spec.is_leaf():
+        return [()]
+    keys = getattr(spec.context, "_fields", spec.context)
+    if not isinstance(keys, (list, tuple)) or len(keys) != spec.num_children:
+        keys = range(spec.num_children)
+    children = zip(keys, spec.children(), strict=True)
+    return [(key, *rest) for key, child in children for rest in _leaf_keys(child)]
+
+
+def _distinct_name(name: str, taken: set[str]) -> str:
+    candidate, count = name, 1
+    while candidate in taken:
+        candidate, count = f"{name}_{count}", count + 1
+    taken.add(candidate)
+    return candidate

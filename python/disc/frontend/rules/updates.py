@@ -1,0 +1,75 @@
+"""Tensors with a part replaced: what is left of ``x[:, i] = y`` when nothing is changed in place any more.
+
+Where x is an argument that the model updates, the function ``insert`` writes the part alone (lib/Runtime/Functions).
+"""
+
+from __future__ import annotations
+
+from torch_mlir import ir
+
+from ..builder import Builder
+from ..registry import lowers
+from ..values import Extent, Tensor, is_one, normalize_dim
+from .views import slice_bounds
+
+
+@lowers("torch.aten.copy")
+def copy(b: Builder, x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    """``src`` in the shape and the dtype of ``x``."""
+    return b.broadcast(_converted(b, src, x), x.dims)
+
+
+@lowers("torch.aten.slice_scatter")
+def slice_scatter(
+    b: Builder,
+    x: Tensor,
+    src: Tensor,
+    dim: int = 0,
+    start: Extent | None = None,
+    end: Extent | None = None,
+    step: int = 1,
+) -> Tensor:
+    """``x`` with ``src`` in the place of x[start:end:step] along ``dim``."""
+    dim = normalize_dim(dim, x.rank)
+    begin, _ = slice_bounds(b, x.dims[dim], start, end)
+    return _replaced(b, x, _converted(b, src, x), dim, begin, step)
+
+
+@lowers("torch.aten.select_scatter")
+def select_scatter(b: Builder, x: Tensor, src: Tensor, dim: int, index: Extent) -> Tensor:
+    """``x`` with ``src`` in the place of its slice ``index`` along ``dim``."""
+    dim = normalize_dim(dim, x.rank)
+    if isinstance(index, int) and index < 0:
+        index = b.add(x.dims[dim], index)
+    return _replaced(b, x, b.reshape(_converted(b, src, x), [*x.dims[:dim], 1, *x.dims[dim + 1 :]]), dim, index, 1)
+
+
+def _converted(b: Builder, src: Tensor, x: Tensor) -> Tensor:
+    return src if src.dtype == x.dtype else b.elementwise(x.dtype, [src], lambda s: s.to(x.dtype))
+
+
+def _replaced(b: Builder, x: Tensor, src: Tensor, dim: int, begin: Extent, step: int) -> Tensor:
+    size, extent = src.dims[dim], x.dims[dim]
+    if begin == 0 and step == 1 and size == extent:
+        return src
+    if _is_stored(x.value) or (step != 1 and not is_one(size)):
+        return b.call("insert", [x, src], [(x.dims, x.dtype)], config=[dim, begin, step], in_place=True)[0]
+    behind = b.add(begin, size)
+    pieces = [src]
+    if begin != 0:
+        pieces.insert(0, b.slice(x, dim, 0, begin))
+    if behind != extent:
+        pieces.append(b.slice(x, dim, behind, b.sub(extent, behind)))
+    # The sum of the pieces' extents is x's, which nothing else would know.
+    return b.reshape(b.concat(pieces, dim), x.dims)
+
+
+def _is_stored(value: ir.Value) -> bool:
+    """Whether it is an argument of the program, with parts replaced or not."""
+    while True:
+        owner = value.owner
+        if isinstance(owner, ir.Block):
+            return True
+        if owner.name != "disc_tensor.call" or "in_place" not in owner.attributes:
+            return False
+        value = owner.operands[0]

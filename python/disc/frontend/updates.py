@@ -1,0 +1,113 @@
+"""Tensors that a model changes: which they are, and the program without side effects."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind
+
+from .. import errors
+from .decompositions import decomposition_table, needs_decomposition
+
+if TYPE_CHECKING:
+    from .graphs import GraphProgram
+
+Program: TypeAlias = "ExportedProgram | GraphProgram"
+"""What can be imported: torch.export's program, or a graph that stands for one."""
+
+_STATE = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)
+
+
+@dataclass(frozen=True)
+class Update:
+    """A new value, which one of the first outputs of the program's graph gives."""
+
+    node: str
+    """The node that computes it."""
+    input: str | None
+    """The input that is updated, by its name..."""
+    state: torch.Tensor | None
+    """...or the model's own tensor,"""
+    target: str
+    """and what that is called."""
+
+
+def decompose(exported: ExportedProgram) -> ExportedProgram:
+    """The program in terms of ops that have rules, as far as PyTorch can do that; nothing in it is changed in place."""
+    if not needs_decomposition(exported):
+        return exported
+    with torch.no_grad():
+        return exported.run_decompositions(decomposition_table())
+
+
+def find_updates(program: Program) -> list[Update]:
+    """The updates of a decomposed program, which are its first outputs."""
+    updates = []
+    for spec in program.graph_signature.output_specs:
+        if spec.kind is OutputKind.USER_OUTPUT:
+            continue
+        if spec.kind is OutputKind.USER_INPUT_MUTATION:
+            updates.append(Update(spec.arg.name, spec.target, None, spec.target or ""))
+        elif spec.kind in _STATE:
+            assert spec.target is not None
+            tensor = program.state_dict.get(spec.target)
+            if tensor is None:
+                tensor = program.constants[spec.target]
+            updates.append(Update(spec.arg.name, None, tensor, spec.target))
+        else:
+            what = spec.kind.name.lower().replace("_", " ")
+            raise errors.CompileError("import", f"output {spec.target!r} is a {what}, which is not supported")
+    return updates
+
+
+def without_updates(program: Program) -> Program:
+    """The same program, with updates as ordinary outputs: torch-mlir's importer would make mutable tensors of them."""
+    signature = program.graph_signature
+    if all(spec.kind is OutputKind.USER_OUTPUT for spec in signature.output_specs):
+        return program
+    plain = copy.copy(program)
+    changed = dataclasses.replace(
+        signature,
+        output_specs=[
+            dataclasses.replace(spec, kind=OutputKind.USER_OUTPUT, target=None) for spec in signature.output_specs
+        ],
+    )
+    if isinstance(plain, ExportedProgram):
+        plain._graph_signature = changed
+    else:
+        plain.graph_signature = changed
+    return plain
+
+
+def name_states(updates: Sequence[Update], parameters: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors of the model's own that are updated, under the names that ``parameters`` has for them.
+
+    One that is written and never read is added to ``parameters``.
+    """
+    states: dict[str, torch.Tensor] = {}
+    for update in updates:
+        if update.state is None:
+            continue
+        name = state_name(update, parameters)
+        if update.state.is_complex():
+            raise errors.CompileError(
+                "import", f"the model updates {name!r}, whose dtype {update.state.dtype} has no update"
+            )
+        if not update.state.is_contiguous():
+            raise errors.CompileError(
+                "import",
+                f"the model updates {name!r}, which must be contiguous and has strides {update.state.stride()}",
+            )
+        states[name] = parameters.setdefault(name, update.state)
+    return states
+
+
+def state_name(update: Update, parameters: Mapping[str, torch.Tensor]) -> str:
+    """What the tensor of a state is called in ``parameters``; tied ones have one name."""
+    return next((name for name, tensor in parameters.items() if tensor is update.state), update.target)
