@@ -1,15 +1,15 @@
 //===- PlanTemporaries.cpp - lifetimes and memory of temporaries ----------===//
 //
-// Steps of the host flow are numbered through the bodies of loops. A temporary lives from the step that writes it to the
-// last that reads it; what a loop reads or carries, to the loop's end. PlanArena.cpp shows the result.
+// Steps of the host flow are numbered through the bodies of loops. A temporary lives from the step that writes it to
+// the last that reads it; what a loop reads or carries, to the loop's end. PlanArena.cpp shows the result.
 //
 // Test: test/lit/Memory/{plan-arena,scan}.mlir
 //
 //===----------------------------------------------------------------------===//
 
 #include "lib/Transforms/Memory/EntryBuilder.h"
-#include "lib/Transforms/Memory/Updates.h"
 #include "lib/Transforms/Memory/InPlace.h"
+#include "lib/Transforms/Memory/Updates.h"
 #include "lib/Transforms/Support/ViewLayout.h"
 
 using namespace mlir;
