@@ -83,15 +83,17 @@ void EntryBuilder::guardRange(SymbolOp symbol, Value value, int64_t input, int64
     os << " <= " << *max;
   std::string message =
       what.empty() ? "is out of range" : (what + ": " + symbol.getSymName() + " is out of range").str();
+  // A range says what an input's extent may be; of what is computed the bound that it misses says enough.
+  auto expected = [&](int64_t bound) { return what.empty() ? range : std::to_string(bound); };
+  int64_t min = symbol.getMin(), divisor = symbol.getDivisor();
   // Without a stated minimum there is nothing to check: extents are not negative. What is computed may be.
-  if (symbol.getMin() > 0 || !what.empty())
-    guard(GuardPredicate::Ge, value, dim(SymExpr(static_cast<int64_t>(symbol.getMin()))), input, dimension, range,
-          message);
+  if (min > 0 || !what.empty())
+    guard(GuardPredicate::Ge, value, dim(SymExpr(min)), input, dimension, expected(min), message);
   if (std::optional<int64_t> max = symbol.getMax())
-    guard(GuardPredicate::Le, value, dim(SymExpr(*max)), input, dimension, range, message);
-  if (symbol.getDivisor() > 1)
-    guard(GuardPredicate::Divisible, value, dim(SymExpr(static_cast<int64_t>(symbol.getDivisor()))), input, dimension,
-          "a multiple of " + Twine(symbol.getDivisor()), "is not divisible");
+    guard(GuardPredicate::Le, value, dim(SymExpr(*max)), input, dimension, expected(*max), message);
+  if (divisor > 1)
+    guard(GuardPredicate::Divisible, value, dim(SymExpr(divisor)), input, dimension, "a multiple of " + Twine(divisor),
+          what.empty() ? "is not divisible" : message);
 }
 
 LogicalResult EntryBuilder::bindSymbols() {
