@@ -79,9 +79,10 @@ public:
       own.vectors = cast<IntegerAttr>(columns[i]).getInt() / lanes;
       for (const ContractionInfo &product : part.products) {
         UnpackOp panels = product.panels;
-        own.products.push_back({product,
-                                {product.lhsElement, product.rhsElement, acc, lanes, own.vectors,
-                                 /*prefetch=*/panels != nullptr, /*pairs=*/panels && panels.getPairs()}});
+        own.products.push_back(
+            {product,
+             {product.lhsElement, product.rhsElement, acc, lanes, own.vectors,
+              /*prefetch=*/panels != nullptr, /*runs=*/false, /*pairs=*/panels && panels.getPairs()}});
       }
     }
   }
