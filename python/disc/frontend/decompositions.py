@@ -77,6 +77,54 @@ def _pdist(x: torch.Tensor, p: float = 2) -> torch.Tensor:
     return torch.linalg.vector_norm(x[first] - x[second], p, -1)
 
 
+def _range_of(x: torch.Tensor, low: float, high: float, more: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """The range of a histogram: that of the data where the one given is empty, and never empty."""
+    first, last = (x.amin(), x.amax()) if low == high else (x.new_full([], low), x.new_full([], high))
+    same = first == last
+    return torch.where(same, first - more, first), torch.where(same, last + more, last)
+
+
+def _histc(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
+    """How many elements lie in each of ``bins`` equal parts of a range."""
+    flat = x.reshape(-1)
+    low, high = _range_of(flat, min, max, 1.0)
+    inside = (flat >= low) & (flat <= high)
+    place = ((torch.where(inside, flat, low) - low) * bins / (high - low)).to(torch.int64)
+    return x.new_zeros([bins]).scatter_add(0, place.clamp(0, bins - 1), inside.to(x.dtype))
+
+
+def _histogram(
+    x: torch.Tensor, edges: torch.Tensor, weight: torch.Tensor | None, density: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The weight of the elements between any two edges, of which the last belongs to its bin."""
+    flat, bins = x.reshape(-1), edges.shape[0] - 1
+    inside = (flat >= edges[0]) & (flat <= edges[-1])
+    place = (torch.searchsorted(edges, flat, right=True) - 1).clamp(0, bins - 1)
+    each = inside.to(x.dtype) if weight is None else torch.where(inside, weight.reshape(-1), 0)
+    counts = x.new_zeros([bins]).scatter_add(0, place, each)
+    return counts / (counts.sum() * edges.diff()) if density else counts, edges
+
+
+def _histogram_of_count(
+    x: torch.Tensor,
+    bins: int = 100,
+    *,
+    range: Sequence[float] | None = None,
+    weight: torch.Tensor | None = None,
+    density: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    first, last = range or (0.0, 0.0)
+    low, high = _range_of(x.reshape(-1), first, last, 0.5)
+    edges = torch.linspace(low, high, bins + 1, dtype=x.dtype)
+    return _histogram(x, edges, weight, density)
+
+
+def _histogram_of_edges(
+    x: torch.Tensor, bins: torch.Tensor, *, weight: torch.Tensor | None = None, density: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return _histogram(x, bins.clone(), weight, density)
+
+
 def _window(shape: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
     """torch.hann_window and its like: ``shape`` of places from 0 to 1."""
 
@@ -111,6 +159,9 @@ _OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
     torch.ops.aten._trilinear.default: _trilinear,
     torch.ops.aten.addbmm.default: _addbmm,
     torch.ops.aten.put.default: _put,
+    torch.ops.aten.histc.default: _histc,
+    torch.ops.aten.histogram.bin_ct: _histogram_of_count,
+    torch.ops.aten.histogram.bins_tensor: _histogram_of_edges,
     torch.ops.aten._pdist_forward.default: _pdist,
     torch.ops.aten.as_strided_scatter.default: _as_strided_scatter,
     **{
