@@ -12,7 +12,7 @@ from op_cases import assert_same
 def test_functions(names, subtests):
     batch = FunctionBatch(names)
     model = disc.compile(batch, batch.inputs(SIZES[0]), dynamic_shapes=batch.dynamic_shapes())
-    for sizes in SIZES:
+    for sizes in SIZES[1:]:
         inputs = batch.inputs(sizes, seed=1)
         with torch.inference_mode():
             want = batch(*inputs)

@@ -11,7 +11,7 @@ from torch_mlir import ir
 
 from .. import dtypes, scalar
 from ..builder import Builder
-from ..registry import NotLowerable, lowers, lowers_complex
+from ..registry import NotLowerable, find_rule, lowers, lowers_complex
 from ..scalar import Elem
 from ..values import Extent, Number, RuntimeNumber, Tensor, normalize_dim
 from . import contraction, gather
@@ -553,3 +553,12 @@ def embedding(b: Builder, weight: Tensor, indices: Tensor, *_: Any) -> Tensor:
 def index(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """x[i, :, j]."""
     return b.as_complex(gather.index_tensor(b, b.as_pairs(x), indices))
+
+
+@lowers_complex("torch.aten.constant_pad_nd")
+def constant_pad(b: Builder, x: Tensor, pad: Sequence[Extent], value: Any = 0) -> Tensor:
+    """x within ``value``, which is real."""
+    plain = find_rule("torch.aten.constant_pad_nd")
+    if plain is None or value != 0:
+        raise NotLowerable("complex numbers within others than zeros")
+    return b.as_complex(plain(b, b.as_pairs(x), [0, 0, *pad], value))

@@ -449,23 +449,27 @@ def svd(b: Builder, x: Tensor, full: bool = False, vectors: bool = True, *_: Any
     return nothing, values, nothing
 
 
-def _tolerance(b: Builder, values: Tensor, atol: Any, rtol: Any, x: Tensor) -> Any:
-    """fn(largest singular value) -> what counts as zero."""
-    if isinstance(atol, Tensor) or isinstance(rtol, Tensor):
-        raise NotLowerable("a tolerance for each matrix")
+def _inverted(b: Builder, x: Tensor, values: Tensor, atol: Any, rtol: Any) -> Tensor:
+    """The inverses of the singular values of ``x`` that are above a tolerance, 0 for the others."""
+    last = values.rank - 1
     epsilon = torch.finfo(x.dtype).eps
+    absolute = isinstance(atol, Tensor) or (atol is not None and atol > 0)
 
-    def limit(largest: Elem) -> Elem:
-        relative = rtol
-        if rtol is None:
-            if atol is not None and atol > 0:
-                relative = 0.0
-            else:
-                most = scalar.from_extent(b.maximum(x.dims[-2], x.dims[-1]), torch.int64).to(x.dtype)
-                return scalar.maximum(most * epsilon * largest, largest.like(float(atol or 0.0)))
-        return scalar.maximum(largest * float(relative), largest.like(float(atol or 0.0)))
+    def of_matrix(number: Any) -> Tensor:
+        """A number for all, or one for each matrix, as [.., 1]."""
+        if not isinstance(number, Tensor):
+            return b.full([1], 0.0 if number is None else number, x.dtype)
+        wide = convert(b, number, x.dtype)
+        return b.unsqueeze(wide, wide.rank)
 
-    return limit
+    def invert(value: Elem, largest: Elem, atol: Elem, relative: Elem) -> Elem:
+        if rtol is None and not absolute:
+            most = scalar.from_extent(b.maximum(x.dims[-2], x.dims[-1]), torch.int64).to(x.dtype)
+            relative = most * epsilon
+        return scalar.select(value > scalar.maximum(atol, relative * largest), 1.0 / value, 0.0)
+
+    largest = b.unsqueeze(b.reduce([values], [last], x.dtype, 0, scalar.maximum), last)
+    return b.map(x.dtype, [values, largest, of_matrix(atol), of_matrix(rtol)], invert, dims=values.dims)
 
 
 @lowers("torch.aten.linalg_pinv", "torch.aten.linalg_pinv.atol_rtol_float", "torch.aten.linalg_pinv.atol_rtol_tensor")
@@ -475,13 +479,9 @@ def pinv(b: Builder, x: Tensor, *args: Any) -> Tensor:
         atol, rtol = args[0], args[1]
     else:
         atol, rtol = 0.0, args[0] if args else 1e-15
-    atol, rtol = (t.splat if isinstance(t, Tensor) and t.splat is not None else t for t in (atol, rtol))
     u, values, vt = svd(b, x)
-    limit = _tolerance(b, values, atol, rtol, x)
-    last = values.rank - 1
-    largest = b.reduce([values], [last], x.dtype, 0, scalar.maximum, keepdim=True)
-    inverse = b.map(x.dtype, [values, largest], lambda s, top: scalar.select(s > limit(top), 1.0 / s, 0.0))
-    scaled = b.map(x.dtype, [_transposed(b, vt), b.unsqueeze(inverse, last)], lambda v, s: v * s)
+    inverse = _inverted(b, x, values, atol, rtol)
+    scaled = b.map(x.dtype, [_transposed(b, vt), b.unsqueeze(inverse, values.rank - 1)], lambda v, s: v * s)
     return matmul(b, scaled, _transposed(b, u))
 
 
@@ -489,10 +489,7 @@ def pinv(b: Builder, x: Tensor, *args: Any) -> Tensor:
 def lstsq(b: Builder, x: Tensor, rhs: Tensor, rcond: Any = None, driver: str | None = None) -> tuple[Any, ...]:
     """The X of least norm that minimises the norm of A X - B; the other results are not computed."""
     u, values, vt = svd(b, x)
-    limit = _tolerance(b, values, 0.0, rcond, x)
-    last = values.rank - 1
-    largest = b.reduce([values], [last], x.dtype, 0, scalar.maximum, keepdim=True)
-    inverse = b.map(x.dtype, [values, largest], lambda s, top: scalar.select(s > limit(top), 1.0 / s, 0.0))
+    inverse = _inverted(b, x, values, 0.0, rcond)
     vector = rhs.rank == 1 or (rhs.rank == x.rank - 1 and list(rhs.dims) == list(x.dims[:-1]))
     if vector:
         rhs = b.unsqueeze(rhs, rhs.rank)
