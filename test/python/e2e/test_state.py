@@ -174,6 +174,33 @@ def test_cache_without_copies():
         torch.testing.assert_close(given[3], expected[3])
 
 
+class Positions(nn.Module):
+    """A cache that is written at positions which tensors tell."""
+
+    def forward(self, cache, at, k, add):
+        cache.index_copy_(1, at, k)
+        cache[:, at + 8] = 2 * k
+        add.index_add_(0, at, k[0])
+        return cache.sum(1) + add.sum()
+
+
+def test_positions_without_copies():
+    def inputs(n):
+        return [torch.randn(2, 16, 4), torch.randperm(8)[:n], torch.randn(2, n, 4), torch.randn(8, 4)]
+
+    module = Positions()
+    n = Dim("n", min=1, max=8)
+    model = disc.compile(module, inputs(3), dynamic_shapes=(None, {0: n}, {1: n}, None))
+    flow = model.ir("memory")
+    flow = flow[flow.index("disc_rt.entry") :]
+    assert "disc_rt.copy" not in flow
+    for size in (1, 8, 5):
+        given = inputs(size)
+        expected = [x.clone() for x in given]
+        torch.testing.assert_close(model(*given), module(*expected))
+        torch.testing.assert_close(given, expected)
+
+
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     path = tmp_path_factory.mktemp("state") / "libcounter.so"

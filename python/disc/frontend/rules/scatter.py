@@ -60,6 +60,7 @@ def update(
             *(dim for _, dim in indices),
         ],
         tasks=PARTS,
+        in_place=bool(own),
     )[0]
 
 
