@@ -87,14 +87,14 @@ def text() -> str:
     tables = [
         _table("dims_x", [-1, "n", 0, 100, 4, "four", 4, 4]),
         _table("dims_w", [4, "four", 4, 4]),
-        _table("inputs", ["x", F32, 2, "dims_x"]),
-        _table("outputs", ["y", F32, 2, "dims_x", "w", F32, 1, "dims_w"]),
+        _table("inputs", ["x", F32, 2, "dims_x", 0]),
+        _table("outputs", ["y", F32, 2, "dims_x", 0, "w", F32, 1, "dims_w", 0]),
         _table("symbols", ["n", 0, 100, 1, 0, 0]),
         _table("guards", [1, 0, 0, "n", "n", "hundred", "none"]),
-        _table("parameters", ["w", F32, 1, "shape_w", 1]),
+        _table("parameters", ["w", F32, 1, "shape_w", 1, 0]),
         _table(
             "disc_model_info",
-            [3, 1, "inputs", 2, "outputs", 1, "symbols", 1, "guards", 1, "parameters", 0, 0, 0],
+            [4, 1, "inputs", 2, "outputs", 1, "symbols", 1, "guards", 1, "parameters", 0, 0, 0],
             linkage="external",
         ),
     ]

@@ -8,11 +8,11 @@ from typing import Any
 from ..builder import Builder
 from ..registry import Rule, find_rule, lowers_complex
 from ..values import Extent, Tensor
-from . import gather, padding, strided
+from . import gather, masks, padding, strided, updates
 from .complex import imaginary_part, joined, real_part
 
 # Which register the rules for real tensors.
-_REAL = (gather, padding, strided)
+_REAL = (gather, masks, padding, strided, updates)
 
 _MOVES = (
     "flip",
