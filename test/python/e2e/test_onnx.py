@@ -1,10 +1,7 @@
 """ONNX models: symbols from dim_params, shapes that the model computes itself, names, errors, libraries."""
 
 import io
-import subprocess
-import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +11,6 @@ from torch import nn
 from torch.export import Dim
 
 import disc
-import onnx_nodes
 from disc.cli.compile import main as disc_compile
 
 
@@ -218,21 +214,6 @@ def test_a_library_of_an_onnx_file(encoder, tmp_path, capsys):
     with torch.inference_mode():
         expected = module(torch.from_numpy(ids), torch.from_numpy(mask))
     np.testing.assert_allclose(library(ids=ids, mask=mask), expected.numpy(), rtol=1e-5, atol=1e-5)
-
-
-def test_node_cases():
-    """A part of ONNX's own tests of operators; those listed fail, and no others."""
-    runner = Path(__file__).parents[1] / "onnx_nodes.py"
-    done = subprocess.run(
-        [sys.executable, runner, "--check", "--every", "4"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
-
-
-def test_the_list_of_failures():
-    cases, known = onnx_nodes.load(), onnx_nodes.known_failures()
-    assert set(known) <= set(cases)
-    assert len(known) <= 0.2 * len(cases)
 
 
 def test_a_damaged_file(tmp_path, capsys):
