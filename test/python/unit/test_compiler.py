@@ -78,7 +78,9 @@ def test_progress_is_for_terminals(capfd):
 
 
 def test_wrong_arguments():
-    with pytest.raises(TypeError, match=r"expected a torch.nn.Module, an ExportedProgram or an ONNX model, got function"):
+    with pytest.raises(
+        TypeError, match=r"expected a torch.nn.Module, an ExportedProgram or an ONNX model, got function"
+    ):
         disc.compile(lambda x: x, ARGS)
     with pytest.raises(TypeError, match=r"options: expected disc.Options, got dict"):
         disc.compile(MLP(), ARGS, options={"threads": 2})
