@@ -192,7 +192,9 @@ struct Rewriter {
 
   bool visit(ConcatOp op) {
     int64_t rank = rankOf(op.getResult());
-    if (rank < 3 || llvm::none_of(op.getInputs(), [](Value v) { return bool(channelsLast(v)); }))
+    int64_t last = llvm::count_if(op.getInputs(), [](Value v) { return bool(channelsLast(v)); });
+    // With three dims the two orders are each other's inverse: only a majority makes permutations fewer, and an end.
+    if (last == 0 || rank < 3 || (rank == 3 && 2 * last <= int64_t(op.getInputs().size())))
       return false;
     OpBuilder b(op);
     Permutation order = toLast(rank);

@@ -70,4 +70,16 @@ module {
     %1 = disc_tensor.slice %0[%c0, %c2] dim 1 step 1 : tensor<2x4x8x8xf32> -> tensor<2x2x8x8xf32>
     return %1 : tensor<2x2x8x8xf32>
   }
+
+  // With three dims the orders are each other's inverse: one of two is no reason to permute the other.
+  // CHECK-LABEL: func.func @tie
+  // CHECK: disc_tensor.permute %{{.*}} [0, 2, 1]
+  // CHECK-NEXT: disc_tensor.concat
+  // CHECK-NEXT: return
+  func.func @tie(%x: tensor<2x8x4xf32>, %w: tensor<1x4x3x4xf32>, %z: tensor<2x4x1xf32>) -> tensor<2x4x9xf32> {
+    %c = disc_tensor.convolution %x, %w strides [1] low [1] high [1] dilations [1] input_dilations [1] : tensor<2x8x4xf32>, tensor<1x4x3x4xf32> -> tensor<2x8x4xf32>
+    %0 = disc_tensor.permute %c [0, 2, 1] : tensor<2x8x4xf32> -> tensor<2x4x8xf32>
+    %1 = disc_tensor.concat %0, %z dim 2 : tensor<2x4x8xf32>, tensor<2x4x1xf32> -> tensor<2x4x9xf32>
+    return %1 : tensor<2x4x9xf32>
+  }
 }
