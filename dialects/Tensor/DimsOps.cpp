@@ -69,6 +69,14 @@ SmallVector<SymExpr> ConvolutionOp::getResultDims(unsigned, DimsQuery &query) {
   return dims;
 }
 
+SmallVector<SymExpr> WinogradOp::getResultDims(unsigned, DimsQuery &query) {
+  SmallVector<SymExpr> dims = query.dims(getInput());
+  for (int64_t d = 0; d < 2; ++d)
+    dims[d + 1] += SymExpr(getLow()[d] + getHigh()[d] - 2);
+  dims.back() = query.dims(getWeight())[1];
+  return dims;
+}
+
 SmallVector<SymExpr> ConcatOp::getResultDims(unsigned, DimsQuery &query) {
   SmallVector<SymExpr> dims = query.dims(getInputs().front());
   for (Value input : getInputs().drop_front())

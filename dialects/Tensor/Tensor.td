@@ -158,6 +158,24 @@ def Tensor_ConvolutionOp : Tensor_Op<"convolution", [Tensor_KnownDims]> {
   }];
 }
 
+def Tensor_WinogradOp : Tensor_Op<"winograd", [Tensor_KnownDims]> {
+  let summary = "convolution by kernels of 3 x 3 in 16 products for each 2 x 2 results";
+  let description = [{
+    Over input `[N, H, W, C]` and weight `[16, O, C]`, the kernels as Winograd's F(2 x 2, 3 x 3) transforms them:
+    `G k G^T`, row-major. The result `[N, H + low + high - 2, ..., O]` is that of `disc_tensor.convolution` with steps of
+    one, but for rounding.
+
+    (T23) input and result have two spatial dimensions, and channels fit the weight.
+  }];
+  let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, DenseI64ArrayAttr:$low,
+                       DenseI64ArrayAttr:$high);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    $input `,` $weight `low` $low `high` $high attr-dict `:` type($input) `,` type($weight) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
 def Tensor_ConcatOp : Tensor_Op<"concat", [Tensor_KnownDims]> {
   let summary = "tensors put one after the other along a dimension";
   let description = [{

@@ -146,6 +146,15 @@ LogicalResult ConvolutionOp::verify() {
   return success();
 }
 
+LogicalResult WinogradOp::verify() {
+  RankedTensorType x = tensorType(getInput()), w = tensorType(getWeight()), y = tensorType(getResult());
+  if (x.getRank() != 4 || y.getRank() != 4 || w.getRank() != 3 || getLow().size() != 2 || getHigh().size() != 2 ||
+      !extentsMayAgree(w.getDimSize(0), 16) || !extentsMayAgree(x.getDimSize(0), y.getDimSize(0)) ||
+      !extentsMayAgree(x.getDimSize(3), w.getDimSize(2)) || !extentsMayAgree(y.getDimSize(3), w.getDimSize(1)))
+    return emitOpError("input, weight and result do not fit each other (T23)");
+  return success();
+}
+
 LogicalResult ConcatOp::verify() {
   RankedTensorType result = tensorType(getResult());
   bool ok =

@@ -33,6 +33,10 @@ class Options:
     """``"bf16"`` keeps the f32 weights of products as bf16 (each rounded by at most 2**-8 of its value), in half the
     memory. Where the CPU multiplies bf16 (AVX512-BF16), activations of these products are rounded too; elsewhere
     weights are widened as they are read, and products stay f32. Sums are f32 everywhere. Attention stays f32."""
+    winograd: bool = True
+    """Convolutions by 3 x 3 kernels in fewer multiplications (Winograd's), where that is faster. Rounding differs, by
+    no more than that of other orders of summation, and an infinite or NaN input spreads to all results of the 2 x 2
+    blocks that it meets."""
     pipeline: Pipeline | None = None
     """The stages; None means ``disc.pipeline.default("cpu")``."""
 
@@ -52,6 +56,8 @@ class Options:
     def stages(self) -> Pipeline:
         """The pipeline to run, before ``stop_after`` cuts it."""
         pipeline = self.pipeline if self.pipeline is not None else default()
+        if not self.winograd:
+            pipeline = pipeline.without("disc-schedule-winograd")
         if self.precision == "f32":
             return pipeline
         return pipeline.configure("disc-schedule-pack-weights", f"precision={self.precision}")

@@ -117,10 +117,16 @@ class Pipeline:
         index = 0 if name == IMPORT else self._index(name) + 1
         return self._with(self.stages[:index] + (stage,) + self.stages[index:])
 
+    def without(self, name: str) -> Pipeline:
+        """The pipeline without the pass of this name."""
+        self._check_pass(name)
+        return self._with(
+            tuple(replace(s, passes=tuple(p for p in s.passes if _pass_name(p) != name)) for s in self.stages)
+        )
+
     def configure(self, name: str, options: str) -> Pipeline:
         """The pipeline with these options (``"a=1 b=2"``) for the pass of this name."""
-        if not any(_pass_name(p) == name for stage in self.stages for p in stage.passes):
-            raise ValueError(f"no stage has a pass {name!r}")
+        self._check_pass(name)
 
         def configured(stage: Stage) -> Stage:
             return replace(
@@ -137,6 +143,10 @@ class Pipeline:
         """The pipeline without this stage."""
         index = self._index(name)
         return self._with(self.stages[:index] + self.stages[index + 1 :])
+
+    def _check_pass(self, name: str) -> None:
+        if not any(_pass_name(p) == name for stage in self.stages for p in stage.passes):
+            raise ValueError(f"no stage has a pass {name!r}")
 
     def _index(self, name: str) -> int:
         if name not in self.names:
@@ -168,6 +178,7 @@ _CPU = Pipeline(
         Stage(
             "schedule",
             (
+                "disc-schedule-winograd",
                 "disc-schedule-hoist-parameters",
                 "disc-schedule-pack-weights",
                 "disc-schedule-kernels",

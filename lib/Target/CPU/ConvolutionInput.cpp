@@ -52,9 +52,8 @@ SmallVector<Idx> disc::convolutionPoint(PointEmitter &points, ConvolutionInfo &i
   return point;
 }
 
-LogicalResult disc::storeConvolution(KernelEmission &e, PointEmitter &points, ConvolutionInfo &info,
-                                     ArrayRef<Idx> point, Value mask, PointEmitter::Computation sum) {
-  Value result = info.op.getResult();
+LogicalResult disc::storeConvolution(KernelEmission &e, PointEmitter &points, Value result, ArrayRef<Idx> point,
+                                     Value mask, PointEmitter::Computation sum) {
   points.bind(result, std::move(sum));
   for (auto [i, yielded] : llvm::enumerate(e.kernel.getYield().getValues())) {
     FailureOr<SmallVector<Idx>> at = followResult(points, yielded, result, point);

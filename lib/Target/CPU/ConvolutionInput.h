@@ -42,11 +42,12 @@ SmallVector<Idx> convolutionPoint(PointEmitter &points, ConvolutionInfo &info, c
                                   Value line, Value position, Idx channel);
 
 /// Stores what the kernel yields at `point` of the convolution's result, whose value there `sum` gives.
-LogicalResult storeConvolution(KernelEmission &e, PointEmitter &points, ConvolutionInfo &info, ArrayRef<Idx> point,
-                               Value mask, PointEmitter::Computation sum);
+LogicalResult storeConvolution(KernelEmission &e, PointEmitter &points, Value result, ArrayRef<Idx> point, Value mask,
+                               PointEmitter::Computation sum);
 
 /// The code of a depthwise convolution.
 LogicalResult emitDepthwise(KernelEmission &e, const ConvolutionInfo &info);
+LogicalResult emitWinograd(KernelEmission &e, WinogradOp op);
 
 /// The input of a chunk for one group, read in place, or copied to scratch with zeros where the input ends.
 class ConvolutionInput {

@@ -265,7 +265,7 @@ LogicalResult ConvolutionEmitter::emitVector(const ConvolutionChunk &chunk, Valu
     column = m.add(m.mul(group, columnCount), column);
   SmallVector<Idx> point =
       convolutionPoint(points, info, chunk, line, position, Idx(column, /*lanes=*/true, 1, multiple));
-  return storeConvolution(e, points, info, point, mask, [&](ArrayRef<Idx>, Value) -> Value {
+  return storeConvolution(e, points, info.op.getResult(), point, mask, [&](ArrayRef<Idx>, Value) -> Value {
     return LLVM::LoadOp::create(b, loc(), VectorType::get({lanes}, acc),
                                 m.advance(sums, m.constant(vector * lanes * byteSize(acc))), byteSize(acc));
   });
@@ -273,6 +273,8 @@ LogicalResult ConvolutionEmitter::emitVector(const ConvolutionChunk &chunk, Valu
 } // namespace
 
 LogicalResult disc::emitConvolution(KernelEmission &e) {
+  for (WinogradOp op : e.kernel.getBody().front().getOps<WinogradOp>())
+    return emitWinograd(e, op);
   FailureOr<ConvolutionInfo> info = ConvolutionInfo::get(e.kernel, e.kernel.getBody().front(), e.shapes);
   if (failed(info))
     return failure();

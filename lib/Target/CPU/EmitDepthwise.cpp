@@ -274,8 +274,8 @@ void DepthwiseEmitter::finish(const ConvolutionChunk &chunk, Value line, Value p
                               Value sum) {
   PointEmitter::Scope scope(points);
   SmallVector<Idx> point = convolutionPoint(points, info, chunk, line, position, channel);
-  failedInside |=
-      failed(storeConvolution(e, points, info, point, mask, [sum](ArrayRef<Idx>, Value) -> Value { return sum; }));
+  failedInside |= failed(storeConvolution(e, points, info.op.getResult(), point, mask,
+                                          [sum](ArrayRef<Idx>, Value) -> Value { return sum; }));
 }
 } // namespace
 

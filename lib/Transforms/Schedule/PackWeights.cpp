@@ -16,8 +16,8 @@
 // them in registers and multiplies and sums in f32. If the target has instructions that sum pairs of products of bf16
 // (`bf16_dot`), panels hold two values of k side by side, and a kernel before rounds the left operand.
 //
-// Weights of convolutions, [G, O/G, k..., C/G], become panels of filters for each group; those of a filter for each
-// channel (depthwise), panels of channels.
+// Weights of convolutions, [G, O/G, k..., C/G], become panels of filters for each group, and those that Winograd's way
+// takes, [16, O, C], for each of 16 sums; those of a filter for each channel (depthwise), panels of channels.
 //
 // Test: test/lit/Schedule/pack-weights.mlir
 //
@@ -94,21 +94,24 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
 
   /// Convolutions always read panels. Those of weights that are not known at load are formed before the kernel.
   void packConvolution(KernelOp kernel, const TargetInfo &target, ShapeAnalysis &shapes) {
-    auto ops = kernel.getBody().front().getOps<ConvolutionOp>();
-    auto arg = ops.empty() ? BlockArgument() : dyn_cast<BlockArgument>((*ops.begin()).getWeight());
+    Operation *convolution = nullptr;
+    for (Operation &op : kernel.getBody().front())
+      if (isa<ConvolutionOp, WinogradOp>(op))
+        convolution = &op;
+    auto arg = convolution ? dyn_cast<BlockArgument>(convolution->getOperand(1)) : BlockArgument();
     if (!arg)
       return;
-    ConvolutionOp convolution = *ops.begin();
-    ConvolutionInfo info = ConvolutionInfo::get(convolution, shapes);
     auto type = cast<RankedTensorType>(arg.getType());
-    int64_t lanes = target.vectorBits / int64_t(info.accumulator.getIntOrFloatBitWidth());
+    Type accumulator = getElementTypeOrSelf(convolution->getResult(0).getType());
+    int64_t bits = accumulator.getIntOrFloatBitWidth();
+    auto own = dyn_cast<ConvolutionOp>(convolution);
     RhsDims dims;
-    int64_t panel = lanes;
-    if (info.isDepthwise) {
+    int64_t panel = target.vectorBits / bits;
+    if (own && ConvolutionInfo::get(own, shapes).isDepthwise) {
       dims.n = {0, 1};
     } else {
       dims.batch = {0}, dims.n = {1};
-      panel = target.tile(info.accumulator.getIntOrFloatBitWidth(), shapes.range(info.groupOutputs).max).columns;
+      panel = target.tile(bits, shapes.range(shapes.dims(arg)[1]).max).columns;
     }
     for (int64_t d = 2; d < type.getRank(); ++d)
       dims.k.push_back(d);
@@ -126,8 +129,8 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     int64_t n = extent(dims.n);
     shape.push_back(ShapedType::isDynamic(n) ? n : int64_t(llvm::divideCeil(n, panel)));
     shape.append({extent(dims.k), panel});
-    auto packedType = RankedTensorType::get(shape, info.accumulator);
-    Location loc = convolution.getLoc();
+    auto packedType = RankedTensorType::get(shape, accumulator);
+    Location loc = convolution->getLoc();
 
     OpBuilder b(init.getBody().front().getTerminator()), at(kernel);
     Value weight = kernel.getInputs()[arg.getArgNumber()];
@@ -140,12 +143,12 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     kernel.getInputsMutable()[arg.getArgNumber()].set(packed);
     arg.setType(packedType);
     OpBuilder nested = OpBuilder::atBlockBegin(&kernel.getBody().front());
-    auto logical = RankedTensorType::get(type.getShape(), info.accumulator);
+    auto logical = RankedTensorType::get(type.getShape(), accumulator);
     auto unpack = UnpackOp::create(nested, loc, logical, arg, dims.batch, dims.n, dims.k, panel, false);
     // Panels do not tell the extents of what is in them.
     SmallVector<SymExpr> extents = shapes.dims(weight);
     unpack->setAttr(ShapeDialect::getDimsAttrName(), nested.getArrayAttr({DimsAttr::get(&getContext(), extents)}));
-    convolution.getWeightMutable().set(unpack);
+    convolution->setOperand(1, unpack);
   }
 
   /// A kernel that forms panels.

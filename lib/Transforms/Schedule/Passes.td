@@ -10,6 +10,12 @@ def HoistParameters : Pass<"disc-schedule-hoist-parameters", "::mlir::ModuleOp">
   let dependentDialects = ["::mlir::disc::PlanDialect"];
 }
 
+def Winograd : Pass<"disc-schedule-winograd", "::mlir::ModuleOp"> {
+  let summary = "Convolutions by 3 x 3 kernels that are known at load in fewer multiplications";
+  let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::disc::TensorDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def PackWeights : Pass<"disc-schedule-pack-weights", "::mlir::ModuleOp"> {
   let summary = "Lays the right-hand sides of contractions that are known at load out in panels";
   let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::disc::TensorDialect", "::mlir::arith::ArithDialect"];

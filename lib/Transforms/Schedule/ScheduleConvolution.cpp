@@ -30,6 +30,8 @@ static int64_t bytesOf(Type element) { return llvm::divideCeil(element.getIntOrF
 static SymExpr atLeastOne(const SymExpr &e) { return SymExpr::max(e, SymExpr(1)); }
 
 LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target) {
+  if (!kernel.getBody().front().getOps<WinogradOp>().empty())
+    return scheduleWinograd(kernel, shapes, target);
   FailureOr<ConvolutionInfo> found = ConvolutionInfo::get(kernel, kernel.getBody().front(), shapes);
   if (failed(found))
     return failure();

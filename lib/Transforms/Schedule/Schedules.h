@@ -21,6 +21,7 @@ LogicalResult scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, const 
 LogicalResult scheduleAttention(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
 LogicalResult schedulePack(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
 LogicalResult scheduleCall(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
+LogicalResult scheduleWinograd(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
 LogicalResult scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
 
 /// Time for `work` scalar operations that are done in vectors, as schedules estimate costs: half an instruction's

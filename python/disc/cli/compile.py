@@ -94,6 +94,12 @@ def _parser() -> argparse.ArgumentParser:
         default="f32",
         help="bf16: keep the f32 weights of products as bf16 (default: %(default)s)",
     )
+    add(
+        "--winograd",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="3 x 3 convolutions in fewer multiplications where that is faster (the default)",
+    )
     add("--dump-ir", metavar="DIR", type=Path, help="write the IR after each stage, and LLVM IR and assembly")
     stages = (pipeline.IMPORT, *pipeline.default().names)
     add("--compile-to", metavar="STAGE", choices=stages, help=f"only write the IR after a stage: {', '.join(stages)}")
@@ -133,6 +139,7 @@ def _run(args: argparse.Namespace) -> int:
     options = Options(
         opt_level=args.opt_level,
         precision=args.precision,
+        winograd=args.winograd,
         dump_ir=args.dump_ir,
         progress=False if args.quiet else True if args.verbose else None,
         stop_after=args.compile_to,

@@ -168,6 +168,14 @@ func.func @t22(%x: tensor<2x9x8xf32>, %w: tensor<2x4x3x8xf32>) {
 
 // -----
 
+func.func @t23(%x: tensor<2x9x9x8xf32>, %w: tensor<16x4x6xf32>) {
+  // expected-error @+1 {{input, weight and result do not fit each other (T23)}}
+  %0 = disc_tensor.winograd %x, %w low [0, 0] high [0, 0] : tensor<2x9x9x8xf32>, tensor<16x4x6xf32> -> tensor<2x7x7x4xf32>
+  return
+}
+
+// -----
+
 func.func @t30(%n: index, %x: tensor<4xf32>) {
   // expected-error @+1 {{index 'i' is not a declared symbol (T30)}}
   %0 = disc_tensor.scan @i below %n carries(%x) : (tensor<4xf32>) -> tensor<4xf32> {

@@ -1,5 +1,7 @@
 """Convolutions, pooling and batch norm end to end: every form at many shapes from one artifact."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -84,6 +86,47 @@ def test_short_lines():
         {0: B, 2: Dim("d", min=4, max=9), 3: Dim("h", min=4, max=20), 4: Dim("w", min=4, max=20)},
         [(2, 8, 5, 7, 6), (1, 8, 4, 20, 19)],
     )
+
+
+class Blocks(nn.Module):
+    """Convolutions by 3 x 3 kernels, at several widths and paddings, after one that puts the channels last."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 40, 1)
+        self.same, self.valid = nn.Conv2d(40, 33, 3, padding=1), nn.Conv2d(40, 64, 3, bias=False)
+        self.wide, self.uneven = nn.Conv2d(40, 20, 3, padding=2), nn.Conv2d(40, 96, 3, padding=(0, 1))
+        self.residual = nn.Conv2d(40, 40, 3, padding=1, bias=False)
+
+    def forward(self, x):
+        y = F.relu(self.first(x))
+        own = F.gelu(self.same(y)), self.valid(y), self.wide(y), self.uneven(y), F.relu(self.residual(y) + y)
+        return dict(zip(("same", "valid", "wide", "uneven", "residual"), own, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_fewer_multiplications(dtype):
+    """Against float64; blocks of 2 x 2 results are cut at odd extents, and tiles go over images."""
+    torch.manual_seed(0)
+    model = Blocks().to(dtype)
+    exact = copy.deepcopy(model).double()
+    example, dims = (
+        (randn(2, 3, 9, 11, dtype=dtype),),
+        ({0: B, 2: Dim("h", min=3, max=90), 3: Dim("w", min=3, max=90)},),
+    )
+    compiled = disc.compile(model, example, dynamic_shapes=dims)
+    direct = disc.compile(model, example, dynamic_shapes=dims, options=disc.Options(winograd=False))
+    assert compiled.ir("schedule").count("disc_tensor.winograd") == 5
+    assert "disc_tensor.winograd" not in direct.ir("schedule")
+    limit = 2e-6 if dtype == torch.float32 else 1e-14
+    for shape in [(1, 3), (8, 3), (1, 4), (2, 7), (3, 14), (1, 29), (2, 56), (1, 90), (1, 3)]:
+        x = randn(shape[0], 3, shape[1], min(shape[1] + 2, 90), dtype=dtype)
+        with torch.no_grad():
+            want = exact(x.double())
+        for run in (compiled, direct):
+            for name, got in run(x).items():
+                size = want[name].abs().max().item()
+                torch.testing.assert_close(got.double(), want[name], rtol=0, atol=limit * size, msg=f"{name} {shape}")
 
 
 def test_groups():

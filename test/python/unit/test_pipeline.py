@@ -76,3 +76,10 @@ def test_options_are_checked():
         disc.Options(pipeline=[])
     custom = Pipeline("cpu", (Stage("mine", ("cse",)),))
     assert disc.Options(pipeline=custom, stop_after="mine").stages is custom
+
+
+def test_without_a_pass():
+    without = default().without("disc-schedule-winograd")
+    assert "disc-schedule-winograd" in str(default()) and "disc-schedule-winograd" not in str(without)
+    with pytest.raises(ValueError, match="no stage has a pass 'disc-nothing'"):
+        default().without("disc-nothing")
