@@ -72,7 +72,7 @@ SmallVector<SymExpr> ConvolutionOp::getResultDims(unsigned, DimsQuery &query) {
 SmallVector<SymExpr> WinogradOp::getResultDims(unsigned, DimsQuery &query) {
   SmallVector<SymExpr> dims = query.dims(getInput());
   for (int64_t d = 0; d < 2; ++d)
-    dims[d + 1] += SymExpr(getLow()[d] + getHigh()[d] - 2);
+    dims[d + 1] += SymExpr(getLow()[d] + getHigh()[d] - 2 * getDilations()[d]);
   dims.back() = query.dims(getWeight())[1];
   return dims;
 }

@@ -162,16 +162,17 @@ def Tensor_WinogradOp : Tensor_Op<"winograd", [Tensor_KnownDims]> {
   let summary = "convolution by kernels of 3 x 3 in 16 products for each 2 x 2 results";
   let description = [{
     Over input `[N, H, W, C]` and weight `[16, O, C]`, the kernels as Winograd's F(2 x 2, 3 x 3) transforms them:
-    `G k G^T`, row-major. The result `[N, H + low + high - 2, ..., O]` is that of `disc_tensor.convolution` with steps of
-    one, but for rounding.
+    `G k G^T`, row-major. The result `[N, H + low + high - 2 * dilation, ..., O]` is that of `disc_tensor.convolution` with
+    steps of one, but for rounding.
 
     (T23) input and result have two spatial dimensions, and channels fit the weight.
   }];
   let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, DenseI64ArrayAttr:$low,
-                       DenseI64ArrayAttr:$high);
+                       DenseI64ArrayAttr:$high, DenseI64ArrayAttr:$dilations);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
-    $input `,` $weight `low` $low `high` $high attr-dict `:` type($input) `,` type($weight) `->` type($result)
+    $input `,` $weight `low` $low `high` $high `dilations` $dilations attr-dict
+    `:` type($input) `,` type($weight) `->` type($result)
   }];
   let hasVerifier = 1;
 }

@@ -149,6 +149,7 @@ LogicalResult ConvolutionOp::verify() {
 LogicalResult WinogradOp::verify() {
   RankedTensorType x = tensorType(getInput()), w = tensorType(getWeight()), y = tensorType(getResult());
   if (x.getRank() != 4 || y.getRank() != 4 || w.getRank() != 3 || getLow().size() != 2 || getHigh().size() != 2 ||
+      getDilations().size() != 2 || llvm::any_of(getDilations(), [](int64_t d) { return d < 1; }) ||
       !extentsMayAgree(w.getDimSize(0), 16) || !extentsMayAgree(x.getDimSize(0), y.getDimSize(0)) ||
       !extentsMayAgree(x.getDimSize(3), w.getDimSize(2)) || !extentsMayAgree(y.getDimSize(3), w.getDimSize(1)))
     return emitOpError("input, weight and result do not fit each other (T23)");

@@ -48,7 +48,9 @@ private:
 
   void eachBlock(Value first, Value count, function_ref<void(Value i, ValueRange at)> body);
   void eachVector(function_ref<void(Idx at, Value mask)> body);
-  /// Position `2 * block + i - low` of dimension `d` of the input, and whether there is one.
+  /// Position `i` of a block along dimension `d` of the result.
+  Value resultAt(int64_t d, Value block, int64_t i);
+  /// Position `i` of what a block reads along dimension `d` of the input, and whether there is one.
   std::pair<Value, Value> inputAt(int64_t d, Value block, int64_t i);
   Value add(Value x, Value y) { return arith::AddFOp::create(b, loc(), x, y); }
   Value sub(Value x, Value y) { return arith::SubFOp::create(b, loc(), x, y); }
@@ -86,8 +88,8 @@ LogicalResult WinogradEmitter::emit() {
   spec = {acc, acc, acc, lanes, vectors, /*prefetch=*/true};
   heights = tileHeights(1, -1, rows);
   SmallVector<SymExpr> result = e.shapes.dims(op.getResult());
-  blocks = {points.expr(result[0]), points.expr(SymExpr::ceilDiv(result[1], SymExpr(2))),
-            points.expr(SymExpr::ceilDiv(result[2], SymExpr(2)))};
+  blocks = {points.expr(result[0]), points.expr(blocksOfWinograd(op, 0, e.shapes)),
+            points.expr(blocksOfWinograd(op, 1, e.shapes))};
   channels = points.expr(e.shapes.dims(op.getInput()).back()), filters = points.expr(result[3]);
   panels = m.ceilDiv(filters, m.constant(spec.panel()));
   planeBytes = m.mul(scheduled("plane"), byteSize(acc));
@@ -149,8 +151,14 @@ void WinogradEmitter::eachVector(function_ref<void(Idx, Value)> body) {
   });
 }
 
+Value WinogradEmitter::resultAt(int64_t d, Value block, int64_t i) {
+  Value dilation = m.constant(op.getDilations()[d]);
+  Value first = m.add(m.mul(m.mul(m.div(block, dilation), dilation), 2), m.rem(block, dilation));
+  return m.add(first, m.mul(dilation, i));
+}
+
 std::pair<Value, Value> WinogradEmitter::inputAt(int64_t d, Value block, int64_t i) {
-  Value at = m.sub(m.add(m.mul(block, 2), m.constant(i)), m.constant(op.getLow()[d]));
+  Value at = m.sub(resultAt(d, block, i), m.constant(op.getLow()[d]));
   Value extent = points.expr(e.shapes.dims(op.getInput())[d + 1]);
   Value inside = arith::AndIOp::create(
       b, loc(), arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::sge, at, m.constant(0)), m.less(at, extent));
@@ -275,7 +283,7 @@ LogicalResult WinogradEmitter::emitVector(ValueRange at, Value firstColumn, int6
   for (int64_t i : {0, 1}) {
     std::array<Value, 2> line = combine({columns[0][i], columns[1][i], columns[2][i], columns[3][i]});
     for (int64_t j : {0, 1}) {
-      Value y = m.add(m.mul(at[1], 2), m.constant(i)), x = m.add(m.mul(at[2], 2), m.constant(j));
+      Value y = resultAt(0, at[1], i), x = resultAt(1, at[2], j);
       auto store = [&] {
         PointEmitter::Scope scope(points);
         ok &= succeeded(storeConvolution(e, points, op.getResult(),
@@ -283,9 +291,9 @@ LogicalResult WinogradEmitter::emitVector(ValueRange at, Value firstColumn, int6
                                          [&](ArrayRef<Idx>, Value) -> Value { return line[j]; }));
         return SmallVector<Value>();
       };
-      // A block at the end of an odd extent has a single line or column.
+      // Blocks at the ends may have a single line or column, or, with dilated taps, none.
       Value inside = arith::AndIOp::create(b, loc(), m.less(y, points.expr(dims[1])), m.less(x, points.expr(dims[2])));
-      if (i == 0 && j == 0)
+      if (i == 0 && j == 0 && llvm::all_of(op.getDilations(), [](int64_t dilation) { return dilation == 1; }))
         store();
       else
         emitIf(b, loc(), inside, {}, store);

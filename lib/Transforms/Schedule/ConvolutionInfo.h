@@ -56,6 +56,10 @@ struct ConvolutionInfo {
   static FailureOr<ConvolutionInfo> get(Operation *kernel, Block &body, ShapeAnalysis &shapes);
 };
 
+/// Blocks of 2 x 2 results along spatial dimension `d` of Winograd's way. With dilated taps those of each residue are
+/// counted apart: block `i` has positions `2 * dilation * (i / dilation) + i % dilation`, and `dilation` further.
+SymExpr blocksOfWinograd(WinogradOp op, int64_t d, ShapeAnalysis &shapes);
+
 } // namespace mlir::disc
 
 #endif // DISC_LIB_TRANSFORMS_SCHEDULE_CONVOLUTIONINFO_H

@@ -6,20 +6,26 @@
 //               plane = <elements>, sums_scratch = <offset>},
 //   tasks = <chunks * panel groups>
 //
-// A block is 2 x 2 results; those of all images are counted in one row, so that short lines and small images cost
-// nothing. A tile of blocks is as many as the product has rows. A task forms the 16 sums of a chunk of tiles in scratch
-// memory, a plane each, and their products with the panels of filters of its group.
+// A block is 2 x 2 results, as far apart as the kernel's taps; those of all images are counted in one row, so that
+// short lines and small images cost nothing. A tile of blocks is as many as the product has rows. A task forms the 16
+// sums of a chunk of tiles in scratch memory, a plane each, and their products with the panels of filters of its group.
 //
 // Test: test/lit/Schedule/winograd.mlir
 //
 //===----------------------------------------------------------------------===//
 
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Schedule/ConvolutionInfo.h"
 #include "lib/Transforms/Schedule/Schedules.h"
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;
 using namespace mlir::disc;
+
+SymExpr disc::blocksOfWinograd(WinogradOp op, int64_t d, ShapeAnalysis &shapes) {
+  SymExpr dilation(op.getDilations()[d]);
+  return SymExpr::ceilDiv(SymExpr::ceilDiv(shapes.dims(op.getResult())[d + 1], dilation), SymExpr(2)) * dilation;
+}
 
 LogicalResult disc::scheduleWinograd(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target) {
   WinogradOp op = *kernel.getBody().front().getOps<WinogradOp>().begin();
@@ -32,7 +38,7 @@ LogicalResult disc::scheduleWinograd(KernelOp kernel, ShapeAnalysis &shapes, con
   int64_t bits = getElementTypeOrSelf(op.getResult().getType()).getIntOrFloatBitWidth(), bytes = bits / 8;
   int64_t rows = target.tile(bits, panel).rows;
 
-  SymExpr blocks = result[0] * SymExpr::ceilDiv(result[1], two) * SymExpr::ceilDiv(result[2], two);
+  SymExpr blocks = result[0] * blocksOfWinograd(op, 0, shapes) * blocksOfWinograd(op, 1, shapes);
   SymExpr tiles = SymExpr::max(SymExpr::ceilDiv(blocks, SymExpr(rows)), one);
   SymExpr panelCount = SymExpr::ceilDiv(result[3], SymExpr(panel));
   // The sums of a chunk should stay in the second-level cache beside a panel, of which several tiles should make use.

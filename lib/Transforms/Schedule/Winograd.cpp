@@ -6,7 +6,7 @@
 // becomes
 //   %u = disc_plan.kernel loop ins(%w) -> tensor<16x64x64xf32> ... G w G^T of each filter and channel
 //   %y = disc_plan.kernel convolution ins(%x, %u) ... {
-//   ^bb0(%a, %b): disc_tensor.winograd %a, %b low [1, 1] high [1, 1] ...
+//   ^bb0(%a, %b): disc_tensor.winograd %a, %b low [1, 1] high [1, 1] dilations [1, 1] ...
 //
 // Winograd's F(2 x 2, 3 x 3): 16 products of sums of inputs and sums of weights give four results, where the
 // convolution itself needs 36 (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). The sums of
@@ -76,7 +76,7 @@ struct Winograd : disc::impl::WinogradBase<Winograd> {
         type.getDimSize(0) != 1 || type.getDimSize(2) != 3 || type.getDimSize(3) != 3 ||
         !isKnownAtLoad(kernel.getInputs()[weight.getArgNumber()]))
       return false;
-    for (ArrayRef<int64_t> attr : {op.getStrides(), op.getDilations(), op.getInputDilations()})
+    for (ArrayRef<int64_t> attr : {op.getStrides(), op.getInputDilations()})
       if (llvm::any_of(attr, [](int64_t v) { return v != 1; }))
         return false;
     Type sum = getElementTypeOrSelf(op.getResult().getType());
@@ -100,8 +100,8 @@ struct Winograd : disc::impl::WinogradBase<Winograd> {
     kernel.getInputsMutable()[arg.getArgNumber()].set(sums);
     arg.setType(sums.getType());
     OpBuilder b(op);
-    auto winograd =
-        WinogradOp::create(b, op.getLoc(), op.getResult().getType(), op.getInput(), arg, op.getLow(), op.getHigh());
+    auto winograd = WinogradOp::create(b, op.getLoc(), op.getResult().getType(), op.getInput(), arg, op.getLow(),
+                                       op.getHigh(), op.getDilations());
     winograd->setDiscardableAttrs(op->getDiscardableAttrDictionary());
     op.replaceAllUsesWith(winograd.getResult());
     op.erase();

@@ -32,7 +32,7 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
       symbols = ["B", "H"]} {
   ^bb0(%x: tensor<?x?x?x32xf32>, %p: tensor<16x2x32x32xf32>):
     %w = disc_tensor.unpack %p batch [0] n [1] k [2] panel 32 : tensor<16x2x32x32xf32> -> tensor<16x64x32xf32>
-    %y = disc_tensor.winograd %x, %w low [1, 1] high [1, 1] {disc_shape.dims = [#disc_shape.dims<[B, H, H, 64]>]} : tensor<?x?x?x32xf32>, tensor<16x64x32xf32> -> tensor<?x?x?x64xf32>
+    %y = disc_tensor.winograd %x, %w low [1, 1] high [1, 1] dilations [1, 1] {disc_shape.dims = [#disc_shape.dims<[B, H, H, 64]>]} : tensor<?x?x?x32xf32>, tensor<16x64x32xf32> -> tensor<?x?x?x64xf32>
     %b = disc_shape.dim <B>
     %h = disc_shape.dim <H>
     %e = tensor.empty(%b, %h, %h) : tensor<?x?x?x64xf32>

@@ -17,7 +17,7 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64, l2_bytes = 10485
     %v = disc_tensor.parameter "v" : tensor<1x512x3x3x32xf32>
     // CHECK: %[[SUMS:.*]] = disc_plan.kernel loop ins(%{{.*}} : tensor<1x64x3x3x32xf32>) -> tensor<16x64x32xf32>
     // CHECK: disc_plan.kernel convolution ins(%{{.*}}, %[[SUMS]] : tensor<?x?x?x32xf32>, tensor<16x64x32xf32>)
-    // CHECK: disc_tensor.winograd %{{.*}}, %{{.*}} low [1, 1] high [1, 1]
+    // CHECK: disc_tensor.winograd %{{.*}}, %{{.*}} low [1, 1] high [1, 1] dilations [1, 1]
     // SCHEDULE: disc_plan.kernel convolution
     // SCHEDULE-SAME: chunk_tiles = #disc_shape.expr<
     // SCHEDULE-SAME: columns = 32 : i64

@@ -170,7 +170,7 @@ func.func @t22(%x: tensor<2x9x8xf32>, %w: tensor<2x4x3x8xf32>) {
 
 func.func @t23(%x: tensor<2x9x9x8xf32>, %w: tensor<16x4x6xf32>) {
   // expected-error @+1 {{input, weight and result do not fit each other (T23)}}
-  %0 = disc_tensor.winograd %x, %w low [0, 0] high [0, 0] : tensor<2x9x9x8xf32>, tensor<16x4x6xf32> -> tensor<2x7x7x4xf32>
+  %0 = disc_tensor.winograd %x, %w low [0, 0] high [0, 0] dilations [1, 1] : tensor<2x9x9x8xf32>, tensor<16x4x6xf32> -> tensor<2x7x7x4xf32>
   return
 }
 

@@ -97,11 +97,14 @@ class Blocks(nn.Module):
         self.same, self.valid = nn.Conv2d(40, 33, 3, padding=1), nn.Conv2d(40, 64, 3, bias=False)
         self.wide, self.uneven = nn.Conv2d(40, 20, 3, padding=2), nn.Conv2d(40, 96, 3, padding=(0, 1))
         self.residual = nn.Conv2d(40, 40, 3, padding=1, bias=False)
+        self.dilated = nn.Conv2d(40, 24, 3, padding=(3, 5), dilation=(3, 2))
 
     def forward(self, x):
         y = F.relu(self.first(x))
         own = F.gelu(self.same(y)), self.valid(y), self.wide(y), self.uneven(y), F.relu(self.residual(y) + y)
-        return dict(zip(("same", "valid", "wide", "uneven", "residual"), own, strict=True))
+        return dict(zip(("same", "valid", "wide", "uneven", "residual"), own, strict=True)) | {
+            "dilated": self.dilated(y)
+        }
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -116,7 +119,7 @@ def test_fewer_multiplications(dtype):
     )
     compiled = disc.compile(model, example, dynamic_shapes=dims)
     direct = disc.compile(model, example, dynamic_shapes=dims, options=disc.Options(winograd=False))
-    assert compiled.ir("schedule").count("disc_tensor.winograd") == 5
+    assert compiled.ir("schedule").count("disc_tensor.winograd") == 6
     assert "disc_tensor.winograd" not in direct.ir("schedule")
     limit = 2e-6 if dtype == torch.float32 else 1e-14
     for shape in [(1, 3), (8, 3), (1, 4), (2, 7), (3, 14), (1, 29), (2, 56), (1, 90), (1, 3)]:
@@ -154,6 +157,12 @@ def test_transposed():
             grouped=(lambda x, w: F.conv_transpose2d(x, w, stride=3, dilation=2, groups=2), (16, 8, 3, 2)),
             depthwise=(lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1, groups=16), (16, 1, 4, 4)),
             cropped=(lambda x, w: F.conv_transpose2d(x, w, padding=2), (16, 4, 2, 2)),
+            phases=(
+                lambda x, w, b: F.conv_transpose2d(x, w, b, (3, 2), (2, 1), (1, 0), groups=4),
+                (16, 5, 5, 4),
+                20,
+            ),
+            sparse=(lambda x, w: F.conv_transpose2d(x, w, stride=(4, 2), output_padding=(1, 0)), (16, 8, 3, 1)),
         ),
         IMAGES,
         SHAPES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -126,7 +127,7 @@ def _transposed(
     groups: int,
     dilation: Sequence[int],
 ) -> Tensor:
-    """A convolution of the input with zeros between its elements by the mirrored kernel."""
+    """A convolution of the input with zeros between its elements by the mirrored kernel, said in the cheapest way."""
     spatial = weight.rank - 2
     strides, dilations = per_dim(stride, spatial), per_dim(dilation, spatial)
     paddings, extra = per_dim(padding, spatial), per_dim(output_padding, spatial)
@@ -137,6 +138,8 @@ def _transposed(
         return _enlarged(b, x, weight, bias, kernel)
     channels = b.floordiv(weight.dims[0], groups)
     grouped = b.reshape(weight, [groups, channels, *weight.dims[1:]])
+    if max(strides) > 1 and max(dilations) == 1:
+        return _phased(b, x, grouped, bias, strides, paddings, extra)
     grouped = _mirrored(b, b.permute(grouped, [0, 2, *range(3, grouped.rank), 1]))
     low = [d * (k - 1) - p for d, k, p in zip(dilations, kernel, paddings, strict=True)]
     high = [at + e for at, e in zip(low, extra, strict=True)]
@@ -181,6 +184,21 @@ def _apply(
     dilations: Sequence[int],
     input_dilations: Sequence[int],
 ) -> Tensor:
+    y = _convolved(b, x, weight, strides, low, high, dilations, input_dilations)
+    return _finished(b, x, y, bias)
+
+
+def _convolved(
+    b: Builder,
+    x: Tensor,
+    weight: Tensor,
+    strides: Sequence[int],
+    low: Sequence[int],
+    high: Sequence[int],
+    dilations: Sequence[int],
+    input_dilations: Sequence[int],
+) -> Tensor:
+    """Channels last."""
     if x.dtype.is_complex:
         raise NotLowerable("convolution of complex numbers")
     image = channels_last(b, _batched(b, x, len(strides)))
@@ -192,8 +210,7 @@ def _apply(
         rank = image.rank
         matrix = b.reshape(weight, [filters, channels])
         domain = [*image.dims[:-1], filters, channels]
-        product = b.contract(image, matrix, [*range(rank - 1), rank], [rank - 1, rank], domain)
-        return _finished(b, x, product, bias)
+        return b.contract(image, matrix, [*range(rank - 1), rank], [rank - 1, rank], domain)
     dims: list[Extent] = [image.dims[0]]
     for i, size in enumerate(image.dims[1:-1]):
         padded = b.add(b.mul(b.sub(size, 1), input_dilations[i]), 1 + low[i] + high[i])
@@ -208,7 +225,61 @@ def _apply(
         [image.value, weight.value],
         attributes={name: ir.DenseI64ArrayAttr.get(list(values)) for name, values in lists.items()},
     )
-    return _finished(b, x, Tensor(op.result, tuple(dims), dtype), bias)
+    return Tensor(op.result, tuple(dims), dtype)
+
+
+def _phased(
+    b: Builder,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    strides: Sequence[int],
+    paddings: Sequence[int],
+    extra: Sequence[int],
+) -> Tensor:
+    """A transposed convolution as a plain one that gives all results between two elements of the input at once.
+
+    Result ``o`` of a dim lies at ``q = o + padding = a * stride + r`` of the whole one, and is the sum over ``j`` of
+    ``x[a - j] * w[r + stride * j]``: for each phase ``r`` a convolution by every ``stride``-th tap. The phases are
+    filters of one convolution, and its results are put in order afterwards.
+
+    ``weight`` is [groups, channels, filters, kernel...].
+    """
+    groups, channels, filters = weight.dims[:3]
+    kernel = [k for k in weight.dims[3:] if isinstance(k, int)]
+    spatial = len(kernel)
+    taps = [-(-k // s) for k, s in zip(kernel, strides, strict=True)]
+    dims: list[Extent] = [groups, *strides, filters, *taps, channels]
+
+    def body() -> Elem:
+        at = [scalar.loop_index(d) for d in range(len(dims))]
+        inside: Elem | None = None
+        where: list[Elem | ir.Value] = [at[0], at[-1], at[1 + spatial]]
+        for d, (k, s, j) in enumerate(zip(kernel, strides, taps, strict=True)):
+            tap = at[1 + d] + (scalar.constant(j - 1, torch.int64) - at[2 + spatial + d]) * s
+            if k % s:
+                inside = tap < k if inside is None else inside & (tap < k)
+                tap = scalar.minimum(tap, k - 1)
+            where.append(tap)
+        w = b.extract(weight, where)
+        return w if inside is None else scalar.select(inside, w, 0)
+
+    phases = b.generic([], [], dims, weight.dtype, body)
+    count = math.prod(strides)
+    phases = b.reshape(phases, [groups, b.mul(filters, count), *taps, channels])
+    low = [j - 1 for j in taps]
+    high = [-((p + s - k - e) // s) for k, s, p, e in zip(kernel, strides, paddings, extra, strict=True)]
+    ones = [1] * spatial
+    y = _convolved(b, x, phases, ones, low, high, ones, ones)
+    batch, *blocks, _ = y.dims
+    y = b.reshape(y, [batch, *blocks, groups, *strides, filters])
+    order = [0, *(d for i in range(spatial) for d in (1 + i, 2 + spatial + i)), 1 + spatial, 2 + 2 * spatial]
+    whole = [b.mul(n, s) for n, s in zip(blocks, strides, strict=True)]
+    y = b.reshape(b.permute(y, order), [batch, *whole, b.mul(groups, filters)])
+    sizes = _batched(b, x, spatial).dims[2:]
+    for d, (n, k, s, p, e) in enumerate(zip(sizes, kernel, strides, paddings, extra, strict=True)):
+        y = b.slice(y, 1 + d, p, b.add(b.mul(b.sub(n, 1), s), k + e - 2 * p), 1)
+    return _finished(b, x, y, bias)
 
 
 def _enlarged(b: Builder, x: Tensor, weight: Tensor, bias: Tensor | None, kernel: Sequence[int]) -> Tensor:
