@@ -169,6 +169,41 @@ def test_transposed():
     )
 
 
+def gradients(stride=1, padding=0, dilation=1, transposed=False, output_padding=0, groups=1):
+    """Of input, weight and bias, as one tensor."""
+
+    def fn(x, w):
+        per = [[v] * (w.dim() - 2) for v in (stride, padding, dilation)]
+        extra = [output_padding] * (w.dim() - 2)
+        y = torch.ops.aten.convolution(x, w, None, *per, transposed, extra, groups)
+        args = per + [transposed, extra, groups, [True, True, True]]
+        found = torch.ops.aten.convolution_backward(y.sin(), x, w, [y.shape[1]], *args)
+        return torch.cat([g.flatten() for g in found])
+
+    return fn
+
+
+def test_gradients():
+    check(
+        Forms(
+            plain=(gradients(padding=1), (24, 16, 3, 3)),
+            strided=(gradients(stride=2, padding=1), (9, 16, 3, 3)),
+            skipping=(gradients(stride=3), (9, 16, 2, 2)),
+            dilated=(gradients(dilation=2, padding=3), (8, 16, 3, 2)),
+            pointwise=(gradients(stride=2), (24, 16, 1, 1)),
+            grouped=(gradients(stride=2, padding=1, groups=4), (24, 4, 3, 3)),
+            depthwise=(gradients(padding=1, groups=16), (16, 1, 3, 3)),
+            transposed=(gradients(stride=2, padding=1, transposed=True, output_padding=1), (16, 8, 3, 3)),
+            shared=(gradients(stride=2, transposed=True, groups=2), (16, 5, 2, 2)),
+        ),
+        IMAGES,
+        SHAPES,
+    )
+    check(
+        Forms(line=(gradients(stride=2, padding=2), (6, 4, 5))), {0: B, 2: T}, [(2, 4, 30), (1, 4, 8), (3, 4, 257)]
+    )
+
+
 def test_other_ranks():
     check(
         Forms(

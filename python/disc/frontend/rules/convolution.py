@@ -69,6 +69,42 @@ def conv_transpose(
     return _transposed(b, x, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@lowers("torch.aten.convolution_backward")
+def convolution_backward(
+    b: Builder,
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    bias_sizes: Sequence[Extent] | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    mask: Sequence[bool],
+) -> tuple[Tensor | None, ...]:
+    """The gradients of input, weight and bias, those that are asked for: two convolutions and a sum."""
+    spatial = weight.rank - 2
+    strides, paddings, dilations = (per_dim(v, spatial) for v in (stride, padding, dilation))
+    to_input = to_weight = to_bias = None
+    if mask[0]:
+        if transposed:
+            to_input = _plain(b, grad, weight, None, strides, paddings, dilations, groups)
+        else:
+            # A stride may leave elements behind the last window.
+            left = [s - 1 for s in strides]
+            to_input = _transposed(b, grad, weight, None, strides, paddings, left, groups, dilations)
+        to_input = _cut(b, to_input, x.dims)
+    if mask[1]:
+        image, windows = (grad, x) if transposed else (x, grad)
+        to_weight = _weight_gradient(b, image, windows, weight.dims, strides, paddings, dilations, groups)
+    if mask[2]:
+        total = b.reduce([grad], [0, *range(2, grad.rank)], dtypes.opmath(grad.dtype), 0, lambda acc, g: acc + g)
+        to_bias = convert(b, total, grad.dtype)
+    return to_input, to_weight, to_bias
+
+
 def channels_last(b: Builder, x: Tensor) -> Tensor:
     """[N, C, s...] as [N, s..., C]."""
     return b.permute(x, [0, *range(2, x.rank), 1])
@@ -168,8 +204,8 @@ def _batched(b: Builder, x: Tensor, spatial: int) -> Tensor:
 def _finished(b: Builder, x: Tensor, y: Tensor, bias: Tensor | None) -> Tensor:
     """The result y, channels last, as torch has it."""
     if bias is not None:
-        y = b.elementwise(b.out.dtype, [y, bias], lambda y, c: y + c)
-    y = channels_first(b, convert(b, y, b.out.dtype))
+        y = b.elementwise(x.dtype, [y, bias], lambda y, c: y + c)
+    y = channels_first(b, convert(b, y, x.dtype))
     return y if x.rank == y.rank else b.reshape(y, y.dims[1:])
 
 
@@ -297,3 +333,45 @@ def _enlarged(b: Builder, x: Tensor, weight: Tensor, bias: Tensor | None, kernel
     product = b.contract(image, weight, [*image_loops, last + 1], [last + 1, last, *weight_loops], domain)
     dims = [b.mul(size, k) for size, k in zip(image.dims[1:-1], kernel, strict=True)]
     return _finished(b, x, b.reshape(product, [image.dims[0], *dims, weight.dims[1]]), bias)
+
+
+def _cut(b: Builder, x: Tensor, dims: Sequence[Extent]) -> Tensor:
+    """The first elements along the spatial dims."""
+    for d in range(2, x.rank):
+        x = b.slice(x, d, 0, dims[d])
+    return x
+
+
+def _weight_gradient(
+    b: Builder,
+    image: Tensor,
+    windows: Tensor,
+    dims: Sequence[Extent],
+    strides: Sequence[int],
+    paddings: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """The gradient of the weight, of extents ``dims``, by which ``image`` becomes something like ``windows``.
+
+    A convolution with samples for channels and channels for samples, where strides and dilations change places.
+    """
+    rank, samples = image.rank, image.dims[0]
+    filters = b.floordiv(windows.dims[1], groups)
+    x = b.reshape(image, [samples, groups, dims[1], *image.dims[2:]])
+    w = b.reshape(windows, [samples, groups, filters, *windows.dims[2:]])
+    if all(is_one(k) for k in dims[2:]) and groups == 1 and not any(paddings):
+        # One product over all positions.
+        for d, step in enumerate(strides):
+            image = b.slice(image, d + 2, 0, windows.dims[d + 2], step)
+        count = samples
+        for extent in windows.dims[2:]:
+            count = b.mul(count, extent)
+        lhs, rhs = (b.reshape(b.permute(t, [1, 0, *range(2, rank)]), [t.dims[1], count]) for t in (windows, image))
+        y = b.contract(lhs, rhs, [0, 2], [1, 2], [windows.dims[1], image.dims[1], count])
+        return b.reshape(convert(b, y, image.dtype), dims)
+    x = b.permute(x, [2, 1, 0, *range(3, rank + 1)])
+    x = b.reshape(x, [dims[1], b.mul(groups, samples), *image.dims[2:]])
+    w = b.permute(w, [1, 2, *range(3, rank + 1), 0])
+    y = _apply(b, x, w, None, dilations, paddings, paddings, strides, [1] * len(strides))
+    return b.permute(_cut(b, y, dims), [1, 0, *range(2, rank)])
