@@ -18,6 +18,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from .. import errors
 from .locations import is_user_file
+from .loops import kept_loops
 from .recurrent import kept_whole
 
 _DISC = str(Path(__file__).parents[1])
@@ -47,12 +48,14 @@ def export(
     that (broadcasting, mostly). Such models are traced again without the assumption: what broadcasts is then checked
     when the compiled model is called.
     """
-    with torch.no_grad(), kept_whole():
+    with torch.no_grad(), kept_whole(), kept_loops():
         args, kwargs = _distinct(args, kwargs)
         first: list[_Guard] = []
         try:
             with _recorded(first):
                 return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+        except errors.CompileError:
+            raise
         except Exception as error:
             if _VIOLATED not in str(error):
                 raise errors.CompileError("import", f"torch.export failed: {error}") from error

@@ -11,7 +11,7 @@ from torch.fx import Node
 from torch_mlir import ir
 
 from .. import errors
-from . import dtypes
+from . import dtypes, lower_loops
 from .builder import Builder, declare_symbol
 from .locations import describe, location, source_of
 from .registry import NotLowerable, Rule, find_complex_rule, find_rule
@@ -72,8 +72,10 @@ class Lowering:
         self._parameters = parameters
         self._states = states or {}
         self._parameter_values: dict[str, Tensor] = {}
-        self._values: dict[ir.Value, Any] = {}
+        self.values: dict[ir.Value, Any] = {}
+        """What the values of the torch dialect are."""
         self._unsupported: list[errors.UnsupportedOp] = []
+        self._steps: set[Any] = set()
         self._source: tuple[str, int] | None = None
         self.builder = Builder()
         """Writes at the end of ``main``, also after the run."""
@@ -174,7 +176,7 @@ class Lowering:
         for i in numbers:
             argument = Tensor(block.arguments[i], (), torch.int64)
             with location(f"the number {inputs[i][0]!r}", self._source):
-                self._values[source.arguments[i]] = self.builder.bind(argument, inputs[i][1])
+                self.values[source.arguments[i]] = self.builder.bind(argument, inputs[i][1])
         for i, (_, fake) in enumerate(inputs):
             if i in numbers:
                 continue
@@ -196,7 +198,7 @@ class Lowering:
                 self._derived_extent(block.arguments[i], d, fake.shape[d]) if dim is None else dim
                 for d, dim in enumerate(dims)
             ]
-            self._values[source.arguments[i]] = Tensor(block.arguments[i], tuple(extents), fake.dtype)
+            self.values[source.arguments[i]] = Tensor(block.arguments[i], tuple(extents), fake.dtype)
         for argument, (name, tensor) in zip(list(block.arguments)[len(inputs) :], self._states.items(), strict=True):
             self._parameter_values[name] = Tensor(argument, tuple(tensor.shape), tensor.dtype)
 
@@ -215,16 +217,41 @@ class Lowering:
             for op in source.operations:
                 if op_name(op.operation) == PARAMETER_OP:
                     self._lower_parameter(op.operation)
-        for view in source.operations:
-            op = view.operation
-            if op.name == "func.return":
-                return [self._values[value] for value in op.operands]
-            if op.results and op.results[0] in self._values:
+        *ops, end = [view.operation for view in source.operations]
+        self.lower_ops(ops, block)
+        return [self._value(value) for value in end.operands]
+
+    def lower_ops(self, ops: Sequence[ir.Operation], block: ir.Block) -> None:
+        """Lowers ``ops`` at the end of ``block``, but for those whose results are known."""
+        at = 0
+        while at < len(ops):
+            op, at = ops[at], at + 1
+            if op.results and op.results[0] in self.values:
                 continue
             name = op_name(op)
             with location(self._begin(op, name), self._source), ir.InsertionPoint(block):
-                self._lower_op(op, name)
-        raise AssertionError("main has no return")
+                if name == lower_loops.BEGIN:
+                    at = self._lower_loop(ops, at - 1, block)
+                else:
+                    self._lower_op(op, name)
+
+    def _lower_loop(self, ops: Sequence[ir.Operation], at: int, block: ir.Block) -> int:
+        """Lowers the loop that begins at ``at``; gives the place behind it."""
+        found = lower_loops.find_loop(op_name, ops, at)
+        try:
+            if found is None:
+                raise NotLowerable("a loop over a dynamic range that is left before its end")
+            loop, behind = found
+            lower_loops.LoopLowering(self, loop, op_name).run(block, ops[behind:])
+            return behind
+        except NotLowerable as error:
+            self._report(ops[at], "a loop over a dynamic range", str(error))
+            raise errors.UnsupportedOpError(self._unsupported) from error
+
+    def check(self) -> None:
+        """Raises what was found to be unsupported so far."""
+        if self._unsupported:
+            raise errors.UnsupportedOpError(self._unsupported)
 
     def _begin(self, op: ir.Operation, name: str) -> str:
         """Moves to the op's Python line; ops without one keep that of their predecessor."""
@@ -241,7 +268,7 @@ class Lowering:
         name = ir.StringAttr(op.attributes[PARAMETER_ATTR]).value
         if name not in self._parameter_values:
             self._parameter_values[name] = self._emit_parameter(name)
-        self._values[op.results[0]] = self._parameter_values[name]
+        self.values[op.results[0]] = self._parameter_values[name]
 
     def _emit_parameter(self, name: str) -> Tensor:
         tensor = self._parameters[name]
@@ -259,21 +286,40 @@ class Lowering:
 
     def _lower_op(self, op: ir.Operation, name: str) -> None:
         if name.startswith("torch.constant."):
-            self._values[op.result] = _constant(op)
+            self.values[op.result] = _constant(op)
             return
         if name.startswith("torch.aten._assert_scalar"):
             self._require(op)
             return
         if name.startswith(IGNORED):
             return
-        operands = [self._values[value] for value in op.operands]
+        operands = [self._value(value) for value in op.operands]
+        if operands and isinstance(operands[0], lower_loops.StepNumber):
+            self._bind_step(op, operands[0])
+            return
         if name == "torch.prim.ListConstruct":
-            self._values[op.result] = operands
+            self.values[op.result] = operands
             return
         if name == "torch.prim.ListUnpack":
             self._bind(op, [_POISON] * len(op.results) if _poisoned(operands[0]) else operands[0])
             return
         self._apply_rule(op, name, operands)
+
+    def _value(self, value: ir.Value) -> Any:
+        try:
+            return self.values[value]
+        except KeyError:
+            text = "a value that a step of a loop over a dynamic range computes is used behind the loop"
+            raise errors.CompileError("import", text, describe(self._source)) from None
+
+    def _bind_step(self, op: ir.Operation, step: lower_loops.StepNumber) -> None:
+        """The number of a loop's step, as a Python number in the model's code."""
+        value = self.fake(op)
+        if not isinstance(value, torch.SymInt):
+            return
+        self._steps.add(value.node.expr)
+        self.builder.symbol_values[value.node.expr] = step.extent
+        self.values[op.result] = step.extent
 
     def _require(self, op: ir.Operation) -> None:
         """``torch._check`` of numbers that the model computes; what is said of others is in the symbols' ranges."""
@@ -283,7 +329,8 @@ class Lowering:
             owner = owner.operands[0].owner
         node = None if isinstance(owner, ir.Block) else self._node(owner)
         condition = node.meta.get("val") if node is not None else None
-        if isinstance(condition, torch.SymBool):
+        # That a step's number is one of the range is so.
+        if isinstance(condition, torch.SymBool) and not condition.node.expr.free_symbols & self._steps:
             self.builder.require_condition(condition.node.expr, self._symbols)
 
     def _apply_rule(self, op: ir.Operation, name: str, operands: list[Any]) -> None:
@@ -302,7 +349,7 @@ class Lowering:
         try:
             self.builder.op_name = name
             self.builder.results = [_result_info(value.type) for value in op.results]
-            self.builder.node_value = self._node_value(op)
+            self.builder.node_value = self.fake(op)
             self.builder.operand_values = self._operand_values(op)
             results = self._call(op, rule, operands)
         except NotLowerable as error:
@@ -317,7 +364,8 @@ class Lowering:
         """Whether an operand or result has complex elements."""
         return any("complex" in str(value.type) for value in (*op.operands, *op.results))
 
-    def _node_value(self, op: ir.Operation) -> Any:
+    def fake(self, op: ir.Operation) -> Any:
+        """What torch.export says of the result."""
         node = self._node(op)
         return node.meta.get("val") if node is not None else None
 
@@ -340,7 +388,7 @@ class Lowering:
                 return
             if isinstance(result, Tensor):
                 result = self._check(op, value, result)
-            self._values[value] = result
+            self.values[value] = result
 
     def _check(self, op: ir.Operation, value: ir.Value, result: Tensor) -> Tensor:
         """A rule's result against what torch says; a mistake shows here, at its line."""
@@ -365,7 +413,7 @@ class Lowering:
 
     def _poison(self, op: ir.Operation) -> None:
         for value in op.results:
-            self._values[value] = _POISON
+            self.values[value] = _POISON
 
 
 def _as_tensor(value: Any) -> Any:

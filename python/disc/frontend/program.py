@@ -18,6 +18,7 @@ from .. import errors
 from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
 from .export import export
 from .finish import finish
+from .loops import is_step_number
 from .lower import Lowering
 from .returns import Output, Returns
 from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes
@@ -152,7 +153,12 @@ def import_functional(program: Program, specs: Sequence[Any] = (), *, library: b
     inputs, fakes, constants = _user_inputs(program)
     leaf_specs = [specs[leaf] if leaf < len(specs) else None for leaf, _ in inputs]
     named = [(name, fake) for (_, name), fake in zip(inputs, fakes, strict=True)]
-    computed = [symbol for node in program.graph.nodes for symbol in node.meta.get("unbacked_bindings") or {}]
+    computed = [
+        symbol
+        for node in program.graph.nodes
+        if not is_step_number(node)
+        for symbol in node.meta.get("unbacked_bindings") or {}
+    ]
     symbols = SymbolTable(named, program.range_constraints, leaf_specs, computed)
 
     context = ir.Context()

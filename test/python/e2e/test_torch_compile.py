@@ -2,6 +2,8 @@
 
 import copy
 import logging
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -207,3 +209,10 @@ def test_options_and_entry_point():
     compiled = torch.compile(Net(), backend="disc", options={"threads": 1, "opt_level": 1}, dynamic=True)
     compiled(torch.ones(2, 8))
     assert torch._dynamo.lookup_backend("disc") is backend
+
+
+def test_found_by_name():
+    """Dynamo finds the back end through the package's entry point, without an import of disc."""
+    code = "import sys, torch._dynamo as d; assert 'disc' not in sys.modules; print(d.lookup_backend('disc').__module__)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout.strip() == "disc.dynamo", found.stderr

@@ -60,10 +60,13 @@ class Architecture:
     fixed: str = ""
     """Why a dim that one would want dynamic is not: said by eager or by transformers' own code."""
 
-    def make(self) -> torch.nn.Module:
-        """The model with random weights, the same each time."""
+    def make(self, dropout: bool = True) -> torch.nn.Module:
+        """The model with random weights, the same each time; without ``dropout`` it is one that never drops out."""
         torch.manual_seed(0)
         config = transformers.AutoConfig.for_model(self.name.partition("/")[0], **self.config)
+        if not dropout:
+            drops = [key for key, value in config.to_dict().items() if "drop" in key and isinstance(value, float)]
+            config.update(dict.fromkeys(drops, 0.0))
         auto = getattr(transformers, self.auto)
         model = auto.from_config(config) if hasattr(auto, "from_config") else auto(config)
         for name in self.part.split(".") if self.part else ():
@@ -97,6 +100,16 @@ class Architecture:
             name: {i: dims[d] for i, d in enumerate(tensor.dims) if isinstance(d, str)}
             for name, tensor in self.inputs.items()
         }
+
+    def distinct(self, count: int) -> list[dict[str, int]]:
+        """Extents of which none is 0 or 1 and no two of one point are alike, as torch.compile likes them."""
+        generator = random.Random(self.name)
+        found: list[dict[str, int]] = []
+        while len(found) < count:
+            sizes = {n: r.sample(generator) for n, r in self.sizes.items()}
+            if min(sizes.values()) > 1 and len(set(sizes.values())) == len(sizes) and sizes not in found[-1:]:
+                found.append(sizes)
+        return found
 
     def points(self, count: int = 5) -> list[dict[str, int]]:
         """The smallest extents, the largest, the smallest again, and others in between."""
