@@ -54,9 +54,14 @@ bool ShapeAnalysis::provedAt(Operation *op, Predicate predicate, const SymExpr &
     SymExpr count = expr(scan.getCount());
     if (!isExpressible(count))
       continue;
-    inside.assume(Predicate::Le, scan.getIndexExpr() + SymExpr(1), count);
+    SymExpr index = scan.getIndexExpr();
+    inside.assume(Predicate::Le, index + SymExpr(1), count);
     // What is left when this index, and those inside, are as large as they can be.
-    slack -= count - scan.getIndexExpr() - SymExpr(1);
+    for (const SymTerm &term : slack.terms())
+      if (term.coefficient < 0 && SymExpr::fromTerms(SymTerm{1, term.factors}) == index) {
+        slack += SymExpr(term.coefficient) * (count - index - SymExpr(1));
+        break;
+      }
     if (predicate == Predicate::Le && inside.lessEqual(0, slack))
       return true;
   }

@@ -110,7 +110,8 @@ class _Dynamic:
         if step == 0:
             raise ValueError("range() arg 3 must not be zero")
         room = stop - start if step > 0 else start - stop
-        self.count = torch.sym_max((room + abs(step) - 1) // abs(step), 0) if args[1:] else stop
+        room = room if statically_known_true(room >= 0) else torch.sym_max(room, 0)
+        self.count = (room + abs(step) - 1) // abs(step)
         self._args = args
 
     def at(self, number: Any) -> Any:

@@ -1,0 +1,127 @@
+"""Python's loops over a dynamic range: traced once, any length, and refused where a step leaves something behind."""
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+import disc
+
+B, T = Dim("B", min=1, max=8), Dim("T", min=1, max=40)
+SHAPES = [(3, 5), (1, 1), (8, 40), (2, 7)]
+
+
+def check(module, shapes=SHAPES):
+    torch.manual_seed(0)
+    model = disc.compile(module, (torch.randn(3, 5, 4),), dynamic_shapes=({0: B, 1: T},))
+    for shape in shapes:
+        x = torch.randn(*shape, 4)
+        with torch.no_grad():
+            torch.testing.assert_close(model(x), module(x), rtol=1e-4, atol=1e-5)
+
+
+class Function(nn.Module):
+    def __init__(self, fn):
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, x):
+        return self.fn(x)
+
+
+def test_cells():
+    """The states of several layers in a list of tuples, outputs appended to a list, and backwards."""
+
+    class Cells(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cells = nn.ModuleList([nn.LSTMCell(4, 6), nn.LSTMCell(6, 6)])
+
+        def forward(self, x):
+            states = [(x.new_zeros(x.shape[0], 6), x.new_zeros(x.shape[0], 6)) for _ in self.cells]
+            outputs = []
+            for t in reversed(range(x.shape[1])):
+                y = x[:, t]
+                for i, cell in enumerate(self.cells):
+                    states[i] = cell(y, states[i])
+                    y = states[i][0]
+                outputs.append(y.unsqueeze(1))
+            return torch.cat(outputs, 1), states[1][1], y
+
+    check(Cells())
+
+
+def test_forms():
+    def forms(x):
+        out, total = torch.zeros_like(x), torch.zeros_like(x[:, 0])
+        view = out[:, :, 0]
+        for t in range(x.shape[1]):
+            total = total * 0.5 + x[:, t]
+            out[:, t] = total
+        later = [total]
+        for t in range(1, x.shape[1] + 1):
+            later.append(x[:, t - 1] * t)
+            later.append(total)
+        most = total
+        for t in range(0, x.shape[1], 2):
+            most = torch.minimum(most, x[:, t])
+        for t in range(x.shape[1] // 2, x.shape[1]):
+            inner = total
+            for s in range(x.shape[0]):
+                inner = inner + x[s, t]
+            most = torch.maximum(most, inner)
+        return out, view, torch.stack(later, -1), most
+
+    check(Function(forms))
+
+
+def test_refused():
+    """What one step leaves for the next where no local variable has it."""
+
+    class Holder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.state = torch.zeros(4)
+
+        def forward(self, x):
+            for t in range(x.shape[1]):
+                self.state = self.state + x[0, t]
+            return self.state
+
+    def counted(x):
+        n, y = 0, x[:, 0]
+        for t in range(x.shape[1]):
+            y = y + x[:, t] * n
+            n += 1
+        return y
+
+    def grows(x):
+        y = x[:, 0]
+        for t in range(x.shape[1]):
+            y = torch.cat([y, x[:, t]], -1)
+        return y
+
+    def aliased(x):
+        y = torch.zeros_like(x)
+        z = y[:, 0]
+        for t in range(x.shape[1]):
+            y[:, t] = z + x[:, t]
+        return y
+
+    def left(x):
+        y = x[:, 0]
+        for t in range(x.shape[1]):
+            y = y + x[:, t]
+            break
+        return y
+
+    for fn, why in (
+        (counted, "n is int before a step"),
+        (grows, r"y is torch.float32 \[.*, 4\] before a step and torch.float32 \[.*, 8\] after it"),
+        (aliased, "changes y in place, which has other names"),
+        (left, "left before its end"),
+    ):
+        with pytest.raises(disc.CompileError, match=why):
+            check(Function(fn))
+    with pytest.raises(disc.CompileError, match="no local variable of the function"):
+        check(Holder())
