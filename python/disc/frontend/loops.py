@@ -96,7 +96,7 @@ class _Range(metaclass=_Ranges):
 
     def __new__(cls, *args: Any) -> Any:
         dynamic = any(isinstance(a, torch.SymInt) and a.node.maybe_as_int() is None for a in args)
-        if not dynamic or len(args) == 3 and not isinstance(args[2], int):
+        if not dynamic or (len(args) == 3 and not isinstance(args[2], int)):
             return _range(*args)
         return _Dynamic(*args) if is_user_file(sys._getframe(1).f_code.co_filename) else _range(*args)
 
@@ -154,7 +154,9 @@ class _Steps:
     def __torch_function__(cls, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         join = {torch.stack: _stacked, torch.cat: _joined, torch.concat: _joined, torch.concatenate: _joined}.get(func)
         if join is None:
-            raise NotImplementedError("what a loop over a dynamic range appends to a list can be stacked or concatenated")
+            raise NotImplementedError(
+                "what a loop over a dynamic range appends to a list can be stacked or concatenated"
+            )
         return join(*args, **(kwargs or {}))
 
 
@@ -313,7 +315,9 @@ class _Loop:
             raise self._refuse("a step changes or keeps a tensor that is no local variable of the function")
         for name, value in self._plain.items():
             if not _unchanged(value, known[name]):
-                raise self._refuse(f"{name} is {_described(value)} before a step and {_described(known[name])} after it")
+                raise self._refuse(
+                    f"{name} is {_described(value)} before a step and {_described(known[name])} after it"
+                )
         for name, value, size in self._lists.values():
             if len(value) < size or (isinstance(value, dict) and len(value) > size):
                 raise self._refuse(f"a step changes what {name} holds")
@@ -358,7 +362,7 @@ class _Loop:
     def _compare(self, cell: _Cell, now: Any, nexts: dict[int, Tensor]) -> None:
         """Notes in ``nexts`` what stands for the tensors of ``cell`` in the next step."""
         olds, news = _leaves(cell.inside), _leaves(now)
-        if len(olds) != len(news) or type(now) is not type(cell.inside) and not isinstance(now, Tensor):
+        if len(olds) != len(news) or (type(now) is not type(cell.inside) and not isinstance(now, Tensor)):
             raise self._refuse(f"{cell.name} is another kind of object after a step")
         for old, new in zip(olds, news, strict=True):
             if not isinstance(old, Tensor):

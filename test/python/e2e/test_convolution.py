@@ -199,9 +199,7 @@ def test_gradients():
         IMAGES,
         SHAPES,
     )
-    check(
-        Forms(line=(gradients(stride=2, padding=2), (6, 4, 5))), {0: B, 2: T}, [(2, 4, 30), (1, 4, 8), (3, 4, 257)]
-    )
+    check(Forms(line=(gradients(stride=2, padding=2), (6, 4, 5))), {0: B, 2: T}, [(2, 4, 30), (1, 4, 8), (3, 4, 257)])
 
 
 def test_other_ranks():

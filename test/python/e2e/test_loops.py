@@ -92,7 +92,7 @@ def test_refused():
         n, y = 0, x[:, 0]
         for t in range(x.shape[1]):
             y = y + x[:, t] * n
-            n += 1
+            n = n * 2 + 1
         return y
 
     def grows(x):

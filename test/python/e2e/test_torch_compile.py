@@ -213,6 +213,8 @@ def test_options_and_entry_point():
 
 def test_found_by_name():
     """Dynamo finds the back end through the package's entry point, without an import of disc."""
-    code = "import sys, torch._dynamo as d; assert 'disc' not in sys.modules; print(d.lookup_backend('disc').__module__)"
+    code = (
+        "import sys, torch._dynamo as d; assert 'disc' not in sys.modules; print(d.lookup_backend('disc').__module__)"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.stdout.strip() == "disc.dynamo", found.stderr

@@ -1,4 +1,4 @@
-"""torch.compile(backend="disc") on whole models: results and gradients equal eager's at twenty shapes, compiled once."""
+"""torch.compile(backend="disc") on models: results and gradients equal eager's at twenty shapes, compiled once."""
 
 import os
 

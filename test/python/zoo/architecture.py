@@ -61,12 +61,12 @@ class Architecture:
     """Why a dim that one would want dynamic is not: said by eager or by transformers' own code."""
 
     def make(self, dropout: bool = True) -> torch.nn.Module:
-        """The model with random weights, the same each time; without ``dropout`` it is one that never drops out."""
+        """The model with random weights, the same each time; without ``dropout`` one that draws none when it trains."""
         torch.manual_seed(0)
         config = transformers.AutoConfig.for_model(self.name.partition("/")[0], **self.config)
         if not dropout:
             drops = [key for key, value in config.to_dict().items() if "drop" in key and isinstance(value, float)]
-            config.update(dict.fromkeys(drops, 0.0))
+            config.update({**dict.fromkeys(drops, 0.0), "apply_spec_augment": False})
         auto = getattr(transformers, self.auto)
         model = auto.from_config(config) if hasattr(auto, "from_config") else auto(config)
         for name in self.part.split(".") if self.part else ():
@@ -102,12 +102,13 @@ class Architecture:
         }
 
     def distinct(self, count: int) -> list[dict[str, int]]:
-        """Extents of which none is 0 or 1 and no two of one point are alike, as torch.compile likes them."""
+        """Extents of which none is 0 or 1 and none is like another, or like a static one: Dynamo would unite them."""
         generator = random.Random(self.name)
+        static = {0, 1, *(d for tensor in self.inputs.values() for d in tensor.dims if isinstance(d, int))}
         found: list[dict[str, int]] = []
         while len(found) < count:
             sizes = {n: r.sample(generator) for n, r in self.sizes.items()}
-            if min(sizes.values()) > 1 and len(set(sizes.values())) == len(sizes) and sizes not in found[-1:]:
+            if not static & set(sizes.values()) and len(set(sizes.values())) == len(sizes) and sizes not in found[-1:]:
                 found.append(sizes)
         return found
 

@@ -54,7 +54,7 @@ class OnnxLowering(Lowering):
 
     def _lower_op(self, op: ir.Operation, name: str) -> None:
         if name in ("torch.vtensor.literal", "onnx.Constant"):
-            self._values[op.result] = self._literal(op)
+            self.values[op.result] = self._literal(op)
         elif name == OWN + "onnx.If":
             self._lower_if(op)
         else:
@@ -62,7 +62,7 @@ class OnnxLowering(Lowering):
 
     def _lower_if(self, op: ir.Operation) -> None:
         """Takes the branch that the condition, which must be known, says."""
-        condition = self._values[op.operands[0]]
+        condition = self.values[op.operands[0]]
         if not isinstance(condition, Known):
             self._report(op, "onnx.If", "its condition depends on data")
             return
@@ -72,7 +72,7 @@ class OnnxLowering(Lowering):
             inner = view.operation
             if inner.name == "torch.operator_terminator":
                 for result, value in zip(op.results, inner.operands, strict=True):
-                    self._values[result] = self._values[value]
+                    self.values[result] = self.values[value]
                 return
             name = op_name(inner)
             with location(self._begin(inner, name), self._source):
