@@ -19,6 +19,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from .. import errors
 from .locations import is_user_file
 from .loops import kept_loops
+from .proving import proved_by_trying
 from .recurrent import kept_whole
 
 _DISC = str(Path(__file__).parents[1])
@@ -48,7 +49,7 @@ def export(
     that (broadcasting, mostly). Such models are traced again without the assumption: what broadcasts is then checked
     when the compiled model is called.
     """
-    with torch.no_grad(), kept_whole(), kept_loops():
+    with torch.no_grad(), kept_whole(), kept_loops(), proved_by_trying():
         args, kwargs = _distinct(args, kwargs)
         first: list[_Guard] = []
         try:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import sympy
 from torch.utils._sympy import functions as torch_sympy
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 from torch_mlir import ir
 
 from .values import Extent
@@ -19,8 +20,9 @@ class ExtentBuilder:
     def __init__(self) -> None:
         self._memo: dict[tuple[object, ...], ir.Value] = {}
         self._required: set[tuple[ir.Value | int, ir.Value | int]] = set()
-        # Values of the shape symbols of torch.export, set by the importer at the entry.
+        # Values of the shape symbols of torch.export, set by the importer at the entry; and their ranges.
         self.symbol_values: dict[sympy.Symbol, Extent] = {}
+        self.symbol_ranges: dict[sympy.Symbol, ValueRanges[sympy.Expr]] = {}
 
     def index(self, extent: Extent) -> ir.Value:
         """``extent`` as an SSA value."""
@@ -155,12 +157,19 @@ class ExtentBuilder:
         """An expression of torch.export over its symbols, as an extent; None if we cannot write it."""
         if isinstance(expr, int) or expr.is_Integer:
             return int(expr)
+        bounds = self.bounds(expr)
+        if bounds.is_singleton():
+            return int(bounds.lower)
         if expr.is_Symbol:
             return self.symbol_values.get(expr)
         args = [self.extent_of(arg) for arg in expr.args]
         if any(arg is None for arg in args):
             return None
         return self._combine(expr, [arg for arg in args if arg is not None])
+
+    def bounds(self, expr: sympy.Expr | int) -> ValueRanges[sympy.Expr]:
+        """Between what an expression lies, for symbols in their ranges, which are guards of the compiled program."""
+        return bound_sympy(sympy.sympify(expr), self.symbol_ranges)
 
     def _combine(self, expr: sympy.Expr, args: Sequence[Extent]) -> Extent | None:
         if isinstance(expr, sympy.Add):

@@ -101,6 +101,7 @@ class Lowering:
                 for symbol in self._symbols:
                     declare_symbol(module.body, symbol.name, symbol.min, symbol.max)
                 self.builder.symbols = self._symbols
+                self.builder.symbol_ranges = {symbol: known.range for symbol, known in self._symbols.items()}
                 self.builder.module_block = module.body
                 block = self._emit_main(inputs)
             with ir.InsertionPoint(block):

@@ -15,6 +15,8 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 from torch.utils._sympy import functions as torch_sympy
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
 
 from ..errors import CompileError
 
@@ -29,6 +31,11 @@ class Symbol:
     """None when there is no upper bound."""
     data_dependent: bool = False
     """Whether a value that is computed gives it its value, and not an input's shape."""
+
+    @property
+    def range(self) -> ValueRanges[sympy.Expr]:
+        """As sympy has it."""
+        return ValueRanges(self.min, int_oo if self.max is None else self.max)
 
 
 class SymbolTable:
@@ -47,6 +54,7 @@ class SymbolTable:
         """
         names: dict[sympy.Symbol, str] = {}
         fallback: dict[sympy.Symbol, str] = {}
+        least: dict[sympy.Symbol, int] = {}
         for (name, fake), spec in zip(inputs, dynamic_shapes, strict=True):
             if isinstance(fake, torch.SymInt):
                 for symbol in fake.node.expr.free_symbols:
@@ -61,6 +69,8 @@ class SymbolTable:
                 free = sorted(expr.free_symbols, key=str)
                 if given and len(free) == 1:
                     names.setdefault(free[0], given)
+                    if not expr.is_Symbol:
+                        least[free[0]] = _least(spec, dim)
                 for symbol in free:
                     fallback.setdefault(symbol, f"{name}_{dim}")
         self._table: dict[sympy.Symbol, Symbol] = {}
@@ -68,6 +78,8 @@ class SymbolTable:
         for symbol in fallback:
             unique = _unique(names.get(symbol, fallback[symbol]), self._taken)
             low, high = _bounds(range_constraints.get(symbol))
+            # Of a Dim of which only multiples are extents, torch.export takes 0 and 1 for impossible.
+            low = min(low, least.get(symbol, low)) if low == 2 else low
             self._table[symbol] = Symbol(unique, low, high)
         for symbol in unbacked:
             bounds = range_constraints.get(symbol)
@@ -169,14 +181,23 @@ def _bounds(constraint: Any) -> tuple[int, int | None]:
     return max(low, 0), high if high is not None and high < 2**62 else None
 
 
+def _entry(spec: Any, dim: int) -> Any:
+    """What ``dynamic_shapes`` says of one dim."""
+    if isinstance(spec, Mapping):
+        return spec.get(dim)
+    if isinstance(spec, (list, tuple)):
+        return spec[dim] if dim < len(spec) else None
+    return None
+
+
+def _least(spec: Any, dim: int) -> int:
+    """The least value of the root of a derived Dim."""
+    return int(getattr(getattr(_entry(spec, dim), "root", None), "min", 0))
+
+
 def _dim_name(spec: Any, dim: int) -> str | None:
     """The user's name for one dim: of its ``Dim``, or of the root of a derived one."""
-    if isinstance(spec, Mapping):
-        entry = spec.get(dim)
-    elif isinstance(spec, (list, tuple)):
-        entry = spec[dim] if dim < len(spec) else None
-    else:
-        entry = None
+    entry = _entry(spec, dim)
     if isinstance(entry, str):
         return entry
     root = getattr(entry, "root", entry)

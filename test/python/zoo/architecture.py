@@ -56,7 +56,7 @@ class Architecture:
     part: str = ""
     """The submodule to compile instead of all, by its attribute."""
     tolerance: float = 2e-5
-    """Largest error in f32, absolute and relative to the largest element of eager's result."""
+    """Largest error in f32, relative to the largest element of eager's result."""
     fixed: str = ""
     """Why a dim that one would want dynamic is not: said by eager or by transformers' own code."""
 

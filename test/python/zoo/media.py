@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from .architecture import Architecture, Range, Tensor, boxes, mask, normal, tokens
 
 _BATCH, _LENGTH = Range(1, 5), Range(1, 20)
@@ -93,9 +95,10 @@ VISION = [
     _image("mobilenet_v1", Range(32, 96), depth_multiplier=0.25, min_depth=8, tf_padding=False),
     _image("mobilenet_v2", Range(32, 96), depth_multiplier=0.25, depth_divisible_by=8, min_depth=8, tf_padding=False),
     _image("efficientnet", Range(32, 128, 32), width_coefficient=0.25, depth_coefficient=0.3, hidden_dim=320),
-    _image(
+    # It rounds height and width to patches with int(), which fixes them.
+    _square(
         "mobilevit",
-        Range(32, 96, 32),
+        64,
         hidden_sizes=[16, 24, 32],
         neck_hidden_sizes=[8, 8, 16, 16, 24, 32, 40],
         num_attention_heads=2,
@@ -158,7 +161,7 @@ VISION = [
         **{**_VIT, "num_hidden_layers": 4},
         backbone_out_indices=[0, 1, 2, 3],
         neck_hidden_sizes=[8, 16, 24, 32],
-        fusion_hidden_size=16,
+        fusion_hidden_size=24,
         reassemble_factors=[4, 2, 1, 0.5],
     ),
     _square(
@@ -476,9 +479,7 @@ MULTIMODAL = [
             "input_ids": tokens("batch", "length"),
             "attention_mask": mask("batch", "length"),
             "pixel_values": normal("batch", 3, 32, 32),
-            "pixel_mask": Tensor(
-                ("batch", 32, 32), lambda s, g: __import__("torch").ones(*s, dtype=__import__("torch").int64)
-            ),
+            "pixel_mask": Tensor(("batch", 32, 32), lambda s, g: torch.ones(*s, dtype=torch.int64)),
         },
         {"batch": _BATCH, "length": _LENGTH},
     ),

@@ -31,7 +31,7 @@ def slice_scatter(
 ) -> Tensor:
     """``x`` with ``src`` in the place of x[start:end:step] along ``dim``."""
     dim = normalize_dim(dim, x.rank)
-    begin, _ = slice_bounds(b, x.dims[dim], start, end)
+    begin, _ = slice_bounds(b, x.dims[dim], start, end, 3)
     return _replaced(b, x, _converted(b, src, x), dim, begin, step)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from ..builder import Builder
-from ..registry import lowers
-from ..values import Extent, Tensor, is_one, normalize_dim
+from ..registry import NotLowerable, lowers
+from ..values import Extent, RuntimeNumber, Tensor, is_one, normalize_dim
 
 
 @lowers("torch.aten.view", "torch.aten.reshape", "torch.aten._unsafe_view")
@@ -161,18 +161,24 @@ def slice_(
     return b.slice(x, dim, begin, _exported(b, dim, size), step)
 
 
-def slice_bounds(b: Builder, extent: Extent, start: Extent | None, end: Extent | None) -> tuple[Extent, Extent]:
-    """Where start:end begins in ``extent``, and how far it goes, with Python's bounds."""
-    begin = _bound(b, 0 if start is None else start, extent)
+def slice_bounds(
+    b: Builder, extent: Extent, start: Extent | None, end: Extent | None, place: int = 2
+) -> tuple[Extent, Extent]:
+    """Where start:end begins in ``extent``, and how far it goes, with Python's bounds; start is operand ``place``."""
+    given = [*b.operand_values[place : place + 2], None, None]
+    begin = _bound(b, 0 if start is None else start, extent, given[0])
     if isinstance(end, int) and end >= 2**62:
         end = None
-    end = extent if end is None else _bound(b, end, extent)
+    end = extent if end is None else _bound(b, end, extent, given[1])
     return begin, b.maximum(b.sub(end, begin), 0) if _may_cross(begin, end) else b.sub(end, begin)
 
 
-def _bound(b: Builder, bound: Extent, extent: Extent) -> Extent:
+def _bound(b: Builder, bound: Extent, extent: Extent, given: Any) -> Extent:
     """A bound of a slice, with negative ones counted from the end, clamped to the extent."""
-    if isinstance(bound, int) and bound < 0:
+    if isinstance(bound, RuntimeNumber):
+        raise NotLowerable("a bound that the model computes, which may be negative: torch._check that it is not")
+    dynamic = isinstance(given, torch.SymInt) and not isinstance(bound, int)
+    if b.bounds(given.node.expr).upper < 0 if dynamic else isinstance(bound, int) and bound < 0:
         return b.maximum(b.add(bound, extent), 0)
     if bound == 0:
         return 0

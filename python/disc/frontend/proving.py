@@ -1,0 +1,98 @@
+"""Guards of ``torch.export`` that hold for every extent there can be.
+
+``torch.export`` refuses a model whose code asks something of extents that sympy cannot prove, such as
+``(4 * T - 1) // T == 3``. Where the ranges are small enough, trying all extents is a proof. While
+:func:`proved_by_trying` is active, such a condition is decided by that.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sympy
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, StrictMinMaxConstraint
+from torch.utils._sympy.printers import PythonPrinter
+
+# More than so many points are not tried.
+_MOST = 50_000
+# A symbol is a Boolean, too, as sympy has it.
+_CONDITIONS = (sympy.core.relational.Relational, sympy.logic.boolalg.BooleanFunction)
+
+
+class _Prover:
+    def __init__(self) -> None:
+        self._ranges: dict[tuple[int, sympy.Symbol], range] = {}
+        self._known: dict[tuple[int, Any], bool | None] = {}
+
+    def declare(self, env: ShapeEnv, symbol: Any, constraint: Any) -> None:
+        """Notes the range that the user gave a symbol: that of ``env`` takes 0 and 1 for impossible."""
+        if isinstance(constraint, StrictMinMaxConstraint) and isinstance(symbol, sympy.Symbol):
+            low, high = constraint.vr.lower, constraint.vr.upper
+            if low.is_Integer and high.is_Integer and int(high) - int(low) < _MOST:
+                self._ranges[id(env), symbol] = range(int(low), int(high) + 1)
+
+    def decide(self, env: ShapeEnv, condition: Any) -> bool | None:
+        """Whether the condition holds for all extents; None if it holds for some, or there are too many."""
+        key = id(env), condition
+        if key not in self._known:
+            self._known[key] = self._try(env, condition)
+        return self._known[key]
+
+    def _try(self, env: ShapeEnv, condition: Any) -> bool | None:
+        symbols = sorted(condition.free_symbols, key=str)
+        ranges = [self._ranges.get((id(env), symbol)) for symbol in symbols]
+        if not symbols or any(r is None for r in ranges) or math.prod(len(r or ()) for r in ranges) > _MOST:
+            return None
+        holds = _function(symbols, condition)
+        known = [r for r in ranges if r is not None]
+        try:
+            # The ends first: most conditions differ there.
+            ends = itertools.product(*([r[0], r[-1], r[len(r) // 2]] for r in known))
+            first = holds(*(r[0] for r in known))
+            if all(holds(*point) == first for point in itertools.chain(ends, itertools.product(*known))):
+                return first
+        except (ZeroDivisionError, NameError, TypeError, AttributeError):
+            pass
+        return None
+
+
+def _function(symbols: list[sympy.Symbol], condition: Any) -> Callable[..., bool]:
+    names = {symbol: sympy.Symbol(f"x{i}", integer=True) for i, symbol in enumerate(symbols)}
+    text = PythonPrinter().doprint(condition.xreplace(names))
+    function: Callable[..., bool] = eval(f"lambda {', '.join(map(str, names.values()))}: bool({text})", {"math": math})
+    return function
+
+
+@contextmanager
+def proved_by_trying() -> Iterator[None]:
+    """While it is active, ``torch.export`` knows what holds for all extents in the ranges that it was given."""
+    prover = _Prover()
+    create: Any = ShapeEnv.create_symbol
+    evaluate: Any = ShapeEnv._maybe_evaluate_static
+
+    @functools.wraps(create)
+    def create_symbol(self: ShapeEnv, *args: Any, **kwargs: Any) -> Any:
+        symbol = create(self, *args, **kwargs)
+        prover.declare(self, symbol, kwargs.get("constraint_dim", args[3] if len(args) > 3 else None))
+        return symbol
+
+    @functools.wraps(evaluate)
+    def maybe_evaluate_static(self: ShapeEnv, expr: Any, **kwargs: Any) -> Any:
+        result = evaluate(self, expr, **kwargs)
+        if result is None and not kwargs.get("compute_hint") and isinstance(expr, _CONDITIONS):
+            decided = prover.decide(self, expr)
+            return None if decided is None else sympy.true if decided else sympy.false
+        return result
+
+    ShapeEnv.create_symbol = create_symbol  # type: ignore[method-assign]
+    ShapeEnv._maybe_evaluate_static = maybe_evaluate_static  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        ShapeEnv.create_symbol = create  # type: ignore[method-assign]
+        ShapeEnv._maybe_evaluate_static = evaluate  # type: ignore[method-assign]
