@@ -12,7 +12,7 @@
 // Convolutions and pooling have their channels last and permutations around them. This pass moves permutations from
 // what computations read to what they give, through elementwise work, reads by index (upsampling, padding),
 // concatenations and slices, until they meet and cancel, or come to the borders of the net. Reductions keep their
-// results, but run over their input in the order in which it lies.
+// results, but run over their input in the order in which it lies, where that is an order for the result, too.
 //
 // Test: test/lit/Fusion/channels-last.mlir
 //
@@ -148,12 +148,21 @@ struct Rewriter {
     return found;
   }
 
+  /// Whether the result of a reduction still has its dimensions in the order of the loops, if they are in this order.
+  static bool staysInOrder(linalg::GenericOp op, ArrayRef<int64_t> order) {
+    SmallVector<int64_t> places;
+    for (AffineExpr e : op.getIndexingMapsArray().back().getResults())
+      if (auto dim = dyn_cast<AffineDimExpr>(e))
+        places.push_back(llvm::find(order, int64_t(dim.getPosition())) - order.begin());
+    return llvm::is_sorted(places);
+  }
+
   bool visit(linalg::GenericOp op) {
     int64_t rank = op.getNumLoops();
     if (rank < 3 || op->getNumResults() != 1 || !readsChannelsLast(op))
       return false;
     if (op.getNumReductionLoops()) {
-      if (linalg::isaContractionOpInterface(op))
+      if (linalg::isaContractionOpInterface(op) || !staysInOrder(op, toLast(rank)))
         return false;
       reorder(op, toLast(rank));
       readThrough(op);

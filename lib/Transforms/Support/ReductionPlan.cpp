@@ -130,6 +130,14 @@ LogicalResult Planner::addReduction(linalg::GenericOp op) {
         known.set(dim.getPosition());
       }
   }
+  for (OpOperand &init : op.getDpsInitsMutable()) {
+    SmallVector<unsigned> dims;
+    for (AffineExpr e : op.getMatchingIndexingMap(&init).getResults())
+      if (auto dim = dyn_cast<AffineDimExpr>(e))
+        dims.push_back(dim.getPosition());
+    if (dims != reduction.parallel)
+      return op.emitError("the result of a reduction must have the parallel dimensions in their order");
+  }
   if (plan.reductions.empty()) {
     plan.domain = extents;
     plan.parallel = reduction.parallel;

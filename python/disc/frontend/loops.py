@@ -249,8 +249,8 @@ class _Loop:
         self._over, self._frame, self._body = over, frame, body
         self._cells: list[_Cell] = []
         self._lists: dict[int, tuple[str, Any, int]] = {}
-        self._carried: dict[int, tuple[Tensor, Tensor, int]] = {}
-        """Of each tensor before the loop: itself, what stands for it in the step, and the version of that."""
+        self._carried: list[tuple[Tensor, Tensor, int]] = []
+        """Tensors before the loop, each with what stands for it in the step, and the version of that."""
         self._begun = False
 
     def __iter__(self) -> Any:
@@ -304,10 +304,9 @@ class _Loop:
     def _carry(self, tensor: Any) -> Any:
         if not isinstance(tensor, Tensor):
             return tensor
-        if id(tensor) not in self._carried:
-            inside = _carried(self._index, tensor, len(self._carried))
-            self._carried[id(tensor)] = tensor, inside, inside._version
-        return self._carried[id(tensor)][1]
+        inside = _carried(self._index, tensor, len(self._carried))
+        self._carried.append((tensor, inside, inside._version))
+        return inside
 
     def _finish(self) -> None:
         known = self._frame.f_locals
@@ -338,7 +337,7 @@ class _Loop:
             if isinstance(known[name], Tensor)
         ]
         made_rows = [self._row(name, known[name], rows) for name in made]
-        inside = {id(tensor): (first, tensor) for first, tensor, _ in self._carried.values()}
+        inside = {id(tensor): (first, tensor) for first, tensor, _ in self._carried}
         slots = [list(inside).index(key) for key in nexts]
         end = _end(self._index, slots, [inside[key][1] for key in nexts], list(nexts.values()), rows)
         after: dict[int, Tensor] = {key: first for key, (first, _) in inside.items()}
@@ -369,20 +368,20 @@ class _Loop:
                 if not _unchanged(old, new):
                     raise self._refuse(f"a step changes a part of {cell.name} that is no tensor")
                 continue
-            first, _, version = next(entry for entry in self._carried.values() if entry[1] is old)
+            first, _, version = next(entry for entry in self._carried if entry[1] is old)
             if new is old and old._version == version:
                 continue
             if not isinstance(new, Tensor) or not _alike(old, new):
                 raise self._refuse(f"{cell.name} is {_described(old)} before a step and {_described(new)} after it")
             if old._version != version:
-                self._check_alone(cell, first, new is old)
-            if nexts.setdefault(id(old), new) is not new:
-                raise self._refuse(f"{cell.name} and another variable are one tensor before a step and two after it")
+                self._check_alone(cell, old, first, new is old)
+            nexts[id(old)] = new
 
-    def _check_alone(self, cell: _Cell, first: Tensor, stays: bool) -> None:
+    def _check_alone(self, cell: _Cell, inside: Tensor, first: Tensor, stays: bool) -> None:
         """What is changed in place is seen by its name alone."""
-        others = [tensor for tensor, _, _ in self._carried.values()] + [value for value, _ in self._elsewhere.values()]
-        shared = any(isinstance(x, Tensor) and x is not first and _storage(x) == _storage(first) for x in others)
+        others: list[Any] = [tensor for tensor, own, _ in self._carried if own is not inside]
+        others += [value for value, _ in self._elsewhere.values()]
+        shared = any(isinstance(x, Tensor) and _storage(x) == _storage(first) for x in others)
         if shared or not stays:
             raise self._refuse(f"a step changes {cell.name} in place, which has other names")
 

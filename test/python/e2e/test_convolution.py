@@ -169,6 +169,26 @@ def test_transposed():
     )
 
 
+def test_reductions():
+    """Reductions of what lies with its channels last, along each dim."""
+
+    def reduced(dims):
+        return lambda x, w: F.conv2d(x, w, padding=1).relu().amax(dims), (8, 16, 3, 3)
+
+    check(
+        Forms(
+            last=reduced(-1),
+            height=reduced(2),
+            channels=reduced(1),
+            image=reduced((2, 3)),
+            line=reduced((1, 3)),
+            softmax=(lambda x, w: F.conv2d(x, w, padding=1).softmax(-1), (8, 16, 3, 3)),
+        ),
+        IMAGES,
+        SHAPES,
+    )
+
+
 def gradients(stride=1, padding=0, dilation=1, transposed=False, output_padding=0, groups=1):
     """Of input, weight and bias, as one tensor."""
 

@@ -15,12 +15,12 @@ ARCHITECTURES: dict[str, Architecture] = {
 """All of them, by name."""
 
 SELECTED = """
-    bert distilbert electra albert deberta-v2 modernbert esm
-    gpt2 gpt_neox llama mistral qwen3 gemma3_text phi opt bloom falcon
-    t5 bart marian pegasus
-    vit dinov2 convnext resnet mobilenet_v2 segformer
-    wav2vec2 hubert audio-spectrogram-transformer whisper
-    clip siglip blip layoutlm lxmert
+    bert albert deberta-v2 modernbert esm fnet
+    gpt2 gpt_neox llama mistral gemma3_text phi opt bloom mpt olmoe rwkv lfm2
+    t5 bart prophetnet
+    vit dinov2 resnet mobilenet_v2 segformer efficientnet
+    wav2vec2 audio-spectrogram-transformer whisper
+    clip blip layoutlm lxmert
 """.split()
 """What `make test` runs: some of each kind."""
 
