@@ -208,7 +208,7 @@ class Beams(nn.Module):
     """One step of beam search: the best continuations of all beams, and the states that they come from."""
 
     def forward(self, logits, scores, states):
-        batch, beams, words = logits.shape
+        _, beams, words = logits.shape
         total = (scores.unsqueeze(-1) + logits.log_softmax(-1)).flatten(1)
         best, at = total.topk(beams, 1)
         origin = at // words
