@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.backends.registry import register_backend
+from torch._dynamo.backends.registry import list_backends, register_backend
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.fx import GraphModule
@@ -123,4 +123,6 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
     return Explanation(reports)
 
 
-register_backend(name="disc", compiler_fn=backend)
+# Of an installed package Dynamo knows the entry point, and registers what that names under the same name.
+if "disc" not in list_backends(exclude_tags=()):
+    register_backend(name="disc", compiler_fn=backend)

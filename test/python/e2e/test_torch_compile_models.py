@@ -63,7 +63,7 @@ def mlp():
 
 
 OTHERS = {f.__name__: f for f in (conv, recurrent, encoder, mlp)}
-QUICK = {"gpt2", "conv"}
+QUICK = {"conv", "encoder"}
 """Those that run with all other tests; the others with DISC_ALL_MODELS=1 in the environment."""
 SHAPES = 20
 

@@ -17,10 +17,10 @@ ARCHITECTURES: dict[str, Architecture] = {
 SELECTED = """
     bert albert deberta-v2 modernbert esm fnet
     gpt2 gpt_neox llama mistral gemma3_text phi opt bloom mpt olmoe rwkv lfm2
-    t5 bart prophetnet
-    vit dinov2 resnet mobilenet_v2 segformer efficientnet
+    t5 bart
+    vit dinov2 resnet segformer efficientnet
     wav2vec2 audio-spectrogram-transformer whisper
-    clip blip layoutlm lxmert
+    clip blip layoutlm
 """.split()
 """What `make test` runs: some of each kind."""
 
