@@ -368,6 +368,7 @@ def _views() -> list[Case]:
         Case("stack", lambda x, y: (torch.stack([x, y]), torch.stack([x, y], -1)), ("B S", "B S")),
         Case("movedim", lambda x: x.movedim(0, -1) + 1, ("B S 4",)),
         Case("rotate_half", lambda x: torch.cat((-x[..., 4:], x[..., :4]), -1), ("B S 8",)),
+        Case("roll", lambda x: (x.roll(3, 1), x.roll((1, -2), (0, 1)), x.roll(5)), ("B S",)),
         Case("roll_by_cat", lambda x: torch.cat((x[:, 1:], x[:, :1]), 1), ("B S",)),
     ]
 

@@ -7,8 +7,10 @@
 //
 // The same for scalars. Largest errors found, in ulp of f32 (test/python/unit/test_math_accuracy.py checks them):
 //   exp, exp2 1 · expm1 1.5 · log 1 · log1p 2.5 · log2, log10 2 · tanh 2 · erf 2
-// All handle infinities, NaN and denormals. The other functions, and f64, call libm per lane. f16 is computed in
-// f32; so is bf16, whose conversions become integer arithmetic: the compiler's own would call library helpers.
+//   sin, cos 1.1 · tan 3 · atan, atan2, asin, acos 2.5 · sinh, cosh 2.5 · atanh 3 · remainders are exact
+// All handle infinities, NaN and denormals. Arguments of sin, cos and tan from 12000 on, and quotients from 2^22 on, go
+// to libm, as do the other functions, and f64, per lane. f16 is computed in f32; so is bf16, whose conversions become
+// integer arithmetic: the compiler's own would call library helpers.
 //
 // Lit test: test/lit/CPU/lower-math.mlir.
 //
@@ -19,6 +21,7 @@
 #include "mlir/Conversion/MathToLibm/MathToLibm.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/BuiltinDialect.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/Transforms/DialectConversion.h"
@@ -179,7 +182,129 @@ public:
     return select(equal(rounded, c(0.0f)), x, result);
   }
 
+  /// x = n pi/2 + r + rest with |r| <= pi/4; the last bits of n are right. |x| < 12000.
+  struct Reduced {
+    Value n, r, rest;
+  };
+  Reduced reduceTrig(Value x) {
+    auto [n, integer] = round(fma(x, c(0.63661977236758134f), c(magic)));
+    // pi/2 in parts of 11 bits, of which the products with n are exact, and a rest. So are the first two differences.
+    Value high = fma(n, c(-4.837512969970703e-4f), fma(n, c(-1.5703125f), x));
+    Value low = mul(n, c(7.549533620476723e-8f)), r = sub(high, low);
+    return {integer, r, fma(n, c(-2.5633440682570896e-12f), sub(sub(high, r), low))};
+  }
+  Value sinOfReduced(const Reduced &x, Value s) {
+    Value p = polynomial(s, {-0.16666655242443085f, 0.008332173340022564f, -0.00019516654720064253f});
+    return add(x.r, fma(mul(x.r, s), p, x.rest));
+  }
+  Value cosOfReduced(const Reduced &x, Value s) {
+    Value p = polynomial(s, {0.04166664555668831f, -0.001388736185617745f, 2.4437727915938012e-05f});
+    Value tail = fma(mul(s, s), p, mul(x.r, sub(c(0.0f), x.rest)));
+    return add(c(1.0f), fma(s, c(-0.5f), tail));
+  }
+  Value isOdd(Value n) { return equalI(andI(n, ci(1)), ci(1)); }
+  /// The sine, a number of quarters of a turn further.
+  Value sinOf(const Reduced &x, int32_t quarters) {
+    Value n = addI(x.n, ci(quarters)), s = mul(x.r, x.r);
+    Value p = select(isOdd(n), cosOfReduced(x, s), sinOfReduced(x, s));
+    return fromBits(xorI(bits(p), shl(andI(n, ci(2)), 30)));
+  }
+  Value tan(Value value) {
+    Reduced x = reduceTrig(value);
+    Value s = mul(x.r, x.r), sine = sinOfReduced(x, s), cosine = cosOfReduced(x, s), odd = isOdd(x.n);
+    return div(select(odd, sub(c(0.0f), cosine), sine), select(odd, sine, cosine));
+  }
+
+  /// The arc tangent of a in [0, 1].
+  Value atanOfUnit(Value a) {
+    Value s = mul(a, a);
+    Value p = polynomial(s, {-0.33333301544189453f, 0.19998638331890106f, -0.1426524519920349f, 0.10957571864128113f,
+                             -0.08419445902109146f, 0.0582343190908432f, -0.03145546838641167f, 0.011064315214753151f,
+                             -0.0018271846929565072f});
+    return fma(mul(a, s), p, a);
+  }
+  /// pi/2 - x, and pi - x.
+  Value fromQuarter(Value x) { return add(sub(c(1.57079637f), x), c(-4.37113883e-8f)); }
+  Value fromHalf(Value x) { return add(sub(c(3.14159274f), x), c(-8.74227766e-8f)); }
+  Value atan(Value x) {
+    Value magnitude = abs(x), large = less(c(1.0f), magnitude);
+    Value r = atanOfUnit(select(large, div(c(1.0f), magnitude), magnitude));
+    return copySign(select(large, fromQuarter(r), r), x);
+  }
+  Value atan2(Value y, Value x) {
+    Value ay = abs(y), ax = abs(x), flat = less(ay, ax);
+    Value low = select(flat, ay, ax), high = select(flat, ax, ay);
+    // Equal ones may be infinite, or zero, where the result is that of a ratio of zero.
+    Value ratio = select(equal(low, high), c(1.0f), div(low, high));
+    Value r = atanOfUnit(select(equal(add(ax, ay), c(0.0f)), c(0.0f), ratio));
+    r = select(less(ax, ay), fromQuarter(r), r);
+    Value negative = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, bits(x), ci(0));
+    return copySign(select(negative, fromHalf(r), r), y);
+  }
+
+  /// Whether |x| < 1/2, and the arc sine of |x|, or else of sqrt((1 - |x|) / 2).
+  std::tuple<Value, Value> asinOfHalf(Value x) {
+    Value magnitude = abs(x), small = less(magnitude, c(0.5f));
+    Value s = select(small, mul(x, x), mul(sub(c(1.0f), magnitude), c(0.5f)));
+    Value v = select(small, magnitude, math::SqrtOp::create(b, s));
+    Value p = polynomial(s, {0.16666659712791443f, 0.07500510662794113f, 0.04451572149991989f, 0.03181760758161545f,
+                             0.014402614906430244f, 0.037565186619758606f});
+    return {small, fma(mul(v, s), p, v)};
+  }
+  Value asin(Value x) {
+    auto [small, r] = asinOfHalf(x);
+    return copySign(select(small, r, fromQuarter(add(r, r))), x);
+  }
+  Value acos(Value x) {
+    auto [small, r] = asinOfHalf(x);
+    Value twice = add(r, r);
+    Value large = select(less(x, c(0.0f)), fromHalf(twice), twice);
+    return select(small, fromQuarter(copySign(r, x)), large);
+  }
+
+  /// e^x / 2 for a large x, of which e^x may be infinite.
+  Value halfExp(Value x) {
+    Value root = exp(mul(x, c(0.5f)));
+    return mul(mul(root, c(0.5f)), root);
+  }
+  Value sinh(Value x) {
+    Value magnitude = abs(x), t = expm1(magnitude);
+    Value small = mul(c(0.5f), add(t, div(t, add(t, c(1.0f)))));
+    return copySign(select(less(magnitude, c(80.0f)), small, halfExp(magnitude)), x);
+  }
+  Value cosh(Value x) {
+    Value magnitude = abs(x), e = exp(magnitude);
+    Value small = fma(c(0.5f), e, div(c(0.5f), e));
+    return select(less(magnitude, c(80.0f)), small, halfExp(magnitude));
+  }
+  Value atanh(Value x) {
+    Value magnitude = abs(x);
+    Value r = mul(c(0.5f), log1p(div(add(magnitude, magnitude), sub(c(1.0f), magnitude))));
+    return copySign(r, x);
+  }
+
+  /// The remainder of x / y, truncated; |x| / |y| < 2^22. The quotient is at most one off, and what follows exact.
+  Value rem(Value x, Value y) {
+    Value ax = abs(x), ay = abs(y);
+    Value q = math::TruncOp::create(b, div(ax, ay));
+    Value r = fma(sub(c(0.0f), q), ay, ax);
+    r = select(less(r, c(0.0f)), add(r, ay), r);
+    r = select(less(r, ay), r, sub(r, ay));
+    return copySign(select(less(ax, ay), ax, r), x);
+  }
+
+  /// Whether all lanes lie below the limit: an i1.
+  Value allBelow(Value x, float limit) {
+    Value below = less(x, c(limit));
+    if (!isa<VectorType>(type))
+      return below;
+    return vector::ReductionOp::create(b, vector::CombiningKind::AND, below);
+  }
+
 private:
+  Value andI(Value x, Value y) { return arith::AndIOp::create(b, x, y); }
+  Value xorI(Value x, Value y) { return arith::XOrIOp::create(b, x, y); }
+  Value equalI(Value x, Value y) { return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, y); }
   Type intType() { return withElement(b.getI32Type()); }
   Type withElement(Type elem) {
     auto vector = dyn_cast<VectorType>(type);
@@ -210,6 +335,62 @@ template <typename Op> struct ExpandF32 : OpRewritePattern<Op> {
   }
 
   Expansion expansion;
+};
+
+/// What an operation that is left to libm carries, so that it is not expanded again.
+constexpr StringLiteral libmAttr = "disc.libm";
+
+/// `fast` where all lanes of `bounded` lie below `limit`, else the operation itself, in libm.
+template <typename Op>
+LogicalResult expandBelow(Op op, PatternRewriter &rewriter, float limit, function_ref<Value(F32 &)> bounded,
+                          function_ref<Value(F32 &)> fast) {
+  if (!getElementTypeOrSelf(op.getType()).isF32() || op->hasAttr(libmAttr))
+    return rewriter.notifyMatchFailure(op, "not f32, or left to libm");
+  F32 f(rewriter, op.getLoc(), op.getType());
+  auto either = scf::IfOp::create(rewriter, op.getLoc(), op.getType(), f.allBelow(bounded(f), limit),
+                                  /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(rewriter);
+  rewriter.setInsertionPointToStart(either.thenBlock());
+  F32 inside(rewriter, op.getLoc(), op.getType());
+  scf::YieldOp::create(rewriter, op.getLoc(), fast(inside));
+  rewriter.setInsertionPointToStart(either.elseBlock());
+  Operation *slow = rewriter.clone(*op);
+  slow->setAttr(libmAttr, rewriter.getUnitAttr());
+  scf::YieldOp::create(rewriter, op.getLoc(), slow->getResults());
+  rewriter.replaceOp(op, either);
+  return success();
+}
+
+template <typename Op> struct ExpandTrig : OpRewritePattern<Op> {
+  ExpandTrig(MLIRContext *context, Expansion expansion) : OpRewritePattern<Op>(context), expansion(expansion) {}
+
+  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
+    return expandBelow(
+        op, rewriter, 12000.0f, [&](F32 &f) { return f.abs(op.getOperand()); },
+        [&](F32 &f) { return expansion(f, op.getOperand()); });
+  }
+
+  Expansion expansion;
+};
+
+struct ExpandRem : OpRewritePattern<arith::RemFOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(arith::RemFOp op, PatternRewriter &rewriter) const override {
+    return expandBelow(
+        op, rewriter, 4194304.0f, [&](F32 &f) { return f.abs(f.div(op.getLhs(), op.getRhs())); },
+        [&](F32 &f) { return f.rem(op.getLhs(), op.getRhs()); });
+  }
+};
+
+struct ExpandAtan2 : OpRewritePattern<math::Atan2Op> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(math::Atan2Op op, PatternRewriter &rewriter) const override {
+    if (!getElementTypeOrSelf(op.getType()).isF32())
+      return rewriter.notifyMatchFailure(op, "not f32");
+    F32 f(rewriter, op.getLoc(), op.getType());
+    rewriter.replaceOp(op, f.atan2(op.getLhs(), op.getRhs()));
+    return success();
+  }
 };
 
 /// rsqrt is rare enough in inner loops to be done exactly: 1 / sqrt.
@@ -319,7 +500,9 @@ struct CpuLowerMath : disc::impl::CpuLowerMathBase<CpuLowerMath> {
     patterns.add<WidenHalf, ConvertHalfThroughF32<arith::ExtFOp>, ConvertHalfThroughF32<arith::TruncFOp>,
                  ConvertHalfThroughF32<arith::SIToFPOp>, ConvertHalfThroughF32<arith::UIToFPOp>,
                  ConvertHalfThroughF32<arith::FPToSIOp>, ConvertHalfThroughF32<arith::FPToUIOp>, ExpandRsqrt>(context);
-    if (!targetHasFma(getOperation()))
+    if (targetHasFma(getOperation()))
+      patterns.add<ExpandRem>(context); // which needs exact sums
+    else
       patterns.add<SplitFma>(context);
     arith::populateExpandBFloat16Patterns(patterns);
     patterns.add<ExpandF32<math::ExpOp>>(context, [](F32 &f, Value x) { return f.exp(x); });
@@ -328,6 +511,16 @@ struct CpuLowerMath : disc::impl::CpuLowerMathBase<CpuLowerMath> {
     patterns.add<ExpandF32<math::TanhOp>>(context, [](F32 &f, Value x) { return f.tanh(x); });
     patterns.add<ExpandF32<math::ErfOp>>(context, [](F32 &f, Value x) { return f.erf(x); });
     patterns.add<ExpandF32<math::Log1pOp>>(context, [](F32 &f, Value x) { return f.log1p(x); });
+    patterns.add<ExpandF32<math::AtanOp>>(context, [](F32 &f, Value x) { return f.atan(x); });
+    patterns.add<ExpandF32<math::AsinOp>>(context, [](F32 &f, Value x) { return f.asin(x); });
+    patterns.add<ExpandF32<math::AcosOp>>(context, [](F32 &f, Value x) { return f.acos(x); });
+    patterns.add<ExpandF32<math::SinhOp>>(context, [](F32 &f, Value x) { return f.sinh(x); });
+    patterns.add<ExpandF32<math::CoshOp>>(context, [](F32 &f, Value x) { return f.cosh(x); });
+    patterns.add<ExpandF32<math::AtanhOp>>(context, [](F32 &f, Value x) { return f.atanh(x); });
+    patterns.add<ExpandTrig<math::SinOp>>(context, [](F32 &f, Value x) { return f.sinOf(f.reduceTrig(x), 0); });
+    patterns.add<ExpandTrig<math::CosOp>>(context, [](F32 &f, Value x) { return f.sinOf(f.reduceTrig(x), 1); });
+    patterns.add<ExpandTrig<math::TanOp>>(context, [](F32 &f, Value x) { return f.tan(x); });
+    patterns.add<ExpandAtan2>(context);
     // ln 2 in the unit of each result, its high part with few bits so that n * high is exact.
     patterns.add<ExpandF32<math::LogOp>>(context,
                                          [](F32 &f, Value x) { return f.log(x, 0.693359375f, -2.12194440e-4f, 1.0f); });
@@ -342,7 +535,8 @@ struct CpuLowerMath : disc::impl::CpuLowerMathBase<CpuLowerMath> {
     RewritePatternSet calls(context);
     populateMathToLibmConversionPatterns(calls, /*benefit=*/1);
     ConversionTarget target(*context);
-    target.addLegalDialect<arith::ArithDialect, func::FuncDialect, vector::VectorDialect, BuiltinDialect>();
+    target.addLegalDialect<arith::ArithDialect, func::FuncDialect, scf::SCFDialect, vector::VectorDialect,
+                           BuiltinDialect>();
     target.addIllegalDialect<math::MathDialect>();
     target.addLegalOp<math::AbsFOp, math::AbsIOp, math::CeilOp, math::CopySignOp, math::CountLeadingZerosOp,
                       math::CountTrailingZerosOp, math::CtPopOp, math::FloorOp, math::FmaOp, math::IsFiniteOp,

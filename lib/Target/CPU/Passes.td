@@ -12,7 +12,7 @@ def CpuEmitKernels : Pass<"disc-cpu-emit-kernels", "::mlir::ModuleOp"> {
 
 def CpuLowerMath : Pass<"disc-cpu-lower-math", "::mlir::ModuleOp"> {
   let summary = "replace transcendental functions by polynomials, half types by f32";
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
                            "::mlir::vector::VectorDialect"];
 }
 

@@ -18,6 +18,14 @@ FUNCTIONS = {
     "erf": (torch.erf, -6, 6, 2),
     "sin": (torch.sin, -1e4, 1e4, 1.1),
     "cos": (torch.cos, -1e4, 1e4, 1.1),
+    "sin, far": (torch.sin, -1e9, 1e9, 1.1),
+    "tan": (torch.tan, -1e4, 1e4, 3),
+    "atan": (torch.atan, -1e30, 1e30, 2.5),
+    "asin": (torch.asin, -1, 1, 2.5),
+    "acos": (torch.acos, -1, 1, 2.5),
+    "sinh": (torch.sinh, -89, 89, 2.5),
+    "cosh": (torch.cosh, -89, 89, 2.5),
+    "atanh": (torch.atanh, -0.9999999, 0.9999999, 3),
     "rsqrt": (torch.rsqrt, 1e-38, 1e38, 1.6),
 }
 SPECIAL = torch.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), float("nan"), 1e-45, 1e-40, -1e-40, 3e38])
@@ -70,6 +78,39 @@ def test_special_values(name):
     got, want = compiled(function)(SPECIAL), function(SPECIAL.double()).float()
     assert torch.equal(got.isnan(), want.isnan())
     assert torch.allclose(got, want, rtol=1e-6, atol=1e-45, equal_nan=True)
+
+
+class Pairs(torch.nn.Module):
+    def forward(self, x, y):
+        return torch.atan2(x, y), torch.fmod(x, y), torch.remainder(x, y)
+
+
+def test_pairs():
+    """Every special value with every other, signs of zero among them, and quotients of all sizes."""
+    model = disc.compile(
+        Pairs(), (torch.rand(64), torch.rand(64)), dynamic_shapes=({0: torch.export.Dim("n", min=1)},) * 2
+    )
+    x, y = (v.reshape(-1).contiguous() for v in torch.meshgrid(SPECIAL, SPECIAL, indexing="ij"))
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.exp2(torch.rand(2, 200_003, generator=generator) * 60 - 30)
+    sizes *= torch.randn(2, 200_003, generator=generator).sign()
+    for a, b in (
+        (x, y),
+        (sizes[0], sizes[1]),
+        (sizes[0].clamp(-1000, 1000).round(), torch.tensor([3.0]).expand(200_003)),
+    ):
+        angle, fmod, remainder = model(a.contiguous(), b.contiguous())
+        want = torch.atan2(a.double(), b.double())
+        finite = want.isfinite() & (want.abs() > 1e-37)
+        assert ulps(angle[finite], want[finite]).max().item() <= 2.5
+        assert torch.equal(angle.isnan(), want.isnan())
+        zero = want == 0
+        assert torch.equal(angle[zero].signbit(), want[zero].signbit())
+        want = torch.fmod(a.double(), b.double()).float()
+        torch.testing.assert_close(fmod, want, rtol=0, atol=0, equal_nan=True)
+        # Eager gives NaN where the ratio overflows.
+        want = torch.where((a / b).isinf() & (b != 0), remainder, torch.remainder(a, b))
+        torch.testing.assert_close(remainder, want, rtol=0, atol=0, equal_nan=True)
 
 
 def test_gelu_where_it_does_not_cancel():

@@ -132,10 +132,7 @@ def roll(b: Builder, x: Tensor, shifts: Sequence[Extent], dims: Sequence[int] = 
         size = x.dims[dim]
         if isinstance(size, int) and size <= 1:
             continue
-
-        def back(i: Elem, shift: Extent = shift, size: Extent = size) -> Elem:
-            extent = scalar.from_extent(size, torch.int64)
-            return scalar.remainder(i - scalar.from_extent(shift, torch.int64), extent)
-
-        x = _mapped(b, x, x.dims, {dim: back})
+        moved = b.mod(shift, b.maximum(size, 1))
+        first = b.sub(size, moved)
+        x = b.concat([b.slice(x, dim, first, moved), b.slice(x, dim, 0, first)], dim)
     return x
