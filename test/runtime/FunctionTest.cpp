@@ -30,6 +30,27 @@ TEST(stridedWalkStartsAnywhere) {
   }
 }
 
+TEST(suppressionKeepsTheBestOfEachClass) {
+  // Two boxes that overlap by half, one apart, one with corners the other way round; the second class has no scores.
+  float boxes[] = {0, 0, 1, 1, 0, 0.5f, 1, 1.5f, 0, 4, 1, 5, 3, 9, 2, 8};
+  float scores[] = {0.8f, 0.9f, 0.3f, 0.7f, 0, 0, 0, 0};
+  float iou = 0.3f, least = 0.2f;
+  int64_t most = 3, indices[24], count = -1, config[] = {0};
+  alignas(64) char scratch[64];
+  std::vector<int64_t> boxDims{1, 4, 4}, boxStrides{16, 4, 1}, scoreDims{1, 2, 4}, scoreStrides{8, 4, 1}, rows{8, 3},
+      dense{3, 1}, none;
+  disc_view operands[] = {view(boxes, DISC_F32, boxDims, boxStrides), view(scores, DISC_F32, scoreDims, scoreStrides),
+                          view(&most, DISC_I64, none, none),          view(&iou, DISC_F32, none, none),
+                          view(&least, DISC_F32, none, none),         view(indices, DISC_I64, rows, dense),
+                          view(&count, DISC_I64, none, none)};
+  auto run = [&] { return disc_fn_non_max_suppression(nullptr, operands, config, 0, 1, scratch); };
+  CHECK(run() == DISC_OK && count == 3);
+  const int64_t expected[] = {0, 0, 1, 0, 0, 3, 0, 0, 2};
+  CHECK(std::memcmp(indices, expected, sizeof(expected)) == 0);
+  iou = 0.4f, most = 2;
+  CHECK(run() == DISC_OK && count == 2 && indices[2] == 1 && indices[5] == 0);
+}
+
 TEST(nonzeroOfStridedViews) {
   // The transpose of a 2x3 matrix.
   float data[] = {0, 1, 2, -0.0f, 0, 3};

@@ -5,6 +5,12 @@ from __future__ import annotations
 import torch
 from torch_mlir import ir
 
+# The stubs lack them.
+INT4: torch.dtype = torch.int4  # type: ignore[attr-defined]
+INT2: torch.dtype = torch.int2  # type: ignore[attr-defined]
+UINT4: torch.dtype = torch.uint4  # type: ignore[attr-defined]
+UINT2: torch.dtype = torch.uint2  # type: ignore[attr-defined]
+
 UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 """The integers whose sign MLIR's types lack."""
 
@@ -26,6 +32,19 @@ _MLIR_NAMES: dict[torch.dtype, str] = {
     torch.complex64: "f32",
     torch.complex128: "f64",
 }
+
+_STORAGE: dict[torch.dtype, torch.dtype] = {
+    INT4: torch.int8,
+    INT2: torch.int8,
+    UINT4: torch.uint8,
+    UINT2: torch.uint8,
+    torch.float8_e4m3fn: torch.uint8,
+    torch.float8_e4m3fnuz: torch.uint8,
+    torch.float8_e5m2: torch.uint8,
+    torch.float8_e5m2fnuz: torch.uint8,
+    torch.float4_e2m1fn_x2: torch.uint8,
+}
+"""Narrow types (see :mod:`~disc.frontend.narrow`), and the types that their elements are stored as."""
 
 # The torch dialect's spelling of an element type, which still has a sign.
 _TORCH_DIALECT_NAMES: dict[str, torch.dtype] = {
@@ -68,12 +87,22 @@ _SCALAR_TYPE_CODES: dict[int, torch.dtype] = {
 
 def element_type(dtype: torch.dtype) -> ir.Type:
     """The MLIR element type of ``dtype``; integers are signless."""
-    return ir.Type.parse(_MLIR_NAMES[dtype])
+    return ir.Type.parse(_MLIR_NAMES[storage(dtype)])
 
 
 def is_supported(dtype: torch.dtype) -> bool:
-    """Whether tensors of ``dtype`` can be compiled at all."""
+    """Whether tensors of ``dtype`` can be inputs and parameters."""
     return dtype in _MLIR_NAMES
+
+
+def storage(dtype: torch.dtype) -> torch.dtype:
+    """The type of a tensor in memory: another one for narrow types."""
+    return _STORAGE.get(dtype, dtype)
+
+
+def narrow_bits(dtype: torch.dtype) -> int:
+    """The width of integers that are stored as bytes."""
+    return 2 if dtype in (INT2, UINT2) else 4
 
 
 def from_torch_dialect(text: str) -> torch.dtype | None:
@@ -103,7 +132,7 @@ def part(dtype: torch.dtype) -> torch.dtype:
 
 def is_unsigned(dtype: torch.dtype) -> bool:
     """Whether integers of ``dtype`` widen with zeros (bool counts)."""
-    return dtype == torch.bool or dtype in UNSIGNED
+    return dtype == torch.bool or storage(dtype) in UNSIGNED
 
 
 def is_half(dtype: torch.dtype) -> bool:
@@ -112,13 +141,23 @@ def is_half(dtype: torch.dtype) -> bool:
 
 
 def opmath(dtype: torch.dtype) -> torch.dtype:
-    """The type PyTorch computes in for operands of ``dtype``: f32 for the half types."""
-    return torch.float32 if is_half(dtype) else dtype
+    """The type PyTorch computes in for operands of ``dtype``: f32 for the half types and narrower ones."""
+    if is_half(dtype) or (is_float(dtype) and dtype in _STORAGE):
+        return torch.float32
+    return storage(dtype)
 
 
 def bits(dtype: torch.dtype) -> int:
     """Width of an element in bits; 1 for bool."""
     return 1 if dtype == torch.bool else dtype.itemsize * 8
+
+
+def limits(dtype: torch.dtype) -> tuple[int, int]:
+    """The least and the largest integer of ``dtype``."""
+    if storage(dtype) == dtype:
+        return torch.iinfo(dtype).min, torch.iinfo(dtype).max
+    count = narrow_bits(dtype)
+    return (0, (1 << count) - 1) if is_unsigned(dtype) else (-(1 << (count - 1)), (1 << (count - 1)) - 1)
 
 
 def lowest(dtype: torch.dtype) -> int | float | bool:

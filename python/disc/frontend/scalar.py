@@ -166,6 +166,10 @@ def cast(x: Elem, dtype: torch.dtype) -> Elem:
     """``x`` converted to ``dtype`` as PyTorch converts."""
     if x.dtype == dtype:
         return x
+    if dtypes.storage(x.dtype) != x.dtype:
+        return cast(narrow.decode(x), dtype)
+    if dtypes.storage(dtype) != dtype:
+        return narrow.encode(x, dtype)
     if dtype == torch.bool:
         return x.ne(0)
     target = dtypes.element_type(dtype)
@@ -414,3 +418,7 @@ def gelu(x: Elem, approximate: str = "none") -> Elem:
         inner = pymath.sqrt(2.0 / pymath.pi) * (x + 0.044715 * (x * x * x))
         return 0.5 * x * (tanh(inner) + 1.0)
     return 0.5 * x * (erf(x * pymath.sqrt(0.5)) + 1.0)
+
+
+# It computes with elements, and conversions of elements need it.
+from . import narrow  # noqa: E402

@@ -1,16 +1,21 @@
 """ONNX models: symbols from dim_params, shapes that the model computes itself, names, errors, libraries."""
 
 import io
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from onnx import TensorProto, helper, load_from_string, numpy_helper, save
+from onnx.reference import ReferenceEvaluator
 from torch import nn
 from torch.export import Dim
 
 import disc
+import onnx_nodes
 from disc.cli.compile import main as disc_compile
 
 
@@ -203,6 +208,123 @@ def test_an_exported_encoder(encoder):
             torch.testing.assert_close(compiled(ids, mask), module(ids, mask), rtol=1e-5, atol=1e-5)
 
 
+class Residual(nn.Module):
+    """ResNet-like: strided convolutions with batch norm, a residual block with a projection, pooling."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU())
+        self.pool = nn.MaxPool2d(3, 2, 1)
+        self.block = nn.Sequential(
+            nn.Conv2d(8, 16, 3, 2, 1, bias=False),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            nn.Conv2d(16, 16, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(16),
+        )
+        self.project = nn.Sequential(nn.Conv2d(8, 16, 1, 2, bias=False), nn.BatchNorm2d(16))
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x):
+        x = self.pool(self.stem(x))
+        x = (self.block(x) + self.project(x)).relu()
+        return self.head(nn.functional.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+class Tagger(nn.Module):
+    """Embeddings and a recurrent layer of two layers and directions."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.embed = nn.Embedding(40, 12)
+        self.layer = kind(12, 10, num_layers=2, bidirectional=True, batch_first=True)
+        self.head = nn.Linear(20, 7)
+
+    def forward(self, ids):
+        return self.head(self.layer(self.embed(ids))[0])
+
+
+def _ids(batch, length):
+    return torch.randint(40, (batch, length))
+
+
+ROUND_TRIPS = {
+    "residual": (
+        Residual,
+        lambda n, h, w: torch.randn(n, 3, h, w),
+        {0: "batch", 2: "height", 3: "width"},
+        [(2, 32, 48), (1, 33, 31), (3, 64, 17), (5, 7, 9), (1, 128, 96)],
+    ),
+    "lstm": (
+        lambda: Tagger(nn.LSTM),
+        _ids,
+        {0: "batch", 1: "length"},
+        [(2, 5), (1, 1), (3, 17), (7, 2), (4, 40)],
+    ),
+    "gru": (lambda: Tagger(nn.GRU), _ids, {0: "batch", 1: "length"}, [(2, 5), (1, 1), (3, 17), (7, 2), (4, 40)]),
+}
+
+
+@pytest.mark.parametrize("name", ROUND_TRIPS)
+def test_round_trips(name, tmp_path):
+    """PyTorch's model, exported to a file, compiled, at five shapes."""
+    make, inputs, dynamic, shapes = ROUND_TRIPS[name]
+    torch.manual_seed(1)
+    module = make().eval()
+    proto = exported(module, (inputs(*shapes[0]),), input_names=["x"], dynamic_axes={"x": dynamic})
+    save(proto, tmp_path / "model.onnx")
+    compiled = disc.compile(tmp_path / "model.onnx")
+    assert [s.name for s in compiled.symbols] == list(dynamic.values())
+    for shape in shapes:
+        x = inputs(*shape)
+        with torch.inference_mode():
+            torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["INT4", "UINT4", "INT2", "FLOAT8E4M3FN", "FLOAT8E5M2"])
+def test_weights_of_few_bits(kind):
+    """A product with weights that are dequantised in blocks."""
+    code = getattr(TensorProto, kind)
+    dtype = helper.tensor_dtype_to_np_dtype(code)
+    weight = np.random.randn(16, 6).astype(dtype) if "FLOAT" in kind else np.random.randint(0, 2, (16, 6)).astype(dtype)
+    scale = np.random.rand(4, 6).astype("float32")
+    proto = model(
+        [
+            helper.make_node("DequantizeLinear", ["w", "scale"], ["real"], axis=0, block_size=4),
+            helper.make_node("MatMul", ["x", "real"], ["y"]),
+        ],
+        [("x", TensorProto.FLOAT, ["rows", 16])],
+        [("y", TensorProto.FLOAT, ["rows", 6])],
+        {"scale": scale},
+        opset=25,
+    )
+    proto.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    compiled = disc.compile(proto)
+    real = torch.from_numpy(weight.astype("float32") * scale.repeat(4, axis=0))
+    for rows in (1, 5, 64):
+        x = torch.randn(rows, 16)
+        torch.testing.assert_close(compiled(x), x @ real)
+
+
+def test_suppressed_boxes():
+    """The number of boxes is dynamic, that of results depends on data."""
+    proto = model(
+        [helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "iou", "least"], ["y"])],
+        [("boxes", TensorProto.FLOAT, [1, "n", 4]), ("scores", TensorProto.FLOAT, [1, 2, "n"])],
+        [("y", TensorProto.INT64, None)],
+        {"most": np.array([3]), "iou": np.array([0.3], dtype="float32"), "least": np.array([0.1], dtype="float32")},
+    )
+    compiled = disc.compile(proto)
+    reference = ReferenceEvaluator(proto)
+    for n in (1, 7, 50, 300):
+        corner = np.random.rand(1, n, 2).astype("float32")
+        boxes = np.concatenate([corner, corner + np.random.rand(1, n, 2).astype("float32") / 2], axis=2)
+        scores = np.random.rand(1, 2, n).astype("float32")
+        (expected,) = reference.run(None, {"boxes": boxes, "scores": scores})
+        result = compiled(torch.from_numpy(boxes), torch.from_numpy(scores))
+        np.testing.assert_array_equal(result.numpy(), expected)
+
+
 def test_a_library_of_an_onnx_file(encoder, tmp_path, capsys):
     module, proto = encoder
     save(proto, tmp_path / "encoder.onnx")
@@ -214,6 +336,19 @@ def test_a_library_of_an_onnx_file(encoder, tmp_path, capsys):
     with torch.inference_mode():
         expected = module(torch.from_numpy(ids), torch.from_numpy(mask))
     np.testing.assert_allclose(library(ids=ids, mask=mask), expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_node_cases():
+    """A part of ONNX's own tests of operators, each operator at least once: those listed fail, and no others."""
+    runner = Path(__file__).parents[1] / "onnx_nodes.py"
+    done = subprocess.run([sys.executable, runner, "--quick"], capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+def test_the_list_of_failures():
+    cases, known = onnx_nodes.load(), onnx_nodes.known_failures()
+    assert set(known) <= set(cases)
+    assert len(known) <= 0.15 * len(cases)
 
 
 def test_a_damaged_file(tmp_path, capsys):

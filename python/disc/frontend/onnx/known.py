@@ -17,6 +17,7 @@ import sympy
 import torch
 from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod
 
+from .. import dtypes
 from ..registry import NotLowerable
 from ..values import Tensor
 
@@ -238,9 +239,13 @@ def _cast(given: list[Known], attributes: dict[str, Any]) -> Known | None:
     dtype = attributes["to"]
     if not isinstance(dtype, torch.dtype):
         return None
-    if dtype.is_floating_point and not given[0].static:
+    if dtypes.storage(dtype) != dtype:
         return None
-    return Known.of(given[0].values, dtype)
+    if given[0].static:
+        # With what rounding and wrapping do.
+        converted = torch.tensor(given[0].list, dtype=dtypes.storage(given[0].dtype)).to(dtype)
+        return Known.of(np.array(converted.tolist(), dtype=object).reshape(given[0].values.shape), dtype)
+    return None if dtype.is_floating_point else Known.of(given[0].values, dtype)
 
 
 def _constant_of_shape(given: list[Known], attributes: dict[str, Any]) -> Known:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import onnx
 import torch
 from torch_mlir import ir
 
-from .. import scalar
+from .. import dtypes, scalar
 from ..locations import location
 from ..lower import Lowering, op_name
 from ..registry import NotLowerable, Rule
@@ -40,9 +42,19 @@ class OnnxLowering(Lowering):
         return name.removeprefix(OWN).removeprefix("torch.")
 
     def finish(self, block: ir.Block, outputs: list[Any]) -> list[Any]:
-        """The outputs as tensors."""
+        """The outputs as tensors; of narrow elements as they are stored."""
         with ir.Location.name("outputs"), ir.InsertionPoint(block):
-            return [self._materialise(x) for x in outputs]
+            tensors = [self._materialise(x) for x in outputs]
+        return [replace(t, dtype=dtypes.storage(t.dtype)) for t in tensors]
+
+    def _bind_inputs(self, source: ir.Block, block: ir.Block, inputs: Sequence[tuple[str, Any]]) -> None:
+        super()._bind_inputs(source, block, inputs)
+        for argument, (name, _) in zip(source.arguments, inputs, strict=True):
+            self._values[argument] = self._typed(name, self._values[argument])
+
+    def _typed(self, name: str, value: Tensor) -> Tensor:
+        """An input or constant with the type that the model gives it."""
+        return replace(value, dtype=self._model.narrow.get(name, value.dtype))
 
     # -- operations ----------------------------------------------------------------------------
 
@@ -51,6 +63,7 @@ class OnnxLowering(Lowering):
         if name not in self._tensors:
             raise NotLowerable(f"constant {name!r} has an element type that is not supported")
         super()._lower_parameter(op)
+        self._values[op.results[0]] = self._typed(name, self._values[op.results[0]])
 
     def _lower_op(self, op: ir.Operation, name: str) -> None:
         if name in ("torch.vtensor.literal", "onnx.Constant"):
@@ -85,10 +98,12 @@ class OnnxLowering(Lowering):
         if tensor is None:
             attribute = op.attributes["value" if "value" in op.attributes else "torch.onnx.value"]
             tensor = torch.from_numpy(np.array(ir.DenseElementsAttr(attribute)))
-        if tensor.numel() <= LIMIT:
-            return Known.of(np.array(tensor.tolist(), dtype=object).reshape(tuple(tensor.shape)), tensor.dtype)
+        dtype = self._model.narrow.get(name, tensor.dtype)
+        # The bits of narrow floats are no numbers.
+        if tensor.numel() <= LIMIT and tensor.dtype.is_floating_point == dtype.is_floating_point:
+            return Known.of(np.array(tensor.tolist(), dtype=object).reshape(tuple(tensor.shape)), dtype)
         self._tensors.setdefault(name, tensor)
-        return self._emit_parameter(name)
+        return self._typed(name, self._emit_parameter(name))
 
     def _call(self, op: ir.Operation, rule: Rule, operands: list[Any]) -> Any:
         name = self.builder.op_name
@@ -153,7 +168,7 @@ class OnnxLowering(Lowering):
         if x.static:
             if values and all(v == values[0] for v in values):
                 return b.full(list(dims), values[0], x.dtype)
-            tensor = torch.tensor(values, dtype=x.dtype).reshape(dims)
+            tensor = torch.tensor(values, dtype=dtypes.storage(x.dtype)).reshape(dims)
             name = f"onnx_constant_{len(self._tensors)}"
             self._tensors[name] = tensor
             value = ir.Operation.create(

@@ -15,6 +15,7 @@ import torch
 from onnx import numpy_helper, version_converter
 
 from ...errors import CompileError
+from .. import dtypes
 from .known import LIMIT
 
 OLDEST = 9
@@ -35,7 +36,17 @@ DTYPES: dict[int, torch.dtype] = {
     onnx.TensorProto.UINT32: torch.uint32,
     onnx.TensorProto.UINT64: torch.uint64,
     onnx.TensorProto.BOOL: torch.bool,
+    onnx.TensorProto.INT4: dtypes.INT4,
+    onnx.TensorProto.UINT4: dtypes.UINT4,
+    onnx.TensorProto.INT2: dtypes.INT2,
+    onnx.TensorProto.UINT2: dtypes.UINT2,
+    onnx.TensorProto.FLOAT8E4M3FN: torch.float8_e4m3fn,
+    onnx.TensorProto.FLOAT8E4M3FNUZ: torch.float8_e4m3fnuz,
+    onnx.TensorProto.FLOAT8E5M2: torch.float8_e5m2,
+    onnx.TensorProto.FLOAT8E5M2FNUZ: torch.float8_e5m2fnuz,
+    onnx.TensorProto.FLOAT4E2M1: torch.float4_e2m1fn_x2,
 }
+_BYTES = {torch.int8: onnx.TensorProto.INT8, torch.uint8: onnx.TensorProto.UINT8}
 
 
 def dtype_of(code: int, what: str) -> torch.dtype:
@@ -47,9 +58,12 @@ def dtype_of(code: int, what: str) -> torch.dtype:
 
 
 def to_tensor(proto: onnx.TensorProto, folder: str = "") -> torch.Tensor:
-    """A constant of the model as a tensor."""
+    """A constant of the model as a tensor, of narrow elements as they are stored."""
     dtype = dtype_of(proto.data_type, f"constant {proto.name!r}")
     array = np.ascontiguousarray(numpy_helper.to_array(proto, folder)).reshape(tuple(proto.dims))
+    if dtypes.storage(dtype) != dtype:
+        stored = np.int8 if dtypes.storage(dtype) == torch.int8 else np.uint8
+        return torch.from_numpy(array.view(np.uint8).copy() if dtype.is_floating_point else array.astype(stored))
     if dtype == torch.bfloat16:
         return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
     return torch.from_numpy(array if array.flags.writeable else array.copy())
@@ -67,6 +81,8 @@ class OnnxModel:
     """The nodes under their own names."""
     constants: dict[str, torch.Tensor]
     """Initializers and the values of Constant nodes."""
+    narrow: dict[str, torch.dtype]
+    """The types of inputs and constants whose elements are stored as bytes; ``proto`` has them as bytes."""
 
     @property
     def inputs(self) -> list[onnx.ValueInfoProto]:
@@ -121,7 +137,7 @@ def prepare(
         proto = onnx.inliner.inline_local_functions(proto)
     if inline:
         proto = _inlined(proto, inline)
-    constants = _take_constants(proto.graph)
+    constants, narrow = _take_constants(proto.graph)
     nodes: list[onnx.NodeProto] = []
     for node in proto.graph.node:
         _number(node, nodes)
@@ -129,7 +145,15 @@ def prepare(
         proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except Exception as error:
         raise CompileError("import", f"{name}: the types of its values cannot be inferred: {error}") from error
-    return OnnxModel(proto, name, nodes, constants)
+    for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
+        dtype = DTYPES.get(value.type.tensor_type.elem_type)
+        if dtype is not None and dtypes.storage(dtype) != dtype:
+            narrow[value.name] = dtype
+            value.type.tensor_type.elem_type = _BYTES[dtypes.storage(dtype)]
+    for i in proto.graph.initializer:
+        if i.name in narrow:
+            i.data_type = _BYTES[dtypes.storage(narrow[i.name])]
+    return OnnxModel(proto, name, nodes, constants, narrow)
 
 
 def _inlined(proto: onnx.ModelProto, inline: Collection[tuple[str, str]]) -> onnx.ModelProto:
@@ -224,8 +248,8 @@ def _fix_dims(proto: onnx.ModelProto, extents: Mapping[str, int]) -> None:
                 dim.dim_value = extents[dim.dim_param]
 
 
-def _take_constants(graph: onnx.GraphProto) -> dict[str, torch.Tensor]:
-    """Turns Constant nodes into initializers, and takes the data out of large ones."""
+def _take_constants(graph: onnx.GraphProto) -> tuple[dict[str, torch.Tensor], dict[str, torch.dtype]]:
+    """Turns Constant nodes into initializers, and takes the data out of large ones; the types of narrow ones."""
     kept = []
     for node in graph.node:
         value = _constant_value(node)
@@ -239,17 +263,20 @@ def _take_constants(graph: onnx.GraphProto) -> dict[str, torch.Tensor]:
         del graph.node[:]
         graph.node.extend(copies)
     constants: dict[str, torch.Tensor] = {}
+    narrow: dict[str, torch.dtype] = {}
     for i, proto in enumerate(graph.initializer):
         if proto.data_type not in DTYPES:
             continue
         tensor = constants[proto.name] = to_tensor(proto)
+        if DTYPES[proto.data_type] != tensor.dtype:
+            narrow[proto.name] = DTYPES[proto.data_type]
         small = onnx.TensorProto(name=proto.name, data_type=proto.data_type, dims=proto.dims)
         if tensor.numel() <= LIMIT:
             raw = tensor.contiguous()
             raw = raw.view(torch.int16) if tensor.dtype == torch.bfloat16 else raw
             small.raw_data = raw.numpy().tobytes()
         graph.initializer[i].CopyFrom(small)
-    return constants
+    return constants, narrow
 
 
 def _constant_value(node: onnx.NodeProto) -> onnx.TensorProto | None:

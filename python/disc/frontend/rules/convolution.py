@@ -146,10 +146,26 @@ def _plain(
             high = [t - at for t, at in zip(total, low, strict=True)]
     else:
         low = high = per_dim(padding, spatial)
+    return padded_convolution(b, x, weight, bias, strides, low, high, dilations, groups)
+
+
+@lowers("torch.disc.convolution")
+def padded_convolution(
+    b: Builder,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    strides: Sequence[int],
+    low: Sequence[int],
+    high: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """A plain convolution with padding of its own at each end of each dim."""
     filters = b.floordiv(weight.dims[0], groups)
     grouped = b.reshape(weight, [groups, filters, *weight.dims[1:]])
     grouped = b.permute(grouped, [0, 1, *range(3, grouped.rank), 2])
-    return _apply(b, x, grouped, bias, strides, low, high, dilations, [1] * spatial)
+    return _apply(b, x, grouped, bias, strides, low, high, dilations, [1] * len(strides))
 
 
 def _transposed(
@@ -163,22 +179,41 @@ def _transposed(
     groups: int,
     dilation: Sequence[int],
 ) -> Tensor:
-    """A convolution of the input with zeros between its elements by the mirrored kernel, said in the cheapest way."""
     spatial = weight.rank - 2
     strides, dilations = per_dim(stride, spatial), per_dim(dilation, spatial)
     paddings, extra = per_dim(padding, spatial), per_dim(output_padding, spatial)
+    ends = [p - e for p, e in zip(paddings, extra, strict=True)]
+    return cut_conv_transpose(b, x, weight, bias, strides, paddings, ends, dilations, groups)
+
+
+@lowers("torch.disc.conv_transpose")
+def cut_conv_transpose(
+    b: Builder,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    strides: Sequence[int],
+    start: Sequence[int],
+    end: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """A convolution of the input with zeros between its elements by the mirrored kernel, cut at both ends.
+
+    Said in the cheapest way.
+    """
+    spatial = weight.rank - 2
     if not all(isinstance(k, int) for k in weight.dims[2:]):
         raise NotLowerable("a transposed convolution by a kernel of dynamic size")
     kernel = [k for k in weight.dims[2:] if isinstance(k, int)]
-    if groups == 1 and kernel == strides and not any(paddings) and not any(extra) and max(dilations) == 1:
+    if groups == 1 and kernel == list(strides) and not any(start) and not any(end) and max(dilations) == 1:
         return _enlarged(b, x, weight, bias, kernel)
     channels = b.floordiv(weight.dims[0], groups)
     grouped = b.reshape(weight, [groups, channels, *weight.dims[1:]])
     if max(strides) > 1 and max(dilations) == 1:
-        return _phased(b, x, grouped, bias, strides, paddings, extra)
+        return _phased(b, x, grouped, bias, strides, start, end)
     grouped = _mirrored(b, b.permute(grouped, [0, 2, *range(3, grouped.rank), 1]))
-    low = [d * (k - 1) - p for d, k, p in zip(dilations, kernel, paddings, strict=True)]
-    high = [at + e for at, e in zip(low, extra, strict=True)]
+    low, high = ([d * (k - 1) - c for d, k, c in zip(dilations, kernel, cut, strict=True)] for cut in (start, end))
     return _apply(b, x, grouped, bias, [1] * spatial, low, high, dilations, strides)
 
 
@@ -270,12 +305,12 @@ def _phased(
     weight: Tensor,
     bias: Tensor | None,
     strides: Sequence[int],
-    paddings: Sequence[int],
-    extra: Sequence[int],
+    start: Sequence[int],
+    end: Sequence[int],
 ) -> Tensor:
     """A transposed convolution as a plain one that gives all results between two elements of the input at once.
 
-    Result ``o`` of a dim lies at ``q = o + padding = a * stride + r`` of the whole one, and is the sum over ``j`` of
+    Result ``o`` of a dim lies at ``q = o + start = a * stride + r`` of the whole one, and is the sum over ``j`` of
     ``x[a - j] * w[r + stride * j]``: for each phase ``r`` a convolution by every ``stride``-th tap. The phases are
     filters of one convolution, and its results are put in order afterwards.
 
@@ -304,7 +339,7 @@ def _phased(
     count = math.prod(strides)
     phases = b.reshape(phases, [groups, b.mul(filters, count), *taps, channels])
     low = [j - 1 for j in taps]
-    high = [-((p + s - k - e) // s) for k, s, p, e in zip(kernel, strides, paddings, extra, strict=True)]
+    high = [-((cut + s - k) // s) for k, s, cut in zip(kernel, strides, end, strict=True)]
     ones = [1] * spatial
     y = _convolved(b, x, phases, ones, low, high, ones, ones)
     batch, *blocks, _ = y.dims
@@ -313,8 +348,8 @@ def _phased(
     whole = [b.mul(n, s) for n, s in zip(blocks, strides, strict=True)]
     y = b.reshape(b.permute(y, order), [batch, *whole, b.mul(groups, filters)])
     sizes = _batched(b, x, spatial).dims[2:]
-    for d, (n, k, s, p, e) in enumerate(zip(sizes, kernel, strides, paddings, extra, strict=True)):
-        y = b.slice(y, 1 + d, p, b.add(b.mul(b.sub(n, 1), s), k + e - 2 * p), 1)
+    for d, (n, k, s, first, last) in enumerate(zip(sizes, kernel, strides, start, end, strict=True)):
+        y = b.slice(y, 1 + d, first, b.add(b.mul(b.sub(n, 1), s), k - first - last), 1)
     return _finished(b, x, y, bias)
 
 

@@ -26,7 +26,7 @@ _I64 = torch.int64
 
 
 @dataclass(frozen=True)
-class _Window:
+class Window:
     """The windows along one spatial dim. ``at`` gives, for a result's index and an element's number in the window,
     the position in the input and whether it lies inside the window and the input (None: always)."""
 
@@ -35,31 +35,32 @@ class _Window:
     at: Callable[[Elem, Elem | int], tuple[Elem, Elem | None]]
 
 
-def _sliding(
-    b: Builder, extent: Extent, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool
-) -> _Window:
+def sliding(
+    b: Builder, extent: Extent, kernel: int, stride: int, low: Extent, high: Extent, dilation: int, ceil_mode: bool
+) -> Window:
+    """Windows at regular distances over an input with ``low`` and ``high`` elements of padding at its ends."""
     reach = dilation * (kernel - 1) + 1
-    room = b.add(extent, 2 * padding - reach)
+    room = b.add(extent, b.add(b.add(low, high), -reach))
     count = b.add(b.floordiv(b.add(room, stride - 1 if ceil_mode else 0), stride), 1)
     if ceil_mode:
         # The last window starts inside the input or the padding before it.
-        count = b.minimum(count, b.add(b.floordiv(b.add(extent, padding - 1), stride), 1))
-    tested = padding > 0 or ceil_mode
+        count = b.minimum(count, b.add(b.floordiv(b.add(extent, b.add(low, -1)), stride), 1))
+    tested = ceil_mode or (low, high) != (0, 0)
 
     def at(result: Elem, element: Elem | int) -> tuple[Elem, Elem | None]:
-        position = result * stride + element * dilation - padding
+        position = result * stride + element * dilation - scalar.from_extent(low, _I64)
         if not tested:
             return position, None
         inside = (position >= 0) & (position < scalar.from_extent(extent, _I64))
         return position, inside
 
-    return _Window(count, kernel, at)
+    return Window(count, kernel, at)
 
 
-def _adaptive(b: Builder, extent: Extent, size: Extent) -> _Window:
+def _adaptive(b: Builder, extent: Extent, size: Extent) -> Window:
     """Windows that together cover the input evenly."""
     if isinstance(extent, int) and isinstance(size, int) and size and extent % size == 0:
-        return _sliding(b, extent, extent // size, extent // size, 0, 1, False)
+        return sliding(b, extent, extent // size, extent // size, 0, 0, 1, False)
     count = b.add(b.floordiv(b.sub(extent, 1), size), 2)
 
     def at(result: Elem, element: Elem | int) -> tuple[Elem, Elem | None]:
@@ -68,17 +69,17 @@ def _adaptive(b: Builder, extent: Extent, size: Extent) -> _Window:
         end = scalar.trunc_divide((result + 1) * have + want - 1, want)
         return position, position < end
 
-    return _Window(size, count, at)
+    return Window(size, count, at)
 
 
 def _both(a: Elem | None, b: Elem | None) -> Elem | None:
     return b if a is None else a if b is None else a & b
 
 
-class _Pool:
+class Pool:
     """Folds over the windows of an input [N, C, s...] or [C, s...], channels last inside."""
 
-    def __init__(self, b: Builder, x: Tensor, windows: Callable[[Sequence[Extent]], list[_Window]], spatial: int):
+    def __init__(self, b: Builder, x: Tensor, windows: Callable[[Sequence[Extent]], list[Window]], spatial: int):
         self.b, self.x = b, x
         self.image = channels_last(b, x if x.rank == spatial + 2 else b.unsqueeze(x, 0))
         self.spatial = spatial
@@ -190,16 +191,16 @@ class _Pool:
         return self.fold(_I64, nowhere, step, others=[best])  # type: ignore[arg-type]
 
 
-def _max_windows(b: Builder, args: Sequence[Any], spatial: int) -> Callable[[Sequence[Extent]], list[_Window]]:
+def _max_windows(b: Builder, args: Sequence[Any], spatial: int) -> Callable[[Sequence[Extent]], list[Window]]:
     given: list[Any] = [*args, *[None] * (5 - len(args))]
     kernel, stride, padding, dilation, ceil_mode = given
     sizes = per_dim(kernel, spatial)
     strides = per_dim(stride, spatial) if stride else sizes
     paddings, dilations = per_dim(padding or 0, spatial), per_dim(dilation or 1, spatial)
 
-    def windows(extents: Sequence[Extent]) -> list[_Window]:
+    def windows(extents: Sequence[Extent]) -> list[Window]:
         return [
-            _sliding(b, extent, sizes[i], strides[i], paddings[i], dilations[i], bool(ceil_mode))
+            sliding(b, extent, sizes[i], strides[i], paddings[i], paddings[i], dilations[i], bool(ceil_mode))
             for i, extent in enumerate(extents)
         ]
 
@@ -214,7 +215,7 @@ def _spatial(b: Builder) -> int:
 @lowers("torch.aten.max_pool1d", "torch.aten.max_pool2d", "torch.aten.max_pool3d")
 def max_pool(b: Builder, x: Tensor, *args: Any) -> Tensor:
     """The largest element of each window."""
-    pool = _Pool(b, x, _max_windows(b, args, _spatial(b)), _spatial(b))
+    pool = Pool(b, x, _max_windows(b, args, _spatial(b)), _spatial(b))
     return pool.done(pool.maximum())
 
 
@@ -223,7 +224,7 @@ def max_pool(b: Builder, x: Tensor, *args: Any) -> Tensor:
 )
 def max_pool_with_indices(b: Builder, x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
     """The largest element of each window, and where in the image it is."""
-    pool = _Pool(b, x, _max_windows(b, args, _spatial(b)), _spatial(b))
+    pool = Pool(b, x, _max_windows(b, args, _spatial(b)), _spatial(b))
     best = pool.maximum()
     return pool.done(best), pool.done(pool.position_of(best))
 
@@ -231,14 +232,14 @@ def max_pool_with_indices(b: Builder, x: Tensor, *args: Any) -> tuple[Tensor, Te
 @lowers("torch.aten.adaptive_max_pool1d", "torch.aten.adaptive_max_pool2d", "torch.aten.adaptive_max_pool3d")
 def adaptive_max_pool(b: Builder, x: Tensor, size: Sequence[Extent]) -> tuple[Tensor, Tensor]:
     """The largest element of each of ``size`` even windows, and where in the image it is."""
-    pool = _Pool(b, x, _even_windows(b, x, size, _spatial(b)), _spatial(b))
+    pool = Pool(b, x, _even_windows(b, x, size, _spatial(b)), _spatial(b))
     best = pool.maximum()
     return pool.done(best), pool.done(pool.position_of(best))
 
 
 def _even_windows(
     b: Builder, x: Tensor, size: Sequence[Extent], spatial: int
-) -> Callable[[Sequence[Extent]], list[_Window]]:
+) -> Callable[[Sequence[Extent]], list[Window]]:
     sizes = list(size) if isinstance(size, (list, tuple)) else [size]
     sizes = sizes * spatial if len(sizes) == 1 else sizes
     return lambda extents: [_adaptive(b, extent, sizes[i]) for i, extent in enumerate(extents)]
@@ -260,7 +261,7 @@ def adaptive_avg_pool(b: Builder, x: Tensor, size: Sequence[Extent]) -> Tensor:
         total = b.reduce([x], axes, compute, 0, lambda acc, x: acc + x.to(compute), keepdim=True)
         count = b.product([x.dims[i] for i in axes])
         return b.map(b.out.dtype, [total], lambda s: s / scalar.from_extent(count, compute))
-    pool = _Pool(b, x, _even_windows(b, x, size, spatial), spatial)
+    pool = Pool(b, x, _even_windows(b, x, size, spatial), spatial)
 
     def divide(acc: Elem, at: list[Elem]) -> Elem:
         count = None
@@ -302,18 +303,18 @@ def avg_pool(
         raise NotLowerable("a divisor of zero")
     compute = dtypes.opmath(x.dtype)
 
-    def windows(extents: Sequence[Extent]) -> list[_Window]:
+    def windows(extents: Sequence[Extent]) -> list[Window]:
         return [
-            _sliding(b, extent, sizes[i], strides[i], paddings[i], 1, bool(ceil_mode))
+            sliding(b, extent, sizes[i], strides[i], paddings[i], paddings[i], 1, bool(ceil_mode))
             for i, extent in enumerate(extents)
         ]
 
-    pool = _Pool(b, x, windows, spatial)
+    pool = Pool(b, x, windows, spatial)
     whole = not ceil_mode and (count_include_pad or not any(paddings))
 
     def divide(acc: Elem, at: list[Elem]) -> Elem:
         if divisor_override is not None or whole:
-            return _over(acc, divisor_override or math.prod(sizes))
+            return over(acc, divisor_override or math.prod(sizes))
         count = None
         for d, (extent, i) in enumerate(zip(pool.image.dims[1:-1], at, strict=True)):
             size = scalar.from_extent(extent, _I64)
@@ -323,12 +324,13 @@ def avg_pool(
                 start, end = scalar.maximum(start, 0), scalar.minimum(end, size)
             count = end - start if count is None else count * (end - start)
         assert count is not None
-        return _over(acc, count)
+        return over(acc, count)
 
     return pool.done(pool.fold(compute, 0, _add(compute), divide, b.out.dtype))
 
 
-def _over(total: Elem, count: Elem | int) -> Elem:
+def over(total: Elem, count: Elem | int) -> Elem:
+    """The mean of ``count`` elements, integers towards zero."""
     if not dtypes.is_float(total.dtype):
         return scalar.trunc_divide(total, count)
     return total / (count.to(total.dtype) if isinstance(count, Elem) else float(count))

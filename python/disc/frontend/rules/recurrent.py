@@ -20,6 +20,7 @@ from .elementwise import convert
 
 # (input products by gate, h, further states, weights) -> (new h, new further states); `keep(new, old)` masks.
 Step = Callable[..., "tuple[Tensor, list[Tensor]]"]
+Activation = Callable[[Elem], Elem]
 
 
 class Weights:
@@ -41,54 +42,100 @@ class Weights:
         return b.slice(x, dim, gate * self.hidden, self.hidden)
 
 
-def _linear(b: Builder, x: Tensor, weight: Tensor) -> Tensor:
+def linear(b: Builder, x: Tensor, weight: Tensor) -> Tensor:
     """x @ weight.T, in the type it is accumulated in."""
     n = x.rank - 1
     return b.contract(x, weight, [*range(n), n + 1], [n, n + 1], [*x.dims[:-1], *weight.dims])
 
 
-def _lstm_step(b: Builder, w: Weights, inputs: list[Tensor], h: Tensor, states: list[Tensor]) -> Any:
-    dtype = h.dtype
-    i, f, g, o = (_linear(b, h, w.of_gate(b, w.w_hh, gate, 0)) for gate in range(4))
-    xi, xf, xg, xo = inputs
+def lstm_step(
+    gate: Activation = scalar.sigmoid,
+    candidate: Activation = scalar.tanh,
+    output: Activation = scalar.tanh,
+    peepholes: Sequence[Tensor] = (),
+    coupled: bool = False,
+) -> Step:
+    """A step of an LSTM; ``peepholes`` let the gates i, f and o see the cell; a coupled forget gate is 1 - i."""
 
-    def cell(i: Elem, f: Elem, g: Elem, xi: Elem, xf: Elem, xg: Elem, c: Elem) -> Elem:
-        return scalar.sigmoid(f + xf) * c + scalar.sigmoid(i + xi) * scalar.tanh(g + xg)
-
-    c = b.elementwise(dtype, [i, f, g, xi, xf, xg, states[0]], cell)
-    new = b.elementwise(dtype, [o, xo, c], lambda o, xo, c: scalar.sigmoid(o + xo) * scalar.tanh(c))
-    if w.w_hr is not None:
-        new = convert(b, _linear(b, new, w.w_hr), dtype)
-    return new, [c]
-
-
-def _gru_step(b: Builder, w: Weights, inputs: list[Tensor], h: Tensor, states: list[Tensor]) -> Any:
-    r, z, n = (_linear(b, h, w.of_gate(b, w.w_hh, gate, 0)) for gate in range(3))
-    bias = [] if w.b_hh is None else [w.of_gate(b, w.b_hh, 2, 0)]
-
-    def cell(r: Elem, z: Elem, n: Elem, xr: Elem, xz: Elem, xn: Elem, h: Elem, *bias: Elem) -> Elem:
-        inner = n + bias[0] if bias else n
-        new = scalar.tanh(xn + scalar.sigmoid(r + xr) * inner)
-        return new + scalar.sigmoid(z + xz) * (h - new)
-
-    return b.elementwise(h.dtype, [r, z, n, *inputs, h, *bias], cell), []
-
-
-def _rnn_step(activation: Callable[[Elem], Elem]) -> Step:
     def step(b: Builder, w: Weights, inputs: list[Tensor], h: Tensor, states: list[Tensor]) -> Any:
-        product = _linear(b, h, w.w_hh)
+        dtype = h.dtype
+        i, f, g, o = (linear(b, h, w.of_gate(b, w.w_hh, k, 0)) for k in range(4))
+        xi, xf, xg, xo = inputs
+
+        def cell(i: Elem, f: Elem, g: Elem, xi: Elem, xf: Elem, xg: Elem, c: Elem, *peep: Elem) -> Elem:
+            keep, take = f + xf, i + xi
+            if peep:
+                take, keep = take + peep[0] * c, keep + peep[1] * c
+            take = gate(take)
+            keep = 1.0 - take if coupled else gate(keep)
+            return keep * c + take * candidate(g + xg)
+
+        def result(o: Elem, xo: Elem, c: Elem, *peep: Elem) -> Elem:
+            shown = o + xo
+            return gate(shown + peep[0] * c if peep else shown) * output(c)
+
+        c = b.elementwise(dtype, [i, f, g, xi, xf, xg, states[0], *peepholes[:2]], cell)
+        new = b.elementwise(dtype, [o, xo, c, *peepholes[2:]], result)
+        if w.w_hr is not None:
+            new = convert(b, linear(b, new, w.w_hr), dtype)
+        return new, [c]
+
+    return step
+
+
+def gru_step(gate: Activation = scalar.sigmoid, candidate: Activation = scalar.tanh) -> Step:
+    """A step of a GRU as PyTorch has it: the reset gate acts on the hidden state's product."""
+
+    def step(b: Builder, w: Weights, inputs: list[Tensor], h: Tensor, states: list[Tensor]) -> Any:
+        r, z, n = (linear(b, h, w.of_gate(b, w.w_hh, k, 0)) for k in range(3))
+        bias = [] if w.b_hh is None else [w.of_gate(b, w.b_hh, 2, 0)]
+
+        def cell(r: Elem, z: Elem, n: Elem, xr: Elem, xz: Elem, xn: Elem, h: Elem, *bias: Elem) -> Elem:
+            inner = n + bias[0] if bias else n
+            new = candidate(xn + gate(r + xr) * inner)
+            return new + gate(z + xz) * (h - new)
+
+        return b.elementwise(h.dtype, [r, z, n, *inputs, h, *bias], cell), []
+
+    return step
+
+
+def reset_first_gru_step(gate: Activation = scalar.sigmoid, candidate: Activation = scalar.tanh) -> Step:
+    """A step of a GRU as first published: the reset gate acts on the hidden state, before its product."""
+
+    def step(b: Builder, w: Weights, inputs: list[Tensor], h: Tensor, states: list[Tensor]) -> Any:
+        r, z = (linear(b, h, w.of_gate(b, w.w_hh, k, 0)) for k in range(2))
+        xr, xz, xn = inputs
+        reset = b.elementwise(h.dtype, [r, xr, h], lambda r, xr, h: gate(r + xr) * h)
+        n = linear(b, reset, w.of_gate(b, w.w_hh, 2, 0))
+
+        def cell(z: Elem, n: Elem, xz: Elem, xn: Elem, h: Elem) -> Elem:
+            new = candidate(n + xn)
+            return new + gate(z + xz) * (h - new)
+
+        return b.elementwise(h.dtype, [z, n, xz, xn, h], cell), []
+
+    return step
+
+
+def rnn_step(activation: Activation) -> Step:
+    """A step of a plain recurrent layer."""
+
+    def step(b: Builder, w: Weights, inputs: list[Tensor], h: Tensor, states: list[Tensor]) -> Any:
+        product = linear(b, h, w.w_hh)
         return b.elementwise(h.dtype, [product, inputs[0]], lambda p, x: activation(p + x)), []
 
     return step
 
 
-def _relu(x: Elem) -> Elem:
+def relu(x: Elem) -> Elem:
+    """x, or 0 below zero."""
     return scalar.maximum(x, 0.0)
 
 
-def _inputs(b: Builder, w: Weights, x: Tensor, hidden_biases: Sequence[int]) -> Tensor:
+def project(b: Builder, w: Weights, x: Tensor, hidden_biases: Sequence[int]) -> Tensor:
     """The inputs' share of all gates at all steps; the hidden biases of the gates that only add them are in it."""
-    product = _linear(b, x, w.w_ih)
+    product = linear(b, x, w.w_ih)
     if w.b_ih is None or w.b_hh is None:
         return convert(b, product, x.dtype)
     inside = w.hidden * len(hidden_biases)
@@ -102,7 +149,7 @@ def _inputs(b: Builder, w: Weights, x: Tensor, hidden_biases: Sequence[int]) -> 
     return b.elementwise(x.dtype, [product, bias], lambda p, c: p + c)
 
 
-def _direction(
+def run_direction(
     b: Builder,
     step: Step,
     w: Weights,
@@ -137,6 +184,11 @@ def _direction(
     return y, last
 
 
+def checked_lengths(b: Builder, lengths: Tensor, steps: Extent) -> Tensor:
+    """Lengths of 1 to ``steps``, as i64; others are an IndexError (PyTorch checks it where sequences are packed)."""
+    return b.map(torch.int64, [lengths], lambda n: b.checked_index(n.to(torch.int64) - 1, steps, wrap=False) + 1)
+
+
 def _layers(
     b: Builder,
     step: Step,
@@ -155,10 +207,7 @@ def _layers(
     time_dim = 1 if batch_first else 0
     b.require_at_most(1, x.dims[time_dim], "Expected sequence length to be larger than 0 in RNN")
     per = len(params) // (layers * directions)
-    if lengths is not None:
-        # As PyTorch, which checks it where the sequences are packed; an IndexError of the call here.
-        steps = x.dims[time_dim]
-        lengths = b.map(torch.int64, [lengths], lambda n: b.checked_index(n - 1, steps, wrap=False) + 1)
+    lengths = None if lengths is None else checked_lengths(b, lengths, x.dims[time_dim])
     finals: list[list[Tensor]] = [[] for _ in states]
     for layer in range(layers):
         weights = []
@@ -166,12 +215,12 @@ def _layers(
             at = (layer * directions + d) * per
             weights.append(Weights(params[at : at + per], biases, gates))
         # Beside each other, so that they become one kernel.
-        projected = [_inputs(b, w, x, hidden_biases) for w in weights]
+        projected = [project(b, w, x, hidden_biases) for w in weights]
         outputs = []
         for d in range(directions):
             number = layer * directions + d
             first = [b.reshape(b.slice(s, 0, number, 1), list(s.dims[1:])) for s in states]
-            y, last = _direction(b, step, weights[d], projected[d], lengths, first, time_dim, reverse=d == 1)
+            y, last = run_direction(b, step, weights[d], projected[d], lengths, first, time_dim, reverse=d == 1)
             outputs.append(y)
             for final, value in zip(finals, last, strict=True):
                 final.append(b.unsqueeze(value, 0))
@@ -187,7 +236,7 @@ def lstm(
     b: Builder, x: Tensor, lengths: Tensor | None, hx: Sequence[Tensor], params: Sequence[Tensor], *config: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     """A whole ``nn.LSTM``; ``config`` is (biases, layers, bidirectional, batch_first)."""
-    y, (h, c) = _layers(b, _lstm_step, 4, x, lengths, list(hx), params, config, range(4))  # type: ignore[arg-type]
+    y, (h, c) = _layers(b, lstm_step(), 4, x, lengths, list(hx), params, config, range(4))  # type: ignore[arg-type]
     return y, h, c
 
 
@@ -196,7 +245,7 @@ def gru(
     b: Builder, x: Tensor, lengths: Tensor | None, hx: Tensor, params: Sequence[Tensor], *config: Any
 ) -> tuple[Tensor, Tensor]:
     """A whole ``nn.GRU``. The hidden bias of the new gate is inside its product with the reset gate."""
-    y, (h,) = _layers(b, _gru_step, 3, x, lengths, [hx], params, config, range(2))  # type: ignore[arg-type]
+    y, (h,) = _layers(b, gru_step(), 3, x, lengths, [hx], params, config, range(2))  # type: ignore[arg-type]
     return y, h
 
 
@@ -214,7 +263,7 @@ def rnn(
     nonlinearity: str,
 ) -> tuple[Tensor, Tensor]:
     """A whole ``nn.RNN``."""
-    step = _rnn_step(scalar.tanh if nonlinearity == "tanh" else _relu)
+    step = rnn_step(scalar.tanh if nonlinearity == "tanh" else relu)
     config = (biases, layers, bidirectional, batch_first)
     y, (h,) = _layers(b, step, 1, x, lengths, [hx], params, config, range(1))
     return y, h
@@ -233,7 +282,7 @@ def steps(b: Builder, x: Tensor, time: Extent, batch: Extent) -> Tensor:
 
 
 def _cell(b: Builder, x: Tensor, w: Weights, hidden_biases: Sequence[int]) -> list[Tensor]:
-    now = _inputs(b, w, x, hidden_biases)
+    now = project(b, w, x, hidden_biases)
     return [w.of_gate(b, now, gate, 1) for gate in range(w.gates)]
 
 
@@ -246,7 +295,7 @@ def _cell_params(*params: Tensor | None) -> tuple[list[Tensor], bool]:
 def lstm_cell(b: Builder, x: Tensor, hx: Sequence[Tensor], *params: Tensor | None) -> tuple[Tensor, Tensor]:
     """``nn.LSTMCell``."""
     w = Weights(*_cell_params(*params), 4)
-    h, (c,) = _lstm_step(b, w, _cell(b, x, w, range(4)), hx[0], [hx[1]])
+    h, (c,) = lstm_step()(b, w, _cell(b, x, w, range(4)), hx[0], [hx[1]])
     return h, c
 
 
@@ -254,7 +303,7 @@ def lstm_cell(b: Builder, x: Tensor, hx: Sequence[Tensor], *params: Tensor | Non
 def gru_cell(b: Builder, x: Tensor, hx: Tensor, *params: Tensor | None) -> Tensor:
     """``nn.GRUCell``."""
     w = Weights(*_cell_params(*params), 3)
-    h: Tensor = _gru_step(b, w, _cell(b, x, w, range(2)), hx, [])[0]
+    h: Tensor = gru_step()(b, w, _cell(b, x, w, range(2)), hx, [])[0]
     return h
 
 
@@ -262,8 +311,8 @@ def _register_rnn_cell(name: str, activation: Callable[[Elem], Elem]) -> None:
     @lowers(f"torch.aten.{name}")
     def cell(b: Builder, x: Tensor, hx: Tensor, *params: Tensor | None) -> Tensor:
         w = Weights(*_cell_params(*params), 1)
-        return _rnn_step(activation)(b, w, _cell(b, x, w, range(1)), hx, [])[0]
+        return rnn_step(activation)(b, w, _cell(b, x, w, range(1)), hx, [])[0]
 
 
 _register_rnn_cell("rnn_tanh_cell", scalar.tanh)
-_register_rnn_cell("rnn_relu_cell", _relu)
+_register_rnn_cell("rnn_relu_cell", relu)

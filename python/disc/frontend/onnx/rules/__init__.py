@@ -1,5 +1,35 @@
 """Rules for ONNX operators, by kind. Importing a module registers its rules."""
 
-from . import elementwise, indexing, integers, layers, padding, recurrent, reductions, resizing, shapes
+from . import (
+    convolution,
+    detection,
+    elementwise,
+    indexing,
+    integers,
+    layers,
+    optimizers,
+    padding,
+    pooling,
+    recurrent,
+    reductions,
+    resizing,
+    shapes,
+    signals,
+)
 
-__all__ = ["elementwise", "indexing", "integers", "layers", "padding", "recurrent", "reductions", "resizing", "shapes"]
+__all__ = [
+    "convolution",
+    "detection",
+    "elementwise",
+    "indexing",
+    "integers",
+    "layers",
+    "optimizers",
+    "padding",
+    "pooling",
+    "recurrent",
+    "reductions",
+    "resizing",
+    "shapes",
+    "signals",
+]

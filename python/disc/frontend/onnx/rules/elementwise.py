@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch_mlir.dialects import arith
 
-from ... import dtypes, scalar
+from ... import dtypes, narrow, scalar
 from ...registry import NotLowerable, lowers
 from ...rules.elementwise import convert
 from ...scalar import Elem
@@ -164,15 +164,17 @@ def where(b: OnnxBuilder, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 @lowers("onnx.Cast")
-def cast(b: OnnxBuilder, x: Tensor, to: torch.dtype, **_: Any) -> Tensor:
-    """x in another type."""
+def cast(b: OnnxBuilder, x: Tensor, to: torch.dtype, saturate: int = 1, **_: Any) -> Tensor:
+    """x in another type; narrow floats saturate."""
+    if to in narrow.FLOATS and saturate:
+        return b.map(to, [x], lambda x: narrow.encode(x.to(torch.float32), to, saturate=True))
     return convert(b, x, to)
 
 
 @lowers("onnx.CastLike")
-def cast_like(b: OnnxBuilder, x: Tensor, like: Tensor, **_: Any) -> Tensor:
+def cast_like(b: OnnxBuilder, x: Tensor, like: Tensor, **attributes: Any) -> Tensor:
     """x in the type of another."""
-    return convert(b, x, like.dtype)
+    return cast(b, x, like.dtype, **attributes)
 
 
 # -- activations ---------------------------------------------------------------------------------------------------
@@ -262,6 +264,12 @@ def shrink(b: OnnxBuilder, x: Tensor, bias: float = 0.0, lambd: float = 0.5) -> 
     return b.elementwise(x.dtype, [x], fn)
 
 
+@lowers("onnx.Binarizer")
+def binarizer(b: OnnxBuilder, x: Tensor, threshold: float = 0.0) -> Tensor:
+    """1 above the threshold, else 0."""
+    return b.elementwise(x.dtype, [x], lambda x: scalar.select(x > threshold, x.like(1), 0))
+
+
 @lowers("onnx.Clip")
 @known(1, 2)
 def clip(b: OnnxBuilder, x: Tensor, low: Any = None, high: Any = None, min: Any = None, max: Any = None) -> Tensor:
@@ -286,7 +294,9 @@ def _along(b: OnnxBuilder, x: Tensor, parameter: Tensor, axis: int, block: int) 
         axis %= x.rank
         return b.reshape(parameter, [*[1] * axis, parameter.dims[0], *[1] * (x.rank - axis - 1)])
     if block:
-        return b.aten("repeat_interleave.self_int", parameter, block, axis % x.rank, dtype=parameter.dtype)
+        repeated = b.aten("repeat_interleave.self_int", parameter, block, axis % x.rank, dtype=parameter.dtype)
+        # The last block may be shorter.
+        return b.slice(repeated, axis % x.rank, 0, x.dims[axis])
     return parameter
 
 
@@ -308,6 +318,9 @@ def dequantize(
     wide = dtypes.opmath(dtype)
 
     def fn(x: Elem, scale: Elem, *zero: Elem) -> Elem:
+        if dtypes.is_float(x.dtype):
+            # Its zero point is 0.
+            return (x.to(wide) * scale.to(wide)).to(dtype)
         whole = x.to(torch.int32)
         if zero:
             whole = whole - zero[0].to(torch.int32)
@@ -325,6 +338,7 @@ def quantize(
     axis: int = 1,
     block_size: int = 0,
     output_dtype: Any = None,
+    saturate: int = 1,
     **_: Any,
 ) -> Tensor:
     """x / scale, rounded to even, plus zero, saturated to the type of ``zero``."""
@@ -332,13 +346,16 @@ def quantize(
     inputs = [x, _along(b, x, scale, axis, block_size)]
     if zero is not None:
         inputs.append(_along(b, x, zero, axis, block_size))
-    limits = torch.iinfo(dtype)
 
     def fn(x: Elem, scale: Elem, *zero: Elem) -> Elem:
-        ratio = scalar.unary("roundeven", x.to(torch.float32) / scale.to(torch.float32))
+        ratio = x.to(torch.float32) / scale.to(torch.float32)
+        if dtypes.is_float(dtype):
+            return narrow.encode(ratio, dtype, saturate=bool(saturate))
+        ratio = scalar.unary("roundeven", ratio)
         if zero:
             ratio = ratio + zero[0].to(torch.float32)
-        bounded = scalar.minimum(scalar.maximum(ratio, float(limits.min)), float(limits.max))
+        low, high = dtypes.limits(dtype)
+        bounded = scalar.minimum(scalar.maximum(ratio, float(low)), float(high))
         return bounded.to(torch.int32).to(dtype)
 
     return b.map(dtype, inputs, fn)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,7 +15,8 @@ from ... import scalar
 from ...registry import NotLowerable, lowers
 from ...scalar import Elem
 from ...values import Extent, Tensor, normalize_dim
-from ..builder import OnnxBuilder
+from ..builder import OnnxBuilder, known
+from ..known import integers
 
 _REDUCTIONS = {"add": "sum", "mul": "prod", "min": "amin", "max": "amax"}
 
@@ -70,6 +74,89 @@ def scatter_nd(b: OnnxBuilder, x: Tensor, indices: Tensor, updates: Tensor, redu
         reduction,
     )
     return b.reshape(flat, x.dims)
+
+
+@lowers("onnx.TensorScatter")
+def tensor_scatter(
+    b: OnnxBuilder,
+    cache: Tensor,
+    update: Tensor,
+    starts: Tensor | None = None,
+    axis: int = -2,
+    mode: str = "linear",
+) -> Tensor:
+    """A cache with an update of each sample written where it starts; circular ones go on at the beginning."""
+    dim = normalize_dim(axis, cache.rank)
+    room, length = (scalar_extent(t.dims[dim]) for t in (cache, update))
+
+    def body() -> Elem:
+        at: list[Any] = [scalar.loop_index(d) for d in range(cache.rank)]
+        start = at[0] * 0 if starts is None else b.extract(starts, [at[0]]).to(torch.int64)
+        place = at[dim] - start
+        if mode == "circular":
+            place = scalar.remainder(place, room())
+        inside = (place >= 0) & (place < length())
+        old = b.extract(cache, at)
+        at[dim] = scalar.minimum(scalar.maximum(place, 0), length() - 1)
+        return scalar.select(inside, b.extract(update, at), old)
+
+    return b.generic([], [], cache.dims, cache.dtype, body)
+
+
+def scalar_extent(extent: Extent) -> Callable[[], Elem]:
+    """An extent as an element, where a body uses it."""
+    return lambda: scalar.from_extent(extent, torch.int64)
+
+
+@lowers("onnx.Col2Im")
+@known(1, 2)
+def col2im(
+    b: OnnxBuilder,
+    x: Tensor,
+    image: Any,
+    block: Any,
+    dilations: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Tensor:
+    """The sums of blocks, laid where convolution would read them."""
+    sizes, kernel = b.extents(image), integers(block)
+    assert kernel is not None
+    spatial = len(kernel)
+    steps, reach, cut = strides or [1] * spatial, dilations or [1] * spatial, pads or [0] * (2 * spatial)
+    counts = []
+    for i, size in enumerate(sizes):
+        room = b.add(size, cut[i] + cut[spatial + i] - reach[i] * (kernel[i] - 1) - 1)
+        counts.append(b.add(b.floordiv(room, steps[i]), 1))
+    channels = b.floordiv(x.dims[1], math.prod(kernel))
+    blocks = b.reshape(x, [x.dims[0], channels, *kernel, *counts])
+
+    def body() -> Elem:
+        item, channel, *at = (scalar.loop_index(d) for d in range(2 + spatial))
+        total: Elem | None = None
+        for taps in itertools.product(*(range(k) for k in kernel)):
+            inside, places = scalar.constant(True, torch.bool), []
+            for i, tap in enumerate(taps):
+                from_start = at[i] + (cut[i] - tap * reach[i])
+                place = scalar.trunc_divide(from_start, steps[i])
+                count = scalar.from_extent(counts[i], torch.int64)
+                inside = inside & (from_start >= 0) & (place * steps[i]).eq(from_start) & (place < count)
+                places.append(scalar.minimum(scalar.maximum(place, 0), count - 1))
+            element = b.extract(blocks, [item, channel, *(scalar.constant(t, torch.int64) for t in taps), *places])
+            term = scalar.select(inside, element, 0)
+            total = term if total is None else total + term
+        assert total is not None
+        return total
+
+    return b.generic([], [], [x.dims[0], channels, *sizes], x.dtype, body)
+
+
+@lowers("onnx.ArrayFeatureExtractor")
+def array_feature_extractor(b: OnnxBuilder, x: Tensor, indices: Tensor) -> Tensor:
+    """The elements of the last dim that ``indices`` list."""
+    flat = b.reshape(indices, [b.product(indices.dims)])
+    rows = x if x.rank > 1 else b.reshape(x, [1, x.dims[0]])
+    return b.aten("index_select", rows, rows.rank - 1, flat, dtype=x.dtype, rank=rows.rank)
 
 
 @lowers("onnx.NonZero")
@@ -132,9 +219,9 @@ def unique(b: OnnxBuilder, x: Tensor, axis: int | None = None, sorted: int = 1) 
 
 
 @lowers("onnx.CumProd")
-def cumprod(b: OnnxBuilder, x: Tensor, axis: Tensor, exclusive: int = 0, reverse: int = 0) -> Tensor:
+@known(1)
+def cumprod(b: OnnxBuilder, x: Tensor, axis: Any, exclusive: int = 0, reverse: int = 0) -> Tensor:
     """Running products along an axis."""
-    from ..known import integers
     from .padding import pad
     from .shapes import flip
 
@@ -148,9 +235,6 @@ def cumprod(b: OnnxBuilder, x: Tensor, axis: Tensor, exclusive: int = 0, reverse
         ordered = pad(b, ordered, before, after, fill=1)
     total = b.aten("cumprod", ordered, dim, None, dtype=x.dtype, rank=x.rank)
     return flip(b, total, dim) if reverse else total
-
-
-cumprod.known = (1,)  # type: ignore[attr-defined]
 
 
 @lowers("onnx.GridSample")

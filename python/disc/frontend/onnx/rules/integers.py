@@ -13,13 +13,13 @@ from ..builder import OnnxBuilder
 from .elementwise import quantize
 
 
-def _shifted(b: OnnxBuilder, x: Tensor, zero: Tensor | None, rows: bool) -> Tensor:
-    """x less its zero point, as i32; a vector of zero points has one for each row or column."""
+def shifted(b: OnnxBuilder, x: Tensor, zero: Tensor | None, dim: int | None) -> Tensor:
+    """x less its zero point, as i32; a vector of zero points has one for each place along ``dim``."""
     if zero is None:
         return convert(b, x, torch.int32)
     if zero.rank == 1:
-        shape = [zero.dims[0], 1] if rows else [zero.dims[0]]
-        zero = b.reshape(zero, shape if zero.dims[0] != 1 else [])
+        along = [] if dim is None or zero.dims[0] == 1 else [zero.dims[0], *[1] * (x.rank - 1 - dim % x.rank)]
+        zero = b.reshape(zero, along)
     return b.map(torch.int32, [x, zero], lambda x, z: x.to(torch.int32) - z.to(torch.int32))
 
 
@@ -28,7 +28,7 @@ def matmul_integer(
     b: OnnxBuilder, x: Tensor, y: Tensor, x_zero: Tensor | None = None, y_zero: Tensor | None = None
 ) -> Tensor:
     """The product of two quantised matrices, in i32."""
-    left, right = _shifted(b, x, x_zero, True), _shifted(b, y, y_zero, False)
+    left, right = shifted(b, x, x_zero, -2), shifted(b, y, y_zero, -1)
     return b.aten("matmul", left, right, dtype=torch.int32)
 
 

@@ -189,18 +189,6 @@ def dropout(b: OnnxBuilder, x: Tensor, ratio: Any = None, training: Any = None, 
     return x, b.full(x.dims, True, torch.bool)
 
 
-@lowers("onnx.GlobalAveragePool")
-def global_average_pool(b: OnnxBuilder, x: Tensor) -> Tensor:
-    """The mean of each channel."""
-    return b.aten("mean.dim", x, list(range(2, x.rank)), True, dtype=x.dtype)
-
-
-@lowers("onnx.GlobalMaxPool")
-def global_max_pool(b: OnnxBuilder, x: Tensor) -> Tensor:
-    """The maximum of each channel."""
-    return b.aten("amax", x, list(range(2, x.rank)), True, dtype=x.dtype)
-
-
 @lowers("onnx.Det")
 def det(b: OnnxBuilder, x: Tensor) -> Tensor:
     """Determinants."""

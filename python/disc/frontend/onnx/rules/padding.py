@@ -79,3 +79,23 @@ def pad(
         return scalar.select(inside, element, other)
 
     return b.generic([], [], dims, x.dtype, body)
+
+
+@lowers("onnx.CenterCropPad")
+@known(1)
+def center_crop_pad(b: OnnxBuilder, x: Tensor, shape: Any, axes: list[int] | None = None) -> Tensor:
+    """The middle of x where it is larger than ``shape``, with zeros around it where it is smaller."""
+    wanted = b.extents(shape)
+    before: list[Extent] = [0] * x.rank
+    after: list[Extent] = [0] * x.rank
+    for i, extent in zip(axes if axes is not None else range(x.rank), wanted, strict=True):
+        dim = normalize_dim(i, x.rank)
+        missing = b.sub(extent, x.dims[dim])
+        if isinstance(missing, int):
+            # Of an odd number the smaller half comes first, be it added or cut.
+            before[dim] = missing // 2 if missing >= 0 else -(-missing // 2)
+        else:
+            add, cut = b.maximum(missing, 0), b.maximum(b.sub(x.dims[dim], extent), 0)
+            before[dim] = b.sub(b.floordiv(add, 2), b.floordiv(cut, 2))
+        after[dim] = b.sub(missing, before[dim])
+    return pad(b, x, before, after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -42,8 +43,6 @@ def resize(
     if b.opset < 11:
         # Operands were x and scales.
         return upsample(b, x, roi, mode)
-    if antialias:
-        raise NotLowerable("antialias")
     dims = [normalize_dim(d, x.rank) for d in (axes if axes is not None else range(x.rank))]
     lengths, factors = _targets(b, x, dims, scales, sizes, keep_aspect_ratio_policy)
     corners = elements(roi) if coordinate_transformation_mode == "tf_crop_and_resize" else None
@@ -53,9 +52,10 @@ def resize(
             continue
         place = _place(coordinate_transformation_mode, x.dims[dim], lengths[i], factors[i], crop)
         outside = extrapolation_value if crop else None
-        x = _along(
-            b, x, dim, lengths[i], place, _taps(mode, nearest_mode, cubic_coeff_a), bool(exclude_outside), outside
-        )
+        taps = _taps(mode, nearest_mode, cubic_coeff_a)
+        if antialias and mode != "nearest":
+            taps = _antialiased(mode, cubic_coeff_a, _factor(x.dims[dim], lengths[i], factors[i]))
+        x = _along(b, x, dim, lengths[i], place, taps, bool(exclude_outside), outside)
     return x
 
 
@@ -96,6 +96,14 @@ def _scaled(b: OnnxBuilder, extent: Extent, factor: float) -> Extent:
         return int(extent * factor)
     ratio = Fraction(factor).limit_denominator(1 << 12)
     return b.floordiv(b.mul(extent, ratio.numerator), ratio.denominator)
+
+
+def _factor(old: Extent, new: Extent, factor: float | None) -> float:
+    if factor is None and isinstance(old, int) and isinstance(new, int):
+        factor = new / old
+    if factor is None:
+        raise NotLowerable("antialias by a factor that depends on extents")
+    return factor
 
 
 def _place(
@@ -149,23 +157,48 @@ def _taps(mode: str, nearest: str, a: float) -> Callable[[Elem], list[tuple[Elem
         return [(low, 1.0 - part), (low + 1.0, part)]
 
     def cubic(x: Elem) -> list[tuple[Elem, Elem | None]]:
-        # R. Keys, Cubic convolution interpolation for digital image processing, 1981.
         low = scalar.floor(x)
         t = x - low
         u = 1.0 - t
-
-        def near(d: Elem) -> Elem:
-            return ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0
-
-        def far(d: Elem) -> Elem:
-            return ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a
-
-        return [(low - 1.0, far(t + 1.0)), (low, near(t)), (low + 1.0, near(u)), (low + 2.0, far(u + 1.0))]
+        weights = (_far(t + 1.0, a), _near(t, a), _near(u, a), _far(u + 1.0, a))
+        return [(low + (i - 1.0), weight) for i, weight in enumerate(weights)]
 
     kinds = {"nearest": at_nearest, "linear": linear, "cubic": cubic}
     if mode not in kinds:
         raise NotLowerable(f"mode {mode!r}")
     return kinds[mode]
+
+
+def _near(d: Elem, a: float) -> Elem:
+    """R. Keys, Cubic convolution interpolation for digital image processing, 1981: for distances up to 1."""
+    return ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0
+
+
+def _far(d: Elem, a: float) -> Elem:
+    """The same for distances of 1 to 2."""
+    return ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a
+
+
+def _antialiased(mode: str, a: float, factor: float) -> Callable[[Elem], list[tuple[Elem, Elem | None]]]:
+    """Like :func:`_taps`, the filter being as wide as the step where that is above 1; its weights add up to 1."""
+    if mode not in ("linear", "cubic"):
+        raise NotLowerable(f"mode {mode!r}")
+    factor = min(factor, 1.0)
+    first = math.floor(-(1 if mode == "linear" else 2) / factor) + 1
+
+    def shape(d: Elem) -> Elem:
+        if mode == "linear":
+            return scalar.maximum(1.0 - d, 0.0)
+        return scalar.select(d < 1.0, _near(d, a), scalar.select(d < 2.0, _far(d, a), 0.0))
+
+    def taps(x: Elem) -> list[tuple[Elem, Elem | None]]:
+        low = scalar.floor(x)
+        offsets = range(first, 2 - first)
+        weights = [shape(scalar.absolute((low - x + float(k)) * factor)) for k in offsets]
+        total = sum(weights[1:], weights[0])
+        return [(low + float(k), w / total) for k, w in zip(offsets, weights, strict=True)]
+
+    return taps
 
 
 def _along(

@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import sympy
 import torch
 from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg
 
-from ... import scalar
+from ... import dtypes, scalar
 from ...registry import NotLowerable, lowers
 from ...rules.gather import _take
 from ...scalar import Elem
@@ -107,21 +108,33 @@ def concat(b: OnnxBuilder, *xs: Tensor, axis: int) -> Tensor:
     return b.concat(list(xs), normalize_dim(axis, xs[0].rank))
 
 
-@lowers("onnx.Split")
-@known(1)
-def split(
-    b: OnnxBuilder, x: Tensor, given: Any = None, axis: int = 0, split: Any = None, num_outputs: int | None = None
-) -> list[Tensor]:
-    """Pieces along a dim: of given sizes, or equal but for the last."""
-    dim = normalize_dim(axis, x.rank)
-    sizes: list[Extent] = b.extents(given) if given is not None else list(split or ())
+def _known_pieces(x: Known, sizes: list[int] | None, axis: int, count: int) -> list[Known]:
+    extent = x.values.shape[axis]
     if not sizes:
+        each = -(-extent // count)
+        sizes = [each] * (count - 1) + [extent - each * (count - 1)]
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
+    return [Known.of(piece, x.dtype) for piece in np.split(x.values, ends, axis)]
+
+
+@lowers("onnx.Split")
+@known(0, 1)
+def split(
+    b: OnnxBuilder, x: Any, given: Any = None, axis: int = 0, split: Any = None, num_outputs: int | None = None
+) -> Any:
+    """Pieces along a dim: of given sizes, or equal but for the last."""
+    if isinstance(x, Known):
+        sizes = integers(given) if given is not None else split
+        return _known_pieces(x, sizes, axis, num_outputs or len(b.results))
+    dim = normalize_dim(axis, x.rank)
+    lengths: list[Extent] = b.extents(given) if given is not None else list(split or ())
+    if not lengths:
         count = num_outputs or len(b.results)
         each = b.floordiv(b.add(x.dims[dim], count - 1), count)
-        sizes = [each] * (count - 1)
-        sizes.append(b.sub(x.dims[dim], b.mul(each, count - 1)))
+        lengths = [each] * (count - 1)
+        lengths.append(b.sub(x.dims[dim], b.mul(each, count - 1)))
     pieces, offset = [], 0
-    for length in sizes:
+    for length in lengths:
         pieces.append(b.slice(x, dim, offset, length))
         offset = b.add(offset, length)  # type: ignore[assignment]
     return pieces
@@ -366,14 +379,12 @@ def topk(b: OnnxBuilder, x: Tensor, k: Any, axis: int = -1, largest: int = 1, so
 @lowers("onnx.BitCast")
 def bit_cast(b: OnnxBuilder, x: Tensor, to: torch.dtype) -> Tensor:
     """The same bits as another type of the same width."""
-    return b.map(
-        to,
-        [x],
-        lambda x: (
-            x
-            if x.dtype == to
-            else Elem(arith.BitcastOp(b.full([], 0, to).value.type.element_type, x.value).result, to)
-            if x.dtype.is_floating_point != to.is_floating_point
-            else Elem(x.value, to)
-        ),
-    )
+
+    def fn(x: Elem) -> Elem:
+        if x.dtype == torch.bool or to == torch.bool:
+            return x.to(to)
+        if x.dtype.is_floating_point == to.is_floating_point:
+            return Elem(x.value, to)
+        return Elem(arith.BitcastOp(dtypes.element_type(to), x.value).result, to)
+
+    return b.map(to, [x], fn)
