@@ -5,7 +5,7 @@ PY := .venv/bin/python
 BUILD := build
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo service bench bench-quick bench-service test check lit runtime sanitize fuzz pytest docs opinfo format clean
+.PHONY: build setup demo service bench bench-quick bench-service test check lit runtime sanitize fuzz pytest docs opinfo onnx-nodes format clean
 
 build: setup
 
@@ -73,6 +73,10 @@ docs: setup
 # PyTorch's OpInfo database, whole: `make opinfo OPINFO_ARGS='--dtypes bf16 nn.functional.*'`.
 opinfo: setup
 	@cd test/python && ../../$(PY) -m opinfo $(OPINFO_ARGS)
+
+# ONNX's node tests, whole: `make onnx-nodes ONNX_ARGS='--shrink'`, `make onnx-nodes ONNX_ARGS=test_gru`.
+onnx-nodes: setup
+	@$(PY) test/python/onnx_nodes.py $(ONNX_ARGS)
 
 format: setup
 	@git ls-files '*.cpp' '*.h' | xargs -r clang-format-22 -i

@@ -25,7 +25,7 @@ _HEADER = (
     "# ONNX's node tests that fail, and why. The list can only shrink: python test/python/onnx_nodes.py --shrink\n"
 )
 _SECONDS = 120.0
-_EVERY = 12
+_EVERY = 4
 
 
 @functools.cache
@@ -63,7 +63,7 @@ def reason(name: str) -> str:
                     return "; ".join(dict.fromkeys(f"{op.name}: {op.reason}" for op in error.ops))
                 fixed |= {key: inputs[names.index(key)] for key in steering}
     except disc.CompileError as error:
-        return " ".join(str(error).split("\n  reproduce")[0].split())[:240]
+        return " ".join(str(error).split("\n  reproduce")[0].split()).replace(f"{name}.onnx: ", "")[:240]
     except Exception as error:
         return f"{type(error).__name__}: {error}".split("\n")[0][:240]
     try:

@@ -42,6 +42,7 @@ _STORAGE: dict[torch.dtype, torch.dtype] = {
     torch.float8_e4m3fnuz: torch.uint8,
     torch.float8_e5m2: torch.uint8,
     torch.float8_e5m2fnuz: torch.uint8,
+    torch.float8_e8m0fnu: torch.uint8,
     torch.float4_e2m1fn_x2: torch.uint8,
 }
 """Narrow types (see :mod:`~disc.frontend.narrow`), and the types that their elements are stored as."""

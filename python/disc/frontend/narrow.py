@@ -35,6 +35,9 @@ class Format:
         return self.nan == self.sign
 
 
+SCALE = torch.float8_e8m0fnu
+"""A power of two: an f32's exponent alone. 255 is NaN."""
+
 FLOATS = {
     torch.float8_e4m3fn: Format(3, 7, 0x7E, None, 0x7F),
     torch.float8_e4m3fnuz: Format(3, 8, 0x7F, None, 0x80),
@@ -65,6 +68,11 @@ def _shift_left(x: Elem, count: int) -> Elem:
 def decode(x: Elem) -> Elem:
     """An element of a narrow type as one of a type to compute with."""
     stored = Elem(x.value, dtypes.storage(x.dtype))
+    if x.dtype == SCALE:
+        code = stored.to(torch.int32)
+        # The least is a subnormal f32.
+        bits = scalar.select(code.eq(0), code.like(1 << 22), _shift_left(code, 23))
+        return scalar.select(code.eq(0xFF), scalar.constant(math.nan, torch.float32), _with_bits(bits))
     if x.dtype not in FLOATS:
         return stored
     form = FLOATS[x.dtype]
@@ -81,8 +89,24 @@ def decode(x: Elem) -> Elem:
     return value
 
 
+def encode_scale(x: Elem, saturate: bool, round_mode: str) -> Elem:
+    """The power of two "up", "down" or "nearest" (away from zero in the middle) from ``x``, whose sign is lost."""
+    bits = _bits_of(x.to(torch.float32))
+    exponent = _shift_right(bits, 23) & 0xFF
+    above = (bits & 0x7FFFFF) > (0 if round_mode == "up" else 0x3FFFFF)
+    if round_mode == "nearest":
+        # Half of the least one is nearest to 0, which is not there: the least one stands for it.
+        above = above & ((exponent > 0) | ((bits & 0x7FFFFF) > 0x400000))
+    if saturate:
+        above = above & exponent.ne(0xFE)
+    code = exponent if round_mode == "down" else scalar.select(above & exponent.ne(0xFF), exponent + 1, exponent)
+    return Elem(code.to(torch.uint8).value, SCALE)
+
+
 def encode(x: Elem, dtype: torch.dtype, saturate: bool = False) -> Elem:
-    """``x`` in a narrow type; floats too large become the largest with ``saturate``, else infinite or NaN if they can."""
+    """``x`` in a narrow type; floats too large become the largest with ``saturate``, else infinite or NaN."""
+    if dtype == SCALE:
+        return encode_scale(x, saturate, "nearest")
     if dtype not in FLOATS:
         # The low bits, as an integer of a byte.
         byte = x.to(torch.int64).to(dtypes.storage(dtype))

@@ -44,6 +44,7 @@ DTYPES: dict[int, torch.dtype] = {
     onnx.TensorProto.FLOAT8E4M3FNUZ: torch.float8_e4m3fnuz,
     onnx.TensorProto.FLOAT8E5M2: torch.float8_e5m2,
     onnx.TensorProto.FLOAT8E5M2FNUZ: torch.float8_e5m2fnuz,
+    onnx.TensorProto.FLOAT8E8M0: torch.float8_e8m0fnu,
     onnx.TensorProto.FLOAT4E2M1: torch.float4_e2m1fn_x2,
 }
 _BYTES = {torch.int8: onnx.TensorProto.INT8, torch.uint8: onnx.TensorProto.UINT8}

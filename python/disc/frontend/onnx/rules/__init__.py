@@ -15,6 +15,7 @@ from . import (
     resizing,
     shapes,
     signals,
+    unsupported,
 )
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "resizing",
     "shapes",
     "signals",
+    "unsupported",
 ]

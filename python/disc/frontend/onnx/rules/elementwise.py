@@ -164,8 +164,10 @@ def where(b: OnnxBuilder, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 @lowers("onnx.Cast")
-def cast(b: OnnxBuilder, x: Tensor, to: torch.dtype, saturate: int = 1, **_: Any) -> Tensor:
+def cast(b: OnnxBuilder, x: Tensor, to: torch.dtype, saturate: int = 1, round_mode: str = "up") -> Tensor:
     """x in another type; narrow floats saturate."""
+    if to == narrow.SCALE:
+        return b.map(to, [x], lambda x: narrow.encode_scale(x.to(torch.float32), bool(saturate), round_mode))
     if to in narrow.FLOATS and saturate:
         return b.map(to, [x], lambda x: narrow.encode(x.to(torch.float32), to, saturate=True))
     return convert(b, x, to)

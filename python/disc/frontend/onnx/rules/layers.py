@@ -12,7 +12,7 @@ from ...rules.elementwise import convert
 from ...scalar import Elem
 from ...values import Tensor, is_one
 from ..builder import OnnxBuilder, known
-from ..known import Known
+from ..known import elements
 
 
 @lowers("onnx.MatMul")
@@ -182,9 +182,8 @@ def lp_normalization(b: OnnxBuilder, x: Tensor, axis: int = -1, p: int = 2) -> T
 @known(1, 2)
 def dropout(b: OnnxBuilder, x: Tensor, ratio: Any = None, training: Any = None, **_: Any) -> Any:
     """Nothing, outside training; also a mask of what was kept."""
-    trains = training is not None and not (isinstance(training, Known) and not training.list[0])
-    nothing = isinstance(ratio, Known) and ratio.list[0] == 0
-    if trains and not nothing:
+    trains = training is not None and bool((elements(training) or [0])[0])
+    if trains and (ratio is None or (elements(ratio) or [0])[0] != 0):
         raise NotLowerable("dropout in training mode")
     return x, b.full(x.dims, True, torch.bool)
 

@@ -33,6 +33,18 @@ def size(b: OnnxBuilder, x: Tensor) -> Known:
     return Known.of(math.prod(b.expression(d) for d in x.dims), torch.int64)
 
 
+@lowers("onnx.OptionalHasElement")
+def optional_has_element(b: OnnxBuilder, x: Any = None) -> Known:
+    """Whether there is an operand: tensors are."""
+    return Known.of(x is not None, torch.bool)
+
+
+@lowers("onnx.OptionalGetElement")
+def optional_get_element(b: OnnxBuilder, x: Tensor) -> Tensor:
+    """The operand itself, a tensor."""
+    return x
+
+
 @lowers("onnx.Reshape")
 @known(1)
 def reshape(b: OnnxBuilder, x: Tensor, shape: Any, allowzero: int = 0) -> Tensor:

@@ -1,0 +1,34 @@
+"""Operators that are refused, where torch-mlir would make something of them that says less."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from ...registry import NotLowerable, lowers
+from ..builder import OnnxBuilder
+
+_REASONS = {
+    "loops are not supported": ("Loop", "Scan", "SequenceMap"),
+    "sequences are not supported": (
+        "ConcatFromSequence",
+        "SequenceAt",
+        "SequenceConstruct",
+        "SequenceEmpty",
+        "SequenceErase",
+        "SequenceInsert",
+        "SequenceLength",
+        "SplitToSequence",
+    ),
+    "counting n-grams is not supported": ("TfIdfVectorizer",),
+}
+
+
+def _refuse(op: str, why: str) -> None:
+    @lowers(f"onnx.{op}")
+    def rule(b: OnnxBuilder, *operands: Any, **attributes: Any) -> NoReturn:
+        raise NotLowerable(why)
+
+
+for _why, _ops in _REASONS.items():
+    for _op in _ops:
+        _refuse(_op, _why)
