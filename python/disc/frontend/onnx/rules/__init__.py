@@ -1,6 +1,7 @@
 """Rules for ONNX operators, by kind. Importing a module registers its rules."""
 
 from . import (
+    attention,
     convolution,
     detection,
     elementwise,
@@ -15,10 +16,12 @@ from . import (
     resizing,
     shapes,
     signals,
+    text,
     unsupported,
 )
 
 __all__ = [
+    "attention",
     "convolution",
     "detection",
     "elementwise",
@@ -33,5 +36,6 @@ __all__ = [
     "resizing",
     "shapes",
     "signals",
+    "text",
     "unsupported",
 ]

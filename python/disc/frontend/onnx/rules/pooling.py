@@ -47,9 +47,12 @@ class Grid:
     def _same(self, i: int, extent: Extent, upper: bool) -> tuple[Extent, Extent]:
         """Padding for extent / stride windows, rounded up; an odd element at the upper or lower end."""
         b, stride = self.b, self.strides[i]
-        count = b.floordiv(b.add(extent, stride - 1), stride)
         reach = self.dilations[i] * (self.kernel[i] - 1) + 1
-        total = b.maximum(b.sub(b.add(b.mul(b.sub(count, 1), stride), reach), extent), 0)
+        # Static where there is a window for each element.
+        total: Extent = reach - 1
+        if stride != 1:
+            count = b.floordiv(b.add(extent, stride - 1), stride)
+            total = b.maximum(b.sub(b.add(b.mul(b.sub(count, 1), stride), reach), extent), 0)
         half = b.floordiv(total, 2)
         return (half, b.sub(total, half)) if upper else (b.sub(total, half), half)
 

@@ -19,7 +19,6 @@ _REASONS = {
         "SequenceLength",
         "SplitToSequence",
     ),
-    "counting n-grams is not supported": ("TfIdfVectorizer",),
 }
 
 
