@@ -43,7 +43,8 @@ class _NoExtents:
         return None
 
 
-_ANY = _Any()
+UNKNOWN: Any = _Any()
+"""What rules find in place of torch.export's results."""
 
 
 class OnnxBuilder(Builder):
@@ -91,7 +92,7 @@ class OnnxBuilder(Builder):
             raise NotLowerable(f"it needs {full}, which has no lowering rule")
         saved = self.op_name, self.results, self.node_value
         types = [dtype] if isinstance(dtype, torch.dtype) else list(dtype)
-        self.op_name, self.node_value = full, _ANY
+        self.op_name, self.node_value = full, UNKNOWN
         self.results = [ResultInfo(d, (None,) * rank) for d in types]
         try:
             return rule(self, *operands)

@@ -129,6 +129,9 @@ def _define_main(info: onnx_importer.ModelInfo, module: ir.Module) -> None:
     importer._nv_map.update(zip(graph.input_map, block.arguments, strict=True))
     importer._populate_graph_attrs(func)
     importer.import_all()
+    # What is declared of an output may be less than is known of the value: a constant, for instance.
+    results = [operand.type for operand in list(block.operations)[-1].operation.operands]
+    func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
 
 
 def _operations(module: ir.Module) -> Iterator[ir.Operation]:

@@ -18,7 +18,7 @@ from ..registry import NotLowerable, Rule
 from ..symbols import SymbolTable
 from ..torch_dialect import PARAMETER_ATTR
 from ..values import Tensor, tensor_type
-from .builder import OnnxBuilder
+from .builder import UNKNOWN, OnnxBuilder
 from .dialect import ITEMS, OWN, number_of
 from .known import LIMIT, Known, Unknown, evaluate
 from .model import DTYPES, OnnxModel, to_tensor
@@ -127,6 +127,9 @@ class OnnxLowering(Lowering):
         if isinstance(results, (list, tuple)):
             return results[0] if len(op.results) == 1 else list(results)[: len(op.results)]
         return results
+
+    def _node_value(self, op: ir.Operation) -> Any:
+        return UNKNOWN
 
     def _steered(self, op: ir.Operation, given: list[Any], error: Unknown) -> str:
         number = number_of(op)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -116,6 +117,8 @@ def _arange_count(b: Builder, start: Any, end: Any, step: Any) -> Extent:
     static = b.out.shape[0]
     if static is not None:
         return static
+    if all(isinstance(v, (int, float)) for v in (start, end, step)):
+        return max(math.ceil((end - start) / step), 0)
     if isinstance(step, int) and not isinstance(start, float) and not isinstance(end, float):
         span = b.sub(end, start) if step > 0 else b.sub(start, end)
         return b.floordiv(b.add(span, abs(step) - 1), abs(step))
@@ -127,6 +130,8 @@ def _arange_count(b: Builder, start: Any, end: Any, step: Any) -> Extent:
             divisor = first.denominator * stride.numerator
             return b.maximum(b.floordiv(b.add(span, divisor - 1), divisor), 0)
     size = b.node_value.shape[0]
+    if not isinstance(size, torch.SymInt):
+        raise NotLowerable("a number of elements that is computed from data")
     extent = b.extent_of(size.node.expr)
     if extent is None:
         raise NotLowerable(f"a number of elements that is {size.node.expr}")

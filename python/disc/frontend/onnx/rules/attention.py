@@ -40,10 +40,20 @@ def linear_attention(
     batch, steps = query.dims[:2]
     heads, group = kv_num_heads, q_num_heads // kv_num_heads
     keys, values = b.floordiv(query.dims[2], q_num_heads), b.floordiv(value.dims[2], heads)
-    if not scale:
-        if not isinstance(keys, int):
-            raise NotLowerable("a scale that depends on extents")
-        scale = 1.0 / math.sqrt(keys)
+
+    def like_query(x: Tensor | None) -> Any:
+        """What is given for each step, with the extents of ``query``; the steps cannot check them."""
+        if x is None:
+            return None
+        for have, want in zip(x.dims[:2], (batch, steps), strict=True):
+            b.require_equal(have, want, "LinearAttention: extents of operands differ")
+        return b.reshape(x, [batch, steps, x.dims[2]])
+
+    key, value, decay, beta = (like_query(x) for x in (key, value, decay, beta))
+    if not isinstance(keys, int) or not isinstance(values, int):
+        raise NotLowerable("heads of dynamic size")
+    scale = scale or 1.0 / math.sqrt(keys)
+    b.require_equal(key.dims[2], heads * keys, "LinearAttention: the keys' width is not that of the queries")
 
     def body(index: ir.Value, carried: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         def now(x: Tensor, *dims: Any) -> Tensor:
@@ -73,9 +83,9 @@ def linear_attention(
         q = convert(b, now(query, heads, group, keys), _F32)
         read = b.contract(q, state, [0, 1, 2, 4], [0, 1, 4, 3], [batch, heads, group, values, keys])
         result = b.elementwise(query.dtype, [read], lambda r: r * scale, compute=_F32)
-        return [state], [b.reshape(result, [batch, b.mul(values, q_num_heads)])]
+        return [state], [b.reshape(result, [batch, values * q_num_heads])]
 
     shape = [batch, heads, keys, values]
-    first = b.full(shape, 0.0, _F32) if past is None else convert(b, past, _F32)
-    (last,), (y,) = b.scan(steps, [first], body, [([batch, b.mul(values, q_num_heads)], query.dtype)])
+    first = b.full(shape, 0.0, _F32) if past is None else convert(b, b.reshape(past, shape), _F32)
+    (last,), (y,) = b.scan(steps, [first], body, [([batch, values * q_num_heads], query.dtype)])
     return b.permute(y, [1, 0, 2]), convert(b, last, query.dtype if past is None else past.dtype)

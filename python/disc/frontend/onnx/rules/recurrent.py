@@ -102,7 +102,9 @@ def _register(op: str) -> None:
             raise NotLowerable("a dynamic hidden size")
         directions = 2 if direction == "bidirectional" else 1
         states = [_state(b, x, s, directions, hidden, layout) for s in ((h, c) if kind == "lstm" else (h,))]
-        lengths = None if lengths is None else torch_rules.checked_lengths(b, lengths, time)
+        if lengths is not None:
+            b.require_equal(lengths.dims[0], batch, f"{op}: not a length for each sequence")
+            lengths = b.reshape(torch_rules.checked_lengths(b, lengths, time), [batch])
         gates = len(_ORDER[kind])
         # Where the reset gate acts on the product, the hidden bias of the last gate is inside it.
         inside = kind == "gru" and bool(attributes.get("linear_before_reset"))

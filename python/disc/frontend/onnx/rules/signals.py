@@ -18,6 +18,7 @@ from ..known import Known, elements, integers
 from .padding import pad
 
 _NONE, _WHOLE = 0, 2
+_F32 = torch.float32
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 
 
@@ -95,6 +96,29 @@ def stft(
 
     cut = b.generic([], [], [batch, frames, size, parts], x.dtype, body)
     return _spectrum(b, cut, 2, size, False, bool(onesided))
+
+
+def _register_window(op: str, *factors: float) -> None:
+    """A window that is a sum of cosines, of 0, 1, ... periods."""
+
+    @lowers(f"onnx.{op}")
+    @known(0)
+    def rule(b: OnnxBuilder, size: Any, output_datatype: Any = None, periodic: int = 1) -> Tensor:
+        dtype = output_datatype if isinstance(output_datatype, torch.dtype) else _F32
+        count = b.extents(size)[0]
+
+        def body() -> Elem:
+            period = scalar.from_extent(count if periodic else b.sub(count, 1), torch.int64).to(_F32)
+            angle = scalar.loop_index(0).to(_F32) * (2.0 * math.pi) / period
+            terms = [scalar.unary("cos", angle * float(k)) * factor for k, factor in enumerate(factors) if k]
+            return sum(terms, scalar.constant(factors[0], _F32)).to(dtype)
+
+        return b.generic([], [], [count], dtype, body)
+
+
+_register_window("HannWindow", 0.5, -0.5)
+_register_window("HammingWindow", 25 / 46, -21 / 46)
+_register_window("BlackmanWindow", 0.42, -0.5, 0.08)
 
 
 @lowers("onnx.MelWeightMatrix")
