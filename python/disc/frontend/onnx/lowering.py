@@ -50,7 +50,7 @@ class OnnxLowering(Lowering):
     def _bind_inputs(self, source: ir.Block, block: ir.Block, inputs: Sequence[tuple[str, Any]]) -> None:
         super()._bind_inputs(source, block, inputs)
         for argument, (name, _) in zip(source.arguments, inputs, strict=True):
-            self._values[argument] = self._typed(name, self._values[argument])
+            self.values[argument] = self._typed(name, self.values[argument])
 
     def _typed(self, name: str, value: Tensor) -> Tensor:
         """An input or constant with the type that the model gives it."""
@@ -63,7 +63,7 @@ class OnnxLowering(Lowering):
         if name not in self._tensors:
             raise NotLowerable(f"constant {name!r} has an element type that is not supported")
         super()._lower_parameter(op)
-        self._values[op.results[0]] = self._typed(name, self._values[op.results[0]])
+        self.values[op.results[0]] = self._typed(name, self.values[op.results[0]])
 
     def _lower_op(self, op: ir.Operation, name: str) -> None:
         if name in ("torch.vtensor.literal", "onnx.Constant"):
@@ -128,7 +128,7 @@ class OnnxLowering(Lowering):
             return results[0] if len(op.results) == 1 else list(results)[: len(op.results)]
         return results
 
-    def _node_value(self, op: ir.Operation) -> Any:
+    def fake(self, op: ir.Operation) -> Any:
         return UNKNOWN
 
     def _steered(self, op: ir.Operation, given: list[Any], error: Unknown) -> str:
