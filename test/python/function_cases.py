@@ -186,6 +186,14 @@ def _cumulative() -> list[Case]:
     return cases
 
 
+def _eigen(x: torch.Tensor) -> list[torch.Tensor]:
+    """What eigenvalues and vectors have in common whatever their order, and a vector its factor."""
+    values, vectors = torch.linalg.eig(x)
+    rest = torch.matmul(x.to(vectors.dtype), vectors) - vectors * values.unsqueeze(-2)
+    sizes = torch.linalg.eigvals(x).abs().sort().values
+    return [rest.abs(), sizes, torch.linalg.vector_norm(vectors.abs(), dim=-2), values.real.sum(-1)]
+
+
 def _linalg() -> list[Case]:
     inv, solve = torch.linalg.inv, torch.linalg.solve
     sound = lambda x: x @ x.mT + 3 * torch.eye(x.shape[-1], dtype=x.dtype)  # noqa: E731
@@ -241,6 +249,9 @@ def _linalg() -> list[Case]:
         Case("householder_product", torch.linalg.householder_product, ("B 6 4", "B 3")),
         Case("eigh", lambda x: absolute(torch.linalg.eigh(x)[1]), ("B 4 4",)),
         Case("eigh_upper", lambda x: torch.linalg.eigvalsh(x, UPLO="U"), ("B 4 4",)),
+        Case("eig", _eigen, ("B 5 5",)),
+        Case("eig_f64", _eigen, ("B N N:f64",)),
+        Case("pinv_hermitian", lambda x: torch.linalg.pinv(x, hermitian=True), ("B 4 4",)),
         Case("svd", lambda x: [absolute(t) for t in torch.linalg.svd(x, full_matrices=False)], ("B 5 3",)),
         Case("svd_full", lambda x: absolute(torch.linalg.svd(x)[0])[..., :3], ("B 5 3",)),
         Case("svd_product", _svd_product, ("B 3 6",)),

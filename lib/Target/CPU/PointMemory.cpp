@@ -140,6 +140,9 @@ void PointEmitter::store(Value ptr, const Idx &offset, Value v, Value mask) {
 }
 
 LogicalResult PointEmitter::store(unsigned result, ArrayRef<Idx> idx, Value v, Value mask) {
+  // Without elements there is nothing to store, and strides of 0 where others tell elements apart.
+  if (llvm::is_contained(cast<ShapedType>(kernelFunc.getYield().getValues()[result].getType()).getShape(), 0))
+    return success();
   Idx at = address(kernelFunc.getLayout(kernelFunc.getNumInputs() + result), idx);
   if (at.isUniform() && isa<VectorType>(v.getType()))
     return kernelFunc.emitError() << "result " << result << " varies along the lanes but its address does not";

@@ -66,25 +66,6 @@ _TORCH_DIALECT_NAMES: dict[str, torch.dtype] = {
     "complex<f64>": torch.complex128,
 }
 
-# c10::ScalarType, as the torch dialect passes dtypes.
-_SCALAR_TYPE_CODES: dict[int, torch.dtype] = {
-    0: torch.uint8,
-    1: torch.int8,
-    2: torch.int16,
-    3: torch.int32,
-    4: torch.int64,
-    5: torch.float16,
-    6: torch.float32,
-    7: torch.float64,
-    9: torch.complex64,
-    10: torch.complex128,
-    11: torch.bool,
-    15: torch.bfloat16,
-    27: torch.uint16,
-    28: torch.uint32,
-    29: torch.uint64,
-}
-
 
 def element_type(dtype: torch.dtype) -> ir.Type:
     """The MLIR element type of ``dtype``; integers are signless."""
@@ -109,11 +90,6 @@ def narrow_bits(dtype: torch.dtype) -> int:
 def from_torch_dialect(text: str) -> torch.dtype | None:
     """The dtype the torch dialect spells ``text`` (``si64``), or None if we do not support it."""
     return _TORCH_DIALECT_NAMES.get(text)
-
-
-def from_code(code: int | None) -> torch.dtype | None:
-    """The dtype behind a ``dtype`` argument of a torch op; None stays None."""
-    return None if code is None else _SCALAR_TYPE_CODES.get(code)
 
 
 def is_float(dtype: torch.dtype) -> bool:

@@ -11,6 +11,7 @@ from torch.utils._sympy import functions as torch_sympy
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 from torch_mlir import ir
 
+from .registry import NotLowerable
 from .values import Extent
 
 
@@ -28,6 +29,8 @@ class ExtentBuilder:
         """``extent`` as an SSA value."""
         if isinstance(extent, ir.Value):
             return extent
+        if not isinstance(extent, int):
+            raise NotLowerable("an extent that depends on data and may be negative; torch._check(n >= 0) says that not")
         key = ("constant", extent)
         if key not in self._memo:
             type_ = ir.IndexType.get()

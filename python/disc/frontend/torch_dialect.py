@@ -24,6 +24,16 @@ from ..errors import CompileError
 if TYPE_CHECKING:
     from .updates import Program
 
+# The importer's tables lack these. The numbers are arguments of ops, which rules do not look at: they see results.
+for _dtype, _name, _number in (
+    (torch.complex128, "complex<f64>", 11),
+    (torch.uint16, "ui16", 27),
+    (torch.uint64, "ui64", 29),
+):
+    fx_importer.TORCH_DTYPE_TO_INT.setdefault(_dtype, _number)
+    fx_importer.TORCH_DTYPE_TO_MLIR_TYPE_ASM.setdefault(_dtype, _name)
+    fx_importer.TORCH_DTYPE_TO_MLIR_TYPE.setdefault(_dtype, lambda name=_name: ir.Type.parse(name))
+
 NODE_ATTR = "disc.node"
 PARAMETER_OP = "disc.parameter"
 PARAMETER_ATTR = "disc.parameter"

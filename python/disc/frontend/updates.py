@@ -6,11 +6,11 @@ import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import OutputKind
+from torch.export.graph_signature import OutputKind, SymBoolArgument, SymFloatArgument, SymIntArgument
 
 from .. import errors
 from .decompositions import decomposition_table, needs_decomposition
@@ -42,8 +42,11 @@ def decompose(exported: ExportedProgram) -> ExportedProgram:
     """The program in terms of ops that have rules, as far as PyTorch can do that; nothing in it is changed in place."""
     if not needs_decomposition(exported):
         return exported
-    with torch.no_grad():
-        return exported.run_decompositions(decomposition_table())
+    try:
+        with torch.no_grad():
+            return exported.run_decompositions(decomposition_table())
+    except Exception as error:
+        raise errors.CompileError("import", f"PyTorch fails to decompose the exported program: {error}") from error
 
 
 def find_updates(program: Program) -> list[Update]:
@@ -67,22 +70,28 @@ def find_updates(program: Program) -> list[Update]:
 
 
 def without_updates(program: Program) -> Program:
-    """The same program, with updates as ordinary outputs: torch-mlir's importer would make mutable tensors of them."""
+    """The same program, with updates as ordinary outputs: torch-mlir's importer would make mutable tensors of them.
+
+    And with floats and bools as if they were ints, the only numbers that it knows; of all it reads but the names.
+    """
     signature = program.graph_signature
-    if all(spec.kind is OutputKind.USER_OUTPUT for spec in signature.output_specs):
+    specs = [
+        dataclasses.replace(spec, kind=OutputKind.USER_OUTPUT, target=None, arg=_as_int(spec.arg))
+        for spec in signature.output_specs
+    ]
+    if specs == signature.output_specs:
         return program
     plain = copy.copy(program)
-    changed = dataclasses.replace(
-        signature,
-        output_specs=[
-            dataclasses.replace(spec, kind=OutputKind.USER_OUTPUT, target=None) for spec in signature.output_specs
-        ],
-    )
+    changed = dataclasses.replace(signature, output_specs=specs)
     if isinstance(plain, ExportedProgram):
         plain._graph_signature = changed
     else:
         plain.graph_signature = changed
     return plain
+
+
+def _as_int(arg: Any) -> Any:
+    return SymIntArgument(arg.name) if isinstance(arg, (SymFloatArgument, SymBoolArgument)) else arg
 
 
 def name_states(updates: Sequence[Update], parameters: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

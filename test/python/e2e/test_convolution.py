@@ -297,6 +297,21 @@ def test_pooling_rounds_up():
     )
 
 
+def test_fractional_pooling():
+    def pooled(x, numbers, **sizes):
+        numbers = (numbers.abs() % 1)[: x.shape[0]]
+        return F.fractional_max_pool2d(x, (3, 2), _random_samples=numbers, return_indices=True, **sizes)
+
+    check(
+        Forms(
+            largest=(lambda x, s: pooled(x, s, output_size=(4, 5))[0], (8, 16, 2)),
+            where=(lambda x, s: pooled(x, s, output_size=(1, 6))[1], (8, 16, 2)),
+        ),
+        IMAGES,
+        SHAPES,
+    )
+
+
 def test_nan_in_a_window():
     model = Forms(largest=(lambda x: F.max_pool2d(x, 3, 2, 1),))
     compiled = disc.compile(model, (randn(2, 16, 9, 9),), dynamic_shapes=(IMAGES,))

@@ -229,12 +229,28 @@ def test_item_as_number() -> None:
     """Numbers that may be negative, or are no integers, are no extents."""
 
     def fn(x: torch.Tensor, n: torch.Tensor, f: torch.Tensor) -> object:
-        return x * n.item() + f.item(), n.item(), n.item() * 2 - 1, x + f.item() * 2
+        return x * n.item() + f.item(), n.item(), n.item() * 2 - 1, x + f.item() * 2, f.item(), (n > 0).item()
 
     model = built(fn, sparse(6), torch.tensor(3), torch.tensor(0.5), dynamic=({0: Dim("length", min=2)}, None, None))
     for n, k in ((6, -3), (2, 2**61 + 1)):
         args = (sparse(n), torch.tensor(k), torch.tensor(1.25))
         agree(model(*args), fn(*args))
+
+
+def test_slices_by_numbers_that_may_be_negative() -> None:
+    """Python's bounds and indices, from a number and from the elements of a tensor."""
+
+    def fn(x: torch.Tensor, n: torch.Tensor, places: torch.Tensor) -> object:
+        k = n.item()
+        return x[k:], x[:k] * 2, x[k], x[:, k], torch.tensor_split(x, places, 1)
+
+    shapes = ({0: Dim("rows", min=4), 1: Dim("columns", min=4)}, None, None)
+    model = built(fn, sparse(6), torch.tensor(2), torch.tensor([1, 3]), dynamic=shapes)
+    for n, k, places in ((6, 2, [1, 3]), (6, -3, [3, 1]), (4, 0, [-1, 9]), (5, -4, [0, 0]), (4, 3, [2, -2])):
+        args = (sparse(n), torch.tensor(k), torch.tensor(places))
+        agree(model(*args), fn(*args))
+    with pytest.raises(IndexError, match=r"index 7 is out of range for a dimension of extent 4"):
+        model(sparse(4), torch.tensor(7), torch.tensor([1, 2]))
 
 
 def test_int_inputs() -> None:

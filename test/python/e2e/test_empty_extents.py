@@ -47,6 +47,11 @@ ROWS: dict[str, Callable[[torch.Tensor], tuple[torch.Tensor, ...]]] = {
     "joined": lambda x: (torch.cat([x, x]), torch.cat([x, x], 1), torch.cat([x, W]), torch.stack([x, x], 1)),
     "attention": lambda x: (attend(x, x), attend(W, x), attend(x, W), attend(x, x, is_causal=True)),
     "indices": lambda x: (F.embedding(ids(x), W), W[ids(x)], x.gather(1, ids(x)[:, None]), F.one_hot(ids(x), 3)),
+    "always": lambda x: (
+        x[:, :0].softmax(1),
+        x[:, :0] * x[:, :0].sum(1, keepdim=True),
+        x[:, :0] - x[:, 4:].sum(1)[:, None],
+    ),
     "made": lambda x: (torch.arange(x.shape[0]), torch.ones_like(x), torch.ones(x.shape[0], x.shape[0]).tril()),
 }
 # Of x [4, n].

@@ -77,6 +77,8 @@ def evaluate_together(names: Sequence[str], dtype: str, limit: int) -> bool:
     calls: list[Sample] = []
     for name in names:
         own = [call for call in samples(OPS[name], ALL_DTYPES[dtype], limit) if _eager(call) is not None]
+        if not own:
+            return False
         calls += own
     program = Program(calls)
     try:

@@ -12,6 +12,7 @@ from ..builder import Builder
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, Number, Tensor
+from .common import loops
 from .contraction import matmul
 from .elementwise import convert
 from .sorting import sort_rows
@@ -60,6 +61,16 @@ def _triangle(b: Builder, x: Tensor, *, upper: bool, unit: bool = False) -> Tens
         return scalar.select(i.eq(j), x.like(1), kept) if unit else kept
 
     return b.map(x.dtype, [x], body)
+
+
+def _symmetric(b: Builder, x: Tensor) -> Tensor:
+    """The symmetric matrices of which ``x`` has the lower triangles."""
+
+    def body() -> Elem:
+        *batch, row, col = loops(x.rank)
+        return b.extract(x, [*batch, scalar.maximum(row, col), scalar.minimum(row, col)])
+
+    return b.generic([], [], x.dims, x.dtype, body)
 
 
 # -- Cholesky --------------------------------------------------------------------------------------
@@ -255,8 +266,8 @@ def _over_diagonal(b: Builder, factor: Tensor, pivots: Tensor, neutral: Number, 
     dims, last = pivots.dims, pivots.rank - 1
 
     def body(acc: Elem, pivot: Elem) -> Elem:
-        loops = [scalar.loop_index(d) for d in range(pivots.rank)]
-        return fn(acc, b.extract(factor, [*loops, loops[last]]), pivot.to(torch.int64).ne(loops[last] + 1))
+        at = [scalar.loop_index(d) for d in range(pivots.rank)]
+        return fn(acc, b.extract(factor, [*at, at[last]]), pivot.to(torch.int64).ne(at[last] + 1))
 
     return b.generic(
         [pivots],
@@ -425,6 +436,26 @@ def eigh(b: Builder, x: Tensor, triangle: str = "L", vectors: bool = True) -> tu
     return values, columns if vectors else b.full([0], 0, x.dtype)
 
 
+@lowers("torch.aten.linalg_eig")
+def eig(b: Builder, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and eigenvectors of any square matrices."""
+    batch, n, _ = _sizes(x)
+    values, columns = b.call(
+        "eig",
+        [x],
+        [([*batch, n, 2], x.dtype), ([*batch, n, n, 2], x.dtype)],
+        tasks=b.product(batch),
+        scratch=_scratch(b, [4, n, n], [5, n]),
+    )
+    return b.as_complex(values), b.as_complex(columns)
+
+
+@lowers("torch.aten.linalg_eigvals", "torch.aten._linalg_eigvals")
+def eigvals(b: Builder, x: Tensor) -> Tensor:
+    """Eigenvalues of any square matrices."""
+    return eig(b, x)[0]
+
+
 @lowers("torch.aten._linalg_svd")
 def svd(b: Builder, x: Tensor, full: bool = False, vectors: bool = True, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     """A = U diag(S) V^T: U, S descending, and V^T."""
@@ -476,9 +507,11 @@ def _inverted(b: Builder, x: Tensor, values: Tensor, atol: Any, rtol: Any) -> Te
 def pinv(b: Builder, x: Tensor, *args: Any) -> Tensor:
     """The pseudo-inverse (Moore, Penrose)."""
     if b.op_name.endswith((".atol_rtol_float", ".atol_rtol_tensor")):
-        atol, rtol = args[0], args[1]
+        atol, rtol, hermitian = args
     else:
-        atol, rtol = 0.0, args[0] if args else 1e-15
+        atol, rtol, hermitian = 0.0, args[0] if args else 1e-15, len(args) > 1 and args[1]
+    if hermitian:
+        x = _symmetric(b, x)
     u, values, vt = svd(b, x)
     inverse = _inverted(b, x, values, atol, rtol)
     scaled = b.map(x.dtype, [_transposed(b, vt), b.unsqueeze(inverse, values.rank - 1)], lambda v, s: v * s)

@@ -37,6 +37,16 @@ def numel(b: Builder, x: Tensor) -> Extent:
     return b.product(x.dims)
 
 
+@lowers("torch.aten.sym_storage_offset")
+def storage_offset(b: Builder, x: Tensor) -> RuntimeNumber:
+    """Where a view begins: torch.export asks for it to assert that it is not negative, and nobody else may."""
+
+    def emit() -> Elem:
+        raise NotLowerable("a tensor's place in its storage")
+
+    return RuntimeNumber(torch.int64, emit)
+
+
 @lowers("torch.aten.dim")
 def dim_(b: Builder, x: Tensor) -> int:
     """The rank."""
@@ -198,6 +208,15 @@ def square_root(b: Builder, x: Any) -> Any:
     if isinstance(x, (int, float)):
         return float(x) ** 0.5
     return RuntimeNumber(torch.float64, lambda: scalar.sqrt(_f64(x)))
+
+
+@lowers("torch.python.sym_ite")
+def choose(b: Builder, condition: Any, x: Any, y: Any) -> Any:
+    """x if the condition holds, else y."""
+    if isinstance(condition, bool):
+        return x if condition else y
+    kind, emit = (torch.float64, _f64) if _is_float(x) or _is_float(y) else (torch.int64, _i64)
+    return RuntimeNumber(kind, lambda: scalar.select(condition.emit(), emit(x), emit(y)))
 
 
 def _register_condition(name: str) -> None:

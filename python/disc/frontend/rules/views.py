@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import torch
 
+from .. import scalar
 from ..builder import Builder
 from ..registry import NotLowerable, lowers
+from ..scalar import Elem
 from ..values import Extent, RuntimeNumber, Tensor, is_one, normalize_dim
+from .common import loops
 
 
 @lowers("torch.aten.view", "torch.aten.reshape", "torch.aten._unsafe_view")
@@ -156,14 +159,25 @@ def slice_(
 ) -> Tensor:
     """x[start:end:step] along ``dim``, with Python's bounds."""
     dim = normalize_dim(dim, x.rank)
+    return _piece(b, x, dim, start, end, b.node_value, step)
+
+
+def _piece(b: Builder, x: Tensor, dim: int, start: Any, end: Any, exported: Any, step: int = 1) -> Tensor:
+    """x[start:end:step], which is ``exported`` to torch.export."""
     begin, span = slice_bounds(b, x.dims[dim], start, end)
     size = b.floordiv(b.add(span, step - 1), step)
-    return b.slice(x, dim, begin, _exported(b, dim, size), step)
+    if any(isinstance(bound, RuntimeNumber) for bound in (start, end)):
+        # Export has a symbol of its own for what follows from data.
+        size = _bound_to(b, lambda: scalar.from_extent(size, torch.int64), exported.shape[dim])
+    return b.slice(x, dim, begin, _exported(b, dim, size, exported), step)
 
 
-def slice_bounds(
-    b: Builder, extent: Extent, start: Extent | None, end: Extent | None, place: int = 2
-) -> tuple[Extent, Extent]:
+def _bound_to(b: Builder, fn: Callable[[], Elem], size: Any = None) -> Extent:
+    """A number that depends on data as an extent."""
+    return b.bind(b.generic([], [], [], torch.int64, fn), size)
+
+
+def slice_bounds(b: Builder, extent: Extent, start: Any, end: Any, place: int = 2) -> tuple[Extent, Extent]:
     """Where start:end begins in ``extent``, and how far it goes, with Python's bounds; start is operand ``place``."""
     given = [*b.operand_values[place : place + 2], None, None]
     begin = _bound(b, 0 if start is None else start, extent, given[0])
@@ -173,10 +187,16 @@ def slice_bounds(
     return begin, b.maximum(b.sub(end, begin), 0) if _may_cross(begin, end) else b.sub(end, begin)
 
 
-def _bound(b: Builder, bound: Extent, extent: Extent, given: Any) -> Extent:
+def _bound(b: Builder, bound: Extent | RuntimeNumber, extent: Extent, given: Any) -> Extent:
     """A bound of a slice, with negative ones counted from the end, clamped to the extent."""
     if isinstance(bound, RuntimeNumber):
-        raise NotLowerable("a bound that the model computes, which may be negative: torch._check that it is not")
+
+        def clamped() -> Elem:
+            place, size = bound.emit(), scalar.from_extent(extent, torch.int64)
+            place = scalar.select(place < 0, place + size, place)
+            return scalar.minimum(scalar.maximum(place, 0), size)
+
+        return _bound_to(b, clamped)
     dynamic = isinstance(given, torch.SymInt) and not isinstance(bound, int)
     if b.bounds(given.node.expr).upper < 0 if dynamic else isinstance(bound, int) and bound < 0:
         return b.maximum(b.add(bound, extent), 0)
@@ -191,29 +211,37 @@ def _may_cross(start: Extent, end: Extent) -> bool:
     return start != 0
 
 
-def _exported(b: Builder, dim: int, size: Extent) -> Extent:
+def _exported(b: Builder, dim: int, size: Extent, exported: Any) -> Extent:
     """The size as torch.export wrote it, which knows the symbols' ranges: ``min(S, 512)`` is ``S``.
 
     The ranges are guards of the compiled program, so that nothing is assumed here.
     """
     if isinstance(size, int):
         return size
-    if isinstance(b.node_value, torch.Tensor):
-        known = b.node_value.shape[dim]
-        expr = known.node.expr if isinstance(known, torch.SymInt) else int(known)
-        exported = b.extent_of(expr)
-        if exported is not None:
-            return exported
+    if isinstance(exported, torch.Tensor):
+        known = exported.shape[dim]
+        extent = b.extent_of(known.node.expr if isinstance(known, torch.SymInt) else int(known))
+        if extent is not None:
+            return extent
     return size
 
 
 @lowers("torch.aten.select.int")
-def select(b: Builder, x: Tensor, dim: int, index: Extent) -> Tensor:
+def select(b: Builder, x: Tensor, dim: int, index: Any) -> Tensor:
     """x[index] along ``dim``."""
     dim = normalize_dim(dim, x.rank)
+    rest = [*x.dims[:dim], *x.dims[dim + 1 :]]
+    if isinstance(index, RuntimeNumber):
+
+        def element() -> Elem:
+            at = loops(len(rest))
+            at.insert(dim, b.checked_index(index.emit(), x.dims[dim], wrap=True))
+            return b.extract(x, at)
+
+        return b.generic([], [], rest, x.dtype, element)
     if isinstance(index, int) and index < 0:
         index = b.add(index, x.dims[dim])
-    return b.reshape(b.slice(x, dim, index, 1), [*x.dims[:dim], *x.dims[dim + 1 :]])
+    return b.reshape(b.slice(x, dim, index, 1), rest)
 
 
 @lowers("torch.aten.narrow")
@@ -267,10 +295,24 @@ def tensor_split(b: Builder, x: Tensor, sections: int, dim: int = 0) -> list[Ten
 
 
 @lowers("torch.aten.tensor_split.indices")
-def tensor_split_at(b: Builder, x: Tensor, indices: Sequence[Extent], dim: int = 0) -> list[Tensor]:
+def tensor_split_at(b: Builder, x: Tensor, indices: Sequence[Any], dim: int = 0) -> list[Tensor]:
     """The pieces between ``indices`` along ``dim``."""
-    bounds: list[Extent | None] = [None, *indices, None]
-    return [slice_(b, x, dim, start, end) for start, end in pairwise(bounds)]
+    dim = normalize_dim(dim, x.rank)
+    bounds = pairwise([None, *indices, None])
+    return [_piece(b, x, dim, *bound, value) for bound, value in zip(bounds, b.node_value, strict=True)]
+
+
+@lowers("torch.aten.tensor_split.tensor_indices_or_sections")
+def tensor_split_at_tensor(b: Builder, x: Tensor, indices: Tensor, dim: int = 0) -> list[Tensor]:
+    """The same, where the indices are elements of a tensor."""
+    if indices.rank == 0:
+        raise NotLowerable("the number of pieces depends on data")
+
+    def place(i: int) -> RuntimeNumber:
+        at = lambda: b.extract(indices, [scalar.constant(i, torch.int64)]).to(torch.int64)  # noqa: E731
+        return RuntimeNumber(torch.int64, at)
+
+    return tensor_split_at(b, x, [place(i) for i in range(len(b.node_value) - 1)], dim)
 
 
 @lowers("torch.aten.chunk")
