@@ -49,6 +49,22 @@ def _addbmm(
     return product.expand_as(x + product) if beta == 0 else x * beta + product if beta != 1 else x + product
 
 
+def _tensorinv(x: torch.Tensor, ind: int = 2) -> torch.Tensor:
+    """The inverse of the matrix that has the first ``ind`` dims for rows, and the others for columns."""
+    count = math.prod(x.shape[ind:])
+    return torch.linalg.inv(x.reshape(count, count)).reshape([*x.shape[ind:], *x.shape[:ind]])
+
+
+def _embedding_renorm(
+    weight: torch.Tensor, indices: torch.Tensor, max_norm: float, norm_type: float
+) -> torch.Tensor:
+    """The rows that ``indices`` name, made no longer than ``max_norm``."""
+    named = weight.new_zeros([weight.shape[0]], dtype=torch.bool).index_fill(0, indices.reshape(-1), 1)
+    norm = torch.linalg.vector_norm(weight, norm_type, 1)
+    scale = torch.where(named & (norm > max_norm), max_norm / (norm + 1e-7), 1.0)
+    return weight * scale.unsqueeze(1).to(weight.dtype)
+
+
 def _put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
     """x with ``source`` at the row-major numbers in ``index``."""
     flat = x.reshape(-1).index_put([index.reshape(-1)], source.reshape(-1), accumulate)
@@ -161,6 +177,8 @@ _OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
     torch.ops.aten._trilinear.default: _trilinear,
     torch.ops.aten.addbmm.default: _addbmm,
     torch.ops.aten.put.default: _put,
+    torch.ops.aten.embedding_renorm.default: _embedding_renorm,
+    torch.ops.aten.linalg_tensorinv.default: _tensorinv,
     torch.ops.aten.histc.default: _histc,
     torch.ops.aten.histogram.bin_ct: _histogram_of_count,
     torch.ops.aten.histogram.bins_tensor: _histogram_of_edges,

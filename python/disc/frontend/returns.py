@@ -118,7 +118,7 @@ class Returns:
             del update
             if value.value == self._block.arguments[place]:
                 continue
-            named.append(Result(self._owned(value), self._names[place], place))
+            named.append(Result(self._of_type(self._owned(value), self._block.arguments[place]), self._names[place], place))
         return outputs, named
 
     def _argument(self, update: Update, parameters: Mapping[str, torch.Tensor]) -> int:
@@ -179,6 +179,20 @@ class Returns:
         if isinstance(owner, ir.Block) or owner.name == "disc_tensor.parameter":
             return self._copy(value)
         return value
+
+    def _of_type(self, value: Tensor, argument: ir.Value) -> Tensor:
+        """The value with the argument's extents: they are the same, but export may know one of them to be static."""
+        if value.value.type == argument.type:
+            return value
+        b = self._builder
+        with ir.InsertionPoint(self._block), self._func.location:
+            dims = [
+                ir.Operation.create("tensor.dim", [ir.IndexType.get()], [argument, b.index(d)]).result
+                if argument.type.is_dynamic_dim(d)
+                else argument.type.get_dim_size(d)
+                for d in range(value.rank)
+            ]
+            return b.elementwise(value.dtype, [b.reshape(value, dims)], lambda x: x)
 
     def _copy(self, value: Tensor) -> Tensor:
         with ir.InsertionPoint(self._block), self._func.location:

@@ -31,8 +31,9 @@ MORE_DTYPES = {
     "f16": torch.float16,
 }
 ALL_DTYPES = {**DTYPES, **MORE_DTYPES}
-# Given other values in the place of these offsets and lengths, eager PyTorch crashes.
-_FIXED = ("_segment_reduce.lengths", "_segment_reduce.offsets")
+# Given other values in the place of these offsets and lengths, eager PyTorch crashes; and an array that is a matrix to
+# tensorinv has no inverse when its rows repeat.
+_FIXED = ("_segment_reduce.lengths", "_segment_reduce.offsets", "linalg.tensorinv")
 # Generating all of an op's samples can take seconds; the first ones are as varied as the rest.
 _CONSIDERED = 96
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .. import scalar
+from .. import dtypes, scalar
 from ..builder import Builder
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
@@ -535,14 +535,16 @@ def lstsq(b: Builder, x: Tensor, rhs: Tensor, rcond: Any = None, driver: str | N
 @lowers("torch.aten.linalg_matrix_exp", "torch.aten.matrix_exp")
 def matrix_exp(b: Builder, x: Tensor) -> Tensor:
     """The exponential of matrices."""
-    batch, n, _ = _sizes(x)
-    return b.call(
+    wide = convert(b, x, dtypes.opmath(x.dtype))
+    batch, n, _ = _sizes(wide)
+    result = b.call(
         "matrix_exp",
-        [x],
-        [(x.dims, x.dtype)],
+        [wide],
+        [(wide.dims, wide.dtype)],
         tasks=b.product(batch),
         scratch=_scratch(b, [6, n, n], [n]),
     )[0]
+    return convert(b, result, x.dtype)
 
 
 # -- distances -------------------------------------------------------------------------------------
