@@ -70,7 +70,8 @@ docs: setup
 	@$(PY) tools/gen_reference.py
 	@$(PY) tools/gen_ops.py
 
-# PyTorch's OpInfo database, whole: `make opinfo OPINFO_ARGS='--dtypes bf16 nn.functional.*'`.
+# PyTorch's OpInfo database, whole; parts of it: `make opinfo OPINFO_ARGS='--dtypes bf16 nn.functional.*'`.
+OPINFO_ARGS ?= --together --samples 2
 opinfo: setup
 	@cd test/python && ../../$(PY) -m opinfo $(OPINFO_ARGS)
 

@@ -18,7 +18,8 @@ from .samples import ALL_DTYPES, DTYPES, MORE_DTYPES, OPS, supports
 
 SAMPLES = 6
 _SECONDS = 120.0
-_GROUP = 12
+_GROUP = 24
+"""Samples in one program."""
 _PART = 8
 """CI evaluates one op and dtype in so many."""
 
@@ -53,10 +54,11 @@ def outcomes_together(
     """
     listed = {op for path in (expected.PATH, expected.NOT_EXPORTED) for op, _ in expected.read(path)}
     alone = [c for c in chosen if c[0] in listed]
+    size = max(_GROUP // limit, 1)
     pending: list[tuple[list[str], str]] = []
     for dtype in dict.fromkeys(d for _, d in chosen):
         names = [n for n, d in chosen if d == dtype and n not in listed]
-        pending += [(names[i : i + _GROUP], dtype) for i in range(0, len(names), _GROUP)]
+        pending += [(names[i : i + size], dtype) for i in range(0, len(names), size)]
     result = []
     while pending:
         failed = []
@@ -69,7 +71,7 @@ def outcomes_together(
                 failed.append((names, dtype))
             if verbose:
                 print(f"{'passed' if good is True else 'failed'} {dtype}: {' '.join(names)}", flush=True)
-        small = [f for f in failed if len(f[0]) <= _GROUP // 4]
+        small = [f for f in failed if len(f[0]) <= max(size // 4, 1)]
         alone += [(name, dtype) for names, dtype in small for name in names]
         halves = [(names, dtype, len(names) // 2) for names, dtype in failed if (names, dtype) not in small]
         pending = [(part, dtype) for names, dtype, half in halves for part in (names[:half], names[half:])]
