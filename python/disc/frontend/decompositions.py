@@ -55,9 +55,7 @@ def _tensorinv(x: torch.Tensor, ind: int = 2) -> torch.Tensor:
     return torch.linalg.inv(x.reshape(count, count)).reshape([*x.shape[ind:], *x.shape[:ind]])
 
 
-def _embedding_renorm(
-    weight: torch.Tensor, indices: torch.Tensor, max_norm: float, norm_type: float
-) -> torch.Tensor:
+def _embedding_renorm(weight: torch.Tensor, indices: torch.Tensor, max_norm: float, norm_type: float) -> torch.Tensor:
     """The rows that ``indices`` name, made no longer than ``max_norm``."""
     named = weight.new_zeros([weight.shape[0]], dtype=torch.bool).index_fill(0, indices.reshape(-1), 1)
     norm = torch.linalg.vector_norm(weight, norm_type, 1)

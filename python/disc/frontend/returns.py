@@ -118,7 +118,9 @@ class Returns:
             del update
             if value.value == self._block.arguments[place]:
                 continue
-            named.append(Result(self._of_type(self._owned(value), self._block.arguments[place]), self._names[place], place))
+            named.append(
+                Result(self._of_type(self._owned(value), self._block.arguments[place]), self._names[place], place)
+            )
         return outputs, named
 
     def _argument(self, update: Update, parameters: Mapping[str, torch.Tensor]) -> int:
