@@ -44,7 +44,7 @@ def _addbmm(
     """beta * x + alpha * the sum of products over the batch."""
     if not (x.is_floating_point() or x.is_complex()):
         beta, alpha = int(beta), int(alpha)
-    product = torch.bmm(lhs, rhs).sum(0)
+    product = torch.bmm(lhs, rhs).sum(0, dtype=x.dtype)
     product = product if alpha == 1 else product * alpha
     return product.expand_as(x + product) if beta == 0 else x * beta + product if beta != 1 else x + product
 

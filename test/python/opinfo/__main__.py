@@ -41,7 +41,8 @@ def outcomes(
             outcome = Outcome(*chosen[place], "fail", str(outcome))
         result.append(outcome)
         if verbose:
-            print(f"{outcome.kind:6} {outcome.op} {outcome.dtype} {outcome.reason or outcome.shapes}", flush=True)
+            said = outcome.reason or f"{outcome.shapes} {outcome.less}"
+            print(f"{outcome.kind:6} {outcome.op} {outcome.dtype} {said}", flush=True)
     return result
 
 
@@ -111,6 +112,8 @@ def table(results: Sequence[Outcome]) -> str:
             lines.append(
                 f"{dtype:5} {kinds['pass']:4} of {total:4} pass ({share:.1f} %), {kinds['export']} not exported"
             )
+            less = Counter(r.less for r in results if r.dtype == dtype and r.kind == "pass" and r.less)
+            lines += [f"      with less asked ({what}): {count}" for what, count in sorted(less.items())]
     return "\n".join(lines)
 
 

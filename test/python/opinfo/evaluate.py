@@ -26,6 +26,8 @@ class Outcome:
     reason: str = ""
     shapes: int = 0
     """How many pairs of a sample and shapes were compared."""
+    less: str = ""
+    """What was asked less of it: "static" extents, static "weights" or fewer "samples"; export refuses more."""
 
 
 def one_line(text: object, limit: int = 140) -> str:
@@ -43,7 +45,7 @@ def evaluate(name: str, dtype: str, limit: int, survey: bool = False) -> Outcome
         return Outcome(name, dtype, "export", one_line(f"no samples: {error}"))
     if not calls:
         return Outcome(name, dtype, "export", "no samples")
-    programs, why = _exported(calls)
+    programs, why, less = _exported(calls)
     if not programs:
         return Outcome(name, dtype, "export", one_line(why))
     shapes, reason = _check_all(programs, survey)
@@ -53,12 +55,13 @@ def evaluate(name: str, dtype: str, limit: int, survey: bool = False) -> Outcome
             whole = Program(calls)
             again = export(whole, whole.inputs(), None, whole.dynamic_shapes(first=True))
             shapes, other = _check(whole, again, survey=survey)
-            reason = reason if other is not None else None
+            if other is None:
+                reason, less = None, "weights"
         except disc.CompileError:
             pass
     if reason is None and shapes == 0 and not survey:
         reason = "nothing compared: the exported program refuses its own samples"
-    return Outcome(name, dtype, "pass" if reason is None else "fail", reason or "", shapes)
+    return Outcome(name, dtype, "pass" if reason is None else "fail", reason or "", shapes, less)
 
 
 def _check_all(programs: Sequence[tuple[Program, Any]], survey: bool) -> tuple[int, str | None]:
@@ -104,11 +107,11 @@ def _export(program: Program, *, dynamic: bool) -> Any:
     return export(program, program.inputs(), None, shapes)
 
 
-def _exported(calls: Sequence[Sample]) -> tuple[list[tuple[Program, Any]], str]:
-    """The programs that torch.export makes of the samples, if possible one, and why not if there are none."""
+def _exported(calls: Sequence[Sample]) -> tuple[list[tuple[Program, Any]], str, str]:
+    """The programs that torch.export makes of the samples, if possible one; why not if there are none; Outcome.less."""
     whole = Program(calls)
     try:
-        return [(whole, _export(whole, dynamic=True))], ""
+        return [(whole, _export(whole, dynamic=True))], "", ""
     except disc.CompileError as error:
         why = str(error)
     programs = []
@@ -122,10 +125,11 @@ def _exported(calls: Sequence[Sample]) -> tuple[list[tuple[Program, Any]], str]:
         programs = _joined([program.calls[0] for program, _ in programs], programs)
     if not programs:
         try:
-            return [(whole, _export(whole, dynamic=False))], ""
+            return [(whole, _export(whole, dynamic=False))], "", "static"
         except disc.CompileError as error:
             why = str(error)
-    return programs, why.partition("torch.export failed:")[2] or why
+    less = "samples" if sum(len(program.calls) for program, _ in programs) < len(calls) else ""
+    return programs, why.partition("torch.export failed:")[2] or why, less
 
 
 def _joined(calls: list[Sample], apart: list[tuple[Program, Any]]) -> list[tuple[Program, Any]]:

@@ -107,9 +107,16 @@ for _count in (1, 2, 3):
 # -- linear and cubic ------------------------------------------------------------------------------
 
 
+def _compute(x: Tensor) -> torch.dtype:
+    """What weights are computed in."""
+    if not dtypes.is_float(x.dtype):
+        raise NotLowerable("interpolation between integers, which PyTorch does by rounded weights: convert to float")
+    return dtypes.opmath(x.dtype)
+
+
 def _source(x: Tensor, d: int, i: Elem, out: Extent, scale: float | None, corners: bool) -> Elem:
     """Where output index ``i`` of inner dim ``d`` lies in the input."""
-    compute = dtypes.opmath(x.dtype)
+    compute = _compute(x)
     place = i.to(compute)
     if corners:
         return place * _corner_step(x.dims[d + 2], out, compute)
@@ -296,7 +303,7 @@ def _antialiased(
     """One product with a matrix of weights along each dim."""
     n, c, height, width = x.dims
     rows, columns = sizes
-    compute = dtypes.opmath(x.dtype)
+    compute = _compute(x)
 
     def step(size: Extent, out: Extent, scale: float | None) -> Callable[[], Elem]:
         if corners:
