@@ -248,6 +248,7 @@ def _contractions() -> list[Case]:
         Case("dot", torch.matmul, ("S", "S")),
         Case("matmul_transposed", lambda x, y: x @ y.transpose(-1, -2), ("B 2 S 8", "B 2 T 8")),
         Case("addmm", lambda c, x, y: torch.addmm(c, x, y, beta=0.5, alpha=2.0), ("N", "B 8", "8 N")),
+        Case("addbmm_i32", torch.addbmm, ("S T:i32", "B S 6:i32", "B 6 T:i32"), -9, 9),
         Case("baddbmm", torch.baddbmm, ("B S T", "B S 8", "B 8 T")),
         Case("einsum", lambda x, y: torch.einsum("bsh,bth->bst", x, y), ("B S 8", "B T 8")),
         Case("einsum_heads", lambda x, w: torch.einsum("bsd,dhk->bhsk", x, w), ("B S 8", "8 2 4")),
