@@ -211,9 +211,9 @@ bool triangularize(Matrix h, Matrix v, Complex *values, double norm) {
       p /= s;
       q /= s;
       r /= s;
-      if (m == l || std::fabs(h(m, m - 1)) * (std::fabs(q) + std::fabs(r)) <
-                        kEpsilon * std::fabs(p) *
-                            (std::fabs(h(m - 1, m - 1)) + std::fabs(z) + std::fabs(h(m + 1, m + 1))))
+      if (m == l ||
+          std::fabs(h(m, m - 1)) * (std::fabs(q) + std::fabs(r)) <
+              kEpsilon * std::fabs(p) * (std::fabs(h(m - 1, m - 1)) + std::fabs(z) + std::fabs(h(m + 1, m + 1))))
         break;
     }
     for (int64_t i = m + 2; i <= n; ++i) {
