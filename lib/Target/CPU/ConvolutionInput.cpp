@@ -85,7 +85,8 @@ LogicalResult ConvolutionInput::plan() {
     hStride = info.w().window(chunks.maxPositions) * wStride;
     zStride = info.h().window(chunks.maxLines) * hStride;
   }
-  zTap = zStride * SymExpr(info.z().dilation);
+  // The copy holds a plane for each tap and none between them.
+  zTap = copied ? zStride : zStride * SymExpr(info.z().dilation);
   hTap = hStride * SymExpr(info.h().dilation), lineStep = hStride * SymExpr(info.h().stride);
   wTap = wStride * SymExpr(info.w().dilation), step = wStride * SymExpr(info.w().stride);
   if (auto merges = e.kernel.getScheduleAttr().getAs<BoolAttr>("merges_lines"))
