@@ -55,8 +55,9 @@ def evaluate(name: str, dtype: str, limit: int, survey: bool = False) -> Outcome
             whole = Program(calls)
             again = export(whole, whole.inputs(), None, whole.dynamic_shapes(first=True))
             shapes, other = _check(whole, again, survey=survey)
-            if other is None:
-                reason, less = None, "weights"
+            # What ran and was wrong says more than what was refused.
+            if other is None or other.startswith(("values", "running")):
+                reason, less = other, "weights"
         except disc.CompileError:
             pass
     if reason is None and shapes == 0 and not survey:
