@@ -160,6 +160,8 @@ class ExtentBuilder:
         """An expression of torch.export over its symbols, as an extent; None if we cannot write it."""
         if isinstance(expr, int) or expr.is_Integer:
             return int(expr)
+        if not isinstance(expr, sympy.Expr):
+            return None  # a condition, or one of the cases of a Piecewise
         bounds = self.bounds(expr)
         if bounds.is_singleton():
             return int(bounds.lower)
