@@ -129,6 +129,7 @@ class OnnxLowering(Lowering):
         return results
 
     def fake(self, op: ir.Operation) -> Any:
+        """Nothing: the model was not traced."""
         return UNKNOWN
 
     def _steered(self, op: ir.Operation, given: list[Any], error: Unknown) -> str:
