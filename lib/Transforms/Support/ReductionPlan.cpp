@@ -130,12 +130,16 @@ LogicalResult Planner::addReduction(linalg::GenericOp op) {
         known.set(dim.getPosition());
       }
   }
+  // Where dimensions of extent 1 are does not matter: a product with a single column may have its result permuted.
+  auto isUnit = [&](unsigned d) { return extents[d].isConstant(1); };
+  SmallVector<unsigned> order = reduction.parallel;
+  llvm::erase_if(order, isUnit);
   for (OpOperand &init : op.getDpsInitsMutable()) {
     SmallVector<unsigned> dims;
     for (AffineExpr e : op.getMatchingIndexingMap(&init).getResults())
-      if (auto dim = dyn_cast<AffineDimExpr>(e))
+      if (auto dim = dyn_cast<AffineDimExpr>(e); dim && !isUnit(dim.getPosition()))
         dims.push_back(dim.getPosition());
-    if (dims != reduction.parallel)
+    if (dims != order)
       return op.emitError("the result of a reduction must have the parallel dimensions in their order");
   }
   if (plan.reductions.empty()) {

@@ -169,6 +169,17 @@ def test_transposed():
     )
 
 
+def test_one_filter_of_one_pixel():
+    """A product with a single column, whose result is permuted."""
+    for channels in (1, 16):
+        model = nn.Sequential(nn.Conv2d(channels, 1, 1), nn.Sigmoid()).eval()
+        compiled = disc.compile(model, (randn(2, channels, 15, 14),), dynamic_shapes=(IMAGES,))
+        for n, _, height, width in SHAPES:
+            x = randn(n, channels, height, width)
+            with torch.no_grad():
+                torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+
+
 def test_reductions():
     """Reductions of what lies with its channels last, along each dim."""
 
