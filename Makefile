@@ -62,8 +62,9 @@ FUZZ_SECONDS ?= 8
 fuzz: setup
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
+# A worker for each core; their idle threads must not spin away the others' time.
 pytest: setup
-	@$(PY) -m pytest $(PYTEST_ARGS)
+	@OMP_WAIT_POLICY=passive $(PY) -m pytest -n $$(nproc) --dist loadfile $(PYTEST_ARGS)
 
 # The generated part of docs/reference, checked in; `make check` says when it is stale.
 docs: setup
