@@ -16,7 +16,7 @@ import ctypes
 import dis
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,60 +24,17 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
-from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.overrides import TorchFunctionMode
 
 from .. import errors
+from . import markers
 from .locations import is_user_file
 
 _range = builtins.range
 # What holds no tensors that a step could change.
 _PASSIVE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, str, bytes, int, float, torch.SymInt,
             torch.SymFloat, torch.SymBool, torch.dtype, torch.device)  # fmt: skip
-
-
-# -- the markers -----------------------------------------------------------------------------------------
-
-
-def _marker(name: str, schema: str, fake: Callable[..., Any]) -> Any:
-    torch.library.define(f"disc::{name}", schema, tags=[torch.Tag.pt2_compliant_tag])
-    torch.library.impl(f"disc::{name}", "CompositeExplicitAutograd", _run)
-    torch.library.register_fake(f"disc::{name}", fake)
-    return getattr(torch.ops.disc, name).default
-
-
-def is_step_number(node: Node) -> bool:
-    """Whether an op of a traced program makes a Python number of the number of a loop's step."""
-    return bool(node.args) and isinstance(node.args[0], Node) and node.args[0].target is _begin
-
-
-def _run(*_: Any) -> Any:
-    raise NotImplementedError("a program with a loop over a dynamic range runs only when it is compiled")
-
-
-_begin = _marker("loop_begin", "(SymInt count) -> Tensor", lambda count: torch.empty((), dtype=torch.int64))
-_carried = _marker(
-    "loop_carried",
-    "(Tensor index, Tensor first, int slot) -> Tensor",
-    lambda index, first, slot: torch.empty_like(first, memory_format=torch.contiguous_format),
-)
-_end = _marker(
-    "loop_end",
-    # What is changed in place stands among the carried as it is at the end; they are here to be kept.
-    "(Tensor index, int[] slots, Tensor[] carried, Tensor[] next, Tensor[] rows) -> Tensor",
-    lambda index, slots, carried, next, rows: torch.empty_like(index),
-)
-_last = _marker(
-    "loop_last",
-    "(Tensor end, Tensor next, int number) -> Tensor",
-    lambda end, next, number: torch.empty_like(next, memory_format=torch.contiguous_format),
-)
-_stack = _marker(
-    "loop_stack",
-    "(Tensor end, Tensor row, SymInt count, int number) -> Tensor",
-    lambda end, row, count, number: row.new_empty((count, *row.shape)),
-)
 
 
 # -- what stands for range, and for a list that a loop filled -----------------------------------------------
@@ -268,7 +225,7 @@ class _Loop:
         return errors.CompileError("import", f"a loop over a dynamic range is traced once, but {why}", source)
 
     def _begin(self) -> Any:
-        self._index = _begin(self._over.count)
+        self._index = markers.loop_begin(self._over.count, None)
         number: Any = self._index.item()
         torch._check(number >= 0)
         torch._check(number < self._over.count)
@@ -304,7 +261,7 @@ class _Loop:
     def _carry(self, tensor: Any) -> Any:
         if not isinstance(tensor, Tensor):
             return tensor
-        inside = _carried(self._index, tensor, len(self._carried))
+        inside = markers.loop_carried(self._index, tensor, tensor.shape, len(self._carried))
         self._carried.append((tensor, inside, inside._version))
         return inside
 
@@ -339,14 +296,15 @@ class _Loop:
         made_rows = [self._row(name, known[name], rows) for name in made]
         inside = {id(tensor): (first, tensor) for first, tensor, _ in self._carried}
         slots = [list(inside).index(key) for key in nexts]
-        end = _end(self._index, slots, [inside[key][1] for key in nexts], list(nexts.values()), rows)
+        carried = [inside[key][1] for key in nexts]
+        end = markers.loop_end(self._index, slots, carried, list(nexts.values()), rows, None, [])
         after: dict[int, Tensor] = {key: first for key, (first, _) in inside.items()}
         for number, (key, new) in enumerate(nexts.items()):
-            last = _last(end, new, number)
+            last = markers.loop_last(end, new, new.shape, number)
             # Changed in place: so is what came into the loop, and its views.
             after[key] = after[key].copy_(last) if new is inside[key][1] else last
         count = self._over.count
-        stacks = [_stack(end, row, count, number) for number, row in enumerate(rows)]
+        stacks = [markers.loop_stack(end, row, count, number) for number, row in enumerate(rows)]
         for cell in self._cells:
             cell.holder[cell.key] = pytree.tree_map(lambda x: after.get(id(x), x), cell.inside, is_leaf=_is_leaf)
         for value, numbers in grown:

@@ -61,7 +61,7 @@ class LoopLowering:
         values, loop = self._lowering.values, self._loop
         inside = self._dependent(block)
         carries = {
-            _number(op.operands[2]): op
+            _number(op.operands[3]): op
             for op in inside
             if self._name(op) == CARRIED and op.operands[0] == loop.begin.result
         }
@@ -72,7 +72,7 @@ class LoopLowering:
         inits = [values[carries[slot].operands[1]] for slot in changed]
         if any(x.dtype.is_complex for x in inits):
             raise NotLowerable("a loop that carries complex numbers")
-        last = {_number(op.operands[2]): op for op in uses if self._takes(op, LAST)}
+        last = {_number(op.operands[3]): op for op in uses if self._takes(op, LAST)}
         stack = {_number(op.operands[3]): op for op in uses if self._takes(op, STACK)}
         rows = loop.group(4)
         stacked = {number: self._row_of(op) for number, op in sorted(stack.items())}

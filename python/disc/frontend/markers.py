@@ -1,0 +1,102 @@
+"""Markers: the structure of control flow in a flat graph of ``torch.export``.
+
+The order of a graph's nodes is the structure: what stands between the markers that begin and end a branch or a loop
+belongs to it. They nest. What was computed before is simply used inside; what is computed inside is used outside only
+through the results. (Arithmetic of ints alone may stand in a region that asked for it first, and be used behind it.)
+
+A branch on a 0-d bool tensor::
+
+    begin = branch_begin(pred)
+    x = branch_enter(begin, x)         # what the then side changes in place: its own copy
+    else_ = branch_else(begin, values, entered, numbers)
+    x = branch_enter(else_, x)
+    end = branch_end(else_, values, entered, numbers)
+    n = branch_size(end, number, dim).item()
+    m = branch_number(end, number).item()
+    r = branch_result(end, like, size, number)
+
+``values`` and ``numbers`` are what a side gives; ``entered`` stands there to be kept.
+
+A loop that runs while the number of its steps is below ``count`` (if that is not negative) and ``pred`` is true (if
+there is one)::
+
+    begin = loop_begin(count, pred)
+    index = begin.item()
+    x = loop_carried(begin, first, size, slot)
+    n = loop_number(begin, first, number).item()      # an int, or an extent, that changes from step to step
+    end = loop_end(begin, slots, carried, next, rows, pred, numbers)
+    trips = loop_trips(end).item()
+    m = loop_last_number(end, number).item()
+    last = loop_last(end, like, size, number)
+    stack = loop_stack(end, row, count, number)
+
+All functions are without side effects, and run only when they are compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+
+def _run(*_: Any) -> Any:
+    raise NotImplementedError("a program with control flow runs only when it is compiled")
+
+
+def _marker(schema: str, fake: Callable[..., Any]) -> Any:
+    name = schema.partition("(")[0]
+    torch.library.define(f"disc::{name}", schema[len(name) :], tags=[torch.Tag.pt2_compliant_tag])
+    torch.library.impl(f"disc::{name}", "CompositeExplicitAutograd", _run)
+    torch.library.register_fake(f"disc::{name}", fake)
+    return getattr(torch.ops.disc, name).default
+
+
+def _number(*_: Any) -> torch.Tensor:
+    return torch.empty((), dtype=torch.int64)
+
+
+def _copy(_: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(value, memory_format=torch.contiguous_format)
+
+
+def _sized(_: torch.Tensor, like: torch.Tensor, size: Any, __: int) -> torch.Tensor:
+    return like.new_empty(size)
+
+
+def _stacked(_: torch.Tensor, row: torch.Tensor, count: Any, __: int) -> torch.Tensor:
+    return row.new_empty((count, *row.shape))
+
+
+branch_begin = _marker("branch_begin(Tensor pred) -> Tensor", _number)
+branch_enter = _marker("branch_enter(Tensor token, Tensor value) -> Tensor", _copy)
+branch_else = _marker(
+    "branch_else(Tensor token, Tensor[] values, Tensor[] entered, SymInt[] numbers) -> Tensor", _number
+)
+branch_end = _marker("branch_end(Tensor token, Tensor[] values, Tensor[] entered, SymInt[] numbers) -> Tensor", _number)
+branch_size = _marker("branch_size(Tensor end, int value, int dim) -> Tensor", _number)
+branch_number = _marker("branch_number(Tensor end, int number) -> Tensor", _number)
+branch_result = _marker("branch_result(Tensor end, Tensor like, SymInt[] size, int number) -> Tensor", _sized)
+
+loop_begin = _marker("loop_begin(SymInt count, Tensor? pred) -> Tensor", _number)
+loop_carried = _marker("loop_carried(Tensor index, Tensor first, SymInt[] size, int slot) -> Tensor", _sized)
+loop_number = _marker("loop_number(Tensor index, SymInt first, int number) -> Tensor", _number)
+loop_end = _marker(
+    # What is changed in place stands among the carried as it is at the end; they are here to be kept.
+    "loop_end(Tensor index, int[] slots, Tensor[] carried, Tensor[] next, Tensor[] rows, Tensor? pred,"
+    " SymInt[] numbers) -> Tensor",
+    _number,
+)
+loop_trips = _marker("loop_trips(Tensor end) -> Tensor", _number)
+loop_last_number = _marker("loop_last_number(Tensor end, int number) -> Tensor", _number)
+loop_last = _marker("loop_last(Tensor end, Tensor like, SymInt[] size, int number) -> Tensor", _sized)
+loop_stack = _marker("loop_stack(Tensor end, Tensor row, SymInt count, int number) -> Tensor", _stacked)
+
+_NUMBERS = (loop_begin, loop_number, loop_trips, loop_last_number, branch_size, branch_number)
+
+
+def is_marked_number(node: Node) -> bool:
+    """Whether an op of a traced program makes a Python number of what a marker says."""
+    return bool(node.args) and isinstance(node.args[0], Node) and node.args[0].target in _NUMBERS
