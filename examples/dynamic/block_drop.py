@@ -8,9 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-dynamic_shapes = (
-    {0: Dim("batch", min=1, max=6), 2: Dim("height", min=16, max=48), 3: Dim("width", min=16, max=48)},
-)
+dynamic_shapes = ({0: Dim("batch", min=1, max=6), 2: Dim("height", min=16, max=48), 3: Dim("width", min=16, max=48)},)
 
 
 class Bottleneck(nn.Module):

@@ -32,9 +32,7 @@ class Layer(nn.Module):
 class MixtureOfDepths(nn.Module):
     """A transformer on one sequence."""
 
-    def __init__(
-        self, features: int = 24, width: int = 64, heads: int = 4, layers: int = 4, capacity: float = 0.5
-    ):
+    def __init__(self, features: int = 24, width: int = 64, heads: int = 4, layers: int = 4, capacity: float = 0.5):
         super().__init__()
         self.embed = nn.Linear(features, width)
         self.layers = nn.ModuleList([Layer(width, heads) for _ in range(layers)])

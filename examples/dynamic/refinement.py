@@ -1,4 +1,4 @@
-"""Iterative refinement: sparse codes by proximal gradient steps, of a length found by trying, while they change much."""
+"""Iterative refinement: sparse codes by proximal gradient steps of a length found by trying, until they settle."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ import types
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -147,9 +146,7 @@ class Instrument(ast.NodeTransformer):
         return node
 
     def visit_IfExp(self, node):
-        return ast.copy_location(
-            ast.IfExp(self.test(node.test), self.visit(node.body), self.visit(node.orelse)), node
-        )
+        return ast.copy_location(ast.IfExp(self.test(node.test), self.visit(node.body), self.visit(node.orelse)), node)
 
     def visit_While(self, node):
         return self.loop(node)
