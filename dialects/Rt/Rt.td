@@ -105,7 +105,8 @@ def Rt_ArenaOp : Rt_Op<"arena"> {
     `plan` records what lies in it: the temporaries' sizes as expressions (`bytes`), their lifetimes in steps of the host
     flow (`first`, `last`, both included), the `orders` in which they may be stacked, of which a call takes the one that
     needs least, and how many results took the storage of an operand (`in_place`). A flow with symbols that are bound
-    on the way has several parts, numbered by `part`: the later ones hold what has extents that are known only then.
+    on the way has several parts, numbered by `part`: the later ones hold what has extents that are known only then. A part
+    that is asked for again, in another step of a loop, is other memory.
   }];
   let arguments = (ins Rt_Ptr:$call, Index:$bytes, DefaultValuedAttr<I64Attr, "0">:$part,
                        OptionalAttr<DictionaryAttr>:$plan);
@@ -143,27 +144,61 @@ def Rt_LaunchOp : Rt_Op<"launch"> {
   let assemblyFormat = "$call $kernel `(` $buffers `)` attr-dict";
 }
 
-def Rt_RtLoopOp : Rt_Op<"loop", [SingleBlock]> {
+def Rt_SlotOp : Rt_Op<"slot"> {
+  let summary = "memory of the call that grows";
+  let description = [{
+    The slot of this number, with at least `bytes` bytes: memory for what has other sizes from step to step of a loop.
+    What was in it is lost, unless it is to `keep` it.
+  }];
+  let arguments = (ins Rt_Ptr:$call, Index:$number, Index:$bytes, UnitAttr:$keep);
+  let results = (outs Rt_Ptr:$result);
+  let assemblyFormat = "$call `[` $number `]` `,` $bytes (`keep` $keep^)? attr-dict";
+}
+
+def Rt_RtLoopOp : Rt_Op<"loop", [SingleBlock, AttrSizedOperandSegments]> {
   let summary = "steps that are repeated, with a symbol that counts them";
   let description = [{
-    Runs the region `count` times, with `symbol` bound in it to 0, ..., `count - 1`, or with `reverse` to
-    `count - 1`, ..., 0. The region's arguments are pointers: `inits` at first, then what `next` gave; so are the results.
+    Runs the region for the steps 0, 1, ... while the step is below `count` and `condition` is not 0, with `symbol`
+    bound to the step in it; with `reverse` to `count - 1`, ..., 0. The region's arguments are pointers and extents:
+    `inits` at first, then what `next` gave; so are the results. `trips` is the number of steps.
 
-    (R3) the region's arguments, the values of `next` and the results are as many as `inits`.
+    (R3) the region's arguments, the values of `next` and the results have the types of `inits`.
   }];
-  let arguments = (ins FlatSymbolRefAttr:$symbol, Index:$count, Variadic<Rt_Ptr>:$inits, UnitAttr:$reverse);
-  let results = (outs Variadic<Rt_Ptr>:$results);
+  let arguments = (ins FlatSymbolRefAttr:$symbol, Optional<Index>:$count, Optional<I8>:$condition,
+                       Variadic<AnyType>:$inits, UnitAttr:$reverse);
+  let results = (outs Variadic<AnyType>:$results, Index:$trips);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $symbol (`reverse` $reverse^)? `below` $count `carries` `(` $inits `)` attr-dict `:` type($results) $body
+    $symbol (`reverse` $reverse^)? (`below` $count^)? (`while` $condition^)? `carries` `(` $inits `)` attr-dict
+    `:` functional-type($inits, results) $body
   }];
   let hasVerifier = 1;
 }
 
-def Rt_RtNextOp : Rt_Op<"next", [Pure, Terminator, HasParent<"RtLoopOp">]> {
-  let summary = "the pointers that the next step of a loop begins with";
-  let arguments = (ins Variadic<Rt_Ptr>:$values);
-  let assemblyFormat = "$values attr-dict";
+def Rt_RtNextOp : Rt_Op<"next", [Pure, Terminator, AttrSizedOperandSegments, HasParent<"RtLoopOp">]> {
+  let summary = "what the next step of a loop begins with, and whether there is one";
+  let arguments = (ins Variadic<AnyType>:$values, Optional<I8>:$condition);
+  let assemblyFormat = "($values^ `:` type($values))? (`while` $condition^)? attr-dict";
+}
+
+def Rt_RtBranchOp : Rt_Op<"branch"> {
+  let summary = "one of two blocks: the first if the condition is not 0";
+  let description = [{
+    The results are what the `give` of the region that ran says: pointers and extents.
+
+    (R4) both regions give values of the results' types.
+  }];
+  let arguments = (ins I8:$condition);
+  let results = (outs Variadic<AnyType>:$results);
+  let regions = (region SizedRegion<1>:$then_region, SizedRegion<1>:$else_region);
+  let assemblyFormat = "$condition attr-dict `:` `(` type($results) `)` $then_region `else` $else_region";
+  let hasVerifier = 1;
+}
+
+def Rt_GiveOp : Rt_Op<"give", [Pure, Terminator, HasParent<"RtBranchOp">]> {
+  let summary = "the results of a side of a branch";
+  let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }
 
 def Rt_ReturnOp : Rt_Op<"return", [Terminator, HasParent<"EntryOp">]> {

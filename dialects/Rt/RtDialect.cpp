@@ -19,12 +19,20 @@ void RtDialect::initialize() {
 }
 
 LogicalResult RtLoopOp::verify() {
-  Block &block = getBody().front();
-  auto next = dyn_cast<RtNextOp>(block.getTerminator());
-  size_t count = getInits().size();
-  if (!next || block.getNumArguments() != count || next.getValues().size() != count || getNumResults() != count ||
-      !llvm::all_of(block.getArgumentTypes(), llvm::IsaPred<LLVM::LLVMPointerType>))
-    return emitOpError("arguments, next values and results must be as many pointers as come in (R3)");
+  auto next = dyn_cast<RtNextOp>(getBody().front().getTerminator());
+  TypeRange types = getInits().getTypes();
+  if (!next || getBody().front().getArgumentTypes() != types || next.getValues().getTypes() != types ||
+      getResults().getTypes() != types || !getCondition() != !next.getCondition())
+    return emitOpError("arguments, next values and results must have the types of what comes in (R3)");
+  return success();
+}
+
+LogicalResult RtBranchOp::verify() {
+  for (Region *side : {&getThenRegion(), &getElseRegion()}) {
+    auto give = dyn_cast<GiveOp>(side->front().getTerminator());
+    if (!give || give.getValues().getTypes() != getResultTypes())
+      return emitOpError("both sides must give values of the types of the results (R4)");
+  }
   return success();
 }
 

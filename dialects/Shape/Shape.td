@@ -195,7 +195,7 @@ def Shape_BindOp : Shape_Op<"bind", [
 
     (E1) the symbol is declared in the module.
     (E4) the value is an i64 tensor without dimensions.
-    (E5) a bind stands in the entry block of a function.
+    (E5) a bind stands in a block of the host flow.
   }];
   let arguments = (ins FlatSymbolRefAttr:$symbol, AnyRankedTensor:$value,
                        DefaultValuedAttr<StrAttr, "\"\"">:$what);
@@ -214,12 +214,13 @@ def Shape_GuardOp : Shape_Op<"guard", [
     disc_shape.guard <T> eq <S> "the sizes of x and y differ"
     ```
     Stands at the top of a function, or behind the `disc_shape.bind` of a symbol
-    that it mentions; from there on the relation is a fact. An expression of a
+    that it mentions, or in a loop or branch that needs it; from there on, to
+    the end of the block, the relation is a fact. An expression of a
     guard is never simplified by the guard itself.
 
     (E1) the symbols of the expressions are declared in the module.
     (E2) the right side of `divisible` is a positive constant.
-    (E3) a guard stands in the entry block of a function.
+    (E3) a guard stands in a block of the host flow.
   }];
   let arguments = (ins Shape_ExprAttr:$lhs, Shape_PredicateAttr:$predicate,
                        Shape_ExprAttr:$rhs,

@@ -214,13 +214,19 @@ LogicalResult DimOp::verifySymbolUses(SymbolTableCollection &tables) {
   return verifyDeclared(*this, "E1", expr, &tables);
 }
 
+/// The host flow is a function's entry block, and those of loops and branches in it, which tell extents of results.
+static bool standsInFlow(Operation *op) {
+  if (auto function = dyn_cast<FunctionOpInterface>(op->getParentOp()))
+    return op->getBlock() == &function.getFunctionBody().front();
+  return isa<DimsOpInterface>(op->getParentOp());
+}
+
 LogicalResult GuardOp::verify() {
   SymExpr divisor = getRhs().getValue();
   if (getPredicate() == Predicate::Divisible && !(divisor.isConstant() && divisor.constant() > 0))
     return emitOpError("(E2) expects a positive constant divisor, got ") << divisor.str();
-  auto function = dyn_cast<FunctionOpInterface>((*this)->getParentOp());
-  if (!function || (*this)->getBlock() != &function.getFunctionBody().front())
-    return emitOpError("(E3) expects to stand in the entry block of a function");
+  if (!standsInFlow(*this))
+    return emitOpError("(E3) expects to stand in a block of the host flow");
   return success();
 }
 
@@ -228,9 +234,8 @@ LogicalResult BindOp::verify() {
   auto type = cast<RankedTensorType>(getValue().getType());
   if (type.getRank() != 0 || !type.getElementType().isInteger(64))
     return emitOpError("(E4) expects an i64 tensor without dimensions, got ") << type;
-  auto function = dyn_cast<FunctionOpInterface>((*this)->getParentOp());
-  if (!function || (*this)->getBlock() != &function.getFunctionBody().front())
-    return emitOpError("(E5) expects to stand in the entry block of a function");
+  if (!standsInFlow(*this))
+    return emitOpError("(E5) expects to stand in a block of the host flow");
   return success();
 }
 

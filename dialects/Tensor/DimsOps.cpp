@@ -120,14 +120,20 @@ SmallVector<SymExpr> UnpackOp::getResultDims(unsigned, DimsQuery &query) {
   return dims;
 }
 
-SmallVector<SymExpr> ScanOp::getResultDims(unsigned index, DimsQuery &query) {
+SmallVector<SymExpr> LoopOp::getResultDims(unsigned index, DimsQuery &query) {
   if (index < getNumCarried())
     return query.dims(getInits()[index]);
   SmallVector<SymExpr> dims = query.dims(getNext().getValues()[index]);
-  dims.insert(dims.begin(), query.expr(getCount()));
+  dims.insert(dims.begin(), getTrips() ? SymExpr::symbol(getTrips()->str()) : query.expr(getCount()));
   return dims;
 }
 
-std::optional<SmallVector<SymExpr>> ScanOp::getRegionArgDims(BlockArgument arg, DimsQuery &query) {
+std::optional<SmallVector<SymExpr>> LoopOp::getRegionArgDims(BlockArgument arg, DimsQuery &query) {
+  if (std::optional<ArrayAttr> dims = getArgDims())
+    return cast<DimsAttr>((*dims)[arg.getArgNumber()]).getDims();
   return query.dims(getInits()[arg.getArgNumber()]);
+}
+
+SmallVector<SymExpr> BranchOp::getResultDims(unsigned index, DimsQuery &query) {
+  return query.dims(getYield(0).getValues()[index]);
 }

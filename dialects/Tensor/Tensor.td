@@ -21,7 +21,7 @@ def Tensor_Dialect : Dialect {
     Values are ranked tensors; every operation is pure. *Views* (`permute`, `reshape`, `broadcast`, `slice`) only
     change how a buffer is addressed. *Computations* (`attention`, `convolution`, `concat`, `running_sum`, `pack`,
     `call`)
-    become kernels. `scan` is control: its body stays a part of the host flow.
+    become kernels. `loop` and `branch` are control: their bodies stay a part of the host flow.
   }];
 }
 
@@ -281,22 +281,30 @@ def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims]> {
   let hasVerifier = 1;
 }
 
-def Tensor_ScanOp : Op<Tensor_Dialect, "scan", [
-    RecursiveMemoryEffects, RecursivelySpeculatable, SingleBlock, DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+def Tensor_SymbolsAttr : TypedArrayAttrBase<FlatSymbolRefAttr, "names of symbols"> {
+  let constBuilderCall = "$_builder.getArrayAttr($0)";
+}
+
+// Operations with blocks of the host flow inside.
+class Tensor_ControlOp<string mnemonic, list<Trait> traits = []> : Op<Tensor_Dialect, mnemonic, !listconcat(traits, [
+    RecursiveMemoryEffects, RecursivelySpeculatable, DeclareOpInterfaceMethods<SymbolUserOpInterface>])>;
+
+def Tensor_LoopOp : Tensor_ControlOp<"loop", [
+    SingleBlock, AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<DimsOpInterface, ["getResultDims", "getRegionArgDims"]>]> {
-  let summary = "a loop of the host flow over a counted index, which is a symbol";
+  let summary = "a loop of the host flow, whose step is a symbol";
   let description = [{
-    Runs the region `count` times, with the symbol `index` at 0, 1, ..., `count - 1`, or with `reverse` at
-    `count - 1`, ..., 0. That the index is a symbol makes slices at it views like others: their layouts have an offset
-    of `index` times a stride.
+    Runs the region for the steps 0, 1, ... as long as the step is below `count`, if there is one, and `condition` is
+    true, if there is one; with `reverse` for `count - 1`, ..., 0. That the step is a symbol, `index`, makes slices at
+    it views like others: their layouts have an offset of `index` times a stride.
 
     The region's arguments are the carried tensors: `inits` at first, then what the step before gave. `next` ends a
-    step with the carried tensors and the *stacked* ones, of which the results hold the step's at row `index` of a new
-    leading dimension. The results are the carried tensors after the last step (`inits` if there is none), then the
-    stacks. Tensors from outside may be used as they are.
+    step with the carried tensors, the *stacked* ones, of which the results hold the step's at row `index` of a new
+    leading dimension, the condition for another step, and sizes. The results are the carried tensors after the last
+    step (`inits` if there is none), then the stacks. Tensors from outside may be used as they are.
 
     ```mlir
-    %h, %ys = disc_tensor.scan @i below %T carries(%h0) : (tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?x?x8xf32>) {
+    %h, %ys = disc_tensor.loop @i below %T carries(%h0) : (tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?x?x8xf32>) {
     ^bb0(%a: tensor<?x8xf32>):
       %x = disc_tensor.slice %xs[%i, %c1] dim 0 step 1 : ...     // %i = disc_shape.dim <i>
       ...
@@ -304,18 +312,40 @@ def Tensor_ScanOp : Op<Tensor_Dialect, "scan", [
     }
     ```
 
-    (T30) `index` is a declared symbol.
-    (T31) the region's arguments, and as many first results, have the types of `inits`.
+    Extents that change from step to step are `symbols`, which have in the body the values of `sizes` at first, then
+    those of `next`; `arg_dims` says the extents of the region's arguments with them. After the loop the values are
+    those of `last_symbols`. `trips` is the number of steps, for a loop with a condition.
+
+    ```mlir
+    %y = disc_tensor.loop @i while %go carries(%x) sizes(%n) symbols [@L] last [@M] {
+           arg_dims = [#disc_shape.dims<[L]>], disc_shape.dims = [#disc_shape.dims<[M]>]}
+         : (tensor<i1>, tensor<?xf32>) -> (tensor<?xf32>) {
+    ^bb0(%a: tensor<?xf32>):
+      %b = disc_tensor.concat %a, %one ...
+      disc_tensor.next %b while %more sizes(%longer) : tensor<?xf32>, tensor<i1>       // %longer = disc_shape.dim <L + 1>
+    }
+    ```
+
+    (T24) a condition is a tensor<i1>.
+    (T25) `symbols`, `last_symbols`, `sizes` and the sizes of `next` are equally many.
+    (T27) there is a count or a condition; `next` has a condition if the loop has one; a reversed loop has only a count.
+    (T30) `index`, `symbols`, `last_symbols` and `trips` are declared symbols.
+    (T31) the region's arguments, and as many first results, have the types of `inits`, and `arg_dims` is as long.
     (T32) `next` has one value per result: carried ones of the result's type, stacked ones of its type without the
     leading dimension, which is `count` where both are static.
-    That carried tensors keep their extents is proved or guarded by the shape stage.
+    That carried tensors have the extents that are said of them is proved or guarded by the shape stage.
   }];
-  let arguments = (ins FlatSymbolRefAttr:$index, Index:$count, Variadic<AnyRankedTensor>:$inits, UnitAttr:$reverse);
+  let arguments = (ins FlatSymbolRefAttr:$index, Optional<Index>:$count, Optional<AnyRankedTensor>:$condition,
+                       Variadic<AnyRankedTensor>:$inits, Variadic<Index>:$sizes,
+                       DefaultValuedAttr<Tensor_SymbolsAttr, "{}">:$symbols,
+                       DefaultValuedAttr<Tensor_SymbolsAttr, "{}">:$last_symbols,
+                       OptionalAttr<FlatSymbolRefAttr>:$trips, OptionalAttr<ArrayAttr>:$arg_dims, UnitAttr:$reverse);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $index (`reverse` $reverse^)? `below` $count `carries` `(` $inits `)` attr-dict
-    `:` functional-type($inits, $outputs) $body
+    $index (`reverse` $reverse^)? (`below` $count^)? (`while` $condition^ `:` type($condition))?
+    `carries` `(` $inits `)` (`sizes` `(` $sizes^ `)`)? (`symbols` $symbols^)? (`last` $last_symbols^)?
+    (`trips` $trips^)? attr-dict `:` functional-type($inits, $outputs) $body
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -323,13 +353,60 @@ def Tensor_ScanOp : Op<Tensor_Dialect, "scan", [
     /// The terminator of the body.
     NextOp getNext();
     SymExpr getIndexExpr() { return SymExpr::symbol(getIndex()); }
+    /// True if the extents of this carried tensor change from step to step.
+    bool isVarying(unsigned carried);
   }];
 }
 
-def Tensor_NextOp : Tensor_Op<"next", [Terminator, HasParent<"ScanOp">]> {
-  let summary = "what a step of a scan gives";
-  let arguments = (ins Variadic<AnyRankedTensor>:$values);
-  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+def Tensor_NextOp : Tensor_Op<"next", [Terminator, AttrSizedOperandSegments, HasParent<"LoopOp">]> {
+  let summary = "what a step of a loop gives";
+  let arguments = (ins Variadic<AnyRankedTensor>:$values, Optional<AnyRankedTensor>:$condition,
+                       Variadic<Index>:$sizes);
+  let assemblyFormat = [{
+    ($values^ `:` type($values))? (`while` $condition^ `:` type($condition))? (`sizes` `(` $sizes^ `)`)? attr-dict
+  }];
+}
+
+def Tensor_BranchOp : Tensor_ControlOp<"branch", [DeclareOpInterfaceMethods<DimsOpInterface, ["getResultDims"]>]> {
+  let summary = "one of two blocks of the host flow, as data decides";
+  let description = [{
+    Runs the first region if `condition` is true, else the second. The results are what that region's `yield` gives.
+    Where the extents of a result differ, or a number is to be had that does, it is one of `symbols`: their values are
+    the `sizes` of the region that ran.
+
+    ```mlir
+    %y = disc_tensor.branch %p symbols [@n] {disc_shape.dims = [#disc_shape.dims<[n]>]} : tensor<i1> -> (tensor<?xf32>) {
+      ...
+      disc_tensor.yield %a sizes(%na) : tensor<?xf32>
+    } else {
+      disc_tensor.yield %x sizes(%nx) : tensor<?xf32>
+    }
+    ```
+
+    (T24) the condition is a tensor<i1>.
+    (T25) there is one size per symbol in each region.
+    (T26) the values of both regions have the types of the results.
+    (T30) `symbols` are declared.
+    That the values have the extents that are said of the results is proved or guarded by the shape stage.
+  }];
+  let arguments = (ins AnyRankedTensor:$condition, DefaultValuedAttr<Tensor_SymbolsAttr, "{}">:$symbols);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let regions = (region SizedRegion<1>:$then_region, SizedRegion<1>:$else_region);
+  let assemblyFormat = [{
+    $condition (`symbols` $symbols^)? attr-dict `:` type($condition) `->` `(` type($outputs) `)`
+    $then_region `else` $else_region
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The terminator of one of the two blocks.
+    TensorYieldOp getYield(unsigned side);
+  }];
+}
+
+def Tensor_TensorYieldOp : Tensor_Op<"yield", [Terminator, AttrSizedOperandSegments, HasParent<"BranchOp">]> {
+  let summary = "what a region of a branch gives";
+  let arguments = (ins Variadic<AnyRankedTensor>:$values, Variadic<Index>:$sizes);
+  let assemblyFormat = "($values^ `:` type($values))? (`sizes` `(` $sizes^ `)`)? attr-dict";
 }
 
 #endif // DISC_DIALECTS_TENSOR

@@ -209,13 +209,35 @@ LogicalResult PackOp::verify() { return verifyPanelDims(*this, tensorType(getSou
 
 LogicalResult UnpackOp::verify() { return verifyPanelDims(*this, tensorType(getResult()), "(T14)"); }
 
-NextOp ScanOp::getNext() { return cast<NextOp>(getBody().front().getTerminator()); }
+NextOp LoopOp::getNext() { return cast<NextOp>(getBody().front().getTerminator()); }
 
-LogicalResult ScanOp::verify() {
+bool LoopOp::isVarying(unsigned carried) {
+  std::optional<ArrayAttr> dims = getArgDims();
+  if (!dims)
+    return false;
+  return llvm::any_of(cast<DimsAttr>((*dims)[carried]).getDims(), [&](const SymExpr &expr) {
+    return llvm::any_of(expr.symbols(), [&](StringRef name) {
+      return llvm::any_of(getSymbols().getAsRange<FlatSymbolRefAttr>(),
+                          [&](FlatSymbolRefAttr symbol) { return symbol.getValue() == name; });
+    });
+  });
+}
+
+static bool isCondition(Value v) {
+  RankedTensorType type = tensorType(v);
+  return type.getRank() == 0 && type.getElementType().isInteger(1);
+}
+
+LogicalResult LoopOp::verify() {
+  auto badDims = [&](ArrayAttr dims) {
+    return dims.size() != getNumCarried() || !llvm::all_of(dims, llvm::IsaPred<DimsAttr>);
+  };
   if (getBody().front().getArgumentTypes() != getInits().getTypes() || getNumResults() < getNumCarried() ||
-      getOutputs().take_front(getNumCarried()).getTypes() != getInits().getTypes())
+      getOutputs().take_front(getNumCarried()).getTypes() != getInits().getTypes() ||
+      (getArgDims() && badDims(*getArgDims())))
     return emitOpError("region arguments and carried results do not have the types of the first values (T31)");
-  OperandRange values = getNext().getValues();
+  NextOp next = getNext();
+  OperandRange values = next.getValues();
   bool ok = values.size() == getNumResults();
   for (unsigned i = 0; ok && i < values.size(); ++i) {
     RankedTensorType value = tensorType(values[i]), result = tensorType(getOutputs()[i]);
@@ -225,14 +247,56 @@ LogicalResult ScanOp::verify() {
       ok = result.getRank() == value.getRank() + 1 && result.getShape().drop_front() == value.getShape() &&
            result.getElementType() == value.getElementType();
   }
-  return ok ? success() : emitOpError("the values of a step do not fit the results (T32)");
+  if (!ok)
+    return emitOpError("the values of a step do not fit the results (T32)");
+  if ((getCondition() && !isCondition(getCondition())) || (next.getCondition() && !isCondition(next.getCondition())))
+    return emitOpError("a condition is no tensor<i1> (T24)");
+  size_t symbols = getSymbols().size();
+  if (getLastSymbols().size() != symbols || getSizes().size() != symbols || next.getSizes().size() != symbols)
+    return emitOpError("symbols and sizes are not equally many (T25)");
+  if ((!getCount() && !getCondition()) || !getCondition() != !next.getCondition() ||
+      (getReverse() && (!getCount() || getCondition())))
+    return emitOpError("what ends the loop is not clear (T27)");
+  return success();
 }
 
-LogicalResult ScanOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  auto module = (*this)->getParentOfType<ModuleOp>();
-  if (module && !isa_and_nonnull<SymbolOp>(symbols.lookupSymbolIn(module, getIndexAttr().getAttr())))
-    return emitOpError() << "index '" << getIndex() << "' is not a declared symbol (T30)";
+/// Whether all of these are declared (T30).
+static LogicalResult verifyDeclared(Operation *op, SymbolTableCollection &tables, ArrayRef<Attribute> symbols) {
+  auto module = op->getParentOfType<ModuleOp>();
+  for (Attribute symbol : symbols)
+    if (auto name = cast<FlatSymbolRefAttr>(symbol).getAttr();
+        module && !isa_and_nonnull<SymbolOp>(tables.lookupSymbolIn(module, name)))
+      return op->emitOpError() << "'" << name.getValue() << "' is not a declared symbol (T30)";
   return success();
+}
+
+LogicalResult LoopOp::verifySymbolUses(SymbolTableCollection &tables) {
+  SmallVector<Attribute> symbols = {getIndexAttr()};
+  llvm::append_range(symbols, getSymbols());
+  llvm::append_range(symbols, getLastSymbols());
+  if (getTripsAttr())
+    symbols.push_back(getTripsAttr());
+  return verifyDeclared(*this, tables, symbols);
+}
+
+TensorYieldOp BranchOp::getYield(unsigned side) {
+  return cast<TensorYieldOp>(getOperation()->getRegion(side).front().getTerminator());
+}
+
+LogicalResult BranchOp::verify() {
+  if (!isCondition(getCondition()))
+    return emitOpError("the condition is no tensor<i1> (T24)");
+  for (unsigned side : {0, 1}) {
+    if (getYield(side).getSizes().size() != getSymbols().size())
+      return emitOpError("symbols and sizes are not equally many (T25)");
+    if (getYield(side).getValues().getTypes() != getResultTypes())
+      return emitOpError("the values of a region do not have the types of the results (T26)");
+  }
+  return success();
+}
+
+LogicalResult BranchOp::verifySymbolUses(SymbolTableCollection &tables) {
+  return verifyDeclared(*this, tables, getSymbols().getValue());
 }
 
 #define GET_OP_CLASSES

@@ -19,6 +19,10 @@ void *disc_rt_global(disc_call *call, int64_t global, int64_t bytes) { return ca
 
 void *disc_rt_arena(disc_call *call, int64_t part, int64_t bytes) { return call->arena(part, bytes); }
 
+void *disc_rt_slot(disc_call *call, int64_t number, int64_t bytes, int32_t keep) {
+  return call->slot(number, bytes, keep != 0);
+}
+
 void *disc_rt_output(disc_call *call, int64_t output, int64_t rank, const int64_t *dims) {
   return call->output(output, rank, dims);
 }

@@ -53,9 +53,13 @@ void *disc_rt_parameter(disc_call *call, int64_t parameter);
 /// ask for more.
 void *disc_rt_global(disc_call *call, int64_t global, int64_t bytes);
 
-/// Temporary storage of the call, at least `bytes` bytes, 64-byte aligned. It may have several parts, numbered from 0,
-/// each requested at most once per call: sizes that depend on data are known late.
+/// Temporary storage of the call, at least `bytes` bytes, 64-byte aligned. It may have several parts, numbered from 0:
+/// sizes that depend on data are known late. What was in a part is lost when it is requested again, in a loop.
 void *disc_rt_arena(disc_call *call, int64_t part, int64_t bytes);
+
+/// Storage like an arena's part, which grows by doubling, for what gets larger from step to step of a loop. With `keep`
+/// it holds what it held before, though it may lie elsewhere.
+void *disc_rt_slot(disc_call *call, int64_t number, int64_t bytes, int32_t keep);
 
 /// Where one output goes, row-major contiguous: memory of the caller's or a new block. Never NULL for an empty tensor.
 /// Called once per output.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #ifdef __linux__
@@ -75,6 +76,21 @@ void *Buffer::reserve(size_t bytes) {
   release();
   data_ = allocator_->allocate(bytes);
   capacity_ = data_ ? bytes : 0;
+  return data_;
+}
+
+void *Buffer::grow(size_t bytes, bool keep) {
+  if (data_ && bytes <= capacity_)
+    return data_;
+  size_t wanted = std::max(bytes, 2 * capacity_);
+  if (!keep)
+    return reserve(wanted);
+  Buffer larger(*allocator_);
+  if (!larger.reserve(wanted))
+    return nullptr;
+  if (data_)
+    std::memcpy(larger.data_, data_, capacity_);
+  *this = std::move(larger);
   return data_;
 }
 

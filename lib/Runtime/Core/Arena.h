@@ -55,6 +55,8 @@ public:
   /// At least `bytes` bytes, or null if there is no memory. What was in the buffer is
   /// lost when it grows. Never null for zero bytes.
   void *reserve(size_t bytes);
+  /// The same, but at least doubled when it grows; with `keep` what was in the buffer stays.
+  void *grow(size_t bytes, bool keep);
   void release();
   void *data() const { return data_; }
   size_t capacity() const { return capacity_; }
@@ -79,6 +81,7 @@ struct Storage {
   Storage(const disc_model_info_t &info, const Allocator &allocator);
 
   std::vector<Buffer> arena;       ///< Temporaries, in parts.
+  std::vector<Buffer> slots;       ///< What loops carry, where its size changes.
   Buffer scratch;                  ///< Of the calling thread, while it takes part.
   std::vector<Buffer> inputs;      ///< Contiguous copies of strided inputs.
   std::vector<Buffer> scattered;   ///< Strided outputs before they are scattered.

@@ -138,16 +138,26 @@ void *disc_call::global(int64_t index, int64_t bytes) {
   return global.data;
 }
 
+/// The buffer of this number: a model has as many as its code asks for.
+static Buffer *numbered(std::vector<Buffer> &buffers, int64_t number, const Allocator &allocator) {
+  constexpr int64_t kMost = 1 << 16;
+  if (number < 0 || number >= kMost)
+    return nullptr;
+  while (size_t(number) >= buffers.size())
+    buffers.emplace_back(allocator);
+  return &buffers[size_t(number)];
+}
+
 void *disc_call::arena(int64_t part, int64_t bytes) {
-  // A model has as many parts as its code asks for, in order.
-  constexpr int64_t kMaxParts = 1 << 16;
-  void *data = nullptr;
-  if (bytes >= 0 && part >= 0 && part < kMaxParts) {
-    while (size_t(part) >= storage->arena.size())
-      storage->arena.emplace_back(model.allocator());
-    data = storage->arena[part].reserve(size_t(bytes));
-  }
+  Buffer *buffer = bytes < 0 ? nullptr : numbered(storage->arena, part, model.allocator());
+  void *data = buffer ? buffer->reserve(size_t(bytes)) : nullptr;
   return data ? data : fail(Code::Memory, "no memory for temporaries of " + std::to_string(bytes) + " bytes");
+}
+
+void *disc_call::slot(int64_t number, int64_t bytes, bool keep) {
+  Buffer *buffer = bytes < 0 ? nullptr : numbered(storage->slots, number, model.allocator());
+  void *data = buffer ? buffer->grow(size_t(bytes), keep) : nullptr;
+  return data ? data : fail(Code::Memory, "no memory for a loop's tensor of " + std::to_string(bytes) + " bytes");
 }
 
 int32_t disc_call::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs,

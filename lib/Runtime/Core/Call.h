@@ -36,6 +36,7 @@ struct disc_call {
   void *parameter(int64_t index);
   void *global(int64_t index, int64_t bytes);
   void *arena(int64_t part, int64_t bytes);
+  void *slot(int64_t number, int64_t bytes, bool keep);
   void *output(int64_t index, int64_t rank, const int64_t *dims);
   int32_t outputShape(int64_t index, int64_t rank, const int64_t *dims);
   int32_t parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes);

@@ -82,6 +82,7 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(disc_rt_parameter);
   DISC_RT_SYMBOL(disc_rt_global);
   DISC_RT_SYMBOL(disc_rt_arena);
+  DISC_RT_SYMBOL(disc_rt_slot);
   DISC_RT_SYMBOL(disc_rt_output);
   DISC_RT_SYMBOL(disc_rt_output_shape);
   DISC_RT_SYMBOL(disc_rt_parallel_for);

@@ -82,7 +82,8 @@ private:
 
 /// Lowers one entry function. Its blocks form a chain, so that whatever was
 /// emitted dominates what comes next; failures branch off to cold blocks. The
-/// body of a loop is a chain of its own, between the loop's head and its latch.
+/// body of a loop is a chain of its own, between the loop's head and its latch,
+/// and so are the sides of a branch.
 class EntryLowering {
 public:
   EntryLowering(ModuleOp module, EntryOp entry, ShapeAnalysis &shapes, RuntimeFunctions &runtime, ModelInfo &info,
@@ -108,6 +109,9 @@ private:
   void lowerOutput(OutputOp op);
   LogicalResult lowerLaunch(LaunchOp op);
   LogicalResult lowerLoop(RtLoopOp op);
+  LogicalResult lowerBranch(RtBranchOp op);
+  /// Lowers a block of a loop or branch, but for its end. What is fetched or bound in it is not known outside.
+  LogicalResult lowerInside(Block &block);
 
   /// Goes on in a new block when `ok` holds, else leaves with `status`.
   void continueIf(Location loc, Value ok, Value status);
@@ -119,6 +123,7 @@ private:
   SymExpr exprAttr(Operation *op, StringRef name, int64_t fallback);
   Value constant64(Location loc, int64_t value);
   Value toI64(Location loc, Value index);
+  Value isNonzero(Location loc, Value byte);
   Value mapped(Value value) { return values.lookupOrDefault(value); }
   /// An array of at least `size` 8-byte slots, in the function's first block.
   Value slots(Location loc, size_t size);
@@ -150,6 +155,11 @@ Value EntryLowering::constant64(Location loc, int64_t value) {
 }
 
 Value EntryLowering::toI64(Location loc, Value index) { return arith::IndexCastOp::create(b, loc, i64, index); }
+
+Value EntryLowering::isNonzero(Location loc, Value byte) {
+  Value zero = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(0));
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, byte, zero);
+}
 
 Value EntryLowering::slots(Location loc, size_t size) {
   OpBuilder::InsertionGuard guard(b);
@@ -368,12 +378,29 @@ LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
   return success();
 }
 
-/// Blocks head(step, pointers) -> body... -> head, and the one after. The index counts steps, or runs down with
-/// `reverse`.
+LogicalResult EntryLowering::lowerInside(Block &block) {
+  ExprEmitter::Scope scope(exprs);
+  auto fetched = pointers;
+  for (Operation &op : block.without_terminator())
+    if (failed(lowerOp(op)))
+      return failure();
+  pointers = std::move(fetched);
+  for (auto bind : block.getOps<BindSymbolOp>()) {
+    symbols.erase(bind.getSymbol());
+    info.indices.insert(bind.getSymbolAttr().getAttr());
+  }
+  return success();
+}
+
+/// Blocks head(step, condition, values) -> body... -> head, and the one after. The index counts steps, or runs down
+/// with `reverse`.
 LogicalResult EntryLowering::lowerLoop(RtLoopOp op) {
   Location loc = op.getLoc();
-  Value count = mapped(op.getCount());
+  Value count = op.getCount() ? mapped(op.getCount()) : Value();
   SmallVector<Value> first = {arith::ConstantIndexOp::create(b, loc, 0)};
+  if (op.getCondition())
+    first.push_back(mapped(op.getCondition()));
+  unsigned leading = first.size();
   for (Value init : op.getInits())
     first.push_back(mapped(init));
   SmallVector<Type> types;
@@ -392,31 +419,64 @@ LogicalResult EntryLowering::lowerLoop(RtLoopOp op) {
   Value index = step;
   if (op.getReverse())
     index = arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, count, one), step);
-  for (auto [argument, value] : llvm::zip(inside.getArguments(), head->getArguments().drop_front()))
+  for (auto [argument, value] : llvm::zip(inside.getArguments(), head->getArguments().drop_front(leading)))
     values.map(argument, value);
   StringAttr name = op.getSymbolAttr().getAttr();
   if (!symbols.try_emplace(name, index).second)
     return op.emitOpError() << "binds symbol '" << name.getValue() << "' again";
   info.indices.insert(name);
-  {
-    ExprEmitter::Scope scope(exprs);
-    auto fetched = pointers;
-    for (Operation &nested : inside.without_terminator())
-      if (failed(lowerOp(nested)))
-        return failure();
-    pointers = std::move(fetched);
-  }
+  if (failed(lowerInside(inside)))
+    return failure();
   symbols.erase(name);
   SmallVector<Value> again = {arith::AddIOp::create(b, loc, step, one)};
+  if (next.getCondition())
+    again.push_back(mapped(next.getCondition()));
   for (Value v : next.getValues())
     again.push_back(mapped(v));
   cf::BranchOp::create(b, loc, head, again);
 
   Block *after = b.createBlock(exit);
   b.setInsertionPointToEnd(head);
-  Value more = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, step, count);
+  Value more;
+  if (count)
+    more = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, step, count);
+  if (op.getCondition()) {
+    Value holds = isNonzero(loc, head->getArgument(1));
+    more = more ? arith::AndIOp::create(b, loc, more, holds).getResult() : holds;
+  }
   cf::CondBranchOp::create(b, loc, more, body, ValueRange(), after, ValueRange());
-  for (auto [result, value] : llvm::zip(op.getResults(), head->getArguments().drop_front()))
+  for (auto [result, value] : llvm::zip(op.getResults(), head->getArguments().drop_front(leading)))
+    values.map(result, value);
+  values.map(op.getTrips(), step);
+  b.setInsertionPointToStart(after);
+  return success();
+}
+
+/// Blocks for the two sides, and the one where they meet, whose arguments are the results.
+LogicalResult EntryLowering::lowerBranch(RtBranchOp op) {
+  Location loc = op.getLoc();
+  Value holds = isNonzero(loc, mapped(op.getCondition()));
+  Block *before = b.getInsertionBlock(), *sides[2], *ends[2];
+  SmallVector<Value> given[2];
+  for (unsigned side : {0, 1}) {
+    Block &inside = op->getRegion(side).front();
+    sides[side] = b.createBlock(exit);
+    b.setInsertionPointToStart(sides[side]);
+    if (failed(lowerInside(inside)))
+      return failure();
+    for (Value v : cast<GiveOp>(inside.getTerminator()).getValues())
+      given[side].push_back(mapped(v));
+    ends[side] = b.getInsertionBlock();
+  }
+  SmallVector<Type> types = llvm::map_to_vector(given[0], [](Value v) { return v.getType(); });
+  Block *after = b.createBlock(exit, types, SmallVector<Location>(types.size(), loc));
+  for (unsigned side : {0, 1}) {
+    b.setInsertionPointToEnd(ends[side]);
+    cf::BranchOp::create(b, loc, after, given[side]);
+  }
+  b.setInsertionPointToEnd(before);
+  cf::CondBranchOp::create(b, loc, holds, sides[0], ValueRange(), sides[1], ValueRange());
+  for (auto [result, value] : llvm::zip(op.getResults(), after->getArguments()))
     values.map(result, value);
   b.setInsertionPointToStart(after);
   return success();
@@ -461,6 +521,15 @@ LogicalResult EntryLowering::lowerOp(Operation &op) {
       })
       .Case([&](LaunchOp launch) { return lowerLaunch(launch); })
       .Case([&](RtLoopOp loop) { return lowerLoop(loop); })
+      .Case([&](RtBranchOp branch) { return lowerBranch(branch); })
+      .Case([&](SlotOp slot) {
+        Value keep = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(slot.getKeep()));
+        Value pointer =
+            runtime.call(b, loc, "disc_rt_slot", ptr,
+                         {call, toI64(loc, mapped(slot.getNumber())), toI64(loc, mapped(slot.getBytes())), keep});
+        values.map(slot.getResult(), checkPointer(loc, pointer));
+        return success();
+      })
       .Case([&](disc::ReturnOp) {
         Value zero = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
         func::ReturnOp::create(b, loc, zero);

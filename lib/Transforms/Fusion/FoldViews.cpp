@@ -204,9 +204,11 @@ struct FoldViews : disc::impl::FoldViewsBase<FoldViews> {
     // Constants and fills live inside the kernels that read them; what addresses a buffer needs one.
     for (Operation &op : llvm::make_early_inc_range(block)) {
       auto generic = dyn_cast<linalg::GenericOp>(op);
-      bool addresses = isView(&op) ||
-                       isa<AttentionOp, ConvolutionOp, ConcatOp, RunningSumOp, CallFunctionOp, BindOp>(op) ||
-                       (generic && linalg::isaContractionOpInterface(generic));
+      bool addresses =
+          isView(&op) ||
+          isa<AttentionOp, ConvolutionOp, ConcatOp, RunningSumOp, CallFunctionOp, BindOp, BranchOp, TensorYieldOp>(
+              op) ||
+          isa<LoopOp, NextOp>(op) || (generic && linalg::isaContractionOpInterface(generic));
       if (!addresses)
         continue;
       OpBuilder b(&op);
@@ -234,25 +236,32 @@ struct FoldViews : disc::impl::FoldViewsBase<FoldViews> {
            elements == SymExpr::product(shapes.dims(viewBase(v)));
   }
 
-  /// What leaves a block, or enters a scan, are dense buffers; each leaving value has one of its own.
+  /// What leaves a block, or enters a loop, are dense buffers; what leaves a function or a step has one of its own.
   static void ownResults(Block &block, ShapeAnalysis &shapes) {
-    for (auto scan : llvm::make_early_inc_range(block.getOps<ScanOp>())) {
-      OpBuilder b(scan);
-      for (OpOperand &init : scan.getInitsMutable()) {
-        Operation *def = viewBase(init.get()).getDefiningOp();
-        if (!isWhole(init.get(), shapes) || (def && isCloned(def)))
-          init.set(copyOf(b, scan.getLoc(), init.get(), shapes));
-      }
+    for (auto loop : llvm::make_early_inc_range(block.getOps<LoopOp>())) {
+      OpBuilder b(loop);
+      for (OpOperand &init : loop.getInitsMutable())
+        if (!isWhole(init.get(), shapes))
+          init.set(copyOf(b, loop.getLoc(), init.get(), shapes));
     }
     Operation *terminator = block.getTerminator();
+    OpBuilder b(terminator);
+    if (auto yield = dyn_cast<TensorYieldOp>(terminator)) {
+      for (OpOperand &value : yield.getValuesMutable())
+        if (!isWhole(value.get(), shapes))
+          value.set(copyOf(b, terminator->getLoc(), value.get(), shapes));
+      return;
+    }
     // A carried tensor may be stacked as well: the next step reads it where the stack holds it.
     unsigned carried = 0;
-    if (auto scan = dyn_cast<ScanOp>(block.getParentOp()))
-      carried = scan.getNumCarried();
+    MutableOperandRange values(terminator);
+    if (auto loop = dyn_cast<LoopOp>(block.getParentOp())) {
+      carried = loop.getNumCarried();
+      values = loop.getNext().getValuesMutable();
+    }
     llvm::SmallDenseSet<Value> taken, takenByCarried;
-    OpBuilder b(terminator);
     SmallVector<OpOperand *> operands;
-    for (OpOperand &operand : terminator->getOpOperands())
+    for (OpOperand &operand : values)
       operands.push_back(&operand);
     std::rotate(operands.begin(), operands.begin() + carried, operands.end());
     for (OpOperand *operand : operands) {
@@ -262,16 +271,23 @@ struct FoldViews : disc::impl::FoldViewsBase<FoldViews> {
       Operation *def = base.getDefiningOp();
       bool computed = def && def->getBlock() == &block && !isa<ParameterOp, GlobalLoadOp>(def) && !isCloned(def);
       // Where the last step left a carried tensor, or whether there was one, is known when the model runs.
-      if (auto scan = dyn_cast_or_null<ScanOp>(def))
-        computed = isa<func::ReturnOp>(terminator) && cast<OpResult>(base).getResultNumber() >= scan.getNumCarried();
+      if (auto loop = dyn_cast_or_null<LoopOp>(def))
+        computed = isa<func::ReturnOp>(terminator) && !loop.getCondition() &&
+                   cast<OpResult>(base).getResultNumber() >= loop.getNumCarried();
       bool isCarried = operand->getOperandNumber() < carried;
       bool free = isCarried ? takenByCarried.insert(base).second : taken.insert(base).second;
       if (isCarried && taken.contains(base))
-        free &= llvm::is_contained(terminator->getOperands().drop_front(carried), operand->get());
+        free &= llvm::is_contained(loopStacks(terminator), operand->get());
       if (computed && free && isWhole(operand->get(), shapes))
         continue;
       operand->set(copyOf(b, terminator->getLoc(), operand->get(), shapes));
     }
+  }
+
+  /// What a step gives to be stacked.
+  static OperandRange loopStacks(Operation *terminator) {
+    auto next = cast<NextOp>(terminator);
+    return next.getValues().drop_front(cast<LoopOp>(next->getParentOp()).getNumCarried());
   }
 };
 } // namespace

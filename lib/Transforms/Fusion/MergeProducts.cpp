@@ -86,10 +86,13 @@ static bool reaches(Operation *from, Operation *to) {
   return false;
 }
 
-/// Whether a bind stands between the two: it may wait for the one, and the other for it.
+/// Whether something that gives a symbol its value stands between the two: it may wait for the one, and the other for
+/// it.
 static bool crossesBind(Operation *first, Operation *second) {
-  return llvm::any_of(first->getBlock()->getOps<BindOp>(),
-                      [&](BindOp bind) { return first->isBeforeInBlock(bind) && bind->isBeforeInBlock(second); });
+  for (Operation *op = first->getNextNode(); op && op != second; op = op->getNextNode())
+    if (!symbolsAfter(op).empty())
+      return true;
+  return false;
 }
 
 /// "linear_x3", or the two names if they differ.

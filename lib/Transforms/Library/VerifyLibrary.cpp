@@ -34,8 +34,8 @@ struct VerifyLibrary : disc::impl::VerifyLibraryBase<VerifyLibrary> {
     for (auto func : getOperation().getOps<func::FuncOp>())
       for (Block *block : hostBlocks(func))
         for (Operation &op : *block) {
-          if (isKernelBodyOp(&op) ||
-              isa<GuardOp, BindOp, ParameterOp, GlobalLoadOp, GlobalStoreOp, ScanOp, NextOp, func::ReturnOp>(op))
+          if (isKernelBodyOp(&op) || isa<GuardOp, BindOp, ParameterOp, GlobalLoadOp, GlobalStoreOp, LoopOp, NextOp,
+                                         BranchOp, TensorYieldOp, func::ReturnOp>(op))
             continue;
           op.emitError() << "no library claimed '" << op.getName() << "' and no kernel computes it";
           ok = false;

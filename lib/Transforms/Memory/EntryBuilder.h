@@ -11,6 +11,7 @@
 #include "dialects/Rt/RtDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Memory/ArenaOffsets.h"
+#include "lib/Transforms/Support/HostFlow.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
@@ -44,19 +45,29 @@ private:
   LogicalResult assignResults(unsigned epoch);
   ArrayRef<SmallVector<unsigned>> inPlaceResults(CallOp kernel);
   LogicalResult planUpdates();
-  LogicalResult planTemporaries();
+  void planTemporaries();
   void assignTemporaries(unsigned epoch);
   void numberSteps(Block &block);
   int64_t lastUse(Value v);
   LogicalResult fetchOperands();
   LogicalResult emit(Block &block);
-  LogicalResult emit(ScanOp scan);
-  LogicalResult beginEpoch(BindOp bind);
+  LogicalResult emit(LoopOp loop);
+  LogicalResult emit(BranchOp branch);
+  LogicalResult beginEpoch(Operation *binding);
+  LogicalResult beginBody(LoopOp loop, ValueRange sizes);
+  LogicalResult bindComputed(ArrayAttr symbols, ValueRange values, StringRef what);
+  void emitGuards(Block &block, unsigned first, unsigned last);
+  FailureOr<Value> loadScalar(Value tensor, Type type);
+  Value placed(Value value);
+  void planPlaces();
+  void pushDown(Value value);
+  void planLoops();
   DictionaryAttr describePlan(const ArenaPlanner::Plan &plan, ArrayRef<ArenaPlanner::Temporary> temporaries,
                               int64_t inPlace);
   LogicalResult fetch(Value tensor);
   FailureOr<Value> buffer(Value tensor);
-  static std::optional<unsigned> stackOf(ScanOp scan, unsigned carried);
+  static std::optional<unsigned> stackOf(LoopOp loop, unsigned carried);
+  SymExpr stackBytes(LoopOp loop, unsigned result);
 
   SymExpr bytesOf(Value tensor) {
     return SymExpr::product(shapes.dims(tensor)) * SymExpr(elementBytes(tensor.getType()));
@@ -83,12 +94,29 @@ private:
     SmallVector<Value> chain; // the values that lie in the argument's memory; none if the last one is copied there
   };
   SmallVector<Update> updates;
-  llvm::DenseMap<Operation *, int64_t> step, lastStep;      // of the host flow; a loop's last is that of its body
+  llvm::DenseMap<Operation *, int64_t> step, lastStep;      // of the host flow; the last of a loop or branch is in it
   llvm::DenseMap<Value, SmallVector<Value, 2>> alternating; // the two buffers of a carried result
   llvm::StringMap<Value> bySource;                          // parameters and globals already fetched
   llvm::DenseMap<KernelFuncOp, SmallVector<SmallVector<unsigned>>> reusable; // per kernel: inPlaceOperands
 
+  /// What has memory of its own, not the arena's: results, and what loops carry or stack.
+  llvm::SmallDenseSet<Value> leaving;
+  /// Where that memory is found out only when the value is computed.
+  struct Place {
+    enum Kind { Output, Slot, Row } kind;
+    unsigned number; // of the output, or of the first slot
+    LoopOp loop;     // for slots, of which there are two in turns, and rows
+    Value shaped;    // for outputs: what has their extents
+  };
+  llvm::DenseMap<Value, Place> places;
+  llvm::DenseMap<Value, Value> pushed;                 // values of a branch's sides in the memory of its result
+  llvm::DenseMap<Value, SmallVector<Value>> inCarried; // of carried results: values in one buffer, as of Update::chain
+  unsigned slots = 0;
+
   llvm::StringMap<unsigned> epochs; // of the symbols that the flow binds, from 1
+  llvm::DenseMap<Operation *, unsigned> epochAfter, epochInside;
+  llvm::DenseMap<Block *, unsigned> epochBefore;
+  unsigned numEpochs = 0;
   SmallVector<ArenaPlanner::Temporary> temporaries;
   llvm::MapVector<Value, unsigned> storage; // of each temporary value; several may have one, one after the other
   llvm::MapVector<Value, unsigned> pairs;   // of carried results: the first of two temporaries

@@ -29,11 +29,14 @@
 //     %y = disc_rt.output %call[0] (%u0)
 //     %more = disc_rt.arena %call, %bytes1 part 1
 //
+// A `disc_tensor.loop` becomes a `disc_rt.loop`, a `disc_tensor.branch` a `disc_rt.branch`, over pointers and extents.
+// The symbols that they give values begin epochs too, inside or after them.
+//
 // A result with `disc_tensor.updates` = n is the new value of argument n. The kernel that computes it writes to the
 // argument's own memory where nothing reads the old value any more (Updates.h), else it is copied there at the end. An
 // argument with `disc_tensor.state` is no input: it is the parameter of that name.
 //
-// Tests: test/lit/Memory/plan-arena.mlir, test/lit/Memory/epochs.mlir, updates.mlir
+// Tests: test/lit/Memory/plan-arena.mlir, test/lit/Memory/epochs.mlir, updates.mlir, loop.mlir, branch.mlir
 //
 //===----------------------------------------------------------------------===//
 
@@ -181,13 +184,10 @@ void EntryBuilder::guardFact(GuardOp fact) {
 /// Reads the value of a symbol from the tensor that holds it.
 LogicalResult EntryBuilder::lowerBind(BindOp bind) {
   auto symbol = module.lookupSymbol<SymbolOp>(bind.getSymbol());
-  std::optional<Layout> layout = viewLayout(bind.getValue(), shapes);
-  FailureOr<Value> data = buffer(viewBase(bind.getValue()));
-  if (!symbol || !layout || failed(data))
+  FailureOr<Value> loaded = loadScalar(bind.getValue(), b.getI64Type());
+  if (!symbol || failed(loaded))
     return bind.emitError() << "symbol '" << bind.getSymbol() << "' cannot be bound to this value";
-  Value address = OffsetOp::create(b, bind.getLoc(), pointer, *data, dim(layout->offset * SymExpr(8)));
-  Value loaded = LLVM::LoadOp::create(b, bind.getLoc(), b.getI64Type(), address);
-  Value value = arith::IndexCastOp::create(b, bind.getLoc(), b.getIndexType(), loaded);
+  Value value = arith::IndexCastOp::create(b, bind.getLoc(), b.getIndexType(), *loaded);
   guardRange(symbol, value, -1, -1, bind.getWhat().empty() ? "a computed extent" : bind.getWhat());
   BindSymbolOp::create(b, bind.getLoc(), bind.getSymbol(), value, /*computed=*/true);
   return success();
@@ -210,11 +210,15 @@ LogicalResult EntryBuilder::assignResults(unsigned epoch) {
     if (updatedBy(func, i))
       continue;
     int64_t output = number++;
-    if (epochOf(shapes.dims(operand)) != epoch)
-      continue;
     Value base = viewBase(operand);
-    auto scan = base.getDefiningOp<ScanOp>();
-    bool owned = scan ? cast<OpResult>(base).getResultNumber() >= scan.getNumCarried() : !!base.getDefiningOp<CallOp>();
+    auto place = places.find(base);
+    if (epochOf(shapes.dims(operand)) != epoch || (place != places.end() && place->second.number == output))
+      continue;
+    auto loop = base.getDefiningOp<LoopOp>();
+    bool owned = loop ? !loop.getCondition() && cast<OpResult>(base).getResultNumber() >= loop.getNumCarried()
+                      : isa_and_nonnull<CallOp, BranchOp>(base.getDefiningOp());
+    // What a branch gave before there was this memory lies elsewhere.
+    owned &= !isa_and_nonnull<BranchOp>(base.getDefiningOp()) || epochAfter.lookup(base.getDefiningOp()) != epoch;
     SmallVector<Value> extents;
     for (const SymExpr &expr : shapes.dims(operand))
       extents.push_back(dim(expr));
@@ -277,6 +281,8 @@ LogicalResult EntryBuilder::fetch(Value tensor) {
 FailureOr<Value> EntryBuilder::buffer(Value tensor) {
   if (Value known = buffers.lookup(tensor))
     return known;
+  if (Value memory = placed(tensor))
+    return buffers[tensor] = memory;
   Value &slot = buffers[tensor];
   if (auto arg = dyn_cast<BlockArgument>(tensor); arg && arg.getOwner() == &func.getBody().front()) {
     StringAttr state = stateOf(arg);
@@ -306,7 +312,7 @@ FailureOr<Value> EntryBuilder::buffer(Value tensor) {
 /// Fetches what calls read before the first launch: a failure then leaves nothing half done.
 LogicalResult EntryBuilder::fetchOperands() {
   WalkResult result = func.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    if (isa<CallOp, BindOp, ScanOp>(op))
+    if (isa<CallOp, BindOp, LoopOp, BranchOp, NextOp, TensorYieldOp>(op))
       for (Value operand : op->getOperands())
         if (isa<RankedTensorType>(operand.getType()) && failed(fetch(viewBase(operand))))
           return WalkResult::interrupt();
@@ -315,100 +321,256 @@ LogicalResult EntryBuilder::fetchOperands() {
   return failure(result.wasInterrupted());
 }
 
-/// The symbol has a value now, and with it what depends on it.
-LogicalResult EntryBuilder::beginEpoch(BindOp bind) {
-  Block &flow = func.getBody().front();
-  if (bind->getBlock() != &flow)
-    return bind.emitError("a symbol cannot be bound in a loop");
-  unsigned epoch = epochs.lookup(bind.getSymbol());
-  if (failed(lowerBind(bind)))
-    return failure();
-  for (GuardOp fact : flow.getOps<GuardOp>())
-    if (epochOf({fact.getLhs().getValue(), fact.getRhs().getValue()}) == epoch)
+/// Guards of the block on symbols that have values between these epochs.
+void EntryBuilder::emitGuards(Block &block, unsigned first, unsigned last) {
+  for (GuardOp fact : block.getOps<GuardOp>()) {
+    unsigned epoch = epochOf({fact.getLhs().getValue(), fact.getRhs().getValue()});
+    if (first <= epoch && epoch <= last)
       guardFact(fact);
-  if (failed(assignResults(epoch)))
+  }
+}
+
+/// Symbols that computed extents give their values.
+LogicalResult EntryBuilder::bindComputed(ArrayAttr symbols, ValueRange values, StringRef what) {
+  for (auto [name, value] : llvm::zip(symbols.getAsRange<FlatSymbolRefAttr>(), values)) {
+    auto symbol = module.lookupSymbol<SymbolOp>(name.getValue());
+    guardRange(symbol, value, -1, -1, what);
+    BindSymbolOp::create(b, loc, name.getValue(), value, /*computed=*/true);
+  }
+  return success();
+}
+
+/// Symbols have values now, and with them what depends on them.
+LogicalResult EntryBuilder::beginEpoch(Operation *binding) {
+  Block &block = *binding->getBlock();
+  unsigned epoch = epochAfter.lookup(binding);
+  emitGuards(block, epoch, epoch);
+  if (&block == &func.getBody().front() && failed(assignResults(epoch)))
     return failure();
   assignTemporaries(epoch);
   return success();
 }
 
+/// An element of a tensor without dimensions, as the host reads it.
+FailureOr<Value> EntryBuilder::loadScalar(Value tensor, Type type) {
+  std::optional<Layout> layout = viewLayout(tensor, shapes);
+  FailureOr<Value> data = buffer(viewBase(tensor));
+  if (!layout || failed(data))
+    return failure();
+  Value address =
+      OffsetOp::create(b, loc, pointer, *data, dim(layout->offset * SymExpr(elementBytes(tensor.getType()))));
+  return LLVM::LoadOp::create(b, loc, type, address).getResult();
+}
+
+/// Memory that was not known before the value is computed; null if there is none.
+Value EntryBuilder::placed(Value value) {
+  auto found = places.find(value);
+  if (found == places.end())
+    return {};
+  const Place &place = found->second;
+  Value number;
+  switch (place.kind) {
+  case Place::Output: {
+    SmallVector<Value> extents;
+    for (const SymExpr &expr : shapes.dims(place.shaped))
+      extents.push_back(dim(expr));
+    return OutputOp::create(b, loc, pointer, call, extents, place.number);
+  }
+  case Place::Slot:
+    number = dim(SymExpr(place.number) + SymExpr::mod(LoopOp(place.loop).getIndexExpr(), SymExpr(2)));
+    return SlotOp::create(b, loc, pointer, call, number, dim(bytesOf(value)), /*keep=*/false);
+  case Place::Row: {
+    SymExpr index = LoopOp(place.loop).getIndexExpr(), row = bytesOf(value);
+    Value stack = SlotOp::create(b, loc, pointer, call, dim(SymExpr(place.number)), dim((index + SymExpr(1)) * row),
+                                 /*keep=*/true);
+    return OffsetOp::create(b, loc, pointer, stack, dim(index * row));
+  }
+  }
+  llvm_unreachable("unknown place");
+}
+
 LogicalResult EntryBuilder::emit(Block &block) {
   for (Operation &op : block) {
-    if (auto scan = dyn_cast<ScanOp>(op)) {
-      if (failed(emit(scan)))
+    if (auto loop = dyn_cast<LoopOp>(op)) {
+      if (failed(emit(loop)))
         return failure();
-      continue;
-    }
-    if (auto bind = dyn_cast<BindOp>(op)) {
-      if (failed(beginEpoch(bind)))
+    } else if (auto branch = dyn_cast<BranchOp>(op)) {
+      if (failed(emit(branch)))
         return failure();
-      continue;
-    }
-    auto kernel = dyn_cast<CallOp>(op);
-    if (!kernel)
-      continue;
-    SmallVector<Value> list;
-    for (Value v :
-         llvm::concat<Value>(SmallVector<Value>(kernel.getInputs()), SmallVector<Value>(kernel.getOutputs()))) {
-      FailureOr<Value> pointer = buffer(v);
-      if (failed(pointer))
+    } else if (auto bind = dyn_cast<BindOp>(op)) {
+      if (failed(lowerBind(bind)))
         return failure();
-      list.push_back(*pointer);
+    } else if (auto kernel = dyn_cast<CallOp>(op)) {
+      SmallVector<Value> list;
+      for (Value v :
+           llvm::concat<Value>(SmallVector<Value>(kernel.getInputs()), SmallVector<Value>(kernel.getOutputs()))) {
+        FailureOr<Value> pointer = buffer(v);
+        if (failed(pointer))
+          return failure();
+        list.push_back(*pointer);
+      }
+      LaunchOp::create(b, kernel.getLoc(), call, kernel.getCallee(), list);
     }
-    LaunchOp::create(b, kernel.getLoc(), call, kernel.getCallee(), list);
+    if (epochAfter.contains(&op) && failed(beginEpoch(&op)))
+      return failure();
   }
   return success();
 }
 
-/// A carried tensor is where the step before left it: in a row of a stack, or in one of two buffers in turns, so that a
-/// step never writes what it reads. The first step reads it where it was before the loop.
-LogicalResult EntryBuilder::emit(ScanOp scan) {
-  Location at = scan.getLoc();
-  Block &body = scan.getBody().front();
-  SmallVector<Value> firsts;
-  for (auto [init, result] : llvm::zip(scan.getInits(), scan.getOutputs())) {
-    FailureOr<Value> pointer = buffer(viewBase(init));
-    if (failed(pointer))
+/// A result lies where the side that ran left it: in memory that waits for it, or wherever the side has it.
+LogicalResult EntryBuilder::emit(BranchOp branch) {
+  Location at = branch.getLoc();
+  FailureOr<Value> condition = loadScalar(branch.getCondition(), b.getI8Type());
+  if (failed(condition))
+    return branch.emitError("the condition has no buffer");
+  SmallVector<Type> types(branch.getNumResults(), pointer);
+  types.append(branch.getSymbols().size(), b.getIndexType());
+  auto rt = RtBranchOp::create(b, at, types, *condition);
+  for (unsigned side : {0, 1}) {
+    Block *inside = &rt->getRegion(side).emplaceBlock();
+    b.setInsertionPointToStart(inside);
+    TensorYieldOp yield = branch.getYield(side);
+    Block &block = *yield->getBlock();
+    emitGuards(block, 0, epochBefore.lookup(&block));
+    for (Value given : yield.getValues()) {
+      Value base = viewBase(given);
+      if (Value result = pushed.lookup(base); result && result.getDefiningOp() == branch)
+        if (Value memory = buffers.lookup(result))
+          buffers[base] = memory;
+    }
+    if (failed(emit(block)))
       return failure();
-    firsts.push_back(*pointer);
-    llvm::append_range(firsts, alternating.lookup(result)); // what the first step writes, then the second
+    SmallVector<Value> values;
+    for (auto [given, result] : llvm::zip(yield.getValues(), branch.getOutputs())) {
+      Value base = viewBase(given);
+      FailureOr<Value> data = buffer(base);
+      if (failed(data))
+        return failure();
+      if (leaving.contains(result) && pushed.lookup(base) != result) {
+        Value memory = buffers.lookup(result);
+        if (auto place = places.find(result); !memory && place != places.end()) {
+          // Its own extents, on this side.
+          Place here = place->second;
+          here.shaped = given;
+          places[given] = here;
+          memory = placed(given);
+          places.erase(given);
+        }
+        if (memory) {
+          CopyOp::create(b, at, memory, *data, dim(bytesOf(given)));
+          data = memory;
+        }
+      }
+      values.push_back(*data);
+    }
+    for (Value size : yield.getSizes())
+      values.push_back(dim(shapes.expr(size)));
+    GiveOp::create(b, at, values);
   }
-  auto loop = RtLoopOp::create(b, at, SmallVector<Type>(firsts.size(), pointer), scan.getIndex(),
-                               dim(shapes.expr(scan.getCount())), firsts, scan.getReverse());
-  Block *inside = &loop.getBody().emplaceBlock();
-  for (Value v : firsts)
-    inside->addArgument(v.getType(), at);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(inside);
+  b.setInsertionPointAfter(rt);
+  for (auto [result, memory] : llvm::zip(branch.getOutputs(), rt.getResults()))
+    buffers[result] = memory;
+  return bindComputed(branch.getSymbols(), rt.getResults().drop_front(branch.getNumResults()), "a branch");
+}
 
-  OperandRange values = scan.getNext().getValues();
-  for (unsigned i = scan.getNumCarried(); i < values.size(); ++i) {
-    Value stack = buffers.lookup(scan.getOutputs()[i]);
+/// A carried tensor is where the step before left it: in a row of a stack, in one buffer, in one of two in turns, so
+/// that a step never writes what it reads, or in a slot. The first step reads it where it was before the loop.
+LogicalResult EntryBuilder::emit(LoopOp loop) {
+  Location at = loop.getLoc();
+  Block &body = loop.getBody().front();
+  SmallVector<Value> firsts;
+  for (auto [init, result] : llvm::zip(loop.getInits(), loop.getOutputs())) {
+    FailureOr<Value> data = buffer(viewBase(init));
+    if (failed(data))
+      return failure();
+    if (!inCarried.contains(result)) {
+      firsts.push_back(*data);
+      llvm::append_range(firsts, alternating.lookup(result)); // what the first step writes, then the second
+    } else if (Value memory = buffers.lookup(result); memory != *data) {
+      CopyOp::create(b, at, memory, *data, dim(bytesOf(init)));
+    }
+  }
+  unsigned pointers = firsts.size();
+  for (Value size : loop.getSizes())
+    firsts.push_back(dim(shapes.expr(size)));
+  Value count, condition;
+  if (loop.getCount())
+    count = dim(shapes.expr(loop.getCount()));
+  if (loop.getCondition()) {
+    FailureOr<Value> loaded = loadScalar(loop.getCondition(), b.getI8Type());
+    if (failed(loaded))
+      return loop.emitError("the condition has no buffer");
+    condition = *loaded;
+  }
+  SmallVector<Type> types = llvm::map_to_vector(firsts, [](Value v) { return v.getType(); });
+  auto rt =
+      RtLoopOp::create(b, at, types, b.getIndexType(), loop.getIndex(), count, condition, firsts, loop.getReverse());
+  Block *inside = &rt.getBody().emplaceBlock();
+  for (Type type : types)
+    inside->addArgument(type, at);
+  b.setInsertionPointToStart(inside);
+  if (failed(bindComputed(loop.getSymbols(), inside->getArguments().drop_front(pointers), "a step of a loop")))
+    return failure();
+  emitGuards(body, 0, epochBefore.lookup(&body));
+  assignTemporaries(epochInside.lookup(loop));
+
+  OperandRange values = loop.getNext().getValues();
+  for (unsigned i = loop.getNumCarried(); i < values.size(); ++i) {
+    if (places.contains(viewBase(values[i])))
+      continue;
+    Value stack = buffers.lookup(loop.getOutputs()[i]);
     if (!stack)
-      return scan.emitError("a stacked result has no buffer");
-    Value row = dim(scan.getIndexExpr() * bytesOf(values[i]));
+      return loop.emitError("a stacked result has no buffer");
+    Value row = dim(loop.getIndexExpr() * bytesOf(values[i]));
     buffers[viewBase(values[i])] = OffsetOp::create(b, at, pointer, stack, row);
   }
-  SmallVector<Value> nexts;
   unsigned place = 0;
-  for (unsigned i = 0; i < scan.getNumCarried(); ++i) {
-    buffers[body.getArgument(i)] = inside->getArgument(place);
-    Value written = viewBase(values[i]);
-    if (stackOf(scan, i)) {
-      nexts.push_back(buffers.lookup(written));
-      buffers[scan.getOutputs()[i]] = loop.getResult(place++);
+  for (unsigned i = 0; i < loop.getNumCarried(); ++i) {
+    Value result = loop.getOutputs()[i], argument = body.getArgument(i), written = viewBase(values[i]);
+    if (auto chain = inCarried.find(result); chain != inCarried.end()) {
+      buffers[argument] = buffers.lookup(result);
+      for (Value v : chain->second)
+        buffers[v] = buffers.lookup(result);
       continue;
     }
-    Value now = inside->getArgument(place + 1), then = inside->getArgument(place + 2);
-    buffers[written] = now;
-    nexts.append({now, then, now});
-    buffers[scan.getOutputs()[i]] = loop.getResult(place);
-    place += 3;
+    buffers[argument] = inside->getArgument(place);
+    if (!stackOf(loop, i) && !places.contains(written))
+      buffers[written] = inside->getArgument(place + 1);
+    place += alternating.contains(result) ? 3 : 1;
   }
   if (failed(emit(body)))
     return failure();
-  RtNextOp::create(b, at, nexts);
-  return success();
+  SmallVector<Value> nexts;
+  place = 0;
+  for (unsigned i = 0; i < loop.getNumCarried(); ++i) {
+    Value result = loop.getOutputs()[i];
+    if (inCarried.contains(result))
+      continue;
+    nexts.push_back(buffers.lookup(viewBase(values[i])));
+    if (alternating.contains(result))
+      nexts.append({inside->getArgument(place + 2), inside->getArgument(place + 1)});
+    buffers[result] = rt.getResult(place);
+    place += alternating.contains(result) ? 3 : 1;
+  }
+  for (Value size : loop.getNext().getSizes())
+    nexts.push_back(dim(shapes.expr(size)));
+  Value again;
+  if (loop.getCondition()) {
+    FailureOr<Value> loaded = loadScalar(loop.getNext().getCondition(), b.getI8Type());
+    if (failed(loaded))
+      return loop.emitError("the condition has no buffer");
+    again = *loaded;
+  }
+  RtNextOp::create(b, at, nexts, again);
+  b.setInsertionPointAfter(rt);
+  for (unsigned i = loop.getNumCarried(); i < values.size(); ++i)
+    if (auto rows = places.find(viewBase(values[i])); rows != places.end()) {
+      Value number = dim(SymExpr(rows->second.number));
+      buffers[loop.getOutputs()[i]] = SlotOp::create(b, at, pointer, call, number, dim(SymExpr(0)), /*keep=*/true);
+    }
+  if (loop.getTrips())
+    BindSymbolOp::create(b, at, *loop.getTrips(), rt.getTrips(), /*computed=*/true);
+  return bindComputed(loop.getLastSymbols(), rt.getResults().drop_front(pointers), "a loop");
 }
 
 LogicalResult EntryBuilder::describeInterface(SmallVector<Attribute> &inputs, SmallVector<Attribute> &outputs) {
@@ -441,14 +603,12 @@ LogicalResult EntryBuilder::run() {
   call = block->addArgument(pointer, loc);
   b.setInsertionPointToStart(block);
   Block &flow = func.getBody().front();
-  for (auto bind : flow.getOps<BindOp>())
-    epochs.try_emplace(bind.getSymbol(), epochs.size() + 1);
+  numberSteps(flow);
   if (failed(bindSymbols()))
     return failure();
-  for (GuardOp fact : flow.getOps<GuardOp>())
-    if (epochOf({fact.getLhs().getValue(), fact.getRhs().getValue()}) == 0)
-      guardFact(fact);
-  if (failed(planTemporaries()) || failed(assignResults(0)))
+  emitGuards(flow, 0, 0);
+  planTemporaries();
+  if (failed(assignResults(0)))
     return failure();
   for (const Update &update : updates) {
     FailureOr<Value> memory = buffer(update.replaced);

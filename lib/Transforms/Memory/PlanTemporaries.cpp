@@ -1,9 +1,11 @@
 //===- PlanTemporaries.cpp - lifetimes and memory of temporaries ----------===//
 //
-// Steps of the host flow are numbered through the bodies of loops. A temporary lives from the step that writes it to
-// the last that reads it; what a loop reads or carries, to the loop's end. PlanArena.cpp shows the result.
+// Steps of the host flow are numbered through the bodies of loops and branches. A temporary lives from the step that
+// writes it to the last that reads it; what a loop reads or carries, to the loop's end. What a step leaves to the next
+// lies outside of the step's own memory: in one buffer where a step writes it after all have read it, else in two in
+// turns, or in slots that grow where its size changes. PlanArena.cpp shows the result.
 //
-// Test: test/lit/Memory/{plan-arena,scan}.mlir
+// Test: test/lit/Memory/{plan-arena,loop,branch}.mlir
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,41 +17,67 @@
 using namespace mlir;
 using namespace mlir::disc;
 
-/// Steps are counted through the bodies of loops: what is live only inside one may share memory with what is there too.
+/// Steps are counted through the bodies of loops and branches: what is live only inside one may share memory with what
+/// is there too. Epochs are counted in the same order.
 void EntryBuilder::numberSteps(Block &block) {
+  epochBefore[&block] = numEpochs;
+  auto begin = [&](llvm::DenseMap<Operation *, unsigned> &known, Operation *op, ArrayRef<StringRef> symbols) {
+    if (symbols.empty())
+      return;
+    known[op] = ++numEpochs;
+    for (StringRef name : symbols)
+      epochs[name] = numEpochs;
+  };
   for (Operation &op : block) {
     int64_t number = step.size();
     step[&op] = number;
-    if (auto scan = dyn_cast<ScanOp>(op))
-      numberSteps(scan.getBody().front());
+    if (auto loop = dyn_cast<LoopOp>(op))
+      begin(epochInside, loop, symbolsInside(loop));
+    if (isa<LoopOp, BranchOp>(op))
+      for (Region &region : op.getRegions())
+        numberSteps(region.front());
+    begin(epochAfter, &op, symbolsAfter(&op));
     lastStep[&op] = step.size() - 1;
   }
 }
 
-/// A loop that reads a value needs it in every step, and may give its first carried tensors back as the last.
+/// A loop that reads a value needs it in every step, and may give its first carried tensors back as the last; a branch
+/// may give back what it is given.
 int64_t EntryBuilder::lastUse(Value v) {
   Operation *def = v.getDefiningOp();
   int64_t last = lastStep[def];
   for (OpOperand &use : v.getUses()) {
-    Operation *user = def->getBlock()->findAncestorOpInBlock(*use.getOwner());
-    last = std::max(last, lastStep[user]);
-    if (isView(use.getOwner()))
-      last = std::max(last, lastUse(use.getOwner()->getResult(0)));
-    if (auto scan = dyn_cast<ScanOp>(user); scan && use.getOwner() == user && user != def)
-      for (OpOperand &init : scan.getInitsMutable())
+    Operation *user = use.getOwner();
+    int64_t at = lastStep[user];
+    for (Operation *around = user->getParentOp(); around && around != def->getParentOp();
+         around = around->getParentOp())
+      if (isa<LoopOp>(around))
+        at = lastStep[around];
+    last = std::max(last, at);
+    if (isView(user))
+      last = std::max(last, lastUse(user->getResult(0)));
+    if (auto yield = dyn_cast<TensorYieldOp>(user))
+      last = std::max(last, lastUse(user->getParentOp()->getResult(use.getOperandNumber())));
+    if (auto loop = dyn_cast<LoopOp>(user); loop && user != def)
+      for (OpOperand &init : loop.getInitsMutable())
         if (&init == &use)
-          last = std::max(last, lastUse(scan.getOutputs()[&init - scan.getInitsMutable().begin()]));
+          last = std::max(last, lastUse(loop.getOutputs()[&init - loop.getInitsMutable().begin()]));
   }
   return last;
 }
 
 /// The result whose rows hold a carried tensor, if it is stacked as well.
-std::optional<unsigned> EntryBuilder::stackOf(ScanOp scan, unsigned carried) {
-  OperandRange values = scan.getNext().getValues();
-  for (unsigned i = scan.getNumCarried(); i < values.size(); ++i)
+std::optional<unsigned> EntryBuilder::stackOf(LoopOp loop, unsigned carried) {
+  OperandRange values = loop.getNext().getValues();
+  for (unsigned i = loop.getNumCarried(); loop.getCount() && i < values.size(); ++i)
     if (values[i] == values[carried])
       return i;
   return std::nullopt;
+}
+
+/// Memory for as many rows as there may be.
+SymExpr EntryBuilder::stackBytes(LoopOp loop, unsigned result) {
+  return shapes.expr(loop.getCount()) * bytesOf(loop.getNext().getValues()[result]);
 }
 
 ArrayRef<SmallVector<unsigned>> EntryBuilder::inPlaceResults(CallOp kernel) {
@@ -60,51 +88,118 @@ ArrayRef<SmallVector<unsigned>> EntryBuilder::inPlaceResults(CallOp kernel) {
   return known->second;
 }
 
-/// Which temporaries there are, and how long each lives.
-LogicalResult EntryBuilder::planTemporaries() {
-  numberSteps(func.getBody().front());
-  ArenaPlanner planner(shapes);
-  // What leaves the function has memory of its own; what leaves a step is stored where the loop's results are.
-  llvm::SmallDenseSet<Value> leaving;
-  for (auto [i, operand] : llvm::enumerate(func.getBody().front().getTerminator()->getOperands()))
-    if (!updatedBy(func, i))
-      leaving.insert(viewBase(operand));
+/// What a branch gives is computed where its result is to be, if a side computes it.
+void EntryBuilder::pushDown(Value value) {
+  auto branch = value.getDefiningOp<BranchOp>();
+  if (!branch)
+    return;
+  unsigned number = cast<OpResult>(value).getResultNumber();
+  for (unsigned side : {0, 1}) {
+    TensorYieldOp yield = branch.getYield(side);
+    Value given = yield.getValues()[number], base = viewBase(given);
+    Operation *def = base.getDefiningOp();
+    if (!def || def->getBlock() != yield->getBlock() || !isa<CallOp, BranchOp>(def) || !leaving.insert(base).second)
+      continue;
+    pushed[base] = value;
+    if (auto place = places.find(value); place != places.end()) {
+      Place same = place->second;
+      if (same.kind == Place::Output)
+        same.shaped = given;
+      places[base] = same;
+    }
+    pushDown(base);
+  }
+}
+
+/// What leaves the function has memory of its own; what leaves a step is stored where the loop's results are.
+void EntryBuilder::planPlaces() {
+  int64_t number = 0;
+  for (auto [i, operand] : llvm::enumerate(func.getBody().front().getTerminator()->getOperands())) {
+    if (updatedBy(func, i))
+      continue;
+    int64_t output = number++;
+    Value base = viewBase(operand);
+    if (!leaving.insert(base).second)
+      continue;
+    // Extents that a branch decides are known inside it, where there is something to write.
+    if (auto branch = base.getDefiningOp<BranchOp>(); branch && base == operand)
+      if (unsigned after = epochAfter.lookup(branch); after && epochOf(shapes.dims(base)) == after)
+        places[base] = {Place::Output, static_cast<unsigned>(output), {}, base};
+    pushDown(base);
+  }
   for (const Update &update : updates)
     leaving.insert(update.chain.begin(), update.chain.end());
   for (auto store : func.getBody().front().getOps<GlobalStoreOp>())
     leaving.insert(viewBase(store.getValue()));
-  func.walk([&](NextOp next) {
-    for (Value v : next.getValues())
-      leaving.insert(viewBase(v));
+  func.walk<WalkOrder::PreOrder>([&](LoopOp loop) {
+    UpdatePlacement placement(loop.getBody().front(), [&](CallOp kernel) { return inPlaceResults(kernel); });
+    for (auto [i, next] : llvm::enumerate(loop.getNext().getValues())) {
+      Value base = viewBase(next);
+      if (i >= loop.getNumCarried()) {
+        if (!loop.getCount() || (loop.getCondition() && leaving.contains(loop.getOutputs()[i])))
+          places[base] = {Place::Row, slots++, loop, {}};
+      } else if (loop.isVarying(i)) {
+        places[base] = {Place::Slot, slots, loop, {}};
+        slots += 2;
+      } else if (SmallVector<Value> chain; !stackOf(loop, i) && next == base &&
+                                           placement.place(base, loop.getBody().getArgument(i), chain) &&
+                                           llvm::none_of(chain, [&](Value v) { return leaving.contains(v); })) {
+        leaving.insert(chain.begin(), chain.end());
+        inCarried[loop.getOutputs()[i]] = std::move(chain);
+        continue;
+      }
+      leaving.insert(base);
+      pushDown(base);
+    }
   });
-  inPlace.assign(epochs.size() + 1, 0);
-  LogicalResult ok = success();
-  auto temporary = [&](Value v, const SymExpr &bytes, ArenaLayout::Lifetime life) {
-    for (Operation *scan = v.getDefiningOp()->getParentOp(); isa<ScanOp>(scan); scan = scan->getParentOp())
-      if (llvm::is_contained(bytes.symbols(), cast<ScanOp>(scan).getIndex()))
-        ok = v.getDefiningOp()->emitError()
-             << "the size of a temporary depends on the step of the loop: " << bytes.str();
-    temporaries.push_back({bytes, life});
+}
+
+/// Memory for what loops carry and stack.
+void EntryBuilder::planLoops() {
+  ArenaPlanner planner(shapes);
+  auto temporary = [&](const SymExpr &bytes, ArenaLayout::Lifetime life) {
+    temporaries.push_back({planner.align(bytes), life});
     return temporaries.size() - 1;
   };
-  func.walk<WalkOrder::PreOrder>([&](ScanOp scan) {
-    for (auto [i, result] : llvm::enumerate(scan.getOutputs())) {
-      if (leaving.contains(result))
-        continue;
-      SymExpr bytes = planner.align(bytesOf(result));
-      ArenaLayout::Lifetime life{step[scan], lastUse(result)};
-      if (i >= scan.getNumCarried()) {
+  func.walk<WalkOrder::PreOrder>([&](LoopOp loop) {
+    for (auto [i, result] : llvm::enumerate(loop.getOutputs())) {
+      ArenaLayout::Lifetime life{step[loop], lastUse(result)};
+      if (i >= loop.getNumCarried()) {
+        if (leaving.contains(result) || places.contains(viewBase(loop.getNext().getValues()[i])))
+          continue;
         // Its last row may be what a carried tensor is after the loop.
-        for (unsigned c = 0; c < scan.getNumCarried(); ++c)
-          if (stackOf(scan, c) == i)
-            life.last = std::max(life.last, lastUse(scan.getOutputs()[c]));
-        storage[result] = temporary(result, bytes, life);
-      } else if (!stackOf(scan, i)) {
-        pairs[result] = temporary(result, bytes, life);
-        temporary(result, bytes, life);
+        for (unsigned c = 0; c < loop.getNumCarried(); ++c)
+          if (stackOf(loop, c) == i)
+            life.last = std::max(life.last, lastUse(loop.getOutputs()[c]));
+        storage[result] = temporary(stackBytes(loop, i), life);
+      } else if (inCarried.contains(result)) {
+        // What comes in is computed in the same buffer, if nothing else needs it.
+        Value init = loop.getInits()[i];
+        auto kernel = init.getDefiningOp<CallOp>();
+        bool here = kernel && kernel->getBlock() == loop->getBlock() && init.hasOneUse() && leaving.insert(init).second;
+        if (here)
+          life.first = step[kernel];
+        storage[result] = temporary(bytesOf(result), life);
+        if (here)
+          storage[init] = storage[result];
+      } else if (!stackOf(loop, i) && !loop.isVarying(i)) {
+        pairs[result] = temporary(bytesOf(result), life);
+        temporary(bytesOf(result), life);
       }
     }
   });
+}
+
+/// Which temporaries there are, and how long each lives.
+void EntryBuilder::planTemporaries() {
+  ArenaPlanner planner(shapes);
+  planPlaces();
+  planLoops();
+  inPlace.assign(numEpochs + 1, 0);
+  auto temporary = [&](const SymExpr &bytes, ArenaLayout::Lifetime life) {
+    temporaries.push_back({bytes, life});
+    return temporaries.size() - 1;
+  };
   SmallVector<CallOp> kernels;
   func.walk<WalkOrder::PreOrder>([&](CallOp kernel) { kernels.push_back(kernel); });
   for (CallOp kernel : kernels) {
@@ -132,7 +227,7 @@ LogicalResult EntryBuilder::planTemporaries() {
         }
       }
       if (!taken)
-        taken = temporary(result, bytes, {step[kernel], step[kernel]});
+        taken = temporary(bytes, {step[kernel], step[kernel]});
       else
         ++inPlace[epochOf(bytes)];
       storage[result] = *taken;
@@ -140,7 +235,6 @@ LogicalResult EntryBuilder::planTemporaries() {
       temporaries[*taken].life.last = lastUse(result);
     }
   }
-  return ok;
 }
 
 /// The part of the arena for temporaries whose sizes are known from this epoch on.

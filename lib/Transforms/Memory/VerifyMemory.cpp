@@ -63,6 +63,11 @@ struct VerifyMemory : disc::impl::VerifyMemoryBase<VerifyMemory> {
         inside.insert(loop.getSymbol());
         verify(loop.getBody().front(), inside, fail);
       }
+      if (auto branch = dyn_cast<RtBranchOp>(op))
+        for (Region &side : branch->getRegions()) {
+          llvm::StringSet<> inside = bound;
+          verify(side.front(), inside, fail);
+        }
     }
   }
 };

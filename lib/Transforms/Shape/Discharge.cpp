@@ -13,12 +13,14 @@
 //   disc_shape.guard <S> eq <T> "sizes of x and y differ"
 //   %2 = disc_shape.dim <B * S>
 //
-// A requirement on a symbol that is bound on the way becomes a guard behind its disc_shape.bind.
+// A requirement on a symbol that is bound on the way becomes a guard behind its disc_shape.bind. One inside a loop or a
+// branch becomes a guard there: on entry nobody knows whether it will be run.
 //
 // Tests: test/lit/Shape/discharge.mlir, test/lit/Shape/bind.mlir
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Shape/Extents.h"
 #include "lib/Transforms/Shape/Passes.h"
 #include "lib/Transforms/Support/SymbolBindings.h"
@@ -65,7 +67,7 @@ static GuardOp createGuard(OpBuilder &builder, RequireOp require, SymExpr lhs, S
                          require.getMessage());
 }
 
-static LogicalResult discharge(RequireOp require, function_ref<OpBuilder &(ArrayRef<SymExpr>)> guardsFor,
+static LogicalResult discharge(RequireOp require, function_ref<OpBuilder &(Block *, ArrayRef<SymExpr>)> guardsFor,
                                ShapeAnalysis &shapes) {
   SymExpr lhs = shapes.expr(require.getLhs());
   SymExpr rhs = shapes.expr(require.getRhs());
@@ -78,13 +80,14 @@ static LogicalResult discharge(RequireOp require, function_ref<OpBuilder &(Array
     return reject(require, lhs, rhs, "depends on data");
   if (shapes.facts().impossible(predicate, lhs, rhs))
     return reject(require, lhs, rhs, "never holds");
-  // On entry nobody knows whether a branch will be taken.
-  if (!isa<FunctionOpInterface>(require->getParentOp()))
+  if (!isa<FunctionOpInterface, LoopOp, BranchOp>(require->getParentOp()))
     return reject(require, lhs, rhs, "cannot be checked on entry");
 
-  GuardOp guard = createGuard(guardsFor({lhs, rhs}), require, lhs, rhs);
-  shapes.facts().assume(guard.getPredicate(), guard.getLhs().getValue(), guard.getRhs().getValue());
-  shapes.assumeScans(guard->getParentOfType<ModuleOp>());
+  GuardOp guard = createGuard(guardsFor(require->getBlock(), {lhs, rhs}), require, lhs, rhs);
+  if (ShapeAnalysis::holdsEverywhere(guard)) {
+    shapes.facts().assume(guard.getPredicate(), guard.getLhs().getValue(), guard.getRhs().getValue());
+    shapes.assumeLoops(guard->getParentOfType<ModuleOp>());
+  }
   require.erase();
   return success();
 }
@@ -99,21 +102,16 @@ struct Discharge final : disc::impl::DischargeBase<Discharge> {
         continue;
       SmallVector<RequireOp> requirements;
       function->walk([&](RequireOp require) { requirements.push_back(require); });
-      // Guards stand first, in the order of their requirements.
-      Block &entry = function.getFunctionBody().front();
-      auto position = llvm::find_if(entry, [](Operation &op) { return !isa<GuardOp>(op); });
-      OpBuilder guards(&entry, position);
-      // Or behind the bind that gives the last of their symbols its value.
-      SymbolBindings bindings(entry);
-      OpBuilder late(&getContext());
-      auto guardsFor = [&](ArrayRef<SymExpr> sides) -> OpBuilder & {
-        Operation *at = bindings.lastOf(sides);
-        if (!at)
-          return guards;
-        while (isa<GuardOp>(at->getNextNode()))
-          at = at->getNextNode();
-        late.setInsertionPointAfter(at);
-        return late;
+      // Guards stand first in their block, in the order of their requirements, or behind what gives the last of their
+      // symbols its value.
+      OpBuilder builder(&getContext());
+      auto guardsFor = [&](Block *block, ArrayRef<SymExpr> sides) -> OpBuilder & {
+        Operation *last = SymbolBindings(*block).lastOf(sides);
+        Block::iterator at = last ? std::next(Block::iterator(last)) : block->begin();
+        while (isa<GuardOp>(*at))
+          ++at;
+        builder.setInsertionPoint(block, at);
+        return builder;
       };
       for (RequireOp require : requirements)
         failed |= mlir::failed(discharge(require, guardsFor, shapes));

@@ -15,8 +15,8 @@ public:
 
   void visit(Operation *op) {
     llvm::TypeSwitch<Operation *>(op)
-        .Case<linalg::LinalgOp, ReshapeOp, BroadcastOp, SliceOp, AttentionOp, ConvolutionOp, ConcatOp, ScanOp>(
-            [&](auto typed) { visitOp(typed); });
+        .Case<linalg::LinalgOp, ReshapeOp, BroadcastOp, SliceOp, AttentionOp, ConvolutionOp, ConcatOp, LoopOp, NextOp,
+              TensorYieldOp>([&](auto typed) { visitOp(typed); });
   }
 
   SmallVector<Requirement> found;
@@ -111,11 +111,36 @@ private:
           equal(first[index], extent, "sizes of the tensors to join differ");
   }
 
-  void visitOp(ScanOp op) {
-    require(Predicate::Le, 0, shapes.expr(op.getCount()), "number of steps is negative");
-    for (auto [first, next] : llvm::zip(op.getInits(), op.getNext().getValues()))
-      for (auto [a, b] : llvm::zip(shapes.dims(first), shapes.dims(next)))
-        equal(a, b, "a tensor carried from step to step changes its size");
+  /// `tensor` has the extents that are said of `like`, with `sizes` for `symbols`.
+  void fits(Value tensor, ArrayRef<SymExpr> like, ArrayAttr symbols, OperandRange sizes, StringRef message) {
+    for (auto [expected, extent] : llvm::zip(like, shapes.dims(tensor)))
+      equal(expected.substitute([&](StringRef name) -> std::optional<SymExpr> {
+        for (auto [symbol, size] : llvm::zip(symbols.getAsRange<FlatSymbolRefAttr>(), sizes))
+          if (symbol.getValue() == name)
+            return shapes.expr(size);
+        return std::nullopt;
+      }),
+            extent, message);
+  }
+
+  void visitOp(LoopOp op) {
+    if (op.getCount() && !op.getCondition())
+      require(Predicate::Le, 0, shapes.expr(op.getCount()), "number of steps is negative");
+    for (auto [init, argument] : llvm::zip(op.getInits(), op.getBody().getArguments()))
+      fits(init, shapes.dims(argument), op.getSymbols(), op.getSizes(), "a tensor carried into a loop");
+  }
+
+  void visitOp(NextOp op) {
+    auto loop = cast<LoopOp>(op->getParentOp());
+    for (auto [next, argument] : llvm::zip(op.getValues(), loop.getBody().getArguments()))
+      fits(next, shapes.dims(argument), loop.getSymbols(), op.getSizes(),
+           "a tensor carried from step to step changes its size");
+  }
+
+  void visitOp(TensorYieldOp op) {
+    auto branch = cast<BranchOp>(op->getParentOp());
+    for (auto [value, result] : llvm::zip(op.getValues(), branch.getOutputs()))
+      fits(value, shapes.dims(result), branch.getSymbols(), op.getSizes(), "the sides of a branch differ in size");
   }
 
   ShapeAnalysis &shapes;

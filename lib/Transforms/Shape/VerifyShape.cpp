@@ -9,6 +9,7 @@
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Shape/Passes.h"
 #include "lib/Transforms/Shape/Requirements.h"
+#include "lib/Transforms/Support/HostFlow.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -51,15 +52,23 @@ private:
       report(op, "V2") << "a requirement is neither proved nor guarded";
     } else if (auto dim = dyn_cast<DimOp>(op)) {
       verifyUnique(dim);
-    } else if (auto bind = dyn_cast<BindOp>(op)) {
-      if (!bound.insert(bind.getSymbol()).second)
-        report(op, "V8") << "symbol '" << bind.getSymbol() << "' has a value already";
     } else {
+      verifySymbols(op);
       verifyDims(op);
       verifySizes(op);
       for (const Requirement &needed : unprovedRequirements(op, shapes))
         report(op, "V7") << needed.message << ": " << needed.lhs.str() << " and " << needed.rhs.str();
     }
+  }
+
+  void verifySymbols(Operation *op) {
+    SmallVector<StringRef> names = symbolsAfter(op);
+    if (auto loop = dyn_cast<LoopOp>(op))
+      for (auto symbol : loop.getSymbols().getAsRange<FlatSymbolRefAttr>())
+        names.push_back(symbol.getValue());
+    for (StringRef name : names)
+      if (!bound.insert(name).second)
+        report(op, "V8") << "symbol '" << name << "' has a value already";
   }
 
   void verifyArguments(FunctionOpInterface function) {
@@ -84,7 +93,7 @@ private:
   }
 
   void verifySizes(Operation *op) {
-    if (!isView(op) && !isa<tensor::EmptyOp, CallFunctionOp>(op))
+    if (!isView(op) && !isa<tensor::EmptyOp, CallFunctionOp, LoopOp, NextOp, TensorYieldOp>(op))
       return;
     for (Value operand : op->getOperands())
       if (operand.getType().isIndex() && !operand.getDefiningOp<DimOp>() && !matchPattern(operand, m_Constant()))

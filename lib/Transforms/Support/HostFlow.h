@@ -1,7 +1,7 @@
 //===- HostFlow.h - the blocks of the host flow ------------------*- C++ -*-===//
 //
-// A function's own block, and those of the loops in it. What lies in one of them runs in order; passes that decide
-// within a block do so in each.
+// A function's own block, and those of the loops and branches in it. What lies in one of them runs in order; passes
+// that decide within a block do so in each.
 //
 //===----------------------------------------------------------------------===//
 #ifndef DISC_TRANSFORMS_SUPPORT_HOSTFLOW_H
@@ -17,9 +17,40 @@ inline SmallVector<Block *> hostBlocks(func::FuncOp func) {
   SmallVector<Block *> blocks;
   if (func.isExternal())
     return blocks;
-  func.walk([&](ScanOp scan) { blocks.push_back(&scan.getBody().front()); });
+  func.walk([&](Operation *op) {
+    if (isa<LoopOp, BranchOp>(op))
+      for (Region &region : op->getRegions())
+        blocks.push_back(&region.front());
+  });
   blocks.push_back(&func.getBody().front());
   return blocks;
+}
+
+/// The symbols to which `op`, a part of the host flow, gives values for what comes after it.
+inline SmallVector<StringRef> symbolsAfter(Operation *op) {
+  SmallVector<StringRef> names;
+  auto add = [&](ArrayAttr symbols) {
+    for (auto symbol : symbols.getAsRange<FlatSymbolRefAttr>())
+      names.push_back(symbol.getValue());
+  };
+  if (auto bind = dyn_cast<BindOp>(op))
+    names.push_back(bind.getSymbol());
+  if (auto branch = dyn_cast<BranchOp>(op))
+    add(branch.getSymbols());
+  if (auto loop = dyn_cast<LoopOp>(op)) {
+    add(loop.getLastSymbols());
+    if (loop.getTrips())
+      names.push_back(*loop.getTrips());
+  }
+  return names;
+}
+
+/// The symbols that have values in the body of a loop alone: its step, and what changes from step to step.
+inline SmallVector<StringRef> symbolsInside(LoopOp loop) {
+  SmallVector<StringRef> names = {loop.getIndex()};
+  for (auto symbol : loop.getSymbols().getAsRange<FlatSymbolRefAttr>())
+    names.push_back(symbol.getValue());
+  return names;
 }
 
 /// Erases what has no users, inner blocks first and each from its end.

@@ -11,12 +11,14 @@
 
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Support/HostFlow.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/DestinationStyleOpInterface.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -25,36 +27,59 @@ using namespace mlir::disc;
 ShapeAnalysis::ShapeAnalysis(ModuleOp module) {
   for (auto symbol : module.getOps<SymbolOp>())
     symbolFacts.declare(symbol);
-  module.walk([&](BindOp bind) { symbolFacts.bind(bind.getSymbol()); });
-  module.walk([&](GuardOp guard) {
-    symbolFacts.assume(guard.getPredicate(), guard.getLhs().getValue(), guard.getRhs().getValue());
+  module.walk([&](Operation *op) {
+    for (StringRef name : symbolsAfter(op))
+      symbolFacts.bind(name);
+    if (auto loop = dyn_cast<LoopOp>(op))
+      for (StringRef name : symbolsInside(loop))
+        symbolFacts.bind(name);
   });
-  assumeScans(module);
+  module.walk([&](GuardOp guard) {
+    if (holdsEverywhere(guard))
+      symbolFacts.assume(guard.getPredicate(), guard.getLhs().getValue(), guard.getRhs().getValue());
+  });
+  assumeLoops(module);
 }
 
-void ShapeAnalysis::assumeScans(ModuleOp module) {
-  module.walk([&](ScanOp scan) {
-    SymExpr count = expr(scan.getCount());
-    // Facts hold everywhere, not in the body alone: of a scan without steps they must say something true.
+void ShapeAnalysis::assumeLoops(ModuleOp module) {
+  module.walk([&](LoopOp loop) {
+    SymExpr count = loop.getCount() ? expr(loop.getCount()) : SymExpr();
+    // Facts hold everywhere, not in the body alone: of a loop without steps they must say something true.
     if (isExpressible(count))
-      symbolFacts.assume(Predicate::Le, scan.getIndexExpr() + SymExpr(1),
+      symbolFacts.assume(Predicate::Le, loop.getIndexExpr() + SymExpr(1),
                          symbolFacts.simplify(SymExpr::max(count, SymExpr(1))));
+  });
+}
+
+bool ShapeAnalysis::holdsEverywhere(GuardOp guard) {
+  if (!isa<LoopOp, BranchOp>(guard->getParentOp()))
+    return true;
+  llvm::StringSet<> own;
+  for (Operation &op : *guard->getBlock())
+    for (StringRef name : symbolsAfter(&op))
+      own.insert(name);
+  if (auto loop = dyn_cast<LoopOp>(guard->getParentOp()))
+    for (StringRef name : symbolsInside(loop))
+      own.insert(name);
+  return llvm::any_of(ArrayRef<SymExpr>{guard.getLhs().getValue(), guard.getRhs().getValue()}, [&](const SymExpr &e) {
+    return llvm::any_of(e.symbols(), [&](StringRef name) { return own.contains(name); });
   });
 }
 
 bool ShapeAnalysis::provedAt(Operation *op, Predicate predicate, const SymExpr &lhs, const SymExpr &rhs) {
   if (symbolFacts.proved(predicate, lhs, rhs))
     return true;
-  auto scan = op->getParentOfType<ScanOp>();
-  if (!scan)
-    return false;
   SymbolFacts inside = symbolFacts;
   SymExpr slack = rhs - lhs;
-  for (; scan; scan = scan->getParentOfType<ScanOp>()) {
-    SymExpr count = expr(scan.getCount());
+  for (; isa_and_nonnull<LoopOp, BranchOp>(op->getParentOp()); op = op->getParentOp()) {
+    for (auto guard : op->getBlock()->getOps<GuardOp>())
+      if (!holdsEverywhere(guard) && guard->isBeforeInBlock(op))
+        inside.assume(guard.getPredicate(), guard.getLhs().getValue(), guard.getRhs().getValue());
+    auto loop = dyn_cast<LoopOp>(op->getParentOp());
+    SymExpr count = loop && loop.getCount() ? expr(loop.getCount()) : SymExpr();
     if (!isExpressible(count))
       continue;
-    SymExpr index = scan.getIndexExpr();
+    SymExpr index = loop.getIndexExpr();
     inside.assume(Predicate::Le, index + SymExpr(1), count);
     // What is left when this index, and those inside, are as large as they can be.
     for (const SymTerm &term : slack.terms())

@@ -41,10 +41,15 @@ public:
   /// True unless the expression mentions a `?n`.
   static bool isExpressible(const SymExpr &expr);
 
-  /// Indices of scans lie below their counts. Done for all scans of the module at first; again when more is known.
-  void assumeScans(ModuleOp module);
+  /// Steps of loops lie below their counts. Done for all loops of the module at first; again when more is known.
+  void assumeLoops(ModuleOp module);
 
-  /// Whether the relation holds whenever `op` runs: in the body of a scan, which has a step then.
+  /// True for a guard that is a fact about its symbols wherever they are used: a guard that stands in a loop or branch
+  /// and has symbols from outside alone may be true only there.
+  static bool holdsEverywhere(GuardOp guard);
+
+  /// Whether the relation holds whenever `op` runs: in the body of a loop, which has a step then, and behind the guards
+  /// of its own block and those around it.
   bool provedAt(Operation *op, Predicate predicate, const SymExpr &lhs, const SymExpr &rhs);
 
   /// Facts found since the module was read are added here.

@@ -2,6 +2,7 @@
 
 #include "lib/Transforms/Support/SymbolBindings.h"
 
+#include "lib/Transforms/Support/HostFlow.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
@@ -16,16 +17,17 @@ static void walkExprs(Operation *op, llvm::function_ref<void(const SymExpr &)> v
 }
 
 SymbolBindings::SymbolBindings(Block &block) {
-  for (auto bind : block.getOps<BindOp>())
-    binds[bind.getSymbol()] = bind;
+  for (Operation &op : block)
+    for (StringRef name : symbolsAfter(&op))
+      binds[name] = &op;
   if (binds.empty())
     return;
   for (auto guard : block.getOps<GuardOp>())
-    if (BindOp last = lastOf({guard.getLhs().getValue(), guard.getRhs().getValue()}))
+    if (Operation *last = lastOf({guard.getLhs().getValue(), guard.getRhs().getValue()}))
       guards[last].push_back(guard);
   for (Operation &op : block)
     for (Operation *earlier : before(&op))
-      if (isa<BindOp>(earlier))
+      if (!isa<GuardOp>(earlier))
         users[earlier].push_back(&op);
 }
 
@@ -33,13 +35,13 @@ bool SymbolBindings::mentions(const SymExpr &expr) const {
   return !binds.empty() && llvm::any_of(expr.symbols(), [&](StringRef name) { return binds.contains(name); });
 }
 
-BindOp SymbolBindings::lastOf(ArrayRef<SymExpr> exprs) const {
-  BindOp last;
+Operation *SymbolBindings::lastOf(ArrayRef<SymExpr> exprs) const {
+  Operation *last = nullptr;
   if (binds.empty())
     return last;
   for (const SymExpr &expr : exprs)
     for (const std::string &name : expr.symbols())
-      if (BindOp bind = binds.lookup(name); bind && (!last || last->isBeforeInBlock(bind)))
+      if (Operation *bind = binds.lookup(name); bind && (!last || last->isBeforeInBlock(bind)))
         last = bind;
   return last;
 }
@@ -49,7 +51,7 @@ SmallVector<Operation *> SymbolBindings::before(Operation *op) const {
   if (!binds.empty())
     walkExprs(op, [&](const SymExpr &expr) {
       for (const std::string &name : expr.symbols())
-        if (BindOp bind = binds.lookup(name)) {
+        if (Operation *bind = binds.lookup(name); bind && bind != op) {
           found.insert(bind);
           // A guard need not wait for itself.
           auto own = guards.find(bind);

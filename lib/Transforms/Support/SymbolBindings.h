@@ -16,7 +16,8 @@ namespace mlir::disc {
 
 class SymbolBindings {
 public:
-  /// The binds of a function's entry block, and the guards that follow from them.
+  /// The binds of a block of the host flow, which are the operations that give symbols values for what comes after
+  /// them, and the guards that follow from them.
   explicit SymbolBindings(Block &block);
 
   bool empty() const { return binds.empty(); }
@@ -31,10 +32,10 @@ public:
   /// True if the expression mentions a symbol that is bound in the block.
   bool mentions(const SymExpr &expr) const;
   /// The last bind, in the block's order, of the symbols in these expressions; null if there is none.
-  BindOp lastOf(ArrayRef<SymExpr> exprs) const;
+  Operation *lastOf(ArrayRef<SymExpr> exprs) const;
 
 private:
-  llvm::StringMap<BindOp> binds;
+  llvm::StringMap<Operation *> binds;
   llvm::DenseMap<Operation *, SmallVector<Operation *>> guards, users;
 };
 

@@ -514,8 +514,9 @@ class Builder(ViewBuilder):
         attributes: dict[str, ir.Attribute] = {"index": ir.FlatSymbolRefAttr.get(name)}
         if reverse:
             attributes["reverse"] = ir.UnitAttr.get()
+        attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([1, 0, len(inits), 0])
         op = ir.Operation.create(
-            "disc_tensor.scan",
+            "disc_tensor.loop",
             [*(x.value.type for x in inits), *(tensor_type(dims, dtype) for dims, dtype in stacks)],
             [self.index(count), *(x.value for x in inits)],
             attributes=attributes,
@@ -531,7 +532,9 @@ class Builder(ViewBuilder):
             ).result
             carried = [Tensor(a, x.dims, x.dtype) for a, x in zip(block.arguments, inits, strict=True)]
             following, rows = body(index, carried)
-            ir.Operation.create("disc_tensor.next", operands=[t.value for t in (*following, *rows)])
+            values = [t.value for t in (*following, *rows)]
+            segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(values), 0, 0])}
+            ir.Operation.create("disc_tensor.next", operands=values, attributes=segments)
         self._open_loops.pop()
         last = [Tensor(r, x.dims, x.dtype) for r, x in zip(op.results, inits, strict=False)]
         results = list(op.results)[len(inits) :]

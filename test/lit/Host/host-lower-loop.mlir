@@ -38,12 +38,12 @@ disc_rt.entry @main attributes {
   %T = disc_rt.extent %call[0, 0]
   disc_rt.bind_symbol @T, %T
   %x = disc_rt.input %call[0]
-  %last = disc_rt.loop @i reverse below %T carries(%x) : !llvm.ptr {
+  %last, %trips = disc_rt.loop @i reverse below %T carries(%x) : (!llvm.ptr) -> (!llvm.ptr, index) {
   ^bb0(%p: !llvm.ptr):
     %o = disc_shape.dim <i * 64 + T * 64>
     %q = disc_rt.offset %x, %o
     disc_rt.launch %call @k(%p, %q)
-    disc_rt.next %q
+    disc_rt.next %q : !llvm.ptr
   }
   %o = disc_shape.dim <T * 64>
   %y = disc_rt.offset %last, %o

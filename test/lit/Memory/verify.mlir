@@ -28,10 +28,10 @@ disc_rt.entry @main attributes {inputs = [], outputs = []} {
 disc_rt.entry @main attributes {inputs = [], outputs = []} {
 ^bb0(%call: !llvm.ptr):
   %n = arith.constant 4 : index
-  %p = disc_rt.loop @i below %n carries(%call) : !llvm.ptr {
+  %p:2 = disc_rt.loop @i below %n carries(%call) : (!llvm.ptr) -> (!llvm.ptr, index) {
   ^bb0(%q: !llvm.ptr):
     %i = disc_shape.dim <i>
-    disc_rt.next %q
+    disc_rt.next %q : !llvm.ptr
   }
   %i = disc_shape.dim <i> // expected-error {{symbol 'i' is used before it is bound}}
   disc_rt.return

@@ -19,10 +19,25 @@ disc_rt.entry @main attributes {inputs = [{name = "x"}], outputs = []} {
 disc_rt.entry @main attributes {inputs = [], outputs = []} {
 ^bb0(%call: !llvm.ptr):
   %n = arith.constant 4 : index
-  // expected-error @+1 {{arguments, next values and results must be as many pointers as come in (R3)}}
-  %0 = disc_rt.loop @i below %n carries(%call) : !llvm.ptr {
+  // expected-error @+1 {{arguments, next values and results must have the types of what comes in (R3)}}
+  %0:2 = disc_rt.loop @i below %n carries(%call) : (!llvm.ptr) -> (!llvm.ptr, index) {
   ^bb0(%p: !llvm.ptr, %q: !llvm.ptr):
-    disc_rt.next %q
+    disc_rt.next %q : !llvm.ptr
+  }
+  disc_rt.return
+}
+
+// -----
+
+disc_rt.entry @main attributes {inputs = [], outputs = []} {
+^bb0(%call: !llvm.ptr):
+  %c = arith.constant 1 : i8
+  %n = disc_shape.dim <4>
+  // expected-error @+1 {{both sides must give values of the types of the results (R4)}}
+  %0 = disc_rt.branch %c : (index) {
+    disc_rt.give %n : index
+  } else {
+    disc_rt.give %call : !llvm.ptr
   }
   disc_rt.return
 }

@@ -118,7 +118,7 @@ func.func @f() {
 disc_shape.symbol @S
 func.func @f(%c: i1) {
   scf.if %c {
-    // expected-error @below {{(E3) expects to stand in the entry block of a function}}
+    // expected-error @below {{(E3) expects to stand in a block of the host flow}}
     disc_shape.guard <S> divisible <8>
   }
   return
@@ -186,7 +186,7 @@ func.func @f(%n: tensor<1xi64>) {
 disc_shape.symbol @u0
 func.func @f(%n: tensor<i64>, %c: i1) {
   scf.if %c {
-    // expected-error @below {{(E5) expects to stand in the entry block of a function}}
+    // expected-error @below {{(E5) expects to stand in a block of the host flow}}
     %0 = disc_shape.bind @u0, %n : tensor<i64>
   }
   return

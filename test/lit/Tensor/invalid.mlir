@@ -177,8 +177,8 @@ func.func @t23(%x: tensor<2x9x9x8xf32>, %w: tensor<16x4x6xf32>) {
 // -----
 
 func.func @t30(%n: index, %x: tensor<4xf32>) {
-  // expected-error @+1 {{index 'i' is not a declared symbol (T30)}}
-  %0 = disc_tensor.scan @i below %n carries(%x) : (tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{'i' is not a declared symbol (T30)}}
+  %0 = disc_tensor.loop @i below %n carries(%x) : (tensor<4xf32>) -> tensor<4xf32> {
   ^bb0(%a: tensor<4xf32>):
     disc_tensor.next %a : tensor<4xf32>
   }
@@ -190,7 +190,7 @@ func.func @t30(%n: index, %x: tensor<4xf32>) {
 disc_shape.symbol @i
 func.func @t31(%n: index, %x: tensor<4xf32>) {
   // expected-error @+1 {{region arguments and carried results do not have the types of the first values (T31)}}
-  %0 = disc_tensor.scan @i below %n carries(%x) : (tensor<4xf32>) -> tensor<4xf32> {
+  %0 = disc_tensor.loop @i below %n carries(%x) : (tensor<4xf32>) -> tensor<4xf32> {
   ^bb0(%a: tensor<5xf32>):
     disc_tensor.next %x : tensor<4xf32>
   }
@@ -202,7 +202,7 @@ func.func @t31(%n: index, %x: tensor<4xf32>) {
 disc_shape.symbol @i
 func.func @t32(%n: index, %x: tensor<4xf32>) {
   // expected-error @+1 {{the values of a step do not fit the results (T32)}}
-  %0:2 = disc_tensor.scan @i below %n carries(%x) : (tensor<4xf32>) -> (tensor<4xf32>, tensor<?x5xf32>) {
+  %0:2 = disc_tensor.loop @i below %n carries(%x) : (tensor<4xf32>) -> (tensor<4xf32>, tensor<?x5xf32>) {
   ^bb0(%a: tensor<4xf32>):
     disc_tensor.next %a, %a : tensor<4xf32>, tensor<4xf32>
   }

@@ -66,9 +66,9 @@ func.func @call(%x: tensor<?x8xf32>, %s: index) -> (tensor<?x8xf32>, tensor<?x8x
 disc_shape.symbol @i
 // CHECK-LABEL: func @scan
 func.func @scan(%n: index, %x: tensor<?x4xf32>) -> tensor<?x?x4xf32> {
-  // CHECK: disc_tensor.scan @i reverse below %{{.*}} carries(%{{.*}}) : (tensor<?x4xf32>) -> (tensor<?x4xf32>, tensor<?x?x4xf32>)
+  // CHECK: disc_tensor.loop @i reverse below %{{.*}} carries(%{{.*}}) : (tensor<?x4xf32>) -> (tensor<?x4xf32>, tensor<?x?x4xf32>)
   // CHECK: disc_tensor.next %{{.*}}, %{{.*}} : tensor<?x4xf32>, tensor<?x4xf32>
-  %h, %ys = disc_tensor.scan @i reverse below %n carries(%x) : (tensor<?x4xf32>) -> (tensor<?x4xf32>, tensor<?x?x4xf32>) {
+  %h, %ys = disc_tensor.loop @i reverse below %n carries(%x) : (tensor<?x4xf32>) -> (tensor<?x4xf32>, tensor<?x?x4xf32>) {
   ^bb0(%a: tensor<?x4xf32>):
     disc_tensor.next %a, %a : tensor<?x4xf32>, tensor<?x4xf32>
   }

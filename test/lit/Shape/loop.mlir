@@ -5,7 +5,7 @@
 // CHECK-NOT: disc_shape.guard
 // CHECK: %[[T:.*]] = disc_shape.dim <T>
 // CHECK: %[[I:.*]] = disc_shape.dim <i>
-// CHECK: disc_tensor.scan @i below %[[T]] carries(%{{.*}}) {disc_shape.dims = [#disc_shape.dims<[B, 8]>, #disc_shape.dims<[T, B, 8]>]}
+// CHECK: disc_tensor.loop @i below %[[T]] carries(%{{.*}}) {disc_shape.dims = [#disc_shape.dims<[B, 8]>, #disc_shape.dims<[T, B, 8]>]}
 // CHECK: disc_tensor.slice %{{.*}}[%[[I]], %{{.*}}] dim 0 step 1 {disc_shape.dims = [#disc_shape.dims<[1, B, 8]>]}
 disc_shape.symbol @i
 disc_shape.symbol @T min 1 max 64
@@ -16,7 +16,7 @@ func.func @slices(%x: tensor<?x?x8xf32> {disc_shape.dims = #disc_shape.dims<[T, 
   %c1 = arith.constant 1 : index
   %t = tensor.dim %x, %c0 : tensor<?x?x8xf32>
   %b = tensor.dim %x, %c1 : tensor<?x?x8xf32>
-  %last, %ys = disc_tensor.scan @i below %t carries(%h) : (tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?x?x8xf32>) {
+  %last, %ys = disc_tensor.loop @i below %t carries(%h) : (tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?x?x8xf32>) {
   ^bb0(%a: tensor<?x8xf32>):
     %i = disc_shape.dim <i>
     %s = disc_tensor.slice %x[%i, %c1] dim 0 step 1 : tensor<?x?x8xf32> -> tensor<1x?x8xf32>
@@ -38,7 +38,7 @@ func.func @empty(%x: tensor<?x8xf32> {disc_shape.dims = #disc_shape.dims<[T, 8]>
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %t = tensor.dim %x, %c0 : tensor<?x8xf32>
-  %last = disc_tensor.scan @i below %t carries(%h) : (tensor<8xf32>) -> tensor<8xf32> {
+  %last = disc_tensor.loop @i below %t carries(%h) : (tensor<8xf32>) -> tensor<8xf32> {
   ^bb0(%a: tensor<8xf32>):
     %i = disc_shape.dim <i>
     %s = disc_tensor.slice %x[%i, %c1] dim 0 step 1 : tensor<?x8xf32> -> tensor<1x8xf32>

@@ -4,7 +4,7 @@
 // and no copy; the first value is a fill, which needs one; what was carried last is copied to be a result.
 // CHECK-LABEL: func.func @main
 // CHECK: %[[H0:.*]] = disc_plan.kernel loop ins() -> tensor<2x8xf32>
-// CHECK: %[[SCAN:.*]]:2 = disc_tensor.scan @i below %{{.*}} carries(%[[H0]])
+// CHECK: %[[SCAN:.*]]:2 = disc_tensor.loop @i below %{{.*}} carries(%[[H0]])
 // CHECK: ^bb0(%[[A:.*]]: tensor<2x8xf32>):
 // CHECK: %[[X:.*]] = disc_tensor.slice
 // CHECK-NOT: disc_plan.kernel
@@ -29,7 +29,7 @@ func.func @main(%xs: tensor<?x2x8xf32> {disc_shape.dims = #disc_shape.dims<[T, 2
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<2x8xf32>
   %z = linalg.fill ins(%zero : f32) outs(%e : tensor<2x8xf32>) -> tensor<2x8xf32>
-  %last, %ys = disc_tensor.scan @i below %t carries(%z) {disc_shape.dims = [#disc_shape.dims<[2, 8]>, #disc_shape.dims<[T, 2, 8]>]}
+  %last, %ys = disc_tensor.loop @i below %t carries(%z) {disc_shape.dims = [#disc_shape.dims<[2, 8]>, #disc_shape.dims<[T, 2, 8]>]}
       : (tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<?x2x8xf32>) {
   ^bb0(%h: tensor<2x8xf32>):
     %s = disc_tensor.slice %xs[%i, %c1] dim 0 step 1 : tensor<?x2x8xf32> -> tensor<1x2x8xf32>
