@@ -176,6 +176,55 @@ func.func @t23(%x: tensor<2x9x9x8xf32>, %w: tensor<16x4x6xf32>) {
 
 // -----
 
+func.func @t24(%p: tensor<2xi1>, %x: tensor<4xf32>) {
+  // expected-error @+1 {{the condition is no tensor<i1> (T24)}}
+  %0 = disc_tensor.branch %p : tensor<2xi1> -> (tensor<4xf32>) {
+    disc_tensor.yield %x : tensor<4xf32>
+  } else {
+    disc_tensor.yield %x : tensor<4xf32>
+  }
+  return
+}
+
+// -----
+
+disc_shape.symbol @n
+func.func @t25(%p: tensor<i1>, %x: tensor<4xf32>, %s: index) {
+  // expected-error @+1 {{symbols and sizes are not equally many (T25)}}
+  %0 = disc_tensor.branch %p symbols [@n] : tensor<i1> -> (tensor<4xf32>) {
+    disc_tensor.yield %x : tensor<4xf32> sizes(%s)
+  } else {
+    disc_tensor.yield %x : tensor<4xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @t26(%p: tensor<i1>, %x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{the values of a region do not have the types of the results (T26)}}
+  %0 = disc_tensor.branch %p : tensor<i1> -> (tensor<4xf32>) {
+    disc_tensor.yield %x : tensor<4xf32>
+  } else {
+    disc_tensor.yield %y : tensor<5xf32>
+  }
+  return
+}
+
+// -----
+
+disc_shape.symbol @i
+func.func @t27(%p: tensor<i1>, %x: tensor<4xf32>) {
+  // expected-error @+1 {{what ends the loop is not clear (T27)}}
+  %0 = disc_tensor.loop @i while %p : tensor<i1> carries(%x) : (tensor<4xf32>) -> tensor<4xf32> {
+  ^bb0(%a: tensor<4xf32>):
+    disc_tensor.next %a : tensor<4xf32>
+  }
+  return
+}
+
+// -----
+
 func.func @t30(%n: index, %x: tensor<4xf32>) {
   // expected-error @+1 {{'i' is not a declared symbol (T30)}}
   %0 = disc_tensor.loop @i below %n carries(%x) : (tensor<4xf32>) -> tensor<4xf32> {
