@@ -17,6 +17,7 @@ import torch
 from torch_mlir import ir
 
 from . import dtypes, locations, scalar
+from .regions import RegionBuilder, declare_symbol
 from .registry import NotLowerable
 from .scalar import Elem
 from .symbols import SymbolTable
@@ -30,23 +31,6 @@ from .values import (
     normalize_dim,
     tensor_type,
 )
-from .views import ViewBuilder
-
-
-def declare_symbol(block: ir.Block, name: str, low: int, high: int | None) -> None:
-    """Declares a symbol at the top of the module."""
-    i64 = ir.IntegerType.get_signless(64)
-    attributes: dict[str, ir.Attribute] = {
-        "sym_name": ir.StringAttr.get(name),
-        "min": ir.IntegerAttr.get(i64, low),
-        "divisor": ir.IntegerAttr.get(i64, 1),
-    }
-    if high is not None:
-        attributes["max"] = ir.IntegerAttr.get(i64, high)
-    # Before the functions, behind the other symbols: of two equal ones the first stands for both.
-    first = next((op for op in block.operations if op.operation.name != "disc_shape.symbol"), None)
-    with ir.InsertionPoint(block) if first is None else ir.InsertionPoint(first.operation):
-        ir.Operation.create("disc_shape.symbol", attributes=attributes)
 
 
 Input = Tensor | Number | RuntimeNumber
@@ -56,7 +40,7 @@ def _expression(size: Any) -> Any:
     return size.node.expr if isinstance(size, torch.SymInt) else int(size)
 
 
-class Builder(ViewBuilder):
+class Builder(RegionBuilder):
     """Builds the input IR at the end of ``main``, for the op in ``op_name``."""
 
     op_name: str = ""
@@ -64,16 +48,14 @@ class Builder(ViewBuilder):
     # The fake tensor (or number) torch.export computed for the op, or None; and its operands'.
     node_value: Any = None
     operand_values: Sequence[Any] = ()
-    # What the importer sets: the program's symbols, and where they are declared.
+    # What the importer sets: the program's symbols.
     symbols: SymbolTable | None = None
-    module_block: Any = None
     # How many operations of the model drew random numbers so far.
     random_operations: int = 0
 
     def __init__(self) -> None:
         super().__init__()
-        self._loop_symbols: dict[str, Extent] = {}
-        self._open_loops: list[str] = []
+        self._bound: set[str] = set()
 
     @property
     def out(self) -> ResultInfo:
@@ -399,12 +381,10 @@ class Builder(ViewBuilder):
         expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(-1 if size is None else size)
         symbols = self.symbols
         assert symbols is not None
-        name = symbols.name_of(expr) if expr.is_Symbol and expr not in self.symbol_values else None
-        fresh = name is None
-        if name is None:
-            # Export has replaced the symbol by something that it equals.
-            name = symbols.add("count")
-            declare_symbol(self.module_block, name, 0, None)
+        known_name = symbols.name_of(expr) if expr.is_Symbol and expr not in self.symbol_values else None
+        # Export may have replaced the symbol by something that it equals.
+        fresh = known_name is None
+        name = self.symbol_for(known_name, expr)
         bound: Extent = ir.Operation.create(
             "disc_shape.bind",
             [ir.IndexType.get()],
@@ -414,6 +394,7 @@ class Builder(ViewBuilder):
                 "what": ir.StringAttr.get(locations.operation()),
             },
         ).result
+        self.names[bound] = name
         if not fresh:
             self.symbol_values[expr] = bound
             return bound
@@ -422,6 +403,17 @@ class Builder(ViewBuilder):
             return bound
         self.require_equal(bound, known, f"{locations.operation()}: the number of results is not {expr}")
         return known
+
+    def symbol_for(self, name: str | None, expr: sympy.Expr) -> str:
+        """A symbol that has no value yet: ``name``, or if that has one in another region, another with its range."""
+        assert self.symbols is not None
+        if name is None or name in self._bound:
+            bounds = None if name is None else self.symbols.get(expr)
+            name = self.symbols.add(name or "count", bounds)
+            low, high = (0, None) if bounds is None else (bounds.min, bounds.max)
+            declare_symbol(self.module_block, name, low, high)
+        self._bound.add(name)
+        return name
 
     def require_condition(self, condition: sympy.Basic, symbols: SymbolTable) -> None:
         """Requires what ``torch._check`` demands of computed numbers, where it is a relation of two extents."""
@@ -490,75 +482,6 @@ class Builder(ViewBuilder):
             attributes=attributes,
         )
         return [Tensor(value, tuple(dims), dtype) for value, (dims, dtype) in zip(op.results, results, strict=True)]
-
-    # -- loops ---------------------------------------------------------------------------------
-
-    def scan(
-        self,
-        count: Extent,
-        inits: Sequence[Tensor],
-        body: Callable[[ir.Value, list[Tensor]], tuple[Sequence[Tensor], Sequence[Tensor]]],
-        stacked: Sequence[tuple[Sequence[Extent], torch.dtype]] = (),
-        *,
-        reverse: bool = False,
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """A loop of ``count`` steps in the host flow.
-
-        ``body(index, carried)`` builds one step: it gives the carried tensors of the next step, of the extents and
-        dtypes of ``inits``, and the tensors to stack, whose extents and dtypes are ``stacked``. ``index`` is an extent
-        for slices, 0 to ``count - 1``, or down from there with ``reverse``. Returns the carried tensors after the last
-        step, and the stacks, with a leading dimension of extent ``count`` in the order of the index.
-        """
-        name = self._loop_symbol(count)
-        stacks = [([count, *dims], dtype) for dims, dtype in stacked]
-        attributes: dict[str, ir.Attribute] = {"index": ir.FlatSymbolRefAttr.get(name)}
-        if reverse:
-            attributes["reverse"] = ir.UnitAttr.get()
-        attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([1, 0, len(inits), 0])
-        op = ir.Operation.create(
-            "disc_tensor.loop",
-            [*(x.value.type for x in inits), *(tensor_type(dims, dtype) for dims, dtype in stacks)],
-            [self.index(count), *(x.value for x in inits)],
-            attributes=attributes,
-            regions=1,
-        )
-        block = op.regions[0].blocks.append(*(x.value.type for x in inits))
-        self._open_loops.append(name)
-        with ir.InsertionPoint(block), self.inside_region():
-            index = ir.Operation.create(
-                "disc_shape.dim",
-                [ir.IndexType.get()],
-                attributes={"expr": ir.Attribute.parse(f"#disc_shape.expr<{name}>")},
-            ).result
-            carried = [Tensor(a, x.dims, x.dtype) for a, x in zip(block.arguments, inits, strict=True)]
-            following, rows = body(index, carried)
-            values = [t.value for t in (*following, *rows)]
-            segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(values), 0, 0])}
-            ir.Operation.create("disc_tensor.next", operands=values, attributes=segments)
-        self._open_loops.pop()
-        last = [Tensor(r, x.dims, x.dtype) for r, x in zip(op.results, inits, strict=False)]
-        results = list(op.results)[len(inits) :]
-        return last, [Tensor(r, tuple(dims), dtype) for r, (dims, dtype) in zip(results, stacks, strict=True)]
-
-    def _loop_symbol(self, count: Extent) -> str:
-        """The index's name: one for all loops of one count, so that equal bodies are one kernel, unless nested."""
-        for name, known in self._loop_symbols.items():
-            if known == count and name not in self._open_loops:
-                return name
-        owner = ir.InsertionPoint.current.block.owner
-        while owner.name != "builtin.module":
-            owner = owner.parent
-        block = owner.regions[0].blocks[0]
-        taken = {ir.StringAttr(v.operation.attributes["sym_name"]).value for v in block.operations}
-        number = len(self._loop_symbols)
-        while f"i{number}" in taken:
-            number += 1
-        i64 = ir.IntegerType.get_signless(64)
-        sizes = {"min": ir.IntegerAttr.get(i64, 0), "divisor": ir.IntegerAttr.get(i64, 1)}
-        with ir.InsertionPoint.at_block_begin(block):
-            ir.Operation.create("disc_shape.symbol", attributes={"sym_name": ir.StringAttr.get(f"i{number}"), **sizes})
-        self._loop_symbols[f"i{number}"] = count
-        return f"i{number}"
 
     # -- captures ------------------------------------------------------------------------------
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import sympy
 from torch.utils._sympy import functions as torch_sympy
@@ -21,6 +22,8 @@ class ExtentBuilder:
     def __init__(self) -> None:
         self._memo: dict[tuple[object, ...], ir.Value] = {}
         self._required: set[tuple[ir.Value | int, ir.Value | int]] = set()
+        self.names: dict[ir.Value, str] = {}
+        """The expressions over symbols that extents are, where that is known."""
         # Values of the shape symbols of torch.export, set by the importer at the entry; and their ranges.
         self.symbol_values: dict[sympy.Symbol, Extent] = {}
         self.symbol_ranges: dict[sympy.Symbol, ValueRanges[sympy.Expr]] = {}
@@ -149,12 +152,32 @@ class ExtentBuilder:
     @contextmanager
     def inside_region(self) -> Iterator[None]:
         """What is computed in a region has no value outside."""
-        known = self._memo, self._required
-        self._memo, self._required = dict(self._memo), set(self._required)
+        known = self._known()
+        self._restore((dict(known[0]), set(known[1]), dict(known[2]), dict(known[3])))
         try:
             yield
         finally:
-            self._memo, self._required = known
+            self._restore(known)
+
+    def _known(self) -> tuple[Any, Any, Any, Any]:
+        return self._memo, self._required, self.names, self.symbol_values
+
+    def _restore(self, known: tuple[Any, Any, Any, Any]) -> None:
+        self._memo, self._required, self.names, self.symbol_values = known
+
+    @contextmanager
+    def tried(self) -> Iterator[Callable[[], None]]:
+        """What is computed inside is forgotten at its end, unless the function that this gives is called."""
+        known = None
+
+        def keep() -> None:
+            nonlocal known
+            known = self._known()
+
+        with self.inside_region():
+            yield keep
+        if known is not None:
+            self._restore(known)
 
     def extent_of(self, expr: sympy.Expr | int) -> Extent | None:
         """An expression of torch.export over its symbols, as an extent; None if we cannot write it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from torch_mlir import ir
@@ -10,7 +11,10 @@ from .. import errors
 from . import dtypes
 from .returns import Result
 
-_EFFECTS = ("func.return", "disc_shape.require")
+_REGIONS = ("disc_tensor.branch", "disc_tensor.loop")
+_ENDS = ("disc_tensor.next", "disc_tensor.yield")
+_EFFECTS = ("func.return", "disc_shape.require", *_ENDS)
+_NAME = re.compile(r"\w+")
 
 
 def finish(module: ir.Module, results: Sequence[Result]) -> str:
@@ -42,12 +46,37 @@ def _result_attributes(result: Result) -> ir.DictAttr:
     return ir.DictAttr.get(attributes)
 
 
-def _remove_dead_ops(block: ir.Block) -> None:
-    """Drops ops without users; MLIR's own clean-up knows nothing of our ops' purity."""
+def _remove_dead_ops(block: ir.Block, mentioned: set[str] | None = None) -> None:
+    """Drops ops without users; MLIR's own clean-up knows nothing of our ops' purity.
+
+    ``mentioned``: the symbols in what is kept so far; what gives them their values is kept too.
+    """
+    mentioned = set() if mentioned is None else mentioned
     for view in reversed(list(block.operations)):
         op = view.operation
-        if op.name not in _EFFECTS and all(not list(result.uses) for result in op.results):
+        if op.name in _REGIONS:
+            for region in op.regions:
+                _remove_dead_ops(region.blocks[0], mentioned)
+        if _is_kept(op, mentioned) or any(list(result.uses) for result in op.results):
+            for attribute in ("expr", "disc_shape.dims", "arg_dims"):
+                if attribute in op.attributes:
+                    mentioned.update(_NAME.findall(str(op.attributes[attribute])))
+        else:
             op.erase()
+
+
+def _is_kept(op: ir.Operation, mentioned: set[str]) -> bool:
+    """Whether an op is kept although no other op uses its results."""
+    defined = {
+        name
+        for key in ("symbol", "symbols", "last_symbols", "trips")
+        if key in op.attributes
+        for name in _NAME.findall(str(op.attributes[key]))
+    }
+    if op.name in _EFFECTS or defined & mentioned:
+        return True
+    inner = [view.operation for region in op.regions for block in region.blocks for view in block.operations]
+    return op.name in _REGIONS and any(_is_kept(other, mentioned) for other in inner if other.name not in _ENDS)
 
 
 def _parameters_first(block: ir.Block) -> None:

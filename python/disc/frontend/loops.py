@@ -4,7 +4,7 @@
 active, such a loop is traced once, between markers: ``disc::loop_begin`` and ``loop_end``. The tensors that are local
 variables, or lie in lists, tuples and dicts that are, go through ``disc::loop_carried`` before the body runs; what they
 are afterwards is what the next step starts with, and what is appended to a list is stacked. The lowering makes a
-``disc_tensor.scan`` of it (``lower_loops.py``).
+``disc_tensor.loop`` of it (``lower_regions.py``).
 
 A step that leaves a tensor anywhere else, where the next one could find it, is refused: no step but the one is run.
 """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,9 +13,11 @@ from torch.fx import Node
 from torch_mlir import ir
 
 from .. import errors
-from . import dtypes, lower_loops
-from .builder import Builder, declare_symbol
+from . import dtypes
+from .builder import Builder
 from .locations import describe, location, source_of
+from .lower_regions import BEGIN, ENTER, LOOP, MARKERS, Marked, RegionLowering
+from .regions import declare_symbol
 from .registry import NotLowerable, Rule, find_complex_rule, find_rule
 from .symbols import SymbolTable
 from .torch_dialect import NODE_ATTR, PARAMETER_ATTR, PARAMETER_OP
@@ -72,8 +76,8 @@ class Lowering:
         self._parameters = parameters
         self._states = states or {}
         self._parameter_values: dict[str, Tensor] = {}
-        self.values: dict[ir.Value, Any] = {}
-        """What the values of the torch dialect are."""
+        self.values: ChainMap[ir.Value, Any] = ChainMap()
+        """What the values of the torch dialect are; a map more in each region."""
         self._unsupported: list[errors.UnsupportedOp] = []
         self._steps: set[Any] = set()
         self._source: tuple[str, int] | None = None
@@ -188,7 +192,7 @@ class Lowering:
                     dims.append(int(size))
                 elif expr in torch_symbols:
                     if expr not in known:
-                        known[expr] = self._dim_op(block.arguments[i], d)
+                        known[expr] = self._dim_op(block.arguments[i], d, size)
                     dims.append(known[expr])
                 else:
                     dims.append(None)
@@ -205,10 +209,12 @@ class Lowering:
 
     def _derived_extent(self, argument: ir.Value, dim: int, size: Any) -> Extent:
         extent = self.builder.extent_of(size.node.expr)
-        return self._dim_op(argument, dim) if extent is None else extent
+        return self._dim_op(argument, dim, size) if extent is None else extent
 
-    def _dim_op(self, tensor: ir.Value, dim: int) -> ir.Value:
-        return ir.Operation.create("tensor.dim", [ir.IndexType.get()], [tensor, self.builder.index(dim)]).result
+    def _dim_op(self, tensor: ir.Value, dim: int, size: Any) -> ir.Value:
+        value = ir.Operation.create("tensor.dim", [ir.IndexType.get()], [tensor, self.builder.index(dim)]).result
+        self.builder.names[value] = self._symbols.text(size)
+        return value
 
     # -- the body ------------------------------------------------------------------------------
 
@@ -220,7 +226,7 @@ class Lowering:
                     self._lower_parameter(op.operation)
         *ops, end = [view.operation for view in source.operations]
         self.lower_ops(ops, block)
-        return [self._value(value) for value in end.operands]
+        return [self.value(value) for value in end.operands]
 
     def lower_ops(self, ops: Sequence[ir.Operation], block: ir.Block) -> None:
         """Lowers ``ops`` at the end of ``block``, but for those whose results are known."""
@@ -231,23 +237,54 @@ class Lowering:
                 continue
             name = op_name(op)
             with location(self._begin(op, name), self._source), ir.InsertionPoint(block):
-                if name == lower_loops.BEGIN:
-                    at = self._lower_loop(ops, at - 1, block)
+                if name in BEGIN:
+                    at = self._lower_region(ops, at - 1, block)
                 else:
                     self._lower_op(op, name)
 
-    def _lower_loop(self, ops: Sequence[ir.Operation], at: int, block: ir.Block) -> int:
-        """Lowers the loop that begins at ``at``; gives the place behind it."""
-        found = lower_loops.find_loop(op_name, ops, at)
+    def _lower_region(self, ops: Sequence[ir.Operation], at: int, block: ir.Block) -> int:
+        """Lowers the branch or loop that begins at ``at``; gives the place behind it."""
+        what = "a loop" if op_name(ops[at]) == LOOP else "a branch"
         try:
-            if found is None:
-                raise NotLowerable("a loop over a dynamic range that is left before its end")
-            loop, behind = found
-            lower_loops.LoopLowering(self, loop, op_name).run(block, ops[behind:])
-            return behind
+            return RegionLowering(self, ops, at).run(block)
         except NotLowerable as error:
-            self._report(ops[at], "a loop over a dynamic range", str(error))
+            self._report(ops[at], what, str(error))
             raise errors.UnsupportedOpError(self._unsupported) from error
+
+    @contextmanager
+    def inside_region(self) -> Iterator[None]:
+        """What is lowered in a region has no value outside."""
+        self.values = self.values.new_child()
+        try:
+            yield
+        finally:
+            self.values = self.values.parents
+
+    @contextmanager
+    def tried(self) -> Iterator[Callable[[], None]]:
+        """What is lowered inside is forgotten at its end, unless the function that this gives is called."""
+        tried: dict[ir.Value, Any] = {}
+        kept = False
+
+        def keep() -> None:
+            nonlocal kept
+            kept = True
+
+        self.values = self.values.new_child(tried)
+        with self.builder.tried() as keep_extents:
+            try:
+                yield keep
+            finally:
+                self.values = self.values.parents
+                if kept:
+                    self.values.update(tried)
+                    keep_extents()
+
+    def is_repeatable(self, op: ir.Operation) -> bool:
+        """Whether an op gives the same each time: it draws no random numbers."""
+        node = self._node(op)
+        target = None if node is None else node.target
+        return not (isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags)
 
     def check(self) -> None:
         """Raises what was found to be unsupported so far."""
@@ -294,9 +331,13 @@ class Lowering:
             return
         if name.startswith(IGNORED):
             return
-        operands = [self._value(value) for value in op.operands]
-        if operands and isinstance(operands[0], lower_loops.StepNumber):
-            self._bind_step(op, operands[0])
+        if name == ENTER:
+            self.values[op.result] = self.value(op.operands[1])
+        if name.startswith(MARKERS):
+            return
+        operands = [self.value(value) for value in op.operands]
+        if operands and isinstance(operands[0], Marked):
+            self._bind_marked(op, operands[0])
             return
         if name == "torch.prim.ListConstruct":
             self.values[op.result] = operands
@@ -306,21 +347,39 @@ class Lowering:
             return
         self._apply_rule(op, name, operands)
 
-    def _value(self, value: ir.Value) -> Any:
-        try:
-            return self.values[value]
-        except KeyError:
-            text = "a value that a step of a loop over a dynamic range computes is used behind the loop"
-            raise errors.CompileError("import", text, describe(self._source)) from None
+    def value(self, value: ir.Value) -> Any:
+        """What a value of the torch dialect is, here."""
+        if value not in self.values:
+            self._lower_number(value)
+        return self.values[value]
 
-    def _bind_step(self, op: ir.Operation, step: lower_loops.StepNumber) -> None:
-        """The number of a loop's step, as a Python number in the model's code."""
-        value = self.fake(op)
-        if not isinstance(value, torch.SymInt):
+    def _lower_number(self, value: ir.Value) -> None:
+        """Lowers once more what computes a number: it stands in the region that asked for it first."""
+        op = value.owner
+        fake = None if isinstance(op, ir.Block) else self.fake(op)
+        known = self.builder.extent_of(fake.node.expr) if isinstance(fake, torch.SymInt) else None
+        if known is not None:
+            self.values[value] = known
             return
-        self._steps.add(value.node.expr)
-        self.builder.symbol_values[value.node.expr] = step.extent
-        self.values[op.result] = step.extent
+        if isinstance(op, ir.Block) or op_name(op).startswith(MARKERS) or "vtensor" in str(value.type):
+            text = "a value that a branch or a loop computes is used behind it"
+            raise errors.CompileError("import", text, describe(self._source))
+        self._lower_op(op, op_name(op))
+
+    def _bind_marked(self, op: ir.Operation, marked: Marked) -> None:
+        """A number that a branch or a loop defines, as a Python number in the model's code."""
+        value = self.fake(op)
+        if isinstance(value, torch.SymInt):
+            if self._is_step(op):
+                self._steps.add(value.node.expr)
+            if value.node.expr.is_Symbol:
+                self.builder.symbol_values.setdefault(value.node.expr, marked.extent)
+            self.values[op.result] = marked.extent
+
+    @staticmethod
+    def _is_step(op: ir.Operation) -> bool:
+        source = op.operands[0].owner
+        return not isinstance(source, ir.Block) and op_name(source) == LOOP
 
     def _require(self, op: ir.Operation) -> None:
         """``torch._check`` of numbers that the model computes; what is said of others is in the symbols' ranges."""
@@ -364,6 +423,8 @@ class Lowering:
     def _is_complex(self, op: ir.Operation) -> bool:
         """Whether an operand or result has complex elements."""
         return any("complex" in str(value.type) for value in (*op.operands, *op.results))
+
+    op_name = staticmethod(op_name)
 
     def fake(self, op: ir.Operation) -> Any:
         """What torch.export says of the result."""

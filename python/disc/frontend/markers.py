@@ -94,9 +94,7 @@ loop_last_number = _marker("loop_last_number(Tensor end, int number) -> Tensor",
 loop_last = _marker("loop_last(Tensor end, Tensor like, SymInt[] size, int number) -> Tensor", _sized)
 loop_stack = _marker("loop_stack(Tensor end, Tensor row, SymInt count, int number) -> Tensor", _stacked)
 
-_NUMBERS = (loop_begin, loop_number, loop_trips, loop_last_number, branch_size, branch_number)
 
-
-def is_marked_number(node: Node) -> bool:
-    """Whether an op of a traced program makes a Python number of what a marker says."""
-    return bool(node.args) and isinstance(node.args[0], Node) and node.args[0].target in _NUMBERS
+def is_step(node: Node) -> bool:
+    """Whether an op of a traced program makes a Python number of the number of a loop's step."""
+    return bool(node.args) and isinstance(node.args[0], Node) and node.args[0].target is loop_begin

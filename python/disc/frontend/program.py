@@ -19,7 +19,7 @@ from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowerin
 from .export import export
 from .finish import finish
 from .lower import Lowering
-from .markers import is_marked_number
+from .markers import is_step
 from .returns import Output, Returns
 from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes
 from .torch_dialect import import_torch_dialect
@@ -156,7 +156,7 @@ def import_functional(program: Program, specs: Sequence[Any] = (), *, library: b
     computed = [
         symbol
         for node in program.graph.nodes
-        if not is_marked_number(node)
+        if not is_step(node)
         for symbol in node.meta.get("unbacked_bindings") or {}
     ]
     symbols = SymbolTable(named, program.range_constraints, leaf_specs, computed)

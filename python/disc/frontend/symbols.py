@@ -102,10 +102,15 @@ class SymbolTable:
         """A relation as text, for messages."""
         return str(condition.xreplace({s: sympy.Symbol(known.name) for s, known in self._table.items()}))
 
-    def add(self, name: str) -> str:
-        """One more symbol that the model computes, with a name like ``name``, which it returns."""
+    def get(self, symbol: sympy.Symbol) -> Symbol | None:
+        """What is known of torch's symbol; None if it stands for no extent."""
+        return self._table.get(symbol)
+
+    def add(self, name: str, like: Symbol | None = None) -> str:
+        """One more symbol that the model computes, with a name like ``name``, which it returns, and a range."""
         unique = _unique(name, self._taken)
-        self._table[sympy.Symbol(unique, integer=True)] = Symbol(unique, 0, None, data_dependent=True)
+        low, high = (0, None) if like is None else (like.min, like.max)
+        self._table[sympy.Symbol(unique, integer=True)] = Symbol(unique, low, high, data_dependent=True)
         return unique
 
     def __iter__(self) -> Any:

@@ -96,8 +96,8 @@ def is_one(extent: Extent) -> bool:
     return isinstance(extent, int) and extent == 1
 
 
-def tensor_type(dims: Sequence[Extent], dtype: torch.dtype) -> ir.RankedTensorType:
-    """The MLIR type of a tensor."""
+def tensor_type(dims: Sequence[Extent | str], dtype: torch.dtype) -> ir.RankedTensorType:
+    """The MLIR type of a tensor. An extent may have a name in the place of a value."""
     dynamic = ir.ShapedType.get_dynamic_size()
     shape = [dim if isinstance(dim, int) else dynamic for dim in dims]
     if dtypes.is_complex(dtype):

@@ -25,12 +25,12 @@ from .sorting import search, sort_rows
 def draw(b: Builder, dims: Sequence[Extent], dtype: torch.dtype) -> Tensor:
     """Numbers distributed evenly: floats in [0, 1), integers over all of their values."""
     b.random_operations += 1
-    # What random operations draw differs by their number.
+    # What random operations draw differs by their number, and from step to step of a loop.
     return b.call(
         "random",
         [],
         [(dims, dtype)],
-        config=[dtype_code(dtype), b.random_operations, PARTS],
+        config=[dtype_code(dtype), b.step_key(b.random_operations), PARTS],
         tasks=PARTS,
     )[0]
 

@@ -180,7 +180,7 @@ def run_direction(
 
         return [kept(a, o) for a, o in zip([new, *others], carried, strict=True)], [kept(new, None)]
 
-    last, (y,) = b.scan(count, first, body, [([batch, first[0].dims[-1]], first[0].dtype)], reverse=reverse)
+    last, (y,) = b.loop(first, body, [([batch, first[0].dims[-1]], first[0].dtype)], count=count, reverse=reverse)
     return y, last
 
 

@@ -87,5 +87,5 @@ def linear_attention(
 
     shape = [batch, heads, keys, values]
     first = b.full(shape, 0.0, _F32) if past is None else convert(b, b.reshape(past, shape), _F32)
-    (last,), (y,) = b.scan(steps, [first], body, [([batch, values * q_num_heads], query.dtype)])
+    (last,), (y,) = b.loop([first], body, [([batch, values * q_num_heads], query.dtype)], count=steps)
     return b.permute(y, [1, 0, 2]), convert(b, last, query.dtype if past is None else past.dtype)

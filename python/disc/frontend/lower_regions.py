@@ -1,0 +1,346 @@
+"""Branches and loops between the markers of ``markers.py``, as ``disc_tensor.branch`` and ``disc_tensor.loop``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sympy
+import torch
+from torch_mlir import ir
+
+from .registry import NotLowerable
+from .regions import LoopNumber, NamedExtent, Side, Step, declare_symbol
+from .rules.common import number
+from .values import Extent, Tensor
+
+if TYPE_CHECKING:
+    from .lower import Lowering
+
+_DISC = "torch.disc."
+MARKERS = ("torch.disc.branch_", "torch.disc.loop_")
+ENTER = "torch.disc.branch_enter"
+BRANCH, LOOP = _DISC + "branch_begin", _DISC + "loop_begin"
+BEGIN = (BRANCH, LOOP)
+_END = {BRANCH: _DISC + "branch_else", _DISC + "branch_else": _DISC + "branch_end", LOOP: _DISC + "loop_end"}
+
+# What may stop a call, and so must not be done for a step that there is not.
+_FAILING = ("disc_shape.require", "disc_shape.bind", "disc_tensor.check_index", "disc_tensor.call")
+_DIVISIONS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi")
+
+
+@dataclass(frozen=True)
+class Marked:
+    """Stands for the tensor of which ``.item()`` is a number that a region defines."""
+
+    extent: Extent
+
+
+@dataclass
+class _Number:
+    """A number that a region defines, or changes."""
+
+    op: ir.Operation
+    """The marker."""
+    expr: sympy.Expr | None
+    """What torch calls the number; None if nobody asks for it."""
+    name: str | None
+    """The symbol that it is; None for one that may be negative, which is a tensor without dims."""
+
+
+def end_of(name: Callable[[ir.Operation], str], ops: Sequence[ir.Operation], start: int) -> int:
+    """The place of the marker that ends what ``ops[start]`` begins."""
+    wanted = _END[name(ops[start])]
+    for at in range(start + 1, len(ops)):
+        if name(ops[at]) == wanted and ops[at].operands[0] == ops[start].result:
+            return at
+    raise NotLowerable("it is left before its end")
+
+
+def _items(value: ir.Value) -> list[ir.Value]:
+    """The elements of a list."""
+    return list(value.owner.operands)
+
+
+def _int(value: ir.Value) -> int:
+    return int(ir.IntegerAttr(value.owner.attributes["value"]).value)
+
+
+class RegionLowering:
+    """Lowers the branch or loop that begins at ``ops[start]``."""
+
+    def __init__(self, lowering: Lowering, ops: Sequence[ir.Operation], start: int) -> None:
+        self._lowering, self._ops, self._start = lowering, ops, start
+        self._b = lowering.builder
+        self._name = lowering.op_name
+        self._begin = ops[start]
+
+    def run(self, block: ir.Block) -> int:
+        """Lowers it at the end of ``block``; gives the place behind it."""
+        return self._branch() if self._name(self._begin) == BRANCH else self._loop(block)
+
+    # -- what both have --------------------------------------------------------------------------
+
+    def _value(self, value: ir.Value) -> Any:
+        return self._lowering.value(value)
+
+    def _operands(self, op: ir.Operation, which: int) -> list[Any]:
+        return [self._value(v) for v in _items(op.operands[which])]
+
+    def _markers(self, of: ir.Operation, kind: str, place: int) -> dict[int, list[ir.Operation]]:
+        """The markers of one kind that follow from ``of``, by the constant that is their operand ``place``."""
+        found: dict[int, list[ir.Operation]] = {}
+        for use in of.result.uses:
+            op = use.owner.operation
+            if self._name(op) == _DISC + kind and op.operands[0] == of.result:
+                found.setdefault(_int(op.operands[place]) if place else 0, []).append(op)
+        return found
+
+    def _one(self, of: ir.Operation, kind: str, place: int) -> dict[int, ir.Operation]:
+        return {key: ops[0] for key, ops in self._markers(of, kind, place).items()}
+
+    def _number(self, op: ir.Operation) -> _Number:
+        """The number that a marker's tensor holds, as a symbol that has no value yet."""
+        for use in op.result.uses:
+            value = self._lowering.fake(use.owner.operation)
+            if isinstance(value, (int, torch.SymInt)):
+                expr = value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(value)
+                if not self._b.bounds(expr).lower >= 0:
+                    return _Number(op, expr, None)
+                assert self._b.symbols is not None
+                known = self._b.symbols.name_of(expr) if expr not in self._b.symbol_values else None
+                # Without a name: torch has found out that it equals something else.
+                return _Number(op, expr, self._b.symbol_for(known, expr))
+        return _Number(op, None, None)
+
+    def _define(self, x: _Number, tensor: Tensor | None = None) -> None:
+        """Gives the number its value: that of its symbol, here, or of a tensor."""
+        if tensor is not None:
+            self._lowering.values[x.op.result] = tensor
+            return
+        if x.name is None:
+            return
+        extent = self._b.named(x.name)
+        if x.expr is not None:
+            known = self._b.extent_of(x.expr)
+            if known is None and x.expr.is_Symbol:
+                self._b.symbol_values[x.expr] = extent
+            elif known is not None:
+                self._b.require_equal(extent, known, f"a number of a branch or a loop is not {x.expr}")
+        self._lowering.values[x.op.result] = Marked(extent)
+
+    def _tensor(self, value: Any) -> Tensor:
+        """A number as a tensor without dims."""
+        return self._b.map(torch.int64, [number(value)], lambda e: e, number_dtype=torch.int64, dims=[])
+
+    def _extent(self, value: Any) -> Extent:
+        if isinstance(value, (int, ir.Value)):
+            return value
+        raise NotLowerable("an extent that may be negative, as far as torch knows; torch._check(n >= 0) says that not")
+
+    def _shape(self, sizes: Sequence[Any], new: dict[sympy.Expr, str]) -> list[NamedExtent]:
+        """A shape as torch has it; ``new``: the symbols that the region defines."""
+        dims: list[NamedExtent] = []
+        for size in sizes:
+            expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+            dim: NamedExtent | None = new.get(expr)
+            dim = self._b.extent_of(expr) if dim is None else dim
+            if dim is None:
+                raise NotLowerable(f"an extent of what a branch or loop gives, {expr}, is known only inside of it")
+            dims.append(dim)
+        return dims
+
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        with self._lowering.inside_region():
+            yield
+            self._lowering.check()
+
+    # -- branches --------------------------------------------------------------------------------
+
+    def _branch(self) -> int:
+        at_else = end_of(self._name, self._ops, self._start)
+        at_end = end_of(self._name, self._ops, at_else)
+        orelse, end = self._ops[at_else], self._ops[at_end]
+        sizes = [
+            (which, op, self._number(op))
+            for which, ops in self._markers(end, "branch_size", 1).items()
+            for op in ops
+            if list(op.result.uses)
+        ]
+        numbers = {n: self._number(op) for n, op in self._one(end, "branch_number", 1).items() if list(op.result.uses)}
+        results = self._markers(end, "branch_result", 3)
+        named = [x for _, _, x in sizes if x.name is not None] + [x for x in numbers.values() if x.name is not None]
+        if any(x.name is None for _, _, x in sizes):
+            raise NotLowerable("an extent that differs from side to side, and may be negative as far as torch knows")
+        new = {x.expr: x.name for x in named if x.expr is not None and x.name is not None and x.expr.is_Symbol}
+        new = {expr: name for expr, name in new.items() if self._b.extent_of(expr) is None}
+        shapes: list[tuple[list[NamedExtent], torch.dtype]] = []
+        for ops in results.values():
+            fake = self._lowering.fake(ops[0])
+            shapes.append((self._shape(fake.shape, new), fake.dtype))
+        loose = [n for n, x in numbers.items() if x.name is None]
+        shapes += [([], torch.int64) for _ in loose]
+
+        def side(ops: Sequence[ir.Operation], last: ir.Operation) -> Callable[[], Side]:
+            def build() -> Side:
+                with self._inside():
+                    self._lowering.lower_ops(ops, ir.InsertionPoint.current.block)
+                    values, given = self._operands(last, 1), self._operands(last, 3)
+                    worth = [self._extent(values[which].dims[_int(op.operands[2])]) for which, op, _ in sizes]
+                    worth += [self._extent(given[n]) for n, x in numbers.items() if x.name is not None]
+                    return Side([*(values[n] for n in results), *(self._tensor(given[n]) for n in loose)], worth)
+
+            return build
+
+        pred = self._value(self._begin.operands[0])
+        tensors = self._b.branch(
+            self._b.reshape(pred, []),
+            side(self._ops[self._start + 1 : at_else], orelse),
+            side(self._ops[at_else + 1 : at_end], end),
+            shapes,
+            [x.name for x in named if x.name is not None],
+        )
+        for x in named:
+            self._define(x)
+        for ops, tensor in zip(results.values(), tensors, strict=False):
+            self._lowering.values.update({op.result: tensor for op in ops})
+        for n, tensor in zip(loose, tensors[len(results) :], strict=True):
+            self._define(numbers[n], tensor)
+        return at_end + 1
+
+    # -- loops -----------------------------------------------------------------------------------
+
+    def _loop(self, block: ir.Block) -> int:
+        at_end = end_of(self._name, self._ops, self._start)
+        end = self._ops[at_end]
+        values = self._lowering.values
+        count, pred = self._value(self._begin.operands[0]), self._value(self._begin.operands[1])
+        count = None if count == -1 else self._extent(count)
+        inside = self._dependent(self._ops[self._start + 1 : at_end], block)
+        slots = [self._value(v) for v in _items(end.operands[1])]
+        carries = self._one(self._begin, "loop_carried", 3)
+        for slot, op in carries.items():
+            if slot not in slots:
+                values[op.result] = self._value(op.operands[1])
+        changing = self._one(self._begin, "loop_number", 2)
+        inner = {n: self._number(op) for n, op in changing.items()}
+        sized = [n for n, x in inner.items() if x.name is not None]
+        loose = [n for n, x in inner.items() if x.name is None]
+        after = {n: self._number(op) for n, op in self._one(end, "loop_last_number", 1).items()}
+        numbers = [self._loop_number(changing[n], inner[n], after.get(n)) for n in sized]
+        trips = self._trips(end) if pred is not None else None
+
+        new = {inner[n].expr: inner[n].name for n in sized}
+        named = {expr: name for expr, name in new.items() if expr is not None and name is not None and expr.is_Symbol}
+        shapes = [self._shape(self._lowering.fake(carries[slot]).shape, named) for slot in slots]
+        inits = [self._value(carries[slot].operands[1]) for slot in slots]
+        inits += [self._tensor(self._value(changing[n].operands[1])) for n in loose]
+        stacks = self._markers(end, "loop_stack", 3)
+        stacked = [self._row(ops[0]) for ops in stacks.values()]
+
+        def body(index: ir.Value, now: list[Tensor]) -> Step:
+            with self._inside():
+                values = self._lowering.values
+                values[self._begin.result] = Marked(index)
+                for n in sized:
+                    self._define(inner[n])
+                values.update({carries[slot].result: x for slot, x in zip(slots, now, strict=False)})
+                for n, x in zip(loose, now[len(slots) :], strict=True):
+                    self._define(inner[n], x)
+                self._lowering.lower_ops(inside, ir.InsertionPoint.current.block)
+                given = self._operands(end, 6)
+                rows = self._operands(end, 4)
+                again = self._value(end.operands[5])
+                return Step(
+                    [*self._operands(end, 3), *(self._tensor(given[n]) for n in loose)],
+                    [rows[n] for n in stacks],
+                    None if again is None else self._b.reshape(again, []),
+                    [self._extent(given[n]) for n in sized],
+                )
+
+        lasts, rows = self._b.loop(
+            inits,
+            body,
+            stacked,
+            count=count,
+            pred=None if pred is None else self._b.reshape(pred, []),
+            numbers=numbers,
+            shapes=[*shapes, *([] for _ in loose)],
+            trips=None if trips is None else trips.name,
+        )
+        if trips is not None:
+            self._define(trips)
+        for n, x in after.items():
+            self._define(x, lasts[len(slots) + loose.index(n)] if n in loose else None)
+        for n, ops in self._markers(end, "loop_last", 3).items():
+            values.update({op.result: lasts[n] for op in ops})
+        for ops, stack in zip(stacks.values(), rows, strict=True):
+            values.update({op.result: stack for op in ops})
+        return at_end + 1
+
+    def _loop_number(self, op: ir.Operation, inside: _Number, last: _Number | None) -> LoopNumber:
+        first = self._extent(self._value(op.operands[1]))
+        assert inside.name is not None
+        if last is None or last.name is None:
+            if last is not None and last.expr is not None:
+                raise NotLowerable("a number that is negative at most after the loop, as far as torch knows")
+            return LoopNumber(first, inside.name, self._b.symbol_for(None, sympy.Integer(0)))
+        return LoopNumber(first, inside.name, last.name)
+
+    def _trips(self, end: ir.Operation) -> _Number:
+        op = self._one(end, "loop_trips", 0).get(0)
+        found = None if op is None else self._number(op)
+        if op is None or found is None or found.name is None:
+            name = self._b.symbol_for(None, sympy.Integer(0))
+            return _Number(end if op is None else op, None, name)
+        return found
+
+    def _row(self, op: ir.Operation) -> tuple[list[NamedExtent], torch.dtype]:
+        fake = self._lowering.fake(op)
+        return self._shape(fake.shape[1:], {}), fake.dtype
+
+    def _dependent(self, ops: Sequence[ir.Operation], block: ir.Block) -> list[ir.Operation]:
+        """The operations of the step; those that are the same in each step are lowered before the loop, if they can."""
+        reached = {self._begin.result}
+        inside, at = [], 0
+        while at < len(ops):
+            behind = at + 1
+            if self._name(ops[at]) in BEGIN:
+                behind = end_of(self._name, ops, at) + 1
+                if self._name(ops[at]) == BRANCH:
+                    behind = end_of(self._name, ops, behind - 1) + 1
+                step = True
+            else:
+                step = any(operand in reached for operand in ops[at].operands) or not self._hoisted(ops[at], block)
+            if step:
+                inside += ops[at:behind]
+                reached.update(result for op in ops[at:behind] for result in op.results)
+            at = behind
+        return inside
+
+    def _hoisted(self, op: ir.Operation, block: ir.Block) -> bool:
+        """Lowers an operation of a loop before it, unless it could fail, which it must not without a step."""
+        if not op.results or not self._lowering.is_repeatable(op):
+            return False
+        scratch = ir.Module.create().body
+        with self._lowering.tried() as keep:
+            self._lowering.lower_ops([op], scratch)
+            self._lowering.check()
+            made = [view.operation for view in scratch.operations]
+            if any(_can_fail(new) for new in made):
+                for new in reversed(made):
+                    new.erase()
+                return False
+            for new in made:
+                block.append(new)
+            keep()
+        return True
+
+
+def _can_fail(op: ir.Operation) -> bool:
+    if op.name in _FAILING or (op.name in _DIVISIONS and "index" not in str(op.result.type)):
+        return True
+    return any(_can_fail(view.operation) for region in op.regions for block in region for view in block.operations)
