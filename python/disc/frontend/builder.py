@@ -32,7 +32,6 @@ from .values import (
     tensor_type,
 )
 
-
 Input = Tensor | Number | RuntimeNumber
 
 
@@ -417,6 +416,9 @@ class Builder(RegionBuilder):
 
     def require_condition(self, condition: sympy.Basic, symbols: SymbolTable) -> None:
         """Requires what ``torch._check`` demands of computed numbers, where it is a relation of two extents."""
+        if isinstance(condition, sympy.And):
+            for part in condition.args:
+                self.require_condition(part, symbols)
         kinds = {sympy.Eq: "eq", sympy.Le: "le", sympy.Ge: "ge", sympy.Lt: "lt", sympy.Gt: "gt"}
         kind = kinds.get(type(condition))
         if kind is None or not any(symbols.is_computed(s) for s in condition.free_symbols):

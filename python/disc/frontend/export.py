@@ -17,6 +17,7 @@ from torch.fx.experimental import _config as symbolic_config
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from .. import errors
+from .higher_order import flattened
 from .locations import is_user_file
 from .loops import kept_loops
 from .proving import proved_by_trying
@@ -49,7 +50,7 @@ def export(
     that (broadcasting, mostly). Such models are traced again without the assumption: what broadcasts is then checked
     when the compiled model is called.
     """
-    with torch.no_grad(), kept_whole(), kept_loops(), proved_by_trying():
+    with torch.no_grad(), kept_whole(), kept_loops(), flattened(), proved_by_trying():
         args, kwargs = _distinct(args, kwargs)
         first: list[_Guard] = []
         try:

@@ -11,8 +11,8 @@ import sympy
 import torch
 from torch_mlir import ir
 
+from .regions import LoopNumber, LoopStep, NamedExtent, Side
 from .registry import NotLowerable
-from .regions import LoopNumber, NamedExtent, Side, Step, declare_symbol
 from .rules.common import number
 from .values import Extent, Tensor
 
@@ -241,7 +241,7 @@ class RegionLowering:
         stacks = self._markers(end, "loop_stack", 3)
         stacked = [self._row(ops[0]) for ops in stacks.values()]
 
-        def body(index: ir.Value, now: list[Tensor]) -> Step:
+        def body(index: ir.Value, now: list[Tensor]) -> LoopStep:
             with self._inside():
                 values = self._lowering.values
                 values[self._begin.result] = Marked(index)
@@ -254,7 +254,7 @@ class RegionLowering:
                 given = self._operands(end, 6)
                 rows = self._operands(end, 4)
                 again = self._value(end.operands[5])
-                return Step(
+                return LoopStep(
                     [*self._operands(end, 3), *(self._tensor(given[n]) for n in loose)],
                     [rows[n] for n in stacks],
                     None if again is None else self._b.reshape(again, []),
@@ -305,7 +305,8 @@ class RegionLowering:
     def _dependent(self, ops: Sequence[ir.Operation], block: ir.Block) -> list[ir.Operation]:
         """The operations of the step; those that are the same in each step are lowered before the loop, if they can."""
         reached = {self._begin.result}
-        inside, at = [], 0
+        inside: list[ir.Operation] = []
+        at = 0
         while at < len(ops):
             behind = at + 1
             if self._name(ops[at]) in BEGIN:

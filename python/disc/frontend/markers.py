@@ -48,7 +48,10 @@ def _run(*_: Any) -> Any:
 
 def _marker(schema: str, fake: Callable[..., Any]) -> Any:
     name = schema.partition("(")[0]
-    torch.library.define(f"disc::{name}", schema[len(name) :], tags=[torch.Tag.pt2_compliant_tag])
+    # Not a function of its arguments as far as torch needs to know: it would compute those of constants, drop those
+    # that only assert something, and take two branches by one condition for one.
+    tags = [torch.Tag.pt2_compliant_tag, torch.Tag.nondeterministic_seeded]
+    torch.library.define(f"disc::{name}", schema[len(name) :], tags=tags)
     torch.library.impl(f"disc::{name}", "CompositeExplicitAutograd", _run)
     torch.library.register_fake(f"disc::{name}", fake)
     return getattr(torch.ops.disc, name).default

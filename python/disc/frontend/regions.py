@@ -49,7 +49,7 @@ class Side(NamedTuple):
     """The values of the branch's symbols."""
 
 
-class Step(NamedTuple):
+class LoopStep(NamedTuple):
     """What one step of a loop gives."""
 
     carried: Sequence[Tensor]
@@ -181,7 +181,7 @@ class RegionBuilder(ViewBuilder):
     def loop(
         self,
         inits: Sequence[Tensor],
-        body: Callable[[ir.Value, list[Tensor]], Step],
+        body: Callable[[ir.Value, list[Tensor]], LoopStep],
         stacked: Sequence[Shape] = (),
         *,
         count: Extent | None = None,
@@ -237,7 +237,7 @@ class RegionBuilder(ViewBuilder):
         block = op.regions[0].blocks.append(*(tensor_type(*shape) for shape in inside))
         with ir.InsertionPoint(block), self.inside_region(), self._open_loop(name):
             now = [self._after(a, shape) for a, shape in zip(block.arguments, inside, strict=True)]
-            step = Step(*body(self.named(name), now))
+            step = body(self.named(name), now)
             following = dict(zip(first, step.numbers, strict=True))
             carried = [self.fitted(x, shape, following) for x, shape in zip(step.carried, inside, strict=True)]
             rows = [self.fitted(x, shape, {}) for x, shape in zip(step.rows, stacked, strict=True)]

@@ -14,6 +14,7 @@ from torch.export.graph_signature import OutputKind, SymBoolArgument, SymFloatAr
 
 from .. import errors
 from .decompositions import decomposition_table, needs_decomposition
+from .higher_order import flattened
 
 if TYPE_CHECKING:
     from .graphs import GraphProgram
@@ -43,8 +44,10 @@ def decompose(exported: ExportedProgram) -> ExportedProgram:
     if not needs_decomposition(exported):
         return exported
     try:
-        with torch.no_grad():
+        with torch.no_grad(), flattened():
             return exported.run_decompositions(decomposition_table())
+    except errors.CompileError:
+        raise
     except Exception as error:
         raise errors.CompileError("import", f"PyTorch fails to decompose the exported program: {error}") from error
 

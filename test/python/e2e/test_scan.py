@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 import disc
+from disc.frontend.regions import LoopStep
 
 T = Dim("T", min=0, max=40)
 
@@ -55,17 +56,18 @@ def lower_steps(b, x, first, second, kind):
     def body(i, carried):
         p, q = carried
         if kind == "swap":
-            return [q, p], [add(b, p, row(i))]
+            return LoopStep([q, p], [add(b, p, row(i))])
         if kind == "pass":
-            return [p, q], [b.elementwise(x.dtype, [p, row(i)], lambda u, v: u * v)]
+            return LoopStep([p, q], [b.elementwise(x.dtype, [p, row(i)], lambda u, v: u * v)])
         if kind == "nested":
-            (inner,), _ = b.scan(b.add(i, 1), [p], lambda j, c: ([mixed(c[0], row(j))], []))
-            return [inner, q], [add(b, inner, q)]
+            (inner,), _ = b.loop([p], lambda j, c: LoopStep([mixed(c[0], row(j))]), count=b.add(i, 1))
+            return LoopStep([inner, q], [add(b, inner, q)])
         new = mixed(p, row(i))
         total = add(b, q, new)
-        return [new, total], [b.elementwise(x.dtype, [new, total], lambda u, v: u - v)]
+        return LoopStep([new, total], [b.elementwise(x.dtype, [new, total], lambda u, v: u - v)])
 
-    last, (ys,) = b.scan(x.dims[0], [first, second], body, [(list(x.dims[1:]), x.dtype)], reverse=kind == "reverse")
+    rows = [(list(x.dims[1:]), x.dtype)]
+    last, (ys,) = b.loop([first, second], body, rows, count=x.dims[0], reverse=kind == "reverse")
     return ys, *last
 
 

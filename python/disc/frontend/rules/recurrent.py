@@ -13,6 +13,7 @@ from torch_mlir import ir
 
 from .. import dtypes, scalar
 from ..builder import Builder
+from ..regions import LoopStep
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, Tensor
@@ -162,13 +163,13 @@ def run_direction(
     """The outputs [T, B, P] and the last states of one direction of one layer."""
     count, batch = projected.dims[time_dim], projected.dims[1 - time_dim]
 
-    def body(index: ir.Value, carried: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    def body(index: ir.Value, carried: list[Tensor]) -> LoopStep:
         now = b.reshape(b.slice(projected, time_dim, index, 1), [batch, projected.dims[2]])
         inputs = [w.of_gate(b, now, gate, 1) for gate in range(w.gates)]
         h, *states = carried
         new, others = step(b, w, inputs, h, states)
         if lengths is None:
-            return [new, *others], [new]
+            return LoopStep([new, *others], [new])
         column = b.unsqueeze(lengths, 1)
 
         def kept(new: Tensor, old: Tensor | None) -> Tensor:
@@ -178,7 +179,7 @@ def run_direction(
 
             return b.map(new.dtype, [new, column, *([] if old is None else [old])], choose)
 
-        return [kept(a, o) for a, o in zip([new, *others], carried, strict=True)], [kept(new, None)]
+        return LoopStep([kept(a, o) for a, o in zip([new, *others], carried, strict=True)], [kept(new, None)])
 
     last, (y,) = b.loop(first, body, [([batch, first[0].dims[-1]], first[0].dtype)], count=count, reverse=reverse)
     return y, last

@@ -234,3 +234,22 @@ def _register_condition(name: str) -> None:
 
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     _register_condition(_name)
+
+
+@lowers("torch.python.and_", "torch.python.or_", "torch.python.xor")
+def connect(b: Builder, x: Any, y: Any) -> Any:
+    """Two conditions as one."""
+    connective = getattr(operator, b.op_name.rpartition(".")[2])
+    if all(isinstance(v, bool) for v in (x, y)):
+        return connective(x, y)
+    return RuntimeNumber(torch.bool, lambda: connective(_condition(x), _condition(y)))
+
+
+@lowers("torch.python.sym_not", "torch.aten.__not__")
+def negate(b: Builder, x: Any) -> Any:
+    """The opposite condition."""
+    return not x if isinstance(x, bool) else RuntimeNumber(torch.bool, lambda: ~_condition(x))
+
+
+def _condition(x: Any) -> Elem:
+    return scalar.constant(x, torch.bool) if isinstance(x, bool) else x.emit()

@@ -9,6 +9,7 @@ import torch
 from torch_mlir import ir
 
 from ... import scalar
+from ...regions import LoopStep
 from ...registry import NotLowerable, lowers
 from ...rules.elementwise import convert
 from ...scalar import Elem
@@ -55,7 +56,7 @@ def linear_attention(
     scale = scale or 1.0 / math.sqrt(keys)
     b.require_equal(key.dims[2], heads * keys, "LinearAttention: the keys' width is not that of the queries")
 
-    def body(index: ir.Value, carried: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    def body(index: ir.Value, carried: list[Tensor]) -> LoopStep:
         def now(x: Tensor, *dims: Any) -> Tensor:
             return b.reshape(b.slice(x, 1, index, 1), [batch, *dims])
 
@@ -83,7 +84,7 @@ def linear_attention(
         q = convert(b, now(query, heads, group, keys), _F32)
         read = b.contract(q, state, [0, 1, 2, 4], [0, 1, 4, 3], [batch, heads, group, values, keys])
         result = b.elementwise(query.dtype, [read], lambda r: r * scale, compute=_F32)
-        return [state], [b.reshape(result, [batch, values * q_num_heads])]
+        return LoopStep([state], [b.reshape(result, [batch, values * q_num_heads])])
 
     shape = [batch, heads, keys, values]
     first = b.full(shape, 0.0, _F32) if past is None else convert(b, b.reshape(past, shape), _F32)

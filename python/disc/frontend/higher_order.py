@@ -1,0 +1,261 @@
+"""PyTorch's control flow operators: cond, while_loop, scan, map and associative_scan.
+
+While :func:`flattened` is active they are traced as branches and loops between the markers of ``markers.py``, whether a
+model's code calls them or the graph of an exported program that is traced again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch._higher_order_ops.utils as utils
+import torch.utils._pytree as pytree
+from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from .. import errors
+from . import markers
+
+_Values = Sequence[Any]
+
+
+def _condition(pred: Any) -> Tensor:
+    """A condition as a bool tensor without dims."""
+    if isinstance(pred, torch.SymBool):
+        pred = torch.scalar_tensor(torch.sym_ite(pred, 1, 0), dtype=torch.int64)
+    if not isinstance(pred, Tensor):
+        return torch.full((), bool(pred), dtype=torch.bool)
+    pred = pred.reshape(())
+    return pred if pred.dtype == torch.bool else pred != 0
+
+
+def _extent(marked: Tensor) -> Any:
+    number = marked.item()
+    torch._check(number >= 0)
+    return number
+
+
+def _split(values: _Values, what: str) -> tuple[list[Tensor], list[Any]]:
+    for value in values:
+        if not isinstance(value, (Tensor, int, torch.SymInt)):
+            raise errors.CompileError("import", f"{what} has a {type(value).__name__} among its tensors and ints")
+    return [v for v in values if isinstance(v, Tensor)], [v for v in values if not isinstance(v, Tensor)]
+
+
+def _joined(like: _Values, tensors: _Values, numbers: _Values) -> list[Any]:
+    tensors, numbers = iter(tensors), iter(numbers)  # type: ignore[assignment]
+    return [next(tensors if isinstance(v, Tensor) else numbers) for v in like]  # type: ignore[call-overload]
+
+
+# -- branches ------------------------------------------------------------------------------------------------
+
+
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: _Values) -> Any:
+    """``torch.cond``, whose sides may give tensors of different extents, and different ints."""
+    if not isinstance(pred, (Tensor, torch.SymBool)):
+        return (true_fn if pred else false_fn)(*operands)
+    begin = markers.branch_begin(_condition(pred))
+    then, spec = pytree.tree_flatten(true_fn(*operands))
+    tensors, numbers = _split([v for v in then if v is not None], "a side of cond")
+    middle = markers.branch_else(begin, tensors, [], numbers)
+    orelse, other_spec = pytree.tree_flatten(false_fn(*operands))
+    others, other_numbers = _split([v for v in orelse if v is not None], "a side of cond")
+    end = markers.branch_end(middle, others, [], other_numbers)
+    kinds = [[type(v) if v is None else isinstance(v, Tensor) for v in side] for side in (then, orelse)]
+    if spec != other_spec or kinds[0] != kinds[1]:
+        raise errors.CompileError("import", f"the sides of cond give different structures: {spec} and {other_spec}")
+    results = [_merged(end, n, a, b) for n, (a, b) in enumerate(zip(tensors, others, strict=True))]
+    merged = [
+        a if statically_known_true(a == b) else markers.branch_number(end, n).item()
+        for n, (a, b) in enumerate(zip(numbers, other_numbers, strict=True))
+    ]
+    given = iter(_joined([v for v in then if v is not None], results, merged))
+    return pytree.tree_unflatten([None if v is None else next(given) for v in then], spec)
+
+
+def _merged(end: Tensor, number: int, a: Tensor, b: Tensor) -> Tensor:
+    if a.dtype != b.dtype or a.dim() != b.dim():
+        raise errors.CompileError(
+            "import",
+            f"the sides of cond give {a.dtype} {list(a.shape)} and {b.dtype} {list(b.shape)}; they must have one dtype"
+            " and as many dims",
+        )
+    size = [
+        x if statically_known_true(x == y) else _extent(markers.branch_size(end, number, dim))
+        for dim, (x, y) in enumerate(zip(a.shape, b.shape, strict=True))
+    ]
+    return markers.branch_result(end, a, size, number)
+
+
+# -- loops ---------------------------------------------------------------------------------------------------
+
+
+def _loop(
+    count: Any,
+    pred: Any,
+    first: _Values,
+    step: Callable[[Any, list[Any]], tuple[_Values, _Values, Any]],
+    what: str,
+) -> tuple[list[Any], list[Tensor]]:
+    """A loop; ``step(number, carried)`` gives what is carried, the rows to stack, and the next condition."""
+    tensors, numbers = _split(first, what)
+    begin = markers.loop_begin(count, None if pred is None else _condition(pred))
+    index = _extent(begin)
+    if pred is None:
+        torch._check(index < count)
+    inner = [markers.loop_number(begin, n, k).item() for k, n in enumerate(numbers)]
+    inside = [markers.loop_carried(begin, t, t.shape, slot) for slot, t in enumerate(tensors)]
+    after, rows, again = step(index, _joined(first, inside, inner))
+    if len(after) != len(first):
+        raise errors.CompileError("import", f"{what} carries {len(first)} values and a step gives {len(after)}")
+    for old, new in zip(first, after, strict=True):
+        if not _alike(old, new):
+            raise errors.CompileError("import", f"{what} carries {_described(old)}, and a step makes {_described(new)}")
+    following, nexts = _split(after, what)
+    slots = list(range(len(tensors)))
+    condition = None if pred is None else _condition(again)
+    end = markers.loop_end(begin, slots, inside, following, list(rows), condition, nexts)
+    lasts = [markers.loop_last(end, t, t.shape, slot) for slot, t in enumerate(tensors)]
+    last_numbers = [markers.loop_last_number(end, k).item() for k in range(len(numbers))]
+    stacks = [markers.loop_stack(end, row, count, n) for n, row in enumerate(rows)]
+    return _joined(first, lasts, last_numbers), stacks
+
+
+def _alike(old: Any, new: Any) -> bool:
+    if not isinstance(old, Tensor) or not isinstance(new, Tensor):
+        return isinstance(old, Tensor) is isinstance(new, Tensor)
+    known = [x == y for x, y in zip(old.shape, new.shape, strict=False)]
+    return old.dtype == new.dtype and old.dim() == new.dim() and not any(known_false(same) for same in known)
+
+
+def known_false(condition: Any) -> bool:
+    """Whether a condition on extents can hold for none."""
+    return statically_known_true(torch.sym_not(condition))
+
+
+def _described(value: Any) -> str:
+    return f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else "an int"
+
+
+def while_loop(
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: _Values, additional: _Values, **_: Any
+) -> tuple[Any, ...]:
+    """``while_loop``: of tensors that keep their shapes, and ints."""
+
+    def step(_: Any, now: list[Any]) -> tuple[_Values, _Values, Any]:
+        after = pytree.tree_leaves(body_fn(*now, *additional))
+        return after, [], cond_fn(*after, *additional)
+
+    return tuple(_loop(-1, cond_fn(*carried, *additional), carried, step, "while_loop")[0])
+
+
+def scan(combine_fn: Callable[..., Any], init: _Values, xs: _Values, additional_inputs: _Values) -> tuple[Any, ...]:
+    """``scan`` over the first dims of ``xs``."""
+
+    def step(index: Any, now: list[Any]) -> tuple[_Values, _Values, Any]:
+        given = pytree.tree_leaves(combine_fn(*now, *(x.select(0, index) for x in xs), *additional_inputs))
+        return given[: len(init)], given[len(init) :], None
+
+    last, stacks = _loop(xs[0].shape[0], None, init, step, "scan")
+    return (*last, *stacks)
+
+
+def map_(f: Callable[..., Any], xs: _Values, args: _Values) -> Any:
+    """``map`` over the first dims of ``xs``."""
+    specs = []
+
+    def step(index: Any, _: list[Any]) -> tuple[_Values, _Values, Any]:
+        rows, spec = pytree.tree_flatten(f(*(x.select(0, index) for x in xs), *args))
+        specs.append(spec)
+        return [], rows, None
+
+    stacks = _loop(xs[0].shape[0], None, [], step, "map")[1]
+    return pytree.tree_unflatten(stacks, specs[0])
+
+
+def associative_scan(combine_fn: Callable[..., Any], xs: _Values, additional_inputs: _Values) -> tuple[Any, ...]:
+    """``associative_scan`` with a function of single elements, in their order."""
+
+    def step(index: Any, now: list[Any]) -> tuple[_Values, _Values, Any]:
+        given = combine_fn(*now, *(x.select(0, index + 1) for x in xs), *additional_inputs)
+        rows = pytree.tree_leaves(given)
+        return rows, rows, None
+
+    stacks = _loop(xs[0].shape[0] - 1, None, [x.select(0, 0) for x in xs], step, "associative_scan")[1]
+    return tuple(torch.cat([x.narrow(0, 0, 1), stack]) for x, stack in zip(xs, stacks, strict=True))
+
+
+def generic_associative_scan(
+    operator: Callable[..., Any], leaves: _Values, dim: int = 0, additional_inputs: _Values = ()
+) -> list[Tensor]:
+    """``associative_scan`` with a function of many elements at once.
+
+    Step by step each element is combined with the one that is 1, 2, 4, ... before it, so that the number of steps is
+    the logarithm of the extent, and each of them works on whole tensors (Hillis and Steele, Data Parallel Algorithms,
+    1986).
+    """
+    count = leaves[0].shape[dim]
+    place = torch.arange(count, device=leaves[0].device)
+    masks = place.reshape([-1 if d == dim else 1 for d in range(leaves[0].dim())])
+
+    def step(_: Any, now: list[Any]) -> tuple[_Values, _Values, Any]:
+        distance, *elems = now
+        before = [x.index_select(dim, (place - distance).clamp(min=0)) for x in elems]
+        combined = pytree.tree_leaves(operator(*before, *elems, *additional_inputs))
+        # What has none so far before it is done.
+        kept = [
+            torch.where(masks.reshape([*masks.shape[: dim + 1], *[1] * (x.dim() - dim - 1)]) >= distance, new, x)
+            for new, x in zip(combined, elems, strict=True)
+        ]
+        return [distance * 2, *kept], [], distance * 2 < count
+
+    distance = torch.ones((), dtype=torch.int64)
+    return _loop(-1, distance < count, [distance, *leaves], step, "associative_scan")[0][1:]
+
+
+# -- in the place of PyTorch's ---------------------------------------------------------------------------------
+
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "cond": cond,
+    "while_loop": while_loop,
+    "scan": scan,
+    "map_impl": map_,
+    "associative_scan": associative_scan,
+}
+
+
+@contextmanager
+def flattened() -> Iterator[None]:
+    """While it is active, control flow operators are traced as this module says."""
+    replaced: list[tuple[Any, str, Any]] = []
+
+    def replace(owner: Any, name: str, new: Any) -> None:
+        replaced.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, new)
+
+    try:
+        # Without Dynamo in between, which knows less of Python than tracing does.
+        replace(utils, "_hop_compile_and_call", lambda function, args: function(*args))
+        # The package has a function of the module's name.
+        replace(
+            sys.modules[torch.ops.higher_order.associative_scan.__class__.__module__],
+            "generic_associative_scan",
+            generic_associative_scan,
+        )
+        for name, function in _OPERATORS.items():
+            replace(type(getattr(torch.ops.higher_order, name)), "__call__", _method(function))
+        yield
+    finally:
+        for owner, name, old in reversed(replaced):
+            setattr(owner, name, old)
+
+
+def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(_: Any, *args: Any, **named: Any) -> Any:
+        return function(*args, **named)
+
+    return call
