@@ -370,16 +370,17 @@ class Lowering:
         """A number that a branch or a loop defines, as a Python number in the model's code."""
         value = self.fake(op)
         if isinstance(value, torch.SymInt):
-            if self._is_step(op):
-                self._steps.add(value.node.expr)
             if value.node.expr.is_Symbol:
                 self.builder.symbol_values.setdefault(value.node.expr, marked.extent)
             self.values[op.result] = marked.extent
 
-    @staticmethod
-    def _is_step(op: ir.Operation) -> bool:
-        source = op.operands[0].owner
-        return not isinstance(source, ir.Block) and op_name(source) == LOOP
+    def define_step(self, begin: ir.Operation, index: ir.Value) -> None:
+        """Gives the number of a loop's step its value."""
+        for use in begin.result.uses:
+            value = self.fake(use.owner.operation)
+            if isinstance(value, torch.SymInt):
+                self._steps.add(value.node.expr)
+                self.builder.symbol_values[value.node.expr] = index
 
     def _require(self, op: ir.Operation) -> None:
         """``torch._check`` of numbers that the model computes; what is said of others is in the symbols' ranges."""

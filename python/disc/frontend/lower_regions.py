@@ -11,7 +11,7 @@ import sympy
 import torch
 from torch_mlir import ir
 
-from .regions import LoopNumber, LoopStep, NamedExtent, Side
+from .regions import LoopNumber, LoopStep, NamedExtent, Shape, Side
 from .registry import NotLowerable
 from .rules.common import number
 from .values import Extent, Tensor
@@ -57,6 +57,10 @@ def end_of(name: Callable[[ir.Operation], str], ops: Sequence[ir.Operation], sta
         if name(ops[at]) == wanted and ops[at].operands[0] == ops[start].result:
             return at
     raise NotLowerable("it is left before its end")
+
+
+def _expression(size: Any) -> sympy.Expr:
+    return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
 
 
 def _items(value: ir.Value) -> list[ir.Value]:
@@ -120,15 +124,14 @@ class RegionLowering:
         if tensor is not None:
             self._lowering.values[x.op.result] = tensor
             return
-        if x.name is None:
+        if x.name is None or x.expr is None:
             return
         extent = self._b.named(x.name)
-        if x.expr is not None:
-            known = self._b.extent_of(x.expr)
-            if known is None and x.expr.is_Symbol:
-                self._b.symbol_values[x.expr] = extent
-            elif known is not None:
-                self._b.require_equal(extent, known, f"a number of a branch or a loop is not {x.expr}")
+        known = self._b.extent_of(x.expr)
+        if known is None and x.expr.is_Symbol:
+            self._b.symbol_values[x.expr] = extent
+        elif known is not None:
+            self._b.require_equal(extent, known, f"a number of a branch or a loop is not {x.expr}")
         self._lowering.values[x.op.result] = Marked(extent)
 
     def _tensor(self, value: Any) -> Tensor:
@@ -140,17 +143,23 @@ class RegionLowering:
             return value
         raise NotLowerable("an extent that may be negative, as far as torch knows; torch._check(n >= 0) says that not")
 
-    def _shape(self, sizes: Sequence[Any], new: dict[sympy.Expr, str]) -> list[NamedExtent]:
-        """A shape as torch has it; ``new``: the symbols that the region defines."""
-        dims: list[NamedExtent] = []
+    def _shape(self, sizes: Sequence[Any], new: dict[sympy.Expr, str]) -> list[NamedExtent | None]:
+        """A shape as torch has it; ``new``: the symbols that the region defines. None: not known outside of it."""
+        dims: list[NamedExtent | None] = []
         for size in sizes:
-            expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
-            dim: NamedExtent | None = new.get(expr)
-            dim = self._b.extent_of(expr) if dim is None else dim
-            if dim is None:
-                raise NotLowerable(f"an extent of what a branch or loop gives, {expr}, is known only inside of it")
-            dims.append(dim)
+            expr = _expression(size)
+            dims.append(new[expr] if expr in new else self._b.extent_of(expr))
         return dims
+
+    def _settled(self, x: Tensor, op: ir.Operation) -> Tensor:
+        """A result with the extents that torch knows of it, which are required."""
+        dims = []
+        for dim, size in zip(x.dims, self._lowering.fake(op).shape, strict=True):
+            known = self._b.extent_of(_expression(size))
+            if known is not None:
+                self._b.require_equal(dim, known, f"an extent that a branch or a loop gives is not {size}")
+            dims.append(dim if known is None or isinstance(dim, int) else known)
+        return self._b.reshape(x, dims)
 
     @contextmanager
     def _inside(self) -> Iterator[None]:
@@ -165,31 +174,39 @@ class RegionLowering:
         at_end = end_of(self._name, self._ops, at_else)
         orelse, end = self._ops[at_else], self._ops[at_end]
         sizes = [
-            (which, op, self._number(op))
+            (which, _int(op.operands[2]), self._number(op))
             for which, ops in self._markers(end, "branch_size", 1).items()
             for op in ops
-            if list(op.result.uses)
         ]
-        numbers = {n: self._number(op) for n, op in self._one(end, "branch_number", 1).items() if list(op.result.uses)}
-        results = self._markers(end, "branch_result", 3)
-        named = [x for _, _, x in sizes if x.name is not None] + [x for x in numbers.values() if x.name is not None]
-        if any(x.name is None for _, _, x in sizes):
+        numbers = {n: self._number(op) for n, op in self._one(end, "branch_number", 1).items()}
+        if any(x.name is None and x.expr is not None for _, _, x in sizes):
             raise NotLowerable("an extent that differs from side to side, and may be negative as far as torch knows")
+        sizes = [size for size in sizes if size[2].name is not None]
+        results = self._markers(end, "branch_result", 3)
+        named = [x for _, _, x in sizes] + [x for x in numbers.values() if x.name is not None]
         new = {x.expr: x.name for x in named if x.expr is not None and x.name is not None and x.expr.is_Symbol}
         new = {expr: name for expr, name in new.items() if self._b.extent_of(expr) is None}
-        shapes: list[tuple[list[NamedExtent], torch.dtype]] = []
-        for ops in results.values():
+        shapes: list[Shape] = []
+        for which, ops in results.items():
             fake = self._lowering.fake(ops[0])
-            shapes.append((self._shape(fake.shape, new), fake.dtype))
-        loose = [n for n, x in numbers.items() if x.name is None]
+            dims = self._shape(fake.shape, new)
+            for d, dim in enumerate(dims):
+                if dim is None:
+                    # One symbol for what is two numbers, one of each side, that torch takes for equal.
+                    x = _Number(ops[0], None, self._b.symbol_for(None, sympy.Integer(0)))
+                    sizes.append((which, d, x))
+                    dims[d] = x.name
+            shapes.append((_whole(dims), fake.dtype))
+        loose = [n for n, x in numbers.items() if x.name is None and x.expr is not None]
         shapes += [([], torch.int64) for _ in loose]
+        named = [x for _, _, x in sizes] + [x for x in numbers.values() if x.name is not None]
 
         def side(ops: Sequence[ir.Operation], last: ir.Operation) -> Callable[[], Side]:
             def build() -> Side:
                 with self._inside():
                     self._lowering.lower_ops(ops, ir.InsertionPoint.current.block)
                     values, given = self._operands(last, 1), self._operands(last, 3)
-                    worth = [self._extent(values[which].dims[_int(op.operands[2])]) for which, op, _ in sizes]
+                    worth = [self._extent(values[which].dims[d]) for which, d, _ in sizes]
                     worth += [self._extent(given[n]) for n, x in numbers.items() if x.name is not None]
                     return Side([*(values[n] for n in results), *(self._tensor(given[n]) for n in loose)], worth)
 
@@ -206,7 +223,7 @@ class RegionLowering:
         for x in named:
             self._define(x)
         for ops, tensor in zip(results.values(), tensors, strict=False):
-            self._lowering.values.update({op.result: tensor for op in ops})
+            self._lowering.values.update({op.result: self._settled(tensor, op) for op in ops})
         for n, tensor in zip(loose, tensors[len(results) :], strict=True):
             self._define(numbers[n], tensor)
         return at_end + 1
@@ -231,34 +248,49 @@ class RegionLowering:
         loose = [n for n, x in inner.items() if x.name is None]
         after = {n: self._number(op) for n, op in self._one(end, "loop_last_number", 1).items()}
         numbers = [self._loop_number(changing[n], inner[n], after.get(n)) for n in sized]
-        trips = self._trips(end) if pred is not None else None
+        stacks = self._markers(end, "loop_stack", 3)
+        trips = self._trips(end, bool(stacks)) if pred is not None else None
 
         new = {inner[n].expr: inner[n].name for n in sized}
         named = {expr: name for expr, name in new.items() if expr is not None and name is not None and expr.is_Symbol}
-        shapes = [self._shape(self._lowering.fake(carries[slot]).shape, named) for slot in slots]
         inits = [self._value(carries[slot].operands[1]) for slot in slots]
+        shapes: list[list[NamedExtent]] = []
+        grown: list[tuple[int, int, str, sympy.Expr]] = []
+        for which, slot in enumerate(slots):
+            sizes = self._lowering.fake(carries[slot]).shape
+            dims = self._shape(sizes, named)
+            for d, dim in enumerate(dims):
+                if dim is None:
+                    # An expression of the step, or of numbers: a number itself.
+                    name, last = (self._b.symbol_for(None, sympy.Integer(0)) for _ in range(2))
+                    numbers.append(LoopNumber(inits[which].dims[d], name, last))
+                    grown.append((which, d, name, _expression(sizes[d])))
+                    dims[d] = name
+            shapes.append(_whole(dims))
         inits += [self._tensor(self._value(changing[n].operands[1])) for n in loose]
-        stacks = self._markers(end, "loop_stack", 3)
         stacked = [self._row(ops[0]) for ops in stacks.values()]
 
         def body(index: ir.Value, now: list[Tensor]) -> LoopStep:
             with self._inside():
                 values = self._lowering.values
                 values[self._begin.result] = Marked(index)
+                self._lowering.define_step(self._begin, index)
                 for n in sized:
                     self._define(inner[n])
-                values.update({carries[slot].result: x for slot, x in zip(slots, now, strict=False)})
+                for slot, x in zip(slots, now, strict=False):
+                    values[carries[slot].result] = self._settled(x, carries[slot])
                 for n, x in zip(loose, now[len(slots) :], strict=True):
                     self._define(inner[n], x)
                 self._lowering.lower_ops(inside, ir.InsertionPoint.current.block)
                 given = self._operands(end, 6)
                 rows = self._operands(end, 4)
                 again = self._value(end.operands[5])
+                following = self._operands(end, 3)
                 return LoopStep(
-                    [*self._operands(end, 3), *(self._tensor(given[n]) for n in loose)],
+                    [*following, *(self._tensor(given[n]) for n in loose)],
                     [rows[n] for n in stacks],
                     None if again is None else self._b.reshape(again, []),
-                    [self._extent(given[n]) for n in sized],
+                    [*(self._extent(given[n]) for n in sized), *(following[which].dims[d] for which, d, _, _ in grown)],
                 )
 
         lasts, rows = self._b.loop(
@@ -276,9 +308,9 @@ class RegionLowering:
         for n, x in after.items():
             self._define(x, lasts[len(slots) + loose.index(n)] if n in loose else None)
         for n, ops in self._markers(end, "loop_last", 3).items():
-            values.update({op.result: lasts[n] for op in ops})
+            values.update({op.result: self._settled(lasts[n], op) for op in ops})
         for ops, stack in zip(stacks.values(), rows, strict=True):
-            values.update({op.result: stack for op in ops})
+            values.update({op.result: self._settled(stack, op) for op in ops})
         return at_end + 1
 
     def _loop_number(self, op: ir.Operation, inside: _Number, last: _Number | None) -> LoopNumber:
@@ -290,17 +322,16 @@ class RegionLowering:
             return LoopNumber(first, inside.name, self._b.symbol_for(None, sympy.Integer(0)))
         return LoopNumber(first, inside.name, last.name)
 
-    def _trips(self, end: ir.Operation) -> _Number:
+    def _trips(self, end: ir.Operation, needed: bool) -> _Number | None:
         op = self._one(end, "loop_trips", 0).get(0)
-        found = None if op is None else self._number(op)
-        if op is None or found is None or found.name is None:
-            name = self._b.symbol_for(None, sympy.Integer(0))
-            return _Number(end if op is None else op, None, name)
-        return found
+        found = _Number(end, None, None) if op is None else self._number(op)
+        if found.name is None and (needed or found.expr is not None):
+            found.name = self._b.symbol_for(None, sympy.Integer(0))
+        return None if found.name is None else found
 
-    def _row(self, op: ir.Operation) -> tuple[list[NamedExtent], torch.dtype]:
+    def _row(self, op: ir.Operation) -> Shape:
         fake = self._lowering.fake(op)
-        return self._shape(fake.shape[1:], {}), fake.dtype
+        return _whole(self._shape(fake.shape[1:], {})), fake.dtype
 
     def _dependent(self, ops: Sequence[ir.Operation], block: ir.Block) -> list[ir.Operation]:
         """The operations of the step; those that are the same in each step are lowered before the loop, if they can."""
@@ -339,6 +370,12 @@ class RegionLowering:
                 block.append(new)
             keep()
         return True
+
+
+def _whole(dims: Sequence[NamedExtent | None]) -> list[NamedExtent]:
+    if any(dim is None for dim in dims):
+        raise NotLowerable("what each step of a loop appends must have one shape")
+    return [dim for dim in dims if dim is not None]
 
 
 def _can_fail(op: ir.Operation) -> bool:

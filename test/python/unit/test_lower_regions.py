@@ -133,6 +133,26 @@ def test_loop():
     assert "array<i32: 3, 1, 1>" in ops(text, "disc_tensor.next")[0]
 
 
+def test_extents_that_follow_from_the_step():
+    """A tensor that grows by one in each step has a size that torch.export writes with the step's number."""
+
+    def fn(self, x):
+        begin = markers.loop_begin(x.shape[0], None)
+        index = extent(begin)
+        torch._check(index < x.shape[0])
+        inside = markers.loop_carried(begin, x[:1], [index + 1, 4], 0)
+        longer = torch.cat([inside, x.select(0, index)[None]])
+        end = markers.loop_end(begin, [0], [inside], [longer], [], None, [])
+        return markers.loop_last(end, longer, [x.shape[0] + 1, 4], 0) * 2
+
+    text = lowered(fn)
+    found = attributes(text, "disc_tensor.loop")
+    assert "arg_dims = [#disc_shape.dims<[count, 4]>], disc_shape.dims = [#disc_shape.dims<[count_1, 4]>]" in found
+    assert "last_symbols = [@count_1]" in found and "symbols = [@count]}" in found
+    messages = [line for line in ops(text, "disc_shape.require") if "an extent that a branch or a loop gives" in line]
+    assert len(messages) == 2
+
+
 def test_what_stays_in_a_loop():
     """What is the same in each step is computed once, unless it could fail, or draws random numbers."""
 
