@@ -35,7 +35,8 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     peers = [name for name in engines.names() if name not in engines.OWN]
-    result.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(workloads.names())}")
+    chosen = [*workloads.names(members=False), *workloads.families()]
+    result.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(chosen)}")
     result.add_argument("--quick", action="store_true", help="few shapes, and only engines that compile fast")
     result.add_argument("--peers", nargs="+", choices=peers, help="instead of all")
     result.add_argument("--without", nargs="+", choices=peers, default=[], help="leave these out")
@@ -76,6 +77,8 @@ def main() -> None:
     """Runs what the command line asks for."""
     command = parser()
     args = command.parse_args()
+    families = workloads.families()
+    args.workloads = [name for asked in args.workloads for name in families.get(asked, [asked])]
     unknown = set(args.workloads) - set(workloads.names())
     if unknown:
         command.error(f"no workload {', '.join(sorted(unknown))}; there are: {', '.join(workloads.names())}")

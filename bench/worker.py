@@ -52,7 +52,8 @@ def digest(files: Iterable[Path], *words: str) -> str:
 
 def sources() -> list[Path]:
     """The files that say what the workloads are."""
-    return [*sorted((ROOT / "bench" / "workloads").glob("*.py")), ROOT / "examples" / "sentence_embedder.py"]
+    folders = (ROOT / "bench" / "workloads", ROOT / "examples" / "dynamic")
+    return [*sorted(f for folder in folders for f in folder.rglob("*.py")), ROOT / "examples" / "sentence_embedder.py"]
 
 
 class Worker:

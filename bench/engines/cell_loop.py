@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,14 +20,16 @@ class Peer(Engine):
     title = "PyTorch loop over cells"
     packages = ("torch",)
     quick = True
+    form: ClassVar[str] = "by_cells"
+    """The method of a workload's module that makes it."""
 
     def compile(self) -> None:
         """Makes the module."""
         torch.set_num_threads(self.context.threads)
-        by_cells = getattr(self.context.workload.build(), "by_cells", None)
-        if by_cells is None:
-            raise NotSupported("no recurrent layer")
-        self.module = by_cells()
+        make = getattr(self.context.workload.build(), self.form, None)
+        if make is None:
+            raise NotSupported("no recurrent layer in this form")
+        self.module = make()
 
     def bind(self, shape: Shape, inputs: tuple[Tensor, ...]) -> Callable[[], Any]:
         """A call of the module."""

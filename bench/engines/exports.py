@@ -18,7 +18,7 @@ OPSETS = (23, 18)
 def exported_program(context: Context) -> torch.export.ExportedProgram:
     """The model as torch.export gives it, for all shapes."""
     workload = context.workload
-    return torch.export.export(workload.build(), workload.example(), dynamic_shapes=workload.dynamic_shapes())
+    return torch.export.export(workload.exportable(), workload.example(), dynamic_shapes=workload.dynamic_shapes())
 
 
 class FromOnnx(Engine):
@@ -67,7 +67,7 @@ def export_onnx(context: Context, opset: int) -> tuple[Path, float]:
         old.unlink()
     options: dict[str, Any] = {"dynamo": True, "opset_version": opset, "external_data": True, "verbose": False}
     workload, start = context.workload, time.perf_counter()
-    module, example, shapes = workload.build(), workload.example(), workload.dynamic_shapes()
+    module, example, shapes = workload.exportable(), workload.example(), workload.dynamic_shapes()
     torch.onnx.export(module, example, str(path), dynamic_shapes=shapes, **options)
     took.write_text(f"{time.perf_counter() - start}", encoding="ascii")
     return path, 0.0

@@ -37,6 +37,8 @@ class Workload:
     """Largest difference from eager, of an output over its largest magnitude (or over 1, if that is more)."""
     variadic: bool = False
     """Whether all inputs after the first come as `*args`."""
+    written: Callable[[Any], nn.Module] | None = None
+    """Makes what `torch.export` takes of the model, if it does not take it as it is."""
 
     def __post_init__(self) -> None:
         for shape in (*self.shapes, *self.quick):
@@ -48,6 +50,11 @@ class Workload:
         """The model, with the same weights each time."""
         torch.manual_seed(0)
         return self.module().eval().requires_grad_(False)
+
+    def exportable(self) -> nn.Module:
+        """The model for exporters."""
+        model = self.build()
+        return model if self.written is None else self.written(model).eval().requires_grad_(False)
 
     def inputs(self, shape: Shape) -> tuple[Tensor, ...]:
         """Inputs at a shape, the same each time."""
@@ -80,6 +87,9 @@ class Workload:
                 return float("inf")
             if e.numel() == 0:
                 continue
+            if not e.is_floating_point():
+                worst = worst if torch.equal(a, e) else float("inf")
+                continue
             difference = float((a - e).abs().max()) / max(1.0, float(e.abs().max()))
             if not difference <= worst:
                 worst = difference if difference == difference else float("inf")
@@ -87,8 +97,8 @@ class Workload:
 
 
 def flat(result: Any) -> tuple[Tensor, ...]:
-    """What a module returned, as a flat sequence of tensors."""
-    return (result,) if isinstance(result, Tensor) else tuple(result)
+    """What a module returned, as a flat sequence of tensors; numbers among them are tensors too."""
+    return (result,) if isinstance(result, Tensor) else tuple(map(torch.as_tensor, result))
 
 
 def product(first: tuple[int, ...], second: tuple[int, ...], limit: int = 1 << 62) -> tuple[Shape, ...]:

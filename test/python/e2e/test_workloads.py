@@ -8,7 +8,7 @@ from bench import workloads
 from bench.workloads.base import flat
 
 
-@pytest.mark.parametrize("name", workloads.names())
+@pytest.mark.parametrize("name", workloads.names(members=False))
 def test_workload(name):
     workload = workloads.load(name, small=True)
     module = workload.build()
@@ -22,7 +22,7 @@ def test_workload(name):
     assert all(value <= workload.tolerance for value in differences.values()), differences
 
 
-@pytest.mark.parametrize("name", workloads.names())
+@pytest.mark.parametrize("name", workloads.names(members=False))
 def test_static_shapes(name):
     """Each shape compiled alone: what is chosen from extents then is another choice than for all shapes."""
     workload = workloads.load(name, small=True)
