@@ -285,9 +285,10 @@ def Tensor_SymbolsAttr : TypedArrayAttrBase<FlatSymbolRefAttr, "names of symbols
   let constBuilderCall = "$_builder.getArrayAttr($0)";
 }
 
-// Operations with blocks of the host flow inside.
+// Operations with blocks of the host flow inside. One that gives symbols their values is not dead without users.
 class Tensor_ControlOp<string mnemonic, list<Trait> traits = []> : Op<Tensor_Dialect, mnemonic, !listconcat(traits, [
-    RecursiveMemoryEffects, RecursivelySpeculatable, DeclareOpInterfaceMethods<SymbolUserOpInterface>])>;
+    RecursiveMemoryEffects, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>])>;
 
 def Tensor_LoopOp : Tensor_ControlOp<"loop", [
     SingleBlock, AttrSizedOperandSegments,

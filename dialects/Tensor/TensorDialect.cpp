@@ -260,6 +260,18 @@ LogicalResult LoopOp::verify() {
   return success();
 }
 
+using Effects = SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
+
+void LoopOp::getEffects(Effects &effects) {
+  if (!getLastSymbols().empty() || getTrips())
+    effects.emplace_back(MemoryEffects::Write::get());
+}
+
+void BranchOp::getEffects(Effects &effects) {
+  if (!getSymbols().empty())
+    effects.emplace_back(MemoryEffects::Write::get());
+}
+
 /// Whether all of these are declared (T30).
 static LogicalResult verifyDeclared(Operation *op, SymbolTableCollection &tables, ArrayRef<Attribute> symbols) {
   auto module = op->getParentOfType<ModuleOp>();

@@ -21,10 +21,12 @@
 #include "lib/Transforms/Fusion/Passes.h"
 
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Support/HostFlow.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::disc {
 #define GEN_PASS_DEF_CHANNELSLAST
@@ -67,7 +69,6 @@ Value channelsLast(Value v) {
 }
 
 struct Rewriter {
-  Block &block;
   ShapeAnalysis &shapes;
 
   PermuteOp permute(OpBuilder &b, Location loc, Value v, ArrayRef<int64_t> permutation) {
@@ -250,6 +251,43 @@ struct Rewriter {
     return true;
   }
 
+  /// Both sides give a result with its channels last if one of them has it so.
+  bool visit(BranchOp op) {
+    bool changed = false;
+    for (OpResult result : op->getResults()) {
+      unsigned number = result.getResultNumber();
+      auto given = [&](unsigned side) { return op.getYield(side).getValues()[number]; };
+      int64_t rank = rankOf(result);
+      if (rank < 3 || (!channelsLast(given(0)) && !channelsLast(given(1))))
+        continue;
+      SmallVector<SymExpr> from = shapes.dims(result), dims;
+      SmallVector<int64_t> shape;
+      for (int64_t p : toLast(rank)) {
+        dims.push_back(from[p]);
+        shape.push_back(cast<RankedTensorType>(result.getType()).getDimSize(p));
+      }
+      for (unsigned side : {0, 1}) {
+        OpBuilder b(op.getYield(side));
+        Value source = channelsLast(given(side));
+        if (!source)
+          source = permute(b, op.getLoc(), given(side), toLast(rank));
+        op.getYield(side).getValuesMutable()[number].set(source);
+      }
+      result.setType(RankedTensorType::get(shape, getElementTypeOrSelf(result.getType())));
+      if (auto known = op->getAttrOfType<ArrayAttr>(ShapeDialect::getDimsAttrName())) {
+        SmallVector<Attribute> all(known.begin(), known.end());
+        all[number] = DimsAttr::get(op.getContext(), dims);
+        op->setAttr(ShapeDialect::getDimsAttrName(), ArrayAttr::get(op.getContext(), all));
+      }
+      OpBuilder b(op.getContext());
+      b.setInsertionPointAfter(op);
+      PermuteOp back = permute(b, op.getLoc(), result, toFirst(rank));
+      result.replaceAllUsesExcept(back, back);
+      changed = true;
+    }
+    return changed;
+  }
+
   /// Two permutations are one, or none.
   bool visit(PermuteOp op) {
     auto inner = op.getSource().getDefiningOp<PermuteOp>();
@@ -266,35 +304,30 @@ struct Rewriter {
     return true;
   }
 
-  void run() {
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (Operation &op : llvm::make_early_inc_range(block)) {
-        if (auto generic = dyn_cast<linalg::GenericOp>(op))
-          changed |= visit(generic);
-        else if (auto concat = dyn_cast<ConcatOp>(op))
-          changed |= visit(concat);
-        else if (auto slice = dyn_cast<SliceOp>(op))
-          changed |= visit(slice);
-        else if (auto permute = dyn_cast<PermuteOp>(op))
-          changed |= visit(permute);
-      }
-    }
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-      if (isOpTriviallyDead(&op))
-        op.erase();
+  bool run(Block &block) {
+    bool changed = false;
+    for (Operation &op : llvm::make_early_inc_range(block))
+      changed |= llvm::TypeSwitch<Operation *, bool>(&op)
+                     .Case<linalg::GenericOp, ConcatOp, SliceOp, BranchOp, PermuteOp>([&](auto o) { return visit(o); })
+                     .Default(false);
+    return changed;
   }
 };
 
 struct ChannelsLast : disc::impl::ChannelsLastBase<ChannelsLast> {
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>()) {
-      Block &block = func.getBody().front();
+      SmallVector<Block *> blocks = hostBlocks(func);
       // Without a convolution nothing prefers its channels last.
-      if (block.getOps<ConvolutionOp>().empty())
+      if (llvm::all_of(blocks, [](Block *block) { return block->getOps<ConvolutionOp>().empty(); }))
         continue;
       ShapeAnalysis shapes(getOperation());
-      Rewriter{block, shapes}.run();
+      for (bool changed = true; changed;) {
+        changed = false;
+        for (Block *block : blocks)
+          changed |= Rewriter{shapes}.run(*block);
+      }
+      eraseDead(func);
     }
   }
 };

@@ -19,6 +19,7 @@
 #include "lib/Transforms/Fusion/Passes.h"
 
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Support/HostFlow.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -252,6 +253,8 @@ void Folder::run() {
   SmallVector<Operation *> chain;
   while (last.hasOneUse()) {
     auto next = dyn_cast<linalg::GenericOp>(*last.getUsers().begin());
+    if (next && next->getBlock() != last.getDefiningOp()->getBlock())
+      break;
     Affine longer = sum;
     if (!next || !follow(next, last, longer))
       break;
@@ -292,16 +295,14 @@ namespace {
 struct FoldScales : disc::impl::FoldScalesBase<FoldScales> {
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>()) {
-      Block &block = func.getBody().front();
       SmallVector<std::pair<Operation *, int64_t>> producers;
-      for (Operation &op : block)
-        if (int64_t channel = channelOf(&op); channel >= 0)
-          producers.emplace_back(&op, channel);
+      for (Block *block : hostBlocks(func))
+        for (Operation &op : *block)
+          if (int64_t channel = channelOf(&op); channel >= 0)
+            producers.emplace_back(&op, channel);
       for (auto [op, channel] : producers)
         Folder(op, channel).run();
-      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-        if (isOpTriviallyDead(&op))
-          op.erase();
+      eraseDead(func);
     }
   }
 

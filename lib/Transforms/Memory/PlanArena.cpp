@@ -218,7 +218,8 @@ LogicalResult EntryBuilder::assignResults(unsigned epoch) {
     bool owned = loop ? !loop.getCondition() && cast<OpResult>(base).getResultNumber() >= loop.getNumCarried()
                       : isa_and_nonnull<CallOp, BranchOp>(base.getDefiningOp());
     // What a branch gave before there was this memory lies elsewhere.
-    owned &= !isa_and_nonnull<BranchOp>(base.getDefiningOp()) || epochAfter.lookup(base.getDefiningOp()) != epoch;
+    owned &= epoch == 0 || !isa_and_nonnull<BranchOp>(base.getDefiningOp()) ||
+             epochAfter.lookup(base.getDefiningOp()) != epoch;
     SmallVector<Value> extents;
     for (const SymExpr &expr : shapes.dims(operand))
       extents.push_back(dim(expr));

@@ -119,12 +119,13 @@ void EntryBuilder::planPlaces() {
       continue;
     int64_t output = number++;
     Value base = viewBase(operand);
-    if (!leaving.insert(base).second)
-      continue;
     // Extents that a branch decides are known inside it, where there is something to write.
-    if (auto branch = base.getDefiningOp<BranchOp>(); branch && base == operand)
-      if (unsigned after = epochAfter.lookup(branch); after && epochOf(shapes.dims(base)) == after)
-        places[base] = {Place::Output, static_cast<unsigned>(output), {}, base};
+    unsigned after = isa_and_nonnull<BranchOp>(base.getDefiningOp()) ? epochAfter.lookup(base.getDefiningOp()) : 0;
+    bool late = after && epochOf(shapes.dims(base)) == after;
+    if ((late && base != operand) || !leaving.insert(base).second)
+      continue;
+    if (late)
+      places[base] = {Place::Output, static_cast<unsigned>(output), {}, base};
     pushDown(base);
   }
   for (const Update &update : updates)
@@ -133,15 +134,24 @@ void EntryBuilder::planPlaces() {
     leaving.insert(viewBase(store.getValue()));
   func.walk<WalkOrder::PreOrder>([&](LoopOp loop) {
     UpdatePlacement placement(loop.getBody().front(), [&](CallOp kernel) { return inPlaceResults(kernel); });
-    for (auto [i, next] : llvm::enumerate(loop.getNext().getValues())) {
-      Value base = viewBase(next);
-      if (i >= loop.getNumCarried()) {
-        if (!loop.getCount() || (loop.getCondition() && leaving.contains(loop.getOutputs()[i])))
-          places[base] = {Place::Row, slots++, loop, {}};
-      } else if (loop.isVarying(i)) {
+    OperandRange values = loop.getNext().getValues();
+    unsigned carried = loop.getNumCarried();
+    // Rows have their places first: what lies there is not to lie in a carried tensor's buffer.
+    for (unsigned i = carried; i < values.size(); ++i) {
+      Value base = viewBase(values[i]);
+      if (!loop.getCount() || (loop.getCondition() && leaving.contains(loop.getOutputs()[i])))
+        places[base] = {Place::Row, slots++, loop, {}};
+      leaving.insert(base);
+      pushDown(base);
+    }
+    for (unsigned i = 0; i < carried; ++i) {
+      Value base = viewBase(values[i]);
+      if (stackOf(loop, i))
+        continue;
+      if (loop.isVarying(i)) {
         places[base] = {Place::Slot, slots, loop, {}};
         slots += 2;
-      } else if (SmallVector<Value> chain; !stackOf(loop, i) && next == base &&
+      } else if (SmallVector<Value> chain; values[i] == base &&
                                            placement.place(base, loop.getBody().getArgument(i), chain) &&
                                            llvm::none_of(chain, [&](Value v) { return leaving.contains(v); })) {
         leaving.insert(chain.begin(), chain.end());
@@ -179,9 +189,10 @@ void EntryBuilder::planLoops() {
         bool here = kernel && kernel->getBlock() == loop->getBlock() && init.hasOneUse() && leaving.insert(init).second;
         if (here)
           life.first = step[kernel];
-        storage[result] = temporary(bytesOf(result), life);
+        unsigned memory = temporary(bytesOf(result), life);
+        storage[result] = memory;
         if (here)
-          storage[init] = storage[result];
+          storage[init] = memory;
       } else if (!stackOf(loop, i) && !loop.isVarying(i)) {
         pairs[result] = temporary(bytesOf(result), life);
         temporary(bytesOf(result), life);

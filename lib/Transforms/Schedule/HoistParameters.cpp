@@ -47,40 +47,44 @@ struct HoistParameters : disc::impl::HoistParametersBase<HoistParameters> {
     // Constant: a parameter, or a view or kernel of constants that mentions no symbol, and is not a result of the
     // model: the caller's buffers are written by each call.
     llvm::SmallPtrSet<Operation *, 16> constant;
-    for (Operation &op : main.getBody().front())
-      if (isa<ParameterOp>(op) ||
-          ((isView(&op) || isa<KernelOp>(op)) && op.getNumOperands() != 0 && mentionsNoSymbol(&op) &&
-           !isReturned(&op) && llvm::all_of(op.getOperands(), [&](Value v) { return isConstant(v, constant); })))
-        constant.insert(&op);
+    SmallVector<Block *> blocks = hostBlocks(main);
+    std::reverse(blocks.begin(), blocks.end()); // what is outside comes first
+    for (Block *block : blocks)
+      for (Operation &op : *block)
+        if (isa<ParameterOp>(op) ||
+            ((isView(&op) || isa<KernelOp>(op)) && op.getNumOperands() != 0 && mentionsNoSymbol(&op) &&
+             !isReturned(&op) && llvm::all_of(op.getOperands(), [&](Value v) { return isConstant(v, constant); })))
+          constant.insert(&op);
 
     IRMapping map;
     unsigned count = 0;
-    for (Operation &op : llvm::make_early_inc_range(main.getBody().front())) {
-      auto kernel = dyn_cast<KernelOp>(op);
-      if (!kernel || !constant.contains(kernel))
-        continue;
-      cloneInto(kernel, body, map);
-      for (OpResult result : kernel->getResults()) {
-        bool needed = llvm::any_of(result.getUsers(), [&](Operation *user) { return !constant.contains(user); }) ||
-                      llvm::any_of(result.getUsers(), [](Operation *user) { return isView(user); });
-        if (!needed)
+    for (Block *block : blocks)
+      for (Operation &op : llvm::make_early_inc_range(*block)) {
+        auto kernel = dyn_cast<KernelOp>(op);
+        if (!kernel || !constant.contains(kernel))
           continue;
-        std::string name = ("hoisted" + Twine(count++) + "_" + kernel.getName().value_or("value")).str();
-        b.setInsertionPoint(init);
-        GlobalOp::create(b, kernel.getLoc(), b.getStringAttr(name), StringAttr(), TypeAttr::get(result.getType()));
-        GlobalStoreOp::create(body, kernel.getLoc(), name, map.lookup(result));
-        OpBuilder at(kernel);
-        Value load = GlobalLoadOp::create(at, kernel.getLoc(), result.getType(), name);
-        result.replaceUsesWithIf(load, [&](OpOperand &use) { return use.getOwner() != load.getDefiningOp(); });
+        cloneInto(kernel, body, map);
+        for (OpResult result : kernel->getResults()) {
+          bool needed = llvm::any_of(result.getUsers(), [&](Operation *user) { return !constant.contains(user); }) ||
+                        llvm::any_of(result.getUsers(), [](Operation *user) { return isView(user); });
+          if (!needed)
+            continue;
+          std::string name = ("hoisted" + Twine(count++) + "_" + kernel.getName().value_or("value")).str();
+          b.setInsertionPoint(init);
+          GlobalOp::create(b, kernel.getLoc(), b.getStringAttr(name), StringAttr(), TypeAttr::get(result.getType()));
+          GlobalStoreOp::create(body, kernel.getLoc(), name, map.lookup(result));
+          OpBuilder at(kernel);
+          Value load = GlobalLoadOp::create(at, kernel.getLoc(), result.getType(), name);
+          result.replaceUsesWithIf(load, [&](OpOperand &use) { return use.getOwner() != load.getDefiningOp(); });
+        }
       }
-    }
     func::ReturnOp::create(body, main.getLoc());
     eraseDead(main);
   }
 
   static bool isReturned(Operation *op) {
     return llvm::any_of(op->getUsers(), [](Operation *user) {
-      return isa<func::ReturnOp>(user) || (isView(user) && isReturned(user));
+      return user->hasTrait<OpTrait::IsTerminator>() || (isView(user) && isReturned(user));
     });
   }
 

@@ -43,7 +43,9 @@ ShapeAnalysis::ShapeAnalysis(ModuleOp module) {
 
 void ShapeAnalysis::assumeLoops(ModuleOp module) {
   module.walk([&](LoopOp loop) {
-    SymExpr count = loop.getCount() ? expr(loop.getCount()) : SymExpr();
+    if (!loop.getCount())
+      return;
+    SymExpr count = expr(loop.getCount());
     // Facts hold everywhere, not in the body alone: of a loop without steps they must say something true.
     if (isExpressible(count))
       symbolFacts.assume(Predicate::Le, loop.getIndexExpr() + SymExpr(1),
@@ -76,7 +78,9 @@ bool ShapeAnalysis::provedAt(Operation *op, Predicate predicate, const SymExpr &
       if (!holdsEverywhere(guard) && guard->isBeforeInBlock(op))
         inside.assume(guard.getPredicate(), guard.getLhs().getValue(), guard.getRhs().getValue());
     auto loop = dyn_cast<LoopOp>(op->getParentOp());
-    SymExpr count = loop && loop.getCount() ? expr(loop.getCount()) : SymExpr();
+    if (!loop || !loop.getCount())
+      continue;
+    SymExpr count = expr(loop.getCount());
     if (!isExpressible(count))
       continue;
     SymExpr index = loop.getIndexExpr();
