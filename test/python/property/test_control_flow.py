@@ -1,7 +1,7 @@
 """Random programs of nested branches and loops, compiled and against a walk over the same program in NumPy.
 
-Numbers are small integers in f32, so results are exact and every difference is a bug: in the extents, in what is read and
-written where, or in the flow.
+Numbers are small integers in f32, so results are exact and every difference is a bug: in the extents, in what is
+read and written where, or in the flow.
 """
 
 import random
