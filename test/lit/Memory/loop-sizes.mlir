@@ -37,7 +37,7 @@ func.func @main(%x: tensor<4xf32>, %z: tensor<?xf32> {disc_shape.dims = #disc_sh
 // CHECK: ^bb0(%[[A:.*]]: !llvm.ptr, %[[N:.*]]: index):
 // CHECK: disc_rt.guard {{.*}} %[[N]] ge
 // CHECK: disc_rt.bind_symbol @L, %[[N]] computed
-// CHECK: %[[TURN:.*]] = disc_shape.dim <i mod 2>
+// CHECK: %[[TURN:.*]] = disc_shape.dim <i mod 2 + 1>
 // CHECK: %[[LONGER:.*]] = disc_shape.dim <L * 4 + 4>
 // CHECK: %[[B:.*]] = disc_rt.slot %{{.*}}[%[[TURN]]], %[[LONGER]]
 // CHECK: %[[ROWS:.*]] = disc_rt.slot %{{.*}}[%{{.*}}], %{{.*}} keep
