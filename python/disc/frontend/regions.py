@@ -271,7 +271,8 @@ class RegionBuilder(ViewBuilder):
     def _loop_symbol(self, count: Extent | None) -> str:
         """The index's name: one for all loops of one count, so that equal bodies are one kernel, unless nested."""
         for name, known in self._loop_symbols.items():
-            if known == count and name not in self._open_loops:
+            same = known is count or (known is not None and count is not None and known == count)
+            if same and name not in self._open_loops:
                 return name
         taken = {ir.StringAttr(v.operation.attributes["sym_name"]).value for v in self.module_block.operations}
         number = len(self._loop_symbols)
