@@ -171,7 +171,7 @@ _WINDOWS = {
 }
 
 # Where PyTorch has none.
-_OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
+OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
     torch.ops.aten._trilinear.default: _trilinear,
     torch.ops.aten.addbmm.default: _addbmm,
     torch.ops.aten.put.default: _put,
@@ -214,7 +214,7 @@ def decomposition_table(
             and not _has_rule(op)
         ):
             table[op] = decomposition
-    table.update({op: decomposition for op, decomposition in _OWN.items() if not _has_rule(op)})
+    table.update({op: decomposition for op, decomposition in OWN.items() if not _has_rule(op)})
     return table
 
 

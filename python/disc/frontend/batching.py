@@ -1,0 +1,396 @@
+"""Running a traced function for many values at once: each op of its graph over tensors with one more dim in front.
+
+What ``torch.vmap`` does, on a graph of ATen ops, and for a batch of any extent, one that only a run tells among them:
+the function is traced for one value, whose shapes are static, and no rule looks at the batch's extent. A tensor is
+either a batch, with the new dim as its first, or the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from .decompositions import OWN
+
+_aten: Any = torch.ops.aten
+
+
+class NotBatchable(Exception):
+    """An op has no rule; the message says which."""
+
+    def __init__(self, what: str, node: Node) -> None:
+        super().__init__(what)
+        self.node = node
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """What a function is to be traced with: PyTorch's decompositions of ops that have no rule here."""
+    table = {**torch._decomp.core_aten_decompositions(), **OWN}
+    return {op: fn for op, fn in table.items() if op.overloadpacket not in _RULES and torch.Tag.pointwise not in op.tags}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A tensor for each value, along a first dim."""
+
+    tensor: Tensor
+
+
+def run_batched(graph: GraphModule, batches: Mapping[int, Tensor], extent: Any) -> list[Any]:
+    """The outputs of ``graph``, each a tensor with a first dim of ``extent``, or what is none.
+
+    ``graph`` has no inputs: ``batches`` are those of its constant tensors that differ from value to value, by their id.
+    """
+    values: dict[Node, Any] = {}
+    for node in graph.graph.nodes:
+        if node.op == "get_attr":
+            own = getattr(graph, node.target)
+            values[node] = Batch(batches[id(own)]) if id(own) in batches else own
+        elif node.op == "call_function":
+            args, kwargs = pytree.tree_map_only(Node, lambda n: values[n], (node.args, node.kwargs))
+            values[node] = _call(node, args, kwargs, extent)
+        elif node.op == "output":
+            outputs = pytree.tree_map_only(Node, lambda n: values[n], list(node.args[0]))
+            return [_spread(x, extent) if isinstance(x, (Tensor, Batch)) else x for x in outputs]
+        else:
+            raise NotBatchable(f"{node.op} {node.target}", node)
+    raise AssertionError("a graph without output")
+
+
+def _spread(x: Tensor | Batch, extent: Any) -> Tensor:
+    """A batch of what may be the same for all."""
+    return x.tensor if isinstance(x, Batch) else x.unsqueeze(0).expand(extent, *x.shape)
+
+
+def _is_batch(x: Any) -> bool:
+    return isinstance(x, Batch)
+
+
+@dataclass
+class _Call:
+    """One op, with the operands of its schema by name."""
+
+    node: Node
+    operands: dict[str, Any]
+    extent: Any
+
+    @property
+    def target(self) -> Any:
+        return self.node.target
+
+    def rank(self, name: str) -> int:
+        """The dims of an operand for one value."""
+        value = self.operands[name]
+        return value.tensor.dim() - 1 if isinstance(value, Batch) else value.dim()
+
+    def run(self) -> Any:
+        """The op on the operands as they are now."""
+        positional, named = [], {}
+        plain = {
+            name: pytree.tree_map_only(Batch, lambda b: b.tensor, value, is_leaf=_is_batch)
+            for name, value in self.operands.items()
+        }
+        for argument in self.target._schema.arguments:
+            if argument.name in plain:
+                if argument.kwarg_only:
+                    named[argument.name] = plain[argument.name]
+                else:
+                    positional.append(plain[argument.name])
+        return pytree.tree_map_only(Tensor, Batch, self.target(*positional, **named))
+
+    def batched(self) -> list[str]:
+        """The names of the operands that are batches, or lists that hold some."""
+        return [n for n, v in self.operands.items() if any(map(_is_batch, pytree.tree_leaves(v, is_leaf=_is_batch)))]
+
+
+def _call(node: Node, args: Sequence[Any], kwargs: Mapping[str, Any], extent: Any) -> Any:
+    target: Any = node.target
+    leaves = pytree.tree_leaves((args, kwargs), is_leaf=_is_batch)
+    if not any(map(_is_batch, leaves)):
+        return target(*args, **kwargs)
+    if not isinstance(target, torch._ops.OpOverload):
+        # getitem of a list of results.
+        return target(*args, **kwargs)
+    names = [argument.name for argument in target._schema.arguments]
+    operands = dict(zip(names, args, strict=False)) | dict(kwargs)
+    for argument in target._schema.arguments:
+        if argument.name not in operands and argument.has_default_value():
+            operands[argument.name] = argument.default_value
+    call = _Call(node, operands, extent)
+    rule = _RULES.get(target.overloadpacket)
+    if rule is None:
+        rule = _pointwise if torch.Tag.pointwise in target.tags else _along_dims
+    return rule(call)
+
+
+# -- rules -----------------------------------------------------------------------------------------------------
+
+
+def _pointwise(call: _Call) -> Any:
+    tensors = [n for n, v in call.operands.items() if isinstance(v, (Tensor, Batch))]
+    rank = max(map(call.rank, tensors))
+    for name in tensors:
+        value = call.operands[name]
+        if isinstance(value, Batch):
+            x = value.tensor
+            while x.dim() <= rank:
+                x = x.unsqueeze(1)
+            call.operands[name] = Batch(x)
+        elif call.rank(name) == rank and name == "self" and call.target._schema.is_mutable:
+            raise NotBatchable(f"{call.target} changes in place what is the same for all", call.node)
+    result = call.run()
+    # A number among tensors does not decide the dtype of a result; a batch of them would.
+    dtype = call.node.meta["val"].dtype
+    return result if result.tensor.dtype == dtype else Batch(result.tensor.to(dtype))
+
+
+def _shifted(dim: int, rank: int) -> int:
+    return (dim if dim >= 0 else dim + max(rank, 1)) + 1
+
+
+# Ops that take a dim of the result, which has one more.
+_INSERTING = (_aten.unsqueeze, _aten.unsqueeze_, _aten.stack)
+_DIMS = ("dim", "dims", "dim0", "dim1", "dim2")
+
+
+def _along_dims(call: _Call) -> Any:
+    """Ops of which arguments name the dims that they work along: those move up by one."""
+    schema = call.target._schema
+    batched = call.batched()
+    named = [a for a in schema.arguments if a.name in _DIMS]
+    tensors = [a.name for a in schema.arguments if isinstance(call.operands.get(a.name), (Tensor, Batch))]
+    lists = [n for n in batched if isinstance(call.operands[n], (list, tuple))]
+    if not named or schema.arguments[0].name not in batched or (lists and len(batched) > 1):
+        raise NotBatchable(f"{call.target} has no rule for batches", call.node)
+    first = schema.arguments[0].name
+    if lists:
+        items = list(call.operands[first])
+        call.operands[first] = [Batch(_spread(x, call.extent)) for x in items]
+        rank = call.operands[first][0].tensor.dim() - 1
+    else:
+        rank = call.rank(first)
+        for name in tensors:
+            # Others beside the first (an index, a source) have as many dims.
+            call.operands[name] = Batch(_spread(call.operands[name], call.extent))
+            if call.rank(name) != rank:
+                raise NotBatchable(f"{call.target} has no rule for batches of unlike ranks", call.node)
+    if rank == 0 and call.target.overloadpacket not in _INSERTING:
+        raise NotBatchable(f"{call.target} of a number has no rule for batches", call.node)
+    rank += call.target.overloadpacket in _INSERTING
+    for argument in named:
+        dims = call.operands.get(argument.name)
+        if dims is None or (isinstance(dims, (list, tuple)) and not dims):
+            if argument.name not in ("dim", "dims") or not isinstance(argument.type, torch._C.OptionalType):
+                call.operands[argument.name] = list(range(1, rank + 1))
+            elif "List" in str(argument.type):
+                call.operands[argument.name] = list(range(1, rank + 1))
+            else:
+                raise NotBatchable(f"{call.target} over all dims has no rule for batches", call.node)
+        elif isinstance(dims, int):
+            call.operands[argument.name] = _shifted(dims, rank)
+        else:
+            call.operands[argument.name] = [_shifted(d, rank) for d in dims]
+    return call.run()
+
+
+def _over_all(packet: Any) -> Callable[[_Call], Any]:
+    """A reduction; without dims, over all of them."""
+
+    def rule(call: _Call) -> Any:
+        if "dim" in call.operands and call.operands["dim"] is not None and call.operands["dim"] != []:
+            return _along_dims(call)
+        rank = call.rank("self")
+        x = call.operands["self"].tensor
+        if rank == 0:
+            x, rank = x.unsqueeze(1), 1
+        named = {k: v for k, v in call.operands.items() if k in ("dtype", "keepdim")}
+        return Batch(packet(x, list(range(1, rank + 1)), **named))
+
+    return rule
+
+
+def _flat(packet: Any) -> Callable[[_Call], Any]:
+    """A reduction of one dim that, without one, flattens."""
+
+    def rule(call: _Call) -> Any:
+        if call.operands.get("dim") is not None:
+            return _along_dims(call)
+        result = packet(call.operands["self"].tensor.flatten(1), 1)
+        return Batch(result[0] if isinstance(result, tuple) else result)
+
+    return rule
+
+
+def _permute(call: _Call) -> Any:
+    rank = call.rank("self")
+    call.operands["dims"] = [0, *(_shifted(d, rank) for d in call.operands["dims"])]
+    return call.run()
+
+
+def _transposed(call: _Call) -> Any:
+    x = call.operands["self"].tensor
+    return Batch(x.transpose(1, 2) if x.dim() == 3 else x)
+
+
+def _resized(call: _Call) -> Any:
+    """Views by the extents of the result."""
+    name = "size" if "size" in call.operands else "shape"
+    call.operands[name] = [call.extent, *call.operands[name]]
+    return call.run()
+
+
+def _expand(call: _Call) -> Any:
+    x, size = call.operands["self"].tensor, list(call.operands["size"])
+    while x.dim() <= len(size):
+        x = x.unsqueeze(1)
+    return Batch(x.expand(call.extent, *size))
+
+
+def _repeat(call: _Call) -> Any:
+    x, repeats = call.operands["self"].tensor, list(call.operands["repeats"])
+    while x.dim() <= len(repeats):
+        x = x.unsqueeze(1)
+    return Batch(x.repeat(1, *repeats))
+
+
+def _squeeze(call: _Call) -> Any:
+    x = call.operands["self"].tensor
+    rank = x.dim() - 1
+    dims = call.operands.get("dim")
+    wanted = list(range(rank)) if dims is None else [dims] if isinstance(dims, int) else list(dims)
+    for d in sorted((_shifted(d, rank) for d in wanted), reverse=True):
+        if d < x.dim() and x.shape[d] == 1:
+            x = x.squeeze(d)
+    return Batch(x)
+
+
+def _same(call: _Call) -> Any:
+    """Ops that take a tensor as it is."""
+    return call.run()
+
+
+def _of_like_shape(call: _Call) -> Any:
+    """``new_zeros`` and its like: the batch gives no more than a dtype."""
+    values = {n: v.tensor[:0].flatten() if isinstance(v, Batch) else v for n, v in call.operands.items()}
+    return _unwrapped(_Call(call.node, values, call.extent).run())
+
+
+def _unwrapped(x: Any) -> Any:
+    return pytree.tree_map_only(Batch, lambda b: b.tensor, x, is_leaf=_is_batch)
+
+
+def _matrices(call: _Call, name: str) -> tuple[Tensor, bool]:
+    value = call.operands[name]
+    return (value.tensor, True) if isinstance(value, Batch) else (value, False)
+
+
+def _product(x: Tensor, batched_x: bool, y: Tensor, batched_y: bool, extent: Any) -> Tensor:
+    """Matrices [m, k] and [k, n] as [B, m, n]."""
+    if batched_x and not batched_y:
+        # One product of all rows.
+        rows = x.shape[1]
+        return torch.mm(x.reshape(extent * rows, x.shape[2]), y).reshape(extent, rows, y.shape[1])
+    if batched_y and not batched_x:
+        x = x.unsqueeze(0).expand(extent, *x.shape)
+    return torch.bmm(x, y)
+
+
+def _mm(call: _Call) -> Any:
+    return Batch(_product(*_matrices(call, "self"), *_matrices(call, "mat2"), call.extent))
+
+
+def _mv(call: _Call) -> Any:
+    (x, batched_x), (v, batched_v) = _matrices(call, "self"), _matrices(call, "vec")
+    if batched_v and not batched_x:
+        return Batch(torch.mm(v, x.t()))
+    return Batch(_product(x, batched_x, v.unsqueeze(-1), batched_v, call.extent).squeeze(-1))
+
+
+def _dot(call: _Call) -> Any:
+    (x, _), (y, _) = _matrices(call, "self"), _matrices(call, "tensor")
+    return Batch((x * y).sum(-1))
+
+
+def _bmm(call: _Call) -> Any:
+    x, y = (_spread(call.operands[n], call.extent) for n in ("self", "mat2"))
+    batch = x.shape[1]
+    result = torch.bmm(x.flatten(0, 1), y.flatten(0, 1))
+    return Batch(result.reshape(call.extent, batch, x.shape[2], y.shape[3]))
+
+
+def _addmm(call: _Call) -> Any:
+    scaled = {n: call.operands.get(n, 1) for n in ("alpha", "beta")}
+    product = _product(*_matrices(call, "mat1"), *_matrices(call, "mat2"), call.extent)
+    bias, batched = _matrices(call, "self")
+    if batched and bias.dim() == 2:
+        bias = bias.unsqueeze(1)
+    product = product if scaled["alpha"] == 1 else product * scaled["alpha"]
+    return Batch(product + (bias if scaled["beta"] == 1 else bias * scaled["beta"]))
+
+
+def _layer_norm(call: _Call) -> Any:
+    if any(isinstance(call.operands.get(n), Batch) for n in ("weight", "bias")):
+        raise NotBatchable(f"{call.target} with weights of each value's own has no rule for batches", call.node)
+    return call.run()
+
+
+def _embedding(call: _Call) -> Any:
+    weight, batched = _matrices(call, "weight")
+    if batched:
+        raise NotBatchable(f"{call.target} of a table of each value's own has no rule for batches", call.node)
+    return Batch(torch.nn.functional.embedding(_matrices(call, "indices")[0], weight))
+
+
+def _index_select(call: _Call) -> Any:
+    (x, batched_x), (index, batched_index) = _matrices(call, "self"), _matrices(call, "index")
+    dim, rank = call.operands["dim"], call.rank("self")
+    if not batched_index:
+        return Batch(torch.index_select(x, _shifted(dim, rank), index))
+    if batched_x or call.rank("index") > 1 or _shifted(dim, rank) != 1:
+        raise NotBatchable(f"{call.target} with an index of each value's own has no rule for batches", call.node)
+    flat = torch.index_select(x, 0, index.reshape(-1))
+    return Batch(flat.reshape(call.extent, -1, *x.shape[1:]) if call.rank("index") else flat)
+
+
+def _index(call: _Call) -> Any:
+    (x, batched), indices = _matrices(call, "self"), list(call.operands["indices"])
+    if batched or any(i is None for i in indices):
+        raise NotBatchable(f"{call.target} of each value's own has no rule for batches", call.node)
+    rank = max(i.tensor.dim() - 1 if isinstance(i, Batch) else i.dim() for i in indices)
+    aligned = []
+    for index in indices:
+        wide = index.tensor if isinstance(index, Batch) else index
+        while isinstance(index, Batch) and wide.dim() <= rank:
+            wide = wide.unsqueeze(1)
+        aligned.append(wide)
+    return Batch(_aten.index.Tensor(x, aligned))
+
+
+_RULES: dict[Any, Callable[[_Call], Any]] = {
+    **{getattr(_aten, n): _over_all(getattr(_aten, n)) for n in ("sum", "mean", "amax", "amin")},
+    **{getattr(_aten, n): _flat(getattr(torch, n)) for n in ("max", "min", "argmax", "argmin", "any", "all", "prod")},
+    **dict.fromkeys((_aten.view, _aten.reshape, _aten._unsafe_view, _aten._reshape_copy, _aten.view_copy), _resized),
+    **dict.fromkeys((_aten.squeeze, _aten.squeeze_), _squeeze),
+    **dict.fromkeys((_aten.t, _aten.t_), _transposed),
+    **dict.fromkeys((_aten.clone, _aten.detach, _aten.alias, _aten._to_copy, _aten.contiguous, _aten.lift_fresh), _same),
+    **dict.fromkeys((_aten.zeros_like, _aten.ones_like, _aten.full_like, _aten.empty_like), _same),
+    **dict.fromkeys((_aten.new_zeros, _aten.new_ones, _aten.new_full, _aten.new_empty), _of_like_shape),
+    **dict.fromkeys((_aten.layer_norm, _aten.native_layer_norm, _aten.rms_norm), _layer_norm),
+    _aten.permute: _permute,
+    _aten.expand: _expand,
+    _aten.repeat: _repeat,
+    _aten.mm: _mm,
+    _aten.mv: _mv,
+    _aten.dot: _dot,
+    _aten.bmm: _bmm,
+    _aten.addmm: _addmm,
+    _aten.embedding: _embedding,
+    _aten.index_select: _index_select,
+    _aten.index: _index,
+}
