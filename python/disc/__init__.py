@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .frontend import NotLowerable, lowers
     from .library import Library, load
     from .model import MemoryUse, Model
+    from .trees import flatten_tree
 
 __version__ = "0.1.0"
 
@@ -46,6 +47,7 @@ __all__ = [
     "aot_compile",
     "compile",
     "explain",
+    "flatten_tree",
     "load",
     "lowers",
     "pipeline",
@@ -57,6 +59,7 @@ _LAZY = {
     "aot_compile": ("aot", "_native"),
     "compile": ("compiler", "_native"),
     "explain": ("dynamo", "_native"),
+    "flatten_tree": ("trees", None),
     "NotLowerable": ("frontend", None),
     "lowers": ("frontend", None),
     "Library": ("library", "_runtime"),

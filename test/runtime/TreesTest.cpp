@@ -15,12 +15,15 @@ using Numbers = std::vector<int64_t>;
 
 /// The function's operands and results.
 struct Schedule {
-  /// `children`: those of each node; `present`: a byte for each optional field.
+  /// `children`: those of each node; `present`: a byte for each optional field; `uses`: of each pattern.
   Schedule(int64_t nodes, int64_t arity, Numbers children, std::vector<uint8_t> present = {}, int64_t fields = 0,
-           uint64_t allowed = ~uint64_t(0))
+           Numbers uses = {})
       : nodes(nodes), arity(arity), fields(fields), children(std::move(children)), present(std::move(present)),
-        order(nodes), rows(nodes * arity), leaves((1 << fields) + 1), starts(nodes + 1), kinds(nodes) {
-    Numbers scratch(size_t(nodes * (arity + 5) + 80)), config = {int64_t(allowed)};
+        uses(std::move(uses)), order(size_t(nodes)), rows(size_t(nodes * arity)),
+        leaves(size_t((1 << (fields + arity)) + 1)), starts(size_t(nodes + 1)), kinds(size_t(nodes)) {
+    if (this->uses.empty())
+      this->uses.assign(size_t(1) << (fields + arity), (1 << arity) - 1);
+    Numbers scratch(size_t(nodes * (arity + 7) + 80));
     Numbers table = {nodes, arity}, tableStrides = {arity, 1}, flags = {nodes, fields}, flagStrides = {fields, 1};
     Numbers one = {1};
     auto vector = [&](Numbers &data, const int64_t *dims) -> disc_view {
@@ -36,7 +39,7 @@ struct Schedule {
                             vector(kinds, &this->nodes),
                             {&groups, DISC_I64, 0, nullptr, nullptr},
                             {&root, DISC_I64, 0, nullptr, nullptr}};
-    status = disc_fn_tree_schedule(nullptr, operands, config.data(), 0, 1, scratch.data());
+    status = disc_fn_tree_schedule(nullptr, operands, this->uses.data(), 0, 1, scratch.data());
   }
 
   int64_t child(int64_t node, int64_t i) const { return children[size_t(node * arity + i)]; }
@@ -50,32 +53,45 @@ struct Schedule {
     return bits;
   }
 
+  int64_t used(int64_t node, int64_t i) const {
+    return uses[size_t(patternOf(node))] >> i & 1 ? child(node, i) : -1;
+  }
+
   /// Whether it is what the function promises.
   bool holds() const {
-    Numbers sorted = order, place(order.size()), all(order.size());
-    std::sort(sorted.begin(), sorted.end());
-    std::iota(all.begin(), all.end(), 0);
-    bool good = status == DISC_OK && sorted == all;
-    for (int64_t i = 0; i < nodes; ++i)
+    Numbers place(order.size(), -1), needed = {0};
+    std::vector<bool> met(order.size());
+    met[0] = true;
+    for (size_t at = 0; at < needed.size(); ++at)
+      for (int64_t i = 0; i < arity; ++i)
+        if (int64_t c = used(needed[at], i); c >= 0 && !met[size_t(c)]) {
+          met[size_t(c)] = true;
+          needed.push_back(c);
+        }
+    int64_t end = starts[size_t(groups)];
+    bool good = status == DISC_OK && end == int64_t(needed.size());
+    for (int64_t i = 0; i < end; ++i) {
+      good &= met[size_t(order[size_t(i)])] && place[size_t(order[size_t(i)])] < 0;
       place[size_t(order[size_t(i)])] = i;
+    }
     good &= root == place[0];
-    for (int64_t p = 0; p < 1 << fields; ++p)
-      for (int64_t i = leaves[size_t(p)]; i < leaves[size_t(p + 1)]; ++i)
-        good &= patternOf(order[size_t(i)]) == p;
-    int64_t begin = leaves.back();
-    good &= starts[0] == begin && starts[size_t(groups)] == nodes;
-    for (int64_t g = 0; g < groups; ++g) {
-      int64_t first = starts[size_t(g)], end = starts[size_t(g + 1)];
-      good &= first < end;
-      for (int64_t i = first; i < end; ++i) {
+    auto check = [&](int64_t first, int64_t last, int64_t pattern) {
+      for (int64_t i = first; i < last; ++i) {
         int64_t node = order[size_t(i)];
-        good &= patternOf(node) == kinds[size_t(g)];
+        good &= patternOf(node) == pattern;
         for (int64_t k = 0; k < arity; ++k) {
-          int64_t c = child(node, k), row = rows[size_t(i * arity + k)];
+          int64_t c = used(node, k), row = rows[size_t(i * arity + k)];
           // Children belong to groups before this one.
           good &= c < 0 ? row == -1 : row == place[size_t(c)] && row < first;
         }
       }
+    };
+    for (size_t p = 0; p + 1 < leaves.size(); ++p)
+      check(leaves[p], leaves[p + 1], int64_t(p));
+    good &= leaves.back() == (groups ? starts[0] : end);
+    for (int64_t g = 0; g < groups; ++g) {
+      good &= starts[size_t(g)] < starts[size_t(g + 1)];
+      check(starts[size_t(g)], starts[size_t(g + 1)], kinds[size_t(g)]);
     }
     return good;
   }
@@ -83,7 +99,7 @@ struct Schedule {
   int64_t nodes, arity, fields;
   Numbers children;
   std::vector<uint8_t> present;
-  Numbers order, rows, leaves, starts, kinds;
+  Numbers uses, order, rows, leaves, starts, kinds;
   int64_t groups = -1, root = -1;
   int32_t status;
 };
@@ -120,17 +136,28 @@ TEST(treeScheduleOfDeepChains) {
   Numbers down, up;
   for (int64_t i = 0; i < nodes; ++i) {
     down.insert(down.end(), {i + 1 < nodes ? i + 1 : -1, -1});
-    up.insert(up.end(), {-1, i - 1});
+    up.insert(up.end(), {-1, i == 0 ? nodes - 1 : i == 1 ? -1 : i - 1});
   }
-  Schedule rootFirst(nodes, 2, down), rootLast(nodes, 2, up);
-  CHECK(rootFirst.holds() && rootFirst.groups == nodes - 1 && rootFirst.root == nodes - 1);
-  CHECK(rootLast.holds() && rootLast.groups == nodes - 1 && rootLast.root == 0);
+  Schedule forward(nodes, 2, down), backward(nodes, 2, up);
+  CHECK(forward.holds() && forward.groups == nodes - 1 && forward.root == nodes - 1);
+  CHECK(backward.holds() && backward.groups == nodes - 1 && backward.root == nodes - 1);
 }
 
 TEST(treeScheduleSharesSubtrees) {
-  // 0 -> 1, 2; 1 -> 3; 2 -> 3, and 3 twice; 4 hangs nowhere.
+  // 0 -> 1, 2; 1 -> 3; 2 -> 3, and 3 twice; nobody needs 4.
   Schedule shared(5, 2, {1, 2, 3, -1, 3, 3, -1, -1, -1, -1});
-  CHECK(shared.holds() && shared.groups == 3 && shared.leaves[1] == 2);
+  CHECK(shared.holds() && shared.groups == 3 && shared.starts[3] == 4);
+}
+
+TEST(treeScheduleUsesWhatTheCodeUses) {
+  // A node with a right child alone uses none, and two children are used from the left.
+  Numbers uses = {0, -1, 0, 1};
+  Schedule partly(5, 2, {1, 2, -1, 3, 4, -1, -1, -1, -1, -1}, {}, 0, uses);
+  CHECK(partly.holds() && partly.groups == 1 && partly.starts[1] == 2);
+  // What has no code is an error where it is needed.
+  CHECK(Schedule(3, 2, {1, 2, 2, -1, -1, -1}, {}, 0, uses).status == DISC_ERROR_INDEX);
+  // A way back is none where it is not used.
+  CHECK(Schedule(2, 2, {1, 0, -1, 0}, {}, 0, uses).holds());
 }
 
 TEST(treeScheduleChecks) {
@@ -140,10 +167,7 @@ TEST(treeScheduleChecks) {
   CHECK(Schedule(2, 2, {1, INT64_MIN, -1, -1}).status == DISC_ERROR_INDEX);
   CHECK(Schedule(1, 1, {0}).status == DISC_ERROR_INDEX);
   CHECK(Schedule(4, 2, {1, -1, 2, -1, 3, -1, 1, -1}).status == DISC_ERROR_INDEX);
-  CHECK(Schedule(4, 2, {1, -1, -1, -1, 3, -1, 2, -1}).status == DISC_ERROR_INDEX);
+  CHECK(Schedule(4, 2, {3, -1, -1, -1, 3, -1, 2, -1}).status == DISC_ERROR_INDEX);
   CHECK(Schedule(0, 2, {}).status == DISC_ERROR_INDEX);
-  CHECK(Schedule(1, 7, {-1, -1, -1, -1, -1, -1, -1}).status == DISC_ERROR_SHAPE);
-  // A left child alone is not allowed.
-  CHECK(Schedule(2, 2, {-1, 1, -1, -1}, {}, 0, 0b1101).status == DISC_OK);
-  CHECK(Schedule(2, 2, {1, -1, -1, -1}, {}, 0, 0b1101).status == DISC_ERROR_INDEX);
+  CHECK(Schedule(1, 7, Numbers(7, -1)).status == DISC_ERROR_SHAPE);
 }

@@ -21,6 +21,7 @@ from .higher_order import flattened
 from .locations import is_user_file
 from .loops import kept_loops
 from .proving import proved_by_trying
+from .recursion import kept_recursion
 from .recurrent import kept_whole
 
 _DISC = str(Path(__file__).parents[1])
@@ -50,7 +51,7 @@ def export(
     that (broadcasting, mostly). Such models are traced again without the assumption: what broadcasts is then checked
     when the compiled model is called.
     """
-    with torch.no_grad(), kept_whole(), kept_loops(), flattened(), proved_by_trying():
+    with torch.no_grad(), kept_whole(), kept_loops(), kept_recursion(module), flattened(), proved_by_trying():
         args, kwargs = _distinct(args, kwargs)
         first: list[_Guard] = []
         try:

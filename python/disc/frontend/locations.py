@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import torch
@@ -10,6 +11,7 @@ from torch.fx import Node
 from torch_mlir import ir
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_DISC = str(Path(__file__).parents[1])
 _TORCH = str(Path(torch.__file__).parent)
 
 
@@ -30,6 +32,17 @@ def source_of(node: Node | None) -> tuple[str, int] | None:
         return users[-1]
     # Traced from inside PyTorch only: an absolute path still says something.
     return next((f for f in reversed(frames) if Path(f[0]).is_absolute()), None)
+
+
+def user_line() -> str | None:
+    """The innermost line of the user's code that is running, ``model.py:12``."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if is_user_file(file) and not file.startswith(_DISC):
+            return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
 
 
 def location(name: str, source: tuple[str, int] | None) -> ir.Location:

@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, SymIntArgument, TensorArgument
 from torch_mlir import ir
 
-from .. import errors
+from .. import errors, trees
 from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
 from .export import export
 from .finish import finish
@@ -58,6 +58,8 @@ class ImportedProgram:
     """What was imported, until :meth:`release`."""
     states: dict[str, torch.Tensor] = field(default_factory=dict)
     """The model's own tensors that calls update: buffers, for the most part."""
+    trees: list[trees.Argument] = field(default_factory=list)
+    """The arguments that are trees; ``in_spec`` has tables in their places."""
     constants: dict[int, Any] = field(default_factory=dict)
     """The value of each input leaf that is no tensor: it was fixed by the export."""
     _symbol_places: dict[sympy.Symbol, tuple[int, int]] = field(default_factory=dict, repr=False)
@@ -74,6 +76,8 @@ class ImportedProgram:
             expected = self.in_spec.child(1).context
             if set(expected) == set(kwargs):
                 kwargs = {key: kwargs[key] for key in expected}
+        if self.trees:
+            args, kwargs = trees.replaced(args, kwargs, self.trees, trees.table)
         leaves, spec = pytree.tree_flatten((tuple(args), kwargs))
         if spec != self.in_spec:
             raise TypeError(f"the arguments are structured as {spec}, the model was compiled for {self.in_spec}")
@@ -131,17 +135,23 @@ def import_program(
     ``dynamic_shapes`` matters, for the names of its ``Dim``s. With ``library`` every output is computed, also one that
     is an input, a parameter or a number.
     """
+    found: list[trees.Argument] = []
     if isinstance(model, ExportedProgram):
         exported = model
         if exported.example_inputs is not None:
             args, kwargs = exported.example_inputs
         names = list(exported.graph_signature.user_inputs)
     else:
-        exported = export(model, args, kwargs, dynamic_shapes)
         names = _parameter_names(model)
+        found = trees.find(args, kwargs or {})
+        if found:
+            dynamic_shapes = trees.dynamic_shapes(dynamic_shapes, args, kwargs or {}, names, found)
+            args, kwargs = trees.replaced(args, kwargs or {}, found, trees.example)
+        exported = export(model, args, kwargs, dynamic_shapes)
     program = decompose(exported)
     specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs or {}, names)
     imported = import_functional(program, specs, library=library)
+    imported.trees = found
     imported.exported = exported
     return imported
 

@@ -11,9 +11,10 @@ Several functions may call each other. What they take beside the node must be th
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,8 +29,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import errors
 from ..trees import Placeholder, Table, TreeType, placeholder
+from . import markers
 from .batching import NotBatchable, decompositions, run_batched
-from .locations import user_line
+from .locations import is_user_file, user_line
 
 _MOST_FUNCTIONS = 16
 
@@ -39,7 +41,7 @@ _MOST_FUNCTIONS = 16
 
 @torch.library.custom_op("disc::tree_schedule", mutates_args=())
 def tree_schedule(
-    children: Tensor, present: Tensor | None, allowed: int
+    children: Tensor, present: Tensor | None, uses: Sequence[int]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """order, rows, leaves, starts, kinds, count and root of a tree: see lib/Runtime/Functions/Trees.cpp."""
     raise NotImplementedError("a program with recursion over trees runs only when it is compiled")
@@ -47,7 +49,7 @@ def tree_schedule(
 
 @tree_schedule.register_fake
 def _(
-    children: Tensor, present: Tensor | None, allowed: int
+    children: Tensor, present: Tensor | None, uses: Sequence[int]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     nodes = children.shape[0]
     fields = 0 if present is None else present.shape[1]
@@ -55,7 +57,7 @@ def _(
     def vector(size: Any) -> Tensor:
         return children.new_empty([size])
 
-    order, rows, leaves = vector(nodes), torch.empty_like(children), vector(2**fields + 1)
+    order, rows, leaves = vector(nodes), torch.empty_like(children), vector(2 ** (fields + children.shape[1]) + 1)
     return order, rows, leaves, vector(nodes + 1), vector(nodes), children.new_empty([]), children.new_empty([])
 
 
@@ -343,6 +345,13 @@ class _Recursion:
                 )
             self.graphs[function][pattern] = graph
 
+    def used(self, pattern: int) -> int:
+        """The children of whose results the code for a pattern needs some, as bits; -1 if the code is not for it."""
+        if pattern in self.failed:
+            return -1
+        inputs = [what for graphs in self.graphs.values() if graphs for what in graphs[pattern].inputs]
+        return sum(1 << child for child in {what[-1] for what in inputs if what[-1] is not None})
+
     def run(self, function: _Function) -> Any:
         """The function of the tree's root."""
         return _Program(self, function).run()
@@ -378,16 +387,13 @@ class _Program:
         """The result for the root."""
         recursion, children = self._recursion, self._table.children
         nodes = children.shape[0]
-        patterns = [p for p in recursion.patterns if p not in recursion.failed]
-        inner = [p for p in patterns if p >= recursion.leaves]
-        allowed = sum(1 << p for p in patterns)
-        if allowed >= 1 << 63:
-            allowed -= 1 << 64
-        schedule = torch.ops.disc.tree_schedule(children, self._table.present, allowed)
+        uses = [recursion.used(p) for p in recursion.patterns]
+        inner = [p for p in recursion.patterns if uses[p] > 0]
+        schedule = torch.ops.disc.tree_schedule(children, self._table.present, uses)
         self._order, self._rows, leaves, starts, kinds, count, root = schedule
         states = [torch.zeros((nodes, *shape), dtype=dtype) for *_, dtype, shape in self._slots]
-        for pattern in patterns:
-            if pattern < recursion.leaves:
+        for pattern in recursion.patterns:
+            if uses[pattern] == 0:
                 states = self._group(pattern, leaves[pattern], leaves[pattern + 1], states)
         if inner:
             groups = _number(count, nodes)
@@ -399,7 +405,7 @@ class _Program:
                     states = self._group(pattern, start, here, states)
                 return states
 
-            states = _loop(groups, states, step)
+            states = _loop(groups, nodes, states, step)
         place = root.reshape(1)
         results = [x.index_select(0, place).squeeze(0) for x in states]
         own = [x for x, (f, *_) in zip(results, self._slots, strict=True) if f == self._function]
@@ -429,7 +435,7 @@ class _Program:
             batches = {id(fake): value(what) for what, fake in graph.inputs.items()}
             results += run_batched(graph.module, batches, extent)
         return [
-            torch.slice_scatter(state, new.to(state.dtype), 0, first, first + extent)
+            torch.slice_scatter(state, new, 0, first, first + extent)
             for state, new in zip(states, results, strict=True)
         ]
 
@@ -444,10 +450,26 @@ class _Program:
 
 
 def _number(x: Tensor, most: Any) -> Any:
-    number: Any = x.item()
+    # Of a copy: PyTorch cannot retrace item() of a view whose offset is dynamic.
+    number: Any = x.clone().item()
     torch._check(number >= 0)
     torch._check(number <= most)
     return number
+
+
+def _loop(
+    count: Any, most: Any, states: list[Tensor], step: Callable[[Any, list[Tensor]], list[Tensor]]
+) -> list[Tensor]:
+    """``states`` after ``count`` steps, which are less than ``most``."""
+    begin = markers.loop_begin(count, None)
+    number: Any = begin.item()
+    # Not that it is less than count, from which PyTorch would conclude that there is a step.
+    torch._check(number >= 0)
+    torch._check(number < most)
+    inside = [markers.loop_carried(begin, x, x.shape, slot) for slot, x in enumerate(states)]
+    following = step(number, inside)
+    end = markers.loop_end(begin, list(range(len(states))), inside, following, [], None, [])
+    return [markers.loop_last(end, x, x.shape, number) for number, x in enumerate(following)]
 
 
 def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -465,6 +487,42 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if recursion.is_recursive(known):
             return recursion.run(known)
     return NotImplemented
+
+
+@contextmanager
+def kept_recursion(module: torch.nn.Module) -> Iterator[None]:
+    """While it is active, the methods of ``module`` and its parts call each other through :func:`call`."""
+    replaced: list[tuple[dict[str, Any], str]] = []
+    try:
+        for part in module.modules():
+            for name in _methods(type(part)):
+                if name not in part.__dict__:
+                    part.__dict__[name] = _watched(getattr(part, name))
+                    replaced.append((part.__dict__, name))
+        yield
+    finally:
+        for holder, name in replaced:
+            del holder[name]
+
+
+def _methods(cls: type) -> list[str]:
+    return [
+        name
+        for base in cls.__mro__
+        for name, value in base.__dict__.items()
+        if isinstance(value, types.FunctionType)
+        and is_user_file(value.__code__.co_filename)
+        and not (name.startswith("__") and name.endswith("__"))
+    ]
+
+
+def _watched(method: Any) -> Any:
+    @functools.wraps(method)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        result = call(method, args, kwargs)
+        return method(*args, **kwargs) if result is NotImplemented else result
+
+    return watched
 
 
 def _is_code(function: Any) -> bool:

@@ -33,6 +33,7 @@ from . import (
     sorting,
     special,
     strided,
+    trees,
     updates,
     views,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "sorting",
     "special",
     "strided",
+    "trees",
     "updates",
     "views",
 ]
