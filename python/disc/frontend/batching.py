@@ -7,7 +7,7 @@ either a batch, with the new dim as its first, or the same for all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,25 +42,102 @@ class Batch:
     tensor: Tensor
 
 
-def run_batched(graph: GraphModule, batches: Mapping[int, Tensor], extent: Any) -> list[Any]:
+def run_batched(
+    graph: GraphModule, batches: Mapping[int, Tensor], extent: Any, known: Mapping[Node, Batch] | None = None
+) -> list[Any]:
     """The outputs of ``graph``, each a tensor with a first dim of ``extent``, or what is none.
 
     ``graph`` has no inputs: ``batches`` are those of its constant tensors that differ from value to value, by their id.
+    ``known`` are values of nodes that need not be computed.
     """
-    values: dict[Node, Any] = {}
+    output = graph.graph.output_node()
+    values = evaluate(graph, output.all_input_nodes, batches, extent, dict(known or {}))
+    results = pytree.tree_map_only(Node, lambda n: values[n], list(output.args[0]))  # type: ignore[arg-type]
+    return [_spread(x, extent) if isinstance(x, (Tensor, Batch)) else x for x in results]
+
+
+def evaluate(
+    graph: GraphModule, wanted: Sequence[Node], batches: Mapping[int, Tensor], extent: Any, values: dict[Node, Any]
+) -> dict[Node, Any]:
+    """``values`` with those of the nodes that are ``wanted``, and of what they need."""
+    needed, pending = set(), list(wanted)
+    while pending:
+        node = pending.pop()
+        if node not in needed and node not in values:
+            needed.add(node)
+            pending += node.all_input_nodes
     for node in graph.graph.nodes:
+        if node not in needed:
+            continue
         if node.op == "get_attr":
             own = getattr(graph, node.target)
             values[node] = Batch(batches[id(own)]) if id(own) in batches else own
         elif node.op == "call_function":
             args, kwargs = pytree.tree_map_only(Node, lambda n: values[n], (node.args, node.kwargs))
             values[node] = _call(node, args, kwargs, extent)
-        elif node.op == "output":
-            outputs = pytree.tree_map_only(Node, lambda n: values[n], list(node.args[0]))
-            return [_spread(x, extent) if isinstance(x, (Tensor, Batch)) else x for x in outputs]
         else:
             raise NotBatchable(f"{node.op} {node.target}", node)
-    raise AssertionError("a graph without output")
+    return values
+
+
+def needed_inputs(graph: GraphModule, inputs: Collection[int], known: Collection[Node]) -> set[int]:
+    """Those of ``inputs`` (ids of constants) that the outputs need where some values are known."""
+    found, met, pending = set(), set(known), graph.graph.output_node().all_input_nodes
+    while pending:
+        node = pending.pop()
+        if node in met:
+            continue
+        met.add(node)
+        pending += node.all_input_nodes
+        if node.op == "get_attr" and id(getattr(graph, node.target)) in inputs:
+            found.add(id(getattr(graph, node.target)))
+    return found
+
+
+def find_independent(graph: GraphModule, changing: Collection[int], own: Collection[int]) -> list[Node]:
+    """The nodes that depend on tensors of ``own`` (ids) and not on those of ``changing``, and that others need.
+
+    Nothing that is changed in place is among them.
+    """
+    free: set[Node] = set()
+    depends: set[Node] = set()
+    for node in graph.graph.nodes:
+        if node.op == "get_attr":
+            place = id(getattr(graph, node.target))
+            if place not in changing:
+                free.add(node)
+            if place in own:
+                depends.add(node)
+        elif node.op == "call_function":
+            target: Any = node.target
+            if isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable:
+                return []
+            if all(n in free for n in node.all_input_nodes):
+                free.add(node)
+            if any(n in depends for n in node.all_input_nodes):
+                depends.add(node)
+    return [
+        node
+        for node in graph.graph.nodes
+        if node in free
+        and node in depends
+        and node.op == "call_function"
+        and isinstance(node.meta.get("val"), Tensor)
+        and any(user not in free for user in node.users)
+    ]
+
+
+def same_code(graph: GraphModule, node: Node, batches: Mapping[int, Any], keys: dict[Node, Any]) -> Any:
+    """What tells the computation of a node from others, in other graphs too. ``batches``: what stands for each input."""
+    if node not in keys:
+        if node.op == "get_attr":
+            own = id(getattr(graph, node.target))
+            keys[node] = ("input", batches[own]) if own in batches else ("constant", own)
+        else:
+            parts, spec = pytree.tree_flatten((node.args, dict(node.kwargs)))
+            found = tuple(same_code(graph, x, batches, keys) if isinstance(x, Node) else (type(x), x) for x in parts)
+            keys[node] = (node.target, str(spec), found)
+    return keys[node]
 
 
 def _spread(x: Tensor | Batch, extent: Any) -> Tensor:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,7 +31,16 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .. import errors
 from ..trees import Placeholder, Table, TreeType, placeholder
 from . import markers
-from .batching import NotBatchable, decompositions, run_batched
+from .batching import (
+    Batch,
+    NotBatchable,
+    decompositions,
+    evaluate,
+    find_independent,
+    needed_inputs,
+    run_batched,
+    same_code,
+)
 from .locations import is_user_file, user_line
 
 _MOST_FUNCTIONS = 16
@@ -377,6 +387,9 @@ class _Program:
         self._recursion, self._function = recursion, function
         self._table = recursion.table
         self._functions = [f for f, graphs in recursion.graphs.items() if graphs]
+        self._tables: dict[tuple[_Function, int], dict[Any, Tensor]] = defaultdict(dict)
+        """What is computed before the loop, of which a group takes its rows; the first is that of node ``_first``."""
+        self._first: Any = 0
         self._slots = [
             (f, number, dtype, shape)
             for f in self._functions
@@ -394,16 +407,17 @@ class _Program:
         states = [torch.zeros((nodes, *shape), dtype=dtype) for *_, dtype, shape in self._slots]
         for pattern in recursion.patterns:
             if uses[pattern] == 0:
-                states = self._group(pattern, leaves[pattern], leaves[pattern + 1], states)
+                states = self._group([pattern], leaves[pattern], leaves[pattern + 1], None, states)
         if inner:
+            # What depends on a node alone is computed for all at once, before the loop.
+            behind = leaves[len(uses)]
             groups = _number(count, nodes)
+            self._first = _number(behind, nodes)
+            # The last of `starts` that counts; those behind it are 0.
+            self._hoist(inner, self._first, _number(starts.amax() - behind, nodes))
 
             def step(number: Any, states: list[Tensor]) -> list[Tensor]:
-                start, end, kind = starts[number], starts[number + 1], kinds[number]
-                for pattern in inner:
-                    here = end if len(inner) == 1 else torch.where(kind == pattern, end, start)
-                    states = self._group(pattern, start, here, states)
-                return states
+                return self._group(inner, starts[number], starts[number + 1], kinds[number], states)
 
             states = _loop(groups, nodes, states, step)
         place = root.reshape(1)
@@ -415,29 +429,76 @@ class _Program:
         ]
         return pytree.tree_unflatten(leaves_, known.spec)
 
-    def _group(self, pattern: int, start: Tensor, end: Tensor, states: list[Tensor]) -> list[Tensor]:
-        """``states`` with the rows of the nodes of a pattern that stand at ``start`` to ``end`` of the order."""
+    def _hoist(self, patterns: Sequence[int], first: Any, extent: Any) -> None:
+        """Computes for the nodes of a range what their code does without its children."""
+        nodes = self._table.children.shape[0]
+        torch._check(first + extent <= nodes)
+        order = self._order.narrow(0, first, extent)
+        tables: dict[Any, Tensor] = {}
+        fields: dict[Any, Tensor] = {}
+        for function in self._functions:
+            for pattern in patterns:
+                graph = self._recursion.graphs[function][pattern]
+                names = {id(fake): what for what, fake in graph.inputs.items()}
+                own = {place: what for place, what in names.items() if what[0] == "field" and what[-1] is None}
+                for what in own.values():
+                    if what not in fields:
+                        fields[what] = self._table.column(what[1]).index_select(0, order)
+                batches = {place: fields[what] for place, what in own.items()}
+                values: dict[Any, Any] = {}
+                keys: dict[Any, Any] = {}
+                for node in find_independent(graph.module, names.keys() - own.keys(), own):
+                    key = same_code(graph.module, node, own, keys)
+                    if key not in tables:
+                        tables[key] = evaluate(graph.module, [node], batches, extent, values)[node].tensor
+                    self._tables[function, pattern][node] = tables[key]
+
+    def _group(
+        self, patterns: Sequence[int], start: Tensor, end: Tensor, kind: Tensor | None, states: list[Tensor]
+    ) -> list[Tensor]:
+        """``states`` with the rows of the nodes that stand at ``start`` to ``end`` of the order, all of one pattern."""
         nodes = self._table.children.shape[0]
         first, extent = _number(start, nodes), _number(end - start, nodes)
         torch._check(first + extent <= nodes)
+
+        def choose(patterns: Sequence[int]) -> list[Tensor]:
+            if len(patterns) == 1:
+                return self._rows_of(patterns[0], first, extent, states)
+            assert kind is not None
+            begin = markers.branch_begin(kind == patterns[0])
+            other = markers.branch_else(begin, choose(patterns[:1]), [], [])
+            results = choose(patterns[1:])
+            merged = markers.branch_end(other, results, [], [])
+            return [markers.branch_result(merged, x, x.shape, number) for number, x in enumerate(results)]
+
+        return [
+            torch.slice_scatter(state, new, 0, first, first + extent)
+            for state, new in zip(states, choose(patterns), strict=True)
+        ]
+
+    def _rows_of(self, pattern: int, first: Any, extent: Any, states: list[Tensor]) -> list[Tensor]:
+        """The results for the nodes of a pattern from ``first`` on."""
         order = self._order.narrow(0, first, extent)
         rows = self._rows.narrow(0, first, extent)
-        known: dict[Any, Tensor] = {}
+        values: dict[Any, Tensor] = {}
 
         def value(what: Any) -> Tensor:
-            if what not in known:
-                known[what] = self._value(what, order, rows, states)
-            return known[what]
+            if what not in values:
+                values[what] = self._value(what, order, rows, states)
+            return values[what]
 
         results = []
         for function in self._functions:
             graph = self._recursion.graphs[function][pattern]
-            batches = {id(fake): value(what) for what, fake in graph.inputs.items()}
-            results += run_batched(graph.module, batches, extent)
-        return [
-            torch.slice_scatter(state, new, 0, first, first + extent)
-            for state, new in zip(states, results, strict=True)
-        ]
+            tables = self._tables[function, pattern]
+            known = {
+                node: Batch(x.narrow(0, first - self._first, extent)) for node, x in tables.items()
+            }
+            names = {id(fake): what for what, fake in graph.inputs.items()}
+            needed = needed_inputs(graph.module, names, known)
+            batches = {place: value(names[place]) for place in needed}
+            results += run_batched(graph.module, batches, extent, known)
+        return results
 
     def _value(self, what: Any, order: Tensor, rows: Tensor, states: list[Tensor]) -> Tensor:
         if what[0] == "field":
