@@ -289,6 +289,8 @@ def _classes(kind: TreeType) -> tuple[type, type]:
     members["_disc_type"] = kind
     if issubclass(kind.cls, tuple):
         names = _field_names(kind.cls)
+        # Else PyTorch takes it for a tuple of its fields.
+        members["_fields"] = None
         members["__iter__"] = lambda self: iter([getattr(self, name) for name in names])
         members["__getitem__"] = lambda self, index: [getattr(self, name) for name in names][index]
     root, node = (type(kind.cls.__name__, (Placeholder, kind.cls), dict(members)) for _ in range(2))

@@ -78,7 +78,7 @@ struct Schedule {
     auto check = [&](int64_t first, int64_t last, int64_t pattern) {
       for (int64_t i = first; i < last; ++i) {
         int64_t node = order[size_t(i)];
-        good &= patternOf(node) == pattern;
+        good &= patternOf(node) == pattern && kinds[size_t(i)] == pattern;
         for (int64_t k = 0; k < arity; ++k) {
           int64_t c = used(node, k), row = rows[size_t(i * arity + k)];
           // Children belong to groups before this one.
@@ -91,7 +91,7 @@ struct Schedule {
     good &= leaves.back() == (groups ? starts[0] : end);
     for (int64_t g = 0; g < groups; ++g) {
       good &= starts[size_t(g)] < starts[size_t(g + 1)];
-      check(starts[size_t(g)], starts[size_t(g + 1)], kinds[size_t(g)]);
+      check(starts[size_t(g)], starts[size_t(g + 1)], kinds[size_t(starts[size_t(g)])]);
     }
     return good;
   }

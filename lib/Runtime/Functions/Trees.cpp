@@ -121,9 +121,9 @@ static void sortByKey(const int64_t *from, int64_t *to, int64_t count, int64_t *
 /// children come first, and what is alike in groups. `present` and then `children` are the bits of a node's pattern; of
 /// each pattern, config says as bits which children its code uses, or -1 if there is no code for it. In `order`, the
 /// nodes that use no child stand first, those of pattern p from leaves[p] to leaves[p + 1]; behind them, by height and
-/// pattern, `count` groups: group g from starts[g] to starts[g + 1], of pattern kinds[g]. `rows` are the children of the
-/// nodes in this order, by their places in it (-1: none, or not used), and `root` is the place of node 0. What lies
-/// behind is 0.
+/// pattern, `count` groups: group g from starts[g] to starts[g + 1]. `rows` are the children of the nodes in this order, by
+/// their places in it (-1: none, or not used), `kinds` their patterns, and `root` is the place of node 0. What lies behind
+/// is 0, in `kinds` -1.
 ///
 /// Indices out of range, cycles and patterns without code are errors; nodes may have several parents or none. a + f is at
 /// most 6. config: a number for each pattern. One task; scratch: 8 * (n * (a + 7) + 80).
@@ -193,16 +193,13 @@ int32_t disc_fn_tree_schedule(disc_call *call, const disc_view *operands, const 
       ++at;
     leaves[p + 1] = at;
   }
+  for (int64_t i = 0; i < nodes; ++i)
+    kinds[i] = i < count ? pattern[order[i]] : -1;
   std::fill_n(starts, nodes + 1, 0);
-  std::fill_n(kinds, nodes, 0);
   int64_t groups = 0;
-  for (; at < count; ++at) {
-    int64_t node = order[at];
-    if (groups && height[node] == height[order[at - 1]] && pattern[node] == kinds[groups - 1])
-      continue;
-    starts[groups] = at;
-    kinds[groups++] = pattern[node];
-  }
+  for (; at < count; ++at)
+    if (groups == 0 || height[order[at]] != height[order[at - 1]] || kinds[at] != kinds[at - 1])
+      starts[groups++] = at;
   starts[groups] = count;
   std::fill(order + count, order + nodes, 0);
   *result(5) = groups;

@@ -34,13 +34,17 @@ def source_of(node: Node | None) -> tuple[str, int] | None:
     return next((f for f in reversed(frames) if Path(f[0]).is_absolute()), None)
 
 
+def is_user_line(file: str) -> bool:
+    """Whether a file is neither PyTorch's nor ours."""
+    return is_user_file(file) and not file.startswith(_DISC)
+
+
 def user_line() -> str | None:
     """The innermost line of the user's code that is running, ``model.py:12``."""
     frame = sys._getframe(1)
     while frame is not None:
-        file = frame.f_code.co_filename
-        if is_user_file(file) and not file.startswith(_DISC):
-            return f"{file}:{frame.f_lineno}"
+        if is_user_line(frame.f_code.co_filename):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return None
 

@@ -41,7 +41,7 @@ from .batching import (
     run_batched,
     same_code,
 )
-from .locations import is_user_file, user_line
+from .locations import is_user_file, is_user_line, user_line
 
 _MOST_FUNCTIONS = 16
 
@@ -113,8 +113,8 @@ class _Child:
         return self.trace.field(name, self.number)
 
 
-def _refuse(why: str) -> errors.CompileError:
-    return errors.CompileError("import", f"recursion over a tree: {why}", user_line())
+def _refuse(why: str, source: str | None = None) -> errors.CompileError:
+    return errors.CompileError("import", f"recursion over a tree: {why}", source or user_line())
 
 
 # -- functions of a node -----------------------------------------------------------------------------------------
@@ -135,6 +135,13 @@ class _Function:
     def name(self) -> str:
         """For messages."""
         return getattr(self.call, "__qualname__", type(self.call).__name__)
+
+    @property
+    def source(self) -> str | None:
+        """Where it is defined."""
+        plain = inspect.unwrap(self.call.forward if isinstance(self.call, torch.nn.Module) else self.call)
+        code = getattr(plain, "__code__", None)
+        return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else None
 
     def run(self, node: Any) -> Any:
         """The function of a node."""
@@ -299,7 +306,8 @@ class _Recursion:
             if len(self.graphs) > _MOST_FUNCTIONS:
                 raise _refuse(
                     f"what {function.name} takes beside the node differs from call to call; it must be the same for "
-                    "all nodes: put it into the nodes"
+                    "all nodes: put it into the nodes",
+                    function.source,
                 )
             self.calls.setdefault(function, {})
             self.graphs.setdefault(function, {})
@@ -314,7 +322,8 @@ class _Recursion:
                     error = raised
             else:
                 raise _refuse(
-                    f"{function.name} fails for nodes without children: {type(error).__name__}: {error}"
+                    f"{function.name} fails for nodes without children: {type(error).__name__}: {error}",
+                    _raised_at(error) or function.source,
                 ) from error
         return self._signatures[function]
 
@@ -351,7 +360,8 @@ class _Recursion:
             if (graph.spec, graph.results) != (known.spec, known.results):
                 raise _refuse(
                     f"{function.name} gives {_described(known)} for nodes without children and {_described(graph)} "
-                    "for others; it must be the same for all"
+                    "for others; it must be the same for all",
+                    function.source,
                 )
             self.graphs[function][pattern] = graph
 
@@ -373,7 +383,17 @@ _LIMITS = (errors.CompileError, NotBatchable, GuardOnDataDependentSymNode)
 def _explained(error: Exception, function: _Function) -> errors.CompileError:
     if isinstance(error, errors.CompileError):
         return error
-    return _refuse(f"{function.name}: {error}")
+    return _refuse(f"{function.name}: {error}", _raised_at(error) or function.source)
+
+
+def _raised_at(error: BaseException | None) -> str | None:
+    """The innermost line of the user's code on the way to an error."""
+    found, trace = None, error.__traceback__ if error is not None else None
+    while trace is not None:
+        if is_user_line(trace.tb_frame.f_code.co_filename):
+            found = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
 
 
 def _described(graph: _Graph) -> str:
@@ -403,21 +423,20 @@ class _Program:
         uses = [recursion.used(p) for p in recursion.patterns]
         inner = [p for p in recursion.patterns if uses[p] > 0]
         schedule = torch.ops.disc.tree_schedule(children, self._table.present, uses)
-        self._order, self._rows, leaves, starts, kinds, count, root = schedule
+        self._order, self._rows, leaves, starts, self._kinds, count, root = schedule
         states = [torch.zeros((nodes, *shape), dtype=dtype) for *_, dtype, shape in self._slots]
         for pattern in recursion.patterns:
             if uses[pattern] == 0:
-                states = self._group([pattern], leaves[pattern], leaves[pattern + 1], None, states)
+                states = self._group([pattern], leaves[pattern], leaves[pattern + 1], states)
         if inner:
             # What depends on a node alone is computed for all at once, before the loop.
             behind = leaves[len(uses)]
             groups = _number(count, nodes)
             self._first = _number(behind, nodes)
-            # The last of `starts` that counts; those behind it are 0.
-            self._hoist(inner, self._first, _number(starts.amax() - behind, nodes))
+            self._hoist(inner, self._first, _number(starts[groups] - behind, nodes))
 
             def step(number: Any, states: list[Tensor]) -> list[Tensor]:
-                return self._group(inner, starts[number], starts[number + 1], kinds[number], states)
+                return self._group(inner, starts[number], starts[number + 1], states)
 
             states = _loop(groups, nodes, states, step)
         place = root.reshape(1)
@@ -454,7 +473,7 @@ class _Program:
                     self._tables[function, pattern][node] = tables[key]
 
     def _group(
-        self, patterns: Sequence[int], start: Tensor, end: Tensor, kind: Tensor | None, states: list[Tensor]
+        self, patterns: Sequence[int], start: Tensor, end: Tensor, states: list[Tensor]
     ) -> list[Tensor]:
         """``states`` with the rows of the nodes that stand at ``start`` to ``end`` of the order, all of one pattern."""
         nodes = self._table.children.shape[0]
@@ -464,8 +483,7 @@ class _Program:
         def choose(patterns: Sequence[int]) -> list[Tensor]:
             if len(patterns) == 1:
                 return self._rows_of(patterns[0], first, extent, states)
-            assert kind is not None
-            begin = markers.branch_begin(kind == patterns[0])
+            begin = markers.branch_begin(self._kinds[first] == patterns[0])
             other = markers.branch_else(begin, choose(patterns[:1]), [], [])
             results = choose(patterns[1:])
             merged = markers.branch_end(other, results, [], [])
