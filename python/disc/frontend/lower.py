@@ -356,6 +356,9 @@ class Lowering:
     def _lower_number(self, value: ir.Value) -> None:
         """Lowers once more what computes a number: it stands in the region that asked for it first."""
         op = value.owner
+        if not isinstance(op, ir.Block):
+            # Some classes of operations have a name of their own.
+            op = op.operation
         fake = None if isinstance(op, ir.Block) else self.fake(op)
         known = self.builder.extent_of(fake.node.expr) if isinstance(fake, torch.SymInt) else None
         if known is not None:

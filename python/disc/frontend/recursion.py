@@ -71,6 +71,28 @@ def _(
     return order, rows, leaves, vector(nodes + 1), vector(nodes), children.new_empty([]), children.new_empty([])
 
 
+@torch.library.custom_op("disc::tree_rows", mutates_args=())
+def tree_rows(x: Tensor, start: int, count: int) -> Tensor:
+    """Some rows of a table. ``narrow``, but of extents that a loop's step computes, of which PyTorch asks too much."""
+    return x.narrow(0, start, count).clone()
+
+
+@tree_rows.register_fake
+def _(x: Tensor, start: int, count: int) -> Tensor:
+    return x.new_empty((count, *x.shape[1:]))
+
+
+@torch.library.custom_op("disc::tree_store", mutates_args=())
+def tree_store(x: Tensor, rows: Tensor, start: int) -> Tensor:
+    """A table with some rows replaced."""
+    return x.slice_scatter(rows, 0, start, start + rows.shape[0])
+
+
+@tree_store.register_fake
+def _(x: Tensor, rows: Tensor, start: int) -> Tensor:
+    return torch.empty_like(x)
+
+
 # -- nodes while a function is traced ----------------------------------------------------------------------------
 
 
@@ -452,7 +474,7 @@ class _Program:
         """Computes for the nodes of a range what their code does without its children."""
         nodes = self._table.children.shape[0]
         torch._check(first + extent <= nodes)
-        order = self._order.narrow(0, first, extent)
+        order = tree_rows(self._order, first, extent)
         tables: dict[Any, Tensor] = {}
         fields: dict[Any, Tensor] = {}
         for function in self._functions:
@@ -487,17 +509,19 @@ class _Program:
             other = markers.branch_else(begin, choose(patterns[:1]), [], [])
             results = choose(patterns[1:])
             merged = markers.branch_end(other, results, [], [])
-            return [markers.branch_result(merged, x, x.shape, number) for number, x in enumerate(results)]
+            return [
+                markers.branch_result(merged, x, [extent, *x.shape[1:]], number) for number, x in enumerate(results)
+            ]
 
         return [
-            torch.slice_scatter(state, new, 0, first, first + extent)
+            tree_store(state, new, first)
             for state, new in zip(states, choose(patterns), strict=True)
         ]
 
     def _rows_of(self, pattern: int, first: Any, extent: Any, states: list[Tensor]) -> list[Tensor]:
         """The results for the nodes of a pattern from ``first`` on."""
-        order = self._order.narrow(0, first, extent)
-        rows = self._rows.narrow(0, first, extent)
+        order = tree_rows(self._order, first, extent)
+        rows = tree_rows(self._rows, first, extent)
         values: dict[Any, Tensor] = {}
 
         def value(what: Any) -> Tensor:
@@ -510,7 +534,7 @@ class _Program:
             graph = self._recursion.graphs[function][pattern]
             tables = self._tables[function, pattern]
             known = {
-                node: Batch(x.narrow(0, first - self._first, extent)) for node, x in tables.items()
+                node: Batch(tree_rows(x, first - self._first, extent)) for node, x in tables.items()
             }
             names = {id(fake): what for what, fake in graph.inputs.items()}
             needed = needed_inputs(graph.module, names, known)

@@ -6,7 +6,7 @@ import torch
 
 from ..builder import Builder
 from ..registry import lowers
-from ..values import Tensor
+from ..values import Extent, Tensor
 
 
 @lowers("torch.disc.tree_schedule")
@@ -34,3 +34,15 @@ def tree_schedule(b: Builder, children: Tensor, present: Tensor | None, uses: li
         config=uses,
         scratch=b.mul(b.add(b.mul(nodes, arity + 7), 80), 8),
     )
+
+
+@lowers("torch.disc.tree_rows")
+def tree_rows(b: Builder, x: Tensor, start: Extent, count: Extent) -> Tensor:
+    """Some rows of a table."""
+    return b.slice(x, 0, start, count)
+
+
+@lowers("torch.disc.tree_store")
+def tree_store(b: Builder, x: Tensor, rows: Tensor, start: Extent) -> Tensor:
+    """A table with some rows replaced, in its own memory where nothing else reads it."""
+    return b.call("insert", [x, rows], [(x.dims, x.dtype)], config=[0, start, 1], in_place=True)[0]
