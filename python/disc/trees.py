@@ -9,15 +9,16 @@
 {'children': tensor([[1, -1], [-1, -1]]), 'value': tensor([[0., 0., 0.], [1., 1., 1.]])}
 
 A tree of n nodes is a table with n rows, the root's first: ``children`` int64 [n, number of children], the rows of each
-node's children (-1: there is none), then a tensor [n, ...] for each field. Fields that may be None have zeros where they
-are, and ``present`` bool [n, number of such fields] says where they are not. Subtrees may be shared; children must not
-lead back to a parent, which a compiled model checks.
+node's children (-1: there is none), then a tensor [n, ...] for each field. Fields that may be None have zeros where
+they are, and ``present`` bool [n, number of such fields] says where they are not. Subtrees may be shared; children must
+not lead back to a parent, which a compiled model checks.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import operator
 import types
 import typing
@@ -145,10 +146,9 @@ def flatten_tree(tree: Any) -> dict[str, Tensor]:
 
 def is_tree(value: Any) -> bool:
     """Whether ``value`` is a node: of a dataclass or NamedTuple with a field for another of its kind."""
-    cls = type(value)
-    if not dataclasses.is_dataclass(cls) and not (issubclass(cls, tuple) and hasattr(cls, "_fields")):
-        return False
-    return bool(_children_of(cls))
+    cls: Any = type(value)
+    named = issubclass(cls, tuple) and hasattr(cls, "_fields")
+    return (named or dataclasses.is_dataclass(cls)) and bool(_children_of(cls))
 
 
 def _field_names(cls: type) -> list[str]:
@@ -162,7 +162,7 @@ def _hints(cls: type) -> dict[str, Any]:
     """The types of a class's fields; those that cannot be resolved are left out."""
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
-        for name, hint in base.__dict__.get("__annotations__", {}).items():
+        for name, hint in inspect.get_annotations(base).items():
             # One by one: a name that only a type checker knows leaves the others readable.
             holder = type("_", (), {"__annotations__": {name: hint}, "__module__": base.__module__})
             try:
@@ -229,7 +229,7 @@ def _refuse(cls: type, why: str) -> CompileError:
 
 
 class Placeholder:
-    """What a traced program sees for a node: its class is a subclass of the user's, and its fields ask ``_disc_source``.
+    """What a traced program sees for a node: a subclass of the user's class, whose fields ask ``_disc_source``.
 
     ``_disc_source.get(name)`` gives the value of a field.
     """
@@ -316,7 +316,7 @@ def placeholder(kind: TreeType, source: Any) -> Any:
         _known[kind] = _classes(kind)
     cls = _known[kind][0 if isinstance(source, Table) else 1]
     names = _field_names(kind.cls)
-    made = tuple.__new__(cls, [None] * len(names)) if issubclass(kind.cls, tuple) else object.__new__(cls)
+    made: Any = tuple.__new__(cls, [None] * len(names)) if issubclass(kind.cls, tuple) else object.__new__(cls)
     object.__setattr__(made, "_disc_source", source)
     return made
 

@@ -53,9 +53,7 @@ struct Schedule {
     return bits;
   }
 
-  int64_t used(int64_t node, int64_t i) const {
-    return uses[size_t(patternOf(node))] >> i & 1 ? child(node, i) : -1;
-  }
+  int64_t used(int64_t node, int64_t i) const { return uses[size_t(patternOf(node))] >> i & 1 ? child(node, i) : -1; }
 
   /// Whether it is what the function promises.
   bool holds() const {

@@ -121,12 +121,12 @@ static void sortByKey(const int64_t *from, int64_t *to, int64_t count, int64_t *
 /// children come first, and what is alike in groups. `present` and then `children` are the bits of a node's pattern; of
 /// each pattern, config says as bits which children its code uses, or -1 if there is no code for it. In `order`, the
 /// nodes that use no child stand first, those of pattern p from leaves[p] to leaves[p + 1]; behind them, by height and
-/// pattern, `count` groups: group g from starts[g] to starts[g + 1]. `rows` are the children of the nodes in this order, by
-/// their places in it (-1: none, or not used), `kinds` their patterns, and `root` is the place of node 0. What lies behind
-/// is 0, in `kinds` -1.
+/// pattern, `count` groups: group g from starts[g] to starts[g + 1]. `rows` are the children of the nodes in this
+/// order, by their places in it (-1: none, or not used), `kinds` their patterns, and `root` is the place of node 0.
+/// What lies behind is 0, in `kinds` -1.
 ///
-/// Indices out of range, cycles and patterns without code are errors; nodes may have several parents or none. a + f is at
-/// most 6. config: a number for each pattern. One task; scratch: 8 * (n * (a + 7) + 80).
+/// Indices out of range, cycles and patterns without code are errors; nodes may have several parents or none. a + f is
+/// at most 6. config: a number for each pattern. One task; scratch: 8 * (n * (a + 7) + 80).
 int32_t disc_fn_tree_schedule(disc_call *call, const disc_view *operands, const int64_t *config, int64_t, int64_t,
                               void *scratch) {
   if (operands[0].dims[1] + operands[1].dims[1] > 6)

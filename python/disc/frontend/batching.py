@@ -32,7 +32,9 @@ class NotBatchable(Exception):
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """What a function is to be traced with: PyTorch's decompositions of ops that have no rule here."""
     table = {**torch._decomp.core_aten_decompositions(), **OWN}
-    return {op: fn for op, fn in table.items() if op.overloadpacket not in _RULES and torch.Tag.pointwise not in op.tags}
+    return {
+        op: fn for op, fn in table.items() if op.overloadpacket not in _RULES and torch.Tag.pointwise not in op.tags
+    }
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,12 @@ class Batch:
     """A tensor for each value, along a first dim."""
 
     tensor: Tensor
+
+
+def constant_of(graph: GraphModule, node: Node) -> Any:
+    """The tensor of a ``get_attr`` node."""
+    assert isinstance(node.target, str)
+    return getattr(graph, node.target)
 
 
 def run_batched(
@@ -70,7 +78,7 @@ def evaluate(
         if node not in needed:
             continue
         if node.op == "get_attr":
-            own = getattr(graph, node.target)
+            own = constant_of(graph, node)
             values[node] = Batch(batches[id(own)]) if id(own) in batches else own
         elif node.op == "call_function":
             args, kwargs = pytree.tree_map_only(Node, lambda n: values[n], (node.args, node.kwargs))
@@ -89,8 +97,8 @@ def needed_inputs(graph: GraphModule, inputs: Collection[int], known: Collection
             continue
         met.add(node)
         pending += node.all_input_nodes
-        if node.op == "get_attr" and id(getattr(graph, node.target)) in inputs:
-            found.add(id(getattr(graph, node.target)))
+        if node.op == "get_attr" and id(constant_of(graph, node)) in inputs:
+            found.add(id(constant_of(graph, node)))
     return found
 
 
@@ -103,7 +111,7 @@ def find_independent(graph: GraphModule, changing: Collection[int], own: Collect
     depends: set[Node] = set()
     for node in graph.graph.nodes:
         if node.op == "get_attr":
-            place = id(getattr(graph, node.target))
+            place = id(constant_of(graph, node))
             if place not in changing:
                 free.add(node)
             if place in own:
@@ -128,10 +136,10 @@ def find_independent(graph: GraphModule, changing: Collection[int], own: Collect
 
 
 def same_code(graph: GraphModule, node: Node, batches: Mapping[int, Any], keys: dict[Node, Any]) -> Any:
-    """What tells the computation of a node from others, in other graphs too. ``batches``: what stands for each input."""
+    """What tells the computation of a node from others, of other graphs too. ``batches``: what each input is."""
     if node not in keys:
         if node.op == "get_attr":
-            own = id(getattr(graph, node.target))
+            own = id(constant_of(graph, node))
             keys[node] = ("input", batches[own]) if own in batches else ("constant", own)
         else:
             parts, spec = pytree.tree_flatten((node.args, dict(node.kwargs)))
@@ -263,12 +271,9 @@ def _along_dims(call: _Call) -> Any:
     for argument in named:
         dims = call.operands.get(argument.name)
         if dims is None or (isinstance(dims, (list, tuple)) and not dims):
-            if argument.name not in ("dim", "dims") or not isinstance(argument.type, torch._C.OptionalType):
-                call.operands[argument.name] = list(range(1, rank + 1))
-            elif "List" in str(argument.type):
-                call.operands[argument.name] = list(range(1, rank + 1))
-            else:
+            if "List" not in str(argument.type):
                 raise NotBatchable(f"{call.target} over all dims has no rule for batches", call.node)
+            call.operands[argument.name] = list(range(1, rank + 1))
         elif isinstance(dims, int):
             call.operands[argument.name] = _shifted(dims, rank)
         else:
@@ -455,7 +460,9 @@ _RULES: dict[Any, Callable[[_Call], Any]] = {
     **dict.fromkeys((_aten.view, _aten.reshape, _aten._unsafe_view, _aten._reshape_copy, _aten.view_copy), _resized),
     **dict.fromkeys((_aten.squeeze, _aten.squeeze_), _squeeze),
     **dict.fromkeys((_aten.t, _aten.t_), _transposed),
-    **dict.fromkeys((_aten.clone, _aten.detach, _aten.alias, _aten._to_copy, _aten.contiguous, _aten.lift_fresh), _same),
+    **dict.fromkeys(
+        (_aten.clone, _aten.detach, _aten.alias, _aten._to_copy, _aten.contiguous, _aten.lift_fresh), _same
+    ),
     **dict.fromkeys((_aten.zeros_like, _aten.ones_like, _aten.full_like, _aten.empty_like), _same),
     **dict.fromkeys((_aten.new_zeros, _aten.new_ones, _aten.new_full, _aten.new_empty), _of_like_shape),
     **dict.fromkeys((_aten.layer_norm, _aten.native_layer_norm, _aten.rms_norm), _layer_norm),

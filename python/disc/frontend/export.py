@@ -21,8 +21,8 @@ from .higher_order import flattened
 from .locations import is_user_file
 from .loops import kept_loops
 from .proving import proved_by_trying
-from .recursion import kept_recursion
 from .recurrent import kept_whole
+from .recursion import kept_recursion
 
 _DISC = str(Path(__file__).parents[1])
 _VIOLATED = "Constraints violated"

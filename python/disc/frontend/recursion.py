@@ -1,10 +1,10 @@
 """Recursion over the children of a tree, computed for all nodes of a height at once.
 
 A function that calls itself for the children of its node (``self.node(tree.left)``) is traced once for each pattern of
-children and optional fields that a node can have: what the code asks of them (``tree.left is None``) is known there. The
-calls for children are inputs of the traced graph, its results are rows of a table with a row for each node. The program
-then has the schedule of the tree (``disc::tree_schedule``), a loop over the groups of nodes of one height and pattern,
-and in it the graph for a batch of nodes (``batching.py``). A tree is as deep as it likes: nothing recurses.
+children and optional fields that a node can have: what the code asks of them (``tree.left is None``) is known there.
+The calls for children are inputs of the traced graph, its results are rows of a table with a row for each node. The
+program (``tree_program.py``) has a loop over groups of nodes of one height and pattern, and in it the graph for a batch
+of nodes (``batching.py``). A tree is as deep as it likes: nothing recurses.
 
 Several functions may call each other. What they take beside the node must be the same in all calls.
 """
@@ -14,8 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,67 +29,11 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import errors
 from ..trees import Placeholder, Table, TreeType, placeholder
-from . import markers
-from .batching import (
-    Batch,
-    NotBatchable,
-    decompositions,
-    evaluate,
-    find_independent,
-    needed_inputs,
-    run_batched,
-    same_code,
-)
+from .batching import NotBatchable, decompositions
 from .locations import is_user_file, is_user_line, user_line
+from .tree_program import Program
 
 _MOST_FUNCTIONS = 16
-
-
-# -- the schedule ------------------------------------------------------------------------------------------------
-
-
-@torch.library.custom_op("disc::tree_schedule", mutates_args=())
-def tree_schedule(
-    children: Tensor, present: Tensor | None, uses: Sequence[int]
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """order, rows, leaves, starts, kinds, count and root of a tree: see lib/Runtime/Functions/Trees.cpp."""
-    raise NotImplementedError("a program with recursion over trees runs only when it is compiled")
-
-
-@tree_schedule.register_fake
-def _(
-    children: Tensor, present: Tensor | None, uses: Sequence[int]
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    nodes = children.shape[0]
-    fields = 0 if present is None else present.shape[1]
-
-    def vector(size: Any) -> Tensor:
-        return children.new_empty([size])
-
-    order, rows, leaves = vector(nodes), torch.empty_like(children), vector(2 ** (fields + children.shape[1]) + 1)
-    return order, rows, leaves, vector(nodes + 1), vector(nodes), children.new_empty([]), children.new_empty([])
-
-
-@torch.library.custom_op("disc::tree_rows", mutates_args=())
-def tree_rows(x: Tensor, start: int, count: int) -> Tensor:
-    """Some rows of a table. ``narrow``, but of extents that a loop's step computes, of which PyTorch asks too much."""
-    return x.narrow(0, start, count).clone()
-
-
-@tree_rows.register_fake
-def _(x: Tensor, start: int, count: int) -> Tensor:
-    return x.new_empty((count, *x.shape[1:]))
-
-
-@torch.library.custom_op("disc::tree_store", mutates_args=())
-def tree_store(x: Tensor, rows: Tensor, start: int) -> Tensor:
-    """A table with some rows replaced."""
-    return x.slice_scatter(rows, 0, start, start + rows.shape[0])
-
-
-@tree_store.register_fake
-def _(x: Tensor, rows: Tensor, start: int) -> Tensor:
-    return torch.empty_like(x)
 
 
 # -- nodes while a function is traced ----------------------------------------------------------------------------
@@ -143,7 +86,7 @@ def _refuse(why: str, source: str | None = None) -> errors.CompileError:
 
 
 @dataclass(frozen=True)
-class _Function:
+class Function:
     """A function, with all that it takes beside a node."""
 
     call: Any = field(compare=False)
@@ -184,7 +127,7 @@ def _identity(value: Any) -> Any:
     return id(value)
 
 
-def _function(call: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[_Function, Any]:
+def _function(call: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Function, Any]:
     """The function that is called, and the node."""
     places: list[Any] = [i for i, x in enumerate(args) if isinstance(x, Placeholder)]
     places += [key for key, x in kwargs.items() if isinstance(x, Placeholder)]
@@ -193,11 +136,11 @@ def _function(call: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tupl
     place = places[0]
     node = kwargs[place] if isinstance(place, str) else args[place]
     others = [(i, _identity(x)) for i, x in (*enumerate(args), *sorted(kwargs.items())) if i != place]
-    return _Function(call, tuple(args), dict(kwargs), place, (_identity(call), tuple(others))), node
+    return Function(call, tuple(args), dict(kwargs), place, (_identity(call), tuple(others))), node
 
 
 @dataclass
-class _Graph:
+class Graph:
     """A function as traced for one pattern."""
 
     module: GraphModule
@@ -211,7 +154,7 @@ class _Graph:
 class _Trace:
     """A function that is being traced for one pattern."""
 
-    def __init__(self, recursion: _Recursion, function: _Function, pattern: int) -> None:
+    def __init__(self, recursion: Recursion, function: Function, pattern: int) -> None:
         self.recursion, self.function, self.pattern = recursion, function, pattern
         self.inputs: dict[Any, Tensor] = {}
 
@@ -236,7 +179,7 @@ class _Trace:
                 self.inputs[what] = torch.empty(tuple(shape), dtype=dtype)
         return self.inputs[what]
 
-    def child_call(self, function: _Function, child: _Child) -> Any:
+    def child_call(self, function: Function, child: _Child) -> Any:
         """The result of a function for a child."""
         calls = self.recursion.calls[self.function]
         if function not in calls:
@@ -248,7 +191,7 @@ class _Trace:
         ]
         return pytree.tree_unflatten(leaves, known.spec)
 
-    def run(self) -> _Graph:
+    def run(self) -> Graph:
         """Traces it."""
         spec: list[pytree.TreeSpec] = []
         kinds: list[type] = []
@@ -273,7 +216,7 @@ class _Trace:
         output = next(n for n in module.graph.nodes if n.op == "output").args[0]
         values = [n.meta["val"] for n in output]
         results = [(x.dtype, tuple(x.shape), kind) for x, kind in zip(values, kinds, strict=True)]
-        return _Graph(module, self.inputs, spec[0], results)
+        return Graph(module, self.inputs, spec[0], results)
 
 
 @contextmanager
@@ -298,19 +241,19 @@ def _tracing(trace: _Trace) -> Iterator[None]:
 # -- the recursion -----------------------------------------------------------------------------------------------
 
 
-class _Recursion:
+class Recursion:
     """Functions of a node that call each other for its children."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
         self.kind: TreeType = table.kind
-        self.fakes = torch._guards.detect_fake_mode(table.tensors)
-        self.calls: dict[_Function, dict[_Function, str | None]] = {}
+        self.fakes: Any = torch._guards.detect_fake_mode(table.tensors)
+        self.calls: dict[Function, dict[Function, str | None]] = {}
         """The functions that each calls for children, and where."""
-        self.graphs: dict[_Function, dict[int, _Graph]] = {}
+        self.graphs: dict[Function, dict[int, Graph]] = {}
         self.failed: dict[int, Exception] = {}
         """Patterns that the code is not for, and what it raises."""
-        self._signatures: dict[_Function, _Graph] = {}
+        self._signatures: dict[Function, Graph] = {}
 
     @property
     def patterns(self) -> range:
@@ -322,7 +265,7 @@ class _Recursion:
         """How many patterns have no children; they come first."""
         return 1 << len(self.kind.optional)
 
-    def signature(self, function: _Function) -> _Graph:
+    def signature(self, function: Function) -> Graph:
         """The function for a node without children, of which it cannot ask anything."""
         if function not in self._signatures:
             if len(self.graphs) > _MOST_FUNCTIONS:
@@ -349,13 +292,13 @@ class _Recursion:
                 ) from error
         return self._signatures[function]
 
-    def is_recursive(self, function: _Function) -> bool:
+    def is_recursive(self, function: Function) -> bool:
         """Whether the function calls itself for children, be it through others. Traces what it needs to know."""
         self.calls.setdefault(function, {})
         for pattern in self.patterns:
             try:
                 _Trace(self, function, pattern).run()
-            except Exception:  # noqa: S112  (what it calls is known; if it recurses, it is traced again)
+            except Exception:
                 continue
         reached, pending = set(), list(self.calls[function])
         while pending:
@@ -368,7 +311,7 @@ class _Recursion:
             pending += self.calls[callee]
         return function in reached
 
-    def _trace_all(self, function: _Function) -> None:
+    def _trace_all(self, function: Function) -> None:
         """The function for each pattern that it is for."""
         known = self.signature(function)
         for pattern in self.patterns:
@@ -394,15 +337,15 @@ class _Recursion:
         inputs = [what for graphs in self.graphs.values() if graphs for what in graphs[pattern].inputs]
         return sum(1 << child for child in {what[-1] for what in inputs if what[-1] is not None})
 
-    def run(self, function: _Function) -> Any:
+    def run(self, function: Function) -> Any:
         """The function of the tree's root."""
-        return _Program(self, function).run()
+        return Program(self, function).run()
 
 
 _LIMITS = (errors.CompileError, NotBatchable, GuardOnDataDependentSymNode)
 
 
-def _explained(error: Exception, function: _Function) -> errors.CompileError:
+def _explained(error: Exception, function: Function) -> errors.CompileError:
     if isinstance(error, errors.CompileError):
         return error
     return _refuse(f"{function.name}: {error}", _raised_at(error) or function.source)
@@ -418,161 +361,8 @@ def _raised_at(error: BaseException | None) -> str | None:
     return found
 
 
-def _described(graph: _Graph) -> str:
+def _described(graph: Graph) -> str:
     return ", ".join(f"{dtype} {list(shape)}" for dtype, shape, _ in graph.results) or "nothing"
-
-
-class _Program:
-    """The program of a recursion, in the graph that is being traced around it."""
-
-    def __init__(self, recursion: _Recursion, function: _Function) -> None:
-        self._recursion, self._function = recursion, function
-        self._table = recursion.table
-        self._functions = [f for f, graphs in recursion.graphs.items() if graphs]
-        self._tables: dict[tuple[_Function, int], dict[Any, Tensor]] = defaultdict(dict)
-        """What is computed before the loop, of which a group takes its rows; the first is that of node ``_first``."""
-        self._first: Any = 0
-        self._slots = [
-            (f, number, dtype, shape)
-            for f in self._functions
-            for number, (dtype, shape, _) in enumerate(recursion.signature(f).results)
-        ]
-
-    def run(self) -> Any:
-        """The result for the root."""
-        recursion, children = self._recursion, self._table.children
-        nodes = children.shape[0]
-        uses = [recursion.used(p) for p in recursion.patterns]
-        inner = [p for p in recursion.patterns if uses[p] > 0]
-        schedule = torch.ops.disc.tree_schedule(children, self._table.present, uses)
-        self._order, self._rows, leaves, starts, self._kinds, count, root = schedule
-        states = [torch.zeros((nodes, *shape), dtype=dtype) for *_, dtype, shape in self._slots]
-        for pattern in recursion.patterns:
-            if uses[pattern] == 0:
-                states = self._group([pattern], leaves[pattern], leaves[pattern + 1], states)
-        if inner:
-            # What depends on a node alone is computed for all at once, before the loop.
-            behind = leaves[len(uses)]
-            groups = _number(count, nodes)
-            self._first = _number(behind, nodes)
-            self._hoist(inner, self._first, _number(starts[groups] - behind, nodes))
-
-            def step(number: Any, states: list[Tensor]) -> list[Tensor]:
-                return self._group(inner, starts[number], starts[number + 1], states)
-
-            states = _loop(groups, nodes, states, step)
-        place = root.reshape(1)
-        results = [x.index_select(0, place).squeeze(0) for x in states]
-        own = [x for x, (f, *_) in zip(results, self._slots, strict=True) if f == self._function]
-        known = recursion.signature(self._function)
-        leaves_ = [
-            x if kind is Tensor else x.item() for x, (_, _, kind) in zip(own, known.results, strict=True)
-        ]
-        return pytree.tree_unflatten(leaves_, known.spec)
-
-    def _hoist(self, patterns: Sequence[int], first: Any, extent: Any) -> None:
-        """Computes for the nodes of a range what their code does without its children."""
-        nodes = self._table.children.shape[0]
-        torch._check(first + extent <= nodes)
-        order = tree_rows(self._order, first, extent)
-        tables: dict[Any, Tensor] = {}
-        fields: dict[Any, Tensor] = {}
-        for function in self._functions:
-            for pattern in patterns:
-                graph = self._recursion.graphs[function][pattern]
-                names = {id(fake): what for what, fake in graph.inputs.items()}
-                own = {place: what for place, what in names.items() if what[0] == "field" and what[-1] is None}
-                for what in own.values():
-                    if what not in fields:
-                        fields[what] = self._table.column(what[1]).index_select(0, order)
-                batches = {place: fields[what] for place, what in own.items()}
-                values: dict[Any, Any] = {}
-                keys: dict[Any, Any] = {}
-                for node in find_independent(graph.module, names.keys() - own.keys(), own):
-                    key = same_code(graph.module, node, own, keys)
-                    if key not in tables:
-                        tables[key] = evaluate(graph.module, [node], batches, extent, values)[node].tensor
-                    self._tables[function, pattern][node] = tables[key]
-
-    def _group(
-        self, patterns: Sequence[int], start: Tensor, end: Tensor, states: list[Tensor]
-    ) -> list[Tensor]:
-        """``states`` with the rows of the nodes that stand at ``start`` to ``end`` of the order, all of one pattern."""
-        nodes = self._table.children.shape[0]
-        first, extent = _number(start, nodes), _number(end - start, nodes)
-        torch._check(first + extent <= nodes)
-
-        def choose(patterns: Sequence[int]) -> list[Tensor]:
-            if len(patterns) == 1:
-                return self._rows_of(patterns[0], first, extent, states)
-            begin = markers.branch_begin(self._kinds[first] == patterns[0])
-            other = markers.branch_else(begin, choose(patterns[:1]), [], [])
-            results = choose(patterns[1:])
-            merged = markers.branch_end(other, results, [], [])
-            return [
-                markers.branch_result(merged, x, [extent, *x.shape[1:]], number) for number, x in enumerate(results)
-            ]
-
-        return [
-            tree_store(state, new, first)
-            for state, new in zip(states, choose(patterns), strict=True)
-        ]
-
-    def _rows_of(self, pattern: int, first: Any, extent: Any, states: list[Tensor]) -> list[Tensor]:
-        """The results for the nodes of a pattern from ``first`` on."""
-        order = tree_rows(self._order, first, extent)
-        rows = tree_rows(self._rows, first, extent)
-        values: dict[Any, Tensor] = {}
-
-        def value(what: Any) -> Tensor:
-            if what not in values:
-                values[what] = self._value(what, order, rows, states)
-            return values[what]
-
-        results = []
-        for function in self._functions:
-            graph = self._recursion.graphs[function][pattern]
-            tables = self._tables[function, pattern]
-            known = {
-                node: Batch(tree_rows(x, first - self._first, extent)) for node, x in tables.items()
-            }
-            names = {id(fake): what for what, fake in graph.inputs.items()}
-            needed = needed_inputs(graph.module, names, known)
-            batches = {place: value(names[place]) for place in needed}
-            results += run_batched(graph.module, batches, extent, known)
-        return results
-
-    def _value(self, what: Any, order: Tensor, rows: Tensor, states: list[Tensor]) -> Tensor:
-        if what[0] == "field":
-            _, name, child = what
-            places = order if child is None else self._order.index_select(0, rows[:, child])
-            return self._table.column(name).index_select(0, places)  # type: ignore[no-any-return]
-        _, function, number, child = what
-        slot = next(i for i, (f, n, *_) in enumerate(self._slots) if f == function and n == number)
-        return states[slot].index_select(0, rows[:, child])
-
-
-def _number(x: Tensor, most: Any) -> Any:
-    # Of a copy: PyTorch cannot retrace item() of a view whose offset is dynamic.
-    number: Any = x.clone().item()
-    torch._check(number >= 0)
-    torch._check(number <= most)
-    return number
-
-
-def _loop(
-    count: Any, most: Any, states: list[Tensor], step: Callable[[Any, list[Tensor]], list[Tensor]]
-) -> list[Tensor]:
-    """``states`` after ``count`` steps, which are less than ``most``."""
-    begin = markers.loop_begin(count, None)
-    number: Any = begin.item()
-    # Not that it is less than count, from which PyTorch would conclude that there is a step.
-    torch._check(number >= 0)
-    torch._check(number < most)
-    inside = [markers.loop_carried(begin, x, x.shape, slot) for slot, x in enumerate(states)]
-    following = step(number, inside)
-    end = markers.loop_end(begin, list(range(len(states))), inside, following, [], None, [])
-    return [markers.loop_last(end, x, x.shape, number) for number, x in enumerate(following)]
 
 
 def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -586,7 +376,7 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return _traces[-1].child_call(known, node._disc_source)
     if any(isinstance(s, Table) for s in sources) and len(nodes) == 1:
         known, node = _function(function, args, kwargs)
-        recursion = _Recursion(node._disc_source)
+        recursion = Recursion(node._disc_source)
         if recursion.is_recursive(known):
             return recursion.run(known)
     return NotImplemented

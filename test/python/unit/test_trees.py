@@ -111,7 +111,7 @@ def test_batches_as_value_by_value():
     linear, norm, table = torch.nn.Linear(8, 20), torch.nn.LayerNorm(8), torch.nn.Embedding(11, 8)
     bilinear, weight = torch.nn.Bilinear(5, 5, 4), torch.randn(4, 6)
 
-    def node(x, l, r, i, s):  # noqa: E741
+    def node(x, l, r, i, s):
         a, f, o, c = (linear(norm(x) + table(i)) + torch.cat([l, r]).repeat(2)).chunk(4)
         y = torch.sigmoid(a) * torch.tanh(c) + torch.sigmoid(f) * l + torch.softmax(o, 0) * r * s
         m = torch.outer(l, r) @ r
@@ -140,7 +140,13 @@ def test_batches_as_value_by_value():
             weight[(i % 4)[None]][0],
         ]
 
-    sizes = [((8,), torch.float32), ((5,), torch.float32), ((5,), torch.float32), ((), torch.int64), ((), torch.float64)]
+    sizes = [
+        ((8,), torch.float32),
+        ((5,), torch.float32),
+        ((5,), torch.float32),
+        ((), torch.int64),
+        ((), torch.float64),
+    ]
     with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
         one = [torch.empty(size, dtype=dtype) for size, dtype in sizes]
         graph = make_fx(
