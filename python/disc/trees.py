@@ -186,7 +186,7 @@ def _children_of(cls: type) -> tuple[str, ...]:
 
 def describe(tree: Any) -> TreeType:
     """The type of a tree, from its annotations, and from an example for what they do not say."""
-    cls = type(tree)
+    cls: Any = type(tree)
     children, hints = _children_of(cls), _hints(cls)
     nodes, _ = TreeType(cls, children, ())._walk(tree)
     fields = []
