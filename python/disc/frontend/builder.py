@@ -54,7 +54,8 @@ class Builder(RegionBuilder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._bound: set[str] = set()
+        self.valued: set[str] = set()
+        """The symbols that have values somewhere."""
 
     @property
     def out(self) -> ResultInfo:
@@ -403,15 +404,15 @@ class Builder(RegionBuilder):
         self.require_equal(bound, known, f"{locations.operation()}: the number of results is not {expr}")
         return known
 
-    def symbol_for(self, name: str | None, expr: sympy.Expr) -> str:
+    def symbol_for(self, name: str | None, expr: sympy.Expr | None = None) -> str:
         """A symbol that has no value yet: ``name``, or if that has one in another region, another with its range."""
         assert self.symbols is not None
-        if name is None or name in self._bound:
-            bounds = None if name is None else self.symbols.get(expr)
+        if name is None or name in self.valued:
+            bounds = None if expr is None or name is None else self.symbols.get(expr)
             name = self.symbols.add(name or "count", bounds)
             low, high = (0, None) if bounds is None else (bounds.min, bounds.max)
             declare_symbol(self.module_block, name, low, high)
-        self._bound.add(name)
+        self.valued.add(name)
         return name
 
     def require_condition(self, condition: sympy.Basic, symbols: SymbolTable) -> None:

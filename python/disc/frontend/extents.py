@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -153,16 +154,17 @@ class ExtentBuilder:
     def inside_region(self) -> Iterator[None]:
         """What is computed in a region has no value outside."""
         known = self._known()
-        self._restore((dict(known[0]), set(known[1]), dict(known[2]), dict(known[3])))
+        self._restore(tuple(copy.copy(part) for part in known))
         try:
             yield
         finally:
             self._restore(known)
 
-    def _known(self) -> tuple[Any, Any, Any, Any]:
+    def _known(self) -> tuple[Any, ...]:
+        """What is known of values, some of which may be a region's."""
         return self._memo, self._required, self.names, self.symbol_values
 
-    def _restore(self, known: tuple[Any, Any, Any, Any]) -> None:
+    def _restore(self, known: tuple[Any, ...]) -> None:
         self._memo, self._required, self.names, self.symbol_values = known
 
     @contextmanager

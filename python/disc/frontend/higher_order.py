@@ -19,8 +19,13 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .. import errors
 from . import markers
+from .locations import user_line
 
 _Values = Sequence[Any]
+
+
+def _refusal(why: str) -> errors.CompileError:
+    return errors.CompileError("import", why, user_line())
 
 
 def _condition(pred: Any) -> Tensor:
@@ -39,10 +44,18 @@ def _extent(marked: Tensor) -> Any:
     return number
 
 
+def _number(marked: Tensor, *values: Any) -> Any:
+    """A number that is one of ``values``."""
+    number = marked.item()
+    if all(statically_known_true(value >= 0) for value in values):
+        torch._check(number >= 0)
+    return number
+
+
 def _split(values: _Values, what: str) -> tuple[list[Tensor], list[Any]]:
     for value in values:
         if not isinstance(value, (Tensor, int, torch.SymInt)):
-            raise errors.CompileError("import", f"{what} has a {type(value).__name__} among its tensors and ints")
+            raise _refusal(f"{what} has a {type(value).__name__} among its tensors and ints; make a tensor of it")
     return [v for v in values if isinstance(v, Tensor)], [v for v in values if not isinstance(v, Tensor)]
 
 
@@ -67,10 +80,10 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     end = markers.branch_end(middle, others, [], other_numbers)
     kinds = [[type(v) if v is None else isinstance(v, Tensor) for v in side] for side in (then, orelse)]
     if spec != other_spec or kinds[0] != kinds[1]:
-        raise errors.CompileError("import", f"the sides of cond give different structures: {spec} and {other_spec}")
+        raise _refusal(f"the sides of cond give different structures; they must be alike: {spec} and {other_spec}")
     results = [_merged(end, n, a, b) for n, (a, b) in enumerate(zip(tensors, others, strict=True))]
     merged = [
-        a if statically_known_true(a == b) else markers.branch_number(end, n).item()
+        a if statically_known_true(a == b) else _number(markers.branch_number(end, n), a, b)
         for n, (a, b) in enumerate(zip(numbers, other_numbers, strict=True))
     ]
     given = iter(_joined([v for v in then if v is not None], results, merged))
@@ -79,8 +92,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
 
 def _merged(end: Tensor, number: int, a: Tensor, b: Tensor) -> Tensor:
     if a.dtype != b.dtype or a.dim() != b.dim():
-        raise errors.CompileError(
-            "import",
+        raise _refusal(
             f"the sides of cond give {a.dtype} {list(a.shape)} and {b.dtype} {list(b.shape)}; they must have one dtype"
             " and as many dims",
         )
@@ -111,10 +123,12 @@ def _loop(
     inside = [markers.loop_carried(begin, t, t.shape, slot) for slot, t in enumerate(tensors)]
     after, rows, again = step(index, _joined(first, inside, inner))
     if len(after) != len(first):
-        raise errors.CompileError("import", f"{what} carries {len(first)} values and a step gives {len(after)}")
+        raise _refusal(f"{what} carries {len(first)} values and a step gives {len(after)}")
     for old, new in zip(first, after, strict=True):
         if not _alike(old, new):
-            raise errors.CompileError("import", f"{what} carries {_described(old)}, and a step makes {_described(new)}")
+            raise _refusal(
+                f"{what} carries {_described(old)} and a step makes {_described(new)} of it; they must be alike"
+            )
     following, nexts = _split(after, what)
     slots = list(range(len(tensors)))
     condition = None if pred is None else _condition(again)

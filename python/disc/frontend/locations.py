@@ -27,7 +27,7 @@ def source_of(node: Node | None) -> tuple[str, int] | None:
         return None
     frames = [(file, int(line)) for file, line in _FRAME.findall(trace)]
     # "<eval_with_key>" is code that PyTorch generated.
-    users = [f for f in frames if is_user_file(f[0])]
+    users = [f for f in frames if is_user_line(f[0])]
     if users:
         return users[-1]
     # Traced from inside PyTorch only: an absolute path still says something.

@@ -53,6 +53,15 @@ def op_name(op: ir.Operation) -> str:
     return op.name
 
 
+def operations(block: ir.Block) -> Iterator[ir.Operation]:
+    """All operations of a block, those of regions too."""
+    for view in block.operations:
+        yield view.operation
+        for region in view.operation.regions:
+            for inner in region.blocks:
+                yield from operations(inner)
+
+
 class Lowering:
     """Lowers one torch dialect module into a new module."""
 
@@ -81,6 +90,7 @@ class Lowering:
         self._unsupported: list[errors.UnsupportedOp] = []
         self._steps: set[Any] = set()
         self._source: tuple[str, int] | None = None
+        self._main: Any = None
         self.builder = Builder()
         """Writes at the end of ``main``, also after the run."""
 
@@ -107,7 +117,7 @@ class Lowering:
                 self.builder.symbols = self._symbols
                 self.builder.symbol_ranges = {symbol: known.range for symbol, known in self._symbols.items()}
                 self.builder.module_block = module.body
-                block = self._emit_main(inputs)
+                block = self._main = self._emit_main(inputs)
             with ir.InsertionPoint(block):
                 self._bind_inputs(source_block, block, inputs)
             outputs = self._lower_block(source_block, block)
@@ -221,9 +231,9 @@ class Lowering:
     def _lower_block(self, source: ir.Block, block: ir.Block) -> list[Any]:
         # Parameters first, so that they open main.
         with ir.InsertionPoint(block):
-            for op in source.operations:
-                if op_name(op.operation) == PARAMETER_OP:
-                    self._lower_parameter(op.operation)
+            for op in operations(source):
+                if op_name(op) == PARAMETER_OP:
+                    self._lower_parameter(op)
         *ops, end = [view.operation for view in source.operations]
         self.lower_ops(ops, block)
         return [self.value(value) for value in end.operands]
@@ -315,12 +325,15 @@ class Lowering:
             if name in self._constants and not dims:
                 # A number that export lifted out of the model's code, not data.
                 return self.builder.full([], tensor.item(), tensor.dtype)
-            value = ir.Operation.create(
-                "disc_tensor.parameter",
-                [tensor_type(dims, tensor.dtype)],
-                attributes={"name": ir.StringAttr.get(name)},
-            ).result
-        return Tensor(value, dims, tensor.dtype)
+            return self.parameter(name, dims, tensor.dtype)
+
+    def parameter(self, name: str, dims: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """A reference to a parameter, which has a value everywhere."""
+        with ir.InsertionPoint.at_block_begin(self._main):
+            op = ir.Operation.create(
+                "disc_tensor.parameter", [tensor_type(dims, dtype)], attributes={"name": ir.StringAttr.get(name)}
+            )
+        return Tensor(op.result, dims, dtype)
 
     def _lower_op(self, op: ir.Operation, name: str) -> None:
         if name.startswith("torch.constant."):
@@ -365,7 +378,7 @@ class Lowering:
             self.values[value] = known
             return
         if isinstance(op, ir.Block) or op_name(op).startswith(MARKERS) or "vtensor" in str(value.type):
-            text = "a value that a branch or a loop computes is used behind it"
+            text = "a value that a branch or a loop computes is used behind it; it must be one of its results"
             raise errors.CompileError("import", text, describe(self._source))
         self._lower_op(op, op_name(op))
 
@@ -412,7 +425,7 @@ class Lowering:
             return
         try:
             self.builder.op_name = name
-            self.builder.results = [_result_info(value.type) for value in op.results]
+            self.builder.results = [result_info(value.type) for value in op.results]
             self.builder.node_value = self.fake(op)
             self.builder.operand_values = self._operand_values(op)
             results = self._call(op, rule, operands)
@@ -458,7 +471,7 @@ class Lowering:
 
     def _check(self, op: ir.Operation, value: ir.Value, result: Tensor) -> Tensor:
         """A rule's result against what torch says; a mistake shows here, at its line."""
-        info = _result_info(value.type)
+        info = result_info(value.type)
         agree = result.dtype == info.dtype and result.rank == len(info.shape)
         for have, want in zip(result.dims, info.shape, strict=False):
             agree &= not (isinstance(have, int) and want is not None and have != want)
@@ -507,7 +520,8 @@ def _constant(op: ir.Operation) -> Any:
     return ir.StringAttr(attribute).value
 
 
-def _result_info(type_: ir.Type) -> ResultInfo:
+def result_info(type_: ir.Type) -> ResultInfo:
+    """What a type of the torch dialect says."""
     match = _VTENSOR.match(str(type_))
     if match is None:
         return ResultInfo(torch.float32, ())

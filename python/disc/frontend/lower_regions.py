@@ -193,7 +193,7 @@ class RegionLowering:
             for d, dim in enumerate(dims):
                 if dim is None:
                     # One symbol for what is two numbers, one of each side, that torch takes for equal.
-                    x = _Number(ops[0], None, self._b.symbol_for(None, sympy.Integer(0)))
+                    x = _Number(ops[0], None, self._b.symbol_for(None))
                     sizes.append((which, d, x))
                     dims[d] = x.name
             shapes.append((_whole(dims), fake.dtype))
@@ -262,7 +262,7 @@ class RegionLowering:
             for d, dim in enumerate(dims):
                 if dim is None:
                     # An expression of the step, or of numbers: a number itself.
-                    name, last = (self._b.symbol_for(None, sympy.Integer(0)) for _ in range(2))
+                    name, last = (self._b.symbol_for(None) for _ in range(2))
                     numbers.append(LoopNumber(inits[which].dims[d], name, last))
                     grown.append((which, d, name, _expression(sizes[d])))
                     dims[d] = name
@@ -319,14 +319,14 @@ class RegionLowering:
         if last is None or last.name is None:
             if last is not None and last.expr is not None:
                 raise NotLowerable("a number that is negative at most after the loop, as far as torch knows")
-            return LoopNumber(first, inside.name, self._b.symbol_for(None, sympy.Integer(0)))
+            return LoopNumber(first, inside.name, self._b.symbol_for(None))
         return LoopNumber(first, inside.name, last.name)
 
     def _trips(self, end: ir.Operation, needed: bool) -> _Number | None:
         op = self._one(end, "loop_trips", 0).get(0)
         found = _Number(end, None, None) if op is None else self._number(op)
         if found.name is None and (needed or found.expr is not None):
-            found.name = self._b.symbol_for(None, sympy.Integer(0))
+            found.name = self._b.symbol_for(None)
         return None if found.name is None else found
 
     def _row(self, op: ir.Operation) -> Shape:

@@ -20,7 +20,7 @@ from .values import Extent, Tensor, tensor_type
 from .views import ViewBuilder
 
 NamedExtent: TypeAlias = "Extent | str"
-"""An extent, or the name of the symbol that stands for it."""
+"""An extent, or the symbol that stands for it, or an expression over symbols that have values outside."""
 
 Shape: TypeAlias = "tuple[Sequence[NamedExtent], torch.dtype]"
 
@@ -82,6 +82,13 @@ class RegionBuilder(ViewBuilder):
         self._loop_symbols: dict[str, Extent | None] = {}
         self._open_loops: list[str] = []
 
+    def _known(self) -> tuple[Any, ...]:
+        return *super()._known(), self._loop_symbols
+
+    def _restore(self, known: tuple[Any, ...]) -> None:
+        *others, self._loop_symbols = known
+        super()._restore(tuple(others))
+
     # -- extents by name -----------------------------------------------------------------------
 
     def named(self, text: str) -> ir.Value:
@@ -136,12 +143,12 @@ class RegionBuilder(ViewBuilder):
         return Tensor(value, tuple(self.named(d) if isinstance(d, str) else d for d in shape[0]), shape[1])
 
     def fitted(self, x: Tensor, shape: Shape, numbers: dict[str, Extent]) -> Tensor:
-        """``x``, required to have extents of ``shape``; ``numbers``: what the names in it are worth here."""
+        """``x``, required to have extents of ``shape``; ``numbers``: what symbols in it that are new are worth here."""
         dims: list[Extent] = []
         if x.dtype != shape[1] or x.rank != len(shape[0]):
             raise NotLowerable(f"a value of a region is {x.value.type}, which is not {tensor_type(*shape)}")
         for have, want in zip(x.dims, shape[0], strict=True):
-            known = numbers[want] if isinstance(want, str) else want
+            known = want if not isinstance(want, str) else numbers[want] if want in numbers else self.named(want)
             self.require_equal(have, known, "a value of a branch or a loop has another extent than is known of it")
             dims.append(self.index(have) if isinstance(want, str) else want)
         return self.reshape(x, dims)
@@ -252,6 +259,13 @@ class RegionBuilder(ViewBuilder):
             )
         tensors = [self._after(value, shape) for value, shape in zip(op.results, after, strict=True)]
         return tensors[: len(inits)], tensors[len(inits) :]
+
+    @contextmanager
+    def in_loop(self, count: Extent | None) -> Iterator[tuple[str, ir.Value]]:
+        """The name of a loop's index and its value, for what is built to learn of the loop's body."""
+        name = self._loop_symbol(count)
+        with self._open_loop(name):
+            yield name, self.named(name)
 
     @contextmanager
     def _open_loop(self, name: str) -> Iterator[None]:

@@ -57,6 +57,13 @@ class OnnxBuilder(Builder):
         """Makes a tensor of a known operand; the lowering's."""
         self._expressions: dict[ir.Value, sympy.Expr] = {}
 
+    def _known(self) -> tuple[Any, ...]:
+        return *super()._known(), self._expressions
+
+    def _restore(self, known: tuple[Any, ...]) -> None:
+        *others, self._expressions = known
+        super()._restore(tuple(others))
+
     def expression(self, extent: Extent) -> Any:
         """``extent`` as a number or an expression over the shape symbols."""
         if isinstance(extent, int):

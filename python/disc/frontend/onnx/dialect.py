@@ -23,6 +23,7 @@ from ..registry import find_rule
 from ..torch_dialect import PARAMETER_ATTR, PARAMETER_OP
 from .known import LIMIT
 from .model import OnnxModel
+from .regions import REGIONS
 
 ITEMS = ("torch.aten.item", "torch.aten.Int.Tensor", "torch.aten.IntImplicit", "torch.aten.Float.Tensor")
 """torch ops that the conversion makes of tensors whose elements it wants as numbers."""
@@ -79,7 +80,7 @@ def import_graph(model: OnnxModel, context: ir.Context) -> tuple[ir.Module, set[
     except onnx_importer.OnnxImportError as error:
         raise CompileError("import", f"{model.name}: {error}") from error
     for op in _operators(module):
-        _hide(op, lambda name: name == "onnx.If" or find_rule(name) is not None)
+        _hide(op, lambda name: name in REGIONS or find_rule(name) is not None)
     inline: set[tuple[str, str]] = set()
     while (failed := _convert(module, context)) is not None:
         stuck = [op for op in _operators(module) if number_of(op) == failed and not _name(op).startswith(OWN)]

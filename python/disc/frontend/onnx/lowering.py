@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +18,12 @@ from ..lower import Lowering, op_name
 from ..registry import NotLowerable, Rule
 from ..symbols import SymbolTable
 from ..torch_dialect import PARAMETER_ATTR
-from ..values import Tensor, tensor_type
+from ..values import Tensor
 from .builder import UNKNOWN, OnnxBuilder
 from .dialect import ITEMS, OWN, number_of
 from .known import LIMIT, Known, Unknown, evaluate
 from .model import DTYPES, OnnxModel, to_tensor
+from .regions import REGIONS, OnnxRegionLowering
 
 
 class OnnxLowering(Lowering):
@@ -32,8 +34,9 @@ class OnnxLowering(Lowering):
         self._model = model
         self._tensors = parameters
         self._materialised: dict[int, tuple[Known, Tensor]] = {}
-        self.builder = self._onnx = OnnxBuilder(model.opset)
-        self._onnx.materialise = self._materialise
+        self.builder = self.onnx = OnnxBuilder(model.opset)
+        """The builder."""
+        self.onnx.materialise = self._materialise
 
     def _begin(self, op: ir.Operation, name: str) -> str:
         number = number_of(op)
@@ -68,28 +71,50 @@ class OnnxLowering(Lowering):
     def _lower_op(self, op: ir.Operation, name: str) -> None:
         if name in ("torch.vtensor.literal", "onnx.Constant"):
             self.values[op.result] = self._literal(op)
-        elif name == OWN + "onnx.If":
-            self._lower_if(op)
+        elif name.removeprefix(OWN) in REGIONS:
+            self._lower_regions(op, name.removeprefix(OWN))
         else:
             super()._lower_op(op, name.removeprefix(OWN))
 
-    def _lower_if(self, op: ir.Operation) -> None:
-        """Takes the branch that the condition, which must be known, says."""
-        condition = self.values[op.operands[0]]
-        if not isinstance(condition, Known):
-            self._report(op, "onnx.If", "its condition depends on data")
+    def _lower_regions(self, op: ir.Operation, name: str) -> None:
+        """Lowers an operator that holds graphs."""
+        attributes = {
+            a.name: _attribute(a)
+            for a in self._model.nodes[number_of(op) or 0].attribute
+            if a.type != onnx.AttributeProto.GRAPH
+        }
+        try:
+            results = OnnxRegionLowering(self, op).run(name, attributes)
+        except NotLowerable as error:
+            self._report(op, name, str(error))
+        else:
+            self._bind(op, results[: len(op.results)])
+
+    def lower_inner(self, op: ir.Operation) -> None:
+        """Lowers an operation of a graph that an operator holds, where it stands."""
+        if op.results and op.results[0] in self.values:
             return
-        # The importer sorts the branches by name: else, then.
-        body = op.regions[1 if condition.list[0] else 0].blocks[0]
-        for view in body.operations:
-            inner = view.operation
-            if inner.name == "torch.operator_terminator":
-                for result, value in zip(op.results, inner.operands, strict=True):
-                    self.values[result] = self.values[value]
-                return
-            name = op_name(inner)
-            with location(self._begin(inner, name), self._source):
-                self._lower_op(inner, name)
+        name = op_name(op)
+        with location(self._begin(op, name), self._source):
+            self._lower_op(op, name)
+
+    @contextmanager
+    def inside_region(self) -> Iterator[None]:
+        """What is lowered in a region has no value outside."""
+        known = self._materialised
+        self._materialised = dict(known)
+        with super().inside_region():
+            yield
+        self._materialised = known
+
+    @contextmanager
+    def tried(self) -> Iterator[Callable[[], None]]:
+        """What is lowered inside is forgotten at its end, unless the function that this gives is called."""
+        known = self._materialised
+        self._materialised = dict(known)
+        with super().tried() as keep:
+            yield keep
+        self._materialised = known
 
     def _literal(self, op: ir.Operation) -> Any:
         text = str(op.location)
@@ -109,7 +134,7 @@ class OnnxLowering(Lowering):
         name = self.builder.op_name
         if not name.startswith("onnx."):
             if name in ITEMS and isinstance(operands[0], Known):
-                return self._onnx.extent(operands[0].list[0])
+                return self.onnx.extent(operands[0].list[0])
             operands = [self._materialise(x) for x in operands]
             return rule(self.builder, *operands)
         attributes = self._attributes(op)
@@ -175,13 +200,8 @@ class OnnxLowering(Lowering):
             tensor = torch.tensor(values, dtype=dtypes.storage(x.dtype)).reshape(dims)
             name = f"onnx_constant_{len(self._tensors)}"
             self._tensors[name] = tensor
-            value = ir.Operation.create(
-                "disc_tensor.parameter",
-                [tensor_type(dims, x.dtype)],
-                attributes={"name": ir.StringAttr.get(name)},
-            ).result
-            return Tensor(value, dims, x.dtype)
-        extents = [self._onnx.extent(v) for v in values]
+            return self.parameter(name, dims, x.dtype)
+        extents = [self.onnx.extent(v) for v in values]
 
         def body() -> scalar.Elem:
             index = scalar.constant(0, torch.int64)

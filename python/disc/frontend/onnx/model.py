@@ -223,6 +223,11 @@ def _current(proto: onnx.ModelProto) -> onnx.ModelProto:
     version = next((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), OPSET)
     if version >= OLDEST:
         return proto
+    if version < 9 and any(node.op_type == "Scan" for node in proto.graph.node):
+        # The converter leaves it as it is, and it says something else from then on.
+        raise CompileError(
+            "import", f"the Scan of opset {version}, which has batches, is not supported: opset 9 has none"
+        )
     try:
         return version_converter.convert_version(proto, OPSET)
     except Exception as error:
@@ -265,6 +270,12 @@ def _take_constants(graph: onnx.GraphProto) -> tuple[dict[str, torch.Tensor], di
         graph.node.extend(copies)
     constants: dict[str, torch.Tensor] = {}
     narrow: dict[str, torch.dtype] = {}
+    for node in graph.node:
+        for attribute in node.attribute:
+            # Names are unique in all graphs of a model.
+            inner, inner_narrow = _take_constants(attribute.g)
+            constants.update(inner)
+            narrow.update(inner_narrow)
     for i, proto in enumerate(graph.initializer):
         if proto.data_type not in DTYPES:
             continue

@@ -8,7 +8,7 @@ from ...registry import NotLowerable, lowers
 from ..builder import OnnxBuilder
 
 _REASONS = {
-    "loops are not supported": ("Loop", "Scan", "SequenceMap"),
+    "loops over sequences are not supported": ("SequenceMap",),
     "sequences are not supported": (
         "ConcatFromSequence",
         "SequenceAt",
