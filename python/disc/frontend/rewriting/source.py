@@ -1,0 +1,117 @@
+"""The source of a function object: the node of its file's syntax tree that it was compiled from."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import linecache
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+FunctionNode = ast.FunctionDef | ast.Lambda
+
+
+class NotRewritable(Exception):
+    """A function cannot be rewritten.
+
+    Attributes:
+        reason: why, in words.
+        file: the file that the function, or the statement in the way, is in.
+        line: its line.
+        suggestion: what could be done about it.
+    """
+
+    def __init__(self, reason: str, file: str, line: int, suggestion: str) -> None:
+        self.reason, self.file, self.line, self.suggestion = reason, file, line, suggestion
+        super().__init__(f"{file}:{line}: {reason}; {suggestion}")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a function comes from."""
+
+    file: str
+    node: FunctionNode
+    class_name: str | None
+    """The class around it, for names such as ``__x``."""
+
+    def line(self, number: int) -> str:
+        """A line of the file, without the spaces around it."""
+        return linecache.getline(self.file, number).strip()
+
+
+def mangled(name: str, class_name: str | None) -> str:
+    """The name that ``name`` is compiled to inside a class."""
+    plain = not class_name or not name.startswith("__") or name.endswith("__")
+    return name if plain else f"_{str(class_name).lstrip('_')}{name}"
+
+
+def find(function: types.FunctionType) -> Source:
+    """The source of ``function``; NotRewritable where there is none, or where it is a generator or a coroutine."""
+    code = function.__code__
+    file, line = code.co_filename, code.co_firstlineno
+    generators = (
+        inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+    )
+    if code.co_flags & generators:
+        raise NotRewritable(
+            f"{code.co_name} is a generator or a coroutine",
+            file,
+            line,
+            "return a list, or write the loop where it is used",
+        )
+    lines = linecache.getlines(file, function.__globals__)
+    if not lines:
+        raise NotRewritable(f"there is no source of {code.co_name}", file, line, "define the function in a file")
+    found = [entry for entry in _index("".join(lines), file).get(line, []) if _fits(entry[0], entry[1], code)]
+    if len(found) > 1 and hasattr(code, "co_positions"):
+        found = [entry for entry in found if _encloses(entry[0], code)]
+    if len({ast.dump(node) for node, _ in found}) != 1:
+        lambdas = code.co_name == "<lambda>" and found
+        reason = (
+            "which lambda of the line it is cannot be told" if lambdas else f"the file does not hold {code.co_name}"
+        )
+        advice = "put each lambda on a line of its own" if lambdas else "run the file as it is now"
+        raise NotRewritable(reason, file, line, advice)
+    return Source(file, *found[0])
+
+
+def _fits(node: FunctionNode, class_name: str | None, code: types.CodeType) -> bool:
+    name = node.name if isinstance(node, ast.FunctionDef) else "<lambda>"
+    a = node.args
+    names = [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg) if x is not None]
+    return name == code.co_name and [mangled(n, class_name) for n in names] == list(code.co_varnames[: len(names)])
+
+
+def _encloses(node: FunctionNode, code: types.CodeType) -> bool:
+    """Whether the instructions of ``code`` come from the body of a lambda."""
+    if not isinstance(node, ast.Lambda):
+        return True
+    body = node.body
+    return (body.lineno, body.end_lineno, body.col_offset, body.end_col_offset) in set(code.co_positions())
+
+
+@functools.lru_cache(maxsize=128)
+def _index(text: str, file: str) -> dict[int, list[tuple[FunctionNode, str | None]]]:
+    """The functions of a file by the first line of each, decorators included."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise NotRewritable("the file has changed, and is no Python", file, error.lineno or 0, "mend it") from None
+    found: dict[int, list[tuple[FunctionNode, str | None]]] = {}
+    for node, class_name in _functions(tree):
+        decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+        found.setdefault(min([node.lineno, *(d.lineno for d in decorators)]), []).append((node, class_name))
+    return found
+
+
+def _functions(tree: ast.AST) -> Iterator[tuple[FunctionNode, str | None]]:
+    pending: list[tuple[ast.AST, str | None]] = [(tree, None)]
+    while pending:
+        node, class_name = pending.pop()
+        if isinstance(node, (ast.FunctionDef, ast.Lambda)):
+            yield node, class_name
+        inside = node.name if isinstance(node, ast.ClassDef) else class_name
+        pending += [(child, inside) for child in ast.iter_child_nodes(node)]

@@ -1,0 +1,422 @@
+"""Statements without jumps: blocks of items, of which each begins at its begin and ends at its end.
+
+``return``, ``break`` and ``continue`` become assignments, and what follows them moves to where it is reached.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .names import Names, names_of
+from .source import NotRewritable
+
+RETURNED = "_disc_returned"
+
+
+@dataclass
+class Item:
+    """A part of a block."""
+
+    node: ast.stmt
+    """Where it stands in the source."""
+
+
+Block = list[Item]
+
+
+@dataclass
+class Plain(Item):
+    """A statement as it is; a ``return`` is the function's last one."""
+
+
+@dataclass
+class Rest:
+    """What follows an ``if`` that both sides may get to."""
+
+    name: str
+    body: Block
+
+
+@dataclass
+class Follow(Item):
+    """Goes on with a :class:`Rest`."""
+
+    rest: Rest
+
+
+@dataclass
+class If(Item):
+    """A condition."""
+
+    test: ast.expr
+    then: Block
+    orelse: Block
+    rests: list[Rest] = field(default_factory=list)
+
+
+@dataclass
+class Loop(Item):
+    """``for`` or ``while``, without ``else``; it ends, too, when the flag ``stop`` is true after a step."""
+
+    node: ast.For | ast.While
+    body: Block
+    stop: str | None
+    item: str = ""
+    """The name of the body's parameter."""
+
+
+@dataclass
+class With(Item):
+    """``with``."""
+
+    node: ast.With
+    body: Block
+
+
+@dataclass
+class Try(Item):
+    """``try``."""
+
+    node: ast.Try
+    body: Block
+    handlers: list[Block]
+    orelse: Block
+    final: Block
+
+
+class _Jumped(ast.Pass):
+    """Nothing more of the block is to be run: a jump whose flags are set."""
+
+
+class _Follow(ast.Pass):
+    """A statement that stands for :class:`Follow`."""
+
+    rest: Rest
+
+
+@dataclass
+class _Exit:
+    """A statement that jumps leave by flags: a loop, ``with`` or ``try``."""
+
+    left: str
+    """Set by what goes on outside of it and what follows it."""
+    is_loop: bool = False
+    stop: str = ""
+    """Of a loop: set by what ends it."""
+
+
+_JUMPS = (ast.Return, ast.Break, ast.Continue, _Jumped, _Follow)
+_TRIES = (ast.Try, *([ast.TryStar] if hasattr(ast, "TryStar") else []))  # type: ignore[attr-defined]
+_NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def _children(stmt: ast.AST) -> list[list[ast.stmt]]:
+    parts = [getattr(stmt, name, []) for name in ("body", "orelse", "finalbody")]
+    parts += [h.body for h in getattr(stmt, "handlers", [])]
+    parts += [c.body for c in getattr(stmt, "cases", [])]
+    return [p for p in parts if isinstance(p, list)]
+
+
+def _has(stmts: Sequence[ast.stmt], kinds: tuple[type, ...], loops: bool) -> bool:
+    """Whether there is a jump of these kinds; ``loops``: also in the bodies of loops."""
+    for s in stmts:
+        if isinstance(s, kinds):
+            return True
+        if isinstance(s, _NESTED):
+            continue
+        if isinstance(s, (ast.For, ast.While)) and not loops:
+            if _has(s.orelse, kinds, loops):
+                return True
+        elif any(_has(part, kinds, loops) for part in _children(s)):
+            return True
+    return False
+
+
+def _returns(stmts: Sequence[ast.stmt]) -> bool:
+    return _has(stmts, (ast.Return,), True)
+
+
+def _jumps(stmts: Sequence[ast.stmt]) -> bool:
+    """Whether anything in a block leaves it otherwise than at its end."""
+    return _returns(stmts) or _has(stmts, _JUMPS, False)
+
+
+def _falls(stmts: Sequence[ast.stmt]) -> bool:
+    """Whether the end of a block may be reached."""
+    for s in stmts:
+        if isinstance(s, (*_JUMPS, ast.Raise)):
+            return False
+        if isinstance(s, ast.If) and not _falls(s.body) and not _falls(s.orelse):
+            return False
+    return True
+
+
+class Structure:
+    """Makes blocks of the statements of one function."""
+
+    def __init__(self, file: str, number: Callable[[], int]) -> None:
+        """``number``: gives a new number at each call, for names."""
+        self._file, self._number = file, number
+        self.made: set[str] = set()
+        """Variables that are added."""
+        self._matching: list[ast.stmt] = []
+        """``match`` statements that only match."""
+
+    def function(self, body: list[ast.stmt]) -> Block:
+        """The body of a function. If any ``return`` is inside another statement, all are gathered at the end."""
+        if not any(_returns(part) for s in body if not isinstance(s, _NESTED) for part in _children(s)):
+            return self._block(body, [], top=True)
+        if _falls(body):
+            body = [*body, ast.copy_location(ast.Return(None), body[-1])]
+        return self._block(body, [], top=True)
+
+    def _block(self, stmts: Sequence[ast.stmt], exits: list[_Exit], top: bool = False) -> Block:
+        out: Block = []
+        for i, s in enumerate(stmts):
+            rest = stmts[i + 1 :]
+            if isinstance(s, _Jumped):
+                return out
+            if isinstance(s, _Follow):
+                return [*out, Follow(s, s.rest)]
+            if isinstance(s, ast.Raise):
+                return [*out, Plain(s)]
+            if isinstance(s, (ast.Return, ast.Break, ast.Continue)):
+                return [*out, Plain(s)] if top else [*out, *self._jump(s, exits)]
+            if isinstance(s, ast.If):
+                if _jumps([s]):
+                    out.append(self._branch(s, rest, exits))
+                    return [*out, Plain(_at(s, ast.Return(_load(RETURNED))))] if top else out
+                out.append(If(s, s.test, self._block(s.body, exits), self._block(s.orelse, exits)))
+            elif isinstance(s, (ast.Global, ast.Nonlocal, ast.Pass)):
+                continue
+            elif isinstance(s, ast.Match) and s not in self._matching:
+                return out + self._block([*self._match(s), *rest], exits, top)
+            elif isinstance(s, (ast.For, ast.While, ast.With, *_TRIES)):
+                found, after, left = self._compound(s, exits)
+                out += found
+                if left and rest:
+                    after.append(_at(s, ast.If(_load(left), [_at(s, _Jumped())], [])))
+                if after:
+                    return out + self._block([*after, *rest], exits, top)
+            else:
+                out.append(Plain(s))
+        return out
+
+    def _jump(self, s: ast.stmt, exits: list[_Exit]) -> Block:
+        """The assignments that a jump becomes."""
+        out: Block = []
+        if isinstance(s, ast.Return):
+            value = ast.Constant(None) if s.value is None else s.value
+            out.append(Plain(_at(s, _assign(RETURNED, value))))
+            self.made.add(RETURNED)
+        flags: dict[str, None] = {}
+        for exit in reversed(exits):
+            if exit.is_loop and isinstance(s, ast.Continue):
+                break
+            if exit.is_loop:
+                flags[exit.stop] = None
+                if isinstance(s, ast.Break):
+                    break
+            flags[exit.left] = None
+        return out + [Plain(_at(s, _assign(flag, ast.Constant(True)))) for flag in flags]
+
+    def _branch(self, s: ast.If, rest: Sequence[ast.stmt], exits: list[_Exit]) -> If:
+        then, orelse = s.body, s.orelse
+        rests: list[Rest] = []
+        both = _falls(then) and _falls(orelse)
+        more: list[ast.stmt] = list(rest)
+        if rest and both and not _is_short(rest[0]):
+            rests.append(Rest(f"_disc_rest_{self._number()}", self._block(rest, exits)))
+            follow = ast.copy_location(_Follow(), s)
+            follow.rest = rests[0]
+            more = [follow]
+        if _falls(orelse):
+            orelse = [*orelse, *(_copies(more[:1]) if both else more)]
+        if _falls(then):
+            then = [*then, *(more[:1] if both else more)]
+        return If(s, s.test, self._block(then, exits), self._block(orelse, exits), rests)
+
+    def _variable(self, kind: str) -> str:
+        name = f"_disc_{kind}_{self._number()}"
+        self.made.add(name)
+        return name
+
+    def _flag(self, s: ast.stmt, kind: str, out: Block) -> str:
+        name = self._variable(kind)
+        out.append(Plain(_at(s, _assign(name, ast.Constant(False)))))
+        return name
+
+    def _compound(self, s: Any, exits: list[_Exit]) -> tuple[Block, list[ast.stmt], str | None]:
+        """The items of a loop, ``with`` or ``try``, its ``else``, and the flag for skipping what follows."""
+        out: Block = []
+        after: list[ast.stmt] = []
+        if isinstance(s, (ast.For, ast.While)):
+            returns, breaks = _returns(s.body), _has(s.body, (ast.Break,), False)
+            stop = self._flag(s, "stop", out) if returns or breaks else None
+            left = self._flag(s, "left", out) if returns and breaks else stop
+            inner = [*exits, _Exit(left or "", True, stop or "")]
+            item = f"_disc_item_{self._number()}"
+            body: list[ast.stmt] = s.body
+            if isinstance(s, ast.For):
+                body = [_at(s, ast.Assign([s.target], _load(item))), *body]
+            out.append(Loop(s, self._block(body, inner), stop, item))
+            if s.orelse:
+                after += [_at(s, ast.If(_load(stop), [ast.Pass()], s.orelse))] if stop else s.orelse
+            left = left if returns else None
+        else:
+            left = self._flag(s, "left", out) if _jumps([s]) else None
+            inner = [*exits, _Exit(left)] if left else exits
+            if isinstance(s, ast.With):
+                out.append(With(s, self._block(s.body, inner)))
+            else:
+                out.append(self._try(s, inner, left))
+        return out, after, left
+
+    def _try(self, s: ast.Try, exits: list[_Exit], left: str | None) -> Try:
+        if _jumps(s.finalbody):
+            reason = "a finally that returns, breaks or continues"
+            raise NotRewritable(reason, self._file, s.finalbody[0].lineno, "jump after the try statement")
+        orelse = s.orelse
+        if orelse and left:
+            orelse = [_at(s, ast.If(_load(left), [_at(s, _Jumped())], [])), *orelse]
+        handlers = [self._block(h.body, exits) for h in s.handlers]
+        body, final = self._block(s.body, exits), self._block(s.finalbody, exits)
+        return Try(s, body, handlers, self._block(orelse, exits), final)
+
+    def _match(self, s: ast.Match) -> list[ast.stmt]:
+        """``match`` as conditions."""
+        subject = self._variable("subject")
+        chain: list[ast.stmt] = []
+        for case in reversed(s.cases):
+            place = case.body[0]
+            test = _comparison(case.pattern, subject)
+            before: list[ast.stmt] = []
+            if test is None:
+                flag = self._variable("matched")
+                taken = ast.match_case(case.pattern, None, [_assign(flag, ast.Constant(True))])
+                self._matching.append(_at(place, ast.Match(_load(subject), [taken])))
+                before = [_at(place, _assign(flag, ast.Constant(False))), self._matching[-1]]
+                test = _load(flag)
+            always = isinstance(test, ast.Constant)
+            if case.guard is not None:
+                test = case.guard if always else ast.BoolOp(ast.And(), [test, case.guard])
+            if isinstance(case.pattern, ast.MatchAs) and always and case.pattern.name:
+                before = [_at(place, _assign(case.pattern.name, _load(subject)))]
+            where = _at(case.pattern, ast.If(test, case.body, chain))
+            chain = [*before, *case.body] if always and case.guard is None else [*before, where]
+        return [_at(s, _assign(subject, s.subject)), *chain]
+
+
+def _comparison(pattern: ast.pattern, subject: str) -> ast.expr | None:
+    """The condition that a pattern is, if it is one without names; True for the one that always matches."""
+    if isinstance(pattern, ast.MatchAs) and pattern.pattern is None:
+        return ast.Constant(True)
+    if isinstance(pattern, ast.MatchValue):
+        return ast.Compare(_load(subject), [ast.Eq()], [pattern.value])
+    if isinstance(pattern, ast.MatchSingleton):
+        return ast.Compare(_load(subject), [ast.Is()], [ast.Constant(pattern.value)])
+    if isinstance(pattern, ast.MatchOr):
+        parts = [_comparison(p, subject) for p in pattern.patterns]
+        if all(p is not None and not isinstance(p, ast.Constant) for p in parts):
+            return ast.BoolOp(ast.Or(), [p for p in parts if p is not None])
+    return None
+
+
+def _is_short(s: ast.stmt) -> bool:
+    """Whether a statement ends a block and is as short as a call of it."""
+    if isinstance(s, ast.Return):
+        return s.value is None or isinstance(s.value, (ast.Constant, ast.Name))
+    return isinstance(s, _JUMPS)
+
+
+def _copies(stmts: list[ast.stmt]) -> list[ast.stmt]:
+    return [s if isinstance(s, _Follow) else copy.deepcopy(s) for s in stmts]
+
+
+def _load(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _assign(name: str, value: ast.expr) -> ast.Assign:
+    return ast.Assign([ast.Name(name, ast.Store())], value)
+
+
+def _at(place: ast.stmt | ast.pattern, node: ast.stmt) -> ast.stmt:
+    return ast.fix_missing_locations(ast.copy_location(node, place))
+
+
+# -- what variables are needed where ------------------------------------------------------------------------
+
+
+@dataclass
+class Flow:
+    """What a block does with variables: those that it reads before setting them, and those that it surely sets."""
+
+    first_read: set[str]
+    killed: set[str]
+    names: Names
+
+    def before(self, after: set[str]) -> set[str]:
+        """What is needed before it, if ``after`` is needed behind it."""
+        return self.first_read | (after - self.killed)
+
+
+def flow_of(block: Block, known: dict[int, Flow]) -> Flow:
+    """The flow of a block; those of all items and rests inside are noted in ``known``, by their ids."""
+    whole = Flow(set(), set(), Names())
+    for item in block:
+        flow = known.get(id(item)) or _item_flow(item, known)
+        known[id(item)] = flow
+        whole.first_read |= flow.first_read - whole.killed
+        whole.killed |= flow.killed
+        whole.names |= flow.names
+    return whole
+
+
+def _item_flow(item: Item, known: dict[int, Flow]) -> Flow:
+    if isinstance(item, Follow):
+        return known[id(item.rest)]
+    if isinstance(item, If):
+        for rest in item.rests:
+            known[id(rest)] = flow_of(rest.body, known)
+        test, then, orelse = names_of(item.test), flow_of(item.then, known), flow_of(item.orelse, known)
+        names = _joined(test, then.names, orelse.names, *(known[id(r)].names for r in item.rests))
+        first = test.read | ((then.first_read | orelse.first_read) - test.killed)
+        return Flow(first, test.killed | (then.killed & orelse.killed), names)
+    if isinstance(item, Loop):
+        body = flow_of(item.body, known)
+        if isinstance(item.node, ast.While):
+            test = names_of(item.node.test)
+            if item.stop:
+                test.read.add(item.stop)
+            killed = set() if item.stop else test.killed
+            return Flow(test.read | (body.first_read - test.killed), killed, _joined(test, body.names))
+        over = names_of(item.node.iter)
+        body.first_read.discard(item.item)
+        body.names.read.discard(item.item)
+        if item.stop:
+            body.names.read.add(item.stop)
+        return Flow(over.read | (body.first_read - over.killed), over.killed, _joined(over, body.names))
+    if isinstance(item, With):
+        head, body = names_of(item.node.items), flow_of(item.body, known)
+        return Flow(head.read | (body.first_read - head.killed), set(), _joined(head, body.names))
+    if isinstance(item, Try):
+        parts = [flow_of(b, known) for b in (item.body, *item.handlers, item.orelse, item.final)]
+        names = _joined(*(p.names for p in parts))
+        for handler in item.node.handlers:
+            names |= names_of(ast.ExceptHandler(handler.type, handler.name, []))
+        first_read = set[str]().union(*(p.first_read for p in parts))
+        return Flow(first_read | names.read, parts[-1].killed, names)
+    names = names_of(item.node)
+    return Flow(set(names.read), set(names.killed), names)
+
+
+def _joined(*parts: Names) -> Names:
+    whole = Names()
+    for part in parts:
+        whole |= part
+    return whole

@@ -1,0 +1,738 @@
+# ruff: noqa: C400, C416, F841, RUF021, SIM102 -- the functions here are what users may write
+"""Rewritten functions do what the functions do: with operators that do what Python does."""
+
+import contextlib
+import copy
+import functools
+import inspect
+import linecache
+import random
+import re
+import sys
+import traceback
+
+import pytest
+
+import plain_operators
+from disc.frontend.rewriting.transform import NotRewritable, is_rewritten, rewrite, rewritten_source
+from random_functions import program
+
+LOG = []
+COUNTER = 0
+
+
+class OutOfFuel(BaseException):
+    pass
+
+
+def t(x=None):
+    LOG.append(x)
+    if len(LOG) > 400:
+        raise OutOfFuel
+    return x
+
+
+class Holder:
+    def __init__(self):
+        self.x, self.inner = 1, None
+
+    def __repr__(self):
+        return f"Holder({self.x}, {self.inner})"
+
+
+class swallow:
+    def __enter__(self):
+        t("enter")
+        return 5
+
+    def __exit__(self, kind, value, trace):
+        t("exit")
+        return kind is not None and issubclass(kind, ValueError)
+
+
+def observed(f, *args, **named):
+    LOG.clear()
+    try:
+        result = "returns", f(*args, **named)
+    except (Exception, OutOfFuel) as error:
+        # What is unbound is a variable of the function around in a side.
+        kind = NameError if isinstance(error, NameError) else type(error)
+        # pytest adds to what a failing assertion of this file says.
+        result = "raises", kind, () if kind in (NameError, AssertionError) else tuple(map(str, error.args))
+    texts = (repr(x).replace("UnboundLocalError", "NameError") for x in (result, LOG, args))
+    return [re.sub(r" at 0x\w+|(?<=NameError\()[^)]*", "", text) for text in texts]
+
+
+def same(f, *cases):
+    g = rewrite(f, plain_operators)
+    for args in cases:
+        expected = observed(f, *copy.deepcopy(args))
+        assert observed(g, *copy.deepcopy(args)) == expected, rewritten_source(f)
+    return g
+
+
+NUMBERS = [(n,) for n in range(-2, 6)]
+
+
+# -- statements ---------------------------------------------------------------------------------------------
+
+
+def test_if():
+    def f(x):
+        if t(x) > 3:
+            y = 1
+        elif x > 1:
+            y = 2
+        else:
+            y = 3
+            z = 4
+        if x == 0:
+            return y, z
+        return y
+
+    same(f, *NUMBERS)
+
+
+def test_nested_returns():
+    def f(x, y):
+        if x > 0:
+            if y > 0:
+                return "both"
+            t("after")
+        elif y > 3:
+            if y == 4:
+                return
+            return "four"
+        else:
+            t("else")
+        x += 1
+        t(x)
+        if x > 2:
+            if y > 1:
+                return x
+            y = 7
+        return x, y
+
+    same(f, *[(x, y) for x in range(-1, 4) for y in range(6)])
+    # The rest is there once.
+    assert rewritten_source(f).count("_disc_.call(t, ") == 3
+
+
+def test_no_flags_without_loops():
+    def f(x):
+        if x:
+            if t(x) > 2:
+                return 1
+        return 2
+
+    source = rewritten_source(f)
+    assert "_stop_" not in source and "_left_" not in source
+    same(f, *NUMBERS)
+
+
+def test_loops():
+    def f(n):
+        total = 0
+        for i in range(n):
+            if i == 1:
+                continue
+            if i == 4:
+                break
+            for j in range(3):
+                if t(i + j) == 4:
+                    return "inside", i, j
+                if j == i:
+                    break
+            else:
+                total += 100
+            total += i
+        else:
+            total = -total
+        while total > 3:
+            total -= 2
+            if t(total) == 11:
+                continue
+            if total == 5:
+                return total
+        else:
+            t("no break")
+        return total, i
+
+    same(f, *NUMBERS)
+
+
+def test_while_true():
+    def f(n):
+        while True:
+            n += 1
+            if n > 3:
+                break
+            while True:
+                n += t(1)
+                if n % 2:
+                    return n
+                if n == 2:
+                    break
+        return -n
+
+    same(f, *NUMBERS)
+
+
+def test_no_value_after_a_loop():
+    def f(n):
+        for i in range(n):
+            last = i
+        return last
+
+    same(f, *NUMBERS)
+
+
+def test_with():
+    def f(n):
+        for i in range(4):
+            with swallow() as five:
+                if i == n:
+                    continue
+                if i + n == five:
+                    break
+                if n == 2:
+                    return i
+                if n == 3:
+                    raise ValueError
+                t("in")
+            t(i)
+        with swallow(), contextlib.suppress(KeyError):
+            return {0: t(1), 4: 5}[n]
+        return "swallowed"
+
+    same(f, *NUMBERS)
+
+
+def test_try():
+    def f(n):
+        for i in range(5):
+            try:
+                if i == n:
+                    continue
+                if n == 4:
+                    return t("body")
+                if i == 2:
+                    raise ValueError(n)
+                t(10 // (n - i + 1))
+            except ZeroDivisionError as error:
+                t(str(error))
+                if n == 2:
+                    break
+            except ValueError:
+                if n == 0:
+                    return "handler"
+                if n == 1:
+                    raise
+            else:
+                t("else")
+                if n == -1:
+                    return "else"
+            finally:
+                t("finally")
+                n = n if n != 3 else 33
+            t("behind")
+        return n, i
+
+    same(f, *NUMBERS)
+
+
+def test_try_keeps_the_returned_value():
+    def f(x):
+        try:
+            return x
+        finally:
+            x = [*x, 2]
+            t(x)
+
+    same(f, ([1],))
+
+
+def test_jumps_in_finally():
+    def f(x):
+        while True:
+            try:
+                t(x)
+            finally:
+                break
+
+    with pytest.raises(NotRewritable, match="finally that returns") as caught:
+        rewrite(f, plain_operators)
+    line = inspect.getsourcelines(f)[1] + 5
+    assert (caught.value.file, caught.value.line) == (__file__, line)
+
+
+def test_assert_del_raise():
+    def f(x):
+        assert x != 1
+        assert t(x) != 2, t("two")
+        y = x
+        if x == 3:
+            del y
+        if x > 3:
+            if x > 4:
+                raise ValueError(x)
+            raise KeyError from None
+        return y
+
+    same(f, *NUMBERS)
+
+
+def test_match():
+    class Pair:
+        __match_args__ = ("a", "b")
+
+        def __init__(self, a, b):
+            self.a, self.b = a, b
+
+    def f(x):
+        for i in range(2):
+            match t(x):
+                case 1 | 2:
+                    r = "small"
+                case "a" if t(i):
+                    r = "guarded"
+                case "a":
+                    continue
+                case None:
+                    return "none"
+                case [a, *rest] if a > 1:
+                    r = a, rest
+                case {"k": v, **others}:
+                    return v, others
+                case Pair(a, b=3 | 4 as c):
+                    r = a, c
+                case y:
+                    r = "else", y
+                    if i:
+                        break
+        return r
+
+    cases = [1, 2, 3, "a", None, [], [1, 2], [2, 3, 4], {"k": 1, "j": 2}, {}, Pair(1, 3), Pair(1, 4), (5, 6)]
+    same(f, *[(c,) for c in cases if not isinstance(c, Pair)])
+    assert [observed(rewrite(f, plain_operators), c)[:2] == observed(f, c)[:2] for c in cases] == [True] * len(cases)
+
+
+def test_attributes_are_state():
+    seen = []
+
+    class Watching:
+        def __getattr__(self, name):
+            return getattr(plain_operators, name)
+
+        def if_(self, *args, **named):
+            seen.append((args[5], named["needed"], named["read"], sorted(named["seen"]())))
+            return plain_operators.if_(*args, **named)
+
+    def f(self, x, other):
+        if x > 1:
+            self.x = x
+            self.inner = Holder()
+            self.inner.x = 4
+            a = x
+            b = a
+        else:
+            b = other
+        return b
+
+    holder = Holder()
+    assert rewrite(f, Watching())(holder, 2, 3) == 2 and repr(holder) == "Holder(2, Holder(4, None))"
+    assert seen == [(("b", "self.x", "self.inner"), ("b", "self.x", "self.inner"), ("self.x", "self.inner"),
+                     ["Holder", "other", "self", "x"])]  # fmt: skip
+
+
+def test_unbound_attributes():
+    def f(self, x):
+        if x > 1:
+            self.new = x
+        return self.new
+
+    same(f, (Holder(), 2), (Holder(), 1))
+
+
+def test_state_of_a_loop():
+    seen = []
+
+    class Watching:
+        def __getattr__(self, name):
+            return getattr(plain_operators, name)
+
+        def for_(self, *args, **named):
+            seen.append((args[5], named["needed"], named["read"]))
+            return plain_operators.for_(*args, **named)
+
+    def f(xs):
+        total = last = 0
+        step = 1
+        for x in xs:
+            temporary = x + total
+            total = temporary
+            last = x
+            step = step + 1 if step else total
+        return total, last
+
+    assert rewrite(f, Watching())([1, 2, 3]) == f([1, 2, 3])
+    assert seen == [(("total", "last", "step"), ("total", "last"), ("total", "step"))]
+
+
+# -- expressions -----------------------------------------------------------------------------------------------
+
+
+def test_conditions():
+    def f(x):
+        a = t(x) and t(x - 1) or not t(x + 1)
+        b = t(1) if t(x) > 2 else t(2) if x else t(3)
+        c = t(0) < t(x) <= t(3) != t(2)
+        d = x is None, x is not None, x in (1, 2), x not in (1, 2), None is x is not a
+        return a, b, c, d, -x, ~x
+
+    same(f, *NUMBERS)
+
+
+def test_walrus():
+    def f(x):
+        if (n := t(x)) > 1 and (m := t(n + 1)) > 3:
+            t(m)
+        while (k := t(n)) < 4 and (n := n + 1):
+            t(k)
+        p = (q := 5) if n > 4 else (q := 6)
+        r = 0 < (u := x) < (v := u + 1) < 4
+        s = [w := i for i in range(x) if (z := i) != 1]
+        assert x != 5, (y := t(7))
+        for i in range(3):
+            if (stop := i == x) or (i2 := i) > 7:
+                break
+        return n, k, p, q, r, u, s, stop
+
+    same(f, *NUMBERS)
+
+    def g(x):
+        while (n := t(x)) > 1 and x:
+            x -= 1
+            if n == 3:
+                break
+        h = lambda a, b=t(x): (c := a + b) and [c for _ in range(c) if c]  # noqa: E731
+        return n, h(2), h(1, 1)
+
+    same(g, *NUMBERS)
+
+
+def test_unbound_by_walrus():
+    def f(x):
+        x > 2 and (n := x)
+        return n
+
+    same(f, *NUMBERS)
+
+
+def test_comprehensions():
+    def f(x):
+        a = [t(i) for i in range(x) if i % 2 if t(i) != 3]
+        b = {t(i): t(j) for i in range(x) for j in range(i)}
+        c = {i // 2 for i in range(x)}
+        d = [[i * j for j in range(i)] for i in (x, 2) if i]
+        e = [x for x in [x, x + 1]]
+        g = [f(2) for f in [lambda y, i=i: y + i for i in range(x)]]
+        return a, b, sorted(c), d, e, g, x
+
+    same(f, *NUMBERS)
+
+
+def test_generators():
+    def f(x):
+        a = any(t(i) > 2 for i in range(x) if i != 1)
+        b = all(t(i) < 2 for i in range(x))
+        c = sum(t(i) for i in range(x)), tuple(t(i) for i in range(x)), max((t(i) for i in range(x)), default=t(9))
+        d = [*(t(i) for i in range(2))]
+        lazy = (t(i) if t(i) else [t(j) for j in range(x)] for i in range(x) if i != 1 for k in range(2))
+        t("made")
+        e = next(lazy, None)
+        return a, b, c, d, e, ",".join(str(i) for i in range(x)), list(lazy)
+
+    same(f, *NUMBERS)
+
+    def g(x):
+        return list(i for i in x)
+
+    same(g, (3,), ([1],))
+
+
+def test_shadowed_builtins():
+    def any(values):
+        return t("mine"), next(values)
+
+    def f(x):
+        return any(t(i) for i in range(5))
+
+    same(f, (1,))
+
+
+def test_functions_inside():
+    def f(x):
+        calls = []
+
+        def add(i, more=t(x)):
+            """Adds."""
+            nonlocal x
+            if i > 1:
+                x += more
+                return i
+            calls.append(i)
+
+        def gen(n):
+            for i in range(n):
+                if i:
+                    yield x
+
+        class Inner:
+            y = x
+
+            def get(self):
+                if self.y:
+                    return x
+                return super().__repr__()[:3]
+
+        @functools.cache
+        def cached(i):
+            return t(i)
+
+        for i in range(3):
+            add(i)
+            if x > 4:
+                add(5)
+                t(x)
+        key = sorted([3, 1, 2], key=lambda v: v if v > 1 else 10)
+        cached(1), cached(1)
+        return calls, x, list(gen(2)), Inner().get(), key, add.__doc__, add.__qualname__, Inner.__qualname__
+
+    g = same(f, *NUMBERS)
+    assert g(3)[-2:] == f(3)[-2:]
+
+
+def test_global():
+    def f(x):
+        global COUNTER
+        if x > 1:
+            COUNTER += x
+        for _ in range(2):
+            COUNTER += 1
+        return COUNTER
+
+    global COUNTER
+    for x in range(4):
+        COUNTER = 0
+        expected = f(x)
+        COUNTER = 0
+        assert rewrite(f, plain_operators)(x) == expected
+
+
+# -- functions -----------------------------------------------------------------------------------------------------
+
+
+def test_signature_closure_and_globals():
+    state = 3
+
+    def f(a, b=2, /, c=[4], *args, d=5, **more) -> int:
+        """Does."""
+        nonlocal state
+        if a:
+            state += a
+        return a, b, c, args, d, more, state
+
+    f.mark = 1
+    g = rewrite(f, plain_operators)
+    assert g(1, d=7, z=3) == (1, 2, [4], (), 7, {"z": 3}, 4) and state == 4
+    assert inspect.signature(f) == inspect.signature(g) and g.__defaults__[1] is f.__defaults__[1]
+    assert (g.__name__, g.__qualname__, g.__doc__, g.mark) == (f.__name__, f.__qualname__, f.__doc__, 1)
+    assert g.__globals__ is f.__globals__ and g.__module__ == f.__module__ and not hasattr(g, "__wrapped__")
+    assert g.__code__.co_name == "f" and g.__code__.co_filename == __file__
+    assert is_rewritten(g) and not is_rewritten(f) and rewrite(g, plain_operators) is g
+    # Code is made once; closures are those of each function.
+    assert rewrite(f, plain_operators).__code__ is g.__code__
+
+
+class Base:
+    def get(self, x):
+        return "base", x
+
+
+class Derived(Base):
+    def __init__(self):
+        self.__hidden = 5
+
+    def get(self, x):
+        if x > 1:
+            for _ in range(2):
+                if x:
+                    return super().get(x), __class__.__name__
+        return self.__secret(x)
+
+    def __secret(self, __x):
+        if __x:
+            self.__hidden = __x
+        return self.__hidden
+
+    @staticmethod
+    def fixed(x):
+        return "yes" if x else "no"
+
+    @classmethod
+    def of(cls, x):
+        if x:
+            return cls.__name__
+        return x
+
+
+def test_methods():
+    d = Derived()
+    for name in ("get", "_Derived__secret", "fixed", "of"):
+        method = getattr(d, name)
+        bound = rewrite(method, plain_operators)
+        for x in range(4):
+            assert bound(x) == method(x)
+    assert rewrite(d.get, plain_operators).__self__ is d
+
+
+def doubling(f):
+    @functools.wraps(f)
+    def wrapper(*args):
+        for _ in range(2):
+            result = f(*args)
+        return result
+
+    return wrapper
+
+
+@doubling
+def decorated(x):
+    if x:
+        return t(x)
+
+
+def test_decorators():
+    """What a decorator made is rewritten itself, and calls what it wraps by ``call``."""
+    called = []
+
+    class Calling:
+        def __getattr__(self, name):
+            return getattr(plain_operators, name)
+
+        def call(self, f, site):
+            called.append(f)
+            return f
+
+    LOG.clear()
+    assert rewrite(decorated, Calling())(3) == 3 and LOG == [3, 3]
+    assert called == [range, decorated.__wrapped__, decorated.__wrapped__]
+    assert rewrite(decorated, plain_operators).__wrapped__ is decorated.__wrapped__
+    cached = functools.lru_cache(decorated)
+    assert rewrite(cached, plain_operators)(4) == 4
+
+
+# fmt: off
+lambdas = [lambda x: x and 1, lambda x: x or 2]; alike = [lambda x: not x, lambda y: y is None]  # noqa: E702
+# fmt: on
+
+
+def test_lambdas():
+    for f in (*lambdas, *alike):
+        if sys.version_info >= (3, 11) or f in alike:
+            same(f, *NUMBERS)
+    same(lambda x: [i for i in range(x) if i > 1], *NUMBERS)
+
+
+def test_what_cannot_be_rewritten():
+    def gen(x):
+        yield x
+
+    async def co(x):
+        return x
+
+    def frame(x):
+        return locals()
+
+    without = {}
+    exec("def g(x): return x", without)
+    for f, why in (
+        (gen, "generator"),
+        (co, "coroutine"),
+        (frame, "locals"),
+        (without["g"], "no source"),
+        (len, "no fun"),
+    ):
+        with pytest.raises(NotRewritable, match=why) as caught:
+            rewrite(f, plain_operators)
+        assert caught.value.suggestion and caught.value.reason in str(caught.value)
+
+
+def test_changed_file(tmp_path):
+    file = tmp_path / "changing.py"
+    file.write_text("def f(a):\n    return a\n")
+    space = {}
+    exec(compile(file.read_text(), str(file), "exec"), space)
+    file.write_text("def g(a):\n    return a\n")
+    with pytest.raises(NotRewritable, match="does not hold f"):
+        rewrite(space["f"], plain_operators)
+
+
+def test_tracebacks_are_the_users():
+    def f(x):
+        for i in range(x):
+            if i > 1:
+                raise ValueError(
+                    i,
+                )
+
+    def places(g):
+        with pytest.raises(ValueError) as caught:
+            g(3)
+        frames = traceback.extract_tb(caught.value.__traceback__)
+        return [(s.filename, s.lineno, s.name, s.line) for s in frames if s.filename == __file__][1:]
+
+    new = places(rewrite(f, plain_operators))
+    assert places(f)[-1] == new[-1] and {name for _, _, name, _ in new} == {"f"}
+
+
+def test_sites():
+    sites = []
+
+    class Noting:
+        def __getattr__(self, name):
+            return getattr(plain_operators, name)
+
+        def if_(self, *args, **named):
+            sites.append(args[6])
+            return plain_operators.if_(*args, **named)
+
+    def f(x):
+        if x:
+            return 1
+
+    rewrite(f, Noting())(1)
+    assert sites == [(__file__, inspect.getsourcelines(f)[1] + 1, "if x:")]
+
+
+# -- random functions --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_functions(seed):
+    chance = random.Random(seed)
+    for number in range(15):
+        text = program(chance)
+        file = f"<random {seed} {number}>"
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        space = {"t": t, "swallow": swallow, "Holder": Holder, "g": 1}
+        exec(compile(text, file, "exec"), space)
+        f = space["f"]
+        new = rewrite(f, plain_operators)
+        for a, b in ((0, 1), (2, 3), (5, -1)):
+            space["g"] = 1
+            expected = observed(f, a, b, [3, 1, 2], Holder())
+            space["g"] = 1
+            assert observed(new, a, b, [3, 1, 2], Holder()) == expected, f"{text}\n{rewritten_source(f)}"
+        del linecache.cache[file]
