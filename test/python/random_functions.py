@@ -182,7 +182,7 @@ class _Writer:
 def program(chance: Random) -> str:
     """The source of a function ``f(a, b, xs, o)``. It ends if ``t``, which it calls, does so after some calls."""
     writer = _Writer(chance)
-    lines = [line for _ in range(3) for line in writer.statement(4, False, False)]
+    lines = [line for _ in range(3) for line in writer.statement(3, False, False)]
     lines[:0] = [f"{name} = {value}" for value, name in enumerate("cdeij") if chance.randrange(6)]
     # What is not reached makes names local, too.
     lines += [f"return {writer.expression(1)}", "c = 0"]

@@ -5,13 +5,15 @@ import contextlib
 import copy
 import functools
 import inspect
+import itertools
 import linecache
-import random
 import re
 import sys
 import traceback
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import plain_operators
 from disc.frontend.rewriting.transform import NotRewritable, is_rewritten, rewrite, rewritten_source
@@ -19,6 +21,7 @@ from random_functions import program
 
 LOG = []
 COUNTER = 0
+NUMBER = itertools.count()
 
 
 class OutOfFuel(BaseException):
@@ -27,7 +30,7 @@ class OutOfFuel(BaseException):
 
 def t(x=None):
     LOG.append(x)
-    if len(LOG) > 400:
+    if len(LOG) > 150:
         raise OutOfFuel
     return x
 
@@ -719,20 +722,19 @@ def test_sites():
 # -- random functions --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_random_functions(seed):
-    chance = random.Random(seed)
-    for number in range(15):
-        text = program(chance)
-        file = f"<random {seed} {number}>"
-        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-        space = {"t": t, "swallow": swallow, "Holder": Holder, "g": 1}
-        exec(compile(text, file, "exec"), space)
-        f = space["f"]
-        new = rewrite(f, plain_operators)
-        for a, b in ((0, 1), (2, 3), (5, -1)):
-            space["g"] = 1
-            expected = observed(f, a, b, [3, 1, 2], Holder())
-            space["g"] = 1
-            assert observed(new, a, b, [3, 1, 2], Holder()) == expected, f"{text}\n{rewritten_source(f)}"
-        del linecache.cache[file]
+@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+@given(st.randoms(use_true_random=False))
+def test_random_functions(chance):
+    text, file = program(chance), f"<random {next(NUMBER)}>"
+    # Where inspect and tracebacks look for source.
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    space = {"t": t, "swallow": swallow, "Holder": Holder}
+    exec(compile(text, file, "exec"), space)
+    f = space["f"]
+    new = rewrite(f, plain_operators)
+    for a, b in ((0, 1), (2, 3), (5, -1)):
+        space["g"] = 1
+        expected = observed(f, a, b, [3, 1, 2], Holder())
+        space["g"] = 1
+        assert observed(new, a, b, [3, 1, 2], Holder()) == expected, text
+    del linecache.cache[file]

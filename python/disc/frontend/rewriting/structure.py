@@ -92,6 +92,10 @@ class _Jumped(ast.Pass):
     """Nothing more of the block is to be run: a jump whose flags are set."""
 
 
+class _Leave(ast.Pass):
+    """A ``return`` whose value is set."""
+
+
 class _Follow(ast.Pass):
     """A statement that stands for :class:`Follow`."""
 
@@ -102,14 +106,14 @@ class _Follow(ast.Pass):
 class _Exit:
     """A statement that jumps leave by flags: a loop, ``with`` or ``try``."""
 
-    left: str
-    """Set by what goes on outside of it and what follows it."""
-    is_loop: bool = False
-    stop: str = ""
+    stop: str | None = None
     """Of a loop: set by what ends it."""
+    left: dict[type, str] = field(default_factory=dict)
+    """Set by the kinds of jumps that go on outside of it."""
+    is_loop: bool = False
 
 
-_JUMPS = (ast.Return, ast.Break, ast.Continue, _Jumped, _Follow)
+_JUMPS = (ast.Return, ast.Break, ast.Continue, _Jumped, _Leave, _Follow)
 _TRIES = (ast.Try, *([ast.TryStar] if hasattr(ast, "TryStar") else []))  # type: ignore[attr-defined]
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -137,7 +141,7 @@ def _has(stmts: Sequence[ast.stmt], kinds: tuple[type, ...], loops: bool) -> boo
 
 
 def _returns(stmts: Sequence[ast.stmt]) -> bool:
-    return _has(stmts, (ast.Return,), True)
+    return _has(stmts, (ast.Return, _Leave), True)
 
 
 def _jumps(stmts: Sequence[ast.stmt]) -> bool:
@@ -184,7 +188,7 @@ class Structure:
                 return [*out, Follow(s, s.rest)]
             if isinstance(s, ast.Raise):
                 return [*out, Plain(s)]
-            if isinstance(s, (ast.Return, ast.Break, ast.Continue)):
+            if isinstance(s, (ast.Return, ast.Break, ast.Continue, _Leave)):
                 return [*out, Plain(s)] if top else [*out, *self._jump(s, exits)]
             if isinstance(s, ast.If):
                 if _jumps([s]):
@@ -196,10 +200,8 @@ class Structure:
             elif isinstance(s, ast.Match) and s not in self._matching:
                 return out + self._block([*self._match(s), *rest], exits, top)
             elif isinstance(s, (ast.For, ast.While, ast.With, *_TRIES)):
-                found, after, left = self._compound(s, exits)
+                found, after = self._compound(s, exits, bool(rest))
                 out += found
-                if left and rest:
-                    after.append(_at(s, ast.If(_load(left), [_at(s, _Jumped())], [])))
                 if after:
                     return out + self._block([*after, *rest], exits, top)
             else:
@@ -213,16 +215,21 @@ class Structure:
             value = ast.Constant(None) if s.value is None else s.value
             out.append(Plain(_at(s, _assign(RETURNED, value))))
             self.made.add(RETURNED)
-        flags: dict[str, None] = {}
+        kind = type(s)
         for exit in reversed(exits):
-            if exit.is_loop and isinstance(s, ast.Continue):
-                break
+            flags: list[str | None] = []
             if exit.is_loop:
-                flags[exit.stop] = None
-                if isinstance(s, ast.Break):
-                    break
-            flags[exit.left] = None
-        return out + [Plain(_at(s, _assign(flag, ast.Constant(True)))) for flag in flags]
+                flags = [exit.stop] if kind is not ast.Continue else []
+            if exit.is_loop and kind in (ast.Break, ast.Continue):
+                last = True
+            else:
+                # An exception may yet keep the jump from leaving what lies around a with or try.
+                last = not exit.is_loop
+                flags.append(exit.left.setdefault(ast.Return if kind is _Leave else kind, self._variable("left")))
+            out += [Plain(_at(s, _assign(flag, ast.Constant(True)))) for flag in dict.fromkeys(flags) if flag]
+            if last:
+                break
+        return out
 
     def _branch(self, s: ast.If, rest: Sequence[ast.stmt], exits: list[_Exit]) -> If:
         then, orelse = s.body, s.orelse
@@ -245,47 +252,44 @@ class Structure:
         self.made.add(name)
         return name
 
-    def _flag(self, s: ast.stmt, kind: str, out: Block) -> str:
-        name = self._variable(kind)
-        out.append(Plain(_at(s, _assign(name, ast.Constant(False)))))
-        return name
-
-    def _compound(self, s: Any, exits: list[_Exit]) -> tuple[Block, list[ast.stmt], str | None]:
-        """The items of a loop, ``with`` or ``try``, its ``else``, and the flag for skipping what follows."""
-        out: Block = []
+    def _compound(self, s: Any, exits: list[_Exit], more: bool) -> tuple[Block, list[ast.stmt]]:
+        """The items of a loop, ``with`` or ``try``, and the statements that follow it; ``more``: before others."""
         after: list[ast.stmt] = []
+        exit = _Exit()
+        inner = [*exits, exit]
         if isinstance(s, (ast.For, ast.While)):
             returns, breaks = _returns(s.body), _has(s.body, (ast.Break,), False)
-            stop = self._flag(s, "stop", out) if returns or breaks else None
-            left = self._flag(s, "left", out) if returns and breaks else stop
-            inner = [*exits, _Exit(left or "", True, stop or "")]
+            exit.is_loop = True
+            exit.stop = self._variable("stop") if returns or breaks else None
+            if exit.stop and returns and not breaks:
+                exit.left[ast.Return] = exit.stop
             item = f"_disc_item_{self._number()}"
             body: list[ast.stmt] = s.body
             if isinstance(s, ast.For):
                 body = [_at(s, ast.Assign([s.target], _load(item))), *body]
-            out.append(Loop(s, self._block(body, inner), stop, item))
+            made: Item = Loop(s, self._block(body, inner), exit.stop, item)
             if s.orelse:
-                after += [_at(s, ast.If(_load(stop), [ast.Pass()], s.orelse))] if stop else s.orelse
-            left = left if returns else None
+                after += [_at(s, ast.If(_load(exit.stop), [ast.Pass()], s.orelse))] if exit.stop else s.orelse
+            if ast.Return in exit.left and more:
+                after.append(_at(s, ast.If(_load(exit.left[ast.Return]), [_at(s, _Jumped())], [])))
         else:
-            left = self._flag(s, "left", out) if _jumps([s]) else None
-            inner = [*exits, _Exit(left)] if left else exits
-            if isinstance(s, ast.With):
-                out.append(With(s, self._block(s.body, inner)))
-            else:
-                out.append(self._try(s, inner, left))
-        return out, after, left
+            made = With(s, self._block(s.body, inner)) if isinstance(s, ast.With) else self._try(s, exit, inner)
+            for kind, flag in exit.left.items():
+                if more or (exits and not (kind is ast.Continue and exits[-1].is_loop)):
+                    jump: ast.stmt = _Leave() if kind is ast.Return else kind()
+                    after.append(_at(s, ast.If(_load(flag), [jump], [])))
+        flags = dict.fromkeys([exit.stop, *exit.left.values()])
+        return [*(Plain(_at(s, _assign(f, ast.Constant(False)))) for f in flags if f), made], after
 
-    def _try(self, s: ast.Try, exits: list[_Exit], left: str | None) -> Try:
+    def _try(self, s: ast.Try, exit: _Exit, exits: list[_Exit]) -> Try:
         if _jumps(s.finalbody):
             reason = "a finally that returns, breaks or continues"
             raise NotRewritable(reason, self._file, s.finalbody[0].lineno, "jump after the try statement")
-        orelse = s.orelse
-        if orelse and left:
-            orelse = [_at(s, ast.If(_load(left), [_at(s, _Jumped())], [])), *orelse]
+        body = self._block(s.body, exits)
+        orelse = [_at(s, ast.If(_load(flag), [_at(s, _Jumped())], [])) for flag in exit.left.values()]
+        orelse = [*orelse, *s.orelse] if s.orelse else []
         handlers = [self._block(h.body, exits) for h in s.handlers]
-        body, final = self._block(s.body, exits), self._block(s.finalbody, exits)
-        return Try(s, body, handlers, self._block(orelse, exits), final)
+        return Try(s, body, handlers, self._block(orelse, exits), self._block(s.finalbody, exits))
 
     def _match(self, s: ast.Match) -> list[ast.stmt]:
         """``match`` as conditions."""

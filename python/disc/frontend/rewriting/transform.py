@@ -113,6 +113,7 @@ import ast
 import builtins
 import copy
 import functools
+import inspect
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -126,6 +127,7 @@ __all__ = ["NotRewritable", "is_rewritten", "rewrite", "rewritten_source"]
 
 _FLAGS = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 _ORIGINAL = "__disc_original__"
+_SHOWN = {"_disc_lambda_": "<lambda>", "_disc_generator_": "<genexpr>"}
 
 
 def rewrite(function: Callable[..., Any], operators: Any) -> Callable[..., Any]:
@@ -250,12 +252,11 @@ def _named(code: types.CodeType, path: str, label: str, name: str) -> types.Code
     constants: list[Any] = []
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            is_function = bool(constant.co_flags & 1)
             own = constant.co_name
-            below = f"{path}.<locals>.{own}" if code.co_flags & 1 else f"{path}.{own}"
-            hidden = own.startswith("_disc_")
-            inner = label if hidden else f"{label}.<locals>.{own}" if code.co_flags & 1 else f"{label}.{own}"
-            constant = _named(constant, below, inner, name if hidden and is_function else own)
+            between = ".<locals>." if code.co_flags & inspect.CO_OPTIMIZED else "."
+            shown = _SHOWN.get(own.rstrip("0123456789"), "" if own.startswith("_disc_") else own)
+            inner = f"{label}{between}{shown}" if shown else label
+            constant = _named(constant, f"{path}{between}{own}", inner, shown or name)
         elif isinstance(constant, str) and (constant == path or constant.startswith(f"{path}.<locals>.")):
             constant = label + constant[len(path) :]
         constants.append(constant)
