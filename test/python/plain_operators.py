@@ -87,14 +87,16 @@ class _Checked:
     """Takes from code the variables that it is said not to need."""
 
     def __init__(self, sides, get, put, names, needed, read, seen):
-        self.get, self.put, self.names, self.needed, self.read = get, put, names, needed, read
+        self.get, self.put, self.names, self.needed = get, put, names, needed
+        # What is deleted cannot be told from what has been taken away.
+        self.read = set(read).union(*(_named(side.__code__, "DELETE_DEREF") for side in sides))
         assert set(needed) | set(read) == set(names) and len(set(names)) == len(names)
         assert not set(seen()) & set(names)
         assert not any(isinstance(value, Undefined) for value in seen().values())
         assert all(callable(side) for side in sides)
         self.cells = {}
         for side in sides:
-            stored = _stored(side.__code__)
+            stored = _named(side.__code__, "STORE_DEREF")
             for name, cell in zip(side.__code__.co_freevars, side.__closure__ or ()):
                 if name in stored and name not in names:
                     self.cells[name] = cell
@@ -127,8 +129,10 @@ class _Checked:
 
 
 @functools.lru_cache(maxsize=4096)
-def _stored(code: types.CodeType) -> frozenset[str]:
-    """The variables of the functions around it that a function and those in it set."""
-    found = {i.argval for i in dis.get_instructions(code) if i.opname == "STORE_DEREF" and i.argval in code.co_freevars}
-    inner = [_stored(c) & set(code.co_freevars) for c in code.co_consts if isinstance(c, types.CodeType)]
+def _named(code: types.CodeType, what: str) -> frozenset[str]:
+    """The variables of the functions around it that a function and those in it set or delete."""
+    if code.co_varnames[:1] == ("_disc_state",):
+        return frozenset()
+    found = {i.argval for i in dis.get_instructions(code) if i.opname == what and i.argval in code.co_freevars}
+    inner = [_named(c, what) & set(code.co_freevars) for c in code.co_consts if isinstance(c, types.CodeType)]
     return frozenset(found.union(*inner))

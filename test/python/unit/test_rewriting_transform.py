@@ -133,6 +133,33 @@ def test_no_flags_without_loops():
     same(f, *NUMBERS)
 
 
+def test_many_rests():
+    """No more than eight paths lead to a statement."""
+    lines = [f"    if x >= {k}:\n        if x == {k}:\n            return {k}\n        t(x)\n" for k in range(12)]
+    text = f"def f(x):\n{''.join(lines)}    return -1\n"
+    linecache.cache["<many>"] = (len(text), None, text.splitlines(keepends=True), "<many>")
+    space = {"t": t}
+    exec(compile(text, "<many>", "exec"), space)
+    runs = []
+
+    class Both:
+        """Runs both sides."""
+
+        def __getattr__(self, name):
+            return getattr(plain_operators, name)
+
+        def if_(self, test, then, orelse, get, put, names, site, *, needed, read, seen):
+            runs.append(site[1])
+            before = get()
+            (orelse if test else then)()
+            put(before)
+            (then if test else orelse)()
+
+    rewrite(space["f"], Both())(7)
+    assert len(runs) < 500
+    same(space["f"], *[(n,) for n in range(-1, 14)])
+
+
 def test_loops():
     def f(n):
         total = 0

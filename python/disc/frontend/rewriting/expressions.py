@@ -353,7 +353,7 @@ def operator(place: ast.expr, name: str, args: list[ast.expr], keywords: dict[st
 
 def declared(body: list[ast.stmt], scope: Scope, owner: bool = False) -> list[ast.stmt]:
     """``body`` as that of a function inside ``scope``, or of the ``owner`` of its variables, with declarations."""
-    bound = names_of(body).bound
+    bound = names_of(body, functions=False).bound
     out = {
         ast.Global: [n for n in bound if n in scope.globals],
         ast.Nonlocal: [n for n in bound if n in scope.nonlocals or (n in scope.locals and not owner)],

@@ -38,9 +38,9 @@ class Names:
         return self
 
 
-def names_of(nodes: ast.AST | Iterable[ast.AST]) -> Names:
-    """What statements or expressions do with names."""
-    visitor = _Visitor()
+def names_of(nodes: ast.AST | Iterable[ast.AST], functions: bool = True) -> Names:
+    """What statements or expressions do with names; ``functions``: also what functions defined in them do."""
+    visitor = _Visitor(functions)
     for node in [nodes] if isinstance(nodes, ast.AST) else nodes:
         visitor.visit(node)
     return visitor.names
@@ -55,8 +55,9 @@ def path_of(node: ast.AST) -> str | None:
 
 
 class _Visitor(ast.NodeVisitor):
-    def __init__(self) -> None:
+    def __init__(self, functions: bool = True) -> None:
         self.names = Names()
+        self._functions = functions
         self._maybe = 0
         """How many conditions stand around the node."""
 
@@ -173,6 +174,8 @@ class _Visitor(ast.NodeVisitor):
         self._capture(node)
 
     def _capture(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
+        if not self._functions:
+            return
         scope = Scope.of(node, None)
         inner = scope.names
         free = (inner.read | inner.captured | inner.set_by_functions | scope.outer) - scope.locals

@@ -15,6 +15,8 @@ from .names import Names, names_of
 from .source import NotRewritable
 
 RETURNED = "_disc_returned"
+# What follows an ``if`` is reached from both of its sides, if that makes no more copies of it for a tracer.
+_COPIES = 8
 
 
 @dataclass
@@ -104,7 +106,7 @@ class _Follow(ast.Pass):
 
 @dataclass
 class _Exit:
-    """A statement that jumps leave by flags: a loop, ``with`` or ``try``."""
+    """A statement that jumps leave by flags: a loop, ``with`` or ``try``, or an ``if`` whose rest is shared."""
 
     stop: str | None = None
     """Of a loop: set by what ends it."""
@@ -167,6 +169,8 @@ class Structure:
         self._file, self._number = file, number
         self.made: set[str] = set()
         """Variables that are added."""
+        self._copies = 1
+        """How often a tracer that follows both sides of each ``if`` would get to the statements."""
         self._matching: list[ast.stmt] = []
         """``match`` statements that only match."""
 
@@ -190,7 +194,7 @@ class Structure:
                 return [*out, Plain(s)]
             if isinstance(s, (ast.Return, ast.Break, ast.Continue, _Leave)):
                 return [*out, Plain(s)] if top else [*out, *self._jump(s, exits)]
-            if isinstance(s, ast.If):
+            if isinstance(s, ast.If) and not self._is_shared(s, rest):
                 if _jumps([s]):
                     out.append(self._branch(s, rest, exits))
                     return [*out, Plain(_at(s, ast.Return(_load(RETURNED))))] if top else out
@@ -199,7 +203,7 @@ class Structure:
                 continue
             elif isinstance(s, ast.Match) and s not in self._matching:
                 return out + self._block([*self._match(s), *rest], exits, top)
-            elif isinstance(s, (ast.For, ast.While, ast.With, *_TRIES)):
+            elif isinstance(s, (ast.If, ast.For, ast.While, ast.With, *_TRIES)):
                 found, after = self._compound(s, exits, bool(rest))
                 out += found
                 if after:
@@ -231,13 +235,19 @@ class Structure:
                 break
         return out
 
+    def _is_shared(self, s: ast.If, rest: Sequence[ast.stmt]) -> bool:
+        """Whether what follows an ``if`` is to be there once, although both sides may or may not get to it."""
+        return self._copies >= _COPIES and bool(rest) and _jumps([s]) and _falls(s.body) and _falls(s.orelse)
+
     def _branch(self, s: ast.If, rest: Sequence[ast.stmt], exits: list[_Exit]) -> If:
         then, orelse = s.body, s.orelse
         rests: list[Rest] = []
         both = _falls(then) and _falls(orelse)
         more: list[ast.stmt] = list(rest)
         if rest and both and not _is_short(rest[0]):
+            self._copies *= 2
             rests.append(Rest(f"_disc_rest_{self._number()}", self._block(rest, exits)))
+            self._copies //= 2
             follow = ast.copy_location(_Follow(), s)
             follow.rest = rests[0]
             more = [follow]
@@ -273,7 +283,10 @@ class Structure:
             if ast.Return in exit.left and more:
                 after.append(_at(s, ast.If(_load(exit.left[ast.Return]), [_at(s, _Jumped())], [])))
         else:
-            made = With(s, self._block(s.body, inner)) if isinstance(s, ast.With) else self._try(s, exit, inner)
+            if isinstance(s, ast.If):
+                made = If(s, s.test, self._block(s.body, inner), self._block(s.orelse, inner))
+            else:
+                made = With(s, self._block(s.body, inner)) if isinstance(s, ast.With) else self._try(s, exit, inner)
             for kind, flag in exit.left.items():
                 if more or (exits and not (kind is ast.Continue and exits[-1].is_loop)):
                     jump: ast.stmt = _Leave() if kind is ast.Return else kind()

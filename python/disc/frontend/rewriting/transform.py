@@ -3,7 +3,7 @@
 ``rewrite(function, operators)`` gives a function that does the same, but whose conditions, loops and calls go through
 ``operators``: a module or object that the rewritten code reaches by the name ``_disc_``. An operator does what Python
 does where its condition is a Python value; what it does elsewhere is its own affair. Before and after
-(:func:`rewritten_source` shows it for any function)::
+(:func:`rewritten_source` shows it for any function; this is abridged)::
 
     def step(self, x, n):                def step(self, x, n):
         for i in range(n):                   _disc_stop_1 = False
@@ -61,6 +61,7 @@ there may be another one. It is not called before the first step.
   unbound ones: what may be changed in place there (lists, tensors, objects). Globals are among them, except builtins.
 - Names that start with ``_disc_`` are made by the rewriting. ``_disc_returned`` is the value to be returned, unbound
   until there is one. ``_disc_stop_N``, ``_disc_left_N`` are flags: Python bools at first, never unbound.
+  ``_disc_out_N`` is the list, set or dict of a comprehension, ``_disc_value_N`` the value of an expression.
   Where ``_disc_stop_N`` or ``_disc_left_N`` is false nothing reads ``_disc_returned`` unless it has been set since: a
   side that leaves it unbound may be given any value of the other side's kind. Nothing else may be assumed so.
 - What a side changes otherwise (``x[i] = y``, attributes of objects that the side itself looks up, what functions that
@@ -85,7 +86,8 @@ How statements become operators
 -------------------------------
 - ``return``, ``break`` and ``continue``: what follows an ``if`` that jumps on one side moves into the other side. Where
   both sides may go on it becomes a function that both call. No flags are needed for that; they are for what leaves a
-  loop, a ``with`` or a ``try``: there the rest is under ``if_(flag, ...)``.
+  loop, a ``with`` or a ``try``: there the rest is under ``if_(flag, ...)``. So it is, too, where calls from both sides
+  would lead to the same statements on more than eight paths, all of which a tracer would have to follow.
 - ``for``/``while`` with ``else``: the else part is under ``if_(stop flag)`` if there is a ``break``, or simply follows.
 - ``match``: a chain of ``if_``. Patterns of values (``case 3 | "a"``, ``case None``) are comparisons, so the subject
   may depend on data; other patterns are matched by Python, and guards are ``if_`` again.
