@@ -3,12 +3,16 @@
 
 import contextlib
 import copy
+import fractions
 import functools
+import importlib.util
 import inspect
 import itertools
 import linecache
 import re
+import shlex
 import sys
+import textwrap
 import traceback
 
 import pytest
@@ -585,6 +589,16 @@ def test_signature_closure_and_globals():
     assert rewrite(f, plain_operators).__code__ is g.__code__
 
 
+def factorial(x):
+    return x * factorial(x - 1) if x > 1 else 1
+
+
+def test_own_name():
+    """A function's name, and that of its class, are those of variables."""
+    same(factorial, *NUMBERS)
+    assert rewrite(Derived.of_this, plain_operators)() is Derived
+
+
 class Base:
     def get(self, x):
         return "base", x
@@ -605,6 +619,9 @@ class Derived(Base):
         if __x:
             self.__hidden = __x
         return self.__hidden
+
+    def of_this():
+        return Derived
 
     @staticmethod
     def fixed(x):
@@ -746,10 +763,45 @@ def test_sites():
     assert sites == [(__file__, inspect.getsourcelines(f)[1] + 1, "if x:")]
 
 
+def test_functions_of_others():
+    """Modules of the standard library, with all functions rewritten."""
+
+    def used(textwrap, fractions, shlex):
+        text = "Some of  the words, of which one-two\tare hyphen-ated; " * 3
+        number = fractions.Fraction
+        return [
+            textwrap.wrap(text, 17),
+            textwrap.shorten(text, 30),
+            textwrap.dedent("   a\n     b\n\n   c"),
+            [
+                number(3, 4) + number("5/6"),
+                number(0.1).limit_denominator(10),
+                number(1, 3) ** -2,
+                round(number(7, 3), 2),
+            ],
+            [number(7, 2) // number(1, 3), number(1, 3) < 0.5, hash(number(2, 3)), repr(number("1e-3"))],
+            shlex.split('a \'b c\' "d\\" e" f\\ g # x', comments=True),
+        ]
+
+    def modules(change):
+        for module in (textwrap, fractions, shlex):
+            spec = importlib.util.spec_from_file_location(module.__name__, module.__file__)
+            new = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(new)
+            for holder in [new, *(v for v in vars(new).values() if isinstance(v, type))]:
+                for name, value in list(vars(holder).items()):
+                    if inspect.isfunction(value) and value.__module__ == module.__name__ and change:
+                        with contextlib.suppress(NotRewritable):
+                            setattr(holder, name, rewrite(value, plain_operators))
+            yield new
+
+    assert repr(used(*modules(True))) == repr(used(*modules(False)))
+
+
 # -- random functions --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
 @given(st.randoms(use_true_random=False))
 def test_random_functions(chance):
     text, file = program(chance), f"<random {next(NUMBER)}>"

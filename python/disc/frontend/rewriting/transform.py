@@ -232,21 +232,27 @@ def _compiled(
 ) -> tuple[types.CodeType, list[int]]:
     node, context = _rewritten(source, function, shadowed)
     original = function.__code__
-    inside: list[ast.stmt] = [node]
+    # Its own name is that of a variable elsewhere.
+    node.name = "_disc_function"
+    names = ["_disc_factory", node.name]
+    inside: list[ast.stmt] = [_locals([*original.co_freevars, OPERATORS, OWN]), node]
     if source.class_name:
         # For the names that it mangles.
-        inside = [ast.parse(f"class {source.class_name}: pass").body[0]]
-        inside[0].body = [node]  # type: ignore[attr-defined]
-    free = [*original.co_freevars, OPERATORS, OWN]
-    factory = define("_disc_factory", [], [_locals(free), *inside])
+        around: Any = ast.parse(f"class {source.class_name}: pass").body[0]
+        around.body = [inside.pop()]
+        inside.append(around)
+        names.insert(1, source.class_name)
+        if source.class_name not in original.co_freevars:
+            inside.insert(0, ast.Global([source.class_name]))
+    factory = define("_disc_factory", [], inside)
     tree = ast.fix_missing_locations(ast.Module([ast.copy_location(factory, source.node)], []))
     flags = original.co_flags & _FLAGS
     code = compile(tree, source.file, "exec", flags=flags, dont_inherit=True)
-    for name in ["_disc_factory", *([source.class_name] if source.class_name else []), node.name]:
+    for name in names:
         code = next(c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == name)
     label = getattr(original, "co_qualname", function.__qualname__)
-    path = ["_disc_factory", "<locals>", *([source.class_name] if source.class_name else []), node.name]
-    return _named(code, ".".join(path), label, original.co_name), context.sites
+    path = ".".join([names[0], "<locals>", *names[1:]])
+    return _named(code, path, label, original.co_name), context.sites
 
 
 def _named(code: types.CodeType, path: str, label: str, name: str) -> types.CodeType:
