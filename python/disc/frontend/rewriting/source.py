@@ -9,6 +9,7 @@ import linecache
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 FunctionNode = ast.FunctionDef | ast.Lambda
 
@@ -65,15 +66,17 @@ def find(function: types.FunctionType) -> Source:
     lines = linecache.getlines(file, function.__globals__)
     if not lines:
         raise NotRewritable(f"there is no source of {code.co_name}", file, line, "define the function in a file")
-    found = [entry for entry in _index("".join(lines), file).get(line, []) if _fits(entry[0], entry[1], code)]
+    index = _index("".join(lines), file)
+    # pytest changes the code of assertions.
+    same = "@pytest_ar" in code.co_names or any(_alike(code, c) for c in index.codes.get((line, code.co_name), []))
+    found = [entry for entry in index.nodes.get(line, []) if same and _fits(entry[0], entry[1], code)]
     if len(found) > 1 and hasattr(code, "co_positions"):
         found = [entry for entry in found if _encloses(entry[0], code)]
-    if len({ast.dump(node) for node, _ in found}) != 1:
-        lambdas = code.co_name == "<lambda>" and found
-        reason = (
-            "which lambda of the line it is cannot be told" if lambdas else f"the file does not hold {code.co_name}"
-        )
-        advice = "put each lambda on a line of its own" if lambdas else "run the file as it is now"
+    if not found:
+        reason = f"{code.co_name} is not what its file says"
+        raise NotRewritable(reason, file, line, "load the file as it is now, without hooks that change its code")
+    if len({ast.dump(node) for node, _ in found}) > 1:
+        reason, advice = "which lambda of the line it is cannot be told", "put each lambda on a line of its own"
         raise NotRewritable(reason, file, line, advice)
     return Source(file, *found[0])
 
@@ -93,18 +96,41 @@ def _encloses(node: FunctionNode, code: types.CodeType) -> bool:
     return (body.lineno, body.end_lineno, body.col_offset, body.end_col_offset) in set(code.co_positions())
 
 
-@functools.lru_cache(maxsize=128)
-def _index(text: str, file: str) -> dict[int, list[tuple[FunctionNode, str | None]]]:
+def _alike(a: types.CodeType, b: types.CodeType) -> bool:
+    """Whether two functions do the same, apart from the functions in them."""
+
+    def seen(code: types.CodeType) -> tuple[Any, ...]:
+        constants = [repr(c) for c in code.co_consts if not isinstance(c, (types.CodeType, frozenset))]
+        return code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants
+
+    return seen(a) == seen(b)
+
+
+@dataclass(frozen=True)
+class _Index:
+    nodes: dict[int, list[tuple[FunctionNode, str | None]]]
     """The functions of a file by the first line of each, decorators included."""
+    codes: dict[tuple[int, str], list[types.CodeType]]
+    """What they are compiled to, by first line and name."""
+
+
+@functools.lru_cache(maxsize=128)
+def _index(text: str, file: str) -> _Index:
     try:
         tree = ast.parse(text)
+        pending = [compile(text, file, "exec", dont_inherit=True)]
     except SyntaxError as error:
         raise NotRewritable("the file has changed, and is no Python", file, error.lineno or 0, "mend it") from None
     found: dict[int, list[tuple[FunctionNode, str | None]]] = {}
     for node, class_name in _functions(tree):
         decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
         found.setdefault(min([node.lineno, *(d.lineno for d in decorators)]), []).append((node, class_name))
-    return found
+    codes: dict[tuple[int, str], list[types.CodeType]] = {}
+    while pending:
+        code = pending.pop()
+        codes.setdefault((code.co_firstlineno, code.co_name), []).append(code)
+        pending += [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return _Index(found, codes)
 
 
 def _functions(tree: ast.AST) -> Iterator[tuple[FunctionNode, str | None]]:
