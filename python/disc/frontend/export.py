@@ -19,10 +19,11 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from .. import errors
 from .higher_order import flattened
 from .locations import is_user_file
-from .loops import kept_loops
 from .proving import proved_by_trying
 from .recurrent import kept_whole
 from .recursion import kept_recursion
+from .rewriting.convert import rewritten
+from .rewriting.hooks import NeedsRewriting, guarded, needs_rewriting
 
 _DISC = str(Path(__file__).parents[1])
 _VIOLATED = "Constraints violated"
@@ -51,33 +52,59 @@ def export(
     that (broadcasting, mostly). Such models are traced again without the assumption: what broadcasts is then checked
     when the compiled model is called.
     """
-    with torch.no_grad(), kept_whole(), kept_loops(), kept_recursion(module), flattened(), proved_by_trying():
+    with torch.no_grad(), kept_whole(), guarded(), kept_recursion(module), flattened(), proved_by_trying():
         args, kwargs = _distinct(args, kwargs)
-        first: list[_Guard] = []
+
+        def traced() -> ExportedProgram:
+            return _traced(module, args, kwargs, dynamic_shapes)
+
         try:
-            with _recorded(first):
-                return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
-        except errors.CompileError:
+            return traced()
+        except (Exception, NeedsRewriting) as error:
+            if not (needs_rewriting(error) or isinstance(error, _Refusal)):
+                raise _failure(error) from error
+            first = error
+        with rewritten(module) as converter:
+            try:
+                return traced()
+            except (Exception, NeedsRewriting) as error:
+                if isinstance(first, _Refusal) and not isinstance(error, _Refusal):
+                    raise first from error
+                raise converter.explained(error) from error
+
+
+class _Refusal(errors.CompileError):
+    """The model's code fixes a dynamic dim."""
+
+
+def _failure(error: BaseException) -> errors.CompileError:
+    if isinstance(error, errors.CompileError):
+        return error
+    return errors.CompileError("import", f"torch.export failed: {error}")
+
+
+def _traced(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any) -> ExportedProgram:
+    first: list[_Guard] = []
+    try:
+        with _recorded(first):
+            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+    except Exception as error:
+        if _VIOLATED not in str(error) or isinstance(error, errors.CompileError):
             raise
-        except Exception as error:
-            if _VIOLATED not in str(error):
-                raise errors.CompileError("import", f"torch.export failed: {error}") from error
-            refused = error
-        guards: list[_Guard] = []
-        try:
-            with symbolic_config.patch(backed_size_oblivious=True), _recorded(guards):  # type: ignore[attr-defined]
-                return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
-        except Exception as error:
-            # What says least is nearest to what the user can do about it.
-            if str(refused).count(_SATISFY) <= str(error).count(_SATISFY) or _VIOLATED not in str(error):
-                raise _refusal(refused, first) from refused
-            raise _refusal(error, guards) from error
+        refused = error
+    guards: list[_Guard] = []
+    try:
+        with symbolic_config.patch(backed_size_oblivious=True), _recorded(guards):  # type: ignore[attr-defined]
+            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+    except Exception as error:
+        # What says least is nearest to what the user can do about it.
+        if str(refused).count(_SATISFY) <= str(error).count(_SATISFY) or _VIOLATED not in str(error):
+            raise _refusal(refused, first) from refused
+        raise _refusal(error, guards) from error
 
 
 def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
     text = str(error)
-    if _VIOLATED not in text:
-        return errors.CompileError("import", f"torch.export failed: {error}")
     dims = list(dict.fromkeys(_DIM.findall(text)))
     conditions = re.findall(r"Not all values of (.+?) satisfy the generated guard (.+)", text)
     lines = [f"{where} must satisfy {condition.rstrip('.')}" for where, condition in conditions]
@@ -96,7 +123,7 @@ def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
     head = f"{names}: the model's code does not work for the whole range of a dynamic dim, or fixes it"
     # Several conditions are one problem: the last line is where the tightest one comes from.
     source = found[0].source if found else None
-    return errors.CompileError("import", "\n  ".join([head, *lines]), source)
+    return _Refusal("import", "\n  ".join([head, *lines]), source)
 
 
 def _concerns(guard: _Guard, text: str) -> bool:

@@ -40,6 +40,9 @@ from typing import Any
 
 import torch
 from torch.fx import Node
+from torch.fx.node import has_side_effect
+
+from .facts import leave, scoped
 
 
 def _run(*_: Any) -> Any:
@@ -61,6 +64,14 @@ def _number(*_: Any) -> torch.Tensor:
     return torch.empty((), dtype=torch.int64)
 
 
+def _begin(*_: Any) -> torch.Tensor:
+    return scoped(_number())
+
+
+def _leave(begin: torch.Tensor, *_: Any) -> torch.Tensor:
+    return leave(begin, _number())
+
+
 def _copy(_: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(value, memory_format=torch.contiguous_format)
 
@@ -73,29 +84,33 @@ def _stacked(_: torch.Tensor, row: torch.Tensor, count: Any, __: int) -> torch.T
     return row.new_empty((count, *row.shape))
 
 
-branch_begin = _marker("branch_begin(Tensor pred) -> Tensor", _number)
+branch_begin = _marker("branch_begin(Tensor pred) -> Tensor", _begin)
 branch_enter = _marker("branch_enter(Tensor token, Tensor value) -> Tensor", _copy)
 branch_else = _marker(
-    "branch_else(Tensor token, Tensor[] values, Tensor[] entered, SymInt[] numbers) -> Tensor", _number
+    "branch_else(Tensor token, Tensor[] values, Tensor[] entered, SymInt[] numbers) -> Tensor", _leave
 )
-branch_end = _marker("branch_end(Tensor token, Tensor[] values, Tensor[] entered, SymInt[] numbers) -> Tensor", _number)
+branch_end = _marker("branch_end(Tensor token, Tensor[] values, Tensor[] entered, SymInt[] numbers) -> Tensor", _leave)
 branch_size = _marker("branch_size(Tensor end, int value, int dim) -> Tensor", _number)
 branch_number = _marker("branch_number(Tensor end, int number) -> Tensor", _number)
 branch_result = _marker("branch_result(Tensor end, Tensor like, SymInt[] size, int number) -> Tensor", _sized)
 
-loop_begin = _marker("loop_begin(SymInt count, Tensor? pred) -> Tensor", _number)
+loop_begin = _marker("loop_begin(SymInt count, Tensor? pred) -> Tensor", _begin)
 loop_carried = _marker("loop_carried(Tensor index, Tensor first, SymInt[] size, int slot) -> Tensor", _sized)
 loop_number = _marker("loop_number(Tensor index, SymInt first, int number) -> Tensor", _number)
 loop_end = _marker(
     # What is changed in place stands among the carried as it is at the end; they are here to be kept.
     "loop_end(Tensor index, int[] slots, Tensor[] carried, Tensor[] next, Tensor[] rows, Tensor? pred,"
     " SymInt[] numbers) -> Tensor",
-    _number,
+    _leave,
 )
 loop_trips = _marker("loop_trips(Tensor end) -> Tensor", _number)
 loop_last_number = _marker("loop_last_number(Tensor end, int number) -> Tensor", _number)
 loop_last = _marker("loop_last(Tensor end, Tensor like, SymInt[] size, int number) -> Tensor", _sized)
 loop_stack = _marker("loop_stack(Tensor end, Tensor row, SymInt count, int number) -> Tensor", _stacked)
+
+# A region may hold conditions to be checked, though nobody needs what it computes.
+for _structure in (branch_begin, branch_else, branch_end, loop_begin, loop_end):
+    has_side_effect(_structure)
 
 
 def is_step(node: Node) -> bool:

@@ -1,0 +1,287 @@
+"""Branches: both sides traced from the same state, and what they leave merged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import errors
+from .. import markers
+from . import graph
+from .conditions import equal_sizes, is_bool, is_int, marked, number_tensor, same_number
+from .region import Region, raised_by_user
+from .sites import Site
+from .state import Change, Heap, Undefined, described, is_scalar, part_name, parts, rebuilt, store
+
+
+@dataclass
+class _Slot:
+    """A tensor that both sides give."""
+
+    then: Callable[[], Tensor]
+    orelse: Callable[[], Tensor]
+    sides: list[Tensor] = field(default_factory=list)
+    result: Any = None
+
+
+@dataclass
+class _Number:
+    """An int that both sides give."""
+
+    then: Any
+    orelse: Any
+    result: Any = None
+
+
+class _Merge:
+    """The merging of what two sides leave: planned first, then computed."""
+
+    def __init__(self, site: Site, symbols: graph.Symbols) -> None:
+        """``symbols``: those that there were before the branch."""
+        self.site, self._symbols = site, symbols
+        self.slots: list[_Slot] = []
+        self.numbers: list[_Number] = []
+
+    def plan(self, a: Any, b: Any, name: str, made: bool = False) -> Callable[[], Any]:
+        """Gives what computes the merged value afterwards. ``made``: a side without a value may be given any."""
+        if a is b:
+            return lambda: a
+        if isinstance(a, Undefined) or isinstance(b, Undefined):
+            if isinstance(a, Undefined) and isinstance(b, Undefined):
+                return lambda: a
+            if not made:
+                self.site.partial.add(name)
+                return lambda: Undefined(name)
+            if is_scalar(a) or is_scalar(b):
+                a, b = _zero(b) if isinstance(a, Undefined) else a, _zero(a) if isinstance(b, Undefined) else b
+        if isinstance(a, Tensor) or isinstance(b, Tensor):
+            return self._tensors(a, b, name)
+        if is_scalar(a) and is_scalar(b):
+            return self._scalars(a, b, name)
+        return self._structures(a, b, name, made)
+
+    def _slot(self, then: Callable[[], Tensor], orelse: Callable[[], Tensor]) -> _Slot:
+        self.slots.append(_Slot(then, orelse))
+        return self.slots[-1]
+
+    def _tensors(self, a: Any, b: Any, name: str) -> Callable[[], Any]:
+        """Tensors; a number stands for one without dims."""
+        like = a if isinstance(a, Tensor) else b
+
+        def side(x: Any) -> Callable[[], Tensor]:
+            if isinstance(x, Undefined):
+                sizes = [size if self._symbols.know(size) else 0 for size in like.shape]
+                return lambda: like.new_zeros(sizes)
+            if is_scalar(x) and like.dim() == 0:
+                return lambda: number_tensor(x, like.dtype)
+            if not isinstance(x, Tensor) or x.dtype != like.dtype or x.dim() != like.dim():
+                raise self._differ(name, a, b)
+            return lambda: x
+
+        slot = self._slot(side(a), side(b))
+        return lambda: slot.result
+
+    def _scalars(self, a: Any, b: Any, name: str) -> Callable[[], Any]:
+        if same_number(a, b):
+            return lambda: a
+        if is_bool(a) is not is_bool(b):
+            raise self._differ(name, a, b)
+        if is_int(a) and is_int(b):
+            number = _Number(a, b)
+            self.numbers.append(number)
+            return lambda: number.result
+        dtype = torch.bool if is_bool(a) else torch.float64
+        slot = self._slot(lambda: number_tensor(a, dtype), lambda: number_tensor(b, dtype))
+        return lambda: marked(slot.result) if dtype == torch.bool else slot.result.item()
+
+    def _structures(self, a: Any, b: Any, name: str, made: bool) -> Callable[[], Any]:
+        whole = b if isinstance(a, Undefined) else a
+        inner = parts(whole)
+        sides = [_alike(x, whole) for x in (a, b)]
+        if inner is not None and all(sides):
+            first, second = (_parts_or_none(x, inner) for x in (a, b))
+            if list(first) == list(second):
+                plans = {key: self.plan(first[key], second[key], part_name(name, whole, key), made) for key in first}
+                return lambda: rebuilt(whole, {key: plan() for key, plan in plans.items()})
+        elif inner is None and (isinstance(a, Undefined) or isinstance(b, Undefined) or _equal(a, b)):
+            return lambda: whole
+        raise self._differ(name, a, b)
+
+    def _differ(self, name: str, a: Any, b: Any) -> errors.CompileError:
+        return self.site.refuse(
+            f"{name} is {described(a)} where the condition holds and {described(b)} where it does not: both sides of a"
+            " branch on data must leave one kind of value, of one dtype and rank, in containers of one structure"
+        )
+
+    # -- computing ---------------------------------------------------------------------------------------
+
+    def then(self) -> tuple[list[Tensor], list[Any]]:
+        """What the then side gives."""
+        return self._side([slot.then for slot in self.slots]), [number.then for number in self.numbers]
+
+    def orelse(self) -> tuple[list[Tensor], list[Any]]:
+        """What the else side gives."""
+        return self._side([slot.orelse for slot in self.slots]), [number.orelse for number in self.numbers]
+
+    def _side(self, make: list[Callable[[], Tensor]]) -> list[Tensor]:
+        values = [one() for one in make]
+        for slot, value in zip(self.slots, values, strict=True):
+            slot.sides.append(value)
+        return values
+
+    def finish(self, end: Tensor) -> None:
+        """Computes the results."""
+        for n, number in enumerate(self.numbers):
+            number.result = markers.branch_number(end, n).item()
+            graph.bound(number.result, [number.then, number.orelse])
+        for n, slot in enumerate(self.slots):
+            a, b = slot.sides
+            sizes = []
+            for dim, (x, y) in enumerate(zip(a.shape, b.shape, strict=True)):
+                if equal_sizes(x, y):
+                    sizes.append(x)
+                    continue
+                size = markers.branch_size(end, n, dim).item()
+                graph.bound(size, [x, y], size=True)
+                sizes.append(size)
+            slot.result = markers.branch_result(end, a, sizes, n)
+
+
+def _zero(value: Any) -> Any:
+    return False if is_bool(value) else 0 if is_int(value) else 0.0
+
+
+def _alike(value: Any, whole: Any) -> bool:
+    return isinstance(value, Undefined) or type(value) is type(whole)
+
+
+def _parts_or_none(value: Any, inner: dict[Any, Any]) -> dict[Any, Any]:
+    if isinstance(value, Undefined):
+        return dict.fromkeys(inner, value)
+    found = parts(value)
+    assert found is not None
+    return found
+
+
+def _equal(a: Any, b: Any) -> bool:
+    try:
+        return type(a) is type(b) and bool(a == b)
+    except Exception:
+        return False
+
+
+# -- branches ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Side:
+    """What one side leaves."""
+
+    values: tuple[Any, ...]
+    changes: list[Change]
+    copies: list[tuple[Tensor, Tensor]]
+    raised: Exception | None
+
+
+def branch(
+    pred: Tensor,
+    sides: Sequence[Callable[[], Any]],
+    get: Callable[[], tuple[Any, ...]],
+    put: Callable[[tuple[Any, ...]], Any],
+    names: Sequence[str],
+    site: Site,
+    needed: Sequence[str],
+    roots: Sequence[tuple[str, Any]],
+) -> None:
+    """Traces both sides of a branch on ``pred`` and sets the variables to what comes out."""
+    before = get()
+    heap = Heap([*zip(names, before, strict=True), *roots], apart=get.__closure__ or ())
+    symbols = graph.Symbols()
+    begin = markers.branch_begin(pred)
+
+    def run(side: Callable[[], Any], token: Tensor) -> _Side:
+        region = Region(lambda x: markers.branch_enter(token, x), "a side of a branch on data", site.source)
+        raised = None
+        with region:
+            try:
+                side()
+            except Exception as error:
+                if not raised_by_user(error):
+                    raise
+                raised = error
+                graph.fail(pred, side is sides[0], f"{type(error).__name__}: {error}")
+            graph.keep_conditions(token)
+        left = _Side(get(), heap.changes(), region.copies, raised)
+        heap.restore(left.changes)
+        put(before)
+        return left
+
+    then = run(sides[0], begin)
+    else_ = graph.Placeholder(begin)
+    orelse = run(sides[1], else_.token)
+    if then.raised is not None and orelse.raised is not None:
+        raise then.raised
+    merge = _Merge(site, symbols)
+    put_later, store_later = _plan(merge, then, orelse, before, names, needed)
+    copies = _copies(merge, then, orelse)
+    else_.fill(lambda: _with_entered(merge.then(), then))
+    values, entered, numbers = _with_entered(merge.orelse(), orelse)
+    end = markers.branch_end(else_.token, values, entered, numbers)
+    merge.finish(end)
+    put(tuple(plan() for plan in put_later))
+    store((holder, key, plan()) for holder, key, plan in store_later)
+    for outer, result in copies:
+        outer.copy_(result())
+
+
+def _with_entered(given: tuple[list[Tensor], list[Any]], side: _Side) -> tuple[list[Tensor], list[Tensor], list[Any]]:
+    return given[0], [inside for _, inside in side.copies], given[1]
+
+
+def _plan(
+    merge: _Merge, then: _Side, orelse: _Side, before: tuple[Any, ...], names: Sequence[str], needed: Sequence[str]
+) -> tuple[list[Callable[[], Any]], list[tuple[Any, Any, Callable[[], Any]]]]:
+    raised = then.raised is not None, orelse.raised is not None
+
+    def plan(name: str, old: Any, a: Any, b: Any) -> Callable[[], Any]:
+        if any(raised):
+            # Nobody comes back from that side: what it leaves is as good as any.
+            a, b = (b if b is old else Undefined(name), b) if raised[0] else (a, a if a is old else Undefined(name))
+        return merge.plan(a, b, name, made=any(raised) or name.startswith("_disc_"))
+
+    put: list[Callable[[], Any]] = []
+    for name, old, a, b in zip(names, before, then.values, orelse.values, strict=True):
+        put.append(plan(name, old, a, b) if name in needed else _nothing(name))
+    stored = []
+    found = [{(id(c.holder), c.key): c for c in side.changes} for side in (then, orelse)]
+    for key in {**found[0], **found[1]}:
+        here = [side.get(key) for side in found]
+        change = here[0] or here[1]
+        assert change is not None
+        values = [change.old if c is None else c.new for c in here]
+        missing = [isinstance(x, Undefined) for x in values]
+        if isinstance(change.holder, list) and missing[0] is not missing[1] and not any(raised):
+            raise merge.site.refuse(
+                f"{change.name} is an element that a list has on one side of a branch on data only: a list needs one"
+                " length on both sides"
+            )
+        stored.append((change.holder, change.key, plan(change.name, change.old, *values)))
+    return put, stored
+
+
+def _nothing(name: str) -> Callable[[], Any]:
+    return lambda: Undefined(name)
+
+
+def _copies(merge: _Merge, then: _Side, orelse: _Side) -> list[tuple[Tensor, Callable[[], Any]]]:
+    """What is changed in place: the tensors outside, and how their new contents come about."""
+    inside = [{id(outer): x for outer, x in side.copies} for side in (then, orelse)]
+    found = []
+    for outer in {id(outer): outer for side in (then, orelse) for outer, _ in side.copies}.values():
+        a, b = (side.get(id(outer), outer) for side in inside)
+        found.append((outer, merge.plan(a, b, "a tensor changed in place")))
+    return found

@@ -1,0 +1,202 @@
+"""Functions of Python that fix what is only known at run time, in variants that do not."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import operators
+from .conditions import SYMBOLIC, constant_of, decide, is_float, number_tensor, stand_in, stands_for_bool
+from .dynamic import Dynamic, Steps, dynamic_range, is_dynamic, joint, sequence_of
+from .hooks import Range
+from .sites import Site
+
+
+def variant(function: Any, site: Site) -> Callable[..., Any] | None:
+    """What is called in the place of a function of Python or a method of a tensor; None if that is good as it is."""
+    if isinstance(function, _METHODS) and isinstance(owner := getattr(function, "__self__", None), Tensor):
+        method = _OF_TENSORS.get(function.__name__)
+        return None if method is None else functools.partial(method, owner)
+    try:
+        found = _VARIANTS.get(function)
+    except TypeError:
+        return None
+    return None if found is None else functools.partial(found, site)
+
+
+_METHODS = (type("".join), type([].__len__))
+
+
+def _bool(_: Site, *args: Any) -> Any:
+    return stand_in(decide(args[0])) if args else False
+
+
+def _int(_: Site, *args: Any, **kwargs: Any) -> Any:
+    if len(args) != 1 or kwargs:
+        return int(*args, **kwargs)
+    value = args[0]
+    if isinstance(value, Tensor) and constant_of(value) is None:
+        return value.to(torch.int64).item()
+    if isinstance(value, (torch.SymFloat, torch.SymBool)):
+        return number_tensor(value, torch.float64).to(torch.int64).item()
+    return value if isinstance(value, torch.SymInt) else int(value)
+
+
+def _float(_: Site, *args: Any) -> Any:
+    value = args[0] if args else 0.0
+    if isinstance(value, Tensor) and constant_of(value) is None:
+        return value.to(torch.float64).item()
+    if isinstance(value, torch.SymBool):
+        return number_tensor(value, torch.float64).item()
+    return torch.sym_float(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else float(*args)
+
+
+def _len(_: Site, value: Any) -> Any:
+    if isinstance(value, Tensor):
+        if value.dim() == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return value.shape[0]
+    if isinstance(value, Dynamic):
+        return value.count
+    if isinstance(value, list) and any(isinstance(x, Steps) for x in value):
+        return builtins.sum(x.count if isinstance(x, Steps) else 1 for x in value)
+    return len(value)
+
+
+def _range(site: Site, *args: Any) -> Any:
+    numbers = [_int(site, x) if isinstance(x, Tensor) else x for x in args]
+    return dynamic_range(*numbers) if any(is_dynamic(x) for x in numbers) else range(*numbers)
+
+
+def _enumerate(_: Site, iterable: Any, start: Any = 0) -> Any:
+    steps = sequence_of(iterable)
+    if steps is None:
+        return enumerate(iterable, start)
+    return Dynamic(steps.count, lambda n: (start + n, steps.at(n)))
+
+
+def _zip(_: Site, *iterables: Any, **kwargs: Any) -> Any:
+    return joint(iterables) or zip(*iterables, strict=False, **kwargs)
+
+
+def _reversed(_: Site, iterable: Any) -> Any:
+    steps = sequence_of(iterable)
+    return reversed(iterable if steps is None else steps)
+
+
+def _extreme(
+    builtin: Callable[..., Any], better: Callable[[Any, Any], Any], symbolic: Callable[..., Any]
+) -> Callable[..., Any]:
+    def choose(site: Site, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
+            return builtin_of_tensor(args[0])
+        if len(args) == 1 and not kwargs:
+            args = (tuple(args[0]),)
+        values = args[0] if len(args) == 1 else args
+        if kwargs or not any(isinstance(x, (*SYMBOLIC, Tensor)) for x in values):
+            return builtin(*args, **kwargs)
+        return functools.reduce(functools.partial(_either, site), values)
+
+    def _either(site: Site, a: Any, b: Any) -> Any:
+        if isinstance(a, Tensor) or isinstance(b, Tensor):
+            return operators.if_exp(better(b, a), lambda: b, lambda: a, site)
+        return symbolic(float(a) if isinstance(a, int) and is_float(b) else a, b)
+
+    def builtin_of_tensor(value: Tensor) -> Tensor:
+        return value.amin(0) if builtin is min else value.amax(0)
+
+    return choose
+
+
+def _any(site: Site, iterable: Iterable[Any]) -> Any:
+    return _first(site, iterable, operators.or_, False)
+
+
+def _all(site: Site, iterable: Iterable[Any]) -> Any:
+    return _first(site, iterable, operators.and_, True)
+
+
+def _first(site: Site, iterable: Any, join: Callable[..., Any], empty: bool) -> Any:
+    if isinstance(iterable, Tensor):
+        return stand_in((iterable.all() if empty else iterable.any()) if iterable.dim() == 1 else decide(iterable))
+    result: Any = empty
+    for value in iterable:
+        known = decide(value)
+        result = known if isinstance(result, bool) else join(result, lambda known=known: known, site=site)
+        if isinstance(result, bool) and result is not empty:
+            return result
+    return stand_in(result)
+
+
+def _sum(_: Site, iterable: Any, start: Any = 0) -> Any:
+    if isinstance(iterable, Tensor):
+        return iterable.sum(0) + start
+    if isinstance(iterable, list) and any(isinstance(x, Steps) for x in iterable):
+        return builtins.sum((x.rows.sum(0) if isinstance(x, Steps) else x for x in iterable), start)
+    return builtins.sum(iterable, start)
+
+
+def _isinstance(_: Site, value: Any, kinds: Any) -> bool:
+    if isinstance(value, kinds):
+        return True
+    for symbolic, kind in ((torch.SymInt, int), (torch.SymFloat, float), (torch.SymBool, bool)):
+        if isinstance(value, symbolic):
+            return issubclass(kind, kinds)
+    if isinstance(value, Tensor) and stands_for_bool(value):
+        return issubclass(bool, kinds)
+    return isinstance(value, Dynamic) and issubclass(range, kinds)
+
+
+def _item(value: Tensor) -> Any:
+    if value.dtype == torch.bool and constant_of(value) is None:
+        return stand_in(decide(value))
+    return value.item()
+
+
+def _tolist(value: Tensor) -> Any:
+    if constant_of(value) is not None:
+        return value.tolist()
+    if value.dim() == 0:
+        return _item(value)
+    if is_dynamic(value.shape[0]):
+        return Dynamic(value.shape[0], lambda n: _tolist(value.select(0, n)))
+    return [_tolist(value[n]) for n in range(value.shape[0])]
+
+
+def _unbind(value: Tensor, dim: int = 0) -> Any:
+    if is_dynamic(value.shape[dim]):
+        return Dynamic(value.shape[dim], lambda n: value.select(dim, n))
+    return value.unbind(dim)
+
+
+_OF_TENSORS: dict[str, Callable[..., Any]] = {
+    "item": _item,
+    "tolist": _tolist,
+    "unbind": _unbind,
+    "__bool__": lambda value: stand_in(decide(value)),
+    "__len__": lambda value: value.shape[0],
+}
+_VARIANTS: dict[Any, Callable[..., Any]] = {
+    bool: _bool,
+    int: _int,
+    float: _float,
+    len: _len,
+    range: _range,
+    Range: _range,
+    enumerate: _enumerate,
+    zip: _zip,
+    reversed: _reversed,
+    min: _extreme(min, lambda a, b: a < b, torch.sym_min),
+    max: _extreme(max, lambda a, b: a > b, torch.sym_max),
+    any: _any,
+    all: _all,
+    sum: _sum,
+    isinstance: _isinstance,
+    torch.unbind: lambda _, value, dim=0: _unbind(value, dim),
+    torch.is_nonzero: lambda _, value: stand_in(decide(value)),
+}

@@ -1,0 +1,380 @@
+"""What goes from one step of a loop to the next one: tensors, numbers, structures of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import markers
+from . import graph
+from .conditions import (
+    equal_sizes,
+    is_bool,
+    is_float,
+    is_int,
+    known_truth,
+    marked,
+    number_tensor,
+    same_number,
+    stands_for_bool,
+)
+from .sites import Site
+from .state import Undefined, described, is_scalar, part_name, parts, rebuilt
+
+
+class Mismatch(Exception):
+    """A variable is another kind of thing after a step."""
+
+
+@dataclass
+class Markers:
+    """The markers of one loop, while it is traced."""
+
+    begin: Any = None
+    index: Any = None
+    slots: int = 0
+    numbers: list[Any] = field(default_factory=list)
+    """The values of the loop's numbers in the next step."""
+    carried: list[Tensor] = field(default_factory=list)
+    next: list[Tensor] = field(default_factory=list)
+    end: Any = None
+    trips: Any = None
+
+
+class Carried:
+    """Something that is carried. The methods are called in this order."""
+
+    def prepare(self) -> None:
+        """Computes what must be there before the loop."""
+
+    def open(self, run: Markers) -> Any:
+        """Gives what stands for it in a step."""
+        raise NotImplementedError
+
+    def close(self, run: Markers, after: Any) -> None:
+        """``after`` is what it is at the end of a step."""
+
+    def result(self, run: Markers) -> Any:
+        """What it is after the loop."""
+        raise NotImplementedError
+
+
+class Number(Carried):
+    """An int that changes from step to step; an extent, if ``size``."""
+
+    def __init__(self, first: Any, *, size: bool = False) -> None:
+        """``first``: before the first step."""
+        self.first, self.size = first, size
+        self.stride: int | None = None
+        """By how much it grows in each step, if that is known."""
+        self.direction = 0
+        """1: it never gets less; -1: never more."""
+        self._inside: Any = None
+        self._last = 0
+
+    def open(self, run: Markers) -> Any:
+        """Gives what stands for it in a step."""
+        if self.stride is not None:
+            self._inside = self.first + self.stride * run.index
+            return self._inside
+        self._last = len(run.numbers)
+        run.numbers.append(None)
+        self._inside = markers.loop_number(run.begin, self.first, self._last).item()
+        self._bound(self._inside)
+        return self._inside
+
+    def _bound(self, number: Any) -> None:
+        low, high = graph.bounds([self.first])
+        if self.size:
+            torch._check(number >= 0)
+        if self.direction == 1 and low is not None:
+            torch._check(number >= low)
+        if self.direction == -1 and high is not None:
+            torch._check(number <= high)
+
+    def close(self, run: Markers, after: Any) -> None:
+        """Notes its value for the next step."""
+        if self.stride is None:
+            run.numbers[self._last] = after
+
+    def learn(self, after: Any) -> bool:
+        """Compares with a step's; whether something has changed in what is known."""
+        if self._inside is None:
+            # The first trial, in which it was what it is before the loop.
+            by = after - self.first
+            self.stride = _static(by)
+            self.direction = 0 if self.stride is not None else _direction(self.first, after)
+            return True
+        if self.stride is not None:
+            if _static(after - self._inside) == self.stride:
+                return False
+            self.stride, self.direction = None, _direction(self._inside, after)
+            return True
+        if self.direction and _direction(self._inside, after) != self.direction:
+            self.direction = 0
+            return True
+        return False
+
+    def result(self, run: Markers) -> Any:
+        """Gives its last value."""
+        if self.stride is not None:
+            return self.first + self.stride * run.trips
+        last = markers.loop_last_number(run.end, self._last).item()
+        self._bound(last)
+        return last
+
+
+def _static(value: Any) -> int | None:
+    if isinstance(value, int):
+        return value
+    return int(value.node.expr) if value.node.expr.is_Integer else None
+
+
+def _direction(old: Any, new: Any) -> int:
+    if known_truth(new >= old):
+        return 1
+    return -1 if known_truth(new <= old) else 0
+
+
+class Value(Carried):
+    """A tensor, or a bool or float as one."""
+
+    def __init__(self, first: Any, like: Any, symbols: graph.Symbols) -> None:
+        """``first``: before the first step, undefined if that is of no use; ``like``: what a step makes of it."""
+        self.kind = (
+            bool
+            if _is_bool(like) or (_is_bool(first) and like.dtype == torch.bool)
+            else Tensor
+            if isinstance(like, Tensor)
+            else float
+        )
+        self.dtype = like.dtype if isinstance(like, Tensor) else torch.bool if self.kind is bool else torch.float64
+        self.first = first
+        self.made = isinstance(first, Undefined)
+        source = like if self.made else first
+        self.shape = list(source.shape) if isinstance(source, Tensor) else []
+        self.sizes: dict[int, Number] = {}
+        if self.made:
+            for dim, size in enumerate(self.shape):
+                if not symbols.know(size):
+                    self.shape[dim] = 0
+                    self.sizes[dim] = Number(0, size=True)
+        self.inside: Any = None
+        self._slot = 0
+        self._before: Any = None
+
+    def prepare(self) -> None:
+        """Computes its first value."""
+        if self.made:
+            self._before = torch.zeros(self.shape, dtype=self.dtype)
+        else:
+            self._before = self.first if isinstance(self.first, Tensor) else number_tensor(self.first, self.dtype)
+
+    def open(self, run: Markers) -> Any:
+        """Gives what stands for it in a step."""
+        self._slot = run.slots
+        run.slots += 1
+        size = [self.sizes[dim].open(run) if dim in self.sizes else n for dim, n in enumerate(self.shape)]
+        self.inside = markers.loop_carried(run.begin, self._before, size, self._slot)
+        if self.made:
+            return self.first
+        return self._as_kind(self.inside)
+
+    def _as_kind(self, value: Tensor) -> Any:
+        return value.item() if self.kind is float else marked(value) if self.kind is bool else value
+
+    def close(self, run: Markers, after: Any) -> None:
+        """Notes its value for the next step."""
+        after = after if isinstance(after, Tensor) else number_tensor(after, self.dtype)
+        run.carried.append(self.inside)
+        run.next.append(after)
+        for dim, size in self.sizes.items():
+            size.close(run, after.shape[dim])
+
+    def learn(self, after: Any) -> bool:
+        """Compares with a step's; whether something has changed in what is known."""
+        if not isinstance(after, Tensor):
+            return False
+        if after.dim() != len(self.shape) or after.dtype != self.dtype:
+            raise Mismatch
+        changed = False
+        inside = self.shape if self.inside is None else self.inside.shape
+        for dim, (old, new) in enumerate(zip(inside, after.shape, strict=True)):
+            if dim in self.sizes:
+                changed |= self.sizes[dim].learn(new)
+            elif not equal_sizes(old, new):
+                self.sizes[dim] = Number(self.shape[dim], size=True)
+                self.sizes[dim].learn(new)
+                changed = True
+        return changed
+
+    def result(self, run: Markers) -> Any:
+        """Gives its last value."""
+        size = [self.sizes[dim].result(run) if dim in self.sizes else n for dim, n in enumerate(self.shape)]
+        last = markers.loop_last(run.end, run.next[self._slot], size, self._slot)
+        return self._as_kind(last)
+
+
+class Kept(Carried):
+    """What every step sets to the same thing."""
+
+    def __init__(self, value: Any) -> None:
+        """``value``: the thing."""
+        self._value = value
+
+    def open(self, run: Markers) -> Any:
+        """Gives what stands for it in a step."""
+        return self._value
+
+    def result(self, run: Markers) -> Any:
+        """Gives its last value."""
+        return self._value
+
+
+class Structure(Carried):
+    """A container of which some elements are carried."""
+
+    def __init__(self, whole: Any, made: bool) -> None:
+        """``whole``: one like it; ``made``: it is none before the first step."""
+        self._whole, self._made = whole, made
+        self.elements: dict[Any, tuple[Any, Carried | None]] = {}
+        """What each is before the loop, and how it is carried, if it is."""
+
+    def prepare(self) -> None:
+        """Computes its first value."""
+        for _, carried in self.elements.values():
+            if carried is not None:
+                carried.prepare()
+
+    def open(self, run: Markers) -> Any:
+        """Gives what stands for it in a step."""
+        inside = {
+            key: before if carried is None else carried.open(run) for key, (before, carried) in self.elements.items()
+        }
+        return Undefined("the variable") if self._made else rebuilt(self._whole, inside)
+
+    def close(self, run: Markers, after: Any) -> None:
+        """Notes its value for the next step."""
+        now = parts(after)
+        assert now is not None
+        for key, (_, carried) in self.elements.items():
+            if carried is not None:
+                carried.close(run, now[key])
+
+    def result(self, run: Markers) -> Any:
+        """Gives its last value."""
+        return rebuilt(
+            self._whole,
+            {
+                key: before if carried is None else carried.result(run)
+                for key, (before, carried) in self.elements.items()
+            },
+        )
+
+
+def carry(
+    known: Carried | None, before: Any, inside: Any, after: Any, name: str, symbols: graph.Symbols
+) -> tuple[Carried | None, bool]:
+    """How something is carried, and whether that is news: ``inside`` before a step, ``after`` it; Mismatch if not."""
+    if after is inside and not isinstance(known, (Value, Structure)):
+        return known, False
+    if isinstance(known, Value):
+        if not _fits(known, after):
+            raise Mismatch
+        return known, known.learn(after)
+    if isinstance(known, Number) and is_int(after):
+        return known, known.learn(after)
+    if isinstance(known, Structure):
+        return _carry_parts(known, known._whole, before, inside, after, name, symbols)
+    if isinstance(after, Undefined):
+        return known, False
+    made = isinstance(before, Undefined)
+    if isinstance(known, Number) and is_float(after):
+        known = None
+    if known is not None:
+        if isinstance(known, Kept):
+            return known, False
+        raise Mismatch
+    if isinstance(after, Tensor) or isinstance(before, Tensor):
+        if not made and not _comparable(before, after):
+            raise Mismatch
+        value = Value(before, after if isinstance(after, Tensor) else before, symbols)
+        value.learn(after)
+        return value, True
+    if is_scalar(after) and (made or is_scalar(before)):
+        if not made and same_number(before, after):
+            return None, False
+        if not made and is_bool(before) is not is_bool(after):
+            raise Mismatch
+        if is_int(after) and (made or is_int(before)):
+            number = Number(0 if made else before)
+            if not made:
+                number.learn(after)
+            return number, True
+        return Value(before, after if is_bool(after) else 0.0, symbols), True
+    if parts(after) is not None and (made or type(before) is type(after)):
+        return _carry_parts(Structure(after if made else before, made), after, before, inside, after, name, symbols)
+    if made:
+        return Kept(after), True
+    if type(before) is type(after) and _equal(before, after):
+        return None, False
+    raise Mismatch
+
+
+def _equal(a: Any, b: Any) -> bool:
+    try:
+        return bool(a == b)
+    except Exception:
+        return False
+
+
+def _is_bool(value: Any) -> bool:
+    return is_bool(value) or (isinstance(value, Tensor) and stands_for_bool(value))
+
+
+def _fits(known: Value, after: Any) -> bool:
+    if known.kind is Tensor:
+        return isinstance(after, Tensor) or (is_scalar(after) and not known.shape)
+    if known.kind is bool:
+        return is_bool(after) or (isinstance(after, Tensor) and after.dtype == torch.bool)
+    return is_scalar(after) and not is_bool(after)
+
+
+def _comparable(before: Any, after: Any) -> bool:
+    if isinstance(before, Tensor) and isinstance(after, Tensor):
+        return before.dtype == after.dtype and before.dim() == after.dim()
+    tensor, other = (before, after) if isinstance(before, Tensor) else (after, before)
+    return is_scalar(other) and tensor.dim() == 0
+
+
+def _carry_parts(
+    known: Structure, whole: Any, before: Any, inside: Any, after: Any, name: str, symbols: graph.Symbols
+) -> tuple[Carried | None, bool]:
+    now = parts(after)
+    if now is None or type(after) is not type(whole):
+        raise Mismatch
+    old = dict.fromkeys(now, before) if isinstance(before, Undefined) else parts(before)
+    given = dict.fromkeys(now, inside) if isinstance(inside, Undefined) else parts(inside)
+    assert old is not None and given is not None
+    if list(old) != list(now):
+        raise Mismatch
+    news = False
+    for key, value in now.items():
+        carried, changed = carry(
+            known.elements.get(key, (None, None))[1], old[key], given[key], value, part_name(name, whole, key), symbols
+        )
+        known.elements[key] = old[key], carried
+        news |= changed
+    return known, news
+
+
+def refuse(site: Site, name: str, before: Any, after: Any) -> Any:
+    """The error for something that is of another kind after a step."""
+    return site.refuse(
+        f"{name} is {described(before)} before a step of a loop and {described(after)} after it: a loop whose number of"
+        " steps depends on data or on a dynamic extent is traced once, so a variable needs one kind of value, dtype and"
+        " rank; set it to such a value before the loop"
+    )

@@ -1,0 +1,161 @@
+"""Conditions: Python's where they are known while tracing, 0-d bool tensors where they depend on data."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy import functions as torch_sympy
+
+from ... import errors
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+_COMPARISONS: dict[type, Callable[..., Tensor]] = {
+    sympy.Eq: torch.eq,
+    sympy.Ne: torch.ne,
+    sympy.Gt: torch.gt,
+    sympy.Ge: torch.ge,
+    sympy.Lt: torch.lt,
+    sympy.Le: torch.le,
+}
+
+
+def decide(value: Any) -> bool | Tensor:
+    """``bool(value)``: as it is if that is known while tracing, else as a 0-d bool tensor."""
+    if isinstance(value, Tensor):
+        return _of_tensor(value)
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        value = value != 0
+    if isinstance(value, torch.SymBool):
+        known = known_truth(value)
+        return predicate(value.node.expr, value.node.shape_env) if known is None else known
+    return bool(value)
+
+
+def _of_tensor(value: Tensor) -> bool | Tensor:
+    known = constant_of(value)
+    if known is not None:
+        return bool(known)
+    if value.dim() != 0:
+        if not all(isinstance(size, int) and size == 1 for size in value.shape):
+            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        value = value.reshape(())
+    return value if value.dtype == torch.bool else value != 0
+
+
+def stand_in(value: bool | Tensor) -> bool | Tensor:
+    """A condition as what ``bool()`` gives: a tensor that stands for a bool of Python."""
+    return marked(value.view_as(value)) if isinstance(value, Tensor) else value
+
+
+def marked(value: Tensor) -> Tensor:
+    """The same tensor, which from now on stands for a bool of Python."""
+    value._disc_stands_for_bool = True  # type: ignore[attr-defined]
+    return value
+
+
+def stands_for_bool(value: Tensor) -> bool:
+    """Whether a tensor stands for a bool of Python."""
+    return getattr(value, "_disc_stands_for_bool", False)
+
+
+def constant_of(value: Tensor) -> Tensor | None:
+    """The tensor that a traced one is known to be, if it was written as a constant."""
+    known = getattr(value, "constant", None)
+    return known if isinstance(known, Tensor) else None
+
+
+def known_truth(value: Any) -> bool | None:
+    """Whether a condition on extents always holds, or never; None if it depends."""
+    if isinstance(value, bool):
+        return value
+    env: ShapeEnv = value.node.shape_env
+    result = env._maybe_evaluate_static(value.node.expr)
+    return None if result is None else bool(result)
+
+
+def predicate(expr: Any, env: ShapeEnv) -> Tensor:
+    """A condition on numbers, computed on tensors."""
+    if isinstance(expr, sympy.logic.boolalg.BooleanAtom):
+        return torch.full((), bool(expr), dtype=torch.bool)
+    if isinstance(expr, sympy.And):
+        return functools.reduce(torch.logical_and, (predicate(arg, env) for arg in expr.args))
+    if isinstance(expr, sympy.Or):
+        return functools.reduce(torch.logical_or, (predicate(arg, env) for arg in expr.args))
+    if isinstance(expr, sympy.Not):
+        return torch.logical_not(predicate(expr.args[0], env))
+    compare = _COMPARISONS.get(type(expr))
+    if compare is None:
+        raise errors.CompileError("import", f"the condition {expr} is not an expression DISC knows")
+    return compare(_operand(expr.args[0], env), _operand(expr.args[1], env))
+
+
+def _operand(expr: Any, env: ShapeEnv) -> Tensor:
+    whole = expr.is_integer and not expr.has(torch_sympy.ToFloat)
+    return number_tensor(number(expr, env), torch.int64 if whole else torch.float64)
+
+
+def number(expr: Any, env: ShapeEnv) -> Any:
+    """A sympy expression as a number of Python, or as one of torch."""
+    if expr.is_Integer:
+        return int(expr)
+    if expr.is_number:
+        return float(expr)
+    if expr.is_integer and not expr.has(torch_sympy.ToFloat):
+        return env.create_symintnode(expr, hint=None)
+    return env.create_symfloatnode(expr, hint=None)
+
+
+def number_tensor(value: Any, dtype: torch.dtype) -> Tensor:
+    """A number, or a bool, as a 0-d tensor."""
+    if isinstance(value, Tensor):
+        return value.reshape(()).to(dtype)
+    if isinstance(value, torch.SymBool):
+        return predicate(value.node.expr, value.node.shape_env).to(dtype)
+    if isinstance(value, SYMBOLIC):
+        return torch.scalar_tensor(value, dtype=dtype)  # type: ignore[arg-type]
+    return torch.full((), value, dtype=dtype)
+
+
+def same_number(a: Any, b: Any) -> bool:
+    """Whether two numbers are known to be equal, and of one kind."""
+    if a is b:
+        return True
+    if _kind(a) is not _kind(b):
+        return False
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return a == b or (a != a and b != b)
+    return known_truth(a == b) is True
+
+
+def _kind(value: Any) -> type:
+    for kind, symbolic in ((bool, torch.SymBool), (int, torch.SymInt), (float, torch.SymFloat)):
+        if isinstance(value, (kind, symbolic)):
+            return kind
+    return type(value)
+
+
+def is_bool(value: Any) -> bool:
+    """Whether a value is a bool of Python or of torch."""
+    return _kind(value) is bool
+
+
+def is_int(value: Any) -> bool:
+    """Whether a value is an int of Python or of torch, and no bool."""
+    return _kind(value) is int
+
+
+def is_float(value: Any) -> bool:
+    """Whether a value is a float of Python or of torch."""
+    return _kind(value) is float
+
+
+def equal_sizes(a: Any, b: Any) -> bool:
+    """Whether two extents are known to be equal."""
+    return known_truth(a == b) is True

@@ -1,0 +1,222 @@
+"""Models with rewritten functions: what ``_disc_`` is in them, and which functions they are."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sysconfig
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.fx.proxy as fx_proxy
+import torch.utils._pytree as pytree
+
+from ... import errors
+from ..locations import is_user_file
+from . import operators
+from .builtin import variant
+from .conditions import stands_for_bool
+from .sites import Site
+from .transform import NotRewritable, is_rewritten, rewrite
+
+_DISC = str(Path(__file__).parents[2])
+_STANDARD = sysconfig.get_paths()["stdlib"]
+
+
+def _frames(error: BaseException) -> list[types.FrameType]:
+    return [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+
+
+def _line(error: BaseException, frame: types.FrameType) -> int:
+    return [line for f, line in traceback.walk_tb(error.__traceback__) if f is frame][-1]
+
+
+def is_user_function(function: Any) -> bool:
+    """Whether a function is neither PyTorch's, Python's nor ours."""
+    if not isinstance(function, types.FunctionType):
+        return False
+    file = function.__code__.co_filename
+    standard = file.startswith(_STANDARD) and "site-packages" not in file
+    return is_user_file(file) and not standard and not file.startswith(_DISC)
+
+
+class Converter:
+    """What rewritten code reaches by the name ``_disc_``."""
+
+    if_ = staticmethod(operators.if_)
+    while_ = staticmethod(operators.while_)
+    for_ = staticmethod(operators.for_)
+    if_exp = staticmethod(operators.if_exp)
+    and_ = staticmethod(operators.and_)
+    or_ = staticmethod(operators.or_)
+    not_ = staticmethod(operators.not_)
+    is_ = staticmethod(operators.is_)
+    is_not = staticmethod(operators.is_not)
+    assert_ = staticmethod(operators.assert_)
+    Undefined = operators.Undefined
+
+    def __init__(self) -> None:
+        self._functions: dict[int, tuple[Any, Any]] = {}
+        self._patched: list[tuple[torch.nn.Module, Any]] = []
+        self.refused: dict[types.CodeType, NotRewritable] = {}
+        self.sites: list[Site] = []
+
+    def site(self, file: str, line: int, text: str) -> Site:
+        """The place of a construct."""
+        self.sites.append(Site(file, line, text))
+        return self.sites[-1]
+
+    def call(self, f: Any, site: Site) -> Any:
+        """What is called in the place of ``f``."""
+        found = variant(f, site)
+        return self.converted(f) if found is None else found
+
+    def converted(self, f: Any) -> Any:
+        """A function or another callable with the user's functions in it rewritten."""
+        if isinstance(f, torch.nn.Module):
+            self.patch(f)
+            return f
+        if isinstance(f, types.MethodType):
+            function = self.converted(f.__func__)
+            return f if function is f.__func__ else types.MethodType(function, f.__self__)
+        if isinstance(f, types.FunctionType):
+            return self._function(f)
+        if isinstance(f, functools.partial):
+            function = self.converted(f.func)
+            return f if function is f.func else functools.partial(function, *f.args, **f.keywords)
+        if isinstance(f, type):
+            return self._class(f)
+        inner = getattr(type(f), "__call__", None)  # noqa: B004
+        if isinstance(inner, types.FunctionType) and is_user_function(inner):
+            return types.MethodType(self._function(inner), f)
+        return f
+
+    def _function(self, function: types.FunctionType) -> Any:
+        known = self._functions.get(id(function))
+        if known is None:
+            known = function, self._rewritten(function)
+            self._functions[id(function)] = known
+            if known[1] is not function:
+                self._functions[id(known[1])] = known[1], known[1]
+        return known[1]
+
+    def _rewritten(self, function: types.FunctionType) -> Any:
+        if is_rewritten(function):
+            return function
+        if is_user_function(function):
+            try:
+                return rewrite(function, self)
+            except NotRewritable as error:
+                self.refused[function.__code__] = error
+                return function
+        # A decorator of a library around a function of the user's.
+        cells = function.__closure__ or ()
+        if hasattr(function, "__wrapped__") and cells:
+            inside = [types.CellType(self._within(cell.cell_contents)) for cell in cells]
+            if any(new.cell_contents is not old.cell_contents for new, old in zip(inside, cells, strict=True)):
+                wrapper = types.FunctionType(
+                    function.__code__, function.__globals__, function.__name__, function.__defaults__, tuple(inside)
+                )
+                wrapper.__kwdefaults__ = function.__kwdefaults__
+                return functools.update_wrapper(wrapper, function)
+        return function
+
+    def _within(self, value: Any) -> Any:
+        return self.converted(value) if isinstance(value, (types.FunctionType, types.MethodType)) else value
+
+    def _class(self, kind: type) -> Any:
+        if type(kind) is type and kind.__new__ is object.__new__ and is_user_function(kind.__init__):  # type: ignore[misc]
+
+            def make(*args: Any, **kwargs: Any) -> Any:
+                made: Any = object.__new__(kind)
+                self._function(kind.__init__)(made, *args, **kwargs)  # type: ignore[misc]
+                return made
+
+            return make
+        return kind
+
+    def explained(self, error: BaseException) -> errors.CompileError:
+        """What went wrong in a model whose control flow is rewritten."""
+        if isinstance(error, errors.CompileError):
+            return error
+        frames = [
+            f
+            for f in _frames(error)
+            if is_user_file(f.f_code.co_filename) and not f.f_code.co_filename.startswith(_DISC)
+        ]
+        source = f"{frames[-1].f_code.co_filename}:{_line(error, frames[-1])}" if frames else None
+        why = [self.refused[f.f_code] for f in frames if f.f_code in self.refused]
+        name = getattr(error, "name", None)
+        partial = [site for site in self.sites if name is not None and name in site.partial]
+        if isinstance(error, NameError) and partial:
+            return errors.CompileError(
+                "import",
+                f"{name} is used, but has a value on one side only of the branch on data at {partial[-1].source}:"
+                " give it one before",
+                source,
+            )
+        text = str(error) or type(error).__name__
+        if why:
+            text = f"{why[-1].reason}; {why[-1].suggestion}\n  ({text})"
+            source = f"{why[-1].file}:{why[-1].line}"
+        return errors.CompileError("import", f"torch.export failed: {text}", source)
+
+    def patch(self, module: torch.nn.Module) -> None:
+        """Has a module run its rewritten ``forward``."""
+        forward = module.forward
+        function = self.converted(forward)
+        if function is not forward and not is_rewritten(getattr(forward, "__func__", forward)):
+            self._patched.append((module, module.__dict__.get("forward")))
+            module.__dict__["forward"] = function
+
+    def restore(self) -> None:
+        """Gives all modules their own ``forward``."""
+        for module, forward in reversed(self._patched):
+            if forward is None:
+                del module.__dict__["forward"]
+            else:
+                module.__dict__["forward"] = forward
+        self._patched.clear()
+
+
+class _UserFrames(set):  # type: ignore[type-arg]
+    """The frames that a node's stack trace is to have: all of the user's, also those of sides and steps."""
+
+    def __contains__(self, frame: Any) -> bool:
+        return is_user_file(frame[0]) and not frame[0].startswith(_DISC)
+
+
+@contextmanager
+def rewritten(model: torch.nn.Module) -> Iterator[Converter]:
+    """While it is active, a model's modules run rewritten functions."""
+    converter = Converter()
+    anchors = fx_proxy._STACK_TRACE_ANCHORS
+    try:
+        fx_proxy._STACK_TRACE_ANCHORS = _UserFrames()
+        for module in model.modules():
+            converter.patch(module)
+        _finish(model, converter)
+        yield converter
+    finally:
+        fx_proxy._STACK_TRACE_ANCHORS = anchors
+        converter.restore()
+
+
+def _finish(model: torch.nn.Module, converter: Converter) -> None:
+    """Has the whole model give Python's bools for what stands for them."""
+    forward: Callable[..., Any] = model.forward
+
+    @functools.wraps(forward)
+    def whole(*args: Any, **kwargs: Any) -> Any:
+        return pytree.tree_map(
+            lambda x: x.item() if isinstance(x, torch.Tensor) and stands_for_bool(x) else x, forward(*args, **kwargs)
+        )
+
+    whole.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
+    converter._patched.append((model, model.__dict__.get("forward")))
+    model.__dict__["forward"] = whole

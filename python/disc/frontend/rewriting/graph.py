@@ -1,0 +1,121 @@
+"""The graph that is being traced, and its symbols, where markers are put into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, get_proxy_slot
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import bound_sympy
+
+from .. import facts, markers
+
+
+def is_traced() -> bool:
+    """Whether operations become nodes of a graph just now: they do not while something is only tried."""
+    return get_proxy_mode() is not None
+
+
+def environment() -> ShapeEnv:
+    """The symbols of the program that is being traced."""
+    env = facts.environment()
+    assert env is not None
+    return env
+
+
+class Symbols:
+    """The symbols that there are at one moment."""
+
+    def __init__(self) -> None:
+        self._known = set(environment().var_to_range)
+
+    def know(self, size: Any) -> bool:
+        """Whether a number depends on these symbols alone."""
+        return isinstance(size, (bool, int, float)) or size.node.expr.free_symbols <= self._known
+
+
+def bound(number: Any, values: Iterable[Any], *, size: bool = False) -> None:
+    """Notes that a number lies in the range of others; ``size``: it is an extent."""
+    low, high = bounds(values)
+    if size:
+        low = max(low or 0, 0)
+    if low is not None:
+        torch._check(number >= low)
+    if high is not None:
+        torch._check(number <= high)
+
+
+@contextmanager
+def tried() -> Iterator[None]:
+    """What runs inside leaves no trace in the graph, and none in what is known of symbols."""
+    env = environment()
+    known, guards = facts.Facts(env), list(env.guards)
+    try:
+        with disable_proxy_modes_tracing(), env.ignore_fresh_unbacked_symbols():
+            yield
+    finally:
+        known.restore()
+        env.guards[:] = guards
+
+
+def keep_conditions(begin: Tensor) -> None:
+    """At the end of a region: what it asks of numbers from outside is checked there, not where they come from."""
+    known = facts.facts_of(begin)
+    assert known is not None
+    for condition in known.conditions():
+        value = environment().create_symboolnode(condition.expr)
+        torch.ops.aten._assert_scalar.default(value, condition.msg)
+
+
+def node_of(tensor: Tensor) -> Node:
+    """The node that computes a tensor."""
+    mode = get_proxy_mode()
+    assert mode is not None
+    return get_proxy_slot(tensor, mode.tracer).proxy.node  # type: ignore[no-any-return]
+
+
+class Placeholder:
+    """A ``branch_else`` whose operands are known later."""
+
+    def __init__(self, begin: Tensor) -> None:
+        """``begin``: the branch's."""
+        self._begin = begin
+        self.token = markers.branch_else(begin, [], [], [])
+        self._node = node_of(self.token) if is_traced() else None
+
+    def fill(self, make: Callable[[], tuple[Any, ...]]) -> None:
+        """``make`` gives values, entered tensors and numbers; what it computes stands at the end of the then side."""
+        if self._node is None:
+            make()
+            return
+        with self._node.graph.inserting_before(self._node):
+            full = node_of(markers.branch_else(self._begin, *make()))
+            self._node.args = full.args
+            self._node.graph.erase_node(full)
+
+
+def fail(pred: Tensor, holds: bool, message: str) -> None:
+    """Puts an error for run time where ``pred`` is known to be ``holds``."""
+    number = pred.to(torch.int64).item()
+    torch._check(number == (0 if holds else 1), lambda: message)
+
+
+def bounds(values: Iterable[Any]) -> tuple[int | None, int | None]:
+    """The range that numbers are known to lie in."""
+    env = environment()
+    low, high = int_oo, -int_oo
+    for value in values:
+        known = None if isinstance(value, int) else bound_sympy(value.node.expr, env.var_to_range)
+        low = min(low, value if known is None else known.lower)
+        high = max(high, value if known is None else known.upper)
+    return _finite(low), _finite(high)
+
+
+def _finite(value: Any) -> int | None:
+    return int(value) if isinstance(value, int) or value.is_Integer else None

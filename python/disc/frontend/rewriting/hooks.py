@@ -1,0 +1,108 @@
+"""What stands guard while a model is traced: control flow that tracing would fix to the example is noticed."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.overrides import TorchFunctionMode
+
+from ..locations import is_user_file
+from .conditions import constant_of
+from .dynamic import is_dynamic
+
+_range = builtins.range
+
+
+class NeedsRewriting(BaseException):
+    """The model has control flow that depends on data, or on dynamic extents."""
+
+
+# No Exception: models that catch all sorts of errors do not catch it.
+
+
+def needs_rewriting(error: BaseException | None) -> bool:
+    """Whether what went wrong is that Python was asked for something that is known at run time only."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, (NeedsRewriting, GuardOnDataDependentSymNode, DataDependentOutputException)):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
+class _Ranges(type):
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, _range)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return issubclass(other, _range)
+
+
+class Range(metaclass=_Ranges):
+    """In the place of ``range``."""
+
+    def __new__(cls, *args: Any) -> Any:
+        """A range, if its numbers are known."""
+        if any(is_dynamic(a) for a in args) and is_user_file(sys._getframe(1).f_code.co_filename):
+            raise NeedsRewriting("range() of a number that is known at run time only")
+        return _range(*args)
+
+
+# What makes a number of Python of a tensor.
+_ASKING = {Tensor.__bool__, Tensor.__int__, Tensor.__index__, Tensor.__float__}
+
+
+class _Guarding(TorchFunctionMode):
+    def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.__iter__ and args[0].dim() and is_dynamic(args[0].shape[0]):
+            raise NeedsRewriting("a loop over a dim whose extent is known at run time only")
+        if func in _ASKING and constant_of(args[0]) is None:
+            raise NeedsRewriting("the value of a tensor is known at run time only")
+        if func is Tensor.__setitem__:
+            # x[:, t] = y with a dynamic t, which torch.export does for reading alone.
+            x, index, y = args
+            items = list(index) if isinstance(index, tuple) else [index]
+            if any(isinstance(item, torch.SymInt) for item in items):
+                view = _view(x, items)
+                return view.copy_(y) if isinstance(y, Tensor) else view.fill_(y)
+        return func(*args, **(kwargs or {}))
+
+
+def _view(x: Tensor, items: list[Any]) -> Tensor:
+    if any(item is Ellipsis for item in items):
+        at = next(i for i, item in enumerate(items) if item is Ellipsis)
+        missing = x.dim() - sum(item is not None and item is not Ellipsis for item in items)
+        items[at : at + 1] = [slice(None)] * missing
+    dim = 0
+    for item in items:
+        if isinstance(item, (int, torch.SymInt)):
+            x = x.select(dim, item)
+            continue
+        if item is None:
+            x = x.unsqueeze(dim)
+        elif isinstance(item, slice):
+            x = torch.ops.aten.slice(x, dim, item.start, item.stop, 1 if item.step is None else item.step)
+        else:
+            raise IndexError("a dynamic number and a tensor as indices of one assignment")
+        dim += 1
+    return x
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """While it is active, a loop over a dynamic range or dim raises :class:`NeedsRewriting`."""
+    builtins.range = Range  # type: ignore[misc, assignment]
+    try:
+        with _Guarding():
+            yield
+    finally:
+        builtins.range = _range  # type: ignore[misc]

@@ -1,0 +1,196 @@
+"""What rewritten code calls in the place of Python's control flow.
+
+Where a condition is known while tracing, an operator does what Python does. Where it depends on data, both sides of a
+branch are traced between markers, and a loop's step once (:mod:`disc.frontend.markers`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .branches import branch
+from .conditions import decide, is_bool, marked, stand_in, stands_for_bool
+from .dynamic import sequence_of
+from .sites import Site, site
+from .state import Undefined, closure_of
+from .steps import Loop
+
+__all__ = ["Undefined", "and_", "assert_", "for_", "if_", "if_exp", "is_", "is_not", "not_", "or_", "site", "while_"]
+
+_Get = Callable[[], tuple[Any, ...]]
+_Put = Callable[[tuple[Any, ...]], Any]
+_Thunk = Callable[[], Any]
+
+
+def if_(
+    test: Any,
+    then: _Thunk,
+    orelse: _Thunk,
+    get: _Get,
+    put: _Put,
+    names: Sequence[str],
+    site: Site,
+    *,
+    needed: Sequence[str],
+    read: Sequence[str] = (),
+    seen: Callable[[], dict[str, Any]] = dict,
+) -> None:
+    """``if test: then() else: orelse()``."""
+    known = decide(test)
+    if isinstance(known, bool):
+        (then if known else orelse)()
+        return
+    branch(known, (then, orelse), get, put, names, site, needed, list(seen().items()))
+
+
+def if_exp(test: Any, then: _Thunk, orelse: _Thunk, site: Site) -> Any:
+    """``then() if test else orelse()``."""
+    known = decide(test)
+    if isinstance(known, bool):
+        return (then if known else orelse)()
+    return _chosen(known, then, orelse, site)
+
+
+def _chosen(pred: Tensor, then: _Thunk, orelse: _Thunk, site: Site) -> Any:
+    result: tuple[Any, ...] = (Undefined("the value"),)
+
+    def get() -> tuple[Any, ...]:
+        return result
+
+    def put(values: tuple[Any, ...]) -> None:
+        nonlocal result
+        result = values
+
+    sides = [lambda: put((then(),)), lambda: put((orelse(),))]
+    branch(pred, sides, get, put, ["the value"], site, ["the value"], closure_of(then, orelse))
+    return result[0]
+
+
+def and_(first: Any, *thunks: _Thunk, site: Site) -> Any:
+    """``first and thunk() and ...``: a bool where that depends on data."""
+    return _joined(first, thunks, site, stop=False)
+
+
+def or_(first: Any, *thunks: _Thunk, site: Site) -> Any:
+    """``first or thunk() or ...``: a bool where that depends on data."""
+    return _joined(first, thunks, site, stop=True)
+
+
+def _joined(value: Any, thunks: Sequence[_Thunk], site: Site, *, stop: bool) -> Any:
+    for number, thunk in enumerate(thunks):
+        known = decide(value)
+        if isinstance(known, Tensor):
+            rest = thunks[number + 1 :]
+
+            def more(thunk: _Thunk = thunk, rest: Sequence[_Thunk] = rest) -> Any:
+                return stand_in(decide(_joined(thunk(), rest, site, stop=stop)))
+
+            if stop:
+                return _chosen(known, lambda: True, more, site)
+            return _chosen(known, more, lambda: False, site)
+        if known is stop:
+            return value
+        value = thunk()
+    return value
+
+
+def not_(value: Any, site: Site) -> Any:
+    """``not value``."""
+    known = decide(value)
+    return not known if isinstance(known, bool) else marked(torch.logical_not(known))
+
+
+def is_(a: Any, b: Any) -> Any:
+    """``a is b``: a bool that depends on data is compared by its value."""
+    if (a is True or a is False) and _stands_for_bool(b):
+        a, b = b, a
+    if (b is True or b is False) and _stands_for_bool(a):
+        known = decide(a)
+        return (known is b) if isinstance(known, bool) else stand_in(known if b else torch.logical_not(known))
+    return a is b
+
+
+def is_not(a: Any, b: Any) -> Any:
+    """``a is not b``."""
+    same = is_(a, b)
+    return not same if isinstance(same, bool) else marked(torch.logical_not(same))
+
+
+def _stands_for_bool(value: Any) -> bool:
+    return is_bool(value) or (isinstance(value, Tensor) and stands_for_bool(value))
+
+
+def assert_(test: Any, message: _Thunk | None, site: Site) -> None:
+    """``assert test, message()``."""
+    known = decide(test)
+    if isinstance(known, bool):
+        if not known:
+            raise AssertionError(*([] if message is None else [message()]))
+        return
+    number = known.to(torch.int64).item()
+    torch._check(number == 1, lambda: f"assertion at {site.source}: {site.text}")
+
+
+def while_(
+    test: _Thunk,
+    body: _Thunk,
+    get: _Get,
+    put: _Put,
+    names: Sequence[str],
+    site: Site,
+    *,
+    needed: Sequence[str],
+    read: Sequence[str] = (),
+    seen: Callable[[], dict[str, Any]] = dict,
+) -> None:
+    """``while test(): body()``."""
+    known = decide(test())
+    while known is True:
+        body()
+        known = decide(test())
+    if known is False:
+        return
+
+    def step(_: Any) -> None:
+        body()
+
+    loop = Loop(site, names, get, put, needed, read, list(seen().items()))
+    loop.run(None, known, step, test, test)
+
+
+def for_(
+    iterable: Any,
+    body: Callable[[Any], Any],
+    go_on: _Thunk | None,
+    get: _Get,
+    put: _Put,
+    names: Sequence[str],
+    site: Site,
+    *,
+    needed: Sequence[str],
+    read: Sequence[str] = (),
+    seen: Callable[[], dict[str, Any]] = dict,
+) -> None:
+    """``for item in iterable: body(item)``, as long as ``go_on()`` holds."""
+    steps = sequence_of(iterable)
+    if steps is not None:
+        loop = Loop(site, names, get, put, needed, read, [*seen().items(), ("the sequence", iterable)])
+        loop.run(steps.count, None, lambda n: body(steps.at(n)), go_on)
+        return
+    more: bool | Tensor = True
+    for item in iterable:
+        if isinstance(more, bool):
+            body(item)
+        else:
+            # A break on data: what follows it runs in branches.
+            roots = [*seen().items(), ("the element", item)]
+            branch(more, (functools.partial(body, item), lambda: None), get, put, names, site, names, roots)
+        if go_on is not None:
+            more = decide(go_on())
+            if more is False:
+                return

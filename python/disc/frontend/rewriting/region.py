@@ -1,0 +1,181 @@
+"""Code traced as a side of a branch or a step of a loop: what it changes in place are copies."""
+
+from __future__ import annotations
+
+import inspect
+import opcode
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from ... import errors
+from ..locations import is_user_file
+
+
+def quietly(function: Callable[..., Any], *args: Any) -> Any:
+    """Calls a function of torch past all modes."""
+    with torch._C.DisableTorchFunction():
+        return function(*args)
+
+
+def storage_of(tensor: Tensor) -> int:
+    """What tells whether two tensors share memory."""
+    return quietly(lambda: tensor.untyped_storage()._cdata)  # type: ignore[no-any-return]
+
+
+def version_of(tensor: Tensor) -> int:
+    """How often a tensor has been changed in place."""
+    return quietly(lambda: tensor._version)  # type: ignore[no-any-return]
+
+
+class Region(TorchFunctionMode):
+    """While it is active, a tensor from outside is copied before it is changed in place, and the copy is used then.
+
+    ``copies`` has what was changed: (the tensor outside, its copy inside).
+    """
+
+    def __init__(self, enter: Callable[[Tensor], Tensor], what: str, source: str | None) -> None:
+        """``enter`` makes the copy; ``what`` and ``source`` are for messages."""
+        super().__init__()
+        self._enter, self._what, self._source = enter, what, source
+        self.copies: list[tuple[Tensor, Tensor]] = []
+        self._inside: dict[int, Tensor] = {}
+        self._outside: dict[int, Tensor] = {}
+        self._own: dict[int, Any] = {}
+        """Storages that were made inside, and what keeps them."""
+        self._written: set[int] = set()
+        """Storages outside that have a copy inside."""
+        self._views: dict[int, tuple[Tensor, Callable[..., Any], Any, Any, int]] = {}
+        """Views made inside of tensors outside: how they were made."""
+
+    def change(self, tensor: Tensor) -> None:
+        """Has a tensor from outside copied: it is going to be changed."""
+        if id(tensor) in self._inside:
+            return
+        if storage_of(tensor) in self._written:
+            raise self._aliased()
+        inside = self._enter(tensor)
+        self._own[storage_of(inside)] = inside
+        self._written.add(storage_of(tensor))
+        self._inside[id(tensor)], self._outside[id(inside)] = inside, tensor
+        self.copies.append((tensor, inside))
+
+    def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Replaces what has a copy by it."""
+        kwargs = kwargs or {}
+        if func in _PLAIN:
+            return func(*args, **kwargs)
+        for tensor in _written(func, args, kwargs):
+            self._write(tensor)
+        given = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        now_args, now_kwargs = pytree.tree_map_only(Tensor, self._now, (args, kwargs))
+        outer = [(x, version_of(x)) for x in given if storage_of(x) not in self._own and id(x) not in self._inside]
+        result = func(*now_args, **now_kwargs)
+        for x, version in outer:
+            if version_of(x) != version:
+                name = getattr(func, "__name__", str(func))
+                raise self._refuse(f"{name} changes a tensor in place that {self._what} shares with what is around it")
+        bases = {storage_of(x) for x, _ in outer}
+        for place, leaf in enumerate(pytree.tree_leaves(result)):
+            if isinstance(leaf, Tensor) and not any(leaf is x for x in given):
+                storage = storage_of(leaf)
+                if storage in bases:
+                    self._views[id(leaf)] = leaf, func, args, kwargs, place
+                else:
+                    self._own.setdefault(storage, leaf)
+        if self._outside:
+            result = pytree.tree_map_only(Tensor, lambda x: self._outside.get(id(x), x), result)
+        return result
+
+    def _write(self, tensor: Tensor) -> None:
+        if storage_of(tensor) in self._own or id(tensor) in self._inside:
+            return
+        made = self._views.get(id(tensor))
+        if made is None:
+            self.change(tensor)
+            return
+        for base in pytree.tree_leaves((made[2], made[3])):
+            if isinstance(base, Tensor) and storage_of(base) == storage_of(tensor):
+                self._write(base)
+        self._now(tensor)
+
+    def _now(self, tensor: Tensor) -> Tensor:
+        inside = self._inside.get(id(tensor))
+        if inside is not None or not self._written or storage_of(tensor) not in self._written:
+            return tensor if inside is None else inside
+        made = self._views.get(id(tensor))
+        if made is None:
+            raise self._aliased()
+        _, func, args, kwargs, place = made
+        now_args, now_kwargs = pytree.tree_map_only(Tensor, self._now, (args, kwargs))
+        inside = pytree.tree_leaves(func(*now_args, **now_kwargs))[place]
+        assert isinstance(inside, Tensor)
+        self._inside[id(tensor)], self._outside[id(inside)] = inside, tensor
+        return inside
+
+    def _aliased(self) -> errors.CompileError:
+        return self._refuse(f"{self._what} changes a tensor in place that has other names (views of the same memory)")
+
+    def _refuse(self, why: str) -> errors.CompileError:
+        return errors.CompileError("import", f"{why}; make a new tensor instead, or clone() it before", self._source)
+
+
+def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:
+    """The tensors that a call is going to change in place."""
+    schema = getattr(func, "_schema", None)
+    if schema is not None:
+        changed = [
+            kwargs[arg.name] if arg.name in kwargs else args[n] if n < len(args) else None
+            for n, arg in enumerate(schema.arguments)
+            if arg.alias_info is not None and arg.alias_info.is_write
+        ]
+        return [x for x in pytree.tree_leaves(changed) if isinstance(x, Tensor)]
+    name = getattr(func, "__name__", "")
+    found = [kwargs.get("out")]
+    in_place = (name.endswith("_") and not name.endswith("__")) or name in _ASSIGNING
+    if (in_place or _asked_for(func, args, kwargs)) and args:
+        found.append(args[0])
+    return [x for x in pytree.tree_leaves(found) if isinstance(x, Tensor)]
+
+
+# What tells no more of a tensor than what its copy has, too.
+_PLAIN = {
+    Tensor.shape.__get__,  # type: ignore[attr-defined]
+    Tensor.dtype.__get__,  # type: ignore[attr-defined]
+    Tensor.device.__get__,  # type: ignore[attr-defined]
+    Tensor.ndim.__get__,  # type: ignore[attr-defined]
+    Tensor.requires_grad.__get__,  # type: ignore[attr-defined]
+    Tensor.size,
+    Tensor.dim,
+    Tensor.numel,
+}
+_OPERATIONS = "add sub mul truediv floordiv mod pow div and or xor lshift rshift"
+_ASSIGNING = {"__setitem__", *(f"__i{name}__" for name in _OPERATIONS.split())}
+
+
+def _asked_for(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a function of torch.nn.functional is asked to work in place."""
+    if "inplace" in kwargs:
+        return bool(kwargs["inplace"])
+    if not inspect.isfunction(func) or "inplace" not in func.__code__.co_varnames:
+        return False
+    try:
+        return bool(inspect.signature(func).bind(*args, **kwargs).arguments.get("inplace", False))
+    except (TypeError, ValueError):
+        return False
+
+
+def raised_by_user(error: BaseException) -> bool:
+    """Whether a ``raise`` statement of the user's code raised an error."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or not is_user_file(trace.tb_frame.f_code.co_filename):
+        return False
+    code = trace.tb_frame.f_code.co_code
+
+    return opcode.opname[code[trace.tb_lasti]] == "RAISE_VARARGS"

@@ -1,0 +1,32 @@
+"""Where a construct stands in the user's code, for messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ... import errors
+
+
+@dataclass(frozen=True)
+class Site:
+    """The place of a construct."""
+
+    file: str
+    line: int
+    text: str
+    partial: set[str] = field(default_factory=set, compare=False)
+    """Variables that have a value on one path through it only."""
+
+    @property
+    def source(self) -> str:
+        """As errors name it."""
+        return f"{self.file}:{self.line}"
+
+    def refuse(self, why: str) -> errors.CompileError:
+        """The error that says why the construct cannot be compiled."""
+        return errors.CompileError("import", why, self.source)
+
+
+def site(file: str, line: int, text: str) -> Site:
+    """The place of a construct; ``text`` is its first line."""
+    return Site(file, line, text)

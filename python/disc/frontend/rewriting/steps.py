@@ -1,0 +1,292 @@
+"""Loops whose number of steps is known at run time only: one step is traced.
+
+Trials come first, which leave no trace: they find what a step changes, and which extents and numbers become others from
+step to step. What does is carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor
+
+from .. import markers
+from . import graph
+from .carried import Carried, Markers, Mismatch, Value, carry, refuse
+from .conditions import decide, known_truth, number_tensor
+from .dynamic import Steps
+from .region import Region
+from .sites import Site
+from .state import Change, Heap, Undefined, store
+
+# Each trial may find more that changes.
+_TRIALS = 12
+
+
+class Earlier:
+    """In a list that grows: what the steps before have appended. It cannot be used in a step."""
+
+    def __init__(self, site: Site, name: str) -> None:
+        """``name``: what the list is called."""
+        self.__dict__.update(site=site, name=name)
+
+    def _fail(self, *_: Any, **__: Any) -> NoReturn:
+        raise self.__dict__["site"].refuse(
+            f"a step of a loop reads what earlier steps have appended to {self.__dict__['name']}; keep what the next"
+            " step needs in a variable of its own"
+        )
+
+    __getattr__ = __getitem__ = __iter__ = __bool__ = __call__ = __add__ = __radd__ = __mul__ = __rmul__ = _fail
+    __sub__ = __rsub__ = __truediv__ = __rtruediv__ = __matmul__ = __len__ = __lt__ = __gt__ = __eq__ = _fail  # type: ignore[assignment]
+    __hash__ = object.__hash__
+
+    @classmethod
+    def __torch_function__(cls, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Refuses to be an operand."""
+        for leaf in pytree.tree_leaves((args, kwargs)):
+            if isinstance(leaf, Earlier):
+                leaf._fail()
+        raise TypeError
+
+
+class Loop:
+    """Traces one loop."""
+
+    def __init__(
+        self,
+        site: Site,
+        names: Sequence[str],
+        get: Callable[[], tuple[Any, ...]],
+        put: Callable[[tuple[Any, ...]], Any],
+        needed: Sequence[str],
+        read: Sequence[str],
+        roots: Sequence[tuple[str, Any]],
+    ) -> None:
+        """``roots``: what a step can reach beside the variables."""
+        self._site, self._names, self._get, self._put = site, names, get, put
+        self._needed, self._read, self._roots = needed, read, roots
+
+    def run(
+        self,
+        count: Any,
+        pred: Tensor | None,
+        step: Callable[[Any], Any],
+        more: Callable[[], Any] | None,
+        fact: Callable[[], Any] | None = None,
+    ) -> None:
+        """Traces a loop of at most ``count`` steps (if that is not None), as long as ``pred``, then ``more()``, holds.
+
+        ``step`` takes the step's number. ``fact()`` is true at the beginning of each step.
+        """
+        self._count, self._pred, self._step, self._more, self._fact = count, pred, step, more, fact
+        self._begin()
+        for _ in range(_TRIALS):
+            with graph.tried():
+                news = self._trace(trial=True)
+            if not news:
+                break
+        else:
+            raise self._site.refuse("what this loop changes from step to step has no end")
+        self._trace(trial=False)
+
+    def _begin(self) -> None:
+        self._before = self._get()
+        apart = getattr(self._get, "__closure__", None) or ()
+        self._apart = apart
+        self._heap = Heap([*zip(self._names, self._before, strict=True), *self._roots], apart)
+        self._variables: dict[int, Carried] = {}
+        self._places: dict[tuple[int, Any], tuple[Change, Carried]] = {}
+        self._written: dict[int, tuple[Tensor, Value]] = {}
+        self._grown: dict[int, tuple[Any, str]] = {}
+        self._conditional = self._pred is not None
+
+    # -- one step ----------------------------------------------------------------------------------------
+
+    def _all(self) -> list[Carried]:
+        return [
+            *self._variables.values(),
+            *(carried for _, carried in self._places.values()),
+            *(carried for _, carried in self._written.values()),
+        ]
+
+    def _trace(self, *, trial: bool) -> bool:
+        """Traces a step; as a trial it says whether something new was found, else it sets what the loop leaves."""
+        run = Markers()
+        for carried in self._all():
+            carried.prepare()
+        pred = self._pred
+        if pred is None and self._conditional:
+            pred = number_tensor(True, torch.bool)
+        symbols = graph.Symbols()
+        run.begin = markers.loop_begin(-1 if self._count is None else self._count, pred)
+        run.index = run.begin.item()
+        torch._check(run.index >= 0)
+        if self._count is not None:
+            torch._check(run.index < self._count)
+        inside = self._open(run)
+        heap = Heap([*zip(self._names, inside, strict=True), *self._roots], self._apart)
+        entered = {id(outer): value for outer, value in self._written.values()}
+
+        def enter(outer: Tensor) -> Tensor:
+            value = entered.get(id(outer))
+            if value is None:
+                value = Value(outer, outer, symbols)
+                value.prepare()
+                self._written[id(outer)] = outer, value
+            return value.open(run)  # type: ignore[no-any-return]
+
+        region = Region(enter, "a step of a loop", self._site.source)
+        with region:
+            for outer, _ in list(self._written.values()):
+                region.change(outer)
+            known = len(self._written)
+            self._check_fact()
+            self._step(run.index)
+            more = True if self._more is None else decide(self._more())
+            graph.keep_conditions(run.begin)
+        after, changes = self._get(), heap.changes()
+        news = self._learn(inside, after, changes, symbols) if trial else False
+        news |= len(self._written) != known
+        if more is not True and not self._conditional:
+            self._conditional = news = True
+        if trial:
+            heap.restore(changes)
+            self._heap.restore(self._heap.changes())
+            self._put(self._before)
+            return news
+        self._finish(run, region, heap, after, changes, more, symbols)
+        return False
+
+    def _open(self, run: Markers) -> tuple[Any, ...]:
+        """Sets everything to what it is at the beginning of a step."""
+        inside = tuple(
+            self._variables[n].open(run) if n in self._variables else before for n, before in enumerate(self._before)
+        )
+        store((change.holder, change.key, carried.open(run)) for change, carried in self._places.values())
+        for holder, name in self._grown.values():
+            holder.append(Earlier(self._site, name))
+        self._put(inside)
+        return inside
+
+    def _check_fact(self) -> None:
+        if self._fact is None:
+            return
+        with graph.tried():
+            fact = self._fact()
+        if isinstance(fact, torch.SymBool):
+            torch._check(fact)
+
+    # -- what changes ------------------------------------------------------------------------------------
+
+    def _learn(
+        self, inside: tuple[Any, ...], after: tuple[Any, ...], changes: list[Change], symbols: graph.Symbols
+    ) -> bool:
+        news = False
+        for n, (name, before, old, new) in enumerate(zip(self._names, self._before, inside, after, strict=True)):
+            if name not in self._needed and name not in self._read:
+                continue
+            if name not in self._read and self._has_step() and not isinstance(before, Undefined):
+                before = Undefined(name)
+            try:
+                carried, changed = carry(self._variables.get(n), before, old, new, name, symbols)
+            except Mismatch:
+                raise refuse(self._site, name, before, new) from None
+            if carried is not None:
+                self._variables[n] = carried
+            news |= changed
+        for change in changes:
+            news |= self._learn_place(change, symbols)
+        return news
+
+    def _learn_place(self, change: Change, symbols: graph.Symbols) -> bool:
+        holder, key, name = change.holder, change.key, change.name
+        if not self._heap.has(holder):
+            return False
+        contents = self._heap.contents(holder)
+        if isinstance(holder, list) and key not in contents:
+            if isinstance(change.new, Undefined):
+                raise self._site.refuse(f"a step of a loop makes {name.rpartition('[')[0]} shorter")
+            if isinstance(change.new, Earlier) or id(holder) in self._grown:
+                return False
+            self._grown[id(holder)] = holder, name.rpartition("[")[0]
+            return True
+        before = contents.get(key, Undefined(name))
+        known = self._places.get((id(holder), key))
+        if isinstance(change.new, Undefined):
+            raise self._site.refuse(f"a step of a loop removes {name}")
+        try:
+            carried, news = carry(None if known is None else known[1], before, change.old, change.new, name, symbols)
+        except Mismatch:
+            raise refuse(self._site, name, before, change.new) from None
+        if carried is not None:
+            self._places[id(holder), key] = change, carried
+        return news
+
+    def _has_step(self) -> bool:
+        """Whether there is a step, whatever the data."""
+        return self._count is not None and self._pred is None and known_truth(self._count >= 1) is True
+
+    # -- what it leaves ----------------------------------------------------------------------------------
+
+    def _finish(
+        self,
+        run: Markers,
+        region: Region,
+        heap: Heap,
+        after: tuple[Any, ...],
+        changes: list[Change],
+        more: bool | Tensor,
+        symbols: graph.Symbols,
+    ) -> None:
+        now = {(id(change.holder), change.key): change for change in changes}
+        for n, carried in self._variables.items():
+            carried.close(run, after[n])
+        for key, (change, carried) in self._places.items():
+            current = now.pop(key, None)
+            carried.close(run, heap.contents(change.holder)[change.key] if current is None else current.new)
+        for _, carried in self._written.values():
+            carried.close(run, carried.inside)
+        rows = [(holder, self._rows(holder, name, heap, symbols)) for holder, name in self._grown.values()]
+        flat = [row for _, found in rows for row in found]
+        pred = number_tensor(more, torch.bool) if self._conditional else None
+        run.end = markers.loop_end(
+            run.begin, list(range(len(run.carried))), run.carried, run.next, flat, pred, run.numbers
+        )
+        run.trips = self._count
+        if self._conditional:
+            run.trips = markers.loop_trips(run.end).item()
+            torch._check(run.trips >= 0)
+            if self._count is not None:
+                torch._check(run.trips <= self._count)
+        heap.restore(changes)
+        self._heap.restore(self._heap.changes())
+        put = []
+        for n, (name, before) in enumerate(zip(self._names, self._before, strict=True)):
+            if name not in self._needed:
+                put.append(Undefined(name))
+            else:
+                put.append(self._variables[n].result(run) if n in self._variables else before)
+        self._put(tuple(put))
+        store((change.holder, change.key, carried.result(run)) for change, carried in self._places.values())
+        number = 0
+        for holder, found in rows:
+            stacks = [markers.loop_stack(run.end, row, run.trips, number + n) for n, row in enumerate(found)]
+            number += len(found)
+            if stacks:
+                holder.append(Steps(stacks))
+        for outer, carried in self._written.values():
+            outer.copy_(carried.result(run))
+
+    def _rows(self, holder: Any, name: str, heap: Heap, symbols: graph.Symbols) -> list[Tensor]:
+        found = holder[len(heap.contents(holder)) :]
+        for row in found:
+            if not isinstance(row, Tensor):
+                raise self._site.refuse(f"a step of a loop appends to {name} what is no tensor")
+            if not all(symbols.know(size) for size in row.shape):
+                raise self._site.refuse(
+                    f"what each step of a loop appends to {name} must have one shape, which does not differ by step"
+                )
+        return list(found)
