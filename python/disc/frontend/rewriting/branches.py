@@ -40,9 +40,9 @@ class _Number:
 class _Merge:
     """The merging of what two sides leave: planned first, then computed."""
 
-    def __init__(self, site: Site, symbols: graph.Symbols) -> None:
+    def __init__(self, site: Site, symbols: graph.Symbols, then: _Side, orelse: _Side) -> None:
         """``symbols``: those that there were before the branch."""
-        self.site, self._symbols = site, symbols
+        self.site, self._symbols, self._sides = site, symbols, (then, orelse)
         self.slots: list[_Slot] = []
         self.numbers: list[_Number] = []
 
@@ -75,7 +75,7 @@ class _Merge:
         def side(x: Any) -> Callable[[], Tensor]:
             if isinstance(x, Undefined):
                 sizes = [size if self._symbols.know(size) else 0 for size in like.shape]
-                return lambda: like.new_zeros(sizes)
+                return lambda: torch.zeros(sizes, dtype=like.dtype, device=like.device)
             if is_scalar(x) and like.dim() == 0:
                 return lambda: number_tensor(x, like.dtype)
             if not isinstance(x, Tensor) or x.dtype != like.dtype or x.dim() != like.dim():
@@ -100,10 +100,12 @@ class _Merge:
 
     def _structures(self, a: Any, b: Any, name: str, made: bool) -> Callable[[], Any]:
         whole = b if isinstance(a, Undefined) else a
-        inner = parts(whole)
-        sides = [_alike(x, whole) for x in (a, b)]
-        if inner is not None and all(sides):
-            first, second = (_parts_or_none(x, inner) for x in (a, b))
+        inner = self._sides[1 if whole is b else 0].parts(whole)
+        if inner is not None and _alike(a, whole) and _alike(b, whole):
+            first, second = (
+                dict.fromkeys(inner, x) if isinstance(x, Undefined) else side.parts(x) or {}
+                for x, side in zip((a, b), self._sides, strict=True)
+            )
             if list(first) == list(second):
                 plans = {key: self.plan(first[key], second[key], part_name(name, whole, key), made) for key in first}
                 return lambda: rebuilt(whole, {key: plan() for key, plan in plans.items()})
@@ -159,14 +161,6 @@ def _alike(value: Any, whole: Any) -> bool:
     return isinstance(value, Undefined) or type(value) is type(whole)
 
 
-def _parts_or_none(value: Any, inner: dict[Any, Any]) -> dict[Any, Any]:
-    if isinstance(value, Undefined):
-        return dict.fromkeys(inner, value)
-    found = parts(value)
-    assert found is not None
-    return found
-
-
 def _equal(a: Any, b: Any) -> bool:
     try:
         return type(a) is type(b) and bool(a == b)
@@ -185,6 +179,16 @@ class _Side:
     changes: list[Change]
     copies: list[tuple[Tensor, Tensor]]
     raised: Exception | None
+
+    def parts(self, value: Any) -> dict[Any, Any] | None:
+        """The elements or attributes that a value has on this side."""
+        found = parts(value)
+        if found is not None:
+            changes = [change for change in self.changes if change.holder is value]
+            found.update({change.key: change.new for change in changes})
+            gone = [change.key for change in changes if isinstance(change.new, Undefined)]
+            found = {key: x for key, x in found.items() if key not in gone}
+        return found
 
 
 def branch(
@@ -216,8 +220,9 @@ def branch(
                 graph.fail(pred, side is sides[0], f"{type(error).__name__}: {error}")
             graph.keep_conditions(token)
         left = _Side(get(), heap.changes(), region.copies, raised)
-        heap.restore(left.changes)
-        put(before)
+        with graph.unnoticed():
+            heap.restore(left.changes)
+            put(before)
         return left
 
     then = run(sides[0], begin)
@@ -225,17 +230,17 @@ def branch(
     orelse = run(sides[1], else_.token)
     if then.raised is not None and orelse.raised is not None:
         raise then.raised
-    merge = _Merge(site, symbols)
+    merge = _Merge(site, symbols, then, orelse)
     put_later, store_later = _plan(merge, then, orelse, before, names, needed)
     copies = _copies(merge, then, orelse)
     else_.fill(lambda: _with_entered(merge.then(), then))
     values, entered, numbers = _with_entered(merge.orelse(), orelse)
     end = markers.branch_end(else_.token, values, entered, numbers)
     merge.finish(end)
-    put(tuple(plan() for plan in put_later))
-    store((holder, key, plan()) for holder, key, plan in store_later)
     for outer, result in copies:
         outer.copy_(result())
+    put(tuple(plan() for plan in put_later))
+    store((holder, key, plan()) for holder, key, plan in store_later)
 
 
 def _with_entered(given: tuple[list[Tensor], list[Any]], side: _Side) -> tuple[list[Tensor], list[Tensor], list[Any]]:

@@ -26,9 +26,13 @@ def variant(function: Any, site: Site) -> Callable[..., Any] | None:
         found = _VARIANTS.get(function)
     except TypeError:
         return None
+    if found is None and function in (builtins.min, builtins.max):
+        # torch.export has its own.
+        found = _VARIANTS[_min if function is builtins.min else _max]
     return None if found is None else functools.partial(found, site)
 
 
+_min, _max = min, max
 _METHODS = (type("".join), type([].__len__))
 
 
@@ -108,7 +112,7 @@ def _extreme(
         return symbolic(float(a) if isinstance(a, int) and is_float(b) else a, b)
 
     def builtin_of_tensor(value: Tensor) -> Tensor:
-        return value.amin(0) if builtin is min else value.amax(0)
+        return value.amin(0) if builtin is _min else value.amax(0)
 
     return choose
 
@@ -191,8 +195,8 @@ _VARIANTS: dict[Any, Callable[..., Any]] = {
     enumerate: _enumerate,
     zip: _zip,
     reversed: _reversed,
-    min: _extreme(min, lambda a, b: a < b, torch.sym_min),
-    max: _extreme(max, lambda a, b: a > b, torch.sym_max),
+    _min: _extreme(_min, lambda a, b: a < b, torch.sym_min),
+    _max: _extreme(_max, lambda a, b: a > b, torch.sym_max),
     any: _any,
     all: _all,
     sum: _sum,

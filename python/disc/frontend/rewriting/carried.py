@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -152,6 +153,7 @@ class Value(Carried):
             else float
         )
         self.dtype = like.dtype if isinstance(like, Tensor) else torch.bool if self.kind is bool else torch.float64
+        self._device = like.device if isinstance(like, Tensor) else torch.device("cpu")
         self.first = first
         self.made = isinstance(first, Undefined)
         source = like if self.made else first
@@ -169,7 +171,7 @@ class Value(Carried):
     def prepare(self) -> None:
         """Computes its first value."""
         if self.made:
-            self._before = torch.zeros(self.shape, dtype=self.dtype)
+            self._before = torch.zeros(self.shape, dtype=self.dtype, device=self._device)
         else:
             self._before = self.first if isinstance(self.first, Tensor) else number_tensor(self.first, self.dtype)
 
@@ -276,9 +278,18 @@ class Structure(Carried):
 
 
 def carry(
-    known: Carried | None, before: Any, inside: Any, after: Any, name: str, symbols: graph.Symbols
+    known: Carried | None,
+    before: Any,
+    inside: Any,
+    after: Any,
+    name: str,
+    symbols: graph.Symbols,
+    were: Callable[[Any], dict[Any, Any] | None],
 ) -> tuple[Carried | None, bool]:
-    """How something is carried, and whether that is news: ``inside`` before a step, ``after`` it; Mismatch if not."""
+    """How something is carried, and whether that is news: ``inside`` before a step, ``after`` it.
+
+    ``were`` gives the elements that a container had before the step. Mismatch if it cannot be carried.
+    """
     if after is inside and not isinstance(known, (Value, Structure)):
         return known, False
     if isinstance(known, Value):
@@ -288,7 +299,7 @@ def carry(
     if isinstance(known, Number) and is_int(after):
         return known, known.learn(after)
     if isinstance(known, Structure):
-        return _carry_parts(known, known._whole, before, inside, after, name, symbols)
+        return _carry_parts(known, known._whole, before, inside, after, name, symbols, were)
     if isinstance(after, Undefined):
         return known, False
     made = isinstance(before, Undefined)
@@ -316,7 +327,8 @@ def carry(
             return number, True
         return Value(before, after if is_bool(after) else 0.0, symbols), True
     if parts(after) is not None and (made or type(before) is type(after)):
-        return _carry_parts(Structure(after if made else before, made), after, before, inside, after, name, symbols)
+        fresh = Structure(after if made else before, made)
+        return _carry_parts(fresh, after, before, inside, after, name, symbols, were)
     if made:
         return Kept(after), True
     if type(before) is type(after) and _equal(before, after):
@@ -351,20 +363,27 @@ def _comparable(before: Any, after: Any) -> bool:
 
 
 def _carry_parts(
-    known: Structure, whole: Any, before: Any, inside: Any, after: Any, name: str, symbols: graph.Symbols
+    known: Structure,
+    whole: Any,
+    before: Any,
+    inside: Any,
+    after: Any,
+    name: str,
+    symbols: graph.Symbols,
+    were: Callable[[Any], dict[Any, Any] | None],
 ) -> tuple[Carried | None, bool]:
     now = parts(after)
     if now is None or type(after) is not type(whole):
         raise Mismatch
     old = dict.fromkeys(now, before) if isinstance(before, Undefined) else parts(before)
-    given = dict.fromkeys(now, inside) if isinstance(inside, Undefined) else parts(inside)
+    given = dict.fromkeys(now, inside) if isinstance(inside, Undefined) else were(inside)
     assert old is not None and given is not None
     if list(old) != list(now):
         raise Mismatch
     news = False
     for key, value in now.items():
         carried, changed = carry(
-            known.elements.get(key, (None, None))[1], old[key], given[key], value, part_name(name, whole, key), symbols
+            known.elements.get(key, (None, None))[1], old[key], given[key], value, part_name(name, whole, key), symbols, were
         )
         known.elements[key] = old[key], carried
         news |= changed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sysconfig
 import traceback
 import types
@@ -151,7 +152,8 @@ class Converter:
         ]
         source = f"{frames[-1].f_code.co_filename}:{_line(error, frames[-1])}" if frames else None
         why = [self.refused[f.f_code] for f in frames if f.f_code in self.refused]
-        name = getattr(error, "name", None)
+        local = re.search(r"local variable '(\w+)'", str(error))
+        name = local[1] if local else getattr(error, "name", None)
         partial = [site for site in self.sites if name is not None and name in site.partial]
         if isinstance(error, NameError) and partial:
             return errors.CompileError(

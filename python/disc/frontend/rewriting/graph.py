@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.nn.modules.module as torch_modules
 from torch import Tensor
 from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, get_proxy_slot
@@ -52,12 +54,23 @@ def bound(number: Any, values: Iterable[Any], *, size: bool = False) -> None:
 
 
 @contextmanager
+def unnoticed() -> Iterator[None]:
+    """Inside, torch.export does not see which buffers are set: it would look for their nodes."""
+    hooks = torch_modules._global_buffer_registration_hooks
+    torch_modules._global_buffer_registration_hooks = OrderedDict()
+    try:
+        yield
+    finally:
+        torch_modules._global_buffer_registration_hooks = hooks
+
+
+@contextmanager
 def tried() -> Iterator[None]:
     """What runs inside leaves no trace in the graph, and none in what is known of symbols."""
     env = environment()
     known, guards = facts.Facts(env), list(env.guards)
     try:
-        with disable_proxy_modes_tracing(), env.ignore_fresh_unbacked_symbols():
+        with unnoticed(), disable_proxy_modes_tracing(), env.ignore_fresh_unbacked_symbols():
             yield
     finally:
         known.restore()

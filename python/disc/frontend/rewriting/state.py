@@ -70,8 +70,14 @@ def rebuilt(value: Any, elements: dict[Any, Any]) -> Any:
     return new
 
 
+_GROUPS = ("_parameters", "_buffers", "_modules")
+
+
 def _attributes(value: Any) -> dict[str, Any] | None:
     held = getattr(value, "__dict__", None)
+    if isinstance(value, torch.nn.Module) and held is not None:
+        groups = {key: x for group in _GROUPS for key, x in held[group].items()}
+        return {**{key: x for key, x in held.items() if key not in _GROUPS}, **groups}
     if isinstance(held, dict):
         return held
     if dataclasses.is_dataclass(value):
@@ -95,6 +101,14 @@ def _fill(holder: Any, contents: dict[Any, Any]) -> None:
             dict.__delitem__(holder, key)
         for key, value in contents.items():
             dict.__setitem__(holder, key, value)
+    elif isinstance(holder, torch.nn.Module):
+        now = _attributes(holder) or {}
+        for key in now.keys() - contents.keys():
+            delattr(holder, key)
+        for key, value in contents.items():
+            if now.get(key, holder) is not value:
+                # By the name: torch.export notices the buffers that are set so.
+                setattr(holder, key, value)
     elif isinstance(getattr(holder, "__dict__", None), dict):
         vars(holder).clear()
         vars(holder).update(contents)
@@ -166,6 +180,10 @@ class Heap:
         """What a holder had."""
         return self._held[id(holder)][1]
 
+    def parts(self, value: Any) -> dict[Any, Any] | None:
+        """The elements or attributes that a value had."""
+        return dict(self._held[id(value)][1]) if self.has(value) else parts(value)
+
     def changes(self) -> list[Change]:
         """What has become different, in the order of the walk."""
         found = []
@@ -206,9 +224,6 @@ def part_name(name: str, value: Any, key: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"{name}[{key}]"
     if isinstance(value, dict):
-        module = name.rpartition(".")
-        if module[2] in ("_modules", "_parameters", "_buffers"):
-            return f"{module[0]}.{key}"
         return f"{name}[{key!r}]"
     return f"{name}.{key}"
 

@@ -13,6 +13,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 
+from ... import errors
 from .. import markers
 from . import graph
 from .carried import Carried, Markers, Mismatch, Value, carry, refuse
@@ -52,6 +53,14 @@ class Earlier:
         raise TypeError
 
 
+class _OtherKind(Exception):
+    """A variable is another kind of thing after a step: ``error`` says which."""
+
+    def __init__(self, error: errors.CompileError) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
 class Loop:
     """Traces one loop."""
 
@@ -68,6 +77,7 @@ class Loop:
         """``roots``: what a step can reach beside the variables."""
         self._site, self._names, self._get, self._put = site, names, get, put
         self._needed, self._read, self._roots = needed, read, roots
+        self._peeled = False
 
     def run(
         self,
@@ -83,14 +93,30 @@ class Loop:
         """
         self._count, self._pred, self._step, self._more, self._fact = count, pred, step, more, fact
         self._begin()
+        try:
+            self._try()
+        except _OtherKind as other:
+            self._heap.restore(self._heap.changes())
+            self._put(self._before)
+            if not self._has_step() or self._peeled:
+                raise other.error from None
+            # The first step makes of None, or of a number, what the others begin with: it is traced by itself.
+            self._peeled = True
+            step(0)
+            going = True if more is None else decide(more())
+            if going is not False:
+                pred = None if going is True else going
+                self.run(count - 1, pred, lambda n: step(n + 1), more)
+            return
+        self._trace(trial=False)
+
+    def _try(self) -> None:
         for _ in range(_TRIALS):
             with graph.tried():
                 news = self._trace(trial=True)
             if not news:
-                break
-        else:
-            raise self._site.refuse("what this loop changes from step to step has no end")
-        self._trace(trial=False)
+                return
+        raise self._site.refuse("what this loop changes from step to step has no end")
 
     def _begin(self) -> None:
         self._before = self._get()
@@ -148,13 +174,18 @@ class Loop:
             more = True if self._more is None else decide(self._more())
             graph.keep_conditions(run.begin)
         after, changes = self._get(), heap.changes()
-        news = self._learn(inside, after, changes, symbols) if trial else False
+        with graph.unnoticed():
+            self._heap.restore(self._heap.changes())
+        news = self._learn(inside, after, changes, heap, symbols) if trial else False
         news |= len(self._written) != known
         if more is not True and not self._conditional:
             self._conditional = news = True
         if trial:
-            heap.restore(changes)
-            self._heap.restore(self._heap.changes())
+            lost = [key for key, (change, _) in self._places.items() if not heap.has(change.holder)]
+            for key in lost:
+                # A container that the steps replace: it is part of a variable's value.
+                del self._places[key]
+            news |= bool(lost)
             self._put(self._before)
             return news
         self._finish(run, region, heap, after, changes, more, symbols)
@@ -182,7 +213,12 @@ class Loop:
     # -- what changes ------------------------------------------------------------------------------------
 
     def _learn(
-        self, inside: tuple[Any, ...], after: tuple[Any, ...], changes: list[Change], symbols: graph.Symbols
+        self,
+        inside: tuple[Any, ...],
+        after: tuple[Any, ...],
+        changes: list[Change],
+        heap: Heap,
+        symbols: graph.Symbols,
     ) -> bool:
         news = False
         for n, (name, before, old, new) in enumerate(zip(self._names, self._before, inside, after, strict=True)):
@@ -191,17 +227,17 @@ class Loop:
             if name not in self._read and self._has_step() and not isinstance(before, Undefined):
                 before = Undefined(name)
             try:
-                carried, changed = carry(self._variables.get(n), before, old, new, name, symbols)
+                carried, changed = carry(self._variables.get(n), before, old, new, name, symbols, heap.parts)
             except Mismatch:
-                raise refuse(self._site, name, before, new) from None
+                raise _OtherKind(refuse(self._site, name, before, new)) from None
             if carried is not None:
                 self._variables[n] = carried
             news |= changed
         for change in changes:
-            news |= self._learn_place(change, symbols)
+            news |= self._learn_place(change, heap, symbols)
         return news
 
-    def _learn_place(self, change: Change, symbols: graph.Symbols) -> bool:
+    def _learn_place(self, change: Change, heap: Heap, symbols: graph.Symbols) -> bool:
         holder, key, name = change.holder, change.key, change.name
         if not self._heap.has(holder):
             return False
@@ -218,9 +254,10 @@ class Loop:
         if isinstance(change.new, Undefined):
             raise self._site.refuse(f"a step of a loop removes {name}")
         try:
-            carried, news = carry(None if known is None else known[1], before, change.old, change.new, name, symbols)
+            carry_now = None if known is None else known[1]
+            carried, news = carry(carry_now, before, change.old, change.new, name, symbols, heap.parts)
         except Mismatch:
-            raise refuse(self._site, name, before, change.new) from None
+            raise _OtherKind(refuse(self._site, name, before, change.new)) from None
         if carried is not None:
             self._places[id(holder), key] = change, carried
         return news
@@ -249,7 +286,7 @@ class Loop:
             carried.close(run, heap.contents(change.holder)[change.key] if current is None else current.new)
         for _, carried in self._written.values():
             carried.close(run, carried.inside)
-        rows = [(holder, self._rows(holder, name, heap, symbols)) for holder, name in self._grown.values()]
+        rows = [(holder, self._rows(holder, name, heap, changes, symbols)) for holder, name in self._grown.values()]
         flat = [row for _, found in rows for row in found]
         pred = number_tensor(more, torch.bool) if self._conditional else None
         run.end = markers.loop_end(
@@ -261,8 +298,8 @@ class Loop:
             torch._check(run.trips >= 0)
             if self._count is not None:
                 torch._check(run.trips <= self._count)
-        heap.restore(changes)
-        self._heap.restore(self._heap.changes())
+        for outer, carried in self._written.values():
+            outer.copy_(carried.result(run))
         put = []
         for n, (name, before) in enumerate(zip(self._names, self._before, strict=True)):
             if name not in self._needed:
@@ -277,11 +314,12 @@ class Loop:
             number += len(found)
             if stacks:
                 holder.append(Steps(stacks))
-        for outer, carried in self._written.values():
-            outer.copy_(carried.result(run))
 
-    def _rows(self, holder: Any, name: str, heap: Heap, symbols: graph.Symbols) -> list[Tensor]:
-        found = holder[len(heap.contents(holder)) :]
+    def _rows(
+        self, holder: Any, name: str, heap: Heap, changes: list[Change], symbols: graph.Symbols
+    ) -> list[Tensor]:
+        before = heap.contents(holder)
+        found = [change.new for change in changes if change.holder is holder and change.key not in before]
         for row in found:
             if not isinstance(row, Tensor):
                 raise self._site.refuse(f"a step of a loop appends to {name} what is no tensor")
