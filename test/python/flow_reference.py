@@ -143,6 +143,10 @@ class Flow:
 
     def _call(self, node: Node) -> Any:
         target = node.target
+        if target is markers.branch_fact:
+            _, kind, value = self._operands(node)[0]
+            assert (value >= 0, value == 0, value != 0)[kind], f"{node}: {value}"
+            return None
         if target in _MARKERS:
             token = node.args[0]
             rest = [[*map(self._value, x)] if isinstance(x, list) else self._value(x) for x in node.args[2:]]

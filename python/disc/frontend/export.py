@@ -24,6 +24,7 @@ from .recurrent import kept_whole
 from .recursion import kept_recursion
 from .rewriting.convert import rewritten
 from .rewriting.hooks import NeedsRewriting, guarded, needs_rewriting
+from .settle import settle
 
 _DISC = str(Path(__file__).parents[1])
 _VIOLATED = "Constraints violated"
@@ -56,7 +57,9 @@ def export(
         args, kwargs = _distinct(args, kwargs)
 
         def traced() -> ExportedProgram:
-            return _traced(module, args, kwargs, dynamic_shapes)
+            program = _traced(module, args, kwargs, dynamic_shapes)
+            settle(program.graph)
+            return program
 
         try:
             return traced()

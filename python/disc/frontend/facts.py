@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import sympy
 import torch
 from torch._guards import detect_fake_mode
 from torch.fx.experimental.symbolic_shapes import RuntimeAssert, ShapeEnv
+from torch.utils._sympy.solve import try_solve
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+from .proving import declared_ranges
 
 
 def environment() -> ShapeEnv | None:
@@ -60,6 +65,49 @@ def forget_answers(env: ShapeEnv) -> None:
     env._resimplify_floor_div_axioms = True
     answers: Any = ShapeEnv._inner_evaluate_expr
     answers.cache_clear()
+
+
+def assume(expr: Any) -> None:
+    """Takes a condition for granted, up to the end of the region."""
+    env = environment()
+    if env is None:
+        return
+    expr = env.simplify(expr)
+    if isinstance(expr, sympy.logic.boolalg.BooleanAtom):
+        return
+    env.axioms.update(dict(env.get_implications(expr)))
+    if isinstance(expr, sympy.Eq):
+        for symbol, value in ((expr.lhs, expr.rhs), (expr.rhs, expr.lhs)):
+            if symbol.is_Symbol and symbol not in value.free_symbols:
+                env.replacements[symbol] = value
+                break
+    else:
+        for symbol in expr.free_symbols:
+            _narrow(env, expr, symbol)
+    forget_answers(env)
+
+
+def _narrow(env: ShapeEnv, expr: Any, symbol: sympy.Symbol) -> None:
+    """Narrows the range of a symbol to what a condition leaves of it."""
+    solved = try_solve(expr, symbol)
+    if solved is None or not (symbol.is_integer and solved[1].is_integer):
+        return
+    relation, rest = solved
+    bound = bound_sympy(rest, env.var_to_range)
+    # A range without 0 and 1 may be no more than what torch.export takes for granted.
+    for known in (env.var_to_range[symbol], declared_ranges(env, [symbol]).get(symbol)):
+        if known is None:
+            continue
+        low, high = known.lower, known.upper
+        if isinstance(relation, (sympy.Ge, sympy.Gt)):
+            low = max(low, bound.lower + int(isinstance(relation, sympy.Gt)))
+        if isinstance(relation, (sympy.Le, sympy.Lt)):
+            high = min(high, bound.upper - int(isinstance(relation, sympy.Lt)))
+        if low <= high:
+            env.var_to_range[symbol] = ValueRanges(low, high)
+            if low == high:
+                env.replacements[symbol] = low
+            return
 
 
 def scoped(token: torch.Tensor) -> torch.Tensor:

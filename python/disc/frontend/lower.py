@@ -36,6 +36,7 @@ IGNORED = (
     "torch.aten._assert_async",
     "torch.aten.sym_constrain_range",
     "torch.aten.sym_constrain_range_for_size",
+    "torch.disc.branch_fact",
 )
 
 

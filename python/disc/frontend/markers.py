@@ -7,6 +7,7 @@ through the results. (Arithmetic of ints alone may stand in a region that asked 
 A branch on a 0-d bool tensor::
 
     begin = branch_begin(pred)
+    branch_fact(begin, kind, n)        # here n >= 0, n == 0 or n != 0 (kind 0, 1 or 2): the condition says so
     x = branch_enter(begin, x)         # what the then side changes in place: its own copy
     else_ = branch_else(begin, values, entered, numbers)
     x = branch_enter(else_, x)
@@ -38,11 +39,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import sympy
 import torch
 from torch.fx import Node
 from torch.fx.node import has_side_effect
 
-from .facts import leave, scoped
+from .facts import assume, leave, scoped
 
 
 def _run(*_: Any) -> Any:
@@ -72,6 +74,15 @@ def _leave(begin: torch.Tensor, *_: Any) -> torch.Tensor:
     return leave(begin, _number())
 
 
+def _fact(_: torch.Tensor, kind: int, value: Any) -> torch.Tensor:
+    if isinstance(value, torch.SymInt):
+        assume(_FACTS[kind](value.node.expr, 0))
+    return _number()
+
+
+_FACTS = (sympy.Ge, sympy.Eq, sympy.Ne)
+
+
 def _copy(_: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(value, memory_format=torch.contiguous_format)
 
@@ -90,6 +101,7 @@ branch_else = _marker(
     "branch_else(Tensor token, Tensor[] values, Tensor[] entered, SymInt[] numbers) -> Tensor", _leave
 )
 branch_end = _marker("branch_end(Tensor token, Tensor[] values, Tensor[] entered, SymInt[] numbers) -> Tensor", _leave)
+branch_fact = _marker("branch_fact(Tensor token, int kind, SymInt value) -> Tensor", _fact)
 branch_size = _marker("branch_size(Tensor end, int value, int dim) -> Tensor", _number)
 branch_number = _marker("branch_number(Tensor end, int number) -> Tensor", _number)
 branch_result = _marker("branch_result(Tensor end, Tensor like, SymInt[] size, int number) -> Tensor", _sized)
@@ -108,8 +120,8 @@ loop_last_number = _marker("loop_last_number(Tensor end, int number) -> Tensor",
 loop_last = _marker("loop_last(Tensor end, Tensor like, SymInt[] size, int number) -> Tensor", _sized)
 loop_stack = _marker("loop_stack(Tensor end, Tensor row, SymInt count, int number) -> Tensor", _stacked)
 
-# A region may hold conditions to be checked, though nobody needs what it computes.
-for _structure in (branch_begin, branch_else, branch_end, loop_begin, loop_end):
+# A region may hold conditions to be checked, though nobody needs what it computes; a number may matter but at the end.
+for _structure in (branch_begin, branch_fact, branch_else, branch_end, loop_begin, loop_number, loop_end):
     has_side_effect(_structure)
 
 

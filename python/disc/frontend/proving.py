@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import sympy
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, StrictMinMaxConstraint
 from torch.utils._sympy.printers import PythonPrinter
+from torch.utils._sympy.value_ranges import ValueRanges
 
 # More than so many points are not tried.
 _MOST = 50_000
@@ -27,14 +28,21 @@ _CONDITIONS = (sympy.core.relational.Relational, sympy.logic.boolalg.BooleanFunc
 class _Prover:
     def __init__(self) -> None:
         self._ranges: dict[tuple[int, sympy.Symbol], range] = {}
+        self._given: dict[tuple[int, sympy.Symbol], int] = {}
         self._known: dict[tuple[int, Any], bool | None] = {}
 
     def declare(self, env: ShapeEnv, symbol: Any, constraint: Any) -> None:
         """Notes the range that the user gave a symbol: that of ``env`` takes 0 and 1 for impossible."""
         if isinstance(constraint, StrictMinMaxConstraint) and isinstance(symbol, sympy.Symbol):
             low, high = constraint.vr.lower, constraint.vr.upper
+            if low.is_Integer:
+                self._given[id(env), symbol] = int(low)
             if low.is_Integer and high.is_Integer and int(high) - int(low) < _MOST:
                 self._ranges[id(env), symbol] = range(int(low), int(high) + 1)
+
+    def least(self, env: ShapeEnv, symbol: sympy.Symbol) -> int | None:
+        """The least extent that the user gave a symbol."""
+        return self._given.get((id(env), symbol))
 
     def decide(self, env: ShapeEnv, condition: Any) -> bool | None:
         """Whether the condition holds for all extents; None if it holds for some, or there are too many."""
@@ -68,6 +76,20 @@ def _function(symbols: list[sympy.Symbol], condition: Any) -> Callable[..., bool
     return function
 
 
+_active: list[_Prover] = []
+
+
+def declared_ranges(env: ShapeEnv, symbols: Iterable[sympy.Symbol]) -> dict[sympy.Symbol, ValueRanges[sympy.Expr]]:
+    """The ranges that the user gave symbols, of those that torch.export takes for smaller: without 0 and 1."""
+    found = {}
+    for prover in _active[-1:]:
+        for symbol in symbols:
+            least, known = prover.least(env, symbol), env.var_to_range.get(symbol)
+            if least is not None and known is not None and known.lower == 2 > least:
+                found[symbol] = ValueRanges(sympy.Integer(least), known.upper)
+    return found
+
+
 @contextmanager
 def proved_by_trying() -> Iterator[None]:
     """While it is active, ``torch.export`` knows what holds for all extents in the ranges that it was given."""
@@ -89,10 +111,12 @@ def proved_by_trying() -> Iterator[None]:
             return None if decided is None else sympy.true if decided else sympy.false
         return result
 
+    _active.append(prover)
     ShapeEnv.create_symbol = create_symbol  # type: ignore[method-assign]
     ShapeEnv._maybe_evaluate_static = maybe_evaluate_static  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
+        _active.pop()
         ShapeEnv.create_symbol = create  # type: ignore[method-assign]
         ShapeEnv._maybe_evaluate_static = evaluate  # type: ignore[method-assign]

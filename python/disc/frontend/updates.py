@@ -15,6 +15,7 @@ from torch.export.graph_signature import OutputKind, SymBoolArgument, SymFloatAr
 from .. import errors
 from .decompositions import decomposition_table, needs_decomposition
 from .higher_order import flattened
+from .settle import settle
 
 if TYPE_CHECKING:
     from .graphs import GraphProgram
@@ -45,7 +46,9 @@ def decompose(exported: ExportedProgram) -> ExportedProgram:
         return exported
     try:
         with torch.no_grad(), flattened():
-            return exported.run_decompositions(decomposition_table())
+            program = exported.run_decompositions(decomposition_table())
+            settle(program.graph)
+            return program
     except errors.CompileError:
         raise
     except Exception as error:

@@ -12,7 +12,7 @@ from torch import Tensor
 from ... import errors
 from .. import markers
 from . import graph
-from .conditions import equal_sizes, is_bool, is_int, marked, number_tensor, same_number
+from .conditions import equal_sizes, implied, is_bool, is_int, marked, number_tensor, same_number
 from .region import Region, raised_by_user
 from .sites import Site
 from .state import Change, Heap, Undefined, described, is_scalar, part_name, parts, rebuilt, store
@@ -210,6 +210,8 @@ def branch(
     def run(side: Callable[[], Any], token: Tensor) -> _Side:
         region = Region(lambda x: markers.branch_enter(token, x), "a side of a branch on data", site.source)
         raised = None
+        for fact in implied(pred)[0 if side is sides[0] else 1]:
+            graph.assume(token, fact)
         with region:
             try:
                 side()

@@ -11,8 +11,11 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy import functions as torch_sympy
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from ... import errors
+from ..proving import declared_ranges
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -34,7 +37,9 @@ def decide(value: Any) -> bool | Tensor:
         value = value != 0
     if isinstance(value, torch.SymBool):
         known = known_truth(value)
-        return predicate(value.node.expr, value.node.shape_env) if known is None else known
+        if known is not None:
+            return known
+        return implying(predicate(value.node.expr, value.node.shape_env), (value.node.expr,), (sympy.Not(value.node.expr),))
     return bool(value)
 
 
@@ -49,9 +54,20 @@ def _of_tensor(value: Tensor) -> bool | Tensor:
     return value if value.dtype == torch.bool else value != 0
 
 
+def implying(value: Tensor, true: tuple[Any, ...], false: tuple[Any, ...]) -> Tensor:
+    """The same condition, with what is so where it holds and where it does not: conditions on numbers."""
+    value._disc_implies = true, false  # type: ignore[attr-defined]
+    return value
+
+
+def implied(value: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What is so where a condition holds, and where it does not."""
+    return getattr(value, "_disc_implies", ((), ()))
+
+
 def stand_in(value: bool | Tensor) -> bool | Tensor:
     """A condition as what ``bool()`` gives: a tensor that stands for a bool of Python."""
-    return marked(value.view_as(value)) if isinstance(value, Tensor) else value
+    return marked(implying(value.view_as(value), *implied(value))) if isinstance(value, Tensor) else value
 
 
 def marked(value: Tensor) -> Tensor:
@@ -76,7 +92,11 @@ def known_truth(value: Any) -> bool | None:
     if isinstance(value, bool):
         return value
     env: ShapeEnv = value.node.shape_env
-    result = env._maybe_evaluate_static(value.node.expr)
+    expr = value.node.expr
+    wider = declared_ranges(env, expr.free_symbols)
+    # torch.export takes extents for other than 0 and 1; the code's conditions are those that tell them apart.
+    ranges = tuple({**{symbol: env.var_to_range[symbol] for symbol in expr.free_symbols}, **wider}.items())
+    result = env._maybe_evaluate_static(expr, var_to_range=ranges if wider else None)
     return None if result is None else bool(result)
 
 
@@ -107,9 +127,13 @@ def number(expr: Any, env: ShapeEnv) -> Any:
         return int(expr)
     if expr.is_number:
         return float(expr)
-    if expr.is_integer and not expr.has(torch_sympy.ToFloat):
-        return env.create_symintnode(expr, hint=None)
-    return env.create_symfloatnode(expr, hint=None)
+    known = {symbol: _symbol(symbol, env) for symbol in expr.free_symbols}
+    return known[expr] if expr.is_Symbol else sympy_interp(PythonReferenceAnalysis, known, expr)
+
+
+def _symbol(symbol: Any, env: ShapeEnv) -> Any:
+    make = env.create_symintnode if symbol.is_integer else env.create_symfloatnode
+    return make(symbol, hint=None)
 
 
 def number_tensor(value: Any, dtype: torch.dtype) -> Tensor:

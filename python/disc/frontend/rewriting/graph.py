@@ -7,16 +7,20 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import sympy
 import torch
 import torch.nn.modules.module as torch_modules
 from torch import Tensor
 from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, get_proxy_slot
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy import functions as torch_sympy
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import bound_sympy
 
 from .. import facts, markers
+from ..proving import declared_ranges
+from .conditions import number
 
 
 def is_traced() -> bool:
@@ -77,6 +81,26 @@ def tried() -> Iterator[None]:
         env.guards[:] = guards
 
 
+def assume(token: Tensor, expr: Any) -> None:
+    """Notes a condition on numbers that holds in the region that ``token`` begins."""
+    if isinstance(expr, sympy.And):
+        for arg in expr.args:
+            assume(token, arg)
+    kinds: dict[Any, tuple[int, Callable[[Any, Any], Any]]] = {
+        sympy.Ge: (0, lambda a, b: a - b),
+        sympy.Gt: (0, lambda a, b: a - b - 1),
+        sympy.Le: (0, lambda a, b: b - a),
+        sympy.Lt: (0, lambda a, b: b - a - 1),
+        sympy.Eq: (1, lambda a, b: a - b),
+        sympy.Ne: (2, lambda a, b: a - b),
+    }
+    if type(expr) not in kinds or not all(arg.is_integer and not arg.has(torch_sympy.ToFloat) for arg in expr.args):
+        return
+    kind, difference = kinds[type(expr)]
+    env = environment()
+    markers.branch_fact(token, kind, difference(*(number(arg, env) for arg in expr.args)))
+
+
 def keep_conditions(begin: Tensor) -> None:
     """At the end of a region: what it asks of numbers from outside is checked there, not where they come from."""
     known = facts.facts_of(begin)
@@ -124,10 +148,14 @@ def bounds(values: Iterable[Any]) -> tuple[int | None, int | None]:
     env = environment()
     low, high = int_oo, -int_oo
     for value in values:
-        known = None if isinstance(value, int) else bound_sympy(value.node.expr, env.var_to_range)
+        known = None if isinstance(value, int) else _range_of(value.node.expr, env)
         low = min(low, value if known is None else known.lower)
         high = max(high, value if known is None else known.upper)
     return _finite(low), _finite(high)
+
+
+def _range_of(expr: Any, env: ShapeEnv) -> Any:
+    return bound_sympy(expr, {**env.var_to_range, **declared_ranges(env, expr.free_symbols)})
 
 
 def _finite(value: Any) -> int | None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .branches import branch
-from .conditions import decide, is_bool, marked, stand_in, stands_for_bool
+from .conditions import decide, implied, implying, is_bool, marked, stand_in, stands_for_bool
 from .dynamic import sequence_of
 from .sites import Site, site
 from .state import Undefined, closure_of
@@ -90,9 +90,20 @@ def _joined(value: Any, thunks: Sequence[_Thunk], site: Site, *, stop: bool) -> 
             def more(thunk: _Thunk = thunk, rest: Sequence[_Thunk] = rest) -> Any:
                 return stand_in(decide(_joined(thunk(), rest, site, stop=stop)))
 
-            if stop:
-                return _chosen(known, lambda: True, more, site)
-            return _chosen(known, more, lambda: False, site)
+            found: list[Any] = []
+
+            def noted(more: _Thunk = more, found: list[Any] = found) -> Any:
+                found.append(more())
+                return found[-1]
+
+            result = _chosen(known, lambda: True, noted, site) if stop else _chosen(known, noted, lambda: False, site)
+            if isinstance(result, Tensor):
+                here, rest_ = implied(known), implied(found[0])
+                if stop:
+                    implying(result, (), (*here[1], *rest_[1]))
+                else:
+                    implying(result, (*here[0], *rest_[0]), ())
+            return result
         if known is stop:
             return value
         value = thunk()
@@ -102,7 +113,11 @@ def _joined(value: Any, thunks: Sequence[_Thunk], site: Site, *, stop: bool) -> 
 def not_(value: Any, site: Site) -> Any:
     """``not value``."""
     known = decide(value)
-    return not known if isinstance(known, bool) else marked(torch.logical_not(known))
+    return not known if isinstance(known, bool) else _negated(known)
+
+
+def _negated(value: Tensor) -> Tensor:
+    return marked(implying(torch.logical_not(value), *reversed(implied(value))))
 
 
 def is_(a: Any, b: Any) -> Any:

@@ -1,0 +1,142 @@
+"""Numbers of a traced graph computed where all that use them can see them.
+
+Tracing computes a number such as ``3 * n + 1`` where it is first asked for, which may be in a side of a branch or a step
+of a loop, and uses it behind that, too. It is then computed once more before the region.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+from torch.fx import Graph, Node
+from torch.utils._sympy import functions as torch_sympy
+
+from . import markers
+
+_BEGINS = (markers.branch_begin, markers.loop_begin)
+_ENDS = (markers.branch_end, markers.loop_end)
+_FOLDED: dict[Any, Callable[..., Any]] = {
+    sympy.Add: operator.add,
+    sympy.Mul: operator.mul,
+    torch_sympy.Max: torch.sym_max,
+    torch_sympy.Min: torch.sym_min,
+    sympy.Max: torch.sym_max,
+    sympy.Min: torch.sym_min,
+    torch_sympy.FloorDiv: operator.floordiv,
+    torch_sympy.CleanDiv: operator.floordiv,
+    torch_sympy.PythonMod: operator.mod,
+    torch_sympy.Mod: operator.mod,
+    sympy.Mod: operator.mod,
+    sympy.Gt: operator.gt,
+    sympy.Ge: operator.ge,
+    sympy.Lt: operator.lt,
+    sympy.Le: operator.le,
+    sympy.Eq: operator.eq,
+    sympy.Ne: operator.ne,
+}
+
+
+def settle(graph: Graph) -> None:
+    """Has no number that a region computes used outside of it."""
+    if not any(node.target in _BEGINS for node in graph.nodes):
+        return
+    _Settling(graph).run()
+
+
+class _Settling:
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._paths: dict[Node, tuple[Node, ...]] = {}
+        """The markers that begin the regions that a node is in: of an else side the one between the sides."""
+        self._built: dict[tuple[Node, Any], Any] = {}
+        self._symbols: dict[Any, list[Node]] = {}
+
+    def run(self) -> None:
+        path: tuple[Node, ...] = ()
+        for node in list(self._graph.nodes):
+            if node.target in _ENDS:
+                path = path[:-1]
+            elif node.target is markers.branch_else:
+                path = path[:-1]
+            self._paths[node] = path
+            for operand in set(node.all_input_nodes):
+                self._check(node, operand)
+            self._note(node)
+            if node.target in _BEGINS or node.target is markers.branch_else:
+                path = (*path, node)
+
+    def _note(self, node: Node) -> None:
+        """Remembers where symbols come from."""
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt) and value.node.expr.is_Symbol:
+            self._symbols.setdefault(value.node.expr, []).append(node)
+        if node.op == "placeholder" and isinstance(value, torch.Tensor):
+            for dim, size in enumerate(value.shape):
+                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                    self._symbols.setdefault(size.node.expr, []).append(node)
+                    self._built[node, size.node.expr] = dim
+
+    def _check(self, node: Node, operand: Node) -> None:
+        value = operand.meta.get("val")
+        if not isinstance(value, (torch.SymInt, torch.SymBool)):
+            return
+        path, here = self._paths[operand], self._paths[node]
+        # What a region gives is used by the marker that ends it.
+        if node.target in (markers.branch_else, *_ENDS) and len(path) == len(here) + 1:
+            return
+        shared = 0
+        while shared < min(len(path), len(here)) and path[shared] is here[shared]:
+            shared += 1
+        if shared < len(path):
+            region = path[shared]
+            while region.target is markers.branch_else:
+                region = region.args[0]  # type: ignore[assignment]
+            node.replace_input_with(operand, self._number(value.node.expr, value, region, path[:shared]))
+
+    def _number(self, expr: Any, value: Any, region: Node, path: tuple[Node, ...]) -> Any:
+        """A number, computed before a region."""
+        if expr.is_Integer:
+            return int(expr)
+        known = self._built.get((region, expr))
+        if known is None:
+            with self._graph.inserting_before(region):
+                known = self._computed(expr, value, region, path)
+            self._built[region, expr] = known
+        return known
+
+    def _computed(self, expr: Any, value: Any, region: Node, path: tuple[Node, ...]) -> Node:
+        env = value.node.shape_env
+        if expr.is_Symbol:
+            for node in self._symbols.get(expr, []):
+                if self._paths[node] == path[: len(self._paths[node])]:
+                    if node.op != "placeholder" or isinstance(node.meta["val"], torch.SymInt):
+                        return node
+                    dim = self._built[node, expr]
+                    return self._node(torch.ops.aten.sym_size.int, (node, dim), expr, env, region, path)
+            raise AssertionError(f"{expr} is used outside of the region that computes it")
+        function = _FOLDED.get(type(expr))
+        if function is None and isinstance(expr, sympy.Pow) and expr.args[1].is_Integer and expr.args[1] > 0:
+            function, args = operator.mul, [expr.args[0]] * int(expr.args[1])
+        elif function is not None:
+            args = list(expr.args)
+        else:
+            raise AssertionError(f"{expr} is used outside of the region that computes it")
+        result, sofar = self._number(args[0], value, region, path), args[0]
+        for arg in args[1:]:
+            whole = expr if arg is args[-1] and len(args) == 2 else type(expr)(sofar, arg)
+            result = self._node(function, (result, self._number(arg, value, region, path)), whole, env, region, path)
+            sofar = whole
+        assert isinstance(result, Node)
+        return result
+
+    def _node(self, function: Any, args: tuple[Any, ...], expr: Any, env: Any, region: Node, path: Any) -> Node:
+        node = self._graph.call_function(function, args)
+        relation = isinstance(expr, sympy.logic.boolalg.Boolean) and not expr.is_Symbol
+        node.meta["val"] = env.create_symboolnode(expr) if relation else env.create_symintnode(expr, hint=None)
+        node.meta["stack_trace"] = region.meta.get("stack_trace")
+        self._paths[node] = path
+        return node
