@@ -1,7 +1,7 @@
 """Numbers of a traced graph computed where all that use them can see them.
 
-Tracing computes a number such as ``3 * n + 1`` where it is first asked for, which may be in a side of a branch or a step
-of a loop, and uses it behind that, too. It is then computed once more before the region.
+Tracing computes a number such as ``3 * n + 1`` where it is first asked for, which may be in a side of a branch or a
+step of a loop, and uses it behind that, too. It is then computed once more before the region.
 """
 
 from __future__ import annotations
@@ -58,9 +58,7 @@ class _Settling:
     def run(self) -> None:
         path: tuple[Node, ...] = ()
         for node in list(self._graph.nodes):
-            if node.target in _ENDS:
-                path = path[:-1]
-            elif node.target is markers.branch_else:
+            if node.target in _ENDS or node.target is markers.branch_else:
                 path = path[:-1]
             self._paths[node] = path
             for operand in set(node.all_input_nodes):

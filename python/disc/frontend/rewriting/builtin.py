@@ -15,6 +15,7 @@ from .conditions import SYMBOLIC, constant_of, decide, is_float, number_tensor, 
 from .dynamic import Dynamic, Steps, dynamic_range, is_dynamic, joint, sequence_of
 from .hooks import Range
 from .sites import Site
+from .steps import Earlier
 
 
 def variant(function: Any, site: Site) -> Callable[..., Any] | None:
@@ -67,8 +68,9 @@ def _len(_: Site, value: Any) -> Any:
         return value.shape[0]
     if isinstance(value, Dynamic):
         return value.count
-    if isinstance(value, list) and any(isinstance(x, Steps) for x in value):
-        return builtins.sum(x.count if isinstance(x, Steps) else 1 for x in value)
+    if isinstance(value, list) and any(isinstance(x, (Steps, Earlier)) for x in value):
+        counts: list[Any] = [getattr(x, "count") if isinstance(x, (Steps, Earlier)) else 1 for x in value]  # noqa: B009
+        return builtins.sum(counts)
     return len(value)
 
 

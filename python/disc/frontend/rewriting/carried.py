@@ -140,6 +140,10 @@ def _direction(old: Any, new: Any) -> int:
     return -1 if known_truth(new <= old) else 0
 
 
+class Zeros:
+    """The first value of what nobody reads before the first step."""
+
+
 class Value(Carried):
     """A tensor, or a bool or float as one."""
 
@@ -156,10 +160,11 @@ class Value(Carried):
         self._device = like.device if isinstance(like, Tensor) else torch.device("cpu")
         self.first = first
         self.made = isinstance(first, Undefined)
-        source = like if self.made else first
+        unset = self.made or isinstance(first, Zeros)
+        source = like if unset else first
         self.shape = list(source.shape) if isinstance(source, Tensor) else []
         self.sizes: dict[int, Number] = {}
-        if self.made:
+        if unset:
             for dim, size in enumerate(self.shape):
                 if not symbols.know(size):
                     self.shape[dim] = 0
@@ -170,7 +175,7 @@ class Value(Carried):
 
     def prepare(self) -> None:
         """Computes its first value."""
-        if self.made:
+        if self.made or isinstance(self.first, Zeros):
             self._before = torch.zeros(self.shape, dtype=self.dtype, device=self._device)
         else:
             self._before = self.first if isinstance(self.first, Tensor) else number_tensor(self.first, self.dtype)
@@ -383,7 +388,13 @@ def _carry_parts(
     news = False
     for key, value in now.items():
         carried, changed = carry(
-            known.elements.get(key, (None, None))[1], old[key], given[key], value, part_name(name, whole, key), symbols, were
+            known.elements.get(key, (None, None))[1],
+            old[key],
+            given[key],
+            value,
+            part_name(name, whole, key),
+            symbols,
+            were,
         )
         known.elements[key] = old[key], carried
         news |= changed

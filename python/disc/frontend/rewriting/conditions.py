@@ -39,7 +39,9 @@ def decide(value: Any) -> bool | Tensor:
         known = known_truth(value)
         if known is not None:
             return known
-        return implying(predicate(value.node.expr, value.node.shape_env), (value.node.expr,), (sympy.Not(value.node.expr),))
+        return implying(
+            predicate(value.node.expr, value.node.shape_env), (value.node.expr,), (sympy.Not(value.node.expr),)
+        )
     return bool(value)
 
 

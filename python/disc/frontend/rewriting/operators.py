@@ -13,9 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import graph
 from .branches import branch
 from .conditions import decide, implied, implying, is_bool, marked, stand_in, stands_for_bool
-from .dynamic import sequence_of
+from .dynamic import Steps, sequence_of
+from .hooks import needs_rewriting
 from .sites import Site, site
 from .state import Undefined, closure_of
 from .steps import Loop
@@ -175,7 +177,35 @@ def while_(
         body()
 
     loop = Loop(site, names, get, put, needed, read, list(seen().items()))
-    loop.run(None, known, step, test, test)
+    try:
+        loop.run(None, known, step, test, test)
+    except Exception as error:
+        if not needs_rewriting(error):
+            raise
+        # A step needs to know its number (to take one of several layers, say).
+        _unrolled(known, test, body, (get, put, names, site, list(seen().items())), _MOST_STEPS, error)
+
+
+# So many steps of a loop are traced one by one, where a step needs to know its number.
+_MOST_STEPS = 100
+
+
+def _unrolled(pred: Tensor, test: _Thunk, body: _Thunk, state: Any, left: int, error: Exception | None) -> None:
+    """A loop as branches in one another; ``error`` is why it cannot be traced as a loop."""
+    get, put, names, site, roots = state
+    if left == 0 and error is not None:
+        raise error
+
+    def then() -> None:
+        body()
+        more = decide(test())
+        while more is True:
+            body()
+            more = decide(test())
+        if isinstance(more, Tensor):
+            _unrolled(more, test, body, state, left - 1, error)
+
+    branch(pred, (then, lambda: None), get, put, names, site, names, roots)
 
 
 def for_(
@@ -194,12 +224,35 @@ def for_(
     """``for item in iterable: body(item)``, as long as ``go_on()`` holds."""
     steps = sequence_of(iterable)
     if steps is not None:
-        loop = Loop(site, names, get, put, needed, read, [*seen().items(), ("the sequence", iterable)])
-        loop.run(steps.count, None, lambda n: body(steps.at(n)), go_on)
+        roots = [*seen().items(), ("the sequence", iterable)]
+        loop = Loop(site, names, get, put, needed, read, roots)
+        try:
+            loop.run(steps.count, None, lambda n: body(steps.at(n)), go_on)
+            return
+        except Exception as error:
+            most = graph.bounds([steps.count])[1]
+            if not needs_rewriting(error) or most is None or most > _MOST_STEPS:
+                raise
+        # A step needs to know its number, and there are not many.
+        going: list[bool | Tensor] = [True]
+
+        def test() -> Any:
+            return and_(steps.count > len(going) - 1, lambda: going[-1], site=site)
+
+        def next_step() -> None:
+            body(steps.at(len(going) - 1))
+            going.append(True if go_on is None else decide(go_on()))
+
+        state = get, put, names, site, roots
+        first = decide(test())
+        if first is not False:
+            _unrolled(first if isinstance(first, Tensor) else torch.full((), True), test, next_step, state, most, None)
         return
     more: bool | Tensor = True
     for item in iterable:
-        if isinstance(more, bool):
+        if isinstance(item, Steps):
+            for_(item.sequence(), body, go_on, get, put, names, site, needed=names, read=read, seen=seen)
+        elif isinstance(more, bool):
             body(item)
         else:
             # A break on data: what follows it runs in branches.

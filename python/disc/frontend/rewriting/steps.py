@@ -7,6 +7,7 @@ step to step. What does is carried.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from ... import errors
 from .. import markers
 from . import graph
-from .carried import Carried, Markers, Mismatch, Value, carry, refuse
+from .carried import Carried, Markers, Mismatch, Value, Zeros, carry, refuse
 from .conditions import decide, known_truth, number_tensor
 from .dynamic import Steps
 from .region import Region
@@ -30,15 +31,12 @@ _TRIALS = 12
 class Earlier:
     """In a list that grows: what the steps before have appended. It cannot be used in a step."""
 
-    def __init__(self, site: Site, name: str) -> None:
-        """``name``: what the list is called."""
-        self.__dict__.update(site=site, name=name)
+    def __init__(self, grown: _Grown, count: Any) -> None:
+        """``count``: how many elements it stands for."""
+        self.__dict__.update(grown=grown, count=count)
 
     def _fail(self, *_: Any, **__: Any) -> NoReturn:
-        raise self.__dict__["site"].refuse(
-            f"a step of a loop reads what earlier steps have appended to {self.__dict__['name']}; keep what the next"
-            " step needs in a variable of its own"
-        )
+        raise _LooksBack(self.__dict__["grown"])
 
     __getattr__ = __getitem__ = __iter__ = __bool__ = __call__ = __add__ = __radd__ = __mul__ = __rmul__ = _fail
     __sub__ = __rsub__ = __truediv__ = __rtruediv__ = __matmul__ = __len__ = __lt__ = __gt__ = __eq__ = _fail  # type: ignore[assignment]
@@ -59,6 +57,26 @@ class _OtherKind(Exception):
     def __init__(self, error: errors.CompileError) -> None:
         self.error = error
         super().__init__(str(error))
+
+
+@dataclass
+class _Grown:
+    """A list that steps append to."""
+
+    holder: list[Any]
+    name: str
+    rows: list[Tensor]
+    """What a step appends, of a trial."""
+    previous: list[Value] | None = None
+    """What the step before has appended, if steps read that."""
+
+
+class _LooksBack(Exception):
+    """A step reads what earlier steps have appended to a list."""
+
+    def __init__(self, grown: _Grown) -> None:
+        self.grown = grown
+        super().__init__(grown.name)
 
 
 class Loop:
@@ -96,8 +114,7 @@ class Loop:
         try:
             self._try()
         except _OtherKind as other:
-            self._heap.restore(self._heap.changes())
-            self._put(self._before)
+            self._reset()
             if not self._has_step() or self._peeled:
                 raise other.error from None
             # The first step makes of None, or of a number, what the others begin with: it is traced by itself.
@@ -108,14 +125,33 @@ class Loop:
                 pred = None if going is True else going
                 self.run(count - 1, pred, lambda n: step(n + 1), more)
             return
+        except BaseException:
+            self._reset()
+            raise
         self._trace(trial=False)
+
+    def _reset(self) -> None:
+        """Sets everything to what it was before the loop."""
+        self._heap.restore(self._heap.changes())
+        self._put(self._before)
 
     def _try(self) -> None:
         for _ in range(_TRIALS):
-            with graph.tried():
-                news = self._trace(trial=True)
-            if not news:
-                return
+            try:
+                with graph.tried():
+                    news = self._trace(trial=True)
+                if not news:
+                    return
+            except _LooksBack as back:
+                grown = back.grown
+                if grown.previous is not None:
+                    raise self._site.refuse(
+                        f"a step of a loop reads what steps before the last one appended to {grown.name}; keep what"
+                        " the next step needs in a variable of its own"
+                    ) from None
+                with graph.tried():
+                    self._reset()
+                grown.previous = self._previous(grown)
         raise self._site.refuse("what this loop changes from step to step has no end")
 
     def _begin(self) -> None:
@@ -126,8 +162,17 @@ class Loop:
         self._variables: dict[int, Carried] = {}
         self._places: dict[tuple[int, Any], tuple[Change, Carried]] = {}
         self._written: dict[int, tuple[Tensor, Value]] = {}
-        self._grown: dict[int, tuple[Any, str]] = {}
+        self._grown: dict[int, _Grown] = {}
         self._conditional = self._pred is not None
+
+    def _previous(self, grown: _Grown) -> list[Value]:
+        before = self._heap.contents(grown.holder)
+        symbols = graph.Symbols()
+        last = list(before.values())[-len(grown.rows) :] if len(before) >= len(grown.rows) else []
+        if all(isinstance(x, Tensor) and _alike(x, row) for x, row in zip(last, grown.rows, strict=False)) and last:
+            return [Value(x, row, symbols) for x, row in zip(last, grown.rows, strict=True)]
+        # There is none before the first step, so nobody may read it there.
+        return [Value(Zeros(), row, symbols) for row in grown.rows]
 
     # -- one step ----------------------------------------------------------------------------------------
 
@@ -136,6 +181,7 @@ class Loop:
             *self._variables.values(),
             *(carried for _, carried in self._places.values()),
             *(carried for _, carried in self._written.values()),
+            *(value for grown in self._grown.values() for value in grown.previous or ()),
         ]
 
     def _trace(self, *, trial: bool) -> bool:
@@ -197,8 +243,10 @@ class Loop:
             self._variables[n].open(run) if n in self._variables else before for n, before in enumerate(self._before)
         )
         store((change.holder, change.key, carried.open(run)) for change, carried in self._places.values())
-        for holder, name in self._grown.values():
-            holder.append(Earlier(self._site, name))
+        for grown in self._grown.values():
+            previous = grown.previous or []
+            count = len(grown.rows) * run.index - len(previous)
+            grown.holder += [Earlier(grown, count), *(value.open(run) for value in previous)]
         self._put(inside)
         return inside
 
@@ -233,8 +281,28 @@ class Loop:
             if carried is not None:
                 self._variables[n] = carried
             news |= changed
+        news |= self._learn_lists(changes)
         for change in changes:
             news |= self._learn_place(change, heap, symbols)
+        return news
+
+    def _learn_lists(self, changes: list[Change]) -> bool:
+        news = False
+        appended: dict[int, list[Change]] = {}
+        for change in changes:
+            holder = change.holder
+            if isinstance(holder, list) and self._heap.has(holder) and isinstance(change.old, Undefined):
+                appended.setdefault(id(holder), []).append(change)
+        for key, found in appended.items():
+            name = found[0].name.rpartition("[")[0]
+            rows = [change.new for change in found]
+            if not all(isinstance(row, Tensor) for row in rows):
+                raise self._site.refuse(f"a step of a loop appends to {name} what is no tensor")
+            if key not in self._grown:
+                self._grown[key] = _Grown(found[0].holder, name, rows)
+                news = True
+            for value, row in zip(self._grown[key].previous or (), rows, strict=False):
+                news |= value.learn(row)
         return news
 
     def _learn_place(self, change: Change, heap: Heap, symbols: graph.Symbols) -> bool:
@@ -245,10 +313,7 @@ class Loop:
         if isinstance(holder, list) and key not in contents:
             if isinstance(change.new, Undefined):
                 raise self._site.refuse(f"a step of a loop makes {name.rpartition('[')[0]} shorter")
-            if isinstance(change.new, Earlier) or id(holder) in self._grown:
-                return False
-            self._grown[id(holder)] = holder, name.rpartition("[")[0]
-            return True
+            return False
         before = contents.get(key, Undefined(name))
         known = self._places.get((id(holder), key))
         if isinstance(change.new, Undefined):
@@ -286,7 +351,10 @@ class Loop:
             carried.close(run, heap.contents(change.holder)[change.key] if current is None else current.new)
         for _, carried in self._written.values():
             carried.close(run, carried.inside)
-        rows = [(holder, self._rows(holder, name, heap, changes, symbols)) for holder, name in self._grown.values()]
+        rows = [(grown.holder, self._rows(grown, changes, symbols)) for grown in self._grown.values()]
+        for grown, (_, found) in zip(self._grown.values(), rows, strict=True):
+            for value, row in zip(grown.previous or (), found, strict=False):
+                value.close(run, row)
         flat = [row for _, found in rows for row in found]
         pred = number_tensor(more, torch.bool) if self._conditional else None
         run.end = markers.loop_end(
@@ -315,16 +383,15 @@ class Loop:
             if stacks:
                 holder.append(Steps(stacks))
 
-    def _rows(
-        self, holder: Any, name: str, heap: Heap, changes: list[Change], symbols: graph.Symbols
-    ) -> list[Tensor]:
-        before = heap.contents(holder)
-        found = [change.new for change in changes if change.holder is holder and change.key not in before]
+    def _rows(self, grown: _Grown, changes: list[Change], symbols: graph.Symbols) -> list[Tensor]:
+        found = [x.new for x in changes if x.holder is grown.holder and isinstance(x.old, Undefined)]
         for row in found:
-            if not isinstance(row, Tensor):
-                raise self._site.refuse(f"a step of a loop appends to {name} what is no tensor")
             if not all(symbols.know(size) for size in row.shape):
                 raise self._site.refuse(
-                    f"what each step of a loop appends to {name} must have one shape, which does not differ by step"
+                    f"what each step of a loop appends to {grown.name} must have one shape, the same in all"
                 )
         return list(found)
+
+
+def _alike(a: Tensor, b: Tensor) -> bool:
+    return a.dtype == b.dtype and a.dim() == b.dim()
