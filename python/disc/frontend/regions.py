@@ -123,7 +123,7 @@ class RegionBuilder(ViewBuilder):
         if form.startswith("m"):
             return f"{form}({lhs}, {rhs})"
         lhs, rhs = (f"({t})" if " " in t else t for t in (lhs, rhs))
-        return f"{lhs} {form} {rhs}"
+        return f"{lhs} + {rhs} * -1" if form == "-" else f"{lhs} {form} {rhs}"
 
     def _dims_attribute(self, shapes: Sequence[Shape]) -> ir.Attribute:
         texts = [
@@ -299,6 +299,7 @@ class RegionBuilder(ViewBuilder):
 
 _FORMS = {
     "arith.addi": "+",
+    "arith.subi": "-",
     "arith.muli": "*",
     "arith.floordivsi": "floordiv",
     "arith.minsi": "min",

@@ -12,7 +12,7 @@ from torch import Tensor
 from ... import errors
 from .. import markers
 from . import graph
-from .conditions import equal_sizes, implied, is_bool, is_int, marked, number_tensor, same_number
+from .conditions import equal_sizes, implied, is_bool, is_int, known_truth, marked, number_tensor, same_number
 from .region import Region, raised_by_user
 from .sites import Site
 from .state import Change, Heap, Undefined, described, is_scalar, part_name, parts, rebuilt, store
@@ -140,6 +140,7 @@ class _Merge:
         for n, number in enumerate(self.numbers):
             number.result = markers.branch_number(end, n).item()
             graph.bound(number.result, [number.then, number.orelse])
+            self._between(number.result, number.then, number.orelse)
         for n, slot in enumerate(self.slots):
             a, b = slot.sides
             sizes = []
@@ -151,6 +152,17 @@ class _Merge:
                 graph.bound(size, [x, y], size=True)
                 sizes.append(size)
             slot.result = markers.branch_result(end, a, sizes, n)
+
+
+    def _between(self, number: Any, a: Any, b: Any) -> None:
+        """Notes which side's number is the larger one, where that is known."""
+        if not self._symbols.know(a) or not self._symbols.know(b):
+            return
+        if known_truth(a >= b) is not True:
+            a, b = b, a
+        if known_truth(a >= b) is True:
+            torch._check(number <= a)
+            torch._check(number >= b)
 
 
 def _zero(value: Any) -> Any:

@@ -69,7 +69,7 @@ def _len(_: Site, value: Any) -> Any:
     if isinstance(value, Dynamic):
         return value.count
     if isinstance(value, list) and any(isinstance(x, (Steps, Earlier)) for x in value):
-        counts: list[Any] = [getattr(x, "count") if isinstance(x, (Steps, Earlier)) else 1 for x in value]  # noqa: B009
+        counts: list[Any] = [x.count if isinstance(x, (Steps, Earlier)) else 1 for x in value]
         return builtins.sum(counts)
     return len(value)
 

@@ -43,7 +43,9 @@ def dynamic_range(*args: Any) -> Dynamic:
     if step == 0:
         raise ValueError("range() arg 3 must not be zero")
     room = stop - start if step > 0 else start - stop
-    room = room if known_truth(room >= 0) else torch.sym_max(room, 0)
+    if known_truth(room >= 0) is not True:
+        room = torch.scalar_tensor(room, dtype=torch.int64).clamp(min=0).item()
+        torch._check(room >= 0)
     return Dynamic((room + abs(step) - 1) // abs(step), lambda n: start + n * step)
 
 

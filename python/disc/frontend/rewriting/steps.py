@@ -6,6 +6,7 @@ step to step. What does is carried.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -31,9 +32,14 @@ _TRIALS = 12
 class Earlier:
     """In a list that grows: what the steps before have appended. It cannot be used in a step."""
 
-    def __init__(self, grown: _Grown, count: Any) -> None:
-        """``count``: how many elements it stands for."""
-        self.__dict__.update(grown=grown, count=count)
+    def __init__(self, grown: _Grown, count: Callable[[], Any]) -> None:
+        """``count`` gives how many elements it stands for."""
+        self.__dict__.update(grown=grown, counted=count)
+
+    @property
+    def count(self) -> Any:
+        """How many elements it stands for."""
+        return self.__dict__["counted"]()
 
     def _fail(self, *_: Any, **__: Any) -> NoReturn:
         raise _LooksBack(self.__dict__["grown"])
@@ -245,8 +251,9 @@ class Loop:
         store((change.holder, change.key, carried.open(run)) for change, carried in self._places.values())
         for grown in self._grown.values():
             previous = grown.previous or []
-            count = len(grown.rows) * run.index - len(previous)
-            grown.holder += [Earlier(grown, count), *(value.open(run) for value in previous)]
+            rows = len(grown.rows)
+            earlier = Earlier(grown, functools.partial(lambda n, m: n * run.index - m, rows, len(previous)))
+            grown.holder += [earlier, *(value.open(run) for value in previous)]
         self._put(inside)
         return inside
 
