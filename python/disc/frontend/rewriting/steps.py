@@ -27,6 +27,7 @@ from .state import Change, Heap, Undefined, store
 
 # Each trial may find more that changes.
 _TRIALS = 12
+_REACH = 64
 
 
 class Earlier:
@@ -253,7 +254,9 @@ class Loop:
             previous = grown.previous or []
             rows = len(grown.rows)
             earlier = Earlier(grown, functools.partial(lambda n, m: n * run.index - m, rows, len(previous)))
-            grown.holder += [earlier, *(value.open(run) for value in previous)]
+            # Many of it: also an index from the end is to meet it.
+            more = [Earlier(grown, lambda: 0)] * _REACH
+            grown.holder += [earlier, *more, *(value.open(run) for value in previous)]
         self._put(inside)
         return inside
 

@@ -1,0 +1,457 @@
+"""Python's control flow on data and on extents: the traced program, run by its markers, gives what eager gives."""
+
+import copy
+import dataclasses
+import typing
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+import disc
+import flow_reference
+from disc.frontend import markers
+from disc.frontend.export import export
+from disc.frontend.updates import decompose
+
+T = Dim("T", min=1, max=40)
+LENGTHS = (5, 1, 8, 20, 2)
+
+
+class Function(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+def traced(module, args):
+    shapes = tuple({0: T} if isinstance(a, torch.Tensor) and a.dim() else None for a in args)
+    if not isinstance(module, nn.Module):
+        return export(Function(module), args, None, (shapes,))
+    return export(copy.deepcopy(module), args, None, shapes)
+
+
+def check(module, *inputs):
+    """Traces with the first inputs and compares with eager for all; also after decomposition."""
+    program = traced(module, inputs[0])
+    programs = [program]
+    if not isinstance(module, nn.Module) or not list(module.buffers()):
+        programs.append(decompose(program))
+    eager = copy.deepcopy(module)
+    for args in inputs:
+        wanted = eager(*copy.deepcopy(args))
+        for one in programs:
+            got = flow_reference.run(one, *copy.deepcopy(args))
+            torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+    return program
+
+
+def vectors(*scales):
+    torch.manual_seed(1)
+    return [(torch.randn(n) * s,) for n in LENGTHS for s in (scales or (1,))]
+
+
+def matrices(columns, *scales):
+    torch.manual_seed(2)
+    return [(torch.randn(n, columns) * s,) for n in LENGTHS for s in (scales or (1,))]
+
+
+def count(program, marker):
+    return sum(node.target is marker for node in program.graph.nodes)
+
+
+# -- branches ------------------------------------------------------------------------------------------------
+
+
+def test_branches_merge_tensors_of_other_extents_and_numbers():
+    def function(x):
+        k = 2.5 if x.mean() > 0.1 else 0.5
+        if x.sum() > 0:
+            y, n, name = x * 2, 3, "one"
+        elif x[0] > 0:
+            y, n, name = x[:1] - 1, 5, "one"
+        else:
+            y, n, name = torch.cat([x, x]), 5, "one"
+        return y * n, k, len(name), x * k
+
+    check(function, *vectors())
+
+
+def test_conditions():
+    def function(x):
+        if ((x > 2).any() and x.sum() > 0) or x.shape[0] == 20:
+            x = x + 1
+        flag = bool((x > 0).all())
+        if not flag:
+            x = x - 1
+        if -1.0 < x.mean().item() < 1.0 and all(v > -10 for v in x.unbind(0)):
+            x = x + 10
+        return x, flag, max(x[0].item(), 0.5)
+
+    check(function, *vectors())
+
+
+def test_conditions_on_extents():
+    def function(x):
+        if x.shape[0] > 6:
+            return x[:6].sum(0).reshape(2, 2), 1
+        if x.shape[0] == 1:
+            return x[0].reshape(2, 2) * 100, 2
+        first, second = x[:2].unbind(0)
+        return (first + second).reshape(2, 2), 3
+
+    check(function, *matrices(4))
+
+
+def test_conditions_on_items():
+    def function(x, n):
+        k = n.item()
+        if k > 3:
+            return x * k
+        return x[:k] + 1
+
+    torch.manual_seed(0)
+    check(function, *[(torch.randn(5), torch.tensor(k)) for k in (4, 2, 3, 9, 0)])
+
+
+class Tree(typing.NamedTuple):
+    value: torch.Tensor
+    size: int
+
+
+@dataclasses.dataclass
+class Node:
+    value: torch.Tensor
+    left: typing.Optional["Node"] = None
+
+
+def test_containers():
+    def function(x):
+        tree, node = Tree(x[0], 0), Node(x[0], Node(x[0]))
+        states, table = [x[0], x[0] * 2], {"a": x[0]}
+        for t in range(x.shape[0]):
+            tree = Tree(tree.value + x[t], tree.size + 2)
+            states[1] = states[0] + x[t]
+            table["a"] = table["a"] * 0.5 + states[1]
+            states = [s + 1 for s in states]
+            if x[t].sum() > 0:
+                node = Node(node.value + 1, Node(node.left.value * 2))
+                node.left.value = node.left.value + 1
+        if x.sum() > 0:
+            states[0] = states[0] * 3
+            table["b"] = x[0]
+        else:
+            states = [states[1], x[0]]
+            table["b"] = x[0] * 2
+        return tree.value, tree.size, node.value, node.left.value, states, table
+
+    check(function, *matrices(4))
+
+
+def test_changes_in_place():
+    def function(x):
+        y = x.clone()
+        first = y[0]
+        if x.sum() > 0:
+            z = y[1:]
+            z.add_(1)
+            y[0] += 1
+        else:
+            y.mul_(2)
+        out, total = torch.zeros_like(x), torch.zeros_like(x[0])
+        for t in range(x.shape[0]):
+            total = total * 0.5 + x[t]
+            out[t] = total
+        return y, first, out
+
+    check(function, *matrices(3))
+
+
+class Buffers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("state", torch.zeros(4))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        for t in range(x.shape[0]):
+            self.state = self.state + x[t]
+        if x.sum() > 0:
+            self.calls += 1
+        return self.state * 1, self.calls * 1
+
+
+def test_buffers():
+    check(Buffers(), *matrices(4))
+
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(4)])
+        self.head = nn.Linear(4, 1)
+
+    def forward(self, x):
+        used = 0
+        for layer in self.layers:
+            if x.norm() < 0.5:
+                continue
+            x = torch.relu(layer(x)) + x
+            used += 1
+            if torch.sigmoid(self.head(x)).mean() > 0.6:
+                break
+        n = 0
+        while n < len(self.layers) and x.abs().mean() > 0.3:
+            x = torch.tanh(self.layers[n](x))
+            n += 1
+        return x, used, n
+
+
+def test_layers_that_are_skipped():
+    torch.manual_seed(0)
+    program = check(Layers(), *matrices(4, 0.1, 1.0, 5.0))
+    assert count(program, markers.loop_begin) == 0
+    flow = flow_reference.Flow(program)
+    flow.run(torch.zeros(3, 4))
+    assert not any("linear" in name for name in flow.executed)
+
+
+def helper(x, depth):
+    if depth == 0:
+        return x
+    if x.sum() > 0:
+        return helper(x - 1, depth - 1)
+    return helper(x + 2, depth - 1) * 2
+
+
+def test_functions_that_call_themselves():
+    check(lambda x: helper(x, 3), *vectors())
+
+
+# -- loops ---------------------------------------------------------------------------------------------------
+
+
+class Cells(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.ModuleList([nn.LSTMCell(4, 6), nn.LSTMCell(6, 6)])
+
+    def forward(self, x):
+        states = [(x.new_zeros(2, 6), x.new_zeros(2, 6)) for _ in self.cells]
+        outputs = []
+        for t in reversed(range(x.shape[0])):
+            y = x[t]
+            for i, cell in enumerate(self.cells):
+                states[i] = cell(y, states[i])
+                y = states[i][0]
+            outputs.append(y.unsqueeze(1))
+        return torch.cat(outputs, 1), states[1][1], y
+
+
+def test_cells():
+    torch.manual_seed(0)
+    program = check(Cells(), *[(torch.randn(n, 2, 4),) for n in LENGTHS])
+    assert count(program, markers.loop_begin) == 1
+
+
+def test_loops_with_break():
+    def function(x):
+        y, outputs, n = x[0], [], 0
+        for t in range(x.shape[0]):
+            y = y * 0.5 + x[t]
+            n = n * 2 + 1
+            outputs.append(y)
+            if y.sum() > 3:
+                break
+        return torch.stack(outputs), y, n
+
+    check(function, *matrices(4))
+
+
+def test_loops_with_return():
+    def function(x):
+        for i in range(x.shape[0]):
+            for j in range(3):
+                if x[i, j] > 1.5:
+                    return i, j, x[i]
+        return -1, -1, x[0]
+
+    check(function, *matrices(3))
+
+
+def test_nested_loops():
+    def function(x):
+        total = x.new_zeros(())
+        for i in range(x.shape[0]):
+            for j in range(i + 1):
+                if x[i] * x[j] > 1:
+                    break
+                if x[j] < -1:
+                    continue
+                total = total + x[i] - x[j]
+        return total
+
+    check(function, *vectors())
+
+
+def test_what_is_iterated_over():
+    def function(x, y):
+        total = torch.zeros(3)
+        for i, (a, b) in enumerate(zip(x, y, strict=True)):
+            total = total * 0.5 + a * b + i
+        for row in x:
+            total = total + row
+        rows = []
+        for row in reversed(range(1, x.shape[0])):
+            rows.append(x[row] * row)
+        for row in rows:
+            total = total - row
+        most = 0.0
+        for row in x:
+            most = max(most, row.max().item())
+        return total, len(rows), most
+
+    torch.manual_seed(0)
+    check(function, *[(torch.randn(n, 3), torch.randn(n, 3)) for n in LENGTHS])
+
+
+def test_first_values_of_another_kind():
+    def function(x):
+        h, total = None, 0
+        for row in x:
+            h = row if h is None else h * 0.5 + row
+            total = total + row
+        return h, total
+
+    check(function, *matrices(4))
+
+
+def test_extents_that_grow():
+    def function(x, n):
+        y = x[0]
+        for t in range(x.shape[0]):
+            y = torch.cat([y, x[t]], -1)
+        i, z = 0, x[:1]
+        while i < n.item():
+            z = torch.cat([z, z[:1]]) + i
+            i += 1
+        return y, z, i
+
+    torch.manual_seed(0)
+    check(function, *[(torch.randn(m, 2), torch.tensor(k)) for m, k in ((3, 4), (1, 0), (5, 1), (2, 7))])
+
+
+def test_loops_on_data():
+    def function(a, n):
+        x, k = a.clone(), 0
+        while (x * x - a).abs() > 1e-4 and k < 50:
+            x, k = 0.5 * (x + a / x), k + 1
+        steps = 0
+        while n != 1:
+            n = n // 2 if n % 2 == 0 else 3 * n + 1
+            steps += 1
+        return x, k, steps
+
+    check(function, *[(torch.tensor(v), torch.tensor(n)) for v, n in ((2.0, 7), (9.0, 1), (100.0, 27), (1.0, 4))])
+
+
+def test_what_the_step_before_has_appended():
+    def function(x):
+        outputs = [x[0]]
+        for t in range(1, x.shape[0]):
+            outputs.append(outputs[-1] * 0.5 + x[t])
+        return torch.stack(outputs)
+
+    check(function, *matrices(3))
+
+
+def test_numbers_that_only_some_steps_raise():
+    def function(logits):
+        out = torch.zeros(logits.shape[0], dtype=torch.int64)
+        previous, n = -1, 0
+        for t in range(logits.shape[0]):
+            k = int(logits[t].argmax())
+            if k != previous and k != 0:
+                out[n] = k
+                n += 1
+            previous = k
+        return out[:n]
+
+    check(function, *matrices(3))
+
+
+def test_numbers_first_asked_for_in_a_region():
+    def function(x):
+        if x.sum() > 0:
+            y = torch.zeros(x.shape[0] * 3 + 1)
+        else:
+            y = torch.ones(1)
+        for _ in range(x.shape[0] // 2 + 1):
+            y = y + torch.zeros(x.shape[0] // 2 + 1).sum()
+        return y, torch.zeros(x.shape[0] * 3 + 1), torch.zeros(x.shape[0] // 2 + 1)
+
+    check(function, *vectors())
+
+
+# -- what is refused, and what fails at run time ---------------------------------------------------------------
+
+
+def test_errors_of_the_model():
+    def function(x):
+        if x.isnan().any():
+            raise ValueError("not a number")
+        assert x.sum() < 100, "too much"
+        return x * 2
+
+    program = check(function, *vectors())
+    for bad in (torch.full((3,), torch.nan), torch.full((3,), 50.0)):
+        with pytest.raises(RuntimeError):
+            flow_reference.run(program, bad)
+
+
+def test_refused():
+    def unset(x):
+        if x.sum() > 0:
+            y = x
+        return y
+
+    def kinds(x):
+        if x.sum() > 0:
+            y = x
+        else:
+            y = "nothing"
+        return y
+
+    def lengths(x):
+        ys = [x]
+        if x.sum() > 0:
+            ys.append(x)
+        return ys
+
+    def aliased(x):
+        y = torch.zeros_like(x)
+        z = y[0]
+        for t in range(x.shape[0]):
+            y[t] = z + x[t]
+        return y
+
+    def looks_back(x):
+        rows = [x[0], x[0]]
+        for t in range(x.shape[0]):
+            rows.append(rows[-2] + x[t])
+        return torch.stack(rows)
+
+    for function, why in (
+        (unset, "y is used, but has a value on one side only"),
+        (kinds, r"y is float32 \[.*\] where the condition holds and 'nothing' where it does not"),
+        (lengths, r"ys\[1\] is an element that a list has on one side"),
+        (aliased, "changes a tensor in place that has other names"),
+        (looks_back, "reads what steps before the last one appended to rows"),
+    ):
+        with pytest.raises(disc.CompileError, match=why) as info:
+            traced(function, (torch.randn(5),))
+        assert info.value.source.startswith(__file__), function
