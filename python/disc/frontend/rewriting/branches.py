@@ -153,7 +153,6 @@ class _Merge:
                 sizes.append(size)
             slot.result = markers.branch_result(end, a, sizes, n)
 
-
     def _between(self, number: Any, a: Any, b: Any) -> None:
         """Notes which side's number is the larger one, where that is known."""
         if not self._symbols.know(a) or not self._symbols.know(b):

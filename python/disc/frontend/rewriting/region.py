@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import opcode
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +15,9 @@ from torch.overrides import TorchFunctionMode
 
 from ... import errors
 from ..locations import is_user_file
+
+
+_DISC = str(Path(__file__).parents[2])
 
 
 def quietly(function: Callable[..., Any], *args: Any) -> Any:
@@ -32,6 +36,9 @@ def version_of(tensor: Tensor) -> int:
     return quietly(lambda: tensor._version)  # type: ignore[no-any-return]
 
 
+_regions: list[Region] = []
+
+
 class Region(TorchFunctionMode):
     """While it is active, a tensor from outside is copied before it is changed in place, and the copy is used then.
 
@@ -42,6 +49,7 @@ class Region(TorchFunctionMode):
         """``enter`` makes the copy; ``what`` and ``source`` are for messages."""
         super().__init__()
         self._enter, self._what, self._source = enter, what, source
+        self._around: Region | None = None
         self.copies: list[tuple[Tensor, Tensor]] = []
         self._inside: dict[int, Tensor] = {}
         self._outside: dict[int, Tensor] = {}
@@ -52,15 +60,35 @@ class Region(TorchFunctionMode):
         self._views: dict[int, tuple[Tensor, Callable[..., Any], Any, Any, int]] = {}
         """Views made inside of tensors outside: how they were made."""
 
+    def __enter__(self) -> Region:
+        """Begins the region."""
+        self._around = _regions[-1] if _regions else None
+        _regions.append(self)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Ends the region."""
+        _regions.pop()
+        super().__exit__(*error)
+
+    def _real(self, tensor: Tensor) -> Tensor:
+        """What a tensor stands for: its copy, here or in a region around this one."""
+        tensor = self._inside.get(id(tensor), tensor)
+        return tensor if self._around is None else self._around._real(tensor)
+
+    def _storage(self, tensor: Tensor) -> int:
+        return storage_of(self._real(tensor))
+
     def change(self, tensor: Tensor) -> None:
         """Has a tensor from outside copied: it is going to be changed."""
         if id(tensor) in self._inside:
             return
-        if storage_of(tensor) in self._written:
+        if self._storage(tensor) in self._written:
             raise self._aliased()
         inside = self._enter(tensor)
+        self._written.add(self._storage(tensor))
         self._own[storage_of(inside)] = inside
-        self._written.add(storage_of(tensor))
         self._inside[id(tensor)], self._outside[id(inside)] = inside, tensor
         self.copies.append((tensor, inside))
 
@@ -73,13 +101,17 @@ class Region(TorchFunctionMode):
             self._write(tensor)
         given = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         now_args, now_kwargs = pytree.tree_map_only(Tensor, self._now, (args, kwargs))
-        outer = [(x, version_of(x)) for x in given if storage_of(x) not in self._own and id(x) not in self._inside]
+        outer = [
+            (x, version_of(self._real(x)))
+            for x in given
+            if self._storage(x) not in self._own and id(x) not in self._inside
+        ]
         result = func(*now_args, **now_kwargs)
         for x, version in outer:
-            if version_of(x) != version:
+            if version_of(self._real(x)) != version:
                 name = getattr(func, "__name__", str(func))
                 raise self._refuse(f"{name} changes a tensor in place that {self._what} shares with what is around it")
-        bases = {storage_of(x) for x, _ in outer}
+        bases = {self._storage(x) for x, _ in outer}
         for place, leaf in enumerate(pytree.tree_leaves(result)):
             if isinstance(leaf, Tensor) and not any(leaf is x for x in given):
                 storage = storage_of(leaf)
@@ -92,20 +124,20 @@ class Region(TorchFunctionMode):
         return result
 
     def _write(self, tensor: Tensor) -> None:
-        if storage_of(tensor) in self._own or id(tensor) in self._inside:
+        if self._storage(tensor) in self._own or id(tensor) in self._inside:
             return
         made = self._views.get(id(tensor))
         if made is None:
             self.change(tensor)
             return
         for base in pytree.tree_leaves((made[2], made[3])):
-            if isinstance(base, Tensor) and storage_of(base) == storage_of(tensor):
+            if isinstance(base, Tensor) and self._storage(base) == self._storage(tensor):
                 self._write(base)
         self._now(tensor)
 
     def _now(self, tensor: Tensor) -> Tensor:
         inside = self._inside.get(id(tensor))
-        if inside is not None or not self._written or storage_of(tensor) not in self._written:
+        if inside is not None or not self._written or self._storage(tensor) not in self._written:
             return tensor if inside is None else inside
         made = self._views.get(id(tensor))
         if made is None:
@@ -171,10 +203,13 @@ def _asked_for(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
 
 def raised_by_user(error: BaseException) -> bool:
     """Whether a ``raise`` statement of the user's code raised an error."""
+    if isinstance(error, errors.CompileError):
+        return False
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    if trace is None or not is_user_file(trace.tb_frame.f_code.co_filename):
+    file = "" if trace is None else trace.tb_frame.f_code.co_filename
+    if trace is None or not is_user_file(file) or file.startswith(_DISC):
         return False
     code = trace.tb_frame.f_code.co_code
 

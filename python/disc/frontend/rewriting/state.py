@@ -130,6 +130,9 @@ class Change(NamedTuple):
     name: str
 
 
+_OURS = __name__.rpartition(".")[0]
+
+
 class Heap:
     """The objects that code can reach, as they are now."""
 
@@ -144,7 +147,7 @@ class Heap:
                 continue
             self._seen[id(value)] = value
             inner = self._inner(value)
-            if inner is None:
+            if inner is None or type(value).__module__.startswith(_OURS):
                 continue
             if not isinstance(value, (tuple, types.FunctionType, types.MethodType, functools.partial)):
                 self._held[id(value)] = value, inner, name
