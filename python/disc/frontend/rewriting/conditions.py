@@ -102,12 +102,6 @@ def known_truth(value: Any) -> bool | None:
     return None if result is None else bool(result)
 
 
-def assumed(value: torch.SymBool) -> bool:
-    """Whether torch.export takes a condition for known that it is not: it assumes that no extent is 0 or 1."""
-    expr, env = value.node.expr, value.node.shape_env
-    return bool(declared_ranges(env, expr.free_symbols)) and env._maybe_evaluate_static(expr) is not None
-
-
 def predicate(expr: Any, env: ShapeEnv) -> Tensor:
     """A condition on numbers, computed on tensors."""
     if isinstance(expr, sympy.logic.boolalg.BooleanAtom):

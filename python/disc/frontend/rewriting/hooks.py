@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 
 from ..locations import is_user_file
-from .conditions import assumed, constant_of, known_truth
+from .conditions import constant_of
 from .dynamic import is_dynamic
 
 _range = builtins.range
@@ -97,24 +97,12 @@ def _view(x: Tensor, items: list[Any]) -> Tensor:
     return x
 
 
-def _truth(value: torch.SymBool) -> bool:
-    """In the place of ``SymBool.__bool__``: torch.export answers as if no extent were 0 or 1."""
-    if is_user_file(sys._getframe(1).f_code.co_filename) and known_truth(value) is None and assumed(value):
-        raise NeedsRewriting("a condition on an extent that may be 0 or 1")
-    return _bool(value)
-
-
-_bool = torch.SymBool.__bool__
-
-
 @contextmanager
 def guarded() -> Iterator[None]:
     """While it is active, a loop over a dynamic range or dim raises :class:`NeedsRewriting`."""
     builtins.range = Range  # type: ignore[misc, assignment]
-    torch.SymBool.__bool__ = _truth  # type: ignore[method-assign]
     try:
         with _Guarding():
             yield
     finally:
         builtins.range = _range  # type: ignore[misc]
-        torch.SymBool.__bool__ = _bool  # type: ignore[method-assign]
