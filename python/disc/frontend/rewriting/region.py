@@ -16,7 +16,6 @@ from torch.overrides import TorchFunctionMode
 from ... import errors
 from ..locations import is_user_file
 
-
 _DISC = str(Path(__file__).parents[2])
 
 
