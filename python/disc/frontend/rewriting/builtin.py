@@ -87,7 +87,7 @@ def _enumerate(_: Site, iterable: Any, start: Any = 0) -> Any:
 
 
 def _zip(_: Site, *iterables: Any, **kwargs: Any) -> Any:
-    return joint(iterables) or zip(*iterables, strict=False, **kwargs)
+    return joint(iterables) or zip(*iterables, **kwargs)  # noqa: B905
 
 
 def _reversed(_: Site, iterable: Any) -> Any:
