@@ -106,12 +106,13 @@ def Rt_ArenaOp : Rt_Op<"arena"> {
     flow (`first`, `last`, both included), the `orders` in which they may be stacked, of which a call takes the one that
     needs least, and how many results took the storage of an operand (`in_place`). A flow with symbols that are bound
     on the way has several parts, numbered by `part`: the later ones hold what has extents that are known only then. A part
-    that is asked for again, in another step of a loop, is other memory.
+    that is asked for again, in another step of a loop, is other memory. With `activation` it is that of an activation
+    of a procedure.
   }];
   let arguments = (ins Rt_Ptr:$call, Index:$bytes, DefaultValuedAttr<I64Attr, "0">:$part,
-                       OptionalAttr<DictionaryAttr>:$plan);
+                       OptionalAttr<DictionaryAttr>:$plan, UnitAttr:$activation);
   let results = (outs Rt_Ptr:$result);
-  let assemblyFormat = "$call `,` $bytes (`part` $part^)? attr-dict";
+  let assemblyFormat = "$call `,` $bytes (`part` $part^)? (`activation` $activation^)? attr-dict";
 }
 
 def Rt_OffsetOp : Rt_Op<"offset", [Pure]> {
@@ -201,8 +202,31 @@ def Rt_GiveOp : Rt_Op<"give", [Pure, Terminator, HasParent<"RtBranchOp">]> {
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }
 
-def Rt_ReturnOp : Rt_Op<"return", [Terminator, HasParent<"EntryOp">]> {
-  let summary = "ends an entry function with success";
+def Rt_EnterOp : Rt_Op<"enter"> {
+  let summary = "begins an activation of a procedure";
+  let description = [{
+    Fails if the stack is used up. The activation has `slots` slots of its own, numbered from `slot`; what its arenas
+    take is given back when it returns, to where `mark` says.
+  }];
+  let arguments = (ins Rt_Ptr:$call, I64Attr:$slots);
+  let results = (outs Index:$slot, Index:$mark);
+  let assemblyFormat = "$call `slots` $slots attr-dict";
+}
+
+def Rt_LeaveOp : Rt_Op<"leave"> {
+  let summary = "ends an activation of a procedure";
+  let arguments = (ins Rt_Ptr:$call, Index:$slot, Index:$mark);
+  let assemblyFormat = "$call `,` $slot `,` $mark attr-dict";
+}
+
+def Rt_RtInvokeOp : Rt_Op<"invoke"> {
+  let summary = "runs a procedure: pointers to its arguments, to memory for its results, and the values of its symbols";
+  let arguments = (ins Rt_Ptr:$call, FlatSymbolRefAttr:$callee, Variadic<AnyType>:$passed);
+  let assemblyFormat = "$call $callee `(` $passed `)` attr-dict `:` type($passed)";
+}
+
+def Rt_ReturnOp : Rt_Op<"return", [Terminator, ParentOneOf<["EntryOp", "ProcedureOp"]>]> {
+  let summary = "ends an entry function or a procedure with success";
   let assemblyFormat = "attr-dict";
 }
 
@@ -219,6 +243,19 @@ def Rt_EntryOp : Rt_Op<"entry", [IsolatedFromAbove, Symbol]> {
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility, ArrayAttr:$inputs,
                        ArrayAttr:$outputs);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
+  let hasVerifier = 1;
+}
+
+def Rt_ProcedureOp : Rt_Op<"procedure", [IsolatedFromAbove, Symbol]> {
+  let summary = "a function of the host flow that others invoke, and that may invoke itself";
+  let description = [{
+    The region's arguments are the call in progress, then what `disc_rt.invoke` passes.
+
+    (R5) the first argument of the region is a pointer.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
   let hasVerifier = 1;

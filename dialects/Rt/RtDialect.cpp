@@ -18,6 +18,13 @@ void RtDialect::initialize() {
       >();
 }
 
+LogicalResult ProcedureOp::verify() {
+  Block &block = getBody().front();
+  if (block.getNumArguments() == 0 || !isa<LLVM::LLVMPointerType>(block.getArgument(0).getType()))
+    return emitOpError("the first argument must be the call, a pointer (R5)");
+  return success();
+}
+
 LogicalResult RtLoopOp::verify() {
   auto next = dyn_cast<RtNextOp>(getBody().front().getTerminator());
   TypeRange types = getInits().getTypes();

@@ -137,3 +137,17 @@ std::optional<SmallVector<SymExpr>> LoopOp::getRegionArgDims(BlockArgument arg, 
 SmallVector<SymExpr> BranchOp::getResultDims(unsigned index, DimsQuery &query) {
   return query.dims(getYield(0).getValues()[index]);
 }
+
+SmallVector<SymExpr> InvokeOp::getResultDims(unsigned index, DimsQuery &query) {
+  // The procedure's own extents, with the sizes of this invocation.
+  DimsAttr dims = getCalleeResultDims(index);
+  SmallVector<SymExpr> result;
+  for (const SymExpr &expr : dims ? dims.getDims() : SmallVector<SymExpr>())
+    result.push_back(expr.substitute([&](StringRef name) -> std::optional<SymExpr> {
+      for (auto [symbol, size] : llvm::zip(getCalleeSymbols().getAsRange<FlatSymbolRefAttr>(), getSizes()))
+        if (symbol.getValue() == name)
+          return query.expr(size);
+      return std::nullopt;
+    }));
+  return result;
+}

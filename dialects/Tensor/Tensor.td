@@ -410,4 +410,37 @@ def Tensor_TensorYieldOp : Tensor_Op<"yield", [Terminator, AttrSizedOperandSegme
   let assemblyFormat = "($values^ `:` type($values))? (`sizes` `(` $sizes^ `)`)? attr-dict";
 }
 
+def Tensor_InvokeOp : Tensor_Op<"invoke", [
+    AttrSizedOperandSegments, DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+    DeclareOpInterfaceMethods<DimsOpInterface, ["getResultDims"]>]> {
+  let summary = "runs a procedure, a function of the host flow that may invoke itself";
+  let description = [{
+    A procedure is a private function with `disc_tensor.procedure`, the symbols of the extents of its arguments. They
+    are its own: each activation has values for them, which are the `sizes` of whoever invokes it. The extents of its
+    results are expressions over them.
+
+    ```mlir
+    func.func private @f(%x: tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[n]>}) -> tensor<?xf32>
+        attributes {disc_tensor.procedure = [@n]} {
+      ...
+      %z = disc_tensor.invoke @f(%y) sizes(%s) : (tensor<?xf32>) -> tensor<?xf32>
+    ```
+
+    (T28) the callee is a procedure, and sizes and operands are as many as its symbols and arguments, of their types.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$callee, Variadic<AnyRankedTensor>:$inputs, Variadic<Index>:$sizes);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let assemblyFormat = [{
+    $callee `(` $inputs `)` (`sizes` `(` $sizes^ `)`)? attr-dict `:` functional-type($inputs, $outputs)
+  }];
+  let extraClassDeclaration = [{
+    static constexpr llvm::StringLiteral getProcedureAttrName() { return "disc_tensor.procedure"; }
+    /// The procedure's symbols; they name the sizes.
+    ::mlir::ArrayAttr getCalleeSymbols();
+    /// The extents that the procedure says one of its arguments has, over its symbols; null for a static one.
+    ::mlir::disc::DimsAttr getArgumentDims(unsigned index);
+    ::mlir::disc::DimsAttr getCalleeResultDims(unsigned index);
+  }];
+}
+
 #endif // DISC_DIALECTS_TENSOR

@@ -7,6 +7,7 @@
 #include "dialects/Tensor/TensorDialect.h"
 
 #include "mlir/IR/Builders.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/SmallBitVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -309,6 +310,36 @@ LogicalResult BranchOp::verify() {
 
 LogicalResult BranchOp::verifySymbolUses(SymbolTableCollection &tables) {
   return verifyDeclared(*this, tables, getSymbols().getValue());
+}
+
+static FunctionOpInterface calleeOf(InvokeOp op) {
+  auto module = op->getParentOfType<ModuleOp>();
+  return module ? module.lookupSymbol<FunctionOpInterface>(op.getCallee()) : FunctionOpInterface();
+}
+
+ArrayAttr InvokeOp::getCalleeSymbols() {
+  FunctionOpInterface callee = calleeOf(*this);
+  return callee ? callee->getAttrOfType<ArrayAttr>(getProcedureAttrName()) : ArrayAttr();
+}
+
+DimsAttr InvokeOp::getArgumentDims(unsigned index) {
+  return calleeOf(*this).getArgAttrOfType<DimsAttr>(index, ShapeDialect::getDimsAttrName());
+}
+
+DimsAttr InvokeOp::getCalleeResultDims(unsigned index) {
+  return calleeOf(*this).getResultAttrOfType<DimsAttr>(index, ShapeDialect::getDimsAttrName());
+}
+
+LogicalResult InvokeOp::verifySymbolUses(SymbolTableCollection &tables) {
+  auto module = (*this)->getParentOfType<ModuleOp>();
+  auto callee = module ? dyn_cast_or_null<FunctionOpInterface>(tables.lookupSymbolIn(module, getCalleeAttr().getAttr()))
+                       : FunctionOpInterface();
+  auto symbols = callee ? callee->getAttrOfType<ArrayAttr>(getProcedureAttrName()) : ArrayAttr();
+  if (!symbols || symbols.size() != getSizes().size() ||
+      TypeRange(callee.getArgumentTypes()) != getInputs().getTypes() ||
+      TypeRange(callee.getResultTypes()) != getResultTypes())
+    return emitOpError("does not fit a procedure of this name (T28)");
+  return success();
 }
 
 #define GET_OP_CLASSES

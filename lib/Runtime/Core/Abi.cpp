@@ -19,6 +19,18 @@ void *disc_rt_global(disc_call *call, int64_t global, int64_t bytes) { return ca
 
 void *disc_rt_arena(disc_call *call, int64_t part, int64_t bytes) { return call->arena(part, bytes); }
 
+int32_t disc_rt_on_stack(disc_call *call, int32_t (*body)(disc_call *)) { return call->onStack(body); }
+
+int64_t disc_rt_enter(disc_call *call, int64_t slots, int64_t *mark) { return call->enter(slots, mark); }
+
+void disc_rt_leave(disc_call *call, int64_t slot, int64_t mark) { call->leave(slot, mark); }
+
+void *disc_rt_push(disc_call *call, int64_t bytes) { return call->push(bytes); }
+
+int64_t disc_rt_mark(disc_call *call) { return call->storage->frames.mark(); }
+
+void disc_rt_pop(disc_call *call, int64_t mark) { call->storage->frames.pop(mark); }
+
 void *disc_rt_slot(disc_call *call, int64_t number, int64_t bytes, int32_t keep) {
   return call->slot(number, bytes, keep != 0);
 }

@@ -61,6 +61,23 @@ void *disc_rt_arena(disc_call *call, int64_t part, int64_t bytes);
 /// it holds what it held before, though it may lie elsewhere.
 void *disc_rt_slot(disc_call *call, int64_t number, int64_t bytes, int32_t keep);
 
+/// Runs `body` on a stack of the call's own, which is large: procedures recurse on it.
+int32_t disc_rt_on_stack(disc_call *call, int32_t (*body)(disc_call *));
+
+/// Begins an activation of a procedure, with `slots` slots of its own: their first number, or -1 if the stack is used
+/// up. `mark` is told where the memory of activations ends.
+int64_t disc_rt_enter(disc_call *call, int64_t slots, int64_t *mark);
+
+/// Ends it: memory behind the mark is free again, and slots from the first one on.
+void disc_rt_leave(disc_call *call, int64_t slot, int64_t mark);
+
+/// Memory of the current activation, 64-byte aligned.
+void *disc_rt_push(disc_call *call, int64_t bytes);
+
+/// Where the memory of activations ends; what is pushed from here on is free again after `disc_rt_pop`.
+int64_t disc_rt_mark(disc_call *call);
+void disc_rt_pop(disc_call *call, int64_t mark);
+
 /// Where one output goes, row-major contiguous: memory of the caller's or a new block. Never NULL for an empty tensor.
 /// Called once per output.
 void *disc_rt_output(disc_call *call, int64_t output, int64_t rank, const int64_t *dims);

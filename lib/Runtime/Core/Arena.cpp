@@ -94,8 +94,29 @@ void *Buffer::grow(size_t bytes, bool keep) {
   return data_;
 }
 
+void *Frames::push(size_t bytes) {
+  constexpr size_t kChunk = size_t(1) << 20;
+  bytes = rounded(bytes);
+  if (bytes >= size_t(1) << 40)
+    return nullptr;
+  while (chunk >= chunks.size() || used + bytes > chunks[chunk].capacity()) {
+    // A chunk that is in use is left as it is; the next one may be replaced by a larger.
+    if (chunk < chunks.size() && used != 0) {
+      ++chunk, used = 0;
+      continue;
+    }
+    if (chunk >= chunks.size())
+      chunks.emplace_back(*allocator);
+    if (!chunks[chunk].reserve(std::max(bytes, kChunk)))
+      return nullptr;
+  }
+  void *data = static_cast<char *>(chunks[chunk].data()) + used;
+  used += bytes;
+  return data;
+}
+
 Storage::Storage(const disc_model_info_t &info, const Allocator &allocator)
-    : scratch(allocator), outputs(size_t(info.num_outputs)) {
+    : frames(allocator), scratch(allocator), outputs(size_t(info.num_outputs)) {
   for (int64_t i = 0; i < info.num_inputs; ++i)
     inputs.emplace_back(allocator);
   size_t ranks = 0;

@@ -11,6 +11,7 @@
 #define DISC_RUNTIME_CORE_ARENA_H
 
 #include "lib/Runtime/Core/ModelInfo.h"
+#include "lib/Runtime/Core/Stack.h"
 #include "lib/Runtime/disc.h"
 
 #include <cstddef>
@@ -67,6 +68,24 @@ private:
   size_t capacity_ = 0;
 };
 
+/// Memory of nested activations: taken at its end, and given back down to a mark. What it grew to it keeps.
+class Frames {
+public:
+  explicit Frames(const Allocator &allocator) : allocator(&allocator) {}
+
+  void *push(size_t bytes);
+  int64_t mark() const { return int64_t(chunk) << 40 | int64_t(used); }
+  void pop(int64_t mark) {
+    chunk = size_t(mark >> 40);
+    used = size_t(mark & ((int64_t(1) << 40) - 1));
+  }
+
+private:
+  const Allocator *allocator;
+  std::vector<Buffer> chunks;
+  size_t chunk = 0, used = 0; ///< Where the end is.
+};
+
 /// What a call does with one output.
 struct OutputSlot {
   DLTensor *given = nullptr;                ///< The caller's tensor.
@@ -82,6 +101,8 @@ struct Storage {
 
   std::vector<Buffer> arena;       ///< Temporaries, in parts.
   std::vector<Buffer> slots;       ///< What loops carry, where its size changes.
+  Frames frames;                   ///< Memory of procedures' activations.
+  Stack stack;                     ///< What they run on.
   Buffer scratch;                  ///< Of the calling thread, while it takes part.
   std::vector<Buffer> inputs;      ///< Contiguous copies of strided inputs.
   std::vector<Buffer> scattered;   ///< Strided outputs before they are scattered.

@@ -140,7 +140,7 @@ void *disc_call::global(int64_t index, int64_t bytes) {
 
 /// The buffer of this number: a model has as many as its code asks for.
 static Buffer *numbered(std::vector<Buffer> &buffers, int64_t number, const Allocator &allocator) {
-  constexpr int64_t kMost = 1 << 16;
+  constexpr int64_t kMost = 1 << 24;
   if (number < 0 || number >= kMost)
     return nullptr;
   while (size_t(number) >= buffers.size())
@@ -158,6 +158,42 @@ void *disc_call::slot(int64_t number, int64_t bytes, bool keep) {
   Buffer *buffer = bytes < 0 ? nullptr : numbered(storage->slots, number, model.allocator());
   void *data = buffer ? buffer->grow(size_t(bytes), keep) : nullptr;
   return data ? data : fail(Code::Memory, "no memory for a loop's tensor of " + std::to_string(bytes) + " bytes");
+}
+
+/// Slots of activations come behind those of the entry, of which there are fewer than this.
+static constexpr int64_t kEntrySlots = 1 << 12;
+
+int32_t disc_call::onStack(int32_t (*body)(disc_call *)) {
+  storage->frames.pop(0);
+  depth = 0;
+  nextSlot = kEntrySlots;
+  if (!storage->stack.reserve())
+    return record(Status(Code::Memory, "no memory for the stack of a recursive model"));
+  return storage->stack.run(body, this);
+}
+
+int64_t disc_call::enter(int64_t slots, int64_t *mark) {
+  if (!storage->stack.hasRoom()) {
+    fail(Code::Memory, "recursion is too deep: " + std::to_string(depth) + " activations have used up the stack of " +
+                           std::to_string(Stack::kBytes >> 20) + " MiB");
+    return -1;
+  }
+  ++depth;
+  *mark = storage->frames.mark();
+  int64_t first = nextSlot;
+  nextSlot += slots;
+  return first;
+}
+
+void disc_call::leave(int64_t slot, int64_t mark) {
+  --depth;
+  nextSlot = slot;
+  storage->frames.pop(mark);
+}
+
+void *disc_call::push(int64_t bytes) {
+  void *data = bytes < 0 ? nullptr : storage->frames.push(size_t(bytes));
+  return data ? data : fail(Code::Memory, "no memory for temporaries of " + std::to_string(bytes) + " bytes");
 }
 
 int32_t disc_call::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs,

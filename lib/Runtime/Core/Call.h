@@ -37,6 +37,10 @@ struct disc_call {
   void *global(int64_t index, int64_t bytes);
   void *arena(int64_t part, int64_t bytes);
   void *slot(int64_t number, int64_t bytes, bool keep);
+  int32_t onStack(int32_t (*body)(disc_call *));
+  int64_t enter(int64_t slots, int64_t *mark);
+  void leave(int64_t slot, int64_t mark);
+  void *push(int64_t bytes);
   void *output(int64_t index, int64_t rank, const int64_t *dims);
   int32_t outputShape(int64_t index, int64_t rank, const int64_t *dims);
   int32_t parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes);
@@ -66,6 +70,8 @@ struct disc_call {
   std::mutex failing;          ///< Held by kernels that set `status`.
   bool failureIsNamed = false; ///< `status` says which operation failed.
   const disc::rt::Model::Random random;
+  int64_t depth = 0;    ///< Activations of procedures.
+  int64_t nextSlot = 0; ///< Of the next activation.
 
 private:
   void finishInputs();

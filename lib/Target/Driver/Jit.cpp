@@ -83,6 +83,12 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(disc_rt_global);
   DISC_RT_SYMBOL(disc_rt_arena);
   DISC_RT_SYMBOL(disc_rt_slot);
+  DISC_RT_SYMBOL(disc_rt_on_stack);
+  DISC_RT_SYMBOL(disc_rt_enter);
+  DISC_RT_SYMBOL(disc_rt_leave);
+  DISC_RT_SYMBOL(disc_rt_push);
+  DISC_RT_SYMBOL(disc_rt_mark);
+  DISC_RT_SYMBOL(disc_rt_pop);
   DISC_RT_SYMBOL(disc_rt_output);
   DISC_RT_SYMBOL(disc_rt_output_shape);
   DISC_RT_SYMBOL(disc_rt_parallel_for);

@@ -70,8 +70,14 @@ public:
     if (!module.lookupSymbol(name)) {
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(module.getBody());
-      LLVM::LLVMFuncOp::create(b, module.getLoc(), name,
-                               LLVM::LLVMFunctionType::get(result, llvm::to_vector(args.getTypes())));
+      LLVM::LLVMFuncOp::create(
+          b, module.getLoc(), name,
+          LLVM::LLVMFunctionType::get(result ? result : LLVM::LLVMVoidType::get(module.getContext()),
+                                      llvm::to_vector(args.getTypes())));
+    }
+    if (!result) {
+      LLVM::CallOp::create(b, loc, TypeRange(), name, args);
+      return {};
     }
     return LLVM::CallOp::create(b, loc, result, name, args).getResult();
   }
@@ -86,7 +92,7 @@ private:
 /// and so are the sides of a branch.
 class EntryLowering {
 public:
-  EntryLowering(ModuleOp module, EntryOp entry, ShapeAnalysis &shapes, RuntimeFunctions &runtime, ModelInfo &info,
+  EntryLowering(ModuleOp module, Operation *entry, ShapeAnalysis &shapes, RuntimeFunctions &runtime, ModelInfo &info,
                 int64_t serialNs)
       : module(module), entry(entry), shapes(shapes), runtime(runtime), info(info), serialNs(serialNs),
         b(module.getContext()), exprs(b, shapes, [this](StringRef name) { return symbols.lookup(name); }),
@@ -98,7 +104,7 @@ public:
   LogicalResult lowerShapes();
 
 private:
-  void begin(const Twine &name);
+  func::FuncOp begin(const Twine &name);
   void end();
   LogicalResult lowerOp(Operation &op);
   void lowerExtent(ExtentOp op);
@@ -110,6 +116,8 @@ private:
   LogicalResult lowerLaunch(LaunchOp op);
   LogicalResult lowerLoop(RtLoopOp op);
   LogicalResult lowerBranch(RtBranchOp op);
+  void lowerEnter(EnterOp op);
+  void callVoid(Location loc, StringRef name, ValueRange args);
   /// Lowers a block of a loop or branch, but for its end. What is fetched or bound in it is not known outside.
   LogicalResult lowerInside(Block &block);
 
@@ -130,7 +138,7 @@ private:
   void store(Location loc, Value value, Value array, size_t slot);
 
   ModuleOp module;
-  EntryOp entry;
+  Operation *entry; // or a procedure
   ShapeAnalysis &shapes;
   RuntimeFunctions &runtime;
   ModelInfo &info;
@@ -280,7 +288,7 @@ void EntryLowering::lowerParameter(RtParameterOp op) {
   auto type = cast<RankedTensorType>(op.getType());
   auto inserted = info.parameters.insert({op.getNameAttr(), type});
   int64_t number = std::distance(info.parameters.begin(), inserted.first);
-  if (entry.getSymName() == "main")
+  if (SymbolTable::getSymbolName(entry) != "init")
     info.kept.insert(op.getNameAttr());
   if (op.getUpdated())
     info.updated.insert(op.getNameAttr());
@@ -425,8 +433,12 @@ LogicalResult EntryLowering::lowerLoop(RtLoopOp op) {
   if (!symbols.try_emplace(name, index).second)
     return op.emitOpError() << "binds symbol '" << name.getValue() << "' again";
   info.indices.insert(name);
+  // What a step of a procedure's loop takes it gives back.
+  Value mark = isa<ProcedureOp>(entry) ? runtime.call(b, loc, "disc_rt_mark", i64, call) : Value();
   if (failed(lowerInside(inside)))
     return failure();
+  if (mark)
+    callVoid(loc, "disc_rt_pop", {call, mark});
   symbols.erase(name);
   SmallVector<Value> again = {arith::AddIOp::create(b, loc, step, one)};
   if (next.getCondition())
@@ -482,6 +494,22 @@ LogicalResult EntryLowering::lowerBranch(RtBranchOp op) {
   return success();
 }
 
+/// The name of a procedure's function.
+static std::string procedureName(StringRef name) { return ("disc_procedure_" + name).str(); }
+
+void EntryLowering::callVoid(Location loc, StringRef name, ValueRange args) { runtime.call(b, loc, name, {}, args); }
+
+void EntryLowering::lowerEnter(EnterOp op) {
+  Location loc = op.getLoc();
+  Value mark = slots(loc, 1);
+  Value first = runtime.call(b, loc, "disc_rt_enter", i64, {call, constant64(loc, op.getSlots()), mark});
+  Value ok = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, first, constant64(loc, 0));
+  continueIf(loc, ok, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(1)));
+  Value told = LLVM::LoadOp::create(b, loc, i64, mark);
+  values.map(op.getSlot(), arith::IndexCastOp::create(b, loc, b.getIndexType(), first).getResult());
+  values.map(op.getMark(), arith::IndexCastOp::create(b, loc, b.getIndexType(), told).getResult());
+}
+
 LogicalResult EntryLowering::lowerOp(Operation &op) {
   Location loc = op.getLoc();
   return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
@@ -500,9 +528,24 @@ LogicalResult EntryLowering::lowerOp(Operation &op) {
       .Case([&](RtParameterOp parameter) { return lowerParameter(parameter), success(); })
       .Case([&](RtGlobalOp global) { return lowerGlobal(global); })
       .Case([&](ArenaOp arena) {
-        Value pointer = runtime.call(b, loc, "disc_rt_arena", ptr,
-                                     {call, constant64(loc, arena.getPart()), toI64(loc, mapped(arena.getBytes()))});
+        Value bytes = toI64(loc, mapped(arena.getBytes()));
+        Value pointer = arena.getActivation() ? runtime.call(b, loc, "disc_rt_push", ptr, {call, bytes})
+                                              : runtime.call(b, loc, "disc_rt_arena", ptr,
+                                                             {call, constant64(loc, arena.getPart()), bytes});
         values.map(arena.getResult(), checkPointer(loc, pointer));
+        return success();
+      })
+      .Case([&](EnterOp enter) { return lowerEnter(enter), success(); })
+      .Case([&](LeaveOp leave) {
+        callVoid(loc, "disc_rt_leave",
+                 {call, toI64(loc, mapped(leave.getSlot())), toI64(loc, mapped(leave.getMark()))});
+        return success();
+      })
+      .Case([&](RtInvokeOp invoke) {
+        SmallVector<Value> operands = {call};
+        for (Value v : invoke.getPassed())
+          operands.push_back(mapped(v));
+        checkStatus(loc, func::CallOp::create(b, loc, procedureName(invoke.getCallee()), i32, operands).getResult(0));
         return success();
       })
       .Case([&](OffsetOp offset) {
@@ -550,16 +593,19 @@ LogicalResult EntryLowering::lowerOp(Operation &op) {
       });
 }
 
-void EntryLowering::begin(const Twine &name) {
-  Location loc = entry.getLoc();
+func::FuncOp EntryLowering::begin(const Twine &name) {
+  Location loc = entry->getLoc();
   b.setInsertionPoint(entry);
-  auto function = func::FuncOp::create(b, loc, name.str(), b.getFunctionType({ptr}, {i32}));
+  Block &flow = entry->getRegion(0).front();
+  auto function = func::FuncOp::create(b, loc, name.str(), b.getFunctionType(flow.getArgumentTypes(), {i32}));
   Block *body = function.addEntryBlock();
   call = body->getArgument(0);
-  values.map(entry.getBody().getArgument(0), call);
+  for (auto [argument, value] : llvm::zip(flow.getArguments(), body->getArguments()))
+    values.map(argument, value);
   exit = b.createBlock(&function.getBody(), function.getBody().end(), {i32}, {loc});
   func::ReturnOp::create(b, loc, exit->getArgument(0));
   b.setInsertionPointToEnd(body);
+  return function;
 }
 
 void EntryLowering::end() {
@@ -568,11 +614,30 @@ void EntryLowering::end() {
 }
 
 LogicalResult EntryLowering::lower() {
-  begin("disc_" + entry.getSymName());
-  for (Operation &op : entry.getBody().front())
+  bool isProcedure = isa<ProcedureOp>(entry);
+  StringRef own = SymbolTable::getSymbolName(entry).getValue();
+  // What recurses does so on a stack of the call's own.
+  bool moves = own == "main" && !module.getOps<ProcedureOp>().empty();
+  std::string name = isProcedure ? procedureName(own) : ("disc_" + own + (moves ? "_on_stack" : "")).str();
+  func::FuncOp function = begin(name);
+  if (isProcedure)
+    function.setPrivate();
+  for (Operation &op : entry->getRegion(0).front())
     if (failed(lowerOp(op)))
       return failure();
   end();
+  if (isProcedure)
+    for (auto bind : entry->getRegion(0).front().getOps<BindSymbolOp>())
+      info.indices.insert(bind.getSymbolAttr().getAttr());
+  if (!moves)
+    return success();
+  function.setPrivate();
+  Location loc = entry->getLoc();
+  b.setInsertionPoint(entry);
+  auto outer = func::FuncOp::create(b, loc, ("disc_" + own).str(), b.getFunctionType({ptr}, {i32}));
+  b.setInsertionPointToStart(outer.addEntryBlock());
+  Value body = functionAddress(b, loc, function);
+  func::ReturnOp::create(b, loc, runtime.call(b, loc, "disc_rt_on_stack", i32, {outer.getArgument(0), body}));
   return success();
 }
 
@@ -582,7 +647,7 @@ LogicalResult EntryLowering::lowerShapes() {
   auto isKnown = [&](const SymExpr &expr) {
     return llvm::all_of(expr.symbols(), [&](StringRef name) { return symbols.contains(name); });
   };
-  for (Operation &op : entry.getBody().front()) {
+  for (Operation &op : entry->getRegion(0).front()) {
     if (!isa<CheckInputsOp, ExtentOp, BindSymbolOp, RtGuardOp, DimOp>(op) && !isa<arith::ArithDialect>(op.getDialect()))
       continue;
     auto dim = dyn_cast<DimOp>(op);
@@ -593,8 +658,8 @@ LogicalResult EntryLowering::lowerShapes() {
       return failure();
   }
 
-  Location loc = entry.getLoc();
-  for (auto [number, output] : llvm::enumerate(entry.getOutputs())) {
+  Location loc = entry->getLoc();
+  for (auto [number, output] : llvm::enumerate(cast<EntryOp>(entry).getOutputs())) {
     SmallVector<SymExpr> extents = cast<DictionaryAttr>(output).getAs<DimsAttr>("dims").getDims();
     Value dims = slots(loc, std::max<size_t>(extents.size(), 1));
     for (auto [i, extent] : llvm::enumerate(extents)) {
@@ -626,6 +691,9 @@ struct HostLower : mlir::disc::impl::HostLowerBase<HostLower> {
     ShapeAnalysis shapes(module);
     RuntimeFunctions runtime(module);
     EntryOp main;
+    for (auto procedure : module.getOps<ProcedureOp>())
+      if (failed(EntryLowering(module, procedure, shapes, runtime, info, serialNs).lower()))
+        return signalPassFailure();
     SmallVector<EntryOp> entries(module.getOps<EntryOp>());
     for (EntryOp entry : entries) {
       if (entry.getSymName() == "main") {
@@ -667,6 +735,8 @@ struct HostLower : mlir::disc::impl::HostLowerBase<HostLower> {
   void eraseDescriptions(ModuleOp module, ArrayRef<EntryOp> entries) {
     for (EntryOp entry : entries)
       entry.erase();
+    for (auto procedure : llvm::make_early_inc_range(module.getOps<ProcedureOp>()))
+      procedure.erase();
     for (Operation &op : llvm::make_early_inc_range(*module.getBody())) {
       if (isa<disc::GlobalOp, SymbolOp, disc::GuardOp>(op)) {
         op.erase();

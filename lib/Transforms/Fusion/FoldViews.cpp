@@ -208,7 +208,7 @@ struct FoldViews : disc::impl::FoldViewsBase<FoldViews> {
           isView(&op) ||
           isa<AttentionOp, ConvolutionOp, ConcatOp, RunningSumOp, CallFunctionOp, BindOp, BranchOp, TensorYieldOp>(
               op) ||
-          isa<LoopOp, NextOp>(op) || (generic && linalg::isaContractionOpInterface(generic));
+          isa<LoopOp, NextOp, InvokeOp>(op) || (generic && linalg::isaContractionOpInterface(generic));
       if (!addresses)
         continue;
       OpBuilder b(&op);
@@ -236,13 +236,19 @@ struct FoldViews : disc::impl::FoldViewsBase<FoldViews> {
            elements == SymExpr::product(shapes.dims(viewBase(v)));
   }
 
-  /// What leaves a block, or enters a loop, are dense buffers; what leaves a function or a step has one of its own.
+  /// What leaves a block, or enters a loop or a procedure, are dense buffers; what leaves a function or a step has one of its own.
   static void ownResults(Block &block, ShapeAnalysis &shapes) {
     for (auto loop : llvm::make_early_inc_range(block.getOps<LoopOp>())) {
       OpBuilder b(loop);
       for (OpOperand &init : loop.getInitsMutable())
         if (!isWhole(init.get(), shapes))
           init.set(copyOf(b, loop.getLoc(), init.get(), shapes));
+    }
+    for (auto invoke : llvm::make_early_inc_range(block.getOps<InvokeOp>())) {
+      OpBuilder b(invoke);
+      for (OpOperand &input : invoke.getInputsMutable())
+        if (!isWhole(input.get(), shapes))
+          input.set(copyOf(b, invoke.getLoc(), input.get(), shapes));
     }
     Operation *terminator = block.getTerminator();
     OpBuilder b(terminator);

@@ -41,7 +41,7 @@ struct VerifyFusion : disc::impl::VerifyFusionBase<VerifyFusion> {
             continue;
           }
           if (isView(&op) || isa<DimOp, GuardOp, BindOp, ParameterOp, GlobalLoadOp, GlobalStoreOp, LoopOp, NextOp,
-                                 BranchOp, TensorYieldOp, func::ReturnOp, arith::ConstantOp>(op))
+                                 BranchOp, TensorYieldOp, InvokeOp, func::ReturnOp, arith::ConstantOp>(op))
             continue;
           op.emitError() << "'" << op.getName() << "' is left outside every kernel after the fusion stage";
           ok = false;

@@ -35,7 +35,7 @@ struct VerifyLibrary : disc::impl::VerifyLibraryBase<VerifyLibrary> {
       for (Block *block : hostBlocks(func))
         for (Operation &op : *block) {
           if (isKernelBodyOp(&op) || isa<GuardOp, BindOp, ParameterOp, GlobalLoadOp, GlobalStoreOp, LoopOp, NextOp,
-                                         BranchOp, TensorYieldOp, func::ReturnOp>(op))
+                                         BranchOp, TensorYieldOp, InvokeOp, func::ReturnOp>(op))
             continue;
           op.emitError() << "no library claimed '" << op.getName() << "' and no kernel computes it";
           ok = false;

@@ -34,6 +34,9 @@ public:
 private:
   DictionaryAttr describe(StringRef fallback, unsigned index, Type type, DictionaryAttr attrs, ArrayRef<SymExpr> dims,
                           bool updated = false);
+  LogicalResult runEntry();
+  LogicalResult runProcedure(ArrayAttr symbols);
+  LogicalResult build(Block &flow);
   LogicalResult describeInterface(SmallVector<Attribute> &inputs, SmallVector<Attribute> &outputs);
   LogicalResult bindSymbols();
   void guardRange(SymbolOp symbol, Value value, int64_t input, int64_t dim, StringRef what = "");
@@ -59,6 +62,8 @@ private:
   void emitGuards(Block &block, unsigned first, unsigned last);
   FailureOr<Value> loadScalar(Value tensor, Type type);
   Value placed(Value value);
+  Value outputMemory(Value shaped, unsigned number);
+  Value slot(const SymExpr &number, const SymExpr &bytes, bool keep);
   void planPlaces();
   void pushDown(Value value);
   void planLoops();
@@ -112,6 +117,10 @@ private:
   llvm::DenseMap<Value, Value> pushed;                 // values of a branch's sides in the memory of its result
   llvm::DenseMap<Value, SmallVector<Value>> inCarried; // of carried results: values in one buffer, as of Update::chain
   unsigned slots = 0;
+
+  bool isProcedure = false;
+  SmallVector<Value> resultMemory; // of a procedure
+  Value firstSlot;                 // of an activation
 
   llvm::StringMap<unsigned> epochs; // of the symbols that the flow binds, from 1
   llvm::DenseMap<Operation *, unsigned> epochAfter, epochInside;

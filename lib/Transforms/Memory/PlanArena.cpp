@@ -216,14 +216,11 @@ LogicalResult EntryBuilder::assignResults(unsigned epoch) {
       continue;
     auto loop = base.getDefiningOp<LoopOp>();
     bool owned = loop ? !loop.getCondition() && cast<OpResult>(base).getResultNumber() >= loop.getNumCarried()
-                      : isa_and_nonnull<CallOp, BranchOp>(base.getDefiningOp());
+                      : isa_and_nonnull<CallOp, InvokeOp, BranchOp>(base.getDefiningOp());
     // What a branch gave before there was this memory lies elsewhere.
     owned &= epoch == 0 || !isa_and_nonnull<BranchOp>(base.getDefiningOp()) ||
              epochAfter.lookup(base.getDefiningOp()) != epoch;
-    SmallVector<Value> extents;
-    for (const SymExpr &expr : shapes.dims(operand))
-      extents.push_back(dim(expr));
-    Value memory = OutputOp::create(b, loc, pointer, call, extents, output);
+    Value memory = outputMemory(operand, output);
     if (owned && !buffers.contains(base)) {
       buffers[base] = memory;
       continue;
@@ -313,7 +310,7 @@ FailureOr<Value> EntryBuilder::buffer(Value tensor) {
 /// Fetches what calls read before the first launch: a failure then leaves nothing half done.
 LogicalResult EntryBuilder::fetchOperands() {
   WalkResult result = func.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    if (isa<CallOp, BindOp, LoopOp, BranchOp, NextOp, TensorYieldOp>(op))
+    if (isa<CallOp, InvokeOp, BindOp, LoopOp, BranchOp, NextOp, TensorYieldOp>(op))
       for (Value operand : op->getOperands())
         if (isa<RankedTensorType>(operand.getType()) && failed(fetch(viewBase(operand))))
           return WalkResult::interrupt();
@@ -363,27 +360,37 @@ FailureOr<Value> EntryBuilder::loadScalar(Value tensor, Type type) {
   return LLVM::LoadOp::create(b, loc, type, address).getResult();
 }
 
+Value EntryBuilder::outputMemory(Value shaped, unsigned number) {
+  if (isProcedure)
+    return resultMemory[number];
+  SmallVector<Value> extents;
+  for (const SymExpr &expr : shapes.dims(shaped))
+    extents.push_back(dim(expr));
+  return OutputOp::create(b, loc, pointer, call, extents, number);
+}
+
+Value EntryBuilder::slot(const SymExpr &number, const SymExpr &bytes, bool keep) {
+  Value which = dim(number);
+  if (isProcedure)
+    which = arith::AddIOp::create(b, loc, firstSlot, which);
+  return SlotOp::create(b, loc, pointer, call, which, dim(bytes), keep);
+}
+
 /// Memory that was not known before the value is computed; null if there is none.
 Value EntryBuilder::placed(Value value) {
   auto found = places.find(value);
   if (found == places.end())
     return {};
   const Place &place = found->second;
-  Value number;
   switch (place.kind) {
-  case Place::Output: {
-    SmallVector<Value> extents;
-    for (const SymExpr &expr : shapes.dims(place.shaped))
-      extents.push_back(dim(expr));
-    return OutputOp::create(b, loc, pointer, call, extents, place.number);
-  }
+  case Place::Output:
+    return outputMemory(place.shaped, place.number);
   case Place::Slot:
-    number = dim(SymExpr(place.number) + SymExpr::mod(LoopOp(place.loop).getIndexExpr(), SymExpr(2)));
-    return SlotOp::create(b, loc, pointer, call, number, dim(bytesOf(value)), /*keep=*/false);
+    return slot(SymExpr(place.number) + SymExpr::mod(LoopOp(place.loop).getIndexExpr(), SymExpr(2)), bytesOf(value),
+                /*keep=*/false);
   case Place::Row: {
     SymExpr index = LoopOp(place.loop).getIndexExpr(), row = bytesOf(value);
-    Value stack = SlotOp::create(b, loc, pointer, call, dim(SymExpr(place.number)), dim((index + SymExpr(1)) * row),
-                                 /*keep=*/true);
+    Value stack = slot(SymExpr(place.number), (index + SymExpr(1)) * row, /*keep=*/true);
     return OffsetOp::create(b, loc, pointer, stack, dim(index * row));
   }
   }
@@ -401,16 +408,23 @@ LogicalResult EntryBuilder::emit(Block &block) {
     } else if (auto bind = dyn_cast<BindOp>(op)) {
       if (failed(lowerBind(bind)))
         return failure();
-    } else if (auto kernel = dyn_cast<CallOp>(op)) {
-      SmallVector<Value> list;
-      for (Value v :
-           llvm::concat<Value>(SmallVector<Value>(kernel.getInputs()), SmallVector<Value>(kernel.getOutputs()))) {
-        FailureOr<Value> pointer = buffer(v);
-        if (failed(pointer))
+    } else if (isa<CallOp, InvokeOp>(op)) {
+      auto invoke = dyn_cast<InvokeOp>(op);
+      SmallVector<Value> tensors(invoke ? invoke.getInputs() : op.getOperands()), list;
+      llvm::append_range(tensors, op.getResults());
+      for (Value v : tensors) {
+        FailureOr<Value> data = buffer(viewBase(v));
+        if (failed(data))
           return failure();
-        list.push_back(*pointer);
+        list.push_back(*data);
       }
-      LaunchOp::create(b, kernel.getLoc(), call, kernel.getCallee(), list);
+      if (invoke) {
+        for (Value size : invoke.getSizes())
+          list.push_back(dim(shapes.expr(size)));
+        RtInvokeOp::create(b, op.getLoc(), call, invoke.getCallee(), list);
+      } else {
+        LaunchOp::create(b, op.getLoc(), call, cast<CallOp>(op).getCallee(), list);
+      }
     }
     if (epochAfter.contains(&op) && failed(beginEpoch(&op)))
       return failure();
@@ -566,8 +580,7 @@ LogicalResult EntryBuilder::emit(LoopOp loop) {
   b.setInsertionPointAfter(rt);
   for (unsigned i = loop.getNumCarried(); i < values.size(); ++i)
     if (auto rows = places.find(viewBase(values[i])); rows != places.end()) {
-      Value number = dim(SymExpr(rows->second.number));
-      buffers[loop.getOutputs()[i]] = SlotOp::create(b, at, pointer, call, number, dim(SymExpr(0)), /*keep=*/true);
+      buffers[loop.getOutputs()[i]] = slot(SymExpr(rows->second.number), SymExpr(0), /*keep=*/true);
     }
   if (loop.getTrips())
     BindSymbolOp::create(b, at, *loop.getTrips(), rt.getTrips(), /*computed=*/true);
@@ -595,6 +608,12 @@ LogicalResult EntryBuilder::describeInterface(SmallVector<Attribute> &inputs, Sm
 }
 
 LogicalResult EntryBuilder::run() {
+  auto symbols = func->getAttrOfType<ArrayAttr>(InvokeOp::getProcedureAttrName());
+  isProcedure = !!symbols;
+  return isProcedure ? runProcedure(symbols) : runEntry();
+}
+
+LogicalResult EntryBuilder::runEntry() {
   SmallVector<Attribute> inputs, outputs;
   if (failed(describeInterface(inputs, outputs)) || failed(planUpdates()))
     return failure();
@@ -605,8 +624,45 @@ LogicalResult EntryBuilder::run() {
   b.setInsertionPointToStart(block);
   Block &flow = func.getBody().front();
   numberSteps(flow);
-  if (failed(bindSymbols()))
+  if (failed(bindSymbols()) || failed(build(flow)))
     return failure();
+  ReturnOp::create(b, loc);
+  std::string name = func.getName().str();
+  func.erase();
+  entry.setSymName(name);
+  return success();
+}
+
+/// Arguments, memory for results and the values of symbols come in; memory for temporaries is the activation's.
+LogicalResult EntryBuilder::runProcedure(ArrayAttr symbols) {
+  auto procedure = ProcedureOp::create(b, loc, (func.getName() + "$procedure").str(), b.getStringAttr("private"));
+  Block *block = &procedure.getBody().emplaceBlock();
+  call = block->addArgument(pointer, loc);
+  for (BlockArgument argument : func.getArguments())
+    buffers[argument] = block->addArgument(pointer, loc);
+  for (unsigned i = 0; i < func.getNumResults(); ++i)
+    resultMemory.push_back(block->addArgument(pointer, loc));
+  SmallVector<Value> values;
+  for (unsigned i = 0; i < symbols.size(); ++i)
+    values.push_back(block->addArgument(b.getIndexType(), loc));
+  b.setInsertionPointToStart(block);
+  auto enter = EnterOp::create(b, loc, b.getIndexType(), b.getIndexType(), call, 0);
+  firstSlot = enter.getSlot();
+  Block &flow = func.getBody().front();
+  numberSteps(flow);
+  if (failed(bindComputed(symbols, values, func.getName())) || failed(build(flow)))
+    return failure();
+  enter.setSlots(slots);
+  LeaveOp::create(b, loc, call, firstSlot, enter.getMark());
+  ReturnOp::create(b, loc);
+  std::string name = func.getName().str();
+  func.erase();
+  procedure.setSymName(name);
+  return success();
+}
+
+/// What is computed, from the checks of shapes on.
+LogicalResult EntryBuilder::build(Block &flow) {
   emitGuards(flow, 0, 0);
   planTemporaries();
   if (failed(assignResults(0)))
@@ -631,10 +687,6 @@ LogicalResult EntryBuilder::run() {
     if (update.chain.empty())
       CopyOp::create(b, loc, buffers.lookup(update.replaced), buffers.lookup(update.value),
                      dim(bytesOf(update.replaced)));
-  ReturnOp::create(b, loc);
-  std::string name = func.getName().str();
-  func.erase();
-  entry.setSymName(name);
   return success();
 }
 

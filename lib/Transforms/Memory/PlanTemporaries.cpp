@@ -98,7 +98,8 @@ void EntryBuilder::pushDown(Value value) {
     TensorYieldOp yield = branch.getYield(side);
     Value given = yield.getValues()[number], base = viewBase(given);
     Operation *def = base.getDefiningOp();
-    if (!def || def->getBlock() != yield->getBlock() || !isa<CallOp, BranchOp>(def) || !leaving.insert(base).second)
+    if (!def || def->getBlock() != yield->getBlock() || !isa<CallOp, InvokeOp, BranchOp>(def) ||
+        !leaving.insert(base).second)
       continue;
     pushed[base] = value;
     if (auto place = places.find(value); place != places.end()) {
@@ -213,6 +214,11 @@ void EntryBuilder::planTemporaries() {
   };
   SmallVector<CallOp> kernels;
   func.walk<WalkOrder::PreOrder>([&](CallOp kernel) { kernels.push_back(kernel); });
+  func.walk<WalkOrder::PreOrder>([&](InvokeOp invoke) {
+    for (Value result : invoke.getOutputs())
+      if (!leaving.contains(result))
+        storage[result] = temporary(planner.align(bytesOf(result)), {step[invoke], lastUse(result)});
+  });
   for (CallOp kernel : kernels) {
     ArrayRef<SmallVector<unsigned>> candidates = inPlaceResults(kernel);
     llvm::SmallDenseSet<unsigned> claimed; // by an earlier result of this kernel
@@ -261,7 +267,8 @@ void EntryBuilder::assignTemporaries(unsigned epoch) {
     return;
   ArenaPlanner::Plan plan = ArenaPlanner(shapes).plan(part);
   ArenaOffsets offsets = emitArenaOffsets(b, loc, plan, part, shapes);
-  Value arena = ArenaOp::create(b, loc, pointer, call, offsets.bytes, epoch, describePlan(plan, part, inPlace[epoch]));
+  Value arena = ArenaOp::create(b, loc, pointer, call, offsets.bytes, epoch, describePlan(plan, part, inPlace[epoch]),
+                                isProcedure);
   SmallVector<Value> pointers;
   for (Value offset : offsets.offsets)
     pointers.push_back(OffsetOp::create(b, loc, pointer, arena, offset));

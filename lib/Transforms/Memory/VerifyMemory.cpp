@@ -41,6 +41,10 @@ struct VerifyMemory : disc::impl::VerifyMemoryBase<VerifyMemory> {
       llvm::StringSet<> bound;
       verify(entry.getBody().front(), bound, fail);
     }
+    for (auto procedure : getOperation().getOps<ProcedureOp>()) {
+      llvm::StringSet<> bound;
+      verify(procedure.getBody().front(), bound, fail);
+    }
     if (!ok)
       signalPassFailure();
   }

@@ -47,8 +47,11 @@ struct HoistParameters : disc::impl::HoistParametersBase<HoistParameters> {
     // Constant: a parameter, or a view or kernel of constants that mentions no symbol, and is not a result of the
     // model: the caller's buffers are written by each call.
     llvm::SmallPtrSet<Operation *, 16> constant;
-    SmallVector<Block *> blocks = hostBlocks(main);
-    std::reverse(blocks.begin(), blocks.end()); // what is outside comes first
+    // What is outside comes first.
+    SmallVector<Block *> blocks;
+    for (auto func : module.getOps<func::FuncOp>())
+      if (SmallVector<Block *> inner = hostBlocks(func); func != init)
+        blocks.append(inner.rbegin(), inner.rend());
     for (Block *block : blocks)
       for (Operation &op : *block)
         if (isa<ParameterOp>(op) ||
@@ -79,7 +82,9 @@ struct HoistParameters : disc::impl::HoistParametersBase<HoistParameters> {
         }
       }
     func::ReturnOp::create(body, main.getLoc());
-    eraseDead(main);
+    for (auto func : module.getOps<func::FuncOp>())
+      if (func != init)
+        eraseDead(func);
   }
 
   static bool isReturned(Operation *op) {

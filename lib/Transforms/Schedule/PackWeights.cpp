@@ -55,9 +55,8 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    auto main = module.lookupSymbol<func::FuncOp>("main");
     init = module.lookupSymbol<func::FuncOp>("init");
-    if (!main || !init)
+    if (!init || !module.lookupSymbol("main"))
       return;
     if (precision != "f32" && precision != "bf16") {
       module.emitError() << "precision is f32 or bf16, not '" << precision << "'";
@@ -66,7 +65,9 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     TargetInfo target = TargetInfo::get(module);
     ShapeAnalysis shapes(module);
     SmallVector<KernelOp> kernels;
-    main.walk([&](KernelOp kernel) { kernels.push_back(kernel); });
+    for (auto func : module.getOps<func::FuncOp>())
+      if (func != init)
+        func.walk([&](KernelOp kernel) { kernels.push_back(kernel); });
     for (KernelOp kernel : kernels)
       if (kernel.getKind() == KernelKind::Contraction)
         for (auto generic : kernel.getBody().front().getOps<linalg::GenericOp>())
@@ -76,7 +77,9 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     for (KernelOp kernel : kernels)
       if (kernel.getKind() == KernelKind::Convolution)
         packConvolution(kernel, target, shapes);
-    eraseDead(main);
+    for (auto func : module.getOps<func::FuncOp>())
+      if (func != init)
+        eraseDead(func);
     eraseUnread(module);
   }
 

@@ -47,11 +47,10 @@ struct Winograd : disc::impl::WinogradBase<Winograd> {
   void runOnOperation() override {
     TargetInfo target = TargetInfo::get(getOperation());
     ShapeAnalysis shapes(getOperation());
-    auto main = getOperation().lookupSymbol<func::FuncOp>("main");
-    if (!main)
-      return;
     SmallVector<KernelOp> kernels;
-    main.walk([&](KernelOp kernel) { kernels.push_back(kernel); });
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (func.getSymName() != "init")
+        func.walk([&](KernelOp kernel) { kernels.push_back(kernel); });
     for (KernelOp kernel : kernels)
       if (kernel.getKind() == KernelKind::Convolution)
         for (auto op : llvm::make_early_inc_range(kernel.getBody().front().getOps<ConvolutionOp>()))

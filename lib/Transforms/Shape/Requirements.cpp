@@ -16,7 +16,7 @@ public:
   void visit(Operation *op) {
     llvm::TypeSwitch<Operation *>(op)
         .Case<linalg::LinalgOp, ReshapeOp, BroadcastOp, SliceOp, AttentionOp, ConvolutionOp, ConcatOp, LoopOp, NextOp,
-              TensorYieldOp>([&](auto typed) { visitOp(typed); });
+              TensorYieldOp, InvokeOp>([&](auto typed) { visitOp(typed); });
   }
 
   SmallVector<Requirement> found;
@@ -141,6 +141,16 @@ private:
     auto branch = cast<BranchOp>(op->getParentOp());
     for (auto [value, result] : llvm::zip(op.getValues(), branch.getOutputs()))
       fits(value, shapes.dims(result), branch.getSymbols(), op.getSizes(), "the sides of a branch differ in size");
+  }
+
+  void visitOp(InvokeOp op) {
+    ArrayAttr symbols = op.getCalleeSymbols();
+    for (auto [i, input] : llvm::enumerate(op.getInputs()))
+      if (DimsAttr dims = op.getArgumentDims(i))
+        fits(input, dims.getDims(), symbols, op.getSizes(), "an argument of a recursive function");
+    for (auto [i, result] : llvm::enumerate(op.getOutputs()))
+      if (DimsAttr dims = op.getCalleeResultDims(i))
+        fits(result, dims.getDims(), symbols, op.getSizes(), "a result of a recursive function");
   }
 
   ShapeAnalysis &shapes;

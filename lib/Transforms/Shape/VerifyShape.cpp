@@ -93,7 +93,7 @@ private:
   }
 
   void verifySizes(Operation *op) {
-    if (!isView(op) && !isa<tensor::EmptyOp, CallFunctionOp, LoopOp, NextOp, TensorYieldOp>(op))
+    if (!isView(op) && !isa<tensor::EmptyOp, CallFunctionOp, LoopOp, NextOp, TensorYieldOp, InvokeOp>(op))
       return;
     for (Value operand : op->getOperands())
       if (operand.getType().isIndex() && !operand.getDefiningOp<DimOp>() && !matchPattern(operand, m_Constant()))

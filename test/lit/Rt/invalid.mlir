@@ -41,3 +41,11 @@ disc_rt.entry @main attributes {inputs = [], outputs = []} {
   }
   disc_rt.return
 }
+
+// -----
+
+// expected-error @+1 {{the first argument must be the call, a pointer (R5)}}
+disc_rt.procedure @f {
+^bb0(%n: index):
+  disc_rt.return
+}

@@ -225,6 +225,17 @@ func.func @t27(%p: tensor<i1>, %x: tensor<4xf32>) {
 
 // -----
 
+func.func private @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+func.func @t28(%x: tensor<4xf32>) {
+  // expected-error @+1 {{does not fit a procedure of this name (T28)}}
+  %0 = disc_tensor.invoke @f(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
 func.func @t30(%n: index, %x: tensor<4xf32>) {
   // expected-error @+1 {{'i' is not a declared symbol (T30)}}
   %0 = disc_tensor.loop @i below %n carries(%x) : (tensor<4xf32>) -> tensor<4xf32> {

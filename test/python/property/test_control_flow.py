@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
-from disc.compilation import Compilation
-from disc.compiler import _emit
-from disc.options import Options
+from compiled_text import compile_text
 
 LIMIT = 8.0
 
@@ -398,18 +395,10 @@ def dims(value: Value) -> str:
     return f"#disc_shape.dims<[{value.length}]>"
 
 
-@dataclass
-class Text:
-    text: str
-
-
 @pytest.mark.parametrize("seed", range(16))
 def test_random_control_flow(seed):
     text, run, count = Program(seed).build()
-    compilation = Compilation(Options())
-    module = compilation.lower(Text(text))  # type: ignore[arg-type]
-    executable = _emit(compilation, module)
-    executable.init([])
+    executable = compile_text(text)
     numbers = np.random.default_rng(seed)
     for size in (1, 2, 7, 16, 33, 5, 1):
         for rounds in (0, 1, 4):
