@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from compiled_text import compile_text
 
 LIMIT = 8.0
