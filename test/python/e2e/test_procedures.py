@@ -33,7 +33,7 @@ def test_a_procedure_recurses_as_deep_as_data_says(recursive, size, depth):
 
 
 def test_recursion_that_never_ends_is_an_error_and_harms_nothing(recursive):
-    with pytest.raises(MemoryError, match="recursion is too deep: .* activations have used up the stack of 256 MiB"):
+    with pytest.raises(MemoryError, match=r"recursion is too deep: .* activations have used up the stack of 256 MiB"):
         recursive.run((torch.full((2,), -3e7),))
     x = torch.tensor([-5.0, 1.0])
     torch.testing.assert_close(recursive.run((x,))[0], reference(x), rtol=0, atol=0)
