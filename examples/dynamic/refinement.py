@@ -15,7 +15,7 @@ dynamic_shapes = ({0: Dim("batch", min=1, max=16)},)
 class Refinement(nn.Module):
     """An encoder guesses the codes of signals, and refinement improves them."""
 
-    def __init__(self, features: int = 64, codes: int = 128, most: int = 16):
+    def __init__(self, features: int = 96, codes: int = 64, most: int = 16):
         super().__init__()
         self.guess = nn.Linear(features, codes)
         self.dictionary = nn.Parameter(F.normalize(torch.randn(codes, features), dim=-1))
@@ -67,4 +67,4 @@ def inputs(n: int, seed: int = 0) -> Iterator[tuple[Tensor]]:
     for _ in range(n):
         batch = int(torch.randint(1, 17, (), generator=generator))
         strength = 0.2 + 2.0 * torch.rand((), generator=generator)
-        yield (strength * torch.randn(batch, 64, generator=generator),)
+        yield (strength * torch.randn(batch, 96, generator=generator),)
