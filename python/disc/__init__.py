@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .compiler import compile
     from .dynamo import explain
     from .frontend import NotLowerable, lowers
+    from .gradients import with_gradients
     from .library import Library, load
     from .model import MemoryUse, Model
     from .trees import flatten_tree
@@ -51,6 +52,7 @@ __all__ = [
     "load",
     "lowers",
     "pipeline",
+    "with_gradients",
 ]
 
 # What needs more than Python: the module that a name comes from, and the extension module below that.
@@ -60,6 +62,7 @@ _LAZY = {
     "compile": ("compiler", "_native"),
     "explain": ("dynamo", "_native"),
     "flatten_tree": ("trees", None),
+    "with_gradients": ("gradients", None),
     "NotLowerable": ("frontend", None),
     "lowers": ("frontend", None),
     "Library": ("library", "_runtime"),

@@ -23,7 +23,7 @@ import operator
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -59,7 +59,6 @@ class TreeType:
     children: tuple[str, ...]
     """The fields that hold another node, or None."""
     fields: tuple[Field, ...]
-    _getters: Any = field(default=None, compare=False, repr=False)
 
     @property
     def optional(self) -> tuple[Field, ...]:
@@ -267,8 +266,8 @@ class Table:
         """Where optional fields are not None, or None where no field is optional."""
         return self.tensors[1] if self.kind.optional else None
 
-    def get(self, name: str) -> Any:
-        """A field of the root."""
+    def known_field(self, name: str) -> Field:
+        """A field of the root that is known of any tree; CompileError if it is none."""
         known = next((f for f in self.kind.fields if f.name == name), None)
         if known is None or known.optional:
             raise CompileError(
@@ -276,7 +275,11 @@ class Table:
                 f"{name} of a tree's root is read outside of a function that calls itself for children: "
                 "what a tree is like is known there alone",
             )
-        return self.column(name)[0]
+        return known
+
+    def get(self, name: str) -> Any:
+        """A field of the root."""
+        return self.column(self.known_field(name).name)[0]
 
 
 def _property(name: str) -> property:
@@ -336,33 +339,38 @@ def find(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Argument]:
 
 
 def replaced(
-    args: Sequence[Any], kwargs: Mapping[str, Any], trees: Sequence[Argument], tensors: Callable[[TreeType, Any], Any]
+    args: Sequence[Any], kwargs: Mapping[str, Any], trees: Sequence[Argument], make: Callable[[TreeType, Any], Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with ``tensors(kind, tree)`` in the place of each tree."""
+    """The arguments with ``make(kind, tree)`` in the place of each tree."""
     kinds = {argument.path: argument.kind for argument in trees}
 
     def leaf(path: Any, value: Any) -> Any:
         kind = kinds.get(tuple(path))
         if kind is None:
             return value
-        if not isinstance(value, kind.cls):
-            raise TypeError(f"expected a tree of {kind.cls.__name__}, got {type(value).__name__}")
-        return tensors(kind, value)
+        return make(kind, value)
 
     return pytree.tree_map_with_path(leaf, (tuple(args), dict(kwargs)), is_leaf=is_tree)  # type: ignore[no-any-return]
 
 
+def tensors(kind: TreeType, tree: Any) -> list[Tensor]:
+    """A tree of a known type as tensors."""
+    if not isinstance(tree, kind.cls):
+        raise TypeError(f"expected a tree of {kind.cls.__name__}, got {type(tree).__name__}")
+    return kind.flatten(tree)
+
+
 def table(kind: TreeType, tree: Any) -> Any:
     """A tree as what a program that takes it is called with."""
-    return placeholder(kind, Table(kind, kind.flatten(tree)))
+    return placeholder(kind, Table(kind, tensors(kind, tree)))
 
 
 def example(kind: TreeType, tree: Any) -> Any:
     """The same for tracing: of more than one row, as programs are specialised for extents of one."""
-    tensors = kind.flatten(tree)
-    if len(tensors[0]) == 1:
-        tensors = [torch.cat([x, x, x]) for x in tensors]
-    return placeholder(kind, Table(kind, tensors))
+    columns = tensors(kind, tree)
+    if len(columns[0]) == 1:
+        columns = [torch.cat([x, x, x]) for x in columns]
+    return placeholder(kind, Table(kind, columns))
 
 
 def dynamic_shapes(
@@ -371,7 +379,9 @@ def dynamic_shapes(
     """What ``torch.export`` is to know of dims, with the number of nodes of each tree."""
     places: dict[Any, int] = {}
     dims: dict[tuple[Any, ...], Any] = {}
-    keys = [*names[: len(args)], *kwargs]
+    variadic = next((n for n, name in enumerate(names) if name.startswith("*")), None)
+    fixed = names[: len(args) if variadic is None else variadic]
+    keys = [*fixed, *(f"{names[len(fixed)][1:]}_{n}" for n in range(len(args) - len(fixed))), *kwargs]
     for argument in trees:
         position = argument.path[1]
         key = keys[position.idx] if isinstance(position, pytree.SequenceKey) else position.key
@@ -388,8 +398,13 @@ def dynamic_shapes(
     elif not isinstance(given, Mapping):
         given = dict(zip(keys, given, strict=False))
     for key, spec in given.items():
+        if key not in specs:
+            raise ValueError(f"dynamic_shapes: {key!r} is none of the arguments; they are: {', '.join(specs)}")
         if key in places and spec is not None:
             raise ValueError(f"dynamic_shapes: {key} holds a tree, whose number of nodes is always dynamic; give None")
         if key not in places:
             specs[key] = spec
-    return specs
+    if variadic is None or len(args) == len(fixed):
+        return specs
+    rest = tuple(specs.pop(key) for key in keys[len(fixed) : len(args)])
+    return {**specs, names[len(fixed)][1:]: rest}

@@ -32,9 +32,8 @@ class NotBatchable(Exception):
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """What a function is to be traced with: PyTorch's decompositions of ops that have no rule here."""
     table = {**torch._decomp.core_aten_decompositions(), **OWN}
-    return {
-        op: fn for op, fn in table.items() if op.overloadpacket not in _RULES and torch.Tag.pointwise not in op.tags
-    }
+    kept = {*_RULES, _aten.embedding_dense_backward}
+    return {op: fn for op, fn in table.items() if op.overloadpacket not in kept and torch.Tag.pointwise not in op.tags}
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def run_batched(
     output = graph.graph.output_node()
     values = evaluate(graph, output.all_input_nodes, batches, extent, dict(known or {}))
     results = pytree.tree_map_only(Node, lambda n: values[n], list(output.args[0]))  # type: ignore[arg-type]
-    return [_spread(x, extent) if isinstance(x, (Tensor, Batch)) else x for x in results]
+    return [spread(x, extent) if isinstance(x, (Tensor, Batch)) else x for x in results]
 
 
 def evaluate(
@@ -88,9 +87,11 @@ def evaluate(
     return values
 
 
-def needed_inputs(graph: GraphModule, inputs: Collection[int], known: Collection[Node]) -> set[int]:
-    """Those of ``inputs`` (ids of constants) that the outputs need where some values are known."""
-    found, met, pending = set(), set(known), graph.graph.output_node().all_input_nodes
+def needed_inputs(
+    graph: GraphModule, wanted: Sequence[Node], inputs: Collection[int], known: Collection[Node]
+) -> set[int]:
+    """Those of ``inputs`` (ids of constants) that the nodes ``wanted`` need where some values are known."""
+    found, met, pending = set(), set(known), list(wanted)
     while pending:
         node = pending.pop()
         if node in met:
@@ -135,6 +136,45 @@ def find_independent(graph: GraphModule, changing: Collection[int], own: Collect
     ]
 
 
+# Ops for which the sum over a batch of what they make is what they make of the sum.
+_LINEAR = (_aten.t, _aten.transpose, _aten.permute, _aten.view, _aten.reshape, _aten._unsafe_view, _aten.squeeze,
+           _aten.unsqueeze, _aten.neg, _aten.detach, _aten.alias, _aten.clone)  # fmt: skip
+
+
+def summed(
+    graph: GraphModule, node: Node, batches: Mapping[int, Tensor], extent: Any, values: dict[Node, Any]
+) -> Tensor:
+    """The sum over the batch of what ``node`` computes: products of matrices become one, of the whole batch."""
+    target: Any = node.target
+    packet = getattr(target, "overloadpacket", None)
+    operands = [x for x in node.args if isinstance(x, Node)]
+    if packet in _LINEAR and node.all_input_nodes == [node.args[0]]:
+        total: Tensor = target(summed(graph, operands[0], batches, extent, values), *node.args[1:], **node.kwargs)
+        return total
+    alike = all(x.meta["val"].shape == node.meta["val"].shape for x in operands)
+    if packet is _aten.add and len(operands) == 2 and not node.kwargs and alike:
+        a, b = (summed(graph, x, batches, extent, values) for x in operands)
+        return a + b
+    if packet in (_aten.mm, _aten.embedding_dense_backward):
+        evaluate(graph, operands, batches, extent, values)
+        (x, batched_x), (y, batched_y) = (_parts(values[n]) for n in operands)
+        if packet is not _aten.mm:
+            total = target(x, y, *node.args[2:])
+            return total
+        if batched_x and batched_y:
+            rows, inner, columns = x.shape[1], x.shape[2], y.shape[2]
+            wide = x.squeeze(2).t() if inner == 1 else x.permute(1, 0, 2).reshape(rows, extent * inner)
+            return torch.mm(wide, y.squeeze(1) if inner == 1 else y.reshape(extent * inner, columns))
+        if batched_x or batched_y:
+            return torch.mm(x.sum(0) if batched_x else x, y.sum(0) if batched_y else y)
+    value, batched = _parts(evaluate(graph, [node], batches, extent, values)[node])
+    return value.sum(0) if batched else value * extent
+
+
+def _parts(value: Any) -> tuple[Tensor, bool]:
+    return (value.tensor, True) if isinstance(value, Batch) else (value, False)
+
+
 def same_code(graph: GraphModule, node: Node, batches: Mapping[int, Any], keys: dict[Node, Any]) -> Any:
     """What tells the computation of a node from others, of other graphs too. ``batches``: what each input is."""
     if node not in keys:
@@ -148,7 +188,7 @@ def same_code(graph: GraphModule, node: Node, batches: Mapping[int, Any], keys: 
     return keys[node]
 
 
-def _spread(x: Tensor | Batch, extent: Any) -> Tensor:
+def spread(x: Tensor | Batch, extent: Any) -> Tensor:
     """A batch of what may be the same for all."""
     return x.tensor if isinstance(x, Batch) else x.unsqueeze(0).expand(extent, *x.shape)
 
@@ -256,13 +296,13 @@ def _along_dims(call: _Call) -> Any:
     first = schema.arguments[0].name
     if lists:
         items = list(call.operands[first])
-        call.operands[first] = [Batch(_spread(x, call.extent)) for x in items]
+        call.operands[first] = [Batch(spread(x, call.extent)) for x in items]
         rank = call.operands[first][0].tensor.dim() - 1
     else:
         rank = call.rank(first)
         for name in tensors:
             # Others beside the first (an index, a source) have as many dims.
-            call.operands[name] = Batch(_spread(call.operands[name], call.extent))
+            call.operands[name] = Batch(spread(call.operands[name], call.extent))
             if call.rank(name) != rank:
                 raise NotBatchable(f"{call.target} has no rule for batches of unlike ranks", call.node)
     if rank == 0 and call.target.overloadpacket not in _INSERTING:
@@ -368,8 +408,7 @@ def _unwrapped(x: Any) -> Any:
 
 
 def _matrices(call: _Call, name: str) -> tuple[Tensor, bool]:
-    value = call.operands[name]
-    return (value.tensor, True) if isinstance(value, Batch) else (value, False)
+    return _parts(call.operands[name])
 
 
 def _product(x: Tensor, batched_x: bool, y: Tensor, batched_y: bool, extent: Any) -> Tensor:
@@ -400,7 +439,7 @@ def _dot(call: _Call) -> Any:
 
 
 def _bmm(call: _Call) -> Any:
-    x, y = (_spread(call.operands[n], call.extent) for n in ("self", "mat2"))
+    x, y = (spread(call.operands[n], call.extent) for n in ("self", "mat2"))
     batch = x.shape[1]
     result = torch.bmm(x.flatten(0, 1), y.flatten(0, 1))
     return Batch(result.reshape(call.extent, batch, x.shape[2], y.shape[3]))

@@ -15,6 +15,7 @@ from torch.export.graph_signature import InputKind, SymIntArgument, TensorArgume
 from torch_mlir import ir
 
 from .. import errors, trees
+from ..trees import Argument, TreeType
 from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
 from .export import export
 from .finish import finish
@@ -24,6 +25,8 @@ from .returns import Output, Returns
 from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes
 from .torch_dialect import import_torch_dialect
 from .updates import Program, decompose, find_updates, name_states, without_updates
+
+_UNKNOWN = object()
 
 
 @dataclass(frozen=True)
@@ -58,19 +61,41 @@ class ImportedProgram:
     """What was imported, until :meth:`release`."""
     states: dict[str, torch.Tensor] = field(default_factory=dict)
     """The model's own tensors that calls update: buffers, for the most part."""
-    trees: list[trees.Argument] = field(default_factory=list)
+    trees: list[Argument] = field(default_factory=list)
     """The arguments that are trees; ``in_spec`` has tables in their places."""
     constants: dict[int, Any] = field(default_factory=dict)
     """The value of each input leaf that is no tensor: it was fixed by the export."""
     _symbol_places: dict[sympy.Symbol, tuple[int, int]] = field(default_factory=dict, repr=False)
+    _direct: Any = field(default_factory=lambda: _UNKNOWN, repr=False)
 
     def release(self) -> None:
         """Lets go of the tensors that only compiling needs: whoever drops the module then frees its weights."""
         self.parameters = {}
         self.exported = None
 
+    def _find_direct(self) -> list[TreeType | None] | None:
+        """The trees among arguments, if these are but tensors and trees, without names; None if there is more."""
+        args, kwargs = self.in_spec.children()
+        kinds = {argument.path[1:]: argument.kind for argument in self.trees}
+        found = [kinds.get((pytree.SequenceKey(n),)) for n in range(args.num_children)]
+        plain = all(kind or spec.is_leaf() for kind, spec in zip(found, args.children(), strict=True))
+        numbers = any(i.is_number or i.dtype.is_complex for i in self.inputs)
+        if not plain or numbers or kwargs.num_children or [i.leaf for i in self.inputs] != list(range(args.num_leaves)):
+            return None
+        return found
+
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
         """The leaves of a call that ``main`` takes, in its order; TypeError if the structure differs."""
+        if self.trees and not kwargs:
+            if self._direct is _UNKNOWN:
+                self._direct = self._find_direct()
+            if self._direct is not None and len(self._direct) == len(args):
+                # A generic pytree costs more than a small tree.
+                return [
+                    x
+                    for kind, arg in zip(self._direct, args, strict=True)
+                    for x in ((arg,) if kind is None else trees.tensors(kind, arg))
+                ]
         kwargs = dict(kwargs or {})
         if kwargs:
             expected = self.in_spec.child(1).context
@@ -135,7 +160,7 @@ def import_program(
     ``dynamic_shapes`` matters, for the names of its ``Dim``s. With ``library`` every output is computed, also one that
     is an input, a parameter or a number.
     """
-    found: list[trees.Argument] = []
+    found: list[Argument] = []
     if isinstance(model, ExportedProgram):
         exported = model
         if exported.example_inputs is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -151,12 +151,30 @@ class Graph:
     """Of each result, dtype, shape and what the code gives (a tensor, or a number)."""
 
 
+@dataclass
+class Gradients:
+    """A function as traced for one pattern, with its gradients."""
+
+    module: GraphModule
+    inputs: dict[Any, Tensor]
+    """As in :class:`Graph`; among them ("gradient", function, number, None) are those of the results."""
+    wanted: list[Any]
+    """What each of the graph's outputs is the gradient of: an input, or the place of a parameter."""
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The nodes that compute them."""
+        return list(self.module.graph.output_node().args[0])  # type: ignore[arg-type]
+
+
 class _Trace:
     """A function that is being traced for one pattern."""
 
-    def __init__(self, recursion: Recursion, function: Function, pattern: int) -> None:
+    def __init__(self, recursion: Recursion, function: Function, pattern: int, *, differs: bool = False) -> None:
         self.recursion, self.function, self.pattern = recursion, function, pattern
         self.inputs: dict[Any, Tensor] = {}
+        self._differs = differs
+        """Whether gradients are wanted."""
 
     def has_child(self, number: int) -> bool:
         """Whether the pattern has it."""
@@ -177,6 +195,8 @@ class _Trace:
         if what not in self.inputs:
             with disable_proxy_modes_tracing(), self.recursion.fakes:
                 self.inputs[what] = torch.empty(tuple(shape), dtype=dtype)
+            if self._differs and what[0] == "result" and dtype.is_floating_point:
+                self.inputs[what].requires_grad_()
         return self.inputs[what]
 
     def child_call(self, function: Function, child: _Child) -> Any:
@@ -209,18 +229,45 @@ class _Trace:
                 tensors.append(leaf if isinstance(leaf, Tensor) else torch.full((), leaf, dtype=number))
             return tensors
 
-        with _isolated(), self.recursion.fakes, _tracing(self):
-            module = make_fx(
-                flat, decomposition_table=decompositions(), tracing_mode="real", _allow_non_fake_inputs=True
-            )()
+        module = self._traced(flat)
         output = next(n for n in module.graph.nodes if n.op == "output").args[0]
         values = [n.meta["val"] for n in output]
         results = [(x.dtype, tuple(x.shape), kind) for x, kind in zip(values, kinds, strict=True)]
         return Graph(module, self.inputs, spec[0], results)
 
+    def run_gradients(self, parameters: Sequence[Tensor]) -> Gradients:
+        """Traces it with its gradients."""
+        wanted: list[Any] = []
+
+        def flat() -> list[Tensor]:
+            with torch.enable_grad():
+                result = self.function.run(placeholder(self.recursion.kind, _Node(self)))
+            given = {what: x for what, x in self.inputs.items() if x.requires_grad}
+            outputs = [
+                (x, self.input(("gradient", self.function, number, None), x.shape, x.dtype))
+                for number, x in enumerate(pytree.tree_leaves(result))
+                if isinstance(x, Tensor) and x.requires_grad
+            ]
+            if not outputs:
+                return []
+            found = torch.autograd.grad(
+                [x for x, _ in outputs], [*given.values(), *parameters], [g for _, g in outputs], allow_unused=True
+            )
+            names = [*given, *range(len(parameters))]
+            wanted.extend(name for name, x in zip(names, found, strict=True) if x is not None)
+            return [x for x in found if x is not None]
+
+        return Gradients(self._traced(flat), self.inputs, wanted)
+
+    def _traced(self, function: Any) -> GraphModule:
+        with isolated(), self.recursion.fakes, _tracing(self):
+            return make_fx(
+                function, decomposition_table=decompositions(), tracing_mode="real", _allow_non_fake_inputs=True
+            )()  # type: ignore[no-any-return]
+
 
 @contextmanager
-def _isolated() -> Iterator[None]:
+def isolated() -> Iterator[None]:
     """Without what traces the program around it."""
     with torch._C.DisableTorchFunction(), _disable_current_modes():
         yield
@@ -337,9 +384,39 @@ class Recursion:
         inputs = [what for graphs in self.graphs.values() if graphs for what in graphs[pattern].inputs]
         return sum(1 << child for child in {what[-1] for what in inputs if what[-1] is not None})
 
+    def gradients(self, parameters: Sequence[Tensor]) -> dict[Function, dict[int, Gradients]]:
+        """The gradients of all functions, for each pattern that the code is for."""
+        return {
+            function: {
+                pattern: _Trace(self, function, pattern, differs=True).run_gradients(parameters)
+                for pattern in graphs
+                if pattern not in self.failed
+            }
+            for function, graphs in self.graphs.items()
+            if graphs
+        }
+
     def run(self, function: Function) -> Any:
         """The function of the tree's root."""
-        return Program(self, function).run()
+        known = self.signature(function)
+        if _kept:
+            return pytree.tree_unflatten(_kept[-1](self, function), known.spec)
+        values = Program(self, function).run()
+        leaves = [x if kind is Tensor else x.item() for x, (_, _, kind) in zip(values, known.results, strict=True)]
+        return pytree.tree_unflatten(leaves, known.spec)
+
+
+_kept: list[Callable[[Recursion, Function], list[Tensor]]] = []
+
+
+@contextmanager
+def kept_apart(results: Callable[[Recursion, Function], list[Tensor]]) -> Iterator[None]:
+    """While it is active, what a recursion gives is asked of ``results``, and nothing is computed."""
+    _kept.append(results)
+    try:
+        yield
+    finally:
+        _kept.pop()
 
 
 _LIMITS = (errors.CompileError, NotBatchable, GuardOnDataDependentSymNode)

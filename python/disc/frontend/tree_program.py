@@ -7,11 +7,10 @@ and a loop over the groups of nodes of one height and pattern, with a branch for
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch import Tensor
 
 from . import markers
@@ -69,47 +68,45 @@ class Program:
     """The program of a recursion, in the graph that is being traced around it."""
 
     def __init__(self, recursion: Recursion, function: Function) -> None:
-        self._recursion, self._function = recursion, function
+        self._recursion, self.function = recursion, function
         self._table = recursion.table
-        self._functions = [f for f, graphs in recursion.graphs.items() if graphs]
+        self.functions = [f for f, graphs in recursion.graphs.items() if graphs]
         self._tables: dict[tuple[Function, int], dict[Any, Tensor]] = defaultdict(dict)
         """What is computed before the loop, of which a group takes its rows; the first is that of node ``_first``."""
         self._first: Any = 0
-        self._slots = [
+        self.slots = [
             (f, number, dtype, shape)
-            for f in self._functions
+            for f in self.functions
             for number, (dtype, shape, _) in enumerate(recursion.signature(f).results)
         ]
 
-    def run(self) -> Any:
-        """The result for the root."""
+    def run(self) -> list[Tensor]:
+        """The results for the root."""
         recursion, children = self._recursion, self._table.children
         nodes = children.shape[0]
-        uses = [recursion.used(p) for p in recursion.patterns]
-        inner = [p for p in recursion.patterns if uses[p] > 0]
-        schedule = torch.ops.disc.tree_schedule(children, self._table.present, uses)
-        self._order, self._rows, leaves, starts, self._kinds, count, root = schedule
-        states = [torch.zeros((nodes, *shape), dtype=dtype) for *_, dtype, shape in self._slots]
+        self.uses = [recursion.used(p) for p in recursion.patterns]
+        self.inner = [p for p in recursion.patterns if self.uses[p] > 0]
+        schedule = torch.ops.disc.tree_schedule(children, self._table.present, self.uses)
+        self._order, self._rows, leaves, self._starts, self.kinds, self._count, self.root = schedule
+        states = [torch.zeros((nodes, *shape), dtype=dtype) for *_, dtype, shape in self.slots]
         for pattern in recursion.patterns:
-            if uses[pattern] == 0:
+            if self.uses[pattern] == 0:
                 states = self._group([pattern], leaves[pattern], leaves[pattern + 1], states)
-        if inner:
+        self.groups = _number(self._count, nodes)
+        if self.inner:
             # What depends on a node alone is computed for all at once, before the loop.
-            behind = leaves[len(uses)]
-            groups = _number(count, nodes)
+            behind = leaves[len(self.uses)]
             self._first = _number(behind, nodes)
-            self._hoist(inner, self._first, _number(starts[groups] - behind, nodes))
+            self._hoist(self.inner, self._first, _number(self._starts[self.groups] - behind, nodes))
 
             def step(number: Any, states: list[Tensor]) -> list[Tensor]:
-                return self._group(inner, starts[number], starts[number + 1], states)
+                return self._group(self.inner, self._starts[number], self._starts[number + 1], states)
 
-            states = _loop(groups, nodes, states, step)
-        place = root.reshape(1)
+            states = loop(self.groups, nodes, states, step)
+        self.states = states
+        place = self.root.reshape(1)
         results = [x.index_select(0, place).squeeze(0) for x in states]
-        own = [x for x, (f, *_) in zip(results, self._slots, strict=True) if f == self._function]
-        known = recursion.signature(self._function)
-        leaves_ = [x if kind is Tensor else x.item() for x, (_, _, kind) in zip(own, known.results, strict=True)]
-        return pytree.tree_unflatten(leaves_, known.spec)
+        return [x for x, (f, *_) in zip(results, self.slots, strict=True) if f == self.function]
 
     def _hoist(self, patterns: Sequence[int], first: Any, extent: Any) -> None:
         """Computes for the nodes of a range what their code does without its children."""
@@ -118,7 +115,7 @@ class Program:
         order = tree_rows(self._order, first, extent)
         tables: dict[Any, Tensor] = {}
         fields: dict[Any, Tensor] = {}
-        for function in self._functions:
+        for function in self.functions:
             for pattern in patterns:
                 graph = self._recursion.graphs[function][pattern]
                 names = {id(fake): what for what, fake in graph.inputs.items()}
@@ -137,42 +134,59 @@ class Program:
 
     def _group(self, patterns: Sequence[int], start: Tensor, end: Tensor, states: list[Tensor]) -> list[Tensor]:
         """``states`` with the rows of the nodes that stand at ``start`` to ``end`` of the order, all of one pattern."""
+        first, extent = self.bounds(start, end)
+        new = self.choose(patterns, first, extent, lambda pattern: self._rows_of(pattern, first, extent, states))
+        return [tree_store(state, rows, first) for state, rows in zip(states, new, strict=True)]
+
+    def group_from_end(self, number: Any) -> tuple[Any, Any]:
+        """The first row of a group, counted from the last, and how many rows it has."""
+        # A number of its own: of the difference PyTorch would conclude that there is a group.
+        group = _number(self._count - 1 - number, self._table.children.shape[0])
+        return self.bounds(self._starts[group], self._starts[group + 1])
+
+    def bounds(self, start: Tensor, end: Tensor) -> tuple[Any, Any]:
+        """The first of some rows, and their number."""
         nodes = self._table.children.shape[0]
         first, extent = _number(start, nodes), _number(end - start, nodes)
         torch._check(first + extent <= nodes)
+        return first, extent
 
-        def choose(patterns: Sequence[int]) -> list[Tensor]:
-            if len(patterns) == 1:
-                return self._rows_of(patterns[0], first, extent, states)
-            begin = markers.branch_begin(self._kinds[first] == patterns[0])
-            other = markers.branch_else(begin, choose(patterns[:1]), [], [])
-            results = choose(patterns[1:])
-            merged = markers.branch_end(other, results, [], [])
-            return [
-                markers.branch_result(merged, x, [extent, *x.shape[1:]], number) for number, x in enumerate(results)
-            ]
+    def choose(
+        self, patterns: Sequence[int], first: Any, extent: Any, make: Callable[[int], list[Tensor]]
+    ) -> list[Tensor]:
+        """``make`` of the pattern that the node at ``first`` has: tensors of ``extent`` rows."""
+        if len(patterns) == 1:
+            return make(patterns[0])
+        begin = markers.branch_begin(self.kinds[first] == patterns[0])
+        other = markers.branch_else(begin, make(patterns[0]), [], [])
+        results = self.choose(patterns[1:], first, extent, make)
+        end = markers.branch_end(other, results, [], [])
+        return [markers.branch_result(end, x, [extent, *x.shape[1:]], number) for number, x in enumerate(results)]
 
-        return [tree_store(state, new, first) for state, new in zip(states, choose(patterns), strict=True)]
+    def rows(self, first: Any, extent: Any) -> tuple[Tensor, Tensor]:
+        """Of some rows, the nodes and their children."""
+        return tree_rows(self._order, first, extent), tree_rows(self._rows, first, extent)
+
+    def selected(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """The same for rows that stand anywhere."""
+        return self._order.index_select(0, places), self._rows.index_select(0, places)
+
+    def batches(
+        self, inputs: Mapping[Any, Tensor], needed: Collection[int], nodes: tuple[Tensor, Tensor], states: list[Tensor]
+    ) -> dict[int, Tensor]:
+        """What stands for the inputs of a graph, for some nodes."""
+        return {id(x): self._value(what, *nodes, states) for what, x in inputs.items() if id(x) in needed}
 
     def _rows_of(self, pattern: int, first: Any, extent: Any, states: list[Tensor]) -> list[Tensor]:
         """The results for the nodes of a pattern from ``first`` on."""
-        order = tree_rows(self._order, first, extent)
-        rows = tree_rows(self._rows, first, extent)
-        values: dict[Any, Tensor] = {}
-
-        def value(what: Any) -> Tensor:
-            if what not in values:
-                values[what] = self._value(what, order, rows, states)
-            return values[what]
-
-        results = []
-        for function in self._functions:
+        nodes, results = self.rows(first, extent), []
+        for function in self.functions:
             graph = self._recursion.graphs[function][pattern]
             tables = self._tables[function, pattern]
             known = {node: Batch(tree_rows(x, first - self._first, extent)) for node, x in tables.items()}
-            names = {id(fake): what for what, fake in graph.inputs.items()}
-            needed = needed_inputs(graph.module, names, known)
-            batches = {place: value(names[place]) for place in needed}
+            outputs = graph.module.graph.output_node().all_input_nodes
+            needed = needed_inputs(graph.module, outputs, {id(x) for x in graph.inputs.values()}, known)
+            batches = self.batches(graph.inputs, needed, nodes, states)
             results += run_batched(graph.module, batches, extent, known)
         return results
 
@@ -182,8 +196,11 @@ class Program:
             places = order if child is None else self._order.index_select(0, rows[:, child])
             return self._table.column(name).index_select(0, places)  # type: ignore[no-any-return]
         _, function, number, child = what
-        slot = next(i for i, (f, n, *_) in enumerate(self._slots) if f == function and n == number)
-        return states[slot].index_select(0, rows[:, child])
+        return states[self.slot(function, number)].index_select(0, rows[:, child])
+
+    def slot(self, function: Function, number: int) -> int:
+        """The place of a result of a function among the tables."""
+        return next(i for i, (f, n, *_) in enumerate(self.slots) if f == function and n == number)
 
 
 def _number(x: Tensor, most: Any) -> Any:
@@ -194,7 +211,7 @@ def _number(x: Tensor, most: Any) -> Any:
     return number
 
 
-def _loop(
+def loop(
     count: Any, most: Any, states: list[Tensor], step: Callable[[Any, list[Tensor]], list[Tensor]]
 ) -> list[Tensor]:
     """``states`` after ``count`` steps, which are less than ``most``."""
