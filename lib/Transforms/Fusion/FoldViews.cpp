@@ -236,7 +236,8 @@ struct FoldViews : disc::impl::FoldViewsBase<FoldViews> {
            elements == SymExpr::product(shapes.dims(viewBase(v)));
   }
 
-  /// What leaves a block, or enters a loop or a procedure, are dense buffers; what leaves a function or a step has one of its own.
+  /// What leaves a block, or enters a loop or a procedure, are dense buffers; what leaves a function or a step has one
+  /// of its own.
   static void ownResults(Block &block, ShapeAnalysis &shapes) {
     for (auto loop : llvm::make_early_inc_range(block.getOps<LoopOp>())) {
       OpBuilder b(loop);
