@@ -186,6 +186,8 @@ def while_(
         _unrolled(known, test, body, (get, put, names, site, list(seen().items())), _MOST_STEPS, error)
 
 
+# Of a loop over a range that data leaves so many steps are left that it is worth trying.
+_FEWEST_STEPS = 3
 # So many steps of a loop are traced one by one, where a step needs to know its number.
 _MOST_STEPS = 100
 
@@ -249,7 +251,19 @@ def for_(
             _unrolled(first if isinstance(first, Tensor) else torch.full((), True), test, next_step, state, most, None)
         return
     more: bool | Tensor = True
-    for item in iterable:
+    for position, item in enumerate(iterable):
+        if isinstance(more, Tensor) and isinstance(iterable, range) and len(iterable) - position >= _FEWEST_STEPS:
+            # A loop that data may leave, if its steps need not know their numbers; else they are traced one by one.
+            rest = iterable[position:]
+            at = functools.partial(_element, rest)
+            loop = Loop(site, names, get, put, needed, read, list(seen().items()))
+            try:
+                loop.run(len(rest), more, lambda n: body(at(n)), go_on)  # noqa: B023
+                return
+            except Exception:
+                if loop.begun:
+                    raise
+                iterable = list(iterable)
         if isinstance(item, Steps):
             for_(item.sequence(), body, go_on, get, put, names, site, needed=names, read=read, seen=seen)
         elif isinstance(more, bool):
@@ -262,3 +276,7 @@ def for_(
             more = decide(go_on())
             if more is False:
                 return
+
+
+def _element(steps: range, number: Any) -> Any:
+    return steps.start + number * steps.step

@@ -103,6 +103,8 @@ class Loop:
         self._site, self._names, self._get, self._put = site, names, get, put
         self._needed, self._read, self._roots = needed, read, roots
         self._peeled = False
+        self.begun = False
+        """Whether more than trials has been traced."""
 
     def run(
         self,
@@ -125,7 +127,7 @@ class Loop:
             if not self._has_step() or self._peeled:
                 raise other.error from None
             # The first step makes of None, or of a number, what the others begin with: it is traced by itself.
-            self._peeled = True
+            self._peeled = self.begun = True
             step(0)
             going = True if more is None else decide(more())
             if going is not False:
@@ -135,6 +137,7 @@ class Loop:
         except BaseException:
             self._reset()
             raise
+        self.begun = True
         self._trace(trial=False)
 
     def _reset(self) -> None:
