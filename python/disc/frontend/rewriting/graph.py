@@ -20,7 +20,7 @@ from torch.utils._sympy.value_ranges import bound_sympy
 
 from .. import facts, markers
 from ..proving import declared_ranges
-from .conditions import number
+from .conditions import known_truth, number
 
 
 def is_traced() -> bool:
@@ -104,10 +104,16 @@ def assume(token: Tensor, expr: Any) -> None:
 def keep_conditions(begin: Tensor) -> None:
     """At the end of a region: what it asks of numbers from outside is checked there, not where they come from."""
     known = facts.facts_of(begin)
-    assert known is not None
-    for condition in known.conditions():
+    if known is None or not is_traced():
+        return
+    conditions = known.conditions()
+    if conditions:
+        # Where they are known to hold they would be nothing to check.
+        known.restore()
+    for condition in conditions:
         value = environment().create_symboolnode(condition.expr)
-        torch.ops.aten._assert_scalar.default(value, condition.msg)
+        if known_truth(value) is None:
+            torch.ops.aten._assert_scalar.default(value, condition.msg)
 
 
 def node_of(tensor: Tensor) -> Node:
