@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -47,6 +48,12 @@ def _int(_: Site, *args: Any, **kwargs: Any) -> Any:
     value = args[0]
     if isinstance(value, Tensor) and constant_of(value) is None:
         return value.to(torch.int64).item()
+    if (
+        isinstance(value, torch.SymFloat)
+        and value.node.expr.free_symbols <= value.node.shape_env.backed_var_to_val.keys()
+    ):
+        # Of extents: an extent again.
+        return math.trunc(value)
     if isinstance(value, (torch.SymFloat, torch.SymBool)):
         return number_tensor(value, torch.float64).to(torch.int64).item()
     return value if isinstance(value, torch.SymInt) else int(value)

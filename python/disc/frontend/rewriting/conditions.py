@@ -119,7 +119,7 @@ def predicate(expr: Any, env: ShapeEnv) -> Tensor:
 
 
 def _operand(expr: Any, env: ShapeEnv) -> Tensor:
-    whole = expr.is_integer and not expr.has(torch_sympy.ToFloat)
+    whole = expr.is_integer and not isinstance(expr, torch_sympy.ToFloat)
     return number_tensor(number(expr, env), torch.int64 if whole else torch.float64)
 
 
@@ -129,13 +129,16 @@ def number(expr: Any, env: ShapeEnv) -> Any:
         return int(expr)
     if expr.is_number:
         return float(expr)
-    known = {symbol: _symbol(symbol, env) for symbol in expr.free_symbols}
-    return known[expr] if expr.is_Symbol else sympy_interp(PythonReferenceAnalysis, known, expr)
+    # torch builds nodes for all expressions but this one.
+    if expr.has(torch_sympy.PythonMod):
+        known = {symbol: _node(symbol, env) for symbol in expr.free_symbols}
+        return sympy_interp(PythonReferenceAnalysis, known, expr)
+    return _node(expr, env)
 
 
-def _symbol(symbol: Any, env: ShapeEnv) -> Any:
-    make = env.create_symintnode if symbol.is_integer else env.create_symfloatnode
-    return make(symbol, hint=None)
+def _node(expr: Any, env: ShapeEnv) -> Any:
+    whole = expr.is_integer and not isinstance(expr, torch_sympy.ToFloat)
+    return (env.create_symintnode if whole else env.create_symfloatnode)(expr, hint=None)
 
 
 def number_tensor(value: Any, dtype: torch.dtype) -> Tensor:
