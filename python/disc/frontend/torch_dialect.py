@@ -112,8 +112,10 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
     def _emit_operator(self, loc: ir.Location, node: Node, name: str, *, operands: bool = True) -> ir.Operation:
         target: Any = node.target
         schema = target._schema.arguments if isinstance(target, torch._ops.OpOverload) else ()
-        kinds = [*(argument.type for argument in schema), *[None] * len(node.args)]
-        values = [self._import_argument(loc, a, t) for a, t in zip(node.args, kinds, strict=False)] if operands else []
+        # The one function of Python's that takes a list: its terms are operands.
+        args = node.args[0] if target is torch.sym_sum else node.args
+        kinds = [*(argument.type for argument in schema), *[None] * len(args)]
+        values = [self._import_argument(loc, a, t) for a, t in zip(args, kinds, strict=False)] if operands else []
         val = node.meta.get("val")
         vals = list(val) if isinstance(val, (tuple, list)) else [val]
         types = [self._result_type(v) for v in vals]

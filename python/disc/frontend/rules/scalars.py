@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from fractions import Fraction
@@ -60,7 +61,7 @@ def _register_arithmetic(
     body: Callable[[Elem, Any], Elem],
     *,
     whole: bool = True,
-) -> None:
+) -> Callable[[Builder, Any, Any], Any]:
     @lowers(*names)
     def rule(b: Builder, x: Any, y: Any) -> Any:
         if all(isinstance(v, (int, float)) for v in (x, y)):
@@ -71,6 +72,8 @@ def _register_arithmetic(
             return RuntimeNumber(torch.int64, lambda: body(_i64(x), _i64(y)))
         scaled = _multiplied(x, y) if python is operator.mul else _divided(x, y) if python is operator.truediv else None
         return RuntimeNumber(torch.float64, lambda: body(_f64(x), _f64(y)), scaled)
+
+    return rule
 
 
 def _scaled(x: Any) -> tuple[Any, Fraction] | None:
@@ -138,7 +141,7 @@ def _names(op: str, python: str) -> tuple[str, ...]:
     return (*(f"torch.aten.{op}.{kind}" for kind in kinds), f"torch.python.{python}")
 
 
-_register_arithmetic(_names("add", "add"), Builder.add, operator.add, lambda x, y: x + y)
+_add = _register_arithmetic(_names("add", "add"), Builder.add, operator.add, lambda x, y: x + y)
 _register_arithmetic(_names("sub", "sub"), Builder.sub, operator.sub, lambda x, y: x - y)
 _register_arithmetic(_names("mul", "mul"), Builder.mul, operator.mul, lambda x, y: x * y)
 _register_arithmetic(
@@ -166,6 +169,12 @@ def power(b: Builder, x: Any, y: Any) -> Any:
     if isinstance(x, ir.Value) and isinstance(y, int) and y >= 0:
         return b.product([x] * y)
     return RuntimeNumber(torch.float64, lambda: scalar.power(_f64(x), _f64(y)))
+
+
+@lowers("torch.python.sym_sum")
+def sum_(b: Builder, *terms: Any) -> Any:
+    """The sum of several numbers."""
+    return functools.reduce(functools.partial(_add, b), terms)
 
 
 @lowers("torch.aten.neg.int", "torch.python.neg")
