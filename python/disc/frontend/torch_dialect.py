@@ -113,7 +113,7 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
         target: Any = node.target
         schema = target._schema.arguments if isinstance(target, torch._ops.OpOverload) else ()
         # The one function of Python's that takes a list: its terms are operands.
-        args = node.args[0] if target is torch.sym_sum else node.args
+        args: Any = node.args[0] if target is torch.sym_sum else node.args
         kinds = [*(argument.type for argument in schema), *[None] * len(args)]
         values = [self._import_argument(loc, a, t) for a, t in zip(args, kinds, strict=False)] if operands else []
         val = node.meta.get("val")
