@@ -48,6 +48,21 @@ struct Recursion {
 
 static Recursion recursion;
 
+// ThreadSanitizer keeps a stack of its own, of 64 Ki calls.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define DISC_SHALLOW 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define DISC_SHALLOW 1
+#endif
+#ifdef DISC_SHALLOW
+constexpr int64_t kDeep = 10'000;
+#else
+constexpr int64_t kDeep = 100'000;
+#endif
+
 __attribute__((noinline)) static int32_t descend(disc_call *call) {
   if (!recursion.stack.hasRoom())
     return 3;
@@ -61,11 +76,13 @@ __attribute__((noinline)) static int32_t descend(disc_call *call) {
 
 TEST(recursion_is_as_deep_as_the_stack_and_fails_behind_that) {
   CHECK(recursion.stack.reserve());
-  recursion.limit = 100'000;
+  recursion.limit = kDeep;
   CHECK(recursion.stack.run(descend, nullptr) == 5);
-  CHECK(recursion.depth == 100'000);
+  CHECK(recursion.depth == kDeep);
+#ifndef DISC_SHALLOW
   recursion.depth = 0;
   recursion.limit = int64_t(1) << 40;
   CHECK(recursion.stack.run(descend, nullptr) == 3);
-  CHECK(recursion.depth > 100'000);
+  CHECK(recursion.depth > kDeep);
+#endif
 }
