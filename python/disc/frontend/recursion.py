@@ -261,9 +261,15 @@ class _Trace:
 
     def _traced(self, function: Any) -> GraphModule:
         with isolated(), self.recursion.fakes, _tracing(self):
-            return make_fx(
+            module: GraphModule = make_fx(
                 function, decomposition_table=decompositions(), tracing_mode="real", _allow_non_fake_inputs=True
-            )()  # type: ignore[no-any-return]
+            )()
+        if any(node.target in _BEGINNINGS for node in module.graph.nodes):
+            raise _refuse(
+                f"{self.function.name} branches or loops on the data of a node, which is computed together with others:"
+                " compute both sides and take one with torch.where"
+            )
+        return module
 
 
 @contextmanager
@@ -273,6 +279,7 @@ def isolated() -> Iterator[None]:
         yield
 
 
+_BEGINNINGS = (torch.ops.disc.branch_begin.default, torch.ops.disc.loop_begin.default)
 _traces: list[_Trace] = []
 
 
