@@ -7,7 +7,6 @@ import disc
 from bench import workloads
 from bench.workloads.base import flat
 
-
 # Why it does not compile yet: test_dynamic_networks.py.
 _REFUSED = pytest.mark.xfail(strict=True, reason="not compiled yet")
 
