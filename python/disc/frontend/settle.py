@@ -1,7 +1,8 @@
 """Numbers of a traced graph computed where all that use them can see them.
 
 Tracing computes a number such as ``3 * n + 1`` where it is first asked for, which may be in a side of a branch or a
-step of a loop, and uses it behind that, too. It is then computed once more before the region.
+step of a loop, and uses it behind that, too. It is then computed once more before the region, or where it is used, if
+what it is made of is known there alone: torch takes what both sides read from one tensor for one number.
 """
 
 from __future__ import annotations
@@ -54,10 +55,12 @@ class _Settling:
         """The markers that begin the regions that a node is in: of an else side the one between the sides."""
         self._built: dict[tuple[Node, Any], Any] = {}
         self._symbols: dict[Any, list[Node]] = {}
+        self._positions: dict[Node, int] = {}
 
     def run(self) -> None:
         path: tuple[Node, ...] = ()
-        for node in list(self._graph.nodes):
+        for position, node in enumerate(list(self._graph.nodes)):
+            self._positions[node] = position
             if node.target in _ENDS or node.target is markers.branch_else:
                 path = path[:-1]
             self._paths[node] = path
@@ -93,29 +96,40 @@ class _Settling:
             region = path[shared]
             while region.target is markers.branch_else:
                 region = region.args[0]  # type: ignore[assignment]
-            node.replace_input_with(operand, self._number(value.node.expr, value, region, path[:shared]))
+            expr, place, around = value.node.expr, region, path[:shared]
+            if any(self._source(symbol, place, around) is None for symbol in expr.free_symbols):
+                place, around = node, here
+            node.replace_input_with(operand, self._number(expr, value, place, around))
 
-    def _number(self, expr: Any, value: Any, region: Node, path: tuple[Node, ...]) -> Any:
-        """A number, computed before a region."""
+    def _source(self, symbol: Any, place: Node, path: tuple[Node, ...]) -> Node | None:
+        """A node before `place`, in a region that it is in, that a symbol can be read from."""
+        for node in self._symbols.get(symbol, []):
+            inside = self._paths[node]
+            if self._positions[node] < self._positions[place] and inside == path[: len(inside)]:
+                return node
+        return None
+
+    def _number(self, expr: Any, value: Any, place: Node, path: tuple[Node, ...]) -> Any:
+        """A number, computed before `place`, which is in the regions of `path`."""
         if expr.is_Integer:
             return int(expr)
-        known = self._built.get((region, expr))
+        known = self._built.get((place, expr))
         if known is None:
-            with self._graph.inserting_before(region):
-                known = self._computed(expr, value, region, path)
-            self._built[region, expr] = known
+            with self._graph.inserting_before(place):
+                known = self._computed(expr, value, place, path)
+            self._built[place, expr] = known
         return known
 
-    def _computed(self, expr: Any, value: Any, region: Node, path: tuple[Node, ...]) -> Node:
+    def _computed(self, expr: Any, value: Any, place: Node, path: tuple[Node, ...]) -> Node:
         env = value.node.shape_env
         if expr.is_Symbol:
-            for node in self._symbols.get(expr, []):
-                if self._paths[node] == path[: len(self._paths[node])]:
-                    if node.op != "placeholder" or isinstance(node.meta["val"], torch.SymInt):
-                        return node
-                    dim = self._built[node, expr]
-                    return self._node(torch.ops.aten.sym_size.int, (node, dim), expr, env, region, path)
-            raise AssertionError(f"{expr} is used outside of the region that computes it")
+            node = self._source(expr, place, path)
+            if node is None:
+                return self._read_again(expr, place, path)
+            if node.op != "placeholder" or isinstance(node.meta["val"], torch.SymInt):
+                return node
+            dim = self._built[node, expr]
+            return self._node(torch.ops.aten.sym_size.int, (node, dim), expr, env, place, path)
         function = _FOLDED.get(type(expr))
         if function is None and isinstance(expr, sympy.Pow) and expr.args[1].is_Integer and expr.args[1] > 0:
             function, args = operator.mul, [expr.args[0]] * int(expr.args[1])
@@ -123,18 +137,30 @@ class _Settling:
             args = list(expr.args)
         else:
             raise AssertionError(f"{expr} is used outside of the region that computes it")
-        result, sofar = self._number(args[0], value, region, path), args[0]
+        result, sofar = self._number(args[0], value, place, path), args[0]
         for arg in args[1:]:
             whole = expr if arg is args[-1] and len(args) == 2 else type(expr)(sofar, arg)
-            result = self._node(function, (result, self._number(arg, value, region, path)), whole, env, region, path)
+            result = self._node(function, (result, self._number(arg, value, place, path)), whole, env, place, path)
             sofar = whole
         assert isinstance(result, Node)
         return result
 
-    def _node(self, function: Any, args: tuple[Any, ...], expr: Any, env: Any, region: Node, path: Any) -> Node:
+    def _read_again(self, symbol: Any, place: Node, path: tuple[Node, ...]) -> Node:
+        """What another region reads from a tensor, read where it is asked for; torch drops the second reading."""
+        for node in self._symbols.get(symbol, []):
+            tensor = node.args[0] if node.target is torch.ops.aten.item.default else None
+            if isinstance(tensor, Node) and self._paths[tensor] == path[: len(self._paths[tensor])]:
+                again = self._graph.node_copy(node)
+                # Only one node of torch brings a symbol into being.
+                again.meta.pop("unbacked_bindings", None)
+                self._paths[again] = path
+                return again
+        raise AssertionError(f"{symbol} is used outside of the region that computes it")
+
+    def _node(self, function: Any, args: tuple[Any, ...], expr: Any, env: Any, place: Node, path: Any) -> Node:
         node = self._graph.call_function(function, args)
         relation = isinstance(expr, sympy.logic.boolalg.Boolean) and not expr.is_Symbol
         node.meta["val"] = env.create_symboolnode(expr) if relation else env.create_symintnode(expr, hint=None)
-        node.meta["stack_trace"] = region.meta.get("stack_trace")
+        node.meta["stack_trace"] = place.meta.get("stack_trace")
         self._paths[node] = path
         return node

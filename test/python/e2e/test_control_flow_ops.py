@@ -216,7 +216,6 @@ def test_tower():
     check(tower(torch.cond, while_loop, scan), tower(choose, run, python_scan))
 
 
-@pytest.mark.xfail(strict=True, reason="torch gives both sides one number: refused as used outside of its region")
 def test_numbers_of_sides():
     """Ints that differ from side to side: extents, and others."""
 

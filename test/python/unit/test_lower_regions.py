@@ -86,7 +86,6 @@ def test_branch_numbers():
     assert "(tensor<?x4xf32>, tensor<i64>)" in attributes(text, "disc_tensor.branch")
 
 
-@pytest.mark.xfail(strict=True, reason="torch gives both sides one number: refused as used outside of its region")
 def test_equal_symbols_of_both_sides():
     """What torch.export takes for one number is computed on each side that asks for it."""
 
