@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
-from torch.export import ExportedProgram
+from torch.export import ExportedProgram, _trace
 from torch.fx.experimental import _config as symbolic_config
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -53,7 +53,15 @@ def export(
     that (broadcasting, mostly). Such models are traced again without the assumption: what broadcasts is then checked
     when the compiled model is called.
     """
-    with torch.no_grad(), kept_whole(), guarded(), kept_recursion(module), flattened(), proved_by_trying():
+    with (
+        torch.no_grad(),
+        kept_whole(),
+        guarded(),
+        kept_recursion(module),
+        flattened(),
+        proved_by_trying(),
+        _unprinted(),
+    ):
         args, kwargs = _distinct(args, kwargs)
 
         def traced() -> ExportedProgram:
@@ -74,6 +82,17 @@ def export(
                 if isinstance(first, _Refusal) and not isinstance(error, _Refusal):
                     raise first from error
                 raise converter.explained(error) from error
+
+
+@contextmanager
+def _unprinted() -> Iterator[None]:
+    """``torch.export`` prints the graph as far as it came when it fails, which is how control flow on data begins."""
+    export_module: Any = _trace
+    export_module.print = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        del export_module.print
 
 
 class _Refusal(errors.CompileError):

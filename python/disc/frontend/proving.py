@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import sympy
+import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, StrictMinMaxConstraint
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.value_ranges import ValueRanges
@@ -72,7 +73,9 @@ class _Prover:
 def _function(symbols: list[sympy.Symbol], condition: Any) -> Callable[..., bool]:
     names = {symbol: sympy.Symbol(f"x{i}", integer=True) for i, symbol in enumerate(symbols)}
     text = PythonPrinter().doprint(condition.xreplace(names))
-    function: Callable[..., bool] = eval(f"lambda {', '.join(map(str, names.values()))}: bool({text})", {"math": math})
+    function: Callable[..., bool] = eval(
+        f"lambda {', '.join(map(str, names.values()))}: bool({text})", {"math": math, "torch": torch}
+    )
     return function
 
 

@@ -7,14 +7,8 @@ import disc
 from bench import workloads
 from bench.workloads.base import flat
 
-# Why it does not compile yet: test_dynamic_networks.py.
-_REFUSED = pytest.mark.xfail(strict=True, reason="not compiled yet")
 
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=_REFUSED if n == "dynamic_mixture_of_depths" else ()) for n in workloads.names()],
-)
+@pytest.mark.parametrize("name", workloads.names())
 def test_threads_do_not_show(name):
     workload = workloads.load(name, small=True)
     module = workload.build()

@@ -90,18 +90,7 @@ def test_edges(name):
     assert all(min(ways) >= LEAST for ways in shares.values()), shares
 
 
-REFUSED = {
-    "mixture_of_depths": "a number computed in floating point, used behind a branch, has no node",
-}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, marks=pytest.mark.xfail(reason=REFUSED[n], strict=True) if n in REFUSED else ())
-        for n in NETWORKS
-    ],
-)
+@pytest.mark.parametrize("name", NETWORKS)
 def test_compiled(name):
     source = load(name)
     check(source, source.make_model(0))

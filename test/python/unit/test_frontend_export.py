@@ -92,3 +92,29 @@ def test_other_failures_are_reported_as_they_are():
 
     with pytest.raises(disc.CompileError, match=r"torch\.export failed: not like this"):
         export(Broken(), (torch.zeros(2),), None, None)
+
+
+def test_nothing_is_printed(capfd):
+    class Choice(torch.nn.Module):
+        def forward(self, x):
+            return x + 1 if bool(x.sum() > 0) else x * 2
+
+    export(Choice(), (torch.zeros(2),), None, None)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_parts_of_a_dim():
+    """A share of an extent is no more than the extent: torch does not know that of one that int() gives."""
+
+    class Share(torch.nn.Module):
+        def forward(self, x):
+            most = int(0.3 * x.shape[0])
+            found = torch.nonzero(x > 0).squeeze(-1)
+            if found.numel() > most:
+                found = x.topk(most).indices
+            return x[found]
+
+    model = disc.compile(Share(), (torch.randn(20),), dynamic_shapes=({0: Dim("length", min=4, max=50)},))
+    for n in (4, 20, 31, 50):
+        for x in (torch.randn(n), -torch.rand(n), torch.rand(n)):
+            torch.testing.assert_close(model(x), Share()(x))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,12 @@ _COMPARISONS: dict[type, Callable[..., Tensor]] = {
     sympy.Lt: torch.lt,
     sympy.Le: torch.le,
 }
+
+
+class _Numbers(PythonReferenceAnalysis):  # type: ignore[misc]
+    """What Python computes of the functions in an expression."""
+
+    trunc_to_int = staticmethod(lambda value, dtype: math.trunc(value))
 
 
 def decide(value: Any) -> bool | Tensor:
@@ -129,10 +136,10 @@ def number(expr: Any, env: ShapeEnv) -> Any:
         return int(expr)
     if expr.is_number:
         return float(expr)
-    # torch builds nodes for all expressions but this one.
-    if expr.has(torch_sympy.PythonMod):
+    # torch builds nodes for all expressions but these.
+    if expr.has(torch_sympy.PythonMod, torch_sympy.TruncToInt):
         known = {symbol: _node(symbol, env) for symbol in expr.free_symbols}
-        return sympy_interp(PythonReferenceAnalysis, known, expr)
+        return sympy_interp(_Numbers, known, expr)
     return _node(expr, env)
 
 
