@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -45,7 +46,9 @@ def decompose(exported: ExportedProgram) -> ExportedProgram:
     if not needs_decomposition(exported):
         return exported
     try:
-        with torch.no_grad(), flattened():
+        with torch.no_grad(), flattened(), warnings.catch_warnings():
+            # PyTorch copies what it warns of.
+            warnings.filterwarnings("ignore", message=r".*LeafSpec", category=FutureWarning)
             program = exported.run_decompositions(decomposition_table())
             settle(program.graph)
             return program
