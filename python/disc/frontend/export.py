@@ -25,6 +25,7 @@ from .recursion import kept_recursion
 from .rewriting.convert import rewritten
 from .rewriting.hooks import NeedsRewriting, guarded, needs_rewriting
 from .settle import settle
+from .sharing import check_sharing
 
 _DISC = str(Path(__file__).parents[1])
 _VIOLATED = "Constraints violated"
@@ -66,6 +67,7 @@ def export(
 
         def traced() -> ExportedProgram:
             program = _traced(module, args, kwargs, dynamic_shapes)
+            check_sharing(program)
             settle(program.graph)
             return program
 

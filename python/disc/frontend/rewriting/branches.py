@@ -13,7 +13,7 @@ from ... import errors
 from .. import markers
 from . import graph
 from .conditions import equal_sizes, implied, is_bool, is_int, known_truth, marked, number_tensor, same_number
-from .region import Region, raised_by_user
+from .region import Region, raised_by_user, share
 from .sites import Site
 from .state import Change, Heap, Undefined, described, is_scalar, part_name, parts, rebuilt, store
 
@@ -26,6 +26,8 @@ class _Slot:
     orelse: Callable[[], Tensor]
     sides: list[Tensor] = field(default_factory=list)
     result: Any = None
+    outside: tuple[Tensor | None, Tensor | None] = (None, None)
+    """Where a side gives a tensor as a whole that there was before: that."""
 
 
 @dataclass
@@ -72,7 +74,7 @@ class _Merge:
         """Tensors; a number stands for one without dims."""
         like = a if isinstance(a, Tensor) else b
 
-        def side(x: Any) -> Callable[[], Tensor]:
+        def side(x: Any, now: Callable[[Tensor], Tensor]) -> Callable[[], Tensor]:
             if isinstance(x, Undefined):
                 sizes = [size if self._symbols.know(size) else 0 for size in like.shape]
                 return lambda: torch.zeros(sizes, dtype=like.dtype, device=like.device)
@@ -80,9 +82,13 @@ class _Merge:
                 return lambda: number_tensor(x, like.dtype)
             if not isinstance(x, Tensor) or x.dtype != like.dtype or x.dim() != like.dim():
                 raise self._differ(name, a, b)
-            return lambda: x
+            return lambda: now(x)
 
-        slot = self._slot(side(a), side(b))
+        slot = self._slot(*(side(x, given.region.now) for x, given in zip((a, b), self._sides, strict=True)))
+        slot.outside = tuple(  # type: ignore[assignment]
+            x if isinstance(x, Tensor) and given.region.is_outside(x) else None
+            for x, given in zip((a, b), self._sides, strict=True)
+        )
         return lambda: slot.result
 
     def _scalars(self, a: Any, b: Any, name: str) -> Callable[[], Any]:
@@ -135,7 +141,7 @@ class _Merge:
             slot.sides.append(value)
         return values
 
-    def finish(self, end: Tensor) -> None:
+    def finish(self, end: Tensor, pred: Tensor) -> None:
         """Computes the results."""
         for n, number in enumerate(self.numbers):
             number.result = markers.branch_number(end, n).item()
@@ -152,6 +158,9 @@ class _Merge:
                 graph.bound(size, [x, y], size=True)
                 sizes.append(size)
             slot.result = markers.branch_result(end, a, sizes, n)
+            for outer, holds in zip(slot.outside, (True, False), strict=True):
+                if outer is not None:
+                    share(pred, holds, outer, slot.result)
 
     def _between(self, number: Any, a: Any, b: Any) -> None:
         """Notes which side's number is the larger one, where that is known."""
@@ -190,6 +199,7 @@ class _Side:
     changes: list[Change]
     copies: list[tuple[Tensor, Tensor]]
     raised: Exception | None
+    region: Region
 
     def parts(self, value: Any) -> dict[Any, Any] | None:
         """The elements or attributes that a value has on this side."""
@@ -232,7 +242,7 @@ def branch(
                 raised = error
                 graph.fail(pred, side is sides[0], f"{type(error).__name__}: {error}")
             graph.keep_conditions(token)
-        left = _Side(get(), heap.changes(), region.copies, raised)
+        left = _Side(get(), heap.changes(), region.copies, raised, region)
         with graph.unnoticed():
             heap.restore(left.changes)
             put(before)
@@ -249,7 +259,7 @@ def branch(
     else_.fill(lambda: _with_entered(merge.then(), then))
     values, entered, numbers = _with_entered(merge.orelse(), orelse)
     end = markers.branch_end(else_.token, values, entered, numbers)
-    merge.finish(end)
+    merge.finish(end, pred)
     for outer, result in copies:
         outer.copy_(result())
     put(tuple(plan() for plan in put_later))

@@ -43,6 +43,9 @@ class Markers:
     next: list[Tensor] = field(default_factory=list)
     end: Any = None
     trips: Any = None
+    now: Callable[[Tensor], Tensor] = field(default=lambda x: x)
+    """Gives what stands for a tensor in a step: the copy of one that is changed in place."""
+    opened: list[Tensor] = field(default_factory=list)
 
 
 class Carried:
@@ -186,6 +189,7 @@ class Value(Carried):
         run.slots += 1
         size = [self.sizes[dim].open(run) if dim in self.sizes else n for dim, n in enumerate(self.shape)]
         self.inside = markers.loop_carried(run.begin, self._before, size, self._slot)
+        run.opened.append(self.inside)
         if self.made:
             return self.first
         return self._as_kind(self.inside)
@@ -195,7 +199,7 @@ class Value(Carried):
 
     def close(self, run: Markers, after: Any) -> None:
         """Notes its value for the next step."""
-        after = after if isinstance(after, Tensor) else number_tensor(after, self.dtype)
+        after = run.now(after) if isinstance(after, Tensor) else number_tensor(after, self.dtype)
         run.carried.append(self.inside)
         run.next.append(after)
         for dim, size in self.sizes.items():

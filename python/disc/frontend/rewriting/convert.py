@@ -22,6 +22,7 @@ from ..locations import is_user_file
 from . import operators
 from .builtin import variant
 from .conditions import stands_for_bool
+from .region import forget_shared
 from .sites import Site
 from .transform import NotRewritable, is_rewritten, rewrite
 
@@ -207,6 +208,7 @@ def rewritten(model: torch.nn.Module) -> Iterator[Converter]:
     finally:
         fx_proxy._STACK_TRACE_ANCHORS = anchors
         converter.restore()
+        forget_shared()
 
 
 def _finish(model: torch.nn.Module, converter: Converter) -> None:

@@ -114,7 +114,8 @@ class Steps:
 
 def _stacked(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     parts = [t.rows if isinstance(t, Steps) else t.unsqueeze(0) for t in tensors]
-    whole = parts[0] if len(parts) == 1 else torch.cat(parts)
+    # A copy, as Python's is: the list still has the tensors that were appended.
+    whole = parts[0].clone() if len(parts) == 1 else torch.cat(parts)
     return whole.movedim(0, dim)
 
 

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from ..locations import is_user_file
 from .conditions import constant_of
 from .dynamic import is_dynamic
+from .region import carry_changes
 
 _range = builtins.range
 
@@ -73,8 +74,12 @@ class _Guarding(TorchFunctionMode):
             items = list(index) if isinstance(index, tuple) else [index]
             if any(isinstance(item, torch.SymInt) for item in items):
                 view = _view(x, items)
-                return view.copy_(y) if isinstance(y, Tensor) else view.fill_(y)
-        return func(*args, **(kwargs or {}))
+                result = view.copy_(y) if isinstance(y, Tensor) else view.fill_(y)
+                carry_changes(self, func, args, {})
+                return result
+        result = func(*args, **(kwargs or {}))
+        carry_changes(self, func, args, kwargs or {})
+        return result
 
 
 def _view(x: Tensor, items: list[Any]) -> Tensor:

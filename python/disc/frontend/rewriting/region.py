@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ... import errors
+from .. import markers
 from ..locations import is_user_file
 
 _DISC = str(Path(__file__).parents[2])
@@ -37,6 +38,39 @@ def version_of(tensor: Tensor) -> int:
 
 _regions: list[Region] = []
 
+# What a branch gave, by its storage: where the condition is so, it is that tensor in Python. After y = x if c else z a
+# change of y is one of x or z. The other way, and what loops give, is for :mod:`disc.frontend.sharing`.
+_shared: dict[int, list[tuple[Tensor, bool, Tensor, Tensor]]] = {}
+
+
+def share(pred: Tensor, holds: bool, outer: Tensor, result: Tensor) -> None:
+    """Notes that ``result`` is ``outer`` where ``pred`` is ``holds``."""
+    _shared.setdefault(storage_of(result), []).append((pred, holds, outer, result))
+
+
+def forget_shared() -> None:
+    """Forgets what :func:`share` noted."""
+    _shared.clear()
+
+
+def carry_changes(mode: TorchFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """In the innermost mode, after a call that may change tensors in place: what these are is changed, too."""
+    if not _shared or (_regions and mode is not _regions[-1]):
+        return
+    for tensor in _written(func, args, kwargs):
+        storage = storage_of(tensor)
+        for region in reversed(_regions):
+            storage = region.origins.get(storage, storage)
+        for pred, holds, outer, result in _shared.get(storage, ()):
+            values = (result, outer) if holds else (outer, result)
+            TorchFunctionMode.__enter__(mode)
+            try:
+                orelse = markers.branch_else(markers.branch_begin(pred), [values[0]], [], [])
+                end = markers.branch_end(orelse, [values[1]], [], [])
+                outer.copy_(markers.branch_result(end, outer, list(outer.shape), 0))
+            finally:
+                TorchFunctionMode.__exit__(mode, None, None, None)
+
 
 class Region(TorchFunctionMode):
     """While it is active, a tensor from outside is copied before it is changed in place, and the copy is used then.
@@ -56,6 +90,8 @@ class Region(TorchFunctionMode):
         """Storages that were made inside, and what keeps them."""
         self._written: set[int] = set()
         """Storages outside that have a copy inside."""
+        self.origins: dict[int, int] = {}
+        """Of storages that are copies: those of what they are copies of."""
         self._views: dict[int, tuple[Tensor, Callable[..., Any], Any, Any, int]] = {}
         """Views made inside of tensors outside: how they were made."""
 
@@ -76,8 +112,17 @@ class Region(TorchFunctionMode):
         tensor = self._inside.get(id(tensor), tensor)
         return tensor if self._around is None else self._around._real(tensor)
 
+    def is_outside(self, tensor: Tensor) -> bool:
+        """Whether a tensor was there before, and is no view that was made inside."""
+        tensor = self._outside.get(id(tensor), tensor)
+        return self._storage(tensor) not in self._own and id(tensor) not in self._views
+
     def _storage(self, tensor: Tensor) -> int:
         return storage_of(self._real(tensor))
+
+    def own(self, tensor: Tensor) -> None:
+        """Notes a tensor that is the region's own: it needs no copy."""
+        self._own.setdefault(storage_of(tensor), tensor)
 
     def change(self, tensor: Tensor) -> None:
         """Has a tensor from outside copied: it is going to be changed."""
@@ -88,6 +133,7 @@ class Region(TorchFunctionMode):
         inside = self._enter(tensor)
         self._written.add(self._storage(tensor))
         self._own[storage_of(inside)] = inside
+        self.origins[storage_of(inside)] = storage_of(tensor)
         self._inside[id(tensor)], self._outside[id(inside)] = inside, tensor
         self.copies.append((tensor, inside))
 
@@ -99,7 +145,7 @@ class Region(TorchFunctionMode):
         for tensor in _written(func, args, kwargs):
             self._write(tensor)
         given = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
-        now_args, now_kwargs = pytree.tree_map_only(Tensor, self._now, (args, kwargs))
+        now_args, now_kwargs = pytree.tree_map_only(Tensor, self.now, (args, kwargs))
         outer = [
             (x, version_of(self._real(x)))
             for x in given
@@ -110,6 +156,7 @@ class Region(TorchFunctionMode):
             if version_of(self._real(x)) != version:
                 name = getattr(func, "__name__", str(func))
                 raise self._refuse(f"{name} changes a tensor in place that {self._what} shares with what is around it")
+        carry_changes(self, func, args, kwargs)
         bases = {self._storage(x) for x, _ in outer}
         for place, leaf in enumerate(pytree.tree_leaves(result)):
             if isinstance(leaf, Tensor) and not any(leaf is x for x in given):
@@ -132,9 +179,10 @@ class Region(TorchFunctionMode):
         for base in pytree.tree_leaves((made[2], made[3])):
             if isinstance(base, Tensor) and self._storage(base) == self._storage(tensor):
                 self._write(base)
-        self._now(tensor)
+        self.now(tensor)
 
-    def _now(self, tensor: Tensor) -> Tensor:
+    def now(self, tensor: Tensor) -> Tensor:
+        """What stands for a tensor inside: its copy, if it is changed there."""
         inside = self._inside.get(id(tensor))
         if inside is not None or not self._written or self._storage(tensor) not in self._written:
             return tensor if inside is None else inside
@@ -142,7 +190,7 @@ class Region(TorchFunctionMode):
         if made is None:
             raise self._aliased()
         _, func, args, kwargs, place = made
-        now_args, now_kwargs = pytree.tree_map_only(Tensor, self._now, (args, kwargs))
+        now_args, now_kwargs = pytree.tree_map_only(Tensor, self.now, (args, kwargs))
         inside = pytree.tree_leaves(func(*now_args, **now_kwargs))[place]
         assert isinstance(inside, Tensor)
         self._inside[id(tensor)], self._outside[id(inside)] = inside, tensor

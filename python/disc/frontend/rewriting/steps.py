@@ -21,7 +21,7 @@ from . import graph
 from .carried import Carried, Markers, Mismatch, Value, Zeros, carry, refuse
 from .conditions import decide, known_truth, number_tensor
 from .dynamic import Steps
-from .region import Region
+from .region import Region, version_of
 from .sites import Site
 from .state import Change, Heap, Undefined, store
 
@@ -221,10 +221,13 @@ class Loop:
             return value.open(run)  # type: ignore[no-any-return]
 
         region = Region(enter, "a step of a loop", self._site.source)
+        run.now = region.now
+        for tensor in run.opened:
+            region.own(tensor)
         with region:
             for outer, _ in list(self._written.values()):
                 region.change(outer)
-            known = len(self._written)
+            known = {key: version_of(value.inside) for key, (_, value) in self._written.items()}
             self._check_fact()
             self._step(run.index)
             more = True if self._more is None else decide(self._more())
@@ -233,7 +236,7 @@ class Loop:
         with graph.unnoticed():
             self._heap.restore(self._heap.changes())
         news = self._learn(inside, after, changes, heap, symbols) if trial else False
-        news |= len(self._written) != known
+        news |= len(self._written) != len(known)
         if more is not True and not self._conditional:
             self._conditional = news = True
         if trial:
@@ -241,7 +244,11 @@ class Loop:
             for key in lost:
                 # A container that the steps replace: it is part of a variable's value.
                 del self._places[key]
-            news |= bool(lost)
+            # What an earlier trial took for a tensor from outside, and is carried.
+            idle = [key for key, version in known.items() if version_of(self._written[key][1].inside) == version]
+            for storage in idle:
+                del self._written[storage]
+            news |= bool(lost) or bool(idle)
             self._put(self._before)
             return news
         self._finish(run, region, heap, after, changes, more, symbols)
@@ -368,7 +375,7 @@ class Loop:
         for grown, (_, found) in zip(self._grown.values(), rows, strict=True):
             for value, row in zip(grown.previous or (), found, strict=False):
                 value.close(run, row)
-        flat = [row for _, found in rows for row in found]
+        flat = [region.now(row) for _, found in rows for row in found]
         pred = number_tensor(more, torch.bool) if self._conditional else None
         run.end = markers.loop_end(
             run.begin, list(range(len(run.carried))), run.carried, run.next, flat, pred, run.numbers

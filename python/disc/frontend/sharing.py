@@ -1,0 +1,330 @@
+"""Changes in place of what may have other names, in a traced graph: those that the others would not see.
+
+What a branch or a loop leaves is a tensor of its own in the graph. In Python it may be one that has other names::
+
+    y = x if c else z
+    y.add_(1)                # changes x or z, too
+    return x
+
+Such a change is refused where somebody could see it. What a memory may be (its roots) follows from the markers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import torch
+from torch._C import _functorch as functorch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, TensorArgument
+from torch.fx import Node
+from torch.utils._sympy.value_ranges import bound_sympy
+
+from .. import errors
+from . import markers
+from .locations import describe, source_of
+from .proving import declared_ranges
+
+# Its operands are of many types.
+_Node: TypeAlias = Any
+
+_KEPT = (InputKind.USER_INPUT, InputKind.BUFFER, InputKind.PARAMETER)
+_SIZES = ("sym_size", "sym_stride", "sym_numel", "sym_storage_offset")
+_RESULTS = (markers.branch_result, markers.loop_last, markers.loop_stack)
+_COPY = torch.ops.aten.copy_.default
+_SIDES = (markers.branch_else, markers.branch_end)
+_ENDS = (markers.branch_end, markers.loop_end)
+# What a marker reads of its operands; of the others all.
+_READ = {
+    markers.branch_else: (1,),
+    markers.branch_end: (1,),
+    markers.loop_end: (3, 4, 5),
+    **dict.fromkeys(_RESULTS, ()),
+}
+
+
+def check_sharing(program: ExportedProgram) -> None:
+    """CompileError if the program changes in place what may be something else in Python, and that is seen."""
+    if any(node.target in (markers.branch_begin, markers.loop_begin) for node in program.graph.nodes):
+        _Sharing(program).check()
+
+
+class _Sharing:
+    def __init__(self, program: ExportedProgram) -> None:
+        self._nodes = list(program.graph.nodes)
+        self._at = {node: at for at, node in enumerate(self._nodes)}
+        self._paths: dict[_Node, tuple[_Node, ...]] = {}
+        """The markers that begin the regions that a node is in: of an else side the one between the sides."""
+        self._memory: dict[int, _Node] = {}
+        """By storage: the first node that has it; of a region's own copy that of what it copies."""
+        self._roots: dict[_Node, set[_Node]] = {}
+        self._reads: dict[_Node, list[_Node]] = {}
+        self._writes: list[tuple[_Node, _Node]] = []
+        self._done: dict[_Node, int] = {}
+        """Where changes are done that stand elsewhere."""
+        self._made: list[tuple[_Node, list[_Node]]] = []
+        """What a region gives, and what that may be."""
+        kept = [s.arg for s in program.graph_signature.input_specs if s.kind in _KEPT]
+        names = {arg.name for arg in kept if isinstance(arg, TensorArgument)}
+        self._kept = {node for node in self._nodes if node.op == "placeholder" and node.name in names}
+        """What the caller sees when the call is done."""
+        self._walk()
+
+    def _walk(self) -> None:
+        path: tuple[_Node, ...] = ()
+        for node in self._nodes:
+            leaves = node.target is markers.branch_else or node.target in _ENDS
+            path = path[:-1] if leaves else path
+            self._paths[node] = path
+            if node.target in (markers.branch_begin, markers.branch_else, markers.loop_begin):
+                path = (*path, node)
+            self._name(node)
+        for node in self._nodes:
+            self._note(node)
+        news = True
+        while news:
+            news = False
+            for memory, maybe in self._made:
+                roots = self._roots[memory]
+                known = len(roots)
+                roots.update(*(self._roots[self._of(x)] for x in maybe))
+                news |= len(roots) != known
+
+    def _of(self, node: _Node) -> _Node:
+        """The memory of a tensor."""
+        if _changed(node):
+            return self._of(_changed(node)[0])
+        storage = _storage(node)
+        if storage not in self._memory:
+            self._memory[storage] = node
+            self._roots[node] = {node}
+        return self._memory[storage]
+
+    def _name(self, node: _Node) -> None:
+        if node.target is markers.branch_enter or (node.target is markers.loop_carried and self._is_copy(node)):
+            self._memory[_storage(node)] = self._of(node.args[1])
+        elif _is_tensor(node):
+            maybe = list(_alternatives(node))
+            if any(not _is_written_to(user, node, maybe) for user in node.users):
+                self._made.append((self._of(node), maybe))
+            self._of(node)
+
+    def _note(self, node: _Node) -> None:
+        changed = _changed(node)
+        for operand in _read(node):
+            memory = self._of(operand)
+            # A view alone reads nothing.
+            if node.target in _SIDES and self._is_written_back(node, operand):
+                continue
+            if changed or not (_is_tensor(node) and self._of(node) is memory):
+                # A carried tensor's first value is read before the loop.
+                reader = node.args[0] if node.target is markers.loop_carried else node
+                self._reads.setdefault(memory, []).append(reader)
+        # Without a line: a buffer that is set to another tensor, which changes none.
+        if changed and node.meta.get("stack_trace"):
+            self._writes += [(node, self._of(x)) for x in changed]
+            source = _source(node)
+            if source is not None:
+                # Written back: it was done in the region, whose other results have it.
+                self._done[node] = self._at[source.args[0]]
+
+    @staticmethod
+    def _is_written_back(side: _Node, value: _Node) -> bool:
+        """Whether a side gives a tensor for its own next value alone."""
+        end = side if side.target is markers.branch_end else _user(side, markers.branch_end)
+        places = [n for n, x in enumerate(side.args[1]) if x is value]
+        results = [x for x in end.users if x.target is markers.branch_result and x.args[3] in places]
+        return all(_is_written_to(user, result, [value]) for result in results for user in result.users)
+
+    @staticmethod
+    def _is_copy(carried: _Node) -> bool:
+        """Whether a step changes it in place: then it is written back behind the loop."""
+        begin, first, _, slot = carried.args
+        end = _user(begin, markers.loop_end)
+        number = list(end.args[1]).index(slot) if slot in end.args[1] else -1
+        lasts = [x for x in end.users if x.target is markers.loop_last and x.args[3] == number]
+        return any(_is_written_to(user, last, [first]) for last in lasts for user in last.users)
+
+    # -- what is seen ------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """CompileError if a change is lost."""
+        by_root: dict[_Node, list[_Node]] = {}
+        for memory, roots in self._roots.items():
+            for root in roots:
+                by_root.setdefault(root, []).append(memory)
+        for write, memory in self._writes:
+            others = {x for root in self._roots[memory] for x in by_root[root] if x is not memory}
+            for other in sorted(others, key=self._at.__getitem__):
+                if other in self._given(write):
+                    continue
+                for read in self._reads.get(other, ()):
+                    if self._is_stale(other, write, read):
+                        seen = (
+                            "what the model gives" if read.op == "output" else f"what {describe(source_of(read))} reads"
+                        )
+                        raise self._refusal(write, memory, other, seen)
+                if other in self._kept and not self._is_overwritten(other, write, len(self._nodes)):
+                    raise self._refusal(write, memory, other, f"the model's {other.target}")
+        for end in self._nodes:
+            if end.target is markers.loop_end:
+                self._check_rows(end)
+
+    def _given(self, write: _Node) -> set[_Node]:
+        """Of a change that carries another one on: both tensors."""
+        source = _source(write)
+        if source is None or source.target is not markers.branch_result:
+            return set()
+        return {self._of(x) for x in _alternatives(source)}
+
+    def _is_stale(self, other: _Node, write: _Node, read: _Node) -> bool:
+        """Whether ``read`` may find what ``other`` was before the change."""
+        if self._at[other] > self._done.get(write, self._at[write]) or self._are_exclusive(other, write):
+            return False
+        again = set(self._paths[write]) & set(self._paths[read]) - set(self._paths[other])
+        if any(region.target is markers.loop_begin for region in again):
+            return True
+        behind = self._at[read] > self._at[write] and not self._are_exclusive(write, read)
+        return behind and not self._is_overwritten(other, write, self._at[read])
+
+    def _are_exclusive(self, a: _Node, b: _Node) -> bool:
+        for x, y in zip(self._paths[a], self._paths[b], strict=False):
+            if x is not y:
+                return x in y.args or y in x.args
+        return False
+
+    def _is_overwritten(self, memory: _Node, write: _Node, before: int) -> bool:
+        """Whether all of a memory is set anew, whenever ``write`` is done."""
+        for node in self._nodes[self._done.get(write, self._at[write]) + 1 : before]:
+            path = self._paths[node]
+            if node.target is _COPY and self._whole(node.args[0]) is memory and path == self._paths[write][: len(path)]:
+                return True
+        return False
+
+    def _whole(self, node: _Node) -> _Node:
+        """The memory of which a tensor is all; else itself."""
+        node = _origin(node)
+        while node.target is markers.loop_carried and self._of(node) is not node:
+            node = _origin(node.args[1])
+        return node
+
+    def _check_rows(self, end: _Node) -> None:
+        """A list that steps append to has tensors, not what they were."""
+        begin = end.args[0]
+        for row in end.args[4]:
+            other = self._of(row)
+            for write, memory in self._writes:
+                if begin in self._paths[write] and self._changes_earlier(begin, memory, other):
+                    raise self._refusal(write, memory, other, "what steps of a loop append to a list")
+
+    def _changes_earlier(self, loop: _Node, memory: _Node, row: _Node) -> bool:
+        """Whether a step that changes ``memory`` changes what a step before it has appended."""
+        if memory is row:
+            following = [x for made, maybe in self._made if made is row for x in maybe]
+            return loop not in self._paths[row] or any(row in self._roots[self._of(x)] for x in following)
+        # What is made by the step itself was there in none before.
+        return self._roots[memory] != {memory} and bool(self._roots[memory] & self._roots[row])
+
+    def _refusal(self, write: _Node, memory: _Node, other: _Node, what: str) -> errors.CompileError:
+        made = [x for x, maybe in self._made if x in (memory, other)]
+        kind = "branch" if made and made[0].target is markers.branch_result else "loop"
+        where = f" that the {kind} at {describe(source_of(made[0]))} leaves" if made else ""
+        name = str(write.target).split(".")[1]
+        return errors.CompileError(
+            "import",
+            f"{name} changes a tensor{where} in place, which may be the same as {what}, where that would not be seen:"
+            " make a new tensor instead, or clone() it before",
+            describe(source_of(write)),
+        )
+
+
+def _source(copy: _Node) -> Any:
+    """The result of a marker that an op copies; None if it is something else."""
+    source = copy.args[1] if copy.target is _COPY else None
+    return source if getattr(source, "target", None) in _RESULTS else None
+
+
+def _origin(node: _Node) -> _Node:
+    """The tensor that has been changed in place, or copied for a side to change it."""
+    while True:
+        if _changed(node):
+            node = _changed(node)[0]
+        elif node.target is markers.branch_enter:
+            node = node.args[1]
+        else:
+            return node
+
+
+def _is_written_to(copy: _Node, value: _Node, tensors: list[_Node]) -> bool:
+    """Whether an op sets one of ``tensors`` to ``value``."""
+    return copy.target is _COPY and copy.args[1] is value and _origin(copy.args[0]) in map(_origin, tensors)
+
+
+def _user(node: _Node, kind: object) -> _Node:
+    return next(user for user in node.users if user.target is kind)
+
+
+def _is_tensor(node: _Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def _storage(node: _Node) -> int:
+    tensor = node.meta["val"]
+    # In torch.vmap.
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor.untyped_storage()._cdata  # type: ignore[no-any-return]
+
+
+def _changed(node: _Node) -> list[_Node]:
+    """The operands that an op changes in place."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.is_mutable:
+        return []
+    given = {**dict(zip((arg.name for arg in schema.arguments), node.args, strict=False)), **node.kwargs}
+    found = [given.get(arg.name) for arg in schema.arguments if arg.alias_info is not None and arg.alias_info.is_write]
+    return [
+        x for group in found for x in (group if isinstance(group, (list, tuple)) else [group]) if isinstance(x, Node)
+    ]
+
+
+def _read(node: _Node) -> Iterator[_Node]:
+    if any(name in str(node.target) for name in _SIZES):
+        return
+    operands = [node.args[n] for n in _READ[node.target]] if node.target in _READ else [node.args, node.kwargs]
+    found: list[_Node] = []
+    torch.fx.map_arg(operands, found.append)
+    overwritten = node.args[0] if node.target is _COPY else None
+    yield from (x for x in found if _is_tensor(x) and x is not overwritten)
+
+
+def _alternatives(node: _Node) -> Iterator[_Node]:
+    """The tensors that a marker's result may be."""
+    if node.target is markers.branch_result:
+        end, _, _, number = node.args
+        yield from (side.args[1][number] for side in (end.args[0], end))
+    elif node.target is markers.loop_stack:
+        end, _, _, number = node.args
+        yield end.args[4][number]
+    elif node.target is markers.loop_last:
+        end, _, _, number = node.args
+        yield end.args[3][number]
+        slot = end.args[1][number]
+        if not _has_step(end.args[0]):
+            yield next(x.args[1] for x in end.args[0].users if x.target is markers.loop_carried and x.args[3] == slot)
+    elif node.target is markers.loop_carried:
+        begin, first, _, slot = node.args
+        end = _user(begin, markers.loop_end)
+        yield first
+        if slot in end.args[1]:
+            yield end.args[3][list(end.args[1]).index(slot)]
+
+
+def _has_step(begin: _Node) -> bool:
+    count, pred = begin.args
+    if pred is not None or isinstance(count, int):
+        return pred is None and count > 0
+    size = count.meta["val"]
+    env, expr = size.node.shape_env, size.node.expr
+    return bool(bound_sympy(expr, {**env.var_to_range, **declared_ranges(env, expr.free_symbols)}).lower >= 1)
