@@ -33,7 +33,6 @@ _VTENSOR = re.compile(r"!torch\.vtensor<\[([^\]]*)\],([a-z0-9<>]+)>$")
 IGNORED = (
     "torch.aten._assert_tensor_metadata",
     "torch.aten._assert_scalar",
-    "torch.aten._assert_async",
     "torch.aten.sym_constrain_range",
     "torch.aten.sym_constrain_range_for_size",
     "torch.disc.branch_fact",

@@ -123,6 +123,8 @@ loop_stack = _marker("loop_stack(Tensor end, Tensor row, SymInt count, int numbe
 # A region may hold conditions to be checked, though nobody needs what it computes; a number may matter but at the end.
 for _structure in (branch_begin, branch_fact, branch_else, branch_end, loop_begin, loop_number, loop_end):
     has_side_effect(_structure)
+# As torch has it for the one with a message.
+has_side_effect(torch.ops.aten._assert_async.default)
 
 
 def is_step(node: Node) -> bool:

@@ -90,6 +90,9 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
             self._import_symbolic_torch_op(loc, node, target)
         elif target is torch.ops.aten.as_strided.default:
             self._emit_operator(loc, node, "torch.aten.as_strided")
+        elif target is torch.ops.aten._assert_async.msg:
+            # The importer would drop it.
+            self._emit_operator(loc, node, "torch.aten._assert_async.msg")
         elif isinstance(target, torch._ops.OpOverload):
             self._import_torch_op_overload(loc, node)
         elif isinstance(target, torch._ops.HigherOrderOperator):

@@ -329,3 +329,26 @@ def test_library(tmp_path: Path) -> None:
         library(sparse(3), torch.tensor(65))
     with pytest.raises(disc.ShapeError, match="output 'output_0', dim 0: expected at least"):
         library(torch.ones(3, 4), torch.tensor(5), out=(torch.empty(4, 2, dtype=torch.int64), None, None))
+
+
+def test_errors_of_the_model() -> None:
+    """What the model's own code raises, and what it asserts."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        if x.isnan().any():
+            raise ValueError("not a number")
+        assert x.sum() < 100, "too much"
+        torch._assert_async(x[0] != 7, "not a seven")
+        torch._assert_async(x[0])
+        return x * 2
+
+    model = built(fn, torch.ones(3), dynamic=({0: Dim("length", min=1)},))
+    agree(model(torch.ones(4)), fn(torch.ones(4)))
+    for bad, text in (
+        (torch.nan, r"^ValueError: not a number \(test_data_dependent.py:\d+\)"),
+        (70.0, r"^AssertionError: too much \(test_data_dependent.py:\d+\)"),
+        (7.0, "^not a seven"),
+        (0.0, "^torch._assert_async"),
+    ):
+        with pytest.raises(disc.ShapeError, match=text):
+            model(torch.full((2,), bad))

@@ -356,9 +356,41 @@ def test_errors_of_the_model():
         return x * 2
 
     program = check(function, *vectors())
-    for bad in (torch.full((3,), torch.nan), torch.full((3,), 50.0)):
-        with pytest.raises(RuntimeError):
-            flow_reference.run(program, bad)
+    for bad, text in ((torch.nan, r"ValueError: not a number \("), (50.0, r"AssertionError: too much \(")):
+        with pytest.raises(RuntimeError, match=text + r"test_rewriting_operators.py:\d+\)$"):
+            flow_reference.run(program, torch.full((3,), bad))
+
+
+def test_texts_of_errors():
+    """What is known while tracing is formatted; else the source is the text."""
+    kinds = 3
+
+    def function(x, n):
+        if x.mean() > 50:
+            k = n.item()
+            raise RuntimeError(
+                f"mean {x.mean()} of {x.shape[0]} is "
+                f"larger than {k + kinds}")  # fmt: skip
+        elif x.mean() < -50:
+            raise KeyError
+        for row in x:
+            if row > 20:
+                raise ValueError(f"more than {kinds + 17}")
+        assert x.sum() != 7
+        assert x.sum() > -40, f"not enough: {x.sum().item()}"
+        return x * 2
+
+    n = torch.tensor(2)
+    program = check(function, *[(x, n) for (x,) in vectors()])
+    for bad, text in (
+        ([70.0, 70.0], r"RuntimeError: mean {x.mean\(\)} of {x.shape\[0\]} is larger than {k \+ kinds} \("),
+        ([-70.0], r"KeyError \("),
+        ([30.0, 0.0], r"ValueError: more than 20 \("),
+        ([7.0], r"AssertionError: assert x.sum\(\) != 7 \("),
+        ([-45.0], r"AssertionError: not enough: {x.sum\(\).item\(\)} \("),
+    ):
+        with pytest.raises(RuntimeError, match="^" + text + r"test_rewriting_operators.py:\d+\)$"):
+            flow_reference.run(program, torch.tensor(bad), n)
 
 
 def test_refused():

@@ -13,6 +13,7 @@ from ... import errors
 from .. import markers
 from . import graph
 from .conditions import equal_sizes, implied, is_bool, is_int, known_truth, marked, number_tensor, same_number
+from .raised import text_of_raise
 from .region import Region, raised_by_user, share
 from .sites import Site
 from .state import Change, Heap, Undefined, described, is_scalar, part_name, parts, rebuilt, store
@@ -240,7 +241,7 @@ def branch(
                 if not raised_by_user(error):
                     raise
                 raised = error
-                graph.fail(pred, side is sides[0], f"{type(error).__name__}: {error}")
+                graph.require(torch.logical_not(pred) if side is sides[0] else pred, text_of_raise(error))
             graph.keep_conditions(token)
         left = _Side(get(), heap.changes(), region.copies, raised, region)
         with graph.unnoticed():

@@ -143,10 +143,9 @@ class Placeholder:
             self._node.graph.erase_node(full)
 
 
-def fail(pred: Tensor, holds: bool, message: str) -> None:
-    """Puts an error for run time where ``pred`` is known to be ``holds``."""
-    number = pred.to(torch.int64).item()
-    torch._check(number == (0 if holds else 1), lambda: message)
+def require(pred: Tensor, message: str) -> None:
+    """Puts an error for run time where ``pred`` does not hold."""
+    torch.ops.aten._assert_async.msg(pred, message)
 
 
 def bounds(values: Iterable[Any]) -> tuple[int | None, int | None]:

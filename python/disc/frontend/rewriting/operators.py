@@ -18,6 +18,7 @@ from .branches import branch
 from .conditions import decide, implied, implying, is_bool, marked, stand_in, stands_for_bool
 from .dynamic import Steps, sequence_of
 from .hooks import needs_rewriting
+from .raised import text_of_assert
 from .sites import Site, site
 from .state import Undefined, closure_of
 from .steps import Loop
@@ -149,8 +150,7 @@ def assert_(test: Any, message: _Thunk | None, site: Site) -> None:
         if not known:
             raise AssertionError(*([] if message is None else [message()]))
         return
-    number = known.to(torch.int64).item()
-    torch._check(number == 1, lambda: f"assertion at {site.source}: {site.text}")
+    graph.require(known, text_of_assert(message, site))
 
 
 def while_(

@@ -193,3 +193,10 @@ def unique_dim(b: Builder, x: Tensor, dim: int, sort: bool = True, inverse: bool
 def unique_dim_consecutive(b: Builder, x: Tensor, dim: int, inverse: bool = False, counts: bool = False) -> Any:
     """The slices along a dim with runs of equal ones as one."""
     return _unique_rows(b, x, dim, inverse, counts, consecutive=True)
+
+
+@lowers("torch.aten._assert_async")
+def assert_async(b: Builder, x: Tensor, message: str = "torch._assert_async") -> None:
+    """Fails the call where an element is false."""
+    holds = convert(b, convert(b, b.reshape(x, []), torch.bool), torch.int64)
+    b.require_equal(b.bind(holds), 1, message)

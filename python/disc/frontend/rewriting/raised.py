@@ -1,0 +1,70 @@
+"""What errors of the model's own say at run time: their text as far as it is known while tracing."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import graph
+from .sites import Site
+
+# What numbers and tensors that are known at run time only become in a text.
+_TRACED = re.compile(r"\b(?:[suz]|zf|u?f|zuf)\d+\b|FakeTensor\(|<disc\.")
+
+
+def text_of_raise(error: Exception) -> str:
+    """What an error that a ``raise`` statement raised says, and where it does."""
+    file, line, *_ = traceback.extract_tb(error.__traceback__)[-1]
+    text = str(error)
+    if _TRACED.search(text):
+        statement = _statement(file, line or 0, ast.Raise)
+        made = None if statement is None else statement.exc
+        text = ", ".join(_source(arg) for arg in made.args) if isinstance(made, ast.Call) else ""
+    return _joined(type(error).__name__, text, file, line or 0)
+
+
+def text_of_assert(message: Callable[[], Any] | None, site: Site) -> str:
+    """What a failed ``assert`` says."""
+    text = ""
+    if message is not None:
+        statement = _statement(site.file, site.line, ast.Assert)
+        written = None if statement is None else statement.msg
+        if written is None or isinstance(written, ast.Constant):
+            text = "" if written is None else str(written.value)
+        else:
+            try:
+                with graph.tried():
+                    text = str(message())
+            except Exception:
+                text = _source(written)
+            if _TRACED.search(text):
+                text = _source(written)
+    return _joined("AssertionError", text or site.text, site.file, site.line)
+
+
+def _joined(kind: str, text: str, file: str, line: int) -> str:
+    return f"{kind}{': ' if text else ''}{text} ({Path(file).name}:{line})"
+
+
+def _statement(file: str, line: int, kind: type[ast.AST]) -> Any:
+    """The statement of a kind at a line."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return None
+    found = [x for x in ast.walk(tree) if isinstance(x, kind) and x.lineno <= line <= (x.end_lineno or 0)]  # type: ignore[attr-defined]
+    return found[-1] if found else None
+
+
+def _source(text: ast.expr) -> str:
+    """A text as its source has it: what is put into it in braces."""
+    if isinstance(text, ast.Constant):
+        return str(text.value)
+    if isinstance(text, ast.JoinedStr):
+        return "".join(_source(part) for part in text.values)
+    return "{" + ast.unparse(text.value if isinstance(text, ast.FormattedValue) else text) + "}"
