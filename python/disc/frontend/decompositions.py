@@ -215,6 +215,8 @@ def decomposition_table(
         ):
             table[op] = decomposition
     table.update({op: decomposition for op, decomposition in OWN.items() if not _has_rule(op)})
+    # PyTorch fails to trace it again for an element whose place depends on data.
+    table[torch.ops.aten.item.default] = torch.ops.aten._local_scalar_dense.default
     return table
 
 

@@ -254,6 +254,8 @@ class Lowering:
 
     def _lower_region(self, ops: Sequence[ir.Operation], at: int, block: ir.Block) -> int:
         """Lowers the branch or loop that begins at ``at``; gives the place behind it."""
+        # What an op without a rule would give is no operand of a region.
+        self.check()
         what = "a loop" if op_name(ops[at]) == LOOP else "a branch"
         try:
             return RegionLowering(self, ops, at).run(block)

@@ -205,6 +205,7 @@ class RegionLowering:
             def build() -> Side:
                 with self._inside():
                     self._lowering.lower_ops(ops, ir.InsertionPoint.current.block)
+                    self._lowering.check()
                     values, given = self._operands(last, 1), self._operands(last, 3)
                     worth = [self._extent(values[which].dims[d]) for which, d, _ in sizes]
                     worth += [self._extent(given[n]) for n, x in numbers.items() if x.name is not None]
@@ -282,6 +283,7 @@ class RegionLowering:
                 for n, x in zip(loose, now[len(slots) :], strict=True):
                     self._define(inner[n], x)
                 self._lowering.lower_ops(inside, ir.InsertionPoint.current.block)
+                self._lowering.check()
                 given = self._operands(end, 6)
                 rows = self._operands(end, 4)
                 again = self._value(end.operands[5])
@@ -360,6 +362,7 @@ class RegionLowering:
         scratch = ir.Module.create().body
         with self._lowering.tried() as keep:
             self._lowering.lower_ops([op], scratch)
+            self._lowering.check()
             self._lowering.check()
             made = [view.operation for view in scratch.operations]
             if any(_can_fail(new) for new in made):

@@ -20,6 +20,7 @@ from . import markers
 
 _BEGINS = (markers.branch_begin, markers.loop_begin)
 _ENDS = (markers.branch_end, markers.loop_end)
+_READS = (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
 _FOLDED: dict[Any, Callable[..., Any]] = {
     sympy.Add: operator.add,
     sympy.Mul: operator.mul,
@@ -148,7 +149,7 @@ class _Settling:
     def _read_again(self, symbol: Any, place: Node, path: tuple[Node, ...]) -> Node:
         """What another region reads from a tensor, read where it is asked for; torch drops the second reading."""
         for node in self._symbols.get(symbol, []):
-            tensor = node.args[0] if node.target is torch.ops.aten.item.default else None
+            tensor = node.args[0] if node.target in _READS else None
             if isinstance(tensor, Node) and self._paths[tensor] == path[: len(self._paths[tensor])]:
                 again = self._graph.node_copy(node)
                 # Only one node of torch brings a symbol into being.

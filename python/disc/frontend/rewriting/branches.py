@@ -11,9 +11,10 @@ from torch import Tensor
 
 from ... import errors
 from .. import markers
-from . import graph
+from . import graph, lists
 from .conditions import equal_sizes, implied, is_bool, is_int, known_truth, marked, number_tensor, same_number
 from .raised import text_of_raise
+from .parts import has_parts
 from .region import Region, raised_by_user, share
 from .sites import Site
 from .state import Change, Heap, Undefined, described, is_scalar, part_name, parts, rebuilt, store
@@ -43,9 +44,10 @@ class _Number:
 class _Merge:
     """The merging of what two sides leave: planned first, then computed."""
 
-    def __init__(self, site: Site, symbols: graph.Symbols, then: _Side, orelse: _Side) -> None:
+    def __init__(self, site: Site, pred: Tensor, symbols: graph.Symbols, then: _Side, orelse: _Side) -> None:
         """``symbols``: those that there were before the branch."""
-        self.site, self._symbols, self._sides = site, symbols, (then, orelse)
+        self.site, self.pred, self._symbols, self._sides = site, pred, symbols, (then, orelse)
+        self.regions = then.region, orelse.region
         self.slots: list[_Slot] = []
         self.numbers: list[_Number] = []
 
@@ -113,12 +115,30 @@ class _Merge:
                 dict.fromkeys(inner, x) if isinstance(x, Undefined) else side.parts(x) or {}
                 for x, side in zip((a, b), self._sides, strict=True)
             )
+            if type(whole) is list and (list(first) != list(second) or has_parts([*first.values(), *second.values()])):
+                return self.lists(list(first.values()), list(second.values()), name)
             if list(first) == list(second):
                 plans = {key: self.plan(first[key], second[key], part_name(name, whole, key), made) for key in first}
                 return lambda: rebuilt(whole, {key: plan() for key, plan in plans.items()})
         elif inner is None and (isinstance(a, Undefined) or isinstance(b, Undefined) or _equal(a, b)):
             return lambda: whole
         raise self._differ(name, a, b)
+
+    def tensors(self, then: Callable[[], Tensor], orelse: Callable[[], Tensor]) -> Callable[[], Any]:
+        """What gives the merged tensor of what the two sides compute."""
+        slot = self._slot(then, orelse)
+        return lambda: slot.result
+
+    def known(self, size: Any) -> bool:
+        """Whether an extent is known before the branch."""
+        return self._symbols.know(size)
+
+    def lists(self, a: list[Any], b: list[Any], name: str) -> Callable[[], list[Any]]:
+        """Lists that may have other lengths after the two sides."""
+        found = lists.merged(self, a, b, name)
+        if found is None:
+            raise self._differ(name, a, b)
+        return found
 
     def _differ(self, name: str, a: Any, b: Any) -> errors.CompileError:
         return self.site.refuse(
@@ -254,8 +274,8 @@ def branch(
     orelse = run(sides[1], else_.token)
     if then.raised is not None and orelse.raised is not None:
         raise then.raised
-    merge = _Merge(site, symbols, then, orelse)
-    put_later, store_later = _plan(merge, then, orelse, before, names, needed)
+    merge = _Merge(site, pred, symbols, then, orelse)
+    put_later, store_later, fill_later = _plan(merge, then, orelse, before, names, needed)
     copies = _copies(merge, then, orelse)
     else_.fill(lambda: _with_entered(merge.then(), then))
     values, entered, numbers = _with_entered(merge.orelse(), orelse)
@@ -265,6 +285,8 @@ def branch(
         outer.copy_(result())
     put(tuple(plan() for plan in put_later))
     store((holder, key, plan()) for holder, key, plan in store_later)
+    for holder, fill in fill_later:
+        holder[:] = fill()
 
 
 def _with_entered(given: tuple[list[Tensor], list[Any]], side: _Side) -> tuple[list[Tensor], list[Tensor], list[Any]]:
@@ -273,7 +295,10 @@ def _with_entered(given: tuple[list[Tensor], list[Any]], side: _Side) -> tuple[l
 
 def _plan(
     merge: _Merge, then: _Side, orelse: _Side, before: tuple[Any, ...], names: Sequence[str], needed: Sequence[str]
-) -> tuple[list[Callable[[], Any]], list[tuple[Any, Any, Callable[[], Any]]]]:
+) -> tuple[
+    list[Callable[[], Any]], list[tuple[Any, Any, Callable[[], Any]]], list[tuple[list[Any], Callable[[], list[Any]]]]
+]:
+    """How variables, elements of containers, and whole lists come about."""
     raised = then.raised is not None, orelse.raised is not None
 
     def plan(name: str, old: Any, a: Any, b: Any) -> Callable[[], Any]:
@@ -286,6 +311,7 @@ def _plan(
     for name, old, a, b in zip(names, before, then.values, orelse.values, strict=True):
         put.append(plan(name, old, a, b) if name in needed else _nothing(name))
     stored = []
+    whole: dict[int, tuple[list[Any], str]] = {}
     found = [{(id(c.holder), c.key): c for c in side.changes} for side in (then, orelse)]
     for key in {**found[0], **found[1]}:
         here = [side.get(key) for side in found]
@@ -293,13 +319,20 @@ def _plan(
         assert change is not None
         values = [change.old if c is None else c.new for c in here]
         missing = [isinstance(x, Undefined) for x in values]
-        if isinstance(change.holder, list) and missing[0] is not missing[1] and not any(raised):
-            raise merge.site.refuse(
-                f"{change.name} is an element that a list has on one side of a branch on data only: a list needs one"
-                " length on both sides"
-            )
-        stored.append((change.holder, change.key, plan(change.name, change.old, *values)))
-    return put, stored
+        if isinstance(change.holder, list) and not any(raised) and (missing[0] is not missing[1] or has_parts(values)):
+            whole[id(change.holder)] = change.holder, change.name.rpartition("[")[0]
+    for key in {**found[0], **found[1]}:
+        here = [side.get(key) for side in found]
+        change = here[0] or here[1]
+        assert change is not None
+        if id(change.holder) not in whole:
+            values = [change.old if c is None else c.new for c in here]
+            stored.append((change.holder, change.key, plan(change.name, change.old, *values)))
+    filled = []
+    for holder, name in whole.values():
+        a, b = (list((side.parts(holder) or {}).values()) for side in (then, orelse))
+        filled.append((holder, merge.lists(a, b, name)))
+    return put, stored, filled
 
 
 def _nothing(name: str) -> Callable[[], Any]:

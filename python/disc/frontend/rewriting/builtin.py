@@ -12,18 +12,32 @@ import torch
 from torch import Tensor
 
 from . import operators
-from .conditions import SYMBOLIC, constant_of, decide, is_float, number_tensor, stand_in, stands_for_bool
-from .dynamic import Dynamic, Steps, dynamic_range, is_dynamic, joint, sequence_of
+from .conditions import SYMBOLIC, constant_of, decide, is_float, known_truth, number_tensor, stand_in, stands_for_bool
+from .dynamic import (
+    METHODS,
+    Dynamic,
+    dynamic_range,
+    is_dynamic,
+    joint,
+    refused,
+    sequence_of,
+    tensor_of,
+    whole_of,
+)
 from .hooks import Range
+from .parts import has_parts, length
 from .sites import Site
-from .steps import Earlier
 
 
 def variant(function: Any, site: Site) -> Callable[..., Any] | None:
     """What is called in the place of a function of Python or a method of a tensor; None if that is good as it is."""
-    if isinstance(function, _METHODS) and isinstance(owner := getattr(function, "__self__", None), Tensor):
-        method = _OF_TENSORS.get(function.__name__)
-        return None if method is None else functools.partial(method, owner)
+    if isinstance(function, _METHODS):
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, Tensor):
+            method = _OF_TENSORS.get(function.__name__)
+            return None if method is None else functools.partial(method, owner)
+        if type(owner) is list:
+            return _of_list(owner, function.__name__)
     try:
         found = _VARIANTS.get(function)
     except TypeError:
@@ -32,6 +46,14 @@ def variant(function: Any, site: Site) -> Callable[..., Any] | None:
         # torch.export has its own.
         found = _VARIANTS[_min if function is builtins.min else _max]
     return None if found is None else functools.partial(found, site)
+
+
+def _of_list(owner: list[Any], name: str) -> Callable[..., Any] | None:
+    if name == "extend" or (has_parts(owner) and name in METHODS):
+        return functools.partial(METHODS[name], owner)
+    if has_parts(owner) and name not in ("append", "clear", "copy"):
+        return refused(name)
+    return None
 
 
 _min, _max = min, max
@@ -75,10 +97,7 @@ def _len(_: Site, value: Any) -> Any:
         return value.shape[0]
     if isinstance(value, Dynamic):
         return value.count
-    if isinstance(value, list) and any(isinstance(x, (Steps, Earlier)) for x in value):
-        counts: list[Any] = [x.count if isinstance(x, (Steps, Earlier)) else 1 for x in value]
-        return builtins.sum(counts)
-    return len(value)
+    return length(value) if has_parts(value) else len(value)
 
 
 def _range(site: Site, *args: Any) -> Any:
@@ -108,6 +127,10 @@ def _extreme(
     def choose(site: Site, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
             return builtin_of_tensor(args[0])
+        if len(args) == 1 and not kwargs and has_parts(args[0]):
+            whole = whole_of(args[0])
+            found = builtin_of_tensor(whole.rows)
+            return found if whole.kind is Tensor else found.item()
         if len(args) == 1 and not kwargs:
             args = (tuple(args[0]),)
         values = args[0] if len(args) == 1 else args
@@ -149,8 +172,10 @@ def _first(site: Site, iterable: Any, join: Callable[..., Any], empty: bool) -> 
 def _sum(_: Site, iterable: Any, start: Any = 0) -> Any:
     if isinstance(iterable, Tensor):
         return iterable.sum(0) + start
-    if isinstance(iterable, list) and any(isinstance(x, Steps) for x in iterable):
-        return builtins.sum((x.rows.sum(0) if isinstance(x, Steps) else x for x in iterable), start)
+    if has_parts(iterable):
+        whole = whole_of(iterable)
+        total = whole.rows.sum(0)
+        return (total if whole.kind is Tensor else total.item()) + start
     return builtins.sum(iterable, start)
 
 
@@ -181,6 +206,22 @@ def _tolist(value: Tensor) -> Any:
     return [_tolist(value[n]) for n in range(value.shape[0])]
 
 
+def _equal(a: Tensor, b: Tensor) -> Any:
+    """``torch.equal``: tensors of other shapes are not."""
+    if a.dim() != b.dim():
+        return False
+    for x, y in zip(a.shape, b.shape, strict=True):
+        if (known := known_truth(x == y)) is False:
+            return False
+        if known is None:
+            raise NotImplementedError("torch.equal() of tensors that may have different shapes")
+    return stand_in((a == b).all())
+
+
+def _close(a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    return stand_in(torch.isclose(a, b, rtol, atol, equal_nan).all())
+
+
 def _unbind(value: Tensor, dim: int = 0) -> Any:
     if is_dynamic(value.shape[dim]):
         return Dynamic(value.shape[dim], lambda n: value.select(dim, n))
@@ -191,6 +232,8 @@ _OF_TENSORS: dict[str, Callable[..., Any]] = {
     "item": _item,
     "tolist": _tolist,
     "unbind": _unbind,
+    "equal": lambda value, other: _equal(value, other),
+    "allclose": lambda value, *args, **kwargs: _close(value, *args, **kwargs),
     "__bool__": lambda value: stand_in(decide(value)),
     "__len__": lambda value: value.shape[0],
 }
@@ -211,5 +254,8 @@ _VARIANTS: dict[Any, Callable[..., Any]] = {
     sum: _sum,
     isinstance: _isinstance,
     torch.unbind: lambda _, value, dim=0: _unbind(value, dim),
+    torch.tensor: lambda _, values, **options: (tensor_of if has_parts(values) else torch.tensor)(values, **options),
+    torch.equal: lambda _, a, b: _equal(a, b),
+    torch.allclose: lambda _, *args, **kwargs: _close(*args, **kwargs),
     torch.is_nonzero: lambda _, value: stand_in(decide(value)),
 }

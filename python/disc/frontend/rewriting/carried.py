@@ -176,6 +176,12 @@ class Value(Carried):
         self._slot = 0
         self._before: Any = None
 
+    def begin(self, first: Tensor) -> None:
+        """Takes another tensor for the first value: the same, computed once more."""
+        self.first, self.shape = first, list(first.shape)
+        for dim, size in self.sizes.items():
+            size.first = self.shape[dim]
+
     def prepare(self) -> None:
         """Computes its first value."""
         if self.made or isinstance(self.first, Zeros):

@@ -17,6 +17,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from ... import errors
 from ..proving import declared_ranges
+from .parts import has_parts, length
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -40,6 +41,8 @@ def decide(value: Any) -> bool | Tensor:
     """``bool(value)``: as it is if that is known while tracing, else as a 0-d bool tensor."""
     if isinstance(value, Tensor):
         return _of_tensor(value)
+    if has_parts(value):
+        value = length(value)
     if isinstance(value, (torch.SymInt, torch.SymFloat)):
         value = value != 0
     if isinstance(value, torch.SymBool):

@@ -19,9 +19,10 @@ import torch.utils._pytree as pytree
 
 from ... import errors
 from ..locations import is_user_file
-from . import operators
+from . import dynamic, operators
 from .builtin import variant
 from .conditions import stands_for_bool
+from .parts import Part
 from .region import forget_shared
 from .sites import Site
 from .transform import NotRewritable, is_rewritten, rewrite
@@ -59,6 +60,8 @@ class Converter:
     not_ = staticmethod(operators.not_)
     is_ = staticmethod(operators.is_)
     is_not = staticmethod(operators.is_not)
+    sequence = staticmethod(dynamic.sequence)
+    plain = staticmethod(dynamic.plain)
     assert_ = staticmethod(operators.assert_)
     Undefined = operators.Undefined
 
@@ -215,11 +218,14 @@ def _finish(model: torch.nn.Module, converter: Converter) -> None:
     """Has the whole model give Python's bools for what stands for them."""
     forward: Callable[..., Any] = model.forward
 
+    def leaf(x: Any) -> Any:
+        if isinstance(x, (Part, dynamic.Dynamic)):
+            raise NotImplementedError("the model returns a list whose length depends on data: stack what is in it")
+        return x.item() if isinstance(x, torch.Tensor) and stands_for_bool(x) else x
+
     @functools.wraps(forward)
     def whole(*args: Any, **kwargs: Any) -> Any:
-        return pytree.tree_map(
-            lambda x: x.item() if isinstance(x, torch.Tensor) and stands_for_bool(x) else x, forward(*args, **kwargs)
-        )
+        return pytree.tree_map(leaf, forward(*args, **kwargs))
 
     whole.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
     converter._patched.append((model, model.__dict__.get("forward")))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from .conditions import known_truth
+from .conditions import equal_sizes, is_bool, is_float, is_int, known_truth, marked, number_tensor, stands_for_bool
+from .parts import Part, has_parts
 
 
 def is_dynamic(value: Any) -> bool:
@@ -55,8 +56,8 @@ def sequence_of(value: Any) -> Dynamic | None:
         return value
     if isinstance(value, Tensor) and value.dim() > 0 and is_dynamic(value.shape[0]):
         return Dynamic(value.shape[0], lambda n: value.select(0, n))
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], Steps):
-        return value[0].sequence()
+    if has_parts(value) and not any(isinstance(x, Maybe) for x in value):
+        return whole_of(value).sequence()
     return None
 
 
@@ -79,53 +80,252 @@ def _listed(value: Any) -> Dynamic:
     raise NotImplementedError("a list beside a sequence of dynamic length in zip()")
 
 
-class Steps:
-    """What the steps of a loop appended to a list, as one element of it."""
+# -- lists whose length is known at run time only -----------------------------------------------------------------
 
-    def __init__(self, stacks: Sequence[Tensor]) -> None:
-        """``stacks``: of each tensor that a step appends, those of all steps."""
-        self._stacks = stacks
+
+class Steps(Part):
+    """Tensors, or numbers, of one shape: rows of a tensor, all of them or those that are ``present``."""
+
+    def __init__(self, rows: Tensor, present: Tensor | None = None, kind: type = Tensor) -> None:
+        """``rows``: [n, ...], ``present``: bool [n]; the elements are of ``kind``: tensors, ints, floats or bools."""
+        self.all, self.present, self.kind = rows, present, kind
 
     @property
     def count(self) -> Any:
         """How many elements it stands for."""
-        return self._stacks[0].shape[0] * len(self._stacks)
+        if self.present is None:
+            return self.all.shape[0]
+        count = self.present.sum().item()
+        torch._check(count >= 0)
+        torch._check(count <= self.all.shape[0])
+        return count
 
     @property
     def rows(self) -> Tensor:
-        """All of them along a new first dim."""
-        return self._stacks[0] if len(self._stacks) == 1 else torch.stack(list(self._stacks), 1).flatten(0, 1)
+        """All elements along a new first dim."""
+        # Not kept: what one side of a branch computes is no value of the other.
+        return self.all if self.present is None else self.all.index_select(0, self.present.nonzero().squeeze(1))
 
     def sequence(self) -> Dynamic:
         """To iterate over."""
         rows = self.rows
-        return Dynamic(rows.shape[0], lambda n: rows.select(0, n))
+        return Dynamic(rows.shape[0], lambda n: self.element(rows, n))
 
-    @classmethod
-    def __torch_function__(cls, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Joins what a list with steps in it holds."""
-        join = {torch.stack: _stacked, torch.cat: _joined, torch.concat: _joined, torch.concatenate: _joined}.get(func)
-        if join is None:
-            raise NotImplementedError(
-                "what a loop over a dynamic range appends to a list can be stacked or concatenated"
-            )
-        return join(*args, **(kwargs or {}))
+    def element(self, rows: Tensor, number: Any) -> Any:
+        """One of the rows."""
+        row = rows.select(0, number)
+        return row if self.kind is Tensor else marked(row) if self.kind is bool else row.item()
+
+
+class Maybe(Part):
+    """An element that is there where a condition holds."""
+
+    def __init__(self, element: Any, pred: Tensor) -> None:
+        """``pred``: 0-d, bool."""
+        self.element, self.pred = element, pred
+
+    @property
+    def count(self) -> Any:
+        """0 or 1."""
+        count = self.pred.to(torch.int64).item()
+        torch._check(count >= 0)
+        torch._check(count <= 1)
+        return count
+
+
+def kind_of(value: Any) -> type:
+    """What the elements are that something in a list stands for."""
+    if isinstance(value, Steps):
+        return value.kind
+    if isinstance(value, Tensor):
+        return bool if stands_for_bool(value) else Tensor
+    for kind, test in ((bool, is_bool), (int, is_int), (float, is_float)):
+        if test(value):
+            return kind
+    return type(value)
+
+
+_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64}
+
+
+def row_of(value: Any) -> Tensor:
+    """A tensor, or a number as one."""
+    return value if isinstance(value, Tensor) else number_tensor(value, _DTYPES[kind_of(value)])
+
+
+def row_type(value: Any) -> tuple[Sequence[Any], torch.dtype]:
+    """The shape and the dtype of the rows that an element of a list can be."""
+    if isinstance(value, Steps):
+        return value.all.shape[1:], value.all.dtype
+    if isinstance(value, Tensor):
+        return value.shape, value.dtype
+    return (), _DTYPES[kind_of(value)]
+
+
+def is_row(value: Any) -> bool:
+    """Whether an element of a list can be a row, or rows, of a tensor."""
+    return isinstance(value, (Steps, Tensor)) or kind_of(value) in _DTYPES
+
+
+def can_join(values: Sequence[Any]) -> bool:
+    """Whether all that some elements of lists stand for can be rows of one tensor."""
+    if not all(map(is_row, values)) or len({kind_of(x) for x in values}) != 1:
+        return False
+    (first, dtype), *others = map(row_type, values)
+    return all(len(a) == len(first) and all(map(equal_sizes, a, first)) and b == dtype for a, b in others)
+
+
+def whole_of(values: Sequence[Any]) -> Steps:
+    """All elements of a list as one part."""
+    kinds = {kind_of(x) for x in values}
+    if len(kinds) != 1 or not all(is_row(x) for x in values):
+        for x in values:
+            if isinstance(x, Part) and not isinstance(x, Steps):
+                x._fail()
+        raise NotImplementedError("a list of a length that depends on data, whose elements are not of one kind and shape")
+    parts = [x.rows if isinstance(x, Steps) else row_of(x).unsqueeze(0) for x in values]
+    return Steps(parts[0] if len(parts) == 1 else torch.cat(parts), kind=kinds.pop())
+
+
+class View:
+    """A list with parts, as code reads it."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        """``values``: the list."""
+        self._values = values
+
+    def __getitem__(self, index: Any) -> Any:
+        values = self._values
+        if isinstance(index, slice):
+            return type(values)(self._slice(index))
+        if isinstance(index, Tensor):
+            index = index.item()
+        if isinstance(index, int):
+            near = values[index:] if index < 0 else values[: index + 1]
+            if len(near) == (-index if index < 0 else index + 1) and not has_parts(near):
+                return values[index]
+        if not isinstance(index, int) or all(isinstance(x, (Steps, Maybe)) or not isinstance(x, Part) for x in values):
+            whole = whole_of(values)
+            rows = whole.rows
+            return whole.element(rows, index if known_truth(index >= 0) is True else _from_end(index, rows.shape[0]))
+        # Of a list that steps append to: what the steps before have appended.
+        return _alone(values[index])
+
+    def _slice(self, index: slice) -> Sequence[Any]:
+        values = self._values
+        start, stop, step = index.start, index.stop, index.step
+        if step is None and start is None and stop is None:
+            return values
+        if step in (None, 1) and not has_parts(values[:stop]) and isinstance(stop, int) and 0 <= stop <= len(values):
+            return values[index]
+        if step == -1 and start is None and stop is None:
+            return [Steps(x.rows.flip(0), kind=x.kind) if isinstance(x, Steps) else _alone(x) for x in values[::-1]]
+        if step is not None and (not isinstance(step, int) or step < 1):
+            raise NotImplementedError("a slice backwards of a list of a length that depends on data, but all of it")
+        if step in (None, 1) and stop is None and isinstance(start, int) and start >= 0:
+            head = values[:start]
+            if len(head) == start and not has_parts(head):
+                return values[start:]
+        whole = whole_of(values)
+        return [Steps(whole.rows[start:stop:step], kind=whole.kind)]
+
+
+def _alone(value: Any) -> Any:
+    if isinstance(value, Part) and not isinstance(value, Maybe):
+        value._fail()
+    return value
+
+
+def _from_end(index: Any, count: Any) -> Any:
+    if isinstance(index, int):
+        return count + index
+    return torch.sym_ite(index >= 0, index, index + count)
+
+
+def sequence(value: Any) -> Any:
+    """What code reads elements of: a list, for one."""
+    return View(value) if type(value) in (list, tuple) and has_parts(value) else value
+
+
+def plain(value: Any) -> Any:
+    """What code sets elements of."""
+    if type(value) is list and has_parts(value):
+        raise NotImplementedError("an element is set of a list whose length depends on data: keep a tensor instead")
+    return value
+
+
+def pop(values: list[Any], index: Any = -1) -> Any:
+    """``values.pop(index)``."""
+    if index not in (0, -1):
+        raise NotImplementedError("pop() of a list whose length depends on data takes its first or last element only")
+    if not isinstance(values[index], Part):
+        return values.pop(index)
+    element = View(values)[index]
+    whole = whole_of(values)
+    values[:] = [Steps(whole.rows[1:] if index == 0 else whole.rows[:-1], kind=whole.kind)]
+    return element
+
+
+def extend(values: list[Any], more: Any) -> None:
+    """``values.extend(more)``."""
+    steps = sequence_of(more)
+    if isinstance(more, Tensor) and steps is not None:
+        values.append(Steps(more))
+    elif isinstance(more, Dynamic):
+        raise NotImplementedError("extend() by a sequence of dynamic length: append its elements in a loop")
+    else:
+        list.extend(values, more)
+
+
+def reverse(values: list[Any]) -> None:
+    """``values.reverse()``."""
+    values[:] = View(values)[::-1]
+
+
+def refused(name: str) -> Callable[..., Any]:
+    """The error for a method that is of no use for such a list."""
+
+    def fail(*_: Any, **__: Any) -> NoReturn:
+        raise NotImplementedError(f"{name}() of a list whose length depends on data")
+
+    return fail
+
+
+METHODS = {"pop": pop, "extend": extend, "reverse": reverse}
+
+
+def tensor_of(values: Any, **options: Any) -> Tensor:
+    """``torch.tensor(values)``."""
+    whole = whole_of(values)
+    if whole.kind is Tensor and whole.all.dim() != 1:
+        raise NotImplementedError("torch.tensor() of a list of tensors with dims; stack them")
+    dtype = options.pop("dtype", None)
+    if dtype is None:
+        dtype = torch.get_default_dtype() if whole.kind is float else whole.all.dtype
+    if options.pop("requires_grad", False):
+        raise NotImplementedError("torch.tensor() of a list that wants a gradient")
+    return whole.rows.to(dtype=dtype, **options)
 
 
 def _stacked(tensors: Sequence[Any], dim: int = 0) -> Tensor:
-    parts = [t.rows if isinstance(t, Steps) else t.unsqueeze(0) for t in tensors]
-    # A copy, as Python's is: the list still has the tensors that were appended.
-    whole = parts[0].clone() if len(parts) == 1 else torch.cat(parts)
-    return whole.movedim(0, dim)
+    if any(kind_of(x) is not Tensor for x in tensors if not isinstance(x, Maybe)):
+        raise TypeError("expected Tensors as elements of the list that is stacked")
+    return whole_of(tensors).rows.movedim(0, dim)
 
 
 def _joined(tensors: Sequence[Any], dim: int = 0, **named: Any) -> Tensor:
     dim = named.get("axis", dim)
 
     def part(t: Any) -> Tensor:
-        if not isinstance(t, Steps):
+        if not isinstance(t, Part):
             return t  # type: ignore[no-any-return]
-        at = dim % (t.rows.dim() - 1)
-        return t.rows.movedim(0, at).flatten(at, at + 1)
+        rows = whole_of([t]).rows
+        if rows.dim() == 1:
+            raise RuntimeError("zero-dimensional tensors cannot be concatenated")
+        at = dim % (rows.dim() - 1)
+        return rows.movedim(0, at).flatten(at, at + 1)
 
     return torch.cat([part(t) for t in tensors], dim)
+
+
+Part.joins.update({torch.stack: _stacked, torch.cat: _joined, torch.concat: _joined, torch.concatenate: _joined})

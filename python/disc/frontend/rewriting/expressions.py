@@ -170,6 +170,13 @@ class Expressions(ast.NodeTransformer):
     def _is_builtin(self, name: str) -> bool:
         return bool(name) and name not in self.context.shadowed and self.scope.is_builtin(name)
 
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """What is read from may be a list of a length that depends on data; in such a list nothing is set."""
+        self.generic_visit(node)
+        name = "sequence" if isinstance(node.ctx, ast.Load) else "plain"
+        node.value = operator(node.value, name, [node.value])
+        return node
+
     # -- comprehensions and functions -----------------------------------------------------------------------------
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.expr:

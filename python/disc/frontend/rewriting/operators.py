@@ -16,7 +16,7 @@ from torch import Tensor
 from . import graph
 from .branches import branch
 from .conditions import decide, implied, implying, is_bool, marked, stand_in, stands_for_bool
-from .dynamic import Steps, sequence_of
+from .dynamic import Maybe, Steps, sequence_of
 from .hooks import needs_rewriting
 from .raised import text_of_assert
 from .sites import Site, site
@@ -264,8 +264,18 @@ def for_(
                 if loop.begun:
                     raise
                 iterable = list(iterable)
-        if isinstance(item, Steps):
-            for_(item.sequence(), body, go_on, get, put, names, site, needed=names, read=read, seen=seen)
+        if isinstance(item, Maybe):
+            pred = torch.logical_and(item.pred, more) if isinstance(more, Tensor) else item.pred
+            roots = [*seen().items(), ("the element", item.element)]
+            branch(pred, (functools.partial(body, item.element), lambda: None), get, put, names, site, names, roots)
+        elif isinstance(item, Steps):
+            run = functools.partial(
+                for_, item.sequence(), body, go_on, get, put, names, site, needed=names, read=read, seen=seen
+            )
+            if isinstance(more, Tensor):
+                branch(more, (run, lambda: None), get, put, names, site, names, list(seen().items()))
+            else:
+                run()
         elif isinstance(more, bool):
             body(item)
         else:

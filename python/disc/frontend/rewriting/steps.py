@@ -20,7 +20,8 @@ from .. import markers
 from . import graph
 from .carried import Carried, Markers, Mismatch, Value, Zeros, carry, refuse
 from .conditions import decide, known_truth, number_tensor
-from .dynamic import Steps
+from .dynamic import Steps, can_join, kind_of, row_of, row_type, whole_of
+from .parts import Part
 from .region import Region, version_of
 from .sites import Site
 from .state import Change, Heap, Undefined, store
@@ -30,17 +31,18 @@ _TRIALS = 12
 _REACH = 64
 
 
-class Earlier:
+class Earlier(Part):
     """In a list that grows: what the steps before have appended. It cannot be used in a step."""
 
-    def __init__(self, grown: _Grown, count: Callable[[], Any]) -> None:
-        """``count`` gives how many elements it stands for."""
+    def __init__(self, grown: _Grown, count: Callable[[], Any] | None) -> None:
+        """``count`` gives how many elements it stands for, if that can be told."""
         self.__dict__.update(grown=grown, counted=count)
 
     @property
     def count(self) -> Any:
         """How many elements it stands for."""
-        return self.__dict__["counted"]()
+        count = self.__dict__["counted"]
+        return self._fail() if count is None else count()
 
     def _fail(self, *_: Any, **__: Any) -> NoReturn:
         raise _LooksBack(self.__dict__["grown"])
@@ -55,7 +57,7 @@ class Earlier:
         for leaf in pytree.tree_leaves((args, kwargs)):
             if isinstance(leaf, Earlier):
                 leaf._fail()
-        raise TypeError
+        return super().__torch_function__(func, kinds, args, kwargs)
 
 
 class _OtherKind(Exception):
@@ -68,14 +70,32 @@ class _OtherKind(Exception):
 
 @dataclass
 class _Grown:
-    """A list that steps append to."""
+    """A list that steps append to, or take from."""
 
     holder: list[Any]
     name: str
-    rows: list[Tensor]
+    elements: list[Any]
     """What a step appends, of a trial."""
     previous: list[Value] | None = None
     """What the step before has appended, if steps read that."""
+    all: Value | None = None
+    """Rows that are all of the list: it is carried, if steps read more of it, or append a number of elements that varies
+    in a way that has no bound."""
+
+    @property
+    def kind(self) -> type:
+        """What the elements are."""
+        return kind_of(self.elements[0])
+
+    @property
+    def flagged(self) -> bool:
+        """Whether it depends on data which elements a step appends."""
+        return any(isinstance(x, Steps) for x in self.elements)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a step appends so many elements at most."""
+        return all(isinstance(x.all.shape[0], int) for x in self.elements if isinstance(x, Steps))
 
 
 class _LooksBack(Exception):
@@ -154,14 +174,12 @@ class Loop:
                     return
             except _LooksBack as back:
                 grown = back.grown
-                if grown.previous is not None:
-                    raise self._site.refuse(
-                        f"a step of a loop reads what steps before the last one appended to {grown.name}; keep what"
-                        " the next step needs in a variable of its own"
-                    ) from None
                 with graph.tried():
                     self._reset()
-                grown.previous = self._previous(grown)
+                    if grown.previous is not None or grown.flagged or grown.kind is not Tensor:
+                        grown.previous, grown.all = None, self._carried_whole(grown)
+                    else:
+                        grown.previous = self._previous(grown)
         raise self._site.refuse("what this loop changes from step to step has no end")
 
     def _begin(self) -> None:
@@ -174,15 +192,34 @@ class Loop:
         self._written: dict[int, tuple[Tensor, Value]] = {}
         self._grown: dict[int, _Grown] = {}
         self._conditional = self._pred is not None
+        self._symbols = graph.Symbols()
 
     def _previous(self, grown: _Grown) -> list[Value]:
         before = self._heap.contents(grown.holder)
         symbols = graph.Symbols()
-        last = list(before.values())[-len(grown.rows) :] if len(before) >= len(grown.rows) else []
-        if all(isinstance(x, Tensor) and _alike(x, row) for x, row in zip(last, grown.rows, strict=False)) and last:
-            return [Value(x, row, symbols) for x, row in zip(last, grown.rows, strict=True)]
+        rows = grown.elements
+        last = list(before.values())[-len(rows) :] if len(before) >= len(rows) else []
+        if all(isinstance(x, Tensor) and _alike(x, row) for x, row in zip(last, rows, strict=False)) and last:
+            return [Value(x, row, symbols) for x, row in zip(last, rows, strict=True)]
         # There is none before the first step, so nobody may read it there.
-        return [Value(Zeros(), row, symbols) for row in grown.rows]
+        return [Value(Zeros(), row, symbols) for row in rows]
+
+    def _carried_whole(self, grown: _Grown) -> Value:
+        first = self._whole_before(grown)
+        value = Value(first, first, graph.Symbols())
+        value.learn(torch.cat([first, whole_of(grown.elements).rows]))
+        return value
+
+    def _whole_before(self, grown: _Grown) -> Tensor:
+        """The rows of a list before the loop."""
+        before = list(self._heap.contents(grown.holder).values())
+        if before:
+            return whole_of(before).rows
+        like = grown.elements[0]
+        shape, dtype = row_type(like)
+        if not all(self._symbols.know(size) for size in shape):
+            raise self._site.refuse(f"what a step of a loop appends to {grown.name} has a shape that depends on the step")
+        return torch.zeros([0, *shape], dtype=dtype)
 
     # -- one step ----------------------------------------------------------------------------------------
 
@@ -191,12 +228,15 @@ class Loop:
             *self._variables.values(),
             *(carried for _, carried in self._places.values()),
             *(carried for _, carried in self._written.values()),
-            *(value for grown in self._grown.values() for value in grown.previous or ()),
+            *(value for grown in self._grown.values() for value in (*(grown.previous or ()), *_given(grown.all))),
         ]
 
     def _trace(self, *, trial: bool) -> bool:
         """Traces a step; as a trial it says whether something new was found, else it sets what the loop leaves."""
         run = Markers()
+        for grown in self._grown.values():
+            if grown.all is not None:
+                grown.all.begin(self._whole_before(grown))
         for carried in self._all():
             carried.prepare()
         pred = self._pred
@@ -261,9 +301,12 @@ class Loop:
         )
         store((change.holder, change.key, carried.open(run)) for change, carried in self._places.values())
         for grown in self._grown.values():
+            if grown.all is not None:
+                grown.holder[:] = [Steps(grown.all.open(run), kind=grown.kind)]
+                continue
             previous = grown.previous or []
-            rows = len(grown.rows)
-            earlier = Earlier(grown, functools.partial(lambda n, m: n * run.index - m, rows, len(previous)))
+            counted = functools.partial(lambda n, m: n * run.index - m, len(grown.elements), len(previous))
+            earlier = Earlier(grown, None if grown.flagged else counted)
             # Many of it: also an index from the end is to meet it.
             more = [Earlier(grown, lambda: 0)] * _REACH
             grown.holder += [earlier, *more, *(value.open(run) for value in previous)]
@@ -301,33 +344,52 @@ class Loop:
             if carried is not None:
                 self._variables[n] = carried
             news |= changed
-        news |= self._learn_lists(changes)
+        news |= self._learn_lists(changes, heap)
         for change in changes:
             news |= self._learn_place(change, heap, symbols)
         return news
 
-    def _learn_lists(self, changes: list[Change]) -> bool:
+    def _learn_lists(self, changes: list[Change], heap: Heap) -> bool:
         news = False
         appended: dict[int, list[Change]] = {}
         for change in changes:
             holder = change.holder
-            if isinstance(holder, list) and self._heap.has(holder) and isinstance(change.old, Undefined):
-                appended.setdefault(id(holder), []).append(change)
+            if isinstance(holder, list) and self._heap.has(holder):
+                known = self._grown.get(id(holder))
+                if isinstance(change.old, Undefined) and (known is None or known.all is None):
+                    appended.setdefault(id(holder), []).append(change)
         for key, found in appended.items():
             name = found[0].name.rpartition("[")[0]
-            rows = [change.new for change in found]
-            if not all(isinstance(row, Tensor) for row in rows):
-                raise self._site.refuse(f"a step of a loop appends to {name} what is no tensor")
-            if key not in self._grown:
-                self._grown[key] = _Grown(found[0].holder, name, rows)
+            elements = [change.new for change in found]
+            if not can_join(elements):
+                raise self._site.refuse(
+                    f"a step of a loop appends to {name} what are no tensors or numbers of one kind and shape"
+                )
+            grown = self._grown.get(key)
+            if grown is None or grown.flagged != any(isinstance(x, Steps) for x in elements):
+                grown = self._grown[key] = _Grown(found[0].holder, name, elements)
                 news = True
-            for value, row in zip(self._grown[key].previous or (), rows, strict=False):
+            grown.elements = elements
+            if not grown.bounded:
+                grown.previous, grown.all = None, self._carried_whole(grown)
+                news = True
+            for value, row in zip(grown.previous or (), elements, strict=False):
                 news |= value.learn(row)
+        for grown in self._grown.values():
+            if grown.all is not None and id(grown.holder) not in appended:
+                news |= grown.all.learn(self._whole_after(grown, changes, heap))
         return news
+
+    def _whole_after(self, grown: _Grown, changes: list[Change], heap: Heap) -> Tensor:
+        """The rows of a list after a step."""
+        after = dict(heap.contents(grown.holder))
+        after.update((change.key, change.new) for change in changes if change.holder is grown.holder)
+        left = [x for x in after.values() if not isinstance(x, Undefined)]
+        return whole_of(left).rows if left else torch.zeros_like(self._whole_before(grown)[:0])
 
     def _learn_place(self, change: Change, heap: Heap, symbols: graph.Symbols) -> bool:
         holder, key, name = change.holder, change.key, change.name
-        if not self._heap.has(holder):
+        if not self._heap.has(holder) or (id(holder) in self._grown and self._grown[id(holder)].all is not None):
             return False
         contents = self._heap.contents(holder)
         if isinstance(holder, list) and key not in contents:
@@ -369,13 +431,18 @@ class Loop:
         for key, (change, carried) in self._places.items():
             current = now.pop(key, None)
             carried.close(run, heap.contents(change.holder)[change.key] if current is None else current.new)
-        for _, carried in self._written.values():
-            carried.close(run, carried.inside)
-        rows = [(grown.holder, self._rows(grown, changes, symbols)) for grown in self._grown.values()]
-        for grown, (_, found) in zip(self._grown.values(), rows, strict=True):
+        # In the order in which they were opened.
+        rows = []
+        for grown in self._grown.values():
+            found = [] if grown.all is not None else self._rows(grown, changes, symbols)
             for value, row in zip(grown.previous or (), found, strict=False):
                 value.close(run, row)
-        flat = [region.now(row) for _, found in rows for row in found]
+            if grown.all is not None:
+                grown.all.close(run, self._whole_after(grown, changes, heap))
+            rows.append((grown, found))
+        for _, carried in self._written.values():
+            carried.close(run, carried.inside)
+        flat = [row for _, found in rows for row in found]
         pred = number_tensor(more, torch.bool) if self._conditional else None
         run.end = markers.loop_end(
             run.begin, list(range(len(run.carried))), run.carried, run.next, flat, pred, run.numbers
@@ -397,20 +464,36 @@ class Loop:
         self._put(tuple(put))
         store((change.holder, change.key, carried.result(run)) for change, carried in self._places.values())
         number = 0
-        for holder, found in rows:
+        for grown, found in rows:
+            if grown.all is not None:
+                grown.holder[:] = [Steps(grown.all.result(run), kind=grown.kind)]
+                continue
             stacks = [markers.loop_stack(run.end, row, run.trips, number + n) for n, row in enumerate(found)]
             number += len(found)
-            if stacks:
-                holder.append(Steps(stacks))
+            if grown.flagged:
+                grown.holder.append(Steps(stacks[0].flatten(0, 1), stacks[1].flatten(0, 1), grown.kind))
+            elif stacks:
+                together = stacks[0] if len(stacks) == 1 else torch.stack(stacks, 1).flatten(0, 1)
+                grown.holder.append(Steps(together, kind=grown.kind))
 
     def _rows(self, grown: _Grown, changes: list[Change], symbols: graph.Symbols) -> list[Tensor]:
+        """What a step appends: its elements; if they are flagged, all of them and the flags."""
         found = [x.new for x in changes if x.holder is grown.holder and isinstance(x.old, Undefined)]
-        for row in found:
+        if grown.flagged:
+            given = [x if isinstance(x, Steps) else Steps(row_of(x).unsqueeze(0)) for x in found]
+            flags = [torch.ones(x.all.shape[0], dtype=torch.bool) if x.present is None else x.present for x in given]
+            found = [torch.cat([x.all for x in given]), torch.cat(flags)]
+        rows = list(map(row_of, found))
+        for row in rows:
             if not all(symbols.know(size) for size in row.shape):
                 raise self._site.refuse(
                     f"what each step of a loop appends to {grown.name} must have one shape, the same in all"
                 )
-        return list(found)
+        return rows
+
+
+def _given(value: Any) -> tuple[Any, ...]:
+    return () if value is None else (value,)
 
 
 def _alike(a: Tensor, b: Tensor) -> bool:

@@ -54,7 +54,7 @@ def masked_select(b: Builder, x: Tensor, mask: Tensor) -> Tensor:
     return masks.read(b, b.broadcast(x, dims), numbers)
 
 
-@lowers("torch.aten.item", "torch.aten._local_scalar_dense")
+@lowers("torch.aten.item", "torch.aten._local_scalar_dense", "torch.aten.Int.Tensor", "torch.aten.Float.Tensor")
 def item(b: Builder, x: Tensor) -> Extent | Number | RuntimeNumber:
     """The value of a tensor with one element: an extent where torch knows it not to be negative."""
     if x.splat is not None:
