@@ -136,3 +136,11 @@ def _named(code: types.CodeType, what: str) -> frozenset[str]:
     found = {i.argval for i in dis.get_instructions(code) if i.opname == what and i.argval in code.co_freevars}
     inner = [_named(c, what) & set(code.co_freevars) for c in code.co_consts if isinstance(c, types.CodeType)]
     return frozenset(found.union(*inner))
+
+
+def sequence(value):
+    return value
+
+
+def plain(value):
+    return value

@@ -13,11 +13,11 @@ from ... import errors
 from .. import markers
 from . import graph, lists
 from .conditions import equal_sizes, implied, is_bool, is_int, known_truth, marked, number_tensor, same_number
-from .raised import text_of_raise
 from .parts import has_parts
+from .raised import text_of_raise
 from .region import Region, raised_by_user, share
 from .sites import Site
-from .state import Change, Heap, Undefined, described, is_scalar, part_name, parts, rebuilt, store
+from .state import Change, Heap, Undefined, described, is_scalar, note_chosen, part_name, parts, rebuilt, store
 
 
 @dataclass
@@ -44,8 +44,11 @@ class _Number:
 class _Merge:
     """The merging of what two sides leave: planned first, then computed."""
 
-    def __init__(self, site: Site, pred: Tensor, symbols: graph.Symbols, then: _Side, orelse: _Side) -> None:
-        """``symbols``: those that there were before the branch."""
+    def __init__(
+        self, site: Site, pred: Tensor, symbols: graph.Symbols, heap: Heap, then: _Side, orelse: _Side
+    ) -> None:
+        """``symbols`` and ``heap``: what there was before the branch."""
+        self._heap = heap
         self.site, self.pred, self._symbols, self._sides = site, pred, symbols, (then, orelse)
         self.regions = then.region, orelse.region
         self.slots: list[_Slot] = []
@@ -116,10 +119,10 @@ class _Merge:
                 for x, side in zip((a, b), self._sides, strict=True)
             )
             if type(whole) is list and (list(first) != list(second) or has_parts([*first.values(), *second.values()])):
-                return self.lists(list(first.values()), list(second.values()), name)
+                return self._chosen(self.lists(list(first.values()), list(second.values()), name), a, b, name)
             if list(first) == list(second):
                 plans = {key: self.plan(first[key], second[key], part_name(name, whole, key), made) for key in first}
-                return lambda: rebuilt(whole, {key: plan() for key, plan in plans.items()})
+                return self._chosen(lambda: rebuilt(whole, {key: plan() for key, plan in plans.items()}), a, b, name)
         elif inner is None and (isinstance(a, Undefined) or isinstance(b, Undefined) or _equal(a, b)):
             return lambda: whole
         raise self._differ(name, a, b)
@@ -139,6 +142,22 @@ class _Merge:
         if found is None:
             raise self._differ(name, a, b)
         return found
+
+    def _chosen(self, plan: Callable[[], Any], a: Any, b: Any, name: str) -> Callable[[], Any]:
+        """The same plan. If it is for one of two containers that were there before, what it gives is not to change."""
+        if not self._heap.has(a) or not self._heap.has(b):
+            return plan
+
+        def noted() -> Any:
+            result = plan()
+            error = self.site.refuse(
+                f"{name} is one of two {type(a).__name__}s that data chooses, and is changed afterwards: the one that"
+                " it is would not be; change each of them on its side of the branch"
+            )
+            note_chosen(result, error)
+            return result
+
+        return noted
 
     def _differ(self, name: str, a: Any, b: Any) -> errors.CompileError:
         return self.site.refuse(
@@ -192,6 +211,7 @@ class _Merge:
         if known_truth(a >= b) is True:
             torch._check(number <= a)
             torch._check(number >= b)
+            graph.widen(number, [a, b])
 
 
 def _zero(value: Any) -> Any:
@@ -274,7 +294,7 @@ def branch(
     orelse = run(sides[1], else_.token)
     if then.raised is not None and orelse.raised is not None:
         raise then.raised
-    merge = _Merge(site, pred, symbols, then, orelse)
+    merge = _Merge(site, pred, symbols, heap, then, orelse)
     put_later, store_later, fill_later = _plan(merge, then, orelse, before, names, needed)
     copies = _copies(merge, then, orelse)
     else_.fill(lambda: _with_entered(merge.then(), then))

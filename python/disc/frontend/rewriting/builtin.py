@@ -64,17 +64,22 @@ def _bool(_: Site, *args: Any) -> Any:
     return stand_in(decide(args[0])) if args else False
 
 
+def _is_of_extents(value: Any) -> bool:
+    """Whether a float is computed of extents of inputs alone."""
+    if not isinstance(value, torch.SymFloat):
+        return False
+    symbols: set[Any] = value.node.expr.free_symbols
+    return symbols <= value.node.shape_env.backed_var_to_val.keys()
+
+
 def _int(_: Site, *args: Any, **kwargs: Any) -> Any:
     if len(args) != 1 or kwargs:
         return int(*args, **kwargs)
     value = args[0]
     if isinstance(value, Tensor) and constant_of(value) is None:
         return value.to(torch.int64).item()
-    if (
-        isinstance(value, torch.SymFloat)
-        and value.node.expr.free_symbols <= value.node.shape_env.backed_var_to_val.keys()
-    ):
-        # Of extents: an extent again.
+    if _is_of_extents(value):
+        # An extent again.
         return math.trunc(value)
     if isinstance(value, (torch.SymFloat, torch.SymBool)):
         return number_tensor(value, torch.float64).to(torch.int64).item()
@@ -206,6 +211,35 @@ def _tolist(value: Tensor) -> Any:
     return [_tolist(value[n]) for n in range(value.shape[0])]
 
 
+def _of_number(function: Callable[..., Any], of_tensor: Callable[..., Tensor], dtype: torch.dtype) -> Any:
+    """A function of Python's ``math``."""
+
+    def call(_: Site, *args: Any) -> Any:
+        if not any(isinstance(x, (*SYMBOLIC, Tensor)) for x in args):
+            return function(*args)
+        if dtype == torch.int64 and all(map(_is_of_extents, args)):
+            # An extent again.
+            return function(*args)
+        return of_tensor(*(number_tensor(x, torch.float64) for x in args)).to(dtype).item()
+
+    return call
+
+
+def _test_of_number(function: Callable[..., Any], of_tensor: Callable[..., Tensor]) -> Any:
+    """A question of Python's ``math``."""
+
+    def call(_: Site, x: Any) -> Any:
+        if not isinstance(x, (*SYMBOLIC, Tensor)):
+            return function(x)
+        return stand_in(of_tensor(number_tensor(x, torch.float64)))
+
+    return call
+
+
+def _log(x: Tensor, *base: Tensor) -> Tensor:
+    return torch.log(x) / torch.log(*base) if base else torch.log(x)
+
+
 def _equal(a: Tensor, b: Tensor) -> Any:
     """``torch.equal``: tensors of other shapes are not."""
     if a.dim() != b.dim():
@@ -258,4 +292,22 @@ _VARIANTS: dict[Any, Callable[..., Any]] = {
     torch.equal: lambda _, a, b: _equal(a, b),
     torch.allclose: lambda _, *args, **kwargs: _close(*args, **kwargs),
     torch.is_nonzero: lambda _, value: stand_in(decide(value)),
+    **{
+        getattr(math, name): _of_number(getattr(math, name), getattr(torch, name), torch.float64)
+        for name in (
+            "acos acosh asin asinh atan atan2 atanh copysign cos cosh erf erfc exp exp2 expm1 fmod hypot lgamma log10"
+            " log1p log2 pow sin sinh sqrt tan tanh"
+        ).split()
+        if hasattr(math, name)
+    },
+    **{
+        getattr(math, name): _of_number(getattr(math, name), getattr(torch, name), torch.int64)
+        for name in ("floor", "ceil", "trunc")
+    },
+    **{
+        getattr(math, name): _test_of_number(getattr(math, name), getattr(torch, name))
+        for name in ("isnan", "isinf", "isfinite")
+    },
+    math.fabs: _of_number(math.fabs, torch.abs, torch.float64),
+    math.log: _of_number(math.log, _log, torch.float64),
 }

@@ -22,6 +22,8 @@ from .conditions import (
     same_number,
     stands_for_bool,
 )
+from .dynamic import Steps, can_join, kind_of, row_type, whole_of
+from .parts import has_parts
 from .sites import Site
 from .state import Undefined, described, is_scalar, part_name, parts, rebuilt
 
@@ -292,6 +294,47 @@ class Structure(Carried):
         )
 
 
+class Rows(Carried):
+    """A list whose length changes from step to step: the rows of one tensor."""
+
+    def __init__(self, before: list[Any], after: list[Any], symbols: graph.Symbols) -> None:
+        """``before`` the first step, ``after`` one."""
+        like = (before or after)[0]
+        shape, dtype = row_type(like)
+        if not all(symbols.know(size) for size in shape):
+            raise Mismatch
+        self._before, self._kind = before, kind_of(like)
+        self._empty = [0, *shape], dtype
+        self.value = Value(self._rows(before), self._rows(before), symbols)
+        self.learn(after)
+
+    def _rows(self, values: list[Any]) -> Tensor:
+        return whole_of(values).rows if values else torch.zeros(self._empty[0], dtype=self._empty[1])
+
+    def learn(self, after: Any) -> bool:
+        """Compares with a step's; whether something has changed in what is known."""
+        if not isinstance(after, list):
+            raise Mismatch
+        return self.value.learn(self._rows(after))
+
+    def prepare(self) -> None:
+        """Computes its first value."""
+        self.value.begin(self._rows(self._before))
+        self.value.prepare()
+
+    def open(self, run: Markers) -> Any:
+        """Gives what stands for it in a step."""
+        return [Steps(self.value.open(run), kind=self._kind)]
+
+    def close(self, run: Markers, after: Any) -> None:
+        """Notes its value for the next step."""
+        self.value.close(run, self._rows(after))
+
+    def result(self, run: Markers) -> Any:
+        """Gives its last value."""
+        return [Steps(self.value.result(run), kind=self._kind)]
+
+
 def carry(
     known: Carried | None,
     before: Any,
@@ -307,6 +350,8 @@ def carry(
     """
     if after is inside and not isinstance(known, (Value, Structure)):
         return known, False
+    if isinstance(known, Rows):
+        return known, known.learn(after)
     if isinstance(known, Value):
         if not _fits(known, after):
             raise Mismatch
@@ -341,6 +386,10 @@ def carry(
                 number.learn(after)
             return number, True
         return Value(before, after if is_bool(after) else 0.0, symbols), True
+    if type(before) is list and type(after) is list and (len(before) != len(after) or has_parts(after)):
+        if not can_join([*before, *after]):
+            raise Mismatch
+        return Rows(before, after, symbols), True
     if parts(after) is not None and (made or type(before) is type(after)):
         fresh = Structure(after if made else before, made)
         return _carry_parts(fresh, after, before, inside, after, name, symbols, were)

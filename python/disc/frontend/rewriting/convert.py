@@ -25,6 +25,7 @@ from .conditions import stands_for_bool
 from .parts import Part
 from .region import forget_shared
 from .sites import Site
+from .state import check_chosen, forget_chosen
 from .transform import NotRewritable, is_rewritten, rewrite
 
 _DISC = str(Path(__file__).parents[2])
@@ -212,6 +213,7 @@ def rewritten(model: torch.nn.Module) -> Iterator[Converter]:
         fx_proxy._STACK_TRACE_ANCHORS = anchors
         converter.restore()
         forget_shared()
+        forget_chosen()
 
 
 def _finish(model: torch.nn.Module, converter: Converter) -> None:
@@ -220,12 +222,17 @@ def _finish(model: torch.nn.Module, converter: Converter) -> None:
 
     def leaf(x: Any) -> Any:
         if isinstance(x, (Part, dynamic.Dynamic)):
-            raise NotImplementedError("the model returns a list whose length depends on data: stack what is in it")
+            code = getattr(inspect.unwrap(forward), "__code__", None)
+            source = None if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+            why = "the model returns a list whose length depends on data: stack what is in it"
+            raise errors.CompileError("import", why, source)
         return x.item() if isinstance(x, torch.Tensor) and stands_for_bool(x) else x
 
     @functools.wraps(forward)
     def whole(*args: Any, **kwargs: Any) -> Any:
-        return pytree.tree_map(leaf, forward(*args, **kwargs))
+        result = pytree.tree_map(leaf, forward(*args, **kwargs))
+        check_chosen()
+        return result
 
     whole.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
     converter._patched.append((model, model.__dict__.get("forward")))

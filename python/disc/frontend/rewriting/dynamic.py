@@ -182,7 +182,7 @@ def whole_of(values: Sequence[Any]) -> Steps:
         for x in values:
             if isinstance(x, Part) and not isinstance(x, Steps):
                 x._fail()
-        raise NotImplementedError("a list of a length that depends on data, whose elements are not of one kind and shape")
+        raise NotImplementedError("a list whose length depends on data, and its elements are not of one kind")
     parts = [x.rows if isinstance(x, Steps) else row_of(x).unsqueeze(0) for x in values]
     return Steps(parts[0] if len(parts) == 1 else torch.cat(parts), kind=kinds.pop())
 
@@ -197,7 +197,7 @@ class View:
     def __getitem__(self, index: Any) -> Any:
         values = self._values
         if isinstance(index, slice):
-            return type(values)(self._slice(index))
+            return (tuple if isinstance(values, tuple) else list)(self._slice(index))
         if isinstance(index, Tensor):
             index = index.item()
         if isinstance(index, int):
@@ -291,7 +291,7 @@ def refused(name: str) -> Callable[..., Any]:
     return fail
 
 
-METHODS = {"pop": pop, "extend": extend, "reverse": reverse}
+METHODS: dict[str, Callable[..., Any]] = {"pop": pop, "extend": extend, "reverse": reverse}
 
 
 def tensor_of(values: Any, **options: Any) -> Tensor:

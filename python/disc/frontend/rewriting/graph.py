@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy import functions as torch_sympy
 from torch.utils._sympy.numbers import int_oo
-from torch.utils._sympy.value_ranges import bound_sympy
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from .. import facts, markers
 from ..proving import declared_ranges
@@ -55,6 +55,15 @@ def bound(number: Any, values: Iterable[Any], *, size: bool = False) -> None:
         torch._check(number >= low)
     if high is not None:
         torch._check(number <= high)
+
+
+def widen(number: Any, values: Iterable[Any]) -> None:
+    """Has a number reach down to the least that others can be: torch takes extents for other than 0 and 1."""
+    low, _ = bounds(values)
+    env, symbol = environment(), number.node.expr
+    known = env.var_to_range.get(symbol)
+    if low is not None and known is not None and known.lower > low:
+        env.var_to_range[symbol] = ValueRanges(low, known.upper)
 
 
 @contextmanager

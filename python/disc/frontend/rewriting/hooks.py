@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 
 from ..locations import is_user_file
-from .conditions import constant_of
+from .conditions import constant_of, number_tensor
 from .dynamic import is_dynamic
 from .region import carry_changes
 
@@ -72,34 +72,46 @@ class _Guarding(TorchFunctionMode):
             # x[:, t] = y with a dynamic t, which torch.export does for reading alone.
             x, index, y = args
             items = list(index) if isinstance(index, tuple) else [index]
-            if any(isinstance(item, torch.SymInt) for item in items):
-                view = _view(x, items)
-                result = view.copy_(y) if isinstance(y, Tensor) else view.fill_(y)
+            if any(isinstance(item, torch.SymInt) or _is_number(item) for item in items):
+                result = _set(x, items, y)
                 carry_changes(self, func, args, {})
                 return result
+        if func is torch.cdist and "if_necessary" in (kwargs or {}).get("compute_mode", "if_necessary"):
+            # Else it asks whether there are more than 25 rows.
+            kwargs = {**(kwargs or {}), "compute_mode": "donot_use_mm_for_euclid_dist"}
         result = func(*args, **(kwargs or {}))
         carry_changes(self, func, args, kwargs or {})
         return result
 
 
-def _view(x: Tensor, items: list[Any]) -> Tensor:
+def _is_number(index: Any) -> bool:
+    """Whether an index is a tensor that stands for a number: Python would ask for it."""
+    return isinstance(index, Tensor) and index.dim() == 0 and index.dtype != torch.bool and constant_of(index) is None
+
+
+def _set(x: Tensor, items: list[Any], y: Any) -> Tensor:
+    """``x[items] = y``."""
     if any(item is Ellipsis for item in items):
         at = next(i for i, item in enumerate(items) if item is Ellipsis)
         missing = x.dim() - sum(item is not None and item is not Ellipsis for item in items)
         items[at : at + 1] = [slice(None)] * missing
-    dim = 0
+    indices: list[Tensor | None] = []
     for item in items:
-        if isinstance(item, (int, torch.SymInt)):
+        dim = len(indices)
+        if isinstance(item, (int, torch.SymInt)) and not isinstance(item, bool):
             x = x.select(dim, item)
             continue
         if item is None:
             x = x.unsqueeze(dim)
         elif isinstance(item, slice):
             x = torch.ops.aten.slice(x, dim, item.start, item.stop, 1 if item.step is None else item.step)
-        else:
-            raise IndexError("a dynamic number and a tensor as indices of one assignment")
-        dim += 1
-    return x
+        elif not isinstance(item, Tensor) or item.dtype == torch.bool:
+            raise IndexError("a number known at run time only and a mask or a list as indices of one assignment")
+        indices.append(item if isinstance(item, Tensor) else None)
+    if not any(index is not None for index in indices):
+        return x.copy_(y) if isinstance(y, Tensor) else x.fill_(y)
+    values = y.to(x.dtype) if isinstance(y, Tensor) else number_tensor(y, x.dtype)
+    return x.index_put_(tuple(indices), values)  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -58,7 +58,8 @@ def merged(merge: Merge, a: Sequence[Any], b: Sequence[Any], name: str) -> Calla
 def _optional(merge: Merge, value: Any, name: str, side: int) -> Callable[[], Maybe]:
     nothing = Undefined(name)
     element = value.element if isinstance(value, Maybe) else value
-    plan = merge.plan(*((element, nothing) if side == 0 else (nothing, element)), f"an element of {name}", made=True)
+    sides = (element, nothing) if side == 0 else (nothing, element)
+    plan = merge.plan(sides[0], sides[1], f"an element of {name}", made=True)
     if not isinstance(value, Maybe):
         return lambda: Maybe(plan(), merge.pred if side == 0 else torch.logical_not(merge.pred))
     never = torch.zeros((), dtype=torch.bool)
@@ -90,7 +91,8 @@ def _rows(merge: Merge, tails: tuple[Sequence[Any], Sequence[Any]]) -> Callable[
         missing = most - sum(counts[side])
         given = all_of(side)
         if missing:
-            given.append(zeros(missing) if not given else torch.zeros_like(given[0][:1]).expand(missing, *given[0].shape[1:]))
+            some = torch.zeros_like(given[0][:1]).expand(missing, *given[0].shape[1:]) if given else zeros(missing)
+            given.append(some)
         return torch.cat(given)
 
     def present(side: int) -> Tensor:

@@ -19,7 +19,7 @@ class Part:
 
     def _fail(self, *_: Any) -> NoReturn:
         raise NotImplementedError(
-            "what code on data appends to a list can be stacked, concatenated, counted, indexed, sliced and iterated over"
+            "a list whose length depends on data can be stacked, concatenated, counted, indexed, sliced, iterated over"
         )
 
     __getitem__ = __iter__ = __bool__ = __call__ = __add__ = __radd__ = __mul__ = __rmul__ = __len__ = _fail

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 from torch import Tensor
 
+from ... import errors
 from .conditions import SYMBOLIC, is_bool, is_float, is_int
 
 
@@ -229,6 +230,29 @@ def part_name(name: str, value: Any, key: Any) -> str:
     if isinstance(value, dict):
         return f"{name}[{key!r}]"
     return f"{name}.{key}"
+
+
+# -- containers that data chooses ----------------------------------------------------------------------------
+
+_chosen: list[tuple[Any, dict[Any, Any], errors.CompileError]] = []
+
+
+def note_chosen(value: Any, error: errors.CompileError) -> None:
+    """Notes a container that stands for one of two that were there before: ``error`` is what changing it would be."""
+    _chosen.append((value, parts(value) or {}, error))
+
+
+def check_chosen() -> None:
+    """Refuses that one of them is changed: the two would not be."""
+    for value, before, error in _chosen:
+        now = parts(value) or {}
+        if list(now) != list(before) or not all(_unchanged(before[key], now[key]) for key in now):
+            raise error
+
+
+def forget_chosen() -> None:
+    """Forgets what was noted."""
+    _chosen.clear()
 
 
 def _unchanged(old: Any, new: Any) -> bool:

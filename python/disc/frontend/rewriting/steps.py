@@ -79,8 +79,7 @@ class _Grown:
     previous: list[Value] | None = None
     """What the step before has appended, if steps read that."""
     all: Value | None = None
-    """Rows that are all of the list: it is carried, if steps read more of it, or append a number of elements that varies
-    in a way that has no bound."""
+    """Rows that are all of the list: it is carried, if steps read more of it, or append what has no bound."""
 
     @property
     def kind(self) -> type:
@@ -218,7 +217,9 @@ class Loop:
         like = grown.elements[0]
         shape, dtype = row_type(like)
         if not all(self._symbols.know(size) for size in shape):
-            raise self._site.refuse(f"what a step of a loop appends to {grown.name} has a shape that depends on the step")
+            raise self._site.refuse(
+                f"what a step of a loop appends to {grown.name} has a shape that depends on the step"
+            )
         return torch.zeros([0, *shape], dtype=dtype)
 
     # -- one step ----------------------------------------------------------------------------------------

@@ -5,11 +5,14 @@ Where x is an argument that the model updates, the function ``insert`` writes th
 
 from __future__ import annotations
 
+import torch
 from torch_mlir import ir
 
 from ..builder import Builder
 from ..registry import lowers
-from ..values import Extent, Tensor, is_one, normalize_dim
+from ..values import Extent, RuntimeNumber, Tensor, is_one, normalize_dim
+from .common import number
+from .scatter import index_put
 from .views import slice_bounds
 
 
@@ -36,9 +39,13 @@ def slice_scatter(
 
 
 @lowers("torch.aten.select_scatter")
-def select_scatter(b: Builder, x: Tensor, src: Tensor, dim: int, index: Extent) -> Tensor:
+def select_scatter(b: Builder, x: Tensor, src: Tensor, dim: int, index: Extent | RuntimeNumber) -> Tensor:
     """``x`` with ``src`` in the place of its slice ``index`` along ``dim``."""
     dim = normalize_dim(dim, x.rank)
+    if isinstance(index, RuntimeNumber):
+        # It may be negative, and is checked.
+        at = b.map(torch.int64, [number(index)], lambda e: e, number_dtype=torch.int64, dims=[])
+        return index_put(b, x, [*[None] * dim, at], _converted(b, src, x))
     if isinstance(index, int) and index < 0:
         index = b.add(x.dims[dim], index)
     return _replaced(b, x, b.reshape(_converted(b, src, x), [*x.dims[:dim], 1, *x.dims[dim + 1 :]]), dim, index, 1)

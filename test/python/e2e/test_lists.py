@@ -1,0 +1,207 @@
+"""Lists whose length depends on data: appended to on one side, filtered, sliced, counted, popped, iterated over."""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+from torch.utils import _pytree as pytree
+
+import disc
+
+LENGTHS = (1, 2, 3, 7, 12, 5, 40, 1)
+
+
+class Function(nn.Module):
+    def __init__(self, fn):
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, x):
+        return self.fn(x)
+
+
+def compiled(fn):
+    return disc.compile(Function(fn), (torch.randn(5, 3),), dynamic_shapes=({0: Dim("n", min=1, max=40)},))
+
+
+def check(fn):
+    model = compiled(fn)
+    for seed, n in enumerate(itertools.chain(LENGTHS, LENGTHS, LENGTHS)):
+        x = torch.randn(n, 3, generator=torch.Generator().manual_seed(seed))
+        expected, actual = pytree.tree_leaves(fn(x)), pytree.tree_leaves(model(x))
+        assert len(expected) == len(actual)
+        for a, b in zip(actual, expected, strict=True):
+            torch.testing.assert_close(torch.as_tensor(a), torch.as_tensor(b))
+
+
+def test_branches():
+    """Elements on one side, other ones on each side, both before and behind others."""
+
+    def sides(x):
+        one, two, more, whole = [x[0]], [], [x[0]], []
+        if x.sum() > 0:
+            one.append(x[0] * 2)
+            two.append(x[0])
+            two.append(x[0] + 1)
+            more.extend([x[0] * 2, x[0] * 3])
+            whole = [x[0], x[0] + 1]
+        else:
+            two.append(x[0] - 1)
+            whole = [x[0]]
+        two.append(x[-1])
+        more += [x[-1]]
+        kept = [v * 2 for v in (x[0], x[0] + 1, x[0] - 1) if v.sum() > 0]
+        stacked = torch.stack(kept) if kept else x.new_zeros(0, 3)
+        return torch.stack(one), len(one), torch.cat(two), two[-1], two[0], torch.stack(more), len(whole), stacked
+
+    check(sides)
+
+
+def test_what_is_no_tensor():
+    """Functions and tuples that are there on a condition: the loop over them goes around those that are not."""
+
+    def some(x):
+        pairs = []
+        if x.sum() > 0:
+            pairs.append((x[0], "up"))
+        pairs.append((x[-1], "down"))
+        total = x[0] * 0
+        for value, way in pairs:
+            total = total + value if way == "up" else total - value
+        functions = [f for f, limit in ((torch.sin, 0.0), (torch.cos, 0.5), (torch.tanh, -0.5)) if x.sum() > limit]
+        for f in functions:
+            x = f(x)
+        return total, x, len(functions), len(pairs)
+
+    check(some)
+
+
+def test_loops():
+    """Filters, breaks, and elements that steps before have appended."""
+
+    def filtered(x):
+        out = [v * 2 for v in x if v.sum() > 0]
+        rest = []
+        for v in x:
+            if v.sum() > 2:
+                break
+            rest.append(v + 1)
+        total = x[0] * 0
+        for i, (a, b) in enumerate(zip(out, out[1:])):  # noqa: RUF007
+            total = total + a * b * i
+        if not rest:
+            return x.new_zeros(1, 3), total, len(out)
+        return torch.stack(rest), total, len(out)
+
+    def looking_back(x):
+        out, far, three = [x[0]], [x[0], x[0] + 1], []
+        for v in x:
+            if (out[-1] - v).abs().max() > 0.8:
+                out.append(v)
+            far.append(far[-2] * 0.5 + v)
+        for v in x:
+            if v.sum() > 0:
+                three.append(v)
+                if len(three) >= 3:
+                    break
+        three.append(x[0])
+        return torch.stack(out), torch.stack(far), torch.cat(three)
+
+    def nested(x):
+        out = []
+        for v in x:
+            for j in range(int(v.argmax()) + 1):
+                out.append(v * j)
+        return torch.stack(out), len(out)
+
+    def replaced(x):
+        out, some, numbers = [], [x[0]], []
+        for v in x:
+            out = [*out, v]
+            if v.sum() > 0:
+                some = some + [v * 2]
+                numbers = numbers + [1]
+        return torch.stack(out), torch.stack(some), len(numbers)
+
+    for fn in (filtered, looking_back, nested, replaced):
+        check(fn)
+
+
+def test_slices():
+    """Forwards and backwards, elements from both ends."""
+
+    def slices(x):
+        out = [v + 1 for v in x]
+        some = [v for v in x if v.sum() > 0]
+        some.append(x[0])
+        last = out[-1] - out[0]
+        return (
+            torch.stack(out[::-1]),
+            torch.stack(out[1:] + [x[0]]),
+            torch.stack([x[0]] + out[:-1]),
+            last,
+            torch.stack(some[::-1]),
+            some[-1],
+            some[0],
+        )
+
+    check(slices)
+
+
+def test_numbers():
+    """Ints and floats, and what Python makes of lists of them."""
+
+    def numbers(x):
+        kinds = [7]
+        for v in x:
+            k = int(v.argmax())
+            if k != 1:
+                kinds.append(k)
+        sums = [v.sum() for v in x if v[0] > 0]
+        return torch.tensor(kinds), sum(kinds), len(kinds), sum(sums) + x[0, 0], max([x[0, 0], *sums])
+
+    check(numbers)
+
+
+def test_a_stack():
+    """Pushed and popped."""
+
+    def reduce(x):
+        stack = [x[0]]
+        for v in x:
+            if v[0] > 0:
+                stack.append(v)
+            elif len(stack) > 1:
+                a = stack.pop()
+                b = stack.pop()
+                stack.append(a * 0.5 + b)
+        return torch.stack(stack), len(stack)
+
+    check(reduce)
+
+
+def test_refused():
+    """What would change another list than Python does, or cannot be expressed, says where and why."""
+
+    def chosen(x):
+        a, b = [], []
+        for v in x:
+            (a if v[0] > 0 else b).append(v)
+        return torch.stack([*a, x[0]])
+
+    def set_(x):
+        out = [v for v in x if v.sum() > 0]
+        out.append(x[0])
+        out[0] = x[-1]
+        return torch.stack(out)
+
+    for fn, why in (
+        (chosen, "one of two lists that data chooses"),
+        (set_, "an element is set of a list whose length depends on data"),
+        (lambda x: [v for v in x if v.sum() > 0], "the model returns a list whose length depends on data"),
+    ):
+        with pytest.raises(disc.CompileError, match=why) as info:
+            compiled(fn)
+        assert info.value.source.startswith(__file__)
