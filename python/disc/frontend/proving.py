@@ -93,6 +93,11 @@ def declared_ranges(env: ShapeEnv, symbols: Iterable[sympy.Symbol]) -> dict[symp
     return found
 
 
+def may_be_empty(env: ShapeEnv, symbol: sympy.Symbol) -> bool:
+    """Whether the user lets an extent be 0, which torch.export takes for impossible."""
+    return any(prover.least(env, symbol) == 0 for prover in _active[-1:])
+
+
 @contextmanager
 def proved_by_trying() -> Iterator[None]:
     """While it is active, ``torch.export`` knows what holds for all extents in the ranges that it was given."""

@@ -14,9 +14,10 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy import functions as torch_sympy
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
+from torch.utils._sympy.value_ranges import bound_sympy
 
 from ... import errors
-from ..proving import declared_ranges
+from ..proving import declared_ranges, may_be_empty
 from .parts import has_parts, length
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -44,6 +45,9 @@ def decide(value: Any) -> bool | Tensor:
     if has_parts(value):
         value = length(value)
     if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        depends = compared(value, 0, sympy.Ne)
+        if depends is not None:
+            return depends
         value = value != 0
     if isinstance(value, torch.SymBool):
         known = known_truth(value)
@@ -110,6 +114,40 @@ def known_truth(value: Any) -> bool | None:
     ranges = tuple({**{symbol: env.var_to_range[symbol] for symbol in expr.free_symbols}, **wider}.items())
     result = env._maybe_evaluate_static(expr, var_to_range=ranges if wider else None)
     return None if result is None else bool(result)
+
+
+def compared(a: Any, b: Any, kind: Any) -> Tensor | None:
+    """A comparison with an extent that may be 0, where torch.export takes it for more; None if that is the same."""
+    nodes = [x.node for x in (a, b) if isinstance(x, torch.SymInt)]
+    env = nodes[0].shape_env if nodes else None
+    if env is None or not all(isinstance(x, (int, torch.SymInt)) for x in (a, b)):
+        return None
+    exprs = [x.node.expr if isinstance(x, torch.SymInt) else sympy.Integer(x) for x in (a, b)]
+    symbols = exprs[0].free_symbols | exprs[1].free_symbols
+    empty = {s: sympy.Dummy(integer=True, nonnegative=True) for s in symbols if may_be_empty(env, s)}
+    if not empty or not isinstance(kind(*exprs), sympy.logic.boolalg.BooleanAtom):
+        return None
+    difference = exprs[0].xreplace(empty) - exprs[1].xreplace(empty)
+    ranges = {**env.var_to_range, **declared_ranges(env, symbols)}
+    known = bound_sympy(difference, {empty.get(s, s): ranges[s] for s in symbols})
+    low, high = known.lower < 0, known.upper > 0
+    if kind in (sympy.Eq, sympy.Ne):
+        low, high = known.lower <= 0, known.upper >= 0
+    elif kind in (sympy.Gt, sympy.Le):
+        low = known.lower <= 0
+    else:
+        high = known.upper >= 0
+    if not (low and high):
+        return None
+    return marked(_COMPARISONS[kind](number_tensor(a, torch.int64), number_tensor(b, torch.int64)))
+
+
+def is_assumed(value: torch.SymBool) -> bool:
+    """Whether torch.export has an answer to a condition on extents that only holds for other extents than 0 and 1."""
+    env, expr = value.node.shape_env, value.node.expr
+    if env is None or not declared_ranges(env, expr.free_symbols):
+        return False
+    return known_truth(value) is None and env._maybe_evaluate_static(expr) is not None
 
 
 def predicate(expr: Any, env: ShapeEnv) -> Tensor:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import sympy
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 
-from ..locations import is_user_file
-from .conditions import constant_of, number_tensor
+from ..locations import is_user_file, is_user_line
+from .conditions import compared, constant_of, is_assumed, number_tensor
 from .dynamic import is_dynamic
 from .region import carry_changes
 
@@ -114,12 +116,59 @@ def _set(x: Tensor, items: list[Any], y: Any) -> Tensor:
     return x.index_put_(tuple(indices), values)  # type: ignore[arg-type]
 
 
+def _truth_of_condition(value: torch.SymBool) -> bool:
+    _ask(value)
+    return _truths[0](value)
+
+
+def _truth_of_number(value: torch.SymInt) -> bool:
+    depends = compared(value, 0, sympy.Ne)
+    if depends is not None:
+        return bool(depends)
+    condition = value != 0
+    _ask(condition)
+    return bool(condition)
+
+
+_truths = torch.SymBool.__bool__, torch.SymInt.__bool__
+
+
+def _ask(condition: Any) -> None:
+    # PyTorch's own code may take for granted what it does; the model's is to see its extents as they are.
+    asking = is_user_line(sys._getframe(2).f_code.co_filename)
+    if asking and isinstance(condition, torch.SymBool) and is_assumed(condition):
+        raise NeedsRewriting(f"the condition {condition.node.expr} on an extent is known at run time only")
+
+
+_KINDS = {"eq": sympy.Eq, "ne": sympy.Ne, "lt": sympy.Lt, "le": sympy.Le, "gt": sympy.Gt, "ge": sympy.Ge}
+_comparisons = {f"__{name}__": getattr(torch.SymInt, f"__{name}__") for name in _KINDS}
+
+
+def _comparison(name: str, kind: Any) -> Any:
+    original = _comparisons[name]
+
+    @functools.wraps(original)
+    def compare(self: torch.SymInt, other: Any) -> Any:
+        asking = is_user_line(sys._getframe(1).f_code.co_filename)
+        depends = compared(self, other, kind) if asking else None
+        return original(self, other) if depends is None else depends
+
+    return compare
+
+
 @contextmanager
 def guarded() -> Iterator[None]:
-    """While it is active, a loop over a dynamic range or dim raises :class:`NeedsRewriting`."""
+    """While it is active, what depends on data, or on extents beyond their ranges, raises :class:`NeedsRewriting`."""
     builtins.range = Range  # type: ignore[misc, assignment]
+    torch.SymBool.__bool__ = _truth_of_condition  # type: ignore[method-assign]
+    torch.SymInt.__bool__ = _truth_of_number  # type: ignore[method-assign]
+    for name, kind in _KINDS.items():
+        setattr(torch.SymInt, f"__{name}__", _comparison(f"__{name}__", kind))
     try:
         with _Guarding():
             yield
     finally:
         builtins.range = _range  # type: ignore[misc]
+        torch.SymBool.__bool__, torch.SymInt.__bool__ = _truths  # type: ignore[method-assign]
+        for name, original in _comparisons.items():
+            setattr(torch.SymInt, name, original)
