@@ -310,7 +310,8 @@ def tensor_of(values: Any, **options: Any) -> Tensor:
 def _stacked(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     if any(kind_of(x) is not Tensor for x in tensors if not isinstance(x, Maybe)):
         raise TypeError("expected Tensors as elements of the list that is stacked")
-    return whole_of(tensors).rows.movedim(0, dim)
+    # A copy, as Python's is: the list still has the tensors that were appended.
+    return whole_of(tensors).rows.clone().movedim(0, dim)
 
 
 def _joined(tensors: Sequence[Any], dim: int = 0, **named: Any) -> Tensor:
