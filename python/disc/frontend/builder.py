@@ -415,6 +415,15 @@ class Builder(RegionBuilder):
         self.valued.add(name)
         return name
 
+    def symbol_like(self, name: str) -> str:
+        """A symbol that has no value yet, with the range of another one."""
+        assert self.symbols is not None
+        like = next((symbol for symbol in self.symbols if symbol.name == name), None)
+        new = self.symbols.add(name, like)
+        declare_symbol(self.module_block, new, *((0, None) if like is None else (like.min, like.max)))
+        self.valued.add(new)
+        return new
+
     def require_condition(self, condition: sympy.Basic, symbols: SymbolTable) -> None:
         """Requires what ``torch._check`` demands of computed numbers, where it is a relation of two extents."""
         if isinstance(condition, sympy.And):

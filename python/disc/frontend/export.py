@@ -23,6 +23,7 @@ from .proving import proved_by_trying
 from .recurrent import kept_whole
 from .recursion import kept_recursion
 from .rewriting.convert import rewritten
+from .rewriting.recursion import Recursive
 from .rewriting.hooks import NeedsRewriting, guarded, needs_rewriting
 from .settle import settle
 from .sharing import check_sharing
@@ -78,12 +79,15 @@ def export(
                 raise _failure(error) from error
             first = error
         with rewritten(module) as converter:
-            try:
-                return traced()
-            except (Exception, NeedsRewriting) as error:
-                if isinstance(first, _Refusal) and not isinstance(error, _Refusal):
-                    raise first from error
-                raise converter.explained(error) from error
+            while True:
+                try:
+                    return traced()
+                except Recursive as found:
+                    converter.recursion.mark(found)
+                except (Exception, NeedsRewriting) as error:
+                    if isinstance(first, _Refusal) and not isinstance(error, _Refusal):
+                        raise first from error
+                    raise converter.explained(error) from error
 
 
 @contextmanager

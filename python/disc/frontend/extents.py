@@ -160,6 +160,16 @@ class ExtentBuilder:
         finally:
             self._restore(known)
 
+    @contextmanager
+    def inside_procedure(self) -> Iterator[None]:
+        """What is computed in a procedure has no value outside, and nothing from outside has one in it."""
+        known = self._known()
+        self._restore(tuple(type(part)() for part in known))
+        try:
+            yield
+        finally:
+            self._restore(known)
+
     def _known(self) -> tuple[Any, ...]:
         """What is known of values, some of which may be a region's."""
         return self._memo, self._required, self.names, self.symbol_values

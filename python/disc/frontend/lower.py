@@ -16,7 +16,8 @@ from .. import errors
 from . import dtypes
 from .builder import Builder
 from .locations import describe, location, source_of
-from .lower_regions import BEGIN, ENTER, LOOP, MARKERS, Marked, RegionLowering
+from .lower_procedures import CALL, CallLowering, Procedure, ProcedureLowering
+from .lower_regions import BEGIN, BRANCH, ENTER, LOOP, MARKERS, PROCEDURE, Marked, RegionLowering
 from .regions import declare_symbol
 from .registry import NotLowerable, Rule, find_complex_rule, find_rule
 from .symbols import SymbolTable
@@ -44,6 +45,13 @@ class _Poison:
 
 
 _POISON = _Poison()
+
+_STRUCTURES: dict[str, tuple[str, type[RegionLowering]]] = {
+    BRANCH: ("a branch", RegionLowering),
+    LOOP: ("a loop", RegionLowering),
+    PROCEDURE: ("a recursive function", ProcedureLowering),
+    CALL: ("a call of a recursive function", CallLowering),
+}
 
 
 def op_name(op: ir.Operation) -> str:
@@ -87,6 +95,10 @@ class Lowering:
         self._parameter_values: dict[str, Tensor] = {}
         self.values: ChainMap[ir.Value, Any] = ChainMap()
         """What the values of the torch dialect are; a map more in each region."""
+        self.procedures: dict[ir.Value, Procedure] = {}
+        """By the markers that begin and end them."""
+        self.renamed: dict[str, str] = {}
+        """In a procedure: what symbols from outside are called in it."""
         self._unsupported: list[errors.UnsupportedOp] = []
         self._steps: set[Any] = set()
         self._source: tuple[str, int] | None = None
@@ -247,18 +259,18 @@ class Lowering:
                 continue
             name = op_name(op)
             with location(self._begin(op, name), self._source), ir.InsertionPoint(block):
-                if name in BEGIN:
+                if name in _STRUCTURES:
                     at = self._lower_region(ops, at - 1, block)
                 else:
                     self._lower_op(op, name)
 
     def _lower_region(self, ops: Sequence[ir.Operation], at: int, block: ir.Block) -> int:
-        """Lowers the branch or loop that begins at ``at``; gives the place behind it."""
+        """Lowers what begins at ``at``; gives the place behind it."""
         # What an op without a rule would give is no operand of a region.
         self.check()
-        what = "a loop" if op_name(ops[at]) == LOOP else "a branch"
+        what, kind = _STRUCTURES[op_name(ops[at])]
         try:
-            return RegionLowering(self, ops, at).run(block)
+            return kind(self, ops, at).run(block)
         except NotLowerable as error:
             self._report(ops[at], what, str(error))
             raise errors.UnsupportedOpError(self._unsupported) from error
@@ -271,6 +283,18 @@ class Lowering:
             yield
         finally:
             self.values = self.values.parents
+
+    @contextmanager
+    def inside_procedure(self, body: ir.Block, symbols: Mapping[str, str]) -> Iterator[None]:
+        """What is lowered in a procedure; ``symbols``: what those around it are called in it."""
+        known = self.values, self._parameter_values, self._main, self.renamed
+        through = {name: symbols[here] for name, here in self.renamed.items() if here in symbols}
+        self.values, self._parameter_values, self._main, self.renamed = ChainMap(), {}, body, {**through, **symbols}
+        try:
+            with self.builder.inside_procedure():
+                yield
+        finally:
+            self.values, self._parameter_values, self._main, self.renamed = known
 
     @contextmanager
     def tried(self) -> Iterator[Callable[[], None]]:
@@ -319,6 +343,16 @@ class Lowering:
         if name not in self._parameter_values:
             self._parameter_values[name] = self._emit_parameter(name)
         self.values[op.results[0]] = self._parameter_values[name]
+
+    def lower_parameter_again(self, value: ir.Value) -> bool:
+        """Gives a value its own in a procedure, if it is a parameter."""
+        op = value.owner
+        if isinstance(op, ir.Block) or op_name(op.operation) != PARAMETER_OP:
+            return False
+        if ir.StringAttr(op.attributes[PARAMETER_ATTR]).value in self._states:
+            return False
+        self._lower_parameter(op.operation)
+        return True
 
     def _emit_parameter(self, name: str) -> Tensor:
         tensor = self._parameters[name]
@@ -444,6 +478,11 @@ class Lowering:
         return any("complex" in str(value.type) for value in (*op.operands, *op.results))
 
     op_name = staticmethod(op_name)
+
+    @staticmethod
+    def result_info(type_: ir.Type) -> ResultInfo:
+        """What a type of the torch dialect says."""
+        return result_info(type_)
 
     def fake(self, op: ir.Operation) -> Any:
         """What torch.export says of the result."""

@@ -20,11 +20,17 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 _DISC = "torch.disc."
-MARKERS = ("torch.disc.branch_", "torch.disc.loop_")
+MARKERS = ("torch.disc.branch_", "torch.disc.loop_", "torch.disc.procedure_")
 ENTER = "torch.disc.branch_enter"
 BRANCH, LOOP = _DISC + "branch_begin", _DISC + "loop_begin"
-BEGIN = (BRANCH, LOOP)
-_END = {BRANCH: _DISC + "branch_else", _DISC + "branch_else": _DISC + "branch_end", LOOP: _DISC + "loop_end"}
+PROCEDURE, PROCEDURE_END = _DISC + "procedure_begin", _DISC + "procedure_end"
+BEGIN = (BRANCH, LOOP, PROCEDURE)
+_END = {
+    BRANCH: _DISC + "branch_else",
+    _DISC + "branch_else": _DISC + "branch_end",
+    LOOP: _DISC + "loop_end",
+    PROCEDURE: PROCEDURE_END,
+}
 
 # What may stop a call, and so must not be done for a step that there is not.
 _FAILING = ("disc_shape.require", "disc_shape.bind", "disc_tensor.check_index", "disc_tensor.call")

@@ -31,6 +31,20 @@ there is one)::
     last = loop_last(end, like, size, number)
     stack = loop_stack(end, row, count, number)
 
+A function that calls itself, and the calls: its own, which name the marker that begins it, and those from outside, which
+name the one that ends it::
+
+    begin = procedure_begin()
+    n = procedure_number(begin, number).item()        # an int, or an extent of an argument
+    x = procedure_argument(begin, dtype, size, slot)
+    call = procedure_call(begin, arguments, numbers)
+    m = procedure_size(call, result, dim).item()
+    r = procedure_result(call, dtype, size, result)
+    end = procedure_end(begin, values, sizes, open)
+
+``arguments`` are in the order of the slots; ``sizes`` are all extents of all ``values``, of which those at ``open`` are
+no expressions over the function's numbers and what is around it.
+
 All functions are without side effects, and run only when they are compiled.
 """
 
@@ -91,6 +105,10 @@ def _sized(_: torch.Tensor, like: torch.Tensor, size: Any, __: int) -> torch.Ten
     return like.new_empty(size)
 
 
+def _made(_: torch.Tensor, dtype: torch.dtype, size: Any, __: int) -> torch.Tensor:
+    return torch.empty(size, dtype=dtype)
+
+
 def _stacked(_: torch.Tensor, row: torch.Tensor, count: Any, __: int) -> torch.Tensor:
     return row.new_empty((count, *row.shape))
 
@@ -120,8 +138,23 @@ loop_last_number = _marker("loop_last_number(Tensor end, int number) -> Tensor",
 loop_last = _marker("loop_last(Tensor end, Tensor like, SymInt[] size, int number) -> Tensor", _sized)
 loop_stack = _marker("loop_stack(Tensor end, Tensor row, SymInt count, int number) -> Tensor", _stacked)
 
+procedure_begin = _marker("procedure_begin() -> Tensor", _begin)
+procedure_number = _marker("procedure_number(Tensor begin, int number) -> Tensor", _number)
+procedure_argument = _marker(
+    "procedure_argument(Tensor begin, ScalarType dtype, SymInt[] size, int slot) -> Tensor", _made
+)
+procedure_end = _marker(
+    "procedure_end(Tensor begin, Tensor[] values, SymInt[] sizes, int[] open) -> Tensor", _leave
+)
+procedure_call = _marker("procedure_call(Tensor procedure, Tensor[] arguments, SymInt[] numbers) -> Tensor", _number)
+procedure_size = _marker("procedure_size(Tensor call, int result, int dim) -> Tensor", _number)
+procedure_result = _marker(
+    "procedure_result(Tensor call, ScalarType dtype, SymInt[] size, int result) -> Tensor", _made
+)
+
 # A region may hold conditions to be checked, though nobody needs what it computes; a number may matter but at the end.
-for _structure in (branch_begin, branch_fact, branch_else, branch_end, loop_begin, loop_number, loop_end):
+for _structure in (branch_begin, branch_fact, branch_else, branch_end, loop_begin, loop_number, loop_end,
+                   procedure_begin, procedure_number, procedure_argument, procedure_end, procedure_call):  # fmt: skip
     has_side_effect(_structure)
 # As torch has it for the one with a message.
 has_side_effect(torch.ops.aten._assert_async.default)

@@ -18,8 +18,8 @@ from torch.utils._sympy import functions as torch_sympy
 
 from . import markers
 
-_BEGINS = (markers.branch_begin, markers.loop_begin)
-_ENDS = (markers.branch_end, markers.loop_end)
+_BEGINS = (markers.branch_begin, markers.loop_begin, markers.procedure_begin)
+_ENDS = (markers.branch_end, markers.loop_end, markers.procedure_end)
 _READS = (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
 _FOLDED: dict[Any, Callable[..., Any]] = {
     sympy.Add: operator.add,

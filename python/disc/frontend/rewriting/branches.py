@@ -15,7 +15,7 @@ from . import graph, lists
 from .conditions import equal_sizes, implied, is_bool, is_int, known_truth, marked, number_tensor, same_number
 from .parts import has_parts
 from .raised import text_of_raise
-from .region import Region, raised_by_user, share
+from .region import NoValue, Region, raised_by_user, share
 from .sites import Site
 from .state import Change, Heap, Undefined, described, is_scalar, note_chosen, part_name, parts, rebuilt, store
 
@@ -239,7 +239,8 @@ class _Side:
     values: tuple[Any, ...]
     changes: list[Change]
     copies: list[tuple[Tensor, Tensor]]
-    raised: Exception | None
+    raised: BaseException | None
+    """What stopped it: an error of the user's, or a call that gives nothing yet."""
     region: Region
 
     def parts(self, value: Any) -> dict[Any, Any] | None:
@@ -271,12 +272,14 @@ def branch(
 
     def run(side: Callable[[], Any], token: Tensor) -> _Side:
         region = Region(lambda x: markers.branch_enter(token, x), "a side of a branch on data", site.source)
-        raised = None
+        raised: BaseException | None = None
         for fact in implied(pred)[0 if side is sides[0] else 1]:
             graph.assume(token, fact)
         with region:
             try:
                 side()
+            except NoValue as error:
+                raised = error
             except Exception as error:
                 if not raised_by_user(error):
                     raise

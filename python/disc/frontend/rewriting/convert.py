@@ -22,7 +22,9 @@ from ..locations import is_user_file
 from . import dynamic, operators
 from .builtin import variant
 from .conditions import stands_for_bool
+from .expressions import OPERATORS
 from .parts import Part
+from .recursion import NEVER_ENDS, Recursion, never_ends
 from .region import forget_shared
 from .sites import Site
 from .state import check_chosen, forget_chosen
@@ -71,6 +73,7 @@ class Converter:
         self._patched: list[tuple[torch.nn.Module, Any]] = []
         self.refused: dict[types.CodeType, NotRewritable] = {}
         self.sites: list[Site] = []
+        self.recursion = Recursion()
 
     def site(self, file: str, line: int, text: str) -> Site:
         """The place of a construct."""
@@ -115,8 +118,11 @@ class Converter:
         if is_rewritten(function):
             return function
         if is_user_function(function):
+            if OPERATORS in function.__code__.co_freevars:
+                # Rewritten with the function around it.
+                return self._watched(function)
             try:
-                return rewrite(function, self)
+                return self._watched(rewrite(function, self))
             except NotRewritable as error:
                 self.refused[function.__code__] = error
                 return function
@@ -131,6 +137,15 @@ class Converter:
                 wrapper.__kwdefaults__ = function.__kwdefaults__
                 return functools.update_wrapper(wrapper, function)
         return function
+
+    def _watched(self, function: Any) -> Any:
+        @functools.wraps(function)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            return self.recursion.run(function, args, kwargs)
+
+        watched.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+        del watched.__dict__["__wrapped__"]
+        return watched
 
     def _within(self, value: Any) -> Any:
         return self.converted(value) if isinstance(value, (types.FunctionType, types.MethodType)) else value
@@ -168,6 +183,8 @@ class Converter:
                 source,
             )
         text = str(error) or type(error).__name__
+        if never_ends(error):
+            text = NEVER_ENDS
         if why:
             text = f"{why[-1].reason}; {why[-1].suggestion}\n  ({text})"
             source = f"{why[-1].file}:{why[-1].line}"

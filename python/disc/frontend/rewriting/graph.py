@@ -43,7 +43,11 @@ class Symbols:
 
     def know(self, size: Any) -> bool:
         """Whether a number depends on these symbols alone."""
-        return isinstance(size, (bool, int, float)) or size.node.expr.free_symbols <= self._known
+        return isinstance(size, (bool, int, float)) or self.know_all(size.node.expr.free_symbols)
+
+    def know_all(self, symbols: set[sympy.Symbol]) -> bool:
+        """Whether these are among them."""
+        return symbols <= self._known
 
 
 def bound(number: Any, values: Iterable[Any], *, size: bool = False) -> None:

@@ -17,7 +17,7 @@ from ... import errors
 from .. import markers
 from ..locations import is_user_file
 
-_DISC = str(Path(__file__).parents[2])
+PACKAGE = str(Path(__file__).parents[2])
 
 
 def quietly(function: Callable[..., Any], *args: Any) -> Any:
@@ -70,6 +70,20 @@ def carry_changes(mode: TorchFunctionMode, func: Any, args: Sequence[Any], kwarg
                 outer.copy_(markers.branch_result(end, outer, list(outer.shape), 0))
             finally:
                 TorchFunctionMode.__exit__(mode, None, None, None)
+
+
+def depth() -> int:
+    """How many regions are open."""
+    return len(_regions)
+
+
+class NoValue(BaseException):
+    """Stands for what a recursive function gives, while nothing is known of that."""
+
+    def __init__(self, of: Any) -> None:
+        """``of``: the procedure."""
+        self.of = of
+        super().__init__()
 
 
 class Region(TorchFunctionMode):
@@ -256,7 +270,7 @@ def raised_by_user(error: BaseException) -> bool:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     file = "" if trace is None else trace.tb_frame.f_code.co_filename
-    if trace is None or not is_user_file(file) or file.startswith(_DISC):
+    if trace is None or not is_user_file(file) or file.startswith(PACKAGE):
         return False
     code = trace.tb_frame.f_code.co_code
 

@@ -258,7 +258,7 @@ def forget_chosen() -> None:
 def _unchanged(old: Any, new: Any) -> bool:
     if old is new:
         return True
-    return isinstance(old, (bool, int, float, str)) and type(old) is type(new) and old == new
+    return isinstance(old, (bool, int, float, str, frozenset)) and type(old) is type(new) and old == new
 
 
 def described(value: Any) -> str:

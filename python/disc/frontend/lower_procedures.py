@@ -1,0 +1,299 @@
+"""Functions that call themselves, between the markers of ``markers.py``, as procedures and ``disc_tensor.invoke``.
+
+A procedure sees nothing of what is around it. What its body uses of that is passed on from call to call: tensors as
+arguments, symbols as symbols of the procedure's own. Parameters have a value everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+from torch_mlir import ir
+
+from . import dtypes
+from .lower_regions import PROCEDURE, PROCEDURE_END, Marked, RegionLowering, end_of
+from .registry import NotLowerable
+from .values import Extent, Tensor, tensor_type
+
+CALL = "torch.disc.procedure_call"
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_FUNCTIONS = {"floordiv", "ceildiv", "mod", "min", "max"}
+
+
+def _symbols_in(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text) if word not in _FUNCTIONS]
+
+
+@dataclass
+class Procedure:
+    """A procedure that calls can name."""
+
+    name: str
+    results: list[ir.Type]
+    arguments: list[ir.Type] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    """Those of its numbers that are symbols, ..."""
+    loose: list[int] = field(default_factory=list)
+    """...and those that may be negative, which are arguments: tensors without dims."""
+    captured: list[ir.Value] = field(default_factory=list)
+    """The tensors from outside that it uses, in the torch dialect."""
+    symbols: dict[str, str] = field(default_factory=dict)
+    """The symbols from outside that it uses, and their names inside."""
+
+
+class ProcedureLowering(RegionLowering):
+    """Lowers the procedure that begins at ``ops[start]``, to a function of its own."""
+
+    def run(self, block: ir.Block) -> int:
+        """Lowers it; gives the place behind it."""
+        at_end = end_of(self._name, self._ops, self._start)
+        inside, end = self._ops[self._start + 1 : at_end], self._ops[at_end]
+        known = self._lowering.procedures
+        static = self._static_results(end)
+        types = [tensor_type(["?" if n is None else n for n in dims], dtype) for dims, dtype in static]
+        procedure = Procedure(f"procedure_{len(known)}", types)
+        known[self._begin.result] = known[end.result] = procedure
+        captured = self._captures(procedure, [*inside, end])
+        func = self._function(procedure.name)
+        body = func.regions[0].blocks.append()
+        drawn = self._b.random_operations
+        with self._lowering.inside_procedure(body, procedure.symbols), ir.InsertionPoint(body):
+            symbols = list(procedure.symbols.values())
+            arguments = self._bind(procedure, body, symbols, captured)
+            self._lowering.lower_ops(inside, body)
+            self._lowering.check()
+            if self._b.random_operations != drawn:
+                raise NotLowerable("it draws random numbers; draw them outside, and pass them on")
+            results = self._results(end, static)
+            ir.Operation.create("func.return", operands=[x.value for x, _ in results])
+        _complete(func, arguments, types, [dims for _, dims in results], symbols)
+        return at_end + 1
+
+    # -- what it uses of what is around it -------------------------------------------------------
+
+    def _captures(self, procedure: Procedure, ops: Sequence[ir.Operation]) -> _Captured:
+        """What it uses; gives the procedure's symbols their names."""
+        values, renamed = self._lowering.values, self._lowering.renamed
+        own = {result for op in ops for result in op.results} | {self._begin.result}
+        found = _Captured()
+        pending = [operand for op in ops for operand in op.operands]
+        symbols = {symbol for op in ops for symbol in _free_symbols(self._lowering.fake(op))}
+        names: list[str] = []
+        seen = set(own)
+        while pending:
+            value = pending.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+            known = values.get(value)
+            if op is not None and self._name(op) in (PROCEDURE, PROCEDURE_END):
+                # A call of a procedure around this one, or before it.
+                called = self._lowering.procedures[value]
+                pending += called.captured
+                names += [renamed.get(name, name) for name in called.symbols]
+            elif isinstance(known, Tensor):
+                found.tensors[value] = known, [self._b.text_of(dim) for dim in known.dims]
+            elif isinstance(known, Marked):
+                found.numbers[value] = True, self._b.text_of(known.extent)
+            elif op is None:
+                found.numbers[value] = False, self._b.text_of(known)
+            else:
+                # A number, which is computed inside once more.
+                symbols |= _free_symbols(self._lowering.fake(op))
+                pending += op.operands
+        for symbol in sorted(symbols & self._b.symbol_values.keys(), key=str):
+            found.symbols[symbol] = self._b.text_of(self._b.symbol_values[symbol])
+        texts = [text for _, dims in found.tensors.values() for text in dims]
+        texts += [*(text for _, text in found.numbers.values()), *found.symbols.values()]
+        names += [name for text in texts for name in _WORD.findall(text) if name not in _FUNCTIONS]
+        procedure.symbols = {name: self._b.symbol_like(name) for name in dict.fromkeys(names)}
+        return found
+
+    def _inner(self, procedure: Procedure, text: str) -> Extent:
+        """An extent from outside, inside."""
+        if text.isdigit():
+            return int(text)
+        return self._b.named(_WORD.sub(lambda word: procedure.symbols.get(word[0], word[0]), text))
+
+    # -- the function ----------------------------------------------------------------------------
+
+    def _function(self, name: str) -> ir.Operation:
+        with ir.InsertionPoint(self._b.module_block):
+            return ir.Operation.create(
+                "func.func",
+                attributes={
+                    "sym_name": ir.StringAttr.get(name),
+                    "sym_visibility": ir.StringAttr.get("private"),
+                    "function_type": ir.TypeAttr.get(ir.FunctionType.get([], [])),
+                },
+                regions=1,
+            )
+
+    def _bind(self, procedure: Procedure, body: ir.Block, symbols: list[str], captured: _Captured) -> list[list[str]]:
+        """Gives what the body uses its values, and the arguments' extents; adds to the procedure's symbols."""
+        values = self._lowering.values
+        found: list[list[str]] = []
+
+        def argument(dims: Sequence[Extent], dtype: torch.dtype) -> Tensor:
+            found.append([*(self._b.text_of(d) for d in dims), *(["2"] if dtypes.is_complex(dtype) else [])])
+            procedure.arguments.append(tensor_type(dims, dtype))
+            return Tensor(body.add_argument(procedure.arguments[-1], ir.Location.current), tuple(dims), dtype)
+
+        for symbol, text in captured.symbols.items():
+            self._b.symbol_values[symbol] = self._inner(procedure, text)
+        for value, (is_marked, text) in captured.numbers.items():
+            extent = self._inner(procedure, text)
+            values[value] = Marked(extent) if is_marked else extent
+        loose = []
+        for n, op in sorted(self._one(self._begin, "procedure_number", 1).items()):
+            number = self._number(op)
+            if number.name is not None:
+                procedure.numbers.append(n)
+                symbols.append(number.name)
+                self._define(number)
+            elif number.expr is not None:
+                procedure.loose.append(n)
+                loose.append(number)
+        for _, op in sorted(self._one(self._begin, "procedure_argument", 3).items()):
+            fake = self._lowering.fake(op)
+            values[op.result] = argument(_whole(self._shape(fake.shape, {})), fake.dtype)
+        for number in loose:
+            self._define(number, argument([], torch.int64))
+        for value, (known, texts) in captured.tensors.items():
+            if self._lowering.lower_parameter_again(value):
+                continue
+            dims = [self._inner(procedure, text) for text in texts]
+            if known.splat is not None:
+                values[value] = self._b.full(dims, known.splat, known.dtype)
+            else:
+                procedure.captured.append(value)
+                values[value] = argument(dims, known.dtype)
+        return found
+
+    # -- what it gives ---------------------------------------------------------------------------
+
+    def _static_results(self, end: ir.Operation) -> list[tuple[list[int | None], torch.dtype]]:
+        """The results' extents, as far as they are static, and dtypes."""
+        sizes = iter(_items(end.operands[2]))
+        found = []
+        for value in _items(end.operands[1]):
+            info = self._lowering.result_info(value.type)
+            found.append(([_constant(next(sizes)) for _ in info.shape], info.dtype))
+        return found
+
+    def _results(self, end: ir.Operation, static: Sequence[tuple[list[int | None], torch.dtype]]) -> Any:
+        """The results, and the texts of their extents."""
+        values, sizes = self._operands(end, 1), iter(self._operands(end, 2))
+        found = []
+        for x, (dims, dtype) in zip(values, static, strict=True):
+            wanted = [self._extent(next(sizes)) for _ in dims]
+            texts = [self._b.text_of(size) for size in wanted]
+            fitted = self._fitted(x, [w if n is None else n for w, n in zip(wanted, dims, strict=True)], dims)
+            found.append((fitted, [*texts, *(["2"] if dtypes.is_complex(dtype) else [])]))
+        return found
+
+    def _fitted(self, x: Tensor, extents: Sequence[Extent], static: Sequence[int | None]) -> Tensor:
+        """A tensor of these extents, of the type that has those of them that are static."""
+        for have, want in zip(x.dims, extents, strict=True):
+            self._b.require_equal(have, want, "a value of a recursive function has another extent than is known of it")
+        dims = [self._b.index(want) if n is None else n for want, n in zip(extents, static, strict=True)]
+        return self._b.reshape(x, dims)
+
+
+@dataclass
+class _Captured:
+    """What a procedure uses of what is around it; extents as texts."""
+
+    tensors: dict[ir.Value, tuple[Tensor, list[str]]] = field(default_factory=dict)
+    numbers: dict[ir.Value, tuple[bool, str]] = field(default_factory=dict)
+    """Whether it is a marker's tensor that stands for the number, and the number."""
+    symbols: dict[sympy.Symbol, str] = field(default_factory=dict)
+    """Torch's."""
+
+
+class CallLowering(ProcedureLowering):
+    """Lowers the call ``ops[start]`` of a procedure."""
+
+    def run(self, block: ir.Block) -> int:
+        """Lowers it; gives the place behind it."""
+        op = self._begin
+        procedure = self._lowering.procedures[op.operands[0]]
+        renamed = self._lowering.renamed
+        tensors, numbers = self._operands(op, 1), self._operands(op, 2)
+        tensors += [self._tensor(numbers[n]) for n in procedure.loose]
+        tensors += [self._value(value) for value in procedure.captured]
+        inputs = []
+        for x, type_ in zip(tensors, procedure.arguments, strict=True):
+            static = _static(type_, x.dtype)
+            wanted = [d if n is None else n for d, n in zip(x.dims, static, strict=True)]
+            inputs.append(self._fitted(x, wanted, static).value)
+        sizes = [self._b.named(renamed.get(name, name)) for name in procedure.symbols]
+        sizes += [self._b.index(self._extent(numbers[n])) for n in procedure.numbers]
+        invoke = ir.Operation.create(
+            "disc_tensor.invoke",
+            procedure.results,
+            [*inputs, *sizes],
+            attributes={
+                "callee": ir.FlatSymbolRefAttr.get(procedure.name),
+                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), len(sizes)]),
+            },
+        )
+        for place, ops in self._markers(op, "procedure_result", 3).items():
+            fake = self._lowering.fake(ops[0])
+            dims = _whole(self._shape(fake.shape, {}))
+            result = Tensor(invoke.results[place], tuple(dims), fake.dtype)
+            self._lowering.values.update({other.result: result for other in ops})
+        return self._start + 1
+
+
+def _items(value: ir.Value) -> list[ir.Value]:
+    return list(value.owner.operands)
+
+
+def _constant(value: ir.Value) -> int | None:
+    op = value.owner
+    is_constant = not isinstance(op, ir.Block) and op.operation.name == "torch.constant.int"
+    return int(ir.IntegerAttr(op.attributes["value"]).value) if is_constant else None
+
+
+def _static(type_: ir.Type, dtype: torch.dtype) -> list[int | None]:
+    shape = ir.RankedTensorType(type_)
+    rank = shape.rank - dtypes.is_complex(dtype)
+    return [None if shape.is_dynamic_dim(d) else shape.get_dim_size(d) for d in range(rank)]
+
+
+def _whole(dims: Sequence[Any]) -> list[Any]:
+    if any(dim is None for dim in dims):
+        raise NotLowerable("an extent of a recursive function's arguments or results follows from nothing that it knows")
+    return list(dims)
+
+
+def _free_symbols(value: Any) -> set[sympy.Symbol]:
+    """The symbols in what torch says of a value."""
+    if isinstance(value, torch.Tensor):
+        return {symbol for size in value.shape for symbol in _free_symbols(size)}
+    if isinstance(value, (list, tuple)):
+        return {symbol for x in value for symbol in _free_symbols(x)}
+    return value.node.expr.free_symbols if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else set()
+
+
+def _complete(
+    func: ir.Operation,
+    arguments: Sequence[Sequence[str]],
+    types: Sequence[ir.Type],
+    results: Sequence[Sequence[str]],
+    symbols: Sequence[str],
+) -> None:
+    """Sets a function's attributes."""
+    body = func.regions[0].blocks[0]
+    func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in body.arguments], types))
+    for name, texts in (("arg_attrs", arguments), ("res_attrs", results)):
+        dims = [ir.Attribute.parse(f"#disc_shape.dims<[{', '.join(text)}]>") for text in texts]
+        func.attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get({"disc_shape.dims": x}) for x in dims])
+    func.attributes["disc_tensor.procedure"] = ir.ArrayAttr.get([ir.FlatSymbolRefAttr.get(name) for name in symbols])
