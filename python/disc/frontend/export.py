@@ -23,8 +23,8 @@ from .proving import proved_by_trying
 from .recurrent import kept_whole
 from .recursion import kept_recursion
 from .rewriting.convert import rewritten
-from .rewriting.recursion import Recursive
 from .rewriting.hooks import NeedsRewriting, guarded, needs_rewriting
+from .rewriting.recursion import Recursive
 from .settle import settle
 from .sharing import check_sharing
 
@@ -78,6 +78,7 @@ def export(
             if not (needs_rewriting(error) or isinstance(error, _Refusal)):
                 raise _failure(error) from error
             first = error
+        why: BaseException | None = None
         with rewritten(module) as converter:
             while True:
                 try:
@@ -85,9 +86,12 @@ def export(
                 except Recursive as found:
                     converter.recursion.mark(found)
                 except (Exception, NeedsRewriting) as error:
-                    if isinstance(first, _Refusal) and not isinstance(error, _Refusal):
-                        raise first from error
-                    raise converter.explained(error) from error
+                    why = why or error
+                    if converter.recursion.unroll():
+                        continue
+                    if isinstance(first, _Refusal) and not isinstance(why, _Refusal):
+                        raise first from why
+                    raise converter.explained(why) from why
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from . import dtypes
 from .builder import Builder
 from .locations import describe, location, source_of
 from .lower_procedures import CALL, CallLowering, Procedure, ProcedureLowering
-from .lower_regions import BEGIN, BRANCH, ENTER, LOOP, MARKERS, PROCEDURE, Marked, RegionLowering
+from .lower_regions import BRANCH, ENTER, LOOP, MARKERS, PROCEDURE, Marked, RegionLowering
 from .regions import declare_symbol
 from .registry import NotLowerable, Rule, find_complex_rule, find_rule
 from .symbols import SymbolTable

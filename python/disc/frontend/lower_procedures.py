@@ -18,6 +18,7 @@ from torch_mlir import ir
 from . import dtypes
 from .lower_regions import PROCEDURE, PROCEDURE_END, Marked, RegionLowering, end_of
 from .registry import NotLowerable
+from .torch_dialect import PARAMETER_OP
 from .values import Extent, Tensor, tensor_type
 
 CALL = "torch.disc.procedure_call"
@@ -79,7 +80,8 @@ class ProcedureLowering(RegionLowering):
     def _captures(self, procedure: Procedure, ops: Sequence[ir.Operation]) -> _Captured:
         """What it uses; gives the procedure's symbols their names."""
         values, renamed = self._lowering.values, self._lowering.renamed
-        own = {result for op in ops for result in op.results} | {self._begin.result}
+        # Parameters stand where they are first used.
+        own = {result for op in ops if self._name(op) != PARAMETER_OP for result in op.results} | {self._begin.result}
         found = _Captured()
         pending = [operand for op in ops for operand in op.operands]
         symbols = {symbol for op in ops for symbol in _free_symbols(self._lowering.fake(op))}
@@ -223,6 +225,7 @@ class CallLowering(ProcedureLowering):
     def run(self, block: ir.Block) -> int:
         """Lowers it; gives the place behind it."""
         op = self._begin
+        self._lowering.check()
         procedure = self._lowering.procedures[op.operands[0]]
         renamed = self._lowering.renamed
         tensors, numbers = self._operands(op, 1), self._operands(op, 2)
@@ -270,7 +273,9 @@ def _static(type_: ir.Type, dtype: torch.dtype) -> list[int | None]:
 
 def _whole(dims: Sequence[Any]) -> list[Any]:
     if any(dim is None for dim in dims):
-        raise NotLowerable("an extent of a recursive function's arguments or results follows from nothing that it knows")
+        raise NotLowerable(
+            "an extent of a recursive function's arguments or results follows from nothing that it knows"
+        )
     return list(dims)
 
 

@@ -31,8 +31,8 @@ there is one)::
     last = loop_last(end, like, size, number)
     stack = loop_stack(end, row, count, number)
 
-A function that calls itself, and the calls: its own, which name the marker that begins it, and those from outside, which
-name the one that ends it::
+A function that calls itself, and the calls: its own, which name the marker that begins it, and those from outside,
+which name the one that ends it::
 
     begin = procedure_begin()
     n = procedure_number(begin, number).item()        # an int, or an extent of an argument
@@ -143,9 +143,7 @@ procedure_number = _marker("procedure_number(Tensor begin, int number) -> Tensor
 procedure_argument = _marker(
     "procedure_argument(Tensor begin, ScalarType dtype, SymInt[] size, int slot) -> Tensor", _made
 )
-procedure_end = _marker(
-    "procedure_end(Tensor begin, Tensor[] values, SymInt[] sizes, int[] open) -> Tensor", _leave
-)
+procedure_end = _marker("procedure_end(Tensor begin, Tensor[] values, SymInt[] sizes, int[] open) -> Tensor", _leave)
 procedure_call = _marker("procedure_call(Tensor procedure, Tensor[] arguments, SymInt[] numbers) -> Tensor", _number)
 procedure_size = _marker("procedure_size(Tensor call, int result, int dim) -> Tensor", _number)
 procedure_result = _marker(

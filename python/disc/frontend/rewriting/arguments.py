@@ -135,7 +135,8 @@ class Arguments:
         """Makes room for what a call gives; whether that was necessary."""
         known = self._plan
         self._plan = self._widened(known, given)
-        first, now, same = self._sizes(self.first), self._sizes(given), {}
+        first, now = self._sizes(self.first), self._sizes(given)
+        same: dict[Key, Key] = {}
         for key in now:
             before = [
                 other

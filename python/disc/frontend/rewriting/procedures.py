@@ -17,7 +17,6 @@ import sympy
 import torch
 from torch import Tensor
 
-from ... import errors
 from .. import markers
 from . import graph
 from .arguments import Arguments, Given

@@ -1,8 +1,8 @@
 """Functions that call themselves: which of them cannot be unrolled while tracing.
 
-A function that is called again inside of itself, with a branch or a loop on data open in between, goes on for as long as
-data says. Unless what it is given gets less while tracing (a list of layers, a number that is known), it is traced once,
-as a procedure (:mod:`.procedures`): the trace begins again with that function marked.
+A function that is called again inside of itself, with a branch or a loop on data open in between, goes on for as long
+as data says. Unless what it is given gets less while tracing (a list of layers, a number that is known), it is traced
+once, as a procedure (:mod:`.procedures`): the trace begins again with that function marked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..locations import is_user_file
@@ -27,20 +26,21 @@ from .sites import Site
 from .state import is_scalar, parts
 
 NEVER_ENDS = (
-    "a function calls itself without end while it is traced; what ends recursion must be a condition on its tensors, their"
-    " extents or its numbers, and what differs between the calls tensors and numbers, in containers of one structure"
+    "a function calls itself without end while it is traced; what ends recursion must be a condition on its tensors,"
+    " their extents or its numbers, and what differs between the calls tensors and numbers, in containers of one"
+    " structure"
 )
 
-# So often a function is traced in itself where only numbers that are known differ.
-_MOST_LEVELS = 24
+# So often a function is traced in itself where numbers that are known differ, before it is tried as a procedure.
+_LEVELS = 4
 
 
 class Recursive(BaseException):
     """A function has to be traced as a procedure."""
 
-    def __init__(self, code: types.CodeType) -> None:
-        """``code``: the function's."""
-        self.code = code
+    def __init__(self, code: types.CodeType, *, may_end: bool) -> None:
+        """``code``: the function's; ``may_end``: its numbers may end the recursion while it is traced."""
+        self.code, self.may_end = code, may_end
         super().__init__(code.co_name)
 
 
@@ -56,13 +56,22 @@ class Recursion:
     """Looks after the calls of the user's functions, while they are traced."""
 
     def __init__(self) -> None:
-        self._marked: set[types.CodeType] = set()
+        self._marked: dict[types.CodeType, bool] = {}
+        """The functions that are procedures, and whether they could be unrolled as well, perhaps."""
+        self._unrolled: set[types.CodeType] = set()
         self._activations: list[_Activation] = []
         self._open: list[Procedure] = []
 
     def mark(self, found: Recursive) -> None:
         """Has a function traced as a procedure from now on."""
-        self._marked.add(found.code)
+        self._marked[found.code] = found.may_end
+
+    def unroll(self) -> bool:
+        """Has functions that cannot be procedures unrolled, as far as that may end; whether there are any."""
+        unrolled = {code for code, may_end in self._marked.items() if may_end}
+        self._unrolled |= unrolled
+        self._marked = {code: False for code in self._marked if code not in unrolled}
+        return bool(unrolled)
 
     def run(self, function: types.FunctionType, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Calls a function."""
@@ -104,8 +113,8 @@ class Recursion:
                 continue
             less = _progress(before.arguments, arguments)
             levels += 1
-            if less == 0 or (less == 1 and levels >= _MOST_LEVELS):
-                raise Recursive(function.__code__)
+            if less == 0 or (less == 1 and levels >= _LEVELS and function.__code__ not in self._unrolled):
+                raise Recursive(function.__code__, may_end=less == 1)
 
 
 def _same_function(a: types.FunctionType, b: types.FunctionType) -> bool:

@@ -1,0 +1,253 @@
+"""Ordinary Python functions that call themselves as often as data says, against eager PyTorch."""
+
+import sys
+from contextlib import contextmanager
+
+import torch
+from torch.export import Dim
+
+import disc
+
+
+@contextmanager
+def deep():
+    """Room for recursion in Python."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def check(module, examples, shapes, inputs, atol=1e-5):
+    """Compiles once and compares at many inputs."""
+    compiled = disc.compile(module, examples, dynamic_shapes=shapes)
+    assert "procedure" in compiled.ir("memory")
+    for args in inputs:
+        with deep():
+            expected = module(*args)
+        torch.testing.assert_close(compiled(*args), expected, rtol=1e-5, atol=atol)
+    return compiled
+
+
+N = Dim("n", min=1, max=4096)
+
+
+class Halving(torch.nn.Module):
+    def f(self, x):
+        if x.sum() < 1:
+            return x
+        return self.f(x * 0.5) + 1
+
+    def forward(self, x):
+        return self.f(x)
+
+
+def vectors(*scales):
+    return [(torch.rand(n) * s,) for n in (1, 3, 64) for s in scales]
+
+
+def test_a_method_recurses_as_deep_as_data_says():
+    check(Halving(), (torch.rand(5),), ({0: N},), vectors(0.01, 1, 1e3, 1e6))
+
+
+class Itself(torch.nn.Module):
+    def forward(self, x):
+        if x.abs().max() < 1:
+            return x
+        return self.forward(x / 3) * 2
+
+
+def test_forward_may_call_itself():
+    check(Itself(), (torch.rand(5),), ({0: N},), vectors(0.1, 10, 1e4))
+
+
+def plain(x, weight, depth):
+    if x.sum() < 1:
+        return x + depth
+    y = plain(torch.tanh(x @ weight), weight, depth + 1)
+    return y + x
+
+
+class Plain(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        return plain(x, self.layer.weight * 0.3, 0)
+
+
+def test_a_function_with_a_captured_tensor_and_a_number_that_counts():
+    check(Plain(), (torch.rand(5, 8),), ({0: N},), [(torch.rand(n, 8) * s,) for n in (1, 4, 30) for s in (0.01, 1, 9)])
+
+
+class Nested(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Tanh())
+        self.norm = torch.nn.LayerNorm(6)
+
+    def forward(self, x, limit):
+        scaled = x * 2
+        rows = x.shape[0]
+
+        def refine(h, fuel):
+            if (h.abs().sum() < limit) or fuel == 0:
+                return h + scaled
+            return refine(self.layers(self.norm(h)) * 0.9 - h * 0.1, fuel - 1) + h / rows
+
+        return refine(x, 20)
+
+
+def test_a_nested_function_sees_what_is_around_it():
+    inputs = [(torch.randn(n, 6), torch.tensor(s)) for n in (1, 2, 17) for s in (0.5, 5.0, 50.0, 500.0)]
+    check(Nested(), (torch.randn(4, 6), torch.tensor(3.0)), ({0: N}, None), inputs)
+
+
+class MergeSort(torch.nn.Module):
+    def sort(self, x):
+        n = x.shape[0]
+        if n <= 1:
+            return x
+        a, b = self.sort(x[: n // 2]), self.sort(x[n // 2 :])
+        # Where each goes: its own place, and as many as are less in the other half.
+        i = torch.arange(a.shape[0]) + (b[None, :] < a[:, None]).sum(1)
+        j = torch.arange(b.shape[0]) + (a[None, :] <= b[:, None]).sum(1)
+        return torch.zeros_like(x).scatter(0, torch.cat([i, j]), torch.cat([a, b]))
+
+    def forward(self, x):
+        return self.sort(x)
+
+
+def test_divide_and_conquer_on_a_dynamic_extent():
+    check(MergeSort(), (torch.randn(9),), ({0: N},), [(torch.randn(n),) for n in (1, 2, 3, 5, 8, 31, 100, 257)])
+
+
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+
+class Fibonacci(torch.nn.Module):
+    def forward(self, n):
+        return fib(n)
+
+
+def test_two_calls_in_one_expression():
+    check(Fibonacci(), (torch.tensor(5),), None, [(torch.tensor(n),) for n in (0, 1, 2, 3, 7, 15)])
+
+
+class Several(torch.nn.Module):
+    def f(self, x, state):
+        h, steps = state
+        if x.sum() < 1:
+            return {"h": h, "steps": steps, "any": x > 0.01}
+        found = self.f(x * 0.5, (torch.cat([h, x]), steps + 1))
+        return {"h": found["h"], "steps": found["steps"], "any": found["any"] | (x > 2)}
+
+    def forward(self, x):
+        found = self.f(x, (x, 0))
+        return found["h"].sum(0), found["steps"], found["any"]
+
+
+def growing(x):
+    return [(torch.rand(n) * s,) for n in (1, 3, 20) for s in (0.01, 1, 100)]
+
+
+class Chain(torch.nn.Module):
+    def f(self, x, n):
+        if n == 0:
+            return x
+        return self.f(torch.tanh(x + 1), n - 1) * 0.5 + x
+
+    def forward(self, x, n):
+        return self.f(x, n.item())
+
+
+def test_ten_thousand_levels_and_more():
+    inputs = [(torch.rand(k), torch.tensor(n)) for k in (1, 9) for n in (0, 1, 10, 1000)]
+    compiled = check(Chain(), (torch.rand(3), torch.tensor(4)), ({0: N}, None), inputs)
+    x = torch.rand(9)
+    for depth in (10_000, 200_000):
+        y, got = x, compiled(x, torch.tensor(depth))
+        passed = []
+        for _ in range(depth):
+            passed.append(y)
+            y = torch.tanh(y + 1)
+        for old in reversed(passed):
+            y = y * 0.5 + old
+        torch.testing.assert_close(got, y)
+
+
+class Even(torch.nn.Module):
+    def even(self, x):
+        if x.sum() < 1:
+            return x
+        return self.odd(x - 0.25)
+
+    def odd(self, x):
+        if x.sum() < 1:
+            return -x
+        return self.even(x * 0.5) + 1
+
+    def forward(self, x):
+        return self.even(x), self.odd(x)
+
+
+def test_functions_that_call_each_other():
+    check(Even(), (torch.rand(5),), ({0: N},), vectors(0.01, 1, 1e3))
+
+
+class InLoop(torch.nn.Module):
+    def f(self, x):
+        if x.sum() < 1:
+            return x
+        y = x
+        for i in range(x.shape[0]):
+            y = y - x[i] * 0.01
+        if y.max() > 2:
+            y = y * 0.5
+        return self.f(y * 0.5) + y
+
+    def forward(self, x, times):
+        for _ in range(times.item()):
+            x = self.f(x) * 0.3 if x.mean() > 0.1 else self.f(x + 0.1)
+        return x
+
+
+def test_calls_in_loops_and_branches():
+    inputs = [(torch.rand(n) * s, torch.tensor(k)) for n in (1, 5, 12) for s in (0.1, 1, 10) for k in (0, 1, 3)]
+    check(InLoop(), (torch.rand(4), torch.tensor(2)), ({0: N}, None), inputs)
+
+
+class Ackermann(torch.nn.Module):
+    def f(self, m, n):
+        if m == 0:
+            return n + 1
+        if n == 0:
+            return self.f(m - 1, n + 1)
+        return self.f(m - 1, self.f(m, n - 1))
+
+    def forward(self, m, n):
+        return self.f(m, n)
+
+
+def test_a_call_as_the_argument_of_a_call():
+    inputs = [(torch.tensor(m), torch.tensor(n)) for m in (0, 1, 2) for n in (0, 1, 4)]
+    check(Ackermann(), (torch.tensor(1), torch.tensor(1)), None, inputs)
+
+
+class Accumulator(torch.nn.Module):
+    def f(self, x, sofar=None):
+        sofar = x if sofar is None else sofar + x
+        if x.sum() < 1:
+            return sofar
+        return self.f(x * 0.5, sofar)
+
+    def forward(self, x):
+        return self.f(x)
+
+
+def test_an_accumulator_that_is_none_at_first():
+    check(Accumulator(), (torch.rand(5),), ({0: N},), vectors(0.01, 1, 1e3))
