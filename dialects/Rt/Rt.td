@@ -220,14 +220,24 @@ def Rt_LeaveOp : Rt_Op<"leave"> {
 }
 
 def Rt_RtInvokeOp : Rt_Op<"invoke"> {
-  let summary = "runs a procedure: pointers to its arguments, to memory for its results, and the values of its symbols";
+  let summary = "runs a procedure";
+  let description = [{
+    What is passed are pointers to its arguments and to memory for its results, and the values of its symbols. A result
+    whose extents the procedure finds out lies in a slot, whose number is passed in the place of the pointer; `given`
+    are such extents.
+  }];
   let arguments = (ins Rt_Ptr:$call, FlatSymbolRefAttr:$callee, Variadic<AnyType>:$passed);
-  let assemblyFormat = "$call $callee `(` $passed `)` attr-dict `:` type($passed)";
+  let results = (outs Variadic<Index>:$given);
+  let assemblyFormat = "$call $callee `(` $passed `)` attr-dict `:` functional-type($passed, $given)";
 }
 
 def Rt_ReturnOp : Rt_Op<"return", [Terminator, ParentOneOf<["EntryOp", "ProcedureOp"]>]> {
   let summary = "ends an entry function or a procedure with success";
-  let assemblyFormat = "attr-dict";
+  let description = [{
+    `given` are the extents of a procedure's results that are handed back to who invoked it.
+  }];
+  let arguments = (ins Variadic<Index>:$given);
+  let assemblyFormat = "($given^)? attr-dict";
 }
 
 def Rt_EntryOp : Rt_Op<"entry", [IsolatedFromAbove, Symbol]> {

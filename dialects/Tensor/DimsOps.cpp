@@ -149,5 +149,8 @@ SmallVector<SymExpr> InvokeOp::getResultDims(unsigned index, DimsQuery &query) {
           return query.expr(size);
       return std::nullopt;
     }));
+  for (auto [given, symbol] : llvm::zip(givenBy(getCalleeOp()), getSymbols().getAsRange<FlatSymbolRefAttr>()))
+    if (given.first == index)
+      result[given.second] = SymExpr::symbol(symbol.getValue().str());
   return result;
 }

@@ -417,7 +417,9 @@ def Tensor_InvokeOp : Tensor_Op<"invoke", [
   let description = [{
     A procedure is a private function with `disc_tensor.procedure`, the symbols of the extents of its arguments. They
     are its own: each activation has values for them, which are the `sizes` of whoever invokes it. The extents of its
-    results are expressions over them.
+    results are expressions over them, but for those that `disc_tensor.given` names, by the numbers of results and dims:
+    expressions over whatever has a value at its end. These are handed back; `symbols` have their values after the
+    invocation.
 
     ```mlir
     func.func private @f(%x: tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[n]>}) -> tensor<?xf32>
@@ -426,15 +428,26 @@ def Tensor_InvokeOp : Tensor_Op<"invoke", [
       %z = disc_tensor.invoke @f(%y) sizes(%s) : (tensor<?xf32>) -> tensor<?xf32>
     ```
 
-    (T28) the callee is a procedure, and sizes and operands are as many as its symbols and arguments, of their types.
+    (T28) the callee is a procedure, and sizes, symbols and operands are as many as its symbols, given extents and
+    arguments, of their types.
+    (T30) `symbols` are declared.
   }];
-  let arguments = (ins FlatSymbolRefAttr:$callee, Variadic<AnyRankedTensor>:$inputs, Variadic<Index>:$sizes);
+  let arguments = (ins FlatSymbolRefAttr:$callee, Variadic<AnyRankedTensor>:$inputs, Variadic<Index>:$sizes,
+                       DefaultValuedAttr<Tensor_SymbolsAttr, "{}">:$symbols);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let assemblyFormat = [{
-    $callee `(` $inputs `)` (`sizes` `(` $sizes^ `)`)? attr-dict `:` functional-type($inputs, $outputs)
+    $callee `(` $inputs `)` (`sizes` `(` $sizes^ `)`)? (`symbols` $symbols^)? attr-dict
+    `:` functional-type($inputs, $outputs)
   }];
   let extraClassDeclaration = [{
     static constexpr llvm::StringLiteral getProcedureAttrName() { return "disc_tensor.procedure"; }
+    static constexpr llvm::StringLiteral getGivenAttrName() { return "disc_tensor.given"; }
+    /// The extents that a procedure hands back, as numbers of results and dims.
+    static ::llvm::SmallVector<std::pair<int64_t, int64_t>> givenBy(::mlir::Operation *procedure);
+    /// Whether the procedure hands back an extent of a result.
+    static bool isOpen(::mlir::Operation *procedure, unsigned result);
+    /// The procedure, a function or what it has become.
+    ::mlir::Operation *getCalleeOp();
     /// The procedure's symbols; they name the sizes.
     ::mlir::ArrayAttr getCalleeSymbols();
     /// The extents that the procedure says one of its arguments has, over its symbols; null for a static one.

@@ -317,6 +317,23 @@ static FunctionOpInterface calleeOf(InvokeOp op) {
   return module ? module.lookupSymbol<FunctionOpInterface>(op.getCallee()) : FunctionOpInterface();
 }
 
+Operation *InvokeOp::getCalleeOp() {
+  auto module = (*this)->getParentOfType<ModuleOp>();
+  return module ? module.lookupSymbol(getCallee()) : nullptr;
+}
+
+SmallVector<std::pair<int64_t, int64_t>> InvokeOp::givenBy(Operation *procedure) {
+  SmallVector<std::pair<int64_t, int64_t>> places;
+  auto numbers = procedure ? procedure->getAttrOfType<DenseI64ArrayAttr>(getGivenAttrName()) : DenseI64ArrayAttr();
+  for (int64_t i = 0; numbers && i + 1 < numbers.size(); i += 2)
+    places.push_back({numbers[i], numbers[i + 1]});
+  return places;
+}
+
+bool InvokeOp::isOpen(Operation *procedure, unsigned result) {
+  return llvm::any_of(givenBy(procedure), [&](auto place) { return place.first == result; });
+}
+
 ArrayAttr InvokeOp::getCalleeSymbols() {
   FunctionOpInterface callee = calleeOf(*this);
   return callee ? callee->getAttrOfType<ArrayAttr>(getProcedureAttrName()) : ArrayAttr();
@@ -335,11 +352,11 @@ LogicalResult InvokeOp::verifySymbolUses(SymbolTableCollection &tables) {
   auto callee = module ? dyn_cast_or_null<FunctionOpInterface>(tables.lookupSymbolIn(module, getCalleeAttr().getAttr()))
                        : FunctionOpInterface();
   auto symbols = callee ? callee->getAttrOfType<ArrayAttr>(getProcedureAttrName()) : ArrayAttr();
-  if (!symbols || symbols.size() != getSizes().size() ||
+  if (!symbols || symbols.size() != getSizes().size() || givenBy(callee).size() != getSymbols().size() ||
       TypeRange(callee.getArgumentTypes()) != getInputs().getTypes() ||
       TypeRange(callee.getResultTypes()) != getResultTypes())
     return emitOpError("does not fit a procedure of this name (T28)");
-  return success();
+  return verifyDeclared(*this, tables, getSymbols().getValue());
 }
 
 #define GET_OP_CLASSES

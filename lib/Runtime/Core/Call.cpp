@@ -167,6 +167,8 @@ int32_t disc_call::onStack(int32_t (*body)(disc_call *)) {
   storage->frames.pop(0);
   depth = 0;
   nextSlot = kEntrySlots;
+  if (storage->slots.size() > size_t(kEntrySlots)) // of activations that an error left
+    storage->slots.erase(storage->slots.begin() + kEntrySlots, storage->slots.end());
   if (!storage->stack.reserve())
     return record(Status(Code::Memory, "no memory for the stack of a recursive model"));
   return storage->stack.run(body, this);
@@ -187,6 +189,9 @@ int64_t disc_call::enter(int64_t slots, int64_t *mark) {
 
 void disc_call::leave(int64_t slot, int64_t mark) {
   --depth;
+  // What each activation grew to would be too much to keep.
+  for (int64_t i = slot, end = std::min(nextSlot, int64_t(storage->slots.size())); i < end; ++i)
+    storage->slots[size_t(i)].release();
   nextSlot = slot;
   storage->frames.pop(mark);
 }

@@ -139,6 +139,7 @@ private:
 
   ModuleOp module;
   Operation *entry; // or a procedure
+  Value given;      // where a procedure puts the extents that it hands back
   ShapeAnalysis &shapes;
   RuntimeFunctions &runtime;
   ModelInfo &info;
@@ -545,7 +546,15 @@ LogicalResult EntryLowering::lowerOp(Operation &op) {
         SmallVector<Value> operands = {call};
         for (Value v : invoke.getPassed())
           operands.push_back(mapped(v));
+        Value given = invoke.getGiven().empty() ? Value() : slots(loc, invoke.getGiven().size());
+        if (given)
+          operands.push_back(given);
         checkStatus(loc, func::CallOp::create(b, loc, procedureName(invoke.getCallee()), i32, operands).getResult(0));
+        for (auto [i, extent] : llvm::enumerate(invoke.getGiven())) {
+          Value at = LLVM::GEPOp::create(b, loc, ptr, i64, given, ArrayRef<LLVM::GEPArg>{int32_t(i)});
+          Value value = LLVM::LoadOp::create(b, loc, i64, at);
+          values.map(extent, arith::IndexCastOp::create(b, loc, b.getIndexType(), value).getResult());
+        }
         return success();
       })
       .Case([&](OffsetOp offset) {
@@ -573,7 +582,9 @@ LogicalResult EntryLowering::lowerOp(Operation &op) {
         values.map(slot.getResult(), checkPointer(loc, pointer));
         return success();
       })
-      .Case([&](disc::ReturnOp) {
+      .Case([&](disc::ReturnOp ret) {
+        for (auto [i, extent] : llvm::enumerate(ret.getGiven()))
+          store(loc, toI64(loc, mapped(extent)), given, i);
         Value zero = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
         func::ReturnOp::create(b, loc, zero);
         return success();
@@ -597,11 +608,16 @@ func::FuncOp EntryLowering::begin(const Twine &name) {
   Location loc = entry->getLoc();
   b.setInsertionPoint(entry);
   Block &flow = entry->getRegion(0).front();
-  auto function = func::FuncOp::create(b, loc, name.str(), b.getFunctionType(flow.getArgumentTypes(), {i32}));
+  SmallVector<Type> types(flow.getArgumentTypes());
+  bool gives = !cast<disc::ReturnOp>(flow.getTerminator()).getGiven().empty();
+  if (gives)
+    types.push_back(ptr);
+  auto function = func::FuncOp::create(b, loc, name.str(), b.getFunctionType(types, {i32}));
   Block *body = function.addEntryBlock();
   call = body->getArgument(0);
   for (auto [argument, value] : llvm::zip(flow.getArguments(), body->getArguments()))
     values.map(argument, value);
+  given = gives ? body->getArguments().back() : Value();
   exit = b.createBlock(&function.getBody(), function.getBody().end(), {i32}, {loc});
   func::ReturnOp::create(b, loc, exit->getArgument(0));
   b.setInsertionPointToEnd(body);

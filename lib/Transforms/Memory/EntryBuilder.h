@@ -56,6 +56,7 @@ private:
   LogicalResult emit(Block &block);
   LogicalResult emit(LoopOp loop);
   LogicalResult emit(BranchOp branch);
+  LogicalResult emit(InvokeOp invoke);
   LogicalResult beginEpoch(Operation *binding);
   LogicalResult beginBody(LoopOp loop, ValueRange sizes);
   LogicalResult bindComputed(ArrayAttr symbols, ValueRange values, StringRef what);

@@ -217,8 +217,8 @@ LogicalResult EntryBuilder::assignResults(unsigned epoch) {
     auto loop = base.getDefiningOp<LoopOp>();
     bool owned = loop ? !loop.getCondition() && cast<OpResult>(base).getResultNumber() >= loop.getNumCarried()
                       : isa_and_nonnull<CallOp, InvokeOp, BranchOp>(base.getDefiningOp());
-    // What a branch gave before there was this memory lies elsewhere.
-    owned &= epoch == 0 || !isa_and_nonnull<BranchOp>(base.getDefiningOp()) ||
+    // What a branch or a procedure gave before there was this memory lies elsewhere.
+    owned &= epoch == 0 || !isa_and_nonnull<BranchOp, InvokeOp>(base.getDefiningOp()) ||
              epochAfter.lookup(base.getDefiningOp()) != epoch;
     Value memory = outputMemory(operand, output);
     if (owned && !buffers.contains(base)) {
@@ -361,8 +361,10 @@ FailureOr<Value> EntryBuilder::loadScalar(Value tensor, Type type) {
 }
 
 Value EntryBuilder::outputMemory(Value shaped, unsigned number) {
-  if (isProcedure)
+  if (isProcedure && resultMemory[number].getType() == pointer)
     return resultMemory[number];
+  if (isProcedure)
+    return SlotOp::create(b, loc, pointer, call, resultMemory[number], dim(bytesOf(shaped)), /*keep=*/false);
   SmallVector<Value> extents;
   for (const SymExpr &expr : shapes.dims(shaped))
     extents.push_back(dim(expr));
@@ -408,9 +410,11 @@ LogicalResult EntryBuilder::emit(Block &block) {
     } else if (auto bind = dyn_cast<BindOp>(op)) {
       if (failed(lowerBind(bind)))
         return failure();
-    } else if (isa<CallOp, InvokeOp>(op)) {
-      auto invoke = dyn_cast<InvokeOp>(op);
-      SmallVector<Value> tensors(invoke ? invoke.getInputs() : op.getOperands()), list;
+    } else if (auto invoke = dyn_cast<InvokeOp>(op)) {
+      if (failed(emit(invoke)))
+        return failure();
+    } else if (isa<CallOp>(op)) {
+      SmallVector<Value> tensors(op.getOperands()), list;
       llvm::append_range(tensors, op.getResults());
       for (Value v : tensors) {
         FailureOr<Value> data = buffer(viewBase(v));
@@ -418,16 +422,52 @@ LogicalResult EntryBuilder::emit(Block &block) {
           return failure();
         list.push_back(*data);
       }
-      if (invoke) {
-        for (Value size : invoke.getSizes())
-          list.push_back(dim(shapes.expr(size)));
-        RtInvokeOp::create(b, op.getLoc(), call, invoke.getCallee(), list);
-      } else {
-        LaunchOp::create(b, op.getLoc(), call, cast<CallOp>(op).getCallee(), list);
-      }
+      LaunchOp::create(b, op.getLoc(), call, cast<CallOp>(op).getCallee(), list);
     }
     if (epochAfter.contains(&op) && failed(beginEpoch(&op)))
       return failure();
+  }
+  return success();
+}
+
+/// A result whose extents the procedure finds out comes in a slot, and is copied to where it is to be.
+LogicalResult EntryBuilder::emit(InvokeOp invoke) {
+  SmallVector<Value> list;
+  auto pass = [&](Value tensor) {
+    FailureOr<Value> data = buffer(viewBase(tensor));
+    if (succeeded(data))
+      list.push_back(*data);
+    return succeeded(data);
+  };
+  if (!llvm::all_of(invoke.getInputs(), pass))
+    return failure();
+  SmallVector<std::pair<Value, Value>> open; // results and numbers of slots
+  for (auto [i, result] : llvm::enumerate(invoke.getOutputs())) {
+    if (!InvokeOp::isOpen(invoke.getCalleeOp(), i)) {
+      if (!pass(result))
+        return failure();
+      continue;
+    }
+    Value number = dim(SymExpr(int64_t(slots++)));
+    if (isProcedure)
+      number = arith::AddIOp::create(b, loc, firstSlot, number);
+    open.push_back({result, number});
+    list.push_back(number);
+  }
+  for (Value size : invoke.getSizes())
+    list.push_back(dim(shapes.expr(size)));
+  SmallVector<Type> given(invoke.getSymbols().size(), b.getIndexType());
+  auto rt = RtInvokeOp::create(b, invoke.getLoc(), given, call, invoke.getCallee(), list);
+  if (failed(bindComputed(invoke.getSymbols(), rt.getGiven(), "a recursive function")))
+    return failure();
+  for (auto [result, number] : open) {
+    Value data = SlotOp::create(b, loc, pointer, call, number, dim(bytesOf(result)), /*keep=*/true);
+    Value memory = buffers.lookup(result);
+    if (!memory)
+      memory = placed(result);
+    if (memory)
+      CopyOp::create(b, loc, memory, data, dim(bytesOf(result)));
+    buffers[result] = memory ? memory : data;
   }
   return success();
 }
@@ -626,7 +666,7 @@ LogicalResult EntryBuilder::runEntry() {
   numberSteps(flow);
   if (failed(bindSymbols()) || failed(build(flow)))
     return failure();
-  ReturnOp::create(b, loc);
+  ReturnOp::create(b, loc, ValueRange());
   std::string name = func.getName().str();
   func.erase();
   entry.setSymName(name);
@@ -641,7 +681,7 @@ LogicalResult EntryBuilder::runProcedure(ArrayAttr symbols) {
   for (BlockArgument argument : func.getArguments())
     buffers[argument] = block->addArgument(pointer, loc);
   for (unsigned i = 0; i < func.getNumResults(); ++i)
-    resultMemory.push_back(block->addArgument(pointer, loc));
+    resultMemory.push_back(block->addArgument(InvokeOp::isOpen(func, i) ? b.getIndexType() : pointer, loc));
   SmallVector<Value> values;
   for (unsigned i = 0; i < symbols.size(); ++i)
     values.push_back(block->addArgument(b.getIndexType(), loc));
@@ -654,7 +694,12 @@ LogicalResult EntryBuilder::runProcedure(ArrayAttr symbols) {
     return failure();
   enter.setSlots(slots);
   LeaveOp::create(b, loc, call, firstSlot, enter.getMark());
-  ReturnOp::create(b, loc);
+  SmallVector<Value> given;
+  for (auto [result, index] : InvokeOp::givenBy(func))
+    given.push_back(dim(func.getResultAttrOfType<DimsAttr>(result, ShapeDialect::getDimsAttrName()).getDims()[index]));
+  ReturnOp::create(b, loc, given);
+  if (Attribute places = func->getAttr(InvokeOp::getGivenAttrName()))
+    procedure->setAttr(InvokeOp::getGivenAttrName(), places);
   std::string name = func.getName().str();
   func.erase();
   procedure.setSymName(name);

@@ -215,8 +215,8 @@ void EntryBuilder::planTemporaries() {
   SmallVector<CallOp> kernels;
   func.walk<WalkOrder::PreOrder>([&](CallOp kernel) { kernels.push_back(kernel); });
   func.walk<WalkOrder::PreOrder>([&](InvokeOp invoke) {
-    for (Value result : invoke.getOutputs())
-      if (!leaving.contains(result))
+    for (auto [i, result] : llvm::enumerate(invoke.getOutputs()))
+      if (!leaving.contains(result) && !InvokeOp::isOpen(invoke.getCalleeOp(), i))
         storage[result] = temporary(planner.align(bytesOf(result)), {step[invoke], lastUse(result)});
   });
   for (CallOp kernel : kernels) {

@@ -149,8 +149,8 @@ private:
       if (DimsAttr dims = op.getArgumentDims(i))
         fits(input, dims.getDims(), symbols, op.getSizes(), "an argument of a recursive function");
     for (auto [i, result] : llvm::enumerate(op.getOutputs()))
-      if (DimsAttr dims = op.getCalleeResultDims(i))
-        fits(result, dims.getDims(), symbols, op.getSizes(), "a result of a recursive function");
+      for (auto [expected, extent] : llvm::zip(op.getResultDims(i, shapes), shapes.dims(result)))
+        equal(expected, extent, "a result of a recursive function");
   }
 
   ShapeAnalysis &shapes;

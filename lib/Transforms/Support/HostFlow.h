@@ -37,6 +37,8 @@ inline SmallVector<StringRef> symbolsAfter(Operation *op) {
     names.push_back(bind.getSymbol());
   if (auto branch = dyn_cast<BranchOp>(op))
     add(branch.getSymbols());
+  if (auto invoke = dyn_cast<InvokeOp>(op))
+    add(invoke.getSymbols());
   if (auto loop = dyn_cast<LoopOp>(op)) {
     add(loop.getLastSymbols());
     if (loop.getTrips())

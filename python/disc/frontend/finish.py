@@ -28,8 +28,9 @@ def finish(module: ir.Module, results: Sequence[Result]) -> str:
     type_ = ir.FunctionType.get([a.type for a in block.arguments], result_types)
     func.attributes["function_type"] = ir.TypeAttr.get(type_)
     func.attributes["res_attrs"] = ir.ArrayAttr.get([_result_attributes(result) for result in results])
-    for body in [v.regions[0].blocks[0] for v in module.body.operations if v.operation.name == "func.func"]:
-        _remove_dead_ops(body)
+    for function in [v.operation for v in module.body.operations if v.operation.name == "func.func"]:
+        body = function.regions[0].blocks[0]
+        _remove_dead_ops(body, set(_NAME.findall(str(function.attributes["res_attrs"]))))
         _parameters_first(body)
     try:
         module.operation.verify()

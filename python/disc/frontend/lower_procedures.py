@@ -16,12 +16,12 @@ import torch
 from torch_mlir import ir
 
 from . import dtypes
-from .lower_regions import PROCEDURE, PROCEDURE_END, Marked, RegionLowering, end_of
+from .lower_regions import PROCEDURE, PROCEDURE_END, Marked, Number, RegionLowering, end_of
 from .registry import NotLowerable
 from .torch_dialect import PARAMETER_OP
 from .values import Extent, Tensor, tensor_type
 
-CALL = "torch.disc.procedure_call"
+CALL, SIZE = "torch.disc.procedure_call", "torch.disc.procedure_size"
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _FUNCTIONS = {"floordiv", "ceildiv", "mod", "min", "max"}
 
@@ -43,6 +43,8 @@ class Procedure:
     """...and those that may be negative, which are arguments: tensors without dims."""
     captured: list[ir.Value] = field(default_factory=list)
     """The tensors from outside that it uses, in the torch dialect."""
+    given: list[tuple[int, int]] = field(default_factory=list)
+    """The extents of results, by result and dim, that it finds out."""
     symbols: dict[str, str] = field(default_factory=dict)
     """The symbols from outside that it uses, and their names inside."""
 
@@ -57,7 +59,9 @@ class ProcedureLowering(RegionLowering):
         known = self._lowering.procedures
         static = self._static_results(end)
         types = [tensor_type(["?" if n is None else n for n in dims], dtype) for dims, dtype in static]
-        procedure = Procedure(f"procedure_{len(known)}", types)
+        places = [(n, d) for n, (dims, _) in enumerate(static) for d in range(len(dims))]
+        given = [places[_int(which)] for which in _items(end.operands[3])]
+        procedure = Procedure(f"procedure_{len(known)}", types, given=given)
         known[self._begin.result] = known[end.result] = procedure
         captured = self._captures(procedure, [*inside, end])
         func = self._function(procedure.name)
@@ -73,6 +77,8 @@ class ProcedureLowering(RegionLowering):
             results = self._results(end, static)
             ir.Operation.create("func.return", operands=[x.value for x, _ in results])
         _complete(func, arguments, types, [dims for _, dims in results], symbols)
+        if given:
+            func.attributes["disc_tensor.given"] = ir.DenseI64ArrayAttr.get([n for place in given for n in place])
         return at_end + 1
 
     # -- what it uses of what is around it -------------------------------------------------------
@@ -238,15 +244,17 @@ class CallLowering(ProcedureLowering):
             inputs.append(self._fitted(x, wanted, static).value)
         sizes = [self._b.named(renamed.get(name, name)) for name in procedure.symbols]
         sizes += [self._b.index(self._extent(numbers[n])) for n in procedure.numbers]
-        invoke = ir.Operation.create(
-            "disc_tensor.invoke",
-            procedure.results,
-            [*inputs, *sizes],
-            attributes={
-                "callee": ir.FlatSymbolRefAttr.get(procedure.name),
-                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), len(sizes)]),
-            },
-        )
+        found = self._given(op, procedure)
+        attributes: dict[str, ir.Attribute] = {
+            "callee": ir.FlatSymbolRefAttr.get(procedure.name),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), len(sizes)]),
+        }
+        if found:
+            names = [ir.FlatSymbolRefAttr.get(number.name) for number in found]
+            attributes["symbols"] = ir.ArrayAttr.get(names)
+        invoke = ir.Operation.create("disc_tensor.invoke", procedure.results, [*inputs, *sizes], attributes=attributes)
+        for number in found:
+            self._define(number)
         for place, ops in self._markers(op, "procedure_result", 3).items():
             fake = self._lowering.fake(ops[0])
             dims = _whole(self._shape(fake.shape, {}))
@@ -254,9 +262,31 @@ class CallLowering(ProcedureLowering):
             self._lowering.values.update({other.result: result for other in ops})
         return self._start + 1
 
+    def _given(self, op: ir.Operation, procedure: Procedure) -> list[Number]:
+        """The extents of results that the procedure finds out."""
+        asked = {}
+        for use in op.result.uses:
+            other = use.owner.operation
+            if self._name(other) == SIZE:
+                asked[_int(other.operands[1]), _int(other.operands[2])] = self._number(other)
+        found = []
+        for place in procedure.given:
+            number = asked.get(place) or Number(op, None, None)
+            if number.name is None:
+                # Nobody asks for it, or torch has found out that it equals something else.
+                number = Number(number.op, number.expr, self._b.symbol_for(None))
+            found.append(number)
+        return found
+
 
 def _items(value: ir.Value) -> list[ir.Value]:
     return list(value.owner.operands)
+
+
+def _int(value: ir.Value) -> int:
+    known = _constant(value)
+    assert known is not None
+    return known
 
 
 def _constant(value: ir.Value) -> int | None:

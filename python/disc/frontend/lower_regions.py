@@ -45,7 +45,7 @@ class Marked:
 
 
 @dataclass
-class _Number:
+class Number:
     """A number that a region defines, or changes."""
 
     op: ir.Operation
@@ -111,21 +111,21 @@ class RegionLowering:
     def _one(self, of: ir.Operation, kind: str, place: int) -> dict[int, ir.Operation]:
         return {key: ops[0] for key, ops in self._markers(of, kind, place).items()}
 
-    def _number(self, op: ir.Operation) -> _Number:
+    def _number(self, op: ir.Operation) -> Number:
         """The number that a marker's tensor holds, as a symbol that has no value yet."""
         for use in op.result.uses:
             value = self._lowering.fake(use.owner.operation)
             if isinstance(value, (int, torch.SymInt)):
                 expr = value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(value)
                 if not self._b.bounds(expr).lower >= 0:
-                    return _Number(op, expr, None)
+                    return Number(op, expr, None)
                 assert self._b.symbols is not None
                 known = self._b.symbols.name_of(expr) if expr not in self._b.symbol_values else None
                 # Without a name: torch has found out that it equals something else.
-                return _Number(op, expr, self._b.symbol_for(known, expr))
-        return _Number(op, None, None)
+                return Number(op, expr, self._b.symbol_for(known, expr))
+        return Number(op, None, None)
 
-    def _define(self, x: _Number, tensor: Tensor | None = None) -> None:
+    def _define(self, x: Number, tensor: Tensor | None = None) -> None:
         """Gives the number its value: that of its symbol, here, or of a tensor."""
         if tensor is not None:
             self._lowering.values[x.op.result] = tensor
@@ -199,7 +199,7 @@ class RegionLowering:
             for d, dim in enumerate(dims):
                 if dim is None:
                     # One symbol for what is two numbers, one of each side, that torch takes for equal.
-                    x = _Number(ops[0], None, self._b.symbol_for(None))
+                    x = Number(ops[0], None, self._b.symbol_for(None))
                     sizes.append((which, d, x))
                     dims[d] = x.name
             shapes.append((_whole(dims), fake.dtype))
@@ -321,7 +321,7 @@ class RegionLowering:
             values.update({op.result: self._settled(stack, op) for op in ops})
         return at_end + 1
 
-    def _loop_number(self, op: ir.Operation, inside: _Number, last: _Number | None) -> LoopNumber:
+    def _loop_number(self, op: ir.Operation, inside: Number, last: Number | None) -> LoopNumber:
         first = self._extent(self._value(op.operands[1]))
         assert inside.name is not None
         if last is None or last.name is None:
@@ -330,9 +330,9 @@ class RegionLowering:
             return LoopNumber(first, inside.name, self._b.symbol_for(None))
         return LoopNumber(first, inside.name, last.name)
 
-    def _trips(self, end: ir.Operation, needed: bool) -> _Number | None:
+    def _trips(self, end: ir.Operation, needed: bool) -> Number | None:
         op = self._one(end, "loop_trips", 0).get(0)
-        found = _Number(end, None, None) if op is None else self._number(op)
+        found = Number(end, None, None) if op is None else self._number(op)
         if found.name is None and (needed or found.expr is not None):
             found.name = self._b.symbol_for(None)
         return None if found.name is None else found

@@ -4,7 +4,7 @@
 // needs for itself is its activation's.
 // CHECK: disc_rt.entry @main
 // CHECK: %[[Y:.*]] = disc_rt.output %[[CALL:.*]][0]
-// CHECK: disc_rt.invoke %[[CALL]] @f(%{{.*}}, %[[Y]], %{{.*}}) : !llvm.ptr, !llvm.ptr, index
+// CHECK: disc_rt.invoke %[[CALL]] @f(%{{.*}}, %[[Y]], %{{.*}}) : (!llvm.ptr, !llvm.ptr, index) -> ()
 // CHECK: disc_rt.procedure @f
 // CHECK: ^bb0(%[[CALL:.*]]: !llvm.ptr, %[[X:.*]]: !llvm.ptr, %[[R:.*]]: !llvm.ptr, %[[N:.*]]: index):
 // CHECK: %[[SLOT:.*]], %[[MARK:.*]] = disc_rt.enter %[[CALL]] slots 0

@@ -236,6 +236,20 @@ func.func @t28(%x: tensor<4xf32>) {
 
 // -----
 
+func.func private @f(%x: tensor<4xf32>) -> (tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[m]>})
+    attributes {disc_tensor.procedure = [], disc_tensor.given = array<i64: 0, 0>} {
+  %c = arith.constant 4 : index
+  %y = tensor.empty(%c) : tensor<?xf32>
+  return %y : tensor<?xf32>
+}
+func.func @t28_given(%x: tensor<4xf32>) {
+  // expected-error @+1 {{does not fit a procedure of this name (T28)}}
+  %y = disc_tensor.invoke @f(%x) : (tensor<4xf32>) -> tensor<?xf32>
+  return
+}
+
+// -----
+
 func.func @t30(%n: index, %x: tensor<4xf32>) {
   // expected-error @+1 {{'i' is not a declared symbol (T30)}}
   %0 = disc_tensor.loop @i below %n carries(%x) : (tensor<4xf32>) -> tensor<4xf32> {

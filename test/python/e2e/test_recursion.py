@@ -151,10 +151,6 @@ class Several(torch.nn.Module):
         return found["h"].sum(0), found["steps"], found["any"]
 
 
-def growing(x):
-    return [(torch.rand(n) * s,) for n in (1, 3, 20) for s in (0.01, 1, 100)]
-
-
 class Chain(torch.nn.Module):
     def f(self, x, n):
         if n == 0:
@@ -251,3 +247,62 @@ class Accumulator(torch.nn.Module):
 
 def test_an_accumulator_that_is_none_at_first():
     check(Accumulator(), (torch.rand(5),), ({0: N},), vectors(0.01, 1, 1e3))
+
+
+class QuickSort(torch.nn.Module):
+    def sort(self, x):
+        if x.shape[0] <= 1:
+            return x
+        pivot, rest = x[0], x[1:]
+        return torch.cat([self.sort(rest[rest < pivot]), pivot[None], self.sort(rest[rest >= pivot])])
+
+    def forward(self, x):
+        return self.sort(x) * 1.0
+
+
+def test_parts_whose_extents_data_decides():
+    check(QuickSort(), (torch.randn(9),), ({0: N},), [(torch.randn(n),) for n in (1, 2, 3, 5, 8, 31, 100, 257)])
+
+
+class Fourier(torch.nn.Module):
+    def fft(self, re, im):
+        n = re.shape[0]
+        if n <= 1:
+            return re, im
+        (a, b), (c, d) = self.fft(re[::2], im[::2]), self.fft(re[1::2], im[1::2])
+        angle = torch.arange(c.shape[0]) * (-2 * torch.pi) / n
+        cos, sin = angle.cos(), angle.sin()
+        c, d = c * cos - d * sin, c * sin + d * cos
+        return torch.cat([a + c, a - c]), torch.cat([b + d, b - d])
+
+    def forward(self, x):
+        return self.fft(x, torch.zeros_like(x))
+
+
+def test_a_fourier_transform():
+    compiled = disc.compile(Fourier(), (torch.randn(8),), dynamic_shapes=({0: N},))
+    for n in (1, 2, 4, 64, 512):
+        x = torch.randn(n)
+        want = torch.fft.fft(x)
+        torch.testing.assert_close(compiled(x), (want.real, want.imag), rtol=1e-4, atol=1e-4)
+
+
+class Growing(torch.nn.Module):
+    def f(self, x):
+        if x.sum() < 1:
+            return x[:1]
+        return torch.cat([self.f(x * 0.5), x])
+
+    def forward(self, x):
+        return self.f(x), self.f(x + 1).sum()
+
+
+def test_a_result_that_grows_from_level_to_level():
+    compiled = check(Growing(), (torch.rand(5),), ({0: N},), vectors(0.01, 1, 1e3, 1e6))
+    # Many levels, each with a result of its own.
+    x = torch.full((4,), 3e38)
+    assert compiled(x)[0].shape == Growing()(x)[0].shape
+
+
+def test_results_and_arguments_of_several_kinds():
+    check(Several(), (torch.rand(5),), ({0: N},), vectors(0.01, 1, 100))
