@@ -236,6 +236,7 @@ func.func @t28(%x: tensor<4xf32>) {
 
 // -----
 
+disc_shape.symbol @m
 func.func private @f(%x: tensor<4xf32>) -> (tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[m]>})
     attributes {disc_tensor.procedure = [], disc_tensor.given = array<i64: 0, 0>} {
   %c = arith.constant 4 : index
