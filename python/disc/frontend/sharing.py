@@ -31,15 +31,18 @@ _Node: TypeAlias = Any
 
 _KEPT = (InputKind.USER_INPUT, InputKind.BUFFER, InputKind.PARAMETER)
 _SIZES = ("sym_size", "sym_stride", "sym_numel", "sym_storage_offset")
-_RESULTS = (markers.branch_result, markers.loop_last, markers.loop_stack)
+_RESULTS = (markers.branch_result, markers.loop_last, markers.loop_stack, markers.procedure_result)
 _COPY = torch.ops.aten.copy_.default
 _SIDES = (markers.branch_else, markers.branch_end)
-_ENDS = (markers.branch_end, markers.loop_end)
+_ENDS = (markers.branch_end, markers.loop_end, markers.procedure_end)
+_REPEATED = (markers.loop_begin, markers.procedure_begin)
 # What a marker reads of its operands; of the others all.
 _READ = {
     markers.branch_else: (1,),
     markers.branch_end: (1,),
     markers.loop_end: (3, 4, 5),
+    markers.procedure_end: (1,),
+    markers.procedure_call: (1,),
     **dict.fromkeys(_RESULTS, ()),
 }
 
@@ -77,7 +80,7 @@ class _Sharing:
             leaves = node.target is markers.branch_else or node.target in _ENDS
             path = path[:-1] if leaves else path
             self._paths[node] = path
-            if node.target in (markers.branch_begin, markers.branch_else, markers.loop_begin):
+            if node.target in (markers.branch_begin, markers.branch_else, *_REPEATED):
                 path = (*path, node)
             self._name(node)
         for node in self._nodes:
@@ -118,9 +121,7 @@ class _Sharing:
             if node.target in _SIDES and self._is_written_back(node, operand):
                 continue
             if changed or not (_is_tensor(node) and self._of(node) is memory):
-                # A carried tensor's first value is read before the loop.
-                reader = node.args[0] if node.target is markers.loop_carried else node
-                self._reads.setdefault(memory, []).append(reader)
+                self._reads.setdefault(memory, []).append(_reader(node))
         # Without a line: a buffer that is set to another tensor, which changes none.
         if changed and node.meta.get("stack_trace"):
             self._writes += [(node, self._of(x)) for x in changed]
@@ -183,7 +184,7 @@ class _Sharing:
         if self._at[other] > self._done.get(write, self._at[write]) or self._are_exclusive(other, write):
             return False
         again = set(self._paths[write]) & set(self._paths[read]) - set(self._paths[other])
-        if any(region.target is markers.loop_begin for region in again):
+        if any(region.target in _REPEATED for region in again):
             return True
         behind = self._at[read] > self._at[write] and not self._are_exclusive(write, read)
         return behind and not self._is_overwritten(other, write, self._at[read])
@@ -228,7 +229,8 @@ class _Sharing:
 
     def _refusal(self, write: _Node, memory: _Node, other: _Node, what: str) -> errors.CompileError:
         made = [x for x, maybe in self._made if x in (memory, other)]
-        kind = "branch" if made and made[0].target is markers.branch_result else "loop"
+        target = str(made[0].target) if made else ""
+        kind = "branch" if "branch" in target else "loop" if "loop" in target else "recursive function"
         where = f" that the {kind} at {describe(source_of(made[0]))} leaves" if made else ""
         name = str(write.target).split(".")[1]
         return errors.CompileError(
@@ -299,6 +301,17 @@ def _read(node: _Node) -> Iterator[_Node]:
     yield from (x for x in found if _is_tensor(x) and x is not overwritten)
 
 
+def _reader(node: _Node) -> _Node:
+    """Where a node reads its operands."""
+    if node.target is markers.loop_carried:
+        # The first value, before the loop.
+        return node.args[0]
+    if node.target is markers.procedure_call and node.args[0].target is markers.procedure_end:
+        # The body stands before the call.
+        return node.args[0].args[0]
+    return node
+
+
 def _alternatives(node: _Node) -> Iterator[_Node]:
     """The tensors that a marker's result may be."""
     if node.target is markers.branch_result:
@@ -313,6 +326,14 @@ def _alternatives(node: _Node) -> Iterator[_Node]:
         slot = end.args[1][number]
         if not _has_step(end.args[0]):
             yield next(x.args[1] for x in end.args[0].users if x.target is markers.loop_carried and x.args[3] == slot)
+    elif node.target is markers.procedure_result:
+        token, number = node.args[0].args[0], node.args[3]
+        end = token if token.target is markers.procedure_end else _user(token, markers.procedure_end)
+        yield end.args[1][number]
+    elif node.target is markers.procedure_argument:
+        begin, slot = node.args[0], node.args[3]
+        calls = [*begin.users, *_user(begin, markers.procedure_end).users]
+        yield from (call.args[1][slot] for call in calls if call.target is markers.procedure_call)
     elif node.target is markers.loop_carried:
         begin, first, _, slot = node.args
         end = _user(begin, markers.loop_end)

@@ -3,6 +3,7 @@
 import sys
 from contextlib import contextmanager
 
+import pytest
 import torch
 from torch.export import Dim
 
@@ -306,3 +307,44 @@ def test_a_result_that_grows_from_level_to_level():
 
 def test_results_and_arguments_of_several_kinds():
     check(Several(), (torch.rand(5),), ({0: N},), vectors(0.01, 1, 100))
+
+
+class ChangesItsOwn(torch.nn.Module):
+    def f(self, x):
+        if x.sum() < 1:
+            return x
+        y = x.clone()
+        y[0] = 0.5
+        y.mul_(0.5)
+        return self.f(y).add_(1)
+
+    def forward(self, x):
+        return self.f(x * 1)
+
+
+def test_what_a_function_has_made_may_change_in_place():
+    check(ChangesItsOwn(), (torch.rand(5),), ({0: N},), vectors(0.01, 1, 1e3))
+
+
+# -- what is refused ---------------------------------------------------------------------------------------
+
+
+def refused(module, examples, shapes, match):
+    with pytest.raises(disc.errors.CompileError, match=match) as found:
+        disc.compile(module, examples, dynamic_shapes=shapes)
+    assert __file__ in str(found.value), "the line is missing"
+
+
+class SeenByOthers(torch.nn.Module):
+    def f(self, x):
+        return x if x.sum() < 1 else self.f(x * 0.5)
+
+    def forward(self, x):
+        x = x * 1
+        y = self.f(x)
+        y.add_(1)
+        return x + y
+
+
+def test_a_change_in_place_of_a_result_that_may_be_an_argument_is_refused():
+    refused(SeenByOthers(), (torch.rand(5),), ({0: N},), "changes a tensor .* in place, which may be the same as")
