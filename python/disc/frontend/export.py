@@ -24,7 +24,7 @@ from .recurrent import kept_whole
 from .recursion import kept_recursion
 from .rewriting.convert import rewritten
 from .rewriting.hooks import NeedsRewriting, guarded, needs_rewriting
-from .rewriting.recursion import Recursive
+from .rewriting.recursion import Recursive, endless
 from .settle import settle
 from .sharing import check_sharing
 
@@ -112,7 +112,7 @@ class _Refusal(errors.CompileError):
 def _failure(error: BaseException) -> errors.CompileError:
     if isinstance(error, errors.CompileError):
         return error
-    return errors.CompileError("import", f"torch.export failed: {error}")
+    return endless(error) or errors.CompileError("import", f"torch.export failed: {error}")
 
 
 def _traced(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any) -> ExportedProgram:

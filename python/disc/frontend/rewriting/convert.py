@@ -24,7 +24,7 @@ from .builtin import variant
 from .conditions import stands_for_bool
 from .expressions import OPERATORS
 from .parts import Part
-from .recursion import NEVER_ENDS, Recursion, never_ends
+from .recursion import Recursion, endless
 from .region import forget_shared
 from .sites import Site
 from .state import check_chosen, forget_chosen
@@ -165,6 +165,8 @@ class Converter:
         """What went wrong in a model whose control flow is rewritten."""
         if isinstance(error, errors.CompileError):
             return error
+        if (known := endless(error)) is not None:
+            return known
         frames = [
             f
             for f in _frames(error)
@@ -183,8 +185,6 @@ class Converter:
                 source,
             )
         text = str(error) or type(error).__name__
-        if never_ends(error):
-            text = NEVER_ENDS
         if why:
             text = f"{why[-1].reason}; {why[-1].suggestion}\n  ({text})"
             source = f"{why[-1].file}:{why[-1].line}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import traceback
 import types
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ... import errors
 from ..locations import is_user_file
 from .arguments import Mismatch
 from .conditions import SYMBOLIC
@@ -25,7 +27,7 @@ from .region import PACKAGE, depth
 from .sites import Site
 from .state import is_scalar, parts
 
-NEVER_ENDS = (
+_NEVER_ENDS = (
     "a function calls itself without end while it is traced; what ends recursion must be a condition on its tensors,"
     " their extents or its numbers, and what differs between the calls tensors and numbers, in containers of one"
     " structure"
@@ -158,18 +160,26 @@ def _caller(function: types.FunctionType) -> Site:
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if is_user_file(file) and not file.startswith(PACKAGE):
+        if _is_users(file):
             return Site(file, frame.f_lineno, function.__name__)
         frame = frame.f_back
     return Site(function.__code__.co_filename, function.__code__.co_firstlineno, function.__name__)
 
 
-def never_ends(error: BaseException | None) -> bool:
-    """Whether an error says that functions call each other without end."""
+def endless(error: BaseException) -> errors.CompileError | None:
+    """What went wrong, if it is that functions call each other without end."""
+    reason: BaseException | None = error
     seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, RecursionError):
-            return True
-        seen.add(id(error))
-        error = error.__cause__ or error.__context__
-    return False
+    while reason is not None and id(reason) not in seen:
+        if isinstance(reason, RecursionError):
+            frames = [f for f in traceback.extract_tb(reason.__traceback__) if _is_users(f.filename)]
+            return errors.CompileError(
+                "import", _NEVER_ENDS, f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
+            )
+        seen.add(id(reason))
+        reason = reason.__cause__ or reason.__context__
+    return None
+
+
+def _is_users(file: str) -> bool:
+    return is_user_file(file) and not file.startswith(PACKAGE)
