@@ -192,7 +192,7 @@ def Rt_RtBranchOp : Rt_Op<"branch"> {
   let arguments = (ins I8:$condition);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$then_region, SizedRegion<1>:$else_region);
-  let assemblyFormat = "$condition attr-dict `:` `(` (type($results)^)? `)` $then_region `else` $else_region";
+  let assemblyFormat = "$condition attr-dict-with-keyword (`:` `(` type($results)^ `)`)? $then_region `else` $else_region";
   let hasVerifier = 1;
 }
 

@@ -394,7 +394,7 @@ def Tensor_BranchOp : Tensor_ControlOp<"branch", [DeclareOpInterfaceMethods<Dims
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let regions = (region SizedRegion<1>:$then_region, SizedRegion<1>:$else_region);
   let assemblyFormat = [{
-    $condition (`symbols` $symbols^)? attr-dict `:` type($condition) `->` `(` (type($outputs)^)? `)`
+    $condition (`symbols` $symbols^)? attr-dict `:` type($condition) (`->` `(` type($outputs)^ `)`)?
     $then_region `else` $else_region
   }];
   let hasVerifier = 1;

@@ -335,16 +335,200 @@ def refused(module, examples, shapes, match):
     assert __file__ in str(found.value), "the line is missing"
 
 
-class SeenByOthers(torch.nn.Module):
-    def f(self, x):
-        return x if x.sum() < 1 else self.f(x * 0.5)
+class Of(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
 
     def forward(self, x):
-        x = x * 1
-        y = self.f(x)
-        y.add_(1)
-        return x + y
+        return self.function(x)
 
 
-def test_a_change_in_place_of_a_result_that_may_be_an_argument_is_refused():
-    refused(SeenByOthers(), (torch.rand(5),), ({0: N},), "changes a tensor .* in place, which may be the same as")
+def seen_by_others(x):
+    def f(x):
+        return x if x.sum() < 1 else f(x * 0.5)
+
+    x = x * 1
+    y = f(x)
+    y.add_(1)
+    return x + y
+
+
+def never(x):
+    return never(x * 0.5) if x.sum() > 1 else never(x * 2)
+
+
+def never_on_no_data(x):
+    return never_on_no_data(x * 0.5)
+
+
+def changes_its_argument(x):
+    x.mul_(0.5)
+    return x if x.sum() < 1 else changes_its_argument(x)
+
+
+def appends(x, found):
+    if x.sum() < 1:
+        return torch.stack(found).sum(0)
+    found.append(x)
+    return appends(x * 0.5, found)
+
+
+def lengthens(x, found):
+    return torch.stack(found).sum(0) if x.sum() < 1 else lengthens(x * 0.5, [*found, x])
+
+
+def other_dtype(x):
+    if x.sum() < 1:
+        return x
+    return other_dtype(x * 0.5).double()
+
+
+def draws(x):
+    return x if x.sum() < 1 else draws(x * torch.rand(1))
+
+
+@pytest.mark.parametrize(
+    ("function", "match"),
+    [
+        (seen_by_others, "changes a tensor .* in place, which may be the same as"),
+        (never, "recursive function never calls itself on every way through it"),
+        (never_on_no_data, "calls itself without end while it is traced"),
+        (lambda x: changes_its_argument(x * 1), "changes_its_argument changes a tensor in place that it has not made"),
+        (lambda x: appends(x, [x]), "the recursive function appends changes found"),
+        (lambda x: lengthens(x, [x]), "calls itself without end while it is traced"),
+        (other_dtype, "what is returned is float32 .* and float64"),
+        (draws, "draws random numbers"),
+    ],
+)
+def test_what_is_refused_says_why_and_where(function, match):
+    with pytest.raises(disc.errors.CompileError, match=match) as found:
+        disc.compile(Of(function), (torch.rand(5),), dynamic_shapes=({0: N},))
+    assert __file__ in str(found.value), "the line is missing"
+
+
+# -- kinds of arguments and results ------------------------------------------------------------------------
+
+
+def flips(x, flip=False):
+    if x.sum() < 1:
+        return x if flip else -x
+    return flips(x * 0.5, not flip)
+
+
+def scales(x, by=1.0):
+    return x * by if (x * by).sum() < 1 else scales(x, by * 0.7)
+
+
+def counts(x):
+    return 0 if x.sum() < 1 else 1 + counts(x * 0.5)
+
+
+def factor(x):
+    return 0.5 if x.sum() < 1 else 1.5 * factor(x * 0.5)
+
+
+def whether(x):
+    if x.sum() < 1:
+        return bool(x[0] > 0.2)
+    return not whether(x * 0.5)
+
+
+def nothing(x):
+    return None if x.sum() < 1 else nothing(x * 0.5)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        flips,
+        scales,
+        counts,
+        lambda x: torch.ones(counts(x) + 1) * x[0],
+        lambda x: x * factor(x),
+        lambda x: x if whether(x) else -x,
+        lambda x: (x, nothing(x)),
+    ],
+)
+def test_numbers_are_arguments_and_results(function):
+    check(Of(function), (torch.rand(3),), ({0: N},), vectors(0.01, 1, 100))
+
+
+def fails(x, level):
+    if level > 5:
+        raise ValueError("too deep")
+    return x if x.sum() < 1 else fails(x * 0.5, level + 1)
+
+
+def test_what_a_function_raises_is_an_error_of_the_call():
+    x = torch.full((4,), 2.0)
+    compiled = check(Of(lambda x: fails(x, 0)), (x,), ({0: N},), [(x,), (x * 0.01,)])
+    with pytest.raises(Exception, match="too deep"):
+        compiled(x * 1e4)
+    torch.testing.assert_close(compiled(x), fails(x, 0))
+
+
+def test_recursion_that_data_never_ends_is_an_error_of_the_call():
+    compiled = disc.compile(Of(lambda x: counts(x)), (torch.rand(3),), dynamic_shapes=({0: N},))
+    with pytest.raises(MemoryError, match="recursion is too deep"):
+        compiled(torch.full((3,), torch.inf))
+    assert compiled(torch.full((4,), 1.0)) == 3
+
+
+class Layers(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(6))
+
+    def f(self, x, level):
+        if level == len(self.layers):
+            return x
+        x = torch.tanh(self.layers[level](x))
+        return x if x.abs().mean() < 0.3 else self.f(x, level + 1)
+
+    def forward(self, x):
+        return self.f(x, 0)
+
+
+class Blocks(torch.nn.Module):
+    def __init__(self, inner=None):
+        super().__init__()
+        self.layer, self.inner = torch.nn.Linear(4, 4), inner
+
+    def forward(self, x):
+        x = torch.tanh(self.layer(x))
+        if self.inner is None or x.abs().mean() < 0.3:
+            return x
+        return self.inner(x)
+
+
+def nest(depth):
+    return Blocks(nest(depth - 1) if depth else None)
+
+
+def through(x, layers):
+    if not layers or x.abs().mean() < 0.1:
+        return x
+    return through(torch.tanh(layers[0](x)), layers[1:])
+
+
+class Rest(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(6))
+
+    def forward(self, x):
+        return through(x, list(self.layers))
+
+
+@pytest.mark.parametrize("module", [Layers, lambda: nest(6), Rest])
+def test_recursion_that_ends_while_tracing_is_unrolled(module):
+    model = module()
+    compiled = disc.compile(model, (torch.randn(3, 4),), dynamic_shapes=({0: N},))
+    assert "procedure" not in compiled.ir("memory")
+    for rows in (1, 5):
+        for scale in (0.1, 1, 5):
+            x = torch.randn(rows, 4) * scale
+            torch.testing.assert_close(compiled(x), model(x))

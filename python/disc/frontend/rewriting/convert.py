@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-import sysconfig
 import traceback
 import types
 from collections.abc import Callable, Iterator
@@ -24,14 +23,13 @@ from .builtin import variant
 from .conditions import stands_for_bool
 from .expressions import OPERATORS
 from .parts import Part
-from .recursion import Recursion, endless
+from .recursion import Recursion, endless, is_users_file
 from .region import forget_shared
 from .sites import Site
 from .state import check_chosen, forget_chosen
 from .transform import NotRewritable, is_rewritten, rewrite
 
 _DISC = str(Path(__file__).parents[2])
-_STANDARD = sysconfig.get_paths()["stdlib"]
 
 
 def _frames(error: BaseException) -> list[types.FrameType]:
@@ -44,11 +42,7 @@ def _line(error: BaseException, frame: types.FrameType) -> int:
 
 def is_user_function(function: Any) -> bool:
     """Whether a function is neither PyTorch's, Python's nor ours."""
-    if not isinstance(function, types.FunctionType):
-        return False
-    file = function.__code__.co_filename
-    standard = file.startswith(_STANDARD) and "site-packages" not in file
-    return is_user_file(file) and not standard and not file.startswith(_DISC)
+    return isinstance(function, types.FunctionType) and is_users_file(function.__code__.co_filename)
 
 
 class Converter:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import inspect
 import sys
+import sysconfig
 import traceback
 import types
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +28,8 @@ from .procedures import Procedure
 from .region import PACKAGE, depth
 from .sites import Site
 from .state import is_scalar, parts
+
+_STANDARD = sysconfig.get_paths()["stdlib"]
 
 _NEVER_ENDS = (
     "a function calls itself without end while it is traced; what ends recursion must be a condition on its tensors,"
@@ -160,7 +164,7 @@ def _caller(function: types.FunctionType) -> Site:
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if _is_users(file):
+        if is_users_file(file):
             return Site(file, frame.f_lineno, function.__name__)
         frame = frame.f_back
     return Site(function.__code__.co_filename, function.__code__.co_firstlineno, function.__name__)
@@ -172,14 +176,15 @@ def endless(error: BaseException) -> errors.CompileError | None:
     seen: set[int] = set()
     while reason is not None and id(reason) not in seen:
         if isinstance(reason, RecursionError):
-            frames = [f for f in traceback.extract_tb(reason.__traceback__) if _is_users(f.filename)]
-            return errors.CompileError(
-                "import", _NEVER_ENDS, f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
-            )
+            frames = [f for f in traceback.extract_tb(reason.__traceback__) if is_users_file(f.filename)]
+            lines = Counter(f"{f.filename}:{f.lineno}" for f in frames).most_common(1)
+            return errors.CompileError("import", _NEVER_ENDS, lines[0][0] if lines else None)
         seen.add(id(reason))
         reason = reason.__cause__ or reason.__context__
     return None
 
 
-def _is_users(file: str) -> bool:
-    return is_user_file(file) and not file.startswith(PACKAGE)
+def is_users_file(file: str) -> bool:
+    """Whether a file is neither PyTorch's, Python's nor ours."""
+    standard = file.startswith(_STANDARD) and "site-packages" not in file
+    return is_user_file(file) and not standard and not file.startswith(PACKAGE)
