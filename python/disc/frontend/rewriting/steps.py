@@ -217,9 +217,7 @@ class Loop:
         like = grown.elements[0]
         shape, dtype = row_type(like)
         if not all(self._symbols.know(size) for size in shape):
-            raise self._site.refuse(
-                f"what a step of a loop appends to {grown.name} has a shape that depends on the step"
-            )
+            raise self._site.refuse(f"what a step of a loop appends to {grown.name} has a shape that depends on the step")
         return torch.zeros([0, *shape], dtype=dtype)
 
     # -- one step ----------------------------------------------------------------------------------------
