@@ -30,6 +30,8 @@ from .sharing import check_sharing
 
 _DISC = str(Path(__file__).parents[1])
 _VIOLATED = "Constraints violated"
+# Conditions that contradict each other leave no extent, of which torch.export cannot even make a message.
+_NARROWED = "Cannot create Dim with inconsistent"
 _SATISFY = "satisfy the generated guard"
 _FIXES = re.compile(r"^Eq\(.*\], \d+\)$")
 _DIM = re.compile(r"(?:Not all values of|You marked) ([\w*]+) ")
@@ -121,7 +123,7 @@ def _traced(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any
         with _recorded(first):
             return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
     except Exception as error:
-        if _VIOLATED not in str(error) or isinstance(error, errors.CompileError):
+        if isinstance(error, errors.CompileError) or not any(text in str(error) for text in (_VIOLATED, _NARROWED)):
             raise
         refused = error
     guards: list[_Guard] = []

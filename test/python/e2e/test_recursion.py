@@ -532,3 +532,62 @@ def test_recursion_that_ends_while_tracing_is_unrolled(module):
         for scale in (0.1, 1, 5):
             x = torch.randn(rows, 4) * scale
             torch.testing.assert_close(compiled(x), model(x))
+
+
+# -- known algorithms --------------------------------------------------------------------------------------
+
+
+def halves(x):
+    chosen = torch.nonzero(x > 0.5)
+    return x if chosen.shape[0] == 0 else halves(x[chosen[:, 0]] * 0.5)
+
+
+def loops(x):
+    while x.sum() > 3:
+        x = loops(x * 0.3)
+    return x
+
+
+@torch.no_grad()
+def decorated(x):
+    return x if x.sum() < 1 else decorated(x * 0.5) + 1
+
+
+@pytest.mark.parametrize("function", [halves, loops, decorated])
+def test_recursion_with_masks_with_loops_and_decorated(function):
+    check(Of(function), (torch.rand(3),), ({0: N},), vectors(0.01, 1, 100))
+
+
+class Power(torch.nn.Module):
+    def power(self, x, n):
+        if n == 0:
+            return torch.eye(x.shape[0])
+        if n % 2 == 1:
+            return x @ self.power(x, n - 1)
+        half = self.power(x, n // 2)
+        return half @ half
+
+    def forward(self, x, n):
+        return self.power(x, n.item())
+
+
+def test_powers_of_a_matrix():
+    inputs = [(torch.rand(k, k) * 0.5, torch.tensor(n)) for k in (1, 4) for n in (0, 1, 2, 7, 13)]
+    side = Dim("k", min=1, max=64)
+    check(Power(), (torch.rand(3, 3), torch.tensor(3)), ({0: side, 1: side}, None), inputs)
+
+
+def gcd(a, b):
+    return a if b == 0 else gcd(b, a % b)
+
+
+class Divisors(torch.nn.Module):
+    def forward(self, a, b):
+        return gcd(a.shape[0], b.shape[0]), gcd(a[0].item(), b[0].item()), gcd(a[0], b[0])
+
+
+def test_greatest_common_divisors_of_extents_and_data():
+    sizes = [(48, 36), (17, 5), (12, 8), (1, 1), (64, 64)]
+    inputs = [(torch.full((m,), 7 * m), torch.full((n,), 7 * n)) for m, n in sizes]
+    shapes = ({0: Dim("m", min=1, max=100)}, {0: Dim("n", min=1, max=100)})
+    check(Divisors(), (torch.arange(12), torch.arange(8)), shapes, inputs)

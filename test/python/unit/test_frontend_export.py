@@ -118,3 +118,17 @@ def test_parts_of_a_dim():
     for n in (4, 20, 31, 50):
         for x in (torch.randn(n), -torch.rand(n), torch.rand(n)):
             torch.testing.assert_close(model(x), Share()(x))
+
+
+@pytest.mark.parametrize("condition", [lambda m, n: m % n == 0, lambda m, n: m // n == 1])
+def test_a_condition_on_the_quotient_of_two_dims(condition):
+    """torch.export forgets what it takes of these for granted."""
+
+    class Quotient(torch.nn.Module):
+        def forward(self, x, y):
+            return x * 2 if condition(x.shape[0], y.shape[0]) else x
+
+    shapes = ({0: Dim("m", min=1, max=100)}, {0: Dim("n", min=1, max=100)})
+    model = disc.compile(Quotient(), (torch.ones(12), torch.ones(8)), dynamic_shapes=shapes)
+    for m, n in ((12, 8), (12, 4), (7, 7), (3, 50), (1, 1)):
+        torch.testing.assert_close(model(torch.ones(m), torch.ones(n)), Quotient()(torch.ones(m), torch.ones(n)))

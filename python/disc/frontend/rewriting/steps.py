@@ -22,7 +22,7 @@ from .carried import Carried, Markers, Mismatch, Value, Zeros, carry, refuse
 from .conditions import decide, known_truth, number_tensor
 from .dynamic import Steps, can_join, kind_of, row_of, row_type, whole_of
 from .parts import Part
-from .region import Region, version_of
+from .region import NoValue, Region, version_of
 from .sites import Site
 from .state import Change, Heap, Undefined, store
 
@@ -153,6 +153,12 @@ class Loop:
                 pred = None if going is True else going
                 self.run(count - 1, pred, lambda n: step(n + 1), more)
             return
+        except NoValue:
+            # While nothing is known of what a recursive function gives: as if there were no step.
+            self._reset()
+            if self._has_step():
+                raise
+            return
         except BaseException:
             self._reset()
             raise
@@ -217,7 +223,9 @@ class Loop:
         like = grown.elements[0]
         shape, dtype = row_type(like)
         if not all(self._symbols.know(size) for size in shape):
-            raise self._site.refuse(f"what a step of a loop appends to {grown.name} has a shape that depends on the step")
+            raise self._site.refuse(
+                f"what a step of a loop appends to {grown.name} has a shape that depends on the step"
+            )
         return torch.zeros([0, *shape], dtype=dtype)
 
     # -- one step ----------------------------------------------------------------------------------------
