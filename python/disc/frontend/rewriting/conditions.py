@@ -142,9 +142,17 @@ def compared(a: Any, b: Any, kind: Any) -> Tensor | None:
     return marked(_COMPARISONS[kind](number_tensor(a, torch.int64), number_tensor(b, torch.int64)))
 
 
+_QUOTIENTS = (torch_sympy.Mod, torch_sympy.PythonMod, torch_sympy.FloorDiv, torch_sympy.CleanDiv)
+
+
 def is_assumed(value: torch.SymBool) -> bool:
-    """Whether torch.export has an answer to a condition on extents that only holds for other extents than 0 and 1."""
+    """Whether torch.export has an answer to a condition on extents that holds for some of them only.
+
+    Such are answers for other extents than 0 and 1; and of quotients of two extents it forgets what it took for granted.
+    """
     env, expr = value.node.shape_env, value.node.expr
+    if env is not None and len(expr.free_symbols) > 1 and expr.has(*_QUOTIENTS):
+        return known_truth(value) is None
     if env is None or not declared_ranges(env, expr.free_symbols):
         return False
     return known_truth(value) is None and env._maybe_evaluate_static(expr) is not None
