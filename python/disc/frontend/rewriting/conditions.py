@@ -148,7 +148,7 @@ _QUOTIENTS = (torch_sympy.Mod, torch_sympy.PythonMod, torch_sympy.FloorDiv, torc
 def is_assumed(value: torch.SymBool) -> bool:
     """Whether torch.export has an answer to a condition on extents that holds for some of them only.
 
-    Such are answers for other extents than 0 and 1; and of quotients of two extents it forgets what it took for granted.
+    Such are answers for other extents than 0 and 1; and of quotients of two extents it forgets what it took so.
     """
     env, expr = value.node.shape_env, value.node.expr
     if env is not None and len(expr.free_symbols) > 1 and expr.has(*_QUOTIENTS):
