@@ -138,7 +138,7 @@ def _named(code: types.CodeType, what: str) -> frozenset[str]:
     return frozenset(found.union(*inner))
 
 
-def sequence(value):
+def sequence(value, site):
     return value
 
 

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 from torch import nn
 from torch.export import Dim
@@ -274,3 +275,50 @@ def test_sampling():
         return torch.randint(0, 16, (n,), generator=generator), 0.3 * torch.rand((), generator=generator)
 
     check(Sampler(), inputs, ({0: N}, None))
+
+
+def test_choices():
+    """Layers, functions, numbers and tensors at numbers from data; what is out of range is an error."""
+
+    class Choices(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(5)])
+            self.scales = [1.0, 2.0, 0.5, 3.0, -1.0]
+            self.shifts = nn.ParameterList([nn.Parameter(torch.randn(4)) for _ in range(5)])
+            self.activations = [torch.relu, torch.tanh, torch.sin]
+
+        def forward(self, x, last):
+            k = int(x.abs().sum() * 3) % 5
+            y = self.layers[k](x) * self.scales[k] + self.shifts[k]
+            y = self.activations[int(y.sum().abs()) % 3](y)
+            return y, k, (x.sum(), x.mean(), x.max())[last]
+
+    def inputs(n, generator):
+        return torch.randn(n, 4, generator=generator), torch.randint(-3, 3, (), generator=generator)
+
+    check(Choices(), inputs, ({0: N}, None))
+    module = Choices()
+    model = disc.compile(module, (torch.randn(5, 4), torch.tensor(0)), dynamic_shapes=({0: N}, None))
+    for wrong in (3, -4):
+        with pytest.raises(disc.ShapeError, match=r"IndexError: index out of range \(.*test_algorithms.py:\d+\)"):
+            model(torch.randn(2, 4), torch.tensor(wrong))
+
+
+def test_trying_again():
+    """Until it works, a loop without an end of its own."""
+
+    class Factor(nn.Module):
+        def forward(self, a):
+            shift = 0.0
+            while True:
+                factor, failed = torch.linalg.cholesky_ex(a @ a.T + (shift - 0.5) * torch.eye(a.shape[0]))
+                if failed == 0:
+                    return factor, shift
+                shift = max(shift * 2, 0.1)
+
+    def inputs(n, generator):
+        return (torch.randn(min(n, 6), min(n, 6), generator=generator),)
+
+    size = Dim("size", min=1, max=8)
+    check(Factor(), inputs, ({0: size, 1: size},))

@@ -18,7 +18,7 @@ import torch.utils._pytree as pytree
 
 from ... import errors
 from ..locations import is_user_file
-from . import dynamic, operators
+from . import choice, dynamic, operators
 from .builtin import variant
 from .conditions import stands_for_bool
 from .expressions import OPERATORS
@@ -57,7 +57,6 @@ class Converter:
     not_ = staticmethod(operators.not_)
     is_ = staticmethod(operators.is_)
     is_not = staticmethod(operators.is_not)
-    sequence = staticmethod(dynamic.sequence)
     plain = staticmethod(dynamic.plain)
     assert_ = staticmethod(operators.assert_)
     Undefined = operators.Undefined
@@ -73,6 +72,10 @@ class Converter:
         """The place of a construct."""
         self.sites.append(Site(file, line, text))
         return self.sites[-1]
+
+    def sequence(self, value: Any, site: Site) -> Any:
+        """What stands for ``value`` where an element of it is read."""
+        return choice.sequence(value, site, self.call)
 
     def call(self, f: Any, site: Site) -> Any:
         """What is called in the place of ``f``."""

@@ -207,7 +207,7 @@ class View:
         if not isinstance(index, int) or all(isinstance(x, (Steps, Maybe)) or not isinstance(x, Part) for x in values):
             whole = whole_of(values)
             rows = whole.rows
-            return whole.element(rows, index if known_truth(index >= 0) is True else _from_end(index, rows.shape[0]))
+            return whole.element(rows, from_start(index, rows.shape[0]))
         # Of a list that steps append to: what the steps before have appended.
         return _alone(values[index])
 
@@ -236,15 +236,16 @@ def _alone(value: Any) -> Any:
     return value
 
 
-def _from_end(index: Any, count: Any) -> Any:
+def from_start(index: Any, count: Any) -> Any:
+    """An index into ``count`` elements, which may be one from their end, from their start."""
     if isinstance(index, int):
-        return count + index
-    return torch.sym_ite(index >= 0, index, index + count)
-
-
-def sequence(value: Any) -> Any:
-    """What code reads elements of: a list, for one."""
-    return View(value) if type(value) in (list, tuple) and has_parts(value) else value
+        return index if index >= 0 else count + index
+    if known_truth(index >= 0) is True:
+        return index
+    at = number_tensor(index, torch.int64)
+    number = torch.where(at < 0, at + count, at).item()
+    torch._check(number >= 0)
+    return number
 
 
 def plain(value: Any) -> Any:

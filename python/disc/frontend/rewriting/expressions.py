@@ -173,8 +173,10 @@ class Expressions(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """What is read from may be a list of a length that depends on data; in such a list nothing is set."""
         self.generic_visit(node)
-        name = "sequence" if isinstance(node.ctx, ast.Load) else "plain"
-        node.value = operator(node.value, name, [node.value])
+        if isinstance(node.ctx, ast.Load):
+            node.value = operator(node.value, "sequence", [node.value, self.site(node)])
+        else:
+            node.value = operator(node.value, "plain", [node.value])
         return node
 
     # -- comprehensions and functions -----------------------------------------------------------------------------

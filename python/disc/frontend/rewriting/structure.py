@@ -157,7 +157,15 @@ def _falls(stmts: Sequence[ast.stmt]) -> bool:
             return False
         if isinstance(s, ast.If) and not _falls(s.body) and not _falls(s.orelse):
             return False
+        if _is_endless(s):
+            return False
     return True
+
+
+def _is_endless(s: ast.stmt) -> bool:
+    """Whether a statement is a ``while True`` without ``break``."""
+    forever = isinstance(s, ast.While) and isinstance(s.test, ast.Constant) and bool(s.test.value)
+    return forever and not _has(s.body, (ast.Break,), False)  # type: ignore[attr-defined]
 
 
 class Structure:
@@ -179,6 +187,8 @@ class Structure:
             return self._block(body, [], top=True)
         if _falls(body):
             body = [*body, ast.copy_location(ast.Return(None), body[-1])]
+        elif _is_endless(body[-1]):
+            body = [*body, _at(body[-1], ast.Return(_load(RETURNED)))]
         return self._block(body, [], top=True)
 
     def _block(self, stmts: Sequence[ast.stmt], exits: list[_Exit], top: bool = False) -> Block:
