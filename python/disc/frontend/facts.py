@@ -50,12 +50,18 @@ class Facts:
             asserts[:] = [x for x in asserts if id(x) not in local]
         env.axioms.clear()
         env.axioms.update(self._axioms)
+        equal = [guard.expr.args for guard in env.guards if is_of_inputs(guard.expr)]
         for symbol in self.ranges:
-            if symbol not in self._replacements:
+            if symbol not in self._replacements and {symbol, env.replacements.get(symbol)} not in map(set, equal):
                 env.replacements.pop(symbol, None)
         env.replacements.update(self._replacements)
         env.var_to_range.update(self.ranges)
         forget_answers(env)
+
+
+def is_of_inputs(guard: Any) -> bool:
+    """Whether a guard says that two extents of inputs are one: what asks for it anywhere, asks for it everywhere."""
+    return isinstance(guard, sympy.Eq) and all(arg.is_Symbol for arg in guard.args)
 
 
 def forget_answers(env: ShapeEnv) -> None:

@@ -322,3 +322,26 @@ def test_trying_again():
 
     size = Dim("size", min=1, max=8)
     check(Factor(), inputs, ({0: size, 1: size},))
+
+
+def test_lengths():
+    """As many steps as the longest sequence has; the others keep what they had."""
+
+    class Last(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = nn.GRUCell(4, 6)
+
+        def forward(self, x, lengths):
+            h = x.new_zeros(x.shape[0], 6)
+            for t in range(int(lengths.max())):
+                new = self.cell(x[:, t], h)
+                h = torch.where((t < lengths)[:, None], new, h)
+            return h
+
+    def inputs(n, generator):
+        batch = min(n, 3)
+        return torch.randn(batch, n, 4, generator=generator), torch.randint(1, n + 1, (batch,), generator=generator)
+
+    batch = Dim("batch", min=1, max=8)
+    check(Last(), inputs, ({0: batch, 1: N}, {0: batch}))

@@ -90,8 +90,8 @@ def tried() -> Iterator[None]:
         with unnoticed(), disable_proxy_modes_tracing(), env.ignore_fresh_unbacked_symbols():
             yield
     finally:
+        env.guards[:] = [*guards, *(guard for guard in env.guards[len(guards) :] if facts.is_of_inputs(guard.expr))]
         known.restore()
-        env.guards[:] = guards
 
 
 def assume(token: Tensor, expr: Any) -> None:
