@@ -25,7 +25,7 @@ from .recursion import kept_recursion
 from .rewriting.convert import rewritten
 from .rewriting.hooks import NeedsRewriting, guarded, needs_rewriting
 from .rewriting.recursion import Recursive, endless
-from .settle import settle
+from .settle import allowing_extremes, settle
 from .sharing import check_sharing
 
 _DISC = str(Path(__file__).parents[1])
@@ -65,6 +65,7 @@ def export(
         flattened(),
         proved_by_trying(),
         _unprinted(),
+        allowing_extremes(),
     ):
         args, kwargs = _distinct(args, kwargs)
 

@@ -8,12 +8,16 @@ what it is made of is known there alone: torch takes what both sides read from o
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import sympy
 import torch
+from torch._export.verifier import Verifier
 from torch.fx import Graph, Node
+from torch.fx.experimental import proxy_tensor
 from torch.utils._sympy import functions as torch_sympy
 
 from . import markers
@@ -42,8 +46,47 @@ _FOLDED: dict[Any, Callable[..., Any]] = {
 }
 
 
+# What torch makes of the largest or least of more than two numbers. Its own verifier does not know these functions.
+_EXTREMES = {proxy_tensor._nary_sym_max: torch.sym_max, proxy_tensor._nary_sym_min: torch.sym_min}
+
+
+@contextmanager
+def allowing_extremes() -> Iterator[None]:
+    """While it is active, programs may have extremes of several numbers; :func:`settle` makes pairs of them."""
+    allowed = Verifier.allowed_op_types
+    Verifier.allowed_op_types = lambda self: (*allowed(self), types.FunctionType)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Verifier.allowed_op_types = allowed  # type: ignore[method-assign]
+
+
+def _make_pairs(graph: Graph) -> None:
+    for node in list(graph.nodes):
+        extreme = _EXTREMES.get(node.target)
+        if extreme is None:
+            continue
+        first, *others = node.args
+        env = node.meta["val"].node.shape_env
+        expr = _expression(first)
+        with graph.inserting_before(node):
+            for other in others:
+                first = graph.call_function(extreme, (first, other))
+                expr = type(node.meta["val"].node.expr)(expr, _expression(other))
+                first.meta.update(node.meta)
+                first.meta["val"] = int(expr) if expr.is_Integer else env.create_symintnode(expr, hint=None)
+        node.replace_all_uses_with(first)
+        graph.erase_node(node)
+
+
+def _expression(value: Any) -> Any:
+    value = value.meta["val"] if isinstance(value, Node) else value
+    return value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(value)
+
+
 def settle(graph: Graph) -> None:
     """Has no number that a region computes used outside of it."""
+    _make_pairs(graph)
     if not any(node.target in _BEGINS for node in graph.nodes):
         return
     _Settling(graph).run()

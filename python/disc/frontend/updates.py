@@ -16,7 +16,7 @@ from torch.export.graph_signature import OutputKind, SymBoolArgument, SymFloatAr
 from .. import errors
 from .decompositions import decomposition_table, needs_decomposition
 from .higher_order import flattened
-from .settle import settle
+from .settle import allowing_extremes, settle
 
 if TYPE_CHECKING:
     from .graphs import GraphProgram
@@ -46,7 +46,7 @@ def decompose(exported: ExportedProgram) -> ExportedProgram:
     if not needs_decomposition(exported):
         return exported
     try:
-        with torch.no_grad(), flattened(), warnings.catch_warnings():
+        with torch.no_grad(), flattened(), allowing_extremes(), warnings.catch_warnings():
             # PyTorch copies what it warns of.
             warnings.filterwarnings("ignore", message=r".*LeafSpec", category=FutureWarning)
             program = exported.run_decompositions(decomposition_table())
