@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch.fx import Node
 from torch_mlir import ir
 
@@ -463,7 +464,7 @@ class Lowering:
             self.builder.op_name = name
             self.builder.results = [result_info(value.type) for value in op.results]
             self.builder.node_value = self.fake(op)
-            self.builder.operand_values = self._operand_values(op)
+            self.builder.operand_values = self.operands_of(op)
             results = self._call(op, rule, operands)
         except NotLowerable as error:
             self._report(op, name, str(error))
@@ -489,10 +490,11 @@ class Lowering:
         node = self._node(op)
         return node.meta.get("val") if node is not None else None
 
-    def _operand_values(self, op: ir.Operation) -> list[Any]:
+    def operands_of(self, op: ir.Operation) -> list[Any]:
+        """What torch.export says of the operands, those in lists too."""
         node = self._node(op)
         args = node.args if node is not None else ()
-        return [arg.meta.get("val") if isinstance(arg, Node) else arg for arg in args]
+        return [pytree.tree_map(lambda arg: arg.meta.get("val") if isinstance(arg, Node) else arg, a) for a in args]
 
     def _bind(self, op: ir.Operation, results: Any) -> None:
         results = [] if results is None and not op.results else list(results)

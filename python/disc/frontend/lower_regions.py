@@ -250,7 +250,9 @@ class RegionLowering:
             if slot not in slots:
                 values[op.result] = self._value(op.operands[1])
         changing = self._one(self._begin, "loop_number", 2)
-        inner = {n: self._number(op) for n, op in changing.items()}
+        # A number that is none before a step is checked may be negative then: it is read from a tensor in the step.
+        whole = {n: all(map(self._is_extent, self._first_and_next(op, end, n))) for n, op in changing.items()}
+        inner = {n: self._number(op) if whole[n] else Number(op, None, None) for n, op in changing.items()}
         sized = [n for n, x in inner.items() if x.name is not None]
         loose = [n for n, x in inner.items() if x.name is None]
         after = {n: self._number(op) for n, op in self._one(end, "loop_last_number", 1).items()}
@@ -320,6 +322,14 @@ class RegionLowering:
         for ops, stack in zip(stacks.values(), rows, strict=True):
             values.update({op.result: self._settled(stack, op) for op in ops})
         return at_end + 1
+
+    def _first_and_next(self, op: ir.Operation, end: ir.Operation, which: int) -> list[Any]:
+        """What torch knows of a loop's number before the loop and after a step."""
+        return [self._lowering.operands_of(op)[1], self._lowering.operands_of(end)[6][which]]
+
+    def _is_extent(self, value: Any) -> bool:
+        """Whether torch knows a number not to be negative."""
+        return bool(self._b.bounds(_expression(value)).lower >= 0)
 
     def _loop_number(self, op: ir.Operation, inside: Number, last: Number | None) -> LoopNumber:
         first = self._extent(self._value(op.operands[1]))

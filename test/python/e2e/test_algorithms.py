@@ -345,3 +345,62 @@ def test_lengths():
 
     batch = Dim("batch", min=1, max=8)
     check(Last(), inputs, ({0: batch, 1: N}, {0: batch}))
+
+
+def test_counting_down():
+    """Numbers from data that get less, to nothing and below."""
+
+    class Power(nn.Module):
+        def power(self, x, n):
+            result = torch.ones_like(x)
+            while n > 0:
+                if n % 2 == 1:
+                    result = result * x
+                x = x * x
+                n //= 2
+            return result
+
+        def forward(self, x, n, by):
+            left = n = int(n)
+            steps = 0
+            while left > 0:
+                left = left - int(by)
+                steps += 1
+            return self.power(x, n), left, steps
+
+    def inputs(n, generator):
+        number, by = torch.randint(-3, 9, (), generator=generator), torch.randint(1, 4, (), generator=generator)
+        return torch.rand(n, generator=generator), number, by
+
+    check(Power(), inputs, ({0: N}, None, None))
+
+
+def test_sizes():
+    """What an extent decides: levels as long as there is something to halve; windows whose places data says."""
+
+    class Levels(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.down = nn.Linear(8, 4)
+
+        def forward(self, x):
+            skips = []
+            for _ in range(3):
+                if x.shape[0] < 4:
+                    break
+                n = x.shape[0] // 2 * 2
+                skips.append(x)
+                x = torch.tanh(self.down(x[:n].reshape(n // 2, 8)))
+            return x * 2, len(skips)
+
+    class Windows(nn.Module):
+        def forward(self, x):
+            i, out = 0, []
+            while i + 3 <= x.shape[0]:
+                window = x[i : i + 3]
+                out.append(window.mean(0))
+                i += 2 if window.sum() > 0 else 1
+            return torch.stack(out) if out else x.mean(0, keepdim=True)
+
+    for module in (Levels(), Windows()):
+        check(module, lambda n, generator: (torch.randn(n, 4, generator=generator),), ({0: N},))
