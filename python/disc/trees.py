@@ -22,7 +22,8 @@ import inspect
 import operator
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -245,6 +246,34 @@ class Placeholder:
         return f"<node of a {self._disc_type.cls.__name__} that is traced>"
 
 
+class Unknown(CompileError):
+    """Something of a tree is asked for that is known when the program runs."""
+
+
+class Row:
+    """One row of a table: the source of a node that is known when the program runs. Negative: there is none."""
+
+    def __init__(self, table: Table, row: Tensor) -> None:
+        self.table, self.row = table, row
+
+    @property
+    def missing(self) -> Tensor:
+        """Whether there is no such node."""
+        return self.row < 0
+
+    def get(self, name: str) -> Any:
+        """A field, or a child."""
+        kind = self.table.kind
+        if name in kind.children:
+            rows = self.table.children.select(1, kind.children.index(name))
+            return placeholder(kind, Row(self.table, self._of(rows)))
+        return self._of(self.table.column(self.table.known_field(name).name))
+
+    def _of(self, column: Tensor) -> Tensor:
+        # There is no row of that number where there is no node: an IndexError.
+        return column.index_select(0, self.row.reshape(1)).reshape(column.shape[1:])
+
+
 class Table:
     """A whole tree, as tensors: the source of its root, as far as that is known without running the program."""
 
@@ -270,7 +299,7 @@ class Table:
         """A field of the root that is known of any tree; CompileError if it is none."""
         known = next((f for f in self.kind.fields if f.name == name), None)
         if known is None or known.optional:
-            raise CompileError(
+            raise Unknown(
                 "import",
                 f"{name} of a tree's root is read outside of a function that calls itself for children: "
                 "what a tree is like is known there alone",
@@ -279,7 +308,27 @@ class Table:
 
     def get(self, name: str) -> Any:
         """A field of the root."""
+        if _by_rows and name in self.kind.children:
+            return Row(self, torch.zeros((), dtype=torch.int64)).get(name)
         return self.column(self.known_field(name).name)[0]
+
+
+_by_rows: list[bool] = []
+
+
+@contextmanager
+def by_rows() -> Iterator[None]:
+    """While it is active, children are rows."""
+    _by_rows.append(True)
+    try:
+        yield
+    finally:
+        _by_rows.pop()
+
+
+def is_by_rows() -> bool:
+    """Whether children are rows."""
+    return bool(_by_rows)
 
 
 def _property(name: str) -> property:

@@ -17,6 +17,7 @@ from torch.fx.experimental import _config as symbolic_config
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from .. import errors
+from ..trees import Unknown, by_rows
 from .higher_order import flattened
 from .locations import is_user_file
 from .proving import proved_by_trying
@@ -82,7 +83,7 @@ def export(
                 raise _failure(error) from error
             first = error
         why: BaseException | None = None
-        with rewritten(module) as converter:
+        with rewritten(module) as converter, by_rows():
             while True:
                 try:
                     return traced()
@@ -92,7 +93,7 @@ def export(
                     why = why or error
                     if converter.recursion.unroll():
                         continue
-                    if isinstance(first, _Refusal) and not isinstance(why, _Refusal):
+                    if isinstance(first, (_Refusal, Unknown)) and not isinstance(why, _Refusal):
                         raise first from why
                     raise converter.explained(why) from why
 

@@ -27,7 +27,7 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, make
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .. import errors
+from .. import errors, trees
 from ..trees import Placeholder, Table, TreeType, placeholder
 from .batching import NotBatchable, decompositions
 from .locations import is_user_file, is_user_line, user_line
@@ -460,10 +460,22 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return _traces[-1].child_call(known, node._disc_source)
     if any(isinstance(s, Table) for s in sources) and len(nodes) == 1:
         known, node = _function(function, args, kwargs)
+        if known.identity in _by_rows:
+            return NotImplemented
         recursion = Recursion(node._disc_source)
-        if recursion.is_recursive(known):
-            return recursion.run(known)
+        try:
+            if recursion.is_recursive(known):
+                return recursion.run(known)
+        except errors.CompileError as error:
+            # Not for all nodes of a height at once: one after the other, where the code is rewritten.
+            if not trees.is_by_rows():
+                raise trees.Unknown(error.stage, error.diagnostic, error.source) from error
+            _by_rows.add(known.identity)
     return NotImplemented
+
+
+_by_rows: set[Any] = set()
+"""The functions that cannot be computed for all nodes of a height at once."""
 
 
 @contextmanager
@@ -480,6 +492,7 @@ def kept_recursion(module: torch.nn.Module) -> Iterator[None]:
     finally:
         for holder, name in replaced:
             del holder[name]
+        _by_rows.clear()
 
 
 def _methods(cls: type) -> list[str]:

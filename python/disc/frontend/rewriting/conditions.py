@@ -17,6 +17,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 from torch.utils._sympy.value_ranges import bound_sympy
 
 from ... import errors
+from ...trees import Placeholder, Row
 from ..proving import declared_ranges, may_be_empty
 from .parts import has_parts, length
 
@@ -42,6 +43,9 @@ def decide(value: Any) -> bool | Tensor:
     """``bool(value)``: as it is if that is known while tracing, else as a 0-d bool tensor."""
     if isinstance(value, Tensor):
         return _of_tensor(value)
+    missing = missing_node(value)
+    if missing is not None:
+        return torch.logical_not(missing)
     if has_parts(value):
         value = length(value)
     if isinstance(value, (torch.SymInt, torch.SymFloat)):
@@ -57,6 +61,12 @@ def decide(value: Any) -> bool | Tensor:
             predicate(value.node.expr, value.node.shape_env), (value.node.expr,), (sympy.Not(value.node.expr),)
         )
     return bool(value)
+
+
+def missing_node(value: Any) -> Tensor | None:
+    """Of a node of a tree that is known at run time only: whether it is None in Python."""
+    source = value._disc_source if isinstance(value, Placeholder) else None
+    return source.missing if isinstance(source, Row) else None
 
 
 def _of_tensor(value: Tensor) -> bool | Tensor:

@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 
+from ...trees import Unknown
 from ..locations import is_user_file, is_user_line
 from .conditions import compared, constant_of, is_assumed, number_tensor
 from .dynamic import is_dynamic
@@ -35,7 +36,7 @@ def needs_rewriting(error: BaseException | None) -> bool:
     """Whether what went wrong is that Python was asked for something that is known at run time only."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
-        if isinstance(error, (NeedsRewriting, GuardOnDataDependentSymNode, DataDependentOutputException)):
+        if isinstance(error, (NeedsRewriting, Unknown, GuardOnDataDependentSymNode, DataDependentOutputException)):
             return True
         seen.add(id(error))
         error = error.__cause__ or error.__context__

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from . import graph
 from .branches import branch
-from .conditions import decide, implied, implying, is_bool, marked, stand_in, stands_for_bool
+from .conditions import decide, implied, implying, is_bool, marked, missing_node, stand_in, stands_for_bool
 from .dynamic import Maybe, Steps, sequence_of
 from .hooks import needs_rewriting
 from .raised import text_of_assert
@@ -130,6 +130,10 @@ def is_(a: Any, b: Any) -> Any:
     if (b is True or b is False) and _stands_for_bool(a):
         known = decide(a)
         return (known is b) if isinstance(known, bool) else stand_in(known if b else torch.logical_not(known))
+    if a is None or b is None:
+        missing = missing_node(b if a is None else a)
+        if missing is not None:
+            return stand_in(missing)
     return a is b
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ... import errors
+from ...trees import Placeholder, Row, Table, placeholder
 from .conditions import SYMBOLIC, is_bool, is_float, is_int
 
 
@@ -35,7 +36,8 @@ class Undefined:
 
 # What holds nothing that code in a region could change.
 _PASSIVE = (type, types.ModuleType, types.BuiltinFunctionType, str, bytes, bool, int, float, complex, *SYMBOLIC,
-            torch.dtype, torch.device, torch.Size, Tensor, enum.Enum, Undefined, type(None))  # fmt: skip
+            torch.dtype, torch.device, torch.Size, Tensor, enum.Enum, Undefined, Placeholder, Table,
+            type(None))  # fmt: skip
 
 
 def is_scalar(value: Any) -> bool:
@@ -48,6 +50,9 @@ def is_scalar(value: Any) -> bool:
 
 def parts(value: Any) -> dict[Any, Any] | None:
     """The elements of a list, tuple or dict, the attributes of an object of the user's; None if there are none."""
+    if isinstance(value, Placeholder):
+        source = value._disc_source
+        return {"table": source.table, "row": source.row} if isinstance(source, Row) else None
     if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
         return dict(enumerate(value))
     if isinstance(value, dict):
@@ -60,6 +65,8 @@ def parts(value: Any) -> dict[Any, Any] | None:
 
 def rebuilt(value: Any, elements: dict[Any, Any]) -> Any:
     """A structure like ``value`` with other elements."""
+    if isinstance(value, Placeholder):
+        return placeholder(value._disc_type, Row(elements["table"], elements["row"]))
     if isinstance(value, tuple):
         return type(value)(*elements.values()) if hasattr(value, "_fields") else type(value)(elements.values())
     if type(value) is list:
