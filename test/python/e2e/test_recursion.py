@@ -523,11 +523,12 @@ class Rest(torch.nn.Module):
         return through(x, list(self.layers))
 
 
-@pytest.mark.parametrize("module", [Layers, lambda: nest(6), Rest])
-def test_recursion_that_ends_while_tracing_is_unrolled(module):
+@pytest.mark.parametrize(("module", "unrolled"), [(Layers, False), (lambda: nest(6), True), (Rest, True)])
+def test_recursion_over_modules(module, unrolled):
+    """That over nested modules, or a list of them, ends while it is traced."""
     model = module()
     compiled = disc.compile(model, (torch.randn(3, 4),), dynamic_shapes=({0: N},))
-    assert "procedure" not in compiled.ir("memory")
+    assert ("procedure" not in compiled.ir("memory")) is unrolled
     for rows in (1, 5):
         for scale in (0.1, 1, 5):
             x = torch.randn(rows, 4) * scale
