@@ -162,7 +162,17 @@ def test_numbers():
         sums = [v.sum() for v in x if v[0] > 0]
         return torch.tensor(kinds), sum(kinds), len(kinds), sum(sums) + x[0, 0], max([x[0, 0], *sums])
 
-    check(numbers)
+    def changes(x):
+        out = []
+        for v in x:
+            k = int(v.argmax())
+            if out and out[-1] == k:
+                continue
+            out.append(k)
+        return torch.tensor(out), len(out), min(out), any(v > 1 for v in out)
+
+    for fn in (numbers, changes):
+        check(fn)
 
 
 def test_a_stack():
@@ -179,7 +189,32 @@ def test_a_stack():
                 stack.append(a * 0.5 + b)
         return torch.stack(stack), len(stack)
 
-    check(reduce)
+    def depth_first(x):
+        stack, order, seen = [0], [], torch.zeros(x.shape[0], dtype=torch.bool)
+        while stack:
+            i = stack.pop()
+            if seen[i]:
+                continue
+            seen[i] = True
+            order.append(i)
+            for j in range(x.shape[0]):
+                if x[i, 0] * x[j, 1] > 0.5 and not seen[j]:
+                    stack.append(j)
+        return torch.tensor(order), seen
+
+    def queue(x):
+        waiting, n, total = [x[0]], 0, x[0] * 0
+        while len(waiting) > 0 and n < 10:
+            first = waiting.pop(0)
+            total = total + first
+            n += 1
+            if first.sum() > 0:
+                waiting.append(first * 0.5 - 0.1)
+                waiting.append(first * 0.25 - 0.2)
+        return total, n, len(waiting)
+
+    for fn in (reduce, depth_first, queue):
+        check(fn)
 
 
 def test_refused():

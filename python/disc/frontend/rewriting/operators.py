@@ -99,9 +99,12 @@ def _joined(value: Any, thunks: Sequence[_Thunk], site: Site, *, stop: bool) -> 
                 found.append(more())
                 return found[-1]
 
+            symbols = graph.Symbols()
             result = _chosen(known, lambda: True, noted, site) if stop else _chosen(known, noted, lambda: False, site)
             if isinstance(result, Tensor):
-                here, rest_ = implied(known), implied(found[0])
+                # What the right side finds out of numbers of its own says nothing here.
+                here = implied(known)
+                rest_ = [tuple(x for x in facts if symbols.know_all(x.free_symbols)) for facts in implied(found[0])]
                 if stop:
                     implying(result, (), (*here[1], *rest_[1]))
                 else:

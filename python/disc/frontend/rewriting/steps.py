@@ -365,7 +365,10 @@ class Loop:
                 known = self._grown.get(id(holder))
                 if isinstance(change.old, Undefined) and (known is None or known.all is None):
                     appended.setdefault(id(holder), []).append(change)
+        news |= self._learn_whole(changes, heap)
         for key, found in appended.items():
+            if key in self._grown and self._grown[key].all is not None:
+                continue
             name = found[0].name.rpartition("[")[0]
             elements = [change.new for change in found]
             if not can_join(elements):
@@ -385,6 +388,27 @@ class Loop:
         for grown in self._grown.values():
             if grown.all is not None and id(grown.holder) not in appended:
                 news |= grown.all.learn(self._whole_after(grown, changes, heap))
+        return news
+
+    def _learn_whole(self, changes: list[Change], heap: Heap) -> bool:
+        """Finds lists that steps take elements from, or whose elements already stand for several."""
+        news = False
+        for change in changes:
+            holder = change.holder
+            if not isinstance(holder, list) or not self._heap.has(holder):
+                continue
+            if not isinstance(change.new, Undefined) and not any(isinstance(x, Part) for x in (change.old, change.new)):
+                continue
+            known = self._grown.get(id(holder))
+            if isinstance(change.old, (Undefined, Earlier)) or (known is not None and known.all is not None):
+                continue
+            name = change.name.rpartition("[")[0]
+            elements = [*self._heap.contents(holder).values()]
+            if not can_join(elements):
+                raise self._site.refuse(f"a step of a loop takes from {name}, whose elements are not of one kind")
+            grown = self._grown[id(holder)] = _Grown(holder, name, elements)
+            grown.all = self._carried_whole(grown)
+            news = True
         return news
 
     def _whole_after(self, grown: _Grown, changes: list[Change], heap: Heap) -> Tensor:
