@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from . import graph, operators
 from .conditions import constant_of, decide, known_truth, number_tensor
-from .dynamic import View, is_dynamic
+from .dynamic import View, check_alike, is_dynamic
 from .parts import has_parts
 from .sites import Site
 
@@ -37,6 +37,7 @@ class Options:
             index = index.item()
         if not is_dynamic(index):
             return self._values[index]
+        check_alike()
         values, count = list(self._values), len(self._values)
         there = (index >= -count) & (index < count) if count else False
         if known_truth(there) is not True:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import torch
@@ -15,6 +16,25 @@ from .parts import Part, has_parts
 def is_dynamic(value: Any) -> bool:
     """Whether a number is known at run time only."""
     return isinstance(value, torch.SymInt) and value.node.maybe_as_int() is None
+
+
+_alike: list[None] = []
+
+
+@contextmanager
+def only_if_alike() -> Iterator[None]:
+    """For a loop whose steps could be traced one by one, too: inside, a step may not choose a layer by its number."""
+    _alike.append(None)
+    try:
+        yield
+    finally:
+        _alike.pop()
+
+
+def check_alike() -> None:
+    """Refuses to choose by a number where steps are to be alike."""
+    if _alike:
+        raise NotImplementedError("an element at the number of a step")
 
 
 class Dynamic:

@@ -16,7 +16,7 @@ from torch import Tensor
 from . import graph
 from .branches import branch
 from .conditions import decide, implied, implying, is_bool, marked, missing_node, stand_in, stands_for_bool
-from .dynamic import Maybe, Steps, sequence_of
+from .dynamic import Maybe, Steps, only_if_alike, sequence_of
 from .hooks import needs_rewriting
 from .raised import text_of_assert
 from .sites import Site, site
@@ -265,7 +265,8 @@ def for_(
             at = functools.partial(_element, rest)
             loop = Loop(site, names, get, put, needed, read, list(seen().items()))
             try:
-                loop.run(len(rest), more, lambda n: body(at(n)), go_on)  # noqa: B023
+                with only_if_alike():
+                    loop.run(len(rest), more, lambda n: body(at(n)), go_on)  # noqa: B023
                 return
             except Exception:
                 if loop.begun:
