@@ -50,7 +50,7 @@ def if_exp(test, then, orelse, site):
     return then() if test else orelse()
 
 
-def and_(first, *thunks, site):
+def and_(first, *thunks, site, truth=False):
     for thunk in thunks:
         if not first:
             return first
@@ -58,7 +58,7 @@ def and_(first, *thunks, site):
     return first
 
 
-def or_(first, *thunks, site):
+def or_(first, *thunks, site, truth=False):
     for thunk in thunks:
         if first:
             return first
@@ -136,6 +136,18 @@ def _named(code: types.CodeType, what: str) -> frozenset[str]:
     found = {i.argval for i in dis.get_instructions(code) if i.opname == what and i.argval in code.co_freevars}
     inner = [_named(c, what) & set(code.co_freevars) for c in code.co_consts if isinstance(c, types.CodeType)]
     return frozenset(found.union(*inner))
+
+
+def eq_(a, b, site):
+    return a == b
+
+
+def ne_(a, b, site):
+    return a != b
+
+
+def in_(a, b, site):
+    return a in b
 
 
 def sequence(value, site):

@@ -19,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from .. import errors
 from ..trees import Unknown, by_rows
 from .higher_order import flattened
-from .locations import is_user_file
+from .locations import is_user_file, is_user_line
 from .proving import proved_by_trying
 from .recurrent import kept_whole
 from .recursion import kept_recursion
@@ -79,7 +79,7 @@ def export(
         try:
             return traced()
         except (Exception, NeedsRewriting) as error:
-            if not (needs_rewriting(error) or isinstance(error, _Refusal)):
+            if not (needs_rewriting(error) or isinstance(error, _Refusal) or _is_the_models(error)):
                 raise _failure(error) from error
             first = error
         why: BaseException | None = None
@@ -111,6 +111,13 @@ def _unprinted() -> Iterator[None]:
 
 class _Refusal(errors.CompileError):
     """The model's code fixes a dynamic dim."""
+
+
+def _is_the_models(error: BaseException) -> bool:
+    """Whether an operation of the model's own code failed: numbers that Python knows may be no numbers of torch."""
+    trace = traceback.extract_tb(error.__traceback__)
+    own = bool(trace) and (is_user_line(trace[-1].filename) or "SymInt" in str(error))
+    return own and not isinstance(error, errors.CompileError)
 
 
 def _failure(error: BaseException) -> errors.CompileError:

@@ -361,6 +361,31 @@ def test_errors_of_the_model():
             flow_reference.run(program, torch.full((3,), bad))
 
 
+def test_numbers_that_sides_know_more_of():
+    def function(x, n):
+        k = n.item()
+        if k != 0:
+            m = k
+        else:
+            m = 5
+        if k == 2:
+            p, q = 7, x * 0
+        else:
+            p, q = k, x + k
+        return x * m, q * p, k or 3, k and 9
+
+    check(function, *[(torch.ones(3), torch.tensor(n)) for n in (3, 0, 2, 1, -4)])
+
+
+def test_tests_that_set_variables():
+    def function(x):
+        while (most := x.abs().max()) > 1:
+            x = x / most * 0.9
+        return x + most
+
+    check(function, *vectors(1, 5))
+
+
 def test_texts_of_errors():
     """What is known while tracing is formatted; else the source is the text."""
     kinds = 3

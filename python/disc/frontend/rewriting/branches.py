@@ -16,7 +16,7 @@ from .conditions import equal_sizes, implied, is_bool, is_int, known_truth, mark
 from .parts import has_parts
 from .raised import text_of_raise
 from .region import NoValue, Region, raised_by_user, share
-from .sites import Site
+from .sites import Site, handlers
 from .state import Change, Heap, Undefined, described, is_scalar, note_chosen, part_name, parts, rebuilt, store
 
 
@@ -283,6 +283,11 @@ def branch(
             except Exception as error:
                 if not raised_by_user(error):
                     raise
+                if any(isinstance(error, kinds()) for kinds in handlers):
+                    raise site.refuse(
+                        f"a side of a branch on data raises {type(error).__name__}, which a try statement around it"
+                        " catches: do there what the except clause does"
+                    ) from None
                 raised = error
                 graph.require(torch.logical_not(pred) if side is sides[0] else pred, text_of_raise(error))
             graph.keep_conditions(token)
@@ -300,6 +305,8 @@ def branch(
     merge = _Merge(site, pred, symbols, heap, then, orelse)
     put_later, store_later, fill_later = _plan(merge, then, orelse, before, names, needed)
     copies = _copies(merge, then, orelse)
+    # What the then side gives is no matter of what holds in the other.
+    graph.forget_facts(else_.token)
     else_.fill(lambda: _with_entered(merge.then(), then))
     values, entered, numbers = _with_entered(merge.orelse(), orelse)
     end = markers.branch_end(else_.token, values, entered, numbers)
@@ -324,11 +331,17 @@ def _plan(
     """How variables, elements of containers, and whole lists come about."""
     raised = then.raised is not None, orelse.raised is not None
 
+    # On a side that returns from the function nobody reads its variables any more.
+    given = [dict(zip(names, side.values, strict=True)).get(_RETURNED) for side in (then, orelse)]
+    was = dict(zip(names, before, strict=True)).get(_RETURNED)
+    returns = [isinstance(was, Undefined) and not isinstance(x, Undefined) for x in given]
+
     def plan(name: str, old: Any, a: Any, b: Any) -> Callable[[], Any]:
+        gone = any(isinstance(x, Undefined) and left for x, left in zip((a, b), returns, strict=True))
         if any(raised):
             # Nobody comes back from that side: what it leaves is as good as any.
             a, b = (b if b is old else Undefined(name), b) if raised[0] else (a, a if a is old else Undefined(name))
-        return merge.plan(a, b, name, made=any(raised) or name.startswith("_disc_"))
+        return merge.plan(a, b, name, made=any(raised) or gone or name.startswith("_disc_"))
 
     put: list[Callable[[], Any]] = []
     for name, old, a, b in zip(names, before, then.values, orelse.values, strict=True):
@@ -356,6 +369,9 @@ def _plan(
         a, b = (list((side.parts(holder) or {}).values()) for side in (then, orelse))
         filled.append((holder, merge.lists(a, b, name)))
     return put, stored, filled
+
+
+_RETURNED = "_disc_returned"
 
 
 def _nothing(name: str) -> Callable[[], Any]:

@@ -27,6 +27,7 @@ from .dynamic import (
 from .hooks import Range
 from .parts import has_parts, length
 from .sites import Site
+from .values import VARIANTS, order
 
 
 def variant(function: Any, site: Site) -> Callable[..., Any] | None:
@@ -311,3 +312,5 @@ _VARIANTS: dict[Any, Callable[..., Any]] = {
     math.fabs: _of_number(math.fabs, torch.abs, torch.float64),
     math.log: _of_number(math.log, _log, torch.float64),
 }
+_VARIANTS.update(VARIANTS)
+order(_VARIANTS[_min], _VARIANTS[_max])

@@ -18,7 +18,7 @@ import torch.utils._pytree as pytree
 
 from ... import errors
 from ..locations import is_user_file
-from . import choice, dynamic, operators
+from . import choice, dynamic, operators, values
 from .builtin import variant
 from .conditions import stands_for_bool
 from .expressions import OPERATORS
@@ -57,6 +57,9 @@ class Converter:
     not_ = staticmethod(operators.not_)
     is_ = staticmethod(operators.is_)
     is_not = staticmethod(operators.is_not)
+    eq_ = staticmethod(values.eq_)
+    ne_ = staticmethod(values.ne_)
+    in_ = staticmethod(values.in_)
     plain = staticmethod(dynamic.plain)
     assert_ = staticmethod(operators.assert_)
     Undefined = operators.Undefined

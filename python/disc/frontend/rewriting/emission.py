@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 from collections.abc import Iterable
 from typing import Any
 
-from .expressions import OPERATORS, OWN, Context, Expressions, declared, define, lambda_, load, operator
+from .expressions import OPERATORS, OWN, Context, Expressions, as_test, declared, define, lambda_, load, operator
 from .flow import Flow, flow_of, joined
 from .names import Names, Scope, level, names_of
 from .structure import Block, Follow, If, Item, Loop, Structure, Try, With
@@ -103,7 +104,7 @@ class _Emitter:
         if isinstance(node, ast.Assert):
             if not __debug__:
                 return []
-            test = expressions.visit(node.test)
+            test = expressions.visit(as_test(node.test))
             message = ast.Constant(None) if node.msg is None else expressions.thunk(node.msg)
             return [ast.Expr(operator(node.test, "assert_", [test, message, expressions.site(node)]))]
         if isinstance(node, ast.AnnAssign):
@@ -132,6 +133,10 @@ class _Emitter:
             ast.copy_location(ast.ExceptHandler(h.type and expressions.visit(h.type), h.name, inner or [ast.Pass()]), h)
             for h, inner in zip(item.node.handlers, bodies, strict=True)
         ]
+        if handlers:
+            kinds = [ast.Name("BaseException", ast.Load()) if h.type is None else h.type for h in item.node.handlers]
+            types = lambda_(ast.Tuple([expressions.visit(copy.deepcopy(kind)) for kind in kinds], ast.Load()))
+            body = [ast.With([ast.withitem(_own("caught", types))], body or [ast.Pass()])]
         made: Any = type(item.node)
         if not handlers and not final:
             final = [ast.Pass()]
@@ -143,7 +148,7 @@ class _Emitter:
         flows = [flow_of(b, self._flows) for b in (item.then, item.orelse)]
         names = joined(flow.names for flow in (*flows, *(self._flows[id(rest)] for rest in item.rests)))
         first = flows[0].first_read | flows[1].first_read
-        test = expressions.visit(item.test)
+        test = expressions.visit(as_test(item.test))
         blocks = {then: item.then, orelse: item.orelse}
         defs = [self._side(rest.name, [], rest.body, after, extra) for rest in item.rests]
         defs += [self._side(name, [], block, after, extra) for name, block in blocks.items()]
@@ -167,7 +172,7 @@ class _Emitter:
             )
             arguments, kind = [over, load(body), going], "for_"
         else:
-            test, name = item.node.test, f"_disc_test_{number}"
+            test, name = as_test(item.node.test), f"_disc_test_{number}"
             tested = names_of(test)
             names |= tested
             first = tested.read | (first - tested.killed) | stop
@@ -177,7 +182,9 @@ class _Emitter:
             else:
                 value = operator(test, "not_", [load(item.stop), site])
                 if not (isinstance(test, ast.Constant) and test.value):
-                    value = operator(test, "and_", [value, inner.thunk(test)], {"site": site})
+                    value = operator(
+                        test, "and_", [value, inner.thunk(test)], {"site": site, "truth": ast.Constant(True)}
+                    )
             whole = [*inner.before, ast.copy_location(ast.Return(value), item.node.test)]
             defs = [
                 define(name, [], declared(whole, self._scope)),

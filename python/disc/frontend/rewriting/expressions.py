@@ -71,13 +71,16 @@ class Expressions(ast.NodeTransformer):
             return self._with_statements(node)
         name = "and_" if isinstance(node.op, ast.And) else "or_"
         start = self.visit(first)
-        return operator(node, name, [start, *map(self.thunk, others)], {"site": self.site(node)})
+        keywords: dict[str, ast.expr] = {"site": self.site(node)}
+        if getattr(node, _TRUTH, False):
+            keywords["truth"] = ast.Constant(True)
+        return operator(node, name, [start, *map(self.thunk, others)], keywords)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         """Both sides are thunks."""
         if names_of([node.body, node.orelse]).bound:
             return self._with_statements(node)
-        test = self.visit(node.test)
+        test = self.visit(as_test(node.test))
         return operator(node, "if_exp", [test, self.thunk(node.body), self.thunk(node.orelse), self.site(node)])
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
@@ -85,7 +88,7 @@ class Expressions(ast.NodeTransformer):
         if not isinstance(node.op, ast.Not):
             self.generic_visit(node)
             return node
-        return operator(node, "not_", [self.visit(node.operand), self.site(node)])
+        return operator(node, "not_", [self.visit(as_test(node.operand)), self.site(node)])
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         """Chains are conjunctions; identity has its operators."""
@@ -102,6 +105,11 @@ class Expressions(ast.NodeTransformer):
         left, right = self.visit(node.left), self.visit(node.comparators[0])
         if isinstance(node.ops[0], (ast.Is, ast.IsNot)):
             return operator(node, "is_" if isinstance(node.ops[0], ast.Is) else "is_not", [left, right])
+        if isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+            return operator(node, "eq_" if isinstance(node.ops[0], ast.Eq) else "ne_", [left, right, self.site(node)])
+        if isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            found = operator(node, "in_", [left, right, self.site(node)])
+            return found if isinstance(node.ops[0], ast.In) else operator(node, "not_", [found, self.site(node)])
         node.left, node.comparators = left, [right]
         return node
 
@@ -352,6 +360,21 @@ def _own_name(name: str) -> ast.expr:
 
 def _own(name: str, *args: ast.expr) -> ast.expr:
     return _Untouched(_own_name(name), list(args), [])
+
+
+_TRUTH = "_disc_truth"
+
+
+def as_test(node: ast.expr) -> ast.expr:
+    """Notes of an expression that nobody asks for more than its truth."""
+    if isinstance(node, ast.BoolOp):
+        setattr(node, _TRUTH, True)
+        for value in node.values:
+            as_test(value)
+    if isinstance(node, ast.IfExp):
+        as_test(node.body)
+        as_test(node.orelse)
+    return node
 
 
 def operator(place: ast.expr, name: str, args: list[ast.expr], keywords: dict[str, ast.expr] | None = None) -> ast.expr:

@@ -136,6 +136,13 @@ def node_of(tensor: Tensor) -> Node:
     return get_proxy_slot(tensor, mode.tracer).proxy.node  # type: ignore[no-any-return]
 
 
+def forget_facts(token: Tensor) -> None:
+    """Forgets what holds in the region that ``token`` begins alone."""
+    known = facts.facts_of(token)
+    if known is not None:
+        known.restore()
+
+
 class Placeholder:
     """A ``branch_else`` whose operands are known later."""
 

@@ -71,6 +71,8 @@ class _Guarding(TorchFunctionMode):
             raise NeedsRewriting("a loop over a dim whose extent is known at run time only")
         if func in _ASKING and constant_of(args[0]) is None:
             raise NeedsRewriting("the value of a tensor is known at run time only")
+        if func is Tensor.item and _asks_for_types(sys._getframe(1)):
+            raise NeedsRewriting("the type of a number that is known at run time only")
         if func is Tensor.__setitem__:
             # x[:, t] = y with a dynamic t, which torch.export does for reading alone.
             x, index, y = args
@@ -155,6 +157,16 @@ def _comparison(name: str, kind: Any) -> Any:
         return original(self, other) if depends is None else depends
 
     return compare
+
+
+def _asks_for_types(frame: Any) -> bool:
+    """Whether the user's code that calls asks for the types of values: those of traced numbers are PyTorch's."""
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    code = None if frame is None else frame.f_code
+    if code is None or not is_user_line(code.co_filename) or "_disc_" in code.co_freevars:
+        return False
+    return "isinstance" in code.co_names or "type" in code.co_names
 
 
 @contextmanager

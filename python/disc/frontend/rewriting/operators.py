@@ -74,24 +74,27 @@ def _chosen(pred: Tensor, then: _Thunk, orelse: _Thunk, site: Site) -> Any:
     return result[0]
 
 
-def and_(first: Any, *thunks: _Thunk, site: Site) -> Any:
-    """``first and thunk() and ...``: a bool where that depends on data."""
-    return _joined(first, thunks, site, stop=False)
+def and_(first: Any, *thunks: _Thunk, site: Site, truth: bool = False) -> Any:
+    """``first and thunk() and ...``. ``truth``: nobody asks for more than the truth of it."""
+    return _joined(first, thunks, site, stop=False, truth=truth)
 
 
-def or_(first: Any, *thunks: _Thunk, site: Site) -> Any:
-    """``first or thunk() or ...``: a bool where that depends on data."""
-    return _joined(first, thunks, site, stop=True)
+def or_(first: Any, *thunks: _Thunk, site: Site, truth: bool = False) -> Any:
+    """``first or thunk() or ...``."""
+    return _joined(first, thunks, site, stop=True, truth=truth)
 
 
-def _joined(value: Any, thunks: Sequence[_Thunk], site: Site, *, stop: bool) -> Any:
+def _joined(value: Any, thunks: Sequence[_Thunk], site: Site, *, stop: bool, truth: bool) -> Any:
     for number, thunk in enumerate(thunks):
         known = decide(value)
         if isinstance(known, Tensor):
             rest = thunks[number + 1 :]
+            only_truth = truth or _stands_for_bool(value)
+            here = stop if only_truth else value
 
-            def more(thunk: _Thunk = thunk, rest: Sequence[_Thunk] = rest) -> Any:
-                return stand_in(decide(_joined(thunk(), rest, site, stop=stop)))
+            def more(thunk: _Thunk = thunk, rest: Sequence[_Thunk] = rest, only_truth: bool = only_truth) -> Any:
+                found = _joined(thunk(), rest, site, stop=stop, truth=truth)
+                return stand_in(decide(found)) if truth or (only_truth and _stands_for_bool(found)) else found
 
             found: list[Any] = []
 
@@ -100,8 +103,9 @@ def _joined(value: Any, thunks: Sequence[_Thunk], site: Site, *, stop: bool) -> 
                 return found[-1]
 
             symbols = graph.Symbols()
-            result = _chosen(known, lambda: True, noted, site) if stop else _chosen(known, noted, lambda: False, site)
-            if isinstance(result, Tensor):
+            same = functools.partial(lambda here: here, here)
+            result = _chosen(known, same, noted, site) if stop else _chosen(known, noted, same, site)
+            if isinstance(result, Tensor) and isinstance(found[0], (bool, Tensor)):
                 # What the right side finds out of numbers of its own says nothing here.
                 here = implied(known)
                 rest_ = [tuple(x for x in facts if symbols.know_all(x.free_symbols)) for facts in implied(found[0])]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from ... import errors
+
+handlers: list[Callable[[], Any]] = []
+"""What the ``except`` clauses around the code that runs catch."""
 
 
 @dataclass(frozen=True)

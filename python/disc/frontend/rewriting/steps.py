@@ -323,8 +323,11 @@ class Loop:
     def _check_fact(self) -> None:
         if self._fact is None:
             return
+        before = self._get()
         with graph.tried():
             fact = self._fact()
+            # A test may set variables, here to what is not in the graph.
+            self._put(before)
         if isinstance(fact, torch.SymBool):
             torch._check(fact)
 

@@ -113,16 +113,18 @@ import __future__
 
 import ast
 import builtins
+import contextlib
 import copy
 import functools
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .emission import local_names, rewritten_definition
 from .expressions import OPERATORS, OWN, Context, define
 from .names import Names, Scope, level
+from .sites import handlers
 from .source import NotRewritable, Source, find
 
 __all__ = ["NotRewritable", "is_rewritten", "rewrite", "rewritten_source"]
@@ -179,6 +181,15 @@ class _Own:
     def __init__(self, operators: Any, sites: list[Any]) -> None:
         self.sites = sites
         self._undefined = operators.Undefined
+
+    @contextlib.contextmanager
+    def caught(self, kinds: Callable[[], Any]) -> Iterator[None]:
+        """In it a ``try`` statement's handlers are active: ``kinds()`` are the errors that they catch."""
+        handlers.append(kinds)
+        try:
+            yield
+        finally:
+            handlers.pop()
 
     def read(self, thunk: Callable[[], Any], name: str) -> Any:
         """The value of a variable or an attribute, which need not have one."""

@@ -1,0 +1,168 @@
+"""What Python does with values that numbers known at run time only stand for: ``in``, ``==``, indices."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from . import dynamic, graph, operators
+from .conditions import SYMBOLIC, constant_of, is_int, known_truth, number_tensor, stand_in
+from .parts import has_parts
+from .sites import Site
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a value is known at run time only."""
+    return isinstance(value, SYMBOLIC) or (isinstance(value, Tensor) and constant_of(value) is None)
+
+
+def _has_traced(value: Any) -> bool:
+    return any(map(_has_traced, value)) if isinstance(value, (list, tuple)) else is_traced(value)
+
+
+def eq_(a: Any, b: Any, site: Site) -> Any:
+    """``a == b``: lists and tuples element by element."""
+    both = isinstance(a, (list, tuple)) and isinstance(b, (list, tuple))
+    if not both or isinstance(a, list) is not isinstance(b, list) or not (_has_traced(a) or _has_traced(b)):
+        return a == b
+    if has_parts(a) or has_parts(b):
+        raise NotImplementedError("a comparison of lists whose length depends on data")
+    if len(a) != len(b):
+        return False
+    return operators.and_(True, *(functools.partial(_same, x, y, site) for x, y in zip(a, b, strict=True)), site=site)
+
+
+def ne_(a: Any, b: Any, site: Site) -> Any:
+    """``a != b``."""
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return operators.not_(eq_(a, b, site), site)
+    return a != b
+
+
+def _same(a: Any, b: Any, site: Site) -> Any:
+    return True if a is b else eq_(a, b, site)
+
+
+def in_(a: Any, b: Any, site: Site) -> Any:
+    """``a in b``."""
+    if isinstance(b, Tensor):
+        return stand_in((b == a).any())
+    if isinstance(b, range) and is_traced(a):
+        b = b if b.step > 0 else b[::-1]
+        tests = [lambda: a < b.stop, lambda: (a - b.start) % b.step == 0]
+        return operators.and_(a >= b.start, *tests, site=site)
+    if isinstance(b, dynamic.Dynamic) or has_parts(b):
+        raise NotImplementedError("`in` a sequence whose length is known at run time only")
+    if isinstance(b, (list, tuple, set, frozenset, dict, type({}.keys()), type({}.values()))):
+        elements = list(b)
+        if _has_traced(a) or _has_traced(elements):
+            return operators.or_(False, *(functools.partial(_same, a, x, site) for x in elements), site=site)
+    return a in b
+
+
+# -- indices -----------------------------------------------------------------------------------------------
+
+
+class _Chosen:
+    """One of several modules or functions, by a number that is known at run time only."""
+
+    def __init__(self, choose: Callable[[Callable[[Any], Any]], Any]) -> None:
+        self._choose = choose
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._choose(lambda function: function(*args, **kwargs))
+
+
+class _Indexed:
+    """A container as code reads it."""
+
+    def __init__(self, values: Any, site: Site) -> None:
+        self._values, self._site = values, site
+
+    def __getitem__(self, index: Any) -> Any:
+        values, site = self._values, self._site
+        if not is_traced(index) or (isinstance(index, Tensor) and (index.dim() or isinstance(values, dict))):
+            return values[index]
+        number = index.to(torch.int64).item() if isinstance(index, Tensor) else index
+        if isinstance(values, dict):
+            keys = [key for key in values if is_int(key)]
+            known = [(functools.partial(eq_, number, key, site), values[key]) for key in keys]
+            error = f"KeyError: {site.text}"
+        else:
+            size = len(values)
+            known = [(functools.partial(self._is_at, number, n, size), value) for n, value in enumerate(values)]
+            error = "IndexError: list index out of range"
+        if not known:
+            return values[number]
+        found = operators.or_(False, *(test for test, _ in known), site=site)
+        if found is not True:
+            graph.require(number_tensor(found, torch.bool), f"{error} ({site.source})")
+
+        def choose(use: Callable[[Any], Any]) -> Any:
+            result = functools.partial(use, known[-1][1])
+            for test, value in reversed(known[:-1]):
+                result = functools.partial(self._either, test, functools.partial(use, value), result)
+            return result()
+
+        return _Chosen(choose) if all(map(callable, (x for _, x in known))) else choose(lambda value: value)
+
+    def _either(self, test: Callable[[], Any], then: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
+        return operators.if_exp(test(), then, orelse, self._site)
+
+    def _is_at(self, number: Any, place: int, size: int) -> Any:
+        if known_truth(number >= 0) is True:
+            return number == place
+        return operators.or_(number == place, lambda: number == place - size, site=self._site)
+
+
+def sequence(value: Any, site: Site) -> Any:
+    """What is indexed in the place of ``value``."""
+    found = dynamic.sequence(value)
+    if found is value and (type(value) in (list, tuple, dict) or isinstance(value, nn.ModuleList)):
+        return _Indexed(value, site)
+    return found
+
+
+# -- functions ----------------------------------------------------------------------------------------------
+
+
+def _sorted(site: Site, values: Any, **kwargs: Any) -> Any:
+    found = list(values) if isinstance(values, (list, tuple)) else values
+    if not isinstance(found, list) or has_parts(found) or not any(map(is_traced, found)):
+        return sorted(values, **kwargs)
+    if kwargs.get("key") is not None:
+        raise NotImplementedError("sorted() of numbers from data by a key")
+    # By insertion: there are few.
+    low, high = (_VARIANTS_OF_ORDER[name] for name in ("min", "max"))
+    for end in range(len(found) - 1, 0, -1):
+        for n in range(end):
+            a, b = found[n], found[n + 1]
+            found[n], found[n + 1] = low(site, a, b), high(site, a, b)
+    return found[::-1] if kwargs.get("reverse") else found
+
+
+def _divmod(_: Site, a: Any, b: Any) -> Any:
+    return (a // b, a % b) if isinstance(a, SYMBOLIC) or isinstance(b, SYMBOLIC) else divmod(a, b)
+
+
+def _type(_: Site, *args: Any) -> Any:
+    kinds = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+    found = type(*args)
+    return kinds.get(found, found) if len(args) == 1 else found
+
+
+_VARIANTS_OF_ORDER: dict[str, Callable[..., Any]] = {}
+VARIANTS: dict[Any, Callable[..., Any]] = {
+    sorted: _sorted,
+    divmod: _divmod,
+    type: _type,
+}
+
+
+def order(low: Callable[..., Any], high: Callable[..., Any]) -> None:
+    """Notes the variants of ``min`` and ``max``."""
+    _VARIANTS_OF_ORDER.update(min=low, max=high)
