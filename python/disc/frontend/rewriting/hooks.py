@@ -16,10 +16,12 @@ from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 
+from ... import errors
 from ...trees import Unknown
 from ..locations import is_user_file, is_user_line
 from .conditions import compared, constant_of, is_assumed, number_tensor
 from .dynamic import is_dynamic
+from .raised import is_message
 from .region import carry_changes
 
 _range = builtins.range
@@ -143,6 +145,27 @@ def _ask(condition: Any) -> None:
         raise NeedsRewriting(f"the condition {condition.node.expr} on an extent is known at run time only")
 
 
+_TEXTS = [(kind, name) for kind in (torch.SymInt, torch.SymFloat) for name in ("__str__", "__repr__")]
+_texts = {(kind, name): getattr(kind, name) for kind, name in _TEXTS}
+
+
+def _text(original: Any) -> Any:
+    def text(self: Any) -> str:
+        frame = sys._getframe(1)
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        env, symbols = self.node.shape_env, self.node.expr.free_symbols
+        known = env is None or not any(map(env.is_unbacked_symint, symbols))
+        if not known and is_user_line(file) and not is_message(file, line):
+            raise errors.CompileError(
+                "import",
+                "the text of a number that is known at run time only is used; it can be a part of a message alone",
+                f"{file}:{line}",
+            )
+        return str(original(self))
+
+    return text
+
+
 _KINDS = {"eq": sympy.Eq, "ne": sympy.Ne, "lt": sympy.Lt, "le": sympy.Le, "gt": sympy.Gt, "ge": sympy.Ge}
 _comparisons = {f"__{name}__": getattr(torch.SymInt, f"__{name}__") for name in _KINDS}
 
@@ -175,6 +198,8 @@ def guarded() -> Iterator[None]:
     builtins.range = Range  # type: ignore[misc, assignment]
     torch.SymBool.__bool__ = _truth_of_condition  # type: ignore[method-assign]
     torch.SymInt.__bool__ = _truth_of_number  # type: ignore[method-assign]
+    for (kind, name), original in _texts.items():
+        setattr(kind, name, _text(original))
     for name, kind in _KINDS.items():
         setattr(torch.SymInt, f"__{name}__", _comparison(f"__{name}__", kind))
     try:
@@ -183,5 +208,7 @@ def guarded() -> Iterator[None]:
     finally:
         builtins.range = _range  # type: ignore[misc]
         torch.SymBool.__bool__, torch.SymInt.__bool__ = _truths  # type: ignore[method-assign]
+        for (kind, name), original in _texts.items():
+            setattr(kind, name, original)
         for name, original in _comparisons.items():
             setattr(torch.SymInt, name, original)

@@ -105,6 +105,8 @@ def _joined(value: Any, thunks: Sequence[_Thunk], site: Site, *, stop: bool, tru
             symbols = graph.Symbols()
             same = functools.partial(lambda here: here, here)
             result = _chosen(known, same, noted, site) if stop else _chosen(known, noted, same, site)
+            if isinstance(result, Tensor) and only_truth and _stands_for_bool(found[0]):
+                result = marked(result)
             if isinstance(result, Tensor) and isinstance(found[0], (bool, Tensor)):
                 # What the right side finds out of numbers of its own says nothing here.
                 here = implied(known)

@@ -51,6 +51,11 @@ def _joined(kind: str, text: str, file: str, line: int) -> str:
     return f"{kind}{': ' if text else ''}{text} ({Path(file).name}:{line})"
 
 
+def is_message(file: str, line: int) -> bool:
+    """Whether a line is a part of a statement that only says something: of an error, an assertion or a call."""
+    return any(_statement(file, line, kind) is not None for kind in (ast.Raise, ast.Assert, ast.Expr))
+
+
 def _statement(file: str, line: int, kind: type[ast.AST]) -> Any:
     """The statement of a kind at a line."""
     try:

@@ -10,7 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from . import dynamic, graph, operators
-from .conditions import SYMBOLIC, constant_of, is_int, known_truth, number_tensor, stand_in
+from .conditions import (
+    SYMBOLIC,
+    constant_of,
+    is_bool,
+    is_int,
+    known_truth,
+    marked,
+    number_tensor,
+    stand_in,
+    stands_for_bool,
+)
 from .parts import has_parts
 from .sites import Site
 
@@ -28,7 +38,7 @@ def eq_(a: Any, b: Any, site: Site) -> Any:
     """``a == b``: lists and tuples element by element."""
     both = isinstance(a, (list, tuple)) and isinstance(b, (list, tuple))
     if not both or isinstance(a, list) is not isinstance(b, list) or not (_has_traced(a) or _has_traced(b)):
-        return a == b
+        return _as_bool(a == b, a, b)
     if has_parts(a) or has_parts(b):
         raise NotImplementedError("a comparison of lists whose length depends on data")
     if len(a) != len(b):
@@ -40,7 +50,13 @@ def ne_(a: Any, b: Any, site: Site) -> Any:
     """``a != b``."""
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return operators.not_(eq_(a, b, site), site)
-    return a != b
+    return _as_bool(a != b, a, b)
+
+
+def _as_bool(result: Any, a: Any, b: Any) -> Any:
+    """What two bools of Python give is one."""
+    bools = [is_bool(x) or (isinstance(x, Tensor) and stands_for_bool(x)) for x in (a, b)]
+    return marked(result) if all(bools) and isinstance(result, Tensor) else result
 
 
 def _same(a: Any, b: Any, site: Site) -> Any:
@@ -87,6 +103,9 @@ class _Indexed:
         values, site = self._values, self._site
         if not is_traced(index) or (isinstance(index, Tensor) and (index.dim() or isinstance(values, dict))):
             return values[index]
+        if isinstance(index, torch.SymInt) and isinstance(values, nn.ModuleList) and graph.is_of_step(index):
+            # Each step has a module of its own: the loop is unrolled.
+            return values[index]  # type: ignore[index]
         number = index.to(torch.int64).item() if isinstance(index, Tensor) else index
         if isinstance(values, dict):
             keys = [key for key in values if is_int(key)]
