@@ -143,20 +143,6 @@ def forget_facts(token: Tensor) -> None:
         known.restore()
 
 
-# The numbers of loops' steps, by the environment of their symbols.
-_steps: set[tuple[int, Any]] = set()
-
-
-def note_step(number: Any) -> None:
-    """Notes the number of a loop's step."""
-    _steps.add((id(number.node.shape_env), number.node.expr))
-
-
-def is_of_step(number: Any) -> bool:
-    """Whether a number follows from that of a loop's step."""
-    return any((id(number.node.shape_env), symbol) in _steps for symbol in number.node.expr.free_symbols)
-
-
 class Placeholder:
     """A ``branch_else`` whose operands are known later."""
 

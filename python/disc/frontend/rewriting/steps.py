@@ -252,7 +252,6 @@ class Loop:
         symbols = graph.Symbols()
         run.begin = markers.loop_begin(-1 if self._count is None else self._count, pred)
         run.index = run.begin.item()
-        graph.note_step(run.index)
         torch._check(run.index >= 0)
         if self._count is not None:
             torch._check(run.index < self._count)

@@ -1,4 +1,4 @@
-"""What Python does with values that numbers known at run time only stand for: ``in``, ``==``, indices."""
+"""What Python does with values that numbers known at run time only stand for: ``in``, ``==``, functions."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import sympy
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from . import dynamic, graph, operators
+from . import dynamic, operators
 from .conditions import (
     SYMBOLIC,
+    compared,
     constant_of,
     is_bool,
-    is_int,
-    known_truth,
     marked,
-    number_tensor,
     stand_in,
     stands_for_bool,
 )
@@ -36,6 +35,9 @@ def _has_traced(value: Any) -> bool:
 
 def eq_(a: Any, b: Any, site: Site) -> Any:
     """``a == b``: lists and tuples element by element."""
+    depends = compared(a, b, sympy.Eq)
+    if depends is not None:
+        return depends
     both = isinstance(a, (list, tuple)) and isinstance(b, (list, tuple))
     if not both or isinstance(a, list) is not isinstance(b, list) or not (_has_traced(a) or _has_traced(b)):
         return _as_bool(a == b, a, b)
@@ -50,7 +52,8 @@ def ne_(a: Any, b: Any, site: Site) -> Any:
     """``a != b``."""
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return operators.not_(eq_(a, b, site), site)
-    return _as_bool(a != b, a, b)
+    depends = compared(a, b, sympy.Ne)
+    return _as_bool(a != b, a, b) if depends is None else depends
 
 
 def _as_bool(result: Any, a: Any, b: Any) -> Any:
@@ -78,72 +81,6 @@ def in_(a: Any, b: Any, site: Site) -> Any:
         if _has_traced(a) or _has_traced(elements):
             return operators.or_(False, *(functools.partial(_same, a, x, site) for x in elements), site=site)
     return a in b
-
-
-# -- indices -----------------------------------------------------------------------------------------------
-
-
-class _Chosen:
-    """One of several modules or functions, by a number that is known at run time only."""
-
-    def __init__(self, choose: Callable[[Callable[[Any], Any]], Any]) -> None:
-        self._choose = choose
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._choose(lambda function: function(*args, **kwargs))
-
-
-class _Indexed:
-    """A container as code reads it."""
-
-    def __init__(self, values: Any, site: Site) -> None:
-        self._values, self._site = values, site
-
-    def __getitem__(self, index: Any) -> Any:
-        values, site = self._values, self._site
-        if not is_traced(index) or (isinstance(index, Tensor) and (index.dim() or isinstance(values, dict))):
-            return values[index]
-        if isinstance(index, torch.SymInt) and isinstance(values, nn.ModuleList) and graph.is_of_step(index):
-            # Each step has a module of its own: the loop is unrolled.
-            return values[index]  # type: ignore[index]
-        number = index.to(torch.int64).item() if isinstance(index, Tensor) else index
-        if isinstance(values, dict):
-            keys = [key for key in values if is_int(key)]
-            known = [(functools.partial(eq_, number, key, site), values[key]) for key in keys]
-            error = f"KeyError: {site.text}"
-        else:
-            size = len(values)
-            known = [(functools.partial(self._is_at, number, n, size), value) for n, value in enumerate(values)]
-            error = "IndexError: list index out of range"
-        if not known:
-            return values[number]
-        found = operators.or_(False, *(test for test, _ in known), site=site)
-        if found is not True:
-            graph.require(number_tensor(found, torch.bool), f"{error} ({site.source})")
-
-        def choose(use: Callable[[Any], Any]) -> Any:
-            result = functools.partial(use, known[-1][1])
-            for test, value in reversed(known[:-1]):
-                result = functools.partial(self._either, test, functools.partial(use, value), result)
-            return result()
-
-        return _Chosen(choose) if all(map(callable, (x for _, x in known))) else choose(lambda value: value)
-
-    def _either(self, test: Callable[[], Any], then: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
-        return operators.if_exp(test(), then, orelse, self._site)
-
-    def _is_at(self, number: Any, place: int, size: int) -> Any:
-        if known_truth(number >= 0) is True:
-            return number == place
-        return operators.or_(number == place, lambda: number == place - size, site=self._site)
-
-
-def sequence(value: Any, site: Site) -> Any:
-    """What is indexed in the place of ``value``."""
-    found = dynamic.sequence(value)
-    if found is value and (type(value) in (list, tuple, dict) or isinstance(value, nn.ModuleList)):
-        return _Indexed(value, site)
-    return found
 
 
 # -- functions ----------------------------------------------------------------------------------------------
