@@ -77,3 +77,26 @@ def test_what_ranges_decide_is_no_branch():
     for function in (equal, unequal, empty, less, truth, nested):
         program = export(Function(function), (torch.randn(5, 3),), None, (({0: Dim("T", min=2, max=40)},),))
         assert count(program, markers.branch_begin) == 0, function
+
+
+def test_what_changes_nothing_otherwise_is_no_branch():
+    """Where the condition does not hold, the view is the tensor itself."""
+
+    def places(x):
+        where = torch.arange(x.shape[1])[None]
+        if where.shape[0] != x.shape[0]:
+            where = where.expand(x.shape[0], -1)
+        return x + where
+
+    def copied(x):
+        y = x[:1]
+        if x.shape[0] != 1:
+            y = y.expand(x.shape[0], -1) * 2
+        return x + y
+
+    for function, branches in ((places, 0), (copied, 1)):
+        program = export(Function(function), (torch.randn(5, 3),), None, (({0: Dim("T", min=1, max=40)},),))
+        assert count(program, markers.branch_begin) == branches
+        for n in (1, 2, 7):
+            x = torch.randn(n, 3)
+            torch.testing.assert_close(flow_reference.run(program, x), function(x))

@@ -13,6 +13,7 @@ from ... import errors
 from .. import markers
 from . import graph, lists
 from .conditions import equal_sizes, implied, is_bool, is_int, known_truth, marked, number_tensor, same_number
+from .identities import always
 from .parts import has_parts
 from .raised import text_of_raise
 from .region import NoValue, Region, raised_by_user, share
@@ -267,6 +268,10 @@ def branch(
     """Traces both sides of a branch on ``pred`` and sets the variables to what comes out."""
     before = get()
     heap = Heap([*zip(names, before, strict=True), *roots], apart=get.__closure__ or ())
+    whole = always(pred, sides, get, put, names, needed, heap)
+    if whole is not None:
+        whole()
+        return
     symbols = graph.Symbols()
     begin = markers.branch_begin(pred)
 
