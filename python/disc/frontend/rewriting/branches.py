@@ -11,9 +11,8 @@ from torch import Tensor
 
 from ... import errors
 from .. import markers
-from . import graph, lists
+from . import graph, identities, lists
 from .conditions import equal_sizes, implied, is_bool, is_int, known_truth, marked, number_tensor, same_number
-from .identities import always
 from .parts import has_parts
 from .raised import text_of_raise
 from .region import NoValue, Region, raised_by_user, share
@@ -91,12 +90,27 @@ class _Merge:
                 raise self._differ(name, a, b)
             return lambda: now(x)
 
-        slot = self._slot(*(side(x, given.region.now) for x, given in zip((a, b), self._sides, strict=True)))
+        ways = [side(x, given.region.now) for x, given in zip((a, b), self._sides, strict=True)]
+        if isinstance(a, Tensor) and isinstance(b, Tensor):
+            # The other way around its extent would come after what it is for.
+            ways[1] = self._fitted(ways[1], b, a)
+        slot = self._slot(*ways)
         slot.outside = tuple(  # type: ignore[assignment]
             x if isinstance(x, Tensor) and given.region.is_outside(x) else None
             for x, given in zip((a, b), self._sides, strict=True)
         )
         return lambda: slot.result
+
+    def _fitted(self, value: Callable[[], Tensor], inside: Tensor, other: Tensor) -> Callable[[], Tensor]:
+        """The else side's tensor, of an extent that is 1 there: seen as the other side's extent, if it is the same."""
+        facts = implied(self.pred)[1]
+        sizes = [
+            y if isinstance(x, int) and x == 1 and self._symbols.know(y) and identities.equal(x, y, facts) else x
+            for x, y in zip(inside.shape, other.shape, strict=True)
+        ]
+        if all(new is old for new, old in zip(sizes, inside.shape, strict=True)):
+            return value
+        return lambda: value().expand(sizes)
 
     def _scalars(self, a: Any, b: Any, name: str) -> Callable[[], Any]:
         if same_number(a, b):
@@ -268,7 +282,7 @@ def branch(
     """Traces both sides of a branch on ``pred`` and sets the variables to what comes out."""
     before = get()
     heap = Heap([*zip(names, before, strict=True), *roots], apart=get.__closure__ or ())
-    whole = always(pred, sides, get, put, names, needed, heap)
+    whole = identities.always(pred, sides, get, put, names, needed, heap)
     if whole is not None:
         whole()
         return

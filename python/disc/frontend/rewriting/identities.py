@@ -63,21 +63,24 @@ def _left(
     return None if changes or region.copies else after
 
 
+def equal(a: Any, b: Any, facts: Sequence[Any]) -> bool:
+    """Whether two numbers are the same where the facts hold."""
+    return bool(_expression(a, facts) == _expression(b, facts))
+
+
+def _expression(value: Any, facts: Sequence[Any]) -> Any:
+    equalities = [fact.args for fact in facts if isinstance(fact, sympy.Eq)]
+    known = {a: b for x, y in equalities for a, b in ((x, y), (y, x)) if a.is_Symbol}
+    return (value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(value)).subs(known)
+
+
 def _is_same(before: Any, after: Any, facts: Sequence[Any]) -> bool:
     """Whether a tensor is a view of another one that is, where the facts hold, the same."""
     if not isinstance(before, Tensor) or not isinstance(after, Tensor):
         return False
     if before.dtype != after.dtype or before.dim() != after.dim() or storage_of(before) != storage_of(after):
         return False
-    known = {a: b for fact in facts for a, b in (fact.args, fact.args[::-1]) if a.is_Symbol}
-
-    def expression(value: Any) -> Any:
-        expr = value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(value)
-        return expr.subs(known)
-
-    if expression(before.storage_offset()) != expression(after.storage_offset()):
-        return False
-    return all(
-        expression(a) == expression(b) and (expression(a) == 1 or expression(c) == expression(d))
+    return equal(before.storage_offset(), after.storage_offset(), facts) and all(
+        equal(a, b, facts) and (equal(a, 1, facts) or equal(c, d, facts))
         for a, b, c, d in zip(before.shape, after.shape, before.stride(), after.stride(), strict=True)
     )
