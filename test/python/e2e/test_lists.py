@@ -171,7 +171,15 @@ def test_numbers():
             out.append(k)
         return torch.tensor(out), len(out), min(out), any(v > 1 for v in out)
 
-    for fn in (numbers, changes):
+    def distinct(x):
+        seen = []
+        for v in x:
+            k = int(v.argmax())
+            if k not in seen:
+                seen.append(k)
+        return torch.tensor(seen)
+
+    for fn in (numbers, changes, distinct):
         check(fn)
 
 
@@ -215,6 +223,14 @@ def test_a_stack():
 
     for fn in (reduce, depth_first, queue):
         check(fn)
+
+
+def test_nothing_to_stack():
+    """An error of the call, as it is one of PyTorch."""
+    model = compiled(lambda x: torch.stack([v for v in x if v.sum() > 0]))
+    torch.testing.assert_close(model(torch.ones(3, 3)), torch.ones(3, 3))
+    with pytest.raises(disc.ShapeError, match="RuntimeError: stack expects a non-empty list"):
+        model(-torch.ones(3, 3))
 
 
 def test_refused():

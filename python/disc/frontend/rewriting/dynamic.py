@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from . import graph
 from .conditions import equal_sizes, is_bool, is_float, is_int, known_truth, marked, number_tensor, stands_for_bool
 from .parts import Part, has_parts
 
@@ -331,8 +332,12 @@ def tensor_of(values: Any, **options: Any) -> Tensor:
 def _stacked(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     if any(kind_of(x) is not Tensor for x in tensors if not isinstance(x, Maybe)):
         raise TypeError("expected Tensors as elements of the list that is stacked")
+    rows = whole_of(tensors).rows
+    some = rows.shape[0] >= 1
+    if known_truth(some) is not True:
+        graph.require(number_tensor(some, torch.bool), "RuntimeError: stack expects a non-empty list of tensors")
     # A copy, as Python's is: the list still has the tensors that were appended.
-    return whole_of(tensors).rows.clone().movedim(0, dim)
+    return rows.clone().movedim(0, dim)
 
 
 def _joined(tensors: Sequence[Any], dim: int = 0, **named: Any) -> Tensor:

@@ -74,6 +74,10 @@ def in_(a: Any, b: Any, site: Site) -> Any:
         b = b if b.step > 0 else b[::-1]
         tests = [lambda: a < b.stop, lambda: (a - b.start) % b.step == 0]
         return operators.and_(a >= b.start, *tests, site=site)
+    if has_parts(b) and dynamic.kind_of(a) in (bool, int, float):
+        whole = dynamic.whole_of(b)
+        if whole.kind is not Tensor:
+            return stand_in((whole.rows == dynamic.row_of(a)).any())
     if isinstance(b, dynamic.Dynamic) or has_parts(b):
         raise NotImplementedError("`in` a sequence whose length is known at run time only")
     if isinstance(b, (list, tuple, set, frozenset, dict, type({}.keys()), type({}.values()))):
