@@ -32,7 +32,13 @@ def _encoder(name: str, length: Range = _LENGTH, drop: tuple[str, ...] = (), **c
     )
 
 
-def _decoder(name: str, drop: tuple[str, ...] = (), auto: str = "AutoModelForCausalLM", **config: Any) -> Architecture:
+def _decoder(
+    name: str,
+    drop: tuple[str, ...] = (),
+    auto: str = "AutoModelForCausalLM",
+    length: Range = _LENGTH,
+    **config: Any,
+) -> Architecture:
     """Ids and a padding mask in, logits out; batch and length dynamic."""
     common = {k: v for k, v in _COMMON.items() if k not in drop}
     return Architecture(
@@ -40,7 +46,7 @@ def _decoder(name: str, drop: tuple[str, ...] = (), auto: str = "AutoModelForCau
         "decoder",
         {**common, "use_cache": False, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2, **config},
         {"input_ids": tokens("batch", "length"), "attention_mask": mask("batch", "length")},
-        {"batch": _BATCH, "length": _LENGTH},
+        {"batch": _BATCH, "length": length},
         auto=auto,
     )
 
@@ -260,7 +266,8 @@ DECODERS = [
     ),
     _decoder("rwkv", attention_hidden_size=32, context_length=64, drop=("num_attention_heads",)),
     _grouped("recurrent_gemma", lru_width=32, attention_window_size=8, block_types=["recurrent", "attention"]),
-    _grouped("lfm2", layer_types=["conv", "full_attention"]),
+    # Of one token it makes no mask: None is no other kind of tensor.
+    _grouped("lfm2", length=Range(2, 40), layer_types=["conv", "full_attention"]),
 ]
 
 SEQ2SEQ = [
