@@ -14,7 +14,7 @@ from torch import Tensor
 
 from . import graph
 from .conditions import implied
-from .region import Region, storage_of
+from .region import NoValue, Region, storage_of
 from .state import Heap
 
 
@@ -53,7 +53,7 @@ def _left(
         try:
             with region:
                 side()
-        except Exception:
+        except (Exception, NoValue):
             after = None
         else:
             after = get()
