@@ -18,9 +18,9 @@ from torch import Tensor
 from ... import errors
 from .. import markers
 from . import graph
-from .carried import Carried, Markers, Mismatch, Value, Zeros, carry, refuse
+from .carried import Carried, Markers, Mismatch, Rows, Value, Zeros, carry, refuse
 from .conditions import decide, known_truth, number_tensor
-from .dynamic import Steps, can_join, kind_of, row_of, row_type, whole_of
+from .dynamic import Steps, can_join, kind_of, row_of
 from .parts import Part
 from .region import NoValue, Region, version_of
 from .sites import Site
@@ -78,7 +78,7 @@ class _Grown:
     """What a step appends, of a trial."""
     previous: list[Value] | None = None
     """What the step before has appended, if steps read that."""
-    all: Value | None = None
+    all: Rows | None = None
     """Rows that are all of the list: it is carried, if steps read more of it, or append what has no bound."""
 
     @property
@@ -209,24 +209,14 @@ class Loop:
         # There is none before the first step, so nobody may read it there.
         return [Value(Zeros(), row, symbols) for row in rows]
 
-    def _carried_whole(self, grown: _Grown) -> Value:
-        first = self._whole_before(grown)
-        value = Value(first, first, graph.Symbols())
-        value.learn(torch.cat([first, whole_of(grown.elements).rows]))
-        return value
-
-    def _whole_before(self, grown: _Grown) -> Tensor:
-        """The rows of a list before the loop."""
+    def _carried_whole(self, grown: _Grown) -> Rows:
         before = list(self._heap.contents(grown.holder).values())
-        if before:
-            return whole_of(before).rows
-        like = grown.elements[0]
-        shape, dtype = row_type(like)
-        if not all(self._symbols.know(size) for size in shape):
+        try:
+            return Rows(before, [*before, *grown.elements], self._symbols)
+        except Mismatch:
             raise self._site.refuse(
-                f"what a step of a loop appends to {grown.name} has a shape that depends on the step"
-            )
-        return torch.zeros([0, *shape], dtype=dtype)
+                f"what each step of a loop appends to {grown.name} must have one shape, the same in all"
+            ) from None
 
     # -- one step ----------------------------------------------------------------------------------------
 
@@ -241,9 +231,6 @@ class Loop:
     def _trace(self, *, trial: bool) -> bool:
         """Traces a step; as a trial it says whether something new was found, else it sets what the loop leaves."""
         run = Markers()
-        for grown in self._grown.values():
-            if grown.all is not None:
-                grown.all.begin(self._whole_before(grown))
         for carried in self._all():
             carried.prepare()
         pred = self._pred
@@ -309,7 +296,7 @@ class Loop:
         store((change.holder, change.key, carried.open(run)) for change, carried in self._places.values())
         for grown in self._grown.values():
             if grown.all is not None:
-                grown.holder[:] = [Steps(grown.all.open(run), kind=grown.kind)]
+                grown.holder[:] = grown.all.open(run)
                 continue
             previous = grown.previous or []
             counted = functools.partial(lambda n, m: n * run.index - m, len(grown.elements), len(previous))
@@ -414,12 +401,12 @@ class Loop:
             news = True
         return news
 
-    def _whole_after(self, grown: _Grown, changes: list[Change], heap: Heap) -> Tensor:
-        """The rows of a list after a step."""
+    @staticmethod
+    def _whole_after(grown: _Grown, changes: list[Change], heap: Heap) -> list[Any]:
+        """A list after a step."""
         after = dict(heap.contents(grown.holder))
         after.update((change.key, change.new) for change in changes if change.holder is grown.holder)
-        left = [x for x in after.values() if not isinstance(x, Undefined)]
-        return whole_of(left).rows if left else torch.zeros_like(self._whole_before(grown)[:0])
+        return [x for x in after.values() if not isinstance(x, Undefined)]
 
     def _learn_place(self, change: Change, heap: Heap, symbols: graph.Symbols) -> bool:
         holder, key, name = change.holder, change.key, change.name
@@ -500,7 +487,7 @@ class Loop:
         number = 0
         for grown, found in rows:
             if grown.all is not None:
-                grown.holder[:] = [Steps(grown.all.result(run), kind=grown.kind)]
+                grown.holder[:] = grown.all.result(run)
                 continue
             stacks = [markers.loop_stack(run.end, row, run.trips, number + n) for n, row in enumerate(found)]
             number += len(found)
