@@ -145,6 +145,18 @@ def Rt_LaunchOp : Rt_Op<"launch"> {
   let assemblyFormat = "$call $kernel `(` $buffers `)` attr-dict";
 }
 
+def Rt_DeviceKernelOp : Rt_Op<"device_kernel", [Symbol]> {
+  let summary = "a kernel that a device runs: what launches of it need to know";
+  let description = [{
+    Stands in the host module for the device function of this name. `writes` has a letter for each argument: `1` for a
+    buffer that the kernel writes, `0` for one that it only reads, `s` for a symbol's value. `host` names the function
+    that does its work where the device is emulated.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$threads, StrAttr:$writes,
+                       OptionalAttr<FlatSymbolRefAttr>:$host);
+  let assemblyFormat = "$sym_name `threads` $threads `writes` $writes (`host` $host^)? attr-dict";
+}
+
 def Rt_SlotOp : Rt_Op<"slot"> {
   let summary = "memory of the call that grows";
   let description = [{

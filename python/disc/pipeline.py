@@ -194,7 +194,7 @@ _CPU = Pipeline(
                 # Repeated address arithmetic of one kernel body is one value from here on.
                 "canonicalize",
                 "cse",
-                "disc-cpu-lower-math",
+                "disc-lower-math",
                 "convert-vector-to-llvm",
                 "convert-scf-to-cf",
                 "expand-strided-metadata",

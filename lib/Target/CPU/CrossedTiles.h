@@ -8,7 +8,7 @@
 #ifndef DISC_LIB_TARGET_CPU_CROSSEDTILES_H
 #define DISC_LIB_TARGET_CPU_CROSSEDTILES_H
 
-#include "lib/Target/CPU/KernelAccess.h"
+#include "lib/Target/Common/KernelAccess.h"
 
 namespace mlir::disc {
 

@@ -3,9 +3,8 @@
 #define DISC_LIB_TARGET_CPU_EMITKERNELS_H
 
 #include "dialects/Plan/PlanDialect.h"
-#include "lib/Target/CPU/PointEmitter.h"
+#include "lib/Target/Common/KernelLoops.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Builders.h"
 
 namespace mlir::disc {
@@ -41,21 +40,6 @@ LogicalResult emitAttention(KernelEmission &e);
 LogicalResult emitPack(KernelEmission &e);
 LogicalResult emitCall(KernelEmission &e);
 LogicalResult emitConvolution(KernelEmission &e);
-
-/// `scf.for %i = begin to end step step` (index) around `body`, with loop-carried `inits`; `body` gives the next
-/// values. Returns the final ones.
-using LoopBody = function_ref<SmallVector<Value>(Value i, ValueRange carried)>;
-SmallVector<Value> emitFor(OpBuilder &b, Location loc, Value begin, Value end, Value step, ValueRange inits,
-                           LoopBody body);
-
-/// `body` under `scf.if`, with what it gives, or `otherwise` if the condition is false.
-SmallVector<Value> emitIf(OpBuilder &b, Location loc, Value condition, ValueRange otherwise,
-                          function_ref<SmallVector<Value>()> body);
-
-/// Runs `body` for each position of [begin, end) in the row-major order of `extents`, with the coordinates it stands
-/// for. They are stepped from one position to the next: only the first costs divisions.
-void emitRowMajor(PointEmitter &points, Value begin, Value end, ArrayRef<SymExpr> extents,
-                  function_ref<void(Value position, ValueRange coordinates)> body);
 
 } // namespace mlir::disc
 

@@ -16,7 +16,7 @@
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Target/CPU/EmitKernels.h"
-#include "lib/Target/CPU/KernelAccess.h"
+#include "lib/Target/Common/KernelAccess.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 

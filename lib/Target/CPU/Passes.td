@@ -10,10 +10,4 @@ def CpuEmitKernels : Pass<"disc-cpu-emit-kernels", "::mlir::ModuleOp"> {
                            "::mlir::math::MathDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
-def CpuLowerMath : Pass<"disc-cpu-lower-math", "::mlir::ModuleOp"> {
-  let summary = "replace transcendental functions by polynomials, half types by f32";
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
-                           "::mlir::vector::VectorDialect"];
-}
-
 #endif // DISC_LIB_TARGET_CPU_PASSES

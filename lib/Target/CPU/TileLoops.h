@@ -7,7 +7,7 @@
 #define DISC_LIB_TARGET_CPU_TILELOOPS_H
 
 #include "dialects/Plan/Layout.h"
-#include "lib/Target/CPU/PointEmitter.h"
+#include "lib/Target/Common/PointEmitter.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 namespace mlir::disc {

@@ -7,6 +7,7 @@
 #include "dialects/Shape/ShapeDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Target/CPU/Passes.h"
+#include "lib/Target/Common/Passes.h"
 #include "lib/Target/Host/Passes.h"
 #include "lib/Transforms/Fusion/Passes.h"
 #include "lib/Transforms/Library/Passes.h"
@@ -33,6 +34,7 @@ void mlir::disc::registerPasses() {
   static std::once_flag once;
   std::call_once(once, [] {
     registerAllPasses();
+    registerDiscCommonPasses();
     registerDiscCPUPasses();
     registerDiscHostPasses();
     registerDiscShapePasses();

@@ -1,7 +1,7 @@
 // Few queries: dot products with lanes along the head's size, for 4, 2 or 1 rows at a time; exponentials along keys;
 // values read once for all rows. Queries of heads that share keys are rows of one task.
 // RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s
-// RUN: disc-opt %s -disc-cpu-emit-kernels -canonicalize -cse -disc-cpu-lower-math -convert-vector-to-llvm -convert-scf-to-cf -convert-arith-to-llvm -convert-index-to-llvm -convert-math-to-llvm -convert-func-to-llvm -convert-cf-to-llvm -reconcile-unrealized-casts | FileCheck %s --check-prefix=LLVM
+// RUN: disc-opt %s -disc-cpu-emit-kernels -canonicalize -cse -disc-lower-math -convert-vector-to-llvm -convert-scf-to-cf -convert-arith-to-llvm -convert-index-to-llvm -convert-math-to-llvm -convert-func-to-llvm -convert-cf-to-llvm -reconcile-unrealized-casts | FileCheck %s --check-prefix=LLVM
 
 module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
   disc_shape.symbol @B min 1 max 64

@@ -2,7 +2,7 @@
 // there if a maximum has grown, take exponentials, multiply values in place; transpose back. A block of at most one
 // vector of queries has code of its own.
 // RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s
-// RUN: disc-opt %s -disc-cpu-emit-kernels -canonicalize -cse -disc-cpu-lower-math -convert-vector-to-llvm -convert-scf-to-cf -convert-arith-to-llvm -convert-index-to-llvm -convert-math-to-llvm -convert-func-to-llvm -convert-cf-to-llvm -reconcile-unrealized-casts | FileCheck %s --check-prefix=LLVM
+// RUN: disc-opt %s -disc-cpu-emit-kernels -canonicalize -cse -disc-lower-math -convert-vector-to-llvm -convert-scf-to-cf -convert-arith-to-llvm -convert-index-to-llvm -convert-math-to-llvm -convert-func-to-llvm -convert-cf-to-llvm -reconcile-unrealized-casts | FileCheck %s --check-prefix=LLVM
 
 module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
   disc_shape.symbol @B min 1 max 64

@@ -4,7 +4,7 @@
 // The right operand of @batched is not packed yet: each panel goes to scratch first.
 // RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s --check-prefix=BATCHED
 // Everything lowers.
-// RUN: disc-opt %s -disc-cpu-emit-kernels -canonicalize -cse -disc-cpu-lower-math -convert-vector-to-llvm -convert-scf-to-cf -convert-arith-to-llvm -convert-index-to-llvm -convert-math-to-llvm -convert-func-to-llvm -convert-cf-to-llvm -reconcile-unrealized-casts | FileCheck %s --check-prefix=LLVM
+// RUN: disc-opt %s -disc-cpu-emit-kernels -canonicalize -cse -disc-lower-math -convert-vector-to-llvm -convert-scf-to-cf -convert-arith-to-llvm -convert-index-to-llvm -convert-math-to-llvm -convert-func-to-llvm -convert-cf-to-llvm -reconcile-unrealized-casts | FileCheck %s --check-prefix=LLVM
 
 #x = affine_map<(b, s, n, k) -> (b, s, k)>
 #w = affine_map<(b, s, n, k) -> (n, k)>

@@ -4,7 +4,7 @@
 // Depthwise: eight sums at a time, from registers to their results.
 // RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s --check-prefix=DEPTHWISE
 // Everything lowers.
-// RUN: disc-opt %s -disc-cpu-emit-kernels -canonicalize -cse -disc-cpu-lower-math -convert-vector-to-llvm -convert-scf-to-cf -convert-arith-to-llvm -convert-index-to-llvm -convert-math-to-llvm -convert-func-to-llvm -convert-cf-to-llvm -reconcile-unrealized-casts | FileCheck %s --check-prefix=LLVM
+// RUN: disc-opt %s -disc-cpu-emit-kernels -canonicalize -cse -disc-lower-math -convert-vector-to-llvm -convert-scf-to-cf -convert-arith-to-llvm -convert-index-to-llvm -convert-math-to-llvm -convert-func-to-llvm -convert-cf-to-llvm -reconcile-unrealized-casts | FileCheck %s --check-prefix=LLVM
 
 #id = affine_map<(n, h, w, c) -> (n, h, w, c)>
 #c = affine_map<(n, h, w, c) -> (c)>

@@ -1,7 +1,7 @@
 // Sums of the input in 16 planes of scratch memory, a product for each, and the results of a block with their epilogue.
 // RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s
 // Everything lowers.
-// RUN: disc-opt %s -disc-cpu-emit-kernels -canonicalize -cse -disc-cpu-lower-math -convert-vector-to-llvm -convert-scf-to-cf -convert-arith-to-llvm -convert-index-to-llvm -convert-math-to-llvm -convert-func-to-llvm -convert-cf-to-llvm -reconcile-unrealized-casts | FileCheck %s --check-prefix=LLVM
+// RUN: disc-opt %s -disc-cpu-emit-kernels -canonicalize -cse -disc-lower-math -convert-vector-to-llvm -convert-scf-to-cf -convert-arith-to-llvm -convert-index-to-llvm -convert-math-to-llvm -convert-func-to-llvm -convert-cf-to-llvm -reconcile-unrealized-casts | FileCheck %s --check-prefix=LLVM
 
 #id = affine_map<(n, h, w, c) -> (n, h, w, c)>
 module attributes {disc_plan.target = {vector_bits = 512 : i64}} {

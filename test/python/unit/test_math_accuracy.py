@@ -5,7 +5,7 @@ import torch
 
 import disc
 
-# Bounds as stated at the top of lib/Target/CPU/LowerMath.cpp.
+# Bounds as stated at the top of lib/Target/Common/LowerMath.cpp.
 FUNCTIONS = {
     "exp": (torch.exp, -104, 89, 1),
     "exp2": (torch.exp2, -150, 128, 1),

@@ -13,7 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Target/CPU/PointEmitter.h"
+#include "lib/Target/Common/PointEmitter.h"
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -25,8 +25,9 @@
 using namespace mlir;
 using namespace mlir::disc;
 
-PointEmitter::PointEmitter(OpBuilder &builder, KernelFuncOp kernel, Value argsPtr, int64_t lanes, ShapeAnalysis &shapes)
-    : builder(builder), kernelFunc(kernel), argsPtr(argsPtr), vectorLanes(lanes), shapeAnalysis(shapes),
+PointEmitter::PointEmitter(OpBuilder &builder, KernelFuncOp kernel, KernelArguments arguments, int64_t lanes,
+                           ShapeAnalysis &shapes)
+    : builder(builder), kernelFunc(kernel), arguments(std::move(arguments)), vectorLanes(lanes), shapeAnalysis(shapes),
       loc(kernel.getLoc()) {
   // Function-wide values go before this one, in the order they are first needed, so that they dominate everything.
   entryAnchor = arith::ConstantIndexOp::create(builder, loc, 0);

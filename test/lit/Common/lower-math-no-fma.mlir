@@ -1,4 +1,4 @@
-// RUN: disc-opt %s --disc-cpu-lower-math | FileCheck %s
+// RUN: disc-opt %s --disc-lower-math | FileCheck %s
 
 // Without the instruction, fused multiply-add would be a library call per lane.
 module attributes {disc_plan.target = {triple = "x86_64-unknown-linux-gnu", features = "+sse2,+avx"}} {

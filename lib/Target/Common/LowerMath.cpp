@@ -12,11 +12,11 @@
 // to libm, as do the other functions, and f64, per lane. f16 is computed in f32; so is bf16, whose conversions become
 // integer arithmetic: the compiler's own would call library helpers.
 //
-// Lit test: test/lit/CPU/lower-math.mlir.
+// Lit test: test/lit/Common/lower-math.mlir.
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Target/CPU/Passes.h"
+#include "lib/Target/Common/Passes.h"
 
 #include "mlir/Conversion/MathToLibm/MathToLibm.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
@@ -28,8 +28,8 @@
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 namespace mlir::disc {
-#define GEN_PASS_DEF_CPULOWERMATH
-#include "lib/Target/CPU/Passes.h.inc"
+#define GEN_PASS_DEF_LOWERMATH
+#include "lib/Target/Common/Passes.h.inc"
 } // namespace mlir::disc
 
 using namespace mlir;
@@ -491,7 +491,7 @@ bool targetHasFma(ModuleOp module) {
   return !triple || !features || !triple.getValue().starts_with("x86_64") || features.getValue().contains("+fma");
 }
 
-struct CpuLowerMath : disc::impl::CpuLowerMathBase<CpuLowerMath> {
+struct LowerMath : disc::impl::LowerMathBase<LowerMath> {
   void runOnOperation() override {
     MLIRContext *context = &getContext();
     RewritePatternSet patterns(context);

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Target/CPU/KernelAccess.h"
+#include "lib/Target/Common/KernelAccess.h"
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "llvm/ADT/TypeSwitch.h"

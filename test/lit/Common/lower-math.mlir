@@ -1,4 +1,4 @@
-// RUN: disc-opt %s --disc-cpu-lower-math | FileCheck %s
+// RUN: disc-opt %s --disc-lower-math | FileCheck %s
 
 // CHECK-LABEL: func.func @exponential
 // CHECK-NOT: math.exp

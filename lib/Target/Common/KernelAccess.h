@@ -4,10 +4,10 @@
 // walked as if they were one: contiguous, or repeated along both.
 //
 //===----------------------------------------------------------------------===//
-#ifndef DISC_LIB_TARGET_CPU_KERNELACCESS_H
-#define DISC_LIB_TARGET_CPU_KERNELACCESS_H
+#ifndef DISC_LIB_TARGET_COMMON_KERNELACCESS_H
+#define DISC_LIB_TARGET_COMMON_KERNELACCESS_H
 
-#include "lib/Target/CPU/PointEmitter.h"
+#include "lib/Target/Common/PointEmitter.h"
 #include "llvm/ADT/SmallBitVector.h"
 
 namespace mlir::disc {
@@ -85,4 +85,4 @@ private:
 
 } // namespace mlir::disc
 
-#endif // DISC_LIB_TARGET_CPU_KERNELACCESS_H
+#endif // DISC_LIB_TARGET_COMMON_KERNELACCESS_H

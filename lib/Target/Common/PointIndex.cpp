@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Target/CPU/PointEmitter.h"
+#include "lib/Target/Common/PointEmitter.h"
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -58,14 +58,17 @@ Value PointEmitter::constant(TypedAttr value) {
 
 Value PointEmitter::constantIndex(int64_t value) { return constant(builder.getIndexAttr(value)); }
 
+Value KernelArguments::get(OpBuilder &b, Location loc, unsigned slot, Type type) const {
+  if (!array)
+    return each[slot];
+  Value at = LLVM::GEPOp::create(b, loc, array.getType(), type, array, ArrayRef<LLVM::GEPArg>{int32_t(slot)});
+  return LLVM::LoadOp::create(b, loc, type, at, 8);
+}
+
 Value PointEmitter::entryPtr(unsigned slot) {
   Value &known = pointers[slot];
   if (!known)
-    atEntry([&] {
-      Type ptr = argsPtr.getType();
-      Value at = LLVM::GEPOp::create(builder, loc, ptr, ptr, argsPtr, ArrayRef<LLVM::GEPArg>{int32_t(slot)});
-      known = LLVM::LoadOp::create(builder, loc, ptr, at, 8);
-    });
+    atEntry([&] { known = arguments.get(builder, loc, slot, LLVM::LLVMPointerType::get(builder.getContext())); });
   return known;
 }
 
@@ -137,9 +140,7 @@ Value PointEmitter::expr(const SymExpr &e) {
       }
       unsigned slot = kernelFunc.getNumInputs() + kernelFunc.getNumResults() + std::distance(names.begin(), it);
       Type i64 = builder.getI64Type();
-      Value at =
-          LLVM::GEPOp::create(builder, loc, argsPtr.getType(), i64, argsPtr, ArrayRef<LLVM::GEPArg>{int32_t(slot)});
-      Value value = LLVM::LoadOp::create(builder, loc, i64, at, 8);
+      Value value = arguments.get(builder, loc, slot, i64);
       result = arith::IndexCastOp::create(builder, loc, builder.getIndexType(), value);
       return;
     }

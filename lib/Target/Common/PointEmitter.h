@@ -5,8 +5,8 @@
 // index arithmetic, the kernel's arguments become loads. One index of the point may run along the lanes of a vector.
 //
 //===----------------------------------------------------------------------===//
-#ifndef DISC_LIB_TARGET_CPU_POINTEMITTER_H
-#define DISC_LIB_TARGET_CPU_POINTEMITTER_H
+#ifndef DISC_LIB_TARGET_COMMON_POINTEMITTER_H
+#define DISC_LIB_TARGET_COMMON_POINTEMITTER_H
 
 #include "dialects/Plan/PlanDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
@@ -60,13 +60,29 @@ std::optional<SmallVector<SymExpr>> reshapedStrides(ShapeAnalysis &shapes, Array
 /// The address of `value` as constant NUL-terminated text; one global for all that say the same.
 Value textAddress(OpBuilder &b, Location loc, ModuleOp module, StringRef value);
 
+/// How a kernel's function has its arguments: pointers to operands, then to results, then the symbols' values, then the
+/// call if the kernel reports to it. Either each is an argument of the function, or there is one pointer to an array.
+class KernelArguments {
+public:
+  /*implicit*/ KernelArguments(Value array) : array(array) {}
+  /*implicit*/ KernelArguments(ValueRange each) : each(each.begin(), each.end()) {}
+
+  /// Argument `slot`, of the type `type`.
+  Value get(OpBuilder &b, Location loc, unsigned slot, Type type) const;
+
+private:
+  Value array;
+  SmallVector<Value> each;
+};
+
 class PointEmitter {
 public:
-  /// Code is emitted through `builder`, at its insertion point at the time of each call. `argsPtr` is the kernel
-  /// function's first argument. Values that hold for the whole function (pointers, symbols, constants) are emitted
+  /// Code is emitted through `builder`, at its insertion point at the time of each call. `arguments` are
+  /// the kernel function's. Values that hold for the whole function (pointers, symbols, constants) are emitted
   /// at the start of the function's entry block, which must dominate every insertion point used.
   /// `lanes` is V; 1 means that everything is scalar.
-  PointEmitter(OpBuilder &builder, KernelFuncOp kernel, Value argsPtr, int64_t lanes, ShapeAnalysis &shapes);
+  PointEmitter(OpBuilder &builder, KernelFuncOp kernel, KernelArguments arguments, int64_t lanes,
+               ShapeAnalysis &shapes);
 
   OpBuilder &b() { return builder; }
   int64_t lanes() const { return vectorLanes; }
@@ -166,7 +182,7 @@ private:
   Value entryPtr(unsigned slot);
   OpBuilder &builder;
   KernelFuncOp kernelFunc;
-  Value argsPtr;
+  KernelArguments arguments;
   int64_t vectorLanes;
   ShapeAnalysis &shapeAnalysis;
   Operation *entryAnchor = nullptr; // function-wide values are emitted before it
@@ -185,4 +201,4 @@ private:
 
 } // namespace mlir::disc
 
-#endif // DISC_LIB_TARGET_CPU_POINTEMITTER_H
+#endif // DISC_LIB_TARGET_COMMON_POINTEMITTER_H

@@ -13,7 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Target/CPU/PointEmitter.h"
+#include "lib/Target/Common/PointEmitter.h"
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -49,7 +49,7 @@ Value mlir::disc::textAddress(OpBuilder &b, Location loc, ModuleOp module, Strin
 }
 
 Value PointEmitter::checkIndex(CheckIndexOp op, Value index, Value extent, Value mask) {
-  Type i64 = builder.getI64Type(), ptr = argsPtr.getType();
+  Type i64 = builder.getI64Type(), ptr = LLVM::LLVMPointerType::get(builder.getContext());
   bool lanewise = isa<VectorType>(index.getType()) || isa<VectorType>(extent.getType());
   auto whole = [&](Value v) { return lanewise ? splat(v) : v; };
   auto number = [&](int64_t value) { return whole(constant(builder.getI64IntegerAttr(value))); };

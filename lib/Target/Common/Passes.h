@@ -1,0 +1,20 @@
+//===- Passes.h - what several targets' code generation shares -----*- C++ -*-===//
+#ifndef DISC_LIB_TARGET_COMMON_PASSES_H
+#define DISC_LIB_TARGET_COMMON_PASSES_H
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace mlir::disc {
+#define GEN_PASS_DECL
+#include "lib/Target/Common/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "lib/Target/Common/Passes.h.inc"
+} // namespace mlir::disc
+
+#endif // DISC_LIB_TARGET_COMMON_PASSES_H
