@@ -27,8 +27,8 @@ static const disc_guard_info scaleGuards[] = {
 static const int64_t shapeW[] = {1};
 static const disc_parameter_info scaleParameters[] = {{"scale", DISC_F32, 1, shapeW, 1, 0}};
 const disc_model_info_t disc::test::kScaleInfo = {
-    DISC_MODEL_INFO_VERSION, 2, scaleInputs, 1,      scaleOutputs, 2, scaleSymbols, 6, scaleGuards, 1,
-    scaleParameters,         1, 0,           nullptr};
+    DISC_MODEL_INFO_VERSION, 2, scaleInputs, 1,       scaleOutputs, 2, scaleSymbols, 6, scaleGuards, 1,
+    scaleParameters,         1, 0,           nullptr, nullptr};
 
 static std::atomic<int> inits{0};
 int disc::test::scaleInits() { return inits.load(); }
@@ -114,6 +114,7 @@ const disc_model_info_t disc::test::kNonzeroInfo = {DISC_MODEL_INFO_VERSION,
                                                     nullptr,
                                                     0,
                                                     0,
+                                                    nullptr,
                                                     nullptr};
 
 int32_t disc::test::nonzeroMain(disc_call *call) {

@@ -48,6 +48,18 @@ int32_t disc_rt_parallel_for(disc_call *call, disc_kernel_fn kernel, void *const
   return call->parallelFor(kernel, args, tasks, cost_ns, scratch_bytes);
 }
 
+int32_t disc_rt_device_launch(disc_call *call, int64_t kernel, void *const *args, int64_t count, int64_t blocks) {
+  return call->deviceLaunch(kernel, args, count, blocks);
+}
+
+int32_t disc_rt_device_copy(disc_call *call, void *to, const void *from, int64_t bytes) {
+  return call->deviceCopy(to, from, bytes);
+}
+
+int32_t disc_rt_device_read(disc_call *call, void *to, const void *from, int64_t bytes) {
+  return call->deviceRead(to, from, bytes);
+}
+
 void disc_rt_index_failed(disc_call *call, const char *what, int64_t index, int64_t extent) {
   call->indexFailed(what, index, extent);
 }

@@ -20,7 +20,8 @@
 extern "C" {
 #endif
 
-/// One execution of a model: inputs, outputs, arena and the error, if any.
+/// One execution of a model: inputs, outputs, arena and the error, if any. Of a model with device code, all data that
+/// the functions below give lies on the device.
 typedef struct disc_call disc_call;
 
 /// Runs tasks [begin, end). `args` holds operand pointers, result pointers, symbol values (int64) and, for a kernel
@@ -90,6 +91,16 @@ int32_t disc_rt_output_shape(disc_call *call, int64_t output, int64_t rank, cons
 /// Which worker runs a task, and how many there are, never changes a result.
 int32_t disc_rt_parallel_for(disc_call *call, disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t cost_ns,
                              int64_t scratch_bytes);
+
+/// Puts a kernel of the model's device code, by its number there, into the call's stream. `args` holds `count` values
+/// of 8 bytes, as for disc_rt_parallel_for. Without blocks there is nothing to do.
+int32_t disc_rt_device_launch(disc_call *call, int64_t kernel, void *const *args, int64_t count, int64_t blocks);
+
+/// A copy within the device, in the stream's order.
+int32_t disc_rt_device_copy(disc_call *call, void *to, const void *from, int64_t bytes);
+
+/// From the device to host memory; waits for the stream.
+int32_t disc_rt_device_read(disc_call *call, void *to, const void *from, int64_t bytes);
 
 /// Called by a kernel that came upon an index outside of [0, extent): the launch that the kernel belongs to fails.
 /// `what` says which operation. Thread-safe.

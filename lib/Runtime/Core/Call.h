@@ -44,6 +44,9 @@ struct disc_call {
   void *output(int64_t index, int64_t rank, const int64_t *dims);
   int32_t outputShape(int64_t index, int64_t rank, const int64_t *dims);
   int32_t parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes);
+  int32_t deviceLaunch(int64_t kernel, void *const *args, int64_t count, int64_t blocks);
+  int32_t deviceCopy(void *to, const void *from, int64_t bytes);
+  int32_t deviceRead(void *to, const void *from, int64_t bytes);
   /// From kernels, so from any thread.
   void indexFailed(const char *what, int64_t index, int64_t extent);
   int32_t functionFailed(int32_t code, const char *text);

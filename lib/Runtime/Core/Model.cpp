@@ -21,6 +21,13 @@ Status Model::create(const Program &program, const ModelOptions &options, std::u
                                      std::to_string(options.threads));
   std::unique_ptr<Model> created(new Model(program, options));
   created->threads_ = options.threads ? options.threads : std::min(defaultThreads(), kMaxThreads);
+  if (const disc_device_code *code = program.info->device) {
+    if (Status status = DeviceRegistry::get().find(code->device, options.device, created->device_); !status.ok())
+      return status;
+    DeviceScope scope(created->device_);
+    if (Status status = created->device_->load(*code, created->module_); !status.ok())
+      return status;
+  }
   if (!options.parallelFor) {
     created->pool_ = ThreadPool::get(created->threads_);
     if (!created->pool_)

@@ -16,6 +16,7 @@
 #include "lib/Runtime/Core/Status.h"
 #include "lib/Runtime/Core/ThreadPool.h"
 #include "lib/Runtime/Core/Weights.h"
+#include "lib/Runtime/Device/Device.h"
 #include "lib/Runtime/disc.h"
 
 #include <memory>
@@ -35,6 +36,7 @@ struct ModelOptions {
   disc_parallel_for_fn parallelFor = nullptr; ///< In place of our own pool.
   void *parallelContext = nullptr;
   Allocator allocator;
+  int32_t device = 0; ///< Which one of the kind that the model is for.
 };
 
 class Model {
@@ -76,6 +78,7 @@ public:
   const Program &program() const { return program_; }
   const Allocator &allocator() const { return options_.allocator; }
   unsigned threads() const { return threads_; }
+  Device *device() const { return device_; }
   Profile &profile() { return profile_; }
 
 private:
@@ -91,6 +94,8 @@ private:
 
   const Program program_;
   const ModelOptions options_; ///< Its allocator is where all buffers come from, so it goes last.
+  Device *device_ = nullptr;   ///< Null: the CPU.
+  std::unique_ptr<DeviceModule> module_;
   unsigned threads_ = 1;
   std::shared_ptr<ThreadPool> pool_; ///< Null with a parallelFor of the caller's.
   StoragePool storages_;

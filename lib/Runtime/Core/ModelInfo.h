@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define DISC_MODEL_INFO_VERSION 4
+#define DISC_MODEL_INFO_VERSION 5
 /// Extent of a dim that is not static.
 #define DISC_DYNAMIC (-1)
 /// Extent of an output's dim that is known only after the run.
@@ -106,6 +106,32 @@ typedef struct disc_kernel_info {
   const void *function;
 } disc_kernel_info;
 
+/// A kernel that runs on a device.
+typedef struct disc_device_kernel {
+  const char *name; ///< In the images, and of the disc_kernel_info that says more.
+  int64_t threads;  ///< Of a block.
+  int64_t shared;   ///< Bytes of dynamic shared memory.
+  const void *host; ///< What the emulated device runs; NULL elsewhere.
+  const char
+      *writes; ///< Of each argument: '0' a buffer that is only read, '1' one that is written, 's' a symbol's value.
+} disc_device_kernel;
+
+/// All kernels, for one kind of device.
+typedef struct disc_device_image {
+  const char *arch; ///< "sm_90" (a cubin), "compute_80" (PTX text, with its NUL), "gfx942" (a code object).
+  const void *data;
+  int64_t bytes;
+} disc_device_image;
+
+/// The code of a model that runs on a device.
+typedef struct disc_device_code {
+  const char *device; ///< "cuda", "rocm", "emulated", "null", or what a third party registered.
+  int64_t num_images;
+  const disc_device_image *images;
+  int64_t num_kernels;
+  const disc_device_kernel *kernels;
+} disc_device_code;
+
 typedef struct disc_model_info_t {
   int64_t version; ///< DISC_MODEL_INFO_VERSION
   int64_t num_inputs;
@@ -121,6 +147,7 @@ typedef struct disc_model_info_t {
   int64_t num_globals;
   int64_t num_kernels;
   const disc_kernel_info *kernels;
+  const disc_device_code *device; ///< NULL: kernels run on the CPU.
 } disc_model_info_t;
 
 #ifdef __cplusplus

@@ -92,6 +92,9 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(disc_rt_output);
   DISC_RT_SYMBOL(disc_rt_output_shape);
   DISC_RT_SYMBOL(disc_rt_parallel_for);
+  DISC_RT_SYMBOL(disc_rt_device_launch);
+  DISC_RT_SYMBOL(disc_rt_device_copy);
+  DISC_RT_SYMBOL(disc_rt_device_read);
   DISC_RT_SYMBOL(disc_rt_index_failed);
   DISC_RT_SYMBOL(disc_rt_function_at);
   DISC_RT_SYMBOL(__extendhfsf2);

@@ -256,7 +256,8 @@ LogicalResult TableEmitter::emit() {
                 *params,
                 static_cast<int64_t>(info.globals.size()),
                 static_cast<int64_t>(info.kernels.size()),
-                kernels()};
+                kernels(),
+                StringAttr()};
   Type type = rowType(fields);
   auto global = LLVM::GlobalOp::create(b, module.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::External,
                                        "disc_model_info", /*value=*/Attribute());

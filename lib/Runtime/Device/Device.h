@@ -1,0 +1,219 @@
+//===- Device.h - where kernels run, if not on the CPU ----------*- C++ -*-===//
+//
+// A model with device code (ModelInfo.h) has its buffers on a device, and its host code puts launches and copies into
+// one of the device's streams. Nothing here waits for the device unless it says so.
+//
+// A device of one's own is a subclass of Device and a call of DeviceRegistry::add; Null.cpp is the least that one is.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DISC_RUNTIME_DEVICE_DEVICE_H
+#define DISC_RUNTIME_DEVICE_DEVICE_H
+
+#include "lib/Runtime/Core/ModelInfo.h"
+#include "lib/Runtime/Core/Status.h"
+#include "lib/Runtime/disc.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace disc::rt {
+
+/// A queue of work, as the device's driver knows it (CUstream, hipStream_t). Null: the device's default one.
+using Stream = void *;
+
+/// A model's kernels, loaded. Those that run must have ended before it is deleted.
+class DeviceModule {
+public:
+  virtual ~DeviceModule() = default;
+};
+
+/// A place in a stream that others wait for.
+class DeviceEvent {
+public:
+  virtual ~DeviceEvent() = default;
+};
+
+/// How often a device was asked for what costs time.
+struct DeviceCounters {
+  std::atomic<int64_t> launches{0};
+  std::atomic<int64_t> copies{0};           ///< In, out and within.
+  std::atomic<int64_t> synchronizations{0}; ///< Times that the host waited.
+  std::atomic<int64_t> waits{0};            ///< Times that a stream waited for an event.
+  std::atomic<int64_t> allocations{0};
+  std::atomic<int64_t> releases{0};
+};
+
+struct DeviceLaunch {
+  int64_t kernel;    ///< Its number in disc_device_code.
+  void *const *args; ///< For each argument, where its 8 bytes are: a buffer's address or a symbol's value.
+  int64_t count;     ///< Of arguments.
+  int64_t blocks;    ///< More than 0.
+};
+
+/// The functions without `do` are for callers: they count. Those with it are what a device implements. Functions may be
+/// called from any thread, between the construction and the end of a DeviceScope.
+class Device {
+public:
+  /// `where` is what its tensors say of themselves.
+  Device(std::string name, DLDevice where) : name(std::move(name)), where(where) {}
+  virtual ~Device() = default;
+  Device(const Device &) = delete;
+  Device &operator=(const Device &) = delete;
+
+  const std::string name; ///< As in the registry.
+  const DLDevice where;
+  DeviceCounters counters;
+
+  /// "NVIDIA H200 (sm_90)"
+  virtual std::string describe() const { return name; }
+
+  /// Memory for what follows in the stream, aligned for anything (256 bytes). Not null for zero bytes.
+  Status allocate(size_t bytes, Stream stream, void *&data) {
+    ++counters.allocations;
+    return doAllocate(bytes, stream, data);
+  }
+  /// Once what is in the stream by now is done. Null is allowed.
+  void release(void *data, Stream stream) {
+    if (!data)
+      return;
+    ++counters.releases;
+    doRelease(data, stream);
+  }
+
+  /// From host memory, which is the caller's again when this returns.
+  Status copyIn(void *to, const void *from, size_t bytes, Stream stream) {
+    return bytes ? (++counters.copies, doCopyIn(to, from, bytes, stream)) : Status();
+  }
+  /// Within the device.
+  Status copy(void *to, const void *from, size_t bytes, Stream stream) {
+    return bytes ? (++counters.copies, doCopy(to, from, bytes, stream)) : Status();
+  }
+  /// To host memory; waits until it is there.
+  Status read(void *to, const void *from, size_t bytes, Stream stream) {
+    if (!bytes)
+      return Status();
+    ++counters.copies;
+    ++counters.synchronizations;
+    return doRead(to, from, bytes, stream);
+  }
+
+  /// Waits for the stream, and tells what failed in it since the last time that somebody asked.
+  Status synchronize(Stream stream) {
+    ++counters.synchronizations;
+    return doSynchronize(stream);
+  }
+  /// Waits for all streams.
+  Status synchronizeAll() {
+    ++counters.synchronizations;
+    return doSynchronizeAll();
+  }
+
+  /// The image that fits this device. `code` outlives the module.
+  virtual Status load(const disc_device_code &code, std::unique_ptr<DeviceModule> &module) = 0;
+  Status launch(DeviceModule &module, const DeviceLaunch &launch, Stream stream) {
+    ++counters.launches;
+    return doLaunch(module, launch, stream);
+  }
+
+  /// Puts the event at the stream's end; makes it first if it is null. A device without asynchronous work needs none of
+  /// these functions of its own.
+  virtual Status record(std::unique_ptr<DeviceEvent> &event, Stream stream);
+  /// What is put into the stream from here on comes after the event.
+  Status wait(DeviceEvent &event, Stream stream) {
+    ++counters.waits;
+    return doWait(event, stream);
+  }
+  /// Whether the device has come by the event.
+  virtual bool finished(DeviceEvent &event);
+  /// Nanoseconds between two events that it came by.
+  virtual int64_t elapsed(DeviceEvent &begin, DeviceEvent &end);
+
+  /// Memory that is the caller's (an input, a parameter, an output): kernels that are launched from here on may use it.
+  /// For a device that checks accesses. What was told of the same addresses before is void.
+  virtual void lend(const void *data, size_t bytes);
+
+protected:
+  virtual Status doAllocate(size_t bytes, Stream stream, void *&data) = 0;
+  virtual void doRelease(void *data, Stream stream) = 0;
+  virtual Status doCopyIn(void *to, const void *from, size_t bytes, Stream stream) = 0;
+  virtual Status doCopy(void *to, const void *from, size_t bytes, Stream stream) = 0;
+  virtual Status doRead(void *to, const void *from, size_t bytes, Stream stream) = 0;
+  virtual Status doSynchronize(Stream stream) = 0;
+  virtual Status doSynchronizeAll() { return doSynchronize(nullptr); }
+  virtual Status doLaunch(DeviceModule &module, const DeviceLaunch &launch, Stream stream) = 0;
+  virtual Status doWait(DeviceEvent &event, Stream stream);
+
+  friend class DeviceScope;
+  /// Makes the device the calling thread's current one, where the driver has such a thing; leave() undoes it.
+  virtual void *enter() { return nullptr; }
+  virtual void leave(void * /*previous*/) {}
+};
+
+/// A device without memory of its own, whose work is done when a function returns.
+class HostDevice : public Device {
+public:
+  explicit HostDevice(std::string name) : Device(std::move(name), {kDLCPU, 0}) {}
+
+protected:
+  Status doAllocate(size_t bytes, Stream stream, void *&data) override;
+  void doRelease(void *data, Stream stream) override;
+  Status doCopyIn(void *to, const void *from, size_t bytes, Stream stream) override;
+  Status doCopy(void *to, const void *from, size_t bytes, Stream stream) override;
+  Status doRead(void *to, const void *from, size_t bytes, Stream stream) override;
+  Status doSynchronize(Stream) override { return Status(); }
+};
+
+/// Around calls of a device's functions. Null is allowed, and costs nothing.
+class DeviceScope {
+public:
+  explicit DeviceScope(Device *device) : device(device), previous(device ? device->enter() : nullptr) {}
+  ~DeviceScope() {
+    if (device)
+      device->leave(previous);
+  }
+  DeviceScope(const DeviceScope &) = delete;
+  DeviceScope &operator=(const DeviceScope &) = delete;
+
+private:
+  Device *device;
+  void *previous;
+};
+
+/// Makes the device with this number: 0, 1, ... An error says what is missing.
+using DeviceFactory = Status (*)(int32_t id, std::unique_ptr<Device> &device);
+
+/// The kinds of devices, by name, and the devices of the process. They are never deleted: tensors on them may outlive
+/// everything else.
+class DeviceRegistry {
+public:
+  static DeviceRegistry &get();
+
+  /// The device, made when it is asked for the first time.
+  Status find(const std::string &name, int32_t id, Device *&device);
+
+  /// A kind of devices in addition to "cuda", "rocm", "emulated" and "null". False if there is one of this name.
+  bool add(const std::string &name, DeviceFactory factory);
+
+private:
+  DeviceRegistry();
+
+  std::mutex mutex;
+  std::vector<std::pair<std::string, DeviceFactory>> kinds;
+  struct Made {
+    std::string name;
+    int32_t id;
+    std::unique_ptr<Device> device;
+  };
+  std::vector<Made> made;
+};
+
+} // namespace disc::rt
+
+#endif // DISC_RUNTIME_DEVICE_DEVICE_H
