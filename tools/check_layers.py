@@ -25,7 +25,14 @@ LAYERS: list[tuple[str, ...]] = [
     ("lib/Transforms/Schedule",),
     ("lib/Transforms/Memory",),
     ("lib/Target/Common",),
-    ("lib/Target/Host", "lib/Target/CPU", "lib/Target/NVVM", "lib/Target/ROCDL", "lib/Target/Emulation", "lib/Target/Null"),
+    (
+        "lib/Target/Host",
+        "lib/Target/CPU",
+        "lib/Target/NVVM",
+        "lib/Target/ROCDL",
+        "lib/Target/Emulation",
+        "lib/Target/Null",
+    ),
     ("lib/Target/Driver",),
     ("python/disc",),
     # The ends of the tree: nothing in it may depend on them, and they may use everything.
