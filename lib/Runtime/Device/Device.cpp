@@ -2,6 +2,7 @@
 
 #include "lib/Runtime/Device/Device.h"
 #include "lib/Runtime/Core/Profile.h"
+#include "lib/Runtime/Device/Emulated.h"
 #include "lib/Runtime/Device/Null.h"
 
 #include <algorithm>
@@ -62,7 +63,7 @@ Status HostDevice::doRead(void *to, const void *from, size_t bytes, Stream) {
 
 //===-- By name -----------------------------------------------------------===//
 
-DeviceRegistry::DeviceRegistry() { kinds = {{"null", &makeNullDevice}}; }
+DeviceRegistry::DeviceRegistry() { kinds = {{"emulated", &makeEmulatedDevice}, {"null", &makeNullDevice}}; }
 
 DeviceRegistry &DeviceRegistry::get() {
   // Not destroyed at exit: tensors that are freed then still need their device.

@@ -3,6 +3,7 @@
 #include "lib/Target/Driver/Jit.h"
 #include "lib/Runtime/Core/Abi.h"
 #include "lib/Runtime/Core/Half.h"
+#include "lib/Runtime/Device/Emulator.h"
 #include "lib/Runtime/Functions/Function.h"
 
 #include "llvm/ExecutionEngine/JITLink/JITLink.h"
@@ -97,6 +98,9 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(disc_rt_device_read);
   DISC_RT_SYMBOL(disc_rt_index_failed);
   DISC_RT_SYMBOL(disc_rt_function_at);
+  DISC_RT_SYMBOL(disc_rt_emulate_shared);
+  DISC_RT_SYMBOL(disc_rt_emulate_barrier);
+  DISC_RT_SYMBOL(disc_rt_emulate_shuffle);
   DISC_RT_SYMBOL(__extendhfsf2);
   DISC_RT_SYMBOL(__extendhfdf2);
   DISC_RT_SYMBOL(__truncsfhf2);

@@ -8,6 +8,7 @@
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Target/CPU/Passes.h"
 #include "lib/Target/Common/Passes.h"
+#include "lib/Target/Emulation/Passes.h"
 #include "lib/Target/Host/Passes.h"
 #include "lib/Transforms/Fusion/Passes.h"
 #include "lib/Transforms/Library/Passes.h"
@@ -36,6 +37,7 @@ void mlir::disc::registerPasses() {
     registerAllPasses();
     registerDiscCommonPasses();
     registerDiscCPUPasses();
+    registerDiscEmulationPasses();
     registerDiscHostPasses();
     registerDiscShapePasses();
     registerDiscLibraryPasses();

@@ -4,11 +4,11 @@
 
 #include "dialects/Shape/ShapeDialect.h"
 #include "lib/Runtime/Core/ModelInfo.h"
+#include "lib/Target/Common/SourceLine.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringMap.h"
-#include "llvm/Support/Path.h"
 
 using namespace mlir;
 using namespace mlir::disc;
@@ -214,24 +214,11 @@ Value mlir::disc::functionAddress(OpBuilder &b, Location loc, func::FuncOp funct
   return UnrealizedConversionCastOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), value).getResult(0);
 }
 
-/// The innermost place in a file that `loc` knows, as "file:line"; "" if it knows none.
-static std::string sourceOf(Location loc) {
-  std::string source;
-  loc->walk([&](Location at) {
-    auto file = dyn_cast<FileLineColLoc>(at);
-    if (!file)
-      return WalkResult::advance();
-    source = llvm::sys::path::filename(file.getFilename().getValue()).str() + ":" + std::to_string(file.getLine());
-    return WalkResult::interrupt();
-  });
-  return source;
-}
-
 /// Kernels stay where they are in the module, which is the order that they were formed in.
 StringAttr TableEmitter::kernels() {
   SmallVector<Row> rows;
   for (auto [function, kind] : info.kernels)
-    rows.push_back({text(function.getSymName()), text(kind), text(sourceOf(function.getLoc())), function});
+    rows.push_back({text(function.getSymName()), text(kind), text(sourceLine(function.getLoc())), function});
   return table("disc_kernels", rows);
 }
 

@@ -1,0 +1,217 @@
+//===- BlockRunner.cpp - the threads of an emulated block -----------------===//
+
+#include "lib/Runtime/Device/BlockRunner.h"
+
+#include <algorithm>
+
+namespace disc::rt {
+
+/// What a fiber does: it never returns, but is dropped or started anew.
+void BlockRunner::runThreads(void *self) {
+  auto &runner = *static_cast<BlockRunner *>(self);
+  while (true) {
+    auto kernel = reinterpret_cast<disc_emulated_kernel>(const_cast<void *>(runner.launch->kernel.host));
+    while (runner.next < runner.behind) {
+      EmulatedThread &thread = runner.threads[runner.next++];
+      kernel(&thread, runner.launch->args);
+      thread.state = State::Left;
+    }
+    Fiber *fiber = runner.running;
+    runner.idle.push_back(fiber);
+    fiber->suspend();
+  }
+}
+
+/// The thread that runs waits. It goes on once it is ready.
+void BlockRunner::stop(EmulatedThread &thread, State state, const disc_emulated_site *site) {
+  thread.state = state;
+  thread.site = site;
+  thread.fiber = running;
+  thread.fiber->suspend();
+}
+
+bool BlockRunner::run(EmulatedLaunch &newLaunch, uint32_t block) {
+  launch = &newLaunch;
+  count = uint32_t(launch->kernel.threads);
+  if (threads.size() < count)
+    threads.resize(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    EmulatedThread &thread = threads[i];
+    thread.thread = i;
+    thread.block = block;
+    thread.blockDim = count;
+    thread.gridDim = launch->blocks;
+    thread.runner = this;
+    thread.state = State::New;
+  }
+  next = 0;
+
+  bool ok = true, done = false;
+  while (ok && !done) {
+    for (uint32_t i = 0; i < count && ok; ++i) {
+      if (threads[i].state == State::New || threads[i].state == State::Ready)
+        ok = advance(i, count);
+      if (ok && threads[i].state == State::Shuffling)
+        ok = runWarp(i);
+    }
+    ok = ok && passBarrier(done);
+  }
+  if (!ok) {
+    // Fibers stand in the middle of the kernel.
+    idle.clear();
+    made = 0;
+  }
+  return ok;
+}
+
+/// Runs a thread until it waits or leaves; if it is new, perhaps those behind it too, below `last`.
+bool BlockRunner::advance(uint32_t i, uint32_t last) {
+  Fiber *fiber = threads[i].fiber;
+  if (threads[i].state == State::New) {
+    if (idle.empty()) {
+      fiber = fibers.get(made);
+      if (!fiber) {
+        launch->fail(Code::Memory, "no memory for the stacks of a block's threads");
+        return false;
+      }
+      ++made;
+      fiber->start(&BlockRunner::runThreads, this);
+    } else {
+      fiber = idle.back();
+      idle.pop_back();
+    }
+  }
+  behind = last;
+  running = fiber;
+  fiber->resume();
+  return !launch->failed.load(std::memory_order_relaxed);
+}
+
+/// Runs the threads of a warp, one of which waits for a shuffle, until none does.
+bool BlockRunner::runWarp(uint32_t i) {
+  uint32_t width = uint32_t(threads[i].width);
+  uint32_t first = i / width * width, last = std::min(first + width, count);
+  while (true) {
+    bool shuffling = false;
+    for (uint32_t k = first; k < last; ++k) {
+      if (threads[k].state == State::New || threads[k].state == State::Ready)
+        if (!advance(k, last))
+          return false;
+      shuffling |= threads[k].state == State::Shuffling;
+    }
+    if (!shuffling)
+      return true;
+    if (!exchange(first, last))
+      return false;
+  }
+}
+
+/// A shuffle, at which all threads of the warp must stand.
+bool BlockRunner::exchange(uint32_t first, uint32_t last) {
+  auto one = std::find_if(threads.begin() + first, threads.begin() + last,
+                          [](const EmulatedThread &t) { return t.state == State::Shuffling; });
+  for (uint32_t k = first; k < last; ++k) {
+    const EmulatedThread &other = threads[k];
+    if (other.state != State::Shuffling || other.site != one->site)
+      return diverged(*one, other);
+  }
+  for (uint32_t k = first; k < last; ++k) {
+    EmulatedThread &thread = threads[k];
+    int64_t lane = k - first, from = lane;
+    switch (one->site->kind) {
+    case DISC_EMULATED_SHUFFLE_XOR:
+      from = lane ^ thread.offset;
+      break;
+    case DISC_EMULATED_SHUFFLE_UP:
+      from = lane - thread.offset;
+      break;
+    case DISC_EMULATED_SHUFFLE_DOWN:
+      from = lane + thread.offset;
+      break;
+    default:
+      from = thread.offset;
+      break;
+    }
+    // Outside of the warp a lane gets its own value, as on a GPU.
+    thread.inRange = from >= 0 && from < one->width;
+    if (!thread.inRange)
+      from = lane;
+    if (first + from >= last)
+      return report(thread, thread.site,
+                    "shuffles with lane " + std::to_string(from) + ", but the block has no thread " +
+                        std::to_string(first + from));
+    // `value` stays what it was until all have theirs.
+    thread.offset = int32_t(from);
+  }
+  received.resize(last - first);
+  for (uint32_t k = first; k < last; ++k)
+    received[k - first] = threads[first + uint32_t(threads[k].offset)].value;
+  for (uint32_t k = first; k < last; ++k) {
+    threads[k].value = received[k - first];
+    threads[k].state = State::Ready;
+  }
+  return true;
+}
+
+/// All threads wait or have left: `done` if all have left.
+bool BlockRunner::passBarrier(bool &done) {
+  const EmulatedThread *one = nullptr;
+  for (uint32_t i = 0; i < count && !one; ++i)
+    if (threads[i].state == State::Waiting)
+      one = &threads[i];
+  done = !one;
+  if (done)
+    return true;
+  for (uint32_t i = 0; i < count; ++i)
+    if (threads[i].state != State::Waiting || threads[i].site != one->site)
+      return diverged(*one, threads[i]);
+  for (uint32_t i = 0; i < count; ++i)
+    threads[i].state = State::Ready;
+  return true;
+}
+
+bool BlockRunner::diverged(const EmulatedThread &one, const EmulatedThread &other) {
+  std::string text =
+      one.state == State::Shuffling ? "waits for its warp at a shuffle" : "waits for its block at a barrier";
+  text += ", but thread " + std::to_string(other.thread);
+  if (other.state == State::Left)
+    return report(one, one.site, text + " has left the kernel");
+  text += other.state != one.state ? " is at a " : " is at another ";
+  text += other.state == State::Shuffling ? "shuffle" : "barrier";
+  if (*other.site->where)
+    text += std::string(" (") + other.site->where + ")";
+  return report(one, one.site, text);
+}
+
+bool BlockRunner::report(const EmulatedThread &thread, const disc_emulated_site *site, const std::string &what) {
+  std::string text = std::string("kernel '") + launch->kernel.name + "'";
+  if (*site->where)
+    text += std::string(" (") + site->where + ")";
+  text += ", block " + std::to_string(thread.block) + ", thread " + std::to_string(thread.thread) + ": " + what;
+  launch->fail(Code::Invalid, std::move(text));
+  return false;
+}
+
+char *BlockRunner::shared(EmulatedThread &thread, int64_t bytes) {
+  void *memory = sharedMemory.reserve(size_t(bytes));
+  if (!memory) {
+    launch->fail(Code::Memory, "no memory for " + std::to_string(bytes) + " bytes that a block shares");
+    stop(thread, State::Left, nullptr);
+  }
+  return static_cast<char *>(memory);
+}
+
+void BlockRunner::barrier(EmulatedThread &thread, const disc_emulated_site *site) {
+  stop(thread, State::Waiting, site);
+}
+
+uint64_t BlockRunner::shuffle(EmulatedThread &thread, const disc_emulated_site *site, uint64_t value, int32_t offset,
+                              int32_t width) {
+  thread.value = value;
+  thread.offset = offset;
+  thread.width = width;
+  stop(thread, State::Shuffling, site);
+  return thread.value;
+}
+
+} // namespace disc::rt

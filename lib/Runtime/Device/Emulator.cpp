@@ -1,0 +1,83 @@
+//===- Emulator.cpp - kernels of a GPU on the CPU -------------------------===//
+
+#include "lib/Runtime/Device/Emulator.h"
+#include "lib/Runtime/Device/BlockRunner.h"
+
+#include <utility>
+
+using namespace disc::rt;
+
+//===-- What kernels call -------------------------------------------------===//
+
+static EmulatedThread &threadOf(disc_thread *thread) { return *static_cast<EmulatedThread *>(thread); }
+
+char *disc_rt_emulate_shared(disc_thread *thread, int64_t bytes) {
+  return threadOf(thread).runner->shared(threadOf(thread), bytes);
+}
+
+void disc_rt_emulate_barrier(disc_thread *thread, const disc_emulated_site *site) {
+  threadOf(thread).runner->barrier(threadOf(thread), site);
+}
+
+uint64_t disc_rt_emulate_shuffle(disc_thread *thread, const disc_emulated_site *site, uint64_t value, int32_t offset,
+                                 int32_t width) {
+  return threadOf(thread).runner->shuffle(threadOf(thread), site, value, offset, width);
+}
+
+namespace disc::rt {
+
+//===-- Launches ----------------------------------------------------------===//
+
+void EmulatedLaunch::fail(Code code, std::string message) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!failed.exchange(true))
+    status = Status(code, std::move(message));
+}
+
+void EmulatedLaunch::run(uint32_t begin, uint32_t end) {
+  std::unique_ptr<BlockRunner> runner = emulator.acquire();
+  for (uint32_t block = begin; block < end && !failed.load(std::memory_order_relaxed); ++block)
+    if (!runner->run(*this, block))
+      break;
+  emulator.release(std::move(runner));
+}
+
+Emulator::Emulator(unsigned threads) : pool(ThreadPool::get(threads)) {}
+
+Emulator::~Emulator() = default;
+
+std::unique_ptr<BlockRunner> Emulator::acquire() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (idle.empty())
+    return std::make_unique<BlockRunner>();
+  std::unique_ptr<BlockRunner> runner = std::move(idle.back());
+  idle.pop_back();
+  return runner;
+}
+
+void Emulator::release(std::unique_ptr<BlockRunner> runner) {
+  std::lock_guard<std::mutex> lock(mutex);
+  idle.push_back(std::move(runner));
+}
+
+Status Emulator::run(const disc_device_kernel &kernel, void *const *args, int64_t blocks) {
+  auto name = [&] { return std::string("kernel '") + kernel.name + "'"; };
+  if (!kernel.host)
+    return Status(Code::Target, name() + " was not compiled for the emulated device");
+  if (kernel.threads < 1 || kernel.threads > int64_t(FiberPool::kMost) || blocks > INT32_MAX)
+    return Status(Code::Invalid, name() + ": " + std::to_string(blocks) + " blocks of " +
+                                     std::to_string(kernel.threads) + " threads are more than a device runs");
+  EmulatedLaunch launch(*this, kernel, args, uint32_t(blocks));
+  void *self = &launch;
+  // About what a call of a small kernel costs.
+  constexpr int64_t kThreadNs = 20;
+  Buffer scratch;
+  auto runBlocks = [](void *const *args, int64_t begin, int64_t end, void *) {
+    static_cast<EmulatedLaunch *>(args[0])->run(uint32_t(begin), uint32_t(end));
+  };
+  if (!pool || !pool->parallelFor(runBlocks, &self, blocks, kernel.threads * kThreadNs, 0, scratch))
+    return Status(Code::Memory, name() + ": no memory to run it");
+  return std::move(launch.status);
+}
+
+} // namespace disc::rt

@@ -1,0 +1,95 @@
+//===- Emulator.h - kernels of a GPU on the CPU -----------------*- C++ -*-===//
+//
+// The emulated device runs the very kernels that go to a GPU, compiled for the host by `disc-emulate-kernels`. A thread
+// of a block is a fiber once it meets a barrier or a shuffle; a thread that meets none is a call. Threads of a block
+// run on one thread of the machine, one after another, blocks on several.
+//
+// The functions in the upper half are called by kernels.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DISC_RUNTIME_DEVICE_EMULATOR_H
+#define DISC_RUNTIME_DEVICE_EMULATOR_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// A thread of an emulated device. Kernels read these fields.
+typedef struct disc_thread {
+  uint32_t thread; ///< In its block.
+  uint32_t block;
+  uint32_t blockDim, gridDim;
+  uint32_t inRange; ///< Of the thread's last shuffle: 1 if the lane that it asked is one of the warp.
+} disc_thread;
+
+/// Does the work of one thread. `args[i]` says where the value of the i-th argument is.
+typedef void (*disc_emulated_kernel)(disc_thread *thread, void *const *args);
+
+enum disc_emulated_kind {
+  DISC_EMULATED_BARRIER = 0,
+  DISC_EMULATED_SHUFFLE_XOR = 1,
+  DISC_EMULATED_SHUFFLE_UP = 2,
+  DISC_EMULATED_SHUFFLE_DOWN = 3,
+  DISC_EMULATED_SHUFFLE_IDX = 4
+};
+
+/// A place in a kernel, one for each operation that calls the functions below. Every field is 8 bytes, as in
+/// ModelInfo.h.
+typedef struct disc_emulated_site {
+  const char *where; ///< The user's line, "model.py:12", or "".
+  int64_t kind;      ///< enum disc_emulated_kind
+} disc_emulated_site;
+
+/// Memory that the threads of the block share, aligned to 64 bytes. Every thread asks for the same.
+char *disc_rt_emulate_shared(disc_thread *thread, int64_t bytes);
+
+/// Waits for all threads of the block.
+void disc_rt_emulate_barrier(disc_thread *thread, const disc_emulated_site *site);
+
+/// The value of another lane of the warp, of `width` threads. All of them come here.
+uint64_t disc_rt_emulate_shuffle(disc_thread *thread, const disc_emulated_site *site, uint64_t value, int32_t offset,
+                                 int32_t width);
+
+#ifdef __cplusplus
+} // extern "C"
+
+#include "lib/Runtime/Core/ModelInfo.h"
+#include "lib/Runtime/Core/Status.h"
+#include "lib/Runtime/Core/ThreadPool.h"
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace disc::rt {
+
+class BlockRunner;
+
+/// Runs launches. Any number of threads may.
+class Emulator {
+public:
+  /// Blocks run on a pool of so many threads; 0 is the default size.
+  explicit Emulator(unsigned threads = 0);
+  ~Emulator();
+
+  /// `args[i]` says where the value of the i-th argument is. An error names the kernel, the user's line, block and
+  /// thread; what the other threads had done by then is done.
+  Status run(const disc_device_kernel &kernel, void *const *args, int64_t blocks);
+
+private:
+  std::unique_ptr<BlockRunner> acquire();
+  void release(std::unique_ptr<BlockRunner> runner);
+
+  friend struct EmulatedLaunch;
+  std::shared_ptr<ThreadPool> pool;
+  std::mutex mutex;
+  std::vector<std::unique_ptr<BlockRunner>> idle;
+};
+
+} // namespace disc::rt
+#endif // __cplusplus
+
+#endif // DISC_RUNTIME_DEVICE_EMULATOR_H

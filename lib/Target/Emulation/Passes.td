@@ -1,0 +1,17 @@
+//===- Passes.td - kernels of a GPU for the CPU -------------------*- tablegen -*-===//
+#ifndef DISC_LIB_TARGET_EMULATION_PASSES
+#define DISC_LIB_TARGET_EMULATION_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def EmulateKernels : Pass<"disc-emulate-kernels", "::mlir::ModuleOp"> {
+  let summary = "turn the functions of GPU modules into functions of one thread, for the emulated device";
+  let description = [{
+    Each `gpu.func @k` becomes `func.func private @k_emulated(%thread: !llvm.ptr, %args: !llvm.ptr)`, which does the work
+    of one thread of a block and calls the runtime (lib/Runtime/Device/Emulator.h) at barriers and shuffles. What is
+    left inside is what kernels for the CPU consist of. `disc_rt.device_kernel @k` gets the function as its `host`.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect"];
+}
+
+#endif // DISC_LIB_TARGET_EMULATION_PASSES
