@@ -28,6 +28,7 @@ LAYERS: list[tuple[str, ...]] = [
     (
         "lib/Target/Host",
         "lib/Target/CPU",
+        "lib/Target/GPU",
         "lib/Target/NVVM",
         "lib/Target/ROCDL",
         "lib/Target/Emulation",

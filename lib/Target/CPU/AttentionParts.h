@@ -4,7 +4,7 @@
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Target/CPU/EmitKernels.h"
-#include "lib/Target/CPU/TileLoops.h"
+#include "lib/Target/Common/TileLoops.h"
 
 namespace mlir::disc {
 

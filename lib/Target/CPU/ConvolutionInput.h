@@ -7,7 +7,7 @@
 #define DISC_LIB_TARGET_CPU_CONVOLUTIONINPUT_H
 
 #include "lib/Target/CPU/EmitKernels.h"
-#include "lib/Target/CPU/TileLoops.h"
+#include "lib/Target/Common/TileLoops.h"
 #include "lib/Transforms/Schedule/ConvolutionInfo.h"
 
 namespace mlir::disc {

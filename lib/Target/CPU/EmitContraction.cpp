@@ -30,7 +30,7 @@
 #include "lib/Target/CPU/EmitKernels.h"
 #include "lib/Target/CPU/MicroKernel.h"
 #include "lib/Target/CPU/PackPanel.h"
-#include "lib/Target/CPU/TileLoops.h"
+#include "lib/Target/Common/TileLoops.h"
 #include "lib/Transforms/Schedule/ContractionInfo.h"
 #include "lib/Transforms/Schedule/TargetInfo.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

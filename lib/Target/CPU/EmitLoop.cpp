@@ -286,19 +286,7 @@ bool LoopEmitter::point(ArrayRef<Idx> outer, Value position, Value mask) {
   SmallVector<Idx> at(outer);
   if (position)
     at[runs.back().innermost] = Idx(position, true, 1, aligned ? e.lanes() : 1);
-  // A result may lie in the storage of an operand: nothing is stored before everything is read.
-  SmallVector<std::pair<SmallVector<Idx>, Value>> results;
-  for (Value v : e.kernel.getYield().getValues()) {
-    SmallVector<Idx> coords = points.reshapeIdx(at, domain, e.shapes.dims(v));
-    Value value = points.eval(v, coords, mask);
-    if (!value)
-      return false;
-    results.emplace_back(std::move(coords), value);
-  }
-  for (auto [i, result] : llvm::enumerate(results))
-    if (failed(points.store(i, result.first, result.second, mask)))
-      return false;
-  return true;
+  return succeeded(points.storeResults(at, domain, mask));
 }
 
 LogicalResult mlir::disc::emitLoop(KernelEmission &e) {

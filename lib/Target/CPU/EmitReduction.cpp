@@ -21,20 +21,6 @@
 using namespace mlir;
 using namespace mlir::disc;
 
-/// The coordinates that a reduction's output has at a point of its iteration space.
-static SmallVector<LinearCoord> parallelOf(ArrayRef<LinearCoord> iters, AffineMap map) {
-  SmallVector<LinearCoord> at;
-  for (AffineExpr expr : map.getResults()) {
-    auto dim = dyn_cast<AffineDimExpr>(expr);
-    at.push_back(dim ? iters[dim.getPosition()] : LinearCoord());
-    if (!dim) {
-      at.back().coefficients.resize(iters.front().coefficients.size());
-      at.back().opaque.resize(iters.front().opaque.size());
-    }
-  }
-  return at;
-}
-
 ReductionEmitter::ReductionEmitter(KernelEmission &e, ReductionPlan reductionPlan, bool lanesAreReduced)
     : points(e.builder, e.kernel, e.args(), e.lanes(), e.shapes), plan(std::move(reductionPlan)), e(e), b(e.builder),
       loc(e.kernel.getLoc()), access(e.kernel, e.shapes, plan.domain), lanesAreReduced(lanesAreReduced) {
@@ -46,54 +32,9 @@ ReductionEmitter::ReductionEmitter(KernelEmission &e, ReductionPlan reductionPla
     at += ReductionPlan::stagedBytes(staged, size);
   }
 
-  // Reduced dimensions may be merged if they are adjacent in the domain, up to dimensions of extent 1.
-  SmallVector<LinearCoord> identity = access.identity();
-  for (const PlannedReduction &reduction : plan.reductions)
-    for (Value v : reduction.op->getResults())
-      access.stopAt(v);
-  for (PlannedReduction reduction : plan.reductions) {
-    SmallVector<LinearCoord> iters(reduction.op.getNumLoops(), access.zero());
-    for (auto [iter, d] : llvm::zip(reduction.parallel, plan.parallel))
-      iters[iter] = identity[d];
-    for (auto [iter, d] : llvm::zip(reduction.reduced, plan.reduced))
-      iters[iter] = identity[d];
-    access.readInputs(reduction.op, iters);
-    for (OpOperand &init : reduction.op.getDpsInitsMutable())
-      access.read(init.get(), parallelOf(iters, reduction.op.getMatchingIndexingMap(&init)));
-  }
-  SmallVector<LinearCoord> parallel;
-  for (unsigned d : plan.parallel)
-    parallel.push_back(identity[d]);
-  for (const PlannedResult &result : plan.results) {
-    if (!result.isFull) {
-      access.read(result.base, access.reshape(parallel, plan.extents(plan.parallel), e.shapes.dims(result.base)));
-      continue;
-    }
-    SmallVector<LinearCoord> at = access.reshape(identity, plan.domain, e.shapes.dims(result.base));
-    access.read(result.base, at);
-    for (Operation *view : result.views) {
-      if (auto permute = dyn_cast<PermuteOp>(view)) {
-        SmallVector<LinearCoord> permuted;
-        for (int64_t p : permute.getPermutation())
-          permuted.push_back(at[p]);
-        at = permuted;
-      } else {
-        at = access.reshape(at, e.shapes.dims(view->getOperand(0)), e.shapes.dims(view->getResult(0)));
-      }
-    }
-    access.write(result.number, at);
-  }
-  auto merge = [&](ArrayRef<unsigned> dims, SmallVector<MergedDims> &into) {
-    for (unsigned i = 0; i < dims.size();) {
-      unsigned j = i + 1;
-      while (j < dims.size() && dims[j] == dims[j - 1] + 1)
-        ++j;
-      llvm::append_range(into, access.mergedRuns(dims[i], dims[j - 1] + 1));
-      i = j;
-    }
-  };
-  merge(plan.reduced, runs);
-  merge(plan.parallel, parallelRuns);
+  readReductions(access, e.kernel, plan, e.shapes);
+  runs = adjacentRuns(access, plan.reduced);
+  parallelRuns = adjacentRuns(access, plan.parallel);
 }
 
 bool ReductionEmitter::useTiles() {
@@ -200,8 +141,8 @@ LogicalResult ReductionEmitter::emitPass(unsigned pass) {
         Operation *combiner = reduction.combiners[i];
         for (unsigned n = values.size(); n > 1; n = (n + 1) / 2)
           for (unsigned k = 0; k < n / 2; ++k)
-            values[k] = combine(combiner, values[k], values[(n + 1) / 2 + k]);
-        values = {combine(combiner, initial(reduction, i, 0), combineLanes(combiner, values[0]))};
+            values[k] = combineValues(b, combiner, values[k], values[(n + 1) / 2 + k]);
+        values = {combineValues(b, combiner, initial(reduction, i, 0), combineLanes(combiner, values[0]))};
       }
       setResult(reduction.op->getResult(i), values);
     }
@@ -271,22 +212,11 @@ SmallVector<Value> ReductionEmitter::emitSites(unsigned pass, ArrayRef<Site> sit
   return next;
 }
 
-/// The accumulators after one more point. The body's own combiner adds to them, whatever it is.
 SmallVector<Value> ReductionEmitter::reduceAt(const PlannedReduction &reduction, const Site &site, Value mask,
                                               ArrayRef<Value> accs) {
-  linalg::GenericOp op = reduction.op;
-  SmallVector<Idx> iters(op.getNumLoops());
-  for (auto [iter, d] : llvm::zip(reduction.parallel, plan.parallel))
-    iters[iter] = site.at[d];
-  for (auto [iter, d] : llvm::zip(reduction.reduced, plan.reduced))
-    iters[iter] = site.at[d];
-  IRMapping map;
-  SmallVector<Value> sums(accs);
-  if (!(ok &= succeeded(points.emitBody(op, iters, mask, accs, map))))
-    return sums;
-  for (auto [sum, v] : llvm::zip(sums, op.getBody()->getTerminator()->getOperands()))
-    sum = map.lookup(v);
-  return sums;
+  SmallVector<Value> sums = reducePoint(points, plan, reduction, site.at, mask, accs);
+  ok &= !sums.empty();
+  return sums.empty() ? SmallVector<Value>(accs) : sums;
 }
 
 SmallVector<Value> ReductionEmitter::walk(unsigned run, Value position, ArrayRef<Site> sites, bool lanes,
@@ -375,25 +305,11 @@ SmallVector<Value> ReductionEmitter::walkLanes(Value start, const Site &site, Va
 
 /// What the reduction's output holds before it starts.
 Value ReductionEmitter::initial(const PlannedReduction &reduction, unsigned result, unsigned parallel) {
-  linalg::GenericOp op = reduction.op;
   current = siteAt(parallel);
-  SmallVector<Idx> iters(op.getNumLoops(), points.uniform(0));
-  for (auto [iter, i] : llvm::zip(reduction.parallel, parallelPoints[parallel]))
-    iters[iter] = i;
-  OpOperand *init = op.getDpsInitOperand(result);
-  SmallVector<Idx> at;
-  for (AffineExpr expr : op.getMatchingIndexingMap(init).getResults())
-    at.push_back(points.affine(expr, iters));
-  Value v = points.eval(init->get(), at, parallelMask);
+  Value v = initialOf(points, reduction, result, parallelPoints[parallel], parallelMask);
   ok &= bool(v);
-  return v ? v : points.constant(cast<TypedAttr>(b.getZeroAttr(getElementTypeOrSelf(init->get().getType()))));
-}
-
-Value ReductionEmitter::combine(Operation *combiner, Value x, Value y) {
-  Operation *clone = combiner->clone();
-  clone->setOperands({x, y});
-  clone->getResult(0).setType(x.getType());
-  return b.insert(clone)->getResult(0);
+  Type elem = getElementTypeOrSelf(reduction.op->getResult(result).getType());
+  return v ? v : points.constant(cast<TypedAttr>(b.getZeroAttr(elem)));
 }
 
 /// Halves the vector until one lane is left.
@@ -403,7 +319,7 @@ Value ReductionEmitter::combineLanes(Operation *combiner, Value v) {
       return vector::ExtractStridedSliceOp::create(b, loc, v, ArrayRef<int64_t>{offset}, ArrayRef<int64_t>{n},
                                                    ArrayRef<int64_t>{1});
     };
-    v = combine(combiner, half(0), half(n));
+    v = combineValues(b, combiner, half(0), half(n));
   }
   return vector::ExtractOp::create(b, loc, v, int64_t(0));
 }
@@ -443,18 +359,8 @@ bool ReductionEmitter::storeParallel(const PlannedResult &result, unsigned paral
   return v && storeViewed(result, coords, v, mask);
 }
 
-/// Follows the views from what is computed to what is stored.
 bool ReductionEmitter::storeViewed(const PlannedResult &result, SmallVector<Idx> coords, Value v, Value mask) {
-  for (Operation *view : result.views) {
-    if (auto permute = dyn_cast<PermuteOp>(view)) {
-      SmallVector<Idx> permuted;
-      for (int64_t p : permute.getPermutation())
-        permuted.push_back(coords[p]);
-      coords = permuted;
-    } else {
-      coords = points.reshapeIdx(coords, e.shapes.dims(view->getOperand(0)), e.shapes.dims(view->getResult(0)));
-    }
-  }
+  coords = followViews(points, result, coords);
   if (unsigned buffer = e.kernel.getNumInputs() + result.number; resultTiles && resultTiles->contains(buffer)) {
     resultTiles->put(buffer, current.at[runs.back().innermost].base, v);
     return true;

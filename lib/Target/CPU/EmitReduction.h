@@ -10,7 +10,7 @@
 
 #include "lib/Target/CPU/CrossedTiles.h"
 #include "lib/Target/CPU/EmitKernels.h"
-#include "lib/Transforms/Support/ReductionPlan.h"
+#include "lib/Target/Common/ReductionPoints.h"
 
 namespace mlir::disc {
 
@@ -53,7 +53,6 @@ private:
   SmallVector<Value> reduceAt(const PlannedReduction &reduction, const Site &site, Value mask, ArrayRef<Value> accs);
 
   Value initial(const PlannedReduction &reduction, unsigned result, unsigned parallel);
-  Value combine(Operation *combiner, Value a, Value b);
   Value combineLanes(Operation *combiner, Value v);
   void setResult(Value reductionResult, SmallVector<Value> perPoint);
   void bindStaged(unsigned i);

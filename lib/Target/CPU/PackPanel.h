@@ -2,7 +2,7 @@
 #ifndef DISC_LIB_TARGET_CPU_PACKPANEL_H
 #define DISC_LIB_TARGET_CPU_PACKPANEL_H
 
-#include "lib/Target/CPU/TileLoops.h"
+#include "lib/Target/Common/TileLoops.h"
 
 namespace mlir::disc {
 

@@ -22,6 +22,8 @@ inline constexpr llvm::StringLiteral kKernelTasksAttr = "disc_plan.tasks";
 inline constexpr llvm::StringLiteral kKernelScratchAttr = "disc_plan.scratch";
 inline constexpr llvm::StringLiteral kKernelCostAttr = "disc_plan.cost";
 inline constexpr llvm::StringLiteral kKernelKindAttr = "disc_plan.kind";
+/// What the checks of a device's kernel say, whose addresses it takes.
+inline constexpr llvm::StringLiteral kKernelTextsAttr = "disc_plan.texts";
 
 /// On a function whose last slot is the call, to report failures to.
 inline constexpr llvm::StringLiteral kKernelCallAttr = "disc_plan.reports_to_call";

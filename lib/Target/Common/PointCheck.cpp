@@ -79,13 +79,17 @@ Value PointEmitter::checkIndex(CheckIndexOp op, Value index, Value extent, Value
       seen = vector::ReductionOp::create(builder, loc, vector::CombiningKind::MINSI, seen);
       limit = vector::ReductionOp::create(builder, loc, vector::CombiningKind::MAXSI, n);
     }
-    Value call = callPtr();
-    auto report = LLVM::lookupOrCreateFn(builder, module, "disc_rt_index_failed", {ptr, ptr, i64, i64},
-                                         LLVM::LLVMVoidType::get(builder.getContext()));
-    if (failed(report))
-      return {};
-    LLVM::CallOp::create(builder, loc, *report,
-                         ValueRange{call, textAddress(builder, loc, module, op.getWhat()), seen, limit});
+    if (report) {
+      report(seen, limit, op.getWhat());
+    } else {
+      Value call = callPtr();
+      auto callee = LLVM::lookupOrCreateFn(builder, module, "disc_rt_index_failed", {ptr, ptr, i64, i64},
+                                           LLVM::LLVMVoidType::get(builder.getContext()));
+      if (failed(callee))
+        return {};
+      LLVM::CallOp::create(builder, loc, *callee,
+                           ValueRange{call, textAddress(builder, loc, module, op.getWhat()), seen, limit});
+    }
   }
   Value last = arith::SubIOp::create(builder, loc, n, number(1));
   Value below = arith::MinSIOp::create(builder, loc, wrapped, last);

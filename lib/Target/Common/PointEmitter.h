@@ -96,6 +96,11 @@ public:
   Value operandPtr(unsigned i); // !llvm.ptr
   Value resultPtr(unsigned i);  // !llvm.ptr
   Value callPtr();              // !llvm.ptr, in kernels that report to the call
+  /// Every buffer starts at a multiple of so many bytes, so that vectors may; 1 if nothing is known.
+  void setAlignment(int64_t bytes) { alignment = bytes; }
+  /// Emits what a failed check does, in place of a call of the runtime.
+  using Report = std::function<void(Value index, Value extent, StringRef what)>;
+  void setReport(Report emit) { report = std::move(emit); }
   /// Emits where function-wide values are.
   void atEntry(function_ref<void()> emit);
 
@@ -119,6 +124,10 @@ public:
 
   /// Stores `v` (scalar or vector) to result `i` at `idx`. A scalar is broadcast if the point has lanes.
   LogicalResult store(unsigned result, ArrayRef<Idx> idx, Value v, Value mask = {});
+
+  /// Evaluates all results at a point of `domain`, of which each is a view, and then stores them: a result may lie in
+  /// the storage of an operand.
+  LogicalResult storeResults(ArrayRef<Idx> at, ArrayRef<SymExpr> domain, Value mask = {});
 
   /// Evaluates the inputs of `generic` at the point `iters` of its iteration space and clones its body there, up to
   /// the yield. `outs` stand for the body's output arguments (null: not used by the body). Gives the mapping, in
@@ -178,12 +187,15 @@ private:
   Value evalConcat(ConcatOp op, ArrayRef<Idx> idx, Value mask);
   Value evalExtract(tensor::ExtractOp op, IRMapping &map, const DenseMap<Value, Idx> &coordinates, Value mask);
   Idx address(LayoutAttr layout, ArrayRef<Idx> idx);
+  unsigned alignmentAt(const Idx &offset, Type memory);
   Value indexOp(int kind, Value lhs, Value rhs);
   Value entryPtr(unsigned slot);
   OpBuilder &builder;
   KernelFuncOp kernelFunc;
   KernelArguments arguments;
   int64_t vectorLanes;
+  int64_t alignment = 1;
+  Report report;
   ShapeAnalysis &shapeAnalysis;
   Operation *entryAnchor = nullptr; // function-wide values are emitted before it
   Location loc;

@@ -36,6 +36,12 @@ int64_t knownMultiple(const Idx &a) {
 }
 } // namespace
 
+/// Of the vector at `offset` elements from a buffer's start.
+unsigned PointEmitter::alignmentAt(const Idx &offset, Type memory) {
+  int64_t bytes = (memory.getIntOrFloatBitWidth() + 7) / 8;
+  return std::max(std::gcd(alignment, knownMultiple(offset) * bytes), bytes);
+}
+
 Idx Idx::arbitrary(Value each) {
   Idx idx;
   idx.each = each;

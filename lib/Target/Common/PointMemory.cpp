@@ -104,6 +104,7 @@ Value PointEmitter::load(Value ptr, const Idx &offset, Type elem, Value mask) {
   Value zeros = mask ? constant(cast<TypedAttr>(builder.getZeroAttr(type))) : Value();
   if (offset.lanes && offset.step == 1) {
     Value at = elementPtr(builder, loc, ptr, memory, offset.base);
+    align = alignmentAt(offset, memory);
     result = mask ? LLVM::MaskedLoadOp::create(builder, loc, type, at, mask, zeros, builder.getI32IntegerAttr(align),
                                                UnitAttr())
                         .getResult()
@@ -128,6 +129,7 @@ void PointEmitter::store(Value ptr, const Idx &offset, Value v, Value mask) {
   value = splat(value);
   if (offset.lanes && offset.step == 1) {
     Value at = elementPtr(builder, loc, ptr, memory, offset.base);
+    align = alignmentAt(offset, memory);
     if (mask)
       LLVM::MaskedStoreOp::create(builder, loc, value, at, mask, align);
     else
@@ -150,8 +152,24 @@ LogicalResult PointEmitter::store(unsigned result, ArrayRef<Idx> idx, Value v, V
   return success();
 }
 
+LogicalResult PointEmitter::storeResults(ArrayRef<Idx> at, ArrayRef<SymExpr> domain, Value mask) {
+  SmallVector<std::pair<SmallVector<Idx>, Value>> results;
+  for (Value v : kernelFunc.getYield().getValues()) {
+    SmallVector<Idx> coords = reshapeIdx(at, domain, shapeAnalysis.dims(v));
+    Value value = eval(v, coords, mask);
+    if (!value)
+      return failure();
+    results.emplace_back(std::move(coords), value);
+  }
+  for (auto [i, result] : llvm::enumerate(results))
+    if (failed(store(i, result.first, result.second, mask)))
+      return failure();
+  return success();
+}
+
 Idx PointEmitter::address(LayoutAttr layout, ArrayRef<Idx> idx) {
   Idx at = uniform(expr(layout.getOffset().getValue()));
+  at.multiple = std::max<int64_t>(layout.getOffset().getValue().content(), 1);
   for (auto [i, stride] : llvm::zip(idx, layout.getStrides().getDims()))
     at = addIdx(at, mulIdx(i, stride));
   return at;

@@ -8,6 +8,7 @@
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Target/CPU/Passes.h"
 #include "lib/Target/Common/Passes.h"
+#include "lib/Target/GPU/Passes.h"
 #include "lib/Target/Emulation/Passes.h"
 #include "lib/Target/Host/Passes.h"
 #include "lib/Transforms/Fusion/Passes.h"
@@ -37,6 +38,7 @@ void mlir::disc::registerPasses() {
     registerAllPasses();
     registerDiscCommonPasses();
     registerDiscCPUPasses();
+    registerDiscGPUPasses();
     registerDiscEmulationPasses();
     registerDiscHostPasses();
     registerDiscShapePasses();

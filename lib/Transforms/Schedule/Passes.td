@@ -33,6 +33,15 @@ def ScheduleKernels : Pass<"disc-schedule-kernels", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::disc::ShapeDialect"];
 }
 
+def ScheduleBlocks : Pass<"disc-schedule-blocks", "::mlir::ModuleOp"> {
+  let summary = "Maps each kernel to blocks of threads";
+  let description = [{
+    In place of `disc-schedule-kernels`, for devices that run kernels as grids of blocks. Warps are as wide as the
+    module's `disc_plan.target` says.
+  }];
+  let dependentDialects = ["::mlir::disc::ShapeDialect"];
+}
+
 def VerifySchedule : Pass<"disc-schedule-verify", "::mlir::ModuleOp"> {
   let summary = "Checks the contract of the schedule stage";
 }

@@ -20,6 +20,7 @@ TargetInfo TargetInfo::get(ModuleOp module) {
   read("l2_bytes", info.l2Bytes);
   read("l3_bytes", info.l3Bytes);
   read("cores", info.cores);
+  read("warp", info.warp);
   if (auto flag = dict.getAs<BoolAttr>("bf16_dot"))
     info.bf16Dot = flag.getValue();
   return info;

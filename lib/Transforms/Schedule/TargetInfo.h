@@ -15,6 +15,7 @@ struct TargetInfo {
   int64_t l2Bytes = 512 << 10;
   int64_t l3Bytes = 8 << 20;
   int64_t cores = 1;
+  int64_t warp = 32; // threads of a device that step together
   bool bf16Dot = false;
 
   static constexpr llvm::StringLiteral attrName = "disc_plan.target";

@@ -3,8 +3,8 @@
 // Index arithmetic that folds as it is built, even splits of a range in tiles, and operands addressed by strides.
 //
 //===----------------------------------------------------------------------===//
-#ifndef DISC_LIB_TARGET_CPU_TILELOOPS_H
-#define DISC_LIB_TARGET_CPU_TILELOOPS_H
+#ifndef DISC_LIB_TARGET_COMMON_TILELOOPS_H
+#define DISC_LIB_TARGET_COMMON_TILELOOPS_H
 
 #include "dialects/Plan/Layout.h"
 #include "lib/Target/Common/PointEmitter.h"
@@ -79,4 +79,4 @@ FailureOr<SmallVector<Idx>> followResult(PointEmitter &points, Value value, Valu
 
 } // namespace mlir::disc
 
-#endif // DISC_LIB_TARGET_CPU_TILELOOPS_H
+#endif // DISC_LIB_TARGET_COMMON_TILELOOPS_H

@@ -1,6 +1,6 @@
 //===- TileLoops.cpp - what the emitters of products share ----------------===//
 
-#include "lib/Target/CPU/TileLoops.h"
+#include "lib/Target/Common/TileLoops.h"
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -1,0 +1,328 @@
+//===- DeviceAttention.cpp - softmax(q k^T) v on devices --------------------===//
+//
+// A block does 16 queries of one head, with four warps' worth of 32 threads. Thread (w, j) has the queries w, w + 4,
+// w + 8 and w + 12, of which it keeps the largest score, the sum of exponentials and a part of the result in registers:
+//
+//   scf.for %s = 0 to S step 32 iter_args(maxima, sums, results) {
+//     scores of key %s + j: the sum over E in steps of 32, with parts of q and k in memory of the block
+//     the mask; minus infinity for keys that there are not
+//     maxima, exponentials and their sums over the 32 threads by shuffles; exponentials to memory of the block
+//     results = results * exp(old maximum - new one) + exponentials . v, of the columns j, j + 32, ...
+//   }
+//   y = results / sums
+//
+// Scores never leave the block, and the memory it needs does not grow with the number of keys. Keys that no query of
+// the block may see (`is_causal`) are not visited.
+//
+// Lit test: test/lit/GPU/attention.mlir.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/Tensor/TensorDialect.h"
+#include "lib/Target/GPU/DeviceKernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include <limits>
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+constexpr int64_t kLanes = 32;         // threads that share a query, keys of a step, and elements of q and k in one
+constexpr int64_t kPitch = kLanes + 1; // rows in memory of the block start in different banks
+
+class DeviceAttention {
+public:
+  DeviceAttention(DeviceKernel &k, AttentionOp op)
+      : k(k), b(k.b), m(k.m), op(op), points(k.points(1)), dims(k.shapes.dims(op.getQuery())),
+        queries(k.schedule("queries")), groups(k.threads() / kLanes), own(queries / groups) {
+    Type element = getElementTypeOrSelf(op.getQuery().getType());
+    type = element.isF64() ? element : Type(b.getF32Type());
+    queryCount = dims[dims.size() - 2], depth = dims.back();
+    keyCount = k.shapes.dims(op.getKey())[dims.size() - 2];
+    valueSize = k.shapes.dims(op.getValue()).back();
+  }
+  LogicalResult emit();
+
+private:
+  /// What a thread carries from step to step: for each of its queries.
+  struct State {
+    SmallVector<Value> maxima, sums, results;
+
+    SmallVector<Value> all() const {
+      SmallVector<Value> out(maxima);
+      llvm::append_range(out, sums);
+      llvm::append_range(out, results);
+      return out;
+    }
+  };
+  State unpack(ValueRange all) {
+    return {SmallVector<Value>(all.take_front(own)), SmallVector<Value>(all.slice(own, own)),
+            SmallVector<Value>(all.drop_front(2 * own))};
+  }
+
+  Value number(double v) { return points.constant(b.getFloatAttr(type, v)); }
+  Value infinity() { return number(-std::numeric_limits<double>::infinity()); }
+  Value widen(Value v) {
+    if (!v || v.getType() == type)
+      return v;
+    if (v.getType().getIntOrFloatBitWidth() > type.getIntOrFloatBitWidth())
+      return arith::TruncFOp::create(b, k.loc, type, v);
+    return arith::ExtFOp::create(b, k.loc, type, v);
+  }
+  Value exp(Value v) { return math::ExpOp::create(b, k.loc, v); }
+  Value less(Value x, Value y) { return m.less(x, y); }
+  Value both(Value x, Value y) { return arith::AndIOp::create(b, k.loc, x, y); }
+  Value select(Value condition, Value x, Value y) { return arith::SelectOp::create(b, k.loc, condition, x, y); }
+  Value isHidden(Value v) { return arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, v, infinity()); }
+  /// The number of the thread's query `r` in the block.
+  Value queryOf(int64_t r) { return m.add(group, m.constant(r * groups)); }
+  SmallVector<Idx> point(Value row, Value column) {
+    SmallVector<Idx> at;
+    for (Value i : batch)
+      at.push_back(Idx(i));
+    at.push_back(Idx(row));
+    at.push_back(Idx(column));
+    return at;
+  }
+  Value read(Value tensor, Value row, Value column) {
+    Value v = points.eval(tensor, point(row, column));
+    ok &= bool(v);
+    return v ? widen(v) : number(0);
+  }
+  void fetch(Value tensor, Value memory, int64_t rows, Value firstRow, Value rowCount, Value firstColumn);
+  SmallVector<Value> scores(Value firstKey);
+  Value mask(Value score, Value query, Value key);
+  State step(Value firstKey, const State &old);
+  LogicalResult writeResult(const State &state);
+  void writeJoined();
+
+  DeviceKernel &k;
+  OpBuilder &b;
+  IndexMath &m;
+  AttentionOp op;
+  PointEmitter points;
+  SmallVector<SymExpr> dims; // of the queries: batch..., L, E
+  SymExpr queryCount, keyCount, depth, valueSize;
+  const int64_t queries, groups, own; // of a block; threads that share one query; of a thread
+  int64_t parts = 0;                  // columns of the result that a thread has
+  Type type;                          // of sums
+  SmallVector<Value> batch;
+  Value group, lane, firstQuery, queryMemory, keyMemory, scoreMemory;
+  bool ok = true;
+};
+} // namespace
+
+LogicalResult DeviceAttention::emit() {
+  std::optional<int64_t> widest = k.shapes.range(valueSize).max;
+  constexpr int64_t most = 512;
+  if (!widest || *widest > most)
+    return op.emitError("attention on devices is for values of at most ") << most << " elements";
+  parts = llvm::divideCeil(*widest, kLanes);
+
+  SmallVector<Value> batchSizes;
+  for (const SymExpr &d : ArrayRef(dims).drop_back(2))
+    batchSizes.push_back(points.expr(d));
+  Value blocks = points.expr(SymExpr::ceilDiv(queryCount, SymExpr(queries))), block = k.block();
+  batch = m.delinearize(m.div(block, blocks), batchSizes);
+  firstQuery = m.mul(m.rem(block, blocks), queries);
+  Value lanes = m.constant(kLanes), thread = k.thread();
+  group = m.div(thread, lanes), lane = m.rem(thread, lanes);
+  queryMemory = k.shared(type, queries * kPitch);
+  keyMemory = k.shared(type, kLanes * kPitch);
+  scoreMemory = k.shared(type, queries * kPitch);
+
+  State state;
+  state.maxima.assign(own, infinity());
+  state.sums.assign(own, number(0));
+  state.results.assign(own * parts, number(0));
+  Value keys = points.expr(keyCount);
+  if (op.getIsCausal())
+    keys = m.min(keys, m.add(firstQuery, m.constant(queries)));
+  SmallVector<Value> last = emitFor(b, k.loc, m.constant(0), keys, lanes, state.all(), [&](Value key, ValueRange all) {
+    PointEmitter::Scope scope(points);
+    return step(key, unpack(all)).all();
+  });
+  if (!ok)
+    return failure();
+  writeJoined();
+  return failure(failed(writeResult(unpack(last))) || !ok);
+}
+
+/// A part of q or k: `rows` rows of kLanes elements, zeros beyond the last column. Rows beyond the last one are that
+/// one.
+void DeviceAttention::fetch(Value tensor, Value memory, int64_t rows, Value firstRow, Value rowCount,
+                            Value firstColumn) {
+  Value column = m.add(firstColumn, lane), size = points.expr(depth), one = m.constant(1);
+  Value isThere = less(column, size), nearest = m.min(column, m.sub(size, one));
+  for (int64_t r = 0; r < rows; r += groups) {
+    PointEmitter::Scope scope(points);
+    Value row = m.add(group, m.constant(r));
+    Value v = read(tensor, m.min(m.add(firstRow, row), m.sub(rowCount, one)), nearest);
+    k.storeShared(memory, select(isThere, v, number(0)), m.add(m.mul(row, kPitch), lane));
+  }
+}
+
+/// Of the thread's queries and its key.
+SmallVector<Value> DeviceAttention::scores(Value firstKey) {
+  SmallVector<Value> zeros(own, number(0));
+  Value lanes = m.constant(kLanes);
+  return emitFor(b, k.loc, m.constant(0), points.expr(depth), lanes, zeros, [&](Value start, ValueRange sums) {
+    PointEmitter::Scope scope(points);
+    fetch(op.getQuery(), queryMemory, queries, firstQuery, points.expr(queryCount), start);
+    fetch(op.getKey(), keyMemory, kLanes, firstKey, points.expr(keyCount), start);
+    k.barrier();
+    SmallVector<Value> next =
+        emitFor(b, k.loc, m.constant(0), lanes, m.constant(1), sums, [&](Value d, ValueRange carried) {
+          SmallVector<Value> out;
+          Value key = k.loadShared(keyMemory, type, m.add(m.mul(lane, kPitch), d));
+          for (int64_t r = 0; r < own; ++r) {
+            Value query = k.loadShared(queryMemory, type, m.add(m.mul(queryOf(r), kPitch), d));
+            out.push_back(math::FmaOp::create(b, k.loc, query, key, carried[r]));
+          }
+          return out;
+        });
+    k.barrier();
+    return next;
+  });
+}
+
+/// The score after scale and mask; both coordinates lie inside.
+Value DeviceAttention::mask(Value score, Value query, Value key) {
+  score = arith::MulFOp::create(b, k.loc, score, number(op.getScale().convertToDouble()));
+  if (!op.getMask())
+    return score;
+  auto maskType = cast<RankedTensorType>(op.getMask().getType());
+  SmallVector<Idx> at = point(query, key);
+  for (auto [d, idx] : llvm::enumerate(at))
+    if (maskType.getDimSize(d) == 1)
+      idx = points.uniform(int64_t(0));
+  Value v = points.eval(op.getMask(), at);
+  if (!(ok &= bool(v)))
+    return score;
+  if (v.getType().isInteger(1))
+    return select(v, score, infinity());
+  return arith::AddFOp::create(b, k.loc, score, widen(v));
+}
+
+DeviceAttention::State DeviceAttention::step(Value firstKey, const State &old) {
+  SmallVector<Value> score = scores(firstKey);
+  Value keys = points.expr(keyCount), key = m.add(firstKey, lane), isKey = less(key, keys);
+  Value nearestKey = m.min(key, m.sub(keys, m.constant(1)));
+  Value lastQuery = m.sub(points.expr(queryCount), m.constant(1));
+  State next;
+  SmallVector<Value> factors;
+  for (int64_t r = 0; r < own; ++r) {
+    Value query = m.min(m.add(firstQuery, queryOf(r)), lastQuery);
+    Value isSeen = isKey;
+    if (op.getIsCausal())
+      isSeen = both(isSeen, less(key, m.add(query, m.constant(1))));
+    Value s = select(isSeen, mask(score[r], query, nearestKey), infinity());
+    Value largest = s;
+    for (int64_t i = kLanes / 2; i >= 1; i /= 2)
+      largest = arith::MaximumFOp::create(b, k.loc, largest, k.shuffleXor(largest, i));
+    Value maximum = arith::MaximumFOp::create(b, k.loc, old.maxima[r], largest);
+    // No key seen so far: differences of infinities would be NaN.
+    Value none = isHidden(maximum), base = select(none, number(0), maximum);
+    Value e = exp(arith::SubFOp::create(b, k.loc, s, base)), sum = e;
+    for (int64_t i = kLanes / 2; i >= 1; i /= 2)
+      sum = arith::AddFOp::create(b, k.loc, sum, k.shuffleXor(sum, i));
+    Value factor = exp(arith::SubFOp::create(b, k.loc, old.maxima[r], base));
+    next.maxima.push_back(maximum);
+    next.sums.push_back(math::FmaOp::create(b, k.loc, old.sums[r], factor, sum));
+    factors.push_back(factor);
+    k.storeShared(scoreMemory, e, m.add(m.mul(queryOf(r), kPitch), lane));
+  }
+  k.barrier();
+
+  SmallVector<Value> results;
+  for (int64_t r = 0; r < own; ++r)
+    for (int64_t c = 0; c < parts; ++c)
+      results.push_back(arith::MulFOp::create(b, k.loc, old.results[r * parts + c], factors[r]));
+  Value count = m.min(m.constant(kLanes), m.sub(keys, firstKey));
+  Value lastColumn = m.sub(points.expr(valueSize), m.constant(1));
+  next.results = emitFor(b, k.loc, m.constant(0), count, m.constant(1), results, [&](Value j, ValueRange carried) {
+    PointEmitter::Scope scope(points);
+    SmallVector<Value> values, out;
+    for (int64_t c = 0; c < parts; ++c) {
+      Value column = m.min(m.add(lane, m.constant(c * kLanes)), lastColumn);
+      values.push_back(read(op.getValue(), m.add(firstKey, j), column));
+    }
+    for (int64_t r = 0; r < own; ++r) {
+      Value e = k.loadShared(scoreMemory, type, m.add(m.mul(queryOf(r), kPitch), j));
+      for (int64_t c = 0; c < parts; ++c)
+        out.push_back(math::FmaOp::create(b, k.loc, e, values[c], carried[r * parts + c]));
+    }
+    return out;
+  });
+  k.barrier();
+  return next;
+}
+
+LogicalResult DeviceAttention::writeResult(const State &state) {
+  Type element = getElementTypeOrSelf(op.getResult().getType());
+  for (int64_t r = 0; r < own; ++r) {
+    Value none = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, state.sums[r], number(0));
+    Value inverse = arith::DivFOp::create(b, k.loc, number(1), state.sums[r]);
+    double hidden = op.getNanRows() ? std::numeric_limits<double>::quiet_NaN() : 0.0;
+    inverse = select(none, number(hidden), inverse);
+    Value query = m.add(firstQuery, queryOf(r));
+    for (int64_t c = 0; c < parts; ++c) {
+      Value column = m.add(lane, m.constant(c * kLanes));
+      Value inside = both(less(query, points.expr(queryCount)), less(column, points.expr(valueSize)));
+      auto some = scf::IfOp::create(b, k.loc, inside, /*withElseRegion=*/false);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(some.thenBlock());
+      PointEmitter::Scope scope(points);
+      Value v = arith::MulFOp::create(b, k.loc, state.results[r * parts + c], inverse);
+      if (v.getType() != element)
+        v = arith::TruncFOp::create(b, k.loc, element, v);
+      points.bind(op.getResult(), [v](ArrayRef<Idx>, Value) { return v; });
+      SmallVector<Idx> at = point(query, column);
+      for (auto [i, yielded] : llvm::enumerate(k.kernel.getYield().getValues())) {
+        if (yielded.getDefiningOp<ConcatOp>())
+          continue;
+        FailureOr<SmallVector<Idx>> to = followResult(points, yielded, op.getResult(), at);
+        if (failed(to))
+          return k.kernel.emitError("result ") << i << " of an attention kernel does not follow from the attention";
+        Value x = points.eval(yielded, *to);
+        if (!x || failed(points.store(i, *to, x)))
+          return failure();
+      }
+      points.unbind(op.getResult());
+    }
+  }
+  return success();
+}
+
+/// Joined keys or values that are results of the kernel: all blocks write them together.
+void DeviceAttention::writeJoined() {
+  ValueRange yields = k.kernel.getYield().getValues();
+  for (unsigned i = 0; i < yields.size(); ++i) {
+    Value yielded = yields[i];
+    if (!yielded.getDefiningOp<ConcatOp>())
+      continue;
+    SmallVector<SymExpr> extents = k.shapes.dims(yielded);
+    SmallVector<Value> sizes;
+    for (const SymExpr &e : extents)
+      sizes.push_back(points.expr(e));
+    Value threads = m.constant(k.threads());
+    Value first = m.add(m.mul(k.block(), threads), k.thread()), stride = m.mul(k.blocks(), threads);
+    emitFor(b, k.loc, first, points.expr(SymExpr::product(extents)), stride, {}, [&](Value position, ValueRange) {
+      PointEmitter::Scope scope(points);
+      SmallVector<Idx> at;
+      for (Value c : m.delinearize(position, sizes))
+        at.push_back(Idx(c));
+      Value v = points.eval(yielded, at);
+      ok &= v && succeeded(points.store(i, at, v));
+      return SmallVector<Value>();
+    });
+  }
+}
+
+LogicalResult disc::emitDeviceAttention(DeviceKernel &k) {
+  auto ops = k.kernel.getBody().getOps<AttentionOp>();
+  if (ops.empty())
+    return k.kernel.emitError("an attention kernel holds no attention");
+  return DeviceAttention(k, *ops.begin()).emit();
+}

@@ -1,0 +1,103 @@
+//===- DeviceKernel.cpp - what emitters of device kernels share -----------===//
+
+#include "lib/Target/GPU/DeviceKernel.h"
+
+#include "dialects/Tensor/TensorDialect.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+SmallVector<StringRef> disc::checkTexts(KernelFuncOp kernel) {
+  llvm::SetVector<StringRef> texts;
+  kernel.walk([&](CheckIndexOp check) { texts.insert(check.getWhat()); });
+  return texts.takeVector();
+}
+
+int64_t DeviceKernel::schedule(StringRef name) { return kernel.getScheduleAttr().getAs<IntegerAttr>(name).getInt(); }
+
+PointEmitter DeviceKernel::points(int64_t lanes) {
+  ValueRange arguments = function.getArguments();
+  PointEmitter points(b, kernel, KernelArguments(arguments), lanes, shapes);
+  // Device memory is allocated, and tensors of the caller's are checked, at multiples of this.
+  points.setAlignment(16);
+  SmallVector<StringRef> texts = checkTexts(kernel);
+  if (texts.empty())
+    return points;
+  // The first thread to fail says what it saw.
+  Value errors = arguments[arguments.size() - texts.size() - 1];
+  points.setReport([this, errors, texts](Value seen, Value extent, StringRef what) {
+    Type i32 = b.getI32Type();
+    Value one = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(1));
+    Value before =
+        LLVM::AtomicRMWOp::create(b, loc, LLVM::AtomicBinOp::xchg, errors, one, LLVM::AtomicOrdering::monotonic);
+    Value zero = arith::ConstantOp::create(b, loc, i32, b.getI32IntegerAttr(0));
+    Value first = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, before, zero);
+    auto branch = scf::IfOp::create(b, loc, first, /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    size_t number = llvm::find(texts, what) - texts.begin();
+    Value text = function.getArguments()[function.getNumArguments() - texts.size() + number];
+    for (auto [i, v] : llvm::enumerate(ArrayRef<Value>{seen, extent, text}))
+      LLVM::StoreOp::create(b, loc, v, m.advance(errors, m.constant(8 * (i + 1))), 8);
+  });
+  return points;
+}
+
+Value DeviceKernel::shared(Type element, int64_t count) {
+  auto module = function->getParentOfType<gpu::GPUModuleOp>();
+  if (element.isInteger(1))
+    element = b.getI8Type();
+  std::string name = (function.getName() + "_shared" + Twine(numShared++)).str();
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(element, count), /*isConstant=*/false,
+                           LLVM::Linkage::Internal, name, Attribute(), /*alignment=*/16, /*addrSpace=*/3);
+  }
+  return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), 3), name);
+}
+
+static Value elementAt(DeviceKernel &k, Value memory, Type element, Value at) {
+  return LLVM::GEPOp::create(k.b, k.loc, memory.getType(), element, memory, ArrayRef<LLVM::GEPArg>{k.m.i64(at)},
+                             LLVM::GEPNoWrapFlags::inbounds);
+}
+
+Value DeviceKernel::loadShared(Value memory, Type element, Value at) {
+  if (!element.isInteger(1))
+    return LLVM::LoadOp::create(b, loc, element, elementAt(*this, memory, element, at));
+  Type i8 = b.getI8Type();
+  Value byte = LLVM::LoadOp::create(b, loc, i8, elementAt(*this, memory, i8, at));
+  return arith::TruncIOp::create(b, loc, element, byte);
+}
+
+void DeviceKernel::storeShared(Value memory, Value v, Value at) {
+  if (v.getType().isInteger(1))
+    v = arith::ExtUIOp::create(b, loc, b.getI8Type(), v);
+  LLVM::StoreOp::create(b, loc, v, elementAt(*this, memory, v.getType(), at));
+}
+
+Value DeviceKernel::shuffleXor(Value v, int64_t mask) {
+  Type type = v.getType(), i32 = b.getI32Type();
+  unsigned bits = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
+  // Narrow values travel in 32 bits.
+  Value wide = v;
+  if (bits < 32) {
+    Type integer = b.getIntegerType(bits);
+    if (type != integer)
+      wide = arith::BitcastOp::create(b, loc, integer, wide);
+    wide = arith::ExtUIOp::create(b, loc, i32, wide);
+  } else if (type.isIndex()) {
+    wide = m.i64(wide);
+  }
+  wide = gpu::ShuffleOp::create(b, loc, wide, mask, warp, gpu::ShuffleMode::XOR).getShuffleResult();
+  if (type.isIndex())
+    return m.index(wide);
+  if (bits >= 32)
+    return wide;
+  Type integer = b.getIntegerType(bits);
+  wide = arith::TruncIOp::create(b, loc, integer, wide);
+  return type == integer ? wide : arith::BitcastOp::create(b, loc, type, wide).getResult();
+}

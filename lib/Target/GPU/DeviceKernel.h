@@ -1,0 +1,69 @@
+//===- DeviceKernel.h - one emitter per kind of kernel --------------*- C++ -*-===//
+#ifndef DISC_LIB_TARGET_GPU_DEVICEKERNEL_H
+#define DISC_LIB_TARGET_GPU_DEVICEKERNEL_H
+
+#include "dialects/Plan/PlanDialect.h"
+#include "lib/Target/Common/KernelLoops.h"
+#include "lib/Target/Common/TileLoops.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
+namespace mlir::disc {
+
+/// A kernel and the function that each thread of its blocks runs:
+///   gpu.func @k(%operand: !llvm.ptr<1>, ..., %result: !llvm.ptr<1>, ..., %symbol: i64, ..., %errors, %text: i64, ...)
+/// `b` stands in the function's entry block, before its return.
+class DeviceKernel {
+public:
+  DeviceKernel(OpBuilder &b, KernelFuncOp kernel, gpu::GPUFuncOp function, ShapeAnalysis &shapes, int64_t warp)
+      : b(b), kernel(kernel), function(function), shapes(shapes), warp(warp), loc(kernel.getLoc()), m{b, loc} {}
+
+  /// An integer of the kernel's schedule.
+  int64_t schedule(StringRef name);
+  int64_t threads() { return schedule("threads"); }
+
+  /// Values of the kernel at points; vectors of them have `lanes` lanes.
+  PointEmitter points(int64_t lanes);
+
+  Value thread() { return gpu::ThreadIdOp::create(b, loc, b.getIndexType(), gpu::Dimension::x); }
+  Value block() { return gpu::BlockIdOp::create(b, loc, b.getIndexType(), gpu::Dimension::x); }
+  Value blocks() { return gpu::GridDimOp::create(b, loc, b.getIndexType(), gpu::Dimension::x); }
+  void barrier() { gpu::BarrierOp::create(b, loc); }
+
+  /// Memory of the block for `count` elements.
+  Value shared(Type element, int64_t count);
+  /// Reads and writes it at an element; booleans take a byte.
+  Value loadShared(Value memory, Type element, Value at);
+  void storeShared(Value memory, Value v, Value at);
+
+  /// The value that the thread has whose number in the warp differs by this bit mask.
+  Value shuffleXor(Value v, int64_t mask);
+
+  /// What `element`s are counted in while they are summed: half types in f32.
+  static Value zero(OpBuilder &b, Location loc, Type type);
+
+  OpBuilder &b;
+  KernelFuncOp kernel;
+  gpu::GPUFuncOp function;
+  ShapeAnalysis &shapes;
+  const int64_t warp;
+  const Location loc;
+  IndexMath m;
+
+private:
+  int64_t numShared = 0;
+};
+
+/// The texts of a kernel's checks, in the order in which its function takes their addresses.
+SmallVector<StringRef> checkTexts(KernelFuncOp kernel);
+
+/// All report what they cannot emit.
+LogicalResult emitDeviceLoop(DeviceKernel &k);
+LogicalResult emitDeviceRow(DeviceKernel &k);
+LogicalResult emitDeviceColumn(DeviceKernel &k);
+LogicalResult emitDeviceContraction(DeviceKernel &k);
+LogicalResult emitDeviceConvolution(DeviceKernel &k);
+LogicalResult emitDeviceAttention(DeviceKernel &k);
+
+} // namespace mlir::disc
+
+#endif // DISC_LIB_TARGET_GPU_DEVICEKERNEL_H

@@ -1,0 +1,391 @@
+//===- DeviceProduct.cpp - products and convolutions on devices -------------===//
+//
+// A block computes a tile of results, over steps along the sum:
+//
+//   scf.for %k = 0 to K step 16 iter_args(16 sums) {
+//     lhs[16][64], rhs[16][64] in memory of the block = the operands' elements, zeros beyond K
+//     gpu.barrier
+//     scf.for %d = 0 to 16 { 4 + 4 loads; 16 fused multiply-adds }
+//     gpu.barrier
+//   }
+//   the epilogue at the thread's points, and its stores
+//
+// Operands are whatever the kernel's region says they are at a point, so that views, casts and products of several
+// dimensions cost nothing of their own, and a convolution is a product whose left operand is read where its taps are.
+// Thread (r, c) has the rows r, r + 16, ... and the columns c, c + 16, ...: neighbouring threads read and write
+// neighbouring elements.
+//
+// Lit test: test/lit/GPU/products.mlir.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/Tensor/TensorDialect.h"
+#include "lib/Target/GPU/DeviceKernel.h"
+#include "lib/Transforms/Schedule/ContractionInfo.h"
+#include "lib/Transforms/Schedule/ConvolutionInfo.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+/// A batch of matrix products, as positions in row-major orders.
+class TileProduct {
+public:
+  explicit TileProduct(DeviceKernel &k) : k(k), b(k.b), m(k.m), points(k.points(1)) {}
+  virtual ~TileProduct() = default;
+
+  LogicalResult emit();
+
+protected:
+  virtual SymExpr batches() = 0;
+  virtual SymExpr rows() = 0;
+  virtual SymExpr columns() = 0;
+  virtual SymExpr depth() = 0;
+  virtual Type accumulator() = 0;
+  /// The operands' elements; all positions lie inside the extents.
+  virtual Value lhs(Value batch, Value row, Value step) = 0;
+  virtual Value rhs(Value batch, Value step, Value column) = 0;
+  /// True if neighbouring elements of the operand lie along the sum.
+  virtual bool lhsAlongDepth() = 0;
+  virtual bool rhsAlongDepth() = 0;
+  /// The tensor that has the sums, and the point of it.
+  virtual Value result() = 0;
+  virtual SmallVector<Idx> resultAt(Value batch, Value row, Value column) = 0;
+
+  SmallVector<Value> split(Value linear, ArrayRef<SymExpr> extents) {
+    SmallVector<Value> sizes;
+    for (const SymExpr &e : extents)
+      sizes.push_back(points.expr(e));
+    return m.delinearize(linear, sizes);
+  }
+  Value widen(Value v) {
+    Type type = accumulator();
+    if (!v || v.getType() == type)
+      return v;
+    if (isa<FloatType>(type))
+      return arith::ExtFOp::create(b, k.loc, type, v);
+    return arith::ExtSIOp::create(b, k.loc, type, v);
+  }
+
+  DeviceKernel &k;
+  OpBuilder &b;
+  IndexMath &m;
+  PointEmitter points;
+
+private:
+  /// An operand's part of a step, in memory of the block: element (step, other) at `step * width + other`.
+  struct Operand {
+    Value memory;
+    int64_t width; // rows or columns of the tile
+    bool alongDepth;
+    Value first, count; // of the rows or columns
+    function_ref<Value(Value other, Value step)> at;
+  };
+  void fetch(const Operand &operand, Value start, Value end);
+  SmallVector<Value> multiply(const Operand &left, const Operand &right, ValueRange sums);
+  void epilogue(Value batch, Value firstRow, Value firstColumn, ValueRange sums);
+
+  int64_t tileDepth = 0, threadRows = 0, threadColumns = 0, rowThreads = 0, columnThreads = 0;
+  Value rowOf, columnOf; // of the thread in the block
+  Value rowCount, columnCount;
+  bool ok = true;
+};
+} // namespace
+
+LogicalResult TileProduct::emit() {
+  int64_t tileRows = k.schedule("tile_rows"), tileColumns = k.schedule("tile_columns");
+  tileDepth = k.schedule("tile_depth");
+  threadRows = k.schedule("thread_rows"), threadColumns = k.schedule("thread_columns");
+  rowThreads = tileRows / threadRows, columnThreads = tileColumns / threadColumns;
+  rowCount = points.expr(rows()), columnCount = points.expr(columns());
+  Value steps = points.expr(depth());
+
+  Value across = points.expr(SymExpr::ceilDiv(columns(), SymExpr(tileColumns)));
+  Value down = points.expr(SymExpr::ceilDiv(rows(), SymExpr(tileRows)));
+  Value block = k.block(), rest = m.div(block, across), batch = m.div(rest, down);
+  Value firstColumn = m.mul(m.rem(block, across), tileColumns), firstRow = m.mul(m.rem(rest, down), tileRows);
+  rowOf = m.div(k.thread(), m.constant(columnThreads)), columnOf = m.rem(k.thread(), m.constant(columnThreads));
+
+  auto left = [&](Value row, Value step) { return widen(lhs(batch, row, step)); };
+  auto right = [&](Value column, Value step) { return widen(rhs(batch, step, column)); };
+  Type type = accumulator();
+  Operand lhsTile{k.shared(type, tileRows * tileDepth), tileRows, lhsAlongDepth(), firstRow, rowCount, left};
+  Operand rhsTile{
+      k.shared(type, tileColumns * tileDepth), tileColumns, rhsAlongDepth(), firstColumn, columnCount, right};
+  Value zero = points.constant(cast<TypedAttr>(b.getZeroAttr(type)));
+  SmallVector<Value> sums(threadRows * threadColumns, zero);
+  sums = emitFor(b, k.loc, m.constant(0), steps, m.constant(tileDepth), sums, [&](Value start, ValueRange carried) {
+    PointEmitter::Scope scope(points);
+    fetch(lhsTile, start, steps);
+    fetch(rhsTile, start, steps);
+    k.barrier();
+    SmallVector<Value> next = multiply(lhsTile, rhsTile, carried);
+    k.barrier();
+    return next;
+  });
+  if (ok)
+    epilogue(batch, firstRow, firstColumn, sums);
+  return success(ok);
+}
+
+/// Copies the operand's elements of steps [start, start + tileDepth), which end before `end`. Rows and columns beyond
+/// the last one are the last one again: what comes of them is not stored.
+void TileProduct::fetch(const Operand &operand, Value start, Value end) {
+  int64_t count = operand.width * tileDepth, threads = k.threads();
+  for (int64_t from = 0; from < count && ok; from += threads) {
+    PointEmitter::Scope scope(points);
+    Value position = m.add(k.thread(), m.constant(from));
+    Value fast = m.constant(operand.alongDepth ? tileDepth : operand.width);
+    Value step = m.rem(position, fast), other = m.div(position, fast);
+    if (!operand.alongDepth)
+      std::swap(step, other);
+    auto copy = [&] {
+      Value at = m.add(start, step), last = m.sub(end, m.constant(1));
+      Value index = m.min(m.add(operand.first, other), m.sub(operand.count, m.constant(1)));
+      Value v = operand.at(index, m.min(at, last));
+      if (!(ok &= bool(v)))
+        return;
+      Value zero = points.constant(cast<TypedAttr>(b.getZeroAttr(v.getType())));
+      v = arith::SelectOp::create(b, k.loc, m.less(at, end), v, zero);
+      k.storeShared(operand.memory, v, m.add(m.mul(step, operand.width), other));
+    };
+    if (from + threads <= count) {
+      copy();
+      continue;
+    }
+    auto some = scf::IfOp::create(b, k.loc, m.less(position, m.constant(count)), /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(some.thenBlock());
+    copy();
+  }
+}
+
+SmallVector<Value> TileProduct::multiply(const Operand &left, const Operand &right, ValueRange sums) {
+  Type type = accumulator();
+  return emitFor(b, k.loc, m.constant(0), m.constant(tileDepth), m.constant(1), sums, [&](Value d, ValueRange carried) {
+    SmallVector<Value> next(carried), x, y;
+    for (int64_t i = 0; i < threadRows; ++i)
+      x.push_back(
+          k.loadShared(left.memory, type, m.add(m.mul(d, left.width), m.add(rowOf, m.constant(i * rowThreads)))));
+    for (int64_t j = 0; j < threadColumns; ++j)
+      y.push_back(k.loadShared(right.memory, type,
+                               m.add(m.mul(d, right.width), m.add(columnOf, m.constant(j * columnThreads)))));
+    for (int64_t i = 0; i < threadRows; ++i)
+      for (int64_t j = 0; j < threadColumns; ++j) {
+        Value &sum = next[i * threadColumns + j];
+        if (isa<FloatType>(type))
+          sum = math::FmaOp::create(b, k.loc, x[i], y[j], sum);
+        else
+          sum = arith::AddIOp::create(b, k.loc, sum, arith::MulIOp::create(b, k.loc, x[i], y[j]));
+      }
+    return next;
+  });
+}
+
+void TileProduct::epilogue(Value batch, Value firstRow, Value firstColumn, ValueRange sums) {
+  Value tensor = result();
+  for (int64_t i = 0; i < threadRows; ++i)
+    for (int64_t j = 0; j < threadColumns && ok; ++j) {
+      Value row = m.add(firstRow, m.add(rowOf, m.constant(i * rowThreads)));
+      Value column = m.add(firstColumn, m.add(columnOf, m.constant(j * columnThreads)));
+      Value inside = arith::AndIOp::create(b, k.loc, m.less(row, rowCount), m.less(column, columnCount));
+      auto some = scf::IfOp::create(b, k.loc, inside, /*withElseRegion=*/false);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(some.thenBlock());
+      PointEmitter::Scope scope(points);
+      SmallVector<Idx> at = resultAt(batch, row, column);
+      Value sum = sums[i * threadColumns + j];
+      Type element = getElementTypeOrSelf(tensor.getType());
+      if (sum.getType() != element)
+        sum = arith::TruncFOp::create(b, k.loc, element, sum);
+      points.bind(tensor, [sum](ArrayRef<Idx>, Value) { return sum; });
+      SmallVector<std::tuple<unsigned, SmallVector<Idx>, Value>> stores;
+      for (auto [number, yielded] : llvm::enumerate(k.kernel.getYield().getValues())) {
+        FailureOr<SmallVector<Idx>> to = followResult(points, yielded, tensor, at);
+        if (failed(to)) {
+          k.kernel.emitError("result ") << number << " is not over the domain of the kernel's product";
+          ok = false;
+          return;
+        }
+        Value v = points.eval(yielded, *to);
+        if (!(ok &= bool(v)))
+          return;
+        stores.push_back({number, *to, v});
+      }
+      for (auto &[number, to, v] : stores)
+        ok &= succeeded(points.store(number, to, v));
+      points.unbind(tensor);
+    }
+}
+
+//===-- Contractions ---------------------------------------------------------===//
+
+namespace {
+class Contraction : public TileProduct {
+public:
+  Contraction(DeviceKernel &k, ContractionInfo contraction) : TileProduct(k), info(std::move(contraction)) {}
+
+private:
+  SymExpr batches() override { return info.size(info.batch); }
+  SymExpr rows() override { return info.size(info.rows); }
+  SymExpr columns() override { return info.size(info.columns); }
+  SymExpr depth() override { return info.size(info.depth); }
+  Type accumulator() override { return info.accumulator; }
+  Value result() override { return info.op.getResult(0); }
+
+  SmallVector<SymExpr> extents(ArrayRef<unsigned> dims) {
+    return llvm::map_to_vector(dims, [&](unsigned d) { return info.sizes[d]; });
+  }
+  SmallVector<Idx> pointOf(AffineMap map, Value batch, Value row, Value column, Value step) {
+    SmallVector<Idx> iters(info.op.getNumLoops(), points.uniform(int64_t(0))), at;
+    auto place = [&](ArrayRef<unsigned> dims, Value linear) {
+      if (linear)
+        for (auto [d, i] : llvm::zip(dims, split(linear, extents(dims))))
+          iters[d] = Idx(i);
+    };
+    place(info.batch, batch);
+    place(info.rows, row);
+    place(info.columns, column);
+    place(info.depth, step);
+    for (AffineExpr e : map.getResults())
+      at.push_back(points.affine(e, iters));
+    return at;
+  }
+  Value lhs(Value batch, Value row, Value step) override {
+    return points.eval(info.left(), pointOf(info.lhsMap(), batch, row, {}, step));
+  }
+  Value rhs(Value batch, Value step, Value column) override {
+    return points.eval(info.right(), pointOf(info.rhsMap(), batch, {}, column, step));
+  }
+  SmallVector<Idx> resultAt(Value batch, Value row, Value column) override {
+    return pointOf(info.resultMap(), batch, row, column, {});
+  }
+  bool alongDepth(Value operand, AffineMap map) {
+    auto strided = StridedOperand::get(k.kernel, operand, map, k.shapes);
+    return !info.depth.empty() && strided && strided->strides[info.depth.back()].isConstant(1);
+  }
+  bool lhsAlongDepth() override { return alongDepth(info.left(), info.lhsMap()); }
+  bool rhsAlongDepth() override { return alongDepth(info.right(), info.rhsMap()); }
+
+  ContractionInfo info;
+};
+} // namespace
+
+LogicalResult disc::emitDeviceContraction(DeviceKernel &k) {
+  FailureOr<std::vector<ContractionPart>> parts = contractionParts(k.kernel, k.kernel.getBody().front(), k.shapes);
+  if (failed(parts))
+    return failure();
+  if (parts->size() != 1 || parts->front().products.size() != 1)
+    return k.kernel.emitError("a device's kernel has one product");
+  ContractionInfo info = parts->front().first();
+  Value init = info.op.getDpsInitOperand(0)->get();
+  auto fill = init.getDefiningOp<linalg::FillOp>();
+  if (!fill || !(matchPattern(fill.getInputs()[0], m_AnyZeroFloat()) || matchPattern(fill.getInputs()[0], m_Zero())))
+    return info.op.emitError("a contraction must start from zeros");
+  return Contraction(k, info).emit();
+}
+
+//===-- Convolutions ---------------------------------------------------------===//
+
+namespace {
+class Convolution : public TileProduct {
+public:
+  Convolution(DeviceKernel &k, ConvolutionInfo convolution) : TileProduct(k), info(std::move(convolution)) {
+    Type element = info.accumulator;
+    type = element.isF16() || element.isBF16() ? Type(b.getF32Type()) : element;
+    for (ConvolutionInfo::Axis &axis : info.axes) {
+      outputs.push_back(axis.output);
+      taps.push_back(axis.kernel);
+    }
+    taps.push_back(info.groupInputs);
+    outputs.insert(outputs.begin(), info.batch);
+  }
+
+private:
+  SymExpr batches() override { return info.groups; }
+  SymExpr rows() override { return SymExpr::product(outputs); }
+  SymExpr columns() override { return info.groupOutputs; }
+  SymExpr depth() override { return SymExpr::product(taps); }
+  Type accumulator() override { return type; }
+  Value result() override { return info.op.getResult(); }
+  bool lhsAlongDepth() override { return true; }
+  bool rhsAlongDepth() override { return true; }
+
+  Value lhs(Value group, Value row, Value step) override {
+    SmallVector<Value> out = split(row, outputs), tap = split(step, taps);
+    SmallVector<Idx> at(1, Idx(out[0]));
+    Value inside;
+    auto require = [&](Value condition) {
+      inside = inside ? arith::AndIOp::create(b, k.loc, inside, condition).getResult() : condition;
+    };
+    for (auto [i, axis] : llvm::enumerate(info.axes)) {
+      if (axis.dim < 0)
+        continue;
+      // In padded coordinates first: they are never negative.
+      Value padded = m.add(m.mul(out[i + 1], axis.stride), m.mul(tap[i], axis.dilation));
+      Value position = m.sub(padded, m.constant(axis.low)), zero = m.constant(0), extent = points.expr(axis.input);
+      if (axis.inputDilation != 1) {
+        Value spread = m.constant(axis.inputDilation);
+        Value clamped = m.max(position, zero);
+        require(m.equal(m.rem(clamped, spread), zero));
+        require(arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::sge, position, zero));
+        position = m.div(clamped, spread);
+      } else if (axis.low > 0) {
+        require(arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::sge, position, zero));
+      }
+      if (!axis.isInside())
+        require(m.less(position, extent));
+      position = m.max(m.min(position, m.sub(extent, m.constant(1))), zero);
+      at.push_back(Idx(position));
+    }
+    at.push_back(Idx(m.add(m.mul(group, points.expr(info.groupInputs)), tap[3])));
+    Value zero = points.constant(cast<TypedAttr>(b.getZeroAttr(info.inputElement)));
+    if (!inside)
+      return points.eval(info.op.getInput(), at);
+    // An input without elements along a dimension is all padding, and must not be read.
+    auto read = scf::IfOp::create(b, k.loc, TypeRange{info.inputElement}, inside, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(read.elseBlock());
+    scf::YieldOp::create(b, k.loc, zero);
+    b.setInsertionPointToStart(read.thenBlock());
+    PointEmitter::Scope scope(points);
+    Value v = points.eval(info.op.getInput(), at);
+    scf::YieldOp::create(b, k.loc, v ? v : zero);
+    return v ? read.getResult(0) : Value();
+  }
+
+  Value rhs(Value group, Value step, Value column) override {
+    SmallVector<Value> tap = split(step, taps);
+    SmallVector<Idx> at{Idx(group), Idx(column)};
+    for (auto [i, axis] : llvm::enumerate(info.axes))
+      if (axis.dim >= 0)
+        at.push_back(Idx(tap[i]));
+    at.push_back(Idx(tap[3]));
+    return points.eval(info.op.getWeight(), at);
+  }
+
+  SmallVector<Idx> resultAt(Value group, Value row, Value column) override {
+    SmallVector<Value> out = split(row, outputs);
+    SmallVector<Idx> at(1, Idx(out[0]));
+    for (auto [i, axis] : llvm::enumerate(info.axes))
+      if (axis.dim >= 0)
+        at.push_back(Idx(out[i + 1]));
+    at.push_back(Idx(m.add(m.mul(group, points.expr(info.groupOutputs)), column)));
+    return at;
+  }
+
+  ConvolutionInfo info;
+  Type type;
+  SmallVector<SymExpr> outputs, taps;
+};
+} // namespace
+
+LogicalResult disc::emitDeviceConvolution(DeviceKernel &k) {
+  FailureOr<ConvolutionInfo> info = ConvolutionInfo::get(k.kernel, k.kernel.getBody().front(), k.shapes);
+  if (failed(info))
+    return failure();
+  return Convolution(k, *info).emit();
+}

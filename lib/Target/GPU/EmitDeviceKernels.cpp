@@ -1,0 +1,113 @@
+//===- EmitDeviceKernels.cpp - kernels become functions of threads ----------===//
+//
+//   disc_plan.kernel_func loop @k attributes {layouts = [...], schedule = {threads = 256, vector = 4}, symbols = ["B"]}
+//   { ^bb0(%x: tensor<?xf32>):
+//     %r = linalg.generic ... math.tanh ...
+//     disc_plan.yield %r : tensor<?xf32>
+//   }
+//
+// becomes
+//
+//   gpu.module @kernels {
+//     gpu.func @k(%x: !llvm.ptr<1>, %r: !llvm.ptr<1>, %B: i64) kernel attributes {known_block_size = ...} {
+//       %u = block * 256 + thread ; scf.for ... { llvm.load : vector<4xf32>, math.tanh, llvm.store }
+//     }
+//   }
+//   disc_rt.device_kernel @k threads 256 writes "01s" {disc_plan.tasks = ..., disc_plan.symbols = ["B"], ...}
+//
+// Nothing here is NVIDIA's or AMD's: the number of threads in a warp is all that differs, and the schedule has it.
+//
+// Lit test: test/lit/GPU/emit-kernels.mlir.
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Target/GPU/Passes.h"
+
+#include "lib/Target/Common/KernelAttrs.h"
+#include "lib/Target/GPU/DeviceKernel.h"
+
+namespace mlir::disc {
+#define GEN_PASS_DEF_GPUEMITKERNELS
+#include "lib/Target/GPU/Passes.h.inc"
+} // namespace mlir::disc
+
+using namespace mlir;
+using namespace mlir::disc;
+
+static LogicalResult emitKernel(DeviceKernel &k) {
+  switch (k.kernel.getKind()) {
+  case KernelKind::Loop:
+    return emitDeviceLoop(k);
+  case KernelKind::Row:
+    return emitDeviceRow(k);
+  case KernelKind::Column:
+    return emitDeviceColumn(k);
+  case KernelKind::Contraction:
+    return emitDeviceContraction(k);
+  case KernelKind::Convolution:
+    return emitDeviceConvolution(k);
+  case KernelKind::Attention:
+    return emitDeviceAttention(k);
+  case KernelKind::Pack:
+  case KernelKind::Call:
+    return k.kernel.emitError() << stringifyKernelKind(k.kernel.getKind()) << " kernels run on the CPU alone";
+  }
+  llvm_unreachable("unknown kernel kind");
+}
+
+namespace {
+struct GpuEmitKernels : disc::impl::GpuEmitKernelsBase<GpuEmitKernels> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    MLIRContext *context = &getContext();
+    SmallVector<KernelFuncOp> kernels(module.getOps<KernelFuncOp>());
+    int64_t warp = 32;
+    if (auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target"))
+      if (auto width = target.getAs<IntegerAttr>("warp"))
+        warp = width.getInt();
+    ShapeAnalysis shapes(module);
+    OpBuilder b(context);
+    module->setAttr(gpu::GPUDialect::getContainerModuleAttrName(), b.getUnitAttr());
+    b.setInsertionPointToEnd(module.getBody());
+    auto device = gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
+    for (KernelFuncOp kernel : kernels) {
+      SmallVector<StringRef> texts = checkTexts(kernel);
+      unsigned buffers = kernel.getNumInputs() + kernel.getNumResults(), numSymbols = kernel.getSymbols().size();
+      SmallVector<Type> types(buffers, LLVM::LLVMPointerType::get(context, 1));
+      types.append(numSymbols, b.getI64Type());
+      std::string writes = std::string(kernel.getNumInputs(), '0') + std::string(kernel.getNumResults(), '1') +
+                           std::string(numSymbols, 's');
+      if (!texts.empty()) {
+        types.push_back(LLVM::LLVMPointerType::get(context, 1));
+        types.append(texts.size(), b.getI64Type());
+        writes += "e" + std::string(texts.size(), 's');
+      }
+
+      b.setInsertionPointToEnd(device.getBody());
+      auto function = gpu::GPUFuncOp::create(b, kernel.getLoc(), kernel.getSymName(), b.getFunctionType(types, {}));
+      function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
+      auto threads = kernel.getScheduleAttr().getAs<IntegerAttr>("threads");
+      if (!threads) {
+        kernel.emitError("a kernel of a device needs 'threads' in its schedule");
+        return signalPassFailure();
+      }
+      function.setKnownBlockSizeAttr(b.getDenseI32ArrayAttr({int32_t(threads.getInt()), 1, 1}));
+      function->setAttr("disc_plan.writes", b.getStringAttr(writes));
+      b.setInsertionPointToEnd(&function.getBody().front());
+      auto end = gpu::ReturnOp::create(b, kernel.getLoc());
+      b.setInsertionPoint(end);
+      DeviceKernel k(b, kernel, function, shapes, warp);
+      if (failed(emitKernel(k)))
+        return signalPassFailure();
+
+      b.setInsertionPoint(kernel);
+      auto stub = DeviceKernelOp::create(b, kernel.getLoc(), kernel.getSymName(), threads.getInt(), writes,
+                                         FlatSymbolRefAttr());
+      if (!texts.empty())
+        stub->setAttr(kKernelTextsAttr, b.getStrArrayAttr(texts));
+      copyLaunchAttrs(kernel, stub);
+      kernel.erase();
+    }
+  }
+};
+} // namespace

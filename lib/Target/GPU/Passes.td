@@ -1,0 +1,14 @@
+//===- Passes.td - kernels for devices that run grids of blocks ----*- tablegen -*-===//
+#ifndef DISC_LIB_TARGET_GPU_PASSES
+#define DISC_LIB_TARGET_GPU_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def GpuEmitKernels : Pass<"disc-gpu-emit-kernels", "::mlir::ModuleOp"> {
+  let summary = "turn kernels into functions of a gpu.module";
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::disc::RtDialect", "::mlir::gpu::GPUDialect",
+                           "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::vector::VectorDialect"];
+}
+
+#endif // DISC_LIB_TARGET_GPU_PASSES

@@ -1,0 +1,208 @@
+//===- ScheduleBlocks.cpp - kernels mapped to blocks of threads -------------===//
+//
+//   disc_plan.kernel row ins(%x) -> tensor<?x?x384xf32> attributes {reason = ...} {...}
+// becomes
+//   disc_plan.kernel row ins(%x) -> tensor<?x?x384xf32> attributes {reason = ...,
+//     schedule = {group = 32 : i64, threads = 256 : i64, vector = 4 : i64}, tasks = (B * S + 7) floordiv 8, ...} {...}
+//
+// A task is a block of `threads` threads. What one does:
+//   loop         `threads * vector` elements of the domain, in row-major order
+//   row          rows, each by `group` neighbouring threads
+//   column       `columns` neighbouring columns, each by `threads / columns` threads
+//   contraction, convolution   a tile of `tile_rows` x `tile_columns` results, over steps of `tile_depth`
+//   attention    `queries` queries of one head, over steps of `keys` keys
+//
+// Nothing here depends on how many multiprocessors there are, so neither does the order of any sum.
+//
+// Test: test/lit/Schedule/blocks.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Transforms/Schedule/Passes.h"
+
+#include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Schedule/ContractionInfo.h"
+#include "lib/Transforms/Schedule/ConvolutionInfo.h"
+#include "lib/Transforms/Schedule/TargetInfo.h"
+#include "lib/Transforms/Support/ReductionPlan.h"
+#include "lib/Transforms/Support/ShapeAnalysis.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace mlir::disc {
+#define GEN_PASS_DEF_SCHEDULEBLOCKS
+#include "lib/Transforms/Schedule/Passes.h.inc"
+} // namespace mlir::disc
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+constexpr int64_t kThreads = 256;
+
+class BlockScheduler {
+public:
+  BlockScheduler(KernelOp kernel, ShapeAnalysis &shapes, int64_t warp)
+      : kernel(kernel), body(kernel.getBody().front()), shapes(shapes), warp(warp) {}
+
+  LogicalResult run();
+
+private:
+  LogicalResult row();
+  LogicalResult column();
+  LogicalResult product(const SymExpr &batches, const SymExpr &rows, const SymExpr &columns);
+  LogicalResult attention();
+  /// Elements that make 16 bytes of the widest of the kernel's buffers.
+  int64_t vector();
+  void set(const SymExpr &tasks, int64_t threads, std::initializer_list<std::pair<StringRef, int64_t>> numbers);
+
+  KernelOp kernel;
+  Block &body;
+  ShapeAnalysis &shapes;
+  int64_t warp;
+};
+
+struct ScheduleBlocks : disc::impl::ScheduleBlocksBase<ScheduleBlocks> {
+  void runOnOperation() override {
+    ShapeAnalysis shapes(getOperation());
+    int64_t warp = TargetInfo::get(getOperation()).warp;
+    WalkResult result = getOperation().walk([&](KernelOp kernel) {
+      return failed(BlockScheduler(kernel, shapes, warp).run()) ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+  }
+};
+} // namespace
+
+void BlockScheduler::set(const SymExpr &tasks, int64_t threads,
+                         std::initializer_list<std::pair<StringRef, int64_t>> numbers) {
+  Builder b(kernel.getContext());
+  NamedAttrList schedule;
+  schedule.set("threads", b.getI64IntegerAttr(threads));
+  for (auto [name, value] : numbers)
+    schedule.set(name, b.getI64IntegerAttr(value));
+  kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
+  kernel.setTasksAttr(ExprAttr::get(b.getContext(), tasks));
+  // Blocks have memory of their own, and the host does not divide their work.
+  kernel.setScratchAttr(ExprAttr::get(b.getContext(), SymExpr(0)));
+  kernel.setCostAttr(ExprAttr::get(b.getContext(), SymExpr(0)));
+}
+
+int64_t BlockScheduler::vector() {
+  int64_t bits = 8;
+  auto widen = [&](Value v) {
+    Type element = getElementTypeOrSelf(v.getType());
+    bits = std::max<int64_t>(bits, element.isIndex() ? 64 : element.getIntOrFloatBitWidth());
+  };
+  for (BlockArgument arg : body.getArguments())
+    widen(arg);
+  for (Value v : kernel.getYield().getValues())
+    widen(v);
+  return std::min<int64_t>(std::max<int64_t>(128 / bits, 1), 4);
+}
+
+LogicalResult BlockScheduler::run() {
+  switch (kernel.getKind()) {
+  case KernelKind::Loop: {
+    int64_t width = vector();
+    SymExpr total = SymExpr::product(shapes.dims(kernel.getYield().getValues().front()));
+    set(SymExpr::ceilDiv(total, SymExpr(kThreads * width)), kThreads, {{"vector", width}});
+    return success();
+  }
+  case KernelKind::Row:
+    return row();
+  case KernelKind::Column:
+    return column();
+  case KernelKind::Contraction: {
+    FailureOr<std::vector<ContractionPart>> parts = contractionParts(kernel, body, shapes);
+    if (failed(parts))
+      return failure();
+    if (parts->size() != 1 || parts->front().products.size() != 1)
+      return kernel.emitError("products of several parts are not mapped to blocks of threads");
+    const ContractionInfo &info = parts->front().first();
+    return product(info.size(info.batch), info.size(info.rows), info.size(info.columns));
+  }
+  case KernelKind::Convolution: {
+    FailureOr<ConvolutionInfo> info = ConvolutionInfo::get(kernel, body, shapes);
+    if (failed(info))
+      return failure();
+    SymExpr rows = info->batch;
+    for (const ConvolutionInfo::Axis &axis : info->axes)
+      rows *= axis.output;
+    return product(info->groups, rows, info->groupOutputs);
+  }
+  case KernelKind::Attention:
+    return attention();
+  case KernelKind::Pack:
+  case KernelKind::Call:
+    return kernel.emitError() << "'" << kernel.getName().value_or("this operation")
+                              << "' has no kernel for devices: " << stringifyKernelKind(kernel.getKind())
+                              << " kernels run on the CPU alone";
+  }
+  llvm_unreachable("unknown kernel kind");
+}
+
+LogicalResult BlockScheduler::row() {
+  FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, body, shapes);
+  if (failed(plan))
+    return failure();
+  SymExpr length = plan->size(plan->reduced), rows = plan->size(plan->parallel);
+  // Vectors must not cross the ends of rows.
+  int64_t width = std::gcd(vector(), std::max<int64_t>(plan->domain[plan->reduced.back()].content(), 1));
+  // As many threads as have something to do: a whole block for long rows, a part of a warp for short ones.
+  int64_t typical = shapes.typical(length), longest = shapes.range(length).max.value_or(INT64_MAX);
+  int64_t group = kThreads;
+  if (typical <= 8 * warp * width)
+    group = std::min<int64_t>(warp, llvm::PowerOf2Ceil(std::max<int64_t>(std::min(longest, INT64_MAX / 2) / width, 1)));
+  set(SymExpr::ceilDiv(rows, SymExpr(kThreads / group)), kThreads, {{"group", group}, {"vector", width}});
+  return success();
+}
+
+LogicalResult BlockScheduler::column() {
+  FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, body, shapes);
+  if (failed(plan))
+    return failure();
+  SymExpr outer(1), inner(1);
+  for (unsigned d : plan->parallel)
+    (d > plan->reduced.back() ? inner : outer) *= plan->domain[d];
+  // Neighbouring threads read neighbouring columns: 32 of them are whole cache lines.
+  constexpr int64_t columns = 32;
+  set(outer * SymExpr::ceilDiv(inner, SymExpr(columns)), kThreads, {{"columns", columns}});
+  return success();
+}
+
+LogicalResult BlockScheduler::product(const SymExpr &batches, const SymExpr &rows, const SymExpr &columns) {
+  struct Tile {
+    int64_t rows, columns, depth, threadRows, threadColumns;
+  };
+  // The largest tile that the extents fill; small ones where that leaves few blocks.
+  int64_t m = shapes.typical(rows), n = shapes.typical(columns);
+  auto most = [&](const SymExpr &e) { return shapes.range(e).max.value_or(INT64_MAX); };
+  Tile tile{64, 64, 16, 4, 4};
+  if (most(rows) <= 16)
+    tile = {16, 64, 16, 1, 4};
+  else if (most(columns) <= 16)
+    tile = {64, 16, 16, 4, 1};
+  else if (m >= 1024 && n >= 1024)
+    tile = {128, 128, 8, 8, 8};
+  int64_t threads = tile.rows / tile.threadRows * (tile.columns / tile.threadColumns);
+  set(batches * SymExpr::ceilDiv(rows, SymExpr(tile.rows)) * SymExpr::ceilDiv(columns, SymExpr(tile.columns)), threads,
+      {{"tile_rows", tile.rows},
+       {"tile_columns", tile.columns},
+       {"tile_depth", tile.depth},
+       {"thread_rows", tile.threadRows},
+       {"thread_columns", tile.threadColumns}});
+  return success();
+}
+
+LogicalResult BlockScheduler::attention() {
+  auto ops = body.getOps<AttentionOp>();
+  if (ops.empty())
+    return kernel.emitError("an attention kernel holds no attention");
+  AttentionOp op = *ops.begin();
+  SmallVector<SymExpr> dims = shapes.dims(op.getQuery());
+  SymExpr heads = SymExpr::product(ArrayRef<SymExpr>(dims).drop_back(2));
+  constexpr int64_t queries = 16, keys = 32;
+  set(heads * SymExpr::ceilDiv(dims[dims.size() - 2], SymExpr(queries)), 128, {{"queries", queries}, {"keys", keys}});
+  return success();
+}
