@@ -4,6 +4,19 @@
 
 include "mlir/Pass/PassBase.td"
 
+def DescribeDevice : Pass<"disc-describe-device", "::mlir::ModuleOp"> {
+  let summary = "say in `disc_plan.target` which kind of device runs the kernels";
+  let description = [{
+    The entries `device` (the runtime's name for it), `warp` (threads that step together) and `arch` (the kinds of chips
+    that images are made for) join those of the host.
+  }];
+  let options = [
+    Option<"device", "device", "std::string", "", "the runtime's name for the device">,
+    Option<"warp", "warp", "int64_t", "32", "threads that step together">,
+    ListOption<"arch", "arch", "std::string", "kinds of chips that images are made for">,
+  ];
+}
+
 def LowerMath : Pass<"disc-lower-math", "::mlir::ModuleOp"> {
   let summary = "replace transcendental functions by polynomials, half types by f32";
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",

@@ -6,7 +6,10 @@
 #include "lib/Runtime/Core/ModelInfo.h"
 #include "lib/Target/Common/SourceLine.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/LLVMIR/ROCDLDialect.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -46,6 +49,8 @@ private:
   StringAttr guards();
   FailureOr<StringAttr> parameters();
   StringAttr kernels();
+  StringAttr bytes(const Twine &name, StringRef content);
+  FailureOr<StringAttr> device();
 
   ModuleOp module;
   EntryOp main;
@@ -217,16 +222,72 @@ Value mlir::disc::functionAddress(OpBuilder &b, Location loc, func::FuncOp funct
 /// Kernels stay where they are in the module, which is the order that they were formed in.
 StringAttr TableEmitter::kernels() {
   SmallVector<Row> rows;
-  for (auto [function, kind] : info.kernels)
-    rows.push_back({text(function.getSymName()), text(kind), text(sourceLine(function.getLoc())), function});
+  for (auto [op, kind] : info.kernels) {
+    auto function = dyn_cast<func::FuncOp>(op);
+    rows.push_back({text(SymbolTable::getSymbolName(op)), text(kind), text(sourceLine(op->getLoc())),
+                    function ? Field(function) : Field(StringAttr())});
+  }
   return table("disc_kernels", rows);
+}
+
+/// A private constant of these bytes, where a device's driver may want it to lie.
+StringAttr TableEmitter::bytes(const Twine &name, StringRef content) {
+  auto type = LLVM::LLVMArrayType::get(b.getI8Type(), content.size());
+  auto global = LLVM::GlobalOp::create(b, module.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::Private,
+                                       name.str(), b.getStringAttr(content), /*alignment=*/64);
+  return global.getSymNameAttr();
+}
+
+/// What kernels on a device need: NULL for a model without any.
+FailureOr<StringAttr> TableEmitter::device() {
+  SmallVector<Row> kernels, images;
+  for (auto kernel : module.getOps<DeviceKernelOp>()) {
+    Field host = StringAttr();
+    if (FlatSymbolRefAttr name = kernel.getHostAttr()) {
+      auto function = module.lookupSymbol<func::FuncOp>(name);
+      if (!function)
+        return kernel.emitOpError() << "names no function: " << name;
+      host = Field(function);
+    }
+    kernels.push_back(
+        {text(kernel.getSymName()), static_cast<int64_t>(kernel.getThreads()), 0, host, text(kernel.getWrites())});
+  }
+  if (kernels.empty())
+    return StringAttr();
+  auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target");
+  auto name = target ? target.getAs<StringAttr>("device") : StringAttr();
+  if (!name)
+    return module.emitError("has kernels for a device, but 'disc_plan.target' names none");
+  for (auto binary : module.getOps<gpu::BinaryOp>())
+    for (Attribute attr : binary.getObjects()) {
+      auto object = cast<gpu::ObjectAttr>(attr);
+      std::string arch;
+      bool isText = object.getFormat() == gpu::CompilationTarget::Assembly;
+      if (auto nvvm = dyn_cast<NVVM::NVVMTargetAttr>(object.getTarget())) {
+        StringRef chip = nvvm.getChip();
+        arch = isText && chip.consume_front("sm_") ? ("compute_" + chip).str() : nvvm.getChip().str();
+      } else if (auto rocdl = dyn_cast<ROCDL::ROCDLTargetAttr>(object.getTarget())) {
+        arch = rocdl.getChip().str();
+      } else {
+        return binary.emitOpError() << "has an image for an unknown kind of device: " << object.getTarget();
+      }
+      std::string content = object.getObject().getValue().str();
+      if (isText)
+        content.push_back('\0');
+      images.push_back(
+          {text(arch), bytes("disc_image_" + Twine(images.size()), content), static_cast<int64_t>(content.size())});
+    }
+  return table("disc_device_code",
+               {Row{text(name.getValue()), static_cast<int64_t>(images.size()), table("disc_device_images", images),
+                    static_cast<int64_t>(kernels.size()), table("disc_device_kernels", kernels)}});
 }
 
 LogicalResult TableEmitter::emit() {
   FailureOr<StringAttr> inputs = tensors("input", main.getInputs());
   FailureOr<StringAttr> outputs = tensors("output", main.getOutputs());
   FailureOr<StringAttr> params = parameters();
-  if (failed(inputs) || failed(outputs) || failed(params))
+  FailureOr<StringAttr> code = device();
+  if (failed(inputs) || failed(outputs) || failed(params) || failed(code))
     return failure();
   auto count = [](auto range) { return static_cast<int64_t>(llvm::range_size(range)); };
   Row fields = {DISC_MODEL_INFO_VERSION,
@@ -244,7 +305,7 @@ LogicalResult TableEmitter::emit() {
                 static_cast<int64_t>(info.globals.size()),
                 static_cast<int64_t>(info.kernels.size()),
                 kernels(),
-                StringAttr()};
+                *code};
   Type type = rowType(fields);
   auto global = LLVM::GlobalOp::create(b, module.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::External,
                                        "disc_model_info", /*value=*/Attribute());

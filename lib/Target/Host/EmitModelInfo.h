@@ -30,7 +30,7 @@ struct ModelInfo {
   };
 
   struct Kernel {
-    func::FuncOp function;
+    Operation *op; // a function, or a disc_rt.device_kernel
     StringRef kind;
   };
 

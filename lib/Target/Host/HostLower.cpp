@@ -43,11 +43,13 @@
 #include "dialects/Shape/ShapeDialect.h"
 #include "lib/Target/Common/ExprEmitter.h"
 #include "lib/Target/Common/KernelAttrs.h"
+#include "lib/Target/Common/PointEmitter.h"
 #include "lib/Target/Host/EmitModelInfo.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -96,7 +98,8 @@ public:
                 int64_t serialNs)
       : module(module), entry(entry), shapes(shapes), runtime(runtime), info(info), serialNs(serialNs),
         b(module.getContext()), exprs(b, shapes, [this](StringRef name) { return symbols.lookup(name); }),
-        i32(b.getI32Type()), i64(b.getI64Type()), ptr(LLVM::LLVMPointerType::get(module.getContext())) {}
+        i32(b.getI32Type()), i64(b.getI64Type()), ptr(LLVM::LLVMPointerType::get(module.getContext())),
+        onDevice(!module.getOps<DeviceKernelOp>().empty()) {}
 
   LogicalResult lower();
 
@@ -114,6 +117,9 @@ private:
   LogicalResult lowerGlobal(RtGlobalOp op);
   void lowerOutput(OutputOp op);
   LogicalResult lowerLaunch(LaunchOp op);
+  LogicalResult lowerDeviceLaunch(LaunchOp op, DeviceKernelOp kernel);
+  LogicalResult storeArguments(LaunchOp op, ArrayAttr symbolNames, Value args, size_t &slot);
+  Value readDevice(LLVM::LoadOp load);
   LogicalResult lowerLoop(RtLoopOp op);
   LogicalResult lowerBranch(RtBranchOp op);
   void lowerEnter(EnterOp op);
@@ -149,6 +155,7 @@ private:
   llvm::StringMap<Value> symbols;
   ExprEmitter exprs;
   Type i32, i64, ptr;
+  const bool onDevice; // the data of calls is
 
   IRMapping values;
   Value call;
@@ -325,7 +332,10 @@ void EntryLowering::lowerOutput(OutputOp op) {
 
 LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
   Location loc = op.getLoc();
-  auto kernel = module.lookupSymbol<func::FuncOp>(op.getKernelAttr());
+  Operation *symbol = module.lookupSymbol(op.getKernelAttr());
+  if (auto kernel = dyn_cast_if_present<DeviceKernelOp>(symbol))
+    return lowerDeviceLaunch(op, kernel);
+  auto kernel = dyn_cast_if_present<func::FuncOp>(symbol);
   if (!kernel)
     return op.emitOpError() << "names no function: " << op.getKernel();
   auto symbolNames = kernel->getAttrOfType<ArrayAttr>(kKernelSymbolsAttr);
@@ -342,14 +352,8 @@ LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
   bool reports = kernel->hasAttr(kKernelCallAttr);
   Value args = slots(loc, op.getBuffers().size() + symbolNames.size() + reports);
   size_t slot = 0;
-  for (Value buffer : op.getBuffers())
-    store(loc, mapped(buffer), args, slot++);
-  for (Attribute name : symbolNames) {
-    Value value = emitExpr(op, SymExpr::symbol(cast<StringAttr>(name)));
-    if (!value)
-      return failure();
-    store(loc, toI64(loc, value), args, slot++);
-  }
+  if (failed(storeArguments(op, symbolNames, args, slot)))
+    return failure();
   if (reports)
     store(loc, call, args, slot++);
 
@@ -385,6 +389,61 @@ LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
       loc, runtime.call(b, loc, "disc_rt_parallel_for", i32,
                         {call, address, args, toI64(loc, taskCount), toI64(loc, costValue), toI64(loc, scratchValue)}));
   return success();
+}
+
+/// Buffers and symbols' values.
+LogicalResult EntryLowering::storeArguments(LaunchOp op, ArrayAttr symbolNames, Value args, size_t &slot) {
+  Location loc = op.getLoc();
+  for (Value buffer : op.getBuffers())
+    store(loc, mapped(buffer), args, slot++);
+  for (Attribute name : symbolNames) {
+    Value value = emitExpr(op, SymExpr::symbol(cast<StringAttr>(name)));
+    if (!value)
+      return failure();
+    store(loc, toI64(loc, value), args, slot++);
+  }
+  return success();
+}
+
+/// The kernel's tasks are its blocks; a grid is put into the call's stream.
+LogicalResult EntryLowering::lowerDeviceLaunch(LaunchOp op, DeviceKernelOp kernel) {
+  Location loc = op.getLoc();
+  auto symbolNames = kernel->getAttrOfType<ArrayAttr>(kKernelSymbolsAttr);
+  if (!symbolNames)
+    return op.emitOpError() << "needs '" << kKernelSymbolsAttr << "' on " << op.getKernel();
+  Value blocks = emitExpr(op, exprAttr(kernel, kKernelTasksAttr, 1));
+  if (!blocks)
+    return failure();
+  auto texts = kernel->getAttrOfType<ArrayAttr>(kKernelTextsAttr);
+  size_t count = op.getBuffers().size() + symbolNames.size() + (texts ? 1 + texts.size() : 0), slot = 0;
+  Value args = slots(loc, count);
+  if (failed(storeArguments(op, symbolNames, args, slot)))
+    return failure();
+  if (texts) {
+    Value errors = runtime.call(b, loc, "disc_rt_device_errors", ptr, call);
+    store(loc, checkPointer(loc, errors), args, slot++);
+    for (Attribute text : texts)
+      store(loc, textAddress(b, loc, module, cast<StringAttr>(text).getValue()), args, slot++);
+  }
+  int64_t number = 0;
+  for (auto other : module.getOps<DeviceKernelOp>()) {
+    if (other == kernel)
+      break;
+    ++number;
+  }
+  checkStatus(loc, runtime.call(b, loc, "disc_rt_device_launch", i32,
+                                {call, constant64(loc, number), args, constant64(loc, count), toI64(loc, blocks)}));
+  return success();
+}
+
+/// What lies on the device is copied to this stack to be read.
+Value EntryLowering::readDevice(LLVM::LoadOp load) {
+  Location loc = load.getLoc();
+  Type type = load.getType();
+  Value to = slots(loc, 1);
+  Value bytes = constant64(loc, type.isIndex() ? 8 : (type.getIntOrFloatBitWidth() + 7) / 8);
+  checkStatus(loc, runtime.call(b, loc, "disc_rt_device_read", i32, {call, to, mapped(load.getAddr()), bytes}));
+  return LLVM::LoadOp::create(b, loc, type, to);
 }
 
 LogicalResult EntryLowering::lowerInside(Block &block) {
@@ -566,6 +625,12 @@ LogicalResult EntryLowering::lowerOp(Operation &op) {
       })
       .Case([&](OutputOp output) { return lowerOutput(output), success(); })
       .Case([&](CopyOp copy) {
+        if (onDevice) {
+          Value bytes = toI64(loc, mapped(copy.getBytes()));
+          checkStatus(loc, runtime.call(b, loc, "disc_rt_device_copy", i32,
+                                        {call, mapped(copy.getTarget()), mapped(copy.getSource()), bytes}));
+          return success();
+        }
         LLVM::MemcpyOp::create(b, loc, mapped(copy.getTarget()), mapped(copy.getSource()),
                                toI64(loc, mapped(copy.getBytes())),
                                /*isVolatile=*/false);
@@ -594,6 +659,13 @@ LogicalResult EntryLowering::lowerOp(Operation &op) {
         if (!value)
           return failure();
         values.map(dim.getResult(), value);
+        return success();
+      })
+      .Case([&](LLVM::LoadOp load) {
+        if (onDevice)
+          values.map(load.getResult(), readDevice(load));
+        else
+          b.clone(*load, values);
         return success();
       })
       .Default([&](Operation *other) -> LogicalResult {
@@ -728,9 +800,9 @@ struct HostLower : mlir::disc::impl::HostLowerBase<HostLower> {
     }
     if (!module.lookupSymbol("disc_init"))
       addEmptyInit(module);
-    for (auto function : module.getOps<func::FuncOp>())
-      if (auto kind = function->getAttrOfType<StringAttr>(kKernelKindAttr))
-        info.kernels.push_back({function, kind.getValue()});
+    for (Operation &op : *module.getBody())
+      if (auto kind = op.getAttrOfType<StringAttr>(kKernelKindAttr); kind && isa<func::FuncOp, DeviceKernelOp>(op))
+        info.kernels.push_back({&op, kind.getValue()});
     if (failed(emitModelInfo(module, main, info, shapes)))
       return signalPassFailure();
     eraseDescriptions(module, entries);
@@ -754,7 +826,7 @@ struct HostLower : mlir::disc::impl::HostLowerBase<HostLower> {
     for (auto procedure : llvm::make_early_inc_range(module.getOps<ProcedureOp>()))
       procedure.erase();
     for (Operation &op : llvm::make_early_inc_range(*module.getBody())) {
-      if (isa<disc::GlobalOp, SymbolOp, disc::GuardOp>(op)) {
+      if (isa<disc::GlobalOp, SymbolOp, disc::GuardOp, DeviceKernelOp, gpu::BinaryOp>(op)) {
         op.erase();
         continue;
       }
