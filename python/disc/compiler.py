@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,6 +29,7 @@ def compile(
     *,
     dynamic_shapes: Any = None,
     fixed: Mapping[str, Any] | None = None,
+    target: str | None = None,
     options: Options | None = None,
 ) -> Model:
     """Compiles a model once, for every shape that ``dynamic_shapes`` allows.
@@ -39,6 +41,8 @@ def compile(
         dynamic_shapes: which dims are dynamic, as for ``torch.export.export``. Those of an ONNX model are its
             dim_params: ``{"batch": Dim("batch", max=64), "length": 128}`` gives one a range and makes one static.
         fixed: for ONNX, inputs that become constants of the compiled model, with their values.
+        target: what it is to run on, ``"cpu"`` or ``"cuda"`` (see :mod:`disc.targets`); None means what the options say
+            and, where they do not, the device of the model's parameters.
         options: see :class:`disc.Options`.
 
     Raises:
@@ -46,6 +50,8 @@ def compile(
         UnsupportedOpError: the model uses operations that cannot be lowered; it lists all of them.
     """
     options = check_arguments(model, options, args, kwargs, fixed)
+    if target is not None or options.target is None:
+        options = dataclasses.replace(options, target=target or _device_of(model))
     compilation = Compilation(options)
     with compilation.progress(steps(compilation)):
         program = compilation.import_model(model, args, kwargs, dynamic_shapes, fixed)
@@ -75,6 +81,21 @@ def check_arguments(
     if not isinstance(options, Options):
         raise TypeError(f"options: expected disc.Options, got {type(options).__name__}")
     return options
+
+
+def _device_of(model: Any) -> str:
+    """The target that is the device of a model's parameters."""
+    tensors: Iterable[torch.Tensor] = ()
+    if isinstance(model, torch.nn.Module):
+        tensors = (*model.parameters(), *model.buffers())
+    elif isinstance(model, ExportedProgram):
+        tensors = model.state_dict.values()
+    kinds = {tensor.device.type for tensor in tensors}
+    if len(kinds) > 1:
+        raise ValueError(f"the model's parameters lie on several devices: {', '.join(sorted(kinds))}")
+    if "cuda" in kinds:
+        return "rocm" if torch.version.hip else "cuda"
+    return "cpu"
 
 
 def steps(compilation: Compilation) -> int:

@@ -15,6 +15,9 @@ class Options:
 
     threads: int | None = None
     """Threads of one call, the caller's included; None means every core this process may use."""
+    target: str | None = None
+    """What the model is to run on: one of :func:`disc.targets.names`, perhaps with chips (``"cuda:sm_90"``). None means
+    the device of the model's parameters for :func:`disc.compile`, else ``"cpu"``."""
     cpu: str | None = None
     """Compile for this kind of CPU, named as for clang's ``-march`` (``"x86-64-v3"``); None means for this machine."""
     stop_after: str | None = None
@@ -38,7 +41,7 @@ class Options:
     no more than that of other orders of summation, and an infinite or NaN input spreads to all results of the 2 x 2
     blocks that it meets."""
     pipeline: Pipeline | None = None
-    """The stages; None means ``disc.pipeline.default("cpu")``."""
+    """The stages; None means ``disc.pipeline.default(target)``."""
 
     def __post_init__(self) -> None:
         if self.threads is not None and (not isinstance(self.threads, int) or not 1 <= self.threads <= 4096):
@@ -55,9 +58,11 @@ class Options:
     @property
     def stages(self) -> Pipeline:
         """The pipeline to run, before ``stop_after`` cuts it."""
-        pipeline = self.pipeline if self.pipeline is not None else default()
-        if not self.winograd:
+        pipeline = self.pipeline if self.pipeline is not None else default(self.target or "cpu")
+        if not self.winograd and pipeline.has("disc-schedule-winograd"):
             pipeline = pipeline.without("disc-schedule-winograd")
         if self.precision == "f32":
             return pipeline
+        if not pipeline.has("disc-schedule-pack-weights"):
+            raise ValueError(f"precision={self.precision!r} is for the CPU, not for target {pipeline.target!r}")
         return pipeline.configure("disc-schedule-pack-weights", f"precision={self.precision}")

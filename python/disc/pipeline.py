@@ -13,7 +13,7 @@ it is. Both are immutable: every change gives a new pipeline, to be handed to ``
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 IMPORT = "import"
@@ -124,6 +124,10 @@ class Pipeline:
             tuple(replace(s, passes=tuple(p for p in s.passes if _pass_name(p) != name)) for s in self.stages)
         )
 
+    def has(self, name: str) -> bool:
+        """Whether a stage has a pass of this name."""
+        return any(_pass_name(p) == name for stage in self.stages for p in stage.passes)
+
     def configure(self, name: str, options: str) -> Pipeline:
         """The pipeline with these options (``"a=1 b=2"``) for the pass of this name."""
         self._check_pass(name)
@@ -145,7 +149,7 @@ class Pipeline:
         return self._with(self.stages[:index] + self.stages[index + 1 :])
 
     def _check_pass(self, name: str) -> None:
-        if not any(_pass_name(p) == name for stage in self.stages for p in stage.passes):
+        if not self.has(name):
             raise ValueError(f"no stage has a pass {name!r}")
 
     def _index(self, name: str) -> int:
@@ -213,8 +217,41 @@ _CPU = Pipeline(
 )
 
 
-def default(target: str = "cpu") -> Pipeline:
-    """The stages a model goes through for ``target``."""
-    if target != "cpu":
-        raise ValueError(f"no target {target!r}; the targets are: cpu")
+def cpu() -> Pipeline:
+    """The stages of models whose kernels run on the host's CPU."""
     return _CPU
+
+
+def blocks(target: str, device: str, *, warp: int, chips: Sequence[str], code: Sequence[str]) -> Pipeline:
+    """The stages of models whose kernels are grids of blocks of threads on a device.
+
+    Args:
+        target: what the pipeline is for.
+        device: the runtime's name for the device.
+        warp: threads that step together.
+        chips: the kinds of chips that images are made for.
+        code: passes that make of a ``gpu.module`` what the device runs.
+    """
+    describe = f"device={device} warp={warp}" + (f" arch={','.join(chips)}" if chips else "")
+    # On the CPU alone: products in several parts, panels of weights, Winograd's convolutions, and kernels over vectors.
+    own = {"disc-fusion-group-queries", "disc-fusion-merge-products", "disc-lower-math"}
+    fusion = tuple(p for p in _CPU["fusion"].passes if p not in own)
+    lower = tuple(p for p in _CPU["codegen"].passes if p not in own)
+    return Pipeline(
+        target,
+        (
+            Stage("shape", (f"disc-describe-device{{{describe}}}", *_CPU["shape"].passes)),
+            _CPU["library"],
+            Stage("fusion", fusion),
+            Stage("schedule", ("disc-schedule-hoist-parameters", "disc-schedule-blocks", "disc-schedule-verify")),
+            _CPU["memory"],
+            Stage("codegen", ("disc-gpu-emit-kernels", "canonicalize", "cse", *code, *lower)),
+        ),
+    )
+
+
+def default(target: str = "cpu") -> Pipeline:
+    """The stages a model goes through for a target, as :func:`disc.targets.find` takes it."""
+    from .targets import find
+
+    return find(target).pipeline

@@ -28,6 +28,11 @@ inline constexpr llvm::StringLiteral kKernelTextsAttr = "disc_plan.texts";
 /// On a function whose last slot is the call, to report failures to.
 inline constexpr llvm::StringLiteral kKernelCallAttr = "disc_plan.reports_to_call";
 
+/// On a function of the host in a module for a device: the bytes of each of the kernel's buffers, from the buffer's start
+/// to the last element, as expressions; and how many of them are results. Its launch copies them to the host and back.
+inline constexpr llvm::StringLiteral kKernelBuffersAttr = "disc_plan.buffer_bytes";
+inline constexpr llvm::StringLiteral kKernelResultsAttr = "disc_plan.results";
+
 /// Keeps what launches of `kernel` need on the function emitted for it.
 inline void copyLaunchAttrs(KernelFuncOp kernel, Operation *function) {
   function->setAttr(kKernelSymbolsAttr, kernel.getSymbolsAttr());
@@ -38,6 +43,9 @@ inline void copyLaunchAttrs(KernelFuncOp kernel, Operation *function) {
     function->setAttr(kKernelScratchAttr, scratch);
   if (Attribute cost = kernel.getCostAttr())
     function->setAttr(kKernelCostAttr, cost);
+  for (StringRef name : {kKernelBuffersAttr, kKernelResultsAttr})
+    if (Attribute attr = kernel->getAttr(name))
+      function->setAttr(name, attr);
 }
 
 } // namespace mlir::disc

@@ -11,6 +11,7 @@
 #include "lib/Target/GPU/Passes.h"
 #include "lib/Target/Emulation/Passes.h"
 #include "lib/Target/Host/Passes.h"
+#include "lib/Target/Null/Passes.h"
 #include "lib/Transforms/Fusion/Passes.h"
 #include "lib/Transforms/Library/Passes.h"
 #include "lib/Transforms/Memory/Passes.h"
@@ -41,6 +42,7 @@ void mlir::disc::registerPasses() {
     registerDiscGPUPasses();
     registerDiscEmulationPasses();
     registerDiscHostPasses();
+    registerDiscNullPasses();
     registerDiscShapePasses();
     registerDiscLibraryPasses();
     registerDiscFusionPasses();

@@ -79,7 +79,7 @@ void DeviceKernel::storeShared(Value memory, Value v, Value at) {
   LLVM::StoreOp::create(b, loc, v, elementAt(*this, memory, v.getType(), at));
 }
 
-Value DeviceKernel::shuffleXor(Value v, int64_t mask) {
+Value DeviceKernel::shuffle(Value v, int64_t offset, gpu::ShuffleMode mode) {
   Type type = v.getType(), i32 = b.getI32Type();
   unsigned bits = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
   // Narrow values travel in 32 bits.
@@ -92,7 +92,7 @@ Value DeviceKernel::shuffleXor(Value v, int64_t mask) {
   } else if (type.isIndex()) {
     wide = m.i64(wide);
   }
-  wide = gpu::ShuffleOp::create(b, loc, wide, mask, warp, gpu::ShuffleMode::XOR).getShuffleResult();
+  wide = gpu::ShuffleOp::create(b, loc, wide, offset, warp, mode).getShuffleResult();
   if (type.isIndex())
     return m.index(wide);
   if (bits >= 32)

@@ -35,11 +35,10 @@ public:
   Value loadShared(Value memory, Type element, Value at);
   void storeShared(Value memory, Value v, Value at);
 
-  /// The value that the thread has whose number in the warp differs by this bit mask.
-  Value shuffleXor(Value v, int64_t mask);
-
-  /// What `element`s are counted in while they are summed: half types in f32.
-  static Value zero(OpBuilder &b, Location loc, Type type);
+  /// The value that another thread of the warp has: `offset` below (UP), or one whose number differs by the bit mask
+  /// `offset` (XOR). All threads of the warp take part; where there is no such thread the value is unspecified.
+  Value shuffle(Value v, int64_t offset, gpu::ShuffleMode mode);
+  Value shuffleXor(Value v, int64_t mask) { return shuffle(v, mask, gpu::ShuffleMode::XOR); }
 
   OpBuilder &b;
   KernelFuncOp kernel;
@@ -58,6 +57,8 @@ SmallVector<StringRef> checkTexts(KernelFuncOp kernel);
 
 /// All report what they cannot emit.
 LogicalResult emitDeviceLoop(DeviceKernel &k);
+/// A loop kernel that is one `disc_tensor.running_sum`.
+LogicalResult emitDeviceRunningSum(DeviceKernel &k);
 LogicalResult emitDeviceRow(DeviceKernel &k);
 LogicalResult emitDeviceColumn(DeviceKernel &k);
 LogicalResult emitDeviceContraction(DeviceKernel &k);

@@ -26,7 +26,7 @@ LogicalResult disc::emitDeviceLoop(DeviceKernel &k) {
   IndexMath &m = k.m;
   ValueRange results = k.kernel.getYield().getValues();
   if (results.front().getDefiningOp<RunningSumOp>())
-    return k.kernel.emitError("a running sum has no kernel for devices yet");
+    return emitDeviceRunningSum(k);
   int64_t width = k.schedule("vector");
   // Whether a point lies in one part of a concatenation or another is asked for each.
   if (!k.kernel.getBody().getOps<ConcatOp>().empty())

@@ -50,12 +50,34 @@ static LogicalResult emitKernel(DeviceKernel &k) {
     return emitDeviceAttention(k);
   case KernelKind::Pack:
   case KernelKind::Call:
-    return k.kernel.emitError() << stringifyKernelKind(k.kernel.getKind()) << " kernels run on the CPU alone";
+    break;
   }
-  llvm_unreachable("unknown kernel kind");
+  return k.kernel.emitError() << stringifyKernelKind(k.kernel.getKind()) << " kernels are none of a device's";
 }
 
 namespace {
+/// The runtime's functions run on the host, with copies of their operands: says how much there is to copy.
+void leaveOnHost(KernelFuncOp kernel, ShapeAnalysis &shapes) {
+  MLIRContext *context = kernel.getContext();
+  SmallVector<SymExpr> bytes;
+  for (auto [i, v] : llvm::enumerate(llvm::concat<Value>(SmallVector<Value>(kernel.getBody().getArguments()),
+                                                         SmallVector<Value>(kernel.getYield().getValues())))) {
+    LayoutAttr layout = kernel.getLayout(i);
+    SymExpr end = layout.getOffset().getValue() + SymExpr(1), count(1);
+    for (auto [extent, stride] : llvm::zip(shapes.dims(v), layout.getStrides().getDims())) {
+      end += (extent - SymExpr(1)) * stride;
+      count *= extent;
+    }
+    // Without elements there is nothing to copy, wherever the last one would lie.
+    SymExpr isThere = SymExpr::min(count, SymExpr(1));
+    Type element = getElementTypeOrSelf(v.getType());
+    int64_t width = element.isIndex() ? 8 : llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
+    bytes.push_back(shapes.simplify(isThere * end * SymExpr(width)));
+  }
+  kernel->setAttr(kKernelBuffersAttr, DimsAttr::get(context, bytes));
+  kernel->setAttr(kKernelResultsAttr, Builder(context).getI64IntegerAttr(kernel.getNumResults()));
+}
+
 struct GpuEmitKernels : disc::impl::GpuEmitKernelsBase<GpuEmitKernels> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
@@ -71,6 +93,10 @@ struct GpuEmitKernels : disc::impl::GpuEmitKernelsBase<GpuEmitKernels> {
     b.setInsertionPointToEnd(module.getBody());
     auto device = gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
     for (KernelFuncOp kernel : kernels) {
+      if (kernel.getKind() == KernelKind::Call) {
+        leaveOnHost(kernel, shapes);
+        continue;
+      }
       SmallVector<StringRef> texts = checkTexts(kernel);
       unsigned buffers = kernel.getNumInputs() + kernel.getNumResults(), numSymbols = kernel.getSymbols().size();
       SmallVector<Type> types(buffers, LLVM::LLVMPointerType::get(context, 1));

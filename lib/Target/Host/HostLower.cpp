@@ -350,12 +350,32 @@ LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
     return failure();
 
   bool reports = kernel->hasAttr(kKernelCallAttr);
-  Value args = slots(loc, op.getBuffers().size() + symbolNames.size() + reports);
+  auto bytes = kernel->getAttrOfType<DimsAttr>(kKernelBuffersAttr);
+  size_t numArgs = op.getBuffers().size() + symbolNames.size() + reports;
+  Value args = slots(loc, numArgs + (bytes ? op.getBuffers().size() : 0));
   size_t slot = 0;
   if (failed(storeArguments(op, symbolNames, args, slot)))
     return failure();
   if (reports)
     store(loc, call, args, slot++);
+
+  if (bytes) {
+    for (auto [i, size] : llvm::enumerate(bytes.getDims())) {
+      Value value = emitExpr(op, size);
+      if (!value)
+        return failure();
+      store(loc, toI64(loc, value), args, numArgs + i);
+    }
+    Value costValue = emitExpr(op, cost), scratchValue = emitExpr(op, scratch);
+    if (!costValue || !scratchValue)
+      return failure();
+    int64_t results = kernel->getAttrOfType<IntegerAttr>(kKernelResultsAttr).getInt();
+    checkStatus(loc, runtime.call(b, loc, "disc_rt_device_call_host", i32,
+                                  {call, functionAddress(b, loc, kernel), args, constant64(loc, numArgs),
+                                   constant64(loc, bytes.getDims().size()), constant64(loc, results),
+                                   toI64(loc, taskCount), toI64(loc, costValue), toI64(loc, scratchValue)}));
+    return success();
+  }
 
   // Waking the pool for a kernel that is over in a microsecond costs more than
   // it saves, so what is always that small, and cannot fail, skips the runtime altogether.
@@ -830,7 +850,8 @@ struct HostLower : mlir::disc::impl::HostLowerBase<HostLower> {
         op.erase();
         continue;
       }
-      for (StringRef name : {kKernelSymbolsAttr, kKernelTasksAttr, kKernelScratchAttr, kKernelCostAttr})
+      for (StringRef name : {kKernelSymbolsAttr, kKernelTasksAttr, kKernelScratchAttr, kKernelCostAttr,
+                             kKernelBuffersAttr, kKernelResultsAttr})
         op.removeAttr(name);
     }
   }

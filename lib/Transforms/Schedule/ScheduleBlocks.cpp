@@ -23,7 +23,7 @@
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Schedule/ContractionInfo.h"
 #include "lib/Transforms/Schedule/ConvolutionInfo.h"
-#include "lib/Transforms/Schedule/TargetInfo.h"
+#include "lib/Transforms/Schedule/Schedules.h"
 #include "lib/Transforms/Support/ReductionPlan.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "llvm/Support/MathExtras.h"
@@ -41,12 +41,13 @@ constexpr int64_t kThreads = 256;
 
 class BlockScheduler {
 public:
-  BlockScheduler(KernelOp kernel, ShapeAnalysis &shapes, int64_t warp)
-      : kernel(kernel), body(kernel.getBody().front()), shapes(shapes), warp(warp) {}
+  BlockScheduler(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target)
+      : kernel(kernel), body(kernel.getBody().front()), shapes(shapes), target(target), warp(target.warp) {}
 
   LogicalResult run();
 
 private:
+  LogicalResult runningSum(RunningSumOp op);
   LogicalResult row();
   LogicalResult column();
   LogicalResult product(const SymExpr &batches, const SymExpr &rows, const SymExpr &columns);
@@ -58,15 +59,16 @@ private:
   KernelOp kernel;
   Block &body;
   ShapeAnalysis &shapes;
-  int64_t warp;
+  const TargetInfo &target;
+  const int64_t warp;
 };
 
 struct ScheduleBlocks : disc::impl::ScheduleBlocksBase<ScheduleBlocks> {
   void runOnOperation() override {
     ShapeAnalysis shapes(getOperation());
-    int64_t warp = TargetInfo::get(getOperation()).warp;
+    TargetInfo target = TargetInfo::get(getOperation());
     WalkResult result = getOperation().walk([&](KernelOp kernel) {
-      return failed(BlockScheduler(kernel, shapes, warp).run()) ? WalkResult::interrupt() : WalkResult::advance();
+      return failed(BlockScheduler(kernel, shapes, target).run()) ? WalkResult::interrupt() : WalkResult::advance();
     });
     if (result.wasInterrupted())
       signalPassFailure();
@@ -104,6 +106,8 @@ int64_t BlockScheduler::vector() {
 LogicalResult BlockScheduler::run() {
   switch (kernel.getKind()) {
   case KernelKind::Loop: {
+    if (auto sum = kernel.getYield().getValues().front().getDefiningOp<RunningSumOp>())
+      return runningSum(sum);
     int64_t width = vector();
     SymExpr total = SymExpr::product(shapes.dims(kernel.getYield().getValues().front()));
     set(SymExpr::ceilDiv(total, SymExpr(kThreads * width)), kThreads, {{"vector", width}});
@@ -133,13 +137,25 @@ LogicalResult BlockScheduler::run() {
   }
   case KernelKind::Attention:
     return attention();
-  case KernelKind::Pack:
   case KernelKind::Call:
-    return kernel.emitError() << "'" << kernel.getName().value_or("this operation")
-                              << "' has no kernel for devices: " << stringifyKernelKind(kernel.getKind())
-                              << " kernels run on the CPU alone";
+    // The runtime's functions run on the host.
+    return scheduleCall(kernel, shapes, target);
+  case KernelKind::Pack:
+    return kernel.emitError("packed weights are for the CPU");
   }
   llvm_unreachable("unknown kernel kind");
+}
+
+LogicalResult BlockScheduler::runningSum(RunningSumOp op) {
+  SmallVector<SymExpr> dims = shapes.dims(op.getResult());
+  SymExpr inner = SymExpr::product(ArrayRef(dims).drop_front(op.getDim() + 1));
+  SymExpr lines = SymExpr::product(ArrayRef(dims).take_front(op.getDim())) * inner;
+  // Lines side by side are read side by side, if there are as many as a warp has threads.
+  if (shapes.typical(inner) >= warp)
+    set(SymExpr::ceilDiv(lines, SymExpr(kThreads)), kThreads, {{"line_threads", 1}});
+  else
+    set(lines, kThreads, {{"line_threads", kThreads}});
+  return success();
 }
 
 LogicalResult BlockScheduler::row() {

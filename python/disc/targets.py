@@ -1,0 +1,164 @@
+"""The kinds of machines that models are compiled for.
+
+``"cpu"`` is this machine. A device's kernels are compiled for kinds of chips, which may be named behind a colon::
+
+    disc.targets.names()  # ('cpu', 'cuda', 'cuda-emulated', 'null', 'rocm', 'rocm-emulated')
+    disc.compile(model, args, target="cuda:sm_90")
+
+A target of one's own is a :class:`Target`, found by an entry point of the group ``disc.targets`` or given to
+:func:`register`; docs/adding-a-target.md makes one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cache
+
+from . import pipeline
+from .pipeline import Pipeline
+
+
+class Target(ABC):
+    """A kind of machine. Whatever else differs between machines is in the passes of its pipeline."""
+
+    name: str
+    """What users call it: a word, perhaps with hyphens."""
+
+    chips: tuple[str, ...] = ()
+    """Kinds of chips that code is made for where the user names none."""
+
+    @abstractmethod
+    def pipeline(self, chips: Sequence[str]) -> Pipeline:
+        """The stages of a model. ValueError for a chip that the target does not know."""
+
+    def missing(self) -> str:
+        """What this process lacks to run its models; "" if nothing."""
+        return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A target, with the chips that it is to make code for."""
+
+    target: Target
+    chips: tuple[str, ...]
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The stages of a model."""
+        return self.target.pipeline(self.chips)
+
+
+class Cpu(Target):
+    """The host's own CPU."""
+
+    name = "cpu"
+
+    def pipeline(self, chips: Sequence[str]) -> Pipeline:
+        if chips:
+            raise ValueError(f"target 'cpu' takes no chips, got {', '.join(chips)}; options have 'cpu' for its kind")
+        return pipeline.cpu()
+
+
+@dataclasses.dataclass(frozen=True)
+class Gpu(Target):
+    """A GPU whose driver loads images of kernels."""
+
+    name: str
+    device: str
+    library: str
+    """Of the driver."""
+    warp: int
+    known: str
+    """What names of its chips begin with."""
+    chips: tuple[str, ...]
+
+    def pipeline(self, chips: Sequence[str]) -> Pipeline:
+        for chip in chips:
+            if not chip.startswith(self.known):
+                raise ValueError(f"target {self.name!r}: no chip is called {chip!r}; names are like {self.chips[0]!r}")
+        code = pipeline.DEVICE_CODE[self.name]
+        return pipeline.blocks(self.name, self.device, warp=self.warp, chips=chips, code=code)
+
+    def missing(self) -> str:
+        from . import _runtime
+
+        return _runtime.device_missing(self.device)
+
+
+@dataclasses.dataclass(frozen=True)
+class Emulated(Target):
+    """The kernels of a GPU, run on the CPU, thread by thread."""
+
+    name: str
+    warp: int
+    chips: tuple[str, ...] = ("checked",)
+
+    def pipeline(self, chips: Sequence[str]) -> Pipeline:
+        unknown = [chip for chip in chips if chip not in ("checked", "fast")]
+        if unknown or len(chips) > 1:
+            raise ValueError(f"target {self.name!r} is 'checked' or 'fast', not {', '.join(chips)}")
+        check = "true" if chips == ("checked",) else "false"
+        code = ("disc-lower-math", f"disc-emulate-kernels{{check={check}}}")
+        return pipeline.blocks(self.name, "emulated", warp=self.warp, chips=(), code=code)
+
+
+class Null(Target):
+    """A device that runs nothing: what a call costs without its kernels."""
+
+    name = "null"
+
+    def pipeline(self, chips: Sequence[str]) -> Pipeline:
+        if chips:
+            raise ValueError(f"target 'null' has no chips, got {', '.join(chips)}")
+        return pipeline.blocks(self.name, "null", warp=32, chips=(), code=("disc-drop-kernels",))
+
+
+_targets: dict[str, Target] = {}
+
+
+def register(target: Target) -> None:
+    """Makes a target known by its name. ValueError if the name is taken."""
+    if not isinstance(target, Target):
+        raise TypeError(f"expected a disc.targets.Target, got {type(target).__name__}")
+    if target.name in _targets:
+        raise ValueError(f"a target {target.name!r} is known already")
+    _targets[target.name] = target
+
+
+for _target in (
+    Cpu(),
+    Gpu("cuda", "cuda", "libcuda.so.1", 32, "sm_", ("sm_80", "sm_90")),
+    Gpu("rocm", "rocm", "libamdhip64.so", 64, "gfx9", ("gfx90a", "gfx942")),
+    Emulated("cuda-emulated", 32),
+    Emulated("rocm-emulated", 64),
+    Null(),
+):
+    register(_target)
+
+
+@cache
+def _load_entry_points() -> None:
+    for entry in importlib.metadata.entry_points(group="disc.targets"):
+        register(entry.load()())
+
+
+def names() -> tuple[str, ...]:
+    """The targets that there are."""
+    _load_entry_points()
+    return tuple(sorted(_targets))
+
+
+def find(text: str) -> Choice:
+    """The target that ``"name"`` or ``"name:chip,chip"`` says. ValueError if there is none."""
+    name, colon, chips = text.partition(":")
+    if name not in names():
+        raise ValueError(f"no target {name!r}; the targets are: {', '.join(names())}")
+    target = _targets[name]
+    chosen = tuple(c.strip() for c in chips.split(",")) if colon else target.chips
+    if not all(chosen):
+        raise ValueError(f"target {text!r} names an empty chip")
+    return Choice(target, chosen)
