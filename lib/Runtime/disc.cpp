@@ -9,6 +9,7 @@
 #include "lib/Runtime/Core/LastError.h"
 #include "lib/Runtime/Core/Loader.h"
 #include "lib/Runtime/Core/Struct.h"
+#include "lib/Runtime/Device/Device.h"
 
 using namespace disc::rt;
 
@@ -57,7 +58,8 @@ static disc_status invalid(const char *what) { return report(Status(Code::Invali
 const char *disc_status_name(disc_status status) {
   static const char *const kNames[] = {
       "DISC_OK",          "DISC_ERROR_TYPE", "DISC_ERROR_SHAPE",   "DISC_ERROR_MEMORY", "DISC_ERROR_INVALID",
-      "DISC_ERROR_INDEX", "DISC_ERROR_FILE", "DISC_ERROR_VERSION", "DISC_ERROR_TARGET", "DISC_ERROR_WEIGHTS"};
+      "DISC_ERROR_INDEX", "DISC_ERROR_FILE", "DISC_ERROR_VERSION", "DISC_ERROR_TARGET", "DISC_ERROR_WEIGHTS",
+      "DISC_ERROR_DEVICE"};
   // C programs may pass any number.
   uint32_t number;
   static_assert(sizeof(number) == sizeof(status), "an int");
@@ -135,6 +137,31 @@ disc_status disc_describe_symbol(const disc_model *model, int64_t index, disc_sy
 disc_status disc_run(disc_model *model, const DLTensor *const *inputs, int64_t num_inputs, disc_output *outputs,
                      int64_t num_outputs) {
   return onModel(&disc_api::run, model, inputs, num_inputs, outputs, num_outputs);
+}
+
+disc_status disc_find_device(const char *kind, int32_t number) {
+  if (!kind)
+    return invalid("the kind of device is null");
+  Device *device = nullptr;
+  return kind == std::string("cpu") ? DISC_OK : report(DeviceRegistry::get().find(kind, number, device));
+}
+
+/// The first version whose table has the functions about streams.
+static constexpr int64_t kStreams = 0x000101;
+
+disc_status disc_run_on(disc_model *model, void *stream, const DLTensor *const *inputs, int64_t num_inputs,
+                        disc_output *outputs, int64_t num_outputs) {
+  const disc_api *api = apiOf(model);
+  if (api && api->version < kStreams)
+    return report(Status(Code::Version, "the model's library is of a version without streams"));
+  return api ? takeOver(api, api->run_on(model, stream, inputs, num_inputs, outputs, num_outputs)) : DISC_ERROR_INVALID;
+}
+
+disc_status disc_synchronize(disc_model *model, void *stream) {
+  const disc_api *api = apiOf(model);
+  if (api && api->version < kStreams) // nor devices
+    return DISC_OK;
+  return api ? takeOver(api, api->synchronize(model, stream)) : DISC_ERROR_INVALID;
 }
 
 disc_status disc_output_shapes(disc_model *model, const DLTensor *const *inputs, int64_t num_inputs,

@@ -39,7 +39,7 @@
 
 #define DISC_VERSION_MAJOR 0
 #define DISC_VERSION_MINOR 1
-#define DISC_VERSION_PATCH 0
+#define DISC_VERSION_PATCH 1
 #define DISC_VERSION (DISC_VERSION_MAJOR * 0x10000 + DISC_VERSION_MINOR * 0x100 + DISC_VERSION_PATCH)
 
 #ifdef __cplusplus
@@ -50,7 +50,7 @@ extern "C" {
 
 #ifndef DLPACK_DLPACK_H_
 
-enum { kDLCPU = 1 };
+enum { kDLCPU = 1, kDLCUDA = 2, kDLROCM = 10 };
 enum { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4, kDLBool = 6 };
 
 typedef struct DLDevice {
@@ -102,7 +102,8 @@ typedef enum disc_status {
   DISC_ERROR_FILE = 6,    /* a file cannot be read, or is not what it should be, or is damaged */
   DISC_ERROR_VERSION = 7, /* made by a version of DISC that does not fit this one */
   DISC_ERROR_TARGET = 8,  /* code for another kind of machine */
-  DISC_ERROR_WEIGHTS = 9  /* weights that are not the model's: names, dtypes, shapes or contents differ */
+  DISC_ERROR_WEIGHTS = 9, /* weights that are not the model's: names, dtypes, shapes or contents differ */
+  DISC_ERROR_DEVICE = 10  /* a device, or its driver, failed: also work that an earlier call put into a stream */
 } disc_status;
 
 /* "DISC_OK", "DISC_ERROR_TYPE", ...; "unknown status" for anything else. */
@@ -173,6 +174,9 @@ typedef struct disc_options {
   disc_allocate_fn allocate;
   disc_release_fn release;
   void *allocator_context;
+
+  /* Of a model for a kind of device: which of them, 0, 1, ... */
+  int32_t device;
 } disc_options;
 
 static inline disc_options disc_default_options(void) {
@@ -186,6 +190,7 @@ static inline disc_options disc_default_options(void) {
   options.allocate = NULL;
   options.release = NULL;
   options.allocator_context = NULL;
+  options.device = 0;
   return options;
 }
 
@@ -211,6 +216,10 @@ DISC_API disc_status disc_seed(disc_model *model, uint64_t seed);
  * model has its own. Waits for runs that are under way. A model without state is left as it is. */
 DISC_API disc_status disc_reset(disc_model *model);
 
+/* Whether models for a kind of device ("cuda", "rocm", "emulated", ...) can run here, on the one of this number; the error
+ * says what is missing. "cpu" always can. */
+DISC_API disc_status disc_find_device(const char *kind, int32_t number);
+
 /*===-- What a model is -----------------------------------------------------------------------------------------===*/
 
 typedef struct disc_model_spec {
@@ -223,6 +232,8 @@ typedef struct disc_model_spec {
   int64_t num_outputs;
   int64_t num_symbols;
   int64_t num_parameters;
+  const char *device; /* Where it runs: "cpu", "cuda", "rocm", ... */
+  int32_t device_id;
 } disc_model_spec;
 
 enum {
@@ -276,6 +287,19 @@ typedef struct disc_output {
  * output must not overlap an input. On failure no `managed` is set. */
 DISC_API disc_status disc_run(disc_model *model, const DLTensor *const *inputs, int64_t num_inputs,
                               disc_output *outputs, int64_t num_outputs);
+
+/* The same for a model that runs on a device, on a stream of the caller's: a CUstream or cudaStream_t, a hipStream_t; NULL
+ * is the device's default stream, which disc_run takes. Inputs and outputs are tensors on that device, contiguous ones.
+ *
+ * It returns once the work is in the stream, and waits for the device only where an extent depends on data. Inputs must
+ * not be written to or freed before the stream has come by. Outputs are there for whatever comes later in the stream, and
+ * `managed` ones are freed in its order: it must outlive them. What fails later is an error of a later call. Runs on
+ * several streams may overlap, but for those of a model with state, which take turns. */
+DISC_API disc_status disc_run_on(disc_model *model, void *stream, const DLTensor *const *inputs, int64_t num_inputs,
+                                 disc_output *outputs, int64_t num_outputs);
+
+/* Waits for all that is in the stream, and tells whether any of it failed. Nothing to do for a model on the CPU. */
+DISC_API disc_status disc_synchronize(disc_model *model, void *stream);
 
 /* The shapes that the outputs of a run with these inputs would have; checks the inputs as a run does, and reads no
  * data: `data` may be NULL. shapes[i] has room for the ndim of output i; NULL skips it. An extent that is known only

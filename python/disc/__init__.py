@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .model import MemoryUse, Model
     from .trees import flatten_tree
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 
 __all__ = [
     "Artifact",

@@ -83,6 +83,13 @@ class Executable:
     def stop_profile(self) -> list[tuple[str, str, str, int, int, int]]:
         """The launches since start_profile: kernel, kind, source, begin and end in ns, tasks."""
 
+    def device_counters(self) -> dict[str, int]:
+        """How often the device was asked to launch, copy, ..., by all models of the process; empty on the CPU."""
+
+    @property
+    def device(self) -> str:
+        """Where tensors must be: "cpu", "cuda:0", ..."""
+
     @property
     def threads(self) -> int:
         """Threads that a call may use."""
@@ -113,7 +120,7 @@ class ArtifactBuilder:
         `weights` is a safetensors file, which goes into the library unless `weights_file` names it as one beside it.
         """
 
-def load_variant(builder: ArtifactBuilder, variant: int, tensor_type: type, *, threads: int = 0) -> Executable:
+def load_variant(builder: ArtifactBuilder, variant: int, tensor_type: type, *, threads: int = 0, device: int = 0) -> Executable:
     """Loads the code of one variant of a library that is being built."""
 
 def host_target() -> dict[str, Any]:

@@ -5,10 +5,13 @@ from typing import Any
 
 version: int
 
+def device_missing(kind: str) -> str:
+    """What this process lacks to run models for a kind of device; "" if nothing."""
+
 class Model:
     """A loaded model."""
 
-    def __init__(self, path: bytes, threads: int, weights: bytes | None, trust_files: bool) -> None: ...
+    def __init__(self, path: bytes, threads: int, weights: bytes | None, trust_files: bool, device: int) -> None: ...
     def run(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...] | None) -> tuple[Any, ...]:
         """Runs the model on a tuple of arrays; `outputs` is None or a tuple of arrays to write to, or None."""
 
@@ -17,7 +20,7 @@ class Model:
     def seed(self, seed: int) -> None: ...
     def reset(self) -> None: ...
     def describe(self) -> dict[str, Any]:
-        """Name, cpu, version of the runtime, threads."""
+        """Name, cpu, version of the runtime, threads, device."""
 
     def inputs(self) -> list[tuple[str, str, Sequence[str], bool]]:
         """Tuples (name, dtype, texts of the dims)."""

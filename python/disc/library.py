@@ -18,6 +18,7 @@ def load(
     threads: int | None = None,
     weights: str | os.PathLike[str] | None = None,
     trust_files: bool = False,
+    device: int = 0,
 ) -> Library:
     """Loads what :func:`disc.aot_compile` or ``disc-compile`` wrote. NumPy is all that is needed.
 
@@ -26,6 +27,7 @@ def load(
         threads: threads of one call, the caller's included; None means every core this process may use.
         weights: a safetensors file to take the weights from; None means those in the library, or of the file beside it.
         trust_files: do not compare files with the checksums in the library. Formats and bounds are checked anyway.
+        device: of a library for GPUs, the number of the one to run on.
 
     Raises:
         OSError: a file cannot be read (FileNotFoundError, ...).
@@ -36,7 +38,8 @@ def load(
     if threads is not None and (not isinstance(threads, int) or not 1 <= threads <= _MAX_THREADS):
         raise ValueError(f"threads: expected None or a number from 1 to {_MAX_THREADS}, got {threads!r}")
     file = _readable(path)
-    return Library(_runtime.Model(file, threads or 0, None if weights is None else _readable(weights), trust_files))
+    weights_file = None if weights is None else _readable(weights)
+    return Library(_runtime.Model(file, threads or 0, weights_file, trust_files, device))
 
 
 def _readable(path: str | os.PathLike[str]) -> bytes:
@@ -56,6 +59,9 @@ class Library:
     Calls may come from several threads at once, and leave other Python threads running; those of a model with state
     take turns. Inputs that are ``updated`` are written to.
 
+    On a GPU, arrays are tensors that lie there, contiguous ones. The work goes into the framework's current stream and a
+    call does not wait for it.
+
     NumPy has bfloat16 only with the package ``ml_dtypes``: without it, a model that gives bfloat16 needs inputs or
     ``out`` of another kind.
     """
@@ -70,6 +76,8 @@ class Library:
         """The kind of CPU whose code was chosen, ``"x86-64-v3"``."""
         self.threads: int = about["threads"]
         """Threads that a call may use."""
+        self.device: str = about["device"] if about["device"] == "cpu" else f"{about['device']}:{about['device_id']}"
+        """Where it runs: ``"cpu"``, ``"cuda:0"``, ..."""
         version = about["version"]
         self.version: str = f"{version >> 16}.{version >> 8 & 255}.{version & 255}"
         """The version of DISC that made it."""

@@ -52,6 +52,17 @@ int32_t disc_rt_device_launch(disc_call *call, int64_t kernel, void *const *args
   return call->deviceLaunch(kernel, args, count, blocks);
 }
 
+int32_t disc_rt_device_matmul(disc_call *call, const disc_device_product *product, void *const *buffers,
+                              const int64_t *extents) {
+  return call->deviceProduct(*product, buffers, extents);
+}
+
+int32_t disc_rt_device_call_host(disc_call *call, disc_kernel_fn kernel, void *const *args, int64_t count,
+                                 int64_t buffers, int64_t results, int64_t tasks, int64_t cost_ns,
+                                 int64_t scratch_bytes) {
+  return call->deviceCallHost(kernel, args, {count, buffers, results}, tasks, cost_ns, scratch_bytes);
+}
+
 int32_t disc_rt_device_copy(disc_call *call, void *to, const void *from, int64_t bytes) {
   return call->deviceCopy(to, from, bytes);
 }

@@ -96,6 +96,21 @@ int32_t disc_rt_parallel_for(disc_call *call, disc_kernel_fn kernel, void *const
 /// of 8 bytes, as for disc_rt_parallel_for. Without blocks there is nothing to do.
 int32_t disc_rt_device_launch(disc_call *call, int64_t kernel, void *const *args, int64_t count, int64_t blocks);
 
+/// Puts a product of matrices into the stream that a library of the device's does (cuBLASLt, hipBLASLt). `buffers` are
+/// a, b, c and the bias, if there is one; `extents` are batch, m, n, k, and how many elements the matrices of a batch
+/// are apart in a, b, c. All lie without gaps. DISC_RT_UNSUPPORTED: nothing was done, and the compiled code launches
+/// its own kernel; which of the two follows from the extents and the addresses' alignment.
+#define DISC_RT_UNSUPPORTED (-1)
+int32_t disc_rt_device_matmul(disc_call *call, const struct disc_device_product *product, void *const *buffers,
+                              const int64_t *extents);
+
+/// Runs a kernel on the host, as disc_rt_parallel_for does, in the order of the stream, for which it waits. The first
+/// `buffers` of the `count` args are the device's; as many numbers behind the args say how many bytes of each are
+/// copied to the host before, and of the last `results` back after.
+int32_t disc_rt_device_call_host(disc_call *call, disc_kernel_fn kernel, void *const *args, int64_t count,
+                                 int64_t buffers, int64_t results, int64_t tasks, int64_t cost_ns,
+                                 int64_t scratch_bytes);
+
 /// A copy within the device, in the stream's order.
 int32_t disc_rt_device_copy(disc_call *call, void *to, const void *from, int64_t bytes);
 

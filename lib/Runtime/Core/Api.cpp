@@ -12,7 +12,7 @@ static_assert(int32_t(Code::Type) == DISC_ERROR_TYPE && int32_t(Code::Shape) == 
                   int32_t(Code::Memory) == DISC_ERROR_MEMORY && int32_t(Code::Invalid) == DISC_ERROR_INVALID &&
                   int32_t(Code::Index) == DISC_ERROR_INDEX && int32_t(Code::File) == DISC_ERROR_FILE &&
                   int32_t(Code::Version) == DISC_ERROR_VERSION && int32_t(Code::Target) == DISC_ERROR_TARGET &&
-                  int32_t(Code::Weights) == DISC_ERROR_WEIGHTS,
+                  int32_t(Code::Weights) == DISC_ERROR_WEIGHTS && int32_t(Code::Device) == DISC_ERROR_DEVICE,
               "one set of codes");
 
 static disc_status open(const disc_library *library, const char *folder, const disc_options *options,
@@ -76,6 +76,15 @@ static disc_status run(disc_model *model, const DLTensor *const *inputs, int64_t
   return report(model->loaded->model->run(inputs, numInputs, outputs, numOutputs));
 }
 
+static disc_status runOn(disc_model *model, void *stream, const DLTensor *const *inputs, int64_t numInputs,
+                         disc_output *outputs, int64_t numOutputs) {
+  return report(model->loaded->model->run(inputs, numInputs, outputs, numOutputs, stream));
+}
+
+static disc_status synchronize(disc_model *model, void *stream) {
+  return report(model->loaded->model->synchronize(stream));
+}
+
 static disc_status outputShapes(disc_model *model, const DLTensor *const *inputs, int64_t numInputs,
                                 int64_t *const *shapes, int64_t numOutputs) {
   return report(model->loaded->model->outputShapes(inputs, numInputs, shapes, numOutputs));
@@ -87,6 +96,6 @@ static disc_status seed(disc_model *model, uint64_t value) {
 }
 
 const disc_api disc_rt_api = {
-    DISC_VERSION,   describeLastError, open,           freeModel, swapWeights,  describe, describeInput,
-    describeOutput, describeParameter, describeSymbol, run,       outputShapes, seed,     reset,
+    DISC_VERSION,      describeLastError, open, freeModel,    swapWeights, describe, describeInput, describeOutput,
+    describeParameter, describeSymbol,    run,  outputShapes, seed,        reset,    runOn,         synchronize,
 };

@@ -15,6 +15,13 @@ namespace disc::rt {
 
 constexpr size_t kHugePage = size_t(2) << 20;
 
+bool Allocator::copy(void *to, const void *from, size_t bytes) const {
+  if (copyFn)
+    return copyFn(context, to, from, bytes);
+  std::memcpy(to, from, bytes);
+  return true;
+}
+
 static size_t rounded(size_t bytes) { return std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment); }
 
 const Allocator &Allocator::standard() {
@@ -88,8 +95,8 @@ void *Buffer::grow(size_t bytes, bool keep) {
   Buffer larger(*allocator_);
   if (!larger.reserve(wanted))
     return nullptr;
-  if (data_)
-    std::memcpy(larger.data_, data_, capacity_);
+  if (data_ && !allocator_->copy(larger.data_, data_, capacity_))
+    return nullptr;
   *this = std::move(larger);
   return data_;
 }
@@ -115,8 +122,9 @@ void *Frames::push(size_t bytes) {
   return data;
 }
 
-Storage::Storage(const disc_model_info_t &info, const Allocator &allocator)
-    : frames(allocator), scratch(allocator), outputs(size_t(info.num_outputs)) {
+Storage::Storage(const disc_model_info_t &info, const Allocator &host, Device *device)
+    : memory(device), allocator(device ? memory.allocator() : host), frames(allocator), scratch(host),
+      outputs(size_t(info.num_outputs)) {
   for (int64_t i = 0; i < info.num_inputs; ++i)
     inputs.emplace_back(allocator);
   size_t ranks = 0;
@@ -130,17 +138,37 @@ Storage::Storage(const disc_model_info_t &info, const Allocator &allocator)
     outputs[i].dims = next;
 }
 
-std::unique_ptr<Storage> StoragePool::acquire() {
+/// Of the storages of a device's model: how well one suits a call on the stream.
+static int suits(Storage &storage, Stream stream) {
+  if (storage.memory.stream == stream || !storage.used)
+    return 2;
+  return storage.memory.device->finished(*storage.used) ? 1 : 0;
+}
+
+std::unique_ptr<Storage> StoragePool::acquire(Device *device, Stream stream) {
+  constexpr size_t kWithoutSharing = 8;
   {
     std::lock_guard<std::mutex> lock(mutex);
-    if (!free.empty()) {
-      // The last one given back is the one still in the caches.
-      std::unique_ptr<Storage> storage = std::move(free.back());
-      free.pop_back();
+    size_t chosen = free.size();
+    if (!device && !free.empty())
+      chosen = free.size() - 1; // still in the caches
+    int best = free.size() < kWithoutSharing ? 0 : -1;
+    for (size_t i = 0; device && i < free.size(); ++i)
+      if (int fit = suits(*free[i], stream); fit > best)
+        best = fit, chosen = i;
+    if (chosen < free.size()) {
+      std::unique_ptr<Storage> storage = std::move(free[chosen]);
+      free.erase(free.begin() + ptrdiff_t(chosen));
       return storage;
     }
   }
-  return std::make_unique<Storage>(info, allocator);
+  return std::make_unique<Storage>(info, allocator, device);
+}
+
+void StoragePool::clear() {
+  for (std::unique_ptr<Storage> &storage : free)
+    storage->memory.stream = nullptr; // the callers' streams may be gone
+  free.clear();
 }
 
 void StoragePool::release(std::unique_ptr<Storage> storage) {

@@ -10,6 +10,8 @@
 #ifndef DISC_RUNTIME_CORE_ARENA_H
 #define DISC_RUNTIME_CORE_ARENA_H
 
+#include "lib/Runtime/Core/Allocator.h"
+#include "lib/Runtime/Core/DeviceMemory.h"
 #include "lib/Runtime/Core/ModelInfo.h"
 #include "lib/Runtime/Core/Stack.h"
 #include "lib/Runtime/disc.h"
@@ -21,24 +23,6 @@
 #include <vector>
 
 namespace disc::rt {
-
-/// Every buffer starts on a cache line, which is also the widest vector.
-constexpr size_t kAlignment = 64;
-
-/// Where memory comes from: the caller's functions, or the C library where there are none.
-struct Allocator {
-  disc_allocate_fn allocateFn = nullptr;
-  disc_release_fn releaseFn = nullptr;
-  void *context = nullptr;
-
-  /// At a multiple of kAlignment, on huge pages where it is large; null if there is none. Never null for zero bytes
-  /// otherwise.
-  void *allocate(size_t bytes) const;
-  /// `bytes` as it was allocated.
-  void release(void *data, size_t bytes) const;
-
-  static const Allocator &standard();
-};
 
 /// Owned aligned memory that only grows. The allocator lives longer.
 class Buffer {
@@ -95,15 +79,21 @@ struct OutputSlot {
   bool done = false;
 };
 
-/// The buffers of one call.
+/// The buffers of one call. Those of kernels lie on the device if there is one: work that an earlier call put into a
+/// stream may still use them.
 struct Storage {
-  Storage(const disc_model_info_t &info, const Allocator &allocator);
+  Storage(const disc_model_info_t &info, const Allocator &host, Device *device);
+
+  DeviceMemory memory;
+  const Allocator &allocator;        ///< The memory's, or the host's.
+  std::unique_ptr<DeviceEvent> used; ///< Behind the last call in `memory.stream`; null if there was none.
 
   std::vector<Buffer> arena;       ///< Temporaries, in parts.
   std::vector<Buffer> slots;       ///< What loops carry, where its size changes.
   Frames frames;                   ///< Memory of procedures' activations.
   Stack stack;                     ///< What they run on.
   Buffer scratch;                  ///< Of the calling thread, while it takes part.
+  std::vector<Buffer> staged;      ///< On the host, what kernels there have of a device's buffers.
   std::vector<Buffer> inputs;      ///< Contiguous copies of strided inputs.
   std::vector<Buffer> scattered;   ///< Strided outputs before they are scattered.
   std::vector<OutputSlot> outputs; ///< Their `dims` point into `dims`.
@@ -115,14 +105,18 @@ class StoragePool {
 public:
   StoragePool(const disc_model_info_t &info, const Allocator &allocator) : info(info), allocator(allocator) {}
 
-  std::unique_ptr<Storage> acquire();
+  /// `device` is that of all calls, or null. A storage that the stream used last comes first, then one that the device
+  /// is done with; another stream's is shared only when there are many.
+  std::unique_ptr<Storage> acquire(Device *device = nullptr, Stream stream = nullptr);
   void release(std::unique_ptr<Storage> storage);
+  /// No device uses any of them by now.
+  void clear();
 
 private:
   const disc_model_info_t &info;
   const Allocator &allocator;
   std::mutex mutex;
-  std::vector<std::unique_ptr<Storage>> free;
+  std::vector<std::unique_ptr<Storage>> free; ///< The last one given back comes last.
 };
 
 /// Scratch for threads that are not ours.

@@ -5,17 +5,22 @@
 
 using namespace disc::rt;
 
-disc_call::disc_call(Model &model, Weights &weights, Entry entry)
-    : model(model), weights(weights), entry(entry), storage(model.storages_.acquire()),
+disc_call::disc_call(Model &model, Weights &weights, Entry entry, Stream stream)
+    : model(model), weights(weights), entry(entry), stream(stream),
+      storage(model.storages_.acquire(model.device(), stream)),
       random(entry == Entry::Main ? model.nextRandom() : Model::Random{}) {
   for (OutputSlot &slot : storage->outputs)
     slot = {nullptr, nullptr, slot.dims, nullptr, false};
+  if (model.device() && entry != Entry::Shapes)
+    record(beginOnDevice());
 }
 
 disc_call::~disc_call() {
   for (OutputSlot &slot : storage->outputs)
     if (slot.made)
       slot.made->deleter(slot.made);
+  if (model.device() && entry != Entry::Shapes)
+    endOnDevice();
   model.storages_.release(std::move(storage));
 }
 
@@ -31,8 +36,14 @@ void *disc_call::fail(Code code, std::string message) {
   return nullptr;
 }
 
+void *disc_call::noMemory(const DeviceMemory &memory, std::string message) {
+  if (memory.failure.ok())
+    return fail(Code::Memory, std::move(message));
+  return fail(memory.failure.code(), message + " (" + memory.failure.error().message + ")");
+}
+
 Status disc_call::execute(disc_entry_fn function) {
-  int32_t code = function(this);
+  int32_t code = status.ok() ? function(this) : 0;
   if (!status.ok())
     return std::move(status);
   if (code != 0)
@@ -43,7 +54,7 @@ Status disc_call::execute(disc_entry_fn function) {
 int32_t disc_call::checkTensors() {
   if (entry == Entry::Init)
     return 0;
-  if (int32_t code = record(checkInputs(model.info(), inputs, /*readsData=*/entry == Entry::Main)))
+  if (int32_t code = record(checkInputs(model.info(), inputs, /*readsData=*/entry == Entry::Main, model.where())))
     return code;
   return entry == Entry::Main ? record(checkOutputs()) : 0;
 }
@@ -82,12 +93,6 @@ void disc_call::functionAt(int32_t code, const char *what) {
   status = Status(std::move(error));
 }
 
-/// Whether compiled code can use the tensor where it is.
-static bool inPlace(const DLTensor &tensor) {
-  int64_t width = elementBytes(dtypeOf(tensor));
-  return isContiguous(tensor) && reinterpret_cast<uintptr_t>(dataOf(tensor)) % uintptr_t(width) == 0;
-}
-
 void disc_call::finishInputs() {
   for (int64_t i = 0; i < model.info().num_inputs; ++i)
     if (model.info().inputs[i].updated && !inPlace(*inputs[i]))
@@ -100,14 +105,15 @@ void *disc_call::input(int64_t index) {
   const DLTensor &tensor = *inputs[index];
   int64_t width = elementBytes(dtypeOf(tensor)), bytes;
   void *data = dataOf(tensor);
+  bool dense = denseBytes(tensor.shape, tensor.ndim, width, bytes);
+  if (model.device() && dense && data)
+    model.device()->lend(data, size_t(bytes));
   if (inPlace(tensor))
     // Frameworks give an empty tensor a null pointer, which here means failure.
     return data ? data : storage->inputs[index].reserve(0);
-  void *copy = nullptr;
-  if (denseBytes(tensor.shape, tensor.ndim, width, bytes))
-    copy = storage->inputs[index].reserve(size_t(bytes));
+  void *copy = dense ? storage->inputs[index].reserve(size_t(bytes)) : nullptr;
   if (!copy)
-    return fail(Code::Memory, "no memory for a contiguous copy of " + inputText(model.info(), index));
+    return noMemory(storage->memory, "no memory for a contiguous copy of " + inputText(model.info(), index));
   copyContiguous(tensor, copy);
   return copy;
 }
@@ -128,7 +134,7 @@ void *disc_call::global(int64_t index, int64_t bytes) {
     global.data = global.own.reserve(size_t(bytes));
     global.bytes = size_t(bytes);
     if (!global.data)
-      return fail(Code::Memory, "no memory for a global of " + std::to_string(bytes) + " bytes");
+      return noMemory(weights.memory, "no memory for a global of " + std::to_string(bytes) + " bytes");
   }
   if (!global.data)
     return fail(Code::Invalid, "global " + std::to_string(index) + " was never filled");
@@ -149,15 +155,16 @@ static Buffer *numbered(std::vector<Buffer> &buffers, int64_t number, const Allo
 }
 
 void *disc_call::arena(int64_t part, int64_t bytes) {
-  Buffer *buffer = bytes < 0 ? nullptr : numbered(storage->arena, part, model.allocator());
+  Buffer *buffer = bytes < 0 ? nullptr : numbered(storage->arena, part, storage->allocator);
   void *data = buffer ? buffer->reserve(size_t(bytes)) : nullptr;
-  return data ? data : fail(Code::Memory, "no memory for temporaries of " + std::to_string(bytes) + " bytes");
+  return data ? data : noMemory(storage->memory, "no memory for temporaries of " + std::to_string(bytes) + " bytes");
 }
 
 void *disc_call::slot(int64_t number, int64_t bytes, bool keep) {
-  Buffer *buffer = bytes < 0 ? nullptr : numbered(storage->slots, number, model.allocator());
+  Buffer *buffer = bytes < 0 ? nullptr : numbered(storage->slots, number, storage->allocator);
   void *data = buffer ? buffer->grow(size_t(bytes), keep) : nullptr;
-  return data ? data : fail(Code::Memory, "no memory for a loop's tensor of " + std::to_string(bytes) + " bytes");
+  return data ? data
+              : noMemory(storage->memory, "no memory for a loop's tensor of " + std::to_string(bytes) + " bytes");
 }
 
 /// Slots of activations come behind those of the entry, of which there are fewer than this.
@@ -198,7 +205,7 @@ void disc_call::leave(int64_t slot, int64_t mark) {
 
 void *disc_call::push(int64_t bytes) {
   void *data = bytes < 0 ? nullptr : storage->frames.push(size_t(bytes));
-  return data ? data : fail(Code::Memory, "no memory for temporaries of " + std::to_string(bytes) + " bytes");
+  return data ? data : noMemory(storage->memory, "no memory for temporaries of " + std::to_string(bytes) + " bytes");
 }
 
 int32_t disc_call::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs,

@@ -19,7 +19,8 @@ struct disc_call {
   /// The entry function that runs: `disc_init` has neither inputs nor outputs, `disc_shapes` reads no data.
   enum class Entry { Init, Main, Shapes };
 
-  disc_call(disc::rt::Model &model, disc::rt::Weights &weights, Entry entry);
+  /// `stream` is the device's, if there is one. The caller holds a DeviceScope.
+  disc_call(disc::rt::Model &model, disc::rt::Weights &weights, Entry entry, disc::rt::Stream stream = nullptr);
   ~disc_call();
 
   /// Runs the compiled function.
@@ -45,6 +46,12 @@ struct disc_call {
   int32_t outputShape(int64_t index, int64_t rank, const int64_t *dims);
   int32_t parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes);
   int32_t deviceLaunch(int64_t kernel, void *const *args, int64_t count, int64_t blocks);
+  int32_t deviceProduct(const disc_device_product &product, void *const *buffers, const int64_t *extents);
+  struct HostArgs {
+    int64_t count, buffers, results;
+  };
+  int32_t deviceCallHost(disc_kernel_fn kernel, void *const *args, HostArgs numbers, int64_t tasks, int64_t costNs,
+                         int64_t scratchBytes);
   int32_t deviceCopy(void *to, const void *from, int64_t bytes);
   int32_t deviceRead(void *to, const void *from, int64_t bytes);
   /// From kernels, so from any thread.
@@ -61,10 +68,13 @@ struct disc_call {
   /// Keeps the first error of the call, returns its code.
   int32_t record(Status status);
   void *fail(disc::rt::Code code, std::string message);
+  /// The same for `memory`, where there was not enough; it may know more.
+  void *noMemory(const disc::rt::DeviceMemory &memory, std::string message);
 
   disc::rt::Model &model;
   disc::rt::Weights &weights;
   const Entry entry;
+  const disc::rt::Stream stream;
   std::unique_ptr<disc::rt::Storage> storage;
   const DLTensor *const *inputs = nullptr;
   Status status;
@@ -79,12 +89,15 @@ struct disc_call {
 private:
   void finishInputs();
   Status checkOutputs() const;
+  Status beginOnDevice();
+  void endOnDevice();
+  template <typename Work> int32_t onDevice(const disc_device_kernel &kernel, int64_t tasks, Work work);
   Status placeOutput(disc::rt::OutputSlot &slot, int64_t index);
 };
 
 namespace disc::rt {
 // Guards.cpp
-Status checkInputs(const disc_model_info_t &info, const DLTensor *const *inputs, bool readsData);
+Status checkInputs(const disc_model_info_t &info, const DLTensor *const *inputs, bool readsData, DLDevice where);
 Status guardError(const disc_model_info_t &info, int64_t guard, int64_t lhs, int64_t rhs);
 /// "input 'mask'", or "input 1" if it has no name.
 std::string inputText(const disc_model_info_t &info, int64_t index);

@@ -1,10 +1,69 @@
 //===- CallDevice.cpp - a call whose kernels run on a device --------------===//
+//
+// A call puts its work into one stream and does not wait. Its buffers may still be in use by then: a later call in the
+// same stream comes behind that by itself, one in another stream by an event.
+//
+//===----------------------------------------------------------------------===//
 
 #include "lib/Runtime/Core/Call.h"
 
+#include <cstring>
 #include <iterator>
 
 using namespace disc::rt;
+
+Status disc_call::beginOnDevice() {
+  Device &device = *model.device();
+  storage->memory.failure = Status();
+  Stream before = std::exchange(storage->memory.stream, stream);
+  if (storage->used && before != stream && !device.finished(*storage->used))
+    if (Status status = device.wait(*storage->used, stream); !status.ok())
+      return status;
+  // What earlier calls wrote to the model's state.
+  if (entry == Entry::Main && weights.written && weights.writtenIn != stream)
+    return device.wait(*weights.written, stream);
+  return Status();
+}
+
+void disc_call::endOnDevice() {
+  Device &device = *model.device();
+  Status end = device.record(storage->used, stream);
+  if (end.ok() && entry == Entry::Main && weights.hasState) {
+    end = device.record(weights.written, stream);
+    weights.writtenIn = stream;
+  }
+  // Without the events nobody would know when the buffers are free.
+  if (!end.ok())
+    (void)device.synchronizeAll();
+}
+
+/// "kernel 'relu' (model.py:12)"
+static std::string kernelText(const disc_model_info_t &info, const char *name) {
+  std::string text = "kernel '" + std::string(name) + "'";
+  for (int64_t i = 0; i < info.num_kernels; ++i)
+    if (std::strcmp(info.kernels[i].name, name) == 0 && *info.kernels[i].source)
+      return text + " (" + info.kernels[i].source + ")";
+  return text;
+}
+
+/// Puts what `work` does into the stream; `kernel` is what errors and profiles call it.
+template <typename Work> int32_t disc_call::onDevice(const disc_device_kernel &kernel, int64_t tasks, Work work) {
+  Device &device = *model.device();
+  LaunchRecord times;
+  bool profiled = model.profile_.on();
+  Status done = profiled ? device.record(times.begin, stream) : Status();
+  if (done.ok())
+    done = work(device, times);
+  if (done.ok() && profiled && (times.isLibrary || tasks)) {
+    times.name = kernel.name;
+    times.tasks = tasks;
+    done = device.record(times.end, stream);
+    model.profile_.add(std::move(times));
+  }
+  if (done.ok())
+    return 0;
+  return record(Status(done.code(), kernelText(model.info(), kernel.name) + ": " + done.error().message));
+}
 
 int32_t disc_call::deviceLaunch(int64_t kernel, void *const *args, int64_t count, int64_t blocks) {
   const disc_device_code *code = model.info().device;
@@ -18,17 +77,67 @@ int32_t disc_call::deviceLaunch(int64_t kernel, void *const *args, int64_t count
   void **places = many.empty() ? few : many.data();
   for (int64_t i = 0; i < count; ++i)
     places[i] = const_cast<void **>(&args[i]);
-  return record(model.device()->launch(*model.module_, {kernel, places, count, blocks}, nullptr));
+  return onDevice(code->kernels[kernel], blocks, [&](Device &device, LaunchRecord &) {
+    return device.launch(*model.module_, {kernel, places, count, blocks}, stream);
+  });
+}
+
+int32_t disc_call::deviceProduct(const disc_device_product &what, void *const *buffers, const int64_t *extents) {
+  const disc_device_code *code = model.info().device;
+  if (!code || what.kernel < 0 || what.kernel >= code->num_kernels)
+    return record(Status(Code::Invalid, "the compiled code has a product of a kernel that is not in its table"));
+  const void *bias = what.epilogue == DISC_PRODUCT_PLAIN ? nullptr : buffers[3];
+  DeviceProduct product = {&what,      buffers[0], buffers[1], buffers[2], bias,       extents[0],
+                           extents[1], extents[2], extents[3], extents[4], extents[5], extents[6]};
+  if (product.batch <= 0 || product.m <= 0 || product.n <= 0)
+    return 0;
+  bool isDone = false;
+  int32_t status =
+      product.k <= 0 ? 0 : onDevice(code->kernels[what.kernel], 0, [&](Device &device, LaunchRecord &times) {
+        Status made = device.multiply(product, stream, isDone);
+        times.isLibrary = isDone;
+        return made;
+      });
+  return status ? status : isDone ? 0 : DISC_RT_UNSUPPORTED;
+}
+
+int32_t disc_call::deviceCallHost(disc_kernel_fn kernel, void *const *args, HostArgs numbers, int64_t tasks,
+                                  int64_t costNs, int64_t scratchBytes) {
+  int64_t count = numbers.count, buffers = numbers.buffers, results = numbers.results;
+  if (!model.device() || buffers < 0 || count < buffers || results < 0 || results > buffers)
+    return record(Status(Code::Invalid, "the compiled code runs a kernel on the host beside no device"));
+  Device &device = *model.device();
+  if (device.where.device_type == kDLCPU)
+    return parallelFor(kernel, args, tasks, costNs, scratchBytes);
+  std::vector<void *> here(args, args + count);
+  auto bytesOf = [&](int64_t i) { return size_t(reinterpret_cast<uintptr_t>(args[count + i])); };
+  while (int64_t(storage->staged.size()) < buffers)
+    storage->staged.emplace_back(model.allocator());
+  for (int64_t i = 0; i < buffers; ++i) {
+    here[size_t(i)] = storage->staged[size_t(i)].reserve(bytesOf(i));
+    if (!here[size_t(i)])
+      return record(Status(Code::Memory, "no memory for " + std::to_string(bytesOf(i)) +
+                                             " bytes on the host, of a kernel that runs there"));
+    // Results too: a kernel may write to a part.
+    if (int32_t code = record(device.read(here[size_t(i)], args[i], bytesOf(i), stream)))
+      return code;
+  }
+  if (int32_t code = parallelFor(kernel, here.data(), tasks, costNs, scratchBytes))
+    return code;
+  for (int64_t i = buffers - results; i < buffers; ++i)
+    if (int32_t code = record(device.copyIn(args[i], here[size_t(i)], bytesOf(i), stream)))
+      return code;
+  return 0;
 }
 
 int32_t disc_call::deviceCopy(void *to, const void *from, int64_t bytes) {
   if (!model.device() || bytes < 0)
     return record(Status(Code::Invalid, "the compiled code copies " + std::to_string(bytes) + " bytes on no device"));
-  return record(model.device()->copy(to, from, size_t(bytes), nullptr));
+  return record(model.device()->copy(to, from, size_t(bytes), stream));
 }
 
 int32_t disc_call::deviceRead(void *to, const void *from, int64_t bytes) {
   if (!model.device() || bytes < 0)
     return record(Status(Code::Invalid, "the compiled code reads " + std::to_string(bytes) + " bytes from no device"));
-  return record(model.device()->read(to, from, size_t(bytes), nullptr));
+  return record(model.device()->read(to, from, size_t(bytes), stream));
 }

@@ -32,15 +32,16 @@ void disc_call::setOutputs(const disc_output *list) {
 }
 
 /// What needs neither symbols nor the other tensors.
-static Status checkOutput(const disc_model_info_t &info, int64_t index, const DLTensor &tensor, ByteRange &range) {
+static Status checkOutput(const disc_model_info_t &info, int64_t index, const DLTensor &tensor, DLDevice device,
+                          ByteRange &range) {
   const disc_tensor_info &expected = info.outputs[index];
   auto where = [&] { return outputText(info, index); };
   if (tensor.ndim < 0 || (!tensor.shape && tensor.ndim > 0))
     return Status(Code::Invalid, where() + ": the tensor has no shape");
   if (dtypeOf(tensor) != expected.dtype)
     return mismatch(Code::Type, where() + ", dtype", dtypeName(expected.dtype), dtypeName(tensor));
-  if (tensor.device.device_type != kDLCPU)
-    return mismatch(Code::Type, where() + ", device", "cpu", deviceName(tensor.device));
+  if (!sameDevice(tensor.device, device))
+    return mismatch(Code::Type, where() + ", device", deviceName(device), deviceName(tensor.device));
   if (tensor.ndim != expected.rank)
     return mismatch(Code::Shape, where() + ", rank", std::to_string(expected.rank) + " dims",
                     std::to_string(tensor.ndim) + " dims");
@@ -66,7 +67,7 @@ Status disc_call::checkOutputs() const {
     if (!tensor)
       continue;
     ByteRange range, other;
-    if (Status status = checkOutput(info, i, *tensor, range); !status.ok())
+    if (Status status = checkOutput(info, i, *tensor, model.where(), range); !status.ok())
       return status;
     for (int64_t j = 0; j < info.num_inputs; ++j)
       if (byteRange(*inputs[j], other) && range.overlaps(other))
@@ -94,8 +95,14 @@ Status disc_call::placeOutput(OutputSlot &slot, int64_t index) {
   if (!denseBytes(slot.dims, expected.rank, width, bytes))
     return Status(Code::Shape, outputText(model.info(), index) + ": too many elements");
   uintptr_t data = reinterpret_cast<uintptr_t>(dataOf(tensor));
-  if (data && data % uintptr_t(width) == 0 && isContiguous(slot.dims, tensor.strides, expected.rank))
+  if (data && data % uintptr_t(width) == 0 && isContiguous(slot.dims, tensor.strides, expected.rank)) {
+    if (model.device())
+      model.device()->lend(dataOf(tensor), size_t(bytes));
     return Status();
+  }
+  if (model.where().device_type != kDLCPU)
+    return Status(Code::Invalid, outputText(model.info(), index) + ": on " + deviceName(model.where()) +
+                                     " it must be contiguous and aligned");
   slot.scattered = storage->scattered[index].reserve(size_t(bytes));
   if (!slot.scattered)
     return Status(Code::Memory, "no memory for " + outputText(model.info(), index) + " before it is scattered");
@@ -114,6 +121,13 @@ void *disc_call::output(int64_t index, int64_t rank, const int64_t *dims) {
     if (record(placeOutput(slot, index)))
       return nullptr;
     return slot.scattered ? slot.scattered : dataOf(*slot.given);
+  }
+  if (Device *device = model.device()) {
+    Status made = allocateOutput(*device, stream, info.outputs[index].dtype, rank, dims, slot.made);
+    if (!made.ok())
+      return fail(made.code(), "no memory for " + outputText(info, index) + " of shape " + shapeText(dims, rank) +
+                                   " (" + made.error().message + ")");
+    return slot.made->dl_tensor.data;
   }
   slot.made = model.outputPool_->allocate(info.outputs[index].dtype, rank, dims);
   if (!slot.made)

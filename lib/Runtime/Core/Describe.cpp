@@ -94,6 +94,8 @@ Status LoadedModel::describe(disc_model_spec *spec) const {
   result.num_outputs = info.num_outputs;
   result.num_symbols = info.num_symbols;
   result.num_parameters = info.num_parameters;
+  result.device = info.device ? info.device->device : "cpu";
+  result.device_id = model->where().device_id;
   return writeStruct(result, "disc_model_spec", spec);
 }
 

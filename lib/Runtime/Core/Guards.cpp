@@ -59,7 +59,8 @@ static Status wrongExtent(const disc_model_info_t &info, int64_t index, const DL
 }
 
 /// Everything about one input that needs no symbol.
-static Status checkInput(const disc_model_info_t &info, int64_t index, const DLTensor *given, bool readsData) {
+static Status checkInput(const disc_model_info_t &info, int64_t index, const DLTensor *given, bool readsData,
+                         DLDevice where) {
   if (!given)
     return malformed(info, index, "the tensor is null");
   const DLTensor &tensor = *given;
@@ -72,9 +73,9 @@ static Status checkInput(const disc_model_info_t &info, int64_t index, const DLT
     error.got = dtypeName(tensor);
     return finish(std::move(error), inputText(info, index) + ", dtype");
   }
-  if (tensor.device.device_type != kDLCPU) {
+  if (!sameDevice(tensor.device, where)) {
     Error error = inputError(Code::Type, info, index);
-    error.expected = "cpu";
+    error.expected = deviceName(where);
     error.got = deviceName(tensor.device);
     return finish(std::move(error), inputText(info, index) + ", device");
   }
@@ -104,6 +105,12 @@ static Status checkInput(const disc_model_info_t &info, int64_t index, const DLT
   }
   if (readsData && bytes > 0 && !tensor.data)
     return malformed(info, index, "its data is null");
+  if (readsData && where.device_type != kDLCPU && !inPlace(tensor)) {
+    Error error = inputError(Code::Invalid, info, index);
+    error.message = inputText(info, index) + ": on " + deviceName(where) +
+                    " it must be contiguous and aligned; strided tensors are not copied there";
+    return error;
+  }
   if (readsData && expected.updated && repeatsElements(tensor))
     return malformed(info, index, "it is updated in place, but a stride of 0 puts several elements at one place");
   return Status();
@@ -119,9 +126,10 @@ static Status checkUpdated(const disc_model_info_t &info, const DLTensor *const 
   return Status();
 }
 
-Status disc::rt::checkInputs(const disc_model_info_t &info, const DLTensor *const *inputs, bool readsData) {
+Status disc::rt::checkInputs(const disc_model_info_t &info, const DLTensor *const *inputs, bool readsData,
+                             DLDevice where) {
   for (int64_t i = 0; i < info.num_inputs; ++i)
-    if (Status status = checkInput(info, i, inputs[i], readsData); !status.ok())
+    if (Status status = checkInput(info, i, inputs[i], readsData, where); !status.ok())
       return status;
   return readsData ? checkUpdated(info, inputs) : Status();
 }

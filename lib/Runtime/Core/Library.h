@@ -63,6 +63,10 @@ typedef struct disc_api {
                                int64_t *const *shapes, int64_t num_outputs);
   disc_status (*seed)(disc_model *model, uint64_t seed);
   disc_status (*reset)(disc_model *model);
+  // Since version 0.1.1.
+  disc_status (*run_on)(disc_model *model, void *stream, const DLTensor *const *inputs, int64_t num_inputs,
+                        disc_output *outputs, int64_t num_outputs);
+  disc_status (*synchronize)(disc_model *model, void *stream);
 } disc_api;
 
 /// The table of the runtime in this library.

@@ -18,6 +18,8 @@ static Status readOptions(const disc_options *given, disc_options &options) {
     return Status(Code::Invalid, "disc_options.flags has bits that mean nothing: " + std::to_string(options.flags));
   if (!options.allocate != !options.release)
     return Status(Code::Invalid, "disc_options: allocate and release go together");
+  if (options.device < 0)
+    return Status(Code::Invalid, "disc_options.device is " + std::to_string(options.device));
   return Status();
 }
 
@@ -82,13 +84,15 @@ Status LoadedModel::open(const disc_library &library, const char *folder, const 
   modelOptions.parallelFor = options.parallel_for;
   modelOptions.parallelContext = options.parallel_context;
   modelOptions.allocator = {options.allocate, options.release, options.allocator_context};
+  modelOptions.device = options.device;
   std::unique_ptr<Model> model;
   if (Status status =
           Model::create({variant->info, variant->init, variant->main, variant->shapes}, modelOptions, model);
       !status.ok())
     return status;
 
-  auto weights = std::make_shared<Weights>(model->info(), model->allocator());
+  DeviceScope scope(model->device());
+  auto weights = std::make_shared<Weights>(model->info(), model->allocator(), model->device());
   bool packed = variant->packed != 0;
   Weights::Binding binding{&library, variant, packed, !(options.flags & DISC_TRUST_FILES), model->threads()};
   if (Status status = bindWeights(library, folder, options, binding, *weights); !status.ok())
@@ -101,7 +105,8 @@ Status LoadedModel::open(const disc_library &library, const char *folder, const 
 }
 
 Status LoadedModel::swapWeights(const std::string &path) {
-  auto weights = std::make_shared<Weights>(model->info(), model->allocator());
+  DeviceScope scope(model->device());
+  auto weights = std::make_shared<Weights>(model->info(), model->allocator(), model->device());
   Weights::Binding binding{&library, &variant, /*packed=*/false, /*compare=*/false, model->threads()};
   if (Status status = bindFile(path, binding, *weights); !status.ok())
     return status;

@@ -12,6 +12,20 @@ Model::Model(const Program &program, const ModelOptions &options)
     : program_(program), options_(options), storages_(*program.info, options_.allocator),
       scratches_(options_.allocator), outputPool_(std::make_shared<OutputPool>(options.allocator)) {}
 
+Model::~Model() {
+  outputPool_->close();
+  if (!device_)
+    return;
+  DeviceScope scope(device_);
+  // What earlier calls put into streams still uses all of it.
+  (void)device_->synchronizeAll();
+  storages_.clear();
+  weights_.reset();
+  module_.reset();
+  profileBegan_.reset();
+  device_->trim();
+}
+
 Status Model::create(const Program &program, const ModelOptions &options, std::unique_ptr<Model> &model) {
   if (program.info->version != DISC_MODEL_INFO_VERSION)
     return Status(Code::Version, "the model's table has version " + std::to_string(program.info->version) +
@@ -37,19 +51,25 @@ Status Model::create(const Program &program, const ModelOptions &options, std::u
   return Status();
 }
 
-Status Model::load(DLManagedTensorVersioned *const *parameters, size_t count) {
-  auto weights = std::make_shared<Weights>(info(), allocator());
+Status Model::load(DLManagedTensorVersioned *const *parameters, size_t count, Stream stream) {
+  DeviceScope scope(device_);
+  auto weights = std::make_shared<Weights>(info(), allocator(), device_, stream);
   if (Status status = weights->take(parameters, count); !status.ok())
     return status;
   return adopt(std::move(weights), /*runInit=*/true);
 }
 
 Status Model::adopt(std::shared_ptr<Weights> weights, bool runInit) {
+  DeviceScope scope(device_);
+  Stream stream = weights->memory.stream;
   if (runInit && program_.init) {
-    disc_call call(*this, *weights, disc_call::Entry::Init);
+    disc_call call(*this, *weights, disc_call::Entry::Init, stream);
     if (Status status = call.execute(program_.init); !status.ok())
       return status;
   }
+  if (device_) // calls in any stream may use them then
+    if (Status status = device_->synchronize(stream); !status.ok())
+      return status;
   weights->initialised();
   {
     std::lock_guard<std::mutex> lock(weightsMutex_);
@@ -96,7 +116,10 @@ Status Model::checkCounts(const void *inputs, size_t numInputs, const void *outp
   return Status();
 }
 
-Status Model::run(const DLTensor *const *inputs, size_t numInputs, disc_output *outputs, size_t numOutputs) {
+Status Model::run(const DLTensor *const *inputs, size_t numInputs, disc_output *outputs, size_t numOutputs,
+                  Stream stream) {
+  if (stream && !device_)
+    return Status(Code::Invalid, "the model runs on the CPU, which has no streams");
   if (Status status = checkCounts(inputs, numInputs, outputs, numOutputs); !status.ok())
     return status;
   for (size_t i = 0; i < numOutputs; ++i)
@@ -109,7 +132,8 @@ Status Model::run(const DLTensor *const *inputs, size_t numInputs, disc_output *
   std::unique_lock<std::mutex> turn(held->updating, std::defer_lock);
   if (held->hasState)
     turn.lock();
-  disc_call call(*this, *held, disc_call::Entry::Main);
+  DeviceScope scope(device_);
+  disc_call call(*this, *held, disc_call::Entry::Main, stream);
   call.setInputs(inputs);
   call.setOutputs(outputs);
   Status status = call.execute(program_.main);
@@ -117,6 +141,42 @@ Status Model::run(const DLTensor *const *inputs, size_t numInputs, disc_output *
     status = call.finishOutputs();
   if (status.ok())
     call.handOver(outputs);
+  return status;
+}
+
+Status Model::synchronize(Stream stream) {
+  if (!device_)
+    return stream ? Status(Code::Invalid, "the model runs on the CPU, which has no streams") : Status();
+  DeviceScope scope(device_);
+  return device_->synchronize(stream);
+}
+
+Status Model::startProfile() {
+  profile_.start();
+  if (!device_)
+    return Status();
+  DeviceScope scope(device_);
+  Status status = device_->record(profileBegan_, nullptr);
+  if (status.ok())
+    status = device_->synchronize(nullptr);
+  profileBeganNs_ = Profile::now();
+  return status;
+}
+
+Status Model::stopProfile(std::vector<LaunchRecord> &launches) {
+  launches = profile_.stop();
+  if (!device_)
+    return Status();
+  DeviceScope scope(device_);
+  Status status = device_->synchronizeAll();
+  for (LaunchRecord &launch : launches) {
+    if (!launch.begin || !profileBegan_)
+      continue;
+    launch.beginNs = profileBeganNs_ + device_->elapsed(*profileBegan_, *launch.begin);
+    launch.endNs = launch.beginNs + device_->elapsed(*launch.begin, *launch.end);
+    launch.begin.reset();
+    launch.end.reset();
+  }
   return status;
 }
 

@@ -43,24 +43,29 @@ class Model {
 public:
   /// A model without weights: load() or adopt() comes next.
   static Status create(const Program &program, const ModelOptions &options, std::unique_ptr<Model> &model);
-  ~Model() { outputPool_->close(); }
+  ~Model();
   Model(const Model &) = delete;
   Model &operator=(const Model &) = delete;
 
   /// Takes the parameters, in the order of the table, and runs `disc_init`. The tensors are the model's from here on,
-  /// also if this fails; they are kept as long as `disc_main` reads them, not copied, unless they are strided.
-  Status load(DLManagedTensorVersioned *const *parameters, size_t count);
+  /// also if this fails; they are kept as long as `disc_main` reads them, not copied, unless they are strided or go
+  /// from the host to a device.
+  Status load(DLManagedTensorVersioned *const *parameters, size_t count, Stream stream = nullptr);
 
   /// Takes bound weights in place of those that it has, after `disc_init` if that is to run. On failure nothing
-  /// changes.
+  /// changes. Waits for the stream, that of the weights.
   Status adopt(std::shared_ptr<Weights> weights, bool runInit);
 
   /// Gives the state its first values again; waits for a call that is running.
   Status reset();
 
   /// Runs the model. On success every entry of `outputs` without a tensor of the caller's has a new one; on failure
-  /// none has. Inputs are read during the call only.
-  Status run(const DLTensor *const *inputs, size_t numInputs, disc_output *outputs, size_t numOutputs);
+  /// none has. Inputs are read during the call only, or while its work is in the device's stream.
+  Status run(const DLTensor *const *inputs, size_t numInputs, disc_output *outputs, size_t numOutputs,
+             Stream stream = nullptr);
+
+  /// Waits for a stream of the device's.
+  Status synchronize(Stream stream);
 
   /// What run() would give, from shapes alone; entries of `shapes` that are null are skipped.
   Status outputShapes(const DLTensor *const *inputs, size_t numInputs, int64_t *const *shapes, size_t numOutputs);
@@ -78,8 +83,12 @@ public:
   const Program &program() const { return program_; }
   const Allocator &allocator() const { return options_.allocator; }
   unsigned threads() const { return threads_; }
-  Device *device() const { return device_; }
-  Profile &profile() { return profile_; }
+  Device *device() const { return device_; } ///< Null: the CPU.
+  DLDevice where() const { return device_ ? device_->where : DLDevice{kDLCPU, 0}; }
+  /// Launches from here on leave records...
+  Status startProfile();
+  /// ...until then. Waits for the device.
+  Status stopProfile(std::vector<LaunchRecord> &launches);
 
 private:
   friend struct ::disc_call;
@@ -94,7 +103,7 @@ private:
 
   const Program program_;
   const ModelOptions options_; ///< Its allocator is where all buffers come from, so it goes last.
-  Device *device_ = nullptr;   ///< Null: the CPU.
+  Device *device_ = nullptr;
   std::unique_ptr<DeviceModule> module_;
   unsigned threads_ = 1;
   std::shared_ptr<ThreadPool> pool_; ///< Null with a parallelFor of the caller's.
@@ -104,6 +113,8 @@ private:
   std::mutex weightsMutex_;
   std::shared_ptr<Weights> weights_;
   Profile profile_;
+  std::unique_ptr<DeviceEvent> profileBegan_;
+  int64_t profileBeganNs_ = 0;
   std::mutex randomMutex_;
   Random random_; ///< Of the next run.
 };

@@ -123,6 +123,22 @@ typedef struct disc_device_image {
   int64_t bytes;
 } disc_device_image;
 
+enum disc_product_epilogue {
+  DISC_PRODUCT_PLAIN = 0,
+  DISC_PRODUCT_BIAS = 1,          ///< Adds a row.
+  DISC_PRODUCT_BIAS_GELU_TANH = 2 ///< Then GELU, by its approximation with tanh.
+};
+
+/// A product of matrices c = a * b that a library of the device's may do in place of a kernel: [m, k] * [k, n].
+typedef struct disc_device_product {
+  int64_t kernel;    ///< The one that does the same, by its number in disc_device_code.
+  int64_t dtype;     ///< Of all matrices: DISC_F32, DISC_F16 or DISC_BF16. Sums are float32.
+  int64_t a_columns; ///< 1: `a` lies in memory by columns, as a row-major [k, m].
+  int64_t b_columns; ///< 1: `b` does, as a row-major [n, k].
+  int64_t epilogue;  ///< enum disc_product_epilogue
+  int64_t tf32;      ///< 1: float32 operands may be rounded to TF32.
+} disc_device_product;
+
 /// The code of a model that runs on a device.
 typedef struct disc_device_code {
   const char *device; ///< "cuda", "rocm", "emulated", "null", or what a third party registered.

@@ -9,19 +9,74 @@ namespace disc::rt {
 
 constexpr size_t kMaxFreeBlocks = 64;
 
-/// A managed tensor, its extents and its memory in one object.
-struct OutputPool::Output {
-  DLManagedTensorVersioned tensor;
-  std::shared_ptr<OutputPool> pool;
-  Block block;
+namespace {
+/// A managed tensor and its extents in one object.
+struct Managed {
+  DLManagedTensorVersioned tensor = {};
   std::vector<int64_t> extents; ///< Shape, then strides.
 
+  void describe(void *data, DLDevice device, int64_t dtype, int64_t rank, const int64_t *dims);
+};
+
+/// In a device's memory.
+struct DeviceOutput : Managed {
+  Device *device;
+  Stream stream;
+
   static void destroy(DLManagedTensorVersioned *tensor) {
-    auto *self = static_cast<Output *>(tensor->manager_ctx);
+    auto *self = static_cast<DeviceOutput *>(static_cast<Managed *>(tensor->manager_ctx));
+    DeviceScope scope(self->device);
+    self->device->release(tensor->dl_tensor.data, self->stream);
+    delete self;
+  }
+};
+} // namespace
+
+/// In a block of the pool's.
+struct OutputPool::Output : Managed {
+  std::shared_ptr<OutputPool> pool;
+  Block block;
+
+  static void destroy(DLManagedTensorVersioned *tensor) {
+    auto *self = static_cast<Output *>(static_cast<Managed *>(tensor->manager_ctx));
     self->pool->give(self->block);
     delete self;
   }
 };
+
+void Managed::describe(void *data, DLDevice device, int64_t dtype, int64_t rank, const int64_t *dims) {
+  extents.resize(2 * size_t(rank));
+  int64_t stride = 1;
+  // Strides of an empty tensor are those of a tensor with its zeros read as ones.
+  for (int64_t i = rank - 1; i >= 0; --i) {
+    extents[i] = dims[i];
+    extents[rank + i] = stride;
+    // Beside a zero, other extents may be of any size.
+    stride = int64_t(uint64_t(stride) * uint64_t(std::max<int64_t>(dims[i], 1)));
+  }
+  tensor.version = {1, 0};
+  tensor.manager_ctx = this;
+  tensor.flags = 0;
+  DLDataType type = {uint8_t(dtype >> 8), uint8_t(dtype & 0xff), 1};
+  tensor.dl_tensor = {data, device, int32_t(rank), type, extents.data(), extents.data() + rank, 0};
+}
+
+Status allocateOutput(Device &device, Stream stream, int64_t dtype, int64_t rank, const int64_t *dims,
+                      DLManagedTensorVersioned *&tensor) {
+  int64_t bytes;
+  void *data = nullptr;
+  if (!denseBytes(dims, rank, elementBytes(dtype), bytes))
+    return Status(Code::Memory, "too many elements");
+  if (Status status = device.allocate(size_t(bytes), stream, data); !status.ok())
+    return status;
+  auto *output = new DeviceOutput;
+  output->device = &device;
+  output->stream = stream;
+  output->describe(data, device.where, dtype, rank, dims);
+  output->tensor.deleter = &DeviceOutput::destroy;
+  tensor = &output->tensor;
+  return Status();
+}
 
 OutputPool::~OutputPool() { close(); }
 
@@ -35,39 +90,18 @@ void OutputPool::close() {
 }
 
 DLManagedTensorVersioned *OutputPool::allocate(int64_t dtype, int64_t rank, const int64_t *dims) {
-  int64_t stride = 1, bytes;
+  int64_t bytes;
   if (!denseBytes(dims, rank, elementBytes(dtype), bytes))
     return nullptr;
-  std::vector<int64_t> extents(2 * rank);
-  // Strides of an empty tensor are those of a tensor with its zeros read as ones.
-  for (int64_t i = rank - 1; i >= 0; --i) {
-    extents[i] = dims[i];
-    extents[rank + i] = stride;
-    // Beside a zero, other extents may be of any size.
-    stride = int64_t(uint64_t(stride) * uint64_t(std::max<int64_t>(dims[i], 1)));
-  }
   Block block = take(size_t(bytes));
   if (!block.data)
     return nullptr;
-
   auto *output = new Output;
   output->pool = shared_from_this();
   output->block = block;
-  output->extents = std::move(extents);
-  DLManagedTensorVersioned &managed = output->tensor;
-  managed.version = {1, 0};
-  managed.manager_ctx = output;
-  managed.deleter = &Output::destroy;
-  managed.flags = 0;
-  DLTensor &tensor = managed.dl_tensor;
-  tensor.data = block.data;
-  tensor.device = {kDLCPU, 0};
-  tensor.ndim = int32_t(rank);
-  tensor.dtype = {uint8_t(dtype >> 8), uint8_t(dtype & 0xff), 1};
-  tensor.shape = output->extents.data();
-  tensor.strides = output->extents.data() + rank;
-  tensor.byte_offset = 0;
-  return &managed;
+  output->describe(block.data, {kDLCPU, 0}, dtype, rank, dims);
+  output->tensor.deleter = &Output::destroy;
+  return &output->tensor;
 }
 
 OutputPool::Block OutputPool::take(size_t bytes) {

@@ -10,7 +10,8 @@
 #ifndef DISC_RUNTIME_CORE_OUTPUTS_H
 #define DISC_RUNTIME_CORE_OUTPUTS_H
 
-#include "lib/Runtime/Core/Arena.h"
+#include "lib/Runtime/Core/Allocator.h"
+#include "lib/Runtime/Device/Device.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,10 @@
 #include <vector>
 
 namespace disc::rt {
+
+/// A contiguous tensor in memory of the device's, which is freed in the order of the stream.
+Status allocateOutput(Device &device, Stream stream, int64_t dtype, int64_t rank, const int64_t *dims,
+                      DLManagedTensorVersioned *&tensor);
 
 class OutputPool : public std::enable_shared_from_this<OutputPool> {
 public:

@@ -1,7 +1,7 @@
 //===- Profile.h - where the time of calls goes -----------------*- C++ -*-===//
 //
 // While a profile is taken, every launch through the runtime leaves one record. Otherwise a launch costs one relaxed
-// load more.
+// load more. On a device, events in the stream say when a kernel ran; they are read at the end.
 //
 //===----------------------------------------------------------------------===//
 
@@ -9,6 +9,7 @@
 #define DISC_RUNTIME_CORE_PROFILE_H
 
 #include "lib/Runtime/Core/Abi.h"
+#include "lib/Runtime/Device/Device.h"
 
 #include <atomic>
 #include <chrono>
@@ -19,9 +20,12 @@
 namespace disc::rt {
 
 struct LaunchRecord {
-  disc_kernel_fn kernel;
-  int64_t beginNs, endNs; ///< On a monotonic clock.
-  int64_t tasks;
+  disc_kernel_fn kernel = nullptr;                             ///< Null on a device.
+  int64_t beginNs = 0, endNs = 0;                              ///< On a monotonic clock.
+  int64_t tasks = 0;                                           ///< On a device: blocks.
+  bool isLibrary = false;                                      ///< A library did what the kernel would.
+  const char *name = nullptr;                                  ///< Of a device's kernel...
+  std::unique_ptr<DeviceEvent> begin = nullptr, end = nullptr; ///< ...with when it ran.
 };
 
 class Profile {
@@ -41,9 +45,9 @@ public:
 
   bool on() const { return active.load(std::memory_order_relaxed); }
 
-  void add(const LaunchRecord &record) {
+  void add(LaunchRecord record) {
     std::lock_guard<std::mutex> lock(mutex);
-    launches.push_back(record);
+    launches.push_back(std::move(record));
   }
 
   static int64_t now() {

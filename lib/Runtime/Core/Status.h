@@ -22,6 +22,7 @@ enum class Code : int32_t {
   Version = 7, ///< Made by a version that does not fit.
   Target = 8,  ///< Code for another kind of machine.
   Weights = 9, ///< Weights that are not the model's.
+  Device = 10, ///< A device, or its driver, failed.
 };
 
 /// What went wrong. The fields beside the message are empty where they do not apply.

@@ -49,11 +49,11 @@ std::string deviceName(DLDevice device) {
   switch (device.device_type) {
   case kDLCPU:
     return "cpu";
-  case 2:
+  case kDLCUDA:
     return "cuda:" + std::to_string(device.device_id);
   case 8:
     return "mps";
-  case 10:
+  case kDLROCM:
     return "rocm:" + std::to_string(device.device_id);
   case 14:
     return "xpu:" + std::to_string(device.device_id);

@@ -34,6 +34,12 @@ std::string dtypeName(int64_t dtype);
 /// "cpu", "cuda:0", ...
 std::string deviceName(DLDevice device);
 
+/// Whether a tensor that is on `given` is where it should be. There is one CPU, whatever its number.
+inline bool sameDevice(DLDevice given, DLDevice wanted) {
+  return given.device_type == wanted.device_type &&
+         (wanted.device_type == kDLCPU || given.device_id == wanted.device_id);
+}
+
 /// "[2, 128]"
 std::string shapeText(const int64_t *shape, int64_t rank);
 
@@ -60,6 +66,12 @@ bool repeatsElements(const DLTensor &tensor);
 /// Whether elements lie row-major without gaps. Extents of 1 may have any stride.
 bool isContiguous(const DLTensor &tensor);
 bool isContiguous(const int64_t *shape, const int64_t *strides, int64_t rank);
+
+/// Whether compiled code can use the tensor where it is.
+inline bool inPlace(const DLTensor &tensor) {
+  int64_t width = elementBytes(dtypeOf(tensor));
+  return isContiguous(tensor) && reinterpret_cast<uintptr_t>(dataOf(tensor)) % uintptr_t(width) == 0;
+}
 
 /// Copies the elements in row-major order to `target`.
 void copyContiguous(const DLTensor &tensor, void *target);

@@ -16,7 +16,10 @@ static void release(DLManagedTensorVersioned *tensor) {
     tensor->deleter(tensor);
 }
 
-Weights::Weights(const disc_model_info_t &info, const Allocator &allocator) : info(info) {
+Weights::Weights(const disc_model_info_t &info, const Allocator &host, Device *device, Stream stream)
+    : memory(device), info(info) {
+  memory.stream = stream;
+  const Allocator &allocator = device ? memory.allocator() : host;
   parameters.resize(size_t(info.num_parameters));
   for (int64_t i = 0; i < info.num_parameters; ++i) {
     copies.emplace_back(allocator);
@@ -27,6 +30,13 @@ Weights::Weights(const disc_model_info_t &info, const Allocator &allocator) : in
 }
 
 Weights::~Weights() {
+  DeviceScope scope(memory.device);
+  // Calls whose work is still in a stream use them.
+  if (memory.device)
+    (void)memory.device->synchronizeAll();
+  copies.clear();
+  globals.clear();
+  written.reset();
   for (DLManagedTensorVersioned *tensor : owned)
     release(tensor);
 }
@@ -38,6 +48,31 @@ static bool sameStorage(int64_t a, int64_t b) {
   return a == b || (isInteger(a) && isInteger(b) && (a & 0xff) == (b & 0xff));
 }
 
+Status Weights::noMemory(const std::string &what) const {
+  if (memory.failure.ok())
+    return Status(Code::Memory, "no memory for " + what);
+  return Status(memory.failure.code(), "no memory for " + what + " (" + memory.failure.error().message + ")");
+}
+
+Status Weights::fill(Buffer &buffer, const void *data, size_t bytes, const std::string &what) {
+  if (!buffer.reserve(bytes))
+    return noMemory(what);
+  if (memory.device)
+    return memory.device->copyIn(buffer.data(), data, bytes, memory.stream);
+  if (bytes)
+    std::memcpy(buffer.data(), data, bytes);
+  return Status();
+}
+
+void Weights::lend() {
+  for (size_t i = 0; memory.device && i < parameters.size(); ++i) {
+    const disc_parameter_info &parameter = info.parameters[i];
+    int64_t bytes = 0;
+    if (parameters[i] && denseBytes(parameter.shape, parameter.rank, elementBytes(parameter.dtype), bytes))
+      memory.device->lend(parameters[i], size_t(bytes));
+  }
+}
+
 //===-- From tensors ------------------------------------------------------===//
 
 Status Weights::takeOne(size_t index, DLManagedTensorVersioned *managed) {
@@ -46,21 +81,38 @@ Status Weights::takeOne(size_t index, DLManagedTensorVersioned *managed) {
   std::string name = "parameter '" + std::string(expected.name) + "'";
   if (!sameStorage(dtypeOf(tensor), expected.dtype))
     return Status(Code::Type, name + ": expected " + dtypeName(expected.dtype) + ", got " + dtypeName(tensor));
-  if (tensor.device.device_type != kDLCPU)
-    return Status(Code::Type, name + ": expected a tensor on cpu, got " + deviceName(tensor.device));
+  DLDevice where = memory.device ? memory.device->where : DLDevice{kDLCPU, 0};
+  bool isHere = sameDevice(tensor.device, where);
+  if (!isHere && tensor.device.device_type != kDLCPU)
+    return Status(Code::Type,
+                  name + ": expected a tensor on " + deviceName(where) + ", got " + deviceName(tensor.device));
   if (tensor.ndim != expected.rank || !std::equal(tensor.shape, tensor.shape + tensor.ndim, expected.shape))
     return Status(Code::Shape, name + ": expected shape " + shapeText(expected.shape, expected.rank) + ", got " +
                                    shapeText(tensor.shape, tensor.ndim));
   void *data = dataOf(tensor);
   // A copy would be updated in its place.
-  if (expected.updated && !isContiguous(tensor))
-    return Status(Code::Invalid, name + " is updated by the model, so it must be contiguous");
-  if (!isContiguous(tensor) || !data) {
-    int64_t bytes = 0;
-    (void)denseBytes(expected.shape, expected.rank, elementBytes(expected.dtype), bytes);
+  if (expected.updated && (!isHere || !isContiguous(tensor)))
+    return Status(Code::Invalid, name + " is updated by the model, so it must be contiguous" +
+                                     (isHere ? "" : " and on " + deviceName(where)));
+  if (isHere && isApart() && !inPlace(tensor))
+    return Status(Code::Invalid, name + ": on " + deviceName(where) + " it must be contiguous and aligned");
+  int64_t bytes = 0;
+  (void)denseBytes(expected.shape, expected.rank, elementBytes(expected.dtype), bytes);
+  if (!isHere) {
+    Buffer dense;
+    void *from = isContiguous(tensor) ? data : dense.reserve(size_t(bytes));
+    if (!from && bytes)
+      return Status(Code::Memory, "no memory for a copy of " + name);
+    if (from != data)
+      copyContiguous(tensor, from);
+    if (Status status = fill(copies[index], from, size_t(bytes), "a copy of " + name); !status.ok())
+      return status;
+    data = copies[index].data();
+    release(std::exchange(owned[index], nullptr));
+  } else if (!isContiguous(tensor) || !data) {
     data = copies[index].reserve(size_t(bytes));
     if (!data)
-      return Status(Code::Memory, "no memory for a copy of " + name);
+      return noMemory("a copy of " + name);
     copyContiguous(tensor, data);
   }
   parameters[index] = data;
@@ -75,6 +127,7 @@ Status Weights::take(DLManagedTensorVersioned *const *tensors, size_t count) {
   for (size_t i = 0; i < count; ++i)
     if (Status status = takeOne(i, tensors[i]); !status.ok())
       return status;
+  lend();
   return Status();
 }
 
@@ -92,14 +145,24 @@ void Weights::initialised() {
   for (auto [data, bytes] : onlyForInit)
     mapping->letGo(data, bytes);
   onlyForInit.clear();
+  memory.stream = nullptr; // the caller's may be gone when they are
 }
 
 Status Weights::reset() {
   std::lock_guard<std::mutex> turn(updating);
-  for (const State &state : states)
-    if (state.bytes)
+  Device *device = memory.device;
+  DeviceScope scope(device);
+  if (device && !states.empty()) // runs in any stream come before
+    if (Status status = device->synchronizeAll(); !status.ok())
+      return status;
+  for (const State &state : states) {
+    if (!device && state.bytes)
       std::memcpy(state.data, state.first, state.bytes);
-  return Status();
+    if (device)
+      if (Status status = device->copyIn(state.data, state.first, state.bytes, memory.stream); !status.ok())
+        return status;
+  }
+  return device && !states.empty() ? device->synchronize(memory.stream) : Status();
 }
 
 //===-- From a file -------------------------------------------------------===//
@@ -197,16 +260,13 @@ Status Weights::bind(const Safetensors &file, std::shared_ptr<MappedFile> mapped
       hashing.list.push_back({&tensor, *found});
   };
   // Compiled code counts on elements at multiples of their size, and on globals as we would allocate them.
-  auto place = [&](const StoredTensor &tensor, size_t alignment, Buffer &copy) -> void * {
-    if (tensor.bytes && reinterpret_cast<uintptr_t>(tensor.data) % alignment == 0)
-      return const_cast<unsigned char *>(tensor.data);
-    void *data = copy.reserve(tensor.bytes);
-    if (data && tensor.bytes)
-      std::memcpy(data, tensor.data, tensor.bytes);
-    return data;
-  };
-  auto noMemory = [](const StoredTensor &tensor) {
-    return Status(Code::Memory, "no memory for a copy of '" + printable(tensor.name) + "'");
+  auto place = [&](const StoredTensor &tensor, size_t alignment, Buffer &copy, void *&data) {
+    data = const_cast<unsigned char *>(tensor.data);
+    if (!isApart() && tensor.bytes && reinterpret_cast<uintptr_t>(tensor.data) % alignment == 0)
+      return Status();
+    Status status = fill(copy, tensor.data, tensor.bytes, "a copy of '" + printable(tensor.name) + "'");
+    data = copy.data();
+    return status;
   };
 
   for (int64_t i = 0; i < info.num_parameters; ++i) {
@@ -230,14 +290,14 @@ Status Weights::bind(const Safetensors &file, std::shared_ptr<MappedFile> mapped
       // Each model has its own.
       parameters[i] = copies[i].reserve(tensor->bytes);
       if (!parameters[i])
-        return noMemory(*tensor);
+        return noMemory("a copy of '" + printable(tensor->name) + "'");
       states.push_back({parameters[i], tensor->data, tensor->bytes});
       continue;
     }
-    parameters[i] = place(*tensor, size_t(elementBytes(expected.dtype)), copies[i]);
-    if (!parameters[i])
-      return noMemory(*tensor);
-    if (mapping && !expected.kept)
+    size_t alignment = size_t(elementBytes(expected.dtype));
+    if (Status status = place(*tensor, alignment, copies[i], parameters[i]); !status.ok())
+      return status;
+    if (mapping && (!expected.kept || isApart()))
       onlyForInit.push_back({const_cast<unsigned char *>(tensor->data), tensor->bytes});
   }
   for (int64_t i = 0; binding.packed && i < info.num_globals; ++i) {
@@ -252,15 +312,15 @@ Status Weights::bind(const Safetensors &file, std::shared_ptr<MappedFile> mapped
       continue;
     }
     compareLater(*tensor);
-    globals[i].data = place(*tensor, kAlignment, globals[i].own);
     globals[i].bytes = tensor->bytes;
-    if (!globals[i].data)
-      return noMemory(*tensor);
+    if (Status status = place(*tensor, kAlignment, globals[i].own, globals[i].data); !status.ok())
+      return status;
   }
   if (Status status = problems.status(file.name()); !status.ok())
     return status;
   if (Status status = reset(); !status.ok())
     return status;
+  lend();
   hashing.mapping = mapping.get();
   hashing.run(binding.threads);
   for (const Comparison &comparison : hashing.list)

@@ -15,21 +15,23 @@
 #include "lib/Runtime/Core/Safetensors.h"
 #include "lib/Runtime/Core/Status.h"
 
+#include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 namespace disc::rt {
 
 class Weights {
 public:
-  /// Both live longer; buffers are the allocator's.
-  Weights(const disc_model_info_t &info, const Allocator &allocator);
+  /// All live longer. Buffers are the device's, in the order of the stream, or the allocator's where there is none.
+  Weights(const disc_model_info_t &info, const Allocator &host, Device *device = nullptr, Stream stream = nullptr);
   ~Weights();
   Weights(const Weights &) = delete;
   Weights &operator=(const Weights &) = delete;
 
   /// Parameters in the order of the table. The tensors are ours from here on, also if this fails; they are kept, not
-  /// copied, unless they are strided.
+  /// copied, unless they are strided or go from the host to a device.
   Status take(DLManagedTensorVersioned *const *tensors, size_t count);
 
   struct Binding {
@@ -56,13 +58,22 @@ public:
     Buffer own; ///< Unless the data is in the file.
   };
 
+  DeviceMemory memory;            ///< With a device: its memory.
   std::vector<void *> parameters; ///< Contiguous data, by number; null once let go of.
   std::vector<Global> globals;
-  bool hasState = false; ///< Some parameter is updated by calls...
-  std::mutex updating;   ///< ...which hold this.
+  bool hasState = false;                ///< Some parameter is updated by calls...
+  std::mutex updating;                  ///< ...which hold this.
+  std::unique_ptr<DeviceEvent> written; ///< On a device: behind the last of them, in this stream.
+  Stream writtenIn = nullptr;
 
 private:
   Status takeOne(size_t index, DLManagedTensorVersioned *tensor);
+  /// The host's memory is not the device's.
+  bool isApart() const { return memory.device && memory.device->where.device_type != kDLCPU; }
+  Status noMemory(const std::string &what) const;
+  /// Host memory to a buffer of ours.
+  Status fill(Buffer &buffer, const void *data, size_t bytes, const std::string &what);
+  void lend();
 
   const disc_model_info_t &info;
   std::vector<DLManagedTensorVersioned *> owned; ///< Keep parameters alive; null once let go of.

@@ -2,6 +2,7 @@
 
 #include "lib/Runtime/Device/Device.h"
 #include "lib/Runtime/Core/Profile.h"
+#include "lib/Runtime/Device/Driver.h"
 #include "lib/Runtime/Device/Emulated.h"
 #include "lib/Runtime/Device/Null.h"
 
@@ -63,7 +64,12 @@ Status HostDevice::doRead(void *to, const void *from, size_t bytes, Stream) {
 
 //===-- By name -----------------------------------------------------------===//
 
-DeviceRegistry::DeviceRegistry() { kinds = {{"emulated", &makeEmulatedDevice}, {"null", &makeNullDevice}}; }
+DeviceRegistry::DeviceRegistry() {
+  kinds = {{"cuda", &makeCudaDevice},
+           {"rocm", &makeRocmDevice},
+           {"emulated", &makeEmulatedDevice},
+           {"null", &makeNullDevice}};
+}
 
 DeviceRegistry &DeviceRegistry::get() {
   // Not destroyed at exit: tensors that are freed then still need their device.

@@ -57,6 +57,16 @@ struct DeviceLaunch {
   int64_t blocks;    ///< More than 0.
 };
 
+/// Extents and strides as disc_rt_device_matmul takes them.
+struct DeviceProduct {
+  const disc_device_product *what;
+  const void *a, *b;
+  void *c;
+  const void *bias;
+  int64_t batch, m, n, k;
+  int64_t strideA, strideB, strideC;
+};
+
 /// The functions without `do` are for callers: they count. Those with it are what a device implements. Functions may be
 /// called from any thread, between the construction and the end of a DeviceScope.
 class Device {
@@ -122,6 +132,13 @@ public:
     return doLaunch(module, launch, stream);
   }
 
+  /// A product by a library of the device's; `done` says whether there is one that can do it.
+  Status multiply(const DeviceProduct &product, Stream stream, bool &done) {
+    Status status = doMultiply(product, stream, done);
+    counters.launches += done;
+    return status;
+  }
+
   /// Puts the event at the stream's end; makes it first if it is null. A device without asynchronous work needs none of
   /// these functions of its own.
   virtual Status record(std::unique_ptr<DeviceEvent> &event, Stream stream);
@@ -134,6 +151,9 @@ public:
   virtual bool finished(DeviceEvent &event);
   /// Nanoseconds between two events that it came by.
   virtual int64_t elapsed(DeviceEvent &begin, DeviceEvent &end);
+
+  /// Gives the driver memory back that was released.
+  virtual void trim() {}
 
   /// Memory that is the caller's (an input, a parameter, an output): kernels that are launched from here on may use it.
   /// For a device that checks accesses. What was told of the same addresses before is void.
@@ -148,6 +168,7 @@ protected:
   virtual Status doSynchronize(Stream stream) = 0;
   virtual Status doSynchronizeAll() { return doSynchronize(nullptr); }
   virtual Status doLaunch(DeviceModule &module, const DeviceLaunch &launch, Stream stream) = 0;
+  virtual Status doMultiply(const DeviceProduct & /*product*/, Stream, bool &done) { return done = false, Status(); }
   virtual Status doWait(DeviceEvent &event, Stream stream);
 
   friend class DeviceScope;

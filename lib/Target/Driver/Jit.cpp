@@ -94,6 +94,8 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(disc_rt_output_shape);
   DISC_RT_SYMBOL(disc_rt_parallel_for);
   DISC_RT_SYMBOL(disc_rt_device_launch);
+  DISC_RT_SYMBOL(disc_rt_device_matmul);
+  DISC_RT_SYMBOL(disc_rt_device_call_host);
   DISC_RT_SYMBOL(disc_rt_device_copy);
   DISC_RT_SYMBOL(disc_rt_device_read);
   DISC_RT_SYMBOL(disc_rt_index_failed);

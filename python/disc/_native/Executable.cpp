@@ -13,6 +13,7 @@
 #include <nanobind/stl/unique_ptr.h>
 
 #include <algorithm>
+#include <cstring>
 
 using namespace disc::py;
 using namespace mlir::disc;
@@ -23,7 +24,7 @@ class Executable {
 public:
   /// `prefix` is what the names of the code's symbols begin with.
   Executable(std::unique_ptr<Jit> jit, CodegenTimes times, nb::type_object type, unsigned threads,
-             const std::string &prefix);
+             const std::string &prefix, int32_t device);
 
   void init(nb::sequence parameters);
   nb::tuple run(nb::handle inputs);
@@ -31,12 +32,15 @@ public:
   nb::list globals(nb::handle self) const;
   nb::dict times() const;
   unsigned threads() const { return model->threads(); }
+  std::string device() const { return rt::deviceName(model->where()); }
+  nb::dict deviceCounters() const;
   void seed(uint64_t seed) { model->seed(seed); }
-  void startProfile() { model->profile().start(); }
+  void startProfile();
   nb::list stopProfile();
 
 private:
   template <typename T> T symbol(const std::string &name);
+  rt::Stream currentStream() const;
   [[noreturn]] void raiseInput(size_t index, PyObject *object);
 
   std::unique_ptr<Jit> jit;
@@ -57,7 +61,7 @@ template <typename T> T Executable::symbol(const std::string &name) {
 }
 
 Executable::Executable(std::unique_ptr<Jit> code, CodegenTimes times, nb::type_object type, unsigned threads,
-                       const std::string &prefix)
+                       const std::string &prefix, int32_t device)
     : jit(std::move(code)), codegenTimes(times), tensors(std::move(type)) {
   auto *info = symbol<const disc_model_info_t *>(prefix + "model_info");
   auto init = symbol<disc_entry_fn>(prefix + "init");
@@ -65,12 +69,22 @@ Executable::Executable(std::unique_ptr<Jit> code, CodegenTimes times, nb::type_o
   // Python computes shapes itself.
   rt::ModelOptions options;
   options.threads = threads;
+  options.device = device;
   rt::Status status = rt::Model::create({info, init, main, /*shapes=*/nullptr}, options, model);
   if (!status.ok())
     raiseRuntimeError(status.error());
 }
 
+/// The framework's, on the model's device.
+rt::Stream Executable::currentStream() const {
+  rt::Stream stream = nullptr;
+  if (!tensors.currentStream(model->where(), stream))
+    throw nb::python_error();
+  return stream;
+}
+
 void Executable::init(nb::sequence parameters) {
+  rt::Stream stream = currentStream();
   std::vector<DLManagedTensorVersioned *> owned;
   for (nb::handle parameter : parameters) {
     DLManagedTensorVersioned *tensor = tensors.isInstance(parameter.ptr()) ? tensors.acquire(parameter.ptr()) : nullptr;
@@ -86,7 +100,7 @@ void Executable::init(nb::sequence parameters) {
   rt::Status status;
   {
     nb::gil_scoped_release release;
-    status = model->load(owned.data(), owned.size());
+    status = model->load(owned.data(), owned.size(), stream);
   }
   if (!status.ok())
     raiseRuntimeError(status.error());
@@ -101,7 +115,7 @@ void Executable::raiseInput(size_t index, PyObject *object) {
     what = "input '" + std::string(info.inputs[index].name) + "'";
   if (!PyErr_Occurred())
     raise(PyExc_TypeError, what + ": expected a " + tensors.name() + ", got " + Py_TYPE(object)->tp_name);
-  raise(PyExc_TypeError, what + ": expected a dense tensor on cpu (" + takeErrorText() + ")");
+  raise(PyExc_TypeError, what + ": expected a dense tensor on " + device() + " (" + takeErrorText() + ")");
 }
 
 nb::tuple Executable::run(nb::handle inputs) {
@@ -113,19 +127,32 @@ nb::tuple Executable::run(nb::handle inputs) {
   size_t count = size_t(PyTuple_GET_SIZE(held.ptr()));
   llvm::SmallVector<DLTensor, 8> borrowed(count);
   llvm::SmallVector<const DLTensor *, 8> pointers(count);
-  llvm::SmallVector<nb::object, 8> resolved(count);
+  llvm::SmallVector<nb::object, 8> resolved(count), copies;
   for (size_t i = 0; i < count; ++i) {
     PyObject *object = PyTuple_GET_ITEM(held.ptr(), i);
     if (!tensors.isInstance(object) || !tensors.borrow(object, borrowed[i], resolved[i]))
       raiseInput(i, object);
     pointers[i] = &borrowed[i];
   }
+  rt::Stream stream = nullptr;
+  if (model->where().device_type != kDLCPU) {
+    stream = currentStream();
+    // The runtime copies no strided tensors there. What the framework copies, it keeps for what is in its stream.
+    for (size_t i = 0; i < count && i < size_t(model->info().num_inputs); ++i) {
+      if (model->info().inputs[i].updated || rt::isContiguous(borrowed[i]))
+        continue;
+      nb::object copy = TensorType::contiguous(PyTuple_GET_ITEM(held.ptr(), i));
+      if (!copy || !tensors.borrow(copy.ptr(), borrowed[i], resolved[i]))
+        throw nb::python_error();
+      copies.push_back(std::move(copy));
+    }
+  }
 
   llvm::SmallVector<disc_output, 4> outputs(size_t(model->info().num_outputs), disc_output{nullptr, nullptr});
   rt::Status status;
   {
     nb::gil_scoped_release release;
-    status = model->run(pointers.data(), count, outputs.data(), outputs.size());
+    status = model->run(pointers.data(), count, outputs.data(), outputs.size(), stream);
   }
   if (!status.ok())
     raiseRuntimeError(status.error());
@@ -178,9 +205,33 @@ nb::dict Executable::info() const {
 
 nb::list Executable::globals(nb::handle self) const {
   nb::list result;
-  for (const rt::Weights::Global &global : model->weights()->globals) {
+  std::shared_ptr<rt::Weights> weights = model->weights();
+  for (const rt::Weights::Global &global : weights->globals) {
     size_t shape[] = {global.bytes};
+    if (rt::Device *device = model->device()) {
+      rt::DeviceScope scope(device);
+      auto bytes = std::make_unique<uint8_t[]>(global.bytes);
+      if (rt::Status status = device->read(bytes.get(), global.data, global.bytes, nullptr); !status.ok())
+        raiseRuntimeError(status.error());
+      nb::capsule owner(bytes.get(), [](void *data) noexcept { delete[] static_cast<uint8_t *>(data); });
+      result.append(nb::cast(nb::ndarray<nb::numpy, const uint8_t>(bytes.release(), 1, shape, owner)));
+      continue;
+    }
     result.append(nb::cast(nb::ndarray<nb::numpy, const uint8_t>(global.data, 1, shape, self)));
+  }
+  return result;
+}
+
+nb::dict Executable::deviceCounters() const {
+  nb::dict result;
+  if (const rt::Device *device = model->device()) {
+    const rt::DeviceCounters &counters = device->counters;
+    result["launches"] = counters.launches.load();
+    result["copies"] = counters.copies.load();
+    result["synchronizations"] = counters.synchronizations.load();
+    result["waits"] = counters.waits.load();
+    result["allocations"] = counters.allocations.load();
+    result["releases"] = counters.releases.load();
   }
   return result;
 }
@@ -193,23 +244,36 @@ nb::dict Executable::times() const {
   return result;
 }
 
+void Executable::startProfile() {
+  if (rt::Status status = model->startProfile(); !status.ok())
+    raiseRuntimeError(status.error());
+}
+
 nb::list Executable::stopProfile() {
   const disc_model_info_t &info = model->info();
   nb::list result;
-  for (const rt::LaunchRecord &launch : model->profile().stop()) {
+  std::vector<rt::LaunchRecord> launches;
+  if (rt::Status status = model->stopProfile(launches); !status.ok())
+    raiseRuntimeError(status.error());
+  for (const rt::LaunchRecord &launch : launches) {
     const disc_kernel_info *kernel =
         std::find_if(info.kernels, info.kernels + info.num_kernels, [&](const disc_kernel_info &candidate) {
-          return candidate.function == reinterpret_cast<const void *>(launch.kernel);
+          return launch.name ? std::strcmp(candidate.name, launch.name) == 0
+                             : candidate.function == reinterpret_cast<const void *>(launch.kernel);
         });
     bool known = kernel != info.kernels + info.num_kernels;
-    result.append(nb::make_tuple(known ? kernel->name : "", known ? kernel->kind : "", known ? kernel->source : "",
-                                 launch.beginNs, launch.endNs, launch.tasks));
+    const char *name = known ? kernel->name : launch.name ? launch.name : "";
+    result.append(nb::make_tuple(name,
+                                 launch.isLibrary ? "library"
+                                 : known          ? kernel->kind
+                                                  : "",
+                                 known ? kernel->source : "", launch.beginNs, launch.endNs, launch.tasks));
   }
   return result;
 }
 
 static std::unique_ptr<Executable> jit(Module &module, nb::type_object type, unsigned threads, bool profile,
-                                       int optLevel, const std::string &dumpPrefix) {
+                                       int optLevel, const std::string &dumpPrefix, int32_t device) {
   CodegenOptions options;
   options.optLevel = optLevel;
   options.dumpPrefix = dumpPrefix;
@@ -231,11 +295,11 @@ static std::unique_ptr<Executable> jit(Module &module, nb::type_object type, uns
   }
   if (!code)
     raise(PyExc_RuntimeError, message);
-  return std::make_unique<Executable>(std::move(code), times, std::move(type), threads, "disc_");
+  return std::make_unique<Executable>(std::move(code), times, std::move(type), threads, "disc_", device);
 }
 
 static std::unique_ptr<Executable> loadVariant(ArtifactBuilder &builder, size_t variant, nb::type_object type,
-                                               unsigned threads) {
+                                               unsigned threads, int32_t device) {
   if (variant >= builder.numVariants())
     raise(PyExc_IndexError, "no variant " + std::to_string(variant));
   // Copies: the library needs the objects too.
@@ -246,7 +310,7 @@ static std::unique_ptr<Executable> loadVariant(ArtifactBuilder &builder, size_t 
   if (!code)
     raiseLlvmError(code.takeError());
   return std::make_unique<Executable>(std::move(*code), CodegenTimes(), std::move(type), threads,
-                                      builder.symbolPrefix(variant));
+                                      builder.symbolPrefix(variant), device);
 }
 
 void disc::py::bindExecutable(nb::module_ &m) {
@@ -266,11 +330,15 @@ void disc::py::bindExecutable(nb::module_ &m) {
       .def("start_profile", &Executable::startProfile, "Records every launch from here on.")
       .def("stop_profile", &Executable::stopProfile,
            "The launches since start_profile: kernel, kind, source, begin and end in ns, tasks.")
+      .def("device_counters", &Executable::deviceCounters,
+           "How often the device was asked to launch, copy, ..., by all models of the process; empty on the CPU.")
+      .def_prop_ro("device", &Executable::device, "Where tensors must be: \"cpu\", \"cuda:0\", ...")
       .def_prop_ro("threads", &Executable::threads, "Threads that a call may use.");
   m.def("load_variant", &loadVariant, nb::arg("builder"), nb::arg("variant"), nb::arg("tensor_type"), nb::kw_only(),
-        nb::arg("threads") = 0, "Loads the code of one variant of a library that is being built.");
+        nb::arg("threads") = 0, nb::arg("device") = 0,
+        "Loads the code of one variant of a library that is being built.");
   m.def("jit", &jit, nb::arg("module"), nb::arg("tensor_type"), nb::kw_only(), nb::arg("threads") = 0,
-        nb::arg("profile") = false, nb::arg("opt_level") = 3, nb::arg("dump_prefix") = "",
+        nb::arg("profile") = false, nb::arg("opt_level") = 3, nb::arg("dump_prefix") = "", nb::arg("device") = 0,
         "Compiles a module that is in the LLVM dialect and loads it. `threads` = 0 "
-        "means every core.");
+        "means every core; `device` is the number of the device that the module is for.");
 }

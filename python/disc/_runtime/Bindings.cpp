@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -33,7 +34,7 @@ namespace {
 /// A loaded model.
 class Model {
 public:
-  Model(nb::bytes path, int32_t threads, std::optional<nb::bytes> weights, bool trustFiles);
+  Model(nb::bytes path, int32_t threads, std::optional<nb::bytes> weights, bool trustFiles, int32_t device);
   ~Model() { disc_free(model); }
   Model(const Model &) = delete;
   Model &operator=(const Model &) = delete;
@@ -59,7 +60,7 @@ private:
   std::vector<const char *> inputNames, outputNames;
   std::vector<bool> inputUpdated;
   std::vector<int32_t> outputRanks;
-  bool givesBfloat = false;
+  bool givesBfloat = false, isOnDevice = false;
 };
 } // namespace
 
@@ -83,10 +84,11 @@ static std::string dtypeName(DLDataType dtype) {
 // Loading and asking
 //===----------------------------------------------------------------------===//
 
-Model::Model(nb::bytes path, int32_t threads, std::optional<nb::bytes> weights, bool trustFiles) {
+Model::Model(nb::bytes path, int32_t threads, std::optional<nb::bytes> weights, bool trustFiles, int32_t device) {
   disc_options options = disc_default_options();
   options.threads = threads;
   options.weights = weights ? weights->c_str() : nullptr;
+  options.device = device;
   options.flags = trustFiles ? DISC_TRUST_FILES : 0;
   disc_status status;
   {
@@ -96,6 +98,7 @@ Model::Model(nb::bytes path, int32_t threads, std::optional<nb::bytes> weights, 
   check(status);
   spec.size = sizeof(spec);
   check(disc_describe(model, &spec));
+  isOnDevice = spec.device != std::string("cpu");
   disc_tensor_spec tensor{};
   tensor.size = sizeof(tensor);
   for (int64_t i = 0; i < spec.num_inputs; ++i) {
@@ -117,6 +120,8 @@ nb::dict Model::describe() const {
   result["cpu"] = spec.cpu;
   result["version"] = spec.version;
   result["threads"] = spec.threads;
+  result["device"] = spec.device;
+  result["device_id"] = spec.device_id;
   return result;
 }
 
@@ -276,10 +281,17 @@ nb::object Model::run(nb::tuple given, nb::object givenOutputs) {
     shapes[i].assign(targets[i].tensor.shape, targets[i].tensor.shape + targets[i].tensor.ndim);
   }
 
+  // On a device, behind what the inputs' framework does there.
+  void *stream = nullptr;
+  for (const Argument &input : inputs)
+    if (isOnDevice && input.type && !stream && !input.type->currentStream(input.tensor.device, stream))
+      throw nb::python_error();
   disc_status status;
   {
     nb::gil_scoped_release release;
-    status = disc_run(model, pointers.data(), int64_t(pointers.size()), outputs.data(), int64_t(count));
+    status = stream
+                 ? disc_run_on(model, stream, pointers.data(), int64_t(pointers.size()), outputs.data(), int64_t(count))
+                 : disc_run(model, pointers.data(), int64_t(pointers.size()), outputs.data(), int64_t(count));
   }
   check(status);
 
@@ -293,6 +305,8 @@ nb::object Model::run(nb::tuple given, nb::object givenOutputs) {
       if (!object)
         throw nb::python_error();
       outputs[i].managed = nullptr;
+    } else if (outputs[i].managed->dl_tensor.device.device_type != kDLCPU) {
+      raise(PyExc_TypeError, "NumPy has no arrays on " + std::string(spec.device) + ": pass `out`");
     } else {
       object = toNumpy(std::exchange(outputs[i].managed, nullptr));
     }
@@ -326,18 +340,22 @@ nb::object Model::outputShapes(nb::tuple given) {
 NB_MODULE(_runtime, m) {
   m.doc() = "Compiled libraries: the C interface of DISC.";
   nb::class_<Model>(m, "Model", "A loaded model.")
-      .def(nb::init<nb::bytes, int32_t, std::optional<nb::bytes>, bool>(), nb::arg("path"), nb::arg("threads"),
-           nb::arg("weights").none(), nb::arg("trust_files"))
+      .def(nb::init<nb::bytes, int32_t, std::optional<nb::bytes>, bool, int32_t>(), nb::arg("path"), nb::arg("threads"),
+           nb::arg("weights").none(), nb::arg("trust_files"), nb::arg("device"))
       .def("run", &Model::run, nb::arg("inputs"), nb::arg("outputs").none(),
            "Runs the model on a tuple of arrays; `outputs` is None or a tuple of arrays to write to, or None.")
       .def("output_shapes", &Model::outputShapes, nb::arg("inputs"))
       .def("swap_weights", &Model::swapWeights, nb::arg("path"))
       .def("seed", &Model::seed, nb::arg("seed"))
       .def("reset", &Model::reset)
-      .def("describe", &Model::describe, "Name, cpu, version of the runtime, threads.")
+      .def("describe", &Model::describe, "Name, cpu, version of the runtime, threads, device.")
       .def("inputs", &Model::inputs, "Tuples (name, dtype, texts of the dims, whether it is updated).")
       .def("outputs", &Model::outputs)
       .def("parameters", &Model::parameters)
       .def("symbols", &Model::symbols, "Tuples (name, min, max or None, divisor).");
+  m.def(
+      "device_missing",
+      [](const char *kind) { return disc_find_device(kind, 0) == DISC_OK ? std::string() : disc_last_error(); },
+      nb::arg("kind"), "What this process lacks to run models for a kind of device; \"\" if nothing.");
   m.attr("version") = nb::int_(disc_version());
 }

@@ -8,7 +8,7 @@ TensorType::TensorType(nb::type_object given) : type(std::move(given)) {
   nb::object capsule = nb::getattr(type, "__dlpack_c_exchange_api__", nb::none());
   if (PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api"))
     api = static_cast<const ExchangeApi *>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
-  if (!api || api->header.version.major != 1 || !api->borrowFromPython)
+  if (!api || api->header.version.major != 1 || !api->borrowFromPython || !api->currentStream)
     raise(PyExc_TypeError, std::string(name()) + " has no DLPack 1.x exchange API");
   if (nb::hasattr(type, "resolve_neg")) {
     isNegated = nb::steal(PyUnicode_InternFromString("is_neg"));

@@ -23,7 +23,7 @@ struct ExchangeApi {
   int (*managedFromPython)(void *object, DLManagedTensorVersioned **out);
   int (*managedToPython)(DLManagedTensorVersioned *tensor, void **out);
   int (*borrowFromPython)(void *object, DLTensor *out);
-  void *currentStream;
+  int (*currentStream)(int32_t deviceType, int32_t deviceId, void **out);
 };
 
 /// The exchange functions of one Python type of tensors.
@@ -48,6 +48,16 @@ public:
   /// A new Python object that owns the tensor; null with a Python error set, and then
   /// the tensor is still the caller's.
   PyObject *wrap(DLManagedTensorVersioned *tensor) const;
+
+  /// The stream that the framework puts work into at the moment; false with a Python error set.
+  bool currentStream(DLDevice device, void *&stream) const {
+    stream = nullptr;
+    return device.device_type == kDLCPU || api->currentStream(device.device_type, device.device_id, &stream) == 0;
+  }
+  /// A new reference to a contiguous copy of `object`; empty with a Python error set.
+  static nb::object contiguous(PyObject *object) {
+    return nb::steal(PyObject_CallMethod(object, "contiguous", nullptr));
+  }
 
 private:
   /// Torch negates some views of complex tensors only when they are read, which DLPack

@@ -62,6 +62,7 @@ void disc::py::raiseError(const disc_error &error) {
     break;
   case DISC_ERROR_WEIGHTS:
     raiseInstance(errorType("WeightsError")(decode(error.message)));
+  case DISC_ERROR_DEVICE:
   case DISC_OK:
     break;
   }

@@ -1,0 +1,35 @@
+//===- Allocator.h - where memory comes from --------------------*- C++ -*-===//
+
+#ifndef DISC_RUNTIME_CORE_ALLOCATOR_H
+#define DISC_RUNTIME_CORE_ALLOCATOR_H
+
+#include "lib/Runtime/disc.h"
+
+#include <cstddef>
+
+namespace disc::rt {
+
+/// Every buffer starts on a cache line, which is also the widest vector.
+constexpr size_t kAlignment = 64;
+
+/// The caller's functions, a device's, or the C library where there are none.
+struct Allocator {
+  disc_allocate_fn allocateFn = nullptr;
+  disc_release_fn releaseFn = nullptr;
+  void *context = nullptr;
+  /// Within the memory, if the host cannot.
+  bool (*copyFn)(void *context, void *to, const void *from, size_t bytes) = nullptr;
+
+  /// At a multiple of kAlignment, on huge pages where it is large; null if there is none. Never null for zero bytes
+  /// otherwise.
+  void *allocate(size_t bytes) const;
+  /// `bytes` as it was allocated.
+  void release(void *data, size_t bytes) const;
+  bool copy(void *to, const void *from, size_t bytes) const;
+
+  static const Allocator &standard();
+};
+
+} // namespace disc::rt
+
+#endif // DISC_RUNTIME_CORE_ALLOCATOR_H

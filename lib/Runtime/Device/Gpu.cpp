@@ -1,0 +1,357 @@
+//===- Gpu.cpp - a device over a driver table -----------------------------===//
+
+#include "lib/Runtime/Device/Blas.h"
+#include "lib/Runtime/Device/Driver.h"
+
+#include <algorithm>
+#include <cstring>
+#include <dlfcn.h>
+
+namespace disc::rt {
+
+//===-- Libraries ---------------------------------------------------------===//
+
+SharedLibrary::SharedLibrary(std::string who, std::initializer_list<const char *> files) : who(std::move(who)) {
+  for (int mode : {RTLD_NOW | RTLD_NOLOAD, RTLD_NOW})
+    for (const char *name : files)
+      if (!handle && (handle = dlopen(name, mode | RTLD_LOCAL)))
+        file = name;
+  if (handle)
+    return;
+  // Of the name that is tried first.
+  (void)dlopen(*files.begin(), RTLD_NOW | RTLD_LOCAL);
+  const char *why = dlerror();
+  status = Status(Code::Target, this->who + ": " + *files.begin() + " could not be opened: " + (why ? why : "unknown"));
+}
+
+void *SharedLibrary::symbol(const char *name) {
+  void *address = handle ? dlsym(handle, name) : nullptr;
+  if (!address && status.ok())
+    status = Status(Code::Target, who + ": " + file + " is too old or damaged, it has no " + name);
+  return address;
+}
+
+//===-- The device --------------------------------------------------------===//
+
+namespace {
+class GpuDevice;
+
+struct GpuEvent : DeviceEvent {
+  GpuEvent(GpuDevice &device, void *event) : device(device), event(event) {}
+  ~GpuEvent() override;
+  GpuDevice &device;
+  void *const event;
+};
+
+struct GpuModule : DeviceModule {
+  GpuModule(GpuDevice &device, const disc_device_code &code) : device(device), code(code) {}
+  ~GpuModule() override;
+  GpuDevice &device;
+  const disc_device_code &code;
+  void *module = nullptr;
+  std::vector<void *> functions; ///< Of the kernels, by number.
+};
+
+/// Pinned host memory that copies go through: the driver's own copies from other memory wait.
+struct Staging {
+  static constexpr size_t kBytes = size_t(2) << 20;
+  void *data = nullptr;
+  void *event = nullptr; ///< After the last copy.
+};
+
+class GpuDevice : public Device {
+public:
+  GpuDevice(const Driver &driver, int32_t id) : Device(driver.name, {driver.deviceType, id}), driver(driver) {}
+  Status open();
+
+  std::string describe() const override { return label + " (" + arch + ")"; }
+  Status load(const disc_device_code &code, std::unique_ptr<DeviceModule> &module) override;
+  Status record(std::unique_ptr<DeviceEvent> &event, Stream stream) override;
+  bool finished(DeviceEvent &event) override {
+    return driver.queryEvent(static_cast<GpuEvent &>(event).event) != kDriverNotReady;
+  }
+  int64_t elapsed(DeviceEvent &begin, DeviceEvent &end) override;
+  void trim() override { (void)driver.trimPool(pool, 0); }
+
+  const Driver &driver;
+
+protected:
+  Status doAllocate(size_t bytes, Stream stream, void *&data) override;
+  void doRelease(void *data, Stream stream) override { (void)driver.free(data, stream); }
+  Status doCopyIn(void *to, const void *from, size_t bytes, Stream stream) override;
+  Status doCopy(void *to, const void *from, size_t bytes, Stream stream) override {
+    return check(driver.copy(to, from, bytes, stream), "a copy within the device");
+  }
+  Status doRead(void *to, const void *from, size_t bytes, Stream stream) override;
+  Status doSynchronize(Stream stream) override {
+    return check(driver.synchronizeStream(stream), "waiting for a stream");
+  }
+  Status doSynchronizeAll() override { return check(driver.synchronizeContext(), "waiting for the device"); }
+  Status doLaunch(DeviceModule &module, const DeviceLaunch &launch, Stream stream) override;
+  Status doMultiply(const DeviceProduct &product, Stream stream, bool &done) override;
+  Status doWait(DeviceEvent &event, Stream stream) override {
+    return check(driver.streamWait(stream, static_cast<GpuEvent &>(event).event, 0), "a wait for another stream");
+  }
+  void *enter() override { return driver.enter(device, context); }
+  void leave(void *previous) override { driver.leave(previous); }
+
+private:
+  std::string title() const { return name + ":" + std::to_string(where.device_id); }
+  Status check(DriverResult result, const std::string &what) const;
+  const disc_device_image *choose(const disc_device_code &code) const;
+  Status staging(Staging &buffer);
+
+  int device = 0;
+  void *context = nullptr, *pool = nullptr;
+  std::string arch, label;
+
+  std::mutex stagingMutex;
+  Staging upload[2];
+  size_t nextUpload = 0;
+  std::mutex blasMutex;
+  bool blasOpened = false;
+  std::unique_ptr<Blas> blas; ///< Null if there is none.
+  std::mutex readingMutex;
+  std::vector<void *> reading; ///< Pinned blocks that no read uses.
+};
+} // namespace
+
+/// Results that say that work which was under way came to an end: those of the context, not of the call that tells.
+static bool isLate(DriverResult result) {
+  return result == 700 || result == 702 || result == 710 || (result >= 714 && result <= 719);
+}
+
+Status GpuDevice::check(DriverResult result, const std::string &what) const {
+  if (result == kDriverOk)
+    return Status();
+  std::string error = driver.errorName(result);
+  if (isLate(result))
+    return Status(Code::Device, title() + ": something that was put into a stream before failed when it ran: " + error +
+                                    " (told by " + what + ")");
+  return Status(result == kDriverNoMemory ? Code::Memory : Code::Device, title() + ": " + what + ": " + error);
+}
+
+Status GpuDevice::open() {
+  DriverResult result = driver.init(0);
+  int count = 0;
+  if (result == kDriverOk)
+    result = driver.count(&count);
+  if (result != kDriverOk && result != kDriverNoDevice)
+    return Status(Code::Target, "target '" + name + "': the driver does not start: " + driver.errorName(result));
+  if (where.device_id < 0 || where.device_id >= count)
+    return Status(Code::Target, "target '" + name + "': there is no device " + std::to_string(where.device_id) +
+                                    ", the driver found " + (count ? std::to_string(count) : "none"));
+  char text[256] = "";
+  if (Status status = check(driver.device(&device, where.device_id), "opening the device"); !status.ok())
+    return status;
+  if (Status status = check(driver.deviceName(text, sizeof(text) - 1, device), "asking for its name"); !status.ok())
+    return status;
+  label = text;
+  if (Status status = check(driver.arch(device, arch), "asking what it is"); !status.ok())
+    return status;
+  if (Status status = check(driver.retainContext(&context, device), "making its context"); !status.ok())
+    return status;
+  DeviceScope scope(this);
+  PoolProperties properties;
+  properties.locationId = where.device_id;
+  // What was needed once is kept: a pool that shrinks whenever somebody waits would make every call slow.
+  uint64_t keep = UINT64_MAX;
+  Status status = check(driver.createPool(&pool, &properties), "making a pool of memory");
+  return status.ok() ? check(driver.setPool(pool, kPoolReleaseThreshold, &keep), "setting up its pool")
+                     : std::move(status);
+}
+
+Status GpuDevice::doAllocate(size_t bytes, Stream stream, void *&data) {
+  return check(driver.allocate(&data, std::max<size_t>(bytes, 1), pool, stream),
+               "allocating " + std::to_string(bytes) + " bytes");
+}
+
+//===-- Copies ------------------------------------------------------------===//
+
+Status GpuDevice::staging(Staging &buffer) {
+  if (!buffer.data)
+    if (Status status = check(driver.allocateHost(&buffer.data, Staging::kBytes, kHostPortable), "pinned memory");
+        !status.ok())
+      return status;
+  if (!buffer.event)
+    return check(driver.createEvent(&buffer.event, 0), "making an event");
+  return check(driver.synchronizeEvent(buffer.event), "waiting for an upload");
+}
+
+Status GpuDevice::doCopyIn(void *to, const void *from, size_t bytes, Stream stream) {
+  std::lock_guard<std::mutex> lock(stagingMutex);
+  for (size_t done = 0; done < bytes;) {
+    Staging &buffer = upload[nextUpload++ % std::size(upload)];
+    size_t part = std::min(bytes - done, Staging::kBytes);
+    if (Status status = staging(buffer); !status.ok())
+      return status;
+    std::memcpy(buffer.data, static_cast<const char *>(from) + done, part);
+    if (Status status = check(driver.copyIn(static_cast<char *>(to) + done, buffer.data, part, stream), "an upload");
+        !status.ok())
+      return status;
+    if (Status status = check(driver.recordEvent(buffer.event, stream), "recording an event"); !status.ok())
+      return status;
+    done += part;
+  }
+  return Status();
+}
+
+Status GpuDevice::doRead(void *to, const void *from, size_t bytes, Stream stream) {
+  constexpr size_t kPinned = size_t(64) << 10;
+  void *pinned = nullptr;
+  if (bytes <= kPinned) {
+    std::lock_guard<std::mutex> lock(readingMutex);
+    if (!reading.empty()) {
+      pinned = reading.back();
+      reading.pop_back();
+    } else if (Status status = check(driver.allocateHost(&pinned, kPinned, kHostPortable), "pinned memory");
+               !status.ok()) {
+      return status;
+    }
+  }
+  // What is larger, the driver takes through memory of its own.
+  Status status = check(driver.copyOut(pinned ? pinned : to, from, bytes, stream), "reading from the device");
+  if (status.ok())
+    status = check(driver.synchronizeStream(stream), "reading from the device");
+  if (!pinned)
+    return status;
+  if (status.ok())
+    std::memcpy(to, pinned, bytes);
+  std::lock_guard<std::mutex> lock(readingMutex);
+  reading.push_back(pinned);
+  return status;
+}
+
+//===-- Events ------------------------------------------------------------===//
+
+GpuEvent::~GpuEvent() {
+  DeviceScope scope(&device);
+  (void)device.driver.destroyEvent(event);
+}
+
+Status GpuDevice::record(std::unique_ptr<DeviceEvent> &event, Stream stream) {
+  if (!event) {
+    void *made = nullptr;
+    if (Status status = check(driver.createEvent(&made, 0), "making an event"); !status.ok())
+      return status;
+    event = std::make_unique<GpuEvent>(*this, made);
+  }
+  return check(driver.recordEvent(static_cast<GpuEvent &>(*event).event, stream), "recording an event");
+}
+
+int64_t GpuDevice::elapsed(DeviceEvent &begin, DeviceEvent &end) {
+  float milliseconds = 0;
+  (void)driver.elapsed(&milliseconds, static_cast<GpuEvent &>(begin).event, static_cast<GpuEvent &>(end).event);
+  return int64_t(double(milliseconds) * 1e6);
+}
+
+//===-- Kernels -----------------------------------------------------------===//
+
+GpuModule::~GpuModule() {
+  DeviceScope scope(&device);
+  if (module)
+    (void)device.driver.unloadModule(module);
+}
+
+/// The number in "sm_90" or "compute_80" behind the prefix; -1 if there is none.
+static int64_t capability(const std::string &text, const char *prefix) {
+  size_t length = std::strlen(prefix);
+  if (text.compare(0, length, prefix) != 0 || text.size() == length || text.size() > length + 6)
+    return -1;
+  int64_t number = 0;
+  for (char digit : text.substr(length)) {
+    if (digit < '0' || digit > '9')
+      return -1; // "sm_90a" fits nothing but itself
+    number = 10 * number + (digit - '0');
+  }
+  return number;
+}
+
+/// Code for this very device, else PTX of the greatest capability that it has.
+const disc_device_image *GpuDevice::choose(const disc_device_code &code) const {
+  const disc_device_image *best = nullptr;
+  for (int64_t i = 0; i < code.num_images; ++i) {
+    const disc_device_image &image = code.images[i];
+    if (image.arch == arch)
+      return &image;
+    int64_t needs = capability(image.arch, "compute_");
+    if (needs >= 0 && needs <= capability(arch, "sm_") && (!best || needs > capability(best->arch, "compute_")))
+      best = &image;
+  }
+  return best;
+}
+
+Status GpuDevice::load(const disc_device_code &code, std::unique_ptr<DeviceModule> &module) {
+  const disc_device_image *image = choose(code);
+  if (!image) {
+    std::string has;
+    for (int64_t i = 0; i < code.num_images; ++i)
+      has += (i ? ", " : "") + std::string(code.images[i].arch);
+    return Status(Code::Target,
+                  title() + " is " + describe() + "; the model has code for " + (has.empty() ? "nothing" : has));
+  }
+  auto loaded = std::make_unique<GpuModule>(*this, code);
+  char log[4096] = "";
+  int options[] = {kJitErrorLog, kJitErrorLogBytes};
+  void *values[] = {log, reinterpret_cast<void *>(sizeof(log) - 1)};
+  DriverResult result = driver.loadModule(&loaded->module, image->data, 2, options, values);
+  if (result != kDriverOk)
+    return Status(Code::Device, title() + " (" + describe() + ") does not load the model's code for " + image->arch +
+                                    ": " + driver.errorName(result) + (*log ? std::string(": ") + log : ""));
+  for (int64_t i = 0; i < code.num_kernels; ++i) {
+    const disc_device_kernel &kernel = code.kernels[i];
+    std::string what = "the code for " + std::string(image->arch) + ", kernel '" + kernel.name + "'";
+    loaded->functions.push_back(nullptr);
+    void *&function = loaded->functions.back();
+    if (Status status = check(driver.getFunction(&function, loaded->module, kernel.name), what); !status.ok())
+      return status;
+    constexpr int64_t kSharedWithoutAsking = 48 << 10;
+    if (driver.setFunction && kernel.shared > kSharedWithoutAsking)
+      if (Status status = check(driver.setFunction(function, kDynamicSharedBytes, int(kernel.shared)), what);
+          !status.ok())
+        return status;
+  }
+  module = std::move(loaded);
+  return Status();
+}
+
+Status GpuDevice::doLaunch(DeviceModule &module, const DeviceLaunch &launch, Stream stream) {
+  auto &loaded = static_cast<GpuModule &>(module);
+  const disc_device_kernel &kernel = loaded.code.kernels[launch.kernel];
+  if (launch.blocks > INT32_MAX || launch.blocks > driver.maxThreads / kernel.threads)
+    return Status(Code::Device, title() + ": a launch of " + std::to_string(launch.blocks) + " blocks of " +
+                                    std::to_string(kernel.threads) + " threads is too large");
+  return check(driver.launch(loaded.functions[size_t(launch.kernel)], unsigned(launch.blocks), 1, 1,
+                             unsigned(kernel.threads), 1, 1, unsigned(kernel.shared), stream,
+                             const_cast<void **>(launch.args), nullptr),
+               "a launch");
+}
+
+Status GpuDevice::doMultiply(const DeviceProduct &product, Stream stream, bool &done) {
+  done = false;
+  {
+    std::lock_guard<std::mutex> lock(blasMutex);
+    if (!std::exchange(blasOpened, true))
+      blas = Blas::open(name);
+  }
+  return blas ? blas->multiply(*this, product, stream, done) : Status();
+}
+
+//===-- By name -----------------------------------------------------------===//
+
+static Status make(Status (*table)(const Driver *&), int32_t id, std::unique_ptr<Device> &device) {
+  const Driver *driver = nullptr;
+  if (Status status = table(driver); !status.ok())
+    return status;
+  auto made = std::make_unique<GpuDevice>(*driver, id);
+  if (Status status = made->open(); !status.ok())
+    return status;
+  device = std::move(made);
+  return Status();
+}
+
+Status makeCudaDevice(int32_t id, std::unique_ptr<Device> &device) { return make(&cudaDriver, id, device); }
+
+Status makeRocmDevice(int32_t id, std::unique_ptr<Device> &device) { return make(&hipDriver, id, device); }
+
+} // namespace disc::rt

@@ -1,0 +1,412 @@
+//===- FakeDriver.cpp - a driver's library over host memory ---------------===//
+
+#include "FakeDriver.h"
+#include "lib/Runtime/Device/Driver.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+
+using namespace disc::test;
+
+#ifdef DISC_FAKE_HIP
+#define API(cuda, hip) extern "C" __attribute__((visibility("default"))) int hip
+#else
+#define API(cuda, hip) extern "C" __attribute__((visibility("default"))) int cuda
+#endif
+
+namespace {
+constexpr int kInvalid = 1, kNoMemory = 2, kNotFound = 500, kNotReady = 600, kNoDevice = 100;
+
+struct Event {
+  int64_t recorded = 0, passed = 0; ///< How often; the stream has come by when they are equal.
+  void *stream = nullptr;
+};
+
+struct Operation {
+  std::function<void()> run;
+  Event *waitsFor = nullptr; ///< As it was recorded then:
+  void *stream = nullptr;
+  int64_t until = 0;
+};
+
+struct Block {
+  std::unique_ptr<char[]> memory;
+  size_t bytes;
+  int64_t number;
+  bool freed = false; ///< By a call; the memory goes when the stream comes by.
+};
+
+struct Kernel {
+  const char *name;
+  int args;
+  void (*run)(void **args);
+};
+
+template <typename T> T *pointer(void *arg) { return static_cast<T *>(arg); }
+
+const Kernel kKernels[] = {
+    {"twice", 2, [](void **a) { *pointer<float>(a[1]) = 2 * *pointer<float>(a[0]); }},
+    {"scale", 5,
+     [](void **a) {
+       for (int64_t i = 0; i < reinterpret_cast<int64_t>(a[4]); ++i)
+         pointer<float>(a[3])[i] = pointer<float>(a[0])[i] * *pointer<float>(a[1]) + *pointer<float>(a[2]);
+     }},
+    {"add", 2, [](void **a) { *pointer<float>(a[1]) += *pointer<float>(a[0]); }},
+    {"move", 3, [](void **a) { std::memmove(a[1], a[0], reinterpret_cast<size_t>(a[2])); }},
+};
+
+FakeDriver fake;
+std::map<void *, std::deque<Operation>> streams;
+std::map<void *, Block> blocks;
+int64_t numbers = 0;
+int lateError = 0;
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) FakeDriver *disc_fake_driver() { return &fake; }
+
+static int enter(const char *function, const std::string &what = "") {
+  fake.calls.push_back(function + (what.empty() ? "" : " " + what));
+  auto it = fake.faults.find(function);
+  if (it == fake.faults.end() || it->second.after-- > 0)
+    return 0;
+  int result = it->second.result;
+  if (!it->second.sticky)
+    fake.faults.erase(it);
+  return result;
+}
+
+static std::string on(void *stream) { return " on " + std::to_string(reinterpret_cast<uintptr_t>(stream)); }
+
+/// Runs what is in the stream, and in others as far as it waits for them.
+static void drain(void *stream, Event *until = nullptr, int64_t count = 0) {
+  std::deque<Operation> &queue = streams[stream];
+  while (!queue.empty() && !(until && until->passed >= count)) {
+    Operation next = std::move(queue.front());
+    queue.pop_front();
+    if (next.waitsFor && next.waitsFor->passed < next.until)
+      drain(next.stream, next.waitsFor, next.until);
+    if (next.run)
+      next.run();
+  }
+}
+
+static int finish(void *stream) {
+  drain(stream);
+  return lateError;
+}
+
+/// Device memory that may be touched now.
+static void touch(const void *data, size_t bytes) {
+  auto it = blocks.upper_bound(const_cast<void *>(data));
+  if (it == blocks.begin())
+    return (void)++fake.badAccesses;
+  --it;
+  if (static_cast<const char *>(data) + bytes > static_cast<char *>(it->first) + it->second.bytes)
+    ++fake.badAccesses;
+}
+
+static void needContext() {
+#ifndef DISC_FAKE_HIP
+  fake.badAccesses += fake.contexts <= 0;
+#endif
+}
+
+#define LOCK std::lock_guard<std::mutex> lock(fake.mutex)
+
+__attribute__((visibility("default"))) int disc::test::fakeCall(const char *function, const std::string &what) {
+  LOCK;
+  return enter(function, what);
+}
+
+__attribute__((visibility("default"))) void disc::test::fakeEnqueue(void *stream, std::function<void()> work) {
+  LOCK;
+  streams[stream].push_back({std::move(work)});
+}
+
+//===-- Devices and contexts ----------------------------------------------===//
+
+API(cuInit, hipInit)(unsigned) {
+  LOCK;
+  return enter("init");
+}
+API(cuDeviceGetCount, hipGetDeviceCount)(int *count) {
+  LOCK;
+  *count = fake.devices;
+  return fake.devices ? 0 : kNoDevice;
+}
+API(cuDeviceGet, hipDeviceGet)(int *device, int number) {
+  *device = number;
+  return 0;
+}
+API(cuDeviceGetName, hipDeviceGetName)(char *name, int bytes, int) {
+  std::strncpy(name, "Fake", size_t(bytes));
+  return 0;
+}
+API(cuCtxSynchronize, hipDeviceSynchronize)() {
+  LOCK;
+  needContext();
+  if (int result = enter("synchronizeAll"))
+    return result;
+  for (auto &[stream, queue] : streams)
+    drain(stream);
+  return lateError;
+}
+#ifdef DISC_FAKE_HIP
+API(, hipGetDevice)(int *device) {
+  LOCK;
+  *device = int(fake.contexts);
+  return 0;
+}
+API(, hipSetDevice)(int device) {
+  LOCK;
+  fake.contexts = device;
+  return 0;
+}
+API(, hipGetDevicePropertiesR0600)(void *properties, int) {
+  std::strcpy(static_cast<char *>(properties) + 1160, fake.arch.c_str());
+  return 0;
+}
+extern "C" __attribute__((visibility("default"))) const char *hipGetErrorName(int result) {
+  return result == kNoMemory ? "hipErrorOutOfMemory" : result == 700 ? "hipErrorIllegalAddress" : "hipErrorOther";
+}
+#else
+API(cuDevicePrimaryCtxRetain, )(void **context, int) {
+  *context = &fake;
+  return 0;
+}
+API(cuCtxPushCurrent_v2, )(void *) {
+  LOCK;
+  ++fake.contexts;
+  return 0;
+}
+API(cuCtxPopCurrent_v2, )(void **) {
+  LOCK;
+  --fake.contexts;
+  return 0;
+}
+API(cuDeviceGetAttribute, )(int *value, int attribute, int) {
+  *value = attribute == 75 ? fake.major : attribute == 76 ? fake.minor : 0;
+  return 0;
+}
+API(cuGetErrorName, )(int result, const char **name) {
+  *name = result == kNoMemory ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : result == 700     ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+          : result == 218     ? "CUDA_ERROR_INVALID_PTX"
+                              : "CUDA_ERROR_OTHER";
+  return 0;
+}
+#endif
+
+//===-- Streams and events ------------------------------------------------===//
+
+API(cuStreamSynchronize, hipStreamSynchronize)(void *stream) {
+  LOCK;
+  needContext();
+  if (int result = enter("synchronize", on(stream).substr(1)))
+    return result;
+  return finish(stream);
+}
+API(cuStreamWaitEvent, hipStreamWaitEvent)(void *stream, void *event, unsigned) {
+  LOCK;
+  needContext();
+  auto *waited = static_cast<Event *>(event);
+  if (int result = enter("wait", on(stream).substr(1) + " for" + on(waited->stream).substr(3)))
+    return result;
+  streams[stream].push_back({nullptr, waited, waited->stream, waited->recorded});
+  return 0;
+}
+API(cuEventCreate, hipEventCreateWithFlags)(void **event, unsigned) {
+  LOCK;
+  needContext();
+  ++fake.events;
+  *event = new Event;
+  return enter("createEvent");
+}
+API(cuEventDestroy_v2, hipEventDestroy)(void *event) {
+  LOCK;
+  needContext();
+  --fake.events;
+  auto *destroyed = static_cast<Event *>(event);
+  if (destroyed->passed < destroyed->recorded)
+    drain(destroyed->stream, destroyed, destroyed->recorded); // the driver keeps it until then
+  for (auto &[stream, queue] : streams)
+    for (Operation &operation : queue)
+      if (operation.waitsFor == destroyed)
+        operation.waitsFor = nullptr;
+  delete destroyed;
+  return 0;
+}
+API(cuEventRecord, hipEventRecord)(void *event, void *stream) {
+  LOCK;
+  needContext();
+  auto *recorded = static_cast<Event *>(event);
+  if (int result = enter("record", on(stream).substr(1)))
+    return result;
+  recorded->stream = stream;
+  int64_t count = ++recorded->recorded;
+  streams[stream].push_back({[recorded, count] { recorded->passed = std::max(recorded->passed, count); }});
+  return 0;
+}
+API(cuEventQuery, hipEventQuery)(void *event) {
+  LOCK;
+  needContext();
+  return static_cast<Event *>(event)->passed < static_cast<Event *>(event)->recorded ? kNotReady : 0;
+}
+API(cuEventSynchronize, hipEventSynchronize)(void *event) {
+  LOCK;
+  needContext();
+  auto *waited = static_cast<Event *>(event);
+  drain(waited->stream, waited, waited->recorded);
+  return lateError;
+}
+API(cuEventElapsedTime, hipEventElapsedTime)(float *milliseconds, void *, void *) {
+  *milliseconds = 0.5f;
+  return 0;
+}
+
+//===-- Memory ------------------------------------------------------------===//
+
+API(cuMemPoolCreate, hipMemPoolCreate)(void **pool, const disc::rt::PoolProperties *) {
+  LOCK;
+  *pool = &fake;
+  return enter("createPool");
+}
+API(cuMemPoolSetAttribute, hipMemPoolSetAttribute)(void *, int attribute, void *value) {
+  return attribute == 4 && *static_cast<uint64_t *>(value) == UINT64_MAX ? 0 : kInvalid;
+}
+API(cuMemPoolTrimTo, hipMemPoolTrimTo)(void *, size_t) {
+  LOCK;
+  return enter("trim");
+}
+API(cuMemAllocFromPoolAsync, hipMallocFromPoolAsync)(void **data, size_t bytes, void *, void *stream) {
+  LOCK;
+  needContext();
+  if (int result = enter("allocate", std::to_string(numbers) + on(stream)))
+    return result;
+  Block block = {std::unique_ptr<char[]>(new char[bytes + 256]), bytes, numbers++};
+  *data = reinterpret_cast<void *>((reinterpret_cast<uintptr_t>(block.memory.get()) + 255) / 256 * 256);
+  std::memset(*data, 0xff, bytes);
+  blocks.emplace(*data, std::move(block));
+  ++fake.blocks;
+  return 0;
+}
+API(cuMemFreeAsync, hipFreeAsync)(void *data, void *stream) {
+  LOCK;
+  needContext();
+  auto it = blocks.find(data);
+  if (it == blocks.end() || it->second.freed) {
+    ++fake.badAccesses;
+    return kInvalid;
+  }
+  it->second.freed = true;
+  --fake.blocks;
+  streams[stream].push_back({[data] { blocks.erase(data); }});
+  return enter("free", std::to_string(it->second.number) + on(stream));
+}
+API(cuMemHostAlloc, hipHostMalloc)(void **data, size_t bytes, unsigned) {
+  LOCK;
+  needContext();
+  static auto &kept = *new std::vector<std::unique_ptr<char[]>>;
+  kept.emplace_back(new char[bytes]);
+  *data = kept.back().get();
+  fake.pinned += int64_t(bytes);
+  return enter("allocateHost");
+}
+API(cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync)(void *to, const void *from, size_t bytes, void *stream) {
+  LOCK;
+  needContext();
+  if (int result = enter("copyIn", std::to_string(bytes) + on(stream)))
+    return result;
+  streams[stream].push_back({[=] {
+    touch(to, bytes);
+    std::memcpy(to, from, bytes);
+  }});
+  return 0;
+}
+API(cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync)(void *to, const void *from, size_t bytes, void *stream) {
+  LOCK;
+  needContext();
+  if (int result = enter("copyOut", std::to_string(bytes) + on(stream)))
+    return result;
+  streams[stream].push_back({[=] {
+    touch(from, bytes);
+    std::memcpy(to, from, bytes);
+  }});
+  return 0;
+}
+API(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void *to, const void *from, size_t bytes, void *stream) {
+  LOCK;
+  needContext();
+  if (int result = enter("copy", std::to_string(bytes) + on(stream)))
+    return result;
+  streams[stream].push_back({[=] {
+    touch(to, bytes);
+    touch(from, bytes);
+    std::memcpy(to, from, bytes);
+  }});
+  return 0;
+}
+
+//===-- Kernels -----------------------------------------------------------===//
+
+API(cuModuleLoadDataEx, hipModuleLoadDataEx)(void **module, const void *image, unsigned count, int *options,
+                                             void **values) {
+  LOCK;
+  needContext();
+  fake.loaded = static_cast<const char *>(image);
+  if (int result = enter("loadModule"))
+    return result;
+  if (!fake.jitLog.empty()) {
+    for (unsigned i = 0; i < count; ++i)
+      if (options[i] == 5)
+        std::strcpy(static_cast<char *>(values[i]), fake.jitLog.c_str());
+    return 218;
+  }
+  ++fake.modules;
+  *module = &fake;
+  return 0;
+}
+API(cuModuleUnload, hipModuleUnload)(void *) {
+  LOCK;
+  needContext();
+  --fake.modules;
+  return 0;
+}
+API(cuModuleGetFunction, hipModuleGetFunction)(void **function, void *, const char *name) {
+  for (const Kernel &kernel : kKernels)
+    if (std::strcmp(kernel.name, name) == 0)
+      return *function = const_cast<Kernel *>(&kernel), 0;
+  return kNotFound;
+}
+API(cuFuncSetAttribute, hipFuncSetAttribute)(void *, int attribute, int value) {
+  LOCK;
+  return enter("setFunction", std::to_string(attribute) + " " + std::to_string(value));
+}
+API(cuLaunchKernel, hipModuleLaunchKernel)(void *function, unsigned blocksX, unsigned, unsigned, unsigned, unsigned,
+                                           unsigned, unsigned, void *stream, void **args, void **) {
+  LOCK;
+  needContext();
+  auto *kernel = static_cast<const Kernel *>(function);
+  if (int result = enter("launch", std::string(kernel->name) + " " + std::to_string(blocksX) + on(stream)))
+    return result;
+  std::vector<void *> values; // the driver copies them
+  for (int i = 0; i < kernel->args; ++i)
+    values.push_back(*static_cast<void **>(args[i]));
+  streams[stream].push_back({[=]() mutable {
+    if (enter("run", kernel->name))
+      lateError = 700; // the context is lost
+    else if (!lateError)
+      kernel->run(values.data());
+  }});
+  return 0;
+}
+
+/// A test that lost its context gets another one.
+extern "C" __attribute__((visibility("default"))) void disc_fake_recover() {
+  LOCK;
+  lateError = 0;
+}
