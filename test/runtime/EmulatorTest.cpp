@@ -6,6 +6,7 @@
 
 #include "lib/Runtime/Device/Emulator.h"
 #include "Check.h"
+#include "lib/Runtime/Device/AccessChecks.h"
 #include "lib/Runtime/Device/Device.h"
 
 #include <cstring>
@@ -16,12 +17,12 @@
 using namespace disc::rt;
 
 namespace {
-constexpr disc_emulated_site kBarrier = {"model.py:7", DISC_EMULATED_BARRIER};
-constexpr disc_emulated_site kOther = {"model.py:8", DISC_EMULATED_BARRIER};
-constexpr disc_emulated_site kXor = {"model.py:9", DISC_EMULATED_SHUFFLE_XOR};
-constexpr disc_emulated_site kUp = {"", DISC_EMULATED_SHUFFLE_UP};
-constexpr disc_emulated_site kDown = {"", DISC_EMULATED_SHUFFLE_DOWN};
-constexpr disc_emulated_site kIdx = {"", DISC_EMULATED_SHUFFLE_IDX};
+constexpr disc_emulated_site kBarrier = {"model.py:7", DISC_EMULATED_BARRIER, 0, 0, 0, 0, 0};
+constexpr disc_emulated_site kOther = {"model.py:8", DISC_EMULATED_BARRIER, 0, 0, 0, 0, 0};
+constexpr disc_emulated_site kXor = {"model.py:9", DISC_EMULATED_SHUFFLE_XOR, 0, 0, 0, 0, 0};
+constexpr disc_emulated_site kUp = {"", DISC_EMULATED_SHUFFLE_UP, 0, 0, 0, 0, 0};
+constexpr disc_emulated_site kDown = {"", DISC_EMULATED_SHUFFLE_DOWN, 0, 0, 0, 0, 0};
+constexpr disc_emulated_site kIdx = {"", DISC_EMULATED_SHUFFLE_IDX, 0, 0, 0, 0, 0};
 
 template <typename T> T &value(void *const *args, int i) { return *static_cast<T *>(args[i]); }
 
@@ -38,12 +39,17 @@ Emulator &emulator() {
   return instance;
 }
 
+EmulatedMemory &memory() {
+  static EmulatedMemory instance;
+  return instance;
+}
+
 /// Runs a kernel on pointers and numbers.
 template <typename... T>
 Status launch(disc_emulated_kernel kernel, int64_t threads, int64_t blocks, const char *writes, T... values) {
   disc_device_kernel row = {"k", threads, 0, reinterpret_cast<const void *>(kernel), writes};
   void *args[] = {&values...};
-  return emulator().run(row, args, blocks);
+  return emulator().run(row, args, blocks, memory());
 }
 
 std::string textOf(const Status &status) { return status.ok() ? "" : status.error().message; }
@@ -227,6 +233,229 @@ TEST(a_shuffle_in_a_divergent_warp_is_an_error) {
              "kernel 'k' (model.py:9), block 0, thread 32: shuffles with lane 1, but the block has no thread 33");
 }
 
+//===-- Checking mode -----------------------------------------------------===//
+
+namespace {
+constexpr disc_emulated_site site(int64_t kind, int64_t argument, int64_t begin = 0, int64_t end = 0) {
+  return {"model.py:3", kind, 4, 4, argument, begin, end};
+}
+constexpr disc_emulated_site kRead0 = site(DISC_EMULATED_READ, 0), kWrite0 = site(DISC_EMULATED_WRITE, 0);
+constexpr disc_emulated_site kWrite1 = site(DISC_EMULATED_WRITE, 1), kAtomic1 = site(DISC_EMULATED_ATOMIC, 1);
+constexpr disc_emulated_site kRead1 = site(DISC_EMULATED_READ, 1);
+constexpr disc_emulated_site kReadAny = site(DISC_EMULATED_READ, DISC_EMULATED_ANY);
+constexpr disc_emulated_site kWriteAny = site(DISC_EMULATED_WRITE, DISC_EMULATED_ANY);
+constexpr disc_emulated_site kReadShared = site(DISC_EMULATED_READ, DISC_EMULATED_SHARED, 64, 128);
+constexpr disc_emulated_site kWriteShared = site(DISC_EMULATED_WRITE, DISC_EMULATED_SHARED, 64, 128);
+constexpr disc_emulated_site kExtent1 = site(DISC_EMULATED_BUFFER, 1);
+
+/// Launches a kernel in checking mode: one block of 16 threads unless it says otherwise, on a buffer of 16 floats that
+/// is read, and one of 32 that is written.
+struct Checked {
+  int64_t threads = 16, blocks = 1;
+  float in[16] = {}, out[32] = {};
+
+  std::string run(disc_emulated_kernel kernel) {
+    memory().add(in, sizeof(in));
+    memory().add(out, sizeof(out));
+    return textOf(launch(kernel, threads, blocks, "01", in, out));
+  }
+};
+
+/// What a kernel says of itself before it does something.
+float *on(disc_thread *thread, const disc_emulated_site &what, float *address, uint64_t lanes = 1) {
+  disc_rt_emulate_access(thread, &what, address, lanes);
+  return address;
+}
+
+struct Kernel {
+  Kernel(disc_thread *thread, void *const *args) : thread(thread), i(thread->thread) {
+    disc_rt_emulate_check(thread);
+    in = value<float *>(args, 0);
+    out = value<float *>(args, 1);
+    shared = reinterpret_cast<float *>(disc_rt_emulate_shared(thread, 192)) + 16;
+  }
+  disc_thread *thread;
+  uint32_t i;
+  float *in, *out, *shared;
+};
+
+const std::string kPrefix = "kernel 'k' (model.py:3), block 0, thread ";
+} // namespace
+
+static void reverses(disc_thread *thread, void *const *args) {
+  Kernel k(thread, args);
+  *on(thread, kWriteShared, k.shared + k.i) = *on(thread, kRead0, k.in + k.i);
+  disc_rt_emulate_barrier(thread, &kBarrier);
+  float *at = k.out + thread->block * 16 + k.i;
+  *on(thread, kWrite1, at) = *on(thread, kReadShared, k.shared + 15 - k.i);
+  *on(thread, kWriteAny, at) = 1 + *on(thread, kReadAny, at);
+}
+
+TEST(checks_find_nothing_in_a_kernel_that_is_right) {
+  Checked c;
+  c.blocks = 2;
+  std::iota(c.in, c.in + 16, 0.0f);
+  CHECK_TEXT(c.run(&reverses), "");
+  for (int i = 0; i < 32; ++i)
+    CHECK(c.out[i] == 16 - i % 16);
+  memory().remove(c.in);
+  CHECK_TEXT(textOf(launch(&reverses, 16, 1, "01", c.in, c.out)),
+             kPrefix + "0: reads 4 bytes at 0 of argument 0, where the device has no memory");
+}
+
+TEST(checks_find_accesses_out_of_bounds) {
+  Checked c;
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+    Kernel k(thread, args);
+    on(thread, kRead0, k.in + k.i + 3);
+  }),
+             kPrefix + "13: reads 4 bytes at 64 of argument 0, which has 64");
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+    Kernel k(thread, args);
+    on(thread, kWrite1, k.out + int(k.i) - 1);
+  }),
+             kPrefix + "0: writes 4 bytes at -4 of argument 1, which has 128");
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+                Kernel k(thread, args);
+                on(thread, kRead0, k.out + k.i); // another buffer of the launch
+              }).substr(0, kPrefix.size() + 19),
+             kPrefix + "0: reads 4 bytes at");
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+    Kernel k(thread, args);
+    on(thread, kReadAny, nullptr);
+  }),
+             kPrefix + "0: reads 4 bytes at 0, where no buffer of the launch is");
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+    Kernel k(thread, args);
+    on(thread, kWriteShared, k.shared + k.i * 2);
+  }),
+             kPrefix + "8: writes 4 bytes at 64 of an array in shared memory, which has 64");
+  // Lanes that are off don't count.
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+    Kernel k(thread, args);
+    if (k.i == 0)
+      on(thread, kRead0, k.in + 12, 0b1111);
+    on(thread, kRead0, k.in + 12, k.i == 3 ? 0b10001 : 0b01010);
+  }),
+             kPrefix + "3: reads 4 bytes at 64 of argument 0, which has 64");
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+    Kernel k(thread, args);
+    on(thread, kRead0, reinterpret_cast<float *>(reinterpret_cast<char *>(k.in) + 2));
+  }),
+             kPrefix + "0: reads 4 bytes at 2 of argument 0, which is no multiple of 4");
+}
+
+TEST(checks_know_extents_that_kernels_tell) {
+  Checked c;
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+    Kernel k(thread, args);
+    disc_rt_emulate_extent(thread, &kExtent1, 40);
+    on(thread, kWrite1, k.out + k.i);
+  }),
+             kPrefix + "10: writes 4 bytes at 40 of argument 1, which has 40");
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *) {
+    disc_rt_emulate_check(thread);
+    disc_rt_emulate_extent(thread, &kExtent1, 129);
+  }),
+             kPrefix + "0: takes 129 bytes of argument 1, where the device has 128");
+}
+
+TEST(checks_find_writes_to_what_is_read_only) {
+  Checked c;
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+    Kernel k(thread, args);
+    on(thread, kWrite0, k.in + k.i);
+  }),
+             kPrefix + "0: writes 4 bytes at 0 of argument 0, which it may only read");
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+    Kernel k(thread, args);
+    on(thread, kWriteAny, k.in + k.i);
+  }),
+             kPrefix + "0: writes 4 bytes at 0 of argument 0, which it may only read");
+}
+
+TEST(checks_find_races_between_threads) {
+  Checked c;
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+    Kernel k(thread, args);
+    on(thread, kWriteShared, k.shared + k.i);
+    on(thread, kReadShared, k.shared + (k.i == 0 ? 0 : k.i - 1)); // no barrier
+  }),
+             kPrefix +
+                 "1: reads byte 0 of an array in shared memory, which thread 0 has written (model.py:3) since the "
+                 "last barrier");
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+    Kernel k(thread, args);
+    on(thread, kWriteShared, k.shared + k.i);
+    disc_rt_emulate_barrier(thread, &kBarrier);
+    on(thread, kReadShared, k.shared + 5);
+    if (k.i == 7)
+      on(thread, kWriteShared, k.shared + 5);
+  }),
+             kPrefix + "7: writes byte 20 of an array in shared memory, which several threads have read since the last "
+                       "barrier");
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+    Kernel k(thread, args);
+    on(thread, kWrite1, k.out + k.i / 2);
+  }),
+             kPrefix +
+                 "1: writes byte 0 of argument 1, which thread 0 has written (model.py:3) since the last barrier");
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+    Kernel k(thread, args);
+    on(thread, kAtomic1, k.out);
+    disc_rt_emulate_barrier(thread, &kBarrier);
+    on(thread, kAtomic1, k.out + 1);
+    if (k.i == 3)
+      on(thread, kRead1, k.out + 1);
+  }),
+             kPrefix + "3: reads byte 4 of argument 1, which several threads have written (model.py:3) since the last "
+                       "barrier");
+}
+
+TEST(checks_find_races_between_blocks) {
+  Checked c;
+  c.threads = 1;
+  c.blocks = 4;
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+    Kernel k(thread, args);
+    on(thread, kWrite1, k.out + thread->block % 3);
+  }),
+             "kernel 'k' (model.py:3), block 3, thread 0: writes byte 0 of argument 1, which block 0 has written "
+             "(model.py:3)");
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+    Kernel k(thread, args);
+    on(thread, kRead1, k.out + thread->block);
+    on(thread, kWrite1, k.out + (thread->block ? thread->block - 1 : 20));
+  }),
+             "kernel 'k' (model.py:3), block 1, thread 0: writes byte 0 of argument 1, which block 0 has read");
+  // Operands that nobody writes may be read by all, and atomics may meet.
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+    Kernel k(thread, args);
+    on(thread, kRead0, k.in);
+    on(thread, kAtomic1, k.out);
+  }),
+             "");
+}
+
+TEST(checks_find_reads_of_unwritten_shared_memory) {
+  Checked c;
+  c.blocks = 2;
+  CHECK_TEXT(
+      c.run([](disc_thread *thread, void *const *args) {
+        Kernel k(thread, args);
+        if (thread->block == 0)
+          *on(thread, kWriteShared, k.shared + k.i) = 1;
+        disc_rt_emulate_barrier(thread, &kBarrier);
+        uint32_t bits;
+        std::memcpy(&bits, k.shared + k.i, 4);
+        *on(thread, kWrite1, k.out + thread->block * 16 + k.i) = bits == 0x7fa0dead;
+        on(thread, kReadShared, k.shared + k.i);
+      }),
+      "kernel 'k' (model.py:3), block 1, thread 0: reads byte 0 of an array in shared memory, which its block has "
+      "not written");
+  CHECK(c.out[0] == 0 && c.out[16] == 1); // a signalling NaN
+}
+
 //===-- The device --------------------------------------------------------===//
 
 TEST(emulated_device_launches) {
@@ -247,4 +476,24 @@ TEST(emulated_device_launches) {
   for (int32_t v : values)
     CHECK(v == 5);
   device->release(data, nullptr);
+}
+
+TEST(emulated_device_knows_its_memory) {
+  Device *device = nullptr;
+  CHECK(DeviceRegistry::get().find("emulated", 0, device).ok());
+  disc_device_kernel kernel = {"k", 16, 0, reinterpret_cast<const void *>(&reverses), "01"};
+  disc_device_code code = {"emulated", 0, nullptr, 1, &kernel};
+  std::unique_ptr<DeviceModule> module;
+  CHECK(device->load(code, module).ok());
+  float in[16] = {};
+  void *inData = in, *out = nullptr;
+  CHECK(device->allocate(64, nullptr, out).ok());
+  void *args[] = {&inData, &out};
+  auto run = [&](int64_t blocks) { return textOf(device->launch(*module, {0, args, 2, blocks}, nullptr)); };
+  CHECK_TEXT(run(1), kPrefix + "0: reads 4 bytes at 0 of argument 0, where the device has no memory");
+  device->lend(in, sizeof(in));
+  CHECK_TEXT(run(1), "");
+  CHECK_TEXT(run(2), "kernel 'k' (model.py:3), block 1, thread 0: writes 4 bytes at 64 of argument 1, which has 64");
+  device->release(out, nullptr);
+  CHECK_TEXT(run(1), kPrefix + "0: writes 4 bytes at 0 of argument 1, where the device has no memory");
 }

@@ -3,6 +3,7 @@
 #include "lib/Runtime/Device/BlockRunner.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace disc::rt {
 
@@ -45,6 +46,9 @@ bool BlockRunner::run(EmulatedLaunch &newLaunch, uint32_t block) {
     thread.state = State::New;
   }
   next = 0;
+  sharedBytes = 0;
+  if (launch->checks)
+    launch->checks->nextInterval();
 
   bool ok = true, done = false;
   while (ok && !done) {
@@ -167,6 +171,8 @@ bool BlockRunner::passBarrier(bool &done) {
       return diverged(*one, threads[i]);
   for (uint32_t i = 0; i < count; ++i)
     threads[i].state = State::Ready;
+  if (launch->checks)
+    launch->checks->nextInterval();
   return true;
 }
 
@@ -198,6 +204,13 @@ char *BlockRunner::shared(EmulatedThread &thread, int64_t bytes) {
     launch->fail(Code::Memory, "no memory for " + std::to_string(bytes) + " bytes that a block shares");
     stop(thread, State::Left, nullptr);
   }
+  if (launch->checks && sharedBytes == 0) {
+    // What it held before is of no use to anybody: signalling NaNs.
+    constexpr uint32_t kPoison = 0x7fa0dead;
+    for (size_t i = 0; i + 4 <= size_t(bytes); i += 4)
+      std::memcpy(static_cast<char *>(memory) + i, &kPoison, 4);
+  }
+  sharedBytes = size_t(bytes);
   return static_cast<char *>(memory);
 }
 
@@ -212,6 +225,36 @@ uint64_t BlockRunner::shuffle(EmulatedThread &thread, const disc_emulated_site *
   thread.width = width;
   stop(thread, State::Shuffling, site);
   return thread.value;
+}
+
+void BlockRunner::check() {
+  if (!launch->checks)
+    launch->checks = std::make_unique<AccessChecks>(launch->kernel, launch->args, launch->memory);
+}
+
+void BlockRunner::extent(EmulatedThread &thread, const disc_emulated_site *site, int64_t bytes) {
+  // All threads say the same.
+  if (thread.thread != 0 || thread.block != 0)
+    return;
+  {
+    std::string problem = launch->checks->narrow(site->argument, bytes);
+    if (problem.empty())
+      return;
+    report(thread, site, problem);
+  }
+  stop(thread, State::Left, site);
+}
+
+void BlockRunner::access(EmulatedThread &thread, const disc_emulated_site *site, const void *address, uint64_t lanes) {
+  {
+    auto *shared = static_cast<const char *>(sharedMemory.data());
+    std::string problem =
+        launch->checks->access(thread, *site, static_cast<const char *>(address), lanes, shared, shared + sharedBytes);
+    if (problem.empty())
+      return;
+    report(thread, site, problem);
+  }
+  stop(thread, State::Left, site); // for good, as the launch has failed
 }
 
 } // namespace disc::rt

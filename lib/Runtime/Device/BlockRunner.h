@@ -3,6 +3,7 @@
 #define DISC_RUNTIME_DEVICE_BLOCKRUNNER_H
 
 #include "lib/Runtime/Core/Arena.h"
+#include "lib/Runtime/Device/AccessChecks.h"
 #include "lib/Runtime/Device/Emulator.h"
 #include "lib/Runtime/Device/Fiber.h"
 
@@ -15,8 +16,9 @@ namespace disc::rt {
 
 /// One launch, while its blocks run.
 struct EmulatedLaunch {
-  EmulatedLaunch(Emulator &emulator, const disc_device_kernel &kernel, void *const *args, uint32_t blocks)
-      : emulator(emulator), kernel(kernel), args(args), blocks(blocks) {}
+  EmulatedLaunch(Emulator &emulator, const disc_device_kernel &kernel, void *const *args, uint32_t blocks,
+                 const EmulatedMemory &memory)
+      : emulator(emulator), kernel(kernel), args(args), blocks(blocks), memory(memory) {}
 
   /// Blocks [begin, end), one after another.
   void run(uint32_t begin, uint32_t end);
@@ -27,6 +29,8 @@ struct EmulatedLaunch {
   const disc_device_kernel &kernel;
   void *const *args;
   const uint32_t blocks;
+  const EmulatedMemory &memory;
+  std::unique_ptr<AccessChecks> checks; ///< In checking mode, from the first thread on.
   std::atomic<bool> failed{false};
   std::mutex mutex; ///< Held to set `status`.
   Status status;
@@ -63,6 +67,9 @@ public:
   void barrier(EmulatedThread &thread, const disc_emulated_site *site);
   uint64_t shuffle(EmulatedThread &thread, const disc_emulated_site *site, uint64_t value, int32_t offset,
                    int32_t width);
+  void check();
+  void extent(EmulatedThread &thread, const disc_emulated_site *site, int64_t bytes);
+  void access(EmulatedThread &thread, const disc_emulated_site *site, const void *address, uint64_t lanes);
 
 private:
   using State = EmulatedThread::State;
@@ -88,6 +95,7 @@ private:
   size_t made = 0;           ///< Fibers that were ever started.
   Fiber *running = nullptr;
   Buffer sharedMemory;
+  size_t sharedBytes = 0;         ///< That the block asked for.
   std::vector<uint64_t> received; ///< In a shuffle.
 };
 

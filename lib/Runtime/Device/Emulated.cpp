@@ -1,6 +1,7 @@
 //===- Emulated.cpp - a device that runs kernels of a GPU on the CPU ------===//
 
 #include "lib/Runtime/Device/Emulated.h"
+#include "lib/Runtime/Device/AccessChecks.h"
 #include "lib/Runtime/Device/Emulator.h"
 
 namespace disc::rt {
@@ -20,13 +21,34 @@ public:
     return Status();
   }
 
+  void lend(const void *data, size_t bytes) override { memory.add(data, bytes); }
+
 protected:
+  /// A gap on both sides keeps what goes a little too far out of other blocks.
+  static constexpr size_t kGap = 256;
+
+  Status doAllocate(size_t bytes, Stream stream, void *&data) override {
+    if (bytes > size_t(INT64_MAX) - 2 * kGap)
+      return HostDevice::doAllocate(bytes, stream, data);
+    if (Status status = HostDevice::doAllocate(bytes + 2 * kGap, stream, data); !status.ok())
+      return status;
+    data = static_cast<char *>(data) + kGap;
+    memory.add(data, bytes);
+    return Status();
+  }
+
+  void doRelease(void *data, Stream stream) override {
+    memory.remove(data);
+    HostDevice::doRelease(static_cast<char *>(data) - kGap, stream);
+  }
+
   Status doLaunch(DeviceModule &module, const DeviceLaunch &launch, Stream) override {
     const disc_device_kernel &kernel = static_cast<EmulatedModule &>(module).code.kernels[launch.kernel];
-    return emulator.run(kernel, launch.args, launch.blocks);
+    return emulator.run(kernel, launch.args, launch.blocks, memory);
   }
 
 private:
+  EmulatedMemory memory;
   Emulator emulator;
 };
 } // namespace

@@ -24,6 +24,16 @@ uint64_t disc_rt_emulate_shuffle(disc_thread *thread, const disc_emulated_site *
   return threadOf(thread).runner->shuffle(threadOf(thread), site, value, offset, width);
 }
 
+void disc_rt_emulate_check(disc_thread *thread) { threadOf(thread).runner->check(); }
+
+void disc_rt_emulate_extent(disc_thread *thread, const disc_emulated_site *site, int64_t bytes) {
+  threadOf(thread).runner->extent(threadOf(thread), site, bytes);
+}
+
+void disc_rt_emulate_access(disc_thread *thread, const disc_emulated_site *site, const void *address, uint64_t lanes) {
+  threadOf(thread).runner->access(threadOf(thread), site, address, lanes);
+}
+
 namespace disc::rt {
 
 //===-- Launches ----------------------------------------------------------===//
@@ -60,22 +70,32 @@ void Emulator::release(std::unique_ptr<BlockRunner> runner) {
   idle.push_back(std::move(runner));
 }
 
-Status Emulator::run(const disc_device_kernel &kernel, void *const *args, int64_t blocks) {
+Status Emulator::run(const disc_device_kernel &kernel, void *const *args, int64_t blocks,
+                     const EmulatedMemory &memory) {
   auto name = [&] { return std::string("kernel '") + kernel.name + "'"; };
   if (!kernel.host)
     return Status(Code::Target, name() + " was not compiled for the emulated device");
   if (kernel.threads < 1 || kernel.threads > int64_t(FiberPool::kMost) || blocks > INT32_MAX)
     return Status(Code::Invalid, name() + ": " + std::to_string(blocks) + " blocks of " +
                                      std::to_string(kernel.threads) + " threads are more than a device runs");
-  EmulatedLaunch launch(*this, kernel, args, uint32_t(blocks));
+  EmulatedLaunch launch(*this, kernel, args, uint32_t(blocks), memory);
+  if (blocks == 0)
+    return Status();
+  // Whether it checks is known from the first thread on. Checks see one block after another, so that what they say does
+  // not depend on anything else.
+  launch.run(0, 1);
+  if (launch.checks)
+    launch.run(1, uint32_t(blocks));
+  if (launch.checks || blocks == 1)
+    return std::move(launch.status);
   void *self = &launch;
   // About what a call of a small kernel costs.
   constexpr int64_t kThreadNs = 20;
   Buffer scratch;
   auto runBlocks = [](void *const *args, int64_t begin, int64_t end, void *) {
-    static_cast<EmulatedLaunch *>(args[0])->run(uint32_t(begin), uint32_t(end));
+    static_cast<EmulatedLaunch *>(args[0])->run(uint32_t(begin) + 1, uint32_t(end) + 1);
   };
-  if (!pool || !pool->parallelFor(runBlocks, &self, blocks, kernel.threads * kThreadNs, 0, scratch))
+  if (!pool || !pool->parallelFor(runBlocks, &self, blocks - 1, kernel.threads * kThreadNs, 0, scratch))
     return Status(Code::Memory, name() + ": no memory to run it");
   return std::move(launch.status);
 }

@@ -4,7 +4,8 @@
 // of a block is a fiber once it meets a barrier or a shuffle; a thread that meets none is a call. Threads of a block
 // run on one thread of the machine, one after another, blocks on several.
 //
-// The functions in the upper half are called by kernels.
+// The functions in the upper half are called by kernels. In checking mode, chosen when they are compiled, kernels tell
+// of every access to memory before they do it, and the first one that is wrong ends the launch with an error.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,14 +34,27 @@ enum disc_emulated_kind {
   DISC_EMULATED_SHUFFLE_XOR = 1,
   DISC_EMULATED_SHUFFLE_UP = 2,
   DISC_EMULATED_SHUFFLE_DOWN = 3,
-  DISC_EMULATED_SHUFFLE_IDX = 4
+  DISC_EMULATED_SHUFFLE_IDX = 4,
+  DISC_EMULATED_READ = 5,
+  DISC_EMULATED_WRITE = 6,
+  DISC_EMULATED_ATOMIC = 7,
+  DISC_EMULATED_BUFFER = 8 ///< No operation: what the kernel says of a buffer.
 };
+
+/// In place of an argument's number: any buffer, or the block's own memory.
+#define DISC_EMULATED_ANY (-1)
+#define DISC_EMULATED_SHARED (-2)
 
 /// A place in a kernel, one for each operation that calls the functions below. Every field is 8 bytes, as in
 /// ModelInfo.h.
 typedef struct disc_emulated_site {
   const char *where; ///< The user's line, "model.py:12", or "".
   int64_t kind;      ///< enum disc_emulated_kind
+  // Of an access:
+  int64_t bytes;      ///< Of a lane.
+  int64_t alignment;  ///< That the code counts on.
+  int64_t argument;   ///< From which the address derives.
+  int64_t begin, end; ///< For DISC_EMULATED_SHARED: of the array, in the block's memory.
 } disc_emulated_site;
 
 /// Memory that the threads of the block share, aligned to 64 bytes. Every thread asks for the same.
@@ -52,6 +66,16 @@ void disc_rt_emulate_barrier(disc_thread *thread, const disc_emulated_site *site
 /// The value of another lane of the warp, of `width` threads. All of them come here.
 uint64_t disc_rt_emulate_shuffle(disc_thread *thread, const disc_emulated_site *site, uint64_t value, int32_t offset,
                                  int32_t width);
+
+/// What a kernel in checking mode calls first.
+void disc_rt_emulate_check(disc_thread *thread);
+
+/// The buffer of the site's argument has so many bytes.
+void disc_rt_emulate_extent(disc_thread *thread, const disc_emulated_site *site, int64_t bytes);
+
+/// The thread is about to use memory at `address`, and the lanes behind it, for each bit that is set in `lanes`. Does
+/// not return if it may not.
+void disc_rt_emulate_access(disc_thread *thread, const disc_emulated_site *site, const void *address, uint64_t lanes);
 
 #ifdef __cplusplus
 } // extern "C"
@@ -67,6 +91,7 @@ uint64_t disc_rt_emulate_shuffle(disc_thread *thread, const disc_emulated_site *
 namespace disc::rt {
 
 class BlockRunner;
+class EmulatedMemory;
 
 /// Runs launches. Any number of threads may.
 class Emulator {
@@ -75,9 +100,9 @@ public:
   explicit Emulator(unsigned threads = 0);
   ~Emulator();
 
-  /// `args[i]` says where the value of the i-th argument is. An error names the kernel, the user's line, block and
-  /// thread; what the other threads had done by then is done.
-  Status run(const disc_device_kernel &kernel, void *const *args, int64_t blocks);
+  /// `args[i]` says where the value of the i-th argument is. Kernels in checking mode use `memory` alone. An error
+  /// names the kernel, the user's line, block and thread; what the other threads had done by then is done.
+  Status run(const disc_device_kernel &kernel, void *const *args, int64_t blocks, const EmulatedMemory &memory);
 
 private:
   std::unique_ptr<BlockRunner> acquire();

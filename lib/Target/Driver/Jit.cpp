@@ -103,6 +103,9 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(disc_rt_emulate_shared);
   DISC_RT_SYMBOL(disc_rt_emulate_barrier);
   DISC_RT_SYMBOL(disc_rt_emulate_shuffle);
+  DISC_RT_SYMBOL(disc_rt_emulate_check);
+  DISC_RT_SYMBOL(disc_rt_emulate_extent);
+  DISC_RT_SYMBOL(disc_rt_emulate_access);
   DISC_RT_SYMBOL(__extendhfsf2);
   DISC_RT_SYMBOL(__extendhfdf2);
   DISC_RT_SYMBOL(__truncsfhf2);

@@ -26,9 +26,13 @@
 //   }
 //   disc_rt.device_kernel @k threads 256 writes "1s" host @k_emulated
 //
-// There is one address space then, and shared memory is what the runtime gives to the block.
+// There is one address space then, and shared memory is what the runtime gives to the block. With `check` there is
 //
-// Lit test: test/lit/Emulation/emulate-kernels.mlir.
+//     llvm.call @disc_rt_emulate_access(%thread, @k_site_2, %at, %lanes)
+//
+// before each access, and before all of them a call of disc_rt_emulate_check.
+//
+// Lit tests: test/lit/Emulation/emulate-kernels.mlir, check.mlir.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,8 +40,12 @@
 
 #include "dialects/Rt/RtDialect.h"
 #include "lib/Runtime/Device/Emulator.h"
+#include "lib/Target/Common/ExprEmitter.h"
+#include "lib/Target/Common/KernelAttrs.h"
 #include "lib/Target/Common/PointEmitter.h"
 #include "lib/Target/Common/SourceLine.h"
+#include "lib/Target/Emulation/KernelAccesses.h"
+#include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/FunctionCallUtils.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
@@ -53,13 +61,15 @@ using namespace mlir::disc;
 
 namespace {
 constexpr unsigned kSharedSpace = 3;
+/// On arguments of a gpu.func: an expression of the kernel's symbols.
+constexpr llvm::StringLiteral kBufferBytesAttr = "disc_plan.bytes";
 
 /// Replaces one gpu.func.
 class KernelEmulation {
 public:
-  KernelEmulation(ModuleOp module, gpu::GPUFuncOp kernel)
-      : module(module), kernel(kernel), b(module.getContext()), i32(b.getI32Type()), i64(b.getI64Type()),
-        ptr(LLVM::LLVMPointerType::get(module.getContext())) {}
+  KernelEmulation(ModuleOp module, gpu::GPUFuncOp kernel, DeviceKernelOp stub, bool check)
+      : module(module), kernel(kernel), stub(stub), check(check), b(module.getContext()), i32(b.getI32Type()),
+        i64(b.getI64Type()), ptr(LLVM::LLVMPointerType::get(module.getContext())) {}
 
   /// The function of one thread; null if there is none, and an error was emitted.
   func::FuncOp emit();
@@ -73,19 +83,27 @@ private:
   void mergeAddressSpaces();
 
   Value field(int32_t number);
-  Value site(Operation *op, int64_t kind);
+  LogicalResult emitExtents();
+  void emitCheck(const KernelAccess &access);
+
+  Value site(Operation *op, disc_emulated_site numbers);
   Value call(Location loc, StringRef name, Type result, ValueRange args);
   LLVM::LLVMStructType threadType();
 
   ModuleOp module;
   gpu::GPUFuncOp kernel;
+  DeviceKernelOp stub;
+  const bool check;
   OpBuilder b;
   Type i32, i64;
   LLVM::LLVMPointerType ptr;
 
   func::FuncOp function;
   Value thread;
+  SmallVector<Value> arguments; ///< The kernel's own.
   DenseMap<int32_t, Value> fields;
+  /// Where arrays in shared memory begin and end in the block's memory.
+  llvm::MapVector<StringAttr, std::pair<int64_t, int64_t>> arrays;
   unsigned sites = 0;
 };
 } // namespace
@@ -117,18 +135,21 @@ Value KernelEmulation::field(int32_t number) {
 }
 
 /// The address of a constant that tells the runtime of an operation.
-Value KernelEmulation::site(Operation *op, int64_t kind) {
+Value KernelEmulation::site(Operation *op, disc_emulated_site numbers) {
   Location loc = op->getLoc();
   LLVM::GlobalOp global;
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToEnd(module.getBody());
-    Type type = LLVM::LLVMStructType::getLiteral(b.getContext(), {ptr, i64});
+    Type type = LLVM::LLVMStructType::getLiteral(b.getContext(), {ptr, i64, i64, i64, i64, i64, i64});
     global = LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/true, LLVM::Linkage::Private,
                                     (kernel.getName() + "_site_" + Twine(sites++)).str(), Attribute());
     b.createBlock(&global.getInitializerRegion());
     Value value = LLVM::PoisonOp::create(b, loc, type);
-    Value fields[] = {textAddress(b, loc, module, sourceLine(loc)), LLVM::ConstantOp::create(b, loc, i64, kind)};
+    SmallVector<Value> fields = {textAddress(b, loc, module, sourceLine(loc))};
+    for (int64_t number :
+         {numbers.kind, numbers.bytes, numbers.alignment, numbers.argument, numbers.begin, numbers.end})
+      fields.push_back(LLVM::ConstantOp::create(b, loc, i64, number));
     for (auto [i, field] : llvm::enumerate(fields))
       value = LLVM::InsertValueOp::create(b, loc, value, field, static_cast<int64_t>(i));
     LLVM::ReturnOp::create(b, loc, value);
@@ -150,7 +171,8 @@ void KernelEmulation::takeBody() {
     Value at = LLVM::GEPOp::create(b, loc, ptr, ptr, entry->getArgument(1),
                                    ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(argument.getArgNumber())});
     at = LLVM::LoadOp::create(b, loc, ptr, at);
-    argument.replaceAllUsesWith(LLVM::LoadOp::create(b, loc, argument.getType(), at));
+    arguments.push_back(LLVM::LoadOp::create(b, loc, argument.getType(), at));
+    argument.replaceAllUsesWith(arguments.back());
   }
   Region::BlockListType &blocks = function.getBody().getBlocks();
   blocks.splice(blocks.end(), kernel.getBody().getBlocks(), std::next(kernel.getBody().begin()),
@@ -158,10 +180,78 @@ void KernelEmulation::takeBody() {
   entry->getOperations().splice(entry->end(), body.getOperations());
 }
 
+/// Tells how large buffers are, where the kernel says so.
+LogicalResult KernelEmulation::emitExtents() {
+  if (arguments.empty())
+    return success();
+  b.setInsertionPointAfterValue(arguments.back());
+  ShapeAnalysis shapes(module);
+  auto names = stub->getAttrOfType<ArrayAttr>(kKernelSymbolsAttr);
+  size_t first = std::min(stub.getWrites().find('s'), arguments.size());
+  ExprEmitter exprs(b, shapes, [&](StringRef name) -> Value {
+    for (size_t i = 0; names && i < names.size() && first + i < arguments.size(); ++i)
+      if (cast<StringAttr>(names[i]).getValue() == name)
+        return arith::IndexCastOp::create(b, kernel.getLoc(), b.getIndexType(), arguments[first + i]);
+    return {};
+  });
+  for (unsigned i = 0; i < arguments.size(); ++i) {
+    auto bytes = kernel.getArgAttrOfType<ExprAttr>(i, kBufferBytesAttr);
+    if (!bytes)
+      continue;
+    Value value = exprs.emit(bytes.getValue(), kernel.getLoc());
+    if (!value)
+      return kernel.emitOpError() << "says that argument " << i << " has " << bytes.getValue().str()
+                                  << " bytes, but has no value of '" << exprs.missingSymbol() << "'";
+    disc_emulated_site numbers = {};
+    numbers.kind = DISC_EMULATED_BUFFER;
+    numbers.argument = i;
+    value = arith::IndexCastOp::create(b, kernel.getLoc(), i64, value);
+    call(kernel.getLoc(), "disc_rt_emulate_extent", {}, {thread, site(kernel, numbers), value});
+  }
+  return success();
+}
+
+/// Before an access: whether it is allowed.
+void KernelEmulation::emitCheck(const KernelAccess &access) {
+  Operation *op = access.address->getOwner();
+  Location loc = op->getLoc();
+  b.setInsertionPoint(op);
+  disc_emulated_site numbers = {};
+  numbers.kind = access.kind;
+  numbers.bytes = access.bytes;
+  numbers.alignment = access.alignment;
+  numbers.argument = DISC_EMULATED_ANY;
+  if (access.origin.kind == MemoryOrigin::Kind::Argument) {
+    numbers.argument = access.origin.argument;
+  } else if (access.origin.kind == MemoryOrigin::Kind::Shared) {
+    numbers.argument = DISC_EMULATED_SHARED;
+    std::tie(numbers.begin, numbers.end) = arrays.lookup(access.origin.global);
+  }
+  Value address = access.address->get();
+  Value place = site(op, numbers);
+  Value lanes = LLVM::ConstantOp::create(b, loc, i64, int64_t(1));
+  if (access.mask) {
+    Type bits = b.getIntegerType(static_cast<unsigned>(access.lanes));
+    lanes = LLVM::BitcastOp::create(b, loc, bits, access.mask->get());
+    if (bits != i64)
+      lanes = LLVM::ZExtOp::create(b, loc, i64, lanes);
+  }
+  if (!isa<VectorType>(address.getType())) {
+    call(loc, "disc_rt_emulate_access", {}, {thread, place, address, lanes});
+    return;
+  }
+  Value one = LLVM::ConstantOp::create(b, loc, i64, int64_t(1));
+  for (int64_t lane = 0; lane < access.lanes; ++lane) {
+    Value number = LLVM::ConstantOp::create(b, loc, i64, lane);
+    Value at = LLVM::ExtractElementOp::create(b, loc, address, number);
+    Value bit = LLVM::AndOp::create(b, loc, LLVM::LShrOp::create(b, loc, lanes, number), one);
+    call(loc, "disc_rt_emulate_access", {}, {thread, place, at, bit});
+  }
+}
+
 /// What lies in shared memory of its own has a place in the block's memory instead.
 LogicalResult KernelEmulation::placeShared() {
   DataLayout layout(module);
-  llvm::MapVector<StringAttr, int64_t> offsets;
   SmallVector<LLVM::AddressOfOp> addresses;
   int64_t bytes = 0;
   WalkResult result = function.walk([&](LLVM::AddressOfOp op) {
@@ -171,12 +261,13 @@ LogicalResult KernelEmulation::placeShared() {
       return WalkResult::interrupt();
     }
     addresses.push_back(op);
-    auto [place, isNew] = offsets.insert({global.getSymNameAttr(), 0});
+    auto [place, isNew] = arrays.insert({global.getSymNameAttr(), {0, 0}});
     if (isNew) {
       Type type = global.getGlobalType();
       uint64_t alignment = std::max<uint64_t>(global.getAlignment().value_or(1), layout.getTypeABIAlignment(type));
-      place->second = llvm::alignTo(bytes, alignment);
-      bytes = place->second + layout.getTypeSize(type).getFixedValue();
+      auto begin = static_cast<int64_t>(llvm::alignTo(bytes, alignment));
+      bytes = begin + static_cast<int64_t>(layout.getTypeSize(type).getFixedValue());
+      place->second = {begin, bytes};
     }
     return WalkResult::advance();
   });
@@ -188,7 +279,7 @@ LogicalResult KernelEmulation::placeShared() {
       call(loc, "disc_rt_emulate_shared", ptr, {thread, LLVM::ConstantOp::create(b, loc, i64, bytes).getResult()});
   for (LLVM::AddressOfOp op : addresses) {
     b.setInsertionPoint(op);
-    auto offset = static_cast<int32_t>(offsets.find(op.getGlobalNameAttr().getAttr())->second);
+    auto offset = static_cast<int32_t>(arrays.lookup(op.getGlobalNameAttr().getAttr()).first);
     Value at = LLVM::GEPOp::create(b, op.getLoc(), ptr, b.getI8Type(), memory, ArrayRef<LLVM::GEPArg>{offset});
     op.replaceAllUsesWith(at);
     op.erase();
@@ -218,21 +309,23 @@ LogicalResult KernelEmulation::lowerShuffle(gpu::ShuffleOp op) {
     bits = arith::BitcastOp::create(b, loc, bitsType, bits);
   if (bitsType != i64)
     bits = arith::ExtUIOp::create(b, loc, i64, bits);
-  int64_t kind = [&] {
-    switch (op.getMode()) {
-    case gpu::ShuffleMode::XOR:
-      return DISC_EMULATED_SHUFFLE_XOR;
-    case gpu::ShuffleMode::UP:
-      return DISC_EMULATED_SHUFFLE_UP;
-    case gpu::ShuffleMode::DOWN:
-      return DISC_EMULATED_SHUFFLE_DOWN;
-    case gpu::ShuffleMode::IDX:
-      return DISC_EMULATED_SHUFFLE_IDX;
-    }
-    llvm_unreachable("all modes are listed");
-  }();
+  disc_emulated_site numbers = {};
+  switch (op.getMode()) {
+  case gpu::ShuffleMode::XOR:
+    numbers.kind = DISC_EMULATED_SHUFFLE_XOR;
+    break;
+  case gpu::ShuffleMode::UP:
+    numbers.kind = DISC_EMULATED_SHUFFLE_UP;
+    break;
+  case gpu::ShuffleMode::DOWN:
+    numbers.kind = DISC_EMULATED_SHUFFLE_DOWN;
+    break;
+  case gpu::ShuffleMode::IDX:
+    numbers.kind = DISC_EMULATED_SHUFFLE_IDX;
+    break;
+  }
   Value result =
-      call(loc, "disc_rt_emulate_shuffle", i64, {thread, site(op, kind), bits, op.getOffset(), op.getWidth()});
+      call(loc, "disc_rt_emulate_shuffle", i64, {thread, site(op, numbers), bits, op.getOffset(), op.getWidth()});
   if (bitsType != i64)
     result = arith::TruncIOp::create(b, loc, bitsType, result);
   if (type != bitsType)
@@ -258,7 +351,7 @@ LogicalResult KernelEmulation::lower(Operation &op) {
       .Case([&](gpu::ShuffleOp shuffle) { return lowerShuffle(shuffle); })
       .Case([&](gpu::BarrierOp barrier) {
         b.setInsertionPoint(barrier);
-        call(op.getLoc(), "disc_rt_emulate_barrier", {}, {thread, site(&op, DISC_EMULATED_BARRIER)});
+        call(op.getLoc(), "disc_rt_emulate_barrier", {}, {thread, site(&op, {})});
         barrier.erase();
         return success();
       })
@@ -287,6 +380,11 @@ func::FuncOp KernelEmulation::emit() {
     kernel.emitOpError("has memory attributions, which can't be emulated: shared memory is an llvm.mlir.global");
     return {};
   }
+  FailureOr<SmallVector<KernelAccess>> accesses = SmallVector<KernelAccess>();
+  if (check)
+    accesses = findAccesses(kernel); // while there are address spaces
+  if (failed(accesses))
+    return {};
   takeBody();
   if (failed(placeShared()))
     return {};
@@ -296,11 +394,21 @@ func::FuncOp KernelEmulation::emit() {
     if (failed(lower(*op)))
       return {};
   mergeAddressSpaces();
+  for (const KernelAccess &access : *accesses)
+    emitCheck(access);
+  if (check) {
+    if (failed(emitExtents()))
+      return {};
+    b.setInsertionPointToStart(&function.front());
+    call(kernel.getLoc(), "disc_rt_emulate_check", {}, thread);
+  }
   return function;
 }
 
 namespace {
 struct EmulateKernels : mlir::disc::impl::EmulateKernelsBase<EmulateKernels> {
+  using Base::Base;
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
     for (gpu::GPUModuleOp kernels : llvm::make_early_inc_range(module.getOps<gpu::GPUModuleOp>())) {
@@ -310,7 +418,7 @@ struct EmulateKernels : mlir::disc::impl::EmulateKernelsBase<EmulateKernels> {
           kernel.emitOpError("has no disc_rt.device_kernel of its name");
           return signalPassFailure();
         }
-        func::FuncOp function = KernelEmulation(module, kernel).emit();
+        func::FuncOp function = KernelEmulation(module, kernel, stub, check).emit();
         if (!function)
           return signalPassFailure();
         stub.setHostAttr(FlatSymbolRefAttr::get(function.getSymNameAttr()));

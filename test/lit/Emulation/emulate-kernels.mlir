@@ -69,5 +69,5 @@ disc_rt.device_kernel @sum threads 256 writes "01s"
 // CHECK:   llvm.call @disc_rt_emulate_barrier(%[[THREAD]], %[[BARRIER]])
 // CHECK:   return
 // CHECK: disc_rt.device_kernel @sum threads 256 writes "01s" host @sum_emulated
-// CHECK: llvm.mlir.global private constant @sum_site_0() {{.*}} : !llvm.struct<(ptr, i64)> {
+// CHECK: llvm.mlir.global private constant @sum_site_0() {{.*}} : !llvm.struct<(ptr, i64, i64, i64, i64, i64, i64)> {
 // CHECK:   llvm.mlir.addressof @[[TEXT]]

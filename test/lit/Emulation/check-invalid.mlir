@@ -1,0 +1,20 @@
+// RUN: disc-opt %s -disc-emulate-kernels=check=true -split-input-file -verify-diagnostics
+
+gpu.module @kernels {
+  gpu.func @k(%x: !llvm.ptr<1>, %r: !llvm.ptr<1>, %n: i64) kernel {
+    // expected-error @+1 {{'llvm.intr.memcpy' op uses memory in a way that can't be checked}}
+    "llvm.intr.memcpy"(%x, %r, %n) <{isVolatile = false}> : (!llvm.ptr<1>, !llvm.ptr<1>, i64) -> ()
+    gpu.return
+  }
+}
+disc_rt.device_kernel @k threads 32 writes "01s"
+
+// -----
+
+gpu.module @kernels {
+  // expected-error @+1 {{'gpu.func' op says that argument 0 has M * 4 bytes, but has no value of 'M'}}
+  gpu.func @k(%x: !llvm.ptr<1> {disc_plan.bytes = #disc_shape.expr<M * 4>}, %n: i64) kernel {
+    gpu.return
+  }
+}
+disc_rt.device_kernel @k threads 32 writes "0s" {disc_plan.symbols = ["N"]}
