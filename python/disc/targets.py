@@ -58,6 +58,7 @@ class Cpu(Target):
     name = "cpu"
 
     def pipeline(self, chips: Sequence[str]) -> Pipeline:
+        """The stages of a model."""
         if chips:
             raise ValueError(f"target 'cpu' takes no chips, got {', '.join(chips)}; options have 'cpu' for its kind")
         return pipeline.cpu()
@@ -77,6 +78,7 @@ class Gpu(Target):
     chips: tuple[str, ...]
 
     def pipeline(self, chips: Sequence[str]) -> Pipeline:
+        """The stages of a model."""
         for chip in chips:
             if not chip.startswith(self.known):
                 raise ValueError(f"target {self.name!r}: no chip is called {chip!r}; names are like {self.chips[0]!r}")
@@ -84,6 +86,7 @@ class Gpu(Target):
         return pipeline.blocks(self.name, self.device, warp=self.warp, chips=chips, code=code)
 
     def missing(self) -> str:
+        """What this process lacks to run its models."""
         from . import _runtime
 
         return _runtime.device_missing(self.device)
@@ -98,6 +101,7 @@ class Emulated(Target):
     chips: tuple[str, ...] = ("checked",)
 
     def pipeline(self, chips: Sequence[str]) -> Pipeline:
+        """The stages of a model."""
         unknown = [chip for chip in chips if chip not in ("checked", "fast")]
         if unknown or len(chips) > 1:
             raise ValueError(f"target {self.name!r} is 'checked' or 'fast', not {', '.join(chips)}")
@@ -112,6 +116,7 @@ class Null(Target):
     name = "null"
 
     def pipeline(self, chips: Sequence[str]) -> Pipeline:
+        """The stages of a model."""
         if chips:
             raise ValueError(f"target 'null' has no chips, got {', '.join(chips)}")
         return pipeline.blocks(self.name, "null", warp=32, chips=(), code=("disc-drop-kernels",))

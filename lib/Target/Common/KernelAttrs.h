@@ -28,8 +28,9 @@ inline constexpr llvm::StringLiteral kKernelTextsAttr = "disc_plan.texts";
 /// On a function whose last slot is the call, to report failures to.
 inline constexpr llvm::StringLiteral kKernelCallAttr = "disc_plan.reports_to_call";
 
-/// On a function of the host in a module for a device: the bytes of each of the kernel's buffers, from the buffer's start
-/// to the last element, as expressions; and how many of them are results. Its launch copies them to the host and back.
+/// On a function of the host in a module for a device: the bytes of each of the kernel's buffers, from the buffer's
+/// start to the last element, as expressions; and how many of them are results. Its launch copies them to the host and
+/// back.
 inline constexpr llvm::StringLiteral kKernelBuffersAttr = "disc_plan.buffer_bytes";
 inline constexpr llvm::StringLiteral kKernelResultsAttr = "disc_plan.results";
 

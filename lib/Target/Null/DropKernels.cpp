@@ -5,8 +5,8 @@
 // becomes
 //   disc_rt.device_kernel @k threads 256 writes "01s"
 //
-// The host flow of such a model does all that it does for a device: it checks inputs, plans memory, launches. What a call
-// costs without its kernels is measured so, and a new device begins as a copy of this.
+// The host flow of such a model does all that it does for a device: it checks inputs, plans memory, launches. What a
+// call costs without its kernels is measured so, and a new device begins as a copy of this.
 //
 // Lit test: test/lit/Null/drop-kernels.mlir.
 //

@@ -19,7 +19,8 @@ disc_shape.symbol @B min 0 max 1000
 disc_shape.symbol @S min 0 max 100000
 gpu.module @kernels {
   llvm.mlir.global internal @parts() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<32 x f32>
-  gpu.func @row_sum(%x: !llvm.ptr<1>, %r: !llvm.ptr<1>, %s: i64) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @row_sum(%x: !llvm.ptr<1>, %r: !llvm.ptr<1>, %s: i64) kernel
+      attributes {known_block_size = array<i32: 128, 1, 1>} {
     %zero = arith.constant 0 : index
     %none = arith.constant 0.0 : f32
     %warp = arith.constant WARP : i32
