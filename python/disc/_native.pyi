@@ -41,6 +41,12 @@ class Module:
         of the parameters that `init` and `main` read.
         """
 
+    def images(self) -> list[tuple[str, str, bytes, dict[str, dict[str, int]]]]:
+        """The images for a device, once there are some.
+
+        Tuples (chip, "binary" or "text", bytes, what each kernel needs of the chip by the kernel's name).
+        """
+
     def set_target(self, cpu: str) -> None:
         """Sets `disc_plan.target` to a machine of which only the kind of CPU is known, which need not be this one.
 

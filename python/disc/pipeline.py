@@ -217,6 +217,23 @@ _CPU = Pipeline(
 )
 
 
+def _device_code(lower: str, serialize: str) -> tuple[str, ...]:
+    return (
+        "disc-lower-math{native-bf16=true}",
+        "gpu.module(convert-scf-to-cf,convert-vector-to-llvm)",
+        lower,
+        "gpu.module(reconcile-unrealized-casts,canonicalize,cse)",
+        serialize,
+    )
+
+
+DEVICE_CODE = {
+    "cuda": _device_code("disc-nvvm-lower", "disc-nvvm-serialize"),
+    "rocm": _device_code("disc-rocdl-lower", "disc-rocdl-serialize"),
+}
+"""What makes a ``gpu.binary`` of a ``gpu.module`` with kernels, by device."""
+
+
 def cpu() -> Pipeline:
     """The stages of models whose kernels run on the host's CPU."""
     return _CPU

@@ -1,7 +1,9 @@
 """lit configuration: `lit -Dbuild=<CMake build folder> test/lit` (default build/)."""
 
 # ruff: noqa: F821  (lit defines `config` and `lit_config`)
+import importlib.util
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -32,6 +34,25 @@ for name, tool in {
     if not Path(tool).exists():
         lit_config.fatal(f"{tool} is missing; it comes with the packages that scripts/setup.sh installs")
     config.substitutions.append((rf"(?<![\w./-]){name}(?![\w./-])", str(tool)))
+
+# The passes that make device images, as they are when models are compiled. %nvvm-to-llvm and %rocdl-to-llvm stop before
+# images; %ptx and %isa print the text of one architecture.
+spec = importlib.util.spec_from_file_location("disc_pipeline", root / "python/disc/pipeline.py")
+pipeline = importlib.util.module_from_spec(spec)
+sys.modules[spec.name] = pipeline
+spec.loader.exec_module(pipeline)
+unescape = r"sed -e 's/\\0A/\n/g' -e 's/\\09/\t/g' -e 's/\\22/\d34/g'"
+for device, name, text, options in (
+    ("cuda", "nvvm", "%ptx", "cubin=false arch=sm_80"),
+    ("rocm", "rocdl", "%isa", "assembly=true arch=gfx90a"),
+):
+    *lower, serialize = pipeline.DEVICE_CODE[device]
+    image = f"{','.join(lower)},{serialize}{{{options}}}"
+    config.substitutions.append((f"%{name}-to-llvm", f"--pass-pipeline='builtin.module({','.join(lower)})'"))
+    config.substitutions.append((f"%{name}-passes", ",".join(lower)))
+    config.substitutions.append((text, f"{disc_opt} --pass-pipeline='builtin.module({image})' %s | {unescape}"))
+if shutil.which("ptxas"):
+    config.available_features.add("ptxas")
 
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%root", str(root)))

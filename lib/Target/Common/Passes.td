@@ -21,6 +21,8 @@ def LowerMath : Pass<"disc-lower-math", "::mlir::ModuleOp"> {
   let summary = "replace transcendental functions by polynomials, half types by f32";
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
                            "::mlir::vector::VectorDialect"];
+  let options = [Option<"nativeBf16", "native-bf16", "bool", /*default=*/"false",
+                        "the target's code generator converts bf16 without a library">];
 }
 
 #endif // DISC_LIB_TARGET_COMMON_PASSES

@@ -1,16 +1,15 @@
 //===- Codegen.cpp - LLVM dialect to native code in memory ----------------===//
 
 #include "lib/Target/Driver/Codegen.h"
+#include "lib/Target/Common/EmitCode.h"
 #include "lib/Target/Driver/HostTarget.h"
 
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Target/LLVMIR/ModuleTranslation.h"
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
-#include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/SmallVectorMemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
@@ -29,32 +28,6 @@ using namespace mlir::disc;
 
 static llvm::Error makeError(const Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
-}
-
-static llvm::CodeGenOptLevel codegenLevel(int optLevel) {
-  switch (optLevel) {
-  case 0:
-    return llvm::CodeGenOptLevel::None;
-  case 1:
-    return llvm::CodeGenOptLevel::Less;
-  case 2:
-    return llvm::CodeGenOptLevel::Default;
-  default:
-    return llvm::CodeGenOptLevel::Aggressive;
-  }
-}
-
-static llvm::OptimizationLevel pipelineLevel(int optLevel) {
-  switch (optLevel) {
-  case 0:
-    return llvm::OptimizationLevel::O0;
-  case 1:
-    return llvm::OptimizationLevel::O1;
-  case 2:
-    return llvm::OptimizationLevel::O2;
-  default:
-    return llvm::OptimizationLevel::O3;
-  }
 }
 
 static llvm::Expected<std::unique_ptr<llvm::TargetMachine>> createTargetMachine(const HostTarget &target,
@@ -105,39 +78,6 @@ static void renameDefinitions(llvm::Module &module, StringRef prefix) {
   }
 }
 
-static void optimize(llvm::Module &module, llvm::TargetMachine &machine, int optLevel) {
-  // Kernels arrive vectorised and register-tiled: searching them for more
-  // vector parallelism costs compile time and finds nothing.
-  llvm::PipelineTuningOptions tuning;
-  tuning.LoopVectorization = false;
-  tuning.SLPVectorization = false;
-  tuning.LoopInterleaving = false;
-
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager components;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&machine, tuning);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-  llvm::ModulePassManager passes = optLevel == 0 ? builder.buildO0DefaultPipeline(llvm::OptimizationLevel::O0)
-                                                 : builder.buildPerModuleDefaultPipeline(pipelineLevel(optLevel));
-  passes.run(module, modules);
-}
-
-static llvm::Error emit(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeGenFileType type,
-                        SmallVectorImpl<char> &out) {
-  llvm::raw_svector_ostream os(out);
-  llvm::legacy::PassManager passes;
-  if (machine.addPassesToEmitFile(passes, os, nullptr, type))
-    return makeError("the target can't emit this kind of file");
-  passes.run(module);
-  return llvm::Error::success();
-}
-
 static void dump(const std::string &path, StringRef content) {
   std::error_code error;
   llvm::raw_fd_ostream os(path, error);
@@ -185,7 +125,7 @@ public:
 
   llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> compile(llvm::Module &module) {
     Stopwatch watch;
-    optimize(module, *machine, options.optLevel);
+    optimizeModule(module, *machine, options.optLevel);
     optimizeSeconds = watch.lap();
     if (!options.dumpPrefix.empty())
       if (llvm::Error error = dumpOptimized(module))
@@ -198,7 +138,7 @@ public:
     } else {
       bool listing = options.kind == CodeKind::Assembly;
       auto type = listing ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
-      if (llvm::Error error = emit(module, *machine, type, bytes))
+      if (llvm::Error error = emitCode(module, *machine, type, bytes))
         return error;
     }
     emitSeconds = watch.lap();
@@ -214,7 +154,7 @@ private:
     // Emitting changes the module, so the listing is made from a copy.
     SmallVector<char, 0> text;
     std::unique_ptr<llvm::Module> copy = llvm::CloneModule(module);
-    if (llvm::Error error = emit(*copy, *machine, llvm::CodeGenFileType::AssemblyFile, text))
+    if (llvm::Error error = emitCode(*copy, *machine, llvm::CodeGenFileType::AssemblyFile, text))
       return error;
     dump(options.dumpPrefix + ".s", StringRef(text.data(), text.size()));
     return llvm::Error::success();
@@ -304,7 +244,7 @@ llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> mlir::disc::assemble(llvm::M
   module.setTargetTriple(llvm::Triple(target.triple));
   module.setDataLayout((*machine)->createDataLayout());
   SmallVector<char, 0> bytes;
-  if (llvm::Error error = emit(module, **machine, llvm::CodeGenFileType::ObjectFile, bytes))
+  if (llvm::Error error = emitCode(module, **machine, llvm::CodeGenFileType::ObjectFile, bytes))
     return error;
   return std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(bytes), module.getModuleIdentifier(),
                                                          /*RequiresNullTerminator=*/false);

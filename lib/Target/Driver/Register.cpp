@@ -11,7 +11,9 @@
 #include "lib/Target/Emulation/Passes.h"
 #include "lib/Target/GPU/Passes.h"
 #include "lib/Target/Host/Passes.h"
+#include "lib/Target/NVVM/Passes.h"
 #include "lib/Target/Null/Passes.h"
+#include "lib/Target/ROCDL/Passes.h"
 #include "lib/Transforms/Fusion/Passes.h"
 #include "lib/Transforms/Library/Passes.h"
 #include "lib/Transforms/Memory/Passes.h"
@@ -42,7 +44,9 @@ void mlir::disc::registerPasses() {
     registerDiscGPUPasses();
     registerDiscEmulationPasses();
     registerDiscHostPasses();
+    registerDiscNVVMPasses();
     registerDiscNullPasses();
+    registerDiscROCDLPasses();
     registerDiscShapePasses();
     registerDiscLibraryPasses();
     registerDiscFusionPasses();

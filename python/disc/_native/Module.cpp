@@ -7,6 +7,9 @@
 #include "lib/Target/Driver/Driver.h"
 #include "lib/Target/Host/EmitModelInfo.h"
 #include "lib/Transforms/Memory/ArenaPlanner.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/LLVMIR/ROCDLDialect.h"
 #include "python/disc/_native/Errors.h"
 
 #include <map>
@@ -161,6 +164,34 @@ static nb::object interface(Module &module) {
   return result;
 }
 
+/// (chip, format, bytes, what each kernel needs) of each image for a device.
+static nb::list images(Module &module) {
+  nb::list result;
+  for (auto binary : module.op->getOps<mlir::gpu::BinaryOp>()) {
+    for (auto object : binary.getObjects().getAsRange<mlir::gpu::ObjectAttr>()) {
+      nb::dict kernels;
+      if (mlir::gpu::KernelTableAttr table = object.getKernels())
+        for (mlir::gpu::KernelMetadataAttr kernel : table) {
+          nb::dict needs;
+          if (kernel.getMetadata())
+            for (mlir::NamedAttribute need : kernel.getMetadata())
+              needs[need.getName().str().c_str()] = llvm::cast<mlir::IntegerAttr>(need.getValue()).getInt();
+          kernels[kernel.getName().str().c_str()] = needs;
+        }
+      std::string chip;
+      if (auto nvvm = llvm::dyn_cast<mlir::NVVM::NVVMTargetAttr>(object.getTarget()))
+        chip = nvvm.getChip().str();
+      else if (auto rocdl = llvm::dyn_cast<mlir::ROCDL::ROCDLTargetAttr>(object.getTarget()))
+        chip = rocdl.getChip().str();
+      llvm::StringRef content = object.getObject().getValue();
+      bool isText = object.getFormat() == mlir::gpu::CompilationTarget::Assembly;
+      result.append(
+          nb::make_tuple(chip, isText ? "text" : "binary", nb::bytes(content.data(), content.size()), kernels));
+    }
+  }
+  return result;
+}
+
 static void describeTarget(Module &module, const std::string &cpu) {
   llvm::Expected<HostTarget> target = HostTarget::describe(cpu);
   if (!target)
@@ -207,6 +238,10 @@ void disc::py::bindModule(nb::module_ &m) {
            "What the model takes and gives, after the memory stage, else None: `inputs` and `outputs` (name, dtype, "
            "dims as texts), `symbols` (name, min, max or None, divisor), and the names of the parameters that `init` "
            "and `main` read.")
+      .def(
+          "images", &images,
+          "The images for a device, once there are some: tuples (chip, \"binary\" or \"text\", bytes, what each kernel "
+          "needs of the chip by the kernel's name).")
       .def("set_target", &describeTarget, nb::arg("cpu"),
            "Sets `disc_plan.target` to a machine of which only the kind of CPU is known, which need not be this one; "
            "\"host\" is this machine. Raises ValueError for an unknown name.")

@@ -1,0 +1,152 @@
+//===- MathF32.cpp - functions of f32 -------------------------------------===//
+
+#include "lib/Target/Common/MathEmitter.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+class MathF32 : public MathEmitter {
+public:
+  MathF32(OpBuilder &builder, Location loc, Type like)
+      : MathEmitter(builder, loc, like, builder.getI32Type(), /*mantissaBits=*/23) {}
+
+  Value exp(Value x) override {
+    // Beyond these the result is infinite or zero anyway.
+    auto [n, r] = reduceExp(atLeast(atMost(x, c(89.0f)), c(-104.0f)));
+    return scale(expOfReduced(r), n);
+  }
+
+  Value exp2(Value x) override {
+    Value clamped = atLeast(atMost(x, c(129.0f)), c(-151.0f));
+    auto [n, integer] = round(add(clamped, c(magic())));
+    return scale(expOfReduced(mul(sub(clamped, n), c(0.693147180559945309f))), integer);
+  }
+
+  Value expm1(Value x) override {
+    auto [n, r] = reduceExp(atLeast(atMost(x, c(89.0f)), c(-30.0f)));
+    // 2^n (t + 1) - 1, without cancelling; 2^n in two factors as in scale().
+    Value first = sar(n, 1), second = subI(n, first);
+    Value power = powerOfTwo(first), one = powerOfTwo(subI(ci(0), second));
+    return mul(fma(power, expm1OfReduced(r), sub(power, one)), powerOfTwo(second));
+  }
+
+  // ln 2 in the unit of each result, its high part with few bits so that n * high is exact.
+  Value log(Value x) override { return log(x, 0.693359375f, -2.12194440e-4f, 1.0f); }
+  Value log2(Value x) override { return log(x, 1.0f, 0.0f, 1.44269504088896341f); }
+  Value log10(Value x) override { return log(x, 0.301025391f, 4.60503907e-6f, 0.434294481903251828f); }
+
+  Value tanh(Value x) override {
+    Value magnitude = abs(x), z = mul(x, x);
+    Value p = polynomial(z, {-0.3333328068256378f, 0.13331373035907745f, -0.053733695298433304f, 0.02061862125992775f,
+                             -0.005681279115378857f});
+    Value small = fma(mul(x, z), p, x);
+    Value e = exp(add(magnitude, magnitude));
+    Value large = sub(c(1.0f), div(c(2.0f), add(e, c(1.0f))));
+    return select(less(magnitude, c(0.625f)), small, copySign(large, x));
+  }
+
+  Value erf(Value x) override {
+    Value magnitude = abs(x), z = mul(x, x);
+    Value p = polynomial(z, {0.12837916612625122f, -0.37612631916999817f, 0.11283687502145767f, -0.026858940720558167f,
+                             0.005199906416237354f, -0.0008130011847242713f, 8.316772436955944e-05f});
+    Value small = fma(x, p, x);
+    // 1 - e^(ln erfc |x|); past 4 that is 1.
+    Value t = atMost(magnitude, c(4.0f));
+    Value q = mul(t, polynomial(t, {-1.1285111904144287f, -0.6357290744781494f, -0.10524770617485046f,
+                                    0.02288094162940979f, -0.0032121522817760706f, 0.00021364599524531513f}));
+    auto [n, r] = reduceExp(q);
+    Value large = sub(c(1.0f), mul(expOfReduced(r), powerOfTwo(n)));
+    return select(less(magnitude, c(0.93f)), small, copySign(large, x));
+  }
+
+  // These need more bits than f32 has, as does the reduction of large angles.
+  Value erfc(Value x) override { return narrow(math::ErfcOp::create(b, widen(x))); }
+  Value pow(Value x, Value y) override { return narrow(math::PowFOp::create(b, widen(x), widen(y))); }
+  Reduced reduceTrigFar(Value x, int64_t largestExponent) override {
+    Value wide = widen(x);
+    Reduced far = createMathF64(b, b.getLoc(), wide.getType())->reduceTrigFar(wide, largestExponent);
+    Value r = narrow(far.r);
+    Value low = arith::AddFOp::create(b, arith::SubFOp::create(b, far.r, widen(r)), far.rest);
+    return {arith::TruncIOp::create(b, intType(), far.n), r, narrow(low)};
+  }
+
+  double trigLimit() const override { return 12000.0; }
+  Reduced reduceTrig(Value x) override {
+    auto [n, integer] = round(fma(x, c(0.63661977236758134f), c(magic())));
+    // pi/2 in parts of 11 bits, of which the products with n are exact, and a rest. So are the first two differences.
+    Value high = fma(n, c(-4.837512969970703e-4f), fma(n, c(-1.5703125f), x));
+    Value low = mul(n, c(7.549533620476723e-8f)), r = sub(high, low);
+    return {integer, r, fma(n, c(-2.5633440682570896e-12f), sub(sub(high, r), low))};
+  }
+
+protected:
+  Value sinOfReduced(const Reduced &x, Value s) override {
+    Value p = polynomial(s, {-0.16666655242443085f, 0.008332173340022564f, -0.00019516654720064253f});
+    return add(x.r, fma(mul(x.r, s), p, x.rest));
+  }
+  Value cosOfReduced(const Reduced &x, Value s) override {
+    Value p = polynomial(s, {0.04166664555668831f, -0.001388736185617745f, 2.4437727915938012e-05f});
+    Value tail = fma(mul(s, s), p, mul(x.r, neg(x.rest)));
+    return add(c(1.0f), fma(s, c(-0.5f), tail));
+  }
+  Value atanOfUnit(Value a) override {
+    Value s = mul(a, a);
+    Value p = polynomial(s, {-0.33333301544189453f, 0.19998638331890106f, -0.1426524519920349f, 0.10957571864128113f,
+                             -0.08419445902109146f, 0.0582343190908432f, -0.03145546838641167f, 0.011064315214753151f,
+                             -0.0018271846929565072f});
+    return fma(mul(a, s), p, a);
+  }
+  Value asinOf(Value v, Value s) override {
+    Value p = polynomial(s, {0.16666659712791443f, 0.07500510662794113f, 0.04451572149991989f, 0.03181760758161545f,
+                             0.014402614906430244f, 0.037565186619758606f});
+    return fma(mul(v, s), p, v);
+  }
+  std::pair<double, double> halfPi() const override { return {1.57079637f, -4.37113883e-8f}; }
+  double largeArgument() const override { return 80.0; }
+
+private:
+  Value widen(Value x) { return arith::ExtFOp::create(b, withElement(b.getF64Type()), x); }
+  Value narrow(Value x) { return arith::TruncFOp::create(b, type, x); }
+
+  /// e^r - 1 - r over r^2, for |r| <= ln(2) / 2.
+  Value expTail(Value r) {
+    return polynomial(r, {0.4999999403953552f, 0.1666651964187622f, 0.04166839271783829f, 0.008368780836462975f,
+                          0.001381446490995586f});
+  }
+  Value expm1OfReduced(Value r) { return fma(mul(r, r), expTail(r), r); }
+  Value expOfReduced(Value r) { return add(expm1OfReduced(r), c(1.0f)); }
+
+  /// n and r with x = n ln 2 + r.
+  std::pair<Value, Value> reduceExp(Value x) {
+    auto [n, integer] = round(fma(x, c(1.44269504088896341f), c(magic())));
+    Value r = fma(n, c(-0.693359375f), x); // exact: the constant has few bits
+    return {integer, fma(n, c(2.12194440e-4f), r)};
+  }
+
+  /// The logarithm as n ln 2 + f + tail, f the mantissa less 1; and the fix-up of special values.
+  Value log(Value x, float ln2High, float ln2Low, float unit) {
+    auto [mantissa, exponent] = splitExponent(x);
+    Value n = toFloat(exponent), f = sub(mantissa, c(1.0f)), f2 = mul(f, f);
+    Value p = polynomial(f, {0.3333331346511841f, -0.25000008940696716f, 0.2000211924314499f, -0.1666799634695053f,
+                             0.14219550788402557f, -0.12405592203140259f, 0.11888177692890167f, -0.1167563870549202f,
+                             0.06746591627597809f});
+    Value tail = mul(mul(f2, f), p);
+    tail = fma(f2, c(-0.5f), tail);
+    // In the unit of the result: 1 for ln, log2(e) for log2, log10(e) for log10.
+    Value result = fma(n, c(ln2Low), mul(tail, c(unit)));
+    result = add(fma(f, c(unit), result), mul(n, c(ln2High)));
+    Value infinity = c(std::numeric_limits<float>::infinity());
+    result = select(equal(x, infinity), infinity, result);
+    result = select(equal(x, c(0.0f)), c(-std::numeric_limits<float>::infinity()), result);
+    // Negative or NaN: NaN.
+    return select(compare(arith::CmpFPredicate::OGE, x, c(0.0f)), result, c(std::numeric_limits<float>::quiet_NaN()));
+  }
+};
+} // namespace
+
+std::unique_ptr<MathEmitter> mlir::disc::createMathF32(OpBuilder &builder, Location loc, Type like) {
+  return std::make_unique<MathF32>(builder, loc, like);
+}

@@ -1,0 +1,149 @@
+"""Back ends for GPUs: every function of elements that lowering rules use, for every element type, without a library."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from disc import _native, pipeline, toolchain
+
+UNARY = (
+    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh erf "
+    "erfc floor ceil trunc roundeven absf"
+).split()
+BINARY = ("math.powf", "math.atan2", "math.copysign", "arith.remf", "arith.maximumf", "arith.minimumf", "arith.maxnumf",
+          "arith.minnumf", "arith.divf")  # fmt: skip
+ARCHS = {"cuda": ("sm_80", "sm_90"), "rocm": ("gfx90a", "gfx942")}
+LANES = {"f32": 4, "f16": 8, "bf16": 8, "f64": 2}
+READOBJ = shutil.which("llvm-readobj-22") or "/usr/lib/llvm-22/bin/llvm-readobj"
+
+
+def kernel(name, op, operands, element):
+    """One function of a scalar and of a vector."""
+    vector = f"vector<{LANES[element]}x{element}>"
+    # Each thread has elements of its own.
+    lines = ["    %t = gpu.thread_id x", "    %i = arith.index_cast %t : index to i64"]
+    for p in "xr":
+        lines += [f"    %{p}t = llvm.getelementptr %{p}[%i] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, vector<32xf32>"]
+    for i, type in enumerate((element, vector)):
+        for k in range(operands):
+            lines += [f"    %p{i}{k} = llvm.getelementptr %xt[{64 * i + 16 * k}] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8"]
+            lines += [f"    %v{i}{k} = llvm.load %p{i}{k} : !llvm.ptr<1> -> {type}"]
+        arguments = ", ".join(f"%v{i}{k}" for k in range(operands))
+        lines += [f"    %y{i} = {op} {arguments} : {type}"]
+        lines += [f"    %q{i} = llvm.getelementptr %rt[{64 * i}] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8"]
+        lines += [f"    llvm.store %y{i}, %q{i} : {type}, !llvm.ptr<1>"]
+    body = "\n".join(lines)
+    return f"""
+  gpu.func @{name}(%x: !llvm.ptr<1>, %r: !llvm.ptr<1>) kernel attributes {{known_block_size = array<i32: 64, 1, 1>}} {{
+{body}
+    gpu.return
+  }}"""
+
+
+def functions(element):
+    ops = [(f"math.{name}", 1) for name in UNARY] + [(name, 2) for name in BINARY]
+    return {op.replace(".", "_"): kernel(op.replace(".", "_"), op, n, element) for op, n in ops}
+
+
+def archs(element, device):
+    """The half types are f32 inside: one chip will do."""
+    return ARCHS[device] if element in ("f32", "f64") else ARCHS[device][:1]
+
+
+def compiled(device, kernels, archs, options=""):
+    chips = ", ".join(f'"{arch}"' for arch in archs)
+    text = "\n".join(kernels)
+    module = _native.Module.parse(
+        f"module attributes {{disc_plan.target = {{arch = [{chips}]}}}} {{ gpu.module @kernels {{ {text} }} }}"
+    )
+    *passes, serialize = pipeline.DEVICE_CODE[device]
+    module.run(f"builtin.module({','.join(passes)},{serialize}{{{options}}})")
+    return module.images()
+
+
+@pytest.mark.parametrize("element", LANES)
+def test_functions_on_nvidia(element):
+    """No call is left, and where ptxas is there no local memory is used."""
+    kernels = functions(element)
+    images = compiled("cuda", kernels.values(), archs(element, "cuda"))
+    texts = [image for image in images if image[1] == "text"]
+    assert len(texts) == 1 and b"call" not in texts[0][2]
+    assert texts[0][2].count(b".visible .entry") == len(kernels)
+    if not shutil.which("ptxas"):
+        pytest.skip("PTX alone: no ptxas")
+    assert [image[0] for image in images if image[1] == "binary"] == list(archs(element, "cuda"))
+    for chip, kind, _, needs in images:
+        if kind == "binary":
+            assert set(needs) == set(kernels)
+            for name, need in needs.items():
+                assert need["registers"] > 0
+                used = {key: need[key] for key in ("stack", "spill_stores", "spill_loads", "shared")}
+                if element == "f64":  # ptxas calls a routine for divisions, which may keep a register there
+                    used["stack"] -= min(used["stack"], 16)
+                assert not any(used.values()), (chip, name, used)
+
+
+@pytest.mark.parametrize("element", LANES)
+def test_functions_on_amd(element):
+    kernels = functions(element)
+    images = compiled("rocm", kernels.values(), archs(element, "rocm"))
+    assert [image[:2] for image in images] == [(arch, "binary") for arch in archs(element, "rocm")]
+    for chip, _, _, needs in images:
+        assert set(needs) == set(kernels)
+        for name, need in needs.items():
+            assert need["vgprs"] > 0
+            used = {key: need[key] for key in ("stack", "vgpr_spills", "sgpr_spills", "shared")}
+            assert not any(used.values()), (chip, name, used)
+
+
+def test_code_objects_hold_metadata_and_descriptors(tmp_path):
+    images = compiled("rocm", [kernel("k", "math.exp", 1, "f32")], ARCHS["rocm"])
+    for chip, _, image, _ in images:
+        file = Path(tmp_path) / f"{chip}.hsaco"
+        file.write_bytes(image)
+        out = subprocess.run(
+            [READOBJ, "--file-headers", "--notes", "--dyn-symbols", file], capture_output=True, text=True, check=True
+        ).stdout
+        out = " ".join(out.split())
+        assert f"EF_AMDGPU_MACH_AMDGCN_{chip.upper()}" in out
+        assert "ABIVersion: 3" in out  # code object version 5
+        assert ".wavefront_size: 64" in out and ".max_flat_workgroup_size: 64" in out
+        assert ("Name: k.kd" in out and "Name: k@" in out) or "Name: k\n" in out
+
+
+def test_spills_and_arrays_are_reported():
+    """A vector that is indexed by a value lies in local memory."""
+    text = """
+  gpu.func @k(%x: !llvm.ptr<1>, %i: i64) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
+    %v = llvm.load %x : !llvm.ptr<1> -> vector<8xf32>
+    %n = arith.index_cast %i : i64 to index
+    %w = arith.addf %v, %v : vector<8xf32>
+    %f = vector.extract %w[%n] : f32 from vector<8xf32>
+    llvm.store %f, %x : f32, !llvm.ptr<1>
+    gpu.return
+  }"""
+    (text_image,) = compiled("cuda", [text], ["sm_80"], "cubin=false")
+    assert text_image[3] == {"k": {}}
+    if shutil.which("ptxas"):
+        (cubin, _) = compiled("cuda", [text], ["sm_80"])
+        assert cubin[3]["k"]["stack"] > 0
+
+
+def test_find_ptxas(tmp_path, monkeypatch):
+    """PATH first, then the package."""
+    program = tmp_path / "bin" / "ptxas"
+    package = tmp_path / "site" / "nvidia" / "cu13" / "bin" / "ptxas"
+    for path in (program, package):
+        path.parent.mkdir(parents=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert toolchain.find_ptxas() == str(program)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.delitem(__import__("sys").modules, "nvidia", raising=False)
+    assert toolchain.find_ptxas() == str(package)
+    package.unlink()
+    assert toolchain.find_ptxas() == ""
