@@ -15,6 +15,8 @@ PACKAGES=(
   libmlir-22-dev llvm-22-dev mlir-22-tools liblld-22-dev zlib1g-dev libzstd-dev
   libxxhash-dev nlohmann-json3-dev libclang-rt-22-dev
   libcpp-httplib-dev libutf8proc-dev pkg-config
+  # The runtime for other machines, and what runs their code here.
+  g++-aarch64-linux-gnu g++-arm-linux-gnueabihf qemu-user
 )
 
 bold=; plain=

@@ -47,10 +47,10 @@ class Module:
         Tuples (chip, "binary" or "text", bytes, what each kernel needs of the chip by the kernel's name).
         """
 
-    def set_target(self, cpu: str) -> None:
-        """Sets `disc_plan.target` to a machine of which only the kind of CPU is known, which need not be this one.
+    def set_target(self, cpu: str, machine: str = "") -> None:
+        """Sets `disc_plan.target` to one of the machines(), of which only the kind of CPU is known.
 
-        "host" is this machine. Raises ValueError for an unknown name.
+        "" is a machine like this one, of which "host" is this very CPU. Raises ValueError for an unknown name.
         """
 
     def set_host_target(self, cpu: str = "") -> None:
@@ -126,8 +126,11 @@ class ArtifactBuilder:
         `weights` is a safetensors file, which goes into the library unless `weights_file` names it as one beside it.
         """
 
-def load_variant(builder: ArtifactBuilder, variant: int, tensor_type: type, *, threads: int = 0, device: int = 0) -> Executable:
-    """Loads the code of one variant of a library that is being built."""
+def machines() -> list[str]:
+    """The machines that there is a runtime for: "aarch64-linux-gnu", ..."""
+
+def load_init(module: Module, tensor_type: type) -> Executable:
+    """Loads what lays out the weights of a module, in the LLVM dialect, for whatever target; it can't run()."""
 
 def host_target() -> dict[str, Any]:
     """The machine this process runs on, as the driver describes it."""

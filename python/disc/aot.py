@@ -72,6 +72,7 @@ def aot_compile(
     weights: str | os.PathLike[str] = EMBED,
     packed: bool = True,
     target: str | Sequence[str] = "host",
+    cpu: str | Sequence[str] | None = None,
     emit: Emit = "shared",
     options: Options | None = None,
 ) -> Artifact:
@@ -90,11 +91,14 @@ def aot_compile(
         name: the model's name in C; None means that of ``output`` (``minilm`` for ``libminilm.so``).
         weights: ``"embed"`` puts the weights into the library; anything else names the safetensors file to write. It
             is looked for beside the library, or where the caller of the library says.
-        packed: store weights as the kernels read them, so that loading is mapping a file. Weights of more than one
-            target are stored for each, and every target must be a CPU that this machine can be. Without it weights are
-            stored as they are, and packed when the model is loaded.
-        target: the kind of CPU, as for clang's ``-march``: ``"host"`` is this machine, ``"x86-64-v3"`` any with AVX2.
-            Of several, a machine uses the one with the most features that it can run.
+        packed: store weights as the kernels read them, so that loading is mapping a file. Weights for more than one
+            kind of CPU are stored for each. Without it weights are stored as they are, and packed when the model is
+            loaded.
+        target: the machine: ``"host"``, or another one, ``"aarch64-linux-gnu"`` or ``"arm-linux-gnueabihf"``. Or what
+            ``cpu`` says, for machines like this one.
+        cpu: the kind of CPU, as for clang's ``-mcpu``: ``"host"`` is this machine, ``"x86-64-v3"`` any with AVX2,
+            ``"cortex-a76+dotprod"`` one with a feature besides; None means this machine, or any of another target. Of
+            several, a machine uses the one with the most features that it can run.
         emit: ``"shared"``: a library; ``"static"``: an archive, the runtime included; ``"obj"``: one object, to be
             linked with the runtime; ``"llvm"``, ``"asm"``: text, of one target.
         options: see :class:`disc.Options`; ``cpu`` and ``stop_after`` are not for libraries, and ``threads`` is up to
@@ -107,8 +111,8 @@ def aot_compile(
         OSError: a file cannot be written.
     """
     options = check_arguments(model, options, args, kwargs, fixed)
-    targets = (target,) if isinstance(target, str) else tuple(target)
-    _check(options, targets, emit, weights)
+    machine, cpus = machine_and_cpus(target, cpu)
+    _check(options, cpus, emit, weights)
     if prefix is not None and emit not in ("shared", "static"):
         raise ValueError(f"prefix: only libraries are installed, not emit={emit!r}")
     output = Path(output)
@@ -118,12 +122,12 @@ def aot_compile(
     if prefix is not None and emit == "shared" and output.name != f"lib{name}.so":
         # The name by which programs find it at run time is in the library.
         raise ValueError(f"prefix: the library is installed as lib{name}.so: call the output so, not {output.name}")
-    job = _Job(name, options, targets, emit, packed and emit not in ("llvm", "asm"))
-    with job.compilation.progress(2 + len(targets) * (len(job.compilation.pipeline) + 1)):
+    job = _Job(name, options, machine, emit, packed and emit not in ("llvm", "asm"))
+    with job.compilation.progress(2 + len(cpus) * (len(job.compilation.pipeline) + 1)):
         program = job.compilation.import_model(model, args, kwargs, dynamic_shapes, fixed, library=True)
-        for cpu in targets:
-            with job.compilation.variant(cpu):
-                job.add_variant(program, cpu)
+        for kind in cpus:
+            with job.compilation.variant(kind):
+                job.add_variant(program, kind)
         with job.compilation.step("link"):
             file = job.write(program, output, None if os.fspath(weights) == EMBED else Path(weights))
     text = header_text(name, job.interface, version=__version__)
@@ -145,18 +149,50 @@ def aot_compile(
     )
 
 
+def library_ir(
+    model: torch.nn.Module | ExportedProgram | str | os.PathLike[str] | onnx.ModelProto,
+    args: Sequence[Any] = (),
+    *,
+    dynamic_shapes: Any = None,
+    target: str = "host",
+    cpu: str | Sequence[str] | None = None,
+    options: Options,
+) -> str:
+    """The IR of a library for one kind of CPU, after the stage that ``options.stop_after`` names."""
+    machine, cpus = machine_and_cpus(target, cpu)
+    compilation = Compilation(options)
+    with compilation.progress(1 + len(compilation.pipeline)):
+        program = compilation.import_model(model, args, None, dynamic_shapes, library=True)
+        return compilation.lower(program, cpus[0], machine).text()
+
+
 def _stem(output: Path) -> str:
     """``minilm`` of ``libminilm.so.1``."""
     return re.sub(r"^lib", "", output.name.split(".", 1)[0])
 
 
-def _check(options: Options, targets: Sequence[str], emit: str, weights: str | os.PathLike[str]) -> None:
+def machine_and_cpus(target: str | Sequence[str], cpu: str | Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
+    """The machine, and the kinds of CPU, that ``target`` and ``cpu`` of :func:`aot_compile` mean."""
+    own = _native.host_target()["machine"]
+    machines = _native.machines()
+    targets = (target,) if isinstance(target, str) else tuple(target)
+    if cpu is None and not (len(targets) == 1 and targets[0] in machines):
+        return own, targets
+    machine = own if targets == ("host",) else targets[0] if len(targets) == 1 else ""
+    if machine not in machines:
+        raise ValueError(f"target: with cpu, expected 'host' or one of {', '.join(machines)}, got {target!r}")
+    if cpu is None:
+        return machine, ("host" if machine == own else "generic",)
+    return machine, (cpu,) if isinstance(cpu, str) else tuple(cpu)
+
+
+def _check(options: Options, cpus: Sequence[str], emit: str, weights: str | os.PathLike[str]) -> None:
     if emit not in get_args(Emit):
         raise ValueError(f"emit: expected one of {', '.join(get_args(Emit))}, got {emit!r}")
-    if not targets or len(set(targets)) != len(targets):
-        raise ValueError(f"target: expected distinct kinds of CPU, got {targets!r}")
-    if emit in ("llvm", "asm") and len(targets) != 1:
-        raise ValueError(f"emit={emit!r} writes the code of one target, got {len(targets)}")
+    if not cpus or len(set(cpus)) != len(cpus):
+        raise ValueError(f"target, cpu: expected distinct kinds of CPU, got {cpus!r}")
+    if emit in ("llvm", "asm") and len(cpus) != 1:
+        raise ValueError(f"emit={emit!r} writes the code of one kind of CPU, got {len(cpus)}")
     for field in ("cpu", "stop_after", "threads"):
         if getattr(options, field) is not None:
             raise ValueError(f"options: {field} does not apply to a library")
@@ -167,12 +203,12 @@ def _check(options: Options, targets: Sequence[str], emit: str, weights: str | o
 class _Job:
     """One library in the making."""
 
-    def __init__(self, name: str, options: Options, targets: Sequence[str], emit: str, packed: bool) -> None:
+    def __init__(self, name: str, options: Options, machine: str, emit: str, packed: bool) -> None:
         self.compilation = Compilation(options)
         self._builder = _native.ArtifactBuilder(name)
         self._emit = emit
         self._packed = packed
-        self._targets = targets
+        self._machine = machine
         self.variants: list[str] = []
         self._globals: dict[str, torch.Tensor] = {}
         self._parameters: set[str] = set()
@@ -192,7 +228,7 @@ class _Job:
 
     def add_variant(self, program: ImportedProgram, cpu: str) -> None:
         """Compiles the model for one kind of CPU, and packs its weights."""
-        module = self.compilation.lower(program, cpu)
+        module = self.compilation.lower(program, cpu, self._machine)
         kind = self._emit if self._emit in ("llvm", "asm") else "object"
         # Elsewhere "host" would say nothing.
         name = _native.host_target()["cpu"] if cpu == "host" else cpu
@@ -212,20 +248,17 @@ class _Job:
             assert found is not None
             self._parameters.update(found["main"])
             if self._packed:
-                self._pack(program, cpu, self._targets.index(cpu))
+                self._pack(program, module)
             else:
                 self._parameters.update(found["init"])
 
-    def _pack(self, program: ImportedProgram, cpu: str, number: int) -> None:
-        if cpu != "host":
-            try:
-                _native.Module.parse("module {}").set_host_target(cpu)
-            except ValueError as error:
-                raise ValueError(
-                    f"packed: weights are packed by the code itself, and {error}; use packed=False"
-                ) from None
-        executable = _native.load_variant(self._builder, number, torch.Tensor)
+    def _pack(self, program: ImportedProgram, module: _native.Module) -> None:
+        try:
+            executable = _native.load_init(module, torch.Tensor)
+        except RuntimeError as error:
+            raise ValueError(f"packed: weights are packed by the code itself, and {error}; use packed=False") from None
         executable.init([program.parameters[name].detach() for name in executable.info()["parameters"]])
+        number = len(self.variants) - 1
         for i, data in enumerate(executable.globals()):
             padded = torch.zeros(-(-data.nbytes // ALIGNMENT) * ALIGNMENT, dtype=torch.uint8)
             padded.numpy()[: data.nbytes] = data
@@ -247,7 +280,7 @@ class _Job:
             self._builder.write(
                 str(output),
                 kind=self._emit,
-                runtime=_runtime(self._emit),
+                runtime=_runtime(self._emit, self._machine),
                 weights=str(image) if tensors else "",
                 weights_file=weights.name if weights else "",
             )
@@ -257,11 +290,13 @@ class _Job:
         return weights
 
 
-def _runtime(emit: str) -> list[str]:
+def _runtime(emit: str, machine: str) -> list[str]:
     folder = Path(__file__).parent / "lib"
+    foreign = machine != _native.host_target()["machine"]
     names = {"shared": ["libdisc_runtime.a", "libdisc_crt.a"], "static": ["libdisc_runtime.a"], "obj": []}[emit]
-    paths = [folder / name for name in names]
+    paths = [folder / machine / name if foreign else folder / name for name in names]
     for path in paths:
         if not path.is_file():
-            raise FileNotFoundError(f"{path} is missing: run make to build disc")
+            how = f"install the package g++-{machine.replace('_', '-')}, and " if foreign else ""
+            raise FileNotFoundError(f"the runtime for {machine}, {path}, is missing: {how}run make to build disc")
     return [str(path) for path in paths]

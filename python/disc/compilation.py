@@ -112,12 +112,12 @@ class Compilation:
         yield
         self._label = ""
 
-    def lower(self, program: ImportedProgram, target: str | None = None) -> _native.Module:
+    def lower(self, program: ImportedProgram, cpu: str | None = None, machine: str = "") -> _native.Module:
         """The stages after the import.
 
-        ``target`` is a kind of CPU, this machine or not; None means what the options say of this machine.
+        ``cpu`` is a kind of CPU of ``machine``, this one or not; None means what the options say of this machine.
         """
-        module = self._parse(program.text, target)
+        module = self._parse(program.text, cpu, machine)
         for stage in self.pipeline:
             with self.step(stage.name):
                 self._run_stage(module, stage)
@@ -133,15 +133,15 @@ class Compilation:
         """Where code generation leaves its listings; "" if it is to leave none."""
         return str(self._folder / f"{len(self.texts):02}-{EMIT}") if self._dump else ""
 
-    def _parse(self, text: str, target: str | None) -> _native.Module:
+    def _parse(self, text: str, cpu: str | None, machine: str) -> _native.Module:
         try:
             module = _native.Module.parse(text)
         except _native.PipelineError as error:
             self._fail(IMPORT, error, text, "")
-        if target is None:
+        if cpu is None:
             module.set_host_target(self.options.cpu or "")
         else:
-            module.set_target(target)
+            module.set_target(cpu, machine)
         self._keep(IMPORT, module)
         return module
 

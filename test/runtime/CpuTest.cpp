@@ -4,6 +4,10 @@
 #include "Check.h"
 #include "HandModel.h"
 
+#include <algorithm>
+#include <elf.h>
+#include <string_view>
+
 using namespace disc::rt;
 using namespace disc::test;
 
@@ -37,10 +41,18 @@ TEST(featuresOfThisMachine) {
 }
 
 TEST(knownFeatures) {
-  for (const char *name : cpuFeatureNames()) {
+  for (const char *name : cpuFeatureNames(elfMachine())) {
     std::string missing = missingFeatures(name);
     CHECK(missing.empty() || missing == name);
   }
+  auto knows = [](unsigned machine, std::string_view wanted) {
+    auto names = cpuFeatureNames(machine);
+    return std::any_of(names.begin(), names.end(), [&](const char *name) { return name == wanted; });
+  };
+  CHECK(knows(EM_X86_64, "avx2") && !knows(EM_X86_64, "neon"));
+  CHECK(knows(EM_AARCH64, "dotprod") && knows(EM_AARCH64, "sve256") && !knows(EM_AARCH64, "vfp4"));
+  CHECK(knows(EM_ARM, "vfp4"));
+  CHECK(cpuFeatureNames(EM_NONE).empty());
 }
 
 TEST(theFirstVariantThatRunsIsChosen) {

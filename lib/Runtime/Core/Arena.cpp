@@ -104,7 +104,7 @@ void *Buffer::grow(size_t bytes, bool keep) {
 void *Frames::push(size_t bytes) {
   constexpr size_t kChunk = size_t(1) << 20;
   bytes = rounded(bytes);
-  if (bytes >= size_t(1) << 40)
+  if (uint64_t(bytes) >> 40)
     return nullptr;
   while (chunk >= chunks.size() || used + bytes > chunks[chunk].capacity()) {
     // A chunk that is in use is left as it is; the next one may be replaced by a larger.

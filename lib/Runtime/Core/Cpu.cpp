@@ -5,25 +5,22 @@
 #include <algorithm>
 #include <cstdint>
 #include <elf.h>
+#include <iterator>
 #include <string_view>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#elif defined(__aarch64__)
-#include <asm/hwcap.h>
+#else
 #include <sys/auxv.h>
+#include <sys/prctl.h>
 #endif
 
 namespace disc::rt {
 
-#if defined(__x86_64__)
-
-const char *machineName() { return "x86-64"; }
-unsigned elfMachine() { return EM_X86_64; }
-
 namespace {
-/// Which registers of which leaf of cpuid say it, and what the system must save for it to be usable.
-enum Word { kL1C, kL1D, kL7B, kL7C, kL7D, kL71A, kX1C, kX1D, kX8B, kLD1A, kWords };
+/// Where a feature is told. On x86-64 by registers of leaves of cpuid, and by what the system saves (`Needs`); on ARM
+/// by the kernel, in words of the auxiliary vector; lengths of vectors by a system call.
+enum Word { kL1C, kL1D, kL7B, kL7C, kL7D, kL71A, kX1C, kX1D, kX8B, kLD1A, kHwcap, kHwcap2, kVectorLength, kWords };
 enum Needs { kNothing, kYmm, kZmm, kTiles };
 
 struct Feature {
@@ -34,7 +31,7 @@ struct Feature {
 };
 } // namespace
 
-static constexpr Feature kFeatures[] = {
+static constexpr Feature kX86[] = {
     {"sse3", kL1C, 0},
     {"pclmul", kL1C, 1},
     {"ssse3", kL1C, 9},
@@ -111,11 +108,62 @@ static constexpr Feature kFeatures[] = {
     {"xsaves", kLD1A, 3},
 };
 
+// Not all that there are: what code that we generate may use. (A CPU's name promises cryptography to LLVM that not
+// every such CPU has.)
+static constexpr Feature kAArch64[] = {
+    {"fp-armv8", kHwcap, 0},
+    {"neon", kHwcap, 1},
+    {"lse", kHwcap, 8},
+    {"fullfp16", kHwcap, 10},
+    {"rdm", kHwcap, 12},
+    {"complxnum", kHwcap, 14},
+    {"dotprod", kHwcap, 20},
+    {"sve", kHwcap, 22},
+    {"fp16fml", kHwcap, 23},
+    {"sve2", kHwcap2, 1},
+    {"fptoint", kHwcap2, 8},
+    {"i8mm", kHwcap2, 13},
+    {"bf16", kHwcap2, 14},
+    // Registers of just this many bits.
+    {"sve256", kVectorLength, 5},
+    {"sve512", kVectorLength, 6},
+    {"sve1024", kVectorLength, 7},
+    {"sve2048", kVectorLength, 8},
+};
+
+static constexpr Feature kArm[] = {
+    {"neon", kHwcap, 12},  {"vfp3", kHwcap, 13}, {"vfp4", kHwcap, 16},     {"hwdiv-arm", kHwcap, 17},
+    {"hwdiv", kHwcap, 18}, {"d32", kHwcap, 19},  {"fullfp16", kHwcap, 23}, {"dotprod", kHwcap, 24},
+};
+
+#if defined(__x86_64__)
+const char *machineName() { return "x86-64"; }
+unsigned elfMachine() { return EM_X86_64; }
+#elif defined(__aarch64__)
+const char *machineName() { return "aarch64"; }
+unsigned elfMachine() { return EM_AARCH64; }
+#elif defined(__arm__)
+const char *machineName() { return "arm"; }
+unsigned elfMachine() { return EM_ARM; }
+#else
+#error "no detection of processor features for this machine"
+#endif
+
+template <typename Visit> static void forFeatures(unsigned machine, Visit visit) {
+  if (machine == EM_X86_64)
+    std::for_each(std::begin(kX86), std::end(kX86), visit);
+  else if (machine == EM_AARCH64)
+    std::for_each(std::begin(kAArch64), std::end(kAArch64), visit);
+  else if (machine == EM_ARM)
+    std::for_each(std::begin(kArm), std::end(kArm), visit);
+}
+
 namespace {
 struct Cpu {
   uint32_t words[kWords] = {};
   bool usable[4] = {true, false, false, false};
 
+#if defined(__x86_64__)
   Cpu() {
     uint32_t a = 0, b = 0, c = 0, d = 0;
     auto leaf = [&](uint32_t number, uint32_t sub) { return __get_cpuid_count(number, sub, &a, &b, &c, &d) != 0; };
@@ -148,62 +196,35 @@ struct Cpu {
     if (leaf(0x80000008, 0))
       words[kX8B] = b;
   }
+#else
+  Cpu() {
+    words[kHwcap] = uint32_t(getauxval(AT_HWCAP));
+    words[kHwcap2] = uint32_t(getauxval(AT_HWCAP2));
+#ifdef PR_SVE_GET_VL
+    // A power of 2, in bytes: a bit of its own.
+    if (int length = prctl(PR_SVE_GET_VL); length > 0)
+      words[kVectorLength] = uint32_t(length) & PR_SVE_VL_LEN_MASK;
+#endif
+  }
+#endif
 };
 } // namespace
 
 static bool has(std::string_view name) {
   static const Cpu cpu;
-  for (const Feature &feature : kFeatures)
+  bool found = false;
+  forFeatures(elfMachine(), [&](const Feature &feature) {
     if (name == feature.name)
-      return (cpu.words[feature.word] >> feature.bit & 1) && cpu.usable[feature.needs];
-  return false;
+      found = (cpu.words[feature.word] >> feature.bit & 1) && cpu.usable[feature.needs];
+  });
+  return found;
 }
 
-std::vector<const char *> cpuFeatureNames() {
+std::vector<const char *> cpuFeatureNames(unsigned machine) {
   std::vector<const char *> names;
-  for (const Feature &feature : kFeatures)
-    names.push_back(feature.name);
+  forFeatures(machine, [&](const Feature &feature) { names.push_back(feature.name); });
   return names;
 }
-
-#elif defined(__aarch64__)
-
-const char *machineName() { return "aarch64"; }
-unsigned elfMachine() { return EM_AARCH64; }
-
-namespace {
-struct Feature {
-  const char *name;
-  unsigned long mask;
-  unsigned long type;
-};
-} // namespace
-
-static constexpr Feature kFeatures[] = {
-    {"neon", HWCAP_ASIMD, AT_HWCAP},      {"fp-armv8", HWCAP_FP, AT_HWCAP}, {"fullfp16", HWCAP_ASIMDHP, AT_HWCAP},
-    {"dotprod", HWCAP_ASIMDDP, AT_HWCAP}, {"lse", HWCAP_ATOMICS, AT_HWCAP}, {"sve", HWCAP_SVE, AT_HWCAP},
-#ifdef HWCAP2_BF16
-    {"bf16", HWCAP2_BF16, AT_HWCAP2},     {"i8mm", HWCAP2_I8MM, AT_HWCAP2},
-#endif
-};
-
-static bool has(std::string_view name) {
-  for (const Feature &feature : kFeatures)
-    if (name == feature.name)
-      return getauxval(feature.type) & feature.mask;
-  return false;
-}
-
-std::vector<const char *> cpuFeatureNames() {
-  std::vector<const char *> names;
-  for (const Feature &feature : kFeatures)
-    names.push_back(feature.name);
-  return names;
-}
-
-#else
-#error "no detection of processor features for this machine"
-#endif
 
 std::string missingFeatures(const char *features) {
   std::string missing;

@@ -12,8 +12,8 @@ namespace disc::rt {
 /// name that is not known counts as lacking.
 std::string missingFeatures(const char *features);
 
-/// The names that are known for this architecture.
-std::vector<const char *> cpuFeatureNames();
+/// The names that are known for the machines of an ELF file's e_machine.
+std::vector<const char *> cpuFeatureNames(unsigned machine);
 
 /// "x86-64", "aarch64", ...
 const char *machineName();

@@ -22,17 +22,25 @@ std::string printable(const std::string &name) {
   return text.size() < name.size() ? text + "..." : text;
 }
 
+static constexpr std::pair<const char *, int64_t> kTypes[] = {
+    {"F32", DISC_F32},  {"F16", DISC_F16}, {"BF16", DISC_BF16}, {"F64", DISC_F64}, {"I64", DISC_I64},
+    {"I32", DISC_I32},  {"I16", DISC_I16}, {"I8", DISC_I8},     {"U8", DISC_U8},   {"U16", DISC_U16},
+    {"U32", DISC_U32},  {"U64", DISC_U64}, {"BOOL", DISC_BOOL}, {"C64", 0x540},    {"F8_E4M3", 0xa08},
+    {"F8_E5M2", 0xc08}, {"F8_E8M0", 0xe08}};
+
 /// -1 for a type that is not known.
 static int64_t dtypeNamed(const std::string &name) {
-  static constexpr std::pair<const char *, int64_t> kTypes[] = {
-      {"F32", DISC_F32},  {"F16", DISC_F16}, {"BF16", DISC_BF16}, {"F64", DISC_F64}, {"I64", DISC_I64},
-      {"I32", DISC_I32},  {"I16", DISC_I16}, {"I8", DISC_I8},     {"U8", DISC_U8},   {"U16", DISC_U16},
-      {"U32", DISC_U32},  {"U64", DISC_U64}, {"BOOL", DISC_BOOL}, {"C64", 0x540},    {"F8_E4M3", 0xa08},
-      {"F8_E5M2", 0xc08}, {"F8_E8M0", 0xe08}};
   for (auto [text, dtype] : kTypes)
     if (name == text)
       return dtype;
   return -1;
+}
+
+const char *storedTypeName(int64_t wanted) {
+  for (auto [text, dtype] : kTypes)
+    if (wanted == dtype)
+      return text;
+  return "";
 }
 
 namespace {

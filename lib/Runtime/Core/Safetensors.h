@@ -44,6 +44,9 @@ private:
   std::vector<StoredTensor> list; ///< Sorted by name.
 };
 
+/// What the format calls an element type; "" if it has no name.
+const char *storedTypeName(int64_t dtype);
+
 /// A name from a file, fit for an error text: short, and without control characters.
 std::string printable(const std::string &name);
 

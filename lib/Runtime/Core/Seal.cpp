@@ -24,30 +24,43 @@ static bool readSeal(const void *file, size_t bytes, Seal &seal) {
   return std::memcmp(seal.magic, kSealMagic, sizeof(kSealMagic)) == 0;
 }
 
-/// The header of a shared library for 64-bit little-endian machines; a reason if it is something else.
-static const char *readElf(const void *file, size_t bytes, Elf64_Ehdr &header) {
+/// e_machine of a little-endian shared library whose headers are of these types; a reason if it is something else.
+template <typename Header, typename Segment>
+static const char *readHeaders(const void *file, size_t bytes, unsigned &machine) {
+  Header header;
   if (bytes < sizeof(header))
     return "too short for a library";
   std::memcpy(&header, file, sizeof(header));
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
-    return "not an ELF file";
-  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
-      header.e_ident[EI_VERSION] != EV_CURRENT)
-    return "not a 64-bit little-endian ELF file";
   if (header.e_type != ET_DYN)
     return "not a shared library";
-  if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 || header.e_phoff > bytes ||
-      bytes - header.e_phoff < size_t(header.e_phnum) * sizeof(Elf64_Phdr))
+  if (header.e_phentsize != sizeof(Segment) || header.e_phnum == 0 || header.e_phoff > bytes ||
+      bytes - header.e_phoff < size_t(header.e_phnum) * sizeof(Segment))
     return "its program headers lie beyond the file";
   for (size_t i = 0; i < header.e_phnum; ++i) {
-    Elf64_Phdr segment;
+    Segment segment;
     std::memcpy(&segment, static_cast<const unsigned char *>(file) + header.e_phoff + i * sizeof(segment),
                 sizeof(segment));
     bool mapped = segment.p_type == PT_LOAD || segment.p_type == PT_DYNAMIC;
     if (mapped && (segment.p_offset > bytes || segment.p_filesz > bytes - segment.p_offset))
       return "its segments lie beyond the file"; // to map them and touch them is a bus error
   }
+  machine = header.e_machine;
   return nullptr;
+}
+
+static const char *readElf(const void *file, size_t bytes, unsigned &machine) {
+  if (bytes < EI_NIDENT)
+    return "too short for a library";
+  auto *identity = static_cast<const unsigned char *>(file);
+  if (std::memcmp(identity, ELFMAG, SELFMAG) != 0)
+    return "not an ELF file";
+  if (identity[EI_DATA] != ELFDATA2LSB || identity[EI_VERSION] != EV_CURRENT)
+    return "not a little-endian ELF file";
+  if (identity[EI_CLASS] == ELFCLASS32)
+    return readHeaders<Elf32_Ehdr, Elf32_Phdr>(file, bytes, machine);
+  if (identity[EI_CLASS] == ELFCLASS64)
+    return readHeaders<Elf64_Ehdr, Elf64_Phdr>(file, bytes, machine);
+  return "not an ELF file of 32 or 64 bits";
 }
 
 /// `contents` tells the hash of as many bytes of the file; null if that is not to be compared.
@@ -76,10 +89,10 @@ static Status check(const void *file, size_t bytes, const std::string &name, con
   if (!(hash == Hash128{seal.hashLow, seal.hashHigh}))
     return failed(Code::File, "damaged: its contents have another checksum than when it was written");
   // Only now: of a damaged file, the damage is what is to be told.
-  Elf64_Ehdr header;
-  if (const char *wrong = readElf(file, size_t(seal.payload), header))
+  unsigned machine;
+  if (const char *wrong = readElf(file, size_t(seal.payload), machine))
     return failed(Code::File, wrong);
-  if (header.e_machine != seal.machine)
+  if (machine != seal.machine)
     return failed(Code::File, "damaged: its header and its seal name different machines");
   return Status();
 }
@@ -105,8 +118,8 @@ Status sealFile(const std::string &path) {
   size_t payload = file->size();
   if (readSeal(file->data(), payload, seal) && seal.check == checkOf(seal))
     payload -= sizeof(Seal);
-  Elf64_Ehdr header;
-  if (const char *wrong = readElf(file->data(), payload, header))
+  unsigned machine;
+  if (const char *wrong = readElf(file->data(), payload, machine))
     return Status(Code::File, path + ": " + wrong);
   Hash128 hash;
   if (Status status = file->hash(payload, hash); !status.ok())
@@ -114,7 +127,7 @@ Status sealFile(const std::string &path) {
   seal = {};
   std::memcpy(seal.magic, kSealMagic, sizeof(kSealMagic));
   seal.version = kSealVersion;
-  seal.machine = header.e_machine;
+  seal.machine = machine;
   seal.payload = payload;
   seal.hashLow = hash.low;
   seal.hashHigh = hash.high;

@@ -60,6 +60,18 @@ __attribute__((noinline)) static int32_t callOn(char *top, int32_t (*body)(disc_
                  "v11", "v12", "v13", "v14", "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24",
                  "v25", "v26", "v27", "v28", "v29", "v30", "v31");
   return int32_t(reinterpret_cast<intptr_t>(argument));
+#elif defined(__arm__)
+  register disc_call *argument asm("r0") = call;
+  asm volatile("mov r4, sp\n\t"
+               "mov sp, %[top]\n\t"
+               "blx %[body]\n\t"
+               "mov sp, r4"
+               : "+r"(argument)
+               : [top] "r"(top), [body] "r"(body)
+               : "r1", "r2", "r3", "r4", "r12", "lr", "cc", "memory", "d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7",
+                 "d16", "d17", "d18", "d19", "d20", "d21", "d22", "d23", "d24", "d25", "d26", "d27", "d28", "d29",
+                 "d30", "d31");
+  return int32_t(reinterpret_cast<intptr_t>(argument));
 #else
 #error "recursion needs a way to change stacks on this machine"
 #endif

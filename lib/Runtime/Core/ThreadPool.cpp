@@ -30,7 +30,7 @@ constexpr std::chrono::microseconds kSpin{200};
 static void pause() {
 #if defined(__x86_64__) || defined(__i386__)
   _mm_pause();
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) || defined(__arm__)
   asm volatile("yield");
 #endif
 }

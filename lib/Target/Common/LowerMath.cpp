@@ -241,12 +241,11 @@ struct SplitFma : OpRewritePattern<math::FmaOp> {
   }
 };
 
-/// False for an x86 target whose features lack FMA; those of the target that is not described have it.
+/// Those of a target that is not described have it.
 bool targetHasFma(ModuleOp module) {
   auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target");
-  auto triple = target ? target.getAs<StringAttr>("triple") : StringAttr();
-  auto features = target ? target.getAs<StringAttr>("features") : StringAttr();
-  return !triple || !features || !triple.getValue().starts_with("x86_64") || features.getValue().contains("+fma");
+  auto fma = target ? target.getAs<BoolAttr>("fma") : BoolAttr();
+  return !fma || fma.getValue();
 }
 
 struct LowerMath : disc::impl::LowerMathBase<LowerMath> {

@@ -67,7 +67,9 @@ Value PointEmitter::constantIndex(int64_t value) { return constant(builder.getIn
 Value KernelArguments::get(OpBuilder &b, Location loc, unsigned slot, Type type) const {
   if (!array)
     return each[slot];
-  Value at = LLVM::GEPOp::create(b, loc, array.getType(), type, array, ArrayRef<LLVM::GEPArg>{int32_t(slot)});
+  // Slots are 8 bytes also where pointers are not.
+  Value at =
+      LLVM::GEPOp::create(b, loc, array.getType(), b.getI64Type(), array, ArrayRef<LLVM::GEPArg>{int32_t(slot)});
   return LLVM::LoadOp::create(b, loc, type, at, 8);
 }
 

@@ -12,6 +12,7 @@
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/BinaryFormat/ELF.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/DerivedTypes.h"
 #include "llvm/IR/GlobalAlias.h"
@@ -44,15 +45,22 @@ static bool isForSystems(StringRef feature) {
   return names.contains(feature);
 }
 
+static unsigned elfMachineOf(const HostTarget &target) {
+  llvm::Triple triple(target.triple);
+  return triple.isAArch64() ? llvm::ELF::EM_AARCH64 : triple.isARM() ? llvm::ELF::EM_ARM : llvm::ELF::EM_X86_64;
+}
+
 /// The features that code of this target may use and that the runtime can look for.
 static llvm::Expected<std::string> requiredFeatures(const HostTarget &target) {
   SmallVector<StringRef> known;
-  for (const char *name : ::disc::rt::cpuFeatureNames())
+  for (const char *name : ::disc::rt::cpuFeatureNames(elfMachineOf(target)))
     if (!isForSystems(name))
       known.push_back(name);
   auto enabled = target.enabled(known);
   if (!enabled)
     return enabled.takeError();
+  if (target.sveBits)
+    enabled->push_back("sve" + std::to_string(target.sveBits));
   return llvm::join(*enabled, ",");
 }
 
@@ -189,7 +197,7 @@ llvm::Error ArtifactBuilder::Descriptor::addWeights() {
   std::string symbol = "disc_" + builder.name + "_weights";
   bool large = llvm::Triple(builder.variants.front().target.triple).getArch() == llvm::Triple::x86_64;
   module.appendModuleInlineAsm(".section ." + std::string(large ? "l" : "") + "rodata.disc_weights,\"a" +
-                               (large ? "l" : "") + "\",@progbits\n.p2align 12\n.hidden " + symbol + "\n.globl " +
+                               (large ? "l" : "") + "\",%progbits\n.p2align 12\n.hidden " + symbol + "\n.globl " +
                                symbol + "\n" + symbol + ":\n.incbin " + quoted(options.weights) + "\n");
   image = external(symbol);
   imageBytes = int64_t(bytes.size());
@@ -217,8 +225,8 @@ llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> ArtifactBuilder::Descriptor:
   return assemble(module, builder.variants.front().target);
 }
 
-static llvm::Error writeAs(const std::string &path, StringRef soname, ArrayRef<llvm::MemoryBufferRef> objects,
-                           const ArtifactOptions &options) {
+static llvm::Error writeAs(const std::string &path, StringRef machine, StringRef soname,
+                           ArrayRef<llvm::MemoryBufferRef> objects, const ArtifactOptions &options) {
   switch (options.kind) {
   case ArtifactKind::Object:
     return linkRelocatable(objects, path);
@@ -227,7 +235,7 @@ static llvm::Error writeAs(const std::string &path, StringRef soname, ArrayRef<l
   case ArtifactKind::Shared:
     break;
   }
-  if (llvm::Error error = linkShared(objects, options.runtime, soname, path))
+  if (llvm::Error error = linkShared(objects, options.runtime, machine, soname, path))
     return error;
   if (::disc::rt::Status status = ::disc::rt::sealFile(path); !status.ok())
     return makeError(status.error().message);
@@ -259,7 +267,8 @@ llvm::Error ArtifactBuilder::write(StringRef output, const ArtifactOptions &opti
   // Beside the output: a rename does not cross file systems.
   std::string unfinished = (output + ".tmp").str();
   llvm::scope_exit cleanUp([&] { llvm::sys::fs::remove(unfinished); });
-  if (llvm::Error error = writeAs(unfinished, llvm::sys::path::filename(output), objects, options))
+  if (llvm::Error error =
+          writeAs(unfinished, variants.front().target.machine(), llvm::sys::path::filename(output), objects, options))
     return error;
   if (std::error_code code = llvm::sys::fs::rename(unfinished, output))
     return makeError("cannot write '" + output + "': " + code.message());

@@ -42,8 +42,6 @@ public:
 
   size_t numVariants() const { return variants.size(); }
   const ObjectCode &code(size_t variant) const { return variants[variant].code; }
-  /// What the names of a variant's functions and tables begin with.
-  const std::string &symbolPrefix(size_t variant) const { return variants[variant].prefix; }
   /// The weights hold what the variant's init would compute.
   void setPacked(size_t variant) { variants[variant].packed = true; }
 

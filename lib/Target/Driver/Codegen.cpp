@@ -8,11 +8,12 @@
 #include "mlir/Target/LLVMIR/ModuleTranslation.h"
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Instructions.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/SmallVectorMemoryBuffer.h"
-#include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/Threading.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Transforms/Utils/Cloning.h"
@@ -58,9 +59,40 @@ static void addFunctionAttributes(llvm::Module &module, const HostTarget &target
     // Tuning for some AVX-512 machines prefers 256 bits; the schedules chose
     // the width already.
     function.addFnAttr("prefer-vector-width", std::to_string(target.vectorBits));
+    if (target.sveBits)
+      function.addFnAttr(llvm::Attribute::getWithVScaleRangeArgs(module.getContext(), unsigned(target.sveBits / 128),
+                                                                 unsigned(target.sveBits / 128)));
     // perf walks stacks through frame pointers.
     function.addFnAttr("frame-pointer", "non-leaf");
   }
+}
+
+/// Leaves of the functions only `disc_init` and what it calls: enough to compute what depends on parameters alone.
+/// False if that needs instructions which a machine may not have.
+static bool keepInit(llvm::Module &module) {
+  SmallPtrSet<llvm::Value *, 16> reached;
+  SmallVector<llvm::Value *> open{module.getFunction("disc_init")};
+  while (!open.empty()) {
+    llvm::Value *value = open.pop_back_val();
+    // The tables name every kernel, for profiles.
+    if (!value || !reached.insert(value).second)
+      continue;
+    if (auto *function = dyn_cast<llvm::Function>(value)) {
+      for (llvm::Instruction &instruction : llvm::instructions(*function))
+        open.append(instruction.value_op_begin(), instruction.value_op_end());
+    } else if (auto *constant = dyn_cast<llvm::Constant>(value)) {
+      open.append(constant->value_op_begin(), constant->value_op_end());
+    }
+  }
+  for (llvm::Function &function : module) {
+    if (function.isDeclaration() || reached.contains(&function))
+      continue;
+    auto linkage = function.getLinkage();
+    function.deleteBody();
+    function.setLinkage(linkage);
+    new llvm::UnreachableInst(module.getContext(), llvm::BasicBlock::Create(module.getContext(), "", &function));
+  }
+  return llvm::none_of(reached, [](llvm::Value *value) { return value->getName().starts_with("llvm.x86."); });
 }
 
 /// Calls stay what they are: they go by the function, not by its name.
@@ -229,12 +261,6 @@ static llvm::Expected<ObjectCode> compileParts(ArrayRef<SmallVector<char, 0>> bi
   return objects;
 }
 
-static void initializeTargets() {
-  llvm::InitializeNativeTarget();
-  llvm::InitializeNativeTargetAsmPrinter();
-  llvm::InitializeNativeTargetAsmParser();
-}
-
 llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> mlir::disc::assemble(llvm::Module &module,
                                                                          const HostTarget &target) {
   initializeTargets();
@@ -257,7 +283,7 @@ llvm::Expected<ObjectCode> mlir::disc::generateCode(ModuleOp module, const Codeg
   CodegenTimes &spent = times ? *times : ignored;
   spent = {};
 
-  HostTarget target = getHostTarget(module);
+  HostTarget target = options.initOnly ? HostTarget::detect() : getHostTarget(module);
   Compiler compiler(target, options);
   if (llvm::Error error = compiler.initialize())
     return error;
@@ -269,6 +295,8 @@ llvm::Expected<ObjectCode> mlir::disc::generateCode(ModuleOp module, const Codeg
     return makeError("translation to LLVM IR failed");
   llvmModule->setTargetTriple(llvm::Triple(target.triple));
   llvmModule->setDataLayout(compiler.dataLayout());
+  if (options.initOnly && !keepInit(*llvmModule) && !target.bf16Dot)
+    return makeError("this machine has no instructions for products of bf16");
   addFunctionAttributes(*llvmModule, target);
   if (!options.symbolPrefix.empty())
     renameDefinitions(*llvmModule, options.symbolPrefix);

@@ -31,6 +31,9 @@ struct CodegenOptions {
   /// When not empty: every symbol that the module defines is hidden and begins with this instead of `disc_`, so that
   /// code of several models, and of several CPUs, can be linked together.
   std::string symbolPrefix;
+  /// Code for this machine, whatever the module's target is, of `disc_init` and what it calls. It lays weights out as
+  /// the module's schedules want them, for code that this machine need not be able to run.
+  bool initOnly = false;
 };
 
 /// Seconds spent, for the compile-time table.

@@ -14,6 +14,7 @@
 #include "llvm/TargetParser/Triple.h"
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -63,16 +64,68 @@ static void detectCaches(HostTarget &target) {
   }
 }
 
-static int64_t vectorBitsOf(const llvm::Triple &triple, const llvm::StringMap<bool> &features) {
-  if (!triple.isX86())
-    return 128; // NEON; scalable vectors are not generated yet
-  if (features.lookup("avx512f"))
-    return 512;
-  return features.lookup("avx") ? 256 : 128;
+namespace {
+/// A kind of machine that we compile for.
+struct Machine {
+  StringRef name;   // as users and Debian's packages say it
+  StringRef triple; // as LLVM wants it
+};
+} // namespace
+
+static constexpr Machine kMachines[] = {
+    {"x86_64-linux-gnu", "x86_64-unknown-linux-gnu"},
+    {"aarch64-linux-gnu", "aarch64-unknown-linux-gnu"},
+    // Debian's own minimum lacks NEON, which is what pays.
+    {"arm-linux-gnueabihf", "armv7-unknown-linux-gnueabihf"},
+};
+
+void mlir::disc::initializeTargets() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeAllTargetInfos();
+    llvm::InitializeAllTargets();
+    llvm::InitializeAllTargetMCs();
+    llvm::InitializeAllAsmPrinters();
+    llvm::InitializeAllAsmParsers();
+  });
 }
 
-static bool hasBf16Dot(const llvm::Triple &triple, const llvm::StringMap<bool> &features) {
-  return triple.isX86() && features.lookup("avx512f") && features.lookup("avx512bf16");
+std::vector<StringRef> HostTarget::machines() {
+  std::vector<StringRef> names;
+  for (const Machine &machine : kMachines)
+    names.push_back(machine.name);
+  return names;
+}
+
+StringRef HostTarget::machine() const {
+  llvm::Triple::ArchType arch = llvm::Triple(triple).getArch();
+  for (const Machine &machine : kMachines)
+    if (llvm::Triple(machine.triple).getArch() == arch)
+      return machine.name;
+  return triple;
+}
+
+StringRef HostTarget::ownMachine() {
+  HostTarget own;
+  own.triple = llvm::Triple(llvm::sys::getProcessTriple()).str();
+  return own.machine();
+}
+
+/// What vectors there are, by features.
+static void setVectors(HostTarget &target, llvm::function_ref<bool(StringRef)> has) {
+  llvm::Triple triple(target.triple);
+  if (triple.isX86()) {
+    bool avx512 = has("avx512f");
+    target.vectorBits = avx512 ? 512 : has("avx") ? 256 : 128;
+    target.vectorRegisters = avx512 ? 32 : 16;
+    target.fma = has("fma");
+    target.bf16Dot = avx512 && has("avx512bf16");
+  } else {
+    target.vectorBits = target.sveBits ? target.sveBits : 128; // NEON
+    target.vectorRegisters = triple.isAArch64() ? 32 : 16;
+    target.fma = triple.isAArch64() || has("vfp4");
+    target.bf16Dot = false;
+  }
 }
 
 HostTarget HostTarget::detect() {
@@ -87,8 +140,7 @@ HostTarget HostTarget::detect() {
     names.push_back((feature.second ? "+" : "-") + feature.first().str());
   std::sort(names.begin(), names.end());
   target.features = llvm::join(names, ",");
-  target.vectorBits = vectorBitsOf(triple, features);
-  target.bf16Dot = hasBf16Dot(triple, features);
+  setVectors(target, [&](StringRef name) { return features.lookup(name); });
   detectCaches(target);
   target.cores = std::max(1u, llvm::hardware_concurrency().compute_thread_count());
   return target;
@@ -98,10 +150,19 @@ static llvm::Error makeError(const Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 
+template <typename T> static std::string names(ArrayRef<T> list) {
+  return llvm::join(llvm::map_range(list, [](const auto &entry) { return StringRef(entry.Key); }), ", ");
+}
+
+/// Whether LLVM knows a feature of that name; to ask for one that it does not ends the process.
+static bool isFeature(const llvm::MCSubtargetInfo &info, StringRef name) {
+  return llvm::any_of(info.getAllProcessorFeatures(), [&](const auto &entry) { return entry.Key == name; });
+}
+
 /// What LLVM knows of a CPU, for the given triple; an error for a name it does not know.
 static llvm::Expected<std::unique_ptr<llvm::MCSubtargetInfo>> lookUp(const HostTarget &target, StringRef cpu,
                                                                      StringRef features = "") {
-  llvm::InitializeNativeTarget();
+  initializeTargets();
   llvm::Triple triple(target.triple);
   std::string error;
   const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, error);
@@ -110,24 +171,22 @@ static llvm::Expected<std::unique_ptr<llvm::MCSubtargetInfo>> lookUp(const HostT
   // An unknown name is looked for with the list of known ones, as asking for it prints a warning.
   std::unique_ptr<llvm::MCSubtargetInfo> known(backend->createMCSubtargetInfo(triple, "", ""));
   if (cpu.empty() || !known->isCPUStringValid(cpu))
-    return makeError("no CPU is called '" + cpu + "' for " + target.triple);
+    return makeError("no CPU is called '" + cpu + "' for " + target.machine() +
+                     "; there are: " + names(known->getAllProcessorDescriptions()));
   std::unique_ptr<llvm::MCSubtargetInfo> info(backend->createMCSubtargetInfo(triple, cpu, features));
   // Asking for its code would end the process.
   if (triple.isX86() && triple.isArch64Bit() && !info->checkFeatures("+64bit"))
     return makeError("'" + cpu + "' has no 64-bit mode");
+  if (!triple.isX86() && !info->checkFeatures("+neon"))
+    return makeError("'" + cpu + "' has no NEON");
   return info;
 }
 
 /// Makes `target` one for code of a CPU called `cpu`, whose features are those that `info` has.
 static void setCpu(HostTarget &target, StringRef cpu, const llvm::MCSubtargetInfo &info) {
-  llvm::Triple triple(target.triple);
-  llvm::StringMap<bool> enabled;
-  for (const auto &feature : llvm::sys::getHostCPUFeatures())
-    enabled[feature.first()] = info.checkFeatures(("+" + feature.first()).str());
   target.cpu = cpu.str();
-  target.features.clear(); // those of the CPU
-  target.vectorBits = vectorBitsOf(triple, enabled);
-  target.bf16Dot = hasBf16Dot(triple, enabled);
+  target.features = info.getFeatureString().str(); // those that the CPU's name does not say
+  setVectors(target, [&](StringRef name) { return info.checkFeatures(("+" + name).str()); });
 }
 
 llvm::Expected<HostTarget> HostTarget::detectAs(StringRef cpu) {
@@ -142,15 +201,61 @@ llvm::Expected<HostTarget> HostTarget::detectAs(StringRef cpu) {
   return target;
 }
 
-llvm::Expected<HostTarget> HostTarget::describe(StringRef cpu) {
-  if (cpu == "host")
-    return detect();
+/// The triple of code for a machine of that name.
+static llvm::Expected<std::string> tripleOf(StringRef machine) {
+  if (machine.empty() || machine == HostTarget::ownMachine())
+    return llvm::Triple(llvm::sys::getProcessTriple()).str();
+  for (const Machine &known : kMachines)
+    if (machine == known.name)
+      return known.triple.str();
+  return makeError("no target is called '" + machine + "'; there are: " + llvm::join(HostTarget::machines(), ", "));
+}
+
+/// LLVM's text for features that a CPU's name is followed by. "sve256" is SVE with registers of 256 bits; any CPU of
+/// ARMv7 has NEON.
+static llvm::Expected<std::string> featuresOf(HostTarget &target, StringRef cpu, ArrayRef<StringRef> wanted) {
+  llvm::Triple triple(target.triple);
+  SmallVector<std::string> features;
+  if (triple.isARM() && cpu == "generic")
+    features.push_back("+neon");
+  auto info = lookUp(target, cpu, llvm::join(features, ","));
+  if (!info)
+    return info.takeError();
+  for (StringRef name : wanted) {
+    StringRef bits = name;
+    if (triple.isAArch64() && bits.consume_front("sve") && llvm::is_contained({"256", "512", "1024", "2048"}, bits)) {
+      bits.getAsInteger(10, target.sveBits);
+      features.push_back("+sve");
+      continue;
+    }
+    if (!isFeature(**info, name))
+      return makeError("no feature is called '" + name + "' for " + target.machine() +
+                       "; there are: " + names((*info)->getAllProcessorFeatures()));
+    features.push_back(("+" + name).str());
+  }
+  return llvm::join(features, ",");
+}
+
+llvm::Expected<HostTarget> HostTarget::describe(StringRef cpu, StringRef machine) {
+  auto triple = tripleOf(machine);
+  if (!triple)
+    return triple.takeError();
   HostTarget target;
-  target.triple = llvm::Triple(llvm::sys::getProcessTriple()).str();
-  auto wanted = lookUp(target, cpu);
+  target.triple = *triple;
+  if (cpu == "host") {
+    if (target.machine() != ownMachine())
+      return makeError("'host' is this machine, " + ownMachine() + ": name a CPU of " + machine);
+    return detect();
+  }
+  SmallVector<StringRef> parts;
+  cpu.split(parts, '+');
+  auto features = featuresOf(target, parts.front(), ArrayRef(parts).drop_front());
+  if (!features)
+    return features.takeError();
+  auto wanted = lookUp(target, parts.front(), *features);
   if (!wanted)
     return wanted.takeError();
-  setCpu(target, cpu, **wanted);
+  setCpu(target, parts.front(), **wanted);
   return target;
 }
 
@@ -160,7 +265,7 @@ llvm::Expected<std::vector<std::string>> HostTarget::enabled(ArrayRef<StringRef>
     return info.takeError();
   std::vector<std::string> result;
   for (StringRef feature : features)
-    if ((*info)->checkFeatures(("+" + feature).str()))
+    if (isFeature(**info, feature) && (*info)->checkFeatures(("+" + feature).str()))
       result.push_back(feature.str());
   return result;
 }
@@ -179,13 +284,19 @@ HostTarget HostTarget::fromAttr(DictionaryAttr attr) {
   text("cpu", target.cpu);
   text("features", target.features);
   number("vector_bits", target.vectorBits);
+  number("vector_registers", target.vectorRegisters);
+  number("sve_bits", target.sveBits);
   number("l1d_bytes", target.l1dBytes);
   number("l1d_ways", target.l1dWays);
   number("l2_bytes", target.l2Bytes);
   number("l3_bytes", target.l3Bytes);
   number("cores", target.cores);
-  if (auto flag = attr.getAs<BoolAttr>("bf16_dot"))
-    target.bf16Dot = flag.getValue();
+  auto flag = [&](StringRef name, bool &field) {
+    if (auto value = attr.getAs<BoolAttr>(name))
+      field = value.getValue();
+  };
+  flag("fma", target.fma);
+  flag("bf16_dot", target.bf16Dot);
   return target;
 }
 
@@ -196,11 +307,14 @@ DictionaryAttr HostTarget::toAttr(MLIRContext *context) const {
       b.getNamedAttr("cpu", b.getStringAttr(cpu)),
       b.getNamedAttr("features", b.getStringAttr(features)),
       b.getNamedAttr("vector_bits", b.getI64IntegerAttr(vectorBits)),
+      b.getNamedAttr("vector_registers", b.getI64IntegerAttr(vectorRegisters)),
+      b.getNamedAttr("sve_bits", b.getI64IntegerAttr(sveBits)),
       b.getNamedAttr("l1d_bytes", b.getI64IntegerAttr(l1dBytes)),
       b.getNamedAttr("l1d_ways", b.getI64IntegerAttr(l1dWays)),
       b.getNamedAttr("l2_bytes", b.getI64IntegerAttr(l2Bytes)),
       b.getNamedAttr("l3_bytes", b.getI64IntegerAttr(l3Bytes)),
       b.getNamedAttr("cores", b.getI64IntegerAttr(cores)),
+      b.getNamedAttr("fma", b.getBoolAttr(fma)),
       b.getNamedAttr("bf16_dot", b.getBoolAttr(bf16Dot)),
   });
 }

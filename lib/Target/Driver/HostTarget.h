@@ -20,11 +20,14 @@ struct HostTarget {
   std::string cpu;      // as in -mcpu, e.g. "znver4"
   std::string features; // as in -mattr, e.g. "+avx2,+fma"
   int64_t vectorBits = 128;
+  int64_t vectorRegisters = 16;
+  int64_t sveBits = 0; // vectors are SVE's, of just this length; 0: they are not
   int64_t l1dBytes = 32 << 10;
   int64_t l1dWays = 8;
   int64_t l2Bytes = 1 << 20;
   int64_t l3Bytes = 16 << 20;
   int64_t cores = 1;
+  bool fma = false;     // a product and a sum of floats are one instruction
   bool bf16Dot = false; // sums of pairs of products of bf16 in f32 are instructions
 
   /// The machine this process runs on.
@@ -35,9 +38,17 @@ struct HostTarget {
   /// other vector widths. An error names what this machine lacks to be one.
   static llvm::Expected<HostTarget> detectAs(llvm::StringRef cpu);
 
-  /// A machine of which only the kind of CPU is known: it need not be this one, and has caches of common sizes. "host"
-  /// is this machine.
-  static llvm::Expected<HostTarget> describe(llvm::StringRef cpu);
+  /// A machine of which only the kind of CPU is known: it need not be this one, and has caches of common sizes.
+  /// `machine` is one of machines(), "" a machine like this one, and `cpu` a name of LLVM's, with features that it has
+  /// besides ("cortex-a76+dotprod", "neoverse-v1+sve256"). "host" is this very machine. An error lists what there is.
+  static llvm::Expected<HostTarget> describe(llvm::StringRef cpu, llvm::StringRef machine = "");
+
+  /// The machines that there is a runtime for, as Debian writes them: "aarch64-linux-gnu".
+  static std::vector<llvm::StringRef> machines();
+
+  /// Which of them this is, and which the one that this process runs on is.
+  llvm::StringRef machine() const;
+  static llvm::StringRef ownMachine();
 
   /// The value of `disc_plan.target`; missing entries keep their defaults.
   static HostTarget fromAttr(DictionaryAttr attr);
@@ -50,6 +61,9 @@ struct HostTarget {
 
 /// The name of the module attribute.
 inline constexpr llvm::StringLiteral kTargetAttrName = "disc_plan.target";
+
+/// Makes LLVM's back ends known, once.
+void initializeTargets();
 
 void setHostTarget(ModuleOp module, const HostTarget &target);
 

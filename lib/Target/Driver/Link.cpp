@@ -2,6 +2,7 @@
 
 #include "lib/Target/Driver/Link.h"
 #include "lib/Target/Common/Linker.h"
+#include "lib/Target/Driver/HostTarget.h"
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Object/Archive.h"
@@ -31,6 +32,26 @@ static std::vector<std::string> systemLibraries() {
   return result;
 }
 
+/// The C and C++ libraries of another machine, where Debian's cross compilers or its foreign packages put them.
+static llvm::Expected<std::vector<std::string>> foreignLibraries(llvm::StringRef machine) {
+  std::vector<std::string> result;
+  for (llvm::StringRef wanted : {"libstdc++.so.6", "libm.so.6", "libc.so.6", "libgcc_s.so.1", "ld-linux"}) {
+    std::string found;
+    for (const std::string &folder : {("/usr/" + machine + "/lib").str(), ("/usr/lib/" + machine).str()}) {
+      std::error_code none;
+      for (llvm::sys::fs::directory_iterator it(folder, none), end; it != end && !none; it.increment(none))
+        if (llvm::sys::path::filename(it->path()).starts_with(wanted) && llvm::sys::fs::exists(it->path()))
+          found = std::min(found.empty() ? it->path() : found, it->path());
+    }
+    if (found.empty())
+      return makeError("to link for " + machine + ", its " + wanted +
+                       " is needed; Debian has it in the package libstdc++6-" +
+                       (machine.starts_with("aarch64") ? "arm64" : "armhf") + "-cross");
+    result.push_back(found);
+  }
+  return result;
+}
+
 static llvm::Error link(llvm::ArrayRef<llvm::MemoryBufferRef> objects, std::vector<std::string> args,
                         llvm::ArrayRef<std::string> libraries, llvm::StringRef output, const TemporaryFolder &folder) {
   args.insert(args.end(), {"-o", output.str()});
@@ -45,7 +66,11 @@ static llvm::Error link(llvm::ArrayRef<llvm::MemoryBufferRef> objects, std::vect
 }
 
 llvm::Error mlir::disc::linkShared(llvm::ArrayRef<llvm::MemoryBufferRef> objects, llvm::ArrayRef<std::string> archives,
-                                   llvm::StringRef soname, llvm::StringRef output) {
+                                   llvm::StringRef machine, llvm::StringRef soname, llvm::StringRef output) {
+  llvm::Expected<std::vector<std::string>> system =
+      machine == HostTarget::ownMachine() ? systemLibraries() : foreignLibraries(machine);
+  if (!system)
+    return system.takeError();
   TemporaryFolder folder;
   if (llvm::Error error = folder.create())
     return error;
@@ -57,8 +82,7 @@ llvm::Error mlir::disc::linkShared(llvm::ArrayRef<llvm::MemoryBufferRef> objects
   std::vector<std::string> libraries{"--whole-archive"};
   libraries.insert(libraries.end(), archives.begin(), archives.end());
   libraries.insert(libraries.end(), {"--no-whole-archive", "--as-needed"});
-  for (std::string &path : systemLibraries())
-    libraries.push_back(std::move(path));
+  libraries.insert(libraries.end(), system->begin(), system->end());
   return link(objects,
               {"-shared", "-soname=" + soname.str(), "--version-script=" + exports, "-Bsymbolic", "--no-undefined",
                "--gc-sections", "--hash-style=gnu", "--build-id=sha1", "--eh-frame-hdr", "-znow", "-zrelro",

@@ -15,6 +15,8 @@ TargetInfo TargetInfo::get(ModuleOp module) {
       value = attr.getInt();
   };
   read("vector_bits", info.vectorBits);
+  info.vectorRegisters = info.vectorBits >= 512 ? 32 : 16;
+  read("vector_registers", info.vectorRegisters);
   read("l1d_bytes", info.l1Bytes);
   read("l1d_ways", info.l1Ways);
   read("l2_bytes", info.l2Bytes);
@@ -27,9 +29,8 @@ TargetInfo TargetInfo::get(ModuleOp module) {
 }
 
 TargetInfo::Tile TargetInfo::tile(int64_t bits, std::optional<int64_t> maxColumns) const {
-  // Two vectors wide; as many rows as leave registers for one row of the right-hand side and a broadcast: 32 vector
-  // registers with AVX-512 and on AArch64, 16 with AVX2 and SSE.
+  // Two vectors wide; as many rows as leave registers for one row of the right-hand side and a broadcast.
   int64_t lanes = vectorBits / bits;
   int64_t columns = maxColumns && *maxColumns <= lanes ? lanes : 2 * lanes;
-  return {vectorBits == 256 ? 6 : vectorBits >= 512 ? 14 : 8, columns};
+  return {(vectorRegisters - 3) / 2, columns};
 }

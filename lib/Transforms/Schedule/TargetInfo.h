@@ -10,6 +10,7 @@ namespace mlir::disc {
 /// The numbers of the module attribute `disc_plan.target`; modest ones where it is silent.
 struct TargetInfo {
   int64_t vectorBits = 256;
+  int64_t vectorRegisters = 16;
   int64_t l1Bytes = 32 << 10;
   int64_t l1Ways = 8;
   int64_t l2Bytes = 512 << 10;

@@ -22,9 +22,7 @@ namespace rt = disc::rt;
 /// The code, then the model that runs it: the model goes first.
 class Executable {
 public:
-  /// `prefix` is what the names of the code's symbols begin with.
-  Executable(std::unique_ptr<Jit> jit, CodegenTimes times, nb::type_object type, unsigned threads,
-             const std::string &prefix, int32_t device);
+  Executable(std::unique_ptr<Jit> jit, CodegenTimes times, nb::type_object type, unsigned threads, int32_t device);
 
   void init(nb::sequence parameters);
   nb::tuple run(nb::handle inputs);
@@ -61,11 +59,11 @@ template <typename T> T Executable::symbol(const std::string &name) {
 }
 
 Executable::Executable(std::unique_ptr<Jit> code, CodegenTimes times, nb::type_object type, unsigned threads,
-                       const std::string &prefix, int32_t device)
+                       int32_t device)
     : jit(std::move(code)), codegenTimes(times), tensors(std::move(type)) {
-  auto *info = symbol<const disc_model_info_t *>(prefix + "model_info");
-  auto init = symbol<disc_entry_fn>(prefix + "init");
-  auto main = symbol<disc_entry_fn>(prefix + "main");
+  auto *info = symbol<const disc_model_info_t *>("disc_model_info");
+  auto init = symbol<disc_entry_fn>("disc_init");
+  auto main = symbol<disc_entry_fn>("disc_main");
   // Python computes shapes itself.
   rt::ModelOptions options;
   options.threads = threads;
@@ -272,13 +270,8 @@ nb::list Executable::stopProfile() {
   return result;
 }
 
-static std::unique_ptr<Executable> jit(Module &module, nb::type_object type, unsigned threads, bool profile,
-                                       int optLevel, const std::string &dumpPrefix, int32_t device) {
-  CodegenOptions options;
-  options.optLevel = optLevel;
-  options.dumpPrefix = dumpPrefix;
-  JitOptions jitOptions;
-  jitOptions.perfMap = profile;
+static std::unique_ptr<Executable> load(Module &module, nb::type_object type, unsigned threads, int32_t device,
+                                        const CodegenOptions &options, const JitOptions &jitOptions) {
   CodegenTimes times;
   std::unique_ptr<Jit> code;
   std::string message;
@@ -295,22 +288,23 @@ static std::unique_ptr<Executable> jit(Module &module, nb::type_object type, uns
   }
   if (!code)
     raise(PyExc_RuntimeError, message);
-  return std::make_unique<Executable>(std::move(code), times, std::move(type), threads, "disc_", device);
+  return std::make_unique<Executable>(std::move(code), times, std::move(type), threads, device);
 }
 
-static std::unique_ptr<Executable> loadVariant(ArtifactBuilder &builder, size_t variant, nb::type_object type,
-                                               unsigned threads, int32_t device) {
-  if (variant >= builder.numVariants())
-    raise(PyExc_IndexError, "no variant " + std::to_string(variant));
-  // Copies: the library needs the objects too.
-  ObjectCode objects;
-  for (const std::unique_ptr<llvm::MemoryBuffer> &object : builder.code(variant))
-    objects.push_back(llvm::MemoryBuffer::getMemBufferCopy(object->getBuffer(), object->getBufferIdentifier()));
-  llvm::Expected<std::unique_ptr<Jit>> code = Jit::create(std::move(objects));
-  if (!code)
-    raiseLlvmError(code.takeError());
-  return std::make_unique<Executable>(std::move(*code), CodegenTimes(), std::move(type), threads,
-                                      builder.symbolPrefix(variant), device);
+static std::unique_ptr<Executable> jit(Module &module, nb::type_object type, unsigned threads, bool profile,
+                                       int optLevel, const std::string &dumpPrefix, int32_t device) {
+  CodegenOptions options;
+  options.optLevel = optLevel;
+  options.dumpPrefix = dumpPrefix;
+  JitOptions jitOptions;
+  jitOptions.perfMap = profile;
+  return load(module, std::move(type), threads, device, options, jitOptions);
+}
+
+static std::unique_ptr<Executable> loadInit(Module &module, nb::type_object type) {
+  CodegenOptions options;
+  options.initOnly = true;
+  return load(module, std::move(type), /*threads=*/0, /*device=*/0, options, JitOptions());
 }
 
 void disc::py::bindExecutable(nb::module_ &m) {
@@ -334,9 +328,8 @@ void disc::py::bindExecutable(nb::module_ &m) {
            "How often the device was asked to launch, copy, ..., by all models of the process; empty on the CPU.")
       .def_prop_ro("device", &Executable::device, "Where tensors must be: \"cpu\", \"cuda:0\", ...")
       .def_prop_ro("threads", &Executable::threads, "Threads that a call may use.");
-  m.def("load_variant", &loadVariant, nb::arg("builder"), nb::arg("variant"), nb::arg("tensor_type"), nb::kw_only(),
-        nb::arg("threads") = 0, nb::arg("device") = 0,
-        "Loads the code of one variant of a library that is being built.");
+  m.def("load_init", &loadInit, nb::arg("module"), nb::arg("tensor_type"),
+        "Loads what lays out the weights of a module, in the LLVM dialect, for whatever target; it can't run().");
   m.def("jit", &jit, nb::arg("module"), nb::arg("tensor_type"), nb::kw_only(), nb::arg("threads") = 0,
         nb::arg("profile") = false, nb::arg("opt_level") = 3, nb::arg("dump_prefix") = "", nb::arg("device") = 0,
         "Compiles a module that is in the LLVM dialect and loads it. `threads` = 0 "

@@ -192,8 +192,8 @@ static nb::list images(Module &module) {
   return result;
 }
 
-static void describeTarget(Module &module, const std::string &cpu) {
-  llvm::Expected<HostTarget> target = HostTarget::describe(cpu);
+static void describeTarget(Module &module, const std::string &cpu, const std::string &machine) {
+  llvm::Expected<HostTarget> target = HostTarget::describe(cpu, machine);
   if (!target)
     raise(PyExc_ValueError, llvm::toString(target.takeError()));
   setHostTarget(*module.op, *target);
@@ -212,6 +212,7 @@ static nb::dict hostTarget() {
   HostTarget target = HostTarget::detect();
   nb::dict result;
   result["triple"] = target.triple.c_str();
+  result["machine"] = target.machine().str();
   result["cpu"] = target.cpu.c_str();
   result["features"] = target.features.c_str();
   result["vector_bits"] = target.vectorBits;
@@ -220,6 +221,8 @@ static nb::dict hostTarget() {
   result["l2_bytes"] = target.l2Bytes;
   result["l3_bytes"] = target.l3Bytes;
   result["cores"] = target.cores;
+  result["vector_registers"] = target.vectorRegisters;
+  result["fma"] = target.fma;
   result["bf16_dot"] = target.bf16Dot;
   return result;
 }
@@ -242,12 +245,22 @@ void disc::py::bindModule(nb::module_ &m) {
           "images", &images,
           "The images for a device, once there are some: tuples (chip, \"binary\" or \"text\", bytes, what each kernel "
           "needs of the chip by the kernel's name).")
-      .def("set_target", &describeTarget, nb::arg("cpu"),
-           "Sets `disc_plan.target` to a machine of which only the kind of CPU is known, which need not be this one; "
-           "\"host\" is this machine. Raises ValueError for an unknown name.")
+      .def(
+          "set_target", &describeTarget, nb::arg("cpu"), nb::arg("machine") = "",
+          "Sets `disc_plan.target` to one of the machines(), of which only the kind of CPU is known; \"\" is a machine "
+          "like this one, of which \"host\" is this very CPU. Raises ValueError for an unknown name.")
       .def(
           "set_host_target", &setTarget, nb::arg("cpu") = "",
           "Sets `disc_plan.target` to the machine this process runs on, or to that machine as if it were only a `cpu`; "
           "raises ValueError for one that it is not.");
+  m.def(
+      "machines",
+      [] {
+        nb::list names;
+        for (llvm::StringRef name : HostTarget::machines())
+          names.append(name.str());
+        return names;
+      },
+      "The machines that there is a runtime for: \"aarch64-linux-gnu\", ...");
   m.def("host_target", &hostTarget, "The machine this process runs on, as the driver describes it.");
 }

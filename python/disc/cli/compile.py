@@ -39,7 +39,8 @@ The dynamic dims of an ONNX model are its dim_params.
 
 examples:
   disc-compile minilm.pt2 -o libminilm.so --header minilm.h
-  disc-compile minilm.pt2 --prefix /opt/minilm --target x86-64-v4,x86-64-v3 --weights minilm.safetensors
+  disc-compile minilm.pt2 --prefix /opt/minilm --cpu x86-64-v4,x86-64-v3 --weights minilm.safetensors
+  disc-compile minilm.pt2 --target aarch64-linux-gnu --cpu cortex-a76 -o libminilm.so
   disc-compile minilm.onnx --dims batch=1:64 -o libminilm.so
   disc-compile minilm.pt2 --compile-to fusion -o -
 
@@ -82,9 +83,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--target",
-        metavar="CPU[,CPU...]",
+        metavar="MACHINE",
         default="host",
-        help="kinds of CPU: x86-64-v2, x86-64-v3, x86-64-v4, ... or host; of several the best one is chosen at load",
+        help="the machine: host, aarch64-linux-gnu, arm-linux-gnueabihf; or what --cpu says, for machines like this one",
+    )
+    add(
+        "--cpu",
+        metavar="CPU[,CPU...]",
+        help="kinds of CPU: x86-64-v3, cortex-a76, neoverse-v1+sve256, ... or host; of several the best one is chosen at "
+        "load",
     )
     add("--emit", choices=_SUFFIXES, default="shared", help="what to write (default: %(default)s)")
     add("--opt-level", type=int, choices=range(4), default=3, help="LLVM's optimisation level (default: %(default)s)")
@@ -171,10 +178,12 @@ def _check(args: argparse.Namespace) -> None:
         _fail("--compile-to writes IR alone: --prefix and --header have no use", _USAGE_ERROR)
     if args.prefix and args.emit not in ("shared", "static"):
         _fail(f"--prefix installs libraries: --emit {args.emit} is none", _USAGE_ERROR)
-    if not [target for target in args.target.split(",") if target]:
-        _fail("--target names no kind of CPU", _USAGE_ERROR)
-    if args.compile_to is not None and "," in args.target:
-        _fail("--compile-to takes one --target", _USAGE_ERROR)
+    args.target, args.cpu = _names(args.target), None if args.cpu is None else _names(args.cpu)
+    for option, names in (("--target", args.target), ("--cpu", args.cpu)):
+        if names == []:
+            _fail(f"{option} names no kind of CPU", _USAGE_ERROR)
+        if args.compile_to is not None and names is not None and len(names) > 1:
+            _fail(f"--compile-to takes one {option}", _USAGE_ERROR)
     for path in (args.output, args.header, args.weights if args.weights != "embed" else None):
         if path in (None, "-"):
             continue
@@ -184,6 +193,10 @@ def _check(args: argparse.Namespace) -> None:
             _fail(f"{path} is a folder")
         if not (folder := Path(path).absolute().parent).is_dir():
             _fail(f"{path}: there is no folder {folder}")
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
 
 
 def _load(path: Path) -> ExportedProgram | Path:
@@ -271,7 +284,6 @@ def _compile(args: argparse.Namespace, program: ExportedProgram | Path, options:
     weights = args.weights
     if weights != "embed" and not os.path.dirname(weights):
         weights = output.parent / weights
-    targets = [target for target in args.target.split(",") if target]
     artifact = aot_compile(
         program,
         dynamic_shapes=args.dynamic_shapes,
@@ -281,7 +293,8 @@ def _compile(args: argparse.Namespace, program: ExportedProgram | Path, options:
         name=args.name,
         weights=weights,
         packed=args.packed,
-        target=targets[0] if len(targets) == 1 else targets,
+        target=args.target[0] if len(args.target) == 1 else args.target,
+        cpu=args.cpu,
         emit=args.emit,
         options=options,
     )
@@ -315,13 +328,9 @@ def _report(artifact: Artifact, args: argparse.Namespace) -> str:
 
 
 def _write_ir(args: argparse.Namespace, program: ExportedProgram | Path, options: Options) -> None:
-    from dataclasses import replace
+    from ..aot import library_ir
 
-    from .. import compile
-
-    if args.target != "host":
-        options = replace(options, cpu=args.target)
-    ir = compile(program, dynamic_shapes=args.dynamic_shapes, options=options).ir(args.compile_to)
+    ir = library_ir(program, dynamic_shapes=args.dynamic_shapes, target=args.target[0], cpu=args.cpu, options=options)
     if args.output in (None, "-"):
         sys.stdout.write(ir)
         sys.stdout.flush()
