@@ -85,12 +85,12 @@ def _parser() -> argparse.ArgumentParser:
         "--target",
         metavar="MACHINE",
         default="host",
-        help="the machine: host, aarch64-linux-gnu, arm-linux-gnueabihf; or what --cpu says, for machines like this one",
+        help="the machine: host, aarch64-linux-gnu, arm-linux-gnueabihf; or what --cpu says, for those like this one",
     )
     add(
         "--cpu",
         metavar="CPU[,CPU...]",
-        help="kinds of CPU: x86-64-v3, cortex-a76, neoverse-v1+sve256, ... or host; of several the best one is chosen at "
+        help="kinds of CPU: x86-64-v3, cortex-a76, neoverse-v1+sve256, ... or host; of several the best is chosen at "
         "load",
     )
     add("--emit", choices=_SUFFIXES, default="shared", help="what to write (default: %(default)s)")
