@@ -66,3 +66,16 @@ function(disc_foreign_program machine name)
   add_dependencies(${name}-${machine} disc_runtime-${machine})
   install(PROGRAMS "${program}" DESTINATION disc/lib/${machine})
 endfunction()
+
+# The runtime without a model, for disc_load: as DiscShared of lib/Runtime.
+function(disc_foreign_shared machine exports)
+  disc_foreign_folder(${machine} folder)
+  set(library "${folder}/libdisc.so")
+  add_custom_command(OUTPUT "${library}" DEPENDS "${folder}/libdisc_runtime.a" "${exports}" VERBATIM
+    COMMAND "${CMAKE_CXX_COMPILER}" --target=${machine} -fuse-ld=lld -shared -Wl,-soname,libdisc.so
+      -Wl,--whole-archive "${folder}/libdisc_runtime.a" -Wl,--no-whole-archive "-Wl,--version-script=${exports}"
+      -Wl,-Bsymbolic -Wl,-z,defs -Wl,--as-needed -Wl,--gc-sections -pthread -o "${library}")
+  add_custom_target(disc-${machine} ALL DEPENDS "${library}")
+  add_dependencies(disc-${machine} disc_runtime-${machine})
+  install(FILES "${library}" DESTINATION disc/lib/${machine})
+endfunction()

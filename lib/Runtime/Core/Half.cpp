@@ -1,8 +1,8 @@
 //===- Half.cpp - conversions of 16-bit floats without instructions -------===//
 //
-// What LLVM calls where a CPU cannot convert (x86-64 before F16C): the functions that compilers' own support libraries
-// have under these names, some of which are only there at link time, and not in every version. Rounding is to nearest,
-// ties to even; a NaN stays one.
+// What LLVM calls where a CPU cannot convert (x86-64 before F16C, ARMv7): the functions that compilers' own support
+// libraries have under these names, some of which are only there at link time, and not in every version. Rounding is to
+// nearest, ties to even; a NaN stays one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -79,3 +79,8 @@ WEAK _Float16 __truncsfhf2(float value) { return bits<_Float16>(narrow<10>(bits<
 WEAK _Float16 __truncdfhf2(double value) { return bits<_Float16>(narrow<10>(bits<uint64_t>(value), 52)); }
 WEAK __bf16 __truncsfbf2(float value) { return bits<__bf16>(narrow<7>(bits<uint32_t>(value), 23)); }
 WEAK __bf16 __truncdfbf2(double value) { return bits<__bf16>(narrow<7>(bits<uint64_t>(value), 52)); }
+#ifdef __arm__
+WEAK uint32_t __gnu_h2f_ieee(uint32_t half) { return bits<uint32_t>(widen(uint16_t(half))); }
+WEAK uint32_t __gnu_f2h_ieee(uint32_t value) { return narrow<10>(value, 23); }
+WEAK uint32_t __aeabi_d2h(uint64_t value) { return narrow<10>(value, 52); }
+#endif

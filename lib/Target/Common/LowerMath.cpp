@@ -241,11 +241,34 @@ struct SplitFma : OpRewritePattern<math::FmaOp> {
   }
 };
 
+/// LLVM's own expansion for machines without such an instruction does not compile where integers of 64 bits are no
+/// registers. Zeros of both signs count as equal.
+template <typename Op, arith::CmpFPredicate predicate> struct ExpandExtreme : OpRewritePattern<Op> {
+  using OpRewritePattern<Op>::OpRewritePattern;
+  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
+    Value x = op.getLhs(), y = op.getRhs();
+    if (!getElementTypeOrSelf(x.getType()).isF64())
+      return rewriter.notifyMatchFailure(op, "LLVM has it");
+    Location loc = op.getLoc();
+    Value first = arith::CmpFOp::create(rewriter, loc, predicate, x, y);
+    Value result = arith::SelectOp::create(rewriter, loc, first, x, y);
+    Value isNaN = arith::CmpFOp::create(rewriter, loc, arith::CmpFPredicate::UNO, y, y);
+    rewriter.replaceOpWithNewOp<arith::SelectOp>(op, isNaN, y, result);
+    return success();
+  }
+};
+
 /// Those of a target that is not described have it.
 bool targetHasFma(ModuleOp module) {
   auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target");
   auto fma = target ? target.getAs<BoolAttr>("fma") : BoolAttr();
   return !fma || fma.getValue();
+}
+
+bool targetIsArm32(ModuleOp module) {
+  auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target");
+  auto triple = target ? target.getAs<StringAttr>("triple") : StringAttr();
+  return triple && triple.getValue().starts_with("arm");
 }
 
 struct LowerMath : disc::impl::LowerMathBase<LowerMath> {
@@ -263,6 +286,9 @@ struct LowerMath : disc::impl::LowerMathBase<LowerMath> {
     patterns.add<ExpandRem>(context, /*onHost=*/hasFma); // which needs exact sums
     if (!hasFma)
       patterns.add<SplitFma>(context);
+    if (targetIsArm32(getOperation()))
+      patterns.add<ExpandExtreme<arith::MaximumFOp, arith::CmpFPredicate::UGT>,
+                   ExpandExtreme<arith::MinimumFOp, arith::CmpFPredicate::ULT>>(context);
     if (!nativeBf16)
       arith::populateExpandBFloat16Patterns(patterns);
     using M = MathEmitter;

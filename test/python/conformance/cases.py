@@ -1,0 +1,348 @@
+"""Small models that together use every kind of kernel and of host flow, with inputs, and what must fail and how.
+
+Nothing here knows of targets: a runner compiles a case's module once, and runs it at all of its sizes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.export import Dim
+
+from disc import ShapeError
+from models import MLP, Block, Chain, Decoder
+
+Tensors = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A call that must fail."""
+
+    inputs: Callable[[], Tensors]
+    error: type[Exception]
+    mentions: Sequence[str]
+    """What the message says, of which nothing depends on the target."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, compiled once for all sizes."""
+
+    name: str
+    make: Callable[[], nn.Module]
+    inputs: Callable[..., Tensors]
+    """From the values of the dynamic extents."""
+    dynamic_shapes: Any
+    sizes: Sequence[tuple[int, ...]]
+    """Growing and shrinking: the least, tile edges and one beyond, primes."""
+    example: tuple[int, ...] = (5,)
+    """Not 0, 1, or any static extent."""
+    tolerance: float = 1e-5
+    failures: Sequence[Failure] = field(default=())
+
+    def __str__(self) -> str:
+        return self.name
+
+    def examples(self) -> Tensors:
+        return self.inputs(*self.example)
+
+
+class Fn(nn.Module):
+    """A function, with weights to multiply by."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        super().__init__()
+        self.fn = fn
+        self.first, self.second = nn.Linear(24, 40), nn.Linear(40, 17)
+        self.table = nn.Parameter(torch.randn(11, 6))
+
+    def forward(self, *args: Tensor) -> Any:
+        return self.fn(self, *args)
+
+
+def expected(module: nn.Module, inputs: Tensors) -> list[Tensor]:
+    """What eager gives; tensors that the model updates are updated."""
+    with torch.no_grad():
+        results = module(*inputs)
+    return [t for t in torch.utils._pytree.tree_leaves(results) if isinstance(t, Tensor)]
+
+
+def check(case: Case, module: nn.Module, run: Callable[..., Sequence[Tensor]]) -> None:
+    """Runs a case that was compiled at all sizes, and what must fail in between."""
+    module = copy.deepcopy(module)
+    for i, size in enumerate(case.sizes):
+        torch.manual_seed(i)
+        inputs = case.inputs(*size)
+        got, wanted = run(*inputs), expected(module, inputs)
+        assert len(got) == len(wanted)
+        for ours, theirs in zip(got, wanted, strict=True):
+            assert ours.dtype == theirs.dtype and ours.shape == theirs.shape, (size, ours.shape, theirs.shape)
+            torch.testing.assert_close(
+                ours, theirs, rtol=case.tolerance, atol=case.tolerance, msg=lambda text, size=size: f"{size}: {text}"
+            )
+    for failure in case.failures:
+        try:
+            run(*failure.inputs())
+        except failure.error as error:
+            for word in failure.mentions:
+                assert word in str(error), str(error)
+        else:
+            raise AssertionError(f"a call succeeded that should be a {failure.error.__name__}")
+        # The model is as good as before.
+        run(*case.inputs(*case.sizes[-1]))
+
+
+def _products(m: Fn, x: Tensor) -> Any:
+    h = F.gelu(m.first(x))
+    return m.second(h).relu(), x @ x.t(), (x.t() @ x)[:3], torch.bmm(h[:, :, None], x[:, None, :]).sum(0)
+
+
+def _integer_products(m: Fn, x: Tensor) -> Any:
+    return x @ x.t(), (x[:, None] * x[None]).sum(-1), x.sum(0)
+
+
+def _reductions(m: Fn, x: Tensor) -> Any:
+    down = x.sum(0), x.mean(0), x.amax(0), x.softmax(0), x.argmax(0), x.cumsum(0)
+    across = x.sum(1), x.var(1), x.amin(1), x.log_softmax(1), x.argmax(1), x.norm(dim=1), x.cumsum(1)
+    return *down, *across, x.sum(), (x > 0).all(1), (x > 0).any(0), x.logsumexp(1)
+
+
+def _fusions(m: Fn, x: Tensor, y: Tensor) -> Any:
+    z = (x * 2 - y).clamp(-1, 1)
+    turned = (x.t().exp() + y.t()).t()
+    joined = torch.cat([x, y[:, :3]], 1)
+    return z * z.mean(1, keepdim=True), turned, joined * 2, torch.where(x > y, x, -y), (x[:, None] - y).abs().sum(2)
+
+
+def _maths(m: Fn, x: Tensor) -> Any:
+    p = x.abs() + 0.1
+    plain = x.exp(), x.tanh(), x.erf(), x.sin(), x.cos(), x.atan(), x.expm1(), x.sigmoid(), F.silu(x), F.softplus(x)
+    return *plain, p.log(), p.rsqrt(), p.sqrt(), p.log1p(), p**1.7, x.floor(), x.round(), x.fmod(0.7), x.sinh()
+
+
+def _gathers(m: Fn, x: Tensor, index: Tensor) -> Any:
+    rows = F.embedding(index, m.table)
+    return rows, m.table[index, index % 6], x[:, index % 4], x.gather(1, (index % 4)[None].expand(x.shape[0], -1))
+
+
+def _scatters(m: Fn, x: Tensor, index: Tensor) -> Any:
+    zero = torch.zeros(11, 4)
+    placed = torch.zeros(11, 4).index_put((index,), x * 0 + index[:, None].float())
+    return (
+        zero.index_add(0, index, x),
+        placed,
+        torch.zeros(11, 4).scatter_reduce(0, index[:, None] + 0 * x.long(), x, "amax"),
+    )
+
+
+def _sorts(m: Fn, x: Tensor) -> Any:
+    values, order = x.sort(1, descending=True)
+    return values, order, x.topk(3, 1)[0], x.flatten().sort()[0], x.median(1)[0]
+
+
+def _data_dependent(m: Fn, x: Tensor) -> Any:
+    picked = x[x > 0]
+    return picked, picked.sum(), x.nonzero(), x[x[:, 0] > 0] * 2, torch.unique((x * 2).long())
+
+
+def _flow(m: Fn, x: Tensor) -> Any:
+    steps = 0
+    while x.abs().sum() > 1:
+        x = x * 0.5
+        steps += 1
+    if x.sum() > 0:
+        x = x + 1
+    total = x.new_zeros(x.shape[1])
+    for row in x:
+        total = (total + row).tanh()
+    return x, steps + x[:0].sum().long(), total
+
+
+class Halving(nn.Module):
+    """Calls itself as often as data says."""
+
+    def f(self, x: Tensor) -> Tensor:
+        if x.sum() < 1:
+            return x
+        return self.f(x * 0.5) + 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.f(x)
+
+
+class Layers(nn.Module):
+    """Two layers of an LSTM and a GRU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(10, 12, 2, batch_first=True, bidirectional=True)
+        self.gru = nn.GRU(24, 9, batch_first=True)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.gru(self.lstm(x)[0])
+
+
+class Pictures(nn.Module):
+    """Convolutions of every kind: plain, strided, dilated, depthwise, grouped, 3 x 3 by Winograd's way, transposed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plain = nn.Conv2d(3, 20, 3, padding=1)
+        self.norm = nn.BatchNorm2d(20)
+        self.depthwise = nn.Conv2d(20, 20, 3, padding=2, dilation=2, groups=20)
+        self.grouped = nn.Conv2d(20, 8, 3, stride=2, padding=1, groups=2)
+        self.up = nn.ConvTranspose2d(8, 5, 2, stride=2)
+
+    def forward(self, x: Tensor) -> Any:
+        h = self.norm(self.plain(x)).relu()
+        h = F.max_pool2d(h + self.depthwise(h), 2)
+        h = self.grouped(h)
+        return self.up(h), F.adaptive_avg_pool2d(h, 1).flatten(1)
+
+
+class Attention(nn.Module):
+    """Masks, causality, and heads that share keys."""
+
+    def forward(self, q: Tensor, k: Tensor, mask: Tensor) -> Any:
+        shared = F.scaled_dot_product_attention(q, k[:, :1], k[:, :1], enable_gqa=True)
+        return (
+            F.scaled_dot_product_attention(q, k, k, mask),
+            F.scaled_dot_product_attention(q, q, q, is_causal=True),
+            shared,
+        )
+
+
+class Counter(nn.Module):
+    """Keeps a sum and writes to its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4))
+
+    def forward(self, x: Tensor) -> Any:
+        self.total.mul_(0.5).add_(x.sum(0))
+        return self.total * 2, x + 1
+
+
+def _rows(maximum: int = 300, least: int = 0) -> Any:
+    return {0: Dim("n", min=least, max=maximum)}
+
+
+_BATCH, _LENGTH = Dim("batch", min=1, max=9), Dim("length", min=1, max=100)
+_H, _W = Dim("height", min=4, max=64), Dim("width", min=4, max=64)
+_EDGES = [(1,), (6,), (7,), (13,), (14,), (15,), (64,), (0,), (2,), (29,)]
+_FEW = [(1,), (7,), (0,), (33,), (2,)]
+
+
+def _random(*shape: int) -> Tensor:
+    return torch.randn(shape)
+
+
+def _whole(*shape: int) -> Tensor:
+    return torch.randint(-9, 9, shape)
+
+
+CASES = [
+    Case(
+        "products",
+        lambda: Fn(_products),
+        lambda n: (_random(n, 24),),
+        ((_rows(),),),
+        _EDGES,
+        tolerance=3e-5,
+        failures=[
+            Failure(lambda: (_random(301, 24),), ShapeError, ["dim 0 (n)", "expected 0 <= n <= 300", "got 301"]),
+            Failure(lambda: (_random(3, 23),), ShapeError, ["24", "23"]),
+            Failure(lambda: (_random(3),), ShapeError, ["rank"]),
+            Failure(lambda: (_random(3, 24).double(),), TypeError, ["float64"]),
+        ],
+    ),
+    Case("integer_products", lambda: Fn(_integer_products), lambda n: (_whole(n, 9),), ((_rows(99),),), _FEW),
+    Case(
+        "reductions",
+        lambda: Fn(_reductions),
+        lambda n: (_random(n, 33),),
+        ((_rows(99, 1),),),
+        [(1,), (7,), (64,), (2,)],
+    ),
+    Case("fusions", lambda: Fn(_fusions), lambda n: (_random(n, 13), _random(n, 13)), ((_rows(), _rows()),), _FEW),
+    Case("norms", Chain, lambda n: (_random(n, 48),), (_rows(),), _FEW),
+    Case("maths", lambda: Fn(_maths), lambda n: (3 * _random(n, 5),), ((_rows(),),), _FEW),
+    Case(
+        "gathers",
+        lambda: Fn(_gathers),
+        lambda n: (_random(3, 6), torch.randint(0, 11, (n,))),
+        ((None, _rows()),),
+        _FEW,
+        failures=[Failure(lambda: (_random(3, 6), torch.tensor([2, 11])), IndexError, ["cases.py", "11"])],
+    ),
+    Case(
+        "scatters",
+        lambda: Fn(_scatters),
+        lambda n: (_random(n, 4), torch.randint(0, 11, (n,))),
+        ((_rows(), _rows()),),
+        _FEW,
+        failures=[Failure(lambda: (_random(1, 4), torch.tensor([-12])), IndexError, ["cases.py", "-12"])],
+    ),
+    Case("sorts", lambda: Fn(_sorts), lambda n: (_random(n, 9),), ((_rows(99, 1),),), [(1,), (7,), (33,)]),
+    Case("data_dependent", lambda: Fn(_data_dependent), lambda n: (_random(n, 4),), ((_rows(99),),), _FEW),
+    Case("flow", lambda: Fn(_flow), lambda n: (_random(n, 4),), ((_rows(99, 1),),), [(1,), (7,), (33,), (2,)]),
+    Case("recursion", Halving, lambda n: (100 * torch.rand(n),), (_rows(99, 1),), [(1,), (33,), (7,)]),
+    Case(
+        "layers",
+        Layers,
+        lambda b, s: (_random(b, s, 10),),
+        ({0: _BATCH, 1: _LENGTH},),
+        [(1, 1), (3, 17), (2, 2)],
+        (5, 6),
+    ),
+    Case(
+        "pictures",
+        lambda: Pictures().eval(),
+        lambda h, w: (_random(2, 3, h, w),),
+        ({2: _H, 3: _W},),
+        [(4, 4), (17, 33), (12, 5)],
+        (16, 24),
+        tolerance=1e-4,
+    ),
+    Case(
+        "attention",
+        Attention,
+        lambda l, s: (_random(2, 4, l, 16), _random(2, 4, s, 16), _random(l, s)),
+        (
+            {2: Dim("l", min=1, max=99)},
+            {2: Dim("s", min=1, max=99)},
+            {0: Dim("l", min=1, max=99), 1: Dim("s", min=1, max=99)},
+        ),
+        [(1, 1), (17, 33), (1, 40), (9, 8)],
+        (5, 7),
+    ),
+    Case(
+        "block",
+        lambda: Block(32, 4),
+        lambda b, s: (_random(b, s, 32),),
+        ({0: _BATCH, 1: _LENGTH},),
+        [(1, 1), (3, 17)],
+        (5, 6),
+    ),
+    Case(
+        "decoder",
+        lambda: Decoder(width=32, layers=1),
+        lambda b, s: (torch.randint(0, 101, (b, s)),),
+        ({0: _BATCH, 1: _LENGTH},),
+        [(1, 1), (3, 17), (2, 64)],
+        (5, 6),
+        tolerance=1e-4,
+    ),
+    Case("half", lambda: MLP().half(), lambda n: (_random(n, 24).half(),), (_rows(),), _FEW, tolerance=5e-3),
+    Case("bfloat", lambda: MLP().bfloat16(), lambda n: (_random(n, 24).bfloat16(),), (_rows(),), _FEW, tolerance=4e-2),
+    Case("double", lambda: MLP().double(), lambda n: (_random(n, 24).double(),), (_rows(),), _FEW),
+    Case("state", Counter, lambda n: (_random(n, 4),), (_rows(),), _FEW),
+]
