@@ -48,9 +48,9 @@ class Module:
         """
 
     def set_target(self, cpu: str, machine: str = "") -> None:
-        """Sets `disc_plan.target` to one of the machines(), of which only the kind of CPU is known.
+        """Sets `disc_plan.target` to a machine ("aarch64-linux-gnu") of which only the kind of CPU is known.
 
-        "" is a machine like this one, of which "host" is this very CPU. Raises ValueError for an unknown name.
+        "" is one like this, of which "host" is this very CPU. Raises ValueError for an unknown name.
         """
 
     def set_host_target(self, cpu: str = "") -> None:
@@ -125,9 +125,6 @@ class ArtifactBuilder:
 
         `weights` is a safetensors file, which goes into the library unless `weights_file` names it as one beside it.
         """
-
-def machines() -> list[str]:
-    """The machines that there is a runtime for: "aarch64-linux-gnu", ..."""
 
 def load_init(module: Module, tensor_type: type) -> Executable:
     """Loads what lays out the weights of a module, in the LLVM dialect, for whatever target; it can't run()."""

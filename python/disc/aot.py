@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch.export import ExportedProgram
 
-from . import __version__, _native
+from . import __version__, _native, targets
 from .compilation import EMIT, Compilation
 from .compiler import check_arguments
 from .frontend import ImportedProgram
@@ -94,8 +94,8 @@ def aot_compile(
         packed: store weights as the kernels read them, so that loading is mapping a file. Weights for more than one
             kind of CPU are stored for each. Without it weights are stored as they are, and packed when the model is
             loaded.
-        target: the machine: ``"host"``, or another one, ``"aarch64-linux-gnu"`` or ``"arm-linux-gnueabihf"``. Or what
-            ``cpu`` says, for machines like this one.
+        target: what it is to run on: ``"host"``, or one of :func:`disc.targets.names`, such as ``"aarch64-linux-gnu"``.
+            Or what ``cpu`` says, for machines like this one.
         cpu: the kind of CPU, as for clang's ``-mcpu``: ``"host"`` is this machine, ``"x86-64-v3"`` any with AVX2,
             ``"cortex-a76+dotprod"`` one with a feature besides; None means this machine, or any of another target. Of
             several, a machine uses the one with the most features that it can run.
@@ -111,8 +111,9 @@ def aot_compile(
         OSError: a file cannot be written.
     """
     options = check_arguments(model, options, args, kwargs, fixed)
-    machine, cpus = machine_and_cpus(target, cpu)
+    name_of_target, cpus = resolve(target, cpu)
     _check(options, cpus, emit, weights)
+    options = replace(options, target=name_of_target)
     if prefix is not None and emit not in ("shared", "static"):
         raise ValueError(f"prefix: only libraries are installed, not emit={emit!r}")
     output = Path(output)
@@ -122,7 +123,7 @@ def aot_compile(
     if prefix is not None and emit == "shared" and output.name != f"lib{name}.so":
         # The name by which programs find it at run time is in the library.
         raise ValueError(f"prefix: the library is installed as lib{name}.so: call the output so, not {output.name}")
-    job = _Job(name, options, machine, emit, packed and emit not in ("llvm", "asm"))
+    job = _Job(name, options, emit, packed and emit not in ("llvm", "asm"))
     with job.compilation.progress(2 + len(cpus) * (len(job.compilation.pipeline) + 1)):
         program = job.compilation.import_model(model, args, kwargs, dynamic_shapes, fixed, library=True)
         for kind in cpus:
@@ -149,41 +150,23 @@ def aot_compile(
     )
 
 
-def library_ir(
-    model: torch.nn.Module | ExportedProgram | str | os.PathLike[str] | onnx.ModelProto,
-    args: Sequence[Any] = (),
-    *,
-    dynamic_shapes: Any = None,
-    target: str = "host",
-    cpu: str | Sequence[str] | None = None,
-    options: Options,
-) -> str:
-    """The IR of a library for one kind of CPU, after the stage that ``options.stop_after`` names."""
-    machine, cpus = machine_and_cpus(target, cpu)
-    compilation = Compilation(options)
-    with compilation.progress(1 + len(compilation.pipeline)):
-        program = compilation.import_model(model, args, None, dynamic_shapes, library=True)
-        return compilation.lower(program, cpus[0], machine).text()
-
-
 def _stem(output: Path) -> str:
     """``minilm`` of ``libminilm.so.1``."""
     return re.sub(r"^lib", "", output.name.split(".", 1)[0])
 
 
-def machine_and_cpus(target: str | Sequence[str], cpu: str | Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
-    """The machine, and the kinds of CPU, that ``target`` and ``cpu`` of :func:`aot_compile` mean."""
-    own = _native.host_target()["machine"]
-    machines = _native.machines()
-    targets = (target,) if isinstance(target, str) else tuple(target)
-    if cpu is None and not (len(targets) == 1 and targets[0] in machines):
-        return own, targets
-    machine = own if targets == ("host",) else targets[0] if len(targets) == 1 else ""
-    if machine not in machines:
-        raise ValueError(f"target: with cpu, expected 'host' or one of {', '.join(machines)}, got {target!r}")
-    if cpu is None:
-        return machine, ("host" if machine == own else "generic",)
-    return machine, (cpu,) if isinstance(cpu, str) else tuple(cpu)
+def resolve(target: str | Sequence[str], cpu: str | Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
+    """The name of the target, and the kinds of CPU, that ``target`` and ``cpu`` of :func:`aot_compile` mean."""
+    given = (target,) if isinstance(target, str) else tuple(target)
+    cpus = None if cpu is None else (cpu,) if isinstance(cpu, str) else tuple(cpu)
+    if len(given) == 1 and given[0].partition(":")[0] in targets.names():
+        choice = targets.find(given[0])
+        return given[0], choice.target.cpus(choice.chips) if cpus is None else cpus
+    if cpus is None:
+        return "cpu", given
+    if given != ("host",):
+        raise ValueError(f"target: no target is called {target!r}; there are: {', '.join(targets.names())}")
+    return "cpu", cpus
 
 
 def _check(options: Options, cpus: Sequence[str], emit: str, weights: str | os.PathLike[str]) -> None:
@@ -203,12 +186,11 @@ def _check(options: Options, cpus: Sequence[str], emit: str, weights: str | os.P
 class _Job:
     """One library in the making."""
 
-    def __init__(self, name: str, options: Options, machine: str, emit: str, packed: bool) -> None:
+    def __init__(self, name: str, options: Options, emit: str, packed: bool) -> None:
         self.compilation = Compilation(options)
         self._builder = _native.ArtifactBuilder(name)
         self._emit = emit
         self._packed = packed
-        self._machine = machine
         self.variants: list[str] = []
         self._globals: dict[str, torch.Tensor] = {}
         self._parameters: set[str] = set()
@@ -228,7 +210,7 @@ class _Job:
 
     def add_variant(self, program: ImportedProgram, cpu: str) -> None:
         """Compiles the model for one kind of CPU, and packs its weights."""
-        module = self.compilation.lower(program, cpu, self._machine)
+        module = self.compilation.lower(program, cpu)
         kind = self._emit if self._emit in ("llvm", "asm") else "object"
         # Elsewhere "host" would say nothing.
         name = _native.host_target()["cpu"] if cpu == "host" else cpu
@@ -280,7 +262,7 @@ class _Job:
             self._builder.write(
                 str(output),
                 kind=self._emit,
-                runtime=_runtime(self._emit, self._machine),
+                runtime=_runtime(self._emit, self.compilation.machine),
                 weights=str(image) if tensors else "",
                 weights_file=weights.name if weights else "",
             )
@@ -292,7 +274,7 @@ class _Job:
 
 def _runtime(emit: str, machine: str) -> list[str]:
     folder = Path(__file__).parent / "lib"
-    foreign = machine != _native.host_target()["machine"]
+    foreign = machine not in ("", _native.host_target()["machine"])
     names = {"shared": ["libdisc_runtime.a", "libdisc_crt.a"], "static": ["libdisc_runtime.a"], "obj": []}[emit]
     paths = [folder / machine / name if foreign else folder / name for name in names]
     for path in paths:

@@ -18,6 +18,7 @@ from .errors import CompileError
 from .frontend import ImportedProgram, import_program
 from .options import Options
 from .pipeline import IMPORT, Stage
+from .targets import find
 
 EMIT = "emit"
 LOAD = "load"
@@ -112,12 +113,17 @@ class Compilation:
         yield
         self._label = ""
 
-    def lower(self, program: ImportedProgram, cpu: str | None = None, machine: str = "") -> _native.Module:
+    @property
+    def machine(self) -> str:
+        """Whose CPU the code is for: the name of another machine, or "" for one like this."""
+        return find(self.options.target or "cpu").target.machine
+
+    def lower(self, program: ImportedProgram, cpu: str | None = None) -> _native.Module:
         """The stages after the import.
 
-        ``cpu`` is a kind of CPU of ``machine``, this one or not; None means what the options say of this machine.
+        ``cpu`` is a kind of CPU of the target's machine, this one or not; None means what the options say.
         """
-        module = self._parse(program.text, cpu, machine)
+        module = self._parse(program.text, cpu)
         for stage in self.pipeline:
             with self.step(stage.name):
                 self._run_stage(module, stage)
@@ -133,15 +139,18 @@ class Compilation:
         """Where code generation leaves its listings; "" if it is to leave none."""
         return str(self._folder / f"{len(self.texts):02}-{EMIT}") if self._dump else ""
 
-    def _parse(self, text: str, cpu: str | None, machine: str) -> _native.Module:
+    def _parse(self, text: str, cpu: str | None) -> _native.Module:
         try:
             module = _native.Module.parse(text)
         except _native.PipelineError as error:
             self._fail(IMPORT, error, text, "")
+        if cpu is None and self.machine:
+            choice = find(self.options.target or "cpu")
+            cpu = self.options.cpu or choice.target.cpus(choice.chips)[0]
         if cpu is None:
             module.set_host_target(self.options.cpu or "")
         else:
-            module.set_target(cpu, machine)
+            module.set_target(cpu, self.machine)
         self._keep(IMPORT, module)
         return module
 

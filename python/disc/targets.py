@@ -1,8 +1,9 @@
 """The kinds of machines that models are compiled for.
 
-``"cpu"`` is this machine. A device's kernels are compiled for kinds of chips, which may be named behind a colon::
+``"cpu"`` is this machine; others (``"aarch64-linux-gnu"``) are what libraries are made for. A device's kernels are
+compiled for kinds of chips, which may be named behind a colon::
 
-    disc.targets.names()  # ('cpu', 'cuda', 'cuda-emulated', 'null', 'rocm', 'rocm-emulated')
+    disc.targets.names()  # ('aarch64-linux-gnu', ..., 'cpu', 'cuda', 'cuda-emulated', 'null', 'rocm', 'rocm-emulated')
     disc.compile(model, args, target="cuda:sm_90")
 
 A target of one's own is a :class:`Target`, found by an entry point of the group ``disc.targets`` or given to
@@ -29,6 +30,13 @@ class Target(ABC):
 
     chips: tuple[str, ...] = ()
     """Kinds of chips that code is made for where the user names none."""
+
+    machine: str = ""
+    """Whose CPU runs what does not run on a device: the name of another machine, or "" for one like this."""
+
+    def cpus(self, chips: Sequence[str]) -> tuple[str, ...]:
+        """The kinds of that CPU that libraries hold code for, where the user names none."""
+        return ("host",)
 
     @abstractmethod
     def pipeline(self, chips: Sequence[str]) -> Pipeline:
@@ -58,10 +66,38 @@ class Cpu(Target):
     name = "cpu"
 
     def pipeline(self, chips: Sequence[str]) -> Pipeline:
-        """The stages of a model."""
+        """That of any CPU."""
         if chips:
             raise ValueError(f"target 'cpu' takes no chips, got {', '.join(chips)}; options have 'cpu' for its kind")
         return pipeline.cpu()
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine(Target):
+    """A machine with another kind of CPU, which libraries are made for. Its chips are CPUs, as LLVM calls them."""
+
+    name: str
+    chips: tuple[str, ...] = ("generic",)
+
+    @property
+    def machine(self) -> str:  # type: ignore[override]
+        """Itself."""
+        return self.name
+
+    def cpus(self, chips: Sequence[str]) -> tuple[str, ...]:
+        """Its chips."""
+        return tuple(chips)
+
+    def pipeline(self, chips: Sequence[str]) -> Pipeline:
+        """That of any CPU."""
+        return pipeline.cpu()
+
+    def missing(self) -> str:
+        """What this machine is instead."""
+        from . import _native
+
+        own = _native.host_target()["machine"]
+        return "" if own == self.name else f"this machine is {own}: disc.aot_compile makes libraries for {self.name}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,18 +114,18 @@ class Gpu(Target):
     chips: tuple[str, ...]
 
     def pipeline(self, chips: Sequence[str]) -> Pipeline:
-        """The stages of a model."""
+        """Grids of blocks, and images for the chips."""
         for chip in chips:
             if not chip.startswith(self.known):
                 raise ValueError(f"target {self.name!r}: no chip is called {chip!r}; names are like {self.chips[0]!r}")
-        code = pipeline.DEVICE_CODE[self.name]
+        code = pipeline.DEVICE_CODE[self.name]  # type: ignore[attr-defined]
         return pipeline.blocks(self.name, self.device, warp=self.warp, chips=chips, code=code)
 
     def missing(self) -> str:
-        """What this process lacks to run its models."""
+        """The driver, or a device."""
         from . import _runtime
 
-        return _runtime.device_missing(self.device)
+        return _runtime.device_missing(self.device)  # type: ignore[attr-defined]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +137,7 @@ class Emulated(Target):
     chips: tuple[str, ...] = ("checked",)
 
     def pipeline(self, chips: Sequence[str]) -> Pipeline:
-        """The stages of a model."""
+        """Grids of blocks, as functions of the host."""
         unknown = [chip for chip in chips if chip not in ("checked", "fast")]
         if unknown or len(chips) > 1:
             raise ValueError(f"target {self.name!r} is 'checked' or 'fast', not {', '.join(chips)}")
@@ -116,7 +152,7 @@ class Null(Target):
     name = "null"
 
     def pipeline(self, chips: Sequence[str]) -> Pipeline:
-        """The stages of a model."""
+        """Grids of blocks, without their code."""
         if chips:
             raise ValueError(f"target 'null' has no chips, got {', '.join(chips)}")
         return pipeline.blocks(self.name, "null", warp=32, chips=(), code=("disc-drop-kernels",))
@@ -136,6 +172,9 @@ def register(target: Target) -> None:
 
 for _target in (
     Cpu(),
+    Machine("aarch64-linux-gnu"),
+    Machine("arm-linux-gnueabihf"),
+    Machine("x86_64-linux-gnu", ("x86-64",)),
     Gpu("cuda", "cuda", "libcuda.so.1", 32, "sm_", ("sm_80", "sm_90")),
     Gpu("rocm", "rocm", "libamdhip64.so", 64, "gfx9", ("gfx90a", "gfx942")),
     Emulated("cuda-emulated", 32),

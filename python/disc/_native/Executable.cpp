@@ -293,6 +293,9 @@ static std::unique_ptr<Executable> load(Module &module, nb::type_object type, un
 
 static std::unique_ptr<Executable> jit(Module &module, nb::type_object type, unsigned threads, bool profile,
                                        int optLevel, const std::string &dumpPrefix, int32_t device) {
+  if (llvm::StringRef machine = getHostTarget(*module.op).machine(); machine != HostTarget::ownMachine())
+    raise(PyExc_ValueError,
+          "code for " + machine.str() + " can't run in this process: disc.aot_compile makes a library of it");
   CodegenOptions options;
   options.optLevel = optLevel;
   options.dumpPrefix = dumpPrefix;

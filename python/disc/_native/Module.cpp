@@ -253,14 +253,5 @@ void disc::py::bindModule(nb::module_ &m) {
           "set_host_target", &setTarget, nb::arg("cpu") = "",
           "Sets `disc_plan.target` to the machine this process runs on, or to that machine as if it were only a `cpu`; "
           "raises ValueError for one that it is not.");
-  m.def(
-      "machines",
-      [] {
-        nb::list names;
-        for (llvm::StringRef name : HostTarget::machines())
-          names.append(name.str());
-        return names;
-      },
-      "The machines that there is a runtime for: \"aarch64-linux-gnu\", ...");
   m.def("host_target", &hostTarget, "The machine this process runs on, as the driver describes it.");
 }

@@ -328,9 +328,14 @@ def _report(artifact: Artifact, args: argparse.Namespace) -> str:
 
 
 def _write_ir(args: argparse.Namespace, program: ExportedProgram | Path, options: Options) -> None:
-    from ..aot import library_ir
+    from dataclasses import replace
 
-    ir = library_ir(program, dynamic_shapes=args.dynamic_shapes, target=args.target[0], cpu=args.cpu, options=options)
+    from .. import compile
+    from ..aot import resolve
+
+    target, (cpu,) = resolve(args.target, args.cpu)
+    options = replace(options, target=target, cpu=None if cpu == "host" else cpu)
+    ir = compile(program, dynamic_shapes=args.dynamic_shapes, options=options).ir(args.compile_to)
     if args.output in (None, "-"):
         sys.stdout.write(ir)
         sys.stdout.flush()

@@ -98,11 +98,11 @@ def test_options_are_handed_on(model, calls, tmp_path, capsys, monkeypatch):
         assert part in printed
 
     flags = ["-o", "libother.a", "--emit", "static", "--header", "x.h", "--weights", "w.safetensors", "--no-packed"]
-    flags += ["--target", "x86-64-v4,x86-64-v3", "--opt-level", "1", "--precision", "bf16", "--dump-ir", "ir"]
+    flags += ["--cpu", "x86-64-v4,x86-64-v3", "--opt-level", "1", "--precision", "bf16", "--dump-ir", "ir"]
     assert run(model, *flags) == 0
     call = calls[1]
     assert (call.name, call.weights, call.packed, call.emit) == ("other", Path("w.safetensors"), False, "static")
-    assert call.target == ["x86-64-v4", "x86-64-v3"]
+    assert (call.target, call.cpu) == ("host", ["x86-64-v4", "x86-64-v3"])
     assert (call.options.opt_level, call.options.precision, str(call.options.dump_ir)) == (1, "bf16", "ir")
     assert "w.safetensors" in capsys.readouterr().out
 
@@ -113,6 +113,8 @@ def test_options_are_handed_on(model, calls, tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().out == ""
     assert run(model, "--emit", "llvm", "-q") == 0
     assert str(calls[3].output) == "my_model.ll"
+    assert run(model, "--target", "x86-64-v4,x86-64-v3", "-q") == 0
+    assert (calls[4].target, calls[4].cpu) == (["x86-64-v4", "x86-64-v3"], None)
 
 
 def test_compile_to(model, tmp_path, capsys):
@@ -123,6 +125,8 @@ def test_compile_to(model, tmp_path, capsys):
     assert run(model, "--compile-to", "import", "-o", tmp_path / "m.mlir") == 0
     assert capsys.readouterr().out == ""
     assert "linalg.generic" in (tmp_path / "m.mlir").read_text()
+    assert run(model, "--compile-to", "schedule", "--target", "aarch64-linux-gnu", "--cpu", "cortex-a76") == 0
+    assert "rows = 14" in capsys.readouterr().out
 
 
 def test_files_that_are_no_models(model, tmp_path, capsys):
@@ -160,6 +164,11 @@ def test_files_that_are_no_models(model, tmp_path, capsys):
         (["--weights", ""], "a file's name is empty"),
         (["--compile-to", "shape", "--target", "i386"], "i386"),
         (["--target", ","], "--target names no kind of CPU"),
+        (["--cpu", ","], "--cpu names no kind of CPU"),
+        (
+            ["--compile-to", "shape", "--target", "aarch64-linux-gnu", "--cpu", "x86-64-v3"],
+            "no CPU is called 'x86-64-v3'",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
