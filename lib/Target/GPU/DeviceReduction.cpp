@@ -61,7 +61,7 @@ private:
   Value initial(const PlannedReduction &reduction, unsigned result);
   Value combine(Operation *combiner, Value v);
   void setResult(Value result, Value v);
-  void ifActive(function_ref<void()> body);
+  Value own(Value count);
   bool isSerial(const PlannedReduction &reduction) { return reduction.combiners.empty() || runs.empty(); }
 
   DeviceKernel &k;
@@ -105,14 +105,12 @@ LogicalResult DeviceReduction::emit(Share threadShare) {
   return success();
 }
 
-void DeviceReduction::ifActive(function_ref<void()> body) {
+/// How many steps there are for the thread: none if its point is not there. What lies at the point that it has instead
+/// may be written by now.
+Value DeviceReduction::own(Value count) {
   if (!share.active)
-    return body();
-  auto branch = scf::IfOp::create(b, k.loc, share.active, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  PointEmitter::Scope scope(points);
-  body();
+    return count;
+  return arith::SelectOp::create(b, k.loc, share.active, count, m.constant(0));
 }
 
 /// The domain's point at a row-major position of the reduced range.
@@ -142,7 +140,7 @@ void DeviceReduction::emitPass(unsigned pass) {
   bool any = !carried.empty();
   any |= llvm::any_of(plan.results, [&](const PlannedResult &r) { return r.isFull && r.pass == pass; });
   if (any) {
-    Value count = points.expr(SymExpr::floorDiv(plan.size(plan.reduced), SymExpr(width)));
+    Value count = own(points.expr(SymExpr::floorDiv(plan.size(plan.reduced), SymExpr(width))));
     carried = emitFor(b, k.loc, share.lane, count, m.constant(share.group), carried, [&](Value t, ValueRange values) {
       PointEmitter::Scope scope(points);
       return emitPoint(pass, pointAt(m.mul(t, width), width), values);
@@ -172,16 +170,19 @@ void DeviceReduction::emitSerial(const PlannedReduction &reduction) {
     inits.push_back(initial(reduction, i));
   if (!ok)
     return;
-  SmallVector<Value> sums = emitFor(b, k.loc, m.constant(0), points.expr(plan.size(plan.reduced)), m.constant(1), inits,
-                                    [&](Value t, ValueRange values) {
-                                      PointEmitter::Scope scope(points);
-                                      SmallVector<Value> next = reducePoint(points, plan, reduction, pointAt(t, 1), {},
-                                                                            SmallVector<Value>(values));
-                                      ok &= !next.empty();
-                                      return next.empty() ? SmallVector<Value>(values) : next;
-                                    });
+  Value count = own(points.expr(plan.size(plan.reduced)));
+  SmallVector<Value> sums =
+      emitFor(b, k.loc, m.constant(0), count, m.constant(1), inits, [&](Value t, ValueRange values) {
+        PointEmitter::Scope scope(points);
+        SmallVector<Value> next = reducePoint(points, plan, reduction, pointAt(t, 1), {}, SmallVector<Value>(values));
+        ok &= !next.empty();
+        return next.empty() ? SmallVector<Value>(values) : next;
+      });
   for (auto [result, v] : llvm::zip(op->getResults(), sums))
     setResult(result, v);
+  // Each thread has read everything. A later pass may store a result where that lies.
+  if (reduction.pass < plan.numPasses)
+    k.barrier();
 }
 
 /// Everything that a pass does at one point, which may be a vector of them.
@@ -206,13 +207,10 @@ SmallVector<Value> DeviceReduction::emitPoint(unsigned pass, ArrayRef<Idx> at, V
     for (Value sum : sums)
       next.push_back(width > 1 ? points.splat(sum) : sum);
   }
-  if (!stores.empty())
-    ifActive([&] {
-      for (auto [result, v] : stores) {
-        SmallVector<Idx> base = points.reshapeIdx(at, plan.domain, k.shapes.dims(result->base));
-        ok &= succeeded(points.store(result->number, followViews(points, *result, base), v));
-      }
-    });
+  for (auto [result, v] : stores) {
+    SmallVector<Idx> base = points.reshapeIdx(at, plan.domain, k.shapes.dims(result->base));
+    ok &= succeeded(points.store(result->number, followViews(points, *result, base), v));
+  }
   return next;
 }
 

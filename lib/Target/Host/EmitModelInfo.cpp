@@ -238,7 +238,7 @@ StringAttr TableEmitter::bytes(const Twine &name, StringRef content) {
   return global.getSymNameAttr();
 }
 
-/// What kernels on a device need: NULL for a model without any.
+/// What a model on a device needs, which may have no kernel at all: NULL for one on the CPU.
 FailureOr<StringAttr> TableEmitter::device() {
   SmallVector<Row> kernels, images;
   for (auto kernel : module.getOps<DeviceKernelOp>()) {
@@ -252,10 +252,9 @@ FailureOr<StringAttr> TableEmitter::device() {
     kernels.push_back(
         {text(kernel.getSymName()), static_cast<int64_t>(kernel.getThreads()), 0, host, text(kernel.getWrites())});
   }
-  if (kernels.empty())
+  StringAttr name = deviceOf(module);
+  if (!name && kernels.empty())
     return StringAttr();
-  auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target");
-  auto name = target ? target.getAs<StringAttr>("device") : StringAttr();
   if (!name)
     return module.emitError("has kernels for a device, but 'disc_plan.target' names none");
   for (auto binary : module.getOps<gpu::BinaryOp>())
@@ -314,6 +313,11 @@ LogicalResult TableEmitter::emit() {
   Value value = row(fields, type);
   LLVM::ReturnOp::create(b, module.getLoc(), value);
   return success();
+}
+
+StringAttr disc::deviceOf(ModuleOp module) {
+  auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target");
+  return target ? target.getAs<StringAttr>("device") : StringAttr();
 }
 
 LogicalResult mlir::disc::emitModelInfo(ModuleOp module, EntryOp main, const ModelInfo &info,

@@ -48,6 +48,9 @@ struct ModelInfo {
 /// The address of a function that is still `func.func`, as the pointer that func-to-llvm makes of it.
 Value functionAddress(OpBuilder &b, Location loc, func::FuncOp function);
 
+/// The device that has the data of a module's calls; null for the CPU.
+StringAttr deviceOf(ModuleOp module);
+
 /// Emits the constant `disc_model_info`, laid out as lib/Runtime/Core/ModelInfo.h
 /// says.
 LogicalResult emitModelInfo(ModuleOp module, EntryOp main, const ModelInfo &info, const ShapeAnalysis &shapes);

@@ -99,7 +99,7 @@ public:
       : module(module), entry(entry), shapes(shapes), runtime(runtime), info(info), serialNs(serialNs),
         b(module.getContext()), exprs(b, shapes, [this](StringRef name) { return symbols.lookup(name); }),
         i32(b.getI32Type()), i64(b.getI64Type()), ptr(LLVM::LLVMPointerType::get(module.getContext())),
-        onDevice(!module.getOps<DeviceKernelOp>().empty()) {}
+        onDevice(deviceOf(module)) {}
 
   LogicalResult lower();
 

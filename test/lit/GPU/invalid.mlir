@@ -1,0 +1,108 @@
+// What kernels on devices cannot be.
+// RUN: disc-opt %s -disc-gpu-emit-kernels -split-input-file -verify-diagnostics
+
+// expected-error @+1 {{a kernel of a device needs 'threads' in its schedule}}
+disc_plan.kernel_func loop @threads attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {vector = 4 : i64}} {
+^bb0(%x: tensor<4xf32>):
+  disc_plan.yield %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{pack kernels are none of a device's}}
+disc_plan.kernel_func pack @pack attributes {symbols = [], arg_dims = [#disc_shape.dims<[16, 16]>],
+    layouts = [#disc_plan.layout<<0>, <[16, 1]>>, #disc_plan.layout<<0>, <[256, 16, 1]>>], schedule = {threads = 256 : i64}} {
+^bb0(%a: tensor<16x16xf32>):
+  %r = disc_tensor.pack %a batch [] n [0] k [1] panel 16 : tensor<16x16xf32> -> tensor<1x16x16xf32>
+  disc_plan.yield %r : tensor<1x16x16xf32>
+}
+
+// -----
+
+// expected-error @+1 {{an attention kernel holds no attention}}
+disc_plan.kernel_func attention @none attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64}} {
+^bb0(%x: tensor<4xf32>):
+  disc_plan.yield %x : tensor<4xf32>
+}
+
+// -----
+
+disc_shape.symbol @E
+disc_plan.kernel_func attention @unbounded attributes {symbols = ["E"],
+    arg_dims = [#disc_shape.dims<[2, 8, 32]>, #disc_shape.dims<[2, 8, E]>],
+    layouts = [#disc_plan.layout<<0>, <[256, 32, 1]>>, #disc_plan.layout<<0>, <[E * 8, E, 1]>>, #disc_plan.layout<<0>, <[E * 8, E, 1]>>],
+    schedule = {threads = 128 : i64, queries = 16 : i64, keys = 32 : i64}} {
+^bb0(%q: tensor<2x8x32xf32>, %v: tensor<2x8x?xf32>):
+  // expected-error @+1 {{attention on devices is for values of at most 512 elements}}
+  %r = disc_tensor.attention %q, %q, %v scale 0.25 causal false : tensor<2x8x32xf32>, tensor<2x8x32xf32>, tensor<2x8x?xf32> -> tensor<2x8x?xf32>
+  disc_plan.yield %r : tensor<2x8x?xf32>
+}
+
+// -----
+
+// expected-error @+1 {{result 0 of an attention kernel does not follow from the attention}}
+disc_plan.kernel_func attention @other attributes {symbols = [],
+    arg_dims = [#disc_shape.dims<[2, 8, 32]>, #disc_shape.dims<[3]>],
+    layouts = [#disc_plan.layout<<0>, <[256, 32, 1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = {threads = 128 : i64, queries = 16 : i64, keys = 32 : i64}} {
+^bb0(%q: tensor<2x8x32xf32>, %z: tensor<3xf32>):
+  %r = disc_tensor.attention %q, %q, %q scale 0.25 causal false : tensor<2x8x32xf32>, tensor<2x8x32xf32>, tensor<2x8x32xf32> -> tensor<2x8x32xf32>
+  disc_plan.yield %z : tensor<3xf32>
+}
+
+// -----
+
+#x = affine_map<(m, n, k) -> (m, k)>
+#w = affine_map<(m, n, k) -> (n, k)>
+#y = affine_map<(m, n, k) -> (m, n)>
+disc_plan.kernel_func contraction @other_start attributes {
+    layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[8, 1]>>],
+    schedule = {threads = 256 : i64, tile_rows = 16 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
+                thread_rows = 1 : i64, thread_columns = 4 : i64},
+    arg_dims = [#disc_shape.dims<[8, 4]>, #disc_shape.dims<[8, 4]>], symbols = []} {
+^bb0(%x: tensor<8x4xf32>, %w: tensor<8x4xf32>):
+  %one = arith.constant 1.0 : f32
+  %e = tensor.empty() : tensor<8x8xf32>
+  %f = linalg.fill ins(%one : f32) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  // expected-error @+1 {{a contraction must start from zeros}}
+  %c = linalg.generic {indexing_maps = [#x, #w, #y], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : tensor<8x4xf32>, tensor<8x4xf32>) outs(%f : tensor<8x8xf32>) {
+  ^bb0(%l: f32, %r: f32, %o: f32):
+    %m = arith.mulf %l, %r : f32
+    %a = arith.addf %o, %m : f32
+    linalg.yield %a : f32
+  } -> tensor<8x8xf32>
+  disc_plan.yield %c : tensor<8x8xf32>
+}
+
+// -----
+
+#x = affine_map<(m, n, k) -> (m, k)>
+#w = affine_map<(m, n, k) -> (n, k)>
+#y = affine_map<(m, n, k) -> (m, n)>
+// expected-error @+1 {{a device's kernel has one product}}
+disc_plan.kernel_func contraction @two attributes {
+    layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[8, 1]>>,
+               #disc_plan.layout<<0>, <[8, 1]>>],
+    schedule = {threads = 256 : i64, tile_rows = 16 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
+                thread_rows = 1 : i64, thread_columns = 4 : i64},
+    arg_dims = [#disc_shape.dims<[8, 4]>, #disc_shape.dims<[8, 4]>], symbols = []} {
+^bb0(%x: tensor<8x4xf32>, %w: tensor<8x4xf32>):
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %c = linalg.generic {indexing_maps = [#x, #w, #y], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : tensor<8x4xf32>, tensor<8x4xf32>) outs(%f : tensor<8x8xf32>) {
+  ^bb0(%l: f32, %r: f32, %o: f32):
+    %m = arith.mulf %l, %r : f32
+    %a = arith.addf %o, %m : f32
+    linalg.yield %a : f32
+  } -> tensor<8x8xf32>
+  %d = linalg.generic {indexing_maps = [#x, #w, #y], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %x : tensor<8x4xf32>, tensor<8x4xf32>) outs(%f : tensor<8x8xf32>) {
+  ^bb0(%l: f32, %r: f32, %o: f32):
+    %m = arith.mulf %l, %r : f32
+    %a = arith.addf %o, %m : f32
+    linalg.yield %a : f32
+  } -> tensor<8x8xf32>
+  disc_plan.yield %c, %d : tensor<8x8xf32>, tensor<8x8xf32>
+}

@@ -1,0 +1,58 @@
+// RUN: disc-opt %s --split-input-file --verify-diagnostics --disc-host-lower
+
+// expected-error @below {{has kernels for a device, but 'disc_plan.target' names none}}
+module attributes {disc_plan.target = {triple = "x86_64-pc-linux-gnu"}} {
+disc_rt.device_kernel @k threads 256 writes "" {disc_plan.kind = "loop", disc_plan.symbols = []}
+disc_rt.entry @main attributes {inputs = [], outputs = []} {
+^bb0(%call: !llvm.ptr):
+  disc_rt.return
+}
+}
+
+// -----
+
+module attributes {disc_plan.target = {device = "emulated"}} {
+// expected-error @below {{names no function: @k_emulated}}
+disc_rt.device_kernel @k threads 256 writes "" host @k_emulated {disc_plan.kind = "loop", disc_plan.symbols = []}
+disc_rt.entry @main attributes {inputs = [], outputs = []} {
+^bb0(%call: !llvm.ptr):
+  disc_rt.return
+}
+}
+
+// -----
+
+module attributes {disc_plan.target = {device = "cuda"}} {
+disc_rt.device_kernel @k threads 256 writes ""
+disc_rt.entry @main attributes {inputs = [], outputs = []} {
+^bb0(%call: !llvm.ptr):
+  // expected-error @below {{needs 'disc_plan.symbols' on k}}
+  disc_rt.launch %call @k()
+  disc_rt.return
+}
+}
+
+// -----
+
+module attributes {disc_plan.target = {device = "cuda"}} {
+disc_shape.symbol @S
+disc_rt.device_kernel @k threads 256 writes "" {disc_plan.kind = "loop", disc_plan.symbols = [], disc_plan.tasks = #disc_shape.expr<S>}
+disc_rt.entry @main attributes {inputs = [], outputs = []} {
+^bb0(%call: !llvm.ptr):
+  // expected-error @below {{needs the value of 'S', but symbol 'S' is not bound here}}
+  disc_rt.launch %call @k()
+  disc_rt.return
+}
+}
+
+// -----
+
+module attributes {disc_plan.target = {device = "cuda"}, gpu.container_module} {
+disc_rt.device_kernel @k threads 256 writes "" {disc_plan.kind = "loop", disc_plan.symbols = []}
+disc_rt.entry @main attributes {inputs = [], outputs = []} {
+^bb0(%call: !llvm.ptr):
+  disc_rt.return
+}
+// expected-error @below {{has an image for an unknown kind of device: #spirv.target_env}}
+gpu.binary @kernels [#gpu.object<#spirv.target_env<#spirv.vce<v1.0, [Shader], []>, #spirv.resource_limits<>>, bin = "spirv">]
+}
