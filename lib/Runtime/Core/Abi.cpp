@@ -57,6 +57,8 @@ int32_t disc_rt_device_matmul(disc_call *call, const disc_device_product *produc
   return call->deviceProduct(*product, buffers, extents);
 }
 
+void *disc_rt_device_errors(disc_call *call) { return call->deviceErrors(); }
+
 int32_t disc_rt_device_call_host(disc_call *call, disc_kernel_fn kernel, void *const *args, int64_t count,
                                  int64_t buffers, int64_t results, int64_t tasks, int64_t cost_ns,
                                  int64_t scratch_bytes) {

@@ -104,6 +104,9 @@ int32_t disc_rt_device_launch(disc_call *call, int64_t kernel, void *const *args
 int32_t disc_rt_device_matmul(disc_call *call, const struct disc_device_product *product, void *const *buffers,
                               const int64_t *extents);
 
+/// Where the call's kernels report an index that is out of range (KernelError in Device.h).
+void *disc_rt_device_errors(disc_call *call);
+
 /// Runs a kernel on the host, as disc_rt_parallel_for does, in the order of the stream, for which it waits. The first
 /// `buffers` of the `count` args are the device's; as many numbers behind the args say how many bytes of each are
 /// copied to the host before, and of the last `results` back after.

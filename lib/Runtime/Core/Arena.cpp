@@ -122,6 +122,20 @@ void *Frames::push(size_t bytes) {
   return data;
 }
 
+Status disc::rt::takeFailure(KernelError *record) {
+  // Kernels write it, as far as this process can tell at any time.
+  if (!record || !*static_cast<volatile int32_t *>(&record->raised))
+    return Status();
+  KernelError error = *record;
+  *record = {};
+  return indexError(error.what, error.index, error.extent);
+}
+
+Storage::~Storage() {
+  if (failure)
+    memory.device->giveBack(failure);
+}
+
 Storage::Storage(const disc_model_info_t &info, const Allocator &host, Device *device)
     : memory(device), allocator(device ? memory.allocator() : host), frames(allocator), scratch(host),
       outputs(size_t(info.num_outputs)) {
@@ -163,6 +177,14 @@ std::unique_ptr<Storage> StoragePool::acquire(Device *device, Stream stream) {
     }
   }
   return std::make_unique<Storage>(info, allocator, device);
+}
+
+Status StoragePool::failure() {
+  std::lock_guard<std::mutex> lock(mutex);
+  for (std::unique_ptr<Storage> &storage : free)
+    if (Status status = takeFailure(storage->failure); !status.ok())
+      return status;
+  return Status();
 }
 
 void StoragePool::clear() {

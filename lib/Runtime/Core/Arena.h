@@ -83,10 +83,13 @@ struct OutputSlot {
 /// stream may still use them.
 struct Storage {
   Storage(const disc_model_info_t &info, const Allocator &host, Device *device);
+  ~Storage();
 
   DeviceMemory memory;
   const Allocator &allocator;        ///< The memory's, or the host's.
   std::unique_ptr<DeviceEvent> used; ///< Behind the last call in `memory.stream`; null if there was none.
+
+  KernelError *failure = nullptr;    ///< What kernels of calls report to; null before the first that may fail.
 
   std::vector<Buffer> arena;       ///< Temporaries, in parts.
   std::vector<Buffer> slots;       ///< What loops carry, where its size changes.
@@ -100,6 +103,9 @@ struct Storage {
   std::vector<int64_t> dims;
 };
 
+/// The error that a record tells of, once. Whoever wrote to it has ended.
+Status takeFailure(KernelError *record);
+
 /// The storages that no call uses at the moment. What it is made from lives longer.
 class StoragePool {
 public:
@@ -109,6 +115,8 @@ public:
   /// is done with; another stream's is shared only when there are many.
   std::unique_ptr<Storage> acquire(Device *device = nullptr, Stream stream = nullptr);
   void release(std::unique_ptr<Storage> storage);
+  /// What the kernels of earlier calls found wrong, once; their device has done all that is in its streams.
+  Status failure();
   /// No device uses any of them by now.
   void clear();
 

@@ -46,6 +46,9 @@ Status disc_call::execute(disc_entry_fn function) {
   int32_t code = status.ok() ? function(this) : 0;
   if (!status.ok())
     return std::move(status);
+  if (model.device() && model.device()->isSynchronous())
+    if (Status failed = takeFailure(storage->failure); !failed.ok())
+      return failed;
   if (code != 0)
     return Status(Code::Invalid, "the compiled code gave up with status " + std::to_string(code));
   return Status();
@@ -67,8 +70,7 @@ void disc_call::indexFailed(const char *what, int64_t index, int64_t extent) {
   std::lock_guard<std::mutex> lock(failing);
   // Which of several wrong indices is met first depends on timing.
   if (status.ok())
-    status = Status(Code::Index, std::string(what) + ": index " + std::to_string(index) +
-                                     " is out of range for a dimension of extent " + std::to_string(extent));
+    status = indexError(what, index, extent);
   failureIsNamed = true;
   kernelFailed.store(true, std::memory_order_relaxed);
 }

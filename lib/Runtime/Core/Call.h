@@ -46,6 +46,7 @@ struct disc_call {
   int32_t outputShape(int64_t index, int64_t rank, const int64_t *dims);
   int32_t parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes);
   int32_t deviceLaunch(int64_t kernel, void *const *args, int64_t count, int64_t blocks);
+  void *deviceErrors();
   int32_t deviceProduct(const disc_device_product &product, void *const *buffers, const int64_t *extents);
   struct HostArgs {
     int64_t count, buffers, results;

@@ -7,6 +7,7 @@
 
 #include "lib/Runtime/Core/Call.h"
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 
@@ -19,6 +20,10 @@ Status disc_call::beginOnDevice() {
   if (storage->used && before != stream && !device.finished(*storage->used))
     if (Status status = device.wait(*storage->used, stream); !status.ok())
       return status;
+  // A record is read once nobody writes to it.
+  if (storage->used && device.finished(*storage->used))
+    if (Status failed = takeFailure(storage->failure); !failed.ok())
+      return Status(failed.code(), "in an earlier run: " + failed.error().message);
   // What earlier calls wrote to the model's state.
   if (entry == Entry::Main && weights.written && weights.writtenIn != stream)
     return device.wait(*weights.written, stream);
@@ -139,5 +144,17 @@ int32_t disc_call::deviceCopy(void *to, const void *from, int64_t bytes) {
 int32_t disc_call::deviceRead(void *to, const void *from, int64_t bytes) {
   if (!model.device() || bytes < 0)
     return record(Status(Code::Invalid, "the compiled code reads " + std::to_string(bytes) + " bytes from no device"));
-  return record(model.device()->read(to, from, size_t(bytes), stream));
+  Status done = model.device()->read(to, from, size_t(bytes), stream);
+  // The device has come by all of the call's kernels so far.
+  return record(done.ok() ? takeFailure(storage->failure) : std::move(done));
+}
+
+void *disc_call::deviceErrors() {
+  if (!storage->failure)
+    if (Status status = model.device()->takeRecord(storage->failure); !status.ok()) {
+      record(std::move(status));
+      return nullptr;
+    }
+  model.device()->lend(storage->failure, sizeof(KernelError));
+  return storage->failure;
 }

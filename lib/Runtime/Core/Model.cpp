@@ -148,7 +148,8 @@ Status Model::synchronize(Stream stream) {
   if (!device_)
     return stream ? Status(Code::Invalid, "the model runs on the CPU, which has no streams") : Status();
   DeviceScope scope(device_);
-  return device_->synchronize(stream);
+  Status done = device_->synchronize(stream);
+  return done.ok() ? storages_.failure() : std::move(done);
 }
 
 Status Model::startProfile() {

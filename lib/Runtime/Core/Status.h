@@ -55,6 +55,12 @@ private:
   std::unique_ptr<Error> error_;
 };
 
+/// An index that lies outside of a dimension.
+inline Status indexError(const char *what, int64_t index, int64_t extent) {
+  return Status(Code::Index, std::string(what) + ": index " + std::to_string(index) +
+                                 " is out of range for a dimension of extent " + std::to_string(extent));
+}
+
 } // namespace disc::rt
 
 #endif // DISC_RUNTIME_CORE_STATUS_H

@@ -38,6 +38,28 @@ int64_t Device::elapsed(DeviceEvent &begin, DeviceEvent &end) {
 
 void Device::lend(const void *, size_t) {}
 
+Status Device::takeRecord(KernelError *&record) {
+  std::lock_guard<std::mutex> lock(recordsMutex);
+  if (records.empty()) {
+    // Each in a cache line of its own: different devices' kernels do not meet there.
+    constexpr size_t kLine = 64, kLines = 64;
+    void *data = nullptr;
+    if (Status status = doAllocateVisible(kLine * kLines, data); !status.ok())
+      return status;
+    for (size_t i = 0; i < kLines; ++i)
+      records.push_back(reinterpret_cast<KernelError *>(static_cast<char *>(data) + i * kLine));
+  }
+  record = records.back();
+  records.pop_back();
+  *record = {};
+  return Status();
+}
+
+void Device::giveBack(KernelError *record) {
+  std::lock_guard<std::mutex> lock(recordsMutex);
+  records.push_back(record);
+}
+
 Status HostDevice::doAllocate(size_t bytes, Stream, void *&data) {
   constexpr size_t kAlignment = 256;
   if (bytes > size_t(INT64_MAX) - kAlignment || posix_memalign(&data, kAlignment, std::max(bytes, kAlignment)) != 0)

@@ -50,6 +50,16 @@ struct DeviceCounters {
   std::atomic<int64_t> releases{0};
 };
 
+/// What a kernel found wrong with an index, in memory that the device writes and the host reads. Compiled kernels know
+/// where the fields are.
+struct KernelError {
+  int32_t raised; ///< Not 0: the rest says what the first thread saw that failed.
+  int32_t unused;
+  int64_t index;
+  int64_t extent;
+  const char *what;
+};
+
 struct DeviceLaunch {
   int64_t kernel;    ///< Its number in disc_device_code.
   void *const *args; ///< For each argument, where its 8 bytes are: a buffer's address or a symbol's value.
@@ -155,6 +165,13 @@ public:
   /// Gives the driver memory back that was released.
   virtual void trim() {}
 
+  /// Whether work is done when a function returns.
+  virtual bool isSynchronous() const { return false; }
+
+  /// A record of no error, for kernels that are launched from here on; giveBack() ends its use.
+  Status takeRecord(KernelError *&record);
+  void giveBack(KernelError *record);
+
   /// Memory that is the caller's (an input, a parameter, an output): kernels that are launched from here on may use it.
   /// For a device that checks accesses. What was told of the same addresses before is void.
   virtual void lend(const void *data, size_t bytes);
@@ -170,17 +187,25 @@ protected:
   virtual Status doLaunch(DeviceModule &module, const DeviceLaunch &launch, Stream stream) = 0;
   virtual Status doMultiply(const DeviceProduct & /*product*/, Stream, bool &done) { return done = false, Status(); }
   virtual Status doWait(DeviceEvent &event, Stream stream);
+  /// Host memory that kernels can write to. It is never released.
+  virtual Status doAllocateVisible(size_t bytes, void *&data) = 0;
 
   friend class DeviceScope;
   /// Makes the device the calling thread's current one, where the driver has such a thing; leave() undoes it.
   virtual void *enter() { return nullptr; }
   virtual void leave(void * /*previous*/) {}
+
+private:
+  std::mutex recordsMutex;
+  std::vector<KernelError *> records; ///< That nobody uses.
 };
 
 /// A device without memory of its own, whose work is done when a function returns.
 class HostDevice : public Device {
 public:
   explicit HostDevice(std::string name) : Device(std::move(name), {kDLCPU, 0}) {}
+
+  bool isSynchronous() const override { return true; }
 
 protected:
   Status doAllocate(size_t bytes, Stream stream, void *&data) override;
@@ -189,6 +214,7 @@ protected:
   Status doCopy(void *to, const void *from, size_t bytes, Stream stream) override;
   Status doRead(void *to, const void *from, size_t bytes, Stream stream) override;
   Status doSynchronize(Stream) override { return Status(); }
+  Status doAllocateVisible(size_t bytes, void *&data) override { return doAllocate(bytes, nullptr, data); }
 };
 
 /// Around calls of a device's functions. Null is allowed, and costs nothing.

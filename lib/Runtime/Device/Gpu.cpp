@@ -92,6 +92,9 @@ protected:
   Status doWait(DeviceEvent &event, Stream stream) override {
     return check(driver.streamWait(stream, static_cast<GpuEvent &>(event).event, 0), "a wait for another stream");
   }
+  Status doAllocateVisible(size_t bytes, void *&data) override {
+    return check(driver.allocateHost(&data, bytes, kHostPortable), "pinned memory");
+  }
   void *enter() override { return driver.enter(device, context); }
   void leave(void *previous) override { driver.leave(previous); }
 
