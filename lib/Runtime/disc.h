@@ -216,8 +216,8 @@ DISC_API disc_status disc_seed(disc_model *model, uint64_t seed);
  * model has its own. Waits for runs that are under way. A model without state is left as it is. */
 DISC_API disc_status disc_reset(disc_model *model);
 
-/* Whether models for a kind of device ("cuda", "rocm", "emulated", ...) can run here, on the one of this number; the error
- * says what is missing. "cpu" always can. */
+/* Whether models for a kind of device ("cuda", "rocm", "emulated", ...) can run here, on the one of this number; the
+ * error says what is missing. "cpu" always can. */
 DISC_API disc_status disc_find_device(const char *kind, int32_t number);
 
 /*===-- What a model is -----------------------------------------------------------------------------------------===*/
@@ -288,13 +288,14 @@ typedef struct disc_output {
 DISC_API disc_status disc_run(disc_model *model, const DLTensor *const *inputs, int64_t num_inputs,
                               disc_output *outputs, int64_t num_outputs);
 
-/* The same for a model that runs on a device, on a stream of the caller's: a CUstream or cudaStream_t, a hipStream_t; NULL
- * is the device's default stream, which disc_run takes. Inputs and outputs are tensors on that device, contiguous ones.
+/* The same for a model that runs on a device, on a stream of the caller's: a CUstream or cudaStream_t, a hipStream_t;
+ * NULL is the device's default stream, which disc_run takes. Inputs and outputs are tensors on that device, contiguous
+ * ones.
  *
  * It returns once the work is in the stream, and waits for the device only where an extent depends on data. Inputs must
- * not be written to or freed before the stream has come by. Outputs are there for whatever comes later in the stream, and
- * `managed` ones are freed in its order: it must outlive them. What fails later is an error of a later call. Runs on
- * several streams may overlap, but for those of a model with state, which take turns. */
+ * not be written to or freed before the stream has come by. Outputs are there for whatever comes later in the stream,
+ * and `managed` ones are freed in its order: it must outlive them. What fails later is an error of a later call. Runs
+ * on several streams may overlap, but for those of a model with state, which take turns. */
 DISC_API disc_status disc_run_on(disc_model *model, void *stream, const DLTensor *const *inputs, int64_t num_inputs,
                                  disc_output *outputs, int64_t num_outputs);
 

@@ -59,8 +59,8 @@ class Library:
     Calls may come from several threads at once, and leave other Python threads running; those of a model with state
     take turns. Inputs that are ``updated`` are written to.
 
-    On a GPU, arrays are tensors that lie there, contiguous ones. The work goes into the framework's current stream and a
-    call does not wait for it.
+    On a GPU, arrays are tensors that lie there, contiguous ones. The work goes into the framework's current stream, and
+    a call does not wait for it.
 
     NumPy has bfloat16 only with the package ``ml_dtypes``: without it, a model that gives bfloat16 needs inputs or
     ``out`` of another kind.

@@ -122,7 +122,7 @@ void *Frames::push(size_t bytes) {
   return data;
 }
 
-Status disc::rt::takeFailure(KernelError *record) {
+Status takeFailure(KernelError *record) {
   // Kernels write it, as far as this process can tell at any time.
   if (!record || !*static_cast<volatile int32_t *>(&record->raised))
     return Status();

@@ -89,7 +89,7 @@ struct Storage {
   const Allocator &allocator;        ///< The memory's, or the host's.
   std::unique_ptr<DeviceEvent> used; ///< Behind the last call in `memory.stream`; null if there was none.
 
-  KernelError *failure = nullptr;    ///< What kernels of calls report to; null before the first that may fail.
+  KernelError *failure = nullptr; ///< What kernels of calls report to; null before the first that may fail.
 
   std::vector<Buffer> arena;       ///< Temporaries, in parts.
   std::vector<Buffer> slots;       ///< What loops carry, where its size changes.

@@ -13,6 +13,7 @@
 #define DISC_TARGET_COMMON_KERNELATTRS_H
 
 #include "dialects/Plan/PlanDialect.h"
+#include "dialects/Shape/ShapeDialect.h"
 #include "mlir/IR/Operation.h"
 
 namespace mlir::disc {
@@ -33,6 +34,21 @@ inline constexpr llvm::StringLiteral kKernelCallAttr = "disc_plan.reports_to_cal
 /// back.
 inline constexpr llvm::StringLiteral kKernelBuffersAttr = "disc_plan.buffer_bytes";
 inline constexpr llvm::StringLiteral kKernelResultsAttr = "disc_plan.results";
+
+/// On a device's kernel: the product that a library may do in its place, see LibraryProductAttrs.
+inline constexpr llvm::StringLiteral kKernelLibraryAttr = "disc_plan.library";
+
+/// A product of matrices c = a * b of a kernel, as disc_device_product says it.
+struct LibraryProductAttrs {
+  std::array<int64_t, 3> operands; // which of the kernel's buffers are a, b and c
+  SmallVector<SymExpr> extents;    // batch, m, n, k; elements from a batch's matrix to the next in a, b, c
+  int64_t dtype = 0;               // enum disc_dtype
+  bool aColumns = false, bColumns = false;
+  FlatSymbolRefAttr epilogue; // the kernel that does the rest; null if there is none
+
+  DictionaryAttr toAttr(MLIRContext *context) const;
+  static LibraryProductAttrs fromAttr(DictionaryAttr attr);
+};
 
 /// Keeps what launches of `kernel` need on the function emitted for it.
 inline void copyLaunchAttrs(KernelFuncOp kernel, Operation *function) {

@@ -68,8 +68,7 @@ Value KernelArguments::get(OpBuilder &b, Location loc, unsigned slot, Type type)
   if (!array)
     return each[slot];
   // Slots are 8 bytes also where pointers are not.
-  Value at =
-      LLVM::GEPOp::create(b, loc, array.getType(), b.getI64Type(), array, ArrayRef<LLVM::GEPArg>{int32_t(slot)});
+  Value at = LLVM::GEPOp::create(b, loc, array.getType(), b.getI64Type(), array, ArrayRef<LLVM::GEPArg>{int32_t(slot)});
   return LLVM::LoadOp::create(b, loc, type, at, 8);
 }
 

@@ -25,6 +25,7 @@
 
 #include "lib/Target/Common/KernelAttrs.h"
 #include "lib/Target/GPU/DeviceKernel.h"
+#include "lib/Target/GPU/LibraryProduct.h"
 
 namespace mlir::disc {
 #define GEN_PASS_DEF_GPUEMITKERNELS
@@ -78,6 +79,75 @@ void leaveOnHost(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   kernel->setAttr(kKernelResultsAttr, Builder(context).getI64IntegerAttr(kernel.getNumResults()));
 }
 
+/// Adds functions to the module of device code, and what launches of them need to know to the host's.
+struct Emission {
+  OpBuilder &b;
+  gpu::GPUModuleOp device;
+  ShapeAnalysis &shapes;
+  int64_t warp;
+
+  FailureOr<DeviceKernelOp> add(KernelFuncOp kernel, const Twine &name,
+                                function_ref<LogicalResult(DeviceKernel &)> emit) {
+    Location loc = kernel.getLoc();
+    SmallVector<StringRef> texts = checkTexts(kernel);
+    unsigned buffers = kernel.getNumInputs() + kernel.getNumResults(), numSymbols = kernel.getSymbols().size();
+    SmallVector<Type> types(buffers, LLVM::LLVMPointerType::get(b.getContext(), 1));
+    types.append(numSymbols, b.getI64Type());
+    std::string writes = std::string(kernel.getNumInputs(), '0') + std::string(kernel.getNumResults(), '1') +
+                         std::string(numSymbols, 's');
+    if (!texts.empty()) {
+      types.push_back(LLVM::LLVMPointerType::get(b.getContext(), 1));
+      types.append(texts.size(), b.getI64Type());
+      writes += "1" + std::string(texts.size(), 's');
+    }
+    auto threads = kernel.getScheduleAttr().getAs<IntegerAttr>("threads");
+    if (!threads)
+      return kernel.emitError("a kernel of a device needs 'threads' in its schedule");
+
+    b.setInsertionPointToEnd(device.getBody());
+    auto function = gpu::GPUFuncOp::create(b, loc, name.str(), b.getFunctionType(types, {}));
+    function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
+    function.setKnownBlockSizeAttr(b.getDenseI32ArrayAttr({int32_t(threads.getInt()), 1, 1}));
+    function->setAttr("disc_plan.writes", b.getStringAttr(writes));
+    b.setInsertionPointToEnd(&function.getBody().front());
+    auto end = gpu::ReturnOp::create(b, loc);
+    b.setInsertionPoint(end);
+    DeviceKernel k(b, kernel, function, shapes, warp);
+    if (failed(emit(k)))
+      return failure();
+
+    b.setInsertionPoint(kernel);
+    auto stub = DeviceKernelOp::create(b, loc, name.str(), threads.getInt(), writes, FlatSymbolRefAttr());
+    if (!texts.empty())
+      stub->setAttr(kKernelTextsAttr, b.getStrArrayAttr(texts));
+    copyLaunchAttrs(kernel, stub);
+    return stub;
+  }
+
+  /// What is needed for a library to do the kernel's product.
+  LogicalResult addLibrary(KernelFuncOp kernel, DeviceKernelOp stub) {
+    std::optional<LibraryProduct> product = libraryProduct(kernel, shapes);
+    if (!product)
+      return success();
+    if (!product->isWhole) {
+      constexpr int64_t threads = 256, width = 4;
+      NamedAttrList schedule;
+      schedule.set("threads", b.getI64IntegerAttr(threads));
+      schedule.set("vector", b.getI64IntegerAttr(width));
+      kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
+      SymExpr total = SymExpr::product(shapes.dims(product->product));
+      kernel.setTasksAttr(ExprAttr::get(b.getContext(), SymExpr::ceilDiv(total, SymExpr(threads * width))));
+      FailureOr<DeviceKernelOp> rest = add(kernel, kernel.getSymName() + "_epilogue",
+                                           [&](DeviceKernel &k) { return emitDeviceEpilogue(k, *product); });
+      if (failed(rest))
+        return failure();
+      product->attrs.epilogue = FlatSymbolRefAttr::get(rest->getSymNameAttr());
+    }
+    stub->setAttr(kKernelLibraryAttr, product->attrs.toAttr(b.getContext()));
+    return success();
+  }
+};
+
 struct GpuEmitKernels : disc::impl::GpuEmitKernelsBase<GpuEmitKernels> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
@@ -92,46 +162,18 @@ struct GpuEmitKernels : disc::impl::GpuEmitKernelsBase<GpuEmitKernels> {
     module->setAttr(gpu::GPUDialect::getContainerModuleAttrName(), b.getUnitAttr());
     b.setInsertionPointToEnd(module.getBody());
     auto device = gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
+    Emission emission{b, device, shapes, warp};
     for (KernelFuncOp kernel : kernels) {
       if (kernel.getKind() == KernelKind::Call) {
         leaveOnHost(kernel, shapes);
         continue;
       }
-      SmallVector<StringRef> texts = checkTexts(kernel);
-      unsigned buffers = kernel.getNumInputs() + kernel.getNumResults(), numSymbols = kernel.getSymbols().size();
-      SmallVector<Type> types(buffers, LLVM::LLVMPointerType::get(context, 1));
-      types.append(numSymbols, b.getI64Type());
-      std::string writes = std::string(kernel.getNumInputs(), '0') + std::string(kernel.getNumResults(), '1') +
-                           std::string(numSymbols, 's');
-      if (!texts.empty()) {
-        types.push_back(LLVM::LLVMPointerType::get(context, 1));
-        types.append(texts.size(), b.getI64Type());
-        writes += "e" + std::string(texts.size(), 's');
-      }
-
-      b.setInsertionPointToEnd(device.getBody());
-      auto function = gpu::GPUFuncOp::create(b, kernel.getLoc(), kernel.getSymName(), b.getFunctionType(types, {}));
-      function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
-      auto threads = kernel.getScheduleAttr().getAs<IntegerAttr>("threads");
-      if (!threads) {
-        kernel.emitError("a kernel of a device needs 'threads' in its schedule");
+      FailureOr<DeviceKernelOp> stub = emission.add(kernel, kernel.getSymName(), emitKernel);
+      if (failed(stub))
         return signalPassFailure();
-      }
-      function.setKnownBlockSizeAttr(b.getDenseI32ArrayAttr({int32_t(threads.getInt()), 1, 1}));
-      function->setAttr("disc_plan.writes", b.getStringAttr(writes));
-      b.setInsertionPointToEnd(&function.getBody().front());
-      auto end = gpu::ReturnOp::create(b, kernel.getLoc());
-      b.setInsertionPoint(end);
-      DeviceKernel k(b, kernel, function, shapes, warp);
-      if (failed(emitKernel(k)))
-        return signalPassFailure();
-
-      b.setInsertionPoint(kernel);
-      auto stub = DeviceKernelOp::create(b, kernel.getLoc(), kernel.getSymName(), threads.getInt(), writes,
-                                         FlatSymbolRefAttr());
-      if (!texts.empty())
-        stub->setAttr(kKernelTextsAttr, b.getStrArrayAttr(texts));
-      copyLaunchAttrs(kernel, stub);
+      if (kernel.getKind() == KernelKind::Contraction)
+        if (failed(emission.addLibrary(kernel, *stub)))
+          return signalPassFailure();
       kernel.erase();
     }
   }

@@ -41,6 +41,8 @@
 #include "dialects/Plan/PlanDialect.h"
 #include "dialects/Rt/RtDialect.h"
 #include "dialects/Shape/ShapeDialect.h"
+#include "lib/Runtime/Core/Abi.h"
+#include "lib/Runtime/Core/ModelInfo.h"
 #include "lib/Target/Common/ExprEmitter.h"
 #include "lib/Target/Common/KernelAttrs.h"
 #include "lib/Target/Common/PointEmitter.h"
@@ -118,6 +120,9 @@ private:
   void lowerOutput(OutputOp op);
   LogicalResult lowerLaunch(LaunchOp op);
   LogicalResult lowerDeviceLaunch(LaunchOp op, DeviceKernelOp kernel);
+  LogicalResult launchOnDevice(LaunchOp op, DeviceKernelOp kernel);
+  Value productTable(DeviceKernelOp kernel, const LibraryProductAttrs &product);
+  int64_t numberOf(DeviceKernelOp kernel);
   LogicalResult storeArguments(LaunchOp op, ArrayAttr symbolNames, Value args, size_t &slot);
   Value readDevice(LLVM::LoadOp load);
   LogicalResult lowerLoop(RtLoopOp op);
@@ -425,8 +430,94 @@ LogicalResult EntryLowering::storeArguments(LaunchOp op, ArrayAttr symbolNames, 
   return success();
 }
 
-/// The kernel's tasks are its blocks; a grid is put into the call's stream.
+/// A large product goes to the device's library, if there is one; what it cannot do, and small ones, to the kernel.
 LogicalResult EntryLowering::lowerDeviceLaunch(LaunchOp op, DeviceKernelOp kernel) {
+  auto library = kernel->getAttrOfType<DictionaryAttr>(kKernelLibraryAttr);
+  if (!library)
+    return launchOnDevice(op, kernel);
+  Location loc = op.getLoc();
+  LibraryProductAttrs product = LibraryProductAttrs::fromAttr(library);
+  SmallVector<Value> extents;
+  for (const SymExpr &e : product.extents)
+    if (Value value = emitExpr(op, e))
+      extents.push_back(toI64(loc, value));
+    else
+      return failure();
+  // Below as many multiplications a call of the library takes longer than the kernel.
+  constexpr int64_t kLarge = 1 << 20;
+  Value work = extents[0];
+  for (Value extent : ArrayRef(extents).slice(1, 3))
+    work = arith::MulIOp::create(b, loc, work, extent);
+  Value isLarge = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, work, constant64(loc, kLarge));
+  Block *before = b.getInsertionBlock(), *large = b.createBlock(exit);
+  Value array = slots(loc, product.operands.size() + extents.size());
+  for (auto [i, operand] : llvm::enumerate(product.operands))
+    store(loc, mapped(op.getBuffers()[operand]), array, i);
+  for (auto [i, extent] : llvm::enumerate(extents))
+    store(loc, extent, array, product.operands.size() + i);
+  Value numbers =
+      LLVM::GEPOp::create(b, loc, ptr, i64, array, ArrayRef<LLVM::GEPArg>{int32_t(product.operands.size())});
+  Value status =
+      runtime.call(b, loc, "disc_rt_device_matmul", i32, {call, productTable(kernel, product), array, numbers});
+  Value none = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(DISC_RT_UNSUPPORTED));
+  Value isDone = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, status, none);
+
+  // Each side in a chain of blocks of its own, as its checks expect.
+  auto side = [&](function_ref<LogicalResult()> emit) -> std::pair<Block *, Block *> {
+    ExprEmitter::Scope scope(exprs);
+    Block *first = b.createBlock(exit);
+    return failed(emit()) ? std::pair<Block *, Block *>() : std::make_pair(first, b.getInsertionBlock());
+  };
+  auto done = side([&] {
+    checkStatus(loc, status);
+    if (!product.epilogue)
+      return success();
+    auto epilogue = module.lookupSymbol<DeviceKernelOp>(product.epilogue);
+    return epilogue ? launchOnDevice(op, epilogue) : op.emitOpError() << "names no kernel: " << product.epilogue;
+  });
+  auto own = side([&] { return launchOnDevice(op, kernel); });
+  if (!done.first || !own.first)
+    return failure();
+  Block *after = b.createBlock(exit);
+  b.setInsertionPointToEnd(before);
+  cf::CondBranchOp::create(b, loc, isLarge, large, own.first);
+  b.setInsertionPointToEnd(large);
+  cf::CondBranchOp::create(b, loc, isDone, done.first, own.first);
+  for (Block *end : {done.second, own.second}) {
+    b.setInsertionPointToEnd(end);
+    cf::BranchOp::create(b, loc, after);
+  }
+  b.setInsertionPointToStart(after);
+  return success();
+}
+
+/// The address of a disc_device_product.
+Value EntryLowering::productTable(DeviceKernelOp kernel, const LibraryProductAttrs &product) {
+  std::string name = ("disc_product_" + kernel.getSymName()).str();
+  if (!module.lookupSymbol(name)) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    int64_t fields[] = {numberOf(kernel), product.dtype,      product.aColumns,
+                        product.bColumns, DISC_PRODUCT_PLAIN, /*tf32=*/0};
+    LLVM::GlobalOp::create(b, kernel.getLoc(), LLVM::LLVMArrayType::get(i64, std::size(fields)), /*isConstant=*/true,
+                           LLVM::Linkage::Private, name, b.getI64TensorAttr(fields));
+  }
+  return LLVM::AddressOfOp::create(b, kernel.getLoc(), ptr, name);
+}
+
+/// Among the kernels of the device.
+int64_t EntryLowering::numberOf(DeviceKernelOp kernel) {
+  int64_t number = 0;
+  for (auto other : module.getOps<DeviceKernelOp>()) {
+    if (other == kernel)
+      break;
+    ++number;
+  }
+  return number;
+}
+
+/// The kernel's tasks are its blocks; a grid is put into the call's stream.
+LogicalResult EntryLowering::launchOnDevice(LaunchOp op, DeviceKernelOp kernel) {
   Location loc = op.getLoc();
   auto symbolNames = kernel->getAttrOfType<ArrayAttr>(kKernelSymbolsAttr);
   if (!symbolNames)
@@ -445,14 +536,9 @@ LogicalResult EntryLowering::lowerDeviceLaunch(LaunchOp op, DeviceKernelOp kerne
     for (Attribute text : texts)
       store(loc, textAddress(b, loc, module, cast<StringAttr>(text).getValue()), args, slot++);
   }
-  int64_t number = 0;
-  for (auto other : module.getOps<DeviceKernelOp>()) {
-    if (other == kernel)
-      break;
-    ++number;
-  }
-  checkStatus(loc, runtime.call(b, loc, "disc_rt_device_launch", i32,
-                                {call, constant64(loc, number), args, constant64(loc, count), toI64(loc, blocks)}));
+  checkStatus(
+      loc, runtime.call(b, loc, "disc_rt_device_launch", i32,
+                        {call, constant64(loc, numberOf(kernel)), args, constant64(loc, count), toI64(loc, blocks)}));
   return success();
 }
 

@@ -9,7 +9,7 @@ disc_shape.symbol @S min 0
 // a multiple of 16 bytes. A grid of any size does all of it.
 // CHECK: disc_rt.device_kernel @merged threads 256 writes "01s"
 // CHECK-SAME: disc_plan.kind = "loop", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B>
-// CHECK: disc_rt.device_kernel @embedding threads 256 writes "001ses"
+// CHECK: disc_rt.device_kernel @embedding threads 256 writes "001s1s"
 // CHECK-SAME: disc_plan.texts = ["aten.embedding at model.py:3"]
 // CHECK-LABEL: gpu.func @merged
 // CHECK-SAME: (%[[X:.*]]: !llvm.ptr<1>, %[[R:.*]]: !llvm.ptr<1>, %[[B:.*]]: i64) kernel

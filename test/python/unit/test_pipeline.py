@@ -11,7 +11,7 @@ from disc.pipeline import Pipeline, Stage, default
 def test_default_is_the_architecture():
     assert default("cpu").names == ("shape", "library", "fusion", "schedule", "memory", "codegen")
     assert default() is default("cpu")
-    with pytest.raises(ValueError, match="no target 'tpu'; the targets are: aarch64-linux-gnu, .*cpu, cuda, "):
+    with pytest.raises(ValueError, match=r"no target 'tpu'; the targets are: aarch64-linux-gnu, .*cpu, cuda, "):
         default("tpu")
 
 

@@ -1,0 +1,32 @@
+//===- KernelAttrs.cpp - what a kernel's function tells the host flow -------===//
+
+#include "lib/Target/Common/KernelAttrs.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+DictionaryAttr LibraryProductAttrs::toAttr(MLIRContext *context) const {
+  Builder b(context);
+  NamedAttrList attrs;
+  attrs.set("operands", b.getDenseI64ArrayAttr(operands));
+  attrs.set("extents", DimsAttr::get(context, extents));
+  attrs.set("dtype", b.getI64IntegerAttr(dtype));
+  attrs.set("a_columns", b.getBoolAttr(aColumns));
+  attrs.set("b_columns", b.getBoolAttr(bColumns));
+  if (epilogue)
+    attrs.set("epilogue", epilogue);
+  return attrs.getDictionary(context);
+}
+
+LibraryProductAttrs LibraryProductAttrs::fromAttr(DictionaryAttr attr) {
+  LibraryProductAttrs out;
+  llvm::copy(attr.getAs<DenseI64ArrayAttr>("operands").asArrayRef(), out.operands.begin());
+  out.extents = llvm::to_vector(attr.getAs<DimsAttr>("extents").getDims());
+  out.dtype = attr.getAs<IntegerAttr>("dtype").getInt();
+  out.aColumns = attr.getAs<BoolAttr>("a_columns").getValue();
+  out.bColumns = attr.getAs<BoolAttr>("b_columns").getValue();
+  out.epilogue = attr.getAs<FlatSymbolRefAttr>("epilogue");
+  return out;
+}
