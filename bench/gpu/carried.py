@@ -1,0 +1,148 @@
+"""Runs a compiled library by its C interface alone (disc.h): ctypes and torch are all that is needed."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import (
+    CDLL,
+    POINTER,
+    Structure,
+    byref,
+    c_char_p,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint8,
+    c_uint16,
+    c_uint64,
+    c_void_p,
+)
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+_CODES = {
+    torch.float32: (2, 32),
+    torch.float16: (2, 16),
+    torch.float64: (2, 64),
+    torch.bfloat16: (4, 16),
+    torch.int64: (0, 64),
+    torch.int32: (0, 32),
+    torch.int8: (0, 8),
+    torch.uint8: (1, 8),
+    torch.bool: (6, 8),
+}
+_DTYPES = {code: dtype for dtype, code in _CODES.items()}
+
+
+class _DataType(Structure):
+    _fields_ = (("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16))
+
+
+class _Tensor(Structure):
+    _fields_ = (
+        ("data", c_void_p),
+        ("device_type", c_int32),
+        ("device_id", c_int32),
+        ("ndim", c_int32),
+        ("dtype", _DataType),
+        ("shape", POINTER(c_int64)),
+        ("strides", POINTER(c_int64)),
+        ("byte_offset", c_uint64),
+    )
+
+
+class _Output(Structure):
+    _fields_ = (("tensor", POINTER(_Tensor)), ("managed", c_void_p))
+
+
+class _ModelSpec(Structure):
+    _fields_ = (
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("cpu", c_char_p),
+        ("version", ctypes.c_uint32),
+        ("threads", c_int32),
+        *((name, c_int64) for name in ("num_inputs", "num_outputs", "num_symbols", "num_parameters")),
+    )
+
+
+class _TensorSpec(Structure):
+    _fields_ = (
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("dtype", _DataType),
+        ("ndim", c_int32),
+        ("dims", c_void_p),
+        ("min", c_void_p),
+        ("max", c_void_p),
+        ("flags", c_uint64),
+    )
+
+
+class Carried:
+    """A library's model. Calls take tensors of one device, and give new ones there."""
+
+    def __init__(self, path: Path):
+        self._library = CDLL(str(path))
+        self._library.disc_last_error.restype = c_char_p
+        self._model = c_void_p()
+        self._check(self._library.disc_load(str(path).encode(), None, byref(self._model)))
+        model = _ModelSpec(size=ctypes.sizeof(_ModelSpec))
+        self._check(self._library.disc_describe(self._model, byref(model)))
+        self._outputs: list[tuple[torch.dtype, int]] = []
+        for i in range(model.num_outputs):
+            spec = _TensorSpec(size=ctypes.sizeof(_TensorSpec))
+            self._check(self._library.disc_describe_output(self._model, c_int64(i), byref(spec)))
+            self._outputs.append((_DTYPES[spec.dtype.code, spec.dtype.bits], spec.ndim))
+
+    def __call__(self, *inputs: Tensor) -> list[Tensor]:
+        """Puts a run into torch's current stream."""
+        views = [_view(t) for t in inputs]
+        given = (POINTER(_Tensor) * len(views))(*(ctypes.pointer(v) for v in views))
+        shapes = [(c_int64 * max(rank, 1))() for _, rank in self._outputs]
+        places = (POINTER(c_int64) * len(shapes))(*(ctypes.cast(s, POINTER(c_int64)) for s in shapes))
+        count, number = c_int64(len(views)), c_int64(len(shapes))
+        self._check(self._library.disc_output_shapes(self._model, given, count, places, number))
+        device = inputs[0].device if inputs else torch.device("cpu")
+        results = [
+            torch.empty(list(shape)[:rank], dtype=dtype, device=device)
+            for shape, (dtype, rank) in zip(shapes, self._outputs, strict=True)
+        ]
+        filled = [_view(t) for t in results]
+        outputs = (_Output * len(results))(*(_Output(ctypes.pointer(v), None) for v in filled))
+        stream = c_void_p(torch.cuda.current_stream().cuda_stream if device.type == "cuda" else None)
+        self._check(self._library.disc_run_on(self._model, stream, given, count, outputs, number))
+        return results
+
+    def synchronize(self) -> None:
+        """Waits for the current stream; an error of earlier runs is raised here."""
+        stream = torch.cuda.current_stream().cuda_stream if torch.cuda.is_available() else None
+        self._check(self._library.disc_synchronize(self._model, c_void_p(stream)))
+
+    def close(self) -> None:
+        """Frees the model."""
+        self._library.disc_free(self._model)
+
+    def _check(self, status: int) -> None:
+        if status:
+            raise RuntimeError(self._library.disc_last_error().decode())
+
+
+def _view(tensor: Tensor) -> _Tensor:
+    kinds = {"cpu": 1, "cuda": 10 if torch.version.hip else 2}
+    shape = (c_int64 * max(tensor.ndim, 1))(*tensor.shape)
+    strides = (c_int64 * max(tensor.ndim, 1))(*tensor.stride())
+    code, bits = _CODES[tensor.dtype]
+    device = tensor.device
+    return _Tensor(
+        tensor.data_ptr(),
+        kinds[device.type],
+        device.index or 0,
+        tensor.ndim,
+        _DataType(code, bits, 1),
+        shape,
+        strides,
+        0,
+    )
