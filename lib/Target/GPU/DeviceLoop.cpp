@@ -10,6 +10,12 @@
 //
 // Neighbouring threads have neighbouring vectors, so that a warp reads whole lines.
 //
+// An operand that lies in memory along another dimension (a transpose) goes through memory of the block, in tiles of
+// 32 x 32, so that it is read along its lines and the results are written along theirs:
+//
+//   scf.for %tile { tile[n][x] = %x ... along x ; gpu.barrier ; body, reading tile[n][x], and stores along n ;
+//   gpu.barrier }
+//
 // Lit test: test/lit/GPU/emit-kernels.mlir.
 //
 //===----------------------------------------------------------------------===//
@@ -21,6 +27,99 @@
 
 using namespace mlir;
 using namespace mlir::disc;
+
+namespace {
+/// An operand whose elements are neighbours along another dimension than those of the results.
+struct Crossed {
+  BlockArgument operand;
+  LinearAccess access;
+  Value memory;
+};
+} // namespace
+
+constexpr int64_t kTile = 32, kPitch = kTile + 1; // rows of a tile start in different banks
+
+static SmallVector<Crossed> findCrossed(DeviceKernel &k, const KernelAccess &access, unsigned lanes, unsigned across) {
+  SmallVector<Crossed> crossed;
+  for (BlockArgument operand : k.kernel.getBody().getArguments()) {
+    const LinearAccess *only = access.onlyAccess(operand.getArgNumber());
+    Type elem = getElementTypeOrSelf(operand.getType());
+    if (only && only->strides[across].isConstant(1) && !only->strides[lanes].isConstant(0) &&
+        !only->strides[lanes].isConstant(1) && elem.isIntOrFloat() && elem.getIntOrFloatBitWidth() >= 8)
+      crossed.push_back({operand, *only, {}});
+  }
+  return crossed;
+}
+
+/// The domain in tiles of run `across` and the innermost run.
+static LogicalResult emitTiles(DeviceKernel &k, ArrayRef<SymExpr> domain, ArrayRef<MergedDims> runs, unsigned across,
+                               SmallVector<Crossed> crossed) {
+  IndexMath &m = k.m;
+  PointEmitter points = k.points(1);
+  unsigned x = runs[across].innermost, n = runs.back().innermost;
+  SmallVector<SymExpr> extents;
+  for (auto [r, run] : llvm::enumerate(runs.drop_back()))
+    if (r != across)
+      extents.push_back(run.extent);
+  for (const SymExpr &extent : {runs[across].extent, runs.back().extent})
+    extents.push_back(SymExpr::ceilDiv(extent, SymExpr(kTile)));
+  SmallVector<Value> sizes;
+  for (const SymExpr &extent : extents)
+    sizes.push_back(points.expr(extent));
+  for (Crossed &c : crossed)
+    c.memory = k.shared(getElementTypeOrSelf(c.operand.getType()), kTile * kPitch);
+  Value width = m.constant(kTile), fast = m.rem(k.thread(), width), slow = m.div(k.thread(), width);
+  int64_t step = k.threads() / kTile;
+  Value xCount = points.expr(runs[across].extent), nCount = points.expr(runs.back().extent);
+  bool ok = true;
+  emitFor(k.b, k.loc, k.block(), points.expr(SymExpr::product(extents)), k.blocks(), {}, [&](Value tile, ValueRange) {
+    PointEmitter::Scope scope(points);
+    SmallVector<Value> place = m.delinearize(tile, sizes);
+    SmallVector<Idx> at(domain.size(), points.uniform(int64_t(0)));
+    unsigned next = 0;
+    for (auto [r, run] : llvm::enumerate(runs.drop_back()))
+      if (r != across)
+        at[run.innermost] = Idx(place[next++]);
+    Value x0 = m.mul(place[next], kTile), n0 = m.mul(place[next + 1], kTile);
+    // `body` at coordinate i of run `across` and j of the innermost one, if there is such a point.
+    auto inside = [&](Value i, Value j, function_ref<void()> body) {
+      Value is = arith::AndIOp::create(k.b, k.loc, m.less(i, xCount), m.less(j, nCount));
+      auto branch = scf::IfOp::create(k.b, k.loc, is, /*withElseRegion=*/false);
+      OpBuilder::InsertionGuard guard(k.b);
+      k.b.setInsertionPointToStart(branch.thenBlock());
+      PointEmitter::Scope inner(points);
+      at[x] = Idx(i), at[n] = Idx(j);
+      body();
+    };
+    for (int64_t row = 0; row < kTile; row += step) {
+      Value own = m.add(slow, m.constant(row));
+      inside(m.add(x0, fast), m.add(n0, own), [&] {
+        for (const Crossed &c : crossed) {
+          Idx address(points.expr(c.access.offset));
+          for (auto [i, stride] : llvm::zip(at, c.access.strides))
+            address = points.addIdx(address, points.mulIdx(i, stride));
+          Value v = points.load(points.operandPtr(c.operand.getArgNumber()), address,
+                                getElementTypeOrSelf(c.operand.getType()));
+          k.storeShared(c.memory, v, m.add(m.mul(own, kPitch), fast));
+        }
+      });
+    }
+    k.barrier();
+    for (int64_t row = 0; row < kTile; row += step) {
+      Value own = m.add(slow, m.constant(row));
+      inside(m.add(x0, own), m.add(n0, fast), [&] {
+        for (const Crossed &c : crossed) {
+          Value v = k.loadShared(c.memory, getElementTypeOrSelf(c.operand.getType()), m.add(m.mul(fast, kPitch), own));
+          points.bind(c.operand, [v](ArrayRef<Idx>, Value) { return v; });
+        }
+        ok &= succeeded(points.storeResults(at, domain));
+      });
+    }
+    k.barrier();
+    return SmallVector<Value>();
+  });
+  return success(ok);
+}
 
 LogicalResult disc::emitDeviceLoop(DeviceKernel &k) {
   IndexMath &m = k.m;
@@ -40,6 +139,10 @@ LogicalResult disc::emitDeviceLoop(DeviceKernel &k) {
     access.write(i, at);
   }
   SmallVector<MergedDims> runs = access.mergedRuns(0, domain.size());
+  if (!runs.empty())
+    for (unsigned r = 0; r + 1 < runs.size(); ++r)
+      if (auto crossed = findCrossed(k, access, runs.back().innermost, runs[r].innermost); !crossed.empty())
+        return emitTiles(k, domain, runs, r, crossed);
   bool whole = !runs.empty() && runs.back().extent.content() % width == 0;
   // Vectors must not cross the ends of rows; one row has one end, and a tail there.
   if (runs.empty() || (runs.size() > 1 && !whole))
