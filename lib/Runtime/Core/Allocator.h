@@ -5,12 +5,17 @@
 
 #include "lib/Runtime/disc.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 namespace disc::rt {
 
 /// Every buffer starts on a cache line, which is also the widest vector.
 constexpr size_t kAlignment = 64;
+
+/// The size of memory that compiled code asks for: what has more bits than sizes have here stays too large.
+inline size_t memorySize(int64_t bytes) { return size_t(std::min(uint64_t(bytes), uint64_t(PTRDIFF_MAX) + 1)); }
 
 /// The caller's functions, a device's, or the C library where there are none.
 struct Allocator {

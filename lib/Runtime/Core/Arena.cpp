@@ -31,7 +31,7 @@ const Allocator &Allocator::standard() {
 
 void *Allocator::allocate(size_t bytes) const {
   // Sizes come from arithmetic on extents; one this large is an overflow.
-  if (bytes > size_t(INT64_MAX) - kHugePage)
+  if (bytes > size_t(PTRDIFF_MAX) - kHugePage)
     return nullptr;
   bytes = rounded(bytes);
   if (allocateFn) {

@@ -113,7 +113,7 @@ void *disc_call::input(int64_t index) {
   if (inPlace(tensor))
     // Frameworks give an empty tensor a null pointer, which here means failure.
     return data ? data : storage->inputs[index].reserve(0);
-  void *copy = dense ? storage->inputs[index].reserve(size_t(bytes)) : nullptr;
+  void *copy = dense ? storage->inputs[index].reserve(memorySize(bytes)) : nullptr;
   if (!copy)
     return noMemory(storage->memory, "no memory for a contiguous copy of " + inputText(model.info(), index));
   copyContiguous(tensor, copy);
@@ -133,7 +133,7 @@ void *disc_call::global(int64_t index, int64_t bytes) {
   Weights::Global &global = weights.globals[index];
   // Only init may allocate: other calls run at the same time.
   if (!global.data && entry == Entry::Init) {
-    global.data = global.own.reserve(size_t(bytes));
+    global.data = global.own.reserve(memorySize(bytes));
     global.bytes = size_t(bytes);
     if (!global.data)
       return noMemory(weights.memory, "no memory for a global of " + std::to_string(bytes) + " bytes");
@@ -158,13 +158,13 @@ static Buffer *numbered(std::vector<Buffer> &buffers, int64_t number, const Allo
 
 void *disc_call::arena(int64_t part, int64_t bytes) {
   Buffer *buffer = bytes < 0 ? nullptr : numbered(storage->arena, part, storage->allocator);
-  void *data = buffer ? buffer->reserve(size_t(bytes)) : nullptr;
+  void *data = buffer ? buffer->reserve(memorySize(bytes)) : nullptr;
   return data ? data : noMemory(storage->memory, "no memory for temporaries of " + std::to_string(bytes) + " bytes");
 }
 
 void *disc_call::slot(int64_t number, int64_t bytes, bool keep) {
   Buffer *buffer = bytes < 0 ? nullptr : numbered(storage->slots, number, storage->allocator);
-  void *data = buffer ? buffer->grow(size_t(bytes), keep) : nullptr;
+  void *data = buffer ? buffer->grow(memorySize(bytes), keep) : nullptr;
   return data ? data
               : noMemory(storage->memory, "no memory for a loop's tensor of " + std::to_string(bytes) + " bytes");
 }
@@ -206,7 +206,7 @@ void disc_call::leave(int64_t slot, int64_t mark) {
 }
 
 void *disc_call::push(int64_t bytes) {
-  void *data = bytes < 0 ? nullptr : storage->frames.push(size_t(bytes));
+  void *data = bytes < 0 ? nullptr : storage->frames.push(memorySize(bytes));
   return data ? data : noMemory(storage->memory, "no memory for temporaries of " + std::to_string(bytes) + " bytes");
 }
 

@@ -103,7 +103,7 @@ Status disc_call::placeOutput(OutputSlot &slot, int64_t index) {
   if (model.where().device_type != kDLCPU)
     return Status(Code::Invalid, outputText(model.info(), index) + ": on " + deviceName(model.where()) +
                                      " it must be contiguous and aligned");
-  slot.scattered = storage->scattered[index].reserve(size_t(bytes));
+  slot.scattered = storage->scattered[index].reserve(memorySize(bytes));
   if (!slot.scattered)
     return Status(Code::Memory, "no memory for " + outputText(model.info(), index) + " before it is scattered");
   return Status();

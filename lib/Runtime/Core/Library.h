@@ -1,7 +1,7 @@
 //===- Library.h - a compiled library as data ------------------------------===//
 //
 // What the compiler emits beside the code of an ahead-of-time library: one constant `disc_library_NAME`. As in
-// ModelInfo.h, every field is 8 bytes, text is never NULL, and an empty table may have a NULL pointer.
+// ModelInfo.h, every field is an int64_t or a pointer, text is never NULL, and an empty table may have a NULL pointer.
 //
 //===----------------------------------------------------------------------===//
 

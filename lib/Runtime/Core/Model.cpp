@@ -212,7 +212,7 @@ Status Model::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t task
   unsigned ranges = rangesWorth(threads_, tasks, costNs);
   if (ranges > 1 && scratchBytes >= 0)
     return callersParallelFor(kernel, args, tasks, ranges, scratchBytes);
-  void *memory = scratchBytes < 0 ? nullptr : scratch.reserve(size_t(scratchBytes));
+  void *memory = scratchBytes < 0 ? nullptr : scratch.reserve(memorySize(scratchBytes));
   if (!memory)
     return noScratch();
   kernel(args, 0, tasks, memory);
@@ -236,7 +236,7 @@ struct ForeignJob {
       return;
     }
     Buffer scratch = job.scratches.acquire();
-    if (void *memory = scratch.reserve(size_t(job.scratchBytes))) {
+    if (void *memory = scratch.reserve(memorySize(job.scratchBytes))) {
       if (begin < end)
         job.kernel(job.args, rangeBegin(begin, job.ranges, job.tasks), rangeBegin(end, job.ranges, job.tasks), memory);
     } else {

@@ -2,8 +2,8 @@
 //
 // The compiler emits one constant `disc_model_info` (symbol `disc_model_info`) into every
 // object; the runtime reads it to check inputs, to bind parameters and to word errors.
-// Every field is 8 bytes, an int64_t or a pointer, so that the emitter needs no layout
-// rules. Text is NUL-terminated UTF-8 and never NULL ("" when there is none). An empty
+// Every field is an int64_t or a pointer, so that the emitter needs no layout
+// rules of its own. Text is NUL-terminated UTF-8 and never NULL ("" when there is none). An empty
 // table may have a NULL pointer.
 //
 //===----------------------------------------------------------------------===//

@@ -93,7 +93,7 @@ DLManagedTensorVersioned *OutputPool::allocate(int64_t dtype, int64_t rank, cons
   int64_t bytes;
   if (!denseBytes(dims, rank, elementBytes(dtype), bytes))
     return nullptr;
-  Block block = take(size_t(bytes));
+  Block block = take(memorySize(bytes));
   if (!block.data)
     return nullptr;
   auto *output = new Output;

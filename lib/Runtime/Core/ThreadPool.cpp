@@ -222,7 +222,7 @@ void ThreadPool::withdraw(Worker &worker) {
 }
 
 void ThreadPool::runJob(unsigned first, Buffer &scratch) {
-  void *memory = scratch.reserve(size_t(job.scratchBytes));
+  void *memory = scratch.reserve(memorySize(job.scratchBytes));
   if (!memory) {
     outOfMemory.store(true, std::memory_order_relaxed);
     return;
@@ -260,7 +260,7 @@ bool ThreadPool::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t t
   costNs = std::max<int64_t>(costNs, 1);
   unsigned count = rangesWorth(size(), tasks, costNs);
   if (count == 1 || inherited() || busy.exchange(true, std::memory_order_acquire)) {
-    void *memory = scratch.reserve(size_t(scratchBytes));
+    void *memory = scratch.reserve(memorySize(scratchBytes));
     if (!memory)
       return false;
     kernel(args, 0, tasks, memory);

@@ -100,7 +100,7 @@ Status Weights::takeOne(size_t index, DLManagedTensorVersioned *managed) {
   (void)denseBytes(expected.shape, expected.rank, elementBytes(expected.dtype), bytes);
   if (!isHere) {
     Buffer dense;
-    void *from = isContiguous(tensor) ? data : dense.reserve(size_t(bytes));
+    void *from = isContiguous(tensor) ? data : dense.reserve(memorySize(bytes));
     if (!from && bytes)
       return Status(Code::Memory, "no memory for a copy of " + name);
     if (from != data)
@@ -110,7 +110,7 @@ Status Weights::takeOne(size_t index, DLManagedTensorVersioned *managed) {
     data = copies[index].data();
     release(std::exchange(owned[index], nullptr));
   } else if (!isContiguous(tensor) || !data) {
-    data = copies[index].reserve(size_t(bytes));
+    data = copies[index].reserve(memorySize(bytes));
     if (!data)
       return noMemory("a copy of " + name);
     copyContiguous(tensor, data);

@@ -88,7 +88,7 @@ llvm::Error ArtifactBuilder::addVariant(ModuleOp module, StringRef cpu, CodegenO
   return llvm::Error::success();
 }
 
-/// Builds `disc_library_NAME` (lib/Runtime/Core/Library.h): every field is 8 bytes.
+/// Builds `disc_library_NAME` (lib/Runtime/Core/Library.h).
 class ArtifactBuilder::Descriptor {
 public:
   Descriptor(const ArtifactBuilder &builder, const ArtifactOptions &options)

@@ -17,7 +17,7 @@ using namespace mlir;
 using namespace mlir::disc;
 
 namespace {
-/// One 8-byte field of a row: a number, or the address of a global (null: NULL) or of a function.
+/// One field of a row: a number, or the address of a global (null: NULL) or of a function.
 struct Field {
   Field(int64_t number) : number(number) {}
   Field(StringAttr target) : isPointer(true), target(target) {}

@@ -162,3 +162,26 @@ def test_the_best_variant_that_runs_is_chosen(tmp_path):
     only = compile_mlp(tmp_path / "libonly.so", target=AARCH64, cpu="neoverse-v1+sve256")
     with pytest.raises(AssertionError, match="ended with 1"), plain.serve(only, tmp_path) as run:
         run(x)
+
+
+class Outer(torch.nn.Module):
+    def forward(self, x):
+        return x[:, None] + x
+
+
+def test_memory_beyond_addresses(tmp_path):
+    """16 GiB are no 0 bytes where sizes have 32 bits."""
+    runner = next(r for r in RUNNERS if r.name == "qemu-arm")
+    if runner.missing:
+        pytest.skip(f"needs {runner.missing}")
+    library = disc.aot_compile(
+        Outer(),
+        (torch.randn(5),),
+        dynamic_shapes=({0: Dim("n", max=1 << 20)},),
+        output=tmp_path / "libouter.so",
+        target=runner.machine,
+    )
+    with runner.serve(library, tmp_path) as run:
+        with pytest.raises(MemoryError):
+            run(torch.zeros(1 << 16))
+        assert run(torch.ones(3))[0].sum() == 18
