@@ -1,6 +1,8 @@
 """The conformance suite on every target that can run here, and what is particular to libraries for other machines."""
 
 import re
+import shutil
+import subprocess
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from torch.export import Dim
 import disc
 from conformance.cases import CASES, check
 from conformance.runners import RUNNERS, SVE
+from disc import package
 from minilm import load_model, random_inputs
 from models import MLP
 
@@ -60,9 +63,9 @@ def test_minilm(tmp_path):
             run(*random_inputs(65, 4))
 
 
-def compile_mlp(path, **options):
+def compile_mlp(path, module=None, **options):
     return disc.aot_compile(
-        MLP(64, 256, 10),
+        module or MLP(64, 256, 10),
         (torch.randn(5, 64),),
         dynamic_shapes=({0: Dim("n", min=1, max=300)},),
         output=path,
@@ -185,3 +188,46 @@ def test_memory_beyond_addresses(tmp_path):
         with pytest.raises(MemoryError):
             run(torch.zeros(1 << 16))
         assert run(torch.ones(3))[0].sum() == 18
+
+
+PROGRAM = """
+#include "mlp.h"
+#include <stdio.h>
+
+int main(void) {
+  static float x[3 * 64], y[3 * 10], wide[MLP_N_MAX + 1][64], all[MLP_N_MAX + 1][10];
+  disc_model *model;
+  for (int i = 0; i < 3 * 64; ++i)
+    x[i] = (float)i / 64;
+  if (mlp_open(NULL, &model) || mlp_run(model, 3, x, y))
+    return fprintf(stderr, "%s\\n", disc_last_error()), 1;
+  for (int i = 0; i < 3 * 10; ++i)
+    printf("%.8g\\n", y[i]);
+  if (mlp_run(model, MLP_N_MAX + 1, wide[0], all[0]) != DISC_ERROR_SHAPE)
+    return 2;
+  return disc_free(model) != DISC_OK;
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["qemu-aarch64", "qemu-arm"])
+def test_programs_in_c(tmp_path, name):
+    """Linked with a library, and with an archive, by the other machine's compiler."""
+    runner = next(r for r in RUNNERS if r.name == name)
+    if runner.missing:
+        pytest.skip(f"needs {runner.missing}")
+    torch.manual_seed(0)
+    module = MLP(64, 256, 10).eval()
+    expected = module(torch.arange(3 * 64).reshape(3, 64) / 64).detach().flatten()
+    shutil.copy(package.disc_header(), tmp_path)
+    (tmp_path / "main.c").write_text(PROGRAM)
+    for file, emit, libraries in (
+        ("libmlp.so", "shared", ["-L.", "-lmlp", "-Wl,-rpath,$ORIGIN"]),
+        ("libmlp.a", "static", ["libmlp.a", "-lstdc++", "-lm", "-lpthread", "-ldl"]),
+    ):
+        compile_mlp(tmp_path / file, module, emit=emit, header=tmp_path / "mlp.h", target=runner.machine)
+        command = [f"{runner.machine}-gcc", "-std=c99", "-Wall", "-Werror", "main.c", *libraries, "-o", emit]
+        subprocess.run(command, cwd=tmp_path, check=True)
+        program = [*runner.emulator, "-L", f"/usr/{runner.machine}", str(tmp_path / emit)]
+        printed = subprocess.run(program, check=True, capture_output=True, text=True).stdout
+        torch.testing.assert_close(torch.tensor([float(line) for line in printed.split()]), expected)
