@@ -31,7 +31,8 @@ static const disc_kernel_info kernelInfos[] = {{"scale", "row", "model.py:12", n
 static const disc_device_kernel kernels[] = {{"twice", 32, 0, nullptr, "01"},
                                              {"scale", 256, 64 << 10, nullptr, "0001s"},
                                              {"move", 256, 0, nullptr, "01s"},
-                                             {"add", 32, 0, nullptr, "01"}};
+                                             {"add", 32, 0, nullptr, "01"},
+                                             {"check", 32, 0, nullptr, "0ess"}};
 static int32_t init(disc_call *call) {
   void *args[] = {disc_rt_parameter(call, 0), disc_rt_global(call, 0, 4)};
   return args[0] && args[1] ? disc_rt_device_launch(call, 0, args, 2, 1) : 1;
@@ -68,6 +69,18 @@ static int32_t runCount(disc_call *call) {
   return slot ? disc_rt_device_copy(call, y, slot, k * 4) : 1;
 }
 
+static int32_t runCheck(disc_call *call) {
+  if (int32_t status = disc_rt_check_inputs(call))
+    return status;
+  int64_t n = disc_rt_extent(call, 0, 0);
+  static const char text[] = "aten.index at model.py:3";
+  void *args[] = {disc_rt_input(call, 0), disc_rt_device_errors(call), const_cast<char *>(text), word(5), word(0)};
+  float seen;
+  if (!args[0] || !args[1] || !disc_rt_output(call, 0, 1, &n) || disc_rt_device_launch(call, 4, args, 5, 1))
+    return 1;
+  return n == 7 ? disc_rt_device_read(call, &seen, args[0], 4) : 0;
+}
+
 /// y = 2 * x by way of the host.
 static void twiceOnHost(void *const *args, int64_t begin, int64_t end, void *) {
   for (int64_t i = begin; i < end; ++i)
@@ -85,7 +98,7 @@ static int32_t runOnHost(disc_call *call) {
 namespace {
 /// With the code of these models.
 struct ModelOn : On {
-  explicit ModelOn(const char *name) : On(name, 4, kernels) {}
+  explicit ModelOn(const char *name) : On(name, 5, kernels) {}
   disc_model_info_t info(const disc_tensor_info *results, const disc_parameter_info *parameters) const {
     return {DISC_MODEL_INFO_VERSION,
             1,
@@ -336,6 +349,48 @@ TEST(deviceKernelsOnTheHost) {
     SAYS(model->run(list, 1, &output, 1, stream(1)), "");
     CHECK(values(*on.device, output.managed->dl_tensor, stream(1))[2999] == 6000);
     drop(output.managed);
+  }
+}
+
+TEST(deviceKernelsReportIndices) {
+  for (const char *name : kDrivers) {
+    ModelOn on(name);
+    disc_model_info_t info = on.info(outputs, nullptr);
+    info.num_parameters = 0;
+    std::unique_ptr<Model> model;
+    CHECK(Model::create({&info, nullptr, runCheck, nullptr}, {}, model).ok() && model->load(nullptr, 0).ok());
+    OnDevice x(*on.device, 4), wrong(*on.device, 7);
+    float seven = 7;
+    {
+      DeviceScope scope(on.device);
+      CHECK(on.device->copyIn(wrong.data, &seven, 4, nullptr).ok() && on.device->synchronize(nullptr).ok());
+    }
+    std::string text = "aten.index at model.py:3: index 7 is out of range for a dimension of extent 5";
+    const DLTensor *right[] = {&x.tensor}, *bad[] = {&wrong.tensor};
+    disc_output output = {nullptr, nullptr};
+    auto run = [&](const DLTensor *const *list) {
+      output.managed = nullptr;
+      Status status = model->run(list, 1, &output, 1, stream(1));
+      if (output.managed)
+        drop(output.managed);
+      return status;
+    };
+    CHECK(run(right).ok());
+    // Where the run waits, it is the one that fails.
+    Status status = run(bad);
+    CHECK(status.code() == Code::Index);
+    SAYS(status, text);
+    CHECK(run(right).ok() && model->synchronize(stream(1)).ok());
+    // Else whoever waits, or the run behind.
+    wrong.shape[0] = 6;
+    CHECK(run(bad).ok());
+    SAYS(model->synchronize(stream(1)), text);
+    CHECK(run(bad).ok());
+    DeviceScope scope(on.device);
+    CHECK(on.device->synchronize(stream(1)).ok()); // by others
+    SAYS(run(right), "in an earlier run: " + text);
+    CHECK(run(right).ok());
+    CHECK(model->synchronize(stream(1)).ok()); // before the input goes
   }
 }
 

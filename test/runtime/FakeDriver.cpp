@@ -56,6 +56,13 @@ const Kernel kKernels[] = {
          pointer<float>(a[3])[i] = pointer<float>(a[0])[i] * *pointer<float>(a[1]) + *pointer<float>(a[2]);
      }},
     {"add", 2, [](void **a) { *pointer<float>(a[1]) += *pointer<float>(a[0]); }},
+    {"check", 5,
+     [](void **a) {
+       auto *report = static_cast<int64_t *>(a[1]);
+       auto index = int64_t(*pointer<float>(a[0]));
+       if (index >= 5 && !report[0])
+         report[0] = 1, report[1] = index, report[2] = 5, report[3] = reinterpret_cast<int64_t>(a[2]);
+     }},
     {"move", 3, [](void **a) { std::memmove(a[1], a[0], reinterpret_cast<size_t>(a[2])); }},
 };
 

@@ -181,9 +181,13 @@ std::unique_ptr<Storage> StoragePool::acquire(Device *device, Stream stream) {
 
 Status StoragePool::failure() {
   std::lock_guard<std::mutex> lock(mutex);
-  for (std::unique_ptr<Storage> &storage : free)
+  for (std::unique_ptr<Storage> &storage : free) {
+    // Others are being written to.
+    if (!storage->used || !storage->memory.device->finished(*storage->used))
+      continue;
     if (Status status = takeFailure(storage->failure); !status.ok())
       return status;
+  }
   return Status();
 }
 

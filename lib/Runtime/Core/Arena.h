@@ -115,7 +115,7 @@ public:
   /// is done with; another stream's is shared only when there are many.
   std::unique_ptr<Storage> acquire(Device *device = nullptr, Stream stream = nullptr);
   void release(std::unique_ptr<Storage> storage);
-  /// What the kernels of earlier calls found wrong, once; their device has done all that is in its streams.
+  /// What the kernels of earlier calls found wrong, once, as far as the device has come.
   Status failure();
   /// No device uses any of them by now.
   void clear();

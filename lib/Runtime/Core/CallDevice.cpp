@@ -56,13 +56,13 @@ template <typename Work> int32_t disc_call::onDevice(const disc_device_kernel &k
   Device &device = *model.device();
   LaunchRecord times;
   bool profiled = model.profile_.on();
-  Status done = profiled ? device.record(times.begin, stream) : Status();
+  Status done = profiled ? device.record(times.begin, stream, /*timed=*/true) : Status();
   if (done.ok())
     done = work(device, times);
   if (done.ok() && profiled && (times.isLibrary || tasks)) {
     times.name = kernel.name;
     times.tasks = tasks;
-    done = device.record(times.end, stream);
+    done = device.record(times.end, stream, /*timed=*/true);
     model.profile_.add(std::move(times));
   }
   if (done.ok())

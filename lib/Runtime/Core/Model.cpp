@@ -157,7 +157,7 @@ Status Model::startProfile() {
   if (!device_)
     return Status();
   DeviceScope scope(device_);
-  Status status = device_->record(profileBegan_, nullptr);
+  Status status = device_->record(profileBegan_, nullptr, /*timed=*/true);
   if (status.ok())
     status = device_->synchronize(nullptr);
   profileBeganNs_ = Profile::now();

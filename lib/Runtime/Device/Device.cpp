@@ -21,7 +21,7 @@ struct PastEvent : DeviceEvent {
 };
 } // namespace
 
-Status Device::record(std::unique_ptr<DeviceEvent> &event, Stream) {
+Status Device::record(std::unique_ptr<DeviceEvent> &event, Stream, bool) {
   if (!event)
     event = std::make_unique<PastEvent>();
   static_cast<PastEvent &>(*event).time = Profile::now();

@@ -151,7 +151,8 @@ public:
 
   /// Puts the event at the stream's end; makes it first if it is null. A device without asynchronous work needs none of
   /// these functions of its own.
-  virtual Status record(std::unique_ptr<DeviceEvent> &event, Stream stream);
+  /// `timed`: for elapsed(), when it is made.
+  virtual Status record(std::unique_ptr<DeviceEvent> &event, Stream stream, bool timed = false);
   /// What is put into the stream from here on comes after the event.
   Status wait(DeviceEvent &event, Stream stream) {
     ++counters.waits;

@@ -20,7 +20,7 @@ using DriverResult = int;
 constexpr DriverResult kDriverOk = 0, kDriverNoMemory = 2, kDriverUnloading = 4, kDriverNoDevice = 100,
                        kDriverNoImage = 209, kDriverNotReady = 600;
 
-constexpr unsigned kHostPortable = 1;
+constexpr unsigned kHostPortable = 1, kEventWithoutTiming = 2;
 constexpr int kPoolReleaseThreshold = 4, kJitErrorLog = 5, kJitErrorLogBytes = 6, kDynamicSharedBytes = 8;
 
 /// CUmemPoolProps, hipMemPoolProps.

@@ -66,7 +66,7 @@ public:
 
   std::string describe() const override { return label + " (" + arch + ")"; }
   Status load(const disc_device_code &code, std::unique_ptr<DeviceModule> &module) override;
-  Status record(std::unique_ptr<DeviceEvent> &event, Stream stream) override;
+  Status record(std::unique_ptr<DeviceEvent> &event, Stream stream, bool timed) override;
   bool finished(DeviceEvent &event) override {
     return driver.queryEvent(static_cast<GpuEvent &>(event).event) != kDriverNotReady;
   }
@@ -177,7 +177,7 @@ Status GpuDevice::staging(Staging &buffer) {
         !status.ok())
       return status;
   if (!buffer.event)
-    return check(driver.createEvent(&buffer.event, 0), "making an event");
+    return check(driver.createEvent(&buffer.event, kEventWithoutTiming), "making an event");
   return check(driver.synchronizeEvent(buffer.event), "waiting for an upload");
 }
 
@@ -232,10 +232,11 @@ GpuEvent::~GpuEvent() {
   (void)device.driver.destroyEvent(event);
 }
 
-Status GpuDevice::record(std::unique_ptr<DeviceEvent> &event, Stream stream) {
+Status GpuDevice::record(std::unique_ptr<DeviceEvent> &event, Stream stream, bool timed) {
   if (!event) {
     void *made = nullptr;
-    if (Status status = check(driver.createEvent(&made, 0), "making an event"); !status.ok())
+    if (Status status = check(driver.createEvent(&made, timed ? 0 : kEventWithoutTiming), "making an event");
+        !status.ok())
       return status;
     event = std::make_unique<GpuEvent>(*this, made);
   }

@@ -50,6 +50,10 @@ int main(void) {
   expect(disc_describe_output(NULL, 0, NULL) == DISC_ERROR_INVALID, "no model");
   expect(disc_describe_parameter(NULL, 0, NULL) == DISC_ERROR_INVALID, "no model");
   expect(disc_describe_symbol(NULL, 0, NULL) == DISC_ERROR_INVALID, "no model");
+  expect(disc_run_on(NULL, NULL, NULL, 0, NULL, 0) == DISC_ERROR_INVALID, "no model");
+  expect(disc_synchronize(NULL, NULL) == DISC_ERROR_INVALID, "no model");
+  expect(disc_find_device("null", 0) == DISC_OK, "the null device");
+  expect(disc_find_device("abacus", 0) == DISC_ERROR_TARGET, "no device");
   expect(disc_free(NULL) == DISC_OK, "free");
   return count;
 }
