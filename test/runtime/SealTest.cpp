@@ -102,8 +102,8 @@ TEST(sealsOfOthersAreTold) {
   CHECK_TEXT(complaint(withHeader([](Elf64_Ehdr &header) { header.e_machine = EM_S390; })),
              "f: damaged: its header and its seal name different machines");
   CHECK_TEXT(complaint(withHeader([](Elf64_Ehdr &header) { header.e_type = ET_EXEC; })), "f: not a shared library");
-  CHECK_TEXT(complaint(withHeader([](Elf64_Ehdr &header) { header.e_ident[EI_CLASS] = ELFCLASS32; })),
-             "f: not a 64-bit little-endian ELF file");
+  CHECK_TEXT(complaint(withHeader([](Elf64_Ehdr &header) { header.e_ident[EI_DATA] = ELFDATA2MSB; })),
+             "f: not a little-endian ELF file");
   CHECK_TEXT(complaint(withHeader([](Elf64_Ehdr &header) { header.e_phnum = 60000; })),
              "f: its program headers lie beyond the file");
   CHECK_TEXT(complaint(withHeader([](Elf64_Ehdr &header) { header.e_phoff = UINT64_MAX; })),
