@@ -75,8 +75,8 @@ TEST(threads_without_barriers_are_calls) {
 
 TEST(what_a_device_cannot_run_is_an_error) {
   CHECK_TEXT(textOf(launch(&addOne, 2048, 1, "1s", nullptr, 1)),
-             "kernel 'k': 1 blocks of 2048 threads are more than a device runs");
-  CHECK_TEXT(textOf(launch(nullptr, 32, 1, "1s", nullptr, 1)), "kernel 'k' was not compiled for the emulated device");
+             "1 blocks of 2048 threads are more than a device runs");
+  CHECK_TEXT(textOf(launch(nullptr, 32, 1, "1s", nullptr, 1)), "it was not compiled for the emulated device");
 }
 
 //===-- Barriers and shared memory ----------------------------------------===//
@@ -156,10 +156,10 @@ static void takesOtherBarrier(disc_thread *thread, void *const *) {
 
 TEST(a_missed_barrier_is_an_error) {
   CHECK_TEXT(textOf(launch(&missesBarrier, 32, 4, "s", int64_t(3))),
-             "kernel 'k' (model.py:7), block 3, thread 0: waits for its block at a barrier, but thread 5 has left the "
+             "block 3, thread 0 at model.py:7: waits for its block at a barrier, but thread 5 has left the "
              "kernel");
   CHECK_TEXT(textOf(launch(&takesOtherBarrier, 8, 1, "")),
-             "kernel 'k' (model.py:7), block 0, thread 0: waits for its block at a barrier, but thread 2 is at another "
+             "block 0, thread 0 at model.py:7: waits for its block at a barrier, but thread 2 is at another "
              "barrier (model.py:8)");
   // Nothing is left of it.
   CHECK(launch(&missesBarrier, 32, 4, "s", int64_t(4)).ok());
@@ -222,7 +222,7 @@ static void divergentShuffle(disc_thread *thread, void *const *args) {
 }
 
 TEST(a_shuffle_in_a_divergent_warp_is_an_error) {
-  std::string text = "kernel 'k' (model.py:9), block 0, thread 32: waits for its warp at a shuffle, but thread 40 ";
+  std::string text = "block 0, thread 32 at model.py:9: waits for its warp at a shuffle, but thread 40 ";
   CHECK_TEXT(textOf(launch(&divergentShuffle, 64, 1, "s", int64_t(0))), text + "has left the kernel");
   CHECK_TEXT(textOf(launch(&divergentShuffle, 64, 1, "s", int64_t(1))), text + "is at a barrier (model.py:7)");
   CHECK_TEXT(textOf(launch(&divergentShuffle, 64, 1, "s", int64_t(2))), text + "is at another shuffle");
@@ -230,7 +230,7 @@ TEST(a_shuffle_in_a_divergent_warp_is_an_error) {
   // The last warp has lanes that no thread of the block stands for.
   CHECK(launch(&divergentShuffle, 34, 1, "s", int64_t(3)).ok());
   CHECK_TEXT(textOf(launch(&divergentShuffle, 33, 1, "s", int64_t(3))),
-             "kernel 'k' (model.py:9), block 0, thread 32: shuffles with lane 1, but the block has no thread 33");
+             "block 0, thread 32 at model.py:9: shuffles with lane 1, but the block has no thread 33");
 }
 
 //===-- Checking mode -----------------------------------------------------===//
@@ -279,7 +279,7 @@ struct Kernel {
   float *in, *out, *shared;
 };
 
-const std::string kPrefix = "kernel 'k' (model.py:3), block 0, thread ";
+const std::string kPrefix = "block 0, thread ", kAt = " at model.py:3: ";
 } // namespace
 
 static void reverses(disc_thread *thread, void *const *args) {
@@ -300,7 +300,7 @@ TEST(checks_find_nothing_in_a_kernel_that_is_right) {
     CHECK(c.out[i] == 16 - i % 16);
   memory().remove(c.in);
   CHECK_TEXT(textOf(launch(&reverses, 16, 1, "01", c.in, c.out)),
-             kPrefix + "0: reads 4 bytes at 0 of argument 0, where the device has no memory");
+             kPrefix + "0" + kAt + "reads 4 bytes at 0 of argument 0, where the device has no memory");
 }
 
 TEST(checks_find_accesses_out_of_bounds) {
@@ -309,27 +309,27 @@ TEST(checks_find_accesses_out_of_bounds) {
     Kernel k(thread, args);
     on(thread, kRead0, k.in + k.i + 3);
   }),
-             kPrefix + "13: reads 4 bytes at 64 of argument 0, which has 64");
+             kPrefix + "13" + kAt + "reads 4 bytes at 64 of argument 0, which has 64");
   CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
     Kernel k(thread, args);
     on(thread, kWrite1, k.out + int(k.i) - 1);
   }),
-             kPrefix + "0: writes 4 bytes at -4 of argument 1, which has 128");
+             kPrefix + "0" + kAt + "writes 4 bytes at -4 of argument 1, which has 128");
   CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
                 Kernel k(thread, args);
                 on(thread, kRead0, k.out + k.i); // another buffer of the launch
-              }).substr(0, kPrefix.size() + 19),
-             kPrefix + "0: reads 4 bytes at");
+              }).substr(0, (kPrefix + "0" + kAt + "reads 4 bytes at").size()),
+             kPrefix + "0" + kAt + "reads 4 bytes at");
   CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
     Kernel k(thread, args);
     on(thread, kReadAny, nullptr);
   }),
-             kPrefix + "0: reads 4 bytes at 0, where no buffer of the launch is");
+             kPrefix + "0" + kAt + "reads 4 bytes at 0, where no buffer of the launch is");
   CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
     Kernel k(thread, args);
     on(thread, kWriteShared, k.shared + k.i * 2);
   }),
-             kPrefix + "8: writes 4 bytes at 64 of an array in shared memory, which has 64");
+             kPrefix + "8" + kAt + "writes 4 bytes at 64 of an array in shared memory, which has 64");
   // Lanes that are off don't count.
   CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
     Kernel k(thread, args);
@@ -337,12 +337,12 @@ TEST(checks_find_accesses_out_of_bounds) {
       on(thread, kRead0, k.in + 12, 0b1111);
     on(thread, kRead0, k.in + 12, k.i == 3 ? 0b10001 : 0b01010);
   }),
-             kPrefix + "3: reads 4 bytes at 64 of argument 0, which has 64");
+             kPrefix + "3" + kAt + "reads 4 bytes at 64 of argument 0, which has 64");
   CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
     Kernel k(thread, args);
     on(thread, kRead0, reinterpret_cast<float *>(reinterpret_cast<char *>(k.in) + 2));
   }),
-             kPrefix + "0: reads 4 bytes at 2 of argument 0, which is no multiple of 4");
+             kPrefix + "0" + kAt + "reads 4 bytes at 2 of argument 0, which is no multiple of 4");
 }
 
 TEST(checks_know_extents_that_kernels_tell) {
@@ -352,12 +352,12 @@ TEST(checks_know_extents_that_kernels_tell) {
     disc_rt_emulate_extent(thread, &kExtent1, 40);
     on(thread, kWrite1, k.out + k.i);
   }),
-             kPrefix + "10: writes 4 bytes at 40 of argument 1, which has 40");
+             kPrefix + "10" + kAt + "writes 4 bytes at 40 of argument 1, which has 40");
   CHECK_TEXT(c.run([](disc_thread *thread, void *const *) {
     disc_rt_emulate_check(thread);
     disc_rt_emulate_extent(thread, &kExtent1, 129);
   }),
-             kPrefix + "0: takes 129 bytes of argument 1, where the device has 128");
+             kPrefix + "0" + kAt + "takes 129 bytes of argument 1, where the device has 128");
 }
 
 TEST(checks_find_writes_to_what_is_read_only) {
@@ -366,12 +366,12 @@ TEST(checks_find_writes_to_what_is_read_only) {
     Kernel k(thread, args);
     on(thread, kWrite0, k.in + k.i);
   }),
-             kPrefix + "0: writes 4 bytes at 0 of argument 0, which it may only read");
+             kPrefix + "0" + kAt + "writes 4 bytes at 0 of argument 0, which it may only read");
   CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
     Kernel k(thread, args);
     on(thread, kWriteAny, k.in + k.i);
   }),
-             kPrefix + "0: writes 4 bytes at 0 of argument 0, which it may only read");
+             kPrefix + "0" + kAt + "writes 4 bytes at 0 of argument 0, which it may only read");
 }
 
 TEST(checks_find_races_between_threads) {
@@ -381,8 +381,8 @@ TEST(checks_find_races_between_threads) {
     on(thread, kWriteShared, k.shared + k.i);
     on(thread, kReadShared, k.shared + (k.i == 0 ? 0 : k.i - 1)); // no barrier
   }),
-             kPrefix +
-                 "1: reads byte 0 of an array in shared memory, which thread 0 has written (model.py:3) since the "
+             kPrefix + "1" + kAt +
+                 "reads byte 0 of an array in shared memory, which thread 0 has written (model.py:3) since the "
                  "last barrier");
   CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
     Kernel k(thread, args);
@@ -392,14 +392,15 @@ TEST(checks_find_races_between_threads) {
     if (k.i == 7)
       on(thread, kWriteShared, k.shared + 5);
   }),
-             kPrefix + "7: writes byte 20 of an array in shared memory, which several threads have read since the last "
-                       "barrier");
+             kPrefix + "7" + kAt +
+                 "writes byte 20 of an array in shared memory, which several threads have read since the last "
+                 "barrier");
   CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
     Kernel k(thread, args);
     on(thread, kWrite1, k.out + k.i / 2);
   }),
-             kPrefix +
-                 "1: writes byte 0 of argument 1, which thread 0 has written (model.py:3) since the last barrier");
+             kPrefix + "1" + kAt +
+                 "writes byte 0 of argument 1, which thread 0 has written (model.py:3) since the last barrier");
   CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
     Kernel k(thread, args);
     on(thread, kAtomic1, k.out);
@@ -408,8 +409,9 @@ TEST(checks_find_races_between_threads) {
     if (k.i == 3)
       on(thread, kRead1, k.out + 1);
   }),
-             kPrefix + "3: reads byte 4 of argument 1, which several threads have written (model.py:3) since the last "
-                       "barrier");
+             kPrefix + "3" + kAt +
+                 "reads byte 4 of argument 1, which several threads have written (model.py:3) since the last "
+                 "barrier");
 }
 
 TEST(checks_find_races_between_blocks) {
@@ -420,14 +422,14 @@ TEST(checks_find_races_between_blocks) {
     Kernel k(thread, args);
     on(thread, kWrite1, k.out + thread->block % 3);
   }),
-             "kernel 'k' (model.py:3), block 3, thread 0: writes byte 0 of argument 1, which block 0 has written "
+             "block 3, thread 0 at model.py:3: writes byte 0 of argument 1, which block 0 has written "
              "(model.py:3)");
   CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
     Kernel k(thread, args);
     on(thread, kRead1, k.out + thread->block);
     on(thread, kWrite1, k.out + (thread->block ? thread->block - 1 : 20));
   }),
-             "kernel 'k' (model.py:3), block 1, thread 0: writes byte 0 of argument 1, which block 0 has read");
+             "block 1, thread 0 at model.py:3: writes byte 0 of argument 1, which block 0 has read");
   // Operands that nobody writes may be read by all, and atomics may meet.
   CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
     Kernel k(thread, args);
@@ -440,19 +442,18 @@ TEST(checks_find_races_between_blocks) {
 TEST(checks_find_reads_of_unwritten_shared_memory) {
   Checked c;
   c.blocks = 2;
-  CHECK_TEXT(
-      c.run([](disc_thread *thread, void *const *args) {
-        Kernel k(thread, args);
-        if (thread->block == 0)
-          *on(thread, kWriteShared, k.shared + k.i) = 1;
-        disc_rt_emulate_barrier(thread, &kBarrier);
-        uint32_t bits;
-        std::memcpy(&bits, k.shared + k.i, 4);
-        *on(thread, kWrite1, k.out + thread->block * 16 + k.i) = bits == 0x7fa0dead;
-        on(thread, kReadShared, k.shared + k.i);
-      }),
-      "kernel 'k' (model.py:3), block 1, thread 0: reads byte 0 of an array in shared memory, which its block has "
-      "not written");
+  CHECK_TEXT(c.run([](disc_thread *thread, void *const *args) {
+    Kernel k(thread, args);
+    if (thread->block == 0)
+      *on(thread, kWriteShared, k.shared + k.i) = 1;
+    disc_rt_emulate_barrier(thread, &kBarrier);
+    uint32_t bits;
+    std::memcpy(&bits, k.shared + k.i, 4);
+    *on(thread, kWrite1, k.out + thread->block * 16 + k.i) = bits == 0x7fa0dead;
+    on(thread, kReadShared, k.shared + k.i);
+  }),
+             "block 1, thread 0 at model.py:3: reads byte 0 of an array in shared memory, which its block has "
+             "not written");
   CHECK(c.out[0] == 0 && c.out[16] == 1); // a signalling NaN
 }
 
@@ -490,10 +491,10 @@ TEST(emulated_device_knows_its_memory) {
   CHECK(device->allocate(64, nullptr, out).ok());
   void *args[] = {&inData, &out};
   auto run = [&](int64_t blocks) { return textOf(device->launch(*module, {0, args, 2, blocks}, nullptr)); };
-  CHECK_TEXT(run(1), kPrefix + "0: reads 4 bytes at 0 of argument 0, where the device has no memory");
+  CHECK_TEXT(run(1), kPrefix + "0" + kAt + "reads 4 bytes at 0 of argument 0, where the device has no memory");
   device->lend(in, sizeof(in));
   CHECK_TEXT(run(1), "");
-  CHECK_TEXT(run(2), "kernel 'k' (model.py:3), block 1, thread 0: writes 4 bytes at 64 of argument 1, which has 64");
+  CHECK_TEXT(run(2), "block 1, thread 0 at model.py:3: writes 4 bytes at 64 of argument 1, which has 64");
   device->release(out, nullptr);
-  CHECK_TEXT(run(1), kPrefix + "0: writes 4 bytes at 0 of argument 1, where the device has no memory");
+  CHECK_TEXT(run(1), kPrefix + "0" + kAt + "writes 4 bytes at 0 of argument 1, where the device has no memory");
 }

@@ -190,11 +190,10 @@ bool BlockRunner::diverged(const EmulatedThread &one, const EmulatedThread &othe
 }
 
 bool BlockRunner::report(const EmulatedThread &thread, const disc_emulated_site *site, const std::string &what) {
-  std::string text = std::string("kernel '") + launch->kernel.name + "'";
+  std::string text = "block " + std::to_string(thread.block) + ", thread " + std::to_string(thread.thread);
   if (*site->where)
-    text += std::string(" (") + site->where + ")";
-  text += ", block " + std::to_string(thread.block) + ", thread " + std::to_string(thread.thread) + ": " + what;
-  launch->fail(Code::Invalid, std::move(text));
+    text += std::string(" at ") + site->where;
+  launch->fail(Code::Invalid, text + ": " + what);
   return false;
 }
 

@@ -72,12 +72,11 @@ void Emulator::release(std::unique_ptr<BlockRunner> runner) {
 
 Status Emulator::run(const disc_device_kernel &kernel, void *const *args, int64_t blocks,
                      const EmulatedMemory &memory) {
-  auto name = [&] { return std::string("kernel '") + kernel.name + "'"; };
   if (!kernel.host)
-    return Status(Code::Target, name() + " was not compiled for the emulated device");
+    return Status(Code::Target, "it was not compiled for the emulated device");
   if (kernel.threads < 1 || kernel.threads > int64_t(FiberPool::kMost) || blocks > INT32_MAX)
-    return Status(Code::Invalid, name() + ": " + std::to_string(blocks) + " blocks of " +
-                                     std::to_string(kernel.threads) + " threads are more than a device runs");
+    return Status(Code::Invalid, std::to_string(blocks) + " blocks of " + std::to_string(kernel.threads) +
+                                     " threads are more than a device runs");
   EmulatedLaunch launch(*this, kernel, args, uint32_t(blocks), memory);
   if (blocks == 0)
     return Status();
@@ -96,7 +95,7 @@ Status Emulator::run(const disc_device_kernel &kernel, void *const *args, int64_
     static_cast<EmulatedLaunch *>(args[0])->run(uint32_t(begin) + 1, uint32_t(end) + 1);
   };
   if (!pool || !pool->parallelFor(runBlocks, &self, blocks - 1, kernel.threads * kThreadNs, 0, scratch))
-    return Status(Code::Memory, name() + ": no memory to run it");
+    return Status(Code::Memory, "no memory to run it");
   return std::move(launch.status);
 }
 

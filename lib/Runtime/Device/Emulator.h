@@ -101,7 +101,7 @@ public:
   ~Emulator();
 
   /// `args[i]` says where the value of the i-th argument is. Kernels in checking mode use `memory` alone. An error
-  /// names the kernel, the user's line, block and thread; what the other threads had done by then is done.
+  /// names block, thread and the user's line; what the other threads had done by then is done.
   Status run(const disc_device_kernel &kernel, void *const *args, int64_t blocks, const EmulatedMemory &memory);
 
 private:

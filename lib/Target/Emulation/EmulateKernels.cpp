@@ -364,6 +364,7 @@ LogicalResult KernelEmulation::lower(Operation &op) {
       .Default([](Operation *op) { return op->emitOpError("can't be emulated"); });
 }
 
+/// There is one, and addresses need not be aligned: a GPU has its own way of failing, which is not to end the process.
 void KernelEmulation::mergeAddressSpaces() {
   AttrTypeReplacer replacer;
   replacer.addReplacement(
@@ -372,6 +373,12 @@ void KernelEmulation::mergeAddressSpaces() {
   function.walk([](LLVM::AddrSpaceCastOp op) {
     op.replaceAllUsesWith(op.getArg());
     op.erase();
+  });
+  function.walk([](Operation *op) {
+    if (auto load = dyn_cast<LLVM::LoadOp>(op); load && isa<VectorType>(load.getType()))
+      load.setAlignment(1);
+    if (auto store = dyn_cast<LLVM::StoreOp>(op); store && isa<VectorType>(store.getValue().getType()))
+      store.setAlignment(1);
   });
 }
 
