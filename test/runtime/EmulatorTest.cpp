@@ -282,6 +282,25 @@ struct Kernel {
 const std::string kPrefix = "block 0, thread ", kAt = " at model.py:3: ";
 } // namespace
 
+TEST(emulated_memory_is_owned_or_lent) {
+  EmulatedMemory m;
+  char data[100];
+  m.lend(data, 50);
+  m.lend(data + 10, 80); // overlaps
+  CHECK(m.bytesFrom(data) == 50 && m.bytesFrom(data + 10) == 80 && m.bytesFrom(data + 89) == 1);
+  CHECK(m.bytesFrom(data + 9) == 41 && m.bytesFrom(data + 90) == 0);
+  m.lend(data, 20); // another tensor, later
+  CHECK(m.bytesFrom(data) == 20 && m.bytesFrom(data + 15) == 75);
+  m.lend(data + 20, 5);
+  m.lend(data, 100); // in whole
+  CHECK(m.bytesFrom(data + 20) == 80);
+  m.add(data, 100);
+  m.lend(data + 10, 10); // a part of what is the device's says nothing new
+  CHECK(m.bytesFrom(data + 10) == 90 && m.bytesFrom(data + 30) == 70);
+  m.remove(data);
+  CHECK(m.bytesFrom(data + 10) == 0);
+}
+
 static void reverses(disc_thread *thread, void *const *args) {
   Kernel k(thread, args);
   *on(thread, kWriteShared, k.shared + k.i) = *on(thread, kRead0, k.in + k.i);

@@ -9,30 +9,49 @@ namespace disc::rt {
 
 //===-- Blocks of memory --------------------------------------------------===//
 
+void EmulatedMemory::eraseWithin(Blocks &blocks, uintptr_t begin, uintptr_t end) {
+  for (auto it = blocks.lower_bound(begin); it != blocks.end() && it->first < end;)
+    it = it->second <= end ? blocks.erase(it) : std::next(it);
+}
+
+size_t EmulatedMemory::bytesIn(const Blocks &blocks, uintptr_t address) {
+  auto it = blocks.upper_bound(address);
+  return it == blocks.begin() || std::prev(it)->second <= address ? 0 : std::prev(it)->second - address;
+}
+
 void EmulatedMemory::add(const void *data, size_t bytes) {
   auto begin = reinterpret_cast<uintptr_t>(data);
   std::lock_guard<std::mutex> lock(mutex);
-  auto it = blocks.upper_bound(begin);
-  if (it != blocks.begin() && std::prev(it)->second > begin)
-    --it;
-  while (it != blocks.end() && it->first < begin + bytes)
-    it = blocks.erase(it);
-  if (bytes)
-    blocks[begin] = begin + bytes;
+  eraseWithin(lent, begin, begin + bytes);
+  own[begin] = begin + bytes;
 }
 
 void EmulatedMemory::remove(const void *data) {
   std::lock_guard<std::mutex> lock(mutex);
-  blocks.erase(reinterpret_cast<uintptr_t>(data));
+  own.erase(reinterpret_cast<uintptr_t>(data));
+}
+
+void EmulatedMemory::lend(const void *data, size_t bytes) {
+  auto begin = reinterpret_cast<uintptr_t>(data);
+  std::lock_guard<std::mutex> lock(mutex);
+  if (bytesIn(own, begin))
+    return;
+  eraseWithin(lent, begin, begin + bytes);
+  if (bytes)
+    lent[begin] = begin + bytes; // in place of a larger one that began there, too
 }
 
 size_t EmulatedMemory::bytesFrom(const void *address) const {
   auto at = reinterpret_cast<uintptr_t>(address);
   std::lock_guard<std::mutex> lock(mutex);
-  auto it = blocks.upper_bound(at);
-  if (it == blocks.begin() || (--it)->second <= at)
-    return 0;
-  return it->second - at;
+  if (size_t bytes = bytesIn(own, at))
+    return bytes;
+  if (size_t bytes = bytesIn(lent, at))
+    return bytes;
+  for (auto [begin, end] : lent)
+    if (begin <= at && at < end)
+      return end - at;
+  return 0;
 }
 
 //===-- A launch ----------------------------------------------------------===//

@@ -23,18 +23,24 @@
 
 namespace disc::rt {
 
-/// The blocks of memory that kernels may use at all.
+/// The blocks of memory that kernels may use at all: the device's own, and what callers lend, of which nobody says when
+/// they take it back.
 class EmulatedMemory {
 public:
-  /// What is known of the same addresses is void.
   void add(const void *data, size_t bytes);
   void remove(const void *data);
+  void lend(const void *data, size_t bytes);
   /// How many bytes there are from this address on, in its block; 0 if it is in none.
   size_t bytesFrom(const void *address) const;
 
 private:
+  using Blocks = std::map<uintptr_t, uintptr_t>; ///< Where each begins and ends.
+  static void eraseWithin(Blocks &blocks, uintptr_t begin, uintptr_t end);
+  static size_t bytesIn(const Blocks &blocks, uintptr_t address);
+
   mutable std::mutex mutex;
-  std::map<uintptr_t, uintptr_t> blocks; ///< Where each begins and ends.
+  Blocks own;
+  Blocks lent; ///< May overlap: tensors of one storage. None lies in one of the device's own.
 };
 
 /// Of one launch, whose blocks run one after another.

@@ -21,7 +21,7 @@ public:
     return Status();
   }
 
-  void lend(const void *data, size_t bytes) override { memory.add(data, bytes); }
+  void lend(const void *data, size_t bytes) override { memory.lend(data, bytes); }
 
 protected:
   /// A gap on both sides keeps what goes a little too far out of other blocks.
