@@ -20,6 +20,7 @@ from functools import cache
 
 from . import pipeline
 from .pipeline import Pipeline
+from .toolchain import find_ptxas
 
 
 class Target(ABC):
@@ -128,6 +129,15 @@ class Gpu(Target):
         return _runtime.device_missing(self.device)  # type: ignore[attr-defined]
 
 
+class Cuda(Gpu):
+    """NVIDIA's. Their assembler makes cubins where it is found."""
+
+    def pipeline(self, chips: Sequence[str]) -> Pipeline:
+        """Those of a GPU, with the assembler."""
+        stages, ptxas = super().pipeline(chips), find_ptxas()
+        return stages.configure("disc-nvvm-serialize", f"ptxas={ptxas}") if ptxas else stages
+
+
 @dataclasses.dataclass(frozen=True)
 class Emulated(Target):
     """The kernels of a GPU, run on the CPU, thread by thread."""
@@ -175,7 +185,7 @@ for _target in (
     Machine("aarch64-linux-gnu"),
     Machine("arm-linux-gnueabihf"),
     Machine("x86_64-linux-gnu", ("x86-64",)),
-    Gpu("cuda", "cuda", "libcuda.so.1", 32, "sm_", ("sm_80", "sm_90")),
+    Cuda("cuda", "cuda", "libcuda.so.1", 32, "sm_", ("sm_80", "sm_90")),
     Gpu("rocm", "rocm", "libamdhip64.so", 64, "gfx9", ("gfx90a", "gfx942")),
     Emulated("cuda-emulated", 32),
     Emulated("rocm-emulated", 64),

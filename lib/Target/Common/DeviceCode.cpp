@@ -10,6 +10,7 @@
 #include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
 #include "mlir/Conversion/UBToLLVM/UBToLLVM.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -84,10 +85,11 @@ static LogicalResult prepare(gpu::GPUFuncOp kernel) {
 
 LogicalResult mlir::disc::prepareKernels(ModuleOp module) {
   SymbolTable symbols(module);
-  // Registers of devices have 32 bits: shuffles of 64 are two.
-  RewritePatternSet shuffles(module.getContext());
-  populateGpuShufflePatterns(shuffles);
-  FrozenRewritePatternSet frozen(std::move(shuffles));
+  // Registers of devices have 32 bits: shuffles of 64 are two. Rounded divisions have no conversion.
+  RewritePatternSet patterns(module.getContext());
+  populateGpuShufflePatterns(patterns);
+  arith::populateCeilFloorDivExpandOpsPatterns(patterns);
+  FrozenRewritePatternSet frozen(std::move(patterns));
   for (auto device : module.getOps<gpu::GPUModuleOp>()) {
     if (failed(applyPatternsGreedily(device, frozen)))
       return failure();

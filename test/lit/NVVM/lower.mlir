@@ -1,4 +1,5 @@
 // RUN: disc-opt %s %nvvm-to-llvm | FileCheck %s
+// (%nvvm-to-llvm: disc-nvvm-lower, with what comes before and behind it)
 
 // The block's size is exact, ids have ranges, and buffers that are only read say so.
 // CHECK-LABEL: llvm.func @ids

@@ -1,4 +1,5 @@
 // RUN: disc-opt %s %rocdl-to-llvm | FileCheck %s
+// (%rocdl-to-llvm: disc-rocdl-lower, with what comes before and behind it)
 
 // The grid's size is the first hidden argument.
 // CHECK-LABEL: llvm.func @ids

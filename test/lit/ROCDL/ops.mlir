@@ -141,7 +141,7 @@ gpu.module @kernels {
   gpu.func @integers(%x: !llvm.ptr<1>, %n: i64, %m: i64) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
     %0 = arith.divsi %n, %m : i64
     %1 = arith.remui %n, %m : i64
-    %2 = arith.xori %0, %1 : i64
+    %2 = arith.floordivsi %0, %1 : i64
     %low, %high = arith.mului_extended %2, %n : i64
     %3 = math.ctpop %high : i64
     %4 = math.ctlz %low : i64
