@@ -120,7 +120,8 @@ Value MathEmitter::asinh(Value x) {
 Value MathEmitter::acosh(Value x) {
   Value t = sub(x, c(1.0));
   Value small = log1p(add(t, sqrt(fma(t, t, add(t, t)))));
-  return select(less(c(1e9), x), add(log(x), c(0.69314718055994530942)), small);
+  Value result = select(less(c(1e9), x), add(log(x), c(0.69314718055994530942)), small);
+  return select(less(x, c(1.0)), c(std::numeric_limits<double>::quiet_NaN()), result);
 }
 
 Value MathEmitter::atanh(Value x) {
