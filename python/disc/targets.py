@@ -216,3 +216,21 @@ def find(text: str) -> Choice:
     if not all(chosen):
         raise ValueError(f"target {text!r} names an empty chip")
     return Choice(target, chosen)
+
+
+def resources(ir: str, target: str) -> dict[str, dict[str, dict[str, int]]]:
+    """What each kernel needs of each chip: registers, stack, spills, shared memory.
+
+    Args:
+        ir: a model after the memory stage, ``model.ir("memory")``.
+        target: a GPU that the model was compiled for. Without ptxas nothing is known of NVIDIA's chips.
+    """
+    from . import _native
+
+    passes = find(target).pipeline["codegen"].passes
+    ends = [i for i, name in enumerate(passes) if name.split("{")[0].endswith("-serialize")]
+    if not ends:
+        raise ValueError(f"target {target!r} makes no images of kernels")
+    module = _native.Module.parse(ir)
+    module.run(f"builtin.module({','.join(passes[: ends[0] + 1])})")
+    return {chip: kernels for chip, kind, _, kernels in module.images() if kind == "binary"}

@@ -5,8 +5,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 
-from disc import _native, pipeline, toolchain
+import disc
+from disc import _native, pipeline, targets, toolchain
 
 UNARY = (
     "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh erf "
@@ -71,7 +73,7 @@ def test_functions_on_nvidia(element):
     texts = [image for image in images if image[1] == "text"]
     assert len(texts) == 1 and b"call" not in texts[0][2]
     assert texts[0][2].count(b".visible .entry") == len(kernels)
-    if not shutil.which("ptxas"):
+    if not toolchain.find_ptxas():
         pytest.skip("PTX alone: no ptxas")
     assert [image[0] for image in images if image[1] == "binary"] == list(archs(element, "cuda"))
     for chip, kind, _, needs in images:
@@ -126,7 +128,7 @@ def test_spills_and_arrays_are_reported():
   }"""
     (text_image,) = compiled("cuda", [text], ["sm_80"], "cubin=false")
     assert text_image[3] == {"k": {}}
-    if shutil.which("ptxas"):
+    if toolchain.find_ptxas():
         (cubin, _) = compiled("cuda", [text], ["sm_80"])
         assert cubin[3]["k"]["stack"] > 0
 
@@ -147,3 +149,41 @@ def test_find_ptxas(tmp_path, monkeypatch):
     assert toolchain.find_ptxas() == str(package)
     package.unlink()
     assert toolchain.find_ptxas() == ""
+
+
+class Encoder(torch.nn.Module):
+    """Kernels of every kind: products, attention, norms, softmax, reductions of columns, sums so far, views."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(100, 64)
+        self.layer = torch.nn.TransformerEncoderLayer(64, 2, 128, batch_first=True, activation="gelu")
+
+    def forward(self, words):
+        x = self.layer(self.words(words))
+        parts = torch.cat([x, torch.cumsum(x, 1)], -1)
+        return torch.softmax(x, -1), x.mean(1), x.transpose(1, 2).contiguous(), parts.sin()
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "rocm:gfx90a"])
+def test_kernels_of_a_model(target):
+    """No kernel spills, and none has arrays of its own."""
+    if target.startswith("cuda") and not toolchain.find_ptxas():
+        pytest.skip("no ptxas")
+    length = torch.export.Dim("S", min=2, max=512)
+    model = disc.compile(
+        Encoder().eval(),
+        (torch.randint(0, 100, (2, 16)),),
+        dynamic_shapes=({1: length},),
+        options=disc.Options(target=target, stop_after="memory"),
+    )
+    (kernels,) = targets.resources(model.ir("memory"), target).values()
+    assert len(kernels) > 8
+    for name, needs in kernels.items():
+        used = {key: n for key, n in needs.items() if n and ("spill" in key or key == "stack")}
+        assert not used, (name, used)
+
+
+def test_resources_of_what_makes_no_images():
+    with pytest.raises(ValueError, match="makes no images"):
+        targets.resources("module {}", "cpu")
