@@ -254,7 +254,7 @@ def blocks(target: str, device: str, *, warp: int, chips: Sequence[str], code: S
     own = {"disc-fusion-group-queries", "disc-fusion-merge-products", "disc-lower-math"}
     fusion = tuple(p for p in _CPU["fusion"].passes if p not in own)
     lower = tuple(p for p in _CPU["codegen"].passes if p not in own)
-    return Pipeline(
+    pipeline = Pipeline(
         target,
         (
             Stage("shape", (f"disc-describe-device{{{describe}}}", *_CPU["shape"].passes)),
@@ -265,6 +265,7 @@ def blocks(target: str, device: str, *, warp: int, chips: Sequence[str], code: S
             Stage("codegen", ("disc-gpu-emit-kernels", "canonicalize", "cse", *code, *lower)),
         ),
     )
+    return pipeline.configure("disc-fusion-form-kernels", "many-products=false")
 
 
 def default(target: str = "cpu") -> Pipeline:

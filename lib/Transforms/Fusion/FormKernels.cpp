@@ -65,6 +65,8 @@ static std::string kernelName(ArrayRef<Operation *> ops, KernelKind kind) {
 
 namespace {
 struct FormKernels : disc::impl::FormKernelsBase<FormKernels> {
+  using Base::Base;
+
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>())
       for (Block *block : hostBlocks(func))
@@ -73,7 +75,7 @@ struct FormKernels : disc::impl::FormKernelsBase<FormKernels> {
 
   void run(Block &block) {
     ShapeAnalysis shapes(getOperation());
-    KernelGroups groups(block, shapes);
+    KernelGroups groups(block, shapes, manyProducts);
     groups.fuse();
 
     // Order groups and single operations by their data flow; merging may have moved uses before definitions.

@@ -112,7 +112,8 @@ std::string KernelGroup::describe() const {
   return text;
 }
 
-KernelGroups::KernelGroups(Block &block, ShapeAnalysis &shapes) : block(block), bindings(block), shapes(shapes) {
+KernelGroups::KernelGroups(Block &block, ShapeAnalysis &shapes, bool manyProducts)
+    : block(block), bindings(block), shapes(shapes), manyProducts(manyProducts) {
   for (Operation &op : block)
     if (isa<linalg::GenericOp, AttentionOp, ConvolutionOp, ConcatOp, RunningSumOp, PackOp, CallFunctionOp>(op))
       seed(&op);
@@ -349,7 +350,7 @@ bool KernelGroups::tryMerge(KernelGroup &producer, KernelGroup &consumer) {
     return false;
   // Two products of one left operand, where the epilogue of one reads the other: both sums are there when it runs.
   bool products = producer.kind == KernelKind::Contraction && consumer.kind == KernelKind::Contraction;
-  if (products && !shareLeftOperand(producer, consumer, shapes))
+  if (products && !(manyProducts && shareLeftOperand(producer, consumer, shapes)))
     return false;
   if (producer.kind == KernelKind::Contraction && consumer.kind != KernelKind::Loop && !products)
     return false;

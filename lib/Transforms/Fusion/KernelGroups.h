@@ -41,7 +41,8 @@ bool isCloned(Operation *op);
 
 class KernelGroups {
 public:
-  KernelGroups(Block &block, ShapeAnalysis &shapes);
+  /// With `manyProducts`, a kernel may have several products of one left operand.
+  KernelGroups(Block &block, ShapeAnalysis &shapes, bool manyProducts);
   /// Merges until nothing fits any more.
   void fuse();
   /// The group of an operation; null for what stays between kernels.
@@ -60,6 +61,7 @@ private:
   Block &block;
   SymbolBindings bindings;
   ShapeAnalysis &shapes;
+  const bool manyProducts;
   llvm::DenseMap<Operation *, KernelGroup *> groups;
   std::vector<std::unique_ptr<KernelGroup>> storage;
 };

@@ -39,6 +39,9 @@ def FormKernels : Pass<"disc-fusion-form-kernels", "::mlir::ModuleOp"> {
     and the reason for what it holds.
   }];
   let dependentDialects = ["::mlir::disc::PlanDialect"];
+  let options = [
+    Option<"manyProducts", "many-products", "bool", "true", "let a kernel have several products of one left operand">,
+  ];
 }
 
 def MergeProducts : Pass<"disc-fusion-merge-products", "::mlir::ModuleOp"> {

@@ -1,4 +1,12 @@
 // RUN: disc-opt %s -disc-fusion-fold-views -disc-fusion-form-kernels -disc-fusion-merge-products -disc-fusion-verify | FileCheck %s
+// Where kernels have one product each, the second one's epilogue reads what the first has stored.
+// RUN: disc-opt %s -disc-fusion-fold-views -disc-fusion-form-kernels=many-products=false -disc-fusion-verify | FileCheck %s --check-prefix=ONE
+// ONE: disc_tensor.loop
+// ONE: %[[P:.*]] = disc_plan.kernel contraction ins(
+// ONE-COUNT-1: arith.mulf
+// ONE: disc_plan.yield
+// ONE: %[[Q:.*]] = disc_plan.kernel contraction ins({{.*}}%[[P]]
+// ONE: disc_tensor.next %[[Q]], %[[Q]]
 
 // Two gates that meet point by point are one kernel of the body. The state is carried and stacked: it has one buffer
 // and no copy; the first value is a fill, which needs one; what was carried last is copied to be a result.

@@ -51,7 +51,8 @@ class Case:
         return self.name
 
     def examples(self) -> Tensors:
-        return self.inputs(*self.example)
+        """Dense: that inputs may be views is nothing that a model is exported with."""
+        return tuple(t.contiguous() for t in self.inputs(*self.example))
 
 
 class Fn(nn.Module):
@@ -80,7 +81,8 @@ def check(case: Case, module: nn.Module, run: Callable[..., Sequence[Tensor]]) -
     for i, size in enumerate(case.sizes):
         torch.manual_seed(i)
         inputs = case.inputs(*size)
-        got, wanted = run(*inputs), expected(module, inputs)
+        copies = tuple(t.clone() for t in inputs)
+        got, wanted = (*run(*inputs), *inputs), [*expected(module, copies), *copies]
         assert len(got) == len(wanted)
         for ours, theirs in zip(got, wanted, strict=True):
             assert ours.dtype == theirs.dtype and ours.shape == theirs.shape, (size, ours.shape, theirs.shape)
@@ -119,6 +121,44 @@ def _fusions(m: Fn, x: Tensor, y: Tensor) -> Any:
     turned = (x.t().exp() + y.t()).t()
     joined = torch.cat([x, y[:, :3]], 1)
     return z * z.mean(1, keepdim=True), turned, joined * 2, torch.where(x > y, x, -y), (x[:, None] - y).abs().sum(2)
+
+
+def _extents(m: Fn, x: Tensor) -> Any:
+    """What is left of each kind of kernel where an extent, or both, are 0."""
+    whole = x.exp(), x.t() + 1, torch.cat([x, x], 1), x.cumsum(0), x.cumsum(1), x.softmax(1), x - x.mean(0), x @ x.t()
+    return *whole, x.t() @ x, x.sum(0), x.sum(1), x.sum(), (x > 0).all(0), (x > 0).any(1), x[:, None] * x
+
+
+def _lengths(m: Fn, x: Tensor) -> Any:
+    """Rows around the edges of vectors, warps and blocks."""
+    y = x - x.mean(1, keepdim=True)
+    return y / (y.var(1, keepdim=True) + 1).sqrt(), x.softmax(1), x.amax(1), x.argmin(1), x.sum(), x.cumsum(1), x.sum(0)
+
+
+def _long_rows(m: Fn, x: Tensor) -> Any:
+    return F.layer_norm(x, (2052,)), x.log_softmax(1), x.argmax(1), x.cumsum(1)[:, ::100], (x > 3).any(1), x.half().amax(1)
+
+
+def _elements(m: Fn, x: Tensor) -> Any:
+    """Every type of elements, in loops, rows, columns and running sums."""
+    results: list[Tensor] = []
+    for dtype in (torch.int8, torch.uint8, torch.int32, torch.int64, torch.float64, torch.float16, torch.bfloat16):
+        y = x.abs().to(dtype) if dtype == torch.uint8 else x.to(dtype)
+        results += [y + 1, y * y, y.t().contiguous(), y.amax(1), y.amin(0), y.sum(1), y == y.amax(1, keepdim=True)]
+        if not dtype.is_floating_point:
+            results += [y // 3, y % 3, y & 5, y.cumsum(0)]
+    flags = x > 0
+    return *results, flags, ~flags, flags ^ flags.any(0), flags.all(1), flags.sum(0), flags.to(torch.bfloat16)
+
+
+def _places(m: Fn, x: Tensor, y: Tensor, z: Tensor, one: Tensor) -> Any:
+    """Broadcasting in all positions, of [a, 1, 4], [b, 1], [4] and []."""
+    both = x + y[None]
+    return both, both * z, x * z + one, (y + z) * one, both.transpose(0, 1) - z, both.sum(0), both.mean(2) + y[:, 0]
+
+
+def _strides(m: Fn, x: Tensor, y: Tensor) -> Any:
+    return x * 2, x.sum(1), x.sum(0), x @ m.table[:4], y.exp(), y - x, y.softmax(1)
 
 
 def _maths(m: Fn, x: Tensor) -> Any:
@@ -219,6 +259,46 @@ class Attention(nn.Module):
         )
 
 
+class Masks(nn.Module):
+    """Masks of each shape and type, one that hides every key of a query, and values of another size than keys."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor, bias: Tensor) -> Any:
+        def attend(*args: Tensor, **given: Any) -> Tensor:
+            return F.scaled_dot_product_attention(*args, **given)
+
+        return (
+            attend(q, k, v, keep[:, None, None, :]),
+            attend(q, k, v, bias, scale=0.5),
+            attend(q, k, v, bias[0, 0]),
+            attend(q, q, q[..., :5], is_causal=True).transpose(1, 2).flatten(2),
+            attend(q, k[:, :2], v[:, :2], keep[:, None, None, :], enable_gqa=True),
+        )
+
+
+class Cache(nn.Module):
+    """A decoder's step: a key and a value join those of the past, which are results, too."""
+
+    def forward(self, past_key: Tensor, past_value: Tensor, key: Tensor, value: Tensor, query: Tensor) -> Any:
+        keys, values = torch.cat([past_key, key], 2), torch.cat([past_value, value], 2)
+        return F.scaled_dot_product_attention(query, keys, values), keys, values
+
+
+class Filters(nn.Module):
+    """Convolutions of one and three dimensions, of images that may be none, and a norm of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = nn.Conv1d(3, 6, 5, padding=2, stride=2)
+        self.volume = nn.Conv3d(1, 4, 2, bias=False)
+        self.up = nn.ConvTranspose1d(6, 4, 3, stride=2, padding=1, output_padding=1, groups=2)
+        self.norm = nn.BatchNorm1d(3)
+        self.norm.running_mean = torch.tensor([0.5, -1.0, 2.0])
+
+    def forward(self, x: Tensor) -> Any:
+        h = self.line(F.pad(x, (1, 2)))
+        return self.up(h.relu()), self.norm(x), self.volume(x[:, None, :, :, None].expand(-1, -1, -1, -1, 3)).amax(2)
+
+
 class Counter(nn.Module):
     """Keeps a sum and writes to its input."""
 
@@ -229,6 +309,15 @@ class Counter(nn.Module):
     def forward(self, x: Tensor) -> Any:
         self.total.mul_(0.5).add_(x.sum(0))
         return self.total * 2, x + 1
+
+
+class Updates(nn.Module):
+    """Writes to its input where it lies, from what it reads there."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Any:
+        x.sub_(x.argmax(1, keepdim=True))
+        y.copy_(y.softmax(1))
+        return x.sum(1), y * 2
 
 
 def _rows(maximum: int = 300, least: int = 0) -> Any:
@@ -340,6 +429,81 @@ CASES = [
         [(1, 1), (3, 17), (2, 64)],
         (5, 6),
         tolerance=1e-4,
+    ),
+    Case(
+        "extents",
+        lambda: Fn(_extents),
+        lambda n, m: (_random(n, m),),
+        (({0: Dim("n", min=0, max=99), 1: Dim("m", min=0, max=99)},),),
+        [(0, 0), (0, 5), (5, 0), (1, 1), (33, 65)],
+        (5, 7),
+    ),
+    Case(
+        "lengths",
+        lambda: Fn(_lengths),
+        lambda n, m: (_random(n, m),),
+        (({0: Dim("n", min=1, max=99), 1: Dim("m", min=2, max=999)},),),
+        [(1, 2), (3, 31), (9, 32), (3, 33), (2, 64), (5, 65), (2, 255), (1, 256), (3, 257), (2, 515)],
+        (5, 7),
+    ),
+    Case("long_rows", lambda: Fn(_long_rows), lambda n: (_random(n, 2052),), ((_rows(),),), [(1,), (0,), (3,)]),
+    Case("elements", lambda: Fn(_elements), lambda n: (_whole(n, 7).float(),), ((_rows(99, 1),),), [(1,), (7,), (33,)]),
+    Case(
+        "places",
+        lambda: Fn(_places),
+        lambda a, b: (_random(a, 1, 4), _random(b, 1), _random(4), torch.tensor(0.7)),
+        (({0: Dim("a", min=0, max=99)}, {0: Dim("b", min=0, max=99)}, None, None),),
+        [(1, 1), (0, 3), (3, 0), (17, 2), (2, 65)],
+        (5, 7),
+    ),
+    Case(
+        "strides",
+        lambda: Fn(_strides),
+        lambda n: (_random(n, 8)[:, ::2], _random(4, n).t()),
+        ((_rows(), _rows()),),
+        [(4,), (7,), (33,)],
+    ),
+    Case(
+        "masks",
+        Masks,
+        lambda l, s: (
+            _random(2, 4, l, 16),
+            _random(2, 4, s, 16),
+            _random(2, 4, s, 40),
+            torch.arange(s) < torch.tensor([[s], [s // 2]]),
+            _random(2, 4, l, s),
+        ),
+        (
+            {2: Dim("l", min=1, max=99)},
+            {2: Dim("s", min=1, max=99)},
+            {2: Dim("s", min=1, max=99)},
+            {1: Dim("s", min=1, max=99)},
+            {2: Dim("l", min=1, max=99), 3: Dim("s", min=1, max=99)},
+        ),
+        [(2, 2), (17, 33), (1, 40), (33, 8), (5, 1)],
+        (5, 7),
+    ),
+    Case(
+        "cache",
+        Cache,
+        lambda p: (*(_random(2, 3, p, 16) for _ in range(2)), *(_random(2, 3, 1, 16) for _ in range(3))),
+        ({2: Dim("p", min=0, max=99)}, {2: Dim("p", min=0, max=99)}, None, None, None),
+        [(0,), (1,), (31,), (32,), (7,)],
+    ),
+    Case(
+        "filters",
+        lambda: Filters().eval(),
+        lambda b, w: (_random(b, 3, w),),
+        ({0: Dim("b", min=0, max=9), 2: Dim("w", min=4, max=64)},),
+        [(1, 4), (0, 9), (2, 64), (3, 33)],
+        (5, 16),
+    ),
+    Case(
+        "updates",
+        Updates,
+        lambda n: (_whole(n, 300).float(), _random(n, 40)),
+        (_rows(99, 1), _rows(99, 1)),
+        [(1,), (7,), (33,)],
     ),
     Case("half", lambda: MLP().half(), lambda n: (_random(n, 24).half(),), (_rows(),), _FEW, tolerance=5e-3),
     Case("bfloat", lambda: MLP().bfloat16(), lambda n: (_random(n, 24).bfloat16(),), (_rows(),), _FEW, tolerance=4e-2),

@@ -40,13 +40,15 @@ class Runner:
 
 
 class InProcess(Runner):
-    """This machine's CPU."""
+    """A target whose models run in this process."""
 
-    name = "cpu"
+    def __init__(self, target: str) -> None:
+        self.name = target
+        self.missing = disc.targets.find(target).target.missing()
 
     @contextlib.contextmanager
     def compile(self, case: Case, module: nn.Module, folder: Path) -> Iterator[Run]:
-        model = disc.compile(module, case.examples(), dynamic_shapes=case.dynamic_shapes)
+        model = disc.compile(module, case.examples(), dynamic_shapes=case.dynamic_shapes, target=self.name)
         yield lambda *inputs: torch.utils._pytree.tree_leaves(model(*inputs))
 
 
@@ -138,7 +140,9 @@ def _read(path: Path) -> dict[str, Tensor]:
 
 
 RUNNERS: list[Runner] = [
-    InProcess(),
+    InProcess("cpu"),
+    InProcess("cuda-emulated"),
+    InProcess("rocm-emulated"),
     Foreign("qemu-aarch64", "aarch64-linux-gnu", "cortex-a76", ["qemu-aarch64"]),
     Foreign("qemu-arm", "arm-linux-gnueabihf", None, ["qemu-arm"]),
 ]
