@@ -96,8 +96,8 @@ public:
   Value operandPtr(unsigned i); // !llvm.ptr
   Value resultPtr(unsigned i);  // !llvm.ptr
   Value callPtr();              // !llvm.ptr, in kernels that report to the call
-  /// Every buffer starts at a multiple of so many bytes, so that vectors may; 1 if nothing is known.
-  void setAlignment(int64_t bytes) { alignment = bytes; }
+  /// The buffer starts at a multiple of so many bytes, so that vectors may; 1 if nothing is said.
+  void setAlignment(Value pointer, int64_t bytes) { alignments[pointer] = bytes; }
   /// Emits what a failed check does, in place of a call of the runtime.
   using Report = std::function<void(Value index, Value extent, StringRef what)>;
   void setReport(Report emit) { report = std::move(emit); }
@@ -187,14 +187,14 @@ private:
   Value evalConcat(ConcatOp op, ArrayRef<Idx> idx, Value mask);
   Value evalExtract(tensor::ExtractOp op, IRMapping &map, const DenseMap<Value, Idx> &coordinates, Value mask);
   Idx address(LayoutAttr layout, ArrayRef<Idx> idx);
-  unsigned alignmentAt(const Idx &offset, Type memory);
+  unsigned alignmentAt(Value ptr, const Idx &offset, Type memory);
   Value indexOp(int kind, Value lhs, Value rhs);
   Value entryPtr(unsigned slot);
   OpBuilder &builder;
   KernelFuncOp kernelFunc;
   KernelArguments arguments;
   int64_t vectorLanes;
-  int64_t alignment = 1;
+  DenseMap<Value, int64_t> alignments; // of buffers, in bytes
   Report report;
   ShapeAnalysis &shapeAnalysis;
   Operation *entryAnchor = nullptr; // function-wide values are emitted before it

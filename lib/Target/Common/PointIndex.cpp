@@ -37,9 +37,9 @@ int64_t knownMultiple(const Idx &a) {
 } // namespace
 
 /// Of the vector at `offset` elements from a buffer's start.
-unsigned PointEmitter::alignmentAt(const Idx &offset, Type memory) {
+unsigned PointEmitter::alignmentAt(Value ptr, const Idx &offset, Type memory) {
   int64_t bytes = (memory.getIntOrFloatBitWidth() + 7) / 8;
-  return std::max(std::gcd(alignment, knownMultiple(offset) * bytes), bytes);
+  return std::max(std::gcd(std::max<int64_t>(alignments.lookup(ptr), 1), knownMultiple(offset) * bytes), bytes);
 }
 
 Idx Idx::arbitrary(Value each) {

@@ -104,7 +104,7 @@ Value PointEmitter::load(Value ptr, const Idx &offset, Type elem, Value mask) {
   Value zeros = mask ? constant(cast<TypedAttr>(builder.getZeroAttr(type))) : Value();
   if (offset.lanes && offset.step == 1) {
     Value at = elementPtr(builder, loc, ptr, memory, offset.base);
-    align = alignmentAt(offset, memory);
+    align = alignmentAt(ptr, offset, memory);
     result = mask ? LLVM::MaskedLoadOp::create(builder, loc, type, at, mask, zeros, builder.getI32IntegerAttr(align),
                                                UnitAttr())
                         .getResult()
@@ -129,7 +129,7 @@ void PointEmitter::store(Value ptr, const Idx &offset, Value v, Value mask) {
   value = splat(value);
   if (offset.lanes && offset.step == 1) {
     Value at = elementPtr(builder, loc, ptr, memory, offset.base);
-    align = alignmentAt(offset, memory);
+    align = alignmentAt(ptr, offset, memory);
     if (mask)
       LLVM::MaskedStoreOp::create(builder, loc, value, at, mask, align);
     else

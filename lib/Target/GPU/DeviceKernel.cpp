@@ -3,6 +3,7 @@
 #include "lib/Target/GPU/DeviceKernel.h"
 
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Target/GPU/BufferAlignment.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "llvm/ADT/SetVector.h"
@@ -21,8 +22,8 @@ int64_t DeviceKernel::schedule(StringRef name) { return kernel.getScheduleAttr()
 PointEmitter DeviceKernel::points(int64_t lanes) {
   ValueRange arguments = function.getArguments();
   PointEmitter points(b, kernel, KernelArguments(arguments), lanes, shapes);
-  // Device memory is allocated, and tensors of the caller's are checked, at multiples of this.
-  points.setAlignment(16);
+  for (auto [i, bytes] : llvm::enumerate(bufferAlignments(kernel, shapes)))
+    points.setAlignment(arguments[i], bytes);
   SmallVector<StringRef> texts = checkTexts(kernel);
   if (texts.empty())
     return points;

@@ -136,7 +136,14 @@ def _lengths(m: Fn, x: Tensor) -> Any:
 
 
 def _long_rows(m: Fn, x: Tensor) -> Any:
-    return F.layer_norm(x, (2052,)), x.log_softmax(1), x.argmax(1), x.cumsum(1)[:, ::100], (x > 3).any(1), x.half().amax(1)
+    return (
+        F.layer_norm(x, (2052,)),
+        x.log_softmax(1),
+        x.argmax(1),
+        x.cumsum(1)[:, ::100],
+        (x > 3).any(1),
+        x.half().amax(1),
+    )
 
 
 def _elements(m: Fn, x: Tensor) -> Any:
