@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from . import pipeline
+from . import pipeline, targets
 from .errors import CompileError, LibraryError, ShapeError, UnsupportedOp, UnsupportedOpError, WeightsError
 from .options import Options
 from .profile import KernelTime, Launch, Profile
@@ -52,6 +52,7 @@ __all__ = [
     "load",
     "lowers",
     "pipeline",
+    "targets",
     "with_gradients",
 ]
 
