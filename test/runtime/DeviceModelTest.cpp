@@ -228,10 +228,16 @@ TEST(deviceInputsMustBeThere) {
     target.shape[0] = 4;
     target.tensor.strides = stride;
     output.tensor = &target.tensor;
-    SAYS(model->run(list, 1, &output, 1), "output 'y': on " + there + " it must be contiguous and aligned");
+    SAYS(model->run(list, 1, &output, 1), "output 'y': on " + there + " it must be contiguous and begin at a multiple of 16 bytes");
     target.tensor.strides = nullptr;
     SAYS(model->run(list, 1, &output, 1), "");
     CHECK(values(*on.device, target.tensor, nullptr)[3] == 18);
+    // Where vectors could not begin a tensor is copied on the device.
+    int64_t copies = on.device->counters.copies;
+    x.tensor.byte_offset = 4;
+    SAYS(model->run(list, 1, &output, 1), "");
+    CHECK(on.device->counters.copies == copies + 1);
+    x.tensor.byte_offset = 0;
     // Empty ones run nothing.
     x.shape[0] = target.shape[0] = 0;
     x.tensor.data = nullptr;

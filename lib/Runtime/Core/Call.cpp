@@ -110,13 +110,17 @@ void *disc_call::input(int64_t index) {
   bool dense = denseBytes(tensor.shape, tensor.ndim, width, bytes);
   if (model.device() && dense && data)
     model.device()->lend(data, size_t(bytes));
-  if (inPlace(tensor))
+  bool suits = suitsKernels(data, model.where());
+  if (inPlace(tensor) && suits)
     // Frameworks give an empty tensor a null pointer, which here means failure.
     return data ? data : storage->inputs[index].reserve(0);
   void *copy = dense ? storage->inputs[index].reserve(memorySize(bytes)) : nullptr;
   if (!copy)
     return noMemory(storage->memory, "no memory for a contiguous copy of " + inputText(model.info(), index));
-  copyContiguous(tensor, copy);
+  if (suits)
+    copyContiguous(tensor, copy);
+  else if (record(model.device()->copy(copy, data, size_t(bytes), stream)))
+    return nullptr;
   return copy;
 }
 

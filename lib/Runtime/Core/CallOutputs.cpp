@@ -95,14 +95,15 @@ Status disc_call::placeOutput(OutputSlot &slot, int64_t index) {
   if (!denseBytes(slot.dims, expected.rank, width, bytes))
     return Status(Code::Shape, outputText(model.info(), index) + ": too many elements");
   uintptr_t data = reinterpret_cast<uintptr_t>(dataOf(tensor));
-  if (data && data % uintptr_t(width) == 0 && isContiguous(slot.dims, tensor.strides, expected.rank)) {
+  if (data && data % uintptr_t(width) == 0 && suitsKernels(dataOf(tensor), model.where()) &&
+      isContiguous(slot.dims, tensor.strides, expected.rank)) {
     if (model.device())
       model.device()->lend(dataOf(tensor), size_t(bytes));
     return Status();
   }
   if (model.where().device_type != kDLCPU)
     return Status(Code::Invalid, outputText(model.info(), index) + ": on " + deviceName(model.where()) +
-                                     " it must be contiguous and aligned");
+                                     " it must be contiguous and begin at a multiple of 16 bytes");
   slot.scattered = storage->scattered[index].reserve(memorySize(bytes));
   if (!slot.scattered)
     return Status(Code::Memory, "no memory for " + outputText(model.info(), index) + " before it is scattered");

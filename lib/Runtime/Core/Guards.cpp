@@ -111,6 +111,8 @@ static Status checkInput(const disc_model_info_t &info, int64_t index, const DLT
                     " it must be contiguous and aligned; strided tensors are not copied there";
     return error;
   }
+  if (readsData && expected.updated && !suitsKernels(dataOf(tensor), where))
+    return malformed(info, index, "it is updated in place, so on a device it must begin at a multiple of 16 bytes");
   if (readsData && expected.updated && repeatsElements(tensor))
     return malformed(info, index, "it is updated in place, but a stride of 0 puts several elements at one place");
   return Status();

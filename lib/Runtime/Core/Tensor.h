@@ -67,6 +67,11 @@ bool repeatsElements(const DLTensor &tensor);
 bool isContiguous(const DLTensor &tensor);
 bool isContiguous(const int64_t *shape, const int64_t *strides, int64_t rank);
 
+/// Whether kernels of a device with memory of its own may read vectors there; those of the CPU may anywhere.
+inline bool suitsKernels(const void *data, DLDevice where) {
+  return where.device_type == kDLCPU || reinterpret_cast<uintptr_t>(data) % 16 == 0;
+}
+
 /// Whether compiled code can use the tensor where it is.
 inline bool inPlace(const DLTensor &tensor) {
   int64_t width = elementBytes(dtypeOf(tensor));

@@ -109,6 +109,15 @@ Status Weights::takeOne(size_t index, DLManagedTensorVersioned *managed) {
       return status;
     data = copies[index].data();
     release(std::exchange(owned[index], nullptr));
+  } else if (!suitsKernels(data, where)) {
+    if (expected.updated)
+      return Status(Code::Invalid, name + " is updated by the model, so it must begin at a multiple of 16 bytes");
+    void *copy = copies[index].reserve(memorySize(bytes));
+    if (!copy)
+      return noMemory("a copy of " + name);
+    if (Status status = memory.device->copy(copy, data, size_t(bytes), memory.stream); !status.ok())
+      return status;
+    data = copy;
   } else if (!isContiguous(tensor) || !data) {
     data = copies[index].reserve(memorySize(bytes));
     if (!data)

@@ -1,0 +1,241 @@
+//===- LowerLaunch.cpp - launches of kernels in the host flow ---------------===//
+//
+//   disc_rt.launch %call @k(%x, %y)
+// becomes, for a kernel of the CPU's,
+//   llvm.store %x, %slots[0] ... ; %s = llvm.call @disc_rt_parallel_for(%call, @k, %slots, tasks, cost, scratch)
+// for a device's
+//   llvm.store %x, %slots[0] ... ; %s = llvm.call @disc_rt_device_launch(%call, <number of @k>, %slots, count, blocks)
+// and for a large product on a device that a library may do
+//   %s = llvm.call @disc_rt_device_matmul(...) ; if it is unsupported, the launch as above
+//
+// Tests: test/lit/Host/host-lower.mlir, host-lower-device.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Target/Host/EntryLowering.h"
+
+#include "lib/Runtime/Core/Abi.h"
+#include "lib/Runtime/Core/ModelInfo.h"
+#include "lib/Target/Common/PointEmitter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
+  Location loc = op.getLoc();
+  Operation *symbol = module.lookupSymbol(op.getKernelAttr());
+  if (auto kernel = dyn_cast_if_present<DeviceKernelOp>(symbol))
+    return lowerDeviceLaunch(op, kernel);
+  auto kernel = dyn_cast_if_present<func::FuncOp>(symbol);
+  if (!kernel)
+    return op.emitOpError() << "names no function: " << op.getKernel();
+  auto symbolNames = kernel->getAttrOfType<ArrayAttr>(kKernelSymbolsAttr);
+  if (!symbolNames)
+    return op.emitOpError() << "needs '" << kKernelSymbolsAttr << "' on " << op.getKernel();
+
+  SymExpr tasks = exprAttr(kernel, kKernelTasksAttr, 1);
+  SymExpr scratch = exprAttr(kernel, kKernelScratchAttr, 0);
+  SymExpr cost = exprAttr(kernel, kKernelCostAttr, 1000);
+  Value taskCount = emitExpr(op, tasks);
+  if (!taskCount)
+    return failure();
+
+  bool reports = kernel->hasAttr(kKernelCallAttr);
+  auto bytes = kernel->getAttrOfType<DimsAttr>(kKernelBuffersAttr);
+  size_t numArgs = op.getBuffers().size() + symbolNames.size() + reports;
+  Value args = slots(loc, numArgs + (bytes ? op.getBuffers().size() : 0));
+  size_t slot = 0;
+  if (failed(storeArguments(op, symbolNames, args, slot)))
+    return failure();
+  if (reports)
+    store(loc, call, args, slot++);
+
+  if (bytes) {
+    for (auto [i, size] : llvm::enumerate(bytes.getDims())) {
+      Value value = emitExpr(op, size);
+      if (!value)
+        return failure();
+      store(loc, toI64(loc, value), args, numArgs + i);
+    }
+    Value costValue = emitExpr(op, cost), scratchValue = emitExpr(op, scratch);
+    if (!costValue || !scratchValue)
+      return failure();
+    int64_t results = kernel->getAttrOfType<IntegerAttr>(kKernelResultsAttr).getInt();
+    checkStatus(loc, runtime.call(b, loc, "disc_rt_device_call_host", i32,
+                                  {call, functionAddress(b, loc, kernel), args, constant64(loc, numArgs),
+                                   constant64(loc, bytes.getDims().size()), constant64(loc, results),
+                                   toI64(loc, taskCount), toI64(loc, costValue), toI64(loc, scratchValue)}));
+    return success();
+  }
+
+  // Waking the pool for a kernel that is over in a microsecond costs more than
+  // it saves, so what is always that small, and cannot fail, skips the runtime altogether.
+  std::optional<int64_t> worst = shapes.range(tasks * cost).max;
+  if (scratch.isConstant(0) && !reports && worst && *worst <= serialNs) {
+    // Kernels count on a task: extents that they divide by are not 0 then.
+    Block *next = nullptr;
+    if (!shapes.lessEqual(SymExpr(1), tasks)) {
+      Block *here = b.getInsertionBlock(), *work = b.createBlock(exit);
+      next = b.createBlock(exit);
+      b.setInsertionPointToEnd(here);
+      Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+      Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, taskCount, zero);
+      cf::CondBranchOp::create(b, loc, some, work, next);
+      b.setInsertionPointToStart(work);
+    }
+    Value null = LLVM::ZeroOp::create(b, loc, ptr);
+    func::CallOp::create(b, loc, kernel, ValueRange{args, constant64(loc, 0), toI64(loc, taskCount), null});
+    if (next) {
+      cf::BranchOp::create(b, loc, next);
+      b.setInsertionPointToStart(next);
+    }
+    return success();
+  }
+
+  Value costValue = emitExpr(op, cost), scratchValue = emitExpr(op, scratch);
+  if (!costValue || !scratchValue)
+    return failure();
+  Value address = functionAddress(b, loc, kernel);
+  checkStatus(
+      loc, runtime.call(b, loc, "disc_rt_parallel_for", i32,
+                        {call, address, args, toI64(loc, taskCount), toI64(loc, costValue), toI64(loc, scratchValue)}));
+  return success();
+}
+
+/// Buffers and symbols' values.
+LogicalResult EntryLowering::storeArguments(LaunchOp op, ArrayAttr symbolNames, Value args, size_t &slot) {
+  Location loc = op.getLoc();
+  for (Value buffer : op.getBuffers())
+    store(loc, mapped(buffer), args, slot++);
+  for (Attribute name : symbolNames) {
+    Value value = emitExpr(op, SymExpr::symbol(cast<StringAttr>(name)));
+    if (!value)
+      return failure();
+    store(loc, toI64(loc, value), args, slot++);
+  }
+  return success();
+}
+
+/// A large product goes to the device's library, if there is one; what it cannot do, and small ones, to the kernel.
+LogicalResult EntryLowering::lowerDeviceLaunch(LaunchOp op, DeviceKernelOp kernel) {
+  auto library = kernel->getAttrOfType<DictionaryAttr>(kKernelLibraryAttr);
+  if (!library)
+    return launchOnDevice(op, kernel);
+  Location loc = op.getLoc();
+  LibraryProductAttrs product = LibraryProductAttrs::fromAttr(library);
+  SmallVector<Value> extents;
+  for (const SymExpr &e : product.extents)
+    if (Value value = emitExpr(op, e))
+      extents.push_back(toI64(loc, value));
+    else
+      return failure();
+  // Below as many multiplications a call of the library takes longer than the kernel.
+  constexpr int64_t kLarge = 1 << 20;
+  Value work = extents[0];
+  for (Value extent : ArrayRef(extents).slice(1, 3))
+    work = arith::MulIOp::create(b, loc, work, extent);
+  Value isLarge = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, work, constant64(loc, kLarge));
+  Block *before = b.getInsertionBlock(), *large = b.createBlock(exit);
+  Value array = slots(loc, product.operands.size() + extents.size());
+  for (auto [i, operand] : llvm::enumerate(product.operands))
+    store(loc, mapped(op.getBuffers()[operand]), array, i);
+  for (auto [i, extent] : llvm::enumerate(extents))
+    store(loc, extent, array, product.operands.size() + i);
+  Value numbers =
+      LLVM::GEPOp::create(b, loc, ptr, i64, array, ArrayRef<LLVM::GEPArg>{int32_t(product.operands.size())});
+  Value status =
+      runtime.call(b, loc, "disc_rt_device_matmul", i32, {call, productTable(kernel, product), array, numbers});
+  Value none = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(DISC_RT_UNSUPPORTED));
+  Value isDone = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, status, none);
+
+  // Each side in a chain of blocks of its own, as its checks expect.
+  auto side = [&](function_ref<LogicalResult()> emit) -> std::pair<Block *, Block *> {
+    ExprEmitter::Scope scope(exprs);
+    Block *first = b.createBlock(exit);
+    return failed(emit()) ? std::pair<Block *, Block *>() : std::make_pair(first, b.getInsertionBlock());
+  };
+  auto done = side([&] {
+    checkStatus(loc, status);
+    if (!product.epilogue)
+      return success();
+    auto epilogue = module.lookupSymbol<DeviceKernelOp>(product.epilogue);
+    return epilogue ? launchOnDevice(op, epilogue) : op.emitOpError() << "names no kernel: " << product.epilogue;
+  });
+  auto own = side([&] { return launchOnDevice(op, kernel); });
+  if (!done.first || !own.first)
+    return failure();
+  Block *after = b.createBlock(exit);
+  b.setInsertionPointToEnd(before);
+  cf::CondBranchOp::create(b, loc, isLarge, large, own.first);
+  b.setInsertionPointToEnd(large);
+  cf::CondBranchOp::create(b, loc, isDone, done.first, own.first);
+  for (Block *end : {done.second, own.second}) {
+    b.setInsertionPointToEnd(end);
+    cf::BranchOp::create(b, loc, after);
+  }
+  b.setInsertionPointToStart(after);
+  return success();
+}
+
+/// The address of a disc_device_product.
+Value EntryLowering::productTable(DeviceKernelOp kernel, const LibraryProductAttrs &product) {
+  std::string name = ("disc_product_" + kernel.getSymName()).str();
+  if (!module.lookupSymbol(name)) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    int64_t fields[] = {numberOf(kernel), product.dtype,      product.aColumns,
+                        product.bColumns, DISC_PRODUCT_PLAIN, /*tf32=*/0};
+    LLVM::GlobalOp::create(b, kernel.getLoc(), LLVM::LLVMArrayType::get(i64, std::size(fields)), /*isConstant=*/true,
+                           LLVM::Linkage::Private, name, b.getI64TensorAttr(fields));
+  }
+  return LLVM::AddressOfOp::create(b, kernel.getLoc(), ptr, name);
+}
+
+/// Among the kernels of the device.
+int64_t EntryLowering::numberOf(DeviceKernelOp kernel) {
+  int64_t number = 0;
+  for (auto other : module.getOps<DeviceKernelOp>()) {
+    if (other == kernel)
+      break;
+    ++number;
+  }
+  return number;
+}
+
+/// The kernel's tasks are its blocks; a grid is put into the call's stream.
+LogicalResult EntryLowering::launchOnDevice(LaunchOp op, DeviceKernelOp kernel) {
+  Location loc = op.getLoc();
+  auto symbolNames = kernel->getAttrOfType<ArrayAttr>(kKernelSymbolsAttr);
+  if (!symbolNames)
+    return op.emitOpError() << "needs '" << kKernelSymbolsAttr << "' on " << op.getKernel();
+  Value blocks = emitExpr(op, exprAttr(kernel, kKernelTasksAttr, 1));
+  if (!blocks)
+    return failure();
+  auto texts = kernel->getAttrOfType<ArrayAttr>(kKernelTextsAttr);
+  size_t count = op.getBuffers().size() + symbolNames.size() + (texts ? 1 + texts.size() : 0), slot = 0;
+  Value args = slots(loc, count);
+  if (failed(storeArguments(op, symbolNames, args, slot)))
+    return failure();
+  if (texts) {
+    Value errors = runtime.call(b, loc, "disc_rt_device_errors", ptr, call);
+    store(loc, checkPointer(loc, errors), args, slot++);
+    for (Attribute text : texts)
+      store(loc, textAddress(b, loc, module, cast<StringAttr>(text).getValue()), args, slot++);
+  }
+  checkStatus(
+      loc, runtime.call(b, loc, "disc_rt_device_launch", i32,
+                        {call, constant64(loc, numberOf(kernel)), args, constant64(loc, count), toI64(loc, blocks)}));
+  return success();
+}
+
+/// What lies on the device is copied to this stack to be read.
+Value EntryLowering::readDevice(LLVM::LoadOp load) {
+  Location loc = load.getLoc();
+  Type type = load.getType();
+  Value to = slots(loc, 1);
+  Value bytes = constant64(loc, type.isIndex() ? 8 : (type.getIntOrFloatBitWidth() + 7) / 8);
+  checkStatus(loc, runtime.call(b, loc, "disc_rt_device_read", i32, {call, to, mapped(load.getAddr()), bytes}));
+  return LLVM::LoadOp::create(b, loc, type, to);
+}
