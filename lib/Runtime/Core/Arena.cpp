@@ -163,16 +163,21 @@ std::unique_ptr<Storage> StoragePool::acquire(Device *device, Stream stream) {
   constexpr size_t kWithoutSharing = 8;
   {
     std::lock_guard<std::mutex> lock(mutex);
-    size_t chosen = free.size();
-    if (!device && !free.empty())
-      chosen = free.size() - 1; // still in the caches
-    int best = free.size() < kWithoutSharing ? 0 : -1;
-    for (size_t i = 0; device && i < free.size(); ++i)
-      if (int fit = suits(*free[i], stream); fit > best)
-        best = fit, chosen = i;
-    if (chosen < free.size()) {
-      std::unique_ptr<Storage> storage = std::move(free[chosen]);
-      free.erase(free.begin() + ptrdiff_t(chosen));
+    bool found = !free.empty();
+    if (device && found) {
+      size_t chosen = free.size();
+      int best = free.size() < kWithoutSharing ? 0 : -1;
+      for (size_t i = 0; i < free.size(); ++i)
+        if (int fit = suits(*free[i], stream); fit > best)
+          best = fit, chosen = i;
+      found = chosen < free.size();
+      if (found)
+        std::swap(free[chosen], free.back());
+    }
+    if (found) {
+      // On the CPU, the last one given back is still in the caches.
+      std::unique_ptr<Storage> storage = std::move(free.back());
+      free.pop_back();
       return storage;
     }
   }

@@ -107,14 +107,16 @@ void *disc_call::input(int64_t index) {
   const DLTensor &tensor = *inputs[index];
   int64_t width = elementBytes(dtypeOf(tensor)), bytes;
   void *data = dataOf(tensor);
-  bool dense = denseBytes(tensor.shape, tensor.ndim, width, bytes);
-  if (model.device() && dense && data)
-    model.device()->lend(data, size_t(bytes));
-  bool suits = suitsKernels(data, model.where());
-  if (inPlace(tensor) && suits)
+  bool suits = !model.device() || suitsKernels(data, model.where());
+  if (inPlace(tensor) && suits) {
+    if (model.device() && data && denseBytes(tensor.shape, tensor.ndim, width, bytes))
+      model.device()->lend(data, size_t(bytes));
     // Frameworks give an empty tensor a null pointer, which here means failure.
     return data ? data : storage->inputs[index].reserve(0);
-  void *copy = dense ? storage->inputs[index].reserve(memorySize(bytes)) : nullptr;
+  }
+  void *copy = nullptr;
+  if (denseBytes(tensor.shape, tensor.ndim, width, bytes))
+    copy = storage->inputs[index].reserve(memorySize(bytes));
   if (!copy)
     return noMemory(storage->memory, "no memory for a contiguous copy of " + inputText(model.info(), index));
   if (suits)

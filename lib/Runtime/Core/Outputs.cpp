@@ -12,7 +12,7 @@ constexpr size_t kMaxFreeBlocks = 64;
 namespace {
 /// A managed tensor and its extents in one object.
 struct Managed {
-  DLManagedTensorVersioned tensor = {};
+  DLManagedTensorVersioned tensor;
   std::vector<int64_t> extents; ///< Shape, then strides.
 
   void describe(void *data, DLDevice device, int64_t dtype, int64_t rank, const int64_t *dims);
