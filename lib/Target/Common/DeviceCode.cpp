@@ -3,6 +3,8 @@
 #include "lib/Target/Common/DeviceCode.h"
 #include "dialects/Rt/RtDialect.h"
 #include "lib/Target/Common/EmitCode.h"
+#include "lib/Target/Common/KernelAttrs.h"
+#include "lib/Transforms/Support/ShapeAnalysis.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -20,6 +22,7 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/DialectConversion.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/IR/DiagnosticHandler.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
@@ -54,15 +57,32 @@ static LogicalResult checkOps(gpu::GPUFuncOp kernel) {
   return failure(result.wasInterrupted());
 }
 
-/// Buffers that no kernel writes while this one runs are read through the read-only cache, and once.
-static LogicalResult annotateArguments(gpu::GPUFuncOp kernel, StringRef writes) {
+/// Says in attributes what is known of a kernel where it is launched: buffers that it only reads, ranges of symbols and
+/// of block numbers, which let LLVM compute indices in 32 bits where these are enough.
+static LogicalResult annotate(gpu::GPUFuncOp kernel, DeviceKernelOp known, const ShapeAnalysis &shapes) {
+  StringRef writes = known.getWrites();
   if (writes.size() != kernel.getNumArguments())
     return kernel.emitOpError("its disc_rt.device_kernel speaks of ")
            << writes.size() << " arguments, but it has " << kernel.getNumArguments();
-  UnitAttr unit = UnitAttr::get(kernel.getContext());
-  for (auto [i, letter] : llvm::enumerate(writes))
+  Builder b(kernel.getContext());
+  auto symbols = known->getAttrOfType<ArrayAttr>(kKernelSymbolsAttr);
+  unsigned next = 0;
+  for (auto [i, letter] : llvm::enumerate(writes)) {
     if (letter == '0')
-      kernel.setArgAttr(i, LLVM::LLVMDialect::getReadonlyAttrName(), unit);
+      kernel.setArgAttr(i, LLVM::LLVMDialect::getReadonlyAttrName(), b.getUnitAttr());
+    // Behind the symbols there may be numbers of other kinds.
+    if (letter != 's' || !symbols || next == symbols.size())
+      continue;
+    ShapeAnalysis::Range range = shapes.range(SymExpr::symbol(cast<StringAttr>(symbols[next++]).getValue()));
+    if (range.min && range.max && *range.min >= 0 && *range.max < std::numeric_limits<int64_t>::max())
+      kernel.setArgAttr(i, LLVM::LLVMDialect::getRangeAttrName(),
+                        LLVM::ConstantRangeAttr::get(b.getContext(), APInt(64, *range.min), APInt(64, *range.max + 1)));
+  }
+  if (auto tasks = known->getAttrOfType<ExprAttr>(kKernelTasksAttr)) {
+    ShapeAnalysis::Range blocks = shapes.range(tasks.getValue());
+    if (blocks.max && *blocks.max > 0 && *blocks.max <= std::numeric_limits<int32_t>::max())
+      kernel.walk([&](gpu::BlockIdOp id) { id.setUpperBoundAttr(b.getIndexAttr(*blocks.max)); });
+  }
   return success();
 }
 
@@ -85,6 +105,7 @@ static LogicalResult prepare(gpu::GPUFuncOp kernel) {
 
 LogicalResult mlir::disc::prepareKernels(ModuleOp module) {
   SymbolTable symbols(module);
+  ShapeAnalysis shapes(module);
   // Registers of devices have 32 bits: shuffles of 64 are two. Rounded divisions have no conversion.
   RewritePatternSet patterns(module.getContext());
   populateGpuShufflePatterns(patterns);
@@ -97,7 +118,7 @@ LogicalResult mlir::disc::prepareKernels(ModuleOp module) {
       if (failed(checkOps(kernel)) || failed(prepare(kernel)))
         return failure();
       if (auto known = symbols.lookup<DeviceKernelOp>(kernel.getName()))
-        if (failed(annotateArguments(kernel, known.getWrites())))
+        if (failed(annotate(kernel, known, shapes)))
           return failure();
     }
   }
@@ -121,7 +142,16 @@ LogicalResult mlir::disc::convertKernels(gpu::GPUModuleOp module,
   ConversionTarget target(*context);
   target.addLegalDialect<LLVM::LLVMDialect, NVVM::NVVMDialect, ROCDL::ROCDLDialect>();
   target.addLegalOp<gpu::GPUModuleOp, UnrealizedConversionCastOp>();
-  return applyFullConversion(module, target, std::move(patterns));
+  // The conversion of functions keeps what is said of pointers alone.
+  llvm::MapVector<StringAttr, ArrayAttr> arguments;
+  for (auto kernel : module.getOps<gpu::GPUFuncOp>())
+    if (ArrayAttr attrs = kernel.getAllArgAttrs())
+      arguments[kernel.getNameAttr()] = attrs;
+  if (failed(applyFullConversion(module, target, std::move(patterns))))
+    return failure();
+  for (auto [name, attrs] : arguments)
+    module.lookupSymbol<LLVM::LLVMFuncOp>(name).setAllArgAttrs(attrs);
+  return success();
 }
 
 FailureOr<SmallVector<std::string>> mlir::disc::deviceArchs(ModuleOp module, StringRef triple,

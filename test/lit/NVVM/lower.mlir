@@ -1,17 +1,18 @@
 // RUN: disc-opt %s %nvvm-to-llvm | FileCheck %s
 // (%nvvm-to-llvm: disc-nvvm-lower, with what comes before and behind it)
 
-// The block's size is exact, ids have ranges, and buffers that are only read say so.
+// The block's size is exact, ids and symbols have ranges, and buffers that are only read say so.
 // CHECK-LABEL: llvm.func @ids
-// CHECK-SAME: %{{.*}}: !llvm.ptr<1> {llvm.readonly}, %[[R:.*]]: !llvm.ptr<1>, %{{.*}}: i64)
+// CHECK-SAME: %{{.*}}: !llvm.ptr<1> {llvm.readonly}, %[[R:.*]]: !llvm.ptr<1>, %{{.*}}: i64 {llvm.range = #llvm.constant_range<i64, 1, 65>})
 // CHECK-SAME: nvvm.kernel
 // CHECK-SAME: nvvm.reqntid = array<i32: 256, 1, 1>
 // CHECK-NOT: maxntid
 // CHECK-DAG: llvm.mlir.constant(256 : index) : i64
 // CHECK-DAG: nvvm.read.ptx.sreg.tid.x range <i32, 0, 256>
-// CHECK-DAG: nvvm.read.ptx.sreg.ctaid.x
+// CHECK-DAG: nvvm.read.ptx.sreg.ctaid.x range <i32, 0, 256>
 // CHECK-DAG: nvvm.read.ptx.sreg.nctaid.x
-disc_rt.device_kernel @ids threads 256 writes "01s"
+disc_shape.symbol @B min 1 max 64
+disc_rt.device_kernel @ids threads 256 writes "01s" {disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B * 4>}
 gpu.module @kernels {
   gpu.func @ids(%x: !llvm.ptr<1>, %r: !llvm.ptr<1>, %n: i64) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
     %t = gpu.thread_id x
