@@ -35,7 +35,7 @@ for name, tool in {
         lit_config.fatal(f"{tool} is missing; it comes with the packages that scripts/setup.sh installs")
     config.substitutions.append((rf"(?<![\w./-]){name}(?![\w./-])", str(tool)))
 
-# The passes that make device images, as they are when models are compiled. %nvvm-to-llvm and %rocdl-to-llvm stop before
+# The passes that make device images, as they are when models are compiled: %nvvm-passes and %rocdl-passes stop before
 # images; %ptx and %isa print the text of one architecture.
 spec = importlib.util.spec_from_file_location("disc_pipeline", root / "python/disc/pipeline.py")
 pipeline = importlib.util.module_from_spec(spec)
@@ -48,7 +48,6 @@ for device, name, text, options in (
 ):
     *lower, serialize = pipeline.DEVICE_CODE[device]
     image = f"{','.join(lower)},{serialize}{{{options}}}"
-    config.substitutions.append((f"%{name}-to-llvm", f"--pass-pipeline='builtin.module({','.join(lower)})'"))
     config.substitutions.append((f"%{name}-passes", ",".join(lower)))
     config.substitutions.append((text, f"{disc_opt} --pass-pipeline='builtin.module({image})' %s | {unescape}"))
 if shutil.which("ptxas"):

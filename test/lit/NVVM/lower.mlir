@@ -1,5 +1,4 @@
-// RUN: disc-opt %s %nvvm-to-llvm | FileCheck %s
-// (%nvvm-to-llvm: disc-nvvm-lower, with what comes before and behind it)
+// RUN: disc-opt %s --pass-pipeline='builtin.module(disc-lower-math,gpu.module(convert-scf-to-cf,convert-vector-to-llvm),disc-nvvm-lower,gpu.module(reconcile-unrealized-casts,canonicalize,cse))' | FileCheck %s
 
 // The block's size is exact, ids and symbols have ranges, and buffers that are only read say so.
 // CHECK-LABEL: llvm.func @ids

@@ -1,5 +1,4 @@
-// RUN: disc-opt %s %rocdl-to-llvm | FileCheck %s
-// (%rocdl-to-llvm: disc-rocdl-lower, with what comes before and behind it)
+// RUN: disc-opt %s --pass-pipeline='builtin.module(disc-lower-math,gpu.module(convert-scf-to-cf,convert-vector-to-llvm),disc-rocdl-lower,gpu.module(reconcile-unrealized-casts,canonicalize,cse))' | FileCheck %s
 
 // The grid's size is the first hidden argument.
 // CHECK-LABEL: llvm.func @ids
