@@ -228,7 +228,8 @@ TEST(deviceInputsMustBeThere) {
     target.shape[0] = 4;
     target.tensor.strides = stride;
     output.tensor = &target.tensor;
-    SAYS(model->run(list, 1, &output, 1), "output 'y': on " + there + " it must be contiguous and begin at a multiple of 16 bytes");
+    SAYS(model->run(list, 1, &output, 1),
+         "output 'y': on " + there + " it must be contiguous and begin at a multiple of 16 bytes");
     target.tensor.strides = nullptr;
     SAYS(model->run(list, 1, &output, 1), "");
     CHECK(values(*on.device, target.tensor, nullptr)[3] == 18);

@@ -63,6 +63,35 @@ def test_minilm(tmp_path):
             run(*random_inputs(65, 4))
 
 
+@pytest.mark.parametrize("target", ["cuda-emulated:fast", "rocm-emulated:fast"])
+def test_minilm_on_emulated_devices(target):
+    """The same, as kernels of blocks of threads."""
+    eager = load_model()
+    batch, length = Dim("batch", min=1, max=64), Dim("length", min=1, max=512)
+    model = disc.compile(eager, random_inputs(2, 8), dynamic_shapes=({0: batch, 1: length},) * 2, target=target)
+    with torch.no_grad():
+        for shape in [(1, 1), (2, 7), (1, 33)]:
+            inputs = random_inputs(*shape, padded=shape != (1, 1))
+            torch.testing.assert_close(model(*inputs), eager(*inputs), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["cuda", "rocm"])
+def test_minilm_for_devices(target, tmp_path):
+    """Made on a machine without any: every chip's image, whose kernels neither spill nor have arrays of their own."""
+    eager = load_model()
+    batch, length = Dim("batch", min=1, max=64), Dim("length", min=1, max=512)
+    shapes = ({0: batch, 1: length},) * 2
+    options = disc.Options(target=target, stop_after="memory")
+    described = disc.compile(eager, random_inputs(2, 8), dynamic_shapes=shapes, options=options).ir("memory")
+    needs = disc.targets.resources(described, target)
+    assert set(needs) == set(disc.targets.find(target).chips)
+    for chip, kernels in needs.items():
+        assert len(kernels) > 10
+        for kernel, need in kernels.items():
+            spilled = {name: value for name, value in need.items() if "spill" in name or name == "stack"}
+            assert spilled and not any(spilled.values()), (chip, kernel, need)
+
+
 def compile_mlp(path, module=None, **options):
     return disc.aot_compile(
         module or MLP(64, 256, 10),
