@@ -190,7 +190,8 @@ class _Job:
         self.compilation = Compilation(options)
         self._builder = _native.ArtifactBuilder(name)
         self._emit = emit
-        self._packed = packed
+        # What a device lays out it does when the model is loaded: this machine need not have one.
+        self._packed = packed and self.compilation.pipeline.has("disc-schedule-pack-weights")
         self.variants: list[str] = []
         self._globals: dict[str, torch.Tensor] = {}
         self._parameters: set[str] = set()

@@ -92,6 +92,24 @@ def test_minilm_for_devices(target, tmp_path):
             assert spilled and not any(spilled.values()), (chip, kernel, need)
 
 
+@pytest.mark.parametrize("target", ["cuda", "cuda:sm_90", "rocm:gfx942"])
+def test_libraries_for_devices(target, tmp_path):
+    library = disc.aot_compile(
+        MLP(64, 256, 10),
+        (torch.randn(5, 64),),
+        dynamic_shapes=({0: Dim("n", min=1, max=300)},),
+        output=tmp_path / "libmlp.so",
+        target=target,
+    )
+    image = library.path.read_bytes()
+    for chip in target.partition(":")[2].split(",") if ":" in target else ("sm_80", "sm_90"):
+        assert chip.encode() in image
+    if missing := disc.targets.find(target).target.missing():
+        with pytest.raises(disc.LibraryError, match="needs"):
+            disc.load(library.path)
+        assert "needs" in missing
+
+
 def compile_mlp(path, module=None, **options):
     return disc.aot_compile(
         module or MLP(64, 256, 10),
