@@ -101,8 +101,8 @@ def aot_compile(
             several, a machine uses the one with the most features that it can run.
         emit: ``"shared"``: a library; ``"static"``: an archive, the runtime included; ``"obj"``: one object, to be
             linked with the runtime; ``"llvm"``, ``"asm"``: text, of one target.
-        options: see :class:`disc.Options`; ``cpu`` and ``stop_after`` are not for libraries, and ``threads`` is up to
-            who loads one.
+        options: see :class:`disc.Options`; ``target``, ``cpu`` and ``stop_after`` are not for libraries, and
+            ``threads`` is up to who loads one.
 
     Raises:
         CompileError: a stage failed; its message has the line of Python and a reproducer.
@@ -131,7 +131,7 @@ def aot_compile(
                 job.add_variant(program, kind)
         with job.compilation.step("link"):
             file = job.write(program, output, None if os.fspath(weights) == EMBED else Path(weights))
-    text = header_text(name, job.interface, version=__version__)
+    text = header_text(name, job.interface, version=__version__, device=targets.find(name_of_target).target.tensors)
     if header is not None:
         Path(header).write_text(text, encoding="utf-8")
     installed: list[Path] = []
@@ -176,7 +176,7 @@ def _check(options: Options, cpus: Sequence[str], emit: str, weights: str | os.P
         raise ValueError(f"target, cpu: expected distinct kinds of CPU, got {cpus!r}")
     if emit in ("llvm", "asm") and len(cpus) != 1:
         raise ValueError(f"emit={emit!r} writes the code of one kind of CPU, got {len(cpus)}")
-    for field in ("cpu", "stop_after", "threads"):
+    for field in ("target", "cpu", "stop_after", "threads"):
         if getattr(options, field) is not None:
             raise ValueError(f"options: {field} does not apply to a library")
     if not os.fspath(weights):

@@ -93,15 +93,16 @@ def c_identifier(name: str) -> str:
     return text
 
 
-def header(name: str, interface: Interface, *, version: str) -> str:
+def header(name: str, interface: Interface, *, version: str, device: str = "") -> str:
     """The text of ``NAME.h`` for the library ``disc_library_NAME``.
 
-    ``version`` is that of disc, for the comment at the top. The text is C99, also C11 and C++17, and includes
+    ``version`` is that of disc, for the comment at the top. ``device`` is the kind of device that the model's tensors
+    lie on, as disc.h calls it (``"kDLCUDA"``); "" is the CPU. The text is C99, also C11 and C++17, and includes
     ``disc.h`` alone. ValueError if ``name`` is not what :func:`c_identifier` gives, or if a dim is no expression.
     """
     if name != c_identifier(name):
         raise ValueError(f"{name!r} cannot name a library in C; {c_identifier(name)!r} can")
-    return _Header(name, interface, version).text()
+    return _Header(name, interface, version, device).text()
 
 
 @dataclass(frozen=True)
@@ -147,11 +148,13 @@ class _Names:
 
 
 class _Header:
-    def __init__(self, name: str, interface: Interface, version: str) -> None:
+    def __init__(self, name: str, interface: Interface, version: str, device: str) -> None:
         self._name = name
         self._upper = name.upper()
         self._version = version
-        names = _Names({*_TAKEN, f"{self._upper}_NUM_INPUTS", f"{self._upper}_NUM_OUTPUTS"})
+        self._device = device
+        own = {"stream", "spec", "device"} if device else set()
+        names = _Names({*_TAKEN, *own, f"{self._upper}_NUM_INPUTS", f"{self._upper}_NUM_OUTPUTS"})
         # Symbols and tensors are parameters of one function. What the model computes, no caller knows.
         self._symbols: list[tuple[SymbolSpec, str]] = [
             (spec, names.claim(spec.name, self._symbol_names)) for spec in interface.symbols if not spec.computed
@@ -272,7 +275,7 @@ class _Header:
             for t in self._outputs
             if not t.known
         ]
-        parameters = ["disc_model *model"]
+        parameters = ["disc_model *model", *(["void *stream"] if self._device else [])]
         parameters += [f"int64_t {name}" for _, name in self._symbols]
         parameters += [f"{'' if t.spec.updated else 'const '}{t.c_type} *{t.name}" for t in self._inputs]
         parameters += [
@@ -280,7 +283,9 @@ class _Header:
         ]
         start = f"static inline disc_status {self._name}_run("
         lines = [
-            "/* Runs the model on tensors that are row-major, without gaps:",
+            "/* Runs the model on tensors that are row-major, without gaps:"
+            if not self._device
+            else "/* Puts a run into a stream of the model's device. Tensors lie there, row-major, without gaps:",
             *comments,
             " */",
             _wrap(start, parameters, ") {"),
@@ -300,18 +305,35 @@ class _Header:
             if any(t.known for t in self._outputs):
                 lines.append(f"  DLTensor output_tensors[{count}_OUTPUTS];")
             lines.append(f"  disc_output outputs[{count}_OUTPUTS];")
-        if any(not t.known for t in self._outputs):
+        placed = bool(self._device and (self._inputs or any(t.known for t in self._outputs)))
+        if placed or any(not t.known for t in self._outputs):
             lines.append("  disc_status status;")
+        if placed:
+            lines += ["  disc_model_spec spec;", "  DLDevice device;"]
         lines += self._unused(used)
+        if placed:
+            lines += [
+                "  spec.size = sizeof(disc_model_spec);",
+                "  status = disc_describe(model, &spec);",
+                "  if (status != DISC_OK)",
+                "    return status;",
+                f"  device.device_type = {self._device};",
+                "  device.device_id = spec.device_id;",
+            ]
         for i, tensor in enumerate(self._inputs):
             lines.append(f"  input_tensors[{i}] = {_dltensor(tensor)};")
+            if self._device:
+                lines.append(f"  input_tensors[{i}].device = device;")
             lines.append(f"  inputs[{i}] = &input_tensors[{i}];")
         for i, tensor in enumerate(self._outputs):
             if tensor.known:
                 lines.append(f"  output_tensors[{i}] = {_dltensor(tensor)};")
+            if tensor.known and self._device:
+                lines.append(f"  output_tensors[{i}].device = device;")
             lines.append(f"  outputs[{i}].tensor = " + (f"&output_tensors[{i}];" if tensor.known else "NULL;"))
             lines.append(f"  outputs[{i}].managed = NULL;")
-        call = f"disc_run(model, {inputs}, {count}_INPUTS, {outputs}, {count}_OUTPUTS)"
+        run = "disc_run_on(model, stream" if self._device else "disc_run(model"
+        call = f"{run}, {inputs}, {count}_INPUTS, {outputs}, {count}_OUTPUTS)"
         unknown = [(i, t) for i, t in enumerate(self._outputs) if not t.known]
         if not unknown:
             lines.append(f"  return {call};")

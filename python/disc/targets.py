@@ -35,6 +35,9 @@ class Target(ABC):
     machine: str = ""
     """Whose CPU runs what does not run on a device: the name of another machine, or "" for one like this."""
 
+    tensors: str = ""
+    """Where the tensors of its models lie, as disc.h calls such devices (``"kDLCUDA"``); "" for the CPU."""
+
     def cpus(self, chips: Sequence[str]) -> tuple[str, ...]:
         """The kinds of that CPU that libraries hold code for, where the user names none."""
         return ("host",)
@@ -112,6 +115,7 @@ class Gpu(Target):
     warp: int
     known: str
     """What names of its chips begin with."""
+    tensors: str
     chips: tuple[str, ...]
 
     def pipeline(self, chips: Sequence[str]) -> Pipeline:
@@ -185,8 +189,8 @@ for _target in (
     Machine("aarch64-linux-gnu"),
     Machine("arm-linux-gnueabihf"),
     Machine("x86_64-linux-gnu", ("x86-64",)),
-    Cuda("cuda", "cuda", "libcuda.so.1", 32, "sm_", ("sm_80", "sm_90")),
-    Gpu("rocm", "rocm", "libamdhip64.so", 64, "gfx9", ("gfx90a", "gfx942")),
+    Cuda("cuda", "cuda", "libcuda.so.1", 32, "sm_", "kDLCUDA", ("sm_80", "sm_90")),
+    Gpu("rocm", "rocm", "libamdhip64.so", 64, "gfx9", "kDLROCM", ("gfx90a", "gfx942")),
     Emulated("cuda-emulated", 32),
     Emulated("rocm-emulated", 64),
     Null(),

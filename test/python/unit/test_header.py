@@ -81,6 +81,8 @@ def headers(tmp_path_factory):
     folder = tmp_path_factory.mktemp("headers")
     for name, interface in MODELS.items():
         (folder / f"{name}.h").write_text(header(name, interface, version="1.2.3"))
+        on_device = header(f"gpu_{name}", interface, version="1.2.3", device="kDLCUDA")
+        (folder / f"gpu_{name}.h").write_text(on_device)
     return folder
 
 
@@ -89,7 +91,9 @@ def headers(tmp_path_factory):
 def test_compilers_accept_it(headers, compiler, flags):
     language, standard = flags
     # All in one file, each twice: they must not disturb each other.
-    includes = "".join(f'#include "{name}.h"\n' for name in [*MODELS, *MODELS])
+    # A parameter of odd_names has the name of a macro that it would have under another name.
+    names = [*MODELS, *(f"gpu_{name}" for name in MODELS if name != "odd_names")]
+    includes = "".join(f'#include "{name}.h"\n' for name in [*names, *names])
     command = [compiler, "-x", language, f"-std={standard}", *STRICT, "-fsyntax-only", "-I", headers]
     result = subprocess.run(
         [*command, "-I", ROOT / "lib/Runtime", "-"],
@@ -130,6 +134,9 @@ def test_signature_of_the_run_function():
         "float *sum) {" in text
     )
     assert "found_places_elements" not in text
+    text = " ".join(header("found", MODELS["found"], version="1.2.3", device="kDLROCM").split())
+    assert "found_run(disc_model *model, void *stream, int64_t n, const float *x," in text
+    assert "device.device_type = kDLROCM;" in text and "disc_run_on(model, stream, inputs," in text
 
 
 def test_names_are_never_given_twice():
