@@ -76,13 +76,16 @@ protected:
   PointEmitter points;
 
 private:
-  /// An operand's part of a step, in memory of the block: element (step, other) at `step * width + other`.
+  /// An operand's part of a step, in memory of the block: element (step, other) at `step * pitch() + other`. Where
+  /// neighbouring threads write neighbouring steps, those lie in different banks.
   struct Operand {
     Value memory;
     int64_t width; // rows or columns of the tile
     bool alongDepth;
     Value first, count; // of the rows or columns
     function_ref<Value(Value other, Value step)> at;
+
+    int64_t pitch() const { return width + alongDepth; }
   };
   void fetch(const Operand &operand, Value start, Value end);
   SmallVector<Value> multiply(const Operand &left, const Operand &right, ValueRange sums);
@@ -112,9 +115,10 @@ LogicalResult TileProduct::emit() {
   auto left = [&](Value row, Value step) { return widen(lhs(batch, row, step)); };
   auto right = [&](Value column, Value step) { return widen(rhs(batch, step, column)); };
   Type type = accumulator();
-  Operand lhsTile{k.shared(type, tileRows * tileDepth), tileRows, lhsAlongDepth(), firstRow, rowCount, left};
-  Operand rhsTile{
-      k.shared(type, tileColumns * tileDepth), tileColumns, rhsAlongDepth(), firstColumn, columnCount, right};
+  Operand lhsTile{{}, tileRows, lhsAlongDepth(), firstRow, rowCount, left};
+  Operand rhsTile{{}, tileColumns, rhsAlongDepth(), firstColumn, columnCount, right};
+  for (Operand *tile : {&lhsTile, &rhsTile})
+    tile->memory = k.shared(type, tile->pitch() * tileDepth);
   Value zero = points.constant(cast<TypedAttr>(b.getZeroAttr(type)));
   SmallVector<Value> sums(threadRows * threadColumns, zero);
   sums = emitFor(b, k.loc, m.constant(0), steps, m.constant(tileDepth), sums, [&](Value start, ValueRange carried) {
@@ -150,7 +154,7 @@ void TileProduct::fetch(const Operand &operand, Value start, Value end) {
         return;
       Value zero = points.constant(cast<TypedAttr>(b.getZeroAttr(v.getType())));
       v = arith::SelectOp::create(b, k.loc, m.less(at, end), v, zero);
-      k.storeShared(operand.memory, v, m.add(m.mul(step, operand.width), other));
+      k.storeShared(operand.memory, v, m.add(m.mul(step, operand.pitch()), other));
     };
     if (from + threads <= count) {
       copy();
@@ -169,10 +173,10 @@ SmallVector<Value> TileProduct::multiply(const Operand &left, const Operand &rig
     SmallVector<Value> next(carried), x, y;
     for (int64_t i = 0; i < threadRows; ++i)
       x.push_back(
-          k.loadShared(left.memory, type, m.add(m.mul(d, left.width), m.add(rowOf, m.constant(i * rowThreads)))));
+          k.loadShared(left.memory, type, m.add(m.mul(d, left.pitch()), m.add(rowOf, m.constant(i * rowThreads)))));
     for (int64_t j = 0; j < threadColumns; ++j)
       y.push_back(k.loadShared(right.memory, type,
-                               m.add(m.mul(d, right.width), m.add(columnOf, m.constant(j * columnThreads)))));
+                               m.add(m.mul(d, right.pitch()), m.add(columnOf, m.constant(j * columnThreads)))));
     for (int64_t i = 0; i < threadRows; ++i)
       for (int64_t j = 0; j < threadColumns; ++j) {
         Value &sum = next[i * threadColumns + j];

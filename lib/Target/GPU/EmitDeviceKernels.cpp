@@ -57,9 +57,8 @@ static LogicalResult emitKernel(DeviceKernel &k) {
 }
 
 namespace {
-/// The runtime's functions run on the host, with copies of their operands: says how much there is to copy.
-void leaveOnHost(KernelFuncOp kernel, ShapeAnalysis &shapes) {
-  MLIRContext *context = kernel.getContext();
+/// The bytes of each of the kernel's buffers, from its start to the last element.
+SmallVector<SymExpr> bufferBytes(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   SmallVector<SymExpr> bytes;
   for (auto [i, v] : llvm::enumerate(llvm::concat<Value>(SmallVector<Value>(kernel.getBody().getArguments()),
                                                          SmallVector<Value>(kernel.getYield().getValues())))) {
@@ -69,14 +68,19 @@ void leaveOnHost(KernelFuncOp kernel, ShapeAnalysis &shapes) {
       end += (extent - SymExpr(1)) * stride;
       count *= extent;
     }
-    // Without elements there is nothing to copy, wherever the last one would lie.
+    // Without elements there is none, wherever the last one would lie.
     SymExpr isThere = SymExpr::min(count, SymExpr(1));
     Type element = getElementTypeOrSelf(v.getType());
     int64_t width = element.isIndex() ? 8 : llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
     bytes.push_back(shapes.simplify(isThere * end * SymExpr(width)));
   }
-  kernel->setAttr(kKernelBuffersAttr, DimsAttr::get(context, bytes));
-  kernel->setAttr(kKernelResultsAttr, Builder(context).getI64IntegerAttr(kernel.getNumResults()));
+  return bytes;
+}
+
+/// The runtime's functions run on the host, with copies of their operands: says how much there is to copy.
+void leaveOnHost(KernelFuncOp kernel, ShapeAnalysis &shapes) {
+  kernel->setAttr(kKernelBuffersAttr, DimsAttr::get(kernel.getContext(), bufferBytes(kernel, shapes)));
+  kernel->setAttr(kKernelResultsAttr, Builder(kernel.getContext()).getI64IntegerAttr(kernel.getNumResults()));
 }
 
 /// Adds functions to the module of device code, and what launches of them need to know to the host's.
@@ -109,6 +113,12 @@ struct Emission {
     function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
     function.setKnownBlockSizeAttr(b.getDenseI32ArrayAttr({int32_t(threads.getInt()), 1, 1}));
     function->setAttr("disc_plan.writes", b.getStringAttr(writes));
+    // For whoever checks accesses: in an arena buffers lie side by side.
+    for (auto [i, bytes] : llvm::enumerate(bufferBytes(kernel, shapes)))
+      if (llvm::all_of(bytes.symbols(), [&](StringRef name) {
+            return llvm::is_contained(kernel.getSymbols().getAsValueRange<StringAttr>(), name);
+          }))
+        function.setArgAttr(i, "disc_plan.bytes", ExprAttr::get(b.getContext(), bytes));
     b.setInsertionPointToEnd(&function.getBody().front());
     auto end = gpu::ReturnOp::create(b, loc);
     b.setInsertionPoint(end);

@@ -95,7 +95,7 @@ disc_plan.kernel_func attention @causal attributes {
 
 // A past and a new key, joined: all blocks write the longer tensor together. What it is read from are the parts.
 // CHECK-LABEL: gpu.func @step(
-// CHECK-SAME: %[[PAST:.*]]: !llvm.ptr<1>, %[[NEW:.*]]: !llvm.ptr<1>, %[[Q:.*]]: !llvm.ptr<1>, %[[JOINED:.*]]: !llvm.ptr<1>, %[[R:.*]]: !llvm.ptr<1>, %{{.*}}: i64, %{{.*}}: i64)
+// CHECK-SAME: %[[PAST:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[NEW:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[Q:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[JOINED:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[R:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %{{[a-z0-9]+}}: i64, %{{[a-z0-9]+}}: i64)
 // CHECK: scf.for
 // CHECK: %[[FROM_PAST:.*]] = llvm.getelementptr %[[PAST]]
 // CHECK: llvm.load %[[FROM_PAST]]

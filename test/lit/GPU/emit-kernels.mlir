@@ -12,7 +12,7 @@ disc_shape.symbol @S min 0
 // CHECK: disc_rt.device_kernel @embedding threads 256 writes "001s1s"
 // CHECK-SAME: disc_plan.texts = ["aten.embedding at model.py:3"]
 // CHECK-LABEL: gpu.func @merged
-// CHECK-SAME: (%[[X:.*]]: !llvm.ptr<1>, %[[R:.*]]: !llvm.ptr<1>, %[[B:.*]]: i64) kernel
+// CHECK-SAME: (%[[X:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[R:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[B:[a-z0-9]+]]: i64) kernel
 // CHECK-SAME: known_block_size = array<i32: 256, 1, 1>
 // CHECK-DAG: %[[LANES:.*]] = arith.constant 4 : index
 // CHECK-DAG: %[[THREADS:.*]] = arith.constant 256 : index
@@ -51,7 +51,7 @@ disc_plan.kernel_func loop @merged attributes {symbols = ["B"], arg_dims = [#dis
 // What is left of the row is done one by one. The input lies one element further, and may begin anywhere; the result is
 // aligned.
 // CHECK-LABEL: gpu.func @tail
-// CHECK-SAME: (%[[X:.*]]: !llvm.ptr<1>, %[[R:.*]]: !llvm.ptr<1>, %[[B:.*]]: i64)
+// CHECK-SAME: (%[[X:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[R:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[B:[a-z0-9]+]]: i64)
 // CHECK: %[[N:.*]] = arith.index_cast %[[B]]
 // CHECK: arith.floordivsi
 // CHECK: scf.for
@@ -201,7 +201,7 @@ disc_plan.kernel_func loop @concat attributes {symbols = ["B", "S"],
 // The first thread that meets a wrong index says which, how large it may be, and the text's number. The index that is read
 // lies inside in any case.
 // CHECK-LABEL: gpu.func @embedding
-// CHECK-SAME: (%[[TABLE:.*]]: !llvm.ptr<1>, %[[IDS:.*]]: !llvm.ptr<1>, %[[R:.*]]: !llvm.ptr<1>, %[[B:.*]]: i64, %[[ERRORS:.*]]: !llvm.ptr<1>, %[[TEXT:.*]]: i64)
+// CHECK-SAME: (%[[TABLE:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[IDS:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[R:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[B:[a-z0-9]+]]: i64, %[[ERRORS:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[TEXT:[a-z0-9]+]]: i64)
 // CHECK-DAG: %[[SET:.*]] = arith.constant 1 : i32
 // CHECK-DAG: %[[UNSET:.*]] = arith.constant 0 : i32
 // CHECK-DAG: %[[TEN:.*]] = arith.constant 10 : i64

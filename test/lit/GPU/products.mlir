@@ -14,10 +14,10 @@ disc_shape.symbol @S min 0 max 512
 
 // A tile of 64 x 64 results in steps of 16 along the sum; 16 sums a thread. Rows and columns beyond the last are the last
 // again, steps beyond the end are zeros. The epilogue is computed at the thread's points, those that there are.
-// CHECK-DAG: llvm.mlir.global internal @linear_shared0() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<1024 x f32>
-// CHECK-DAG: llvm.mlir.global internal @linear_shared1() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<1024 x f32>
+// CHECK-DAG: llvm.mlir.global internal @linear_shared0() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<1040 x f32>
+// CHECK-DAG: llvm.mlir.global internal @linear_shared1() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<1040 x f32>
 // CHECK-LABEL: gpu.func @linear(
-// CHECK-SAME: %[[X:.*]]: !llvm.ptr<1>, %[[W:.*]]: !llvm.ptr<1>, %[[BIAS:.*]]: !llvm.ptr<1>, %[[Y:.*]]: !llvm.ptr<1>, %[[B:.*]]: i64, %[[S:.*]]: i64)
+// CHECK-SAME: %[[X:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[W:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[BIAS:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[Y:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[B:[a-z0-9]+]]: i64, %[[S:[a-z0-9]+]]: i64)
 // CHECK-DAG: %[[LAST:.*]] = arith.constant 383 : index
 // CHECK-DAG: %[[DEPTH:.*]] = arith.constant 384 : index
 // CHECK-DAG: %[[STEP:.*]] = arith.constant 16 : index

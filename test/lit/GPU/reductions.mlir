@@ -11,7 +11,7 @@ disc_shape.symbol @S min 0
 // CHECK-DAG: llvm.mlir.global internal @long_shared0() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<256 x bf16>
 // CHECK-DAG: llvm.mlir.global internal @columns_shared0() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<256 x i8>
 // CHECK-LABEL: gpu.func @softmax
-// CHECK-SAME: (%[[X:.*]]: !llvm.ptr<1>, %[[R:.*]]: !llvm.ptr<1>, %[[B:.*]]: i64, %[[S:.*]]: i64)
+// CHECK-SAME: (%[[X:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[R:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[B:[a-z0-9]+]]: i64, %[[S:[a-z0-9]+]]: i64)
 // CHECK-DAG: %[[GROUP:.*]] = arith.constant 32 : index
 // CHECK-DAG: %[[NONE:.*]] = arith.constant 0 : index
 // CHECK: %[[ROWS:.*]] = arith.index_cast %[[B]]
@@ -198,7 +198,7 @@ disc_plan.kernel_func row @argmax attributes {symbols = ["B", "S"], arg_dims = [
 // Neighbouring threads have neighbouring columns, eight threads a column; booleans take a byte of the block's memory each.
 // 48 columns are a block of 32 and half of one.
 // CHECK-LABEL: gpu.func @columns
-// CHECK-SAME: (%{{.*}}: !llvm.ptr<1>, %{{.*}}: !llvm.ptr<1>, %{{.*}}: i64, %[[S:.*]]: i64)
+// CHECK-SAME: (%{{[a-z0-9]+}}: !llvm.ptr<1>{{.*}}, %{{[a-z0-9]+}}: !llvm.ptr<1>{{.*}}, %{{[a-z0-9]+}}: i64, %[[S:[a-z0-9]+]]: i64)
 // CHECK-DAG: %[[WIDTH:.*]] = arith.constant 48 : index
 // CHECK-DAG: %[[EIGHT:.*]] = arith.constant 8 : index
 // CHECK: %[[ROW:.*]] = arith.divui

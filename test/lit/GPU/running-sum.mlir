@@ -9,7 +9,7 @@ disc_shape.symbol @S min 0
 // Along memory: a block for a line, sums up to each lane in five steps, the eight warps' totals through the block's memory.
 // CHECK: llvm.mlir.global internal @rows_shared0() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<8 x f32>
 // CHECK-LABEL: gpu.func @rows
-// CHECK-SAME: (%{{.*}}: !llvm.ptr<1>, %{{.*}}: !llvm.ptr<1>, %{{.*}}: i64, %[[S:.*]]: i64)
+// CHECK-SAME: (%{{[a-z0-9]+}}: !llvm.ptr<1>{{.*}}, %{{[a-z0-9]+}}: !llvm.ptr<1>{{.*}}, %{{[a-z0-9]+}}: i64, %[[S:[a-z0-9]+]]: i64)
 // CHECK-DAG: %[[THREADS:.*]] = arith.constant 256 : index
 // CHECK: %[[N:.*]] = arith.index_cast %[[S]]
 // CHECK: scf.for %[[START:.*]] = %{{.*}} to %[[N]] step %[[THREADS]] iter_args(%[[CARRY:.*]] = %{{.*}}) -> (f32) {
