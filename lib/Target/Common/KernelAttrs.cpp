@@ -22,7 +22,7 @@ DictionaryAttr LibraryProductAttrs::toAttr(MLIRContext *context) const {
 
 LibraryProductAttrs LibraryProductAttrs::fromAttr(DictionaryAttr attr) {
   LibraryProductAttrs out;
-  llvm::copy(attr.getAs<DenseI64ArrayAttr>("operands").asArrayRef(), out.operands.begin());
+  out.operands = llvm::to_vector(attr.getAs<DenseI64ArrayAttr>("operands").asArrayRef());
   out.extents = llvm::to_vector(attr.getAs<DimsAttr>("extents").getDims());
   out.dtype = attr.getAs<IntegerAttr>("dtype").getInt();
   out.aColumns = attr.getAs<BoolAttr>("a_columns").getValue();

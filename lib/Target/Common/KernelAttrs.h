@@ -40,9 +40,9 @@ inline constexpr llvm::StringLiteral kKernelLibraryAttr = "disc_plan.library";
 
 /// A product of matrices c = a * b of a kernel, as disc_device_product says it.
 struct LibraryProductAttrs {
-  std::array<int64_t, 3> operands; // which of the kernel's buffers are a, b and c
-  SmallVector<SymExpr> extents;    // batch, m, n, k; elements from a batch's matrix to the next in a, b, c
-  int64_t dtype = 0;               // enum disc_dtype
+  SmallVector<int64_t> operands; // which of the kernel's buffers are a, b, c and, if there is one, the bias
+  SmallVector<SymExpr> extents;  // batch, m, n, k; elements from a batch's matrix to the next in a, b, c
+  int64_t dtype = 0;             // enum disc_dtype
   bool aColumns = false, bColumns = false;
   FlatSymbolRefAttr epilogue; // the kernel that does the rest; null if there is none
 

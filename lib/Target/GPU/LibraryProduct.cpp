@@ -71,6 +71,31 @@ static bool keepsPositions(Value value, Value origin, ShapeAnalysis &shapes) {
   return false;
 }
 
+/// The operand that is a row, if `value` is nothing but the product and that row added to each of its own.
+static std::optional<unsigned> addedRow(KernelFuncOp kernel, Value value, Value product, ShapeAnalysis &shapes) {
+  auto generic = value.getDefiningOp<linalg::GenericOp>();
+  if (!generic || generic.getNumReductionLoops() || generic.getNumDpsInputs() != 2 || generic.getNumResults() != 1 ||
+      !generic.getIndexingMapsArray().back().isIdentity())
+    return std::nullopt;
+  Block &body = *generic.getBody();
+  auto sum = body.getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>();
+  auto adds = [&](Value x, Value y) { return sum && sum.getLhs() == x && sum.getRhs() == y; };
+  if (!adds(body.getArgument(0), body.getArgument(1)) && !adds(body.getArgument(1), body.getArgument(0)))
+    return std::nullopt;
+  for (unsigned i : {0, 1}) {
+    OpOperand *one = generic.getDpsInputOperand(i), *other = generic.getDpsInputOperand(1 - i);
+    if (one->get() != product || !generic.getMatchingIndexingMap(one).isIdentity())
+      continue;
+    auto row = StridedOperand::get(kernel, other->get(), generic.getMatchingIndexingMap(other), shapes);
+    if (!row || !row->offset.isConstant(0) || !row->strides.back().isConstant(1) ||
+        getElementTypeOrSelf(other->get().getType()) != getElementTypeOrSelf(product.getType()) ||
+        !llvm::all_of(ArrayRef(row->strides).drop_back(), [](const SymExpr &s) { return s.isConstant(0); }))
+      return std::nullopt;
+    return row->argument;
+  }
+  return std::nullopt;
+}
+
 std::optional<LibraryProduct> disc::libraryProduct(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   FailureOr<std::vector<ContractionPart>> parts = contractionParts(kernel, kernel.getBody().front(), shapes);
   if (failed(parts) || parts->size() != 1 || parts->front().products.size() != 1)
@@ -107,9 +132,19 @@ std::optional<LibraryProduct> disc::libraryProduct(KernelFuncOp kernel, ShapeAna
   while (auto reshape = whole.getDefiningOp<ReshapeOp>())
     whole = reshape.getSource();
   out.isWhole = whole == out.product;
+  std::optional<unsigned> bias;
+  if (!out.isWhole) {
+    // A row of the matrix is a row of the tensor.
+    auto last = dyn_cast<AffineDimExpr>(own.resultMap().getResults().back());
+    if (own.columns.size() == 1 && last && last.getPosition() == own.columns.front())
+      bias = addedRow(kernel, whole, out.product, shapes);
+    out.isWhole = bias.has_value();
+  }
 
   SymExpr m = own.size(own.rows), n = own.size(own.columns), k = own.size(own.depth);
   out.attrs.operands = {a->argument, b->argument, result};
+  if (bias)
+    out.attrs.operands.push_back(*bias);
   out.attrs.extents = {own.size(own.batch), m, n, k, a->apart, b->apart, m * n};
   out.attrs.dtype = element.isF32() ? DISC_F32 : element.isF16() ? DISC_F16 : DISC_BF16;
   out.attrs.aColumns = a->byColumns;
