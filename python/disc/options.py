@@ -64,5 +64,8 @@ class Options:
         if self.precision == "f32":
             return pipeline
         if not pipeline.has("disc-schedule-pack-weights"):
-            raise ValueError(f"precision={self.precision!r} is for the CPU, not for target {pipeline.target!r}")
+            raise ValueError(
+                f"precision={self.precision!r} is for CPUs: no stage has a pass 'disc-schedule-pack-weights' "
+                f"for target {pipeline.target!r}"
+            )
         return pipeline.configure("disc-schedule-pack-weights", f"precision={self.precision}")

@@ -147,8 +147,9 @@ def test_find_ptxas(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.delitem(__import__("sys").modules, "nvidia", raising=False)
     assert toolchain.find_ptxas() == str(package)
+    # Without either, whatever package the tests' own environment has.
     package.unlink()
-    assert toolchain.find_ptxas() == ""
+    assert str(tmp_path) not in toolchain.find_ptxas()
 
 
 class Encoder(torch.nn.Module):
