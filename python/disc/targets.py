@@ -110,8 +110,6 @@ class Gpu(Target):
 
     name: str
     device: str
-    library: str
-    """Of the driver."""
     warp: int
     known: str
     """What names of its chips begin with."""
@@ -123,14 +121,14 @@ class Gpu(Target):
         for chip in chips:
             if not chip.startswith(self.known):
                 raise ValueError(f"target {self.name!r}: no chip is called {chip!r}; names are like {self.chips[0]!r}")
-        code = pipeline.DEVICE_CODE[self.name]  # type: ignore[attr-defined]
+        code = pipeline.DEVICE_CODE[self.name]
         return pipeline.blocks(self.name, self.device, warp=self.warp, chips=chips, code=code)
 
     def missing(self) -> str:
         """The driver, or a device."""
         from . import _runtime
 
-        return _runtime.device_missing(self.device)  # type: ignore[attr-defined]
+        return _runtime.device_missing(self.device)
 
 
 class Cuda(Gpu):
@@ -189,8 +187,8 @@ for _target in (
     Machine("aarch64-linux-gnu"),
     Machine("arm-linux-gnueabihf"),
     Machine("x86_64-linux-gnu", ("x86-64",)),
-    Cuda("cuda", "cuda", "libcuda.so.1", 32, "sm_", "kDLCUDA", ("sm_80", "sm_90")),
-    Gpu("rocm", "rocm", "libamdhip64.so", 64, "gfx9", "kDLROCM", ("gfx90a", "gfx942")),
+    Cuda("cuda", "cuda", 32, "sm_", "kDLCUDA", ("sm_80", "sm_90")),
+    Gpu("rocm", "rocm", 64, "gfx9", "kDLROCM", ("gfx90a", "gfx942")),
     Emulated("cuda-emulated", 32),
     Emulated("rocm-emulated", 64),
     Null(),

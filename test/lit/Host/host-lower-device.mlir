@@ -8,7 +8,7 @@ disc_shape.symbol @u0 min 0 max 64
 
 disc_rt.device_kernel @tiny threads 256 writes "0s1" {disc_plan.kind = "loop", disc_plan.symbols = [], disc_plan.tasks = #disc_shape.expr<1>}
 disc_rt.device_kernel @rows threads 256 writes "01s" {disc_plan.kind = "row", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<(B + 7) floordiv 8>}
-disc_rt.device_kernel @checked threads 128 writes "01ess" {disc_plan.kind = "loop", disc_plan.symbols = [], disc_plan.tasks = #disc_shape.expr<B>,
+disc_rt.device_kernel @checked threads 128 writes "011ss" {disc_plan.kind = "loop", disc_plan.symbols = [], disc_plan.tasks = #disc_shape.expr<B>,
     disc_plan.texts = ["aten.embedding at model.py:3", "aten.index at model.py:4"]}
 func.func @sort(%args: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr)
     attributes {disc_plan.symbols = ["B"], disc_plan.kind = "call", disc_plan.tasks = #disc_shape.expr<B>,
@@ -100,7 +100,7 @@ gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90">, bin = "cubin">,
 // TABLE-DAG: llvm.mlir.global private constant @{{.*}}("cubin") {{.*}}alignment = 64
 // TABLE-DAG: llvm.mlir.global private constant @{{.*}}("ptx\00") {{.*}}alignment = 64
 // TABLE-DAG: llvm.mlir.global private constant @{{.*}}("hsaco!") {{.*}}alignment = 64
-// TABLE-DAG: llvm.mlir.global private constant @{{.*}}("01ess\00")
+// TABLE-DAG: llvm.mlir.global private constant @{{.*}}("011ss\00")
 // TABLE-DAG: @disc_device_images() {{.*}}!llvm.array<3 x struct<(ptr, ptr, i64)>>
 // TABLE-DAG: @disc_device_kernels() {{.*}}!llvm.array<3 x struct<(ptr, i64, i64, ptr, ptr)>>
 // TABLE-DAG: @disc_device_code() {{.*}}!llvm.array<1 x struct<(ptr, i64, ptr, i64, ptr)>>
