@@ -227,6 +227,8 @@ def Tensor_CallFunctionOp : Tensor_Op<"call", [Tensor_KnownDims, AttrSizedOperan
     into `tasks` independent pieces, and each thread has `scratch` bytes. `what` names the operation and the user's line
     for messages at run time. `unsigned` lists the operands (inputs, then results) whose elements are unsigned.
     With `in_place` the first result may lie where the first operand does: the function then changes only what differs.
+    With `on_device` a device's own kernels do the work. With `ordered` they put things in order first, one for each
+    point of the loops that it lists, and the last result is memory for that.
 
     ```mlir
     %v, %i = disc_tensor.call "sort" (%x) sizes(%s) config(%one) tasks %b scratch %n "aten.sort at model.py:3"
@@ -237,15 +239,18 @@ def Tensor_CallFunctionOp : Tensor_Op<"call", [Tensor_KnownDims, AttrSizedOperan
     (T17) the function's name is an identifier.
     (T18) there is a result.
     (T19) with `in_place` the first operand and the first result have one type.
+    (T33) with `ordered` there are `on_device` and two results or more, and the last is a vector of i64.
   }];
   let arguments = (ins StrAttr:$function, Variadic<AnyRankedTensor>:$inputs, Variadic<Index>:$sizes,
                        Variadic<Index>:$config, Index:$tasks, Index:$scratch,
                        DefaultValuedAttr<StrAttr, "\"\"">:$what, OptionalAttr<DenseI64ArrayAttr>:$unsigned_operands,
-                       UnitAttr:$in_place);
+                       UnitAttr:$in_place, UnitAttr:$on_device,
+                       OptionalAttr<DenseI64ArrayAttr>:$ordered);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let assemblyFormat = [{
     $function `(` $inputs `)` (`sizes` `(` $sizes^ `)`)? (`config` `(` $config^ `)`)? `tasks` $tasks `scratch` $scratch
-    $what (`unsigned` $unsigned_operands^)? (`in_place` $in_place^)? attr-dict `:` functional-type($inputs, $outputs)
+    $what (`unsigned` $unsigned_operands^)? (`in_place` $in_place^)? (`on_device` $on_device^)?
+    (`ordered` $ordered^)? attr-dict `:` functional-type($inputs, $outputs)
   }];
   let hasVerifier = 1;
 }

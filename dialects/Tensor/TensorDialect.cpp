@@ -187,6 +187,11 @@ LogicalResult CallFunctionOp::verify() {
     return emitOpError("has no result (T18)");
   if (getInPlace() && (getInputs().empty() || getInputs()[0].getType() != getOutputs()[0].getType()))
     return emitOpError("is in place, but its first operand is not of its first result's type (T19)");
+  if (getOrdered()) {
+    auto last = cast<RankedTensorType>(getOutputs().back().getType());
+    if (!getOnDevice() || getOutputs().size() < 2 || last.getRank() != 1 || !last.getElementType().isInteger(64))
+      return emitOpError("is in order, but not on a device with memory for that as its last result (T33)");
+  }
   return success();
 }
 

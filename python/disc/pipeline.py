@@ -258,7 +258,7 @@ def blocks(target: str, device: str, *, warp: int, chips: Sequence[str], code: S
         target,
         (
             Stage("shape", (f"disc-describe-device{{{describe}}}", *_CPU["shape"].passes)),
-            _CPU["library"],
+            Stage("library", ("disc-library-claim-functions", *_CPU["library"].passes)),
             Stage("fusion", fusion),
             Stage("schedule", ("disc-schedule-hoist-parameters", "disc-schedule-blocks", "disc-schedule-verify")),
             _CPU["memory"],

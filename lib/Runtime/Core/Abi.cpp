@@ -57,6 +57,11 @@ int32_t disc_rt_device_matmul(disc_call *call, const disc_device_product *produc
   return call->deviceProduct(*product, buffers, extents);
 }
 
+int32_t disc_rt_device_order(disc_call *call, int64_t tiles, int64_t merge, int64_t last, void **args, int64_t count,
+                             int64_t first_own, int64_t rows, int64_t length, int64_t blocks) {
+  return call->deviceOrder({tiles, merge, last}, args, count, first_own, rows, length, blocks);
+}
+
 void *disc_rt_device_errors(disc_call *call) { return call->deviceErrors(); }
 
 int32_t disc_rt_device_call_host(disc_call *call, disc_kernel_fn kernel, void *const *args, int64_t count,

@@ -104,6 +104,16 @@ int32_t disc_rt_device_launch(disc_call *call, int64_t kernel, void *const *args
 int32_t disc_rt_device_matmul(disc_call *call, const struct disc_device_product *product, void *const *buffers,
                               const int64_t *extents);
 
+/// Launches the kernels that put `length` things in order by their keys in each of `rows` rows: `tiles` sorts
+/// DISC_RT_ORDER_TILE of a row in each block, `merge` makes of two sorted runs one, and `last`, in `blocks` blocks,
+/// does what the order is for. At `first_own` of the `count` args are DISC_RT_ORDER_ARGS numbers that this function
+/// writes: at which of `rows` * `length` * 4 numbers of the order's memory a kernel reads and writes, and how long the
+/// runs are that it merges.
+#define DISC_RT_ORDER_TILE 256
+#define DISC_RT_ORDER_ARGS 3
+int32_t disc_rt_device_order(disc_call *call, int64_t tiles, int64_t merge, int64_t last, void **args, int64_t count,
+                             int64_t first_own, int64_t rows, int64_t length, int64_t blocks);
+
 /// Where the call's kernels report an index that is out of range (KernelError in Device.h).
 void *disc_rt_device_errors(disc_call *call);
 

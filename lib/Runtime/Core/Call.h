@@ -46,6 +46,12 @@ struct disc_call {
   int32_t outputShape(int64_t index, int64_t rank, const int64_t *dims);
   int32_t parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes);
   int32_t deviceLaunch(int64_t kernel, void *const *args, int64_t count, int64_t blocks);
+  /// The numbers of kernels among the device's.
+  struct OrderKernels {
+    int64_t tiles, merge, last;
+  };
+  int32_t deviceOrder(OrderKernels kernels, void **args, int64_t count, int64_t firstOwn, int64_t rows, int64_t length,
+                      int64_t blocks);
   void *deviceErrors();
   int32_t deviceProduct(const disc_device_product &product, void *const *buffers, const int64_t *extents);
   struct HostArgs {

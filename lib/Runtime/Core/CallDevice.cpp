@@ -87,6 +87,30 @@ int32_t disc_call::deviceLaunch(int64_t kernel, void *const *args, int64_t count
   });
 }
 
+int32_t disc_call::deviceOrder(OrderKernels kernels, void **args, int64_t count, int64_t firstOwn, int64_t rows,
+                               int64_t length, int64_t blocks) {
+  if (rows < 0 || length < 0 || firstOwn < 0 || firstOwn + DISC_RT_ORDER_ARGS > count)
+    return record(Status(Code::Invalid, "the compiled code puts " + std::to_string(rows) + " rows of " +
+                                            std::to_string(length) + " things in order"));
+  constexpr int64_t tile = DISC_RT_ORDER_TILE;
+  auto blocksOf = [](int64_t n) { return (n + tile - 1) / tile; };
+  int64_t things = rows * length;
+  // Keys and numbers of things go back and forth between the memory's halves.
+  auto launch = [&](int64_t kernel, int64_t from, int64_t run, int64_t grid) {
+    const int64_t own[DISC_RT_ORDER_ARGS] = {from, 2 * things - from, run};
+    for (int64_t i = 0; i < DISC_RT_ORDER_ARGS; ++i)
+      args[firstOwn + i] = reinterpret_cast<void *>(own[i]);
+    return deviceLaunch(kernel, args, count, grid);
+  };
+  if (int32_t code = launch(kernels.tiles, 2 * things, 0, rows * blocksOf(length)))
+    return code;
+  int64_t from = 0;
+  for (int64_t run = tile; run < length; run *= 2, from = 2 * things - from)
+    if (int32_t code = launch(kernels.merge, from, run, blocksOf(things)))
+      return code;
+  return things ? launch(kernels.last, from, 0, blocks) : 0;
+}
+
 int32_t disc_call::deviceProduct(const disc_device_product &what, void *const *buffers, const int64_t *extents) {
   const disc_device_code *code = model.info().device;
   if (!code || what.kernel < 0 || what.kernel >= code->num_kernels)
@@ -138,7 +162,7 @@ int32_t disc_call::deviceCallHost(disc_kernel_fn kernel, void *const *args, Host
 int32_t disc_call::deviceCopy(void *to, const void *from, int64_t bytes) {
   if (!model.device() || bytes < 0)
     return record(Status(Code::Invalid, "the compiled code copies " + std::to_string(bytes) + " bytes on no device"));
-  return record(model.device()->copy(to, from, size_t(bytes), stream));
+  return to == from ? 0 : record(model.device()->copy(to, from, size_t(bytes), stream));
 }
 
 int32_t disc_call::deviceRead(void *to, const void *from, int64_t bytes) {

@@ -30,3 +30,31 @@ LibraryProductAttrs LibraryProductAttrs::fromAttr(DictionaryAttr attr) {
   out.epilogue = attr.getAs<FlatSymbolRefAttr>("epilogue");
   return out;
 }
+
+DictionaryAttr OrderAttrs::toAttr(MLIRContext *context) const {
+  NamedAttrList attrs;
+  attrs.set("merge", merge);
+  attrs.set("last", last);
+  attrs.set("rows", ExprAttr::get(context, rows));
+  attrs.set("length", ExprAttr::get(context, length));
+  return attrs.getDictionary(context);
+}
+
+OrderAttrs OrderAttrs::fromAttr(DictionaryAttr attr) {
+  return {attr.getAs<FlatSymbolRefAttr>("merge"), attr.getAs<FlatSymbolRefAttr>("last"),
+          attr.getAs<ExprAttr>("rows").getValue(), attr.getAs<ExprAttr>("length").getValue()};
+}
+
+DictionaryAttr UpdateAttrs::toAttr(MLIRContext *context) const {
+  NamedAttrList attrs;
+  attrs.set("result", IntegerAttr::get(IntegerType::get(context, 64), result));
+  attrs.set("bytes", ExprAttr::get(context, bytes));
+  if (copy)
+    attrs.set("copy", copy);
+  return attrs.getDictionary(context);
+}
+
+UpdateAttrs UpdateAttrs::fromAttr(DictionaryAttr attr) {
+  return {attr.getAs<IntegerAttr>("result").getInt(), attr.getAs<ExprAttr>("bytes").getValue(),
+          attr.getAs<FlatSymbolRefAttr>("copy")};
+}

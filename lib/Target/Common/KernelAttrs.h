@@ -38,6 +38,32 @@ inline constexpr llvm::StringLiteral kKernelResultsAttr = "disc_plan.results";
 /// On a device's kernel: the product that a library may do in its place, see LibraryProductAttrs.
 inline constexpr llvm::StringLiteral kKernelLibraryAttr = "disc_plan.library";
 
+/// On a device's kernel that is the first of several, which put things in order: see OrderAttrs.
+inline constexpr llvm::StringLiteral kKernelOrderAttr = "disc_plan.order";
+
+/// The other kernels of a call that puts things in order (lib/Target/GPU/DeviceOrder.h): each of `rows` rows of
+/// `length` things apart.
+struct OrderAttrs {
+  FlatSymbolRefAttr merge, last;
+  SymExpr rows, length;
+
+  DictionaryAttr toAttr(MLIRContext *context) const;
+  static OrderAttrs fromAttr(DictionaryAttr attr);
+};
+
+/// On a device's kernel that changes its first operand: see UpdateAttrs.
+inline constexpr llvm::StringLiteral kKernelUpdateAttr = "disc_plan.update";
+
+/// How the first operand comes to be where the kernel changes it.
+struct UpdateAttrs {
+  int64_t result = 0;     // which of the kernel's buffers is the first result
+  SymExpr bytes;          // of it
+  FlatSymbolRefAttr copy; // the kernel that copies; null: both are dense, and may be one
+
+  DictionaryAttr toAttr(MLIRContext *context) const;
+  static UpdateAttrs fromAttr(DictionaryAttr attr);
+};
+
 /// A product of matrices c = a * b of a kernel, as disc_device_product says it.
 struct LibraryProductAttrs {
   SmallVector<int64_t> operands; // which of the kernel's buffers are a, b, c and, if there is one, the bias

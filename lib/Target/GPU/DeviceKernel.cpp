@@ -14,6 +14,11 @@ using namespace mlir::disc;
 SmallVector<StringRef> disc::checkTexts(KernelFuncOp kernel) {
   llvm::SetVector<StringRef> texts;
   kernel.walk([&](CheckIndexOp check) { texts.insert(check.getWhat()); });
+  // Of the functions that a device does, this one has indices from tensors.
+  kernel.walk([&](CallFunctionOp call) {
+    if (call.getFunction() == "scatter")
+      texts.insert(call.getWhat());
+  });
   return texts.takeVector();
 }
 
@@ -24,27 +29,28 @@ PointEmitter DeviceKernel::points(int64_t lanes) {
   PointEmitter points(b, kernel, KernelArguments(arguments), lanes, shapes);
   for (auto [i, bytes] : llvm::enumerate(bufferAlignments(kernel, shapes)))
     points.setAlignment(arguments[i], bytes);
-  SmallVector<StringRef> texts = checkTexts(kernel);
-  if (texts.empty())
-    return points;
-  // The first thread to fail says what it saw.
-  Value errors = arguments[arguments.size() - texts.size() - 1];
-  points.setReport([this, errors, texts](Value seen, Value extent, StringRef what) {
-    Type i32 = b.getI32Type();
-    Value one = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(1));
-    Value before =
-        LLVM::AtomicRMWOp::create(b, loc, LLVM::AtomicBinOp::xchg, errors, one, LLVM::AtomicOrdering::monotonic);
-    Value zero = arith::ConstantOp::create(b, loc, i32, b.getI32IntegerAttr(0));
-    Value first = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, before, zero);
-    auto branch = scf::IfOp::create(b, loc, first, /*withElseRegion=*/false);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(branch.thenBlock());
-    size_t number = llvm::find(texts, what) - texts.begin();
-    Value text = function.getArguments()[function.getNumArguments() - texts.size() + number];
-    for (auto [i, v] : llvm::enumerate(ArrayRef<Value>{seen, extent, text}))
-      LLVM::StoreOp::create(b, loc, v, m.advance(errors, m.constant(8 * (i + 1))), 8);
-  });
+  if (!checkTexts(kernel).empty())
+    points.setReport([this](Value seen, Value extent, StringRef what) { report(seen, extent, what); });
   return points;
+}
+
+void DeviceKernel::report(Value seen, Value extent, StringRef what) {
+  SmallVector<StringRef> texts = checkTexts(kernel);
+  unsigned first = function.getNumArguments() - texts.size();
+  Value errors = function.getArgument(first - 1),
+        text = function.getArgument(first + (llvm::find(texts, what) - texts.begin()));
+  // The first thread to fail says what it saw.
+  Type i32 = b.getI32Type();
+  Value one = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(1));
+  Value before =
+      LLVM::AtomicRMWOp::create(b, loc, LLVM::AtomicBinOp::xchg, errors, one, LLVM::AtomicOrdering::monotonic);
+  Value zero = arith::ConstantOp::create(b, loc, i32, b.getI32IntegerAttr(0));
+  Value isFirst = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, before, zero);
+  auto branch = scf::IfOp::create(b, loc, isFirst, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  for (auto [i, v] : llvm::enumerate(ArrayRef<Value>{seen, extent, text}))
+    LLVM::StoreOp::create(b, loc, v, m.advance(errors, m.constant(8 * (i + 1))), 8);
 }
 
 Value DeviceKernel::shared(Type element, int64_t count) {

@@ -29,6 +29,9 @@ public:
   Value blocks() { return gpu::GridDimOp::create(b, loc, b.getIndexType(), gpu::Dimension::x); }
   void barrier() { gpu::BarrierOp::create(b, loc); }
 
+  /// Says that an index (i64) is out of range for an extent (i64); `what` is among checkTexts().
+  void report(Value seen, Value extent, StringRef what);
+
   /// Memory of the block for `count` elements.
   Value shared(Type element, int64_t count);
   /// Reads and writes it at an element; booleans take a byte.

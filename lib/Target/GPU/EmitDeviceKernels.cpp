@@ -24,7 +24,8 @@
 #include "lib/Target/GPU/Passes.h"
 
 #include "lib/Target/Common/KernelAttrs.h"
-#include "lib/Target/GPU/DeviceKernel.h"
+#include "lib/Target/GPU/DeviceFunctions.h"
+#include "lib/Target/GPU/DeviceOrder.h"
 #include "lib/Target/GPU/LibraryProduct.h"
 
 namespace mlir::disc {
@@ -90,15 +91,16 @@ struct Emission {
   ShapeAnalysis &shapes;
   int64_t warp;
 
+  /// The function takes `extra` numbers more than the kernel, after its symbols.
   FailureOr<DeviceKernelOp> add(KernelFuncOp kernel, const Twine &name,
-                                function_ref<LogicalResult(DeviceKernel &)> emit) {
+                                function_ref<LogicalResult(DeviceKernel &)> emit, unsigned extra = 0) {
     Location loc = kernel.getLoc();
     SmallVector<StringRef> texts = checkTexts(kernel);
     unsigned buffers = kernel.getNumInputs() + kernel.getNumResults(), numSymbols = kernel.getSymbols().size();
     SmallVector<Type> types(buffers, LLVM::LLVMPointerType::get(b.getContext(), 1));
-    types.append(numSymbols, b.getI64Type());
+    types.append(numSymbols + extra, b.getI64Type());
     std::string writes = std::string(kernel.getNumInputs(), '0') + std::string(kernel.getNumResults(), '1') +
-                         std::string(numSymbols, 's');
+                         std::string(numSymbols + extra, 's');
     if (!texts.empty()) {
       types.push_back(LLVM::LLVMPointerType::get(b.getContext(), 1));
       types.append(texts.size(), b.getI64Type());
@@ -132,6 +134,57 @@ struct Emission {
       stub->setAttr(kKernelTextsAttr, b.getStrArrayAttr(texts));
     copyLaunchAttrs(kernel, stub);
     return stub;
+  }
+
+  /// A call of a function that the device has kernels for.
+  LogicalResult addCall(KernelFuncOp kernel, CallFunctionOp call) {
+    FailureOr<std::unique_ptr<DeviceFunction>> function = DeviceFunction::get(call, shapes);
+    if (failed(function))
+      return failure();
+    DeviceFunction &f = **function;
+    NamedAttrList schedule;
+    schedule.set("threads", b.getI64IntegerAttr(DeviceFunction::kThreads));
+    kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
+    auto step = [&](const Twine &suffix, const SymExpr &blocks, function_ref<LogicalResult(DeviceKernel &)> emit,
+                    unsigned extra = 0) {
+      kernel.setTasksAttr(ExprAttr::get(b.getContext(), shapes.simplify(blocks)));
+      return add(kernel, kernel.getSymName() + suffix, emit, extra);
+    };
+    auto nameOf = [](DeviceKernelOp stub) { return FlatSymbolRefAttr::get(stub.getSymNameAttr()); };
+    auto emitLast = [&](DeviceKernel &k) { return f.emit(k); };
+    FailureOr<DeviceKernelOp> first;
+    if (std::optional<DeviceFunction::Order> order = f.order()) {
+      // How many blocks these have, the runtime says.
+      constexpr unsigned extra = DeviceOrder::kExtra;
+      first = step("", SymExpr(0), [&](DeviceKernel &k) { return f.emitTiles(k); }, extra);
+      auto merge =
+          step("_merge", SymExpr(0), [&](DeviceKernel &k) { return emitMerges(k, order->rows, order->length); }, extra);
+      auto last = step("_last", f.blocks(), emitLast, extra);
+      if (failed(first) || failed(merge) || failed(last))
+        return failure();
+      OrderAttrs attrs{nameOf(*merge), nameOf(*last), shapes.simplify(order->rows), shapes.simplify(order->length)};
+      (*first)->setAttr(kKernelOrderAttr, attrs.toAttr(b.getContext()));
+    } else if (failed(first = step("", f.blocks(), emitLast))) {
+      return failure();
+    }
+    if (call.getInPlace()) {
+      UpdateAttrs attrs;
+      attrs.result = kernel.getNumInputs();
+      SmallVector<SymExpr> dims = shapes.dims(call.getOutputs()[0]);
+      SymExpr elements = SymExpr::product(dims);
+      attrs.bytes = shapes.simplify(elements * SymExpr(byteSize(getElementTypeOrSelf(call.getOutputs()[0].getType()))));
+      auto isDense = [&](unsigned buffer) { return Layout::get(kernel.getLayout(buffer)).isContiguous(dims); };
+      // Only a dense operand may lie where the result does; another one is copied element by element.
+      if (!isDense(0) || !isDense(kernel.getNumInputs())) {
+        auto copy = step("_copy", SymExpr::ceilDiv(elements, SymExpr(DeviceFunction::kThreads)), emitOperandCopy);
+        if (failed(copy))
+          return failure();
+        attrs.copy = nameOf(*copy);
+      }
+      (*first)->setAttr(kKernelUpdateAttr, attrs.toAttr(b.getContext()));
+    }
+    kernel.erase();
+    return success();
   }
 
   /// What is needed for a library to do the kernel's product.
@@ -175,7 +228,11 @@ struct GpuEmitKernels : disc::impl::GpuEmitKernelsBase<GpuEmitKernels> {
     Emission emission{b, device, shapes, warp};
     for (KernelFuncOp kernel : kernels) {
       if (kernel.getKind() == KernelKind::Call) {
-        leaveOnHost(kernel, shapes);
+        auto call = kernel.getYield().getValues().front().getDefiningOp<CallFunctionOp>();
+        if (!call || !call.getOnDevice())
+          leaveOnHost(kernel, shapes);
+        else if (failed(emission.addCall(kernel, call)))
+          return signalPassFailure();
         continue;
       }
       FailureOr<DeviceKernelOp> stub = emission.add(kernel, kernel.getSymName(), emitKernel);

@@ -74,6 +74,10 @@ private:
   LogicalResult lowerLaunch(LaunchOp op);
   LogicalResult lowerDeviceLaunch(LaunchOp op, DeviceKernelOp kernel);
   LogicalResult launchOnDevice(LaunchOp op, DeviceKernelOp kernel);
+  LogicalResult bringOperand(LaunchOp op, const UpdateAttrs &update);
+  LogicalResult launchOrdered(LaunchOp op, DeviceKernelOp kernel, const OrderAttrs &order);
+  /// The arguments of a device's kernel, with `extra` slots of the runtime's own after the symbols.
+  FailureOr<std::pair<Value, size_t>> deviceArguments(LaunchOp op, DeviceKernelOp kernel, size_t extra);
   Value productTable(DeviceKernelOp kernel, const LibraryProductAttrs &product);
   int64_t numberOf(DeviceKernelOp kernel);
   LogicalResult storeArguments(LaunchOp op, ArrayAttr symbolNames, Value args, size_t &slot);

@@ -5,6 +5,8 @@
 //   llvm.store %x, %slots[0] ... ; %s = llvm.call @disc_rt_parallel_for(%call, @k, %slots, tasks, cost, scratch)
 // for a device's
 //   llvm.store %x, %slots[0] ... ; %s = llvm.call @disc_rt_device_launch(%call, <number of @k>, %slots, count, blocks)
+// for a call that a device's own kernels do, which put things in order,
+//   %s = llvm.call @disc_rt_device_order(%call, <numbers of its kernels>, %slots, count, ...)
 // and for a large product on a device that a library may do
 //   %s = llvm.call @disc_rt_device_matmul(...) ; if it is unsupported, the launch as above
 //
@@ -204,29 +206,76 @@ int64_t EntryLowering::numberOf(DeviceKernelOp kernel) {
   return number;
 }
 
-/// The kernel's tasks are its blocks; a grid is put into the call's stream.
-LogicalResult EntryLowering::launchOnDevice(LaunchOp op, DeviceKernelOp kernel) {
+FailureOr<std::pair<Value, size_t>> EntryLowering::deviceArguments(LaunchOp op, DeviceKernelOp kernel, size_t extra) {
   Location loc = op.getLoc();
   auto symbolNames = kernel->getAttrOfType<ArrayAttr>(kKernelSymbolsAttr);
   if (!symbolNames)
     return op.emitOpError() << "needs '" << kKernelSymbolsAttr << "' on " << op.getKernel();
-  Value blocks = emitExpr(op, exprAttr(kernel, kKernelTasksAttr, 1));
-  if (!blocks)
-    return failure();
   auto texts = kernel->getAttrOfType<ArrayAttr>(kKernelTextsAttr);
-  size_t count = op.getBuffers().size() + symbolNames.size() + (texts ? 1 + texts.size() : 0), slot = 0;
+  size_t count = op.getBuffers().size() + symbolNames.size() + extra + (texts ? 1 + texts.size() : 0), slot = 0;
   Value args = slots(loc, count);
   if (failed(storeArguments(op, symbolNames, args, slot)))
     return failure();
+  slot += extra;
   if (texts) {
     Value errors = runtime.call(b, loc, "disc_rt_device_errors", ptr, call);
     store(loc, checkPointer(loc, errors), args, slot++);
     for (Attribute text : texts)
       store(loc, textAddress(b, loc, module, cast<StringAttr>(text).getValue()), args, slot++);
   }
+  return std::make_pair(args, count);
+}
+
+/// The kernel's tasks are its blocks; a grid is put into the call's stream.
+LogicalResult EntryLowering::launchOnDevice(LaunchOp op, DeviceKernelOp kernel) {
+  Location loc = op.getLoc();
+  if (auto update = kernel->getAttrOfType<DictionaryAttr>(kKernelUpdateAttr))
+    if (failed(bringOperand(op, UpdateAttrs::fromAttr(update))))
+      return failure();
+  if (auto order = kernel->getAttrOfType<DictionaryAttr>(kKernelOrderAttr))
+    return launchOrdered(op, kernel, OrderAttrs::fromAttr(order));
+  Value blocks = emitExpr(op, exprAttr(kernel, kKernelTasksAttr, 1));
+  auto args = deviceArguments(op, kernel, /*extra=*/0);
+  if (!blocks || failed(args))
+    return failure();
+  checkStatus(loc, runtime.call(b, loc, "disc_rt_device_launch", i32,
+                                {call, constant64(loc, numberOf(kernel)), args->first, constant64(loc, args->second),
+                                 toI64(loc, blocks)}));
+  return success();
+}
+
+/// The first operand goes to where the first result is, unless it is there.
+LogicalResult EntryLowering::bringOperand(LaunchOp op, const UpdateAttrs &update) {
+  Location loc = op.getLoc();
+  if (update.copy) {
+    auto copy = module.lookupSymbol<DeviceKernelOp>(update.copy);
+    return copy ? launchOnDevice(op, copy) : op.emitOpError() << "names no kernel: " << update.copy;
+  }
+  Value bytes = emitExpr(op, update.bytes);
+  if (!bytes)
+    return failure();
   checkStatus(
-      loc, runtime.call(b, loc, "disc_rt_device_launch", i32,
-                        {call, constant64(loc, numberOf(kernel)), args, constant64(loc, count), toI64(loc, blocks)}));
+      loc, runtime.call(b, loc, "disc_rt_device_copy", i32,
+                        {call, mapped(op.getBuffers()[update.result]), mapped(op.getBuffers()[0]), toI64(loc, bytes)}));
+  return success();
+}
+
+/// How often runs are merged follows from their length, which the runtime sees.
+LogicalResult EntryLowering::launchOrdered(LaunchOp op, DeviceKernelOp kernel, const OrderAttrs &order) {
+  Location loc = op.getLoc();
+  auto merge = module.lookupSymbol<DeviceKernelOp>(order.merge), last = module.lookupSymbol<DeviceKernelOp>(order.last);
+  if (!merge || !last)
+    return op.emitOpError() << "names no kernels that put things in order: " << op.getKernel();
+  Value rows = emitExpr(op, order.rows), length = emitExpr(op, order.length);
+  Value blocks = emitExpr(op, exprAttr(last, kKernelTasksAttr, 1));
+  auto args = deviceArguments(op, kernel, DISC_RT_ORDER_ARGS);
+  if (!rows || !length || !blocks || failed(args))
+    return failure();
+  size_t firstOwn = op.getBuffers().size() + kernel->getAttrOfType<ArrayAttr>(kKernelSymbolsAttr).size();
+  checkStatus(loc, runtime.call(b, loc, "disc_rt_device_order", i32,
+                                {call, constant64(loc, numberOf(kernel)), constant64(loc, numberOf(merge)),
+                                 constant64(loc, numberOf(last)), args->first, constant64(loc, args->second),
+                                 constant64(loc, firstOwn), toI64(loc, rows), toI64(loc, length), toI64(loc, blocks)}));
   return success();
 }
 

@@ -2,6 +2,10 @@
 #ifndef DISC_TRANSFORMS_LIBRARY_PASSES_H
 #define DISC_TRANSFORMS_LIBRARY_PASSES_H
 
+#include "dialects/Tensor/TensorDialect.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 

@@ -138,7 +138,7 @@ LogicalResult BlockScheduler::run() {
   case KernelKind::Attention:
     return attention();
   case KernelKind::Call:
-    // The runtime's functions run on the host.
+    // Those that put things in order have kernels of their own, all others run on the host.
     return scheduleCall(kernel, shapes, target);
   case KernelKind::Pack:
     return kernel.emitError("packed weights are for the CPU");

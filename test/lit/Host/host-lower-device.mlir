@@ -10,6 +10,11 @@ disc_rt.device_kernel @tiny threads 256 writes "0s1" {disc_plan.kind = "loop", d
 disc_rt.device_kernel @rows threads 256 writes "01s" {disc_plan.kind = "row", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<(B + 7) floordiv 8>}
 disc_rt.device_kernel @checked threads 128 writes "011ss" {disc_plan.kind = "loop", disc_plan.symbols = [], disc_plan.tasks = #disc_shape.expr<B>,
     disc_plan.texts = ["aten.embedding at model.py:3", "aten.index at model.py:4"]}
+disc_rt.device_kernel @add threads 256 writes "01ssss" {disc_plan.kind = "call", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<0>,
+    disc_plan.order = {merge = @add_merge, last = @add_last, rows = #disc_shape.expr<1>, length = #disc_shape.expr<B>},
+    disc_plan.update = {result = 1 : i64, bytes = #disc_shape.expr<B * 4>}}
+disc_rt.device_kernel @add_merge threads 256 writes "01ssss" {disc_plan.kind = "call", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<0>}
+disc_rt.device_kernel @add_last threads 256 writes "01ssss" {disc_plan.kind = "call", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B>}
 func.func @sort(%args: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr)
     attributes {disc_plan.symbols = ["B"], disc_plan.kind = "call", disc_plan.tasks = #disc_shape.expr<B>,
                 disc_plan.cost = #disc_shape.expr<100>, disc_plan.scratch = #disc_shape.expr<B * 8>, disc_plan.reports_to_call,
@@ -53,6 +58,16 @@ func.func @sort(%args: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr)
 // CHECK: %[[SORT_AT:.*]] = builtin.unrealized_conversion_cast %[[SORT]]
 // CHECK: llvm.call @disc_rt_device_call_host(%arg0, %[[SORT_AT]], %[[SLOTS]], {{.*}}) : (!llvm.ptr, !llvm.ptr, !llvm.ptr, i64, i64, i64, i64, i64, i64) -> i32
 
+// What is changed in place is copied first, unless it is there; the runtime launches the kernels that put updates in
+// order, and says in the slots behind two buffers and a symbol what each has to do.
+// CHECK: llvm.call @disc_rt_device_copy(%arg0, %[[ARENA]], %[[X]], %{{.*}})
+// CHECK: %[[FIRST:.*]] = arith.constant 3 : i64
+// CHECK: %[[MERGE:.*]] = arith.constant 4 : i64
+// CHECK: %[[LAST:.*]] = arith.constant 5 : i64
+// CHECK: %[[ALL:.*]] = arith.constant 6 : i64
+// CHECK: %[[OWN:.*]] = arith.constant 3 : i64
+// CHECK: llvm.call @disc_rt_device_order(%arg0, %[[FIRST]], %[[MERGE]], %[[LAST]], %[[SLOTS]], %[[ALL]], %[[OWN]], %{{.*}}, %{{.*}}, %{{.*}})
+
 // CHECK: llvm.call @disc_rt_device_copy(%arg0, %{{.*}}, %{{.*}}, %{{.*}}) : (!llvm.ptr, !llvm.ptr, !llvm.ptr, i64) -> i32
 // CHECK-NOT: llvm.intr.memcpy
 
@@ -80,6 +95,7 @@ disc_rt.entry @main attributes {
   disc_rt.launch %call @rows(%x, %arena)
   disc_rt.launch %call @checked(%x, %y)
   disc_rt.launch %call @sort(%x, %arena)
+  disc_rt.launch %call @add(%x, %arena)
   disc_rt.copy %y, %x, %bytes
   %v = llvm.load %arena : !llvm.ptr -> i64
   %u = arith.index_cast %v : i64 to index
@@ -102,5 +118,5 @@ gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90">, bin = "cubin">,
 // TABLE-DAG: llvm.mlir.global private constant @{{.*}}("hsaco!") {{.*}}alignment = 64
 // TABLE-DAG: llvm.mlir.global private constant @{{.*}}("011ss\00")
 // TABLE-DAG: @disc_device_images() {{.*}}!llvm.array<3 x struct<(ptr, ptr, i64)>>
-// TABLE-DAG: @disc_device_kernels() {{.*}}!llvm.array<3 x struct<(ptr, i64, i64, ptr, ptr)>>
+// TABLE-DAG: @disc_device_kernels() {{.*}}!llvm.array<6 x struct<(ptr, i64, i64, ptr, ptr)>>
 // TABLE-DAG: @disc_device_code() {{.*}}!llvm.array<1 x struct<(ptr, i64, ptr, i64, ptr)>>

@@ -291,3 +291,11 @@ func.func @call_in_place(%x: tensor<4xf32>, %n: index) {
   %0 = disc_tensor.call "insert"(%x) tasks %n scratch %n "" in_place : (tensor<4xf32>) -> tensor<5xf32>
   return
 }
+
+// -----
+
+func.func @call_ordered(%x: tensor<4xf32>, %n: index) {
+  // expected-error@+1 {{is in order, but not on a device with memory for that as its last result (T33)}}
+  %0 = disc_tensor.call "sort"(%x) tasks %n scratch %n "" on_device ordered [0] : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}

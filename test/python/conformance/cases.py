@@ -189,9 +189,24 @@ def _scatters(m: Fn, x: Tensor, index: Tensor) -> Any:
     )
 
 
+def _many_updates(m: Fn, x: Tensor, index: Tensor) -> Any:
+    """More than a block puts in order, at few places."""
+    counts = torch.zeros(5, dtype=torch.int64).index_add(0, index % 5, torch.ones_like(index))
+    sums = torch.zeros(5, 4).index_add(0, index % 5, x)
+    lows = torch.zeros(4, 11).scatter_reduce(1, index.expand(4, -1), x.t(), "amin", include_self=False)
+    return counts, sums, lows, torch.zeros(11, 4).index_fill(0, index - 11, 7.0)
+
+
 def _sorts(m: Fn, x: Tensor) -> Any:
     values, order = x.sort(1, descending=True)
-    return values, order, x.topk(3, 1)[0], x.flatten().sort()[0], x.median(1)[0]
+    both = x.flatten().round().sort(stable=True)
+    return values, order, x.topk(3, 1)[0], *both, x.median(1)[0]
+
+
+def _cumulative(m: Fn, x: Tensor) -> Any:
+    highest, where = torch.where(x[:, 8:] > 0.9, torch.nan, x).cummax(0)
+    last = torch.nan_to_num(highest, 7.0), where
+    return (x * 0.1 + 1).cumprod(0), *last, *(x * 2).long().cummin(1), x.flatten().logcumsumexp(0)
 
 
 def _data_dependent(m: Fn, x: Tensor) -> Any:
@@ -386,6 +401,14 @@ CASES = [
         _FEW,
         failures=[Failure(lambda: (_random(1, 4), torch.tensor([-12])), IndexError, ["cases.py", "-12"])],
     ),
+    Case(
+        "many_updates",
+        lambda: Fn(_many_updates),
+        lambda n: (_random(n, 4), torch.randint(0, 11, (n,))),
+        ((_rows(2000, 1), _rows(2000, 1)),),
+        [(1,), (300,), (256,), (1031,)],
+    ),
+    Case("cumulative", lambda: Fn(_cumulative), lambda n: (_random(n, 9),), ((_rows(99, 1),),), [(1,), (7,), (33,), (64,)]),
     Case("sorts", lambda: Fn(_sorts), lambda n: (_random(n, 9),), ((_rows(99, 1),),), [(1,), (7,), (33,)]),
     Case("data_dependent", lambda: Fn(_data_dependent), lambda n: (_random(n, 4),), ((_rows(99),),), _FEW),
     Case("flow", lambda: Fn(_flow), lambda n: (_random(n, 4),), ((_rows(99, 1),),), [(1,), (7,), (33,), (2,)]),

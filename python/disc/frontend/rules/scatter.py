@@ -35,7 +35,7 @@ def update(
     """``x`` with ``values`` set or folded in at ``indices``.
 
     ``values`` and each index have the extents of the loops. Loop ``i`` runs along dim ``loops[i]`` of ``x``, if that is
-    not -1; the other dims of ``x`` have an index each: pairs (index, dim).
+    not -1; the other dims of ``x`` have an index each: pairs (index of int64, dim).
     """
     fill: Number = 0 if x.splat is None else x.splat
     if not dtypes.is_float(x.dtype):
@@ -45,7 +45,7 @@ def update(
     own = [] if x.splat is not None else [x]
     return b.call(
         "scatter",
-        [*own, convert(b, values, x.dtype), *(convert(b, index, torch.int64) for index, _ in indices)],
+        [*own, convert(b, values, x.dtype), *(index for index, _ in indices)],
         [(x.dims, x.dtype)],
         config=[
             dtype_code(x.dtype),
@@ -100,7 +100,7 @@ def _scatter(b: Builder, x: Tensor, dim: int, index: Tensor, src: Any, operation
         # An empty index has any rank, and does nothing.
         return b.reshape(x, shape)
     loops = [-1 if d == dim else d for d in range(x.rank)]
-    return b.reshape(update(b, x, src, [(index, dim)], loops, operation), shape)
+    return b.reshape(update(b, x, src, [(convert(b, index, torch.int64), dim)], loops, operation), shape)
 
 
 @lowers("torch.aten.scatter.src", "torch.aten.scatter.value")
@@ -166,7 +166,7 @@ def _index_update(b: Builder, x: Tensor, dim: int, index: Tensor, source: Any, o
     elif source.rank == 0:
         source = b.broadcast(source, dims)
     loops = [-1 if d == dim else d for d in range(x.rank)]
-    indices = [(b.broadcast(index, dims, [dim]), dim)]
+    indices = [(b.broadcast(convert(b, index, torch.int64), dims, [dim]), dim)]
     return b.reshape(update(b, x, source, indices, loops, operation, wrap=wrap), shape)
 
 
@@ -234,7 +234,7 @@ def index_put(
     if not dims:
         # One element: a loop of one turn.
         dims, shape, end = [1], [1], 1
-    places = [(b.broadcast(t, dims, range(end - t.rank, end)), d) for d, t in given.items()]
+    places = [(b.broadcast(convert(b, t, torch.int64), dims, range(end - t.rank, end)), d) for d, t in given.items()]
     loops = [*before, *[-1] * len(shape), *after]
     operation = "sum" if accumulate else "set"
     while values.rank > len(dims) and is_one(values.dims[0]):
