@@ -15,6 +15,8 @@ DictionaryAttr LibraryProductAttrs::toAttr(MLIRContext *context) const {
   attrs.set("dtype", b.getI64IntegerAttr(dtype));
   attrs.set("a_columns", b.getBoolAttr(aColumns));
   attrs.set("b_columns", b.getBoolAttr(bColumns));
+  if (geluTanh)
+    attrs.set("gelu_tanh", b.getUnitAttr());
   if (epilogue)
     attrs.set("epilogue", epilogue);
   return attrs.getDictionary(context);
@@ -27,6 +29,7 @@ LibraryProductAttrs LibraryProductAttrs::fromAttr(DictionaryAttr attr) {
   out.dtype = attr.getAs<IntegerAttr>("dtype").getInt();
   out.aColumns = attr.getAs<BoolAttr>("a_columns").getValue();
   out.bColumns = attr.getAs<BoolAttr>("b_columns").getValue();
+  out.geluTanh = attr.contains("gelu_tanh");
   out.epilogue = attr.getAs<FlatSymbolRefAttr>("epilogue");
   return out;
 }

@@ -70,6 +70,7 @@ struct LibraryProductAttrs {
   SmallVector<SymExpr> extents;  // batch, m, n, k; elements from a batch's matrix to the next in a, b, c
   int64_t dtype = 0;             // enum disc_dtype
   bool aColumns = false, bColumns = false;
+  bool geluTanh = false;      // of the sum with the bias
   FlatSymbolRefAttr epilogue; // the kernel that does the rest; null if there is none
 
   DictionaryAttr toAttr(MLIRContext *context) const;

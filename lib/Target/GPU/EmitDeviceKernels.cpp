@@ -198,7 +198,7 @@ struct Emission {
       schedule.set("threads", b.getI64IntegerAttr(threads));
       schedule.set("vector", b.getI64IntegerAttr(width));
       kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
-      SymExpr total = SymExpr::product(shapes.dims(product->product));
+      SymExpr total = SymExpr::product(shapes.dims(product->origin));
       kernel.setTasksAttr(ExprAttr::get(b.getContext(), SymExpr::ceilDiv(total, SymExpr(threads * width))));
       FailureOr<DeviceKernelOp> rest = add(kernel, kernel.getSymName() + "_epilogue",
                                            [&](DeviceKernel &k) { return emitDeviceEpilogue(k, *product); });

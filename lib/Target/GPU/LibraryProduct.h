@@ -15,7 +15,7 @@ namespace mlir::disc {
 
 struct LibraryProduct {
   LibraryProductAttrs attrs; // but for the name of the kernel of what is left
-  Value product;             // the tensor of the sums
+  Value origin;              // the tensor that the library makes: the sums, or what follows from them
   bool isWhole = false;      // nothing is left to do
 };
 
@@ -23,7 +23,7 @@ struct LibraryProduct {
 /// kernel's one result is not where the sums would lie.
 std::optional<LibraryProduct> libraryProduct(KernelFuncOp kernel, ShapeAnalysis &shapes);
 
-/// What the kernel does with the sums, which lie in its result's buffer.
+/// What the kernel does with what the library made, which lies in its result's buffer.
 LogicalResult emitDeviceEpilogue(DeviceKernel &k, const LibraryProduct &product);
 
 } // namespace mlir::disc

@@ -187,7 +187,9 @@ Value EntryLowering::productTable(DeviceKernelOp kernel, const LibraryProductAtt
   if (!module.lookupSymbol(name)) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(module.getBody());
-    int64_t epilogue = product.operands.size() == 4 ? DISC_PRODUCT_BIAS : DISC_PRODUCT_PLAIN;
+    int64_t epilogue = product.geluTanh               ? DISC_PRODUCT_BIAS_GELU_TANH
+                       : product.operands.size() == 4 ? DISC_PRODUCT_BIAS
+                                                      : DISC_PRODUCT_PLAIN;
     int64_t fields[] = {numberOf(kernel), product.dtype, product.aColumns, product.bColumns, epilogue, /*tf32=*/0};
     LLVM::GlobalOp::create(b, kernel.getLoc(), LLVM::LLVMArrayType::get(i64, std::size(fields)), /*isConstant=*/true,
                            LLVM::Linkage::Private, name, b.getI64TensorAttr(fields));

@@ -6,6 +6,11 @@
 #y = affine_map<(b, s, n, k) -> (b, s, n)>
 #id = affine_map<(b, s, n) -> (b, s, n)>
 #n = affine_map<(b, s, n) -> (n)>
+#l2 = affine_map<(s, n, k) -> (s, k)>
+#r2 = affine_map<(s, n, k) -> (n, k)>
+#o2 = affine_map<(s, n, k) -> (s, n)>
+#id2 = affine_map<(s, n) -> (s, n)>
+#n2 = affine_map<(s, n) -> (n)>
 module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64}} {
 disc_shape.symbol @B min 0 max 64
 disc_shape.symbol @S min 0 max 512
@@ -19,6 +24,15 @@ disc_shape.symbol @S min 0 max 512
 // CHECK-SAME: disc_plan.library = {a_columns = false, b_columns = true, dtype = 544 : i64, epilogue = @tanh_epilogue, extents = #disc_shape.dims<[1, B * S, 1536, 384, 0, 0, B * S * 1536]>, operands = array<i64: 0, 1, 3>}
 // CHECK: disc_rt.device_kernel @tanh_epilogue threads 256
 // CHECK-SAME: disc_plan.tasks = #disc_shape.expr<B * S + (B * S + 1) floordiv 2>
+// Half floats come out of it rounded, after the row; GELU by tanh is the library's too, whose parts may be in any order.
+// CHECK: disc_rt.device_kernel @half threads 256
+// CHECK-SAME: disc_plan.library = {a_columns = false, b_columns = true, dtype = 1040 : i64, extents = #disc_shape.dims<[1, S, 64, 32, 0, 0, S * 64]>, gelu_tanh, operands = array<i64: 0, 1, 3, 2>}
+// CHECK-NOT: @half_epilogue
+// CHECK: disc_rt.device_kernel @rounded threads 256
+// CHECK-SAME: dtype = 528 : i64, epilogue = @rounded_epilogue, {{.*}}operands = array<i64: 0, 1, 2>}
+// Sums that are not rounded, of operands that are, no library gives.
+// CHECK: disc_rt.device_kernel @wide threads 256
+// CHECK-NOT: disc_plan.library
 // Rows with gaps are none of a library's.
 // CHECK: disc_rt.device_kernel @gaps threads 256
 // CHECK-NOT: disc_plan.library
@@ -82,6 +96,118 @@ disc_plan.kernel_func contraction @tanh attributes {
     linalg.yield %t : f32
   } -> tensor<?x?x1536xf32>
   disc_plan.yield %y : tensor<?x?x1536xf32>
+}
+
+disc_plan.kernel_func contraction @half attributes {
+    layouts = [#disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[64, 1]>>],
+    arg_dims = [#disc_shape.dims<[S, 32]>, #disc_shape.dims<[64, 32]>, #disc_shape.dims<[64]>],
+    schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
+                thread_rows = 4 : i64, thread_columns = 4 : i64},
+    symbols = ["S"]} {
+^bb0(%x: tensor<?x32xbf16>, %w: tensor<64x32xbf16>, %bias: tensor<64xbf16>):
+  %zero = arith.constant 0.0 : f32
+  %s = disc_shape.dim <S>
+  %e = tensor.empty(%s) : tensor<?x64xf32>
+  %h = tensor.empty(%s) : tensor<?x64xbf16>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x64xf32>) -> tensor<?x64xf32>
+  %c = linalg.generic {indexing_maps = [#l2, #r2, #o2], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : tensor<?x32xbf16>, tensor<64x32xbf16>) outs(%f : tensor<?x64xf32>) {
+  ^bb0(%l: bf16, %r: bf16, %o: f32):
+    %lw = arith.extf %l : bf16 to f32
+    %rw = arith.extf %r : bf16 to f32
+    %m = arith.mulf %lw, %rw : f32
+    %a = arith.addf %o, %m : f32
+    linalg.yield %a : f32
+  } -> tensor<?x64xf32>
+  %y = linalg.generic {indexing_maps = [#id2, #n2, #id2], iterator_types = ["parallel", "parallel"]} ins(%c, %bias : tensor<?x64xf32>, tensor<64xbf16>) outs(%h : tensor<?x64xbf16>) {
+  ^bb0(%l: f32, %r: bf16, %o: bf16):
+    %rw = arith.extf %r : bf16 to f32
+    %a = arith.addf %l, %rw : f32
+    %n = arith.truncf %a : f32 to bf16
+    linalg.yield %n : bf16
+  } -> tensor<?x64xbf16>
+  %cube = linalg.generic {indexing_maps = [#id2, #id2], iterator_types = ["parallel", "parallel"]} ins(%y : tensor<?x64xbf16>) outs(%h : tensor<?x64xbf16>) {
+  ^bb0(%in: bf16, %o: bf16):
+    %v = arith.extf %in : bf16 to f32
+    %factor = arith.constant 4.471500e-02 : f32
+    %p0 = arith.mulf %v, %factor : f32
+    %p1 = arith.mulf %v, %v : f32
+    %p2 = arith.mulf %p1, %p0 : f32
+    %n = arith.truncf %p2 : f32 to bf16
+    linalg.yield %n : bf16
+  } -> tensor<?x64xbf16>
+  %g = linalg.generic {indexing_maps = [#id2, #id2, #id2], iterator_types = ["parallel", "parallel"]} ins(%cube, %y : tensor<?x64xbf16>, tensor<?x64xbf16>) outs(%h : tensor<?x64xbf16>) {
+  ^bb0(%in3: bf16, %in: bf16, %o: bf16):
+    %v3 = arith.extf %in3 : bf16 to f32
+    %v = arith.extf %in : bf16 to f32
+    %half = arith.constant 5.000000e-01 : f32
+    %one = arith.constant 1.000000e+00 : f32
+    %scale = arith.constant 0.797884583 : f32
+    %sum = arith.addf %v3, %v : f32
+    %scaled = arith.mulf %scale, %sum : f32
+    %t = math.tanh %scaled : f32
+    %t1 = arith.addf %one, %t : f32
+    %p = arith.mulf %t1, %v : f32
+    %q = arith.mulf %p, %half : f32
+    %n = arith.truncf %q : f32 to bf16
+    linalg.yield %n : bf16
+  } -> tensor<?x64xbf16>
+  disc_plan.yield %g : tensor<?x64xbf16>
+}
+
+disc_plan.kernel_func contraction @rounded attributes {
+    layouts = [#disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[64, 1]>>],
+    arg_dims = [#disc_shape.dims<[S, 32]>, #disc_shape.dims<[64, 32]>],
+    schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
+                thread_rows = 4 : i64, thread_columns = 4 : i64},
+    symbols = ["S"]} {
+^bb0(%x: tensor<?x32xf16>, %w: tensor<64x32xf16>):
+  %zero = arith.constant 0.0 : f32
+  %s = disc_shape.dim <S>
+  %e = tensor.empty(%s) : tensor<?x64xf32>
+  %h = tensor.empty(%s) : tensor<?x64xf16>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x64xf32>) -> tensor<?x64xf32>
+  %c = linalg.generic {indexing_maps = [#l2, #r2, #o2], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : tensor<?x32xf16>, tensor<64x32xf16>) outs(%f : tensor<?x64xf32>) {
+  ^bb0(%l: f16, %r: f16, %o: f32):
+    %lw = arith.extf %l : f16 to f32
+    %rw = arith.extf %r : f16 to f32
+    %m = arith.mulf %lw, %rw : f32
+    %a = arith.addf %o, %m : f32
+    linalg.yield %a : f32
+  } -> tensor<?x64xf32>
+  %y = linalg.generic {indexing_maps = [#id2, #id2], iterator_types = ["parallel", "parallel"]} ins(%c : tensor<?x64xf32>) outs(%h : tensor<?x64xf16>) {
+  ^bb0(%l: f32, %o: f16):
+    %n = arith.truncf %l : f32 to f16
+    linalg.yield %n : f16
+  } -> tensor<?x64xf16>
+  %z = linalg.generic {indexing_maps = [#id2, #id2], iterator_types = ["parallel", "parallel"]} ins(%y : tensor<?x64xf16>) outs(%h : tensor<?x64xf16>) {
+  ^bb0(%l: f16, %o: f16):
+    %n = arith.negf %l : f16
+    linalg.yield %n : f16
+  } -> tensor<?x64xf16>
+  disc_plan.yield %z : tensor<?x64xf16>
+}
+
+disc_plan.kernel_func contraction @wide attributes {
+    layouts = [#disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[64, 1]>>],
+    arg_dims = [#disc_shape.dims<[S, 32]>, #disc_shape.dims<[64, 32]>],
+    schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
+                thread_rows = 4 : i64, thread_columns = 4 : i64},
+    symbols = ["S"]} {
+^bb0(%x: tensor<?x32xf16>, %w: tensor<64x32xf16>):
+  %zero = arith.constant 0.0 : f32
+  %s = disc_shape.dim <S>
+  %e = tensor.empty(%s) : tensor<?x64xf32>
+  %h = tensor.empty(%s) : tensor<?x64xf16>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x64xf32>) -> tensor<?x64xf32>
+  %c = linalg.generic {indexing_maps = [#l2, #r2, #o2], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : tensor<?x32xf16>, tensor<64x32xf16>) outs(%f : tensor<?x64xf32>) {
+  ^bb0(%l: f16, %r: f16, %o: f32):
+    %lw = arith.extf %l : f16 to f32
+    %rw = arith.extf %r : f16 to f32
+    %m = arith.mulf %lw, %rw : f32
+    %a = arith.addf %o, %m : f32
+    linalg.yield %a : f32
+  } -> tensor<?x64xf32>
+  disc_plan.yield %c : tensor<?x64xf32>
 }
 
 disc_plan.kernel_func contraction @gaps attributes {
