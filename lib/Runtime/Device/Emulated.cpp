@@ -2,7 +2,10 @@
 
 #include "lib/Runtime/Device/Emulated.h"
 #include "lib/Runtime/Device/AccessChecks.h"
+#include "lib/Runtime/Device/EmulatedProduct.h"
 #include "lib/Runtime/Device/Emulator.h"
+
+#include <cstdlib>
 
 namespace disc::rt {
 
@@ -45,6 +48,13 @@ protected:
   Status doLaunch(DeviceModule &module, const DeviceLaunch &launch, Stream) override {
     const disc_device_kernel &kernel = static_cast<EmulatedModule &>(module).code.kernels[launch.kernel];
     return emulator.run(kernel, launch.args, launch.blocks, memory);
+  }
+
+  /// Kernels do products, too, unless DISC_EMULATE_LIBRARY says that there is a library.
+  Status doMultiply(const DeviceProduct &product, Stream, bool &done) override {
+    const char *library = std::getenv("DISC_EMULATE_LIBRARY");
+    done = library && std::string(library) == "1" && emulateProduct(product);
+    return Status();
   }
 
 private:

@@ -278,3 +278,40 @@ def test_programs_in_c(tmp_path, name):
         program = [*runner.emulator, "-L", f"/usr/{runner.machine}", str(tmp_path / emit)]
         printed = subprocess.run(program, check=True, capture_output=True, text=True).stdout
         torch.testing.assert_close(torch.tensor([float(line) for line in printed.split()]), expected)
+
+
+class Products(torch.nn.Module):
+    """What goes to a device's library where it is large, with what follows it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(128, 256), torch.nn.Linear(256, 64, bias=False)
+
+    def forward(self, x, y):
+        wide = torch.nn.functional.gelu(self.first(x), approximate="tanh")
+        narrow = self.second(wide)
+        return torch.nn.functional.gelu(self.first(x)), narrow.relu(), narrow.mT @ x, (x @ y) * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_products_of_a_library(dtype, monkeypatch):
+    """Whether products are small or large, and done by kernels or by a library, shows in their rounding alone."""
+    torch.manual_seed(0)
+    module = Products().eval().to(dtype)
+    batch, rows = Dim("batch", min=1, max=8), Dim("rows", min=1, max=128)
+    compiled = disc.compile(
+        module,
+        (torch.randn(2, 5, 128, dtype=dtype), torch.randn(2, 128, 5, dtype=dtype)),
+        dynamic_shapes=({0: batch, 1: rows}, {0: batch, 2: rows}),
+        target="cuda-emulated",
+    )
+    for library, b, n in (("1", 3, 128), ("0", 3, 128), ("1", 1, 7), ("1", 8, 61)):
+        monkeypatch.setenv("DISC_EMULATE_LIBRARY", library)
+        x, y = torch.randn(b, n, 128, dtype=dtype), torch.randn(b, 128, n, dtype=dtype)
+        got, exact = compiled(x, y), Products().eval().double()
+        exact.load_state_dict(module.double().state_dict())
+        wanted = exact(x.double(), y.double())
+        module.to(dtype)
+        tolerance = 1e-5 if dtype == torch.float32 else 0.02
+        for g, w in zip(got, wanted, strict=True):
+            torch.testing.assert_close(g.double(), w, rtol=tolerance, atol=tolerance * 16)
