@@ -62,6 +62,11 @@ int32_t disc_rt_device_order(disc_call *call, int64_t tiles, int64_t merge, int6
   return call->deviceOrder({tiles, merge, last}, args, count, first_own, rows, length, blocks);
 }
 
+int32_t disc_rt_device_reduce(disc_call *call, int64_t all, int64_t part, int64_t whole, void **args, int64_t count,
+                              int64_t first_own, int64_t blocks, int64_t most, int64_t points, int64_t values) {
+  return call->deviceReduce({all, part, whole}, args, count, first_own, {blocks, most, points, values});
+}
+
 void *disc_rt_device_errors(disc_call *call) { return call->deviceErrors(); }
 
 int32_t disc_rt_device_call_host(disc_call *call, disc_kernel_fn kernel, void *const *args, int64_t count,

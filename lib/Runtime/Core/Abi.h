@@ -114,6 +114,14 @@ int32_t disc_rt_device_matmul(disc_call *call, const struct disc_device_product 
 int32_t disc_rt_device_order(disc_call *call, int64_t tiles, int64_t merge, int64_t last, void **args, int64_t count,
                              int64_t first_own, int64_t rows, int64_t length, int64_t blocks);
 
+/// Launches a kernel that reduces in `blocks` blocks: `all`, or where these are few, and up to `most` parts of what
+/// each has to do are worth a block, `part` and then `whole`, which has a block for each of `points` points. At
+/// `first_own` of the `count` args are DISC_RT_SPLIT_ARGS that this function writes: memory for `values` numbers of
+/// each part, and the number of parts.
+#define DISC_RT_SPLIT_ARGS 2
+int32_t disc_rt_device_reduce(disc_call *call, int64_t all, int64_t part, int64_t whole, void **args, int64_t count,
+                              int64_t first_own, int64_t blocks, int64_t most, int64_t points, int64_t values);
+
 /// Where the call's kernels report an index that is out of range (KernelError in Device.h).
 void *disc_rt_device_errors(disc_call *call);
 

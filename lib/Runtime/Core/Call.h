@@ -52,6 +52,13 @@ struct disc_call {
   };
   int32_t deviceOrder(OrderKernels kernels, void **args, int64_t count, int64_t firstOwn, int64_t rows, int64_t length,
                       int64_t blocks);
+  struct ReduceKernels {
+    int64_t all, part, whole;
+  };
+  struct ReduceExtents {
+    int64_t blocks, most, points, values;
+  };
+  int32_t deviceReduce(ReduceKernels kernels, void **args, int64_t count, int64_t firstOwn, ReduceExtents extents);
   void *deviceErrors();
   int32_t deviceProduct(const disc_device_product &product, void *const *buffers, const int64_t *extents);
   struct HostArgs {

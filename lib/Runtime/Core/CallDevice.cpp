@@ -111,6 +111,28 @@ int32_t disc_call::deviceOrder(OrderKernels kernels, void **args, int64_t count,
   return things ? launch(kernels.last, from, 0, blocks) : 0;
 }
 
+int32_t disc_call::deviceReduce(ReduceKernels kernels, void **args, int64_t count, int64_t firstOwn,
+                                ReduceExtents extents) {
+  if (firstOwn < 0 || firstOwn + DISC_RT_SPLIT_ARGS > count || !model.device())
+    return record(Status(Code::Invalid, "the compiled code reduces in parts without arguments for them"));
+  // Several blocks for each multiprocessor of the largest devices; the same for all, so that results are.
+  constexpr int64_t kEnough = 1024;
+  int64_t parts = std::min(extents.most, kEnough / std::max<int64_t>(extents.blocks, 1));
+  args[firstOwn] = nullptr;
+  args[firstOwn + 1] = reinterpret_cast<void *>(parts);
+  if (parts <= 1)
+    return deviceLaunch(kernels.all, args, count, extents.blocks);
+  Device &device = *model.device();
+  if (int32_t code = record(device.allocate(size_t(parts * extents.values) * 8, stream, args[firstOwn])))
+    return code;
+  void *memory = args[firstOwn];
+  int32_t code = deviceLaunch(kernels.part, args, count, extents.blocks * parts);
+  if (!code)
+    code = deviceLaunch(kernels.whole, args, count, extents.points);
+  device.release(memory, stream);
+  return code;
+}
+
 int32_t disc_call::deviceProduct(const disc_device_product &what, void *const *buffers, const int64_t *extents) {
   const disc_device_code *code = model.info().device;
   if (!code || what.kernel < 0 || what.kernel >= code->num_kernels)

@@ -61,3 +61,17 @@ UpdateAttrs UpdateAttrs::fromAttr(DictionaryAttr attr) {
   return {attr.getAs<IntegerAttr>("result").getInt(), attr.getAs<ExprAttr>("bytes").getValue(),
           attr.getAs<FlatSymbolRefAttr>("copy")};
 }
+
+DictionaryAttr SplitAttrs::toAttr(MLIRContext *context) const {
+  NamedAttrList attrs;
+  attrs.set("part", part);
+  attrs.set("whole", whole);
+  attrs.set("most", ExprAttr::get(context, most));
+  attrs.set("values", ExprAttr::get(context, values));
+  return attrs.getDictionary(context);
+}
+
+SplitAttrs SplitAttrs::fromAttr(DictionaryAttr attr) {
+  return {attr.getAs<FlatSymbolRefAttr>("part"), attr.getAs<FlatSymbolRefAttr>("whole"),
+          attr.getAs<ExprAttr>("most").getValue(), attr.getAs<ExprAttr>("values").getValue()};
+}

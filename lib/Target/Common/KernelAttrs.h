@@ -51,6 +51,19 @@ struct OrderAttrs {
   static OrderAttrs fromAttr(DictionaryAttr attr);
 };
 
+/// On a device's kernel that reduces: see SplitAttrs.
+inline constexpr llvm::StringLiteral kKernelSplitAttr = "disc_plan.split";
+
+/// The kernels that do the same in parts, of which there are at most so many.
+struct SplitAttrs {
+  FlatSymbolRefAttr part, whole;
+  SymExpr most;
+  SymExpr values; // that each part gives
+
+  DictionaryAttr toAttr(MLIRContext *context) const;
+  static SplitAttrs fromAttr(DictionaryAttr attr);
+};
+
 /// On a device's kernel that changes its first operand: see UpdateAttrs.
 inline constexpr llvm::StringLiteral kKernelUpdateAttr = "disc_plan.update";
 

@@ -99,6 +99,7 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(disc_rt_device_copy);
   DISC_RT_SYMBOL(disc_rt_device_read);
   DISC_RT_SYMBOL(disc_rt_device_order);
+  DISC_RT_SYMBOL(disc_rt_device_reduce);
   DISC_RT_SYMBOL(disc_rt_device_errors);
   DISC_RT_SYMBOL(disc_rt_index_failed);
   DISC_RT_SYMBOL(disc_rt_function_at);

@@ -62,8 +62,11 @@ SmallVector<StringRef> checkTexts(KernelFuncOp kernel);
 LogicalResult emitDeviceLoop(DeviceKernel &k);
 /// A loop kernel that is one `disc_tensor.running_sum`.
 LogicalResult emitDeviceRunningSum(DeviceKernel &k);
-LogicalResult emitDeviceRow(DeviceKernel &k);
-LogicalResult emitDeviceColumn(DeviceKernel &k);
+/// In parts: of each the accumulators go to memory, see DeviceReduction.cpp.
+LogicalResult emitDeviceRow(DeviceKernel &k, bool inParts);
+LogicalResult emitDeviceColumn(DeviceKernel &k, bool inParts);
+/// What the parts of a row or column kernel make together.
+LogicalResult emitDeviceWhole(DeviceKernel &k);
 LogicalResult emitDeviceContraction(DeviceKernel &k);
 LogicalResult emitDeviceConvolution(DeviceKernel &k);
 LogicalResult emitDeviceAttention(DeviceKernel &k);

@@ -12,6 +12,10 @@
 // the schedule alone. All of them have the result then. What a pass of the CPU's kernel keeps for a later one is
 // computed again, since a thread's registers are few and memory is far.
 //
+// Where a few blocks would reduce much (all of a tensor, columns of a narrow one), the reduced range is divided: the
+// kernel's blocks, times the number of parts, leave their accumulators in memory, and a block for each parallel point
+// combines them. How many parts there are follows from the shape alone.
+//
 // Lit test: test/lit/GPU/reductions.mlir.
 //
 //===----------------------------------------------------------------------===//
@@ -38,6 +42,13 @@ struct Share {
   Value writesSlot; // i1: whether the thread has a value of its own there; null if all have
 };
 
+/// A reduction in parts: the function's arguments behind the symbols.
+struct Parts {
+  Value memory, count;
+  Value number; // the block's own
+  bool gathers; // combines the parts, and does not make one
+};
+
 class DeviceReduction {
 public:
   DeviceReduction(DeviceKernel &k, ReductionPlan reductionPlan, int64_t width)
@@ -52,8 +63,12 @@ public:
   const ReductionPlan &getPlan() const { return plan; }
   PointEmitter &getPoints() { return points; }
   LogicalResult emit(Share threadShare);
+  /// The arguments, before emit(); the kernel's own block in place of the part's.
+  Value divide(bool gathers);
 
 private:
+  /// Where part `part` of the point has its value of accumulator `number`.
+  Value partAddress(unsigned number, Value part);
   void emitPass(unsigned pass);
   void emitSerial(const PlannedReduction &reduction);
   SmallVector<Idx> pointAt(Value position, int64_t lanes);
@@ -62,6 +77,8 @@ private:
   Value combine(Operation *combiner, Value v);
   void setResult(Value result, Value v);
   Value own(Value count);
+  SmallVector<Value> gather(Value part, ValueRange carried);
+  void leave(unsigned number, Value v);
   bool isSerial(const PlannedReduction &reduction) { return reduction.combiners.empty() || runs.empty(); }
 
   DeviceKernel &k;
@@ -72,9 +89,29 @@ private:
   PointEmitter points;
   SmallVector<MergedDims> runs; // of the reduced dimensions
   Share share;
+  std::optional<Parts> parts;
   bool ok = true;
 };
 } // namespace
+
+Value DeviceReduction::divide(bool gathers) {
+  unsigned first = k.kernel.getNumInputs() + k.kernel.getNumResults() + k.kernel.getSymbols().size();
+  parts = Parts{k.function.getArgument(first), m.index(k.function.getArgument(first + 1)), {}, gathers};
+  if (gathers) {
+    width = 1;
+    return k.block();
+  }
+  parts->number = m.rem(k.block(), parts->count);
+  return m.div(k.block(), parts->count);
+}
+
+Value DeviceReduction::partAddress(unsigned number, Value part) {
+  Value point = m.constant(0);
+  for (auto [extent, i] : llvm::zip(plan.extents(plan.parallel), share.parallel))
+    point = m.add(m.mul(point, points.expr(extent)), i.base);
+  Value values = m.add(m.mul(points.expr(plan.size(plan.parallel)), number), point);
+  return m.advance(parts->memory, m.mul(m.add(m.mul(values, parts->count), part), 8));
+}
 
 LogicalResult DeviceReduction::emit(Share threadShare) {
   share = std::move(threadShare);
@@ -82,6 +119,8 @@ LogicalResult DeviceReduction::emit(Share threadShare) {
     emitPass(pass);
   if (!ok)
     return failure();
+  if (parts && !parts->gathers)
+    return success();
   // All threads of the group have the results of one value per parallel point; the first one stores them.
   SmallVector<const PlannedResult *> small;
   for (const PlannedResult &result : plan.results)
@@ -139,9 +178,18 @@ void DeviceReduction::emitPass(unsigned pass) {
       }
   bool any = !carried.empty();
   any |= llvm::any_of(plan.results, [&](const PlannedResult &r) { return r.isFull && r.pass == pass; });
-  if (any) {
-    Value count = own(points.expr(SymExpr::floorDiv(plan.size(plan.reduced), SymExpr(width))));
-    carried = emitFor(b, k.loc, share.lane, count, m.constant(share.group), carried, [&](Value t, ValueRange values) {
+  if (any && parts && parts->gathers) {
+    carried = emitFor(b, k.loc, share.lane, parts->count, m.constant(share.group), carried,
+                      [&](Value part, ValueRange values) { return gather(part, values); });
+  } else if (any) {
+    Value begin = m.constant(0), end = points.expr(SymExpr::floorDiv(plan.size(plan.reduced), SymExpr(width)));
+    if (parts) {
+      Value size = m.ceilDiv(end, parts->count);
+      begin = m.mul(parts->number, size);
+      end = m.min(m.add(begin, size), end);
+    }
+    begin = m.add(begin, share.lane);
+    carried = emitFor(b, k.loc, begin, own(end), m.constant(share.group), carried, [&](Value t, ValueRange values) {
       PointEmitter::Scope scope(points);
       return emitPoint(pass, pointAt(m.mul(t, width), width), values);
     });
@@ -157,9 +205,36 @@ void DeviceReduction::emitPass(unsigned pass) {
     for (unsigned i = 0; i < reduction.combiners.size(); ++i) {
       Operation *combiner = reduction.combiners[i];
       Value v = combine(combiner, carried[next++]);
+      if (parts && !parts->gathers) {
+        leave(next - 1, v);
+        continue;
+      }
       setResult(PlannedReduction(reduction).op->getResult(i), combineValues(b, combiner, initial(reduction, i), v));
     }
   }
+}
+
+/// The accumulators with those of a part.
+SmallVector<Value> DeviceReduction::gather(Value part, ValueRange carried) {
+  SmallVector<Value> next;
+  for (const PlannedReduction &reduction : plan.reductions)
+    for (Operation *combiner : reduction.combiners) {
+      Value own = carried[next.size()];
+      Value other = points.load(partAddress(next.size(), part), points.uniform(int64_t(0)), own.getType());
+      next.push_back(combineValues(b, combiner, own, other));
+    }
+  return next;
+}
+
+/// Stores the group's value of an accumulator.
+void DeviceReduction::leave(unsigned number, Value v) {
+  Value first = m.equal(share.lane, m.constant(0));
+  if (share.active)
+    first = arith::AndIOp::create(b, k.loc, first, share.active);
+  emitIf(b, k.loc, first, {}, [&] {
+    points.store(partAddress(number, parts->number), points.uniform(int64_t(0)), v);
+    return SmallVector<Value>();
+  });
 }
 
 /// A reduction whose combiner is not one operation with a neutral element: each thread does all of it, in order.
@@ -259,7 +334,7 @@ void DeviceReduction::setResult(Value result, Value v) {
   points.bind(result, [v](ArrayRef<Idx>, Value) { return v; });
 }
 
-LogicalResult disc::emitDeviceRow(DeviceKernel &k) {
+LogicalResult disc::emitDeviceRow(DeviceKernel &k, bool inParts) {
   FailureOr<ReductionPlan> plan = ReductionPlan::get(k.kernel, k.kernel.getBody().front(), k.shapes);
   if (failed(plan))
     return failure();
@@ -272,7 +347,8 @@ LogicalResult disc::emitDeviceRow(DeviceKernel &k) {
   Value thread = k.thread(), group = m.constant(share.group);
   share.lane = m.rem(thread, group);
   SymExpr count = plan->size(plan->parallel);
-  Value row = m.add(m.mul(k.block(), m.constant(groups)), m.div(thread, group));
+  Value block = inParts ? rows.divide(/*gathers=*/false) : k.block();
+  Value row = m.add(m.mul(block, m.constant(groups)), m.div(thread, group));
   if (count.content() % groups) {
     Value number = points.expr(count);
     share.active = m.less(row, number);
@@ -295,7 +371,31 @@ LogicalResult disc::emitDeviceRow(DeviceKernel &k) {
   return rows.emit(std::move(share));
 }
 
-LogicalResult disc::emitDeviceColumn(DeviceKernel &k) {
+LogicalResult disc::emitDeviceWhole(DeviceKernel &k) {
+  FailureOr<ReductionPlan> plan = ReductionPlan::get(k.kernel, k.kernel.getBody().front(), k.shapes);
+  if (failed(plan))
+    return failure();
+  IndexMath &m = k.m;
+  DeviceReduction reduction(k, *plan, /*width=*/1);
+  PointEmitter &points = reduction.getPoints();
+  SmallVector<Value> extents;
+  for (const SymExpr &extent : plan->extents(plan->parallel))
+    extents.push_back(points.expr(extent));
+  Share share;
+  for (Value i : m.delinearize(reduction.divide(/*gathers=*/true), extents))
+    share.parallel.push_back(Idx(i));
+  Value thread = k.thread(), warp = m.constant(k.warp);
+  share.lane = thread;
+  share.group = k.threads();
+  share.numSlots = k.threads() / k.warp;
+  share.slotStep = 1;
+  share.slot = m.div(thread, warp);
+  share.firstSlot = m.constant(0);
+  share.writesSlot = m.equal(m.rem(thread, warp), m.constant(0));
+  return reduction.emit(std::move(share));
+}
+
+LogicalResult disc::emitDeviceColumn(DeviceKernel &k, bool inParts) {
   FailureOr<ReductionPlan> plan = ReductionPlan::get(k.kernel, k.kernel.getBody().front(), k.shapes);
   if (failed(plan))
     return failure();
@@ -312,7 +412,8 @@ LogicalResult disc::emitDeviceColumn(DeviceKernel &k) {
   }
   int64_t columns = k.schedule("columns");
   Value perRow = points.expr(SymExpr::ceilDiv(width, SymExpr(columns))), lanes = m.constant(columns);
-  Value thread = k.thread(), block = k.block(), own = m.rem(thread, lanes);
+  Value thread = k.thread(), block = inParts ? reduction.divide(/*gathers=*/false) : k.block();
+  Value own = m.rem(thread, lanes);
   Value column = m.add(m.mul(m.rem(block, perRow), lanes), own);
   Share share;
   share.group = k.threads() / columns;

@@ -27,6 +27,7 @@
 #include "lib/Target/GPU/DeviceFunctions.h"
 #include "lib/Target/GPU/DeviceOrder.h"
 #include "lib/Target/GPU/LibraryProduct.h"
+#include "lib/Transforms/Support/ReductionPlan.h"
 
 namespace mlir::disc {
 #define GEN_PASS_DEF_GPUEMITKERNELS
@@ -40,16 +41,14 @@ static LogicalResult emitKernel(DeviceKernel &k) {
   switch (k.kernel.getKind()) {
   case KernelKind::Loop:
     return emitDeviceLoop(k);
-  case KernelKind::Row:
-    return emitDeviceRow(k);
-  case KernelKind::Column:
-    return emitDeviceColumn(k);
   case KernelKind::Contraction:
     return emitDeviceContraction(k);
   case KernelKind::Convolution:
     return emitDeviceConvolution(k);
   case KernelKind::Attention:
     return emitDeviceAttention(k);
+  case KernelKind::Row:
+  case KernelKind::Column:
   case KernelKind::Pack:
   case KernelKind::Call:
     break;
@@ -91,16 +90,20 @@ struct Emission {
   ShapeAnalysis &shapes;
   int64_t warp;
 
-  /// The function takes `extra` numbers more than the kernel, after its symbols.
+  /// The function takes `extra` more than the kernel, after its symbols: numbers and addresses.
   FailureOr<DeviceKernelOp> add(KernelFuncOp kernel, const Twine &name,
-                                function_ref<LogicalResult(DeviceKernel &)> emit, unsigned extra = 0) {
+                                function_ref<LogicalResult(DeviceKernel &)> emit, ArrayRef<Type> extra = {}) {
     Location loc = kernel.getLoc();
     SmallVector<StringRef> texts = checkTexts(kernel);
     unsigned buffers = kernel.getNumInputs() + kernel.getNumResults(), numSymbols = kernel.getSymbols().size();
     SmallVector<Type> types(buffers, LLVM::LLVMPointerType::get(b.getContext(), 1));
-    types.append(numSymbols + extra, b.getI64Type());
+    types.append(numSymbols, b.getI64Type());
     std::string writes = std::string(kernel.getNumInputs(), '0') + std::string(kernel.getNumResults(), '1') +
-                         std::string(numSymbols + extra, 's');
+                         std::string(numSymbols, 's');
+    for (Type type : extra) {
+      types.push_back(type);
+      writes += isa<LLVM::LLVMPointerType>(type) ? '1' : 's';
+    }
     if (!texts.empty()) {
       types.push_back(LLVM::LLVMPointerType::get(b.getContext(), 1));
       types.append(texts.size(), b.getI64Type());
@@ -146,7 +149,7 @@ struct Emission {
     schedule.set("threads", b.getI64IntegerAttr(DeviceFunction::kThreads));
     kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
     auto step = [&](const Twine &suffix, const SymExpr &blocks, function_ref<LogicalResult(DeviceKernel &)> emit,
-                    unsigned extra = 0) {
+                    ArrayRef<Type> extra = {}) {
       kernel.setTasksAttr(ExprAttr::get(b.getContext(), shapes.simplify(blocks)));
       return add(kernel, kernel.getSymName() + suffix, emit, extra);
     };
@@ -155,7 +158,7 @@ struct Emission {
     FailureOr<DeviceKernelOp> first;
     if (std::optional<DeviceFunction::Order> order = f.order()) {
       // How many blocks these have, the runtime says.
-      constexpr unsigned extra = DeviceOrder::kExtra;
+      SmallVector<Type> extra(DeviceOrder::kExtra, b.getI64Type());
       first = step("", SymExpr(0), [&](DeviceKernel &k) { return f.emitTiles(k); }, extra);
       auto merge =
           step("_merge", SymExpr(0), [&](DeviceKernel &k) { return emitMerges(k, order->rows, order->length); }, extra);
@@ -184,6 +187,40 @@ struct Emission {
       (*first)->setAttr(kKernelUpdateAttr, attrs.toAttr(b.getContext()));
     }
     kernel.erase();
+    return success();
+  }
+
+  /// A row or column kernel, and those that do the same in parts.
+  LogicalResult addReduction(KernelFuncOp kernel) {
+    bool isRow = kernel.getKind() == KernelKind::Row;
+    auto emit = isRow ? emitDeviceRow : emitDeviceColumn;
+    auto part = kernel.getScheduleAttr() ? kernel.getScheduleAttr().getAs<IntegerAttr>("part") : IntegerAttr();
+    if (!part) {
+      auto whole = add(kernel, kernel.getSymName(), [&](DeviceKernel &k) { return emit(k, false); });
+      return success(succeeded(whole));
+    }
+    FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, kernel.getBody().front(), shapes);
+    if (failed(plan))
+      return failure();
+    if (!plan->isSplittable())
+      return kernel.emitError("is to be done in parts, but cannot be");
+    // The memory of the parts' values, and how many parts there are.
+    Type extra[] = {LLVM::LLVMPointerType::get(b.getContext(), 1), b.getI64Type()};
+    static_assert(std::size(extra) == DISC_RT_SPLIT_ARGS);
+    auto all = add(kernel, kernel.getSymName(), [&](DeviceKernel &k) { return emit(k, false); }, extra);
+    auto parts = add(kernel, kernel.getSymName() + "_part", [&](DeviceKernel &k) { return emit(k, true); }, extra);
+    SymExpr points = plan->size(plan->parallel);
+    kernel.setTasksAttr(ExprAttr::get(b.getContext(), points));
+    auto whole = add(kernel, kernel.getSymName() + "_whole", emitDeviceWhole, extra);
+    if (failed(all) || failed(parts) || failed(whole))
+      return failure();
+    int64_t values = 0;
+    for (const PlannedReduction &reduction : plan->reductions)
+      values += reduction.combiners.size();
+    SplitAttrs attrs{FlatSymbolRefAttr::get(parts->getSymNameAttr()), FlatSymbolRefAttr::get(whole->getSymNameAttr()),
+                     shapes.simplify(SymExpr::ceilDiv(plan->size(plan->reduced), SymExpr(part.getInt()))),
+                     shapes.simplify(points * SymExpr(values))};
+    (*all)->setAttr(kKernelSplitAttr, attrs.toAttr(b.getContext()));
     return success();
   }
 
@@ -233,6 +270,12 @@ struct GpuEmitKernels : disc::impl::GpuEmitKernelsBase<GpuEmitKernels> {
           leaveOnHost(kernel, shapes);
         else if (failed(emission.addCall(kernel, call)))
           return signalPassFailure();
+        continue;
+      }
+      if (kernel.getKind() == KernelKind::Row || kernel.getKind() == KernelKind::Column) {
+        if (failed(emission.addReduction(kernel)))
+          return signalPassFailure();
+        kernel.erase();
         continue;
       }
       FailureOr<DeviceKernelOp> stub = emission.add(kernel, kernel.getSymName(), emitKernel);

@@ -75,6 +75,7 @@ private:
   LogicalResult lowerDeviceLaunch(LaunchOp op, DeviceKernelOp kernel);
   LogicalResult launchOnDevice(LaunchOp op, DeviceKernelOp kernel);
   LogicalResult bringOperand(LaunchOp op, const UpdateAttrs &update);
+  LogicalResult launchInParts(LaunchOp op, DeviceKernelOp kernel, const SplitAttrs &split);
   LogicalResult launchOrdered(LaunchOp op, DeviceKernelOp kernel, const OrderAttrs &order);
   /// The arguments of a device's kernel, with `extra` slots of the runtime's own after the symbols.
   FailureOr<std::pair<Value, size_t>> deviceArguments(LaunchOp op, DeviceKernelOp kernel, size_t extra);

@@ -236,6 +236,8 @@ LogicalResult EntryLowering::launchOnDevice(LaunchOp op, DeviceKernelOp kernel) 
       return failure();
   if (auto order = kernel->getAttrOfType<DictionaryAttr>(kKernelOrderAttr))
     return launchOrdered(op, kernel, OrderAttrs::fromAttr(order));
+  if (auto split = kernel->getAttrOfType<DictionaryAttr>(kKernelSplitAttr))
+    return launchInParts(op, kernel, SplitAttrs::fromAttr(split));
   Value blocks = emitExpr(op, exprAttr(kernel, kKernelTasksAttr, 1));
   auto args = deviceArguments(op, kernel, /*extra=*/0);
   if (!blocks || failed(args))
@@ -259,6 +261,26 @@ LogicalResult EntryLowering::bringOperand(LaunchOp op, const UpdateAttrs &update
   checkStatus(
       loc, runtime.call(b, loc, "disc_rt_device_copy", i32,
                         {call, mapped(op.getBuffers()[update.result]), mapped(op.getBuffers()[0]), toI64(loc, bytes)}));
+  return success();
+}
+
+/// Whether there are parts follows from the number of blocks, which the runtime sees.
+LogicalResult EntryLowering::launchInParts(LaunchOp op, DeviceKernelOp kernel, const SplitAttrs &split) {
+  Location loc = op.getLoc();
+  auto part = module.lookupSymbol<DeviceKernelOp>(split.part), whole = module.lookupSymbol<DeviceKernelOp>(split.whole);
+  if (!part || !whole)
+    return op.emitOpError() << "names no kernels that reduce in parts: " << op.getKernel();
+  Value blocks = emitExpr(op, exprAttr(kernel, kKernelTasksAttr, 1)), most = emitExpr(op, split.most);
+  Value points = emitExpr(op, exprAttr(whole, kKernelTasksAttr, 1)), values = emitExpr(op, split.values);
+  auto args = deviceArguments(op, kernel, DISC_RT_SPLIT_ARGS);
+  if (!blocks || !most || !points || !values || failed(args))
+    return failure();
+  size_t firstOwn = op.getBuffers().size() + kernel->getAttrOfType<ArrayAttr>(kKernelSymbolsAttr).size();
+  checkStatus(loc, runtime.call(b, loc, "disc_rt_device_reduce", i32,
+                                {call, constant64(loc, numberOf(kernel)), constant64(loc, numberOf(part)),
+                                 constant64(loc, numberOf(whole)), args->first, constant64(loc, args->second),
+                                 constant64(loc, firstOwn), toI64(loc, blocks), toI64(loc, most), toI64(loc, points),
+                                 toI64(loc, values)}));
   return success();
 }
 

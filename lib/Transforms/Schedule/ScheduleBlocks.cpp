@@ -9,6 +9,7 @@
 //   loop         `threads * vector` elements of the domain, in row-major order
 //   row          rows, each by `group` neighbouring threads
 //   column       `columns` neighbouring columns, each by `threads / columns` threads
+//                both: with `part`, where there are few tasks, `part` or more elements of the reduced range
 //   contraction, convolution   a tile of `tile_rows` x `tile_columns` results, over steps of `tile_depth`
 //   attention    `queries` queries of one head, over steps of `keys` keys
 //
@@ -55,6 +56,8 @@ private:
   /// Elements that make 16 bytes of the widest of the kernel's buffers.
   int64_t vector();
   void set(const SymExpr &tasks, int64_t threads, std::initializer_list<std::pair<StringRef, int64_t>> numbers);
+  /// Where a few blocks would reduce much, parts of so many elements may have a block each.
+  void setPart(const ReductionPlan &plan, int64_t part);
 
   KernelOp kernel;
   Block &body;
@@ -88,6 +91,14 @@ void BlockScheduler::set(const SymExpr &tasks, int64_t threads,
   // Blocks have memory of their own, and the host does not divide their work.
   kernel.setScratchAttr(ExprAttr::get(b.getContext(), SymExpr(0)));
   kernel.setCostAttr(ExprAttr::get(b.getContext(), SymExpr(0)));
+}
+
+void BlockScheduler::setPart(const ReductionPlan &plan, int64_t part) {
+  if (!plan.isSplittable() || shapes.range(plan.size(plan.reduced)).max.value_or(INT64_MAX) <= part)
+    return;
+  NamedAttrList schedule(kernel.getScheduleAttr());
+  schedule.set("part", Builder(kernel.getContext()).getI64IntegerAttr(part));
+  kernel.setScheduleAttr(schedule.getDictionary(kernel.getContext()));
 }
 
 int64_t BlockScheduler::vector() {
@@ -171,6 +182,7 @@ LogicalResult BlockScheduler::row() {
   if (typical <= 8 * warp * width)
     group = std::min<int64_t>(warp, llvm::PowerOf2Ceil(std::max<int64_t>(std::min(longest, INT64_MAX / 2) / width, 1)));
   set(SymExpr::ceilDiv(rows, SymExpr(kThreads / group)), kThreads, {{"group", group}, {"vector", width}});
+  setPart(*plan, 16384);
   return success();
 }
 
@@ -184,6 +196,7 @@ LogicalResult BlockScheduler::column() {
   // Neighbouring threads read neighbouring columns: 32 of them are whole cache lines.
   constexpr int64_t columns = 32;
   set(outer * SymExpr::ceilDiv(inner, SymExpr(columns)), kThreads, {{"columns", columns}});
+  setPart(*plan, 1024);
   return success();
 }
 

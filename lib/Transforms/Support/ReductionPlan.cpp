@@ -45,6 +45,11 @@ SmallVector<SymExpr> ReductionPlan::extents(ArrayRef<unsigned> dims) const {
   return result;
 }
 
+bool ReductionPlan::isSplittable() const {
+  return numPasses == 1 && llvm::none_of(results, [](const PlannedResult &r) { return r.isFull; }) &&
+         llvm::none_of(reductions, [](const PlannedReduction &r) { return r.combiners.empty(); });
+}
+
 SymExpr ReductionPlan::stagedBytes(const StagedValue &staged, const SymExpr &points) {
   Type elem = getElementTypeOrSelf(staged.value.getType());
   int64_t bytes = elem.isIndex() ? 8 : (elem.getIntOrFloatBitWidth() + 7) / 8;

@@ -48,6 +48,8 @@ struct ReductionPlan {
 
   SmallVector<SymExpr> extents(ArrayRef<unsigned> dims) const;
   SymExpr size(ArrayRef<unsigned> dims) const { return SymExpr::product(extents(dims)); }
+  /// True if the results are one value per parallel point each, whose reductions may be combined from parts.
+  bool isSplittable() const;
   /// Bytes that a staged value takes for `points` points, rounded to cache lines.
   static SymExpr stagedBytes(const StagedValue &staged, const SymExpr &points);
 

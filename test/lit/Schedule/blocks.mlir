@@ -130,7 +130,7 @@ func.func @short_row(%x: tensor<?x24xf32> {disc_shape.dims = #disc_shape.dims<[B
 // A whole block for long rows.
 // CHECK-LABEL: func.func @long_row
 // CHECK: disc_plan.kernel row
-// CHECK-SAME: schedule = {group = 256 : i64, threads = 256 : i64, vector = 1 : i64}
+// CHECK-SAME: schedule = {group = 256 : i64, part = 16384 : i64, threads = 256 : i64, vector = 1 : i64}
 // CHECK-SAME: tasks = #disc_shape.expr<B>
 func.func @long_row(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, L]>})
     -> (tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[B]>}) {

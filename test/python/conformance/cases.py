@@ -146,6 +146,12 @@ def _long_rows(m: Fn, x: Tensor) -> Any:
     )
 
 
+def _long_sums(m: Fn, x: Tensor, y: Tensor) -> Any:
+    """More than a block reduces on its own."""
+    sums = x.sum(0), (x * 2).square().mean(), x.amax(0), (x > 3).any(), (x > 0).sum(0), x[:, 0].half().amin()
+    return *sums, x.t().sum(1), y.sum(1), y.mean((1, 2)), y.amax(2), y.prod(1).isfinite().all(), (x.long() % 7).sum()
+
+
 def _elements(m: Fn, x: Tensor) -> Any:
     """Every type of elements, in loops, rows, columns and running sums."""
     results: list[Tensor] = []
@@ -345,6 +351,7 @@ def _rows(maximum: int = 300, least: int = 0) -> Any:
     return {0: Dim("n", min=least, max=maximum)}
 
 
+_MANY = Dim("n", min=1, max=1 << 20)
 _BATCH, _LENGTH = Dim("batch", min=1, max=9), Dim("length", min=1, max=100)
 _H, _W = Dim("height", min=4, max=64), Dim("width", min=4, max=64)
 _EDGES = [(1,), (6,), (7,), (13,), (14,), (15,), (64,), (0,), (2,), (29,)]
@@ -400,6 +407,13 @@ CASES = [
         ((_rows(), _rows()),),
         _FEW,
         failures=[Failure(lambda: (_random(1, 4), torch.tensor([-12])), IndexError, ["cases.py", "-12"])],
+    ),
+    Case(
+        "long_sums",
+        lambda: Fn(_long_sums),
+        lambda n: (_random(n, 5), _random(2, n, 3)),
+        (({0: _MANY}, {1: _MANY}),),
+        [(1,), (1024,), (1025,), (20011,), (5000,)],
     ),
     Case(
         "many_updates",
