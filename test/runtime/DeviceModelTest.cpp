@@ -520,6 +520,15 @@ TEST(deviceErrorsAreStatuses) {
     SAYS(model->run(list, 1, &output, 1, stream(1)), "kernel 'move': " + there + ": a launch: " + other);
     CHECK(!output.managed);
 
+    // Nothing of a run may become part of a graph, whose memory would be another's when it is launched.
+    on.fake->captured = stream(1);
+    on.fake->calls.clear();
+    SAYS(model->run(list, 1, &output, 1, stream(1)),
+         there + ": the stream is being captured into a graph, but what a run allocates and launches depends on its "
+                 "inputs; capture without it");
+    CHECK(on.fake->calls.empty() && !output.managed);
+    on.fake->captured = on.fake;
+
     // Found when it runs: told by whoever asks next.
     on.fake->faults["run"] = {700};
     CHECK(model->run(list, 1, &output, 1, stream(1)).ok());
@@ -558,6 +567,31 @@ TEST(deviceImagesFitTheDevice) {
   CHECK_TEXT(load(9, 0, 0, 1), "cuda:1 (Fake (sm_90)) does not load the model's code for compute_80: "
                                "CUDA_ERROR_INVALID_PTX: ptxas: line 3: no such register");
   on.fake->jitLog.clear();
+  on.fake->major = 9, on.fake->minor = 0;
+
+  // A lesser chip's code where it runs; and what the driver does take, if it is too old for some.
+  static const disc_device_image chips[] = {
+      {"sm_80", "cubin of 80", 12}, {"compute_80", kPtx80, sizeof(kPtx80)}, {"sm_90a", "cubin of 90a", 13}};
+  auto loadChips = [&](int major, int minor) {
+    on.fake->major = major, on.fake->minor = minor;
+    std::unique_ptr<Device> device;
+    SAYS(makeCudaDevice(1, device), "");
+    disc_device_code code = {"cuda", 3, chips, 4, kernels};
+    std::unique_ptr<DeviceModule> module;
+    DeviceScope scope(device.get());
+    Status status = device->load(code, module);
+    return status.ok() ? on.fake->loaded : textOf(status);
+  };
+  CHECK_TEXT(loadChips(8, 0), "cubin of 80");
+  CHECK_TEXT(loadChips(8, 9), "cubin of 80");
+  CHECK_TEXT(loadChips(9, 0), "cubin of 90a");
+  CHECK_TEXT(loadChips(10, 0), "PTX of 80");
+  on.fake->faults["loadModule"] = {209};
+  CHECK_TEXT(loadChips(8, 6), "PTX of 80");
+  on.fake->faults["loadModule"] = {209, 0, true};
+  CHECK_TEXT(loadChips(8, 6), "cuda:1 (Fake (sm_86)) does not load the model's code for sm_80: CUDA_ERROR_OTHER; "
+                              "compute_80: CUDA_ERROR_OTHER");
+  on.fake->faults.clear();
   on.fake->major = 9, on.fake->minor = 0;
 
   // More shared memory than without asking, asked for once.

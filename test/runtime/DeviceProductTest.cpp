@@ -91,15 +91,21 @@ TEST(deviceProductAlgorithmsAreOfBuckets) {
       CHECK(on.device->synchronize(stream(1)).ok());
       return done;
     };
-    std::string aligned = *name == 'c' ? " aligned 16" : "";
-    CHECK(multiply(200) && on.fake->calls[0] == "heuristic 224x8" + aligned);
-    CHECK(multiply(208) && on.count("heuristic") == 0); // of the same bucket
-    CHECK(multiply(201) && on.count("heuristic") == 1); // aligned otherwise
+    bool checks = *name == 'c'; // hipBLASLt runs what it is told to: each shape has an algorithm of its own
+    CHECK(multiply(200) && on.fake->calls[0] == (checks ? "heuristic 224x8 aligned 16" : "heuristic 200x8"));
+    CHECK(multiply(200) && on.count("heuristic") == 0 && on.count("check") == checks);
+    CHECK(multiply(208) && on.count("heuristic") == !checks); // of the same bucket
+    CHECK(multiply(201) && on.count("heuristic") == 1);       // aligned otherwise
     // One that does not suit the shape.
-    on.fake->faults["multiply"] = {15};
-    CHECK(multiply(216) && on.count("heuristic") == 1 && on.count("multiply") == 2);
-    on.fake->faults["multiply"] = {15, 0, true};
-    CHECK(!multiply(200)); // nothing was done: a kernel does it
+    on.fake->faults["check"] = {15, 0, true};
+    CHECK(multiply(216) && on.count("heuristic") == 1 && on.count("multiply") == 1);
+    on.fake->faults.clear();
+    for (int unsupported : checks ? std::vector<int>{7, 8, 15} : std::vector<int>{3, 7, 8}) {
+      on.fake->faults["multiply"] = {unsupported};
+      CHECK(multiply(216) == checks && on.count("multiply") == 1 + checks);
+      on.fake->faults["multiply"] = {unsupported, 0, true};
+      CHECK(!multiply(200)); // nothing was done: a kernel does it
+    }
     on.fake->faults["multiply"] = {13};
     Product test(on, 1, 200, 8, 8, false, true, 0);
     bool done = false;
@@ -109,6 +115,9 @@ TEST(deviceProductAlgorithmsAreOfBuckets) {
     CHECK(!multiply(2000));
     on.fake->faults.clear();
     CHECK(!multiply(2000)); // and so it stays
+    on.fake->faults["state"] = {15, 0, true};
+    CHECK(!multiply(3000) && on.count("multiply") == 0);
+    on.fake->faults.clear();
     CHECK(on.device->synchronize(stream(1)).ok());
   }
 }
@@ -158,7 +167,7 @@ TEST(deviceModelChoosesTheLibrary) {
     for (bool supported : {true, false}) {
       on.fake->faults.clear();
       if (!supported)
-        on.fake->faults["multiply"] = {15, 0, true};
+        on.fake->faults["multiply"] = {7, 0, true};
       CHECK(model->startProfile().ok());
       disc_output output = {nullptr, nullptr};
       CHECK(model->run(list, 1, &output, 1, stream(1)).ok());

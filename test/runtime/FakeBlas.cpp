@@ -100,11 +100,23 @@ API(cublasLtMatmulAlgoGetHeuristic, hipblasLtMatmulAlgoGetHeuristic)(void *, voi
   if (int result = fakeCall("heuristic", what + *static_cast<std::string *>(preference)))
     return result;
   size_t workspace = 1024;
+  int status = fakeCall("state", "");
   std::memcpy(results, &layout.columns, sizeof(layout.columns));
   std::memcpy(static_cast<char *>(results) + kAlgorithm, &workspace, sizeof(workspace));
+  std::memcpy(static_cast<char *>(results) + kAlgorithm + sizeof(workspace), &status, sizeof(status));
   *found = 1;
   return 0;
 }
+
+#ifndef DISC_FAKE_HIP
+/// Needs a workspace of another size than the heuristic said.
+API(cublasLtMatmulAlgoCheck, )(void *, void *, void *, void *, void *c, void *, const void *, void *result) {
+  auto &layout = *static_cast<Layout *>(c);
+  size_t workspace = 512;
+  std::memcpy(static_cast<char *>(result) + kAlgorithm, &workspace, sizeof(workspace));
+  return fakeCall("check", std::to_string(layout.columns) + "x" + std::to_string(layout.rows));
+}
+#endif
 
 API(cublasLtMatmul, hipblasLtMatmul)(void *, void *product, const void *alpha, const void *a, void *layoutA,
                                      const void *b, void *layoutB, const void *beta, const void *, void *, void *d,
@@ -116,7 +128,8 @@ API(cublasLtMatmul, hipblasLtMatmul)(void *, void *product, const void *alpha, c
   Layout A = *static_cast<Layout *>(layoutA), B = *static_cast<Layout *>(layoutB), D = *static_cast<Layout *>(layoutD);
   if (int result = fakeCall("multiply", "by " + std::to_string(rows) + " compute " + std::to_string(p.compute)))
     return result;
-  if (*static_cast<const float *>(alpha) != 1 || *static_cast<const float *>(beta) != 0 || bytes != 1024 || A.type != 0)
+  if (*static_cast<const float *>(alpha) != 1 || *static_cast<const float *>(beta) != 0 ||
+      (bytes != 512 && bytes != 1024) || A.type != 0)
     return 14;
   bool ta = p.transposeA == kTransposed, tb = p.transposeB == kTransposed;
   fakeEnqueue(stream, [=] {

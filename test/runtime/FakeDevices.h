@@ -35,7 +35,7 @@ struct On {
       fake->faults.clear();
       fake->jitLog.clear();
       blocks = fake->blocks, modules = fake->modules, events = fake->events;
-      fake->badAccesses = 0;
+      fake->badAccesses = fake->lastError = 0;
     }
   }
   /// Nothing leaks, and nothing was touched that was not to be.
@@ -48,6 +48,7 @@ struct On {
     CHECK(fake->events <= events + 2);
     CHECK(fake->badAccesses == 0);
     CHECK(fake->contexts == 0);
+    CHECK(fake->lastError == 0);
   }
 
   /// How often a function of the driver's was called, on any stream.

@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <utility>
 
 using namespace disc::test;
 
@@ -83,6 +84,9 @@ static int enter(const char *function, const std::string &what = "") {
   int result = it->second.result;
   if (!it->second.sticky)
     fake.faults.erase(it);
+#ifdef DISC_FAKE_HIP
+  fake.lastError = result;
+#endif
   return result;
 }
 
@@ -173,6 +177,10 @@ API(, hipSetDevice)(int device) {
   fake.contexts = device;
   return 0;
 }
+API(, hipGetLastError)() {
+  LOCK;
+  return std::exchange(fake.lastError, 0);
+}
 API(, hipGetDevicePropertiesR0600)(void *properties, int) {
   std::strcpy(static_cast<char *>(properties) + 1160, fake.arch.c_str());
   return 0;
@@ -224,6 +232,12 @@ API(cuStreamWaitEvent, hipStreamWaitEvent)(void *stream, void *event, unsigned) 
   if (int result = enter("wait", on(stream).substr(1) + " for" + on(waited->stream).substr(3)))
     return result;
   streams[stream].push_back({nullptr, waited, waited->stream, waited->recorded});
+  return 0;
+}
+API(cuStreamIsCapturing, hipStreamIsCapturing)(void *stream, int *capturing) {
+  LOCK;
+  needContext();
+  *capturing = stream == fake.captured;
   return 0;
 }
 API(cuEventCreate, hipEventCreateWithFlags)(void **event, unsigned) {
@@ -365,7 +379,7 @@ API(cuModuleLoadDataEx, hipModuleLoadDataEx)(void **module, const void *image, u
   LOCK;
   needContext();
   fake.loaded = static_cast<const char *>(image);
-  if (int result = enter("loadModule"))
+  if (int result = enter("loadModule", fake.loaded))
     return result;
   if (!fake.jitLog.empty()) {
     for (unsigned i = 0; i < count; ++i)
@@ -404,10 +418,12 @@ API(cuLaunchKernel, hipModuleLaunchKernel)(void *function, unsigned blocksX, uns
   for (int i = 0; i < kernel->args; ++i)
     values.push_back(*static_cast<void **>(args[i]));
   streams[stream].push_back({[=]() mutable {
-    if (enter("run", kernel->name))
+    if (enter("run", kernel->name)) {
       lateError = 700; // the context is lost
-    else if (!lateError)
+      fake.lastError = 0;
+    } else if (!lateError) {
       kernel->run(values.data());
+    }
   }});
   return 0;
 }

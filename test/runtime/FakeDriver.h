@@ -40,6 +40,8 @@ struct FakeDriver {
   int64_t contexts = 0;    ///< How deep the thread is in contexts (cuda), or its device (rocm).
   int64_t badAccesses = 0; ///< To memory that was freed or never allocated, double frees, calls outside a context.
   std::string loaded;      ///< The last image.
+  int lastError = 0;       ///< That HIP keeps until somebody asks for it.
+  void *captured = this;   ///< The stream that is being captured; this: none.
 };
 
 /// For the fake libraries over the driver: one call of `function`, and what it puts into a stream.

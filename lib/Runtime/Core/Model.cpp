@@ -133,6 +133,9 @@ Status Model::run(const DLTensor *const *inputs, size_t numInputs, disc_output *
   if (held->hasState)
     turn.lock();
   DeviceScope scope(device_);
+  if (device_)
+    if (Status status = device_->mayRun(stream); !status.ok())
+      return status;
   disc_call call(*this, *held, disc_call::Entry::Main, stream);
   call.setInputs(inputs);
   call.setOutputs(outputs);

@@ -10,7 +10,7 @@ namespace disc::rt {
 
 //===-- The libraries -----------------------------------------------------===//
 
-/// What is the same in both. Statuses: 0, and 7 or 15 for what is not supported.
+/// What is the same in both.
 struct BlasTable {
   int (*create)(void **handle);
   int (*createProduct)(void **product, int compute, int scale);
@@ -24,6 +24,9 @@ struct BlasTable {
   int (*destroyPreference)(void *preference);
   int (*heuristic)(void *handle, void *product, void *a, void *b, void *c, void *d, void *preference, int wanted,
                    void *results, int *found);
+  /// Whether an algorithm suits a product; the result is one of the heuristic. Null: the library cannot tell, and runs
+  /// whatever it is told to.
+  int (*check)(void *handle, void *product, void *a, void *b, void *c, void *d, const void *algorithm, void *result);
   int (*multiply)(void *handle, void *product, const void *alpha, const void *a, void *layoutA, const void *b,
                   void *layoutB, const void *beta, const void *c, void *layoutC, void *d, void *layoutD,
                   const void *algorithm, void *workspace, size_t workspaceBytes, void *stream);
@@ -34,7 +37,8 @@ struct BlasTable {
   int transposeA, transposeB, epilogue, bias, biasType; ///< Attributes of a product.
   int batch, batchStride;                               ///< Attributes of a layout.
   int alignment;         ///< The first of four attributes of a preference; -1: there are none.
-  size_t algorithmBytes; ///< Of a result of the heuristic; its workspace's size follows.
+  size_t algorithmBytes; ///< Of a result of the heuristic; the size of its workspace and its status follow.
+  int invalid, mismatch, unsupported; ///< Statuses of what the library does not do.
 };
 
 constexpr int kPreferredWorkspace = 1, kEpilogueBias = 4, kEpilogueGeluBias = 36;
@@ -47,6 +51,7 @@ static Status openCublas(BlasTable &table) {
   table.batch = 5, table.batchStride = 6;
   table.alignment = 5;
   table.algorithmBytes = 64;
+  table.invalid = 7, table.mismatch = 8, table.unsupported = 15;
   SharedLibrary library("products", {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"});
   library.find(table.create, "cublasLtCreate");
   library.find(table.createProduct, "cublasLtMatmulDescCreate");
@@ -59,6 +64,7 @@ static Status openCublas(BlasTable &table) {
   library.find(table.setPreference, "cublasLtMatmulPreferenceSetAttribute");
   library.find(table.destroyPreference, "cublasLtMatmulPreferenceDestroy");
   library.find(table.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+  library.find(table.check, "cublasLtMatmulAlgoCheck");
   library.find(table.multiply, "cublasLtMatmul");
   return library.take();
 }
@@ -70,6 +76,7 @@ static Status openHipblas(BlasTable &table) {
   table.batch = 0, table.batchStride = 1;
   table.alignment = -1;
   table.algorithmBytes = 24;
+  table.invalid = 3, table.mismatch = 8, table.unsupported = 7;
   SharedLibrary library("products", {"libhipblaslt.so", "libhipblaslt.so.1", "libhipblaslt.so.0"});
   library.find(table.create, "hipblasLtCreate");
   library.find(table.createProduct, "hipblasLtMatmulDescCreate");
@@ -144,6 +151,21 @@ struct Blas::Operation {
   bool ok;
 };
 
+/// A result of the heuristic's.
+struct Blas::Found {
+  /// False if it is none. What a check wrote has no algorithm: that is the one that was checked.
+  bool read(const BlasTable &table, Algorithm &algorithm, bool isNew) const {
+    int status = 0;
+    const unsigned char *next = bytes + table.algorithmBytes;
+    std::memcpy(&algorithm.workspace, next, sizeof(algorithm.workspace));
+    std::memcpy(&status, next + sizeof(algorithm.workspace), sizeof(status));
+    if (isNew)
+      std::memcpy(algorithm.data.data(), bytes, table.algorithmBytes);
+    return status == 0 && algorithm.workspace <= kWorkspace;
+  }
+  alignas(16) unsigned char bytes[256] = {};
+};
+
 int64_t Blas::bucket(int64_t extent) {
   if (extent <= 64)
     return extent;
@@ -166,7 +188,7 @@ static int64_t alignmentOf(const DeviceProduct &p) {
 const Blas::Algorithm &Blas::algorithm(const DeviceProduct &p, int64_t alignment) {
   constexpr size_t kMost = 1024;
   Key key = {p.what->dtype, p.what->a_columns, p.what->b_columns, p.what->epilogue, p.what->tf32, p.batch, p.m, p.n,
-             p.k,           alignment,         p.strideB == 0};
+             p.k,           p.strideA,         p.strideB,         alignment};
   auto it = algorithms.find(key);
   if (it != algorithms.end())
     return it->second;
@@ -184,16 +206,13 @@ const Blas::Algorithm &Blas::algorithm(const DeviceProduct &p, int64_t alignment
   uint32_t bytes = uint32_t(alignment);
   for (int i = 0; i < 4 && table.alignment >= 0; ++i)
     set = set && !table.setPreference(preference, table.alignment + i, &bytes, sizeof(bytes));
-  alignas(16) unsigned char found[256] = {};
+  Found found;
   int count = 0;
   if (set &&
       !table.heuristic(handle, operation.product, operation.b, operation.a, operation.c, operation.c, preference, 1,
-                       found, &count) &&
-      count == 1) {
-    std::memcpy(result.data.data(), found, table.algorithmBytes);
-    std::memcpy(&result.workspace, found + table.algorithmBytes, sizeof(result.workspace));
-    result.exists = true;
-  }
+                       found.bytes, &count) &&
+      count == 1)
+    result.exists = found.read(table, result, /*isNew=*/true);
   table.destroyPreference(preference);
   return result;
 }
@@ -209,13 +228,21 @@ Status Blas::multiply(Device &device, const DeviceProduct &p, Stream stream, boo
   shape.strideA = p.strideA ? shape.m * shape.k : 0;
   shape.strideB = p.strideB ? shape.k * shape.n : 0;
   shape.strideC = shape.m * shape.n;
-  // An algorithm for the bucket may not suit all of it; then it is one for the shape.
-  for (const DeviceProduct &asked : {shape, p}) {
+  // An algorithm for the bucket may not suit all of it; then it is one for the shape. A library that does not check
+  // would compute something else.
+  for (bool ofBucket : {true, false}) {
+    if (ofBucket && !table.check)
+      continue;
     Algorithm chosen;
     {
       std::lock_guard<std::mutex> lock(mutex);
-      chosen = algorithm(asked, alignment);
+      chosen = algorithm(ofBucket ? shape : p, alignment);
     }
+    Found found;
+    if (chosen.exists && ofBucket)
+      chosen.exists = !table.check(handle, operation.product, operation.b, operation.a, operation.c, operation.c,
+                                   chosen.data.data(), found.bytes) &&
+                      found.read(table, chosen, /*isNew=*/false);
     if (!chosen.exists)
       continue;
     void *workspace = nullptr;
@@ -230,7 +257,7 @@ Status Blas::multiply(Device &device, const DeviceProduct &p, Stream stream, boo
       done = true;
       return Status();
     }
-    if (result != 7 && result != 15) // neither an invalid value nor an unsupported one
+    if (result != table.invalid && result != table.mismatch && result != table.unsupported)
       return Status(Code::Device, "a product by the library failed with status " + std::to_string(result));
   }
   return Status();

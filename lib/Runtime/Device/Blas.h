@@ -4,7 +4,8 @@
 // them; without one, products are "unsupported" and the compiled code runs kernels of its own.
 //
 // Which algorithm a product gets follows from its shape alone: the library's heuristic is asked about the largest shape
-// of the bucket that the shape lies in, once, and nothing is ever timed.
+// of the bucket that the shape lies in, once, and nothing is ever timed. hipBLASLt does not check whether an algorithm
+// suits a shape, so it is asked about each.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,8 +38,9 @@ private:
     size_t workspace;
     bool exists;
   };
-  using Key = std::array<int64_t, 11>;
+  using Key = std::array<int64_t, 12>;
   struct Operation;
+  struct Found;
 
   Blas(const BlasTable &table, void *handle) : table(table), handle(handle) {}
   const Algorithm &algorithm(const DeviceProduct &product, int64_t alignment);

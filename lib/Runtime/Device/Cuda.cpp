@@ -63,6 +63,7 @@ static Status fill() {
   library.find(table.synchronizeContext, "cuCtxSynchronize");
   library.find(table.synchronizeStream, "cuStreamSynchronize");
   library.find(table.streamWait, "cuStreamWaitEvent");
+  library.find(table.isCapturing, "cuStreamIsCapturing");
   library.find(table.createEvent, "cuEventCreate");
   library.find(table.destroyEvent, "cuEventDestroy_v2");
   library.find(table.recordEvent, "cuEventRecord");

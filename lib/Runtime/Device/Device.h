@@ -124,6 +124,9 @@ public:
     return doRead(to, from, bytes, stream);
   }
 
+  /// Whether work may be put into the stream at the moment, to run.
+  virtual Status mayRun(Stream) { return Status(); }
+
   /// Waits for the stream, and tells what failed in it since the last time that somebody asked.
   Status synchronize(Stream stream) {
     ++counters.synchronizations;

@@ -17,8 +17,7 @@ namespace disc::rt {
 
 /// CUresult, hipError_t.
 using DriverResult = int;
-constexpr DriverResult kDriverOk = 0, kDriverNoMemory = 2, kDriverUnloading = 4, kDriverNoDevice = 100,
-                       kDriverNoImage = 209, kDriverNotReady = 600;
+constexpr DriverResult kDriverOk = 0, kDriverNoMemory = 2, kDriverNoDevice = 100, kDriverNotReady = 600;
 
 constexpr unsigned kHostPortable = 1, kEventWithoutTiming = 2;
 constexpr int kPoolReleaseThreshold = 4, kJitErrorLog = 5, kJitErrorLogBytes = 6, kDynamicSharedBytes = 8;
@@ -48,6 +47,7 @@ struct Driver {
 
   DriverResult (*synchronizeStream)(void *stream);
   DriverResult (*streamWait)(void *stream, void *event, unsigned flags);
+  DriverResult (*isCapturing)(void *stream, int *capturing);
 
   DriverResult (*createEvent)(void **event, unsigned flags);
   DriverResult (*destroyEvent)(void *event);
@@ -75,6 +75,8 @@ struct Driver {
                          void **extra);
 
   // Where they do differ:
+  /// The last error, which the thread then has no longer. Null: the driver keeps none.
+  DriverResult (*lastError)();
   /// "CUDA_ERROR_OUT_OF_MEMORY"
   const char *(*errorName)(DriverResult result);
   /// What images say that fit: "sm_90", "gfx942".

@@ -72,6 +72,7 @@ public:
   }
   int64_t elapsed(DeviceEvent &begin, DeviceEvent &end) override;
   void trim() override { (void)driver.trimPool(pool, 0); }
+  Status mayRun(Stream stream) override;
 
   const Driver &driver;
 
@@ -101,7 +102,8 @@ protected:
 private:
   std::string title() const { return name + ":" + std::to_string(where.device_id); }
   Status check(DriverResult result, const std::string &what) const;
-  const disc_device_image *choose(const disc_device_code &code) const;
+  int64_t suits(const std::string &image) const;
+  void forget() const;
   Status staging(Staging &buffer);
 
   int device = 0;
@@ -121,12 +123,22 @@ private:
 
 /// Results that say that work which was under way came to an end: those of the context, not of the call that tells.
 static bool isLate(DriverResult result) {
-  return result == 700 || result == 702 || result == 710 || (result >= 714 && result <= 719);
+  for (int late : {214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721})
+    if (result == late)
+      return true;
+  return false;
+}
+
+/// An error that is told is not to be found by the framework, which asks for the last one after kernels of its own.
+void GpuDevice::forget() const {
+  if (driver.lastError)
+    (void)driver.lastError();
 }
 
 Status GpuDevice::check(DriverResult result, const std::string &what) const {
   if (result == kDriverOk)
     return Status();
+  forget();
   std::string error = driver.errorName(result);
   if (isLate(result))
     return Status(Code::Device, title() + ": something that was put into a stream before failed when it ran: " + error +
@@ -139,6 +151,8 @@ Status GpuDevice::open() {
   int count = 0;
   if (result == kDriverOk)
     result = driver.count(&count);
+  if (result != kDriverOk)
+    forget();
   if (result != kDriverOk && result != kDriverNoDevice)
     return Status(Code::Target, "target '" + name + "': the driver does not start: " + driver.errorName(result));
   if (where.device_id < 0 || where.device_id >= count)
@@ -162,6 +176,16 @@ Status GpuDevice::open() {
   Status status = check(driver.createPool(&pool, &properties), "making a pool of memory");
   return status.ok() ? check(driver.setPool(pool, kPoolReleaseThreshold, &keep), "setting up its pool")
                      : std::move(status);
+}
+
+Status GpuDevice::mayRun(Stream stream) {
+  int capturing = 0;
+  Status status = check(driver.isCapturing(stream, &capturing), "asking for a stream's state");
+  if (status.ok() && capturing)
+    status =
+        Status(Code::Invalid, title() + ": the stream is being captured into a graph, but what a run allocates and "
+                                        "launches depends on its inputs; capture without it");
+  return status;
 }
 
 Status GpuDevice::doAllocate(size_t bytes, Stream stream, void *&data) {
@@ -271,23 +295,25 @@ static int64_t capability(const std::string &text, const char *prefix) {
   return number;
 }
 
-/// Code for this very device, else PTX of the greatest capability that it has.
-const disc_device_image *GpuDevice::choose(const disc_device_code &code) const {
-  const disc_device_image *best = nullptr;
-  for (int64_t i = 0; i < code.num_images; ++i) {
-    const disc_device_image &image = code.images[i];
-    if (image.arch == arch)
-      return &image;
-    int64_t needs = capability(image.arch, "compute_");
-    if (needs >= 0 && needs <= capability(arch, "sm_") && (!best || needs > capability(best->arch, "compute_")))
-      best = &image;
-  }
-  return best;
+/// How well an image suits: code for this very device, then for a lesser one of its generation, then PTX, of the
+/// greatest capability that the device has. 0: not at all.
+int64_t GpuDevice::suits(const std::string &image) const {
+  constexpr int64_t kRank = 1000000;
+  if (image == arch || image == arch + "a") // with what no other chip has
+    return 3 * kRank;
+  int64_t own = capability(arch, "sm_"), cubin = capability(image, "sm_"), ptx = capability(image, "compute_");
+  if (cubin >= 0 && cubin <= own && cubin / 10 == own / 10)
+    return 2 * kRank + cubin;
+  return ptx >= 0 && ptx <= own ? kRank + ptx : 0;
 }
 
 Status GpuDevice::load(const disc_device_code &code, std::unique_ptr<DeviceModule> &module) {
-  const disc_device_image *image = choose(code);
-  if (!image) {
+  std::vector<std::pair<int64_t, const disc_device_image *>> images;
+  for (int64_t i = 0; i < code.num_images; ++i)
+    if (int64_t rank = suits(code.images[i].arch))
+      images.push_back({-rank, &code.images[i]});
+  std::sort(images.begin(), images.end());
+  if (images.empty()) {
     std::string has;
     for (int64_t i = 0; i < code.num_images; ++i)
       has += (i ? ", " : "") + std::string(code.images[i].arch);
@@ -295,13 +321,24 @@ Status GpuDevice::load(const disc_device_code &code, std::unique_ptr<DeviceModul
                   title() + " is " + describe() + "; the model has code for " + (has.empty() ? "nothing" : has));
   }
   auto loaded = std::make_unique<GpuModule>(*this, code);
-  char log[4096] = "";
-  int options[] = {kJitErrorLog, kJitErrorLogBytes};
-  void *values[] = {log, reinterpret_cast<void *>(sizeof(log) - 1)};
-  DriverResult result = driver.loadModule(&loaded->module, image->data, 2, options, values);
-  if (result != kDriverOk)
-    return Status(Code::Device, title() + " (" + describe() + ") does not load the model's code for " + image->arch +
-                                    ": " + driver.errorName(result) + (*log ? std::string(": ") + log : ""));
+  const disc_device_image *image = nullptr;
+  std::string errors;
+  // A driver may be too old for a cubin of a newer assembler's, and yet have a compiler for PTX.
+  for (size_t i = 0; i < images.size() && !loaded->module; ++i) {
+    image = images[i].second;
+    char log[4096] = "";
+    int options[] = {kJitErrorLog, kJitErrorLogBytes};
+    void *values[] = {log, reinterpret_cast<void *>(sizeof(log) - 1)};
+    DriverResult result = driver.loadModule(&loaded->module, image->data, 2, options, values);
+    if (result == kDriverOk)
+      break;
+    forget();
+    loaded->module = nullptr;
+    errors += (errors.empty() ? "" : "; ") + std::string(image->arch) + ": " + driver.errorName(result) +
+              (*log ? std::string(": ") + log : "");
+  }
+  if (!loaded->module)
+    return Status(Code::Device, title() + " (" + describe() + ") does not load the model's code for " + errors);
   for (int64_t i = 0; i < code.num_kernels; ++i) {
     const disc_device_kernel &kernel = code.kernels[i];
     std::string what = "the code for " + std::string(image->arch) + ", kernel '" + kernel.name + "'";
@@ -338,7 +375,10 @@ Status GpuDevice::doMultiply(const DeviceProduct &product, Stream stream, bool &
     if (!std::exchange(blasOpened, true))
       blas = Blas::open(name);
   }
-  return blas ? blas->multiply(*this, product, stream, done) : Status();
+  Status status = blas ? blas->multiply(*this, product, stream, done) : Status();
+  if (blas && !done) // an error that the library met
+    forget();
+  return status;
 }
 
 //===-- By name -----------------------------------------------------------===//

@@ -68,6 +68,7 @@ static Status fill() {
   library.find(hip.getDevice, "hipGetDevice");
   library.find(hip.setDevice, "hipSetDevice");
   library.find(table.errorName, "hipGetErrorName");
+  library.find(table.lastError, "hipGetLastError");
   library.find(hip.properties, "hipGetDevicePropertiesR0600");
   library.find(table.init, "hipInit");
   library.find(table.count, "hipGetDeviceCount");
@@ -76,6 +77,7 @@ static Status fill() {
   library.find(table.synchronizeContext, "hipDeviceSynchronize");
   library.find(table.synchronizeStream, "hipStreamSynchronize");
   library.find(table.streamWait, "hipStreamWaitEvent");
+  library.find(table.isCapturing, "hipStreamIsCapturing");
   library.find(table.createEvent, "hipEventCreateWithFlags");
   library.find(table.destroyEvent, "hipEventDestroy");
   library.find(table.recordEvent, "hipEventRecord");
