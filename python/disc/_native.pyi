@@ -140,5 +140,6 @@ def jit(
     profile: bool = False,
     opt_level: int = 3,
     dump_prefix: str = "",
+    device: int = 0,
 ) -> Executable:
     """Compiles a module that is in the LLVM dialect and loads it. `threads` = 0 means every core."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 
 from . import _native
 from .compilation import EMIT, LOAD, Compilation, is_onnx
@@ -42,7 +43,8 @@ def compile(
             dim_params: ``{"batch": Dim("batch", max=64), "length": 128}`` gives one a range and makes one static.
         fixed: for ONNX, inputs that become constants of the compiled model, with their values.
         target: what it is to run on, ``"cpu"`` or ``"cuda"`` (see :mod:`disc.targets`); None means what the options say
-            and, where they do not, the device of the model's parameters.
+            and, where they do not, the device of the model's parameters, or of the arguments if it has none. Of several
+            GPUs it is the one where these tensors lie.
         options: see :class:`disc.Options`.
 
     Raises:
@@ -50,12 +52,13 @@ def compile(
         UnsupportedOpError: the model uses operations that cannot be lowered; it lists all of them.
     """
     options = check_arguments(model, options, args, kwargs, fixed)
+    devices = _devices_of(model, args, kwargs)
     if target is not None or options.target is None:
-        options = dataclasses.replace(options, target=target or _device_of(model))
+        options = dataclasses.replace(options, target=target or (_target_of(devices[0]) if devices else "cpu"))
     compilation = Compilation(options)
     with compilation.progress(steps(compilation)):
         program = compilation.import_model(model, args, kwargs, dynamic_shapes, fixed)
-        executable = build(compilation, program)
+        executable = build(compilation, program, next((d.index for d in devices if d.type == "cuda"), 0))
         if executable is not None:
             with compilation.step(LOAD):
                 load(executable, program.parameters)
@@ -83,17 +86,22 @@ def check_arguments(
     return options
 
 
-def _device_of(model: Any) -> str:
-    """The target that is the device of a model's parameters."""
-    tensors: Iterable[torch.Tensor] = ()
+def _devices_of(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[torch.device]:
+    """Where a model's parameters and buffers lie, which is one device at most, then where its arguments do."""
+    tensors: Iterable[Any] = ()
     if isinstance(model, torch.nn.Module):
         tensors = (*model.parameters(), *model.buffers())
     elif isinstance(model, ExportedProgram):
         tensors = model.state_dict.values()
-    kinds = {tensor.device.type for tensor in tensors}
-    if len(kinds) > 1:
-        raise ValueError(f"the model's parameters lie on several devices: {', '.join(sorted(kinds))}")
-    if "cuda" in kinds:
+    devices = {tensor.device for tensor in tensors}
+    if len(devices) > 1:
+        raise ValueError(f"the model's parameters lie on several devices: {', '.join(sorted(map(str, devices)))}")
+    return [*devices, *(x.device for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor))]
+
+
+def _target_of(device: torch.device) -> str:
+    """The target whose tensors lie on a device of torch's."""
+    if device.type == "cuda":
         return "rocm" if torch.version.hip else "cuda"
     return "cpu"
 
@@ -103,13 +111,16 @@ def steps(compilation: Compilation) -> int:
     return 1 + len(compilation.pipeline) + (2 if compilation.options.stop_after is None else 0)
 
 
-def build(compilation: Compilation, program: ImportedProgram) -> _native.Executable | None:
-    """The code of an imported program, without its parameters yet; None if the options stop before that."""
+def build(compilation: Compilation, program: ImportedProgram, device: int = 0) -> _native.Executable | None:
+    """The code of an imported program, without its parameters yet; None if the options stop before that.
+
+    ``device`` is the number of the GPU that it is for, if it is for one.
+    """
     module = compilation.lower(program)
     if compilation.options.stop_after is not None:
         return None
     with compilation.step(EMIT):
-        return _emit(compilation, module)
+        return _emit(compilation, module, device)
 
 
 def load(executable: _native.Executable, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -121,7 +132,7 @@ def load(executable: _native.Executable, tensors: Mapping[str, torch.Tensor]) ->
         raise CompileError(LOAD, str(error)) from error
 
 
-def _emit(compilation: Compilation, module: _native.Module) -> _native.Executable:
+def _emit(compilation: Compilation, module: _native.Module, device: int) -> _native.Executable:
     options = compilation.options
     try:
         return _native.jit(
@@ -131,6 +142,7 @@ def _emit(compilation: Compilation, module: _native.Module) -> _native.Executabl
             profile=options.profile,
             opt_level=options.opt_level,
             dump_prefix=compilation.dump_prefix(),
+            device=device,
         )
     except RuntimeError as error:
         compilation.emit_failed(error)

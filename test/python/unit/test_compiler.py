@@ -5,12 +5,15 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 from torch.export import Dim
 
 import disc
+from disc import _native
 from disc.pipeline import Stage, default
 from models import MLP
 
@@ -127,3 +130,23 @@ def test_a_failing_export_is_a_compile_error():
     with pytest.raises(disc.CompileError) as info:
         disc.compile(Branches(), (torch.zeros(3),))
     assert info.value.stage == "import"
+
+
+def test_the_gpu_is_the_one_of_the_tensors(monkeypatch):
+    seen = []
+
+    def jit(module, kind, **options):
+        seen.append(options["device"])
+        return SimpleNamespace(info=lambda: {"parameters": []}, init=lambda parameters: None, run=None)
+
+    monkeypatch.setattr(_native, "jit", jit)
+    with FakeTensorMode():  # which has GPUs everywhere
+        x = torch.empty(4, 24, device="cuda:1")
+        model = disc.compile(Line(), (x,))
+        assert 'device = "cuda"' in model.ir("memory") and seen[-1] == 1
+        disc.compile(Line(), (torch.zeros(4, 24),))
+        assert seen[-1] == 0
+        spread = MLP()
+        spread.extra = torch.nn.Parameter(x)
+        with pytest.raises(ValueError, match="parameters lie on several devices: cpu, cuda:1"):
+            disc.compile(spread, ARGS)
