@@ -1,8 +1,9 @@
 """Checks and measures carried libraries: `python -m bench.gpu.run FOLDER RESULTS.json`, on the machine with the GPU.
 
-Every model is compared with eager PyTorch at every shape, and timed in turns with eager, `torch.compile(dynamic=True)`
-and `torch.compile` of each shape alone. Times are those of a call in a stream that is never empty: what the GPU takes,
-or the host where that is longer. The host's own time for a call is measured beside.
+Every model, in a process of its own, is compared with eager PyTorch at every shape, and timed in turns with eager,
+`torch.compile(dynamic=True)` and `torch.compile` of each shape alone. Times are those of a call in a stream that is
+never empty: what the GPU takes, or the host where that is longer. The host's own time for a call is measured beside.
+Results are written as they come.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ from .carried import Carried
 from .models import SPECS, Shape, Spec
 
 Call = Callable[..., Any]
+PEERS = ("eager", "compile_dynamic", "compile_static")
 
 
 def leaves(result: Any) -> list[Tensor]:
@@ -38,7 +42,9 @@ def difference(got: list[Tensor], wanted: list[Tensor]) -> float:
         if not theirs.numel():
             continue
         a, b = ours.double(), theirs.double()
-        worst = max(worst, ((a - b).abs().max() / b.abs().max().clamp(min=1)).item())
+        same = (a == b) | (a.isnan() & b.isnan())
+        gap = torch.where(same, 0.0, (a - b).abs().nan_to_num(nan=math.inf, posinf=math.inf))
+        worst = max(worst, (gap.max() / torch.where(b.isfinite(), b.abs(), 0.0).max().clamp(min=1)).item())
     return worst
 
 
@@ -92,49 +98,109 @@ def check(name: str, spec: Spec, model: Carried, device: str) -> dict[str, float
     return found
 
 
-def measure(name: str, spec: Spec, model: Carried, bandwidth: float, seconds: float) -> dict[str, Any]:
-    """Times at each shape, all engines in turns."""
+def measure(
+    name: str, spec: Spec, model: Carried, options: argparse.Namespace, found: dict[str, Any], save: Callable[[], None]
+) -> None:
+    """Times at each shape, all engines in turns. A peer that fails is told, and left out from there on."""
     reference = spec.build().cuda()
-    dynamic = torch.compile(reference, dynamic=True)
-    found = {}
+    peers: dict[str, Call] = {
+        "eager": reference,
+        "compile_dynamic": torch.compile(reference, dynamic=True),
+        "compile_static": torch.compile(spec.build().cuda(), dynamic=False),
+    }
+    timed: dict[str, Call] = {"disc": model, **{peer: peers[peer] for peer in options.engines}}
+    bandwidth = copy_bandwidth()
+    found |= {"copy_gigabytes_per_second": bandwidth / 1e3, "failed": {}, "shapes": {}}
     for shape in spec.shapes:
         inputs = tuple(t.cuda() for t in spec.tensors(shape))
-        torch._dynamo.reset()
-        static = torch.compile(spec.build().cuda(), dynamic=False)
-        engines: dict[str, Call] = {
-            "disc": model,
-            "eager": reference,
-            "compile_dynamic": dynamic,
-            "compile_static": static,
-        }
-        times: dict[str, list[float]] = {engine: [] for engine in engines}
+        times: dict[str, list[float]] = {engine: [] for engine in timed}
         with torch.no_grad():
-            for call in engines.values():
-                for _ in range(3):
-                    call(*inputs)
+            for engine, call in list(timed.items()):
+                try:
+                    for _ in range(3):
+                        call(*inputs)
+                    torch.cuda.synchronize()
+                except Exception as error:  # a machine without a C compiler has no Triton, say
+                    if engine == "disc":
+                        raise
+                    found["failed"][engine] = f"{type(error).__name__}: {error}"[:500]
+                    print(f"{name:12} {shape!s:14} {engine} fails: {found['failed'][engine]}", flush=True)
+                    del timed[engine], times[engine]
             for _ in range(5):
-                for engine, call in engines.items():
-                    times[engine].append(microseconds(call, inputs, seconds))
+                for engine, call in timed.items():
+                    times[engine].append(microseconds(call, inputs, options.seconds))
             entry: dict[str, Any] = {engine: min(values) for engine, values in times.items()}
-            entry["host"] = {engine: host_microseconds(call, inputs) for engine, call in engines.items()}
+            entry["host"] = {engine: host_microseconds(call, inputs) for engine, call in timed.items()}
             moved = sum(t.nbytes for t in (*inputs, *leaves(reference(*inputs))))
         entry["megabytes"] = moved / 1e6
         entry["of_copy_bandwidth"] = moved / entry["disc"] / bandwidth
-        found[str(shape)] = entry
-        line = "  ".join(f"{engine} {entry[engine]:.1f}" for engine in engines)
+        found["shapes"][str(shape)] = entry
+        save()
+        line = "  ".join(f"{engine} {entry[engine]:.1f}" for engine in timed)
+        hosts = "  ".join(f"{entry['host'][engine]:.1f}" for engine in timed)
         share = f"  {entry['of_copy_bandwidth']:.0%} of a copy's bandwidth" if spec.memory_bound else ""
-        print(f"{name:12} {shape!s:14} us: {line}{share}", flush=True)
-    return found
+        print(f"{name:12} {shape!s:14} us: {line}  host: {hosts}{share}", flush=True)
 
 
-def summary(times: dict[str, dict[str, Any]]) -> dict[str, float]:
+def summary(models: dict[str, dict[str, Any]]) -> dict[str, float]:
     """Geometric means of how many times faster DISC is."""
     result = {}
-    for peer in ("eager", "compile_dynamic", "compile_static"):
-        ratios = [entry[peer] / entry["disc"] for model in times.values() for entry in model.values()]
-        if ratios:
-            result[peer] = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    for peer in PEERS:
+        entries = [entry for model in models.values() for entry in model.get("shapes", {}).values() if peer in entry]
+        if entries:
+            result[peer] = math.exp(sum(math.log(entry[peer] / entry["disc"]) for entry in entries) / len(entries))
     return result
+
+
+def one(name: str, spec: Spec, options: argparse.Namespace) -> None:
+    """Checks and measures a model, and writes what there is after each."""
+    # Peers are to compute what is compared, and to compile what they are asked to.
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1000
+    model = Carried(options.folder / f"lib{name}.so")
+    found: dict[str, Any] = {"torch": torch.__version__, "device": options.device}
+    if options.device == "cuda":
+        found["device"] = torch.cuda.get_device_name()
+
+    def save() -> None:
+        write(options.results, {name: found})
+
+    found["differences"] = check(name, spec, model, options.device)
+    save()
+    if options.device == "cuda" and not options.check_only:
+        measure(name, spec, model, options, found, save)
+        save()
+    model.close()
+
+
+def write(path: Path, models: dict[str, Any]) -> None:
+    """The file of results."""
+    text = json.dumps({"models": models, "times_faster": summary(models)}, indent=1)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def apart(names: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
+    """Each model in a process of its own: one that loses the GPU's context takes no other along."""
+    models: dict[str, Any] = {}
+    end = time.monotonic() + 60 * options.minutes
+    for name in names:
+        part = options.results.with_suffix(f".{name}.json")
+        flags = [f"--device={options.device}", f"--seconds={options.seconds}", f"--largest={options.largest}"]
+        flags += ["--check-only"] * options.check_only + ["--engines", *options.engines, "--only", name]
+        command = [sys.executable, "-m", "bench.gpu.run", str(options.folder), str(part), *flags]
+        error = ""
+        try:
+            status = subprocess.run(command, check=False, timeout=max(1, end - time.monotonic())).returncode
+            error = f"ended with status {status}" if status else ""
+        except subprocess.TimeoutExpired:
+            error = f"not done after {options.minutes:g} minutes in all"
+        models |= json.loads(part.read_text(encoding="utf-8"))["models"] if part.is_file() else {name: {}}
+        part.unlink(missing_ok=True)
+        if error:
+            models[name]["error"] = error
+            print(f"{name:12} {error}", flush=True)
+        write(options.results, models)
+    return models
 
 
 def main() -> None:
@@ -145,40 +211,26 @@ def main() -> None:
     parser.add_argument(
         "--device", default="cuda", help="'cpu' runs libraries for an emulated GPU, and measures nothing"
     )
+    parser.add_argument("--only", nargs="*", default=list(reversed(SPECS)), help="some of the models")
+    parser.add_argument("--engines", nargs="*", default=PEERS, choices=PEERS, help="what to compare times with")
+    parser.add_argument("--minutes", type=float, default=9, help="for all of it")
     parser.add_argument("--check-only", action="store_true", help="measure nothing")
     parser.add_argument("--tolerance", type=float, default=2e-5)
     parser.add_argument("--seconds", type=float, default=0.05, help="of each timing")
     parser.add_argument("--largest", type=int, default=1 << 62, help="leave out shapes with more elements")
     options = parser.parse_args()
-    # Peers are to compute what is compared.
-    torch.backends.cuda.matmul.allow_tf32 = False
-    results: dict[str, Any] = {"torch": torch.__version__, "device": options.device}
-    differences: dict[str, Any] = {}
-    times: dict[str, Any] = {}
-    bandwidth = 0.0
-    timed = options.device == "cuda" and not options.check_only
-    if timed:
-        results["device"] = torch.cuda.get_device_name()
-        bandwidth = copy_bandwidth()
-        results["copy_gigabytes_per_second"] = bandwidth / 1e3
-    for name, full in SPECS.items():
-        path = options.folder / f"lib{name}.so"
-        if not path.is_file():
-            continue
-        spec = _within(full, options.largest)
-        model = Carried(path)
-        differences[name] = check(name, spec, model, options.device)
-        if timed:
-            times[name] = measure(name, spec, model, bandwidth, options.seconds)
-        model.close()
-    results |= {"differences": differences, "microseconds": times, "times_faster": summary(times)}
-    options.results.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print("times faster than:", results["times_faster"])
-    wrong = [
-        (name, shape, d) for name, found in differences.items() for shape, d in found.items() if d > options.tolerance
-    ]
-    if wrong or not differences:
-        raise SystemExit(f"wrong: {wrong}" if wrong else f"no library in {options.folder}")
+    names = [name for name in options.only if (options.folder / f"lib{name}.so").is_file()]
+    if len(options.only) == 1 and names:
+        one(names[0], _within(SPECS[names[0]], options.largest), options)
+        return
+    models = apart(names, options)
+    print("times faster than:", summary(models))
+    wrong = [f"{name}: {found['error']}" for name, found in models.items() if "error" in found]
+    for name, found in models.items():
+        differences = found.get("differences", {})
+        wrong += [f"{name} {shape}: {d:.1e}" for shape, d in differences.items() if not d <= options.tolerance]
+    if wrong or not models:
+        raise SystemExit("wrong: " + "; ".join(wrong) if wrong else f"no library in {options.folder}")
 
 
 def _within(spec: Spec, largest: int) -> Spec:

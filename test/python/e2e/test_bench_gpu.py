@@ -1,9 +1,15 @@
 """What bench/gpu.sh does on a machine with a GPU, on libraries for an emulated one."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+import torch
+
+import bench.gpu.run
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -19,6 +25,25 @@ def test_carried_libraries(tmp_path):
     # Libraries alone: nothing of the compiler is imported.
     printed = run("bench.gpu.run", str(tmp_path), str(results), "--device", "cpu", "--largest", "40")
     assert "softmax      (1, 1)" in printed
-    found = json.loads(results.read_text())["differences"]
-    assert set(found) == {"chain", "softmax", "gather"} and "(1, 31)" in found["chain"]
-    assert max(d for shapes in found.values() for d in shapes.values()) < 1e-5
+    found = json.loads(results.read_text())["models"]
+    assert set(found) == {"chain", "softmax", "gather"} and "(1, 31)" in found["chain"]["differences"]
+    assert max(d for model in found.values() for d in model["differences"].values()) < 1e-5
+
+    # A model that cannot be run takes no other along.
+    (tmp_path / "libsoftmax.so").write_bytes(b"no library")
+    flags = ("--device", "cpu", "--largest", "40", "--only", "softmax", "gather")
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        run("bench.gpu.run", str(tmp_path), str(results), *flags)
+    assert "wrong: softmax: ended with status 1\n" in failed.value.stderr
+    found = json.loads(results.read_text())["models"]
+    assert found["softmax"] == {"error": "ended with status 1"} and found["gather"]["differences"]
+
+
+def test_differences():
+    def difference(got, wanted):
+        return bench.gpu.run.difference([torch.tensor(got)], [torch.tensor(wanted)])
+
+    assert difference([1.0, 2.0], [1.0, 4.0]) == 0.5
+    assert difference([math.nan, math.inf, 2.0], [math.nan, math.inf, 3.0]) == pytest.approx(1 / 3)
+    assert difference([math.nan], [0.0]) == difference([0.0], [math.nan]) == difference([math.inf], [0.0]) == math.inf
+    assert difference([1.0], [[1.0]]) == math.inf
