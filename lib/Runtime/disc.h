@@ -294,8 +294,9 @@ DISC_API disc_status disc_run(disc_model *model, const DLTensor *const *inputs, 
  *
  * It returns once the work is in the stream, and waits for the device only where an extent depends on data. Inputs must
  * not be written to or freed before the stream has come by. Outputs are there for whatever comes later in the stream,
- * and `managed` ones are freed in its order: it must outlive them. What fails later is an error of a later call. Runs
- * on several streams may overlap, but for those of a model with state, which take turns. */
+ * and `managed` ones are freed in its order: it must outlive them, and what is in it (another stream may get its
+ * address). What fails later is an error of a later call. Runs on several streams may overlap, but for those of a model
+ * with state, which take turns. A stream that is being captured into a graph is an error. */
 DISC_API disc_status disc_run_on(disc_model *model, void *stream, const DLTensor *const *inputs, int64_t num_inputs,
                                  disc_output *outputs, int64_t num_outputs);
 

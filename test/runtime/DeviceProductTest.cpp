@@ -92,7 +92,7 @@ TEST(deviceProductAlgorithmsAreOfBuckets) {
       return done;
     };
     bool checks = *name == 'c'; // hipBLASLt runs what it is told to: each shape has an algorithm of its own
-    CHECK(multiply(200) && on.fake->calls[0] == (checks ? "heuristic 224x8 aligned 16" : "heuristic 200x8"));
+    CHECK(multiply(200) && on.fake->calls[0] == (checks ? "heuristic 224x8 aligned 16 sums 2" : "heuristic 200x8"));
     CHECK(multiply(200) && on.count("heuristic") == 0 && on.count("check") == checks);
     CHECK(multiply(208) && on.count("heuristic") == !checks); // of the same bucket
     CHECK(multiply(201) && on.count("heuristic") == 1);       // aligned otherwise

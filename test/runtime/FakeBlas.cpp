@@ -83,8 +83,8 @@ API(cublasLtMatmulPreferenceSetAttribute, hipblasLtMatmulPreferenceSetAttribute)
                                                                                  const void *value, size_t bytes) {
   uint64_t number = 0;
   std::memcpy(&number, value, bytes);
-  if (attribute == 5)
-    *static_cast<std::string *>(preference) = " aligned " + std::to_string(number);
+  if (attribute == 3 || attribute == 5)
+    *static_cast<std::string *>(preference) += (attribute == 3 ? " sums " : " aligned ") + std::to_string(number);
   return 0;
 }
 API(cublasLtMatmulPreferenceDestroy, hipblasLtMatmulPreferenceDestroy)(void *preference) {

@@ -37,11 +37,14 @@ struct BlasTable {
   int transposeA, transposeB, epilogue, bias, biasType; ///< Attributes of a product.
   int batch, batchStride;                               ///< Attributes of a layout.
   int alignment;         ///< The first of four attributes of a preference; -1: there are none.
+  int reduction;         ///< An attribute of a preference; -1: there is none.
   size_t algorithmBytes; ///< Of a result of the heuristic; the size of its workspace and its status follow.
   int invalid, mismatch, unsupported; ///< Statuses of what the library does not do.
 };
 
 constexpr int kPreferredWorkspace = 1, kEpilogueBias = 4, kEpilogueGeluBias = 36;
+/// Parts of a sum are added in the type that they were computed in: float32, not float16.
+constexpr uint32_t kReductionInComputeType = 2;
 constexpr size_t kWorkspace = size_t(32) << 20;
 
 static Status openCublas(BlasTable &table) {
@@ -49,7 +52,7 @@ static Status openCublas(BlasTable &table) {
   table.plain = 0, table.transposed = 1;
   table.transposeA = 3, table.transposeB = 4, table.epilogue = 7, table.bias = 8, table.biasType = 26;
   table.batch = 5, table.batchStride = 6;
-  table.alignment = 5;
+  table.alignment = 5, table.reduction = 3;
   table.algorithmBytes = 64;
   table.invalid = 7, table.mismatch = 8, table.unsupported = 15;
   SharedLibrary library("products", {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"});
@@ -74,7 +77,7 @@ static Status openHipblas(BlasTable &table) {
   table.plain = 111, table.transposed = 112;
   table.transposeA = 0, table.transposeB = 1, table.epilogue = 2, table.bias = 3, table.biasType = 4;
   table.batch = 0, table.batchStride = 1;
-  table.alignment = -1;
+  table.alignment = table.reduction = -1;
   table.algorithmBytes = 24;
   table.invalid = 3, table.mismatch = 8, table.unsupported = 7;
   SharedLibrary library("products", {"libhipblaslt.so", "libhipblaslt.so.1", "libhipblaslt.so.0"});
@@ -206,6 +209,8 @@ const Blas::Algorithm &Blas::algorithm(const DeviceProduct &p, int64_t alignment
   uint32_t bytes = uint32_t(alignment);
   for (int i = 0; i < 4 && table.alignment >= 0; ++i)
     set = set && !table.setPreference(preference, table.alignment + i, &bytes, sizeof(bytes));
+  if (table.reduction >= 0)
+    set = set && !table.setPreference(preference, table.reduction, &kReductionInComputeType, sizeof(uint32_t));
   Found found;
   int count = 0;
   if (set &&

@@ -146,6 +146,8 @@ def test_cuda(tmp_path):
 def test_cublas(tmp_path):
     numbers = {ours: theirs.format(v="CUBLAS") for ours, theirs in BLAS.items()}
     numbers["alignment"] = "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES"
+    numbers["reduction"] = "CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK"
+    numbers["kReductionInComputeType"] = "CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE"
     more = RESULT.format(v="cublas")
     assert compare(tmp_path, "Blas.cpp", "cublasLt.h", "BlasTable", "cublas", numbers, more) == ""
 
