@@ -659,5 +659,13 @@ TEST(deviceUploadsAreStaged) {
       CHECK(got[0] == 1 && got[size_t(n) - 1] == float(n));
     }
     CHECK(on.fake->pinned <= (4 << 20) + (4 * 64 << 10));
+
+    // What kernels write to is mapped, which HIP keeps coherent.
+    std::unique_ptr<Device> device;
+    SAYS((*name == 'c' ? makeCudaDevice : makeRocmDevice)(1, device), "");
+    DeviceScope scope(device.get());
+    KernelError *record = nullptr;
+    CHECK(device->takeRecord(record).ok() && on.count("allocateHost 3") == 1);
+    device->giveBack(record);
   }
 }

@@ -328,14 +328,14 @@ API(cuMemFreeAsync, hipFreeAsync)(void *data, void *stream) {
   streams[stream].push_back({[data] { blocks.erase(data); }});
   return enter("free", std::to_string(it->second.number) + on(stream));
 }
-API(cuMemHostAlloc, hipHostMalloc)(void **data, size_t bytes, unsigned) {
+API(cuMemHostAlloc, hipHostMalloc)(void **data, size_t bytes, unsigned flags) {
   LOCK;
   needContext();
   static auto &kept = *new std::vector<std::unique_ptr<char[]>>;
   kept.emplace_back(new char[bytes]);
   *data = kept.back().get();
   fake.pinned += int64_t(bytes);
-  return enter("allocateHost");
+  return enter("allocateHost", std::to_string(flags));
 }
 API(cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync)(void *to, const void *from, size_t bytes, void *stream) {
   LOCK;

@@ -19,7 +19,7 @@ namespace disc::rt {
 using DriverResult = int;
 constexpr DriverResult kDriverOk = 0, kDriverNoMemory = 2, kDriverNoDevice = 100, kDriverNotReady = 600;
 
-constexpr unsigned kHostPortable = 1, kEventWithoutTiming = 2;
+constexpr unsigned kHostPortable = 1, kHostMapped = 2, kEventWithoutTiming = 2;
 constexpr int kPoolReleaseThreshold = 4, kJitErrorLog = 5, kJitErrorLogBytes = 6, kDynamicSharedBytes = 8;
 
 /// CUmemPoolProps, hipMemPoolProps.

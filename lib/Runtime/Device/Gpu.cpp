@@ -94,7 +94,8 @@ protected:
     return check(driver.streamWait(stream, static_cast<GpuEvent &>(event).event, 0), "a wait for another stream");
   }
   Status doAllocateVisible(size_t bytes, void *&data) override {
-    return check(driver.allocateHost(&data, bytes, kHostPortable), "pinned memory");
+    // HIP's caches hold what is not mapped from one kernel to the next.
+    return check(driver.allocateHost(&data, bytes, kHostPortable | kHostMapped), "pinned memory");
   }
   void *enter() override { return driver.enter(device, context); }
   void leave(void *previous) override { driver.leave(previous); }
