@@ -103,12 +103,14 @@ def measure(
 ) -> None:
     """Times at each shape, all engines in turns. A peer that fails is told, and left out from there on."""
     reference = spec.build().cuda()
-    peers: dict[str, Call] = {
-        "eager": reference,
-        "compile_dynamic": torch.compile(reference, dynamic=True),
-        "compile_static": torch.compile(spec.build().cuda(), dynamic=False),
-    }
-    timed: dict[str, Call] = {"disc": model, **{peer: peers[peer] for peer in options.engines}}
+    timed: dict[str, Call] = {"disc": model}
+    for engine in options.engines:
+        if engine == "eager":
+            timed[engine] = reference
+            continue
+        # As many shapes as there are.
+        torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1000
+        timed[engine] = torch.compile(spec.build().cuda(), dynamic=engine == "compile_dynamic")
     bandwidth = copy_bandwidth()
     found |= {"copy_gigabytes_per_second": bandwidth / 1e3, "failed": {}, "shapes": {}}
     for shape in spec.shapes:
@@ -154,9 +156,8 @@ def summary(models: dict[str, dict[str, Any]]) -> dict[str, float]:
 
 def one(name: str, spec: Spec, options: argparse.Namespace) -> None:
     """Checks and measures a model, and writes what there is after each."""
-    # Peers are to compute what is compared, and to compile what they are asked to.
+    # Peers are to compute what is compared.
     torch.backends.cuda.matmul.allow_tf32 = False
-    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1000
     model = Carried(options.folder / f"lib{name}.so")
     found: dict[str, Any] = {"torch": torch.__version__, "device": options.device}
     if options.device == "cuda":
