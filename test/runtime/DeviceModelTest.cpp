@@ -570,13 +570,15 @@ TEST(deviceImagesFitTheDevice) {
   on.fake->major = 9, on.fake->minor = 0;
 
   // A lesser chip's code where it runs; and what the driver does take, if it is too old for some.
-  static const disc_device_image chips[] = {
-      {"sm_80", "cubin of 80", 12}, {"compute_80", kPtx80, sizeof(kPtx80)}, {"sm_90a", "cubin of 90a", 13}};
+  static const disc_device_image chips[] = {{"sm_80", "cubin of 80", 12},
+                                            {"compute_80", kPtx80, sizeof(kPtx80)},
+                                            {"sm_90a", "cubin of 90a", 13},
+                                            {"compute_90a", "PTX of 90a", 11}};
   auto loadChips = [&](int major, int minor) {
     on.fake->major = major, on.fake->minor = minor;
     std::unique_ptr<Device> device;
     SAYS(makeCudaDevice(1, device), "");
-    disc_device_code code = {"cuda", 3, chips, 4, kernels};
+    disc_device_code code = {"cuda", 4, chips, 4, kernels};
     std::unique_ptr<DeviceModule> module;
     DeviceScope scope(device.get());
     Status status = device->load(code, module);
@@ -588,6 +590,8 @@ TEST(deviceImagesFitTheDevice) {
   CHECK_TEXT(loadChips(10, 0), "PTX of 80");
   on.fake->faults["loadModule"] = {209};
   CHECK_TEXT(loadChips(8, 6), "PTX of 80");
+  on.fake->faults["loadModule"] = {200};
+  CHECK_TEXT(loadChips(9, 0), "PTX of 90a");
   on.fake->faults["loadModule"] = {209, 0, true};
   CHECK_TEXT(loadChips(8, 6), "cuda:1 (Fake (sm_86)) does not load the model's code for sm_80: CUDA_ERROR_OTHER; "
                               "compute_80: CUDA_ERROR_OTHER");

@@ -300,9 +300,14 @@ static int64_t capability(const std::string &text, const char *prefix) {
 /// greatest capability that the device has. 0: not at all.
 int64_t GpuDevice::suits(const std::string &image) const {
   constexpr int64_t kRank = 1000000;
-  if (image == arch || image == arch + "a") // with what no other chip has
+  // NVIDIA's code with what no other chip has ends in "a".
+  bool isOnlyFor = image != arch && !image.empty() && image.back() == 'a';
+  std::string chip = isOnlyFor ? image.substr(0, image.size() - 1) : image;
+  if (chip == arch)
     return 3 * kRank;
-  int64_t own = capability(arch, "sm_"), cubin = capability(image, "sm_"), ptx = capability(image, "compute_");
+  int64_t own = capability(arch, "sm_"), cubin = capability(chip, "sm_"), ptx = capability(chip, "compute_");
+  if (isOnlyFor && ptx != own)
+    return 0;
   if (cubin >= 0 && cubin <= own && cubin / 10 == own / 10)
     return 2 * kRank + cubin;
   return ptx >= 0 && ptx <= own ? kRank + ptx : 0;
