@@ -93,7 +93,8 @@ def _devices_of(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | Non
         tensors = (*model.parameters(), *model.buffers())
     elif isinstance(model, ExportedProgram):
         tensors = model.state_dict.values()
-    devices = {tensor.device for tensor in tensors}
+    # Of CPUs there is one, whatever its number.
+    devices = {x.device if x.device.type == "cuda" else torch.device(x.device.type) for x in tensors}
     if len(devices) > 1:
         raise ValueError(f"the model's parameters lie on several devices: {', '.join(sorted(map(str, devices)))}")
     return [*devices, *(x.device for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor))]

@@ -144,9 +144,10 @@ def test_the_gpu_is_the_one_of_the_tensors(monkeypatch):
         x = torch.empty(4, 24, device="cuda:1")
         model = disc.compile(Line(), (x,))
         assert 'device = "cuda"' in model.ir("memory") and seen[-1] == 1
-        disc.compile(Line(), (torch.zeros(4, 24),))
+        disc.compile(Line(), (torch.zeros(4, 24, device="cpu:0"),))
         assert seen[-1] == 0
         spread = MLP()
+        spread.same = torch.nn.Parameter(torch.zeros(2, device="cpu:0"))
         spread.extra = torch.nn.Parameter(x)
         with pytest.raises(ValueError, match="parameters lie on several devices: cpu, cuda:1"):
             disc.compile(spread, ARGS)
