@@ -18,6 +18,7 @@
 #include "lib/Target/GPU/BufferAlignment.h"
 
 #include "dialects/Rt/RtDialect.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -25,28 +26,39 @@ using namespace mlir::disc;
 
 constexpr int64_t kAligned = 16; // vectors need no more
 
-/// `seen` are the pointers that this one goes back to, through loops: they add nothing to what their loop begins with.
-static int64_t alignmentOf(Value pointer, ShapeAnalysis &shapes, llvm::DenseSet<Value> &seen) {
-  if (!seen.insert(pointer).second)
+namespace {
+/// What divides the address of a pointer, or a number of bytes. A value that was seen already adds nothing: pointers go
+/// back to themselves through loops, and ends of an arena's parts are sums and maxima of those before, with as many
+/// paths through them as there are subsets.
+struct Alignment {
+  ShapeAnalysis &shapes;
+  llvm::DenseSet<Value> seen;
+
+  int64_t of(Value v);
+  int64_t common(Value a, Value b) { return std::gcd(of(a), of(b)); }
+  int64_t carried(RtLoopOp loop, unsigned i) {
+    return common(loop.getInits()[i], cast<RtNextOp>(loop.getBody().front().getTerminator()).getValues()[i]);
+  }
+};
+} // namespace
+
+int64_t Alignment::of(Value v) {
+  if (!seen.insert(v).second)
     return kAligned;
-  auto both = [&](Value a, Value b) { return std::gcd(alignmentOf(a, shapes, seen), alignmentOf(b, shapes, seen)); };
-  auto carried = [&](RtLoopOp loop, unsigned i) {
-    return both(loop.getInits()[i], cast<RtNextOp>(loop.getBody().front().getTerminator()).getValues()[i]);
-  };
-  if (auto argument = dyn_cast<BlockArgument>(pointer)) {
+  if (auto argument = dyn_cast<BlockArgument>(v)) {
     auto loop = dyn_cast<RtLoopOp>(argument.getOwner()->getParentOp());
     return loop ? carried(loop, argument.getArgNumber()) : 1;
   }
-  unsigned number = cast<OpResult>(pointer).getResultNumber();
-  return llvm::TypeSwitch<Operation *, int64_t>(pointer.getDefiningOp())
+  unsigned number = cast<OpResult>(v).getResultNumber();
+  return llvm::TypeSwitch<Operation *, int64_t>(v.getDefiningOp())
       .Case<InputOp, RtParameterOp, RtGlobalOp, ArenaOp, OutputOp, SlotOp>([](auto) { return kAligned; })
-      .Case([&](OffsetOp op) {
-        return std::gcd(alignmentOf(op.getBase(), shapes, seen), shapes.expr(op.getBytes()).content());
-      })
+      .Case([&](OffsetOp op) { return common(op.getBase(), op.getBytes()); })
+      .Case<DimOp, arith::ConstantOp>([&](auto) { return shapes.expr(v).content(); })
+      .Case<arith::AddIOp, arith::MaxSIOp>([&](auto op) { return common(op.getLhs(), op.getRhs()); })
       .Case([&](RtLoopOp op) { return carried(op, number); })
       .Case([&](RtBranchOp op) {
         auto given = [&](Region &side) { return cast<GiveOp>(side.front().getTerminator()).getValues()[number]; };
-        return both(given(op.getThenRegion()), given(op.getElseRegion()));
+        return common(given(op.getThenRegion()), given(op.getElseRegion()));
       })
       .Default([](Operation *) { return 1; });
 }
@@ -58,10 +70,8 @@ SmallVector<int64_t> disc::bufferAlignments(KernelFuncOp kernel, ShapeAnalysis &
       op.walk([&](LaunchOp launch) {
         if (launch.getKernel() != kernel.getSymName())
           return;
-        for (auto [alignment, buffer] : llvm::zip(result, launch.getBuffers())) {
-          llvm::DenseSet<Value> seen;
-          alignment = std::gcd(alignment, alignmentOf(buffer, shapes, seen));
-        }
+        for (auto [alignment, buffer] : llvm::zip(result, launch.getBuffers()))
+          alignment = std::gcd(alignment, Alignment{shapes, {}}.of(buffer));
       });
   return result;
 }

@@ -139,6 +139,9 @@ LogicalResult DeviceAttention::emit() {
   Value keys = points.expr(keyCount);
   if (op.getIsCausal())
     keys = m.min(keys, m.add(firstQuery, m.constant(queries)));
+  // Of values without elements none can be read.
+  if (!k.shapes.lessEqual(SymExpr(1), valueSize))
+    keys = m.mul(keys, m.min(points.expr(valueSize), m.constant(1)));
   SmallVector<Value> last = emitFor(b, k.loc, m.constant(0), keys, lanes, state.all(), [&](Value key, ValueRange all) {
     PointEmitter::Scope scope(points);
     return step(key, unpack(all)).all();

@@ -73,7 +73,35 @@ disc_rt.entry @main attributes {inputs = [{name = "x", type = tensor<?x9xf32>, d
   %c64 = arith.constant 64 : index
   %c8 = arith.constant 8 : index
   %stack = disc_rt.offset %arena, %c64
-  %shifted = disc_rt.offset %arena, %c8
+  // Behind parts of the arena of which the largest depends on B: as many paths as there are subsets of the parts.
+  %p0 = disc_shape.dim <((max(B * 4, 1) + 7) floordiv 8) * 64>
+  %q0 = disc_shape.dim <((B * 3 + 3) floordiv 4) * 64>
+  %s0 = arith.addi %p0, %p0 : index
+  %t0 = arith.addi %p0, %q0 : index
+  %m0 = arith.maxsi %s0, %t0 : index
+  %s1 = arith.addi %m0, %p0 : index
+  %t1 = arith.addi %m0, %q0 : index
+  %m1 = arith.maxsi %s1, %t1 : index
+  %s2 = arith.addi %m1, %p0 : index
+  %t2 = arith.addi %m1, %q0 : index
+  %m2 = arith.maxsi %s2, %t2 : index
+  %s3 = arith.addi %m2, %p0 : index
+  %t3 = arith.addi %m2, %q0 : index
+  %m3 = arith.maxsi %s3, %t3 : index
+  %s4 = arith.addi %m3, %p0 : index
+  %t4 = arith.addi %m3, %q0 : index
+  %m4 = arith.maxsi %s4, %t4 : index
+  %s5 = arith.addi %m4, %p0 : index
+  %t5 = arith.addi %m4, %q0 : index
+  %m5 = arith.maxsi %s5, %t5 : index
+  %s6 = arith.addi %m5, %p0 : index
+  %t6 = arith.addi %m5, %q0 : index
+  %m6 = arith.maxsi %s6, %t6 : index
+  %s7 = arith.addi %m6, %p0 : index
+  %t7 = arith.addi %m6, %q0 : index
+  %m7 = arith.maxsi %s7, %t7 : index
+  %half = arith.addi %m7, %c8 : index
+  %shifted = disc_rt.offset %arena, %half
   disc_rt.launch %call @copy(%stack, %shifted)
   %last, %trips = disc_rt.loop @i below %c9 carries(%x) : (!llvm.ptr) -> (!llvm.ptr, index) {
   ^bb0(%h: !llvm.ptr):
