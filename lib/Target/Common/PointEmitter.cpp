@@ -16,6 +16,7 @@
 #include "lib/Target/Common/PointEmitter.h"
 
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Target/Common/KernelLoops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -238,10 +239,12 @@ LogicalResult PointEmitter::emitBody(linalg::GenericOp op, ArrayRef<Idx> iters, 
   return success();
 }
 
+/// Whatever the index that data says, there is no element to read if the dimension has none.
 Value PointEmitter::evalExtract(tensor::ExtractOp op, IRMapping &map, const DenseMap<Value, Idx> &coordinates,
                                 Value mask) {
   SmallVector<Idx> idx;
-  for (Value index : op.getIndices()) {
+  SymExpr elements(1);
+  for (auto [index, extent] : llvm::zip(op.getIndices(), shapeAnalysis.dims(op.getTensor()))) {
     if (auto it = coordinates.find(index); it != coordinates.end()) {
       idx.push_back(it->second);
       continue;
@@ -250,8 +253,23 @@ Value PointEmitter::evalExtract(tensor::ExtractOp op, IRMapping &map, const Dens
     if (!v && !(v = scalar(index)))
       return {};
     idx.push_back(isa<VectorType>(v.getType()) ? Idx::arbitrary(v) : Idx(v));
+    if (!shapeAnalysis.lessEqual(SymExpr(1), extent))
+      elements *= extent;
   }
-  return eval(op.getTensor(), idx, mask);
+  if (elements.isConstant(1))
+    return eval(op.getTensor(), idx, mask);
+  bool anyLanes = llvm::any_of(idx, [](const Idx &i) { return !i.isUniform(); });
+  Type elem = op.getType(), type = anyLanes ? Type(vectorOf(elem)) : elem;
+  Value none = constant(cast<TypedAttr>(builder.getZeroAttr(type)));
+  Value any = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, expr(elements), constantIndex(0));
+  bool ok = true;
+  SmallVector<Value> read = emitIf(builder, loc, any, none, [&] {
+    Scope scope(*this);
+    Value v = eval(op.getTensor(), idx, mask);
+    ok = bool(v);
+    return SmallVector<Value>{!ok ? none : anyLanes ? splat(v) : v};
+  });
+  return ok ? read.front() : Value();
 }
 
 Idx PointEmitter::affine(AffineExpr e, ArrayRef<Idx> iters) {

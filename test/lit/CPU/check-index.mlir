@@ -2,6 +2,7 @@
 
 module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
 disc_shape.symbol @B min 1
+disc_shape.symbol @N
 
 // CHECK-DAG: llvm.mlir.global private constant @disc_check_0("aten.embedding at model.py:3\00")
 // CHECK-DAG: llvm.func @disc_rt_index_failed(!llvm.ptr, !llvm.ptr, i64, i64)
@@ -62,6 +63,36 @@ disc_plan.kernel_func loop @take attributes {symbols = ["B"],
     %checked = disc_tensor.check_index %id below %ten wrap "aten.index at model.py:4"
     %row = arith.index_cast %checked : i64 to index
     %v = tensor.extract %table[%row] : tensor<10xf32>
+    linalg.yield %v : f32
+  } -> tensor<?xf32>
+  disc_plan.yield %r : tensor<?xf32>
+}
+
+// Of a table without rows none is read, not even the first one.
+// CHECK-LABEL: func.func @nothing
+// CHECK: disc_rt_index_failed
+// CHECK: %[[ANY:.*]] = arith.cmpi ne, %{{.*}}, %c0
+// CHECK: scf.if %[[ANY]] -> (vector<8xf32>) {
+// CHECK: masked.gather
+// CHECK: else
+// CHECK-NOT: masked.gather
+// CHECK: scf.yield %cst
+disc_plan.kernel_func loop @nothing attributes {symbols = ["B", "N"],
+    arg_dims = [#disc_shape.dims<[N]>, #disc_shape.dims<[B]>],
+    layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
+               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
+               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>]} {
+^bb0(%table: tensor<?xf32>, %ids: tensor<?xi64>):
+  %B = disc_shape.dim <B>
+  %N = disc_shape.dim <N>
+  %e = tensor.empty(%B) : tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%ids : tensor<?xi64>) outs(%e : tensor<?xf32>) {
+  ^bb0(%id: i64, %o: f32):
+    %n = arith.index_cast %N : index to i64
+    %checked = disc_tensor.check_index %id below %n "aten.index at model.py:5"
+    %row = arith.index_cast %checked : i64 to index
+    %v = tensor.extract %table[%row] : tensor<?xf32>
     linalg.yield %v : f32
   } -> tensor<?xf32>
   disc_plan.yield %r : tensor<?xf32>

@@ -126,7 +126,7 @@ def _fusions(m: Fn, x: Tensor, y: Tensor) -> Any:
 def _extents(m: Fn, x: Tensor) -> Any:
     """What is left of each kind of kernel where an extent, or both, are 0."""
     whole = x.exp(), x.t() + 1, torch.cat([x, x], 1), x.cumsum(0), x.cumsum(1), x.softmax(1), x - x.mean(0), x @ x.t()
-    whole = *whole, (x @ x.t()).softmax(1) @ x
+    whole = *whole, (x @ x.t()).softmax(1) @ x, torch.ones(3).masked_scatter(torch.zeros(3) > 0, x)
     return *whole, x.t() @ x, x.sum(0), x.sum(1), x.sum(), (x > 0).all(0), (x > 0).any(1), x[:, None] * x
 
 
