@@ -24,6 +24,7 @@
 #include "lib/Transforms/Schedule/ContractionInfo.h"
 #include "lib/Transforms/Schedule/ConvolutionInfo.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
 
@@ -98,6 +99,14 @@ private:
 };
 } // namespace
 
+/// Few steps, of a number that is known, would be unrolled, with the loads of all of them in registers at once.
+static void keepRolled(scf::ForOp loop) {
+  MLIRContext *context = loop.getContext();
+  auto unroll = LLVM::LoopUnrollAttr::get(context, BoolAttr::get(context, true), {}, {}, {}, {}, {}, {});
+  loop->setAttr("loop_annotation",
+                LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unroll, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}));
+}
+
 LogicalResult TileProduct::emit() {
   int64_t tileRows = k.schedule("tile_rows"), tileColumns = k.schedule("tile_columns");
   tileDepth = k.schedule("tile_depth");
@@ -130,6 +139,7 @@ LogicalResult TileProduct::emit() {
     k.barrier();
     return next;
   });
+  keepRolled(sums.front().getDefiningOp<scf::ForOp>());
   if (ok)
     epilogue(batch, firstRow, firstColumn, sums);
   return success(ok);

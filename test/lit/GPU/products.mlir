@@ -14,6 +14,8 @@ disc_shape.symbol @S min 0 max 512
 
 // A tile of 64 x 64 results in steps of 16 along the sum; 16 sums a thread. Rows and columns beyond the last are the last
 // again, steps beyond the end are zeros. The epilogue is computed at the thread's points, those that there are.
+// CHECK-DAG: #[[UNROLL:.*]] = #llvm.loop_unroll<disable = true>
+// CHECK-DAG: #[[$ROLLED:.*]] = #llvm.loop_annotation<unroll = #[[UNROLL]]>
 // CHECK-DAG: llvm.mlir.global internal @linear_shared0() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<1040 x f32>
 // CHECK-DAG: llvm.mlir.global internal @linear_shared1() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<1040 x f32>
 // CHECK-LABEL: gpu.func @linear(
@@ -42,6 +44,8 @@ disc_shape.symbol @S min 0 max 512
 // The next step's elements go where all have read these.
 // CHECK: gpu.barrier
 // CHECK: scf.yield
+// Few steps would be unrolled, and all their loads be in registers at once.
+// CHECK-NEXT: {loop_annotation = #[[$ROLLED]]}
 // CHECK: %[[IN_ROWS:.*]] = arith.cmpi slt, %{{.*}}, %[[ROWS]]
 // CHECK: %[[IN_COLUMNS:.*]] = arith.cmpi slt, %{{.*}}, %[[N]]
 // CHECK: %[[IN:.*]] = arith.andi %[[IN_ROWS]], %[[IN_COLUMNS]]

@@ -92,6 +92,18 @@ def test_minilm_for_devices(target, tmp_path):
             assert spilled and not any(spilled.values()), (chip, kernel, need)
 
 
+@pytest.mark.parametrize("target", ["cuda:sm_80", "rocm:gfx90a"])
+def test_short_products_for_devices(target):
+    """Steps of a number that is known are not unrolled: a block's registers leave room for others."""
+    options = disc.Options(target=target, stop_after="memory")
+    shapes = ({0: Dim("n", min=1, max=300)},)
+    described = disc.compile(torch.nn.Linear(64, 32), (torch.randn(5, 64),), dynamic_shapes=shapes, options=options)
+    ((_, kernels),) = disc.targets.resources(described.ir("memory"), target).items()
+    for kernel, need in kernels.items():
+        registers = need["registers" if "registers" in need else "vgprs"]
+        assert registers <= 96, (kernel, need)
+
+
 @pytest.mark.parametrize("target", ["cuda", "cuda:sm_90", "rocm:gfx942"])
 def test_libraries_for_devices(target, tmp_path):
     library = disc.aot_compile(
