@@ -265,7 +265,7 @@ def blocks(target: str, device: str, *, warp: int, chips: Sequence[str], code: S
             Stage("codegen", ("disc-gpu-emit-kernels", "canonicalize", "cse", *code, *lower)),
         ),
     )
-    return pipeline.configure("disc-fusion-form-kernels", "many-products=false")
+    return pipeline.configure("disc-fusion-form-kernels", "many-products=false fuse-concats=true")
 
 
 def default(target: str = "cpu") -> Pipeline:

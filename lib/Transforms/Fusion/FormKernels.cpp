@@ -75,7 +75,7 @@ struct FormKernels : disc::impl::FormKernelsBase<FormKernels> {
 
   void run(Block &block) {
     ShapeAnalysis shapes(getOperation());
-    KernelGroups groups(block, shapes, manyProducts);
+    KernelGroups groups(block, shapes, manyProducts, fuseConcats);
     groups.fuse();
 
     // Order groups and single operations by their data flow; merging may have moved uses before definitions.

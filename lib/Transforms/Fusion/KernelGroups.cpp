@@ -112,8 +112,8 @@ std::string KernelGroup::describe() const {
   return text;
 }
 
-KernelGroups::KernelGroups(Block &block, ShapeAnalysis &shapes, bool manyProducts)
-    : block(block), bindings(block), shapes(shapes), manyProducts(manyProducts) {
+KernelGroups::KernelGroups(Block &block, ShapeAnalysis &shapes, bool manyProducts, bool fuseConcats)
+    : block(block), bindings(block), shapes(shapes), manyProducts(manyProducts), fuseConcats(fuseConcats) {
   for (Operation &op : block)
     if (isa<linalg::GenericOp, AttentionOp, ConvolutionOp, ConcatOp, RunningSumOp, PackOp, CallFunctionOp>(op))
       seed(&op);
@@ -132,12 +132,12 @@ void KernelGroups::seed(Operation *op) {
       group->kind = KernelKind::Loop;
     else
       group->kind = loops.reduced.back() ? KernelKind::Row : KernelKind::Column;
-  } else if (isa<ConvolutionOp>(op)) {
+  } else if (isa<ConvolutionOp, ConcatOp>(op)) {
     for (const SymExpr &extent : shapes.dims(op->getResult(0)))
       if (!extent.isConstant(1))
         group->domain.push_back(extent);
     group->reduced.assign(group->domain.size(), false);
-    group->kind = KernelKind::Convolution;
+    group->kind = isa<ConcatOp>(op) ? KernelKind::Loop : KernelKind::Convolution;
   } else {
     group->domain = shapes.dims(op->getResult(0));
     group->reduced.assign(group->domain.size(), false);
@@ -230,6 +230,23 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
             extent.isConstant(1) ? -1 : fullAt[llvm::count_if(toDomain[op], [](int p) { return p >= 0; })]);
       continue;
     }
+    if (auto concat = dyn_cast<ConcatOp>(op)) {
+      // Its points are the domain's; parts that the group computes are so wherever one of theirs is asked for.
+      SmallVector<SymExpr> extents;
+      for (const SymExpr &extent : shapes.dims(concat.getResult())) {
+        toDomain[op].push_back(extent.isConstant(1) ? -1 : int(extents.size()));
+        if (!extent.isConstant(1))
+          extents.push_back(extent);
+      }
+      if (merged.kind != KernelKind::Loop || !sameExtents(extents, merged.domain, shapes) ||
+          llvm::any_of(op->getOperands(), [&](Value part) {
+            Operation *producer = part.getDefiningOp();
+            return producer && merged.ops.contains(producer) && roles.lookup(producer) != Role::Free;
+          }))
+        return false;
+      roles[op] = Role::Full;
+      continue;
+    }
     auto generic = dyn_cast<linalg::GenericOp>(op);
     if (!generic)
       return false;
@@ -303,8 +320,9 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
       SmallVector<int> writes = coordinates(written, toDomain[producer]);
       SmallVector<int> reads = coordinates(generic.getMatchingIndexingMap(&operand), at);
       bool aligned = writes == reads && !llvm::is_contained(reads, -2);
-      // Pure recomputation may read anywhere; that of something stored or reduced may not.
-      bool recomputed = merged.kind == KernelKind::Loop && !llvm::is_contained(reads, -2);
+      // Pure recomputation may read anywhere; that of something stored or reduced may not. Parts of a concatenation
+      // that is read across are better stored along their lines first.
+      bool recomputed = merged.kind == KernelKind::Loop && !llvm::is_contained(reads, -2) && !isa<ConcatOp>(producer);
       if (!aligned && !recomputed)
         return false;
     }
@@ -340,10 +358,11 @@ static bool shareLeftOperand(const KernelGroup &a, const KernelGroup &b, ShapeAn
 
 bool KernelGroups::tryMerge(KernelGroup &producer, KernelGroup &consumer) {
   auto isReducing = [](const KernelGroup &g) { return g.kind == KernelKind::Row || g.kind == KernelKind::Column; };
-  // Only groups made of linalg.generic grow.
+  // Only groups made of linalg.generic grow, and loops of concatenations where those are read at points.
+  bool loops = producer.kind == KernelKind::Loop && consumer.kind == KernelKind::Loop;
   for (KernelGroup *g : {&producer, &consumer})
     if (g->kind == KernelKind::Attention || g->kind == KernelKind::Pack || g->kind == KernelKind::Call ||
-        isa<ConcatOp, RunningSumOp>(g->ops.front()))
+        isa<RunningSumOp>(g->ops.front()) || (!(fuseConcats && loops) && llvm::any_of(g->ops, llvm::IsaPred<ConcatOp>)))
       return false;
   if (consumer.kind == KernelKind::Contraction && producer.kind != KernelKind::Loop &&
       producer.kind != KernelKind::Contraction)

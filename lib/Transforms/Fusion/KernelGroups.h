@@ -41,8 +41,9 @@ bool isCloned(Operation *op);
 
 class KernelGroups {
 public:
-  /// With `manyProducts`, a kernel may have several products of one left operand.
-  KernelGroups(Block &block, ShapeAnalysis &shapes, bool manyProducts);
+  /// With `manyProducts`, a kernel may have several products of one left operand; with `fuseConcats`, loops read and
+  /// compute parts of concatenations at their points.
+  KernelGroups(Block &block, ShapeAnalysis &shapes, bool manyProducts, bool fuseConcats);
   /// Merges until nothing fits any more.
   void fuse();
   /// The group of an operation; null for what stays between kernels.
@@ -61,7 +62,7 @@ private:
   Block &block;
   SymbolBindings bindings;
   ShapeAnalysis &shapes;
-  const bool manyProducts;
+  const bool manyProducts, fuseConcats;
   llvm::DenseMap<Operation *, KernelGroup *> groups;
   std::vector<std::unique_ptr<KernelGroup>> storage;
 };

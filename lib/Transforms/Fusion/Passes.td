@@ -41,6 +41,7 @@ def FormKernels : Pass<"disc-fusion-form-kernels", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::disc::PlanDialect"];
   let options = [
     Option<"manyProducts", "many-products", "bool", "true", "let a kernel have several products of one left operand">,
+    Option<"fuseConcats", "fuse-concats", "bool", "false", "let loops have concatenations, asked for point by point">,
   ];
 }
 

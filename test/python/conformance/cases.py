@@ -120,7 +120,8 @@ def _fusions(m: Fn, x: Tensor, y: Tensor) -> Any:
     z = (x * 2 - y).clamp(-1, 1)
     turned = (x.t().exp() + y.t()).t()
     joined = torch.cat([x, y[:, :3]], 1)
-    return z * z.mean(1, keepdim=True), turned, joined * 2, torch.where(x > y, x, -y), (x[:, None] - y).abs().sum(2)
+    rotated = x * y + torch.cat([-x[:, 7:], y[:, :7]], 1), torch.cat([x.abs(), y]).t() - 1
+    return *rotated, z * z.mean(1, keepdim=True), turned, joined * 2, torch.where(x > y, x, -y), (x[:, None] - y).abs().sum(2)
 
 
 def _extents(m: Fn, x: Tensor) -> Any:
