@@ -251,7 +251,7 @@ def blocks(target: str, device: str, *, warp: int, chips: Sequence[str], code: S
     """
     describe = f"device={device} warp={warp}" + (f" arch={','.join(chips)}" if chips else "")
     # On the CPU alone: products in several parts, panels of weights, Winograd's convolutions, and kernels over vectors.
-    own = {"disc-fusion-group-queries", "disc-fusion-merge-products", "disc-lower-math"}
+    own = {"disc-fusion-merge-products", "disc-lower-math"}
     fusion = tuple(p for p in _CPU["fusion"].passes if p not in own)
     lower = tuple(p for p in _CPU["codegen"].passes if p not in own)
     pipeline = Pipeline(
