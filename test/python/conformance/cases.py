@@ -121,7 +121,14 @@ def _fusions(m: Fn, x: Tensor, y: Tensor) -> Any:
     turned = (x.t().exp() + y.t()).t()
     joined = torch.cat([x, y[:, :3]], 1)
     rotated = x * y + torch.cat([-x[:, 7:], y[:, :7]], 1), torch.cat([x.abs(), y]).t() - 1
-    return *rotated, z * z.mean(1, keepdim=True), turned, joined * 2, torch.where(x > y, x, -y), (x[:, None] - y).abs().sum(2)
+    return (
+        *rotated,
+        z * z.mean(1, keepdim=True),
+        turned,
+        joined * 2,
+        torch.where(x > y, x, -y),
+        (x[:, None] - y).abs().sum(2),
+    )
 
 
 def _extents(m: Fn, x: Tensor) -> Any:
