@@ -208,6 +208,8 @@ struct Emission {
     Type extra[] = {LLVM::LLVMPointerType::get(b.getContext(), 1), b.getI64Type()};
     static_assert(std::size(extra) == DISC_RT_SPLIT_ARGS);
     auto all = add(kernel, kernel.getSymName(), [&](DeviceKernel &k) { return emit(k, false); }, extra);
+    // How many blocks there are the runtime says: nothing may be concluded from the kernel's own number.
+    kernel.setTasksAttr(ExprAttr::get(b.getContext(), SymExpr(0)));
     auto parts = add(kernel, kernel.getSymName() + "_part", [&](DeviceKernel &k) { return emit(k, true); }, extra);
     SymExpr points = plan->size(plan->parallel);
     kernel.setTasksAttr(ExprAttr::get(b.getContext(), points));
