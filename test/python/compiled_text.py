@@ -17,6 +17,6 @@ def compile_text(text: str) -> _native.Executable:
     """A program without parameters, from the text of its input IR."""
     compilation = Compilation(Options())
     module = compilation.lower(_Text(text))  # type: ignore[arg-type]
-    executable = _emit(compilation, module)
+    executable = _emit(compilation, module, device=0)
     executable.init([])
     return executable
