@@ -269,7 +269,7 @@ float *on(disc_thread *thread, const disc_emulated_site &what, float *address, u
 
 struct Kernel {
   Kernel(disc_thread *thread, void *const *args) : thread(thread), i(thread->thread) {
-    disc_rt_emulate_check(thread);
+    disc_rt_emulate_check(thread, 0);
     in = value<float *>(args, 0);
     out = value<float *>(args, 1);
     shared = reinterpret_cast<float *>(disc_rt_emulate_shared(thread, 192)) + 16;
@@ -373,10 +373,19 @@ TEST(checks_know_extents_that_kernels_tell) {
   }),
              kPrefix + "10" + kAt + "writes 4 bytes at 40 of argument 1, which has 40");
   CHECK_TEXT(c.run([](disc_thread *thread, void *const *) {
-    disc_rt_emulate_check(thread);
+    disc_rt_emulate_check(thread, 0);
     disc_rt_emulate_extent(thread, &kExtent1, 129);
   }),
              kPrefix + "0" + kAt + "takes 129 bytes of argument 1, where the device has 128");
+}
+
+TEST(checks_know_how_many_blocks_there_may_be) {
+  Checked c;
+  auto kernel = [](disc_thread *thread, void *const *) { disc_rt_emulate_check(thread, 2); };
+  c.blocks = 2;
+  CHECK_TEXT(c.run(kernel), "");
+  c.blocks = 3;
+  CHECK_TEXT(c.run(kernel), "3 blocks, where the kernel's code counts on at most 2");
 }
 
 TEST(checks_find_writes_to_what_is_read_only) {

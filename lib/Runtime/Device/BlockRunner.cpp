@@ -226,9 +226,14 @@ uint64_t BlockRunner::shuffle(EmulatedThread &thread, const disc_emulated_site *
   return thread.value;
 }
 
-void BlockRunner::check() {
+void BlockRunner::check(EmulatedThread &thread, int64_t most) {
   if (!launch->checks)
     launch->checks = std::make_unique<AccessChecks>(launch->kernel, launch->args, launch->memory);
+  if (most == 0 || thread.gridDim <= uint64_t(most))
+    return;
+  launch->fail(Code::Invalid, std::to_string(thread.gridDim) + " blocks, where the kernel's code counts on at most " +
+                                  std::to_string(most));
+  stop(thread, State::Left, nullptr);
 }
 
 void BlockRunner::extent(EmulatedThread &thread, const disc_emulated_site *site, int64_t bytes) {

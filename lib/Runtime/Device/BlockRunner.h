@@ -67,7 +67,7 @@ public:
   void barrier(EmulatedThread &thread, const disc_emulated_site *site);
   uint64_t shuffle(EmulatedThread &thread, const disc_emulated_site *site, uint64_t value, int32_t offset,
                    int32_t width);
-  void check();
+  void check(EmulatedThread &thread, int64_t most);
   void extent(EmulatedThread &thread, const disc_emulated_site *site, int64_t bytes);
   void access(EmulatedThread &thread, const disc_emulated_site *site, const void *address, uint64_t lanes);
 

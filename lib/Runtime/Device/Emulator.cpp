@@ -24,7 +24,9 @@ uint64_t disc_rt_emulate_shuffle(disc_thread *thread, const disc_emulated_site *
   return threadOf(thread).runner->shuffle(threadOf(thread), site, value, offset, width);
 }
 
-void disc_rt_emulate_check(disc_thread *thread) { threadOf(thread).runner->check(); }
+void disc_rt_emulate_check(disc_thread *thread, int64_t most) {
+  threadOf(thread).runner->check(threadOf(thread), most);
+}
 
 void disc_rt_emulate_extent(disc_thread *thread, const disc_emulated_site *site, int64_t bytes) {
   threadOf(thread).runner->extent(threadOf(thread), site, bytes);

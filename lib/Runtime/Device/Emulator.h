@@ -67,8 +67,8 @@ void disc_rt_emulate_barrier(disc_thread *thread, const disc_emulated_site *site
 uint64_t disc_rt_emulate_shuffle(disc_thread *thread, const disc_emulated_site *site, uint64_t value, int32_t offset,
                                  int32_t width);
 
-/// What a kernel in checking mode calls first.
-void disc_rt_emulate_check(disc_thread *thread);
+/// What a kernel in checking mode calls first. Its code counts on `most` blocks at most; 0: on nothing.
+void disc_rt_emulate_check(disc_thread *thread, int64_t most);
 
 /// The buffer of the site's argument has so many bytes.
 void disc_rt_emulate_extent(disc_thread *thread, const disc_emulated_site *site, int64_t bytes);

@@ -57,6 +57,15 @@ static LogicalResult checkOps(gpu::GPUFuncOp kernel) {
   return failure(result.wasInterrupted());
 }
 
+std::optional<int64_t> mlir::disc::mostBlocks(DeviceKernelOp kernel, const ShapeAnalysis &shapes) {
+  auto tasks = kernel->getAttrOfType<ExprAttr>(kKernelTasksAttr);
+  if (!tasks)
+    return std::nullopt;
+  // Without any the runtime says how many there are.
+  std::optional<int64_t> most = shapes.range(tasks.getValue()).max;
+  return most && *most > 0 && *most <= std::numeric_limits<int32_t>::max() ? most : std::nullopt;
+}
+
 /// Says in attributes what is known of a kernel where it is launched: buffers that it only reads, ranges of symbols and
 /// of block numbers, which let LLVM compute indices in 32 bits where these are enough.
 static LogicalResult annotate(gpu::GPUFuncOp kernel, DeviceKernelOp known, const ShapeAnalysis &shapes) {
@@ -78,11 +87,8 @@ static LogicalResult annotate(gpu::GPUFuncOp kernel, DeviceKernelOp known, const
       kernel.setArgAttr(i, LLVM::LLVMDialect::getRangeAttrName(),
                         LLVM::ConstantRangeAttr::get(b.getContext(), APInt(64, *range.min), APInt(64, *range.max + 1)));
   }
-  if (auto tasks = known->getAttrOfType<ExprAttr>(kKernelTasksAttr)) {
-    ShapeAnalysis::Range blocks = shapes.range(tasks.getValue());
-    if (blocks.max && *blocks.max > 0 && *blocks.max <= std::numeric_limits<int32_t>::max())
-      kernel.walk([&](gpu::BlockIdOp id) { id.setUpperBoundAttr(b.getIndexAttr(*blocks.max)); });
-  }
+  if (std::optional<int64_t> blocks = mostBlocks(known, shapes))
+    kernel.walk([&](gpu::BlockIdOp id) { id.setUpperBoundAttr(b.getIndexAttr(*blocks)); });
   return success();
 }
 

@@ -8,6 +8,8 @@
 #ifndef DISC_TARGET_COMMON_DEVICECODE_H
 #define DISC_TARGET_COMMON_DEVICECODE_H
 
+#include "dialects/Rt/RtDialect.h"
+#include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -23,6 +25,9 @@ class Module;
 } // namespace llvm
 
 namespace mlir::disc {
+
+/// The most blocks that a kernel is ever launched with, which its code may count on; nothing if that is not known.
+std::optional<int64_t> mostBlocks(DeviceKernelOp kernel, const ShapeAnalysis &shapes);
 
 /// Rewrites all kernels to what the conversions to device dialects take: the block size becomes a constant, ids get
 /// their ranges, arguments what the kernel's `disc_rt.device_kernel` says of them. An operation that would need a

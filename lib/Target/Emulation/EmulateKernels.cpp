@@ -40,6 +40,7 @@
 
 #include "dialects/Rt/RtDialect.h"
 #include "lib/Runtime/Device/Emulator.h"
+#include "lib/Target/Common/DeviceCode.h"
 #include "lib/Target/Common/ExprEmitter.h"
 #include "lib/Target/Common/KernelAttrs.h"
 #include "lib/Target/Common/PointEmitter.h"
@@ -407,7 +408,10 @@ func::FuncOp KernelEmulation::emit() {
     if (failed(emitExtents()))
       return {};
     b.setInsertionPointToStart(&function.front());
-    call(kernel.getLoc(), "disc_rt_emulate_check", {}, thread);
+    Location loc = kernel.getLoc();
+    int64_t most = mostBlocks(stub, ShapeAnalysis(module)).value_or(0);
+    Value blocks = LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(most));
+    call(loc, "disc_rt_emulate_check", {}, {thread, blocks});
   }
   return function;
 }

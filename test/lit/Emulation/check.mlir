@@ -23,10 +23,11 @@ gpu.module @kernels {
     gpu.return
   }
 }
-disc_rt.device_kernel @k threads 32 writes "01s" {disc_plan.symbols = ["N"]}
+disc_rt.device_kernel @k threads 32 writes "01s" {disc_plan.symbols = ["N"], disc_plan.tasks = #disc_shape.expr<(N + 15) floordiv 16>}
 
 // CHECK: func.func private @k_emulated(%[[THREAD:.*]]: !llvm.ptr, %{{.*}}: !llvm.ptr) {
-// CHECK-NEXT:   llvm.call @disc_rt_emulate_check(%[[THREAD]])
+// CHECK-NEXT:   %[[MOST:.*]] = llvm.mlir.constant(63 : i64)
+// CHECK-NEXT:   llvm.call @disc_rt_emulate_check(%[[THREAD]], %[[MOST]])
 // CHECK:   %[[N:.*]] = llvm.load %{{.*}} : !llvm.ptr -> i64
 // CHECK:   %[[BYTES:.*]] = arith.muli
 // CHECK:   %[[EXTENT:.*]] = arith.index_cast %[[BYTES]] : index to i64
