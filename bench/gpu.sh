@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks and measures DISC on a machine with an NVIDIA GPU. The compiler need not be there:
 #   bench/gpu.sh build [FOLDER]             where DISC is built: compiles libraries into FOLDER (build/gpu)
-#   bench/gpu.sh run [FOLDER] [OPTIONS]     on the machine with the GPU: checks and times, in FOLDER/results.json;
+#   bench/gpu.sh run [FOLDER] [OPTIONS]     on the machine with the GPU: the conformance suite, then checks and times, in
+#                                           FOLDER/results.json;
 #                                           PyTorch is all that it needs; options are those of bench/gpu/run.py
 #   bench/gpu.sh sanitize [FOLDER]          there, with NVIDIA's compute-sanitizer
 # What is to be carried is this repository's bench/ and FOLDER. `run` ends after 9 minutes (--minutes).
@@ -10,10 +11,15 @@ cd "$(dirname "$0")/.."
 folder=${2:-build/gpu}
 case ${1:-} in
 build)
-  exec "${PYTHON:-.venv/bin/python}" -m bench.gpu.build "$folder"
+  "${PYTHON:-.venv/bin/python}" -m bench.gpu.build "$folder"
+  exec "${PYTHON:-.venv/bin/python}" -m bench.gpu.cases build "$folder/cases.tar.xz"
   ;;
 run)
-  exec "${PYTHON:-python3}" -m bench.gpu.run "$folder" "$folder/results.json" "${@:3}"
+  # What is wrong with a case hinders no measurement.
+  status=0
+  "${PYTHON:-python3}" -m bench.gpu.cases run "$folder/cases.tar.xz" || status=1
+  "${PYTHON:-python3}" -m bench.gpu.run "$folder" "$folder/results.json" "${@:3}"
+  exit "$status"
   ;;
 sanitize)
   # At shapes that it gets through in time.
@@ -23,7 +29,7 @@ sanitize)
   done
   ;;
 *)
-  sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
   exit 2
   ;;
 esac

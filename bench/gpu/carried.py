@@ -106,15 +106,17 @@ class Carried:
         count, number = c_int64(len(views)), c_int64(len(shapes))
         self._check(self._library.disc_output_shapes(self._model, given, count, places, number))
         device = inputs[0].device if inputs else torch.device("cpu")
+        extents = [list(shape)[:rank] for shape, (_, rank) in zip(shapes, self._outputs, strict=True)]
+        # What data decides the run finds out, and gives a tensor of its own.
         results = [
-            torch.empty(list(shape)[:rank], dtype=dtype, device=device)
-            for shape, (dtype, rank) in zip(shapes, self._outputs, strict=True)
+            None if any(n < 0 for n in dims) else torch.empty(dims, dtype=dtype, device=device)
+            for dims, (dtype, _) in zip(extents, self._outputs, strict=True)
         ]
-        filled = [_view(t) for t in results]
-        outputs = (_Output * len(results))(*(_Output(ctypes.pointer(v), None) for v in filled))
+        filled = [None if t is None else ctypes.pointer(_view(t)) for t in results]
+        outputs = (_Output * len(results))(*(_Output(v, None) for v in filled))
         stream = c_void_p(torch.cuda.current_stream().cuda_stream if device.type == "cuda" else None)
         self._check(self._library.disc_run_on(self._model, stream, given, count, outputs, number))
-        return results
+        return [_taken(o.managed) if t is None else t for t, o in zip(results, outputs, strict=True)]
 
     def synchronize(self) -> None:
         """Waits for the current stream; an error of earlier runs is raised here."""
@@ -128,6 +130,13 @@ class Carried:
     def _check(self, status: int) -> None:
         if status:
             raise RuntimeError(self._library.disc_last_error().decode())
+
+
+def _taken(managed: int) -> Tensor:
+    """The tensor of a DLManagedTensorVersioned."""
+    capsule = ctypes.pythonapi.PyCapsule_New
+    capsule.restype, capsule.argtypes = ctypes.py_object, [c_void_p, c_char_p, c_void_p]
+    return torch.from_dlpack(capsule(managed, b"dltensor_versioned", None))
 
 
 def _view(tensor: Tensor) -> _Tensor:

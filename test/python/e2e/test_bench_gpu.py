@@ -39,6 +39,14 @@ def test_carried_libraries(tmp_path):
     assert found["softmax"] == {"error": "ended with status 1"} and found["gather"]["differences"]
 
 
+def test_carried_cases(tmp_path):
+    """What data decides the extents of comes from the run."""
+    file = str(tmp_path / "cases.tar.xz")
+    run("bench.gpu.cases", "build", file, "--target", "cuda-emulated:fast", "--only", "data_dependent", "scatters")
+    printed = run("bench.gpu.cases", "run", file, "--device", "cpu")
+    assert [line.split()[0] for line in printed.splitlines()] == ["data_dependent", "scatters"]
+
+
 def test_differences():
     def difference(got, wanted):
         return bench.gpu.run.difference([torch.tensor(got)], [torch.tensor(wanted)])
