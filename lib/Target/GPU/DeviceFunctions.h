@@ -7,6 +7,7 @@
 #ifndef DISC_LIB_TARGET_GPU_DEVICEFUNCTIONS_H
 #define DISC_LIB_TARGET_GPU_DEVICEFUNCTIONS_H
 
+#include "lib/Runtime/Core/Abi.h"
 #include "lib/Target/GPU/DeviceKernel.h"
 #include <memory>
 
@@ -21,7 +22,7 @@ public:
   /// Reports a function that no kernels do.
   static FailureOr<std::unique_ptr<DeviceFunction>> get(CallFunctionOp op, ShapeAnalysis &shapes);
 
-  static constexpr int64_t kThreads = 256;
+  static constexpr int64_t kThreads = DISC_RT_ORDER_TILE;
   /// How many blocks of as many threads do it, and what one of them does; of a function that puts things in order,
   /// after that.
   virtual SymExpr blocks() = 0;

@@ -334,6 +334,24 @@ void DeviceReduction::setResult(Value result, Value v) {
   points.bind(result, [v](ArrayRef<Idx>, Value) { return v; });
 }
 
+/// Groups of neighbouring threads, of which each has a part of a warp, or whole ones.
+static Share neighbours(DeviceKernel &k, int64_t group) {
+  IndexMath &m = k.m;
+  Value thread = k.thread(), threads = m.constant(group), warp = m.constant(k.warp);
+  Share share;
+  share.group = group;
+  share.lane = m.rem(thread, threads);
+  share.numSlots = std::max<int64_t>(group / k.warp, 1);
+  share.slotStep = 1;
+  if (share.numSlots > 1) {
+    // A warp's threads have the same value: the first one writes it.
+    share.slot = m.div(thread, warp);
+    share.firstSlot = m.mul(m.div(thread, threads), m.constant(share.numSlots));
+    share.writesSlot = m.equal(m.rem(thread, warp), m.constant(0));
+  }
+  return share;
+}
+
 LogicalResult disc::emitDeviceRow(DeviceKernel &k, bool inParts) {
   FailureOr<ReductionPlan> plan = ReductionPlan::get(k.kernel, k.kernel.getBody().front(), k.shapes);
   if (failed(plan))
@@ -341,14 +359,12 @@ LogicalResult disc::emitDeviceRow(DeviceKernel &k, bool inParts) {
   IndexMath &m = k.m;
   DeviceReduction rows(k, *plan, k.schedule("vector"));
   PointEmitter &points = rows.getPoints();
-  Share share;
-  share.group = k.schedule("group");
+  Share share = neighbours(k, k.schedule("group"));
   int64_t groups = k.threads() / share.group;
-  Value thread = k.thread(), group = m.constant(share.group);
-  share.lane = m.rem(thread, group);
+  Value group = m.constant(share.group);
   SymExpr count = plan->size(plan->parallel);
   Value block = inParts ? rows.divide(/*gathers=*/false) : k.block();
-  Value row = m.add(m.mul(block, m.constant(groups)), m.div(thread, group));
+  Value row = m.add(m.mul(block, m.constant(groups)), m.div(k.thread(), group));
   if (count.content() % groups) {
     Value number = points.expr(count);
     share.active = m.less(row, number);
@@ -359,15 +375,6 @@ LogicalResult disc::emitDeviceRow(DeviceKernel &k, bool inParts) {
     extents.push_back(points.expr(extent));
   for (Value i : m.delinearize(row, extents))
     share.parallel.push_back(Idx(i));
-  share.numSlots = std::max<int64_t>(share.group / k.warp, 1);
-  share.slotStep = 1;
-  if (share.numSlots > 1) {
-    // A warp's threads have the same value: the first one writes it.
-    Value warp = m.constant(k.warp);
-    share.slot = m.div(thread, warp);
-    share.firstSlot = m.mul(m.div(thread, group), m.constant(share.numSlots));
-    share.writesSlot = m.equal(m.rem(thread, warp), m.constant(0));
-  }
   return rows.emit(std::move(share));
 }
 
@@ -381,17 +388,9 @@ LogicalResult disc::emitDeviceWhole(DeviceKernel &k) {
   SmallVector<Value> extents;
   for (const SymExpr &extent : plan->extents(plan->parallel))
     extents.push_back(points.expr(extent));
-  Share share;
+  Share share = neighbours(k, k.threads());
   for (Value i : m.delinearize(reduction.divide(/*gathers=*/true), extents))
     share.parallel.push_back(Idx(i));
-  Value thread = k.thread(), warp = m.constant(k.warp);
-  share.lane = thread;
-  share.group = k.threads();
-  share.numSlots = k.threads() / k.warp;
-  share.slotStep = 1;
-  share.slot = m.div(thread, warp);
-  share.firstSlot = m.constant(0);
-  share.writesSlot = m.equal(m.rem(thread, warp), m.constant(0));
   return reduction.emit(std::move(share));
 }
 

@@ -73,7 +73,7 @@ static bool keepsPositions(Value value, Value origin, ShapeAnalysis &shapes) {
   return false;
 }
 
-/// The one input or the two of a computation of each element of the innermost tensor, or nothing.
+/// The inputs of a computation of each element of `value`; none if it is something else.
 static SmallVector<Value> elementInputs(Value value) {
   auto generic = value.getDefiningOp<linalg::GenericOp>();
   if (!generic || generic.getNumReductionLoops() || generic.getNumResults() != 1 ||
@@ -189,7 +189,7 @@ private:
     auto sum = resolve(v).getDefiningOp<arith::AddFOp>();
     return sum && ((one(sum.getLhs()) && other(sum.getRhs())) || (one(sum.getRhs()) && other(sum.getLhs())));
   }
-  /// `scale` times one factor that is no constant, or the cube of x.
+  /// Constants may have been rounded to a half float.
   static bool isNear(double v, double scale) { return std::abs(v / scale - 1) < 1e-3; }
   bool isCube(Value v) {
     SmallVector<Value> of;
