@@ -3,7 +3,6 @@
 # ruff: noqa: F821  (lit defines `config` and `lit_config`)
 import importlib.util
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -50,8 +49,12 @@ for device, name, text, options in (
     image = f"{','.join(lower)},{serialize}{{{options}}}"
     config.substitutions.append((f"%{name}-passes", ",".join(lower)))
     config.substitutions.append((text, f"{disc_opt} --pass-pipeline='builtin.module({image})' %s | {unescape}"))
-if shutil.which("ptxas"):
+toolchain_spec = importlib.util.spec_from_file_location("disc_toolchain", root / "python/disc/toolchain.py")
+toolchain = importlib.util.module_from_spec(toolchain_spec)
+toolchain_spec.loader.exec_module(toolchain)
+if ptxas := toolchain.find_ptxas():
     config.available_features.add("ptxas")
+    config.substitutions.append(("%{ptxas}", ptxas))
 
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%root", str(root)))

@@ -84,8 +84,15 @@ llvm::Expected<Cubin> mlir::disc::runPtxas(StringRef ptxas, StringRef ptx, Strin
       llvm::sys::ExecuteAndWait(ptxas, {ptxas, chip, "-O3", "-v", source, "-o", output},
                                 /*Env=*/std::nullopt, redirects, /*SecondsToWait=*/0, /*MemoryLimit=*/0, &message);
   std::string report = contentOf(log);
-  if (status != 0)
+  if (status != 0) {
+    // `message` is the system's reason (cannot be started, ended by a signal), `report` is what ptxas printed.
+    std::string reason = llvm::join(llvm::make_filter_range(ArrayRef<StringRef>{message, StringRef(report).trim()},
+                                                            [](StringRef text) { return !text.empty(); }),
+                                    ": ");
     return makeError(ptxas + " failed for " + arch + ": " +
-                     (message.empty() ? StringRef(report).trim() : StringRef(message)));
+                     (reason.empty() ? "exit status " + Twine(status) : Twine(reason)));
+  }
+  if (!llvm::sys::fs::exists(output))
+    return makeError(ptxas + " wrote no cubin for " + arch + ": " + StringRef(report).trim());
   return Cubin{contentOf(output), parseResources(report)};
 }

@@ -1,5 +1,5 @@
 // REQUIRES: ptxas
-// RUN: disc-opt %s --pass-pipeline='builtin.module(%nvvm-passes,disc-nvvm-serialize)' | FileCheck %s
+// RUN: disc-opt %s --pass-pipeline='builtin.module(%nvvm-passes,disc-nvvm-serialize{ptxas=%{ptxas}})' | FileCheck %s
 
 // A cubin for each architecture with what ptxas says of its kernels, and PTX of the lowest.
 // CHECK: gpu.binary @kernels

@@ -61,6 +61,9 @@ def compiled(device, kernels, archs, options=""):
         f"module attributes {{disc_plan.target = {{arch = [{chips}]}}}} {{ gpu.module @kernels {{ {text} }} }}"
     )
     *passes, serialize = pipeline.DEVICE_CODE[device]
+    # The pass itself searches PATH alone; the package `nvidia-cuda-nvcc` is found by Python.
+    if device == "cuda" and "ptxas=" not in options and (ptxas := toolchain.find_ptxas()):
+        options += f" ptxas={ptxas}"
     module.run(f"builtin.module({','.join(passes)},{serialize}{{{options}}})")
     return module.images()
 
@@ -131,6 +134,17 @@ def test_spills_and_arrays_are_reported():
     if toolchain.find_ptxas():
         (cubin, _) = compiled("cuda", [text], ["sm_80"])
         assert cubin[3]["k"]["stack"] > 0
+
+
+def test_failing_ptxas_is_quoted(tmp_path):
+    """The error contains what ptxas printed, also if a signal ended it."""
+    text = "gpu.func @k() kernel attributes {known_block_size = array<i32: 64, 1, 1>} { gpu.return }"
+    for last, expected in (("exit 3", "cannot load libfoo.so"), ("kill -ABRT $$", "cannot load libfoo.so")):
+        program = tmp_path / "ptxas"
+        program.write_text(f"#!/bin/sh\necho cannot load libfoo.so >&2\n{last}\n")
+        program.chmod(0o755)
+        with pytest.raises(_native.PipelineError, match=f"(?s)ptxas failed for sm_80.*{expected}"):
+            compiled("cuda", [text], ["sm_80"], f"ptxas={program}")
 
 
 def test_find_ptxas(tmp_path, monkeypatch):
