@@ -17,5 +17,6 @@ def decompositions() -> dict[torch._ops.OperatorBase, Callable[..., Any]]:
     table = decomposition_table()
     random = torch.Tag.nondeterministic_seeded
     kept = [op for op in table if isinstance(op, torch._ops.OpOverload) and random in op.tags]
-    # It draws, too, if asked for dropout, which is decided where it is compiled.
+    # Their decomposition is an alias of a tensor that is not fake; without it, tracing makes a constant of the graph.
+    kept += [torch.ops.aten.lift.default, torch.ops.aten.lift_fresh.default]
     return {op: decomposition for op, decomposition in table.items() if op not in kept}

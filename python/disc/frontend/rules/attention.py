@@ -59,7 +59,8 @@ def flash_attention_for_cpu(
     scale: float | None = None,
 ) -> tuple[Tensor, None]:
     """What scaled_dot_product_attention is without gradients; the sums that a backward pass needs are not given."""
-    return scaled_dot_product_attention(b, q, k, v, mask, dropout_p, is_causal, scale), None
+    # It takes grouped queries without being told so.
+    return scaled_dot_product_attention(b, q, k, v, mask, dropout_p, is_causal, scale, enable_gqa=True), None
 
 
 def _with_batch(b: Builder, t: Tensor, batch: list[Extent]) -> Tensor:

@@ -443,7 +443,13 @@ def to(b: Builder, x: Tensor, *_: Any) -> Tensor:
 
 
 @lowers_complex(
-    "torch.aten.clone", "torch.aten.contiguous", "torch.aten.detach", "torch.aten.alias", "torch.aten.lift_fresh_copy"
+    "torch.aten.clone",
+    "torch.aten.contiguous",
+    "torch.aten.detach",
+    "torch.aten.alias",
+    "torch.aten.lift",
+    "torch.aten.lift_fresh",
+    "torch.aten.lift_fresh_copy",
 )
 def clone(b: Builder, x: Tensor, *_: Any) -> Tensor:
     """x: tensors are values."""

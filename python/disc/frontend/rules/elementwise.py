@@ -385,6 +385,8 @@ def to(b: Builder, x: Tensor, *_: Any) -> Tensor:
     "torch.aten.contiguous",
     "torch.aten.detach",
     "torch.aten.alias",
+    "torch.aten.lift",
+    "torch.aten.lift_fresh",
     "torch.aten.lift_fresh_copy",
     "torch.aten.positive",
 )
