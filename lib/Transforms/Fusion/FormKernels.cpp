@@ -20,6 +20,7 @@
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Fusion/KernelGroups.h"
 #include "lib/Transforms/Support/HostFlow.h"
+#include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/StringExtras.h"
@@ -130,6 +131,17 @@ struct FormKernels : disc::impl::FormKernelsBase<FormKernels> {
 
   static void build(ArrayRef<Operation *> members, KernelGroup &group, Operation *before) {
     llvm::SetVector<Value> inputs, outputs;
+    // Equal views are one input: products that share their left operand are recognized by its argument.
+    llvm::DenseMap<Value, Value> sameInput;
+    auto addInput = [&](Value operand) {
+      if (inputs.contains(operand) || sameInput.contains(operand))
+        return;
+      const Value *same = llvm::find_if(inputs.getArrayRef(), [&](Value v) { return sameView(v, operand); });
+      if (same != inputs.getArrayRef().end())
+        sameInput[operand] = *same;
+      else
+        inputs.insert(operand);
+    };
     SmallVector<Operation *> cloned;
     llvm::SmallPtrSet<Operation *, 16> inside(members.begin(), members.end());
     for (Operation *op : members) {
@@ -143,7 +155,7 @@ struct FormKernels : disc::impl::FormKernelsBase<FormKernels> {
           if (def && isCloned(def))
             cloned.push_back(def);
           else
-            inputs.insert(operand);
+            addInput(operand);
         }
       });
       // A function writes all of its results, wanted or not.
@@ -171,6 +183,8 @@ struct FormKernels : disc::impl::FormKernelsBase<FormKernels> {
     IRMapping map;
     for (Value v : inputs)
       map.map(v, body->addArgument(v.getType(), v.getLoc()));
+    for (auto [view, same] : sameInput)
+      map.map(view, map.lookup(same));
     b.setInsertionPointToStart(body);
     for (Operation *def : cloned)
       cloneInto(def, b, map);

@@ -53,3 +53,16 @@ def test_grouped_attention(kind):
 
     with torch.no_grad():
         torch.testing.assert_close(compiled_whole(call, q, k, v, mask), call(q, k, v, mask))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 16), (3, 1, 16), (1, 5, 16)])
+def test_gated_unit_of_a_normalized_row(shape):
+    """Two products read equal views of one tensor."""
+    gate, up, weight = torch.randn(44, 16), torch.randn(44, 16), torch.rand(16)
+
+    def call(x):
+        x = weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+        return nn.functional.silu(nn.functional.linear(x, gate)) * nn.functional.linear(x, up)
+
+    x = torch.randn(shape)
+    torch.testing.assert_close(compiled_whole(call, x, dynamic=False), call(x))
