@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import networkx
 import torch
-from functorch.compile import min_cut_rematerialization_partition
+from functorch.compile import default_partition, min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import list_backends, register_backend
+from torch._dynamo.exc import RestartAnalysis
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.fx import GraphModule
@@ -25,7 +27,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ..options import Options
 from .compiled import log
 from .decompositions import decompositions
-from .partition import Fallback, GraphReport, compile_graph
+from .partition import Fallback, GraphReport, _fallback, _reason, compile_graph
 
 __all__ = ["Explanation", "Fallback", "GraphReport", "backend", "explain"]
 
@@ -37,9 +39,27 @@ def backend(
 ) -> Callable[..., Any]:
     """Dynamo's back end ``"disc"``. ``torch.compile``'s ``options`` are those of :class:`disc.Options`.
 
+    PyTorch runs what cannot be compiled, and one warning says so; ``options={"fallback": "error"}`` makes it an error.
+
     Without gradients, parameters and buffers are packed once; a change to them in place is noticed at the next call.
     """
-    chosen = options if isinstance(options, Options) else Options(**{"progress": False, **(options or {})})
+    given = dict(options) if isinstance(options, Mapping) else {}
+    fallback = given.pop("fallback", "pytorch")
+    if fallback not in ("pytorch", "error"):
+        raise ValueError(f"fallback: expected 'pytorch' or 'error', got {fallback!r}")
+    chosen = options if isinstance(options, Options) else Options(**{"progress": False, **given})
+    try:
+        return _compiled(module, inputs, chosen, fallback == "error")
+    except RestartAnalysis:
+        raise
+    except Exception as error:
+        if fallback == "error":
+            raise
+        log.debug("AOTAutograd cannot trace a graph", exc_info=error)
+        return _left_to_pytorch(module, error)
+
+
+def _compiled(module: GraphModule, inputs: Sequence[Any], options: Options, strict: bool) -> Callable[..., Any]:
     values = [*module.parameters(), *module.buffers(), *inputs]
     trains = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in values)
 
@@ -48,10 +68,8 @@ def backend(
             # AOTAutograd is tracing; parameters are real.
             with unset_fake_temporarily():
                 fixed = _fixed(values, graph) if kind == "inference" else {}
-                compiled, report = compile_graph(graph, kind, chosen, fixed)
-            log.info("%s", report)
-            for reports in _listeners:
-                reports.append(report)
+                compiled, report = compile_graph(graph, kind, options, fixed, strict)
+            _note(report)
             return make_boxed_func(compiled)
 
         return compile
@@ -63,10 +81,35 @@ def backend(
             fw_compiler=compiler("forward"),
             bw_compiler=compiler("backward"),
             inference_compiler=compiler("inference"),
-            partition_fn=min_cut_rematerialization_partition,
+            partition_fn=_partition_joint,
             decompositions=decompositions(),
             keep_inference_input_mutations=True,
         )(module, inputs)
+
+
+def _partition_joint(joint: GraphModule, inputs: Sequence[Any], **kwargs: Any) -> tuple[GraphModule, GraphModule]:
+    """The forward and the backward graph, with as few saved values as possible."""
+    try:
+        return min_cut_rematerialization_partition(joint, inputs, **kwargs)
+    except networkx.exception.NetworkXUnbounded:
+        # Some value must be both saved and computed again.
+        return default_partition(joint, inputs, **kwargs)
+
+
+def _left_to_pytorch(module: GraphModule, error: Exception) -> Callable[..., Any]:
+    """The graph as Dynamo made it, for PyTorch to run."""
+    ops = [node for node in module.graph.nodes if node.op in ("call_function", "call_method", "call_module")]
+    reason = _reason(error)
+    report = GraphReport("dynamo", len(ops), fallbacks=[_fallback(node, reason) for node in ops])
+    log.warning("disc: %s", report.warning())
+    _note(report)
+    return module.forward
+
+
+def _note(report: GraphReport) -> None:
+    log.info("%s", report)
+    for reports in _listeners:
+        reports.append(report)
 
 
 def _fixed(values: Sequence[Any], graph: GraphModule) -> dict[int, torch.Tensor]:

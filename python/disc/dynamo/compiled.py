@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,8 +12,10 @@ from torch.fx import GraphModule, Node
 
 from ..compilation import LOAD, Compilation
 from ..compiler import build, load, steps
+from ..errors import ShapeError
 from ..frontend import graph_program, import_functional
 from ..options import Options
+from .result_function import LayoutError, result_function
 
 log = logging.getLogger("disc.dynamo")
 
@@ -23,8 +26,10 @@ _MAX_RELOADS = 4
 class CompiledGraph:
     """One graph as native code, for all sizes of its symbols. Called with the graph's arguments, gives its results.
 
-    Parameters that the graph only reads are packed when it is compiled. Each call looks whether they are still the same
-    tensors, unchanged; if not, they are packed again.
+    Parameters that the graph only reads are packed when it is compiled. Each call compares the identity, the version
+    counter and the address of each with those of the packed ones, and packs again what differs. A change in place
+    through ``.data`` (``p.data.mul_(2)``) changes none of the three and is not seen. Several threads may call the graph
+    at once: parameters are packed again while no call runs.
     """
 
     def __init__(
@@ -38,13 +43,14 @@ class CompiledGraph:
         self._options = options
         self._updates = updates
         self._reloads = 0
+        self._turns = _Turns()
         self._compile(dict(fixed or {}))
 
     def _compile(self, fixed: dict[int, torch.Tensor]) -> None:
         program, interface = graph_program(self._graph, fixed, self._updates)
         compilation = Compilation(self._options)
         with compilation.progress(steps(compilation)), torch.no_grad():
-            imported = import_functional(program)
+            imported = import_functional(program, owned=True)
             executable = build(compilation, imported)
             assert executable is not None
             with compilation.step(LOAD):
@@ -62,39 +68,52 @@ class CompiledGraph:
             name: tensor for name, tensor in imported.parameters.items() if name not in self._fixed_names.values()
         }
         self._fixed = [(i, tensor, tensor._version, tensor.data_ptr()) for i, tensor in fixed.items()]
+        # What main takes that differs from the argument: complex numbers are pairs.
+        self._complex = any(entry.dtype.is_complex for entry in imported.inputs)
         imported.release()
         self._imported = imported
         self._arguments = interface.arguments
-        self._sizes = interface.sizes
-        kinds = [(output.kind, output.index) for output in imported.outputs]
-        plain = kinds == [("tensor", i) for i in range(len(kinds))]
+        self._numbers = interface.numbers
+        kinds = [(output.kind, output.index, output.complex) for output in imported.outputs]
+        plain = kinds == [("tensor", i, False) for i in range(len(kinds))]
         self._unflatten: Callable[..., Any] | None = None if plain else imported.unflatten
-        self._results = interface.results
+        self._results = result_function(interface)
 
     def __call__(self, *args: Any) -> list[Any]:
         """The results for these arguments: tensors and sizes, in the graph's order."""
+        if not self._fixed:
+            return self._call(args)
+        with self._turns.shared:
+            if self._is_packed(args):
+                return self._call(args)
+        with self._turns.alone:
+            if not self._is_packed(args):
+                self._reload(args)
+            return self._call(args)
+
+    def _is_packed(self, args: Sequence[Any]) -> bool:
+        """Whether the parameters are those that were packed, unchanged."""
         for i, tensor, version, data in self._fixed:
             given = args[i]
             if given is not tensor or given._version != version or given.data_ptr() != data:
-                self._reload(args)
-                break
+                return False
+        return True
+
+    def _call(self, args: Sequence[Any]) -> list[Any]:
         inputs = [args[i] for i in self._arguments]
-        for i in self._sizes:
-            inputs.append(torch.empty((args[i], 0), dtype=torch.uint8))
+        if self._complex:
+            inputs = [torch.view_as_real(x.resolve_conj()) if x.is_complex() else x for x in inputs]
+        for i, dtype in self._numbers:
+            if dtype is not None:
+                inputs.append(torch.tensor(args[i], dtype=dtype))
+            elif args[i] >= 0:
+                inputs.append(torch.empty((args[i], 0), dtype=torch.uint8))
+            else:
+                raise ShapeError(f"the size {args[i]} is negative")
         computed = self._run(inputs)
         if self._unflatten is not None:
             computed = self._unflatten(computed, inputs)
-        results: list[Any] = []
-        for kind, value in self._results:
-            if kind == "result":
-                results.append(computed[value])
-            elif kind == "argument":
-                results.append(args[value])
-            elif kind == "permuted":
-                results.append(computed[value[0]].permute(value[1]))
-            else:
-                results.append(value)
-        return results
+        return self._results(args, computed)
 
     def _reload(self, args: Sequence[Any]) -> None:
         other = any(args[i] is not tensor for i, tensor, _, _ in self._fixed)
@@ -107,3 +126,39 @@ class CompiledGraph:
         tensors = {name: fixed[i] for i, name in self._fixed_names.items()}
         load(self._executable, {**self._constants, **tensors})
         self._fixed = [(i, tensor, tensor._version, tensor.data_ptr()) for i, tensor in fixed.items()]
+
+
+class _Turns:
+    """Any number of calls at once, or one thread alone."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running = 0
+        self.shared = _Shared(self)
+        self.alone = _Alone(self)
+
+
+class _Shared:
+    def __init__(self, turns: _Turns) -> None:
+        self._turns = turns
+
+    def __enter__(self) -> None:
+        with self._turns._changed:
+            self._turns._running += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._turns._changed:
+            self._turns._running -= 1
+            self._turns._changed.notify_all()
+
+
+class _Alone:
+    def __init__(self, turns: _Turns) -> None:
+        self._turns = turns
+
+    def __enter__(self) -> None:
+        self._turns._changed.acquire()
+        self._turns._changed.wait_for(lambda: self._turns._running == 0)
+
+    def __exit__(self, *_: object) -> None:
+        self._turns._changed.release()

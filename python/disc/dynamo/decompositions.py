@@ -13,7 +13,7 @@ from ..frontend.decompositions import decomposition_table
 
 @functools.cache
 def decompositions() -> dict[torch._ops.OperatorBase, Callable[..., Any]]:
-    """Those of export, but for ops that draw random numbers: PyTorch's own generator is to give them."""
+    """Those of export, except those of random operations (PyTorch's generator draws the numbers) and of constants."""
     table = decomposition_table()
     random = torch.Tag.nondeterministic_seeded
     kept = [op for op in table if isinstance(op, torch._ops.OpOverload) and random in op.tags]

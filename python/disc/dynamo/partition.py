@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +11,11 @@ from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from ..errors import CompileError, UnsupportedOpError
+from ..errors import CompileError, ShapeError, UnsupportedOpError
 from ..frontend import reason_against
 from ..options import Options
 from .compiled import CompiledGraph, log
+from .result_function import LayoutError
 
 # Compiling a part again with what the last attempt found it cannot hold.
 _MAX_ATTEMPTS = 10
@@ -51,6 +52,13 @@ class GraphReport:
     """The pieces of native code."""
     fallbacks: list[Fallback] = field(default_factory=list)
 
+    def warning(self) -> str:
+        """The operations that PyTorch runs, in one line."""
+        first = dict.fromkeys(f"{fallback.op} ({fallback.reason})" for fallback in self.fallbacks)
+        shown = "; ".join([*list(first)[:3], *(["..."] if len(first) > 3 else [])])
+        count = f"{len(self.fallbacks)} of {self.ops} operations of the {self.kind} graph run in PyTorch"
+        return f"{count}: {shown}. disc.explain lists all of them."
+
     def __str__(self) -> str:
         text = f"{self.kind} graph: {self.compiled} of {self.ops} operations in {self.parts} compiled parts"
         return "\n".join([text, *(f"  in PyTorch: {fallback}" for fallback in self.fallbacks)])
@@ -67,7 +75,7 @@ class _Supported(OperatorSupportBase):
 class _Part(torch.nn.Module):
     """A part of a graph, in the place of the module that held its ops."""
 
-    def __init__(self, compiled: CompiledGraph, single: bool) -> None:
+    def __init__(self, compiled: Callable[..., list[Any]], single: bool) -> None:
         super().__init__()
         self._compiled = compiled
         self._single = single
@@ -77,37 +85,112 @@ class _Part(torch.nn.Module):
         return results[0] if self._single else tuple(results)
 
 
+class _Checked:
+    """A compiled graph, which PyTorch runs for arguments that the native code does not take."""
+
+    def __init__(self, compiled: CompiledGraph, graph: GraphModule, strict: bool) -> None:
+        self._compiled = compiled
+        self._graph = graph
+        self._strict = strict
+        self._warned = False
+
+    def __call__(self, *args: Any) -> list[Any]:
+        try:
+            return self._compiled(*args)
+        except (ShapeError, LayoutError, TypeError) as error:
+            # The native code checks its arguments before it changes any.
+            if self._strict:
+                raise
+            if not self._warned:
+                self._warned = True
+                log.warning("disc: a call of a compiled graph runs in PyTorch: %s", _one_line(str(error)))
+        results = self._graph(*args)
+        return list(results) if isinstance(results, (tuple, list)) else [results]
+
+
 def compile_graph(
-    graph: GraphModule, kind: str, options: Options, fixed: Mapping[int, torch.Tensor]
+    graph: GraphModule, kind: str, options: Options, fixed: Mapping[int, torch.Tensor], strict: bool = False
 ) -> tuple[Any, GraphReport]:
     """A function of the graph's arguments that gives its results as a list, and what it is made of.
 
-    ``fixed``: the tensors of arguments that will be the same in most calls, by number.
+    PyTorch runs what cannot be compiled, for whatever reason.
+
+    Args:
+        graph: a graph of aten ops.
+        kind: ``"inference"``, ``"forward"`` or ``"backward"``.
+        options: those of the compilation.
+        fixed: the tensors of arguments that will be the same in most calls, by number.
+        strict: whether an operation that PyTorch would run is an error.
     """
+    report = GraphReport(kind, sum(node.op == "call_function" for node in graph.graph.nodes))
+    try:
+        compiled = _compile(GraphModule(graph, _copy(graph)), options, fixed, strict, report)
+    except Exception as error:
+        log.debug("a %s graph cannot be compiled", kind, exc_info=error)
+        reason = _reason(error)
+        report.compiled = report.parts = 0
+        report.fallbacks = [_fallback(n, reason) for n in graph.graph.nodes if n.op == "call_function"]
+        compiled = graph
+    if report.fallbacks:
+        if strict:
+            raise CompileError("import", f"fallback='error': {report}")
+        log.warning("disc: %s", report.warning())
+    return compiled, report
+
+
+def _compile(
+    graph: GraphModule, options: Options, fixed: Mapping[int, torch.Tensor], strict: bool, report: GraphReport
+) -> Any:
+    whole = GraphModule(graph, _copy(graph))
     updates = _take_updates(graph)
     ops = [node for node in graph.graph.nodes if node.op == "call_function"]
-    report = GraphReport(kind, len(ops) + len(updates))
     against = {node.name: why for node in ops if (why := reason_against(node)) is not None}
     nodes = {node.name: node for node in ops}
-    computing = [node for node in ops if _computes(node)]
-    if not against and computing:
+    if not against and any(map(_computes, ops)):
         try:
             compiled = CompiledGraph(graph, options, fixed, updates)
             report.compiled, report.parts = report.ops, 1
-            return compiled, report
-        except UnsupportedOpError as error:
-            against.update({op.node: op.reason for op in error.ops if op.node})
-            if not against:
-                against = {node.name: str(error) for node in ops}
-        except CompileError as error:
-            log.warning("a %s graph is left to PyTorch: %s", kind, error)
-            against = {node.name: str(error).splitlines()[0] for node in ops}
+            return _Checked(compiled, whole, strict)
+        except Exception as error:
+            log.debug("a %s graph cannot be compiled as one", report.kind, exc_info=error)
+            against = _blamed(error, ops)
     # The new values of arguments are results more, which are copied at the end.
     _append_results(graph, [value for _, value in updates])
     places = [list(_placeholders(graph)).index(old) for old, _ in updates]
-    split = _partition(graph, against, options, report)
-    report.fallbacks = [Fallback(str(nodes[name].target), why, _source(nodes[name])) for name, why in against.items()]
-    return _WithUpdates(split, places), report
+    split = _partition(graph, against, options, report, strict)
+    report.fallbacks = [_fallback(nodes[name], why) for name, why in against.items()]
+    return _WithUpdates(split, places)
+
+
+def _blamed(error: Exception, nodes: Sequence[Node]) -> dict[str, str]:
+    """Those of ``nodes`` that an error is about, as far as it says, with the reason; else all of them."""
+    names = {node.name for node in nodes}
+    if isinstance(error, UnsupportedOpError):
+        named = {op.node: op.reason for op in error.ops if op.node in names}
+        if named:
+            return named
+    reason = _reason(error)
+    if isinstance(error, CompileError) and error.source:
+        there = {node.name: reason for node in nodes if _computes(node) and _source(node) == error.source}
+        if there:
+            return there
+    return {node.name: reason for node in nodes}
+
+
+def _reason(error: Exception) -> str:
+    text = _one_line(error.diagnostic if isinstance(error, CompileError) else str(error))
+    return text if isinstance(error, CompileError) else f"internal error: {type(error).__name__}: {text}"
+
+
+def _one_line(text: str) -> str:
+    line = next(iter(text.strip().splitlines()), "")
+    return line if len(line) <= 160 else f"{line[:157]}..."
+
+
+def _fallback(node: Node, reason: str) -> Fallback:
+    target = node.target
+    name = str(target) if isinstance(target, (str, torch._ops.OperatorBase)) else getattr(target, "__name__", str(target))
+    return Fallback(name, reason, _source(node))
 
 
 class _WithUpdates:
@@ -124,11 +207,15 @@ class _WithUpdates:
         return results
 
 
-def _partition(graph: GraphModule, against: dict[str, str], options: Options, report: GraphReport) -> GraphModule:
+def _partition(
+    graph: GraphModule, against: dict[str, str], options: Options, report: GraphReport, strict: bool
+) -> GraphModule:
     for _ in range(_MAX_ATTEMPTS):
         whole = GraphModule(graph, _copy(graph))
         partitioner = CapabilityBasedPartitioner(whole, _Supported(against), allows_single_node_partition=True)
-        parts = [p for p in partitioner.propose_partitions() if sum(map(_computes, p.nodes)) > 1]
+        proposed = partitioner.propose_partitions()
+        parts = [p for p in proposed if sum(map(_computes, p.nodes)) > 1]
+        alone = [node.name for p in proposed if p not in parts for node in p.nodes if _computes(node)]
         sizes = [len(p.nodes) for p in parts]
         partitioner.fuse_partitions(parts)
         failed: dict[str, str] = {}
@@ -136,30 +223,30 @@ def _partition(graph: GraphModule, against: dict[str, str], options: Options, re
             if node.op == "call_module":
                 part = whole.get_submodule(node.target)
                 assert isinstance(part, GraphModule)
-                failed.update(_compile_part(whole, node, part, options))
+                failed.update(_compile_part(whole, node, part, options, strict))
         if not failed:
             whole.recompile()
             report.compiled, report.parts = sum(sizes), len(sizes)
+            against.update(dict.fromkeys(alone, "it is a single operation between others that PyTorch runs"))
             return whole
         against.update(failed)
     against.update({node.name: "it could not be compiled" for node in graph.graph.nodes if node.op == "call_function"})
     return graph
 
 
-def _compile_part(whole: GraphModule, node: Node, part: GraphModule, options: Options) -> dict[str, str]:
+def _compile_part(
+    whole: GraphModule, node: Node, part: GraphModule, options: Options, strict: bool
+) -> dict[str, str]:
     """Puts native code in the place of ``part``; or why nodes of it cannot be compiled."""
-    names = [n.name for n in part.graph.nodes if n.op == "call_function"]
     for placeholder, argument in zip(_placeholders(part), node.args, strict=True):
         placeholder.meta = dict(argument.meta)  # type: ignore[union-attr]
     try:
         compiled = CompiledGraph(part, options)
-    except UnsupportedOpError as error:
-        return {op.node: op.reason for op in error.ops if op.node in names} or dict.fromkeys(names, str(error))
-    except CompileError as error:
-        log.warning("a part of a graph is left to PyTorch: %s", error)
-        return dict.fromkeys(names, str(error).splitlines()[0])
+    except Exception as error:
+        log.debug("a part of a graph cannot be compiled", exc_info=error)
+        return _blamed(error, [n for n in part.graph.nodes if n.op == "call_function"])
     output = next(n for n in part.graph.nodes if n.op == "output").args[0]
-    setattr(whole, str(node.target), _Part(compiled, not isinstance(output, (tuple, list))))
+    setattr(whole, str(node.target), _Part(_Checked(compiled, part, strict), not isinstance(output, (tuple, list))))
     return {}
 
 

@@ -23,9 +23,12 @@ from torch.export.graph_signature import (
 from torch.fx import Graph, GraphModule, Node
 from torch_mlir.extras.fx_importer import _get_mlir_op_name_for_schema
 
+from ..errors import CompileError
 from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
 from .lower import IGNORED
 from .registry import find_rule
+from .result_layouts import Base, Owned, Result, Source, Unstored, View, creators, is_same, owned, storage_of, view
+from .symbol_sources import missing_symbols, symbol_sources
 
 
 @dataclass
@@ -59,10 +62,15 @@ class GraphInterface:
 
     arguments: list[int]
     """Of each of the program's first inputs, the number of the graph's argument."""
-    sizes: list[int]
-    """Arguments that are sizes and the extent of no tensor: each is an input more, of shape [size, 0]."""
-    results: list[tuple[str, Any]]
-    """Of each of the graph's results: ("argument", number), ("result", number) or ("permuted", (number, dims))."""
+    numbers: list[tuple[int, torch.dtype | None]]
+    """The arguments that are numbers and not the size of any tensor. Each is one more input: a tensor of shape
+    [number, 0] where the dtype is None (the number is a size), else a tensor without dims."""
+    bases: list[Owned]
+    """The computed tensors, and how each is stored."""
+    results: list[Result]
+    """Each of the graph's results."""
+    sources: dict[sympy.Symbol, Source]
+    """Where the values of the symbols in layouts are found."""
 
 
 def reason_against(node: Node) -> str | None:
@@ -141,11 +149,14 @@ class _Builder:
         self._state: dict[str, torch.Tensor] = {}
         self._inputs: list[InputSpec] = []
         self._arguments: list[int] = []
-        self._sizes: list[int] = []
+        self._numbers: list[tuple[int, torch.dtype | None]] = []
+        self._bases: list[Owned] = []
         self._ranges: dict[sympy.Symbol, Any] = {}
 
     def build(self) -> tuple[GraphProgram, GraphInterface]:
+        tensors = [(i, node.meta.get("val")) for i, node in enumerate(self._placeholders)]
         results = self._outputs()
+        sources = self._sources(tensors, [*self._bases, *results])
         parameters = [self._parameter(i) for i in sorted(self._fixed)]
         constants = [self._constant(n) for n in list(self._graph.nodes) if n.op == "get_attr"]
         for i, node in enumerate(self._placeholders):
@@ -158,7 +169,7 @@ class _Builder:
                 self._note_symbols(value.shape)
         for i, node in enumerate(self._placeholders):
             if i not in self._fixed and not isinstance(node.meta.get("val"), torch.Tensor):
-                self._size(i, node)
+                self._number(i, node)
         outputs: list[OutputSpec] = []
         for old, value in self._updates:
             outputs.append(OutputSpec(OutputKind.USER_INPUT_MUTATION, TensorArgument(value.name), old.name))
@@ -168,7 +179,7 @@ class _Builder:
             outputs.append(OutputSpec(OutputKind.USER_OUTPUT, self._output_argument(result), None))
         self._graph.output(tuple(nodes))
         self._graph.eliminate_dead_code()
-        count = len(self._arguments) + len(self._sizes)
+        count = len(self._arguments) + len(self._numbers)
         _, in_spec = pytree.tree_flatten((tuple(range(count)), {}))
         _, out_spec = pytree.tree_flatten(tuple(range(len(self._computed))))
         program = GraphProgram(
@@ -178,7 +189,7 @@ class _Builder:
             range_constraints=self._ranges,
             call_spec=CallSpec(in_spec, out_spec),
         )
-        return program, GraphInterface(self._arguments, self._sizes, results)
+        return program, GraphInterface(self._arguments, self._numbers, self._bases, results, sources)
 
     def _note_symbols(self, sizes: Sequence[Any]) -> None:
         for size in sizes:
@@ -204,41 +215,67 @@ class _Builder:
         self._state[new.name] = tensor
         return InputSpec(InputKind.PARAMETER, TensorArgument(new.name), new.name)
 
-    def _size(self, number: int, node: Node) -> None:
-        """A size becomes the extent of a tensor that has it, or of an input that exists for that alone."""
+    def _number(self, number: int, node: Node) -> None:
+        """A number becomes the size of a tensor that has it, or an input of its own."""
         value = node.meta.get("val")
-        expr = value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(value)
         if not node.users and node not in self._computed:
             self._graph.erase_node(node)
             return
-        if not isinstance(value, torch.SymInt) or expr.is_Integer:
-            node.replace_all_uses_with(int(expr))  # type: ignore[arg-type]
+        if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) or value.node.expr.is_number:
+            constant = value
+            if not isinstance(value, (int, float, bool, type(None))):
+                constant = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(value)](value.node.expr)
+            node.replace_all_uses_with(constant)  # type: ignore[arg-type]
+            self._computed = [constant if r is node else r for r in self._computed]
             self._graph.erase_node(node)
             return
-        place = self._place(expr)
+        place = self._place(value.node.expr) if isinstance(value, torch.SymInt) else None
         first = next(n for n in self._graph.nodes if n.op != "placeholder")
-        if place is None:
-            self._sizes.append(number)
-            with self._graph.inserting_before(first):
-                carrier = self._graph.placeholder(f"{node.name}_carrier")
-            with value.node.shape_env.ignore_fresh_unbacked_symbols():
-                mode = next(
-                    v.fake_mode
-                    for n in self._graph.nodes
-                    for v in pytree.tree_leaves(n.meta.get("val"))
-                    if isinstance(v, torch._subclasses.FakeTensor)
-                )
-                with mode:
-                    carrier.meta["val"] = torch.empty((value, 0), dtype=torch.uint8)
-            self._inputs.append(InputSpec(InputKind.USER_INPUT, TensorArgument(carrier.name), None))
+        if place is not None:
+            function, args = torch.ops.aten.sym_size.int, place
+        elif isinstance(value, torch.SymInt) and self._is_size(value):
+            carrier = self._input(node, (value, 0), torch.uint8, number, None)
             self._note_symbols([value])
-            place = carrier, 0
+            function, args = torch.ops.aten.sym_size.int, (carrier, 0)
+        else:
+            kinds = {torch.SymInt: torch.int64, torch.SymFloat: torch.float64, torch.SymBool: torch.bool}
+            dtype = kinds[type(value)]
+            function, args = torch.ops.aten._local_scalar_dense.default, (self._input(node, (), dtype, number, dtype),)
         with self._graph.inserting_before(first):
-            size = self._graph.call_function(torch.ops.aten.sym_size.int, place)
-        size.meta = dict(node.meta)
-        node.replace_all_uses_with(size)
-        self._computed = [size if r is node else r for r in self._computed]
+            new = self._graph.call_function(function, args)
+        new.meta = dict(node.meta)
+        node.replace_all_uses_with(new)
+        self._computed = [new if r is node else r for r in self._computed]
         self._graph.erase_node(node)
+
+    def _input(self, node: Node, shape: Any, dtype: torch.dtype, number: int, kind: torch.dtype | None) -> Node:
+        """One more input of the program, for an argument that is a number."""
+        self._numbers.append((number, kind))
+        first = next(n for n in self._graph.nodes if n.op != "placeholder")
+        with self._graph.inserting_before(first):
+            carrier = self._graph.placeholder(f"{node.name}_carrier")
+        value = node.meta["val"]
+        fakes = (v for n in self._graph.nodes for v in pytree.tree_leaves(n.meta.get("val")))
+        mode = next(v.fake_mode for v in fakes if isinstance(v, torch._subclasses.FakeTensor))
+        with value.node.shape_env.ignore_fresh_unbacked_symbols(), mode:
+            carrier.meta["val"] = torch.empty(shape, dtype=dtype)
+        self._inputs.append(InputSpec(InputKind.USER_INPUT, TensorArgument(carrier.name), None))
+        return carrier
+
+    def _is_size(self, value: torch.SymInt) -> bool:
+        """Whether a number is never negative, or a tensor's size depends on it."""
+        bounds = value.node.shape_env.bound_sympy(value.node.expr)
+        if bounds.lower >= 0:
+            return True
+        symbols = value.node.expr.free_symbols
+        sizes = (
+            size
+            for node in self._graph.nodes
+            for tensor in pytree.tree_leaves(node.meta.get("val"))
+            if isinstance(tensor, torch.Tensor)
+            for size in tensor.shape
+        )
+        return any(isinstance(size, torch.SymInt) and size.node.expr.free_symbols & symbols for size in sizes)
 
     def _place(self, expr: sympy.Expr) -> tuple[Node, int] | None:
         for i in self._arguments:
@@ -247,33 +284,67 @@ class _Builder:
                     return self._placeholders[i], dim
         return None
 
-    def _outputs(self) -> list[tuple[str, Any]]:
-        """What becomes of each result; sets the results that the program computes."""
+    def _outputs(self) -> list[Result]:
+        """The layouts of all results; sets the results that the program computes."""
         numbers = {node: i for i, node in enumerate(self._placeholders)}
-        results: list[tuple[str, Any]] = []
+        updated = {old for old, _ in self._updates}
+        first = creators(self._graph.nodes)
+        bases: dict[Node, int] = {}
+        whole: dict[int, Node] = {}
+        results: list[Result] = []
         for result in self._results:
-            if result in numbers and result not in [old for old, _ in self._updates]:
-                results.append(("argument", numbers[result]))
-                continue
             if not isinstance(result, Node):
-                results.append(("constant", result))
+                results.append(Unstored("constant", result))
                 continue
-            order = _order(result.meta.get("val"))
-            if order is not None:
-                result, order = self._permuted(result, order)
-                results.append(("permuted", (len(self._computed), order)))
+            fake = result.meta.get("val")
+            if result in numbers and result not in updated:
+                results.append(Unstored("argument", numbers[result]))
+                continue
+            key = storage_of(fake)
+            if key is None:
+                results.append(Unstored("number", len(self._computed)))
+                self._computed.append(result)
+                self._bases.append(Owned(Base("computed", len(self._bases)), None, None))
+                continue
+            creator = first[key]
+            if creator in numbers and creator not in updated:
+                results.append(view(Base("argument", numbers[creator]), creator.meta["val"], fake))
+                continue
+            if creator not in bases:
+                bases[creator] = len(self._computed)
+                self._bases.append(owned(Base("computed", len(self._computed)), creator.meta["val"]))
+                self._computed.append(self._in_memory_order(creator, self._bases[-1].order))
+            base = bases[creator]
+            if is_same(fake, creator.meta["val"]) and whole.setdefault(base, result) is result:
+                results.append(Unstored("base", base))
             else:
-                results.append(("result", len(self._computed)))
-            self._computed.append(result)
+                results.append(view(Base("computed", base), creator.meta["val"], fake))
         return results
 
-    def _permuted(self, result: Node, order: Sequence[int]) -> tuple[Node, list[int]]:
-        """The result with its dims as they lie in memory, and the order that gives back the result."""
-        value = result.meta["val"]
-        permuted = self._graph.call_function(torch.ops.aten.permute.default, (result, list(order)))
-        permuted.meta = {k: v for k, v in result.meta.items() if k != "tensor_meta"}
-        permuted.meta["val"] = value.permute(list(order))
-        return permuted, [list(order).index(d) for d in range(len(order))]
+    def _in_memory_order(self, node: Node, back: tuple[int, ...] | None) -> Node:
+        """A result with its dims ordered as in memory; ``back`` is the permutation that gives back the result."""
+        if back is None:
+            return node
+        order = [back.index(d) for d in range(len(back))]
+        with self._graph.inserting_after(list(self._graph.nodes)[-1]):
+            permuted = self._graph.call_function(torch.ops.aten.permute.default, (node, order))
+        permuted.meta = {k: v for k, v in node.meta.items() if k != "tensor_meta"}
+        permuted.meta["val"] = node.meta["val"].permute(order)
+        return permuted
+
+    def _sources(self, arguments: list[tuple[int, Any]], layouts: Sequence[Any]) -> dict[sympy.Symbol, Source]:
+        """Where the symbols of layouts are found; those that only the graph computes become results."""
+        values = [node.meta.get("val") if isinstance(node, Node) else None for node in self._computed]
+        sources = symbol_sources(arguments, values)
+        for symbol in missing_symbols(layouts, sources):
+            found = (n for n in self._graph.nodes if isinstance(v := n.meta.get("val"), torch.SymInt))
+            node = next((n for n in found if n.meta["val"].node.expr == symbol), None)
+            if node is None:
+                raise CompileError("import", f"the layout of a result depends on {symbol}, which no argument has")
+            sources[symbol] = Source("computed", len(self._computed), "value")
+            self._bases.append(Owned(Base("computed", len(self._computed)), None, None))
+            self._computed.append(node)
+        return sources
 
     def _output_argument(self, result: Any) -> Any:
         if not isinstance(result, Node):
@@ -281,22 +352,3 @@ class _Builder:
         if isinstance(result.meta.get("val"), torch.Tensor):
             return TensorArgument(result.name)
         return SymIntArgument(result.name)
-
-
-def _order(value: Any) -> list[int] | None:
-    """The order in which the dims of a dense tensor lie in memory; None if it is row-major, or not dense."""
-    if not isinstance(value, torch.Tensor) or value.dim() < 2:
-        return None
-    hint = [s if isinstance(s, int) else s.node.hint for s in value.stride()]
-    sizes = [s if isinstance(s, int) else s.node.hint for s in value.shape]
-    if any(s is None for s in [*hint, *sizes]):
-        return None
-    order = sorted(range(value.dim()), key=lambda d: -hint[d])
-    if order == list(range(value.dim())):
-        return None
-    expected = 1
-    for d in reversed(order):
-        if hint[d] != expected and sizes[d] != 1:
-            return None
-        expected *= sizes[d]
-    return order

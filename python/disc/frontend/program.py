@@ -181,8 +181,13 @@ def import_program(
     return imported
 
 
-def import_functional(program: Program, specs: Sequence[Any] = (), *, library: bool = False) -> ImportedProgram:
-    """Imports a program whose ops change nothing in place. ``specs``: a spec of dims for each leaf of the arguments."""
+def import_functional(
+    program: Program, specs: Sequence[Any] = (), *, library: bool = False, owned: bool = False
+) -> ImportedProgram:
+    """Imports a program whose ops change nothing in place. ``specs``: a spec of dims for each leaf of the arguments.
+
+    With ``owned`` each tensor that ``main`` returns is in memory of its own.
+    """
     updates = find_updates(program)
     program = without_updates(program)
     inputs, fakes, constants = _user_inputs(program)
@@ -205,7 +210,9 @@ def import_functional(program: Program, specs: Sequence[Any] = (), *, library: b
         places = _symbol_places(symbols, fakes)
         assert program.call_spec.out_spec is not None
         returns = Returns(program, module, lowering.builder, [name for _, name in inputs], states, places)
-        outputs, named_results = returns.collect(results, updates, parameters, program.call_spec.out_spec, library)
+        outputs, named_results = returns.collect(
+            results, updates, parameters, program.call_spec.out_spec, library, owned
+        )
         text = finish(module, named_results)
     used = {name: _signless(t) for name, t in parameters.items() if f'"{name}"' in text}
     assert program.call_spec.in_spec is not None

@@ -76,8 +76,12 @@ class Returns:
         parameters: Mapping[str, torch.Tensor],
         out_spec: pytree.TreeSpec,
         library: bool,
+        owned: bool = False,
     ) -> tuple[list[Output], list[Result]]:
-        """The outputs, and the results that ``main`` must have for them and for the updates: each tensor once."""
+        """The outputs, and the results that ``main`` must have for them and for the updates: each tensor once.
+
+        With ``owned`` each tensor is in memory of its own: none is an input or a parameter, no two are the same.
+        """
         specs = self._program.graph_signature.output_specs
         values = {n.name: n.meta.get("val") for n in self._program.graph.nodes}
         places = [self._argument(update, parameters) for update in updates]
@@ -90,7 +94,11 @@ class Returns:
         for spec, result, key in zip(specs[count:], results[count:], keys, strict=True):
             node = getattr(spec.arg, "name", None)
             output = self._classify(spec, result, values.get(node), parameters)
-            if node in updated and isinstance(result, Tensor) and not library:
+            if owned and isinstance(result, Tensor):
+                if output.kind != "tensor" or node in updated or result in returned:
+                    result = self._copy(result)
+                output = Output("tensor")
+            elif node in updated and isinstance(result, Tensor) and not library:
                 place = updated[node]
                 if place >= self._inputs:
                     output = Output("parameter", value=parameters[self._names[place]])
