@@ -44,10 +44,20 @@ class CompiledGraph:
         self._updates = updates
         self._reloads = 0
         self._turns = _Turns()
-        self._compile(dict(fixed or {}))
+        self._numbers_are_sizes = False
+        self._numbers: list[tuple[int, torch.dtype | None]] = []
+        try:
+            self._compile(dict(fixed or {}))
+        except Exception:
+            if not any(dtype is torch.int64 for _, dtype in self._numbers):
+                raise
+            # More operations take numbers that are never negative. PyTorch runs calls with others.
+            self._numbers_are_sizes = True
+            self._compile(dict(fixed or {}))
 
     def _compile(self, fixed: dict[int, torch.Tensor]) -> None:
-        program, interface = graph_program(self._graph, fixed, self._updates)
+        program, interface = graph_program(self._graph, fixed, self._updates, self._numbers_are_sizes)
+        self._numbers = interface.numbers
         compilation = Compilation(self._options)
         with compilation.progress(steps(compilation)), torch.no_grad():
             imported = import_functional(program, owned=True)
@@ -73,7 +83,6 @@ class CompiledGraph:
         imported.release()
         self._imported = imported
         self._arguments = interface.arguments
-        self._numbers = interface.numbers
         kinds = [(output.kind, output.index, output.complex) for output in imported.outputs]
         plain = kinds == [("tensor", i, False) for i in range(len(kinds))]
         self._unflatten: Callable[..., Any] | None = None if plain else imported.unflatten

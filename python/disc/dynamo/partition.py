@@ -169,6 +169,7 @@ def _blamed(error: Exception, nodes: Sequence[Node]) -> dict[str, str]:
         named = {op.node: op.reason for op in error.ops if op.node in names}
         if named:
             return named
+        return dict.fromkeys(names, f"{error.ops[0].name}: {_one_line(error.ops[0].reason)}")
     reason = _reason(error)
     if isinstance(error, CompileError) and error.source:
         there = {node.name: reason for node in nodes if _computes(node) and _source(node) == error.source}
@@ -266,16 +267,30 @@ def _placeholders(graph: GraphModule) -> list[Node]:
 
 def _take_updates(graph: GraphModule) -> list[tuple[Node, Node]]:
     """Takes the assignments to arguments out of the graph, at whose end AOTAutograd puts them."""
-    updates = []
-    for node in list(graph.graph.nodes):
-        if node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder" and not node.users:
+    updates: list[tuple[Node, Node]] = []
+    nodes = list(graph.graph.nodes)
+    for at, node in enumerate(nodes):
+        if node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder":
             old, value = node.args[:2]
             same = value.meta["val"].shape == old.meta["val"].shape and value.meta["val"].dtype == old.meta["val"].dtype
-            if same and value is not old:
+            if same and value is not old and old not in dict(updates) and not _is_read(node, old, nodes[at + 1 :]):
+                # What returns the assignment returns the argument.
+                node.replace_all_uses_with(old)
                 updates.append((old, value))
                 graph.graph.erase_node(node)
     graph.recompile()
     return updates
+
+
+def _is_read(assignment: Node, old: Node, later: Sequence[Node]) -> bool:
+    """Whether something is computed from an argument after the assignment to it."""
+    aliases = {assignment, old}
+    for node in later:
+        if node.op == "call_function" and not aliases.isdisjoint(node.all_input_nodes):
+            if _computes(node) and node.target is not torch.ops.aten.copy_.default:
+                return True
+            aliases.add(node)
+    return False
 
 
 def _append_results(graph: GraphModule, values: list[Node]) -> None:

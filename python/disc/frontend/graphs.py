@@ -21,6 +21,7 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.passes.shape_prop import _extract_tensor_metadata
 from torch_mlir.extras.fx_importer import _get_mlir_op_name_for_schema
 
 from ..errors import CompileError
@@ -116,7 +117,10 @@ def _draws(node: Node) -> bool:
 
 
 def graph_program(
-    module: GraphModule, fixed: Mapping[int, torch.Tensor], updates: Sequence[tuple[Node, Node]] = ()
+    module: GraphModule,
+    fixed: Mapping[int, torch.Tensor],
+    updates: Sequence[tuple[Node, Node]] = (),
+    numbers_are_sizes: bool = False,
 ) -> tuple[GraphProgram, GraphInterface]:
     """The program of a graph that changes nothing in place.
 
@@ -124,14 +128,20 @@ def graph_program(
         module: its nodes have fake values (``meta["val"]``), with sizes that are symbols of one ShapeEnv.
         fixed: the tensors of arguments that are parameters of the program, by number.
         updates: pairs (placeholder, node): the new values of arguments.
+        numbers_are_sizes: whether no argument that is an int is negative, even if tracing does not know that.
     """
-    return _Builder(module, fixed, updates).build()
+    return _Builder(module, fixed, updates, numbers_are_sizes).build()
 
 
 class _Builder:
     def __init__(
-        self, module: GraphModule, fixed: Mapping[int, torch.Tensor], updates: Sequence[tuple[Node, Node]]
+        self,
+        module: GraphModule,
+        fixed: Mapping[int, torch.Tensor],
+        updates: Sequence[tuple[Node, Node]],
+        numbers_are_sizes: bool,
     ) -> None:
+        self._numbers_are_sizes = numbers_are_sizes
         self._module = module
         self._fixed = fixed
         self._graph = Graph()
@@ -259,13 +269,15 @@ class _Builder:
         mode = next(v.fake_mode for v in fakes if isinstance(v, torch._subclasses.FakeTensor))
         with value.node.shape_env.ignore_fresh_unbacked_symbols(), mode:
             carrier.meta["val"] = torch.empty(shape, dtype=dtype)
+        # torch-mlir's importer reads it.
+        carrier.meta["tensor_meta"] = _extract_tensor_metadata(carrier.meta["val"])
         self._inputs.append(InputSpec(InputKind.USER_INPUT, TensorArgument(carrier.name), None))
         return carrier
 
     def _is_size(self, value: torch.SymInt) -> bool:
         """Whether a number is never negative, or a tensor's size depends on it."""
         bounds = value.node.shape_env.bound_sympy(value.node.expr)
-        if bounds.lower >= 0:
+        if self._numbers_are_sizes or bounds.lower >= 0:
             return True
         symbols = value.node.expr.free_symbols
         sizes = (
@@ -287,7 +299,6 @@ class _Builder:
     def _outputs(self) -> list[Result]:
         """The layouts of all results; sets the results that the program computes."""
         numbers = {node: i for i, node in enumerate(self._placeholders)}
-        updated = {old for old, _ in self._updates}
         first = creators(self._graph.nodes)
         bases: dict[Node, int] = {}
         whole: dict[int, Node] = {}
@@ -297,7 +308,8 @@ class _Builder:
                 results.append(Unstored("constant", result))
                 continue
             fake = result.meta.get("val")
-            if result in numbers and result not in updated:
+            if result in numbers:
+                # Also of an argument that is updated: it is returned as it is after that.
                 results.append(Unstored("argument", numbers[result]))
                 continue
             key = storage_of(fake)
@@ -307,7 +319,7 @@ class _Builder:
                 self._bases.append(Owned(Base("computed", len(self._bases)), None, None))
                 continue
             creator = first[key]
-            if creator in numbers and creator not in updated:
+            if creator in numbers:
                 results.append(view(Base("argument", numbers[creator]), creator.meta["val"], fake))
                 continue
             if creator not in bases:
@@ -337,14 +349,27 @@ class _Builder:
         values = [node.meta.get("val") if isinstance(node, Node) else None for node in self._computed]
         sources = symbol_sources(arguments, values)
         for symbol in missing_symbols(layouts, sources):
-            found = (n for n in self._graph.nodes if isinstance(v := n.meta.get("val"), torch.SymInt))
-            node = next((n for n in found if n.meta["val"].node.expr == symbol), None)
+            node = self._node_of(symbol)
             if node is None:
                 raise CompileError("import", f"the layout of a result depends on {symbol}, which no argument has")
             sources[symbol] = Source("computed", len(self._computed), "value")
             self._bases.append(Owned(Base("computed", len(self._computed)), None, None))
             self._computed.append(node)
         return sources
+
+    def _node_of(self, symbol: sympy.Symbol) -> Node | None:
+        """A node that has the value of a symbol."""
+        for node in self._graph.nodes:
+            value = node.meta.get("val")
+            if isinstance(value, torch.SymInt) and value.node.expr == symbol:
+                return node
+            for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+                if isinstance(size, torch.SymInt) and size.node.expr == symbol:
+                    with self._graph.inserting_after(list(self._graph.nodes)[-1]):
+                        read = self._graph.call_function(torch.ops.aten.sym_size.int, (node, dim))
+                    read.meta["val"] = size
+                    return read
+        return None
 
     def _output_argument(self, result: Any) -> Any:
         if not isinstance(result, Node):
