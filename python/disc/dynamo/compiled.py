@@ -15,7 +15,7 @@ from ..compiler import build, load, steps
 from ..errors import ShapeError
 from ..frontend import graph_program, import_functional
 from ..options import Options
-from .result_function import LayoutError, result_function
+from .result_function import result_function
 
 log = logging.getLogger("disc.dynamo")
 

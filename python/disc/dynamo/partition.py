@@ -190,7 +190,9 @@ def _one_line(text: str) -> str:
 
 def _fallback(node: Node, reason: str) -> Fallback:
     target = node.target
-    name = str(target) if isinstance(target, (str, torch._ops.OperatorBase)) else getattr(target, "__name__", str(target))
+    name = (
+        str(target) if isinstance(target, (str, torch._ops.OperatorBase)) else getattr(target, "__name__", str(target))
+    )
     return Fallback(name, reason, _source(node))
 
 
@@ -235,9 +237,7 @@ def _partition(
     return graph
 
 
-def _compile_part(
-    whole: GraphModule, node: Node, part: GraphModule, options: Options, strict: bool
-) -> dict[str, str]:
+def _compile_part(whole: GraphModule, node: Node, part: GraphModule, options: Options, strict: bool) -> dict[str, str]:
     """Puts native code in the place of ``part``; or why nodes of it cannot be compiled."""
     for placeholder, argument in zip(_placeholders(part), node.args, strict=True):
         placeholder.meta = dict(argument.meta)  # type: ignore[union-attr]

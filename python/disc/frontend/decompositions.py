@@ -81,6 +81,22 @@ def _as_strided_scatter(
     return flat.reshape(x.shape)
 
 
+def _resize(x: torch.Tensor, size: Sequence[int], *, memory_format: torch.memory_format | None = None) -> torch.Tensor:
+    """The elements of x in memory order as the first ones of a row-major tensor; further ones are NaN, or the largest
+    number, as PyTorch's deterministic mode has it."""
+    order = sorted(range(x.dim()), key=lambda d: -x.stride(d))
+    flat = x.permute(order).reshape(-1)
+    count = math.prod(size)
+    if count <= flat.shape[0]:
+        flat = flat[:count]
+    else:
+        floating = x.is_floating_point() or x.is_complex()
+        rest = math.nan if floating else True if x.dtype == torch.bool else torch.iinfo(x.dtype).max
+        flat = torch.cat([flat, flat.new_full([count - flat.shape[0]], rest)])
+    result = flat.reshape(size).clone(memory_format=torch.contiguous_format)
+    return result if memory_format is None else result.contiguous(memory_format=memory_format)
+
+
 def _pdist(x: torch.Tensor, p: float = 2) -> torch.Tensor:
     """The distances of all pairs of rows, in the order of the upper triangle."""
     count = x.shape[0]
@@ -175,6 +191,7 @@ OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
     torch.ops.aten._trilinear.default: _trilinear,
     torch.ops.aten.addbmm.default: _addbmm,
     torch.ops.aten.put.default: _put,
+    torch.ops.aten.resize.default: _resize,
     torch.ops.aten.embedding_renorm.default: _embedding_renorm,
     torch.ops.aten.linalg_tensorinv.default: _tensorinv,
     torch.ops.aten.histc.default: _histc,

@@ -28,7 +28,7 @@ from ..errors import CompileError
 from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
 from .lower import IGNORED
 from .registry import find_rule
-from .result_layouts import Base, Owned, Result, Source, Unstored, View, creators, is_same, owned, storage_of, view
+from .result_layouts import Base, Owned, Result, Source, Unstored, creators, is_same, owned, storage_of, view
 from .symbol_sources import missing_symbols, symbol_sources
 
 
@@ -277,6 +277,8 @@ class _Builder:
     def _is_size(self, value: torch.SymInt) -> bool:
         """Whether a number is never negative, or a tensor's size depends on it."""
         bounds = value.node.shape_env.bound_sympy(value.node.expr)
+        if bounds.upper < 0:
+            return False
         if self._numbers_are_sizes or bounds.lower >= 0:
             return True
         symbols = value.node.expr.free_symbols
