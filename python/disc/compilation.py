@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from tqdm import tqdm
 
 from . import _native
-from .errors import CompileError
+from .errors import CompileError, boundary
 from .frontend import ImportedProgram, import_program
 from .options import Options
 from .pipeline import IMPORT, Stage
@@ -95,7 +95,7 @@ class Compilation:
         """The import stage."""
         if self._dump:
             self._dump.mkdir(parents=True, exist_ok=True)
-        with self.step(IMPORT):
+        with self.step(IMPORT), boundary(IMPORT):
             if is_onnx(model):
                 # It needs the onnx package, which nothing else does.
                 from .frontend.onnx import import_onnx
@@ -123,11 +123,12 @@ class Compilation:
 
         ``cpu`` is a kind of CPU of the target's machine, this one or not; None means what the options say.
         """
-        module = self._parse(program.text, cpu)
+        with boundary(IMPORT):
+            module = self._parse(program.text, cpu)
         for stage in self.pipeline:
-            with self.step(stage.name):
+            with self.step(stage.name), boundary(stage.name):
                 self._run_stage(module, stage)
-            self.interface = module.interface() or self.interface
+                self.interface = module.interface() or self.interface
         return module
 
     @property

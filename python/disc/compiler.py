@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from . import _native
 from .compilation import EMIT, LOAD, Compilation, is_onnx
-from .errors import CompileError
+from .errors import CompileError, boundary
 from .frontend import ImportedProgram
 from .model import Model
 from .options import Options
@@ -120,7 +120,7 @@ def build(compilation: Compilation, program: ImportedProgram, device: int = 0) -
     module = compilation.lower(program)
     if compilation.options.stop_after is not None:
         return None
-    with compilation.step(EMIT):
+    with compilation.step(EMIT), boundary(EMIT):
         return _emit(compilation, module, device)
 
 

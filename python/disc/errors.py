@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -69,6 +70,53 @@ class UnsupportedOpError(CompileError):
         lines += [f"  {op.source}: {op.name}: {op.reason}" for op in self.ops]
         lines.append("A rule of your own can lower an op: see disc.lowers and docs/adding-an-op.md.")
         super().__init__("import", "\n".join(lines), self.ops[0].source if self.ops else None)
+
+
+REPORT = "This is a bug in DISC; please report it with this message and the model's code."
+
+
+def internal(error: BaseException) -> str:
+    """The text of a bug in DISC that showed as ``error``."""
+    lines = str(error).strip().splitlines()
+    detail = f": {lines[0]}" if lines else ""
+    return f"internal error: {type(error).__name__}{detail}. {REPORT}"
+
+
+class InternalError(CompileError):
+    """A bug in DISC: a model could not be compiled, for a reason that says nothing about the model.
+
+    Its ``__cause__`` is the exception that was raised.
+    """
+
+    def __init__(self, stage: str, error: BaseException, source: str | None = None) -> None:
+        super().__init__(stage, internal(error), source)
+
+
+@contextmanager
+def boundary(stage: str) -> Iterator[None]:
+    """Raises every unexpected exception of a stage as an :class:`InternalError`.
+
+    Errors that say what to do pass: a CompileError, a missing package or file, exhausted memory, and an
+    :class:`ArgumentError`.
+    """
+    try:
+        yield
+    except (ArgumentError, CompileError, ImportError, MemoryError, OSError):
+        raise
+    except Exception as error:
+        raise InternalError(stage, error) from error
+
+
+class ArgumentError(Exception):
+    """Mixed into the exceptions that report a wrong argument of the user's, so that the boundary lets them pass."""
+
+
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument has the wrong type."""
+
+
+class ArgumentValueError(ArgumentError, ValueError):
+    """An argument has the wrong value."""
 
 
 class ShapeError(ValueError):

@@ -31,7 +31,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 
-from .errors import CompileError, ShapeError
+from .errors import ArgumentTypeError, ArgumentValueError, CompileError, ShapeError
 
 CHILDREN = "children"
 PRESENT = "present"
@@ -91,7 +91,7 @@ class TreeType:
         single = len(names) == 1
         for node in nodes:
             if not isinstance(node, cls):
-                raise TypeError(f"a node of the tree is a {type(node).__name__}, expected {cls.__name__}")
+                raise ArgumentTypeError(f"a node of the tree is a {type(node).__name__}, expected {cls.__name__}")
             for child in (get(node),) if single else get(node):
                 if child is None:
                     children.append(-1)
@@ -108,7 +108,9 @@ class TreeType:
                 return torch.tensor(column, dtype=field.dtype)
             for i, x in enumerate(column):
                 if x is not None and type(x) is not _type_of(field.dtype):
-                    raise TypeError(f"node {i}: {field.name} is {x!r}, expected a {_type_of(field.dtype).__name__}")
+                    raise ArgumentTypeError(
+                        f"node {i}: {field.name} is {x!r}, expected a {_type_of(field.dtype).__name__}"
+                    )
             return torch.tensor([0 if x is None else x for x in column], dtype=field.dtype)
         if field.optional:
             none = torch.zeros(field.shape, dtype=field.dtype)
@@ -116,7 +118,7 @@ class TreeType:
         for i, x in enumerate(column):
             if not isinstance(x, Tensor) or x.dtype is not field.dtype:
                 what = f"a tensor of {x.dtype}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
-                raise TypeError(f"node {i}: {field.name} is {what}, expected a tensor of {field.dtype}")
+                raise ArgumentTypeError(f"node {i}: {field.name} is {what}, expected a tensor of {field.dtype}")
             if x.shape != field.shape:
                 raise ShapeError(
                     f"node {i}: {field.name} has the shape {list(x.shape)}, expected {list(field.shape)}",
@@ -405,7 +407,7 @@ def replaced(
 def tensors(kind: TreeType, tree: Any) -> list[Tensor]:
     """A tree of a known type as tensors."""
     if not isinstance(tree, kind.cls):
-        raise TypeError(f"expected a tree of {kind.cls.__name__}, got {type(tree).__name__}")
+        raise ArgumentTypeError(f"expected a tree of {kind.cls.__name__}, got {type(tree).__name__}")
     return kind.flatten(tree)
 
 
@@ -448,9 +450,11 @@ def dynamic_shapes(
         given = dict(zip(keys, given, strict=False))
     for key, spec in given.items():
         if key not in specs:
-            raise ValueError(f"dynamic_shapes: {key!r} is none of the arguments; they are: {', '.join(specs)}")
+            raise ArgumentValueError(f"dynamic_shapes: {key!r} is none of the arguments; they are: {', '.join(specs)}")
         if key in places and spec is not None:
-            raise ValueError(f"dynamic_shapes: {key} holds a tree, whose number of nodes is always dynamic; give None")
+            raise ArgumentValueError(
+                f"dynamic_shapes: {key} holds a tree, whose number of nodes is always dynamic; give None"
+            )
         if key not in places:
             specs[key] = spec
     if variadic is None or len(args) == len(fixed):

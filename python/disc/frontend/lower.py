@@ -15,6 +15,7 @@ from torch_mlir import ir
 
 from .. import errors
 from . import dtypes
+from .agreement import Agreement
 from .builder import Builder
 from .locations import describe, location, source_of
 from .lower_procedures import CALL, CallLowering, Procedure, ProcedureLowering
@@ -101,11 +102,14 @@ class Lowering:
         self.renamed: dict[str, str] = {}
         """In a procedure: what symbols from outside are called in it."""
         self._unsupported: list[errors.UnsupportedOp] = []
+        self._mistake: BaseException | None = None
+        """The first exception of a rule that is a bug."""
         self._steps: set[Any] = set()
         self._source: tuple[str, int] | None = None
         self._main: Any = None
         self.builder = Builder()
         """Writes at the end of ``main``, also after the run."""
+        self._agreement = Agreement(self.builder)
 
     def run(
         self,
@@ -134,8 +138,7 @@ class Lowering:
             with ir.InsertionPoint(block):
                 self._bind_inputs(source_block, block, inputs)
             outputs = self._lower_block(source_block, block)
-        if self._unsupported:
-            raise errors.UnsupportedOpError(self._unsupported)
+        self.check()
         return module, outputs
 
     # -- the entry -----------------------------------------------------------------------------
@@ -326,7 +329,7 @@ class Lowering:
     def check(self) -> None:
         """Raises what was found to be unsupported so far."""
         if self._unsupported:
-            raise errors.UnsupportedOpError(self._unsupported)
+            raise errors.UnsupportedOpError(self._unsupported) from self._mistake
 
     def _begin(self, op: ir.Operation, name: str) -> str:
         """Moves to the op's Python line; ops without one keep that of their predecessor."""
@@ -469,6 +472,13 @@ class Lowering:
         except NotLowerable as error:
             self._report(op, name, str(error))
             return
+        except errors.CompileError:
+            raise
+        except Exception as error:
+            # A rule's bug concerns this operation only: the others are reported too, and torch.compile falls back.
+            self._mistake = self._mistake or error
+            self._report(op, name, errors.internal(error))
+            return
         self._bind(op, [results] if len(op.results) == 1 else results)
 
     def _call(self, op: ir.Operation, rule: Rule, operands: list[Any]) -> Any:
@@ -499,32 +509,42 @@ class Lowering:
     def _bind(self, op: ir.Operation, results: Any) -> None:
         results = [] if results is None and not op.results else list(results)
         if len(results) != len(op.results):
-            raise errors.CompileError(
-                "import",
-                f"the rule of {op_name(op)} gave {len(results)} results, not {len(op.results)}",
-                describe(self._source),
-            )
+            text = f"the rule of {op_name(op)} returned {len(results)} results, expected {len(op.results)}"
+            self._report(op, op_name(op), errors.internal(AssertionError(text)))
+            return
         for i, (value, result) in enumerate(zip(op.results, results, strict=True)):
             if result is None and any(True for _ in value.uses):
                 self._report(op, op_name(op), f"its result {i} is not available")
                 return
-            if isinstance(result, Tensor):
-                result = self._check(op, value, result)
+            if not self._agreed(op, i, result):
+                return
             self.values[value] = result
 
-    def _check(self, op: ir.Operation, value: ir.Value, result: Tensor) -> Tensor:
-        """A rule's result against what torch says; a mistake shows here, at its line."""
-        info = result_info(value.type)
-        agree = result.dtype == info.dtype and result.rank == len(info.shape)
-        for have, want in zip(result.dims, info.shape, strict=False):
-            agree &= not (isinstance(have, int) and want is not None and have != want)
-        if not agree:
-            raise errors.CompileError(
-                "import",
-                f"the rule of {op_name(op)} gave {result.value.type} of {result.dtype}, torch says {value.type}",
-                describe(self._source),
-            )
-        return result
+    def _agreed(self, op: ir.Operation, place: int, result: Any) -> bool:
+        """Whether a rule's result has PyTorch's dtype and shape; a mistake in a rule is reported here, at its line."""
+        type_, fake = op.results[place].type, self.fake(op)
+        if len(op.results) > 1:
+            matches = isinstance(fake, (tuple, list)) and len(fake) == len(op.results)
+            fake = fake[place] if matches else None
+        what = None
+        if isinstance(result, Tensor):
+            info = result_info(type_)
+            agree = result.dtype == info.dtype and result.rank == len(info.shape)
+            for have, want in zip(result.dims, info.shape, strict=False):
+                agree &= not (isinstance(have, int) and want is not None and have != want)
+            if not agree:
+                what = f"{result.value.type} of {result.dtype}, expected {type_}"
+        pairs = [(result, fake)]
+        if isinstance(result, (tuple, list)) and isinstance(fake, (tuple, list)) and len(result) == len(fake):
+            pairs = list(zip(result, fake, strict=True))
+        for tensor, like in pairs:
+            if what is None and isinstance(tensor, Tensor) and isinstance(like, torch.Tensor):
+                what = self._agreement.difference(tensor, like)
+        if what is None:
+            return True
+        text = f"the rule of {op_name(op)} returned as result {place} a tensor {what}"
+        self._report(op, op_name(op), errors.internal(AssertionError(text)))
+        return False
 
     def _report(self, op: ir.Operation, name: str, reason: str) -> None:
         node = self._node(op)

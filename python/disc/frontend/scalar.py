@@ -35,7 +35,9 @@ class Elem:
     def like(self, other: Operand) -> Elem:
         """``other`` as an element of this one's dtype."""
         if isinstance(other, RuntimeNumber):
-            other = other.emit()
+            return other.emit().to(self.dtype)
+        if isinstance(other, ir.Value):
+            return from_extent(other, self.dtype)
         if isinstance(other, Elem):
             if other.dtype != self.dtype:
                 raise TypeError(f"mixed dtypes in a body: {self.dtype} and {other.dtype}")

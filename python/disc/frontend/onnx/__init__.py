@@ -19,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.value_ranges import ValueRanges
 from torch_mlir import ir
 
-from ...errors import CompileError
+from ...errors import ArgumentValueError, CompileError
 from ..finish import finish
 from ..program import ImportedProgram, Input, _signless
 from ..returns import Output, Result
@@ -68,7 +68,7 @@ def _check_dims(model: OnnxModel, dims: Mapping[str, Any]) -> None:
     wrong = [name for name, value in dims.items() if name not in known and not isinstance(value, int)]
     if wrong:
         names = ", ".join(map(repr, sorted(known))) or "none"
-        raise ValueError(f"dynamic_shapes: the model has no dim {wrong[0]!r}; its dims are {names}")
+        raise ArgumentValueError(f"dynamic_shapes: the model has no dim {wrong[0]!r}; its dims are {names}")
 
 
 def _lower(model: OnnxModel, torch_module: ir.Module, dims: Mapping[str, Any], library: bool) -> ImportedProgram:

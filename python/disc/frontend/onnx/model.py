@@ -14,7 +14,7 @@ import onnx.inliner
 import torch
 from onnx import numpy_helper, version_converter
 
-from ...errors import CompileError
+from ...errors import ArgumentValueError, CompileError
 from .. import dtypes
 from .known import LIMIT
 
@@ -239,7 +239,8 @@ def _fix_inputs(proto: onnx.ModelProto, fixed: Mapping[str, Any]) -> None:
     inputs = {i.name: i for i in graph.input}
     for name, value in fixed.items():
         if name not in inputs:
-            raise ValueError(f"fixed: the model has no input {name!r}; its inputs are {', '.join(map(repr, inputs))}")
+            names = ", ".join(map(repr, inputs))
+            raise ArgumentValueError(f"fixed: the model has no input {name!r}; its inputs are {names}")
         info = inputs[name].type.tensor_type
         array = value.numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
         wanted = onnx.helper.tensor_dtype_to_np_dtype(info.elem_type)

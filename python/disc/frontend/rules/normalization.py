@@ -36,8 +36,8 @@ def log_softmax(b: Builder, x: Tensor, dim: int, *_: Any) -> Tensor:
     axis = [normalize_dim(dim, x.rank)] if x.rank else []
     top = _row_max(b, x, axis, compute)
     total = b.reduce([x, top], axis, compute, 0, lambda acc, x, m: acc + scalar.exp(x.to(compute) - m))
-    shift = b.elementwise(compute, [total, top], lambda s, m: scalar.log(s) + m)
-    return b.along(x, axis, b.out.dtype, [shift], lambda x, s: x.to(compute) - s)
+    # The differences from the maximum are exact where they matter; its sum with the logarithm loses digits.
+    return b.along(x, axis, b.out.dtype, [top, total], lambda x, m, s: x.to(compute) - m - scalar.log(s))
 
 
 def _softmax_input(b: Builder, x: Tensor) -> Tensor:

@@ -93,7 +93,13 @@ def transpose(b: Builder, x: Tensor, first: int, second: int) -> Tensor:
     return b.permute(x, order)
 
 
-@lowers("torch.aten.t", "torch.aten.numpy_T", "torch.aten.mT")
+@lowers("torch.aten.numpy_T")
+def numpy_t(b: Builder, x: Tensor) -> Tensor:
+    """All dims in reverse order."""
+    return b.permute(x, list(range(x.rank))[::-1])
+
+
+@lowers("torch.aten.t", "torch.aten.mT")
 def t(b: Builder, x: Tensor) -> Tensor:
     """The transpose of a matrix; vectors stay."""
     return x if x.rank < 2 else transpose(b, x, -2, -1)

@@ -1,0 +1,105 @@
+"""Compares the shapes and dtypes that lowering rules produce with those of PyTorch's meta kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import sympy
+import torch
+from torch.utils._sympy.functions import FloorDiv, Max, Min
+from torch.utils._sympy.value_ranges import ValueRanges
+from torch_mlir import ir
+
+from .values import Extent, Tensor
+
+if TYPE_CHECKING:
+    from .extents import ExtentBuilder
+
+_OPERATIONS: dict[str, Callable[[sympy.Expr, sympy.Expr], sympy.Expr]] = {
+    "arith.addi": lambda x, y: x + y,
+    "arith.subi": lambda x, y: x - y,
+    "arith.muli": lambda x, y: x * y,
+    "arith.floordivsi": FloorDiv,
+    "arith.minsi": Min,
+    "arith.maxsi": Max,
+}
+
+# How far the sample points are from the least values of the symbols. Symbols differ at one, and are equal at another:
+# two symbols may be required to be equal.
+_STEPS = ((3, 5), (12, 0), (31, 7), (64, 1))
+
+
+class Agreement:
+    """Extents of one program, compared with the expressions that torch.export has for them."""
+
+    def __init__(self, extents: ExtentBuilder) -> None:
+        self._extents = extents
+        self._known: dict[tuple[Extent, object], bool] = {}
+
+    def difference(self, result: Tensor, fake: torch.Tensor) -> str | None:
+        """How ``result`` differs from ``fake``, or None if nothing is known to differ.
+
+        Static extents and dtypes are compared exactly. Symbolic extents differ if they do at all sample points: PyTorch
+        may know equalities that the extents do not show.
+        """
+        if result.dtype != fake.dtype:
+            return f"of {result.dtype}, expected {fake.dtype}"
+        if result.rank != fake.dim():
+            return f"of {result.rank} dimensions, expected {fake.dim()}"
+        for dim, (have, size) in enumerate(zip(result.dims, fake.shape, strict=True)):
+            want = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+            if not self._agrees(have, want):
+                return f"whose dimension {dim} is {self._expression(have, self._symbols())}, expected {want}"
+        return None
+
+    def _agrees(self, have: Extent, want: sympy.Expr) -> bool:
+        if isinstance(have, int) and want.is_Integer:
+            return have == int(want)
+        key = (have, want)
+        if key not in self._known:
+            self._known[key] = self._compared(have, want)
+        return self._known[key]
+
+    def _compared(self, have: Extent, want: sympy.Expr) -> bool:
+        expression = self._expression(have, self._symbols())
+        if expression is None or not isinstance(want, sympy.Expr) or expression == want:
+            return True
+        free = sorted(expression.free_symbols | want.free_symbols, key=str)
+        points = [p for p in (self._point(free, *steps) for steps in _STEPS) if p is not None]
+        if not points:
+            return True
+        return any(expression.xreplace(point) == want.xreplace(point) for point in points)
+
+    def _symbols(self) -> dict[ir.Value, sympy.Symbol]:
+        return {value: symbol for symbol, value in self._extents.symbol_values.items() if not isinstance(value, int)}
+
+    def _point(self, free: list[sympy.Symbol], step: int, spread: int) -> dict[sympy.Symbol, sympy.Integer] | None:
+        """Values of all symbols within their ranges, or None if a symbol is unknown."""
+        point = {}
+        for i, symbol in enumerate(free):
+            bounds: ValueRanges[sympy.Expr] | None = self._extents.symbol_ranges.get(symbol)
+            if bounds is None or symbol not in self._extents.symbol_values:
+                return None
+            low = int(bounds.lower) if bounds.lower.is_Integer else 0
+            value = low + step + spread * i
+            point[symbol] = sympy.Integer(min(value, int(bounds.upper)) if bounds.upper.is_Integer else value)
+        return point
+
+    def _expression(self, extent: Extent, symbols: dict[ir.Value, sympy.Symbol]) -> sympy.Expr | None:
+        """An extent over torch's symbols; None if other values are part of it."""
+        if isinstance(extent, int):
+            return sympy.Integer(extent)
+        if extent in symbols:
+            return symbols[extent]
+        owner = extent.owner
+        if isinstance(owner, ir.Block):
+            return None
+        operation = owner.operation
+        if operation.name == "arith.constant":
+            return sympy.Integer(ir.IntegerAttr(operation.attributes["value"]).value)
+        combine = _OPERATIONS.get(operation.name)
+        if combine is None:
+            return None
+        operands = [self._expression(operand, symbols) for operand in operation.operands]
+        return None if None in operands else combine(operands[0], operands[1])
