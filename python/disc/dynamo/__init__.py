@@ -1,8 +1,8 @@
 """``torch.compile(model, backend="disc", dynamic=True)``.
 
 Dynamo's graphs go through AOTAutograd, which gives graphs of aten ops without side effects: one for inference, or a
-forward and a backward one. Each is compiled once for all sizes; ops without a rule, and all that draws random numbers,
-run in PyTorch between compiled parts.
+forward and a backward one. Each is compiled once for all sizes; ops without a rule
+run in PyTorch between compiled parts. PyTorch draws random numbers before the compiled code runs.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import list_backends, register_backend
 from torch._dynamo.exc import RestartAnalysis
 from torch._functorch.aot_autograd import make_boxed_func
+from torch._inductor import config as inductor_config
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.fx import GraphModule
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -27,6 +28,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ..options import Options
 from .compiled import log
 from .decompositions import decompositions
+from .draws import take_draws, with_draws
 from .partition import Fallback, GraphReport, _fallback, _reason, compile_graph
 
 __all__ = ["Explanation", "Fallback", "GraphReport", "backend", "explain"]
@@ -68,7 +70,10 @@ def _compiled(module: GraphModule, inputs: Sequence[Any], options: Options, stri
             # AOTAutograd is tracing; parameters are real.
             with unset_fake_temporarily():
                 fixed = _fixed(values, graph) if kind == "inference" else {}
+                draw = take_draws(graph)
                 compiled, report = compile_graph(graph, kind, options, fixed, strict)
+                if draw is not None:
+                    compiled = with_draws(compiled, draw)
             _note(report)
             return make_boxed_func(compiled)
 
@@ -76,7 +81,8 @@ def _compiled(module: GraphModule, inputs: Sequence[Any], options: Options, stri
 
     # Attention has gradients as ordinary ops only; what is fused again is found in the graph.
     attention = sdpa_kernel(SDPBackend.MATH) if trains else contextlib.nullcontext()
-    with attention:
+    # Inductor's option says here, too, that a draw whose value nobody needs counts.
+    with attention, inductor_config.patch(fallback_random=True):
         return aot_autograd(  # type: ignore[no-any-return]
             fw_compiler=compiler("forward"),
             bw_compiler=compiler("backward"),

@@ -74,6 +74,11 @@ class GraphInterface:
     """Where the values of the symbols in layouts are found."""
 
 
+def drawn_after(op: Any, previous: Any, *args: Any, **kwargs: Any) -> Any:
+    """``op``, which draws random numbers after ``previous`` was drawn."""
+    return op(*args, **kwargs)
+
+
 def reason_against(node: Node) -> str | None:
     """Why the op of ``node`` cannot be compiled, as far as that can be told without trying; None if it may be."""
     target = node.target
@@ -81,6 +86,8 @@ def reason_against(node: Node) -> str | None:
         return None if node.op in ("placeholder", "output") else f"{node.op} is not supported"
     if target is operator.getitem:
         return None
+    if target is drawn_after:
+        return "it draws random numbers after others that depend on data"
     if isinstance(target, torch._ops.HigherOrderOperator):
         return "higher-order operators are not supported"
     if isinstance(target, torch._ops.OpOverload):
