@@ -216,9 +216,8 @@ def _partition(
     for _ in range(_MAX_ATTEMPTS):
         whole = GraphModule(graph, _copy(graph))
         partitioner = CapabilityBasedPartitioner(whole, _Supported(against), allows_single_node_partition=True)
-        proposed = partitioner.propose_partitions()
-        parts = [p for p in proposed if sum(map(_computes, p.nodes)) > 1]
-        alone = [node.name for p in proposed if p not in parts for node in p.nodes if _computes(node)]
+        # Views alone need no code.
+        parts = [p for p in partitioner.propose_partitions() if any(map(_computes, p.nodes))]
         sizes = [len(p.nodes) for p in parts]
         partitioner.fuse_partitions(parts)
         failed: dict[str, str] = {}
@@ -230,7 +229,6 @@ def _partition(
         if not failed:
             whole.recompile()
             report.compiled, report.parts = sum(sizes), len(sizes)
-            against.update(dict.fromkeys(alone, "it is a single operation between others that PyTorch runs"))
             return whole
         against.update(failed)
     against.update({node.name: "it could not be compiled" for node in graph.graph.nodes if node.op == "call_function"})
@@ -241,6 +239,7 @@ def _compile_part(whole: GraphModule, node: Node, part: GraphModule, options: Op
     """Puts native code in the place of ``part``; or why nodes of it cannot be compiled."""
     for placeholder, argument in zip(_placeholders(part), node.args, strict=True):
         placeholder.meta = dict(argument.meta)  # type: ignore[union-attr]
+    _pass_symbols(whole, node, part)
     try:
         compiled = CompiledGraph(part, options)
     except Exception as error:
@@ -249,6 +248,37 @@ def _compile_part(whole: GraphModule, node: Node, part: GraphModule, options: Op
     output = next(n for n in part.graph.nodes if n.op == "output").args[0]
     setattr(whole, str(node.target), _Part(_Checked(compiled, part, strict), not isinstance(output, (tuple, list))))
     return {}
+
+
+def _pass_symbols(whole: GraphModule, call: Node, part: GraphModule) -> None:
+    """Makes arguments of a part of the sizes that the layouts of its results depend on."""
+    known = {e for n in _placeholders(part) for e in _expressions(n.meta.get("val"), False)}
+    output = next(n for n in part.graph.nodes if n.op == "output")
+    needed = {
+        symbol
+        for n in output.all_input_nodes
+        for expr in _expressions(n.meta.get("val"), True)
+        for symbol in expr.free_symbols
+    }
+    last = _placeholders(part)[-1] if _placeholders(part) else None
+    for symbol in sorted(needed - known, key=str):
+        found = (n for n in whole.graph.nodes if isinstance(v := n.meta.get("val"), torch.SymInt))
+        source = next((n for n in found if n.op == "placeholder" and n.meta["val"].node.expr == symbol), None)
+        if source is None or last is None:
+            continue
+        with part.graph.inserting_after(last):
+            last = part.graph.placeholder(source.name)
+        last.meta = dict(source.meta)
+        call.args = (*call.args, source)
+    part.recompile()
+
+
+def _expressions(value: Any, strides: bool) -> list[Any]:
+    """The symbolic sizes of a tensor, and its strides and offset if asked for; or a symbolic number."""
+    numbers = [value]
+    if isinstance(value, torch.Tensor):
+        numbers = [*value.shape, *((*value.stride(), value.storage_offset()) if strides else ())]
+    return [number.node.expr for number in numbers if isinstance(number, torch.SymInt)]
 
 
 def _copy(graph: GraphModule) -> torch.fx.Graph:

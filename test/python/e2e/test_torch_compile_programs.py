@@ -1,0 +1,233 @@
+"""Small programs under torch.compile(backend="disc"): results, strides and shared memory as in eager, all compiled."""
+
+import logging
+import random
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+import disc
+from compile_programs import OPTIONS, agrees, assert_same, check, random_input, random_program
+from disc.dynamo import compiled as compiled_graphs
+
+aten = torch.ops.aten
+M, V = torch.randn(5, 6), torch.arange(10.0)
+SQUARE = torch.randn(6, 6)
+COMPLEX = torch.randn(3, 4, dtype=torch.complex64)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def swap_columns(y):
+    y[:, [2, 0]] = y[:, [0, 2]]
+    return y
+
+
+def concatenated_before_update(x):
+    y = torch.cat([x])
+    x.add_(1)
+    return y
+
+
+def assigned_from_result(x):
+    z = x + 1
+    x.copy_(z)
+    return z
+
+
+def update_through_view(x):
+    x[1:].add_(1)
+    return x.t(), x[0]
+
+
+def chunk_over_graph_break(x):
+    first, second = x.chunk(2)
+    torch._dynamo.graph_break()
+    return first * 2 + second, second
+
+
+def resized(x):
+    return aten.resize(x, [2, 3]) + 0, aten.resize(x, [4])
+
+
+PROGRAMS = {
+    "constant": (lambda x: x + torch.tensor([1.0, 2.0, 3.0]), torch.randn(2, 3), torch.randn(4, 3)),
+    "constant returned": (lambda x: (torch.tensor([1, 2]), x + 1), V),
+    "list as index": (lambda x: x[[0, 2]], M, torch.randn(9, 2)),
+    "swapped columns": (swap_columns, M),
+    "other dtype of a result": (lambda x: (x + 1).view(torch.int16), M),
+    "other dtype of an input": (lambda x: (x.view(torch.int32), x * 2), M),
+    "pieces": (lambda x: x.chunk(2), V, torch.arange(7.0)),
+    "pieces of a result": (lambda x: (x + 1).split(3), V, torch.arange(8.0)),
+    "as_strided": (lambda x: x[1:].as_strided((2, 2), (2, 1), 3), V),
+    "detached": (lambda x: (x.detach(), x + 1), V),
+    "expanded and used": (lambda x: (x[:, None].expand(-1, 4), x[:, None].expand(-1, 4) * 2), V),
+    "result and its transpose": (lambda x: ((y := x + 1), y.t(), y[1:, ::2]), M),
+    "same result twice": (lambda x: ((y := x * 2), y, y.view(-1), y.detach()), M),
+    "column-major": (lambda x: (x + 1, (x * 2).t(), x.t().reshape(-1)), torch.randn(4, 5).t()),
+    "channels last": (lambda x: x * 2 + 1, torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)),
+    "offset": (lambda x: (x[1:], x + 1, x.t()), torch.randn(40)[3:33].view(5, 6)),
+    "operations that do nothing": (
+        lambda x: (torch.cat([x]), x.ceil(), aten.constant_pad_nd(x, [0, 0]), x.to(torch.int64), x.clone(), x.roll(0)),
+        torch.arange(3),
+    ),
+    "copy before an update": (concatenated_before_update, V),
+    "assigned result": (assigned_from_result, V),
+    "update of a view": (update_through_view, M),
+    "fft": (torch.fft.fft, torch.ones(3), torch.randn(8)),
+    "polar": (torch.polar, (torch.rand(4), torch.randn(4))),
+    "complex views": (lambda x: (torch.view_as_complex(x), x + 1), torch.randn(3, 2)),
+    "complex": (lambda x: (x * 2, x.conj(), x.real, x.abs(), (x + 1).t()), COMPLEX),
+    "negative number": (lambda x, n: x * n + n, (V, -2), (V, -7), (V, 5)),
+    "float number": (lambda x, n: (x * n + n, n * 2), (V, 2.5), (V, -1.5)),
+    "size as number": (lambda x: (x.shape[0] * 2, x / x.shape[0]), V, torch.arange(4.0)),
+    "resize": (resized, torch.randn(2, 3)),
+    "chunk over a graph break": (chunk_over_graph_break, torch.arange(8.0), V),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name):
+    function, *calls = PROGRAMS[name]
+    reports = check(function, *calls)
+    # Graphs of views alone have no part.
+    assert all(report.compiled == report.ops for report in reports if report.parts)
+
+
+@pytest.mark.parametrize("first", range(0, 24, 6))
+def test_random_views_and_updates(first):
+    for seed in range(first, first + 6):
+        numbers = random.Random(seed)
+        torch.manual_seed(seed)
+        dynamic = numbers.choice([True, None])
+        while True:
+            text = random_program(numbers)
+            scope = {"torch": torch}
+            exec(text, scope)
+            inputs = random_input(numbers), random_input(numbers)
+            # Some programs are errors, and some AOTAutograd gets wrong by itself.
+            if agrees(scope["f"], inputs, "aot_eager", dynamic):
+                break
+        try:
+            check(scope["f"], inputs, dynamic=dynamic)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}:\n{text}") from error
+
+
+def test_view_whose_size_depends_on_data():
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        check(lambda x, n: x[: n.item()], (V, torch.tensor(4)), (V, torch.tensor(6)))
+
+
+def test_what_is_compiled_is_counted():
+    [report] = check(lambda x: torch.relu(x @ x) + 1, SQUARE)
+    assert (report.ops, report.compiled, report.parts) == (3, 3, 1)
+
+
+@torch.library.custom_op("disc_test::turned", mutates_args=())
+def turned(x: torch.Tensor) -> torch.Tensor:
+    return x.flip(0) * 2
+
+
+@turned.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def test_views_cross_the_border_to_pytorch():
+    """A part's results share memory with its operands where eager's do."""
+
+    def call(x):
+        y = turned(x.sin().t())
+        return y.t()[1:], y, y.cos().t(), x[1:]
+
+    [report] = check(call, M, torch.randn(7, 3), fallbacks=["disc_test.turned.default"])
+    assert (report.parts, report.ops - report.compiled) == (2, 1)
+
+
+def test_fallback_is_one_warning_line(caplog):
+    with caplog.at_level(logging.WARNING, "disc.dynamo"):
+        check(lambda x: turned(x + 1) * 2, M, fallbacks=["disc_test.turned.default"])
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    text = caplog.text.strip()
+    assert "1 of 3 operations of the inference graph run in PyTorch" in text and "no lowering rule" in text
+    assert len(text.splitlines()) == 1
+
+
+def test_internal_errors_fall_back(monkeypatch, caplog):
+    """Any exception of the compiler leaves the graph to PyTorch, and the report says so."""
+
+    def fails(*_, **__):
+        raise ValueError("broken\nmodule {}")
+
+    monkeypatch.setattr(compiled_graphs, "build", fails)
+    with caplog.at_level(logging.WARNING, "disc.dynamo"):
+        explained = disc.explain(lambda x: torch.relu(x + 1), M)
+    assert len(explained.fallbacks) == 2 and explained.graphs[0].parts == 0
+    assert all(fallback.reason == "internal error: ValueError: broken" for fallback in explained.fallbacks)
+    assert "module {}" not in caplog.text
+    strict = torch.compile(lambda x: torch.relu(x + 1), backend="disc", options={"fallback": "error"})
+    with pytest.raises(Exception, match="internal error: ValueError: broken"):
+        strict(M)
+
+
+def test_untraceable_graphs_fall_back(monkeypatch):
+    monkeypatch.setattr(disc.dynamo, "aot_autograd", lambda **_: lambda *_: 1 / 0)
+    explained = disc.explain(lambda x: torch.relu(x + 1), M)
+    assert {fallback.op for fallback in explained.fallbacks} == {"relu", "add"}
+
+
+def test_strict():
+    call = torch.compile(lambda x: turned(x + 1), backend="disc", options={"fallback": "error", **OPTIONS})
+    with pytest.raises(Exception, match=r"disc_test\.turned\.default: no lowering rule"):
+        call(M)
+    check(lambda x: x + 1, M, options={"fallback": "error", **OPTIONS})
+    with pytest.raises(Exception, match="fallback: expected 'pytorch' or 'error', got 'never'"):
+        torch.compile(lambda x: x + 1, backend="disc", options={"fallback": "never"})(M)
+
+
+def test_threads_with_other_modules():
+    """Two threads call one graph with the parameters of different modules."""
+    modules = [nn.Linear(6, 6) for _ in range(2)]
+
+    @torch.compile(backend="disc", dynamic=True, options=OPTIONS)
+    def call(module, x):
+        return module(x)
+
+    wrong = []
+
+    def work(module):
+        with torch.no_grad():
+            expected = module(M)
+            wrong.extend(i for i in range(100) if not torch.allclose(call(module, M), expected, atol=1e-5))
+
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled_graphs, "_MAX_RELOADS", 10**9)
+        call(modules[0], M)
+        threads = [threading.Thread(target=work, args=(module,)) for module in modules]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+def test_gradients_of_views():
+    def call(x, w):
+        y = x @ w
+        return y.t(), y[1:], [piece.sin() for piece in y.chunk(2, 1)], x.view(-1)
+
+    compiled = torch.compile(call, backend="disc", dynamic=True, options={"fallback": "error", **OPTIONS})
+    for rows in (4, 7):
+        own = torch.randn(rows, 6, requires_grad=True), torch.randn(6, 6, requires_grad=True)
+        others = [x.detach().clone().requires_grad_() for x in own]
+        for inputs, function in ((own, call), (others, compiled)):
+            first, second, (third, fourth), fifth = function(*inputs)
+            sum((x * x).sum() for x in (first, second, third, fourth, fifth)).backward()
+        assert_same([x.grad for x in own], [x.grad for x in others], 1e-4)
