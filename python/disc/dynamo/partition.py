@@ -262,8 +262,7 @@ def _pass_symbols(whole: GraphModule, call: Node, part: GraphModule) -> None:
     }
     last = _placeholders(part)[-1] if _placeholders(part) else None
     for symbol in sorted(needed - known, key=str):
-        found = (n for n in whole.graph.nodes if isinstance(v := n.meta.get("val"), torch.SymInt))
-        source = next((n for n in found if n.op == "placeholder" and n.meta["val"].node.expr == symbol), None)
+        source = next((n for n in _placeholders(whole) if _is_number(n.meta.get("val"), symbol)), None)
         if source is None or last is None:
             continue
         with part.graph.inserting_after(last):
@@ -271,6 +270,10 @@ def _pass_symbols(whole: GraphModule, call: Node, part: GraphModule) -> None:
         last.meta = dict(source.meta)
         call.args = (*call.args, source)
     part.recompile()
+
+
+def _is_number(value: Any, symbol: Any) -> bool:
+    return isinstance(value, torch.SymInt) and value.node.expr == symbol
 
 
 def _expressions(value: Any, strides: bool) -> list[Any]:
