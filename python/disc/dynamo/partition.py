@@ -251,12 +251,12 @@ def _compile_part(whole: GraphModule, node: Node, part: GraphModule, options: Op
 
 
 def _pass_symbols(whole: GraphModule, call: Node, part: GraphModule) -> None:
-    """Makes arguments of a part of the sizes that the layouts of its results depend on."""
+    """Makes arguments of a part of the sizes that its operands' sizes and its results' layouts depend on."""
     known = {e for n in _placeholders(part) for e in _expressions(n.meta.get("val"), False)}
     output = next(n for n in part.graph.nodes if n.op == "output")
     needed = {
         symbol
-        for n in output.all_input_nodes
+        for n in (*_placeholders(part), *output.all_input_nodes)
         for expr in _expressions(n.meta.get("val"), True)
         for symbol in expr.free_symbols
     }

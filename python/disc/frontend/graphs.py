@@ -235,7 +235,7 @@ class _Builder:
     def _number(self, number: int, node: Node) -> None:
         """A number becomes the size of a tensor that has it, or an input of its own."""
         value = node.meta.get("val")
-        if not node.users and node not in self._computed:
+        if not node.users and node not in self._computed and not self._is_hidden(value):
             self._graph.erase_node(node)
             return
         if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) or value.node.expr.is_number:
@@ -264,6 +264,13 @@ class _Builder:
         node.replace_all_uses_with(new)
         self._computed = [new if r is node else r for r in self._computed]
         self._graph.erase_node(node)
+
+    def _is_hidden(self, value: Any) -> bool:
+        """Whether sizes of arguments depend on a number that is the size of none."""
+        if not isinstance(value, torch.SymInt) or not value.node.expr.is_Symbol:
+            return False
+        symbol = value.node.expr
+        return symbol in self._ranges and self._place(symbol) is None
 
     def _input(self, node: Node, shape: Any, dtype: torch.dtype, number: int, kind: torch.dtype | None) -> Node:
         """One more input of the program, for an argument that is a number."""

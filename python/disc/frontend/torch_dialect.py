@@ -90,6 +90,9 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
             self._import_symbolic_torch_op(loc, node, target)
         elif target is torch.ops.aten.as_strided.default:
             self._emit_operator(loc, node, "torch.aten.as_strided")
+        elif target is torch.ops.aten._unsafe_index_put.default:
+            # The importer would take a variant whose indices cannot be None.
+            self._emit_operator(loc, node, "torch.aten.index_put")
         elif target is torch.ops.aten._assert_async.msg:
             # The importer would drop it.
             self._emit_operator(loc, node, "torch.aten._assert_async.msg")
