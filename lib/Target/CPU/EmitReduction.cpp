@@ -9,6 +9,12 @@
 // Lanes and accumulators are combined in an order that depends on nothing but the extents: results are reproducible
 // whatever the number of threads.
 //
+// A sum of floats never adds more than `chainLength` terms one after another. Longer loops are cut into blocks, whose
+// sums start from zero and are then added, and these again: the error of a sum of n terms grows with the length of the
+// chains, not with n (blocked summation; Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
+//
+//   %s = scf.for %i = 0 to %n step 128 (%s = 0) { %p = scf.for %k = %i to min(%i + 128, %n) (%p = 0) ...; %s + %p }
+//
 //===----------------------------------------------------------------------===//
 
 #include "lib/Target/CPU/EmitReduction.h"
@@ -20,6 +26,9 @@
 
 using namespace mlir;
 using namespace mlir::disc;
+
+/// Terms that are added one after another, at each level of blocks.
+static constexpr int64_t chainLength = 128;
 
 ReductionEmitter::ReductionEmitter(KernelEmission &e, ReductionPlan reductionPlan, bool lanesAreReduced)
     : points(e.builder, e.kernel, e.args(), e.lanes(), e.shapes), plan(std::move(reductionPlan)), e(e), b(e.builder),
@@ -101,16 +110,21 @@ ReductionEmitter::Site ReductionEmitter::siteAt(unsigned parallel) {
 LogicalResult ReductionEmitter::emitPass(unsigned pass) {
   unsigned sets = lanesAreReduced ? numSets : parallelPoints.size();
   SmallVector<Value> carried;
+  sums.clear();
   bool any = false;
   for (unsigned set = 0; set < sets; ++set)
     for (const PlannedReduction &reduction : plan.reductions) {
       if (reduction.pass != pass || isSerial(reduction))
         continue;
       any = true;
-      for (unsigned i = 0; i < reduction.op->getNumResults(); ++i)
+      for (unsigned i = 0; i < reduction.op->getNumResults(); ++i) {
+        sums.push_back(i < reduction.combiners.size() && isa<arith::AddFOp>(reduction.combiners[i])
+                           ? reduction.combiners[i]
+                           : nullptr);
         carried.push_back(points.splat(lanesAreReduced
                                            ? points.constant(*arith::getNeutralElement(reduction.combiners[i]))
                                            : initial(reduction, i, set)));
+      }
     }
   any |= llvm::any_of(plan.results, [&](const PlannedResult &r) { return r.isFull && r.pass == pass; });
   any |= llvm::any_of(plan.staged, [&](const StagedValue &s) { return s.pass == pass; });
@@ -160,6 +174,7 @@ void ReductionEmitter::emitSerial(const PlannedReduction &reduction) {
     inits.push_back(initial(reduction, i, 0));
   if (!ok)
     return;
+  sums.assign(inits.size(), nullptr);
   SmallVector<Value> results = walk(0, points.constantIndex(0), siteAt(0), /*lanes=*/false, inits,
                                     [&](ArrayRef<Site> sites, Value mask, ValueRange values) {
                                       PointEmitter::Scope scope(points);
@@ -238,14 +253,67 @@ SmallVector<Value> ReductionEmitter::walk(unsigned run, Value position, ArrayRef
   Value start = arith::MulIOp::create(b, loc, position, extent);
   if (lanes && run + 1 == runs.size())
     return walkLanes(start, sites.front(), carried, body);
-  return emitFor(b, loc, points.constantIndex(0), extent, points.constantIndex(1), carried,
-                 [&](Value i, ValueRange values) {
-                   PointEmitter::Scope scope(points);
-                   SmallVector<Site> inner(sites);
-                   for (Site &site : inner)
-                     site.at[runs[run].innermost] = Idx(i);
-                   return walk(run + 1, arith::AddIOp::create(b, loc, start, i), inner, lanes, values, body);
-                 });
+  // Runs inside this one that are short go on adding to the same sums; longer ones have sums of their own.
+  int64_t inside = chainSteps(run + 1);
+  bool isLong = inside < 0 || inside > chainLength / 4;
+  int64_t chain = isLong ? chainLength : chainLength / std::max<int64_t>(inside, 1);
+  return sumLoop(points.constantIndex(0), extent, 1, runs[run].extent, chain, carried, [&](Value i, ValueRange values) {
+    PointEmitter::Scope scope(points);
+    SmallVector<Site> inner(sites);
+    for (Site &site : inner)
+      site.at[runs[run].innermost] = Idx(i);
+    Value next = arith::AddIOp::create(b, loc, start, i);
+    auto rest = [&](ValueRange values) { return walk(run + 1, next, inner, lanes, values, body); };
+    return isLong ? apart(values, rest) : rest(values);
+  });
+}
+
+/// How many terms the runs from `run` on add to one sum at most; negative if that is unknown.
+int64_t ReductionEmitter::chainSteps(unsigned run) {
+  int64_t steps = 1;
+  for (; run < runs.size(); ++run) {
+    ShapeAnalysis::Range range = e.shapes.range(runs[run].extent);
+    if (!range.max || *range.max > chainLength || steps > chainLength)
+      return -1;
+    steps *= *range.max;
+  }
+  return steps;
+}
+
+/// `body` with sums that start from zero, which are then added to those carried.
+SmallVector<Value> ReductionEmitter::apart(ValueRange carried, function_ref<SmallVector<Value>(ValueRange)> body) {
+  SmallVector<Value> from(carried);
+  for (auto [value, sum] : llvm::zip_equal(from, sums))
+    if (sum)
+      value = points.splat(points.constant(b.getFloatAttr(getElementTypeOrSelf(value.getType()), 0.0)));
+  SmallVector<Value> values = body(from);
+  for (auto [value, sum, before] : llvm::zip_equal(values, sums, carried))
+    if (sum)
+      value = combineValues(b, sum, before, value);
+  return values;
+}
+
+/// A loop whose sums are added in blocks of `chain` steps, those in blocks again.
+SmallVector<Value> ReductionEmitter::sumLoop(Value from, Value to, int64_t step, const SymExpr &extent, int64_t chain,
+                                             ValueRange carried, LoopBody body) {
+  bool hasSums = llvm::any_of(sums, [](Operation *sum) { return sum != nullptr; });
+  std::optional<int64_t> most = e.shapes.range(extent).max;
+  SmallVector<int64_t> blocks; // in units of `to`, the innermost first
+  for (int64_t block = step * chain; hasSums && blocks.size() < 2 && (!most || *most >= 2 * block);
+       block *= chainLength)
+    blocks.push_back(block);
+  std::function<SmallVector<Value>(size_t, Value, Value, ValueRange)> level = [&](size_t depth, Value from, Value to,
+                                                                                  ValueRange carried) {
+    if (depth == 0)
+      return emitFor(b, loc, from, to, points.constantIndex(step), carried, body);
+    Value block = points.constantIndex(blocks[depth - 1]);
+    return emitFor(b, loc, from, to, block, carried, [&](Value i, ValueRange values) {
+      PointEmitter::Scope scope(points);
+      Value end = arith::MinSIOp::create(b, loc, arith::AddIOp::create(b, loc, i, block), to);
+      return apart(values, [&](ValueRange own) { return level(depth - 1, i, end, own); });
+    });
+  };
+  return level(blocks.size(), from, to, carried);
 }
 
 /// The innermost run, a vector at a time: several at once while that many are left, then one, then a part of one.
@@ -262,7 +330,7 @@ SmallVector<Value> ReductionEmitter::walkLanes(Value start, const Site &site, Va
     return s;
   };
   auto loop = [&](Value from, Value to, unsigned sets, ValueRange values) {
-    return emitFor(b, loc, from, to, points.constantIndex(sets * lanes), values, [&](Value i, ValueRange accs) {
+    return sumLoop(from, to, sets * lanes, run.extent, chainLength, values, [&](Value i, ValueRange accs) {
       SmallVector<Site> sites;
       for (unsigned set = 0; set < sets; ++set)
         sites.push_back(siteAt(i, set));

@@ -50,6 +50,10 @@ private:
   SmallVector<Value> walk(unsigned run, Value position, ArrayRef<Site> sites, bool lanes, ValueRange carried,
                           SiteBody body);
   SmallVector<Value> walkLanes(Value position, const Site &site, ValueRange carried, SiteBody body);
+  SmallVector<Value> sumLoop(Value from, Value to, int64_t step, const SymExpr &extent, int64_t chain,
+                             ValueRange carried, LoopBody body);
+  SmallVector<Value> apart(ValueRange carried, function_ref<SmallVector<Value>(ValueRange)> body);
+  int64_t chainSteps(unsigned run);
   SmallVector<Value> reduceAt(const PlannedReduction &reduction, const Site &site, Value mask, ArrayRef<Value> accs);
 
   Value initial(const PlannedReduction &reduction, unsigned result, unsigned parallel);
@@ -74,6 +78,7 @@ private:
   std::optional<CrossedTiles> inputTiles, resultTiles;
   unsigned numSets;                 // of accumulators: independent chains of a long reduction
   SmallVector<MergedDims> runs;     // of the reduced dimensions
+  SmallVector<Operation *> sums;    // of what a pass carries: the addition of floats, or null
   SmallVector<SymExpr> stagedStart; // of each staged value, in bytes of scratch memory
   SmallVector<SmallVector<Idx>> parallelPoints;
   Value parallelMask;
