@@ -398,7 +398,9 @@ SmallVector<Value> AttentionBlocks::exponentials(const Block &block, const Keys 
   for (Value maximum : maxima)
     shifts.push_back(finiteShift(b, loc(), maximum));
   Value panel = scheduled("score_scratch");
-  return emitFor(b, loc(), m.constant(0), run.count, m.constant(1), sums, [&](Value s, ValueRange carried) {
+  // A run has sums of its own, so that the error does not grow with the number of keys.
+  SmallVector<Value> own(sums.size(), constantVector(0.0));
+  own = emitFor(b, loc(), m.constant(0), run.count, m.constant(1), own, [&](Value s, ValueRange carried) {
     Value row = m.advance(panel, m.mul(s, rowBytes(block)));
     SmallVector<Value> next;
     for (int64_t v = 0; v < block.vectors; ++v) {
@@ -408,6 +410,9 @@ SmallVector<Value> AttentionBlocks::exponentials(const Block &block, const Keys 
     }
     return next;
   });
+  for (auto [sum, before] : llvm::zip_equal(own, sums))
+    sum = arith::AddFOp::create(b, loc(), before, sum);
+  return own;
 }
 
 /// Products of values and weights: columns of the values by queries.

@@ -531,10 +531,8 @@ void AttentionRows::multiplyColumns(const Keys &run, Value row, int64_t rows, Va
   int64_t count = rows * vectors, splits = std::min<int64_t>(16 / count, 4); // enough sums to hide their latency
   Value start = m.advance(values.ptr, m.mul(column, byteSize(element)));
   start = m.advance(start, m.mul(run.first, values.rowBytes));
-  SmallVector<Value> sums;
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < vectors; ++j)
-      sums.push_back(load(vectorType(), outAt(m.add(row, m.constant(i)), m.add(column, m.constant(j * lanes())))));
+  // A run has sums of its own, so that the error does not grow with the number of keys.
+  SmallVector<Value> sums(count, constantVector(0.0));
   auto loop = [&](Value from, Value to, int64_t unroll, ValueRange init) {
     return emitFor(b, loc(), from, to, m.constant(unroll), init, [&](Value key, ValueRange in) {
       SmallVector<Value> next(in);
@@ -566,8 +564,10 @@ void AttentionRows::multiplyColumns(const Keys &run, Value row, int64_t rows, Va
   }
   sums = loop(whole, run.count, 1, sums);
   for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < vectors; ++j)
-      store(sums[i * vectors + j], outAt(m.add(row, m.constant(i)), m.add(column, m.constant(j * lanes()))));
+    for (int64_t j = 0; j < vectors; ++j) {
+      Value out = outAt(m.add(row, m.constant(i)), m.add(column, m.constant(j * lanes())));
+      store(arith::AddFOp::create(b, loc(), load(vectorType(), out), sums[i * vectors + j]), out);
+    }
 }
 
 /// Rows divided by their sums; zeros for one that sees no key.

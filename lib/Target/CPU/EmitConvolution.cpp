@@ -54,6 +54,7 @@ private:
   SmallVector<Value> emitTask(Value task, Value lastChunk);
   void emitTile(const ConvolutionChunk &chunk, Value from, Value line, Value first, Value rows, Value tileNumber);
   void multiply(size_t level, Value a, Value panel, Value accumulate, Value rows, Value skipped);
+  void multiplyBlocks(Value a, Value panel, Value accumulate, Value rows, Value skipped);
   LogicalResult emitEpilogue(const ConvolutionChunk &chunk, Value line, Value first, Value rows);
   LogicalResult emitVector(const ConvolutionChunk &chunk, Value line, Value position, int64_t vector, Value sums,
                            Value mask);
@@ -178,22 +179,9 @@ void ConvolutionEmitter::emitTile(const ConvolutionChunk &chunk, Value from, Val
 
 /// Adds what levels from `level` on give to the tile; the last two are the micro-kernel's own.
 void ConvolutionEmitter::multiply(size_t level, Value a, Value panel, Value accumulate, Value rows, Value skipped) {
+  if (level + 2 >= levels.size())
+    return multiplyBlocks(a, panel, accumulate, rows, skipped);
   int64_t bytes = byteSize(info.inputElement), panelBytes = spec.panel() * byteSize(spec.b);
-  if (level + 2 >= levels.size()) {
-    const Level &inner = levels.back();
-    Runs runs;
-    Value k = points.expr(inner.count);
-    if (spec.runs) {
-      const Level &outer = levels[levels.size() - 2];
-      runs = {m.i64(points.expr(outer.count)), m.i64(m.mul(points.expr(outer.stride), bytes))};
-    }
-    Prefetch next{m.advance(panelPtr, m.add(m.mul(depthCount, panelBytes), skipped)), m.i64(share)};
-    Value rowBytes = m.mul(points.expr(input.step), bytes);
-    callMicroKernel(b, loc(), spec, heights, m.i64(rows), a, m.i64(rowBytes),
-                    m.i64(m.mul(points.expr(inner.stride), bytes)), panel, m.i64(k), e.scratch(), accumulate, next,
-                    runs);
-    return;
-  }
   SymExpr inside(1);
   for (const Level &inner : ArrayRef(levels).drop_front(level + 1))
     inside *= inner.count;
@@ -207,6 +195,48 @@ void ConvolutionEmitter::multiply(size_t level, Value a, Value panel, Value accu
                      m.add(skipped, m.mul(position, share)));
             return SmallVector<Value>{arith::ConstantOp::create(b, loc(), b.getBoolAttr(true))};
           });
+}
+
+/// The last two levels, by the micro-kernel. It adds its terms one after another, so it gets blocks of whole runs, or
+/// of a part of one, whose sums are added in memory: the error of a sum then grows with the block, not with the filter.
+void ConvolutionEmitter::multiplyBlocks(Value a, Value panel, Value accumulate, Value rows, Value skipped) {
+  constexpr int64_t blockTerms = 1024;
+  int64_t bytes = byteSize(info.inputElement), panelBytes = spec.panel() * byteSize(spec.b);
+  const Level &inner = levels.back();
+  Level outer{SymExpr(1), SymExpr(0)};
+  if (spec.runs)
+    outer = levels[levels.size() - 2];
+  Value rowBytes = m.mul(points.expr(input.step), bytes), k = points.expr(inner.count);
+  Value innerBytes = m.mul(points.expr(inner.stride), bytes), outerBytes = m.mul(points.expr(outer.stride), bytes);
+  auto call = [&](Value run, Value runCount, Value from, Value count, Value more) {
+    Value before = m.add(m.mul(run, k), from), own = m.add(skipped, m.mul(before, share));
+    Prefetch next{m.advance(panelPtr, m.add(m.mul(depthCount, panelBytes), own)), m.i64(share)};
+    Runs runs;
+    if (spec.runs)
+      runs = {m.i64(runCount), m.i64(outerBytes)};
+    callMicroKernel(b, loc(), spec, heights, m.i64(rows),
+                    m.advance(a, m.add(m.mul(run, outerBytes), m.mul(from, innerBytes))), m.i64(rowBytes),
+                    m.i64(innerBytes), m.advance(panel, m.mul(before, panelBytes)), m.i64(count), e.scratch(), more,
+                    next, runs);
+  };
+  std::optional<int64_t> most = e.shapes.range(inner.count * outer.count).max;
+  Value zero = m.constant(0), runs = points.expr(outer.count);
+  if (most && *most < 2 * blockTerms)
+    return call(zero, runs, zero, k, accumulate);
+  Value block = m.constant(blockTerms), isLong = m.less(block, k);
+  Value blockRuns = m.max(m.div(block, m.max(k, m.constant(1))), m.constant(1));
+  // No terms at all: the one call writes zeros.
+  Value blockSize = m.max(arith::SelectOp::create(b, loc(), isLong, block, k), m.constant(1));
+  Value steps = m.max(k, m.constant(1));
+  emitFor(b, loc(), zero, runs, blockRuns, {accumulate}, [&](Value run, ValueRange before) {
+    PointEmitter::Scope scope(points);
+    Value runCount = m.min(m.sub(runs, run), blockRuns);
+    return emitFor(b, loc(), zero, steps, blockSize, before, [&](Value from, ValueRange more) {
+      PointEmitter::Scope inner(points);
+      call(run, runCount, from, m.min(m.sub(k, from), blockSize), more[0]);
+      return SmallVector<Value>{arith::ConstantOp::create(b, loc(), b.getBoolAttr(true))};
+    });
+  });
 }
 
 LogicalResult ConvolutionEmitter::emitEpilogue(const ConvolutionChunk &chunk, Value lineOfTile, Value first,

@@ -13,7 +13,7 @@
 // sums start from zero and are then added, and these again: the error of a sum of n terms grows with the length of the
 // chains, not with n (blocked summation; Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
 //
-//   %s = scf.for %i = 0 to %n step 128 (%s = 0) { %p = scf.for %k = %i to min(%i + 128, %n) (%p = 0) ...; %s + %p }
+//   %s = scf.for %i = 0 to %n step 64 (%s = 0) { %p = scf.for %k = %i to min(%i + 64, %n) (%p = 0) ...; %s + %p }
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ using namespace mlir;
 using namespace mlir::disc;
 
 /// Terms that are added one after another, at each level of blocks.
-static constexpr int64_t chainLength = 128;
+static constexpr int64_t chainLength = 64;
 
 ReductionEmitter::ReductionEmitter(KernelEmission &e, ReductionPlan reductionPlan, bool lanesAreReduced)
     : points(e.builder, e.kernel, e.args(), e.lanes(), e.shapes), plan(std::move(reductionPlan)), e(e), b(e.builder),
@@ -299,7 +299,9 @@ SmallVector<Value> ReductionEmitter::sumLoop(Value from, Value to, int64_t step,
   bool hasSums = llvm::any_of(sums, [](Operation *sum) { return sum != nullptr; });
   std::optional<int64_t> most = e.shapes.range(extent).max;
   SmallVector<int64_t> blocks; // in units of `to`, the innermost first
-  for (int64_t block = step * chain; hasSums && blocks.size() < 2 && (!most || *most >= 2 * block);
+  // Where steps are many terms wide, one level of blocks is enough for any row.
+  size_t levels = step >= chainLength ? 1 : 2;
+  for (int64_t block = step * chain; hasSums && blocks.size() < levels && (!most || *most >= 2 * block);
        block *= chainLength)
     blocks.push_back(block);
   std::function<SmallVector<Value>(size_t, Value, Value, ValueRange)> level = [&](size_t depth, Value from, Value to,
@@ -330,12 +332,16 @@ SmallVector<Value> ReductionEmitter::walkLanes(Value start, const Site &site, Va
     return s;
   };
   auto loop = [&](Value from, Value to, unsigned sets, ValueRange values) {
-    return sumLoop(from, to, sets * lanes, run.extent, chainLength, values, [&](Value i, ValueRange accs) {
+    auto step = [&](Value i, ValueRange accs) {
       SmallVector<Site> sites;
       for (unsigned set = 0; set < sets; ++set)
         sites.push_back(siteAt(i, set));
       return body(sites, Value(), accs);
-    });
+    };
+    // What is left behind the loop over several sets are fewer vectors than sets.
+    if (sets < numSets)
+      return emitFor(b, loc, from, to, points.constantIndex(sets * lanes), values, step);
+    return sumLoop(from, to, sets * lanes, run.extent, chainLength, values, step);
   };
   auto wholeUnits = [&](int64_t unit) -> Value {
     if (run.extent.content() % unit == 0)

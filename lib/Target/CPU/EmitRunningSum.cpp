@@ -8,7 +8,9 @@
 //   scf.for %row { scf.for %i step 16 iter_args(%carry) { %v += shift(%v, 1), shift(%v, 2), ... ; store %v + %carry } }
 //
 // Along an outer dimension the lanes run along the dimensions inside it, and each vector is added to the one before.
-// Work is linear in the elements. The order of additions depends on nothing but the extents.
+// Work is linear in the elements. The order of additions depends on nothing but the extents. What is carried from
+// vector to vector is f64 for sums of f32, and f32 for those of shorter floats, as in PyTorch: else the error would
+// grow with the number of elements.
 //
 // Lit test: test/lit/CPU/emit-running-sum.mlir.
 //
@@ -29,27 +31,49 @@ public:
   explicit RunningSumEmitter(KernelEmission &e)
       : e(e), b(e.builder), loc(e.kernel.getLoc()), points(e.builder, e.kernel, e.args(), e.lanes(), e.shapes),
         op(e.kernel.getYield().getValues().front().getDefiningOp<RunningSumOp>()),
-        elem(getElementTypeOrSelf(op.getType())), domain(e.shapes.dims(op.getResult())) {}
+        elem(getElementTypeOrSelf(op.getType())), domain(e.shapes.dims(op.getResult())) {
+    bool isShort = isa<FloatType>(elem) && elem.getIntOrFloatBitWidth() < 32;
+    own = isShort ? b.getF32Type() : elem;
+    wide = elem.isF32() ? b.getF64Type() : own;
+  }
 
   LogicalResult run();
 
 private:
+  /// The sum of all blocks before: two floats that are added one after the other, or one null and the sum itself.
+  struct Carry {
+    Value low, high;
+  };
+
+  Value steps(Value to, int64_t step, function_ref<Value(Value i, Value before, Carry carry)> body);
+  Carry split(Value carry);
   void alongMemory(ArrayRef<Idx> at);
   void alongOuter(ArrayRef<Idx> at, unsigned laneDim, Value first, Value left);
   Value prefix(Value v);
   Value sum(Value x, Value y) {
-    return isa<FloatType>(elem) ? arith::AddFOp::create(b, loc, x, y).getResult()
-                                : arith::AddIOp::create(b, loc, x, y).getResult();
+    return isa<FloatType>(own) ? arith::AddFOp::create(b, loc, x, y).getResult()
+                               : arith::AddIOp::create(b, loc, x, y).getResult();
+  }
+  Value whole(Value v, Carry carry) {
+    v = carry.low ? sum(v, carry.low) : v;
+    return carry.high ? sum(v, carry.high) : v;
   }
   Value add(Value x, Value y) { return arith::AddIOp::create(b, loc, x, y); }
   Value sub(Value x, Value y) { return arith::SubIOp::create(b, loc, x, y); }
-  Value zeros() { return points.constant(cast<TypedAttr>(b.getZeroAttr(points.vectorOf(elem)))); }
+  Value zeros(Type type) { return points.constant(cast<TypedAttr>(b.getZeroAttr(points.vectorOf(type)))); }
+  Value convert(Value v, Type type) {
+    unsigned from = getElementTypeOrSelf(v).getIntOrFloatBitWidth(), to = type.getIntOrFloatBitWidth();
+    if (from == to)
+      return v;
+    return from < to ? arith::ExtFOp::create(b, loc, points.vectorOf(type), v).getResult()
+                     : arith::TruncFOp::create(b, loc, points.vectorOf(type), v).getResult();
+  }
   Value load(ArrayRef<Idx> at, Value mask) {
     Value v = points.eval(op.getSource(), at, mask);
     ok &= bool(v);
-    return v ? points.splat(v) : zeros();
+    return v ? convert(points.splat(v), own) : zeros(own);
   }
-  void store(ArrayRef<Idx> at, Value v, Value mask) { ok &= succeeded(points.store(0, at, v, mask)); }
+  void store(ArrayRef<Idx> at, Value v, Value mask) { ok &= succeeded(points.store(0, at, convert(v, elem), mask)); }
 
   KernelEmission &e;
   OpBuilder &b;
@@ -57,6 +81,8 @@ private:
   PointEmitter points;
   RunningSumOp op;
   Type elem;
+  Type own;  // of the sums in a vector
+  Type wide; // of what is carried from block to block
   SmallVector<SymExpr> domain;
   bool ok = true;
 };
@@ -69,37 +95,69 @@ Value RunningSumEmitter::prefix(Value v) {
     SmallVector<int64_t> shift;
     for (int64_t l = 0; l < lanes; ++l)
       shift.push_back(l < s ? l : lanes + l - s);
-    v = sum(v, vector::ShuffleOp::create(b, loc, zeros(), v, shift));
+    v = sum(v, vector::ShuffleOp::create(b, loc, zeros(own), v, shift));
   }
   return v;
+}
+
+RunningSumEmitter::Carry RunningSumEmitter::split(Value carry) {
+  if (wide == own)
+    return {Value(), carry};
+  Value high = convert(carry, own);
+  Value low = convert(arith::SubFOp::create(b, loc, carry, convert(high, wide)), own);
+  // An infinite sum has no rest: the difference is not a number, or it is infinite.
+  Value rest = arith::SubFOp::create(b, loc, low, low);
+  Value isFinite = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, rest, zeros(own));
+  return {arith::SelectOp::create(b, loc, isFinite, low, zeros(own)), high};
+}
+
+/// Runs `body` from 0 to `to`. It returns the sum of its block up to and with step `i`, from that before it. Returns
+/// the sum of all.
+Value RunningSumEmitter::steps(Value to, int64_t step, function_ref<Value(Value, Value, Carry)> body) {
+  constexpr int64_t blockSteps = 32;
+  Value zero = points.constantIndex(0), unit = points.constantIndex(step);
+  auto within = [&](Value from, Value end, Value first, Carry carry) {
+    return emitFor(b, loc, from, end, unit, {first}, [&](Value i, ValueRange before) {
+      PointEmitter::Scope scope(points);
+      return SmallVector<Value>{body(i, before[0], carry)};
+    })[0];
+  };
+  if (wide == own)
+    return within(zero, to, zeros(own), {});
+  Value block = points.constantIndex(blockSteps * step);
+  return emitFor(b, loc, zero, to, block, {zeros(wide)}, [&](Value i, ValueRange carried) {
+    PointEmitter::Scope scope(points);
+    Value end = arith::MinSIOp::create(b, loc, add(i, block), to);
+    Value total = within(i, end, zeros(own), split(carried[0]));
+    return SmallVector<Value>{sum(carried[0], convert(total, wide))};
+  })[0];
 }
 
 void RunningSumEmitter::alongMemory(ArrayRef<Idx> row) {
   int64_t lanes = e.lanes();
   unsigned dim = op.getDim();
   Value extent = points.expr(domain[dim]);
-  auto step = [&](Value i, Value carry, Value mask) {
-    PointEmitter::Scope scope(points);
+  auto step = [&](Value i, Value before, Carry carry, Value mask) {
     SmallVector<Idx> at(row);
     at[dim] = Idx(i, true, 1, lanes);
     Value v = load(at, mask);
     if (mask)
-      v = arith::SelectOp::create(b, loc, mask, v, zeros());
+      v = arith::SelectOp::create(b, loc, mask, v, zeros(own));
     v = prefix(v);
-    store(at, sum(v, carry), mask);
+    store(at, whole(before ? sum(v, before) : v, carry), mask);
     // Not the last lane of what was stored: then each vector would wait for all of the one before.
-    Value total = vector::ExtractOp::create(b, loc, v, lanes - 1);
-    return sum(carry, vector::BroadcastOp::create(b, loc, points.vectorOf(elem), total));
+    Value total =
+        vector::BroadcastOp::create(b, loc, points.vectorOf(own), vector::ExtractOp::create(b, loc, v, lanes - 1));
+    return before ? sum(before, total) : total;
   };
-  Value whole = sub(extent, arith::RemUIOp::create(b, loc, extent, points.constantIndex(lanes)));
-  SmallVector<Value> carry =
-      emitFor(b, loc, points.constantIndex(0), whole, points.constantIndex(lanes), {zeros()},
-              [&](Value i, ValueRange carried) { return SmallVector<Value>{step(i, carried[0], Value())}; });
-  Value left = sub(extent, whole);
+  Value vectors = sub(extent, arith::RemUIOp::create(b, loc, extent, points.constantIndex(lanes)));
+  Value carry =
+      steps(vectors, lanes, [&](Value i, Value before, Carry carry) { return step(i, before, carry, Value()); });
+  Value left = sub(extent, vectors);
   Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, left, points.constantIndex(0));
   emitIf(b, loc, some, {}, [&] {
     PointEmitter::Scope scope(points);
-    step(whole, carry[0], points.tailMask(left));
+    step(vectors, Value(), split(carry), points.tailMask(left));
     return SmallVector<Value>();
   });
 }
@@ -108,16 +166,14 @@ void RunningSumEmitter::alongMemory(ArrayRef<Idx> row) {
 void RunningSumEmitter::alongOuter(ArrayRef<Idx> outer, unsigned laneDim, Value first, Value left) {
   unsigned dim = op.getDim();
   Value mask = points.tailMask(left);
-  emitFor(b, loc, points.constantIndex(0), points.expr(domain[dim]), points.constantIndex(1), {zeros()},
-          [&](Value i, ValueRange carried) {
-            PointEmitter::Scope scope(points);
-            SmallVector<Idx> at(outer);
-            at[dim] = Idx(i);
-            at[laneDim] = Idx(first, true);
-            Value v = sum(carried[0], load(at, mask));
-            store(at, v, mask);
-            return SmallVector<Value>{v};
-          });
+  steps(points.expr(domain[dim]), 1, [&](Value i, Value before, Carry carry) {
+    SmallVector<Idx> at(outer);
+    at[dim] = Idx(i);
+    at[laneDim] = Idx(first, true);
+    Value v = sum(before, load(at, mask));
+    store(at, whole(v, carry), mask);
+    return v;
+  });
 }
 
 LogicalResult RunningSumEmitter::run() {

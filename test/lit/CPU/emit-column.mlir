@@ -4,14 +4,22 @@ module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
 disc_shape.symbol @B min 1
 disc_shape.symbol @S min 1
 
-// Two vectors of columns side by side, summed over the middle dimension; 48 is three such pairs.
+// Two vectors of columns side by side, summed over the middle dimension; 48 is three such pairs. The sum over an unknown
+// number of rows is made of blocks of 64 rows, and of 64 such blocks, which start from zero.
 // CHECK-LABEL: func.func @sum
-// CHECK: scf.for {{.*}} iter_args
-// CHECK: scf.for {{.*}} iter_args(%[[A:.*]] = %{{.*}}, %[[B:.*]] = %{{.*}}) -> (vector<8xf32>, vector<8xf32>)
+// CHECK-DAG: %[[C64:.*]] = arith.constant 64 : index
+// CHECK-DAG: %[[C4096:.*]] = arith.constant 4096 : index
+// CHECK-DAG: %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : vector<8xf32>
+// CHECK: scf.for {{.*}} step %[[C4096]] iter_args
+// CHECK: scf.for {{.*}} step %[[C64]] iter_args(%[[S:.*]] = %[[ZERO]], %[[T:.*]] = %[[ZERO]])
+// CHECK: arith.minsi
+// CHECK: scf.for {{.*}} iter_args(%[[A:.*]] = %[[ZERO]], %[[B:.*]] = %[[ZERO]]) -> (vector<8xf32>, vector<8xf32>)
 // CHECK: %[[X:.*]] = llvm.load {{.*}} -> vector<8xf32>
 // CHECK: arith.addf %[[X]], %[[A]]
 // CHECK: %[[Y:.*]] = llvm.load {{.*}} -> vector<8xf32>
 // CHECK: arith.addf %[[Y]], %[[B]]
+// CHECK: arith.addf %[[S]], %{{.*}} : vector<8xf32>
+// CHECK: arith.addf %[[T]], %{{.*}} : vector<8xf32>
 // CHECK-COUNT-2: llvm.store {{.*}} : vector<8xf32>
 // CHECK-NOT: masked
 disc_plan.kernel_func column @sum attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S, 48]>],
