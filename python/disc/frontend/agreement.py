@@ -49,6 +49,9 @@ class Agreement:
             return f"of {result.rank} dimensions, expected {fake.dim()}"
         for dim, (have, size) in enumerate(zip(result.dims, fake.shape, strict=True)):
             want = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+            if isinstance(have, int) and isinstance(size, torch.SymInt) and size.node.hint == have:
+                # The traced code may have required the size to be this one: the expression does not show that.
+                continue
             if not self._agrees(have, want):
                 return f"whose dimension {dim} is {self._expression(have, self._symbols())}, expected {want}"
         return None

@@ -84,7 +84,8 @@ def _as_strided_scatter(
 def _resize(x: torch.Tensor, size: Sequence[int], *, memory_format: torch.memory_format | None = None) -> torch.Tensor:
     """The elements of x in memory order as the first ones of a row-major tensor; further ones are NaN, or the largest
     number, as PyTorch's deterministic mode has it."""
-    order = sorted(range(x.dim()), key=lambda d: -x.stride(d))
+    strides = x.stride()
+    order = sorted(range(x.dim()), key=lambda d: -strides[d])
     flat = x.permute(order).reshape(-1)
     count = math.prod(size)
     if count <= flat.shape[0]:

@@ -28,7 +28,19 @@ from ..errors import CompileError
 from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
 from .lower import IGNORED
 from .registry import find_rule
-from .result_layouts import Base, Owned, Result, Source, Unstored, creators, is_same, owned, storage_of, view
+from .result_layouts import (
+    Base,
+    Owned,
+    Result,
+    Source,
+    Unstored,
+    creators,
+    expression,
+    is_same,
+    owned,
+    storage_of,
+    view,
+)
 from .symbol_sources import missing_symbols, symbol_sources
 
 
@@ -171,6 +183,7 @@ class _Builder:
         self._ranges: dict[sympy.Symbol, Any] = {}
 
     def build(self) -> tuple[GraphProgram, GraphInterface]:
+        self._read_whole_storages()
         tensors = [(i, node.meta.get("val")) for i, node in enumerate(self._placeholders)]
         results = self._outputs()
         sources = self._sources(tensors, [*self._bases, *results])
@@ -207,6 +220,22 @@ class _Builder:
             call_spec=CallSpec(in_spec, out_spec),
         )
         return program, GraphInterface(self._arguments, self._numbers, self._bases, results, sources)
+
+    def _read_whole_storages(self) -> None:
+        """Makes as_strided of a view one of the tensor that has the whole storage."""
+        first = creators(self._graph.nodes)
+        for node in self._graph.nodes:
+            if node.target is not torch.ops.aten.as_strided.default:
+                continue
+            value = node.args[0].meta["val"]
+            whole = first.get(storage_of(value) or 0)
+            offset = node.args[3] if len(node.args) > 3 else None
+            offset = value.storage_offset() if offset is None else offset
+            if whole is None or whole is node.args[0] or isinstance(offset, torch.SymInt):
+                continue
+            base = whole.meta["val"]
+            if base.dtype == value.dtype and expression(base.storage_offset()) == 0:
+                node.args = (whole, *node.args[1:3], offset)
 
     def _note_symbols(self, sizes: Sequence[Any]) -> None:
         for size in sizes:
@@ -249,7 +278,8 @@ class _Builder:
         place = self._place(value.node.expr) if isinstance(value, torch.SymInt) else None
         first = next(n for n in self._graph.nodes if n.op != "placeholder")
         if place is not None:
-            function, args = torch.ops.aten.sym_size.int, place
+            function: Any = torch.ops.aten.sym_size.int
+            args: tuple[Any, ...] = place
         elif isinstance(value, torch.SymInt) and self._is_size(value):
             carrier = self._input(node, (value, 0), torch.uint8, number, None)
             self._note_symbols([value])
@@ -291,7 +321,7 @@ class _Builder:
     def _is_size(self, value: torch.SymInt) -> bool:
         """Whether a number is never negative, or a tensor's size depends on it."""
         bounds = value.node.shape_env.bound_sympy(value.node.expr)
-        if bounds.upper < 0:
+        if bounds.upper < 0 or (value.node.hint or 0) < 0:
             return False
         if self._numbers_are_sizes or bounds.lower >= 0:
             return True
@@ -323,7 +353,7 @@ class _Builder:
             if not isinstance(result, Node):
                 results.append(Unstored("constant", result))
                 continue
-            fake = result.meta.get("val")
+            fake: Any = result.meta.get("val")
             if result in numbers:
                 # Also of an argument that is updated: it is returned as it is after that.
                 results.append(Unstored("argument", numbers[result]))

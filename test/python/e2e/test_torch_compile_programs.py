@@ -66,6 +66,7 @@ PROGRAMS = {
     "pieces": (lambda x: x.chunk(2), V, torch.arange(7.0)),
     "pieces of a result": (lambda x: (x + 1).split(3), V, torch.arange(8.0)),
     "as_strided": (lambda x: x[1:].as_strided((2, 2), (2, 1), 3), V),
+    "as_strided of a transposed view": (lambda x: torch.as_strided(x.t(), (3, 4), (1, 3)) + 0, M),
     "detached": (lambda x: (x.detach(), x + 1), V),
     "expanded and used": (lambda x: (x[:, None].expand(-1, 4), x[:, None].expand(-1, 4) * 2), V),
     "result and its transpose": (lambda x: ((y := x + 1), y.t(), y[1:, ::2]), M),
@@ -118,6 +119,10 @@ def test_random_views_and_updates(first):
             check(scope["f"], inputs, dynamic=dynamic)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}:\n{text}") from error
+
+
+def test_storage_of_column_major_inputs():
+    check(lambda x: torch.as_strided(x, (2,), (1,)).fill_(3), torch.randn(5, 3).t(), fallbacks=None)
 
 
 def test_view_whose_size_depends_on_data():

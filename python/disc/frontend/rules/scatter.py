@@ -12,7 +12,7 @@ import torch
 
 from .. import dtypes, scalar
 from ..builder import Builder
-from ..registry import lowers
+from ..registry import NotLowerable, lowers
 from ..values import Extent, Number, Tensor, is_one, normalize_dim
 from .calls import PARTS, dtype_code
 from .common import number
@@ -276,6 +276,9 @@ def as_strided_scatter(
     offset: Extent | None = None,
 ) -> Tensor:
     """``x``, row-major, with the elements that as_strided addresses replaced."""
+    base = b.operand_value(0)
+    if isinstance(base, torch.Tensor) and not (base.is_contiguous() and base.storage_offset() == 0):
+        raise NotLowerable("as_strided_scatter of a tensor that is not row-major; call .contiguous() first")
     dims = list(src.dims) or [1]
 
     def body() -> scalar.Elem:
