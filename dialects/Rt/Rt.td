@@ -72,6 +72,23 @@ def Rt_RtGuardOp : Rt_Op<"guard"> {
   }];
 }
 
+def Rt_CheckSizesOp : Rt_Op<"check_sizes"> {
+  let summary = "returns with a memory error if a size overflows";
+  let description = [{
+    `terms` are products whose factors count as at least 1; their sum bounds every size that depends on them. The
+    operation fails if the sum exceeds 2^59. `values` are the sizes to report, one for each term, and `texts` describe
+    them. `numbers` are expressions that are not sizes; each must fit a 64-bit integer.
+
+    (R6) each term has a value and a text, each number a text.
+  }];
+  let arguments = (ins Rt_Ptr:$call, ArrayAttr:$terms, ArrayAttr:$values, StrArrayAttr:$texts,
+                       DefaultValuedAttr<ArrayAttr, "{}">:$numbers, DefaultValuedAttr<StrArrayAttr, "{}">:$number_texts);
+  let assemblyFormat = [{
+    $call $terms `of` $values `as` $texts (`numbers` $numbers^ `as` $number_texts)? attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
 def Rt_InputOp : Rt_Op<"input"> {
   let summary = "the contiguous elements of an input; a strided one is copied once";
   let description = [{

@@ -25,6 +25,13 @@ LogicalResult ProcedureOp::verify() {
   return success();
 }
 
+LogicalResult CheckSizesOp::verify() {
+  if (getTerms().size() != getValues().size() || getTerms().size() != getTexts().size() ||
+      getNumbers().size() != getNumberTexts().size())
+    return emitOpError("each term must have a value and a text, each number a text (R6)");
+  return success();
+}
+
 LogicalResult RtLoopOp::verify() {
   auto next = dyn_cast<RtNextOp>(getBody().front().getTerminator());
   TypeRange types = getInits().getTypes();

@@ -189,7 +189,10 @@ _CPU = Pipeline(
                 "disc-schedule-verify",
             ),
         ),
-        Stage("memory", ("disc-memory-outline-kernels", "disc-memory-plan-arena", "disc-memory-verify")),
+        Stage(
+            "memory",
+            ("disc-memory-outline-kernels", "disc-memory-plan-arena", "disc-memory-check-sizes", "disc-memory-verify"),
+        ),
         Stage(
             "codegen",
             (

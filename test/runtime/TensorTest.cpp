@@ -4,6 +4,7 @@
 #include "Check.h"
 #include "HandModel.h"
 #include "lib/Runtime/Core/Arena.h"
+#include "lib/Runtime/Core/Call.h"
 #include "lib/Runtime/Core/Outputs.h"
 
 #include <cstring>
@@ -74,6 +75,79 @@ TEST(rangesOfTensors) {
   CHECK(!byteRange(tensor, other));
   shape = {0, 3};
   CHECK(byteRange(tensor, other) && other.begin == other.end && !range.overlaps(other));
+}
+
+TEST(overlapOfViews) {
+  char data[4096];
+  auto overlap = [&](std::vector<int64_t> shape, std::vector<int64_t> strides, int64_t offset,
+                     std::vector<int64_t> otherShape, std::vector<int64_t> otherStrides, int64_t otherOffset) {
+    DLTensor a = makeTensor(data + 4 * offset, shape, strides);
+    DLTensor b = makeTensor(data + 4 * otherOffset, otherShape, otherStrides);
+    bool result = mayOverlap(a, b);
+    CHECK(result == mayOverlap(b, a));
+    return result;
+  };
+  CHECK(!overlap({50}, {2}, 0, {50}, {2}, 1));           // x[::2], x[1::2]
+  CHECK(overlap({50}, {2}, 0, {50}, {2}, 2));            //
+  CHECK(!overlap({9, 3}, {6, 1}, 0, {9, 3}, {6, 1}, 3)); // halves of the columns
+  CHECK(overlap({9, 4}, {6, 1}, 0, {9, 3}, {6, 1}, 3));  // which share one
+  CHECK(!overlap({4, 5}, {1, 9}, 0, {5, 5}, {9, 1}, 4)); // one of them transposed
+  CHECK(!overlap({10}, {-2}, 21, {10}, {2}, 0));         // backwards
+  CHECK(overlap({10}, {-2}, 20, {10}, {2}, 2));          //
+  CHECK(!overlap({3, 4}, {0, 2}, 0, {4}, {2}, 1));       // expanded
+  CHECK(!overlap({0, 4}, {4, 1}, 0, {4}, {1}, 0));       // empty
+  CHECK(!overlap({6, 2}, {15, 6}, 0, {10}, {10}, 2));    // 15 i + 6 j = 10 k + 2 has no solution there
+  CHECK(overlap({6, 2}, {15, 6}, 0, {10}, {10}, 0));
+
+  // Against a search through all elements.
+  uint64_t state = 1;
+  auto random = [&](int64_t below) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return int64_t(state >> 33) % below;
+  };
+  int found = 0;
+  for (int trial = 0; trial < 2000; ++trial) {
+    std::vector<int64_t> shapes[2], strides[2];
+    int64_t offsets[2];
+    std::vector<bool> used[2] = {std::vector<bool>(1000), std::vector<bool>(1000)};
+    for (int t : {0, 1}) {
+      offsets[t] = 200 + random(20);
+      std::vector<int64_t> places{offsets[t]};
+      for (int64_t i = 0, rank = random(4); i < rank; ++i) {
+        shapes[t].push_back(1 + random(5));
+        strides[t].push_back(random(24) - 8);
+        std::vector<int64_t> next;
+        for (int64_t place : places)
+          for (int64_t k = 0; k < shapes[t].back(); ++k)
+            next.push_back(place + k * strides[t].back());
+        places = next;
+      }
+      for (int64_t place : places)
+        used[t][size_t(place)] = true;
+    }
+    bool shared = false;
+    for (size_t i = 0; i < 1000; ++i)
+      shared |= used[0][i] && used[1][i];
+    found += !shared;
+    CHECK(overlap(shapes[0], strides[0], offsets[0], shapes[1], strides[1], offsets[1]) == shared);
+  }
+  CHECK(found > 200 && found < 1800);
+}
+
+TEST(sizesThatOverflow) {
+  auto bits = [](double value) {
+    int64_t result;
+    std::memcpy(&result, &value, sizeof(result));
+    return result;
+  };
+  auto text = [](const char *value) { return int64_t(reinterpret_cast<uintptr_t>(value)); };
+  int64_t pairs[] = {text("small"), bits(8), text("large"), bits(1e30), text("2 * k"), bits(0x1p63), text("k"), 42};
+  CHECK_TEXT(sizeError(2, 1, 1, pairs).error().message,
+             "large: the size overflows; expected at most 2^59, got about 1e+30 with k = 42");
+  pairs[3] = bits(16);
+  CHECK_TEXT(sizeError(2, 1, 1, pairs).error().message,
+             "2 * k: the size overflows; expected a 64-bit integer, got about 9.22337e+18 with k = 42");
+  CHECK(sizeError(0, 1, 1, pairs + 4).code() == Code::Memory);
 }
 
 TEST(names) {

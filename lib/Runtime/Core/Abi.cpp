@@ -11,6 +11,10 @@ int32_t disc_rt_guard_failed(disc_call *call, int64_t guard, int64_t lhs, int64_
   return call->guardFailed(guard, lhs, rhs);
 }
 
+int32_t disc_rt_size_failed(disc_call *call, int64_t sizes, int64_t numbers, int64_t symbols, const int64_t *pairs) {
+  return call->record(disc::rt::sizeError(sizes, numbers, symbols, pairs));
+}
+
 void *disc_rt_input(disc_call *call, int64_t input) { return call->input(input); }
 
 void *disc_rt_parameter(disc_call *call, int64_t parameter) { return call->parameter(parameter); }

@@ -44,6 +44,11 @@ int64_t disc_rt_extent(disc_call *call, int64_t input, int64_t dim);
 /// the inline comparison failed. `lhs` is what came, `rhs` what was expected.
 int32_t disc_rt_guard_failed(disc_call *call, int64_t guard, int64_t lhs, int64_t rhs);
 
+/// Records that a size overflows; called only when the inline comparison failed. `pairs` holds a text and a value for
+/// each of `sizes` sizes and `numbers` numbers (as double), then the name and the value of each of `symbols` symbols
+/// (int64).
+int32_t disc_rt_size_failed(disc_call *call, int64_t sizes, int64_t numbers, int64_t symbols, const int64_t *pairs);
+
 /// Row-major contiguous data of an input; a strided input is copied, once per call.
 void *disc_rt_input(disc_call *call, int64_t input);
 

@@ -113,6 +113,8 @@ namespace disc::rt {
 // Guards.cpp
 Status checkInputs(const disc_model_info_t &info, const DLTensor *const *inputs, bool readsData, DLDevice where);
 Status guardError(const disc_model_info_t &info, int64_t guard, int64_t lhs, int64_t rhs);
+/// What disc_rt_size_failed says.
+Status sizeError(int64_t sizes, int64_t numbers, int64_t symbols, const int64_t *pairs);
 /// "input 'mask'", or "input 1" if it has no name.
 std::string inputText(const disc_model_info_t &info, int64_t index);
 std::string outputText(const disc_model_info_t &info, int64_t index);

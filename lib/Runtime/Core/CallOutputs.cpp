@@ -66,14 +66,14 @@ Status disc_call::checkOutputs() const {
     const DLTensor *tensor = storage->outputs[i].given;
     if (!tensor)
       continue;
-    ByteRange range, other;
+    ByteRange range;
     if (Status status = checkOutput(info, i, *tensor, model.where(), range); !status.ok())
       return status;
     for (int64_t j = 0; j < info.num_inputs; ++j)
-      if (byteRange(*inputs[j], other) && range.overlaps(other))
+      if (mayOverlap(*tensor, *inputs[j]))
         return Status(Code::Invalid, outputText(info, i) + " overlaps " + inputText(info, j));
     for (int64_t j = 0; j < i; ++j)
-      if (storage->outputs[j].given && byteRange(*storage->outputs[j].given, other) && range.overlaps(other))
+      if (storage->outputs[j].given && mayOverlap(*tensor, *storage->outputs[j].given))
         return Status(Code::Invalid, outputText(info, i) + " overlaps " + outputText(info, j));
   }
   return Status();

@@ -8,6 +8,7 @@
 #include "lib/Runtime/Core/Call.h"
 #include "lib/Runtime/Core/Tensor.h"
 
+#include <cstdio>
 #include <cstring>
 
 using namespace disc::rt;
@@ -95,9 +96,14 @@ static Status checkInput(const disc_model_info_t &info, int64_t index, const DLT
       return wrongExtent(info, index, tensor, dim, "an extent of at least 0");
   }
   int64_t bytes;
+  if (!denseBytes(tensor.shape, tensor.ndim, elementBytes(expected.dtype), bytes)) {
+    Error error = inputError(Code::Memory, info, index);
+    error.expected = expectedShape(expected);
+    error.got = shapeText(tensor.shape, tensor.ndim);
+    return finish(std::move(error), inputText(info, index) + ": the size overflows a 64-bit integer");
+  }
   ByteRange range;
-  if (!denseBytes(tensor.shape, tensor.ndim, elementBytes(expected.dtype), bytes) ||
-      (readsData && !byteRange(tensor, range))) {
+  if (readsData && !byteRange(tensor, range)) {
     Error error = inputError(Code::Shape, info, index);
     error.message = inputText(info, index) + ": its extents and strides go beyond the address space (the shape is " +
                     shapeText(tensor.shape, tensor.ndim) + ")";
@@ -120,10 +126,9 @@ static Status checkInput(const disc_model_info_t &info, int64_t index, const DLT
 
 /// Results would depend on which of the two tensors is read first.
 static Status checkUpdated(const disc_model_info_t &info, const DLTensor *const *inputs) {
-  ByteRange range, other;
   for (int64_t i = 0; i < info.num_inputs; ++i)
     for (int64_t j = 0; info.inputs[i].updated && j < info.num_inputs; ++j)
-      if (j != i && byteRange(*inputs[i], range) && byteRange(*inputs[j], other) && range.overlaps(other))
+      if (j != i && mayOverlap(*inputs[i], *inputs[j]))
         return malformed(info, i, ("it is updated in place, but overlaps " + inputText(info, j)).c_str());
   return Status();
 }
@@ -208,4 +213,44 @@ Status disc::rt::guardError(const disc_model_info_t &info, int64_t number, int64
     where = *guard.message ? guard.message : *guard.lhs ? guard.lhs : "the inputs' shapes";
   }
   return finish(std::move(error), where, why);
+}
+
+/// "1.2e+21", or the number itself where it is short.
+static std::string roughly(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.6g", value);
+  return text;
+}
+
+Status disc::rt::sizeError(int64_t sizes, int64_t numbers, int64_t symbols, const int64_t *pairs) {
+  auto text = [&](int64_t i) { return std::string(reinterpret_cast<const char *>(uintptr_t(pairs[2 * i]))); };
+  auto value = [&](int64_t i) {
+    double number;
+    std::memcpy(&number, &pairs[2 * i + 1], sizeof(number));
+    return number;
+  };
+  // The largest size is to blame, unless all sizes fit and a number does not.
+  constexpr double kMostBytes = double(int64_t(1) << 59), kMost = 9223372036854774784.0; // below 2^63
+  int64_t worst = 0;
+  for (int64_t i = 1; i < sizes; ++i)
+    if (value(i) > value(worst))
+      worst = i;
+  for (int64_t i = sizes; i < sizes + numbers; ++i)
+    if (!(value(i) <= kMost && value(i) >= -kMost) && (sizes == 0 || value(worst) <= kMostBytes)) {
+      worst = i;
+      break;
+    }
+  Error error;
+  error.code = Code::Memory;
+  error.got = roughly(value(worst));
+  error.expected = worst < sizes ? "at most 2^59" : "a 64-bit integer";
+  std::string given;
+  for (int64_t i = sizes + numbers; i < sizes + numbers + symbols; ++i) {
+    given += (given.empty() ? " with " : ", ") + text(i) + " = " + std::to_string(pairs[2 * i + 1]);
+    error.symbol = error.symbol.empty() ? text(i) : error.symbol;
+  }
+  error.message = text(worst) + ": the size overflows; expected " + error.expected + ", got about " + error.got + given;
+  if (worst < sizes && value(worst) <= kMostBytes)
+    error.message += " for it alone, and more with others";
+  return error;
 }

@@ -3,7 +3,10 @@
 #include "lib/Runtime/Core/Tensor.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <numeric>
+#include <vector>
 
 namespace disc::rt {
 
@@ -107,6 +110,97 @@ bool byteRange(const DLTensor &tensor, ByteRange &range) {
   uintptr_t data = reinterpret_cast<uintptr_t>(tensor.data);
   return !__builtin_add_overflow(data, tensor.byte_offset, &data) && !__builtin_add_overflow(data, low, &range.begin) &&
          !__builtin_add_overflow(data, high, &range.end);
+}
+
+namespace {
+/// Looks for two elements, one of each tensor, that share a byte: whether a sum of `factor * step`, with each factor in
+/// a range of its own, lies in an interval. Large steps are tried first, so that the rest decides most factors at once.
+class OverlapSearch {
+public:
+  void add(const DLTensor &tensor, int64_t width, int64_t sign);
+  bool find(int64_t low, int64_t high);
+
+private:
+  struct Step {
+    int64_t bytes, low, high; ///< The range of the factor.
+  };
+  /// What the steps from one on can add up to.
+  struct Rest {
+    int64_t low = 0, high = 0, divisor = 0;
+  };
+  bool search(size_t i, int64_t low, int64_t high);
+
+  std::vector<Step> steps;
+  std::vector<Rest> rests;
+  int budget = 1000;
+};
+} // namespace
+
+void OverlapSearch::add(const DLTensor &tensor, int64_t width, int64_t sign) {
+  int64_t dense = width;
+  for (int32_t i = tensor.ndim - 1; i >= 0; --i) {
+    int64_t extent = tensor.shape[i], bytes = tensor.strides ? tensor.strides[i] * width : dense;
+    dense *= extent;
+    if (extent == 1 || bytes == 0)
+      continue;
+    int64_t reach = bytes < 0 ? -sign : sign;
+    bytes = std::abs(bytes);
+    auto same = std::find_if(steps.begin(), steps.end(), [&](const Step &step) { return step.bytes == bytes; });
+    if (same == steps.end())
+      same = steps.insert(steps.end(), {bytes, 0, 0});
+    (reach > 0 ? same->high : same->low) += reach * (extent - 1);
+  }
+}
+
+bool OverlapSearch::find(int64_t low, int64_t high) {
+  std::sort(steps.begin(), steps.end(), [](const Step &a, const Step &b) { return a.bytes > b.bytes; });
+  rests.resize(steps.size() + 1);
+  for (size_t i = steps.size(); i-- > 0;) {
+    rests[i].low = rests[i + 1].low + steps[i].low * steps[i].bytes;
+    rests[i].high = rests[i + 1].high + steps[i].high * steps[i].bytes;
+    rests[i].divisor = std::gcd(rests[i + 1].divisor, steps[i].bytes);
+  }
+  return search(0, low, high);
+}
+
+static int64_t floorDiv(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
+
+bool OverlapSearch::search(size_t i, int64_t low, int64_t high) {
+  const Rest &rest = rests[i];
+  low = std::max(low, rest.low);
+  high = std::min(high, rest.high);
+  if (low > high)
+    return false;
+  if (i == steps.size())
+    return true;
+  // A multiple of what divides all steps must lie between.
+  if (floorDiv(high, rest.divisor) * rest.divisor < low)
+    return false;
+  if (i + 1 == steps.size())
+    return true;
+  const Step &step = steps[i];
+  const Rest &next = rests[i + 1];
+  int64_t first = std::max(step.low, -floorDiv(next.high - low, step.bytes));
+  int64_t last = std::min(step.high, floorDiv(high - next.low, step.bytes));
+  for (int64_t factor = first; factor <= last; ++factor)
+    if (--budget < 0 || search(i + 1, low - factor * step.bytes, high - factor * step.bytes))
+      return true;
+  return false;
+}
+
+bool mayOverlap(const DLTensor &a, const DLTensor &b) {
+  ByteRange first, second;
+  if (!byteRange(a, first) || !byteRange(b, second) || !first.overlaps(second))
+    return false;
+  constexpr uintptr_t kMost = UINTPTR_MAX / 8; // sums of both do not overflow then
+  if (first.end - first.begin > kMost || second.end - second.begin > kMost)
+    return true;
+  int64_t width = elementBytes(dtypeOf(a)), other = elementBytes(dtypeOf(b));
+  OverlapSearch search;
+  search.add(a, width, 1);
+  search.add(b, other, -1);
+  int64_t distance = static_cast<char *>(dataOf(b)) - static_cast<char *>(dataOf(a));
+  return search.find(distance - width + 1, distance + other - 1);
 }
 
 bool repeatsElements(const DLTensor &tensor) {

@@ -60,6 +60,10 @@ struct ByteRange {
 };
 bool byteRange(const DLTensor &tensor, ByteRange &range);
 
+/// Whether elements of both share memory, decided by extents and strides: `x[::2]` and `x[1::2]` do not. Also true
+/// where that would take too long to decide. Both have valid byte ranges.
+bool mayOverlap(const DLTensor &a, const DLTensor &b);
+
 /// Whether several elements are at one place: strides of 0, as `expand` makes them.
 bool repeatsElements(const DLTensor &tensor);
 

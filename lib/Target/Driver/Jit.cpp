@@ -79,6 +79,7 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(disc_rt_check_inputs);
   DISC_RT_SYMBOL(disc_rt_extent);
   DISC_RT_SYMBOL(disc_rt_guard_failed);
+  DISC_RT_SYMBOL(disc_rt_size_failed);
   DISC_RT_SYMBOL(disc_rt_input);
   DISC_RT_SYMBOL(disc_rt_parameter);
   DISC_RT_SYMBOL(disc_rt_global);

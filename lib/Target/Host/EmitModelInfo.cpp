@@ -4,8 +4,8 @@
 
 #include "dialects/Shape/ShapeDialect.h"
 #include "lib/Runtime/Core/ModelInfo.h"
-#include "lib/Target/Common/SourceLine.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
+#include "lib/Transforms/Support/SourceLine.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"

@@ -1,6 +1,7 @@
 //===- EntryLowering.h - one entry function as straight code -------*- C++ -*-===//
 //
-// What HostLower.cpp does with one entry; LowerLaunch.cpp has the launches of kernels.
+// What HostLower.cpp does with one entry; LowerLaunch.cpp has the launches of kernels, LowerSizes.cpp the
+// checks of sizes.
 //
 //===----------------------------------------------------------------------===//
 #ifndef DISC_TARGET_HOST_ENTRYLOWERING_H
@@ -68,6 +69,7 @@ private:
   void lowerExtent(ExtentOp op);
   LogicalResult lowerBind(BindSymbolOp op);
   void lowerGuard(RtGuardOp op);
+  LogicalResult lowerCheckSizes(CheckSizesOp op);
   void lowerParameter(RtParameterOp op);
   LogicalResult lowerGlobal(RtGlobalOp op);
   void lowerOutput(OutputOp op);

@@ -351,6 +351,7 @@ LogicalResult EntryLowering::lowerOp(Operation &op) {
       .Case([&](ExtentOp extent) { return lowerExtent(extent), success(); })
       .Case([&](BindSymbolOp bind) { return lowerBind(bind); })
       .Case([&](RtGuardOp guard) { return lowerGuard(guard), success(); })
+      .Case([&](CheckSizesOp sizes) { return lowerCheckSizes(sizes); })
       .Case([&](InputOp input) {
         Value pointer = runtime.call(b, loc, "disc_rt_input", ptr, {call, constant64(loc, input.getInput())});
         values.map(input.getResult(), checkPointer(loc, pointer));
@@ -507,10 +508,14 @@ LogicalResult EntryLowering::lowerShapes() {
     return llvm::all_of(expr.symbols(), [&](StringRef name) { return symbols.contains(name); });
   };
   for (Operation &op : entry->getRegion(0).front()) {
-    if (!isa<CheckInputsOp, ExtentOp, BindSymbolOp, RtGuardOp, DimOp>(op) && !isa<arith::ArithDialect>(op.getDialect()))
+    if (!isa<CheckInputsOp, ExtentOp, BindSymbolOp, RtGuardOp, CheckSizesOp, DimOp>(op) &&
+        !isa<arith::ArithDialect>(op.getDialect()))
       continue;
     auto dim = dyn_cast<DimOp>(op);
+    auto sizes = dyn_cast<CheckSizesOp>(op);
     if ((dim && !isKnown(dim.getExpr().getValue())) ||
+        (sizes && !llvm::all_of(llvm::concat<const Attribute>(sizes.getTerms(), sizes.getNumbers()),
+                                [&](Attribute expr) { return isKnown(cast<ExprAttr>(expr).getValue()); })) ||
         llvm::any_of(op.getOperands(), [&](Value v) { return !values.contains(v); }))
       continue;
     if (failed(lowerOp(op)))

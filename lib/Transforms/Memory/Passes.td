@@ -15,6 +15,11 @@ def PlanArena : Pass<"disc-memory-plan-arena", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::disc::RtDialect", "::mlir::arith::ArithDialect"];
 }
 
+def CheckSizes : Pass<"disc-memory-check-sizes", "::mlir::ModuleOp"> {
+  let summary = "Checks sizes for overflow where the ranges of symbols do not exclude it";
+  let dependentDialects = ["::mlir::disc::RtDialect"];
+}
+
 def VerifyMemory : Pass<"disc-memory-verify", "::mlir::ModuleOp"> {
   let summary = "Checks the contract of the memory stage";
 }

@@ -4,8 +4,8 @@
 //   %n = arith.muli %b, %d               expr(%n)  = B * S
 //   %r = disc_tensor.reshape %x (%n)     dims(%r)  = [B * S, 384]
 //
-// Index arithmetic is taken not to overflow: extents and what a model computes
-// from them are sizes of things that fit in memory.
+// Index arithmetic is taken not to overflow: `disc-memory-check-sizes` has it
+// checked at run time where ranges do not prove it.
 //
 //===----------------------------------------------------------------------===//
 

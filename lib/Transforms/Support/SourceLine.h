@@ -1,6 +1,6 @@
 //===- SourceLine.h - where the user's program asks for it -----*- C++ -*-===//
-#ifndef DISC_TARGET_COMMON_SOURCELINE_H
-#define DISC_TARGET_COMMON_SOURCELINE_H
+#ifndef DISC_TRANSFORMS_SUPPORT_SOURCELINE_H
+#define DISC_TRANSFORMS_SUPPORT_SOURCELINE_H
 
 #include "mlir/IR/Location.h"
 #include "llvm/Support/Path.h"
@@ -23,4 +23,4 @@ inline std::string sourceLine(Location loc) {
 
 } // namespace mlir::disc
 
-#endif // DISC_TARGET_COMMON_SOURCELINE_H
+#endif // DISC_TRANSFORMS_SUPPORT_SOURCELINE_H
