@@ -87,7 +87,7 @@ def _lower(model: OnnxModel, torch_module: ir.Module, dims: Mapping[str, Any], l
     leaves: Any = 0 if len(names) == 1 else dict.fromkeys(names, 0)
     return ImportedProgram(
         text=text,
-        parameters={name: _signless(t) for name, t in parameters.items() if f'"{name}"' in text},
+        parameters={name: _signless(t) for name, t in parameters.items() if _quoted(name) in text},
         inputs=[
             Input(name, fake.dtype, tuple(d if isinstance(d, int) else symbols.text(d) for d in fake.shape), leaf)
             for leaf, (name, fake) in enumerate(fakes)
@@ -99,6 +99,15 @@ def _lower(model: OnnxModel, torch_module: ir.Module, dims: Mapping[str, Any], l
         out_spec=pytree.tree_flatten(leaves)[1],
         exported=None,
     )
+
+
+def _quoted(name: str) -> str:
+    """A name as MLIR writes it."""
+    plain = "".join(
+        "\\\\" if byte == 0x5C else chr(byte) if 0x20 <= byte < 0x7F and byte != 0x22 else f"\\{byte:02X}"
+        for byte in name.encode()
+    )
+    return f'"{plain}"'
 
 
 def _computed(lowering: OnnxLowering, block: ir.Block, result: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch_mlir import ir
 from ..builder import Builder
 from ..registry import NotLowerable, Rule, find_rule
 from ..values import Extent, ResultInfo, Tensor
-from .known import Known, elements
+from .known import Known, bounds, elements
 
 _Fn = TypeVar("_Fn", bound=Callable[..., Any])
 
@@ -43,6 +43,15 @@ class _NoExtents:
         return None
 
 
+def unit_message(what: str, extent: str) -> str:
+    """Why a size of 1 is refused at run time."""
+    name = extent if extent.isidentifier() else "NAME"
+    return (
+        f"{what}: a result would have another rank if {extent} were 1, and the model was compiled for other sizes;"
+        f' compile it for this size with dynamic_shapes={{"{name}": 1}}'
+    )
+
+
 UNKNOWN: Any = _Any()
 """What rules find in place of torch.export's results."""
 
@@ -53,6 +62,8 @@ class OnnxBuilder(Builder):
     def __init__(self, opset: int) -> None:
         super().__init__()
         self.opset = opset
+        self.declared: int | None = None
+        """The rank that the file declares for the (first) result of the operator being lowered."""
         self.materialise: Callable[[Known], Tensor]
         """Makes a tensor of a known operand; the lowering's."""
         self._expressions: dict[ir.Value, sympy.Expr] = {}
@@ -86,6 +97,50 @@ class OnnxBuilder(Builder):
         if isinstance(extent, ir.Value):
             self._expressions.setdefault(extent, expression)
         return extent
+
+    def limits(self, extent: Any) -> tuple[int | None, int | None]:
+        """The least and the largest value of an extent or an expression; None where there is no bound."""
+        expression = self.expression(extent) if isinstance(extent, ir.Value) else extent
+        return bounds(expression, self.symbol_ranges)
+
+    def described(self, expression: Any) -> str:
+        """An expression under the model's names, for messages."""
+        names = {s: sympy.Symbol(known.name) for s, known in self.symbols.items()} if self.symbols else {}
+        return str(sympy.sympify(expression).xreplace(names))
+
+    def require_relation(self, holds: bool, op: str, lhs: Any, rhs: Any, message: str) -> None:
+        """Requires of two expressions that ``lhs op rhs`` (``"Equal"``, ``"Less"``, ...), or that it does not."""
+        x, y = self.extent(lhs), self.extent(rhs)
+        if op == "Equal" and holds:
+            self.require_equal(x, y, message)
+        elif op == "Equal":
+            self.require_at_most(1, self.maximum(self.sub(x, y), self.sub(y, x)), message)
+        else:
+            if op.startswith("Greater"):
+                x, y = y, x
+            strict = not op.endswith("OrEqual")
+            if not holds:
+                x, y, strict = y, x, not strict
+            self.require_at_most(self.add(x, 1) if strict else x, y, message)
+
+    def may_be_unit(self, extent: Extent) -> bool:
+        """Whether the symbols' ranges allow an extent to be 1."""
+        low, high = self.limits(extent)
+        return (low is None or low <= 1) and (high is None or high >= 1)
+
+    def is_unit(self, extent: Extent, what: str) -> bool:
+        """Whether an extent is 1, which decides the rank of a result.
+
+        Where the symbols' ranges do not say it, the compiled program is for other extents, and requires that.
+        """
+        low, high = self.limits(extent)
+        if low == high == 1:
+            return True
+        if (low is not None and low > 1) or high == 0:
+            return False
+        text = self.described(self.expression(extent))
+        self.require_relation(False, "Equal", self.expression(extent), 1, unit_message(what, text))
+        return False
 
     def extents(self, x: Known | Tensor | None) -> list[Any]:
         """The elements of an operand that must be known, as extents; [] if it is missing."""

@@ -6,6 +6,7 @@ is replaced by its definition, if ONNX gives one, or else reaches the lowering, 
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from ..lower import IGNORED
 from ..registry import find_rule
 from ..torch_dialect import PARAMETER_ATTR, PARAMETER_OP
 from .known import LIMIT
-from .model import OnnxModel
+from .model import CONSTANT, NODE, OnnxModel
 from .regions import REGIONS
 
 ITEMS = ("torch.aten.item", "torch.aten.Int.Tensor", "torch.aten.IntImplicit", "torch.aten.Float.Tensor")
@@ -32,29 +33,29 @@ OWN = "own."
 """Precedes the names of operators that the conversion must not see."""
 
 _PIPELINE = "builtin.module(func.func(convert-torch-onnx-to-torch))"
-_NUMBER = re.compile(r'loc\("(\d+)"')
+_NODE = re.compile(rf'loc\("{NODE}(\d+)"')
+_CONSTANT = re.compile(rf'loc\("{CONSTANT}(\d+)"')
 
 
 class _Importer(onnx_importer.NodeImporter):
-    """Refers to large constants by name."""
+    """Refers to large constants by name, and to every constant by its place: a location holds no name of a file."""
 
-    __slots__ = ()
+    __slots__ = ("places",)
 
     def import_initializer(self, initializer: onnx.TensorProto, extern_name: str | None = None) -> ir.Value:
-        size = 1
-        for extent in initializer.dims:
-            size *= extent
-        if size <= LIMIT:
-            return super().import_initializer(initializer, extern_name)
         name = extern_name or initializer.name
-        with ir.InsertionPoint(self._b), ir.Location.name(name):
+        size = math.prod(initializer.dims)
+        large = size > LIMIT
+        attributes: dict[str, ir.Attribute] = {
+            "name": ir.StringAttr.get(PARAMETER_OP if large else "onnx.Constant"),
+        }
+        with ir.InsertionPoint(self._b), ir.Location.name(f"{CONSTANT}{self.places[name]}"):
+            if large:
+                attributes[PARAMETER_ATTR] = ir.StringAttr.get(name)
+            else:
+                attributes["torch.onnx.value"] = self._cc.tensor_proto_to_attr(initializer)
             value = ir.Operation.create(
-                "torch.operator",
-                results=[self._cc.tensor_proto_to_type(initializer)],
-                attributes={
-                    "name": ir.StringAttr.get(PARAMETER_OP),
-                    PARAMETER_ATTR: ir.StringAttr.get(name),
-                },
+                "torch.operator", results=[self._cc.tensor_proto_to_type(initializer)], attributes=attributes
             ).result
         self._nv_map[name] = value
         return value
@@ -62,7 +63,13 @@ class _Importer(onnx_importer.NodeImporter):
 
 def number_of(op: ir.Operation) -> int | None:
     """The number of the ONNX node that ``op`` came from, or None."""
-    match = _NUMBER.search(str(op.location))
+    match = _NODE.search(str(op.location))
+    return int(match.group(1)) if match else None
+
+
+def constant_of(op: ir.Operation) -> int | None:
+    """The place of the initializer that ``op`` is, or None."""
+    match = _CONSTANT.search(str(op.location))
     return int(match.group(1)) if match else None
 
 
@@ -127,6 +134,7 @@ def _define_main(info: onnx_importer.ModelInfo, module: ir.Module) -> None:
         module_op=module.operation,
         module_cache=onnx_importer.ModuleCache(module.operation, cache),
     )
+    importer.places = {constant.name: i for i, constant in enumerate(graph.graph_proto.initializer)}
     importer._nv_map.update(zip(graph.input_map, block.arguments, strict=True))
     importer._populate_graph_attrs(func)
     importer.import_all()
@@ -170,7 +178,7 @@ def _convert(module: ir.Module, context: ir.Context) -> int | None:
             PassManager.parse(_PIPELINE).run(module.operation)
         except ir.MLIRError as error:
             for diagnostic in error.error_diagnostics:
-                match = _NUMBER.search(str(diagnostic.location))
+                match = _NODE.search(str(diagnostic.location))
                 if match:
                     return int(match.group(1))
             raise CompileError("import", f"torch-mlir's conversion from ONNX failed: {error}") from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import sympy
 import torch
 from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from .. import dtypes
 from ..registry import NotLowerable
@@ -81,13 +82,56 @@ def integers(x: Known | Tensor | None) -> list[int] | None:
 # -- evaluation ----------------------------------------------------------------------------------------------------
 
 
+Ranges = Mapping[sympy.Symbol, ValueRanges[sympy.Expr]]
+"""The ranges of the shape symbols."""
+
+
+def bounds(expression: Any, ranges: Ranges) -> tuple[int | None, int | None]:
+    """The least and the largest value of a number or an expression; None where there is no bound."""
+    if not isinstance(expression, sympy.Expr):
+        return int(expression), int(expression)
+    if any(symbol not in ranges for symbol in expression.free_symbols):
+        return None, None
+    found = bound_sympy(expression, dict(ranges))
+    low, high = found.lower, found.upper
+    # An upper bound near the largest index is none.
+    return (
+        int(low) if low.is_Integer else None,
+        int(high) if high.is_Integer and high < 2**62 else None,
+    )
+
+
 def _divide(x: Any, y: Any) -> Any:
-    if isinstance(x, float) or isinstance(y, float):
-        return math.nan if y == 0 and x == 0 else math.copysign(math.inf, x) if y == 0 else x / y
     if isinstance(x, sympy.Expr) or isinstance(y, sympy.Expr):
         # Extents are not negative: rounding down and towards zero are the same.
         return FloorDiv(sympy.sympify(x), sympy.sympify(y))
     return math.trunc(x / y) if abs(x) < 2**50 else (abs(x) // abs(y)) * (1 if (x < 0) == (y < 0) else -1)
+
+
+def _divide_floats(x: Any, y: Any) -> Any:
+    if isinstance(x, sympy.Expr) or isinstance(y, sympy.Expr):
+        return _exact(x) / _exact(y)
+    return math.nan if y == 0 and x == 0 else math.copysign(math.inf, x) if y == 0 else x / y
+
+
+def _exact(x: Any) -> sympy.Expr:
+    """A float as the fraction that it is."""
+    if isinstance(x, sympy.Expr):
+        return x
+    if not math.isfinite(x):
+        raise _Undecided
+    return sympy.Rational(*float(x).as_integer_ratio())
+
+
+def _of_floats(fn: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Arithmetic on floats of which some are extents: exact, as long as extents are less than 2^24."""
+
+    def apply(x: Any, y: Any) -> Any:
+        symbolic = isinstance(x, sympy.Expr) or isinstance(y, sympy.Expr)
+        result = fn(_exact(x), _exact(y)) if symbolic else fn(x, y)
+        return float(result) if symbolic and not result.free_symbols else result
+
+    return apply
 
 
 def _remainder(x: Any, y: Any) -> Any:
@@ -110,16 +154,46 @@ class _Undecided(Exception):
     """A comparison of expressions that the symbols' ranges do not decide."""
 
 
-def _comparison(relation: Any, python: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    def compare(x: Any, y: Any) -> bool:
-        if isinstance(x, sympy.Expr) or isinstance(y, sympy.Expr):
-            decided = relation(sympy.sympify(x), sympy.sympify(y))
-            if decided not in (sympy.true, sympy.false):
-                raise _Undecided
-            return bool(decided)
-        return bool(python(x, y))
+RELATIONS: dict[str, Any] = {
+    "Equal": sympy.Eq,
+    "Less": sympy.Lt,
+    "LessOrEqual": sympy.Le,
+    "Greater": sympy.Gt,
+    "GreaterOrEqual": sympy.Ge,
+}
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "Equal": operator.eq,
+    "Less": operator.lt,
+    "LessOrEqual": operator.le,
+    "Greater": operator.gt,
+    "GreaterOrEqual": operator.ge,
+}
 
-    return compare
+
+def _compare(op: str, x: Any, y: Any, ranges: Ranges) -> bool:
+    if not isinstance(x, sympy.Expr) and not isinstance(y, sympy.Expr):
+        return bool(_COMPARISONS[op](x, y))
+    decided = RELATIONS[op](sympy.sympify(x), sympy.sympify(y))
+    if decided not in (sympy.true, sympy.false):
+        low, high = bounds(sympy.sympify(x) - sympy.sympify(y), ranges)
+        decided = {
+            "Equal": False if (low or 0) > 0 or (high is not None and high < 0) else low == high == 0 or None,
+            "Less": _always(high, lambda h: h < 0, low, lambda n: n >= 0),
+            "LessOrEqual": _always(high, lambda h: h <= 0, low, lambda n: n > 0),
+            "Greater": _always(low, lambda n: n > 0, high, lambda h: h <= 0),
+            "GreaterOrEqual": _always(low, lambda n: n >= 0, high, lambda h: h < 0),
+        }[op]
+        if decided is None:
+            raise _Undecided
+    return bool(decided)
+
+
+def _always(
+    bound: int | None, holds: Callable[[int], bool], other: int | None, fails: Callable[[int], bool]
+) -> bool | None:
+    if bound is not None and holds(bound):
+        return True
+    return False if other is not None and fails(other) else None
 
 
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -133,13 +207,13 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "And": lambda x, y: bool(x) and bool(y),
     "Or": lambda x, y: bool(x) or bool(y),
     "Xor": lambda x, y: bool(x) != bool(y),
-    "Equal": _comparison(sympy.Eq, operator.eq),
-    "Less": _comparison(sympy.Lt, operator.lt),
-    "LessOrEqual": _comparison(sympy.Le, operator.le),
-    "Greater": _comparison(sympy.Gt, operator.gt),
-    "GreaterOrEqual": _comparison(sympy.Ge, operator.ge),
 }
-_LOGICAL = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
+_FLOATS: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": _of_floats(operator.add),
+    "Sub": _of_floats(operator.sub),
+    "Mul": _of_floats(operator.mul),
+    "Div": _of_floats(_divide_floats),
+}
 
 
 def _number(x: Any) -> Any:
@@ -148,12 +222,21 @@ def _number(x: Any) -> Any:
     return x
 
 
+def _floor(x: Any) -> Any:
+    if not isinstance(x, sympy.Expr):
+        return math.floor(x)
+    over, under = sympy.fraction(sympy.together(x))
+    if under.free_symbols:
+        raise _Undecided
+    return over if under == 1 else FloorDiv(sympy.expand(over), under)
+
+
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "Neg": operator.neg,
     "Not": lambda x: not x,
     "Abs": lambda x: abs(_number(x)),
-    "Floor": lambda x: math.floor(_number(x)),
-    "Ceil": lambda x: math.ceil(_number(x)),
+    "Floor": lambda x: _floor(x),
+    "Ceil": lambda x: -_floor(-x),
     "Sqrt": lambda x: math.sqrt(_number(x)),
     "Identity": lambda x: x,
 }
@@ -163,26 +246,31 @@ def _map(fn: Callable[..., Any], *arrays: np.ndarray) -> np.ndarray:
     return np.asarray(np.frompyfunc(fn, len(arrays), 1)(*arrays), dtype=object)
 
 
-def evaluate(op: str, operands: Sequence[Known | None], attributes: dict[str, Any]) -> Known | None:
+def evaluate(
+    op: str, operands: Sequence[Known | None], attributes: dict[str, Any], ranges: Ranges
+) -> Known | None:
     """The result of ONNX's ``op`` on known operands; None if it is not known, or not worth it."""
     given = [x for x in operands if x is not None]
     if len(given) != len(operands) or not given:
         return None
     try:
-        result = _evaluate(op, given, attributes)
+        result = _evaluate(op, given, attributes, ranges)
     except (_Undecided, TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError):
         # The rule of the op says what is wrong, if something is.
         return None
     return result if result is not None and result.values.size <= LIMIT else None
 
 
-def _evaluate(op: str, given: list[Known], attributes: dict[str, Any]) -> Known | None:
+def _evaluate(op: str, given: list[Known], attributes: dict[str, Any], ranges: Ranges) -> Known | None:
     first = given[0]
+    if op in RELATIONS and len(given) == 2:
+        return Known.of(_map(lambda x, y: _compare(op, x, y, ranges), first.values, given[1].values), torch.bool)
     if op in _BINARY and len(given) >= 2:
         values = first.values
+        fn = _FLOATS.get(op, _BINARY[op]) if first.dtype.is_floating_point else _BINARY[op]
         for other in given[1:]:
-            values = _map(_BINARY[op], values, other.values)
-        return Known.of(values, torch.bool if op in _LOGICAL else first.dtype)
+            values = _map(fn, values, other.values)
+        return Known.of(values, first.dtype)
     if op in _UNARY:
         return Known.of(_map(_UNARY[op], first.values), first.dtype)
     structural = _STRUCTURAL.get(op)
@@ -245,7 +333,13 @@ def _cast(given: list[Known], attributes: dict[str, Any]) -> Known | None:
         # With what rounding and wrapping do.
         converted = torch.tensor(given[0].list, dtype=dtypes.storage(given[0].dtype)).to(dtype)
         return Known.of(np.array(converted.tolist(), dtype=object).reshape(given[0].values.shape), dtype)
-    return None if dtype.is_floating_point else Known.of(given[0].values, dtype)
+    if given[0].dtype.is_floating_point and not dtype.is_floating_point:
+        if dtype == torch.bool:
+            return None
+        # Extents are not negative: rounding down and towards zero are the same.
+        return Known.of(_map(_floor, given[0].values), dtype)
+    # Floats of 16 bits cannot hold common extents.
+    return None if dtype.is_floating_point and dtype.itemsize < 4 else Known.of(given[0].values, dtype)
 
 
 def _constant_of_shape(given: list[Known], attributes: dict[str, Any]) -> Known:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import onnx
+import sympy
 import torch
 from torch_mlir import ir
 
@@ -20,10 +21,24 @@ from ..symbols import SymbolTable
 from ..torch_dialect import PARAMETER_ATTR
 from ..values import Tensor
 from .builder import UNKNOWN, OnnxBuilder
-from .dialect import ITEMS, OWN, number_of
-from .known import LIMIT, Known, Unknown, evaluate
+from .dialect import ITEMS, OWN, constant_of, number_of
+from .known import LIMIT, RELATIONS, Known, Unknown, evaluate
 from .model import DTYPES, OnnxModel, to_tensor
-from .regions import REGIONS, OnnxRegionLowering
+from .regions import REGIONS, OnnxRegionLowering, declared_rank
+
+
+_TRANSPARENT = ("Not", "Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape")
+"""Operators whose result, of one element, says the same as their operand, or the opposite."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A condition on extents: ``lhs op rhs``, or that it does not hold."""
+
+    op: str
+    lhs: Any
+    rhs: Any
+    holds: bool = True
 
 
 class OnnxLowering(Lowering):
@@ -34,6 +49,8 @@ class OnnxLowering(Lowering):
         self._model = model
         self._tensors = parameters
         self._materialised: dict[int, tuple[Known, Tensor]] = {}
+        self.relations: dict[ir.Value, Relation] = {}
+        """Conditions that are comparisons of two extents, which the ranges do not decide."""
         self.builder = self.onnx = OnnxBuilder(model.opset)
         """The builder."""
         self.onnx.materialise = self._materialise
@@ -117,9 +134,10 @@ class OnnxLowering(Lowering):
         self._materialised = known
 
     def _literal(self, op: ir.Operation) -> Any:
-        text = str(op.location)
-        name = text[text.find('"') + 1 : text.rfind('"')]
-        tensor = self._tensors.get(name)
+        place = constant_of(op)
+        # The conversion makes literals of its own.
+        name = self._fresh_name() if place is None else self._model.proto.graph.initializer[place].name
+        tensor = None if place is None else self._tensors.get(name)
         if tensor is None:
             attribute = op.attributes["value" if "value" in op.attributes else "torch.onnx.value"]
             tensor = torch.from_numpy(np.array(ir.DenseElementsAttr(attribute)))
@@ -139,19 +157,32 @@ class OnnxLowering(Lowering):
             return rule(self.builder, *operands)
         attributes = self._attributes(op)
         if all(x is None or isinstance(x, Known) for x in operands):
-            known = evaluate(name.removeprefix("onnx."), operands, attributes)
+            known = evaluate(name.removeprefix("onnx."), operands, attributes, self.builder.symbol_ranges)
             if known is not None:
                 return known
         wanted = getattr(rule, "known", ())
+        self.onnx.declared = declared_rank(op.results[0]) if op.results else None
         given = [x if i in wanted else self._materialise(x) for i, x in enumerate(operands)]
         try:
             results = rule(self.builder, *given, **attributes)
         except Unknown as error:
             raise NotLowerable(self._steered(op, given, error)) from None
+        self._note_relation(name.removeprefix("onnx."), operands, results)
         # Results that the model leaves out are at the end, or of no type.
         if isinstance(results, (list, tuple)):
             return results[0] if len(op.results) == 1 else list(results)[: len(op.results)]
         return results
+
+    def _note_relation(self, op: str, operands: list[Any], result: Any) -> None:
+        """Remembers what comparisons of extents are, for an If that they decide."""
+        if not isinstance(result, Tensor) or not operands:
+            return
+        known = all(isinstance(x, Known) and x.values.size == 1 for x in operands)
+        if op in RELATIONS and known and len(operands) == 2:
+            self.relations[result.value] = Relation(op, operands[0].list[0], operands[1].list[0])
+        elif op in _TRANSPARENT and isinstance(operands[0], Tensor) and operands[0].value in self.relations:
+            relation = self.relations[operands[0].value]
+            self.relations[result.value] = replace(relation, holds=relation.holds != (op == "Not"))
 
     def fake(self, op: ir.Operation) -> Any:
         """Nothing: the model was not traced."""
@@ -190,7 +221,38 @@ class OnnxLowering(Lowering):
             self._materialised[id(x)] = (x, self._emit_known(x))
         return self._materialised[id(x)][1]
 
+    def _fresh_name(self) -> str:
+        """A name for a constant that the model does not contain."""
+        count = len(self._tensors)
+        while f"onnx_constant_{count}" in self._tensors:
+            count += 1
+        return f"onnx_constant_{count}"
+
+    def _emit_fractions(self, x: Known) -> Tensor:
+        """Floats that are extents times fractions."""
+        b = self.onnx
+        parts = [sympy.fraction(sympy.together(v)) for v in x.list]
+        over = [b.extent(sympy.expand(top)) for top, _ in parts]
+        under = [b.extent(bottom) for _, bottom in parts]
+        wide = torch.float64
+
+        def body() -> scalar.Elem:
+            index = scalar.constant(0, torch.int64)
+            stride = 1
+            for dim in reversed(range(x.values.ndim)):
+                index = index + scalar.loop_index(dim) * stride
+                stride *= x.values.shape[dim]
+            result = scalar.constant(0.0, wide)
+            for i, (top, bottom) in enumerate(zip(over, under, strict=True)):
+                value = scalar.from_extent(top, wide) / scalar.from_extent(bottom, wide)
+                result = scalar.select(index.eq(i), value, result)
+            return result.to(x.dtype)
+
+        return b.generic([], [], list(x.values.shape), x.dtype, body)
+
     def _emit_known(self, x: Known) -> Tensor:
+        if x.dtype.is_floating_point and not x.static:
+            return self._emit_fractions(x)
         dims = tuple(x.values.shape)
         values = x.list
         b = self.builder
@@ -198,7 +260,7 @@ class OnnxLowering(Lowering):
             if values and all(v == values[0] for v in values):
                 return b.full(list(dims), values[0], x.dtype)
             tensor = torch.tensor(values, dtype=dtypes.storage(x.dtype)).reshape(dims)
-            name = f"onnx_constant_{len(self._tensors)}"
+            name = self._fresh_name()
             self._tensors[name] = tensor
             return self.parameter(name, dims, x.dtype)
         extents = [self.onnx.extent(v) for v in values]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from onnx import numpy_helper, version_converter
 from ...errors import ArgumentValueError, CompileError
 from .. import dtypes
 from .known import LIMIT
+from .scopes import hoist_initializers
 
 OLDEST = 9
 """Models of an older opset are converted to OPSET first."""
@@ -47,6 +49,10 @@ DTYPES: dict[int, torch.dtype] = {
     onnx.TensorProto.FLOAT8E8M0: torch.float8_e8m0fnu,
     onnx.TensorProto.FLOAT4E2M1: torch.float4_e2m1fn_x2,
 }
+NODE = "node:"
+"""What the importer calls a node is this and its place in ``OnnxModel.nodes``."""
+CONSTANT = "constant:"
+"""What the importer calls an initializer is this and its place in ``proto.graph.initializer``."""
 _BYTES = {torch.int8: onnx.TensorProto.INT8, torch.uint8: onnx.TensorProto.UINT8}
 
 
@@ -75,7 +81,7 @@ class OnnxModel:
     """A model ready to be imported."""
 
     proto: onnx.ModelProto
-    """Without the data of large constants; each node's name is its number."""
+    """Without the data of large constants; each node's name is NODE and its number."""
     name: str
     """The file's name, or the graph's."""
     nodes: list[onnx.NodeProto]
@@ -132,12 +138,15 @@ def prepare(
     if not any(o.domain in ("", "ai.onnx") for o in proto.opset_import):
         # Definitions are made of ONNX's own operators.
         proto.opset_import.append(onnx.helper.make_opsetid("", onnx.defs.onnx_opset_version()))
+    _forget_unknown_dims(proto.graph)
     _fix_inputs(proto, fixed)
     _fix_dims(proto, extents)
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
     if inline:
         proto = _inlined(proto, inline)
+    _constants_to_initializers(proto.graph)
+    hoist_initializers(proto.graph)
     constants, narrow = _take_constants(proto.graph)
     nodes: list[onnx.NodeProto] = []
     for node in proto.graph.node:
@@ -213,7 +222,7 @@ def _definition(node: onnx.NodeProto, proto: onnx.ModelProto, types: list[onnx.T
 def _number(node: onnx.NodeProto, nodes: list[onnx.NodeProto]) -> None:
     """Calls a node, and those inside it, by their place in ``nodes``, which get copies under their own names."""
     nodes.append(onnx.NodeProto.FromString(node.SerializeToString()))
-    node.name = str(len(nodes) - 1)
+    node.name = f"{NODE}{len(nodes) - 1}"
     for attribute in node.attribute:
         for inner in attribute.g.node:
             _number(inner, nodes)
@@ -232,6 +241,22 @@ def _current(proto: onnx.ModelProto) -> onnx.ModelProto:
         return version_converter.convert_version(proto, OPSET)
     except Exception as error:
         raise CompileError("import", f"opset {version} cannot be converted to {OPSET}: {error}") from error
+
+
+def _forget_unknown_dims(graph: onnx.GraphProto) -> None:
+    """Removes what is no size and no name: -1, and texts such as ``?`` that exporters write for any size."""
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        if value.type.WhichOneof("value") != "tensor_type":
+            continue
+        for dim in value.type.tensor_type.shape.dim:
+            negative = dim.HasField("dim_value") and dim.dim_value < 0
+            nameless = dim.HasField("dim_param") and not re.search(r"[^\W\d_]", dim.dim_param)
+            if negative or nameless or dim.dim_param in ("None", "unknown"):
+                dim.ClearField("dim_value")
+                dim.ClearField("dim_param")
+    for node in graph.node:
+        for attribute in node.attribute:
+            _forget_unknown_dims(attribute.g)
 
 
 def _fix_inputs(proto: onnx.ModelProto, fixed: Mapping[str, Any]) -> None:
@@ -255,13 +280,15 @@ def _fix_dims(proto: onnx.ModelProto, extents: Mapping[str, int]) -> None:
                 dim.dim_value = extents[dim.dim_param]
 
 
-def _take_constants(graph: onnx.GraphProto) -> tuple[dict[str, torch.Tensor], dict[str, torch.dtype]]:
-    """Turns Constant nodes into initializers, and takes the data out of large ones; the types of narrow ones."""
+def _constants_to_initializers(graph: onnx.GraphProto) -> None:
+    """Turns Constant nodes into initializers, also in the graphs that nodes hold."""
     kept = []
     for node in graph.node:
         value = _constant_value(node)
         if value is None:
             kept.append(node)
+            for attribute in node.attribute:
+                _constants_to_initializers(attribute.g)
         else:
             value.name = node.output[0]
             graph.initializer.append(value)
@@ -269,14 +296,12 @@ def _take_constants(graph: onnx.GraphProto) -> tuple[dict[str, torch.Tensor], di
         copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in kept]
         del graph.node[:]
         graph.node.extend(copies)
+
+
+def _take_constants(graph: onnx.GraphProto) -> tuple[dict[str, torch.Tensor], dict[str, torch.dtype]]:
+    """Takes the data out of large initializers; the values of all, and the types of narrow ones."""
     constants: dict[str, torch.Tensor] = {}
     narrow: dict[str, torch.dtype] = {}
-    for node in graph.node:
-        for attribute in node.attribute:
-            # Names are unique in all graphs of a model.
-            inner, inner_narrow = _take_constants(attribute.g)
-            constants.update(inner)
-            narrow.update(inner_narrow)
     for i, proto in enumerate(graph.initializer):
         if proto.data_type not in DTYPES:
             continue

@@ -22,6 +22,7 @@ from ..values import Extent, Tensor, normalize_dim, tensor_type
 from .known import Known
 
 if TYPE_CHECKING:
+    from .builder import OnnxBuilder
     from .lowering import OnnxLowering
 
 _TRUE = Known.of(np.array(True), torch.bool)
@@ -138,6 +139,8 @@ class OnnxRegionLowering:
         for region in (1, 0):
             with self._learning():
                 sides.append(self._given(self._lower(region), self._outputs(region), outside))
+        if any(a.rank != b.rank for a, b in zip(sides[0].tensors, sides[1].tensors, strict=True)):
+            return self._lower(1 if self._specialised(condition, sides) else 0)
         shapes: list[Shape] = []
         symbols: list[str] = []
         places: list[tuple[int, int]] = []
@@ -165,6 +168,33 @@ class OnnxRegionLowering:
         results = self._b.branch(self._b.reshape(condition, []), side(1), side(0), shapes, symbols)
         both = zip(results, sides[0].values, sides[1].values, strict=True)
         return [a if isinstance(a, Known) and isinstance(b, Known) and _same(a, b) else x for x, a, b in both]
+
+    def _specialised(self, condition: Tensor, sides: Sequence[_Given]) -> bool:
+        """Which branch an If whose branches differ in rank is compiled for; that it is the right one is required."""
+        relation = self._lowering.relations.get(condition.value)
+        ranks = [[x.rank for x in side.tensors] for side in sides]
+        if relation is None:
+            raise NotLowerable(
+                f"its branches give tensors of ranks {ranks[0]} and {ranks[1]}, and data decides between them"
+            )
+        b = self._b
+        declared = [declared_rank(value) for value in self._op.results]
+        fits = [
+            all(d is None or d == r for d, r in zip(declared, side, strict=False)) and any(d is not None for d in declared)
+            for side in ranks
+        ]
+        # Without a hint, sizes that differ: torch.squeeze asks whether one is 1.
+        then = fits[0] if fits[0] != fits[1] else (relation.op != "Equal") == relation.holds
+        lhs, rhs = b.described(relation.lhs), b.described(relation.rhs)
+        symbols = sorted(str(s) for x in (relation.lhs, relation.rhs) for s in _symbols(x, b))
+        text = f"{lhs} {_SIGNS[relation.op]} {rhs}"
+        message = (
+            f"If: the branches differ in rank, and the model was compiled for sizes where {text} is"
+            f" {'true' if then == relation.holds else 'false'}; compile it for other sizes with"
+            f' dynamic_shapes={{"{symbols[0] if symbols else "NAME"}": ...}}'
+        )
+        b.require_relation(then == relation.holds, relation.op, relation.lhs, relation.rhs, message)
+        return then
 
     # -- Loop and Scan ---------------------------------------------------------------------------
 
@@ -299,6 +329,18 @@ class OnnxRegionLowering:
                 texts = [self._text(d, set()) for d in old.dims]
                 differ |= {(i, d) for d, text in enumerate(texts) if text is None or text != given.texts[i][d]}
             return given, differ, step.pred
+
+
+def declared_rank(value: ir.Value) -> int | None:
+    """The rank that the file declares for a value, or None."""
+    return len(result_info(value.type).shape) if "vtensor<[" in str(value.type) else None
+
+
+_SIGNS = {"Equal": "==", "Less": "<", "LessOrEqual": "<=", "Greater": ">", "GreaterOrEqual": ">="}
+
+
+def _symbols(x: Any, b: OnnxBuilder) -> set[str]:
+    return {b.described(symbol) for symbol in getattr(x, "free_symbols", ())}
 
 
 def _same(a: Known, b: Known) -> bool:

@@ -16,7 +16,7 @@ from ... import dtypes, scalar
 from ...registry import NotLowerable, lowers
 from ...rules.gather import _take
 from ...scalar import Elem
-from ...values import Extent, Tensor, is_one, normalize_dim
+from ...values import Extent, Iota, Tensor, is_one, normalize_dim
 from ..builder import OnnxBuilder, known
 from ..known import Known, elements, integers
 
@@ -89,11 +89,22 @@ def squeeze(b: OnnxBuilder, x: Tensor, given: Any = None, axes: list[int] | None
     """Drops dims of size 1: those among ``axes``, or all."""
     places = integers(given) if given is not None else axes
     if places is None:
-        return b.reshape(x, [d for d in x.dims if not is_one(d)])
+        return b.reshape(x, _without_units(b, x))
     chosen = {normalize_dim(p, x.rank) for p in places}
     for i in chosen:
         b.require_equal(x.dims[i], 1, "Squeeze: the extent is not 1")
     return b.reshape(x, [d for i, d in enumerate(x.dims) if i not in chosen])
+
+
+def _without_units(b: OnnxBuilder, x: Tensor) -> list[Extent]:
+    """The extents that are not 1; where the ranges leave that open, by the rank that the file declares."""
+    maybe = [d for d in x.dims if isinstance(d, ir.Value) and b.may_be_unit(d)]
+    rest = sum(not is_one(d) for d in x.dims)
+    if maybe and b.declared == rest - len(maybe):
+        for d in maybe:
+            b.require_equal(d, 1, "Squeeze: by the rank that the file declares for its result, the size must be 1")
+        return [d for d in x.dims if not is_one(d) and d not in maybe]
+    return [d for d in x.dims if not is_one(d) and not b.is_unit(d, "Squeeze without axes")]
 
 
 @lowers("onnx.Expand")
@@ -104,7 +115,43 @@ def expand(b: OnnxBuilder, x: Tensor, shape: Any) -> Tensor:
     rank = max(len(dims), x.rank)
     own = [1] * (rank - x.rank) + list(x.dims)
     wanted = [1] * (rank - len(dims)) + dims
-    return b.broadcast(x, [o if is_one(w) else w if is_one(o) else o for o, w in zip(own, wanted, strict=True)])
+    pairs = [_expanded(b, o, w) for o, w in zip(own, wanted, strict=True)]
+    out = [extent for extent, _ in pairs]
+    if not any(repeats for _, repeats in pairs):
+        return b.broadcast(x, out)
+
+    def body() -> Elem:
+        at = []
+        for d in range(rank - x.rank, rank):
+            index = scalar.loop_index(d)
+            if pairs[d][1]:
+                # Either the loop's own index, or 0 throughout.
+                index = scalar.minimum(index, scalar.from_extent(b.sub(own[d], 1), torch.int64))
+            at.append(index)
+        return b.extract(x, at)
+
+    return b.generic([], [], out, x.dtype, body)
+
+
+def _expanded(b: OnnxBuilder, own: Extent, wanted: Extent) -> tuple[Extent, bool]:
+    """The extent of the broadcast, and whether the operand may be repeated although its extent is not known to be 1."""
+    if is_one(wanted) or own == wanted:
+        return own, False
+    if is_one(own):
+        return wanted, False
+    message = "Expand: the size of an operand is neither 1 nor the wanted one"
+    if not b.may_be_unit(own):
+        if not b.may_be_unit(wanted):
+            b.require_equal(own, wanted, message)
+        else:
+            b.require_equal(b.mul(b.sub(own, wanted), b.sub(wanted, 1)), 0, message)
+        return own, False
+    if not b.may_be_unit(wanted):
+        b.require_equal(b.mul(b.sub(own, wanted), b.sub(own, 1)), 0, message)
+        return wanted, True
+    product = b.mul(b.sub(own, 1), b.sub(wanted, 1))
+    b.require_equal(b.mul(product, b.sub(own, wanted)), 0, message)
+    return b.minimum(b.mul(own, wanted), b.maximum(own, wanted)), True
 
 
 @lowers("onnx.Tile")
@@ -182,10 +229,22 @@ def slice_(
 
 
 def _bound(b: OnnxBuilder, value: Any, extent: Extent) -> Any:
-    if isinstance(value, sympy.Expr):
-        negative = value.is_negative or (value.is_negative is None and value.could_extract_minus_sign())
-        return b.add(b.extent(value), extent) if negative else b.extent(value)
-    return value
+    if not isinstance(value, sympy.Expr):
+        return value
+    low, high = b.limits(value)
+    bound = b.extent(value)
+    if low is not None and low >= 0:
+        return bound
+    whole = b.expression(extent)
+    if high is not None and high < 0:
+        bound = b.add(bound, extent)
+        value = value + whole
+    elif sympy.expand(whole - value) != 1:
+        # Whether it counts from the end depends on the extents.
+        negative = b.minimum(b.maximum(b.sub(0, bound), 0), 1)
+        return b.maximum(b.add(bound, b.mul(extent, negative)), 0)
+    low, _ = b.limits(value)
+    return bound if low is not None and low >= 0 else b.maximum(bound, 0)
 
 
 def _backwards(b: OnnxBuilder, x: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
@@ -285,20 +344,42 @@ def constant_of_shape(b: OnnxBuilder, shape: Any, value: torch.Tensor | None = N
 @known(0, 1, 2)
 def range_(b: OnnxBuilder, start: Any, limit: Any, delta: Any) -> Tensor:
     """start, start + delta, ... below limit."""
-    first, last, step = (b.extents(x)[0] for x in (start, limit, delta))
+    first, last, step = (_whole(x) for x in (start, limit, delta))
     dtype = start.dtype
-    if isinstance(step, ir.Value):
+    if isinstance(step, sympy.Expr):
         raise NotLowerable("a step that depends on extents")
-    if all(isinstance(v, (int, float)) for v in (first, last, step)):
-        count = max(math.ceil((last - first) / step), 0)
-        return b.generic(
-            [],
-            [],
-            [count],
-            dtype,
-            lambda: scalar.loop_index(0).to(dtype) * step + first,
-        )
-    return b.aten("arange.start_step", first, last, step, dtype=dtype, rank=1)
+    if step == 0:
+        raise NotLowerable("a step of 0")
+    if all(isinstance(v, (int, float)) for v in (first, last)):
+        count: Extent = max(math.ceil((last - first) / step), 0)
+    else:
+        fraction = sympy.nsimplify(step, rational=True)
+        # ceil(span / step), for a fraction over / under.
+        span = (last - first) * fraction.q * (1 if step > 0 else -1)
+        over = abs(int(fraction.p))
+        least, _ = b.limits(span)
+        count = b.floordiv(b.add(b.extent(span), over - 1), over)
+        if least is None or least < 0:
+            count = b.maximum(count, 0)
+    begin = b.extent(first)
+    compute = dtypes.opmath(dtype)
+
+    def body() -> Elem:
+        index = scalar.loop_index(0).to(compute)
+        origin = scalar.from_extent(begin, compute) if isinstance(begin, ir.Value) else begin
+        value = index if step == 1 else index * step
+        return (value if first == 0 else value + origin).to(dtype)
+
+    result = b.generic([], [], [count], dtype, body)
+    if isinstance(first, int) and isinstance(step, int) and step > 0 and not dtype.is_floating_point:
+        return result.with_facts(iota=Iota(0, first, step))
+    return result
+
+
+def _whole(x: Any) -> Any:
+    """The number that an operand is; an int where it is whole."""
+    (value,) = elements(x) or [0]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @lowers("onnx.Trilu")
