@@ -246,9 +246,7 @@ def _map(fn: Callable[..., Any], *arrays: np.ndarray) -> np.ndarray:
     return np.asarray(np.frompyfunc(fn, len(arrays), 1)(*arrays), dtype=object)
 
 
-def evaluate(
-    op: str, operands: Sequence[Known | None], attributes: dict[str, Any], ranges: Ranges
-) -> Known | None:
+def evaluate(op: str, operands: Sequence[Known | None], attributes: dict[str, Any], ranges: Ranges) -> Known | None:
     """The result of ONNX's ``op`` on known operands; None if it is not known, or not worth it."""
     given = [x for x in operands if x is not None]
     if len(given) != len(operands) or not given:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,7 +26,6 @@ from .dialect import ITEMS, OWN, constant_of, number_of
 from .known import LIMIT, RELATIONS, Known, Unknown, evaluate
 from .model import DTYPES, OnnxModel, to_tensor
 from .regions import REGIONS, OnnxRegionLowering, declared_rank
-
 
 _TRANSPARENT = ("Not", "Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape")
 """Operators whose result, of one element, says the same as their operand, or the opposite."""
@@ -163,6 +163,12 @@ class OnnxLowering(Lowering):
         wanted = getattr(rule, "known", ())
         self.onnx.declared = declared_rank(op.results[0]) if op.results else None
         given = [x if i in wanted else self._materialise(x) for i, x in enumerate(operands)]
+        try:
+            inspect.signature(rule).bind(self.builder, *given, **attributes)
+        except TypeError as error:
+            raise NotLowerable(
+                f"its operands or attributes are not those of the operator that DISC knows: {error}"
+            ) from None
         try:
             results = rule(self.builder, *given, **attributes)
         except Unknown as error:

@@ -17,6 +17,7 @@ from onnx import numpy_helper, version_converter
 
 from ...errors import ArgumentValueError, CompileError
 from .. import dtypes
+from ..registry import find_rule
 from .known import LIMIT
 from .scopes import hoist_initializers
 
@@ -223,6 +224,10 @@ def _number(node: onnx.NodeProto, nodes: list[onnx.NodeProto]) -> None:
     """Calls a node, and those inside it, by their place in ``nodes``, which get copies under their own names."""
     nodes.append(onnx.NodeProto.FromString(node.SerializeToString()))
     node.name = f"{NODE}{len(nodes) - 1}"
+    # Of another domain, a name may mean something else.
+    own = f"{node.domain}.{node.op_type}"
+    if node.domain and find_rule(f"onnx.{own}") is not None:
+        node.op_type = own
     for attribute in node.attribute:
         for inner in attribute.g.node:
             _number(inner, nodes)

@@ -180,7 +180,8 @@ class OnnxRegionLowering:
         b = self._b
         declared = [declared_rank(value) for value in self._op.results]
         fits = [
-            all(d is None or d == r for d, r in zip(declared, side, strict=False)) and any(d is not None for d in declared)
+            all(d is None or d == r for d, r in zip(declared, side, strict=False))
+            and any(d is not None for d in declared)
             for side in ranks
         ]
         # Without a hint, sizes that differ: torch.squeeze asks whether one is 1.

@@ -30,9 +30,7 @@ def _defined(graph: onnx.GraphProto) -> set[str]:
     return {v.name for v in values} | {name for node in graph.node for name in node.output}
 
 
-def _rename(
-    graph: onnx.GraphProto, outer: Mapping[str, str], taken: set[str], hoisted: list[onnx.TensorProto]
-) -> None:
+def _rename(graph: onnx.GraphProto, outer: Mapping[str, str], taken: set[str], hoisted: list[onnx.TensorProto]) -> None:
     names = dict(outer)
     for name in sorted(_defined(graph)):
         candidate, count = name, 1

@@ -51,7 +51,7 @@ def quantised_matmul(
         return out.to(torch.float32) / (x.to(torch.float32) * y.to(torch.float32))
 
     step = b.map(torch.float32, [_row(b, x_scale), y_scale, scale], factor)
-    return quantize(b, convert(b, product, torch.float32), step, zero)
+    return quantize(b, convert(b, product, torch.float32), step, zero, axis=-1)
 
 
 def _row(b: OnnxBuilder, scale: Tensor) -> Tensor:
