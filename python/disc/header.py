@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from .expressions import Expression
-from .interface import Interface, SymbolSpec, TensorSpec
+from .interface import Interface, TensorSpec
 
 # C type, DLPack's type code, and what the C type does not say.
 _C_TYPES = {
@@ -132,10 +132,11 @@ class _Names:
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
 
-    def claim(self, wanted: str, derived: Callable[[str], Iterable[str]]) -> str:
+    def claim(self, wanted: str, derived: Callable[[str], Iterable[str]], nameless: str = "x") -> str:
+        """A name like ``wanted``, or ``nameless`` if that has no character that C allows."""
         base = re.sub(r"[^A-Za-z0-9_]", "_", wanted)
         # Names that begin with _ and a capital, or hold __, belong to the compiler.
-        base = re.sub(r"__+", "_", base).strip("_") or "x"
+        base = re.sub(r"__+", "_", base).strip("_") or nameless
         # Those of disc.h are in use.
         if base[0].isdigit() or base.lower().startswith(("disc", "kdl")):
             base = f"x_{base}"
@@ -155,13 +156,14 @@ class _Header:
         self._device = device
         own = {"stream", "spec", "device"} if device else set()
         names = _Names({*_TAKEN, *own, f"{self._upper}_NUM_INPUTS", f"{self._upper}_NUM_OUTPUTS"})
-        # Symbols and tensors are parameters of one function. What the model computes, no caller knows.
-        self._symbols: list[tuple[SymbolSpec, str]] = [
-            (spec, names.claim(spec.name, self._symbol_names)) for spec in interface.symbols if not spec.computed
-        ]
-        self._c_symbols = {spec.name: c_name for spec, c_name in self._symbols}
+        # What the model computes, no caller knows.
+        symbols = [spec for spec in interface.symbols if not spec.computed]
+        self._given = {spec.name for spec in symbols}
+        # Symbols and tensors are parameters of one function: tensors keep their names.
         self._inputs = [self._tensor(spec, names, "INPUT") for spec in interface.inputs]
         self._outputs = [self._tensor(spec, names, "OUTPUT") for spec in interface.outputs]
+        self._symbols = [(spec, names.claim(spec.name, self._symbol_names, "dim")) for spec in symbols]
+        self._c_symbols = {spec.name: c_name for spec, c_name in self._symbols}
         for tensor in self._inputs:
             if not tensor.known:
                 raise ValueError(f"a dim of input {tensor.spec.name!r} does not follow from the symbols")
@@ -195,7 +197,7 @@ class _Header:
             functions = [f"{self._name}_{name}_{what}" for what in ("shape", "elements", "bytes")]
             return [f"{self._upper}_{kind}_{name.upper()}", *extents, *functions, f"{name}_shape"]
 
-        known = all(symbol in self._c_symbols for dim in dims for symbol in dim.symbols())
+        known = all(symbol in self._given for dim in dims for symbol in dim.symbols())
         return _Tensor(spec, dims, names.claim(spec.name, derived), known)
 
     # -- parts

@@ -62,7 +62,7 @@ def _number(value: Any) -> Elem:
 
 
 def _padding(b: OnnxBuilder, mask: Tensor, batch: Extent, total: Extent, filler: float) -> _Visible:
-    """What a mask adds: lengths [B], bounds [2 * B], or 1 for each key that is seen ([B, T], [B, S, T], [B, 1, M, M])."""
+    """What a mask adds: it has lengths [B], or 1 for each key that is seen, [B, T] or [B, S, T]."""
 
     def added(at: list[Elem]) -> Elem:
         row, _, step, place = at
