@@ -166,6 +166,16 @@ def test_if_whose_branches_differ_in_rank():
     check(declared, disc.compile(declared), floats(1, 3))
 
 
+def test_if_takes_the_branch_that_the_rest_accepts():
+    proto = squeezed_if("n")
+    proto.graph.node.append(node("Transpose", ["y"], ["z"], perm=[0]))
+    proto.graph.output[0].name = "z"
+    compiled = disc.compile(proto)
+    check(proto, compiled, floats(1, 3))
+    with pytest.raises(ValueError, match="branches differ in rank"):
+        compiled(torch.zeros(2, 3))
+
+
 def test_initializers_in_branches_share_names():
     def branch(name, value):
         return helper.make_graph(

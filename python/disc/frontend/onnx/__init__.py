@@ -49,6 +49,9 @@ def import_onnx(
     dims = dict(dims or {})
     extents = {name: value for name, value in dims.items() if isinstance(value, int)}
     inline: set[tuple[str, str]] = set()
+    choices: dict[int, bool] = {}
+    flipped: set[int] = set()
+    first: CompileError | None = None
     while True:
         proto, name = load(model)
         prepared = prepare(proto, name, fixed or {}, extents, inline)
@@ -59,7 +62,20 @@ def import_onnx(
             if definable - inline:
                 inline |= definable
                 continue
-            return _lower(prepared, module, dims, library)
+            lowering: list[OnnxLowering] = []
+            try:
+                return _lower(prepared, module, dims, library, choices, lowering)
+            except CompileError as error:
+                first = first or error
+                # Perhaps an If whose branches differ in rank should have taken the other one.
+                taken = list(lowering[0].choices.items()) if lowering else []
+                while taken and taken[-1][0] in flipped:
+                    flipped.discard(taken.pop()[0])
+                if not taken:
+                    raise first from None
+                number, then = taken[-1]
+                choices = {**dict(taken[:-1]), number: not then}
+                flipped.add(number)
 
 
 def _check_dims(model: OnnxModel, dims: Mapping[str, Any]) -> None:
@@ -71,11 +87,19 @@ def _check_dims(model: OnnxModel, dims: Mapping[str, Any]) -> None:
         raise ArgumentValueError(f"dynamic_shapes: the model has no dim {wrong[0]!r}; its dims are {names}")
 
 
-def _lower(model: OnnxModel, torch_module: ir.Module, dims: Mapping[str, Any], library: bool) -> ImportedProgram:
+def _lower(
+    model: OnnxModel,
+    torch_module: ir.Module,
+    dims: Mapping[str, Any],
+    library: bool,
+    choices: Mapping[int, bool],
+    begun: list[OnnxLowering],
+) -> ImportedProgram:
     fakes, ranges, specs = _inputs(model, dims)
     symbols = SymbolTable(fakes, ranges, specs)
     parameters = dict(model.constants)
-    lowering = OnnxLowering(model, symbols, parameters)
+    lowering = OnnxLowering(model, symbols, parameters, choices)
+    begun.append(lowering)
     module, results = lowering.run(torch_module, fakes)
     block = next(v.operation for v in module.body.operations if v.operation.name == "func.func").regions[0].blocks[0]
     results = lowering.finish(block, results)

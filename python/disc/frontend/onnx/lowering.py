@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,11 +44,21 @@ class Relation:
 class OnnxLowering(Lowering):
     """Lowers the torch dialect that :func:`~disc.frontend.onnx.dialect.import_graph` makes."""
 
-    def __init__(self, model: OnnxModel, symbols: SymbolTable, parameters: dict[str, torch.Tensor]) -> None:
+    def __init__(
+        self,
+        model: OnnxModel,
+        symbols: SymbolTable,
+        parameters: dict[str, torch.Tensor],
+        choices: Mapping[int, bool] | None = None,
+    ) -> None:
+        """``choices``: which branch to take of Ifs, by their numbers, whose branches differ in rank."""
         super().__init__(None, symbols, parameters)
         self._model = model
         self._tensors = parameters
         self._materialised: dict[int, tuple[Known, Tensor]] = {}
+        self._forced = dict(choices or {})
+        self.choices: dict[int, bool] = {}
+        """Which branch was taken of Ifs whose branches differ in rank."""
         self.relations: dict[ir.Value, Relation] = {}
         """Conditions that are comparisons of two extents, which the ranges do not decide."""
         self.builder = self.onnx = OnnxBuilder(model.opset)
@@ -106,6 +116,13 @@ class OnnxLowering(Lowering):
             self._report(op, name, str(error))
         else:
             self._bind(op, results[: len(op.results)])
+
+    def choose(self, op: ir.Operation, then: bool) -> bool:
+        """Which branch to take of an If whose branches differ in rank: what was asked for, or ``then``."""
+        number = number_of(op) or 0
+        self.choices.pop(number, None)
+        self.choices[number] = self._forced.get(number, then)
+        return self.choices[number]
 
     def lower_inner(self, op: ir.Operation) -> None:
         """Lowers an operation of a graph that an operator holds, where it stands."""
@@ -173,6 +190,12 @@ class OnnxLowering(Lowering):
             results = rule(self.builder, *given, **attributes)
         except Unknown as error:
             raise NotLowerable(self._steered(op, given, error)) from None
+        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+            ranks = ", ".join(str(x.rank) if isinstance(x, Tensor) else "none" for x in given)
+            raise NotLowerable(
+                f"its rule does not accept operands of rank {ranks} with these attributes"
+                f" ({type(error).__name__}: {error})"
+            ) from error
         self._note_relation(name.removeprefix("onnx."), operands, results)
         # Results that the model leaves out are at the end, or of no type.
         if isinstance(results, (list, tuple)):

@@ -68,7 +68,10 @@ def flatten(b: OnnxBuilder, x: Tensor, axis: int = 1) -> Tensor:
 @lowers("onnx.Transpose")
 def transpose(b: OnnxBuilder, x: Tensor, perm: Sequence[int] | None = None) -> Tensor:
     """Reorders the dims; reverses them by default."""
-    return b.permute(x, list(perm) if perm is not None else list(reversed(range(x.rank))))
+    order = list(perm) if perm is not None else list(reversed(range(x.rank)))
+    if sorted(order) != list(range(x.rank)):
+        raise NotLowerable(f"perm {order} of an operand of rank {x.rank}")
+    return b.permute(x, order)
 
 
 @lowers("onnx.Unsqueeze")
