@@ -363,7 +363,7 @@ def group_query_attention(
         """How many elements of a sequence were there before; those of a prompt are all new."""
         own = b.extract(lengths, [row]).to(torch.int64) + 1 - scalar.from_extent(steps, torch.int64)
         prompt = scalar.from_extent(whole, torch.int64).eq(scalar.from_extent(steps, torch.int64))
-        return scalar.select(prompt, 0, own)
+        return scalar.select(prompt, scalar.constant(0, torch.int64), own)
 
     q, k, v = (_heads(b, x, n) for x, n in ((query, num_heads), (key, kv_num_heads), (value, kv_num_heads)))
     if do_rotary:
