@@ -98,6 +98,49 @@ def _resize(x: torch.Tensor, size: Sequence[int], *, memory_format: torch.memory
     return result if memory_format is None else result.contiguous(memory_format=memory_format)
 
 
+def _avg_pool_backward(count: int) -> Callable[..., torch.Tensor]:
+    """The gradient of an average over ``count`` dims: the windows' shares, added where the windows overlap."""
+    transposed = torch.nn.functional.conv_transpose2d if count == 2 else torch.nn.functional.conv_transpose3d
+
+    def backward(
+        grad: torch.Tensor,
+        x: torch.Tensor,
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: int | None,
+    ) -> torch.Tensor:
+        kernel, padding = _for_each(kernel, count), _for_each(padding, count)
+        stride = _for_each(stride, count) if len(stride) else kernel
+        share = grad
+        for d in range(count):
+            first = torch.arange(grad.shape[d - count]) * stride[d] - padding[d]
+            size = x.shape[d - count]
+            last = (first + kernel[d]).clamp(max=size + padding[d])
+            length = last - first if count_include_pad else last.clamp(max=size) - first.clamp(min=0)
+            if divisor_override is None:
+                share = share / length.to(grad.dtype).reshape([-1, *[1] * (count - 1 - d)])
+        if divisor_override is not None:
+            share = share / divisor_override
+        # All channels are images of one channel: the kernel's shape is static.
+        images = share.reshape([-1, 1, *grad.shape[-count:]])
+        spread = transposed(images, grad.new_ones([1, 1, *kernel]), stride=stride)
+        for d in range(count):
+            dim, size = d + 2, x.shape[d - count]
+            spread = torch.constant_pad_nd(spread, [0, 0] * (count - 1 - d) + [0, size + padding[d]])
+            spread = spread.narrow(dim, padding[d], size)
+        return spread.reshape(x.shape).clone(memory_format=torch.contiguous_format)
+
+    return backward
+
+
+def _for_each(values: Sequence[int], count: int) -> list[int]:
+    """One value for each dim; a single one is for all."""
+    return list(values) * count if len(values) == 1 else list(values)
+
+
 def _pdist(x: torch.Tensor, p: float = 2) -> torch.Tensor:
     """The distances of all pairs of rows, in the order of the upper triangle."""
     count = x.shape[0]
@@ -192,6 +235,8 @@ OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
     torch.ops.aten._trilinear.default: _trilinear,
     torch.ops.aten.addbmm.default: _addbmm,
     torch.ops.aten.put.default: _put,
+    torch.ops.aten.avg_pool2d_backward.default: _avg_pool_backward(2),
+    torch.ops.aten.avg_pool3d_backward.default: _avg_pool_backward(3),
     torch.ops.aten.resize.default: _resize,
     torch.ops.aten.embedding_renorm.default: _embedding_renorm,
     torch.ops.aten.linalg_tensorinv.default: _tensorinv,

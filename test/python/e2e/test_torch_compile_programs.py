@@ -236,3 +236,19 @@ def test_gradients_of_views():
             first, second, (third, fourth), fifth = function(*inputs)
             sum((x * x).sum() for x in (first, second, third, fourth, fifth)).backward()
         assert_same([x.grad for x in own], [x.grad for x in others], 1e-4)
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+def test_gradients_of_average_pooling(dims):
+    pool = getattr(nn.functional, f"avg_pool{dims}d")
+
+    def call(x):
+        return pool(x, 3, 2, 1, ceil_mode=True, count_include_pad=False)
+
+    compiled = torch.compile(call, backend="disc", dynamic=True, options={"fallback": "error", **OPTIONS})
+    for size in ((7, 6, 5), (8, 9, 4)):
+        own = torch.randn(2, 3, *size[:dims], requires_grad=True)
+        other = own.detach().clone().requires_grad_()
+        call(own).square().sum().backward()
+        compiled(other).square().sum().backward()
+        assert_same(own.grad, other.grad, 1e-5)
