@@ -79,15 +79,15 @@ private:
                  const Twine &name = "a tensor");
   void addNumbers(SmallVectorImpl<Size> &numbers, const SymExpr &expr, Location loc);
   LogicalResult check(Block &block, llvm::StringSet<> known, Checked checked, Value call);
-  LogicalResult emit(OpBuilder &b, Location loc, Value call, const Point &point, Checked &checked);
+  LogicalResult emit(OpBuilder &b, Location loc, Value call, Point point, Checked &checked);
   bool proves(const Checked &checked, const SymExpr &number) const;
   /// A step of a loop is less than the loop's count.
-  SizeBound boundOf(const SymExpr &expr) const {
+  SizeBound boundOf(const SymExpr &expr, bool coarse = false) const {
     return SizeBound::of(expr.substitute([&](StringRef name) -> std::optional<SymExpr> {
       auto count = counts.find(name);
       return count == counts.end() ? std::nullopt : std::optional<SymExpr>(count->second);
     }),
-                         shapes);
+                         shapes, coarse);
   }
 
   ModuleOp module;
@@ -200,7 +200,7 @@ const SizeChecker::KernelSizes &SizeChecker::sizesOf(KernelFuncOp kernel) {
 
 bool SizeChecker::proves(const Checked &checked, const SymExpr &number) const {
   double share = 0, constant = 0;
-  for (const auto &[monomial, coefficient] : boundOf(number).terms) {
+  for (const auto &[monomial, coefficient] : boundOf(number, /*coarse=*/true).terms) {
     if (monomial.empty()) {
       constant += coefficient;
       continue;
@@ -338,7 +338,17 @@ LogicalResult SizeChecker::check(Block &block, llvm::StringSet<> known, Checked 
   return success();
 }
 
-LogicalResult SizeChecker::emit(OpBuilder &b, Location loc, Value call, const Point &point, Checked &checked) {
+LogicalResult SizeChecker::emit(OpBuilder &b, Location loc, Value call, Point point, Checked &checked) {
+  // What a schedule divides in ways of its own is mostly less than the tensors that it is for.
+  Checked plain = checked;
+  for (const Size *size : point.sizes)
+    if (!size->bound.divides())
+      for (const auto &[monomial, coefficient] : size->bound.terms)
+        if (!monomial.empty())
+          plain[monomial] = std::max(plain[monomial], coefficient);
+  llvm::erase_if(point.sizes, [&](const Size *size) {
+    return size->bound.divides() && size->expr.isDefined() && proves(plain, size->expr);
+  });
   // Products that no other divides, with the size that has most of each.
   struct Term {
     double coefficient = 0;

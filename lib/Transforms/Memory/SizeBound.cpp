@@ -10,21 +10,22 @@ using namespace mlir::disc;
 
 using Kind = SymAtom::Kind;
 
-static SizeBound boundAtom(const SymAtom &atom, const ShapeAnalysis &shapes) {
+static SizeBound boundAtom(const SymAtom &atom, const ShapeAnalysis &shapes, bool coarse) {
   SizeBound opaque(0);
   opaque.terms = {{{atom}, 1.0}};
   switch (atom.kind()) {
   case Kind::FloorDiv: {
     const SymExpr &divisor = atom.args()[1];
-    if (!divisor.isConstant() || divisor.constant() == 0)
+    bool isKnown = divisor.isConstant() && divisor.constant() != 0;
+    if (!isKnown && !coarse)
       return opaque;
-    SizeBound bound = SizeBound::of(atom.args()[0], shapes);
-    bound *= SizeBound(1 / std::abs(double(divisor.constant())));
+    SizeBound bound = SizeBound::of(atom.args()[0], shapes, coarse);
+    bound *= SizeBound(isKnown ? 1 / std::abs(double(divisor.constant())) : 1);
     bound += SizeBound(1);
     return bound;
   }
   case Kind::Mod:
-    return SizeBound::of(atom.args()[1], shapes);
+    return SizeBound::of(atom.args()[1], shapes, coarse);
   case Kind::Min: {
     std::optional<int64_t> least;
     for (const SymExpr &arg : atom.args())
@@ -35,7 +36,7 @@ static SizeBound boundAtom(const SymAtom &atom, const ShapeAnalysis &shapes) {
   case Kind::Max: {
     SizeBound sum(0);
     for (const SymExpr &arg : atom.args())
-      sum += SizeBound::of(arg, shapes);
+      sum += SizeBound::of(arg, shapes, coarse);
     return sum;
   }
   case Kind::Symbol:
@@ -45,14 +46,14 @@ static SizeBound boundAtom(const SymAtom &atom, const ShapeAnalysis &shapes) {
   return opaque;
 }
 
-SizeBound SizeBound::of(const SymExpr &expr, const ShapeAnalysis &shapes) {
+SizeBound SizeBound::of(const SymExpr &expr, const ShapeAnalysis &shapes, bool coarse) {
   SizeBound sum(0);
   if (!expr.isDefined())
     return SizeBound(std::numeric_limits<double>::infinity());
   for (const SymTerm &term : expr.terms()) {
     SizeBound product(std::abs(double(term.coefficient)));
     for (const SymAtom &atom : term.factors)
-      product *= boundAtom(atom, shapes);
+      product *= boundAtom(atom, shapes, coarse);
     sum += product;
   }
   return sum;
@@ -77,6 +78,17 @@ SizeBound &SizeBound::operator*=(const SizeBound &other) {
     }
   terms = std::move(product);
   return *this;
+}
+
+static bool dividesBy(const SymAtom &atom) {
+  return (atom.kind() == Kind::FloorDiv && !atom.args()[1].isConstant()) ||
+         llvm::any_of(atom.args(), [](const SymExpr &arg) {
+           return llvm::any_of(arg.terms(), [](const SymTerm &term) { return llvm::any_of(term.factors, dividesBy); });
+         });
+}
+
+bool SizeBound::divides() const {
+  return llvm::any_of(terms, [](const auto &term) { return llvm::any_of(term.first, dividesBy); });
 }
 
 bool SizeBound::covers(const Monomial &larger, const Monomial &smaller) {

@@ -30,11 +30,13 @@ public:
   using Monomial = SmallVector<SymAtom, 3>;
 
   SizeBound(double constant) { terms[{}] = constant; }
-  /// A bound of the expression's absolute value.
-  static SizeBound of(const SymExpr &expr, const ShapeAnalysis &shapes);
+  /// A bound of the expression's absolute value. A `coarse` one takes divisions by expressions for divisions by 1.
+  static SizeBound of(const SymExpr &expr, const ShapeAnalysis &shapes, bool coarse = false);
   SizeBound &operator+=(const SizeBound &other);
   SizeBound &operator*=(const SizeBound &other);
 
+  /// Whether a division by an expression is part of it, which is slow.
+  bool divides() const;
   /// Whether the second is at most the first, whatever the values of symbols.
   static bool covers(const Monomial &larger, const Monomial &smaller);
   /// The largest value of a product; infinity if there is none.
