@@ -27,6 +27,23 @@ static SizeBound boundAtom(const SymAtom &atom, const ShapeAnalysis &shapes, boo
   case Kind::Mod:
     return SizeBound::of(atom.args()[1], shapes, coarse);
   case Kind::Min: {
+    // Any argument will do for a proof: the one with the fewest factors.
+    if (coarse) {
+      std::optional<SizeBound> best;
+      size_t fewest = ~size_t(0);
+      for (const SymExpr &arg : atom.args()) {
+        SizeBound bound = SizeBound::of(arg, shapes, coarse);
+        size_t degree = 0;
+        for (const auto &term : bound.terms)
+          degree = std::max(degree, term.first.size());
+        if (degree > 0 && degree < fewest && shapes.lessEqual(0, arg)) {
+          fewest = degree;
+          best = std::move(bound);
+        }
+      }
+      if (best)
+        return *best;
+    }
     std::optional<int64_t> least;
     for (const SymExpr &arg : atom.args())
       if (std::optional<int64_t> most = shapes.range(arg).max; arg.isConstant() && (!least || *most < *least))
