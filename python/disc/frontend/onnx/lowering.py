@@ -233,11 +233,12 @@ class OnnxLowering(Lowering):
             return {}
         return {a.name: _attribute(a) for a in self._model.nodes[number].attribute}
 
-    def _check(self, op: ir.Operation, value: ir.Value, result: Tensor) -> Tensor:
+    def _agreed(self, op: ir.Operation, place: int, result: Any) -> bool:
         # Types that ONNX could not infer are none, or lack dims that they have: the rules know better.
-        if self.builder.op_name.startswith("onnx.") or "vtensor" not in str(value.type):
-            return result
-        return super()._check(op, value, result)
+        known = "vtensor" in str(op.results[place].type)
+        if op_name(op).removeprefix(OWN).startswith("onnx.") or not known:
+            return True
+        return super()._agreed(op, place, result)
 
     # -- known elements as tensors -------------------------------------------------------------
 
