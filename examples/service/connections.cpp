@@ -8,11 +8,7 @@ static thread_local bool refuses = false;
 
 Connections::Connections(int limit) : idle_(size_t(limit)) {
   for (int i = 0; i < limit; ++i)
-    threads_.emplace_back([this] { work(accepted_, /*counted=*/true); });
-  threads_.emplace_back([this] {
-    refuses = true;
-    work(refused_, /*counted=*/false);
-  });
+    threads_.emplace_back([this] { work(); });
 }
 
 bool Connections::turnAway() { return refuses; }
@@ -20,9 +16,15 @@ bool Connections::turnAway() { return refuses; }
 void Connections::enqueue(std::function<void()> serve) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    (accepted_.size() < idle_ ? accepted_ : refused_).push_back(std::move(serve));
+    if (accepted_.size() < idle_) {
+      accepted_.push_back(std::move(serve));
+      changed_.notify_one();
+      return;
+    }
   }
-  changed_.notify_all();
+  refuses = true;
+  serve();
+  refuses = false;
 }
 
 void Connections::shutdown() {
@@ -35,23 +37,21 @@ void Connections::shutdown() {
     thread.join();
 }
 
-void Connections::work(Queue &queue, bool counted) {
+void Connections::work() {
   for (;;) {
     std::function<void()> serve;
     {
       std::unique_lock<std::mutex> lock(mutex_);
-      changed_.wait(lock, [&] { return stopping_ || !queue.empty(); });
-      if (queue.empty())
+      changed_.wait(lock, [&] { return stopping_ || !accepted_.empty(); });
+      if (accepted_.empty())
         return;
-      serve = std::move(queue.front());
-      queue.pop_front();
-      idle_ -= counted;
+      serve = std::move(accepted_.front());
+      accepted_.pop_front();
+      --idle_;
     }
     serve();
-    if (counted) {
-      std::lock_guard<std::mutex> lock(mutex_);
-      ++idle_;
-    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++idle_;
   }
 }
 

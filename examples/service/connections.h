@@ -14,8 +14,8 @@
 
 namespace service {
 
-/// One thread for each connection, as httplib wants it. A connection that finds them all busy does not wait for one: a
-/// thread kept for this tells it so. (One, so that those who are turned away cost little, however many they are.)
+/// One thread for each connection, as httplib wants it. A connection that finds them all busy does not wait for one: it
+/// is given to the doorkeeper (doorkeeper.h) by the thread that accepts connections.
 class Connections : public httplib::TaskQueue {
 public:
   explicit Connections(int limit);
@@ -23,17 +23,17 @@ public:
   void enqueue(std::function<void()> serve) override;
   void shutdown() override;
 
-  /// Whether the calling thread is the one that turns connections away.
+  /// Whether the connection that the calling thread has is to be turned away.
   static bool turnAway();
 
 private:
   using Queue = std::deque<std::function<void()>>;
 
-  void work(Queue &queue, bool counted);
+  void work();
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  Queue accepted_, refused_;
+  Queue accepted_;
   size_t idle_;
   bool stopping_ = false;
   std::vector<std::thread> threads_;

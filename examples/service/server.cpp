@@ -1,12 +1,15 @@
 //===- server.cpp - the service's HTTP interface --------------------------===//
 
 #include "server.h"
+#include "client_stream.h"
 #include "connections.h"
 #include "number.h"
+#include "request.h"
 
 #include <nlohmann/json.hpp>
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <stdexcept>
@@ -44,34 +47,6 @@ static void closeAfter(httplib::Response &response) {
   });
 }
 
-/// The sentences of a request. Throws std::invalid_argument, or json's own error, with a text for the client.
-static std::vector<std::string> parseSentences(const std::string &body) {
-  nlohmann::json request = nlohmann::json::parse(body);
-  if (!request.is_object())
-    throw std::invalid_argument("expected an object with \"sentences\" or \"sentence\"");
-  auto many = request.find("sentences"), one = request.find("sentence");
-  if ((many == request.end()) == (one == request.end()))
-    throw std::invalid_argument("expected either \"sentences\" or \"sentence\"");
-  std::vector<std::string> sentences;
-  if (one != request.end()) {
-    if (!one->is_string())
-      throw std::invalid_argument(std::string("\"sentence\" is no string but ") + one->type_name());
-    sentences.push_back(one->get<std::string>());
-    return sentences;
-  }
-  if (!many->is_array())
-    throw std::invalid_argument(std::string("\"sentences\" is no array but ") + many->type_name());
-  if (many->empty())
-    throw std::invalid_argument("\"sentences\" is empty");
-  for (const nlohmann::json &sentence : *many) {
-    if (!sentence.is_string())
-      throw std::invalid_argument("sentence " + std::to_string(sentences.size()) + " is no string but " +
-                                  sentence.type_name());
-    sentences.push_back(sentence.get<std::string>());
-  }
-  return sentences;
-}
-
 static std::string formatEmbeddings(const std::vector<float> &values, size_t dimension) {
   std::string text = "{\"embeddings\":[";
   text.reserve(values.size() * 14 + 32);
@@ -85,9 +60,42 @@ static std::string formatEmbeddings(const std::vector<float> &values, size_t dim
   return text;
 }
 
+bool Server::Http::process_and_close_socket(socket_t socket) {
+  if (Connections::turnAway()) {
+    server_.doorkeeper_.take(socket);
+    return true;
+  }
+  {
+    ClientStream stream(socket, std::chrono::seconds(server_.options_.timeout), server_.closing_);
+    bool ended = false;
+    while (!ended && stream.awaitRequest() && process_request(stream, /*close_connection=*/false, ended, nullptr)) {
+    }
+  }
+  ::shutdown(socket, SHUT_RDWR);
+  ::close(socket);
+  return true;
+}
+
+/// What a client is told for which there is no room. Who watches the service learns how it is.
+std::string Server::answerVisitor(const std::string &method, const std::string &path) {
+  bool reads = method == "GET" || method == "HEAD";
+  int status = reads && path == "/metrics" ? 200 : reads && path == "/health" && !stopping_ ? 200 : 503;
+  metrics_.answered(path == "/embed" || path == "/health" || path == "/metrics" ? path : "other", status);
+  std::string answer;
+  if (status == 503)
+    answer = lastError(503, stopping_ ? "stopping" : "too many connections", "Retry-After: 1\r\n");
+  else if (path == "/health")
+    answer = lastAnswer(200, kJson, "{\"status\":\"ok\"}");
+  else
+    answer = lastAnswer(200, "text/plain; version=0.0.4; charset=utf-8", metrics_.text(batcher_.queued()));
+  return method == "HEAD" ? answer.substr(0, answer.find("\r\n\r\n") + 4) : answer;
+}
+
 Server::Server(const Tokenizer &tokenizer, const Engine &engine, Batcher &batcher, Metrics &metrics,
                const Options &options)
-    : tokenizer_(tokenizer), engine_(engine), batcher_(batcher), metrics_(metrics), options_(options) {
+    : tokenizer_(tokenizer), engine_(engine), batcher_(batcher), metrics_(metrics), options_(options), http_(*this),
+      doorkeeper_([this](const std::string &method, const std::string &path) { return answerVisitor(method, path); },
+                  std::chrono::seconds(options.timeout)) {
   using httplib::Request;
   using httplib::Response;
 
@@ -99,10 +107,9 @@ Server::Server(const Tokenizer &tokenizer, const Engine &engine, Batcher &batche
     socket_ = socket;
   });
   http_.set_tcp_nodelay(true);
+  // Said to clients; the stream keeps to them.
   http_.set_keep_alive_max_count(1000000);
   http_.set_keep_alive_timeout(options_.timeout);
-  http_.set_read_timeout(options_.timeout);
-  http_.set_write_timeout(options_.timeout);
 
   http_.set_pre_routing_handler([](const Request &request, Response &response) {
     if (request.method == "GET" || request.method == "HEAD" || request.method == "POST")
@@ -145,7 +152,7 @@ Server::Server(const Tokenizer &tokenizer, const Engine &engine, Batcher &batche
     }
   });
   http_.set_post_routing_handler([this](const Request &, Response &response) {
-    if ((stopping_ || Connections::turnAway()) && !response.content_provider_)
+    if (stopping_ && !response.content_provider_)
       closeAfter(response);
   });
   http_.set_logger([this](const Request &request, const Response &response) {
@@ -179,6 +186,7 @@ void Server::stop() {
   std::this_thread::sleep_for(options_.lameDuck);
   while (!http_.is_running() && !served_) // It may not have begun yet.
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  closing_ = true;
   http_.stop();
 }
 
@@ -194,7 +202,6 @@ bool Server::readBody(const httplib::Request &request, httplib::Response &respon
   }
   // A client that sends somewhat too much shall be able to read the answer: most of them first send all.
   const uint64_t limit = uint64_t(options_.maxBody), patience = limit * 16;
-  const auto deadline = Clock::now() + std::chrono::seconds(options_.timeout);
   uint64_t size = request.get_header_value<uint64_t>("Content-Length");
   bool large = size > limit, slow = false, whole = false;
   if (size <= patience) {
@@ -202,11 +209,11 @@ bool Server::readBody(const httplib::Request &request, httplib::Response &respon
     whole = reader([&](const char *data, size_t count) {
       size += count;
       large |= size > limit;
-      slow = Clock::now() > deadline;
       if (!large)
         body.append(data, count);
-      return !slow && size <= patience;
+      return size <= patience;
     });
+    slow = ClientStream::current()->timedOut();
   }
   if (whole && !large)
     return true;
@@ -225,22 +232,18 @@ void Server::embed(const httplib::Request &request, httplib::Response &response,
   std::string body;
   if (!readBody(request, response, reader, body))
     return;
-  if (Connections::turnAway())
-    return answerBusy(response, "too many connections");
   auto start = Clock::now();
 
   std::vector<Tokens> sentences;
   try {
-    std::vector<std::string> texts = parseSentences(body);
-    if (int64_t(texts.size()) > options_.maxSentences)
+    Sentences texts = parseSentences(body, size_t(options_.maxSentences));
+    if (texts.count > texts.list.size())
       return answerError(response, 413,
-                         std::to_string(texts.size()) + " sentences are more than the " +
+                         std::to_string(texts.count) + " sentences are more than the " +
                              std::to_string(options_.maxSentences) + " that a request may hold");
-    for (const std::string &text : texts)
+    for (const std::string &text : texts.list)
       sentences.push_back(tokenizer_.encode(text, size_t(engine_.maxLength())));
   } catch (const std::invalid_argument &error) {
-    return answerError(response, 400, error.what());
-  } catch (const nlohmann::json::exception &error) {
     return answerError(response, 400, error.what());
   }
 

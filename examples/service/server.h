@@ -4,6 +4,7 @@
 #define SERVICE_SERVER_H
 
 #include "batcher.h"
+#include "doorkeeper.h"
 #include "metrics.h"
 #include "tokenizer.h"
 
@@ -44,6 +45,17 @@ public:
   void stop();
 
 private:
+  /// With connections of our own, which have limits.
+  class Http : public httplib::Server {
+  public:
+    explicit Http(service::Server &server) : server_(server) {}
+
+  private:
+    bool process_and_close_socket(socket_t socket) override;
+    service::Server &server_;
+  };
+
+  std::string answerVisitor(const std::string &method, const std::string &path);
   void embed(const httplib::Request &request, httplib::Response &response, const httplib::ContentReader &reader);
   bool readBody(const httplib::Request &request, httplib::Response &response, const httplib::ContentReader &reader,
                 std::string &body) const;
@@ -53,10 +65,12 @@ private:
   Batcher &batcher_;
   Metrics &metrics_;
   const Options options_;
-  httplib::Server http_;
+  Http http_;
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> closing_{false}; ///< Nobody is waited for any more.
   std::atomic<bool> served_{false};
   int socket_ = -1;
+  Doorkeeper doorkeeper_; ///< Uses all of the above.
 };
 
 } // namespace service

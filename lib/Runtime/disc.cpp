@@ -57,9 +57,9 @@ static disc_status invalid(const char *what) { return report(Status(Code::Invali
 
 const char *disc_status_name(disc_status status) {
   static const char *const kNames[] = {
-      "DISC_OK",          "DISC_ERROR_TYPE", "DISC_ERROR_SHAPE",   "DISC_ERROR_MEMORY", "DISC_ERROR_INVALID",
-      "DISC_ERROR_INDEX", "DISC_ERROR_FILE", "DISC_ERROR_VERSION", "DISC_ERROR_TARGET", "DISC_ERROR_WEIGHTS",
-      "DISC_ERROR_DEVICE"};
+      "DISC_OK",           "DISC_ERROR_TYPE",     "DISC_ERROR_SHAPE",   "DISC_ERROR_MEMORY", "DISC_ERROR_INVALID",
+      "DISC_ERROR_INDEX",  "DISC_ERROR_FILE",     "DISC_ERROR_VERSION", "DISC_ERROR_TARGET", "DISC_ERROR_WEIGHTS",
+      "DISC_ERROR_DEVICE", "DISC_ERROR_CANCELLED"};
   // C programs may pass any number.
   uint32_t number;
   static_assert(sizeof(number) == sizeof(status), "an int");
@@ -78,7 +78,16 @@ static disc_status open(const disc_library *library, const char *folder, const d
   if (library->version != DISC_LIBRARY_VERSION || !library->api)
     return report(Status(Code::Version, "the library's descriptor has version " + std::to_string(library->version) +
                                             ", this runtime reads version " + std::to_string(DISC_LIBRARY_VERSION)));
-  return takeOver(library->api, library->api->open(library, folder, options, model));
+  disc_status status = library->api->open(library, folder, options, model);
+  disc_options known;
+  if (status == DISC_ERROR_VERSION && options && library->api != &disc_rt_api &&
+      readStruct(options, "disc_options", known).ok() && known.interrupted) {
+    // The library may be older than this field. Its runs cannot be interrupted then.
+    known.interrupted = nullptr;
+    known.interrupted_context = nullptr;
+    status = library->api->open(library, folder, &known, model);
+  }
+  return takeOver(library->api, status);
 }
 
 disc_status disc_open(const disc_library *library, const disc_options *options, disc_model **model) {

@@ -94,16 +94,17 @@ typedef struct DLManagedTensorVersioned {
 
 typedef enum disc_status {
   DISC_OK = 0,
-  DISC_ERROR_TYPE = 1,    /* dtype, device or number of tensors */
-  DISC_ERROR_SHAPE = 2,   /* rank, or extents that the model was not compiled for */
-  DISC_ERROR_MEMORY = 3,  /* an allocation failed */
-  DISC_ERROR_INVALID = 4, /* misuse: a null pointer, a freed model, a struct without its size */
-  DISC_ERROR_INDEX = 5,   /* an element of an input indexes beyond a dimension */
-  DISC_ERROR_FILE = 6,    /* a file cannot be read, or is not what it should be, or is damaged */
-  DISC_ERROR_VERSION = 7, /* made by a version of DISC that does not fit this one */
-  DISC_ERROR_TARGET = 8,  /* code for another kind of machine */
-  DISC_ERROR_WEIGHTS = 9, /* weights that are not the model's: names, dtypes, shapes or contents differ */
-  DISC_ERROR_DEVICE = 10  /* a device, or its driver, failed: also work that an earlier call put into a stream */
+  DISC_ERROR_TYPE = 1,      /* dtype, device or number of tensors */
+  DISC_ERROR_SHAPE = 2,     /* rank, or extents that the model was not compiled for */
+  DISC_ERROR_MEMORY = 3,    /* an allocation failed */
+  DISC_ERROR_INVALID = 4,   /* misuse: a null pointer, a freed model, a struct without its size */
+  DISC_ERROR_INDEX = 5,     /* an element of an input indexes beyond a dimension */
+  DISC_ERROR_FILE = 6,      /* a file cannot be read, or is not what it should be, or is damaged */
+  DISC_ERROR_VERSION = 7,   /* made by a version of DISC that does not fit this one */
+  DISC_ERROR_TARGET = 8,    /* code for another kind of machine */
+  DISC_ERROR_WEIGHTS = 9,   /* weights that are not the model's: names, dtypes, shapes or contents differ */
+  DISC_ERROR_DEVICE = 10,   /* a device, or its driver, failed: also work that an earlier call put into a stream */
+  DISC_ERROR_CANCELLED = 11 /* disc_options.interrupted asked for the end of the run */
 } disc_status;
 
 /* "DISC_OK", "DISC_ERROR_TYPE", ...; "unknown status" for anything else. */
@@ -154,6 +155,9 @@ enum {
   DISC_TRUST_FILES = 1
 };
 
+/* Whether the run that calls it should end. */
+typedef int (*disc_interrupted_fn)(void *context);
+
 typedef struct disc_options {
   size_t size; /* Set it to sizeof(disc_options), and what is not needed to 0: disc_default_options() does. */
 
@@ -177,6 +181,11 @@ typedef struct disc_options {
 
   /* Of a model for a kind of device: which of them, 0, 1, ... */
   int32_t device;
+
+  /* NULL, or called every few milliseconds by the thread that runs the model, between the steps of loops and behind
+   * long kernels. Once it returns other than 0 the run ends with DISC_ERROR_CANCELLED; the model can be run again. */
+  disc_interrupted_fn interrupted;
+  void *interrupted_context;
 } disc_options;
 
 static inline disc_options disc_default_options(void) {
@@ -191,6 +200,8 @@ static inline disc_options disc_default_options(void) {
   options.release = NULL;
   options.allocator_context = NULL;
   options.device = 0;
+  options.interrupted = NULL;
+  options.interrupted_context = NULL;
   return options;
 }
 

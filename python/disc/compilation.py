@@ -16,6 +16,7 @@ from tqdm import tqdm
 from . import _native
 from .errors import CompileError, boundary
 from .frontend import ImportedProgram, import_program
+from .interrupts import deferred_interrupts
 from .options import Options
 from .pipeline import IMPORT, Stage
 from .targets import find
@@ -98,7 +99,8 @@ class Compilation:
         with self.step(IMPORT), boundary(IMPORT):
             if is_onnx(model):
                 # It needs the onnx package, which nothing else does.
-                from .frontend.onnx import import_onnx
+                with deferred_interrupts():
+                    from .frontend.onnx import import_onnx
 
                 return import_onnx(model, fixed, dynamic_shapes, library=library)
             return import_program(model, args, kwargs, dynamic_shapes, library=library)

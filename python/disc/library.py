@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import _runtime
@@ -37,9 +38,32 @@ def load(
     """
     if threads is not None and (not isinstance(threads, int) or not 1 <= threads <= _MAX_THREADS):
         raise ValueError(f"threads: expected None or a number from 1 to {_MAX_THREADS}, got {threads!r}")
-    file = _readable(path)
-    weights_file = None if weights is None else _readable(weights)
-    return Library(_runtime.Model(file, threads or 0, weights_file, trust_files, device))
+    return _open(
+        _Source(_readable(path), threads, None if weights is None else _readable(weights), trust_files, device)
+    )
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What a library was loaded from, to load it again in another process."""
+
+    path: bytes
+    threads: int | None
+    weights: bytes | None
+    trust_files: bool
+    device: int
+    swapped: bytes | None = None
+    seed: int | None = None
+
+
+def _open(source: _Source) -> Library:
+    model = _runtime.Model(source.path, source.threads or 0, source.weights, source.trust_files, source.device)
+    library = Library(model, source)
+    if source.swapped is not None:
+        model.swap_weights(source.swapped)
+    if source.seed is not None:
+        model.seed(source.seed)
+    return library
 
 
 def _readable(path: str | os.PathLike[str]) -> bytes:
@@ -62,12 +86,16 @@ class Library:
     On a GPU, arrays are tensors that lie there, contiguous ones. The work goes into the framework's current stream, and
     a call does not wait for it.
 
+    A library can be pickled, and so be sent to other processes: they load the same files with the same options, weights
+    and seed. State that calls update begins anew there.
+
     NumPy has bfloat16 only with the package ``ml_dtypes``: without it, a model that gives bfloat16 needs inputs or
     ``out`` of another kind.
     """
 
-    def __init__(self, model: _runtime.Model) -> None:
+    def __init__(self, model: _runtime.Model, source: _Source) -> None:
         self._model = model
+        self._source = source
         self._run = model.run
         about = model.describe()
         self.name: str = about["name"]
@@ -128,11 +156,14 @@ class Library:
             OSError: the file cannot be read or is damaged.
             disc.WeightsError: names, dtypes or shapes are not the model's.
         """
-        self._model.swap_weights(_readable(path))
+        file = _readable(path)
+        self._model.swap_weights(file)
+        self._source = replace(self._source, swapped=file)
 
     def seed(self, seed: int) -> None:
         """Sets what the numbers of random operations follow from, a number of 64 bits; see :meth:`disc.Model.seed`."""
         self._model.seed(seed % 2**64)
+        self._source = replace(self._source, seed=seed % 2**64)
 
     def reset(self) -> None:
         """Gives the state (parameters that are ``updated``) the values it had when the model was compiled."""
@@ -160,6 +191,9 @@ class Library:
             names = ", ".join(spec.name for spec in self.outputs)
             raise TypeError(f"out: expected {_count(len(self.outputs), 'array')} ({names}), got {len(out)}")
         return tuple(out)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _open, (self._source,)
 
     def __repr__(self) -> str:
         return f"disc.Library({self.name}({', '.join(map(str, self.inputs))}) -> {', '.join(map(str, self.outputs))})"

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -165,6 +165,13 @@ class Model:
     def threads(self) -> int:
         """Threads that a call may use."""
         return self._executable.threads if self._executable else 0
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a disc.Model contains machine code of this process and cannot be pickled or copied. To use it in another "
+            "process, write a library with disc.aot_compile and load it there with disc.load (what disc.load returns "
+            "can be pickled), or call disc.compile in that process"
+        )
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{i.name}: {_dtype_name(i)}[{', '.join(map(str, i.dims))}]" for i in self.inputs)

@@ -622,6 +622,70 @@ TEST(deviceKernelsAreInTheImage) {
   SAYS(on.device->launch(*module, launch, nullptr), "cuda:0: a launch of 2147483648 blocks of 32 threads is too large");
 }
 
+/// A thread that the driver does not let into the device's context does nothing there, and leaves no other one.
+TEST(deviceContextsMayBeRefused) {
+  for (const char *name : kDrivers) {
+    ModelOn on(name);
+    disc_model_info_t info = on.info(outputs, weight);
+    Parameter w(3);
+    auto model = loaded(info, runScale, init, &w.managed);
+    OnDevice x(*on.device, 100);
+    const DLTensor *list[] = {&x.tensor};
+    disc_output output = {nullptr, nullptr};
+    std::string refused = std::string(name) + ":0: making it the thread's current device: " +
+                          (*name == 'c' ? "CUDA_ERROR_OTHER" : "hipErrorOther");
+    int64_t contexts = on.fake->contexts;
+    on.fake->calls.clear();
+    // HIP's thread is on device 0 already unless it was elsewhere.
+    if (*name != 'c')
+      contexts = on.fake->contexts = 1;
+    on.fake->contextFault = 999;
+    Status status = model->run(list, 1, &output, 1, stream(1));
+    CHECK(status.code() == Code::Device && !output.managed);
+    SAYS(status, refused);
+    SAYS(model->synchronize(stream(1)), refused);
+    SAYS(model->startProfile(), refused);
+    CHECK(on.fake->calls.empty() && on.fake->contexts == contexts);
+    on.fake->contextFault = 0;
+    if (*name != 'c')
+      on.fake->contexts = 0;
+    CHECK(model->run(list, 1, &output, 1, stream(1)).ok());
+    drop(output.managed);
+    CHECK(model->synchronize(stream(1)).ok());
+  }
+}
+
+/// Opening another device leaves the functions alone that the first one is calling.
+TEST(deviceTablesAreFilledOnce) {
+  for (const char *name : kDrivers) {
+    ModelOn on(name);
+    disc_model_info_t info = on.info(outputs, weight);
+    Parameter w(3);
+    auto model = loaded(info, runScale, init, &w.managed);
+    OnDevice x(*on.device, 100);
+    std::atomic<bool> stop{false};
+    std::atomic<int> wrong{0};
+    std::thread runner([&] {
+      const DLTensor *list[] = {&x.tensor};
+      while (!stop) {
+        disc_output output = {nullptr, nullptr};
+        wrong += !model->run(list, 1, &output, 1, stream(1)).ok();
+        drop(output.managed);
+      }
+    });
+    auto make = *name == 'c' ? &makeCudaDevice : &makeRocmDevice;
+    for (int i = 0; i < 20; ++i) {
+      std::unique_ptr<Device> other;
+      CHECK(make(1, other).ok());
+    }
+    stop = true;
+    runner.join();
+    CHECK(wrong == 0);
+    CHECK(model->synchronize(stream(1)).ok());
+    on.fake->contexts = 0; // HIP's is a number of a thread's, of which this fake has one
+  }
+}
+
 TEST(deviceDriversMayBeMissing) {
   SharedLibrary absent("target 'cuda' needs an NVIDIA driver", {"libabsent.so.1", "libabsent.so"});
   void (*function)();

@@ -90,6 +90,13 @@ static int enter(const char *function, const std::string &what = "") {
   return result;
 }
 
+static int failContext() {
+#ifdef DISC_FAKE_HIP
+  fake.lastError = fake.contextFault;
+#endif
+  return fake.contextFault;
+}
+
 static std::string on(void *stream) { return " on " + std::to_string(reinterpret_cast<uintptr_t>(stream)); }
 
 /// Runs what is in the stream, and in others as far as it waits for them.
@@ -174,6 +181,8 @@ API(, hipGetDevice)(int *device) {
 }
 API(, hipSetDevice)(int device) {
   LOCK;
+  if (fake.contextFault)
+    return failContext();
   fake.contexts = device;
   return 0;
 }
@@ -195,6 +204,8 @@ API(cuDevicePrimaryCtxRetain, )(void **context, int) {
 }
 API(cuCtxPushCurrent_v2, )(void *) {
   LOCK;
+  if (fake.contextFault)
+    return failContext();
   ++fake.contexts;
   return 0;
 }

@@ -40,6 +40,7 @@ struct FakeDriver {
   int64_t contexts = 0;    ///< How deep the thread is in contexts (cuda), or its device (rocm).
   int64_t badAccesses = 0; ///< To memory that was freed or never allocated, double frees, calls outside a context.
   std::string loaded;      ///< The last image.
+  int contextFault = 0;    ///< What making a device the current one returns.
   int lastError = 0;       ///< That HIP keeps until somebody asks for it.
   void *captured = this;   ///< The stream that is being captured; this: none.
 };

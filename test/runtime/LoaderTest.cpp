@@ -8,7 +8,9 @@
 #include "HandModel.h"
 #include "lib/Runtime/Core/Seal.h"
 
+#include <atomic>
 #include <cstring>
+#include <dlfcn.h>
 #include <elf.h>
 #include <sys/wait.h>
 #include <thread>
@@ -125,6 +127,96 @@ TEST(loadedLibrariesSurviveFork) {
   waitpid(child, &status, 0);
   CHECK(status == 0);
   CHECK(computes(model, 3) && disc_free(model) == DISC_OK);
+}
+
+#if __has_feature(address_sanitizer)
+extern "C" void __lsan_disable();
+extern "C" void __lsan_enable();
+namespace {
+struct LeaksAllowed {
+  LeaksAllowed() { __lsan_disable(); }
+  ~LeaksAllowed() { __lsan_enable(); }
+};
+} // namespace
+#else
+namespace {
+struct LeaksAllowed {
+  ~LeaksAllowed() {}
+};
+} // namespace
+#endif
+
+/// A library that is closed leaves nothing behind that would call into it: no destructor of a thread's error text, no
+/// handler of fork().
+TEST(closedLibrariesLeaveNothingBehind) {
+  std::string path = temporaryPath("closed.so");
+  writeFile(path, readFile(DISC_TEST_LIBRARY));
+  for (int round = 0; round < 3; ++round) {
+    void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    CHECK(handle);
+    auto *library = static_cast<const disc_library *>(dlsym(handle, "disc_library_model"));
+    std::atomic<int> stage{0};
+    std::thread outlives([&] {
+      disc_model *model = nullptr;
+      CHECK(disc_open(library, nullptr, &model) == DISC_OK);
+      CHECK(computes(model, 3));
+      Floats x({2, 5}); // not a multiple of 2
+      Longs mask({2, 3});
+      const DLTensor *list[] = {&x.tensor, &mask.tensor};
+      disc_output output = {};
+      {
+        LeaksAllowed errorText; // that of a thread which outlives the library
+        CHECK(disc_run(model, list, 2, &output, 1) == DISC_ERROR_SHAPE);
+      }
+      CHECK(disc_free(model) == DISC_OK);
+      stage = 1;
+      while (stage != 2)
+        usleep(100);
+    });
+    while (stage != 1)
+      usleep(100);
+    CHECK(dlclose(handle) == 0);
+    CHECK(!dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD)); // it is gone
+    stage = 2;
+    outlives.join();
+    pid_t child = fork();
+    if (child == 0)
+      _exit(0);
+    int status = 1;
+    waitpid(child, &status, 0);
+    CHECK(status == 0);
+  }
+}
+
+/// Children of fork() use the runtime of the library while another thread runs its model.
+TEST(loadedLibrariesForkUnderLoad) {
+  disc_options options = disc_default_options();
+  options.threads = 2;
+  disc_model *model = nullptr;
+  CHECK(disc_load(sealedLibrary("load.so").c_str(), &options, &model) == DISC_OK);
+  std::atomic<bool> stop{false};
+  std::thread load([&] {
+    while (!stop)
+      CHECK(computes(model, 3));
+  });
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  constexpr int kForks = 20; // which take a sanitizer long
+#else
+  constexpr int kForks = 1000;
+#endif
+  for (int i = 0; i < kForks; ++i) {
+    pid_t child = fork();
+    if (child == 0) {
+      alarm(20); // a deadlock ends as a failure
+      _exit(computes(model, 3) ? 0 : 1);
+    }
+    int status = 1;
+    waitpid(child, &status, 0);
+    CHECK(status == 0);
+  }
+  stop = true;
+  load.join();
+  CHECK(disc_free(model) == DISC_OK);
 }
 
 TEST(hostileLibrariesAreRefused) {

@@ -4,7 +4,6 @@
 #include "lib/Runtime/Core/ThreadPool.h"
 
 #include <ctime>
-#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -116,21 +115,4 @@ TEST(poolIsSharedBySize) {
   CHECK(two == again);
   CHECK(two != ThreadPool::get(3));
   CHECK(ThreadPool::get(0)->size() == defaultThreads());
-}
-
-TEST(poolSurvivesFork) {
-  auto pool = ThreadPool::get(3);
-  Buffer scratch;
-  CHECK(runsEachOnce(*pool, 100, 100000, scratch));
-  pid_t child = fork();
-  if (child == 0) {
-    bool inherited = runsEachOnce(*pool, 100, 100000, scratch);
-    bool fresh = ThreadPool::get(3) != pool;
-    pool.reset(); // does not wait for threads that are not there
-    _exit(inherited && fresh ? 0 : 1);
-  }
-  int status = 1;
-  waitpid(child, &status, 0);
-  CHECK(status == 0);
-  CHECK(runsEachOnce(*pool, 100, 100000, scratch));
 }

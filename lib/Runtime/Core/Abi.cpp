@@ -23,6 +23,8 @@ void *disc_rt_global(disc_call *call, int64_t global, int64_t bytes) { return ca
 
 void *disc_rt_arena(disc_call *call, int64_t part, int64_t bytes) { return call->arena(part, bytes); }
 
+int32_t disc_rt_poll(disc_call *call) { return call->poll(); }
+
 int32_t disc_rt_on_stack(disc_call *call, int32_t (*body)(disc_call *)) { return call->onStack(body); }
 
 int64_t disc_rt_enter(disc_call *call, int64_t slots, int64_t *mark) { return call->enter(slots, mark); }

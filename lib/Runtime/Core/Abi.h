@@ -20,8 +20,9 @@
 extern "C" {
 #endif
 
-/// One execution of a model: inputs, outputs, arena and the error, if any. Of a model with device code, all data that
-/// the functions below give lies on the device.
+/// One execution of a model: inputs, outputs, arena and the error, if any. It begins with an int64_t that compiled code
+/// decrements at the end of each step of a loop; below 0, it calls disc_rt_poll. Of a model with device code, all data
+/// that the functions below give lies on the device.
 typedef struct disc_call disc_call;
 
 /// Runs tasks [begin, end). `args` holds operand pointers, result pointers, symbol values (int64) and, for a kernel
@@ -66,6 +67,10 @@ void *disc_rt_arena(disc_call *call, int64_t part, int64_t bytes);
 /// Storage like an arena's part, which grows by doubling, for what gets larger from step to step of a loop. With `keep`
 /// it holds what it held before, though it may lie elsewhere.
 void *disc_rt_slot(disc_call *call, int64_t number, int64_t bytes, int32_t keep);
+
+/// Between two steps of a loop: whether the host program wants the run to end, which is an error then. Sets when to ask
+/// again.
+int32_t disc_rt_poll(disc_call *call);
 
 /// Runs `body` on a stack of the call's own, which is large: procedures recurse on it.
 int32_t disc_rt_on_stack(disc_call *call, int32_t (*body)(disc_call *));

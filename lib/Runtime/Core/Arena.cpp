@@ -162,7 +162,7 @@ static int suits(Storage &storage, Stream stream) {
 std::unique_ptr<Storage> StoragePool::acquire(Device *device, Stream stream) {
   constexpr size_t kWithoutSharing = 8;
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<Mutex> lock(mutex);
     bool found = !free.empty();
     if (device && found) {
       size_t chosen = free.size();
@@ -185,7 +185,7 @@ std::unique_ptr<Storage> StoragePool::acquire(Device *device, Stream stream) {
 }
 
 Status StoragePool::failure() {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<Mutex> lock(mutex);
   for (std::unique_ptr<Storage> &storage : free) {
     // Others are being written to.
     if (!storage->used || !storage->memory.device->finished(*storage->used))
@@ -203,12 +203,12 @@ void StoragePool::clear() {
 }
 
 void StoragePool::release(std::unique_ptr<Storage> storage) {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<Mutex> lock(mutex);
   free.push_back(std::move(storage));
 }
 
 Buffer ScratchPool::acquire() {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<Mutex> lock(mutex);
   if (free.empty())
     return Buffer(allocator);
   Buffer buffer = std::move(free.back());
@@ -217,7 +217,7 @@ Buffer ScratchPool::acquire() {
 }
 
 void ScratchPool::release(Buffer buffer) {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<Mutex> lock(mutex);
   free.push_back(std::move(buffer));
 }
 

@@ -13,6 +13,7 @@
 #include "lib/Runtime/Core/Allocator.h"
 #include "lib/Runtime/Core/DeviceMemory.h"
 #include "lib/Runtime/Core/ModelInfo.h"
+#include "lib/Runtime/Core/Mutex.h"
 #include "lib/Runtime/Core/Stack.h"
 #include "lib/Runtime/disc.h"
 
@@ -123,7 +124,7 @@ public:
 private:
   const disc_model_info_t &info;
   const Allocator &allocator;
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<std::unique_ptr<Storage>> free; ///< The last one given back comes last.
 };
 
@@ -137,7 +138,7 @@ public:
 
 private:
   const Allocator &allocator;
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<Buffer> free;
 };
 

@@ -3,7 +3,14 @@
 #include "lib/Runtime/Core/Call.h"
 #include "lib/Runtime/Core/Tensor.h"
 
+#include <cstddef>
+
 using namespace disc::rt;
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
+static_assert(offsetof(disc_call, stepsToPoll) == 0, "compiled code counts it down");
+#pragma GCC diagnostic pop
 
 disc_call::disc_call(Model &model, Weights &weights, Entry entry, Stream stream)
     : model(model), weights(weights), entry(entry), stream(stream),
@@ -216,6 +223,32 @@ void *disc_call::push(int64_t bytes) {
   return data ? data : noMemory(storage->memory, "no memory for temporaries of " + std::to_string(bytes) + " bytes");
 }
 
+// Kernels that are called directly take less than a microsecond each: this many steps of a loop over some hundreds of
+// them are over within milliseconds. A step with a longer kernel is followed by a poll at once.
+constexpr int64_t kStepsPerPoll = 64;
+constexpr int64_t kPollNs = 10'000'000;
+
+int32_t disc_call::poll() {
+  if (!model.options_.interrupted) {
+    stepsToPoll = INT64_MAX;
+    return 0;
+  }
+  stepsToPoll = kStepsPerPoll;
+  return askHost();
+}
+
+int32_t disc_call::askHost() {
+  int64_t now = Profile::now();
+  if (askedNs == 0)
+    askedNs = now;
+  if (now - askedNs < kPollNs)
+    return 0;
+  askedNs = now;
+  if (!model.options_.interrupted(model.options_.interruptedContext))
+    return 0;
+  return record(Status(Code::Cancelled, "the run was cancelled by the host program (disc_options.interrupted)"));
+}
+
 int32_t disc_call::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs,
                                int64_t scratchBytes) {
   bool profiled = model.profile_.on();
@@ -225,5 +258,10 @@ int32_t disc_call::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t
     model.profile_.add({kernel, begin, Profile::now(), tasks});
   if (kernelFailed.load(std::memory_order_relaxed)) // its threads are done, so `status` is ours again
     return int32_t(status.code());
-  return done.ok() ? 0 : record(std::move(done));
+  if (!done.ok())
+    return record(std::move(done));
+  if (!model.options_.interrupted)
+    return 0;
+  stepsToPoll = 0;
+  return tasks > 0 && costNs > kPollNs / tasks ? askHost() : 0;
 }

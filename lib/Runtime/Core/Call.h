@@ -14,6 +14,9 @@
 #include <mutex>
 
 struct disc_call {
+  /// Steps of loops until the next poll(). Compiled code counts it down: it is the first field (Abi.h).
+  int64_t stepsToPoll = 0;
+
   using Status = disc::rt::Status;
 
   /// The entry function that runs: `disc_init` has neither inputs nor outputs, `disc_shapes` reads no data.
@@ -44,6 +47,7 @@ struct disc_call {
   void *push(int64_t bytes);
   void *output(int64_t index, int64_t rank, const int64_t *dims);
   int32_t outputShape(int64_t index, int64_t rank, const int64_t *dims);
+  int32_t poll();
   int32_t parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes);
   int32_t deviceLaunch(int64_t kernel, void *const *args, int64_t count, int64_t blocks);
   /// The numbers of kernels among the device's.
@@ -103,8 +107,10 @@ struct disc_call {
 private:
   void finishInputs();
   Status checkOutputs() const;
+  int32_t askHost();
   Status beginOnDevice();
   void endOnDevice();
+  int64_t askedNs = 0; ///< When the host was asked last whether the run should end.
   template <typename Work> int32_t onDevice(const disc_device_kernel &kernel, int64_t tasks, Work work);
   Status placeOutput(disc::rt::OutputSlot &slot, int64_t index);
 };

@@ -8,21 +8,33 @@
 #include "lib/Runtime/Core/LastError.h"
 #include "lib/Runtime/Core/Struct.h"
 
+#include <atomic>
 #include <pthread.h>
 
 namespace disc::rt {
 
+namespace {
+/// Its destructor runs when the library is unloaded, or the process ends. Threads that live on would otherwise call the
+/// key's destructor when they exit, in memory that may be unmapped by then. Their texts are leaked: a thread may be
+/// reading its own.
+struct Key {
+  Key() {
+    valid = pthread_key_create(&key, [](void *error) { delete static_cast<Error *>(error); }) == 0;
+  }
+  ~Key() {
+    if (valid.exchange(false))
+      pthread_key_delete(key);
+  }
+  pthread_key_t key;
+  std::atomic<bool> valid{false};
+};
+} // namespace
+
 static Error *threadError() {
-  static const struct Key {
-    Key() {
-      valid = pthread_key_create(&key, [](void *error) { delete static_cast<Error *>(error); }) == 0;
-    }
-    pthread_key_t key;
-    bool valid;
-  } &key = *new Key; // threads may outlive static objects
-  // A process without free keys gets one text for all of its threads, rather than none.
+  static Key key;
+  // A process without free keys, or that is ending, has one text for all of its threads.
   static Error &shared = *new Error;
-  if (!key.valid)
+  if (!key.valid.load(std::memory_order_relaxed))
     return &shared;
   if (void *known = pthread_getspecific(key.key))
     return static_cast<Error *>(known);

@@ -85,6 +85,8 @@ Status LoadedModel::open(const disc_library &library, const char *folder, const 
   modelOptions.parallelContext = options.parallel_context;
   modelOptions.allocator = {options.allocate, options.release, options.allocator_context};
   modelOptions.device = options.device;
+  modelOptions.interrupted = options.interrupted;
+  modelOptions.interruptedContext = options.interrupted_context;
   std::unique_ptr<Model> model;
   if (Status status =
           Model::create({variant->info, variant->init, variant->main, variant->shapes}, modelOptions, model);
@@ -92,6 +94,8 @@ Status LoadedModel::open(const disc_library &library, const char *folder, const 
     return status;
 
   DeviceScope scope(model->device());
+  if (!scope.status().ok())
+    return scope.status();
   auto weights = std::make_shared<Weights>(model->info(), model->allocator(), model->device());
   bool packed = variant->packed != 0;
   Weights::Binding binding{&library, variant, packed, !(options.flags & DISC_TRUST_FILES), model->threads()};
@@ -106,6 +110,8 @@ Status LoadedModel::open(const disc_library &library, const char *folder, const 
 
 Status LoadedModel::swapWeights(const std::string &path) {
   DeviceScope scope(model->device());
+  if (!scope.status().ok())
+    return scope.status();
   auto weights = std::make_shared<Weights>(model->info(), model->allocator(), model->device());
   Weights::Binding binding{&library, &variant, /*packed=*/false, /*compare=*/false, model->threads()};
   if (Status status = bindFile(path, binding, *weights); !status.ok())

@@ -7,6 +7,7 @@
 
 #include "lib/Runtime/Core/Loader.h"
 #include "lib/Runtime/Core/MappedFile.h"
+#include "lib/Runtime/Core/Mutex.h"
 #include "lib/Runtime/Core/Seal.h"
 
 #include <cstring>
@@ -39,9 +40,9 @@ std::string folderOf(const void *object) {
 
 /// The dynamic linker knows a library by its path, and gives the old one for a path whose file was replaced.
 static Status checkSameFile(const std::string &path, const Seal &seal) {
-  static std::mutex &mutex = *new std::mutex;
+  static Mutex &mutex = *new Mutex;
   static auto &known = *new std::map<std::string, std::pair<uint64_t, uint64_t>>;
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<Mutex> lock(mutex);
   auto [entry, fresh] = known.try_emplace(path, seal.hashLow, seal.hashHigh);
   if (fresh || entry->second == std::make_pair(seal.hashLow, seal.hashHigh))
     return Status();

@@ -39,13 +39,14 @@ Status Model::create(const Program &program, const ModelOptions &options, std::u
     if (Status status = DeviceRegistry::get().find(code->device, options.device, created->device_); !status.ok())
       return status;
     DeviceScope scope(created->device_);
+    if (!scope.status().ok())
+      return scope.status();
     if (Status status = created->device_->load(*code, created->module_); !status.ok())
       return status;
   }
   if (!options.parallelFor) {
     created->pool_ = ThreadPool::get(created->threads_);
-    if (!created->pool_)
-      return Status(Code::Memory, "cannot start " + std::to_string(created->threads_) + " threads");
+    created->threads_ = created->pool_->size();
   }
   model = std::move(created);
   return Status();
@@ -53,6 +54,8 @@ Status Model::create(const Program &program, const ModelOptions &options, std::u
 
 Status Model::load(DLManagedTensorVersioned *const *parameters, size_t count, Stream stream) {
   DeviceScope scope(device_);
+  if (!scope.status().ok())
+    return scope.status();
   auto weights = std::make_shared<Weights>(info(), allocator(), device_, stream);
   if (Status status = weights->take(parameters, count); !status.ok())
     return status;
@@ -61,6 +64,8 @@ Status Model::load(DLManagedTensorVersioned *const *parameters, size_t count, St
 
 Status Model::adopt(std::shared_ptr<Weights> weights, bool runInit) {
   DeviceScope scope(device_);
+  if (!scope.status().ok())
+    return scope.status();
   Stream stream = weights->memory.stream;
   if (runInit && program_.init) {
     disc_call call(*this, *weights, disc_call::Entry::Init, stream);
@@ -72,7 +77,7 @@ Status Model::adopt(std::shared_ptr<Weights> weights, bool runInit) {
       return status;
   weights->initialised();
   {
-    std::lock_guard<std::mutex> lock(weightsMutex_);
+    std::lock_guard<Mutex> lock(weightsMutex_);
     std::swap(weights_, weights);
   }
   // The old ones go here, or with the last call that uses them.
@@ -80,12 +85,12 @@ Status Model::adopt(std::shared_ptr<Weights> weights, bool runInit) {
 }
 
 void Model::seed(uint64_t seed) {
-  std::lock_guard<std::mutex> lock(randomMutex_);
+  std::lock_guard<Mutex> lock(randomMutex_);
   random_ = {seed, 0};
 }
 
 Model::Random Model::nextRandom() {
-  std::lock_guard<std::mutex> lock(randomMutex_);
+  std::lock_guard<Mutex> lock(randomMutex_);
   Random next = random_;
   ++random_.run;
   return next;
@@ -99,7 +104,7 @@ Status Model::reset() {
 }
 
 std::shared_ptr<Weights> Model::weights() {
-  std::lock_guard<std::mutex> lock(weightsMutex_);
+  std::lock_guard<Mutex> lock(weightsMutex_);
   return weights_;
 }
 
@@ -129,10 +134,17 @@ Status Model::run(const DLTensor *const *inputs, size_t numInputs, disc_output *
   if (!held)
     return Status(Code::Invalid, "the model is not loaded: it has no weights");
   // Calls that update the model's state take turns.
-  std::unique_lock<std::mutex> turn(held->updating, std::defer_lock);
-  if (held->hasState)
+  std::unique_lock<Mutex> turn(held->updating, std::defer_lock);
+  if (held->hasState) {
     turn.lock();
+    if (held->updating.takeAbandoned())
+      return Status(Code::Invalid, "the model's state is incomplete: fork() made this process while another thread's "
+                                   "call was updating it. Set the state again (disc_reset, Library.reset, or the "
+                                   "tensors of Model.state) before the next call");
+  }
   DeviceScope scope(device_);
+  if (!scope.status().ok())
+    return scope.status();
   if (device_)
     if (Status status = device_->mayRun(stream); !status.ok())
       return status;
@@ -151,6 +163,8 @@ Status Model::synchronize(Stream stream) {
   if (!device_)
     return stream ? Status(Code::Invalid, "the model runs on the CPU, which has no streams") : Status();
   DeviceScope scope(device_);
+  if (!scope.status().ok())
+    return scope.status();
   Status done = device_->synchronize(stream);
   return done.ok() ? storages_.failure() : std::move(done);
 }
@@ -160,6 +174,8 @@ Status Model::startProfile() {
   if (!device_)
     return Status();
   DeviceScope scope(device_);
+  if (!scope.status().ok())
+    return scope.status();
   Status status = device_->record(profileBegan_, nullptr, /*timed=*/true);
   if (status.ok())
     status = device_->synchronize(nullptr);
@@ -172,6 +188,8 @@ Status Model::stopProfile(std::vector<LaunchRecord> &launches) {
   if (!device_)
     return Status();
   DeviceScope scope(device_);
+  if (!scope.status().ok())
+    return scope.status();
   Status status = device_->synchronizeAll();
   for (LaunchRecord &launch : launches) {
     if (!launch.begin || !profileBegan_)

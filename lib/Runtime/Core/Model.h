@@ -36,7 +36,9 @@ struct ModelOptions {
   disc_parallel_for_fn parallelFor = nullptr; ///< In place of our own pool.
   void *parallelContext = nullptr;
   Allocator allocator;
-  int32_t device = 0; ///< Which one of the kind that the model is for.
+  int32_t device = 0;                        ///< Which one of the kind that the model is for.
+  disc_interrupted_fn interrupted = nullptr; ///< Asked every few milliseconds whether the run should end.
+  void *interruptedContext = nullptr;
 };
 
 class Model {
@@ -110,12 +112,12 @@ private:
   StoragePool storages_;
   ScratchPool scratches_; ///< For the caller's threads.
   std::shared_ptr<OutputPool> outputPool_;
-  std::mutex weightsMutex_;
+  Mutex weightsMutex_;
   std::shared_ptr<Weights> weights_;
   Profile profile_;
   std::unique_ptr<DeviceEvent> profileBegan_;
   int64_t profileBeganNs_ = 0;
-  std::mutex randomMutex_;
+  Mutex randomMutex_;
   Random random_; ///< Of the next run.
 };
 

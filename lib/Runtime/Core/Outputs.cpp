@@ -81,7 +81,7 @@ Status allocateOutput(Device &device, Stream stream, int64_t dtype, int64_t rank
 OutputPool::~OutputPool() { close(); }
 
 void OutputPool::close() {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<Mutex> lock(mutex);
   closed = true;
   for (Block &block : free)
     allocator.release(block.data, block.capacity);
@@ -110,7 +110,7 @@ OutputPool::Block OutputPool::take(size_t bytes) {
   std::vector<Block> dropped;
   Block result{nullptr, 0};
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<Mutex> lock(mutex);
     // Best fit, of blocks that would not waste more than they hold.
     auto best = free.end();
     for (auto it = free.begin(); it != free.end(); ++it)
@@ -137,7 +137,7 @@ OutputPool::Block OutputPool::take(size_t bytes) {
   if (!result.data) {
     result = {allocator.allocate(rounded), rounded};
     if (!result.data) {
-      std::lock_guard<std::mutex> lock(mutex);
+      std::lock_guard<Mutex> lock(mutex);
       usedBytes -= rounded;
     }
   }
@@ -145,13 +145,13 @@ OutputPool::Block OutputPool::take(size_t bytes) {
 }
 
 size_t OutputPool::heldBytes() {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<Mutex> lock(mutex);
   return freeBytes;
 }
 
 void OutputPool::give(Block block) {
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<Mutex> lock(mutex);
     usedBytes -= block.capacity;
     if (!closed) {
       freeBytes += block.capacity;

@@ -11,6 +11,7 @@
 #define DISC_RUNTIME_CORE_OUTPUTS_H
 
 #include "lib/Runtime/Core/Allocator.h"
+#include "lib/Runtime/Core/Mutex.h"
 #include "lib/Runtime/Device/Device.h"
 
 #include <cstddef>
@@ -51,7 +52,7 @@ private:
   void give(Block block);
 
   const Allocator allocator; ///< A copy: outputs outlive the model.
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<Block> free; ///< Least recently given first.
   bool closed = false;
   size_t freeBytes = 0, usedBytes = 0, peakBytes = 0;

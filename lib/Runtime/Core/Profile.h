@@ -9,6 +9,7 @@
 #define DISC_RUNTIME_CORE_PROFILE_H
 
 #include "lib/Runtime/Core/Abi.h"
+#include "lib/Runtime/Core/Mutex.h"
 #include "lib/Runtime/Device/Device.h"
 
 #include <atomic>
@@ -31,14 +32,14 @@ struct LaunchRecord {
 class Profile {
 public:
   void start() {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<Mutex> lock(mutex);
     launches.clear();
     active.store(true, std::memory_order_relaxed);
   }
 
   /// What was launched since start(), in the order of completion.
   std::vector<LaunchRecord> stop() {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<Mutex> lock(mutex);
     active.store(false, std::memory_order_relaxed);
     return std::move(launches);
   }
@@ -46,7 +47,7 @@ public:
   bool on() const { return active.load(std::memory_order_relaxed); }
 
   void add(LaunchRecord record) {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<Mutex> lock(mutex);
     launches.push_back(std::move(record));
   }
 
@@ -57,7 +58,7 @@ public:
 
 private:
   std::atomic<bool> active{false};
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<LaunchRecord> launches;
 };
 

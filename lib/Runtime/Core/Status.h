@@ -13,16 +13,17 @@ namespace disc::rt {
 /// Values are those of disc_status in disc.h.
 enum class Code : int32_t {
   Ok = 0,
-  Type = 1,    ///< Wrong dtype, device or kind of argument.
-  Shape = 2,   ///< Wrong rank, or extents the model was not compiled for.
-  Memory = 3,  ///< An allocation failed.
-  Invalid = 4, ///< The runtime or the compiled code was misused.
-  Index = 5,   ///< An element of an input indexes beyond a dimension.
-  File = 6,    ///< A file cannot be read, or is damaged.
-  Version = 7, ///< Made by a version that does not fit.
-  Target = 8,  ///< Code for another kind of machine.
-  Weights = 9, ///< Weights that are not the model's.
-  Device = 10, ///< A device, or its driver, failed.
+  Type = 1,       ///< Wrong dtype, device or kind of argument.
+  Shape = 2,      ///< Wrong rank, or extents the model was not compiled for.
+  Memory = 3,     ///< An allocation failed.
+  Invalid = 4,    ///< The runtime or the compiled code was misused.
+  Index = 5,      ///< An element of an input indexes beyond a dimension.
+  File = 6,       ///< A file cannot be read, or is damaged.
+  Version = 7,    ///< Made by a version that does not fit.
+  Target = 8,     ///< Code for another kind of machine.
+  Weights = 9,    ///< Weights that are not the model's.
+  Device = 10,    ///< A device, or its driver, failed.
+  Cancelled = 11, ///< The host program asked for the end of the run.
 };
 
 /// What went wrong. The fields beside the message are empty where they do not apply.

@@ -35,15 +35,6 @@ static void pause() {
 #endif
 }
 
-/// Forks between the first pool of this line of processes and now.
-static std::atomic<unsigned> forks{0};
-
-static unsigned currentGeneration() {
-  static const int registered = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
-  (void)registered;
-  return forks.load(std::memory_order_relaxed);
-}
-
 #ifdef __linux__
 /// Cores that the container's quota amounts to, rounded up; 0 without one. Threads beyond
 /// it would spin away the time of those that work.
@@ -74,31 +65,33 @@ unsigned defaultThreads() {
 }
 
 std::shared_ptr<ThreadPool> ThreadPool::get(unsigned threads) {
-  static std::mutex mutex;
-  static std::vector<std::weak_ptr<ThreadPool>> pools;
+  static Mutex &mutex = *new Mutex;
+  static auto &pools = *new std::vector<std::weak_ptr<ThreadPool>>;
   if (threads == 0)
     threads = defaultThreads();
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<Mutex> lock(mutex);
   std::shared_ptr<ThreadPool> result;
   pools.erase(std::remove_if(pools.begin(), pools.end(),
                              [&](std::weak_ptr<ThreadPool> &weak) {
                                auto pool = weak.lock();
-                               if (pool && pool->size() == threads && !pool->inherited())
+                               if (pool && pool->wanted == threads)
                                  result = pool;
                                return !pool;
                              }),
               pools.end());
   if (!result) {
     result = std::make_shared<ThreadPool>(threads);
-    if (!result->whole())
-      return nullptr;
     pools.push_back(result);
   }
   return result;
 }
 
-ThreadPool::ThreadPool(unsigned threads) : ranges(new Range[threads]), generation(currentGeneration()) {
-  for (unsigned i = 1; i < threads; ++i)
+ThreadPool::ThreadPool(unsigned threads) : wanted(threads), ranges(new Range[threads]), generation(forkGeneration()) {
+  start();
+}
+
+void ThreadPool::start() {
+  for (unsigned i = 1; i < wanted; ++i)
     workers.push_back(std::make_unique<Worker>());
 #ifdef __linux__
   // Signals are for the threads of the host program.
@@ -106,23 +99,39 @@ ThreadPool::ThreadPool(unsigned threads) : ranges(new Range[threads]), generatio
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
 #endif
-  for (unsigned i = 1; i < threads; ++i) {
-    Worker &worker = *workers[i - 1];
+  unsigned started = 0;
+  for (; started + 1 < wanted; ++started) {
+    Worker &worker = *workers[started];
     worker.pool = this;
-    worker.index = i;
+    worker.index = started + 1;
     if (pthread_create(&worker.thread, nullptr, threadMain, &worker) != 0)
-      break;
-    ++started;
+      break; // a limit of the system or the container: those that there are do the work
 #ifdef __linux__
     pthread_setname_np(worker.thread, "disc-worker");
 #endif
   }
+  workers.resize(started);
 #ifdef __linux__
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
 #endif
 }
 
-bool ThreadPool::inherited() const { return forks.load(std::memory_order_relaxed) != generation; }
+bool ThreadPool::inherited() const { return forkGeneration() != generation.load(std::memory_order_acquire); }
+
+/// In a child of fork(): what the parent's workers left is not to be touched, nor freed, and a job of the parent's may
+/// have been under way.
+void ThreadPool::restart() {
+  std::lock_guard<Mutex> lock(restarting);
+  if (!inherited())
+    return; // another thread was faster
+  for (auto &worker : workers)
+    (void)worker.release();
+  workers.clear();
+  job = {};
+  busy.store(false, std::memory_order_relaxed);
+  start();
+  generation.store(forkGeneration(), std::memory_order_release);
+}
 
 ThreadPool::~ThreadPool() {
   if (inherited()) {
@@ -138,8 +147,8 @@ ThreadPool::~ThreadPool() {
     }
     worker->wake.notify_one();
   }
-  for (size_t i = 0; i < started; ++i)
-    pthread_join(workers[i]->thread, nullptr);
+  for (auto &worker : workers)
+    pthread_join(worker->thread, nullptr);
 }
 
 ThreadPool::State ThreadPool::awaitPost(Worker &worker) {
@@ -258,8 +267,10 @@ bool ThreadPool::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t t
   if (scratchBytes < 0)
     return false;
   costNs = std::max<int64_t>(costNs, 1);
+  if (inherited())
+    restart();
   unsigned count = rangesWorth(size(), tasks, costNs);
-  if (count == 1 || inherited() || busy.exchange(true, std::memory_order_acquire)) {
+  if (count == 1 || busy.exchange(true, std::memory_order_acquire)) {
     void *memory = scratch.reserve(memorySize(scratchBytes));
     if (!memory)
       return false;

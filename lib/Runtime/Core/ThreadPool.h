@@ -8,8 +8,9 @@
 // costs microseconds, so each worker that begins wakes two more, and the caller only the first two.
 //
 // A caller that finds the pool busy with another caller's job runs its own inline:
-// concurrent callers already keep the cores busy. So does a child process made by fork(),
-// where the workers of its parent's pools do not exist.
+// concurrent callers already keep the cores busy. In a child process made by fork() the
+// workers of its parent's pools do not exist: the first job there starts others. Where the
+// system refuses a thread, a pool has fewer of them.
 //
 // Of two jobs of one kernel in a row, the second goes through each range from its end: what the first touched last, the
 // weights of a recurrent layer as a rule, is in the worker's caches still. More than fits there would otherwise be
@@ -25,6 +26,7 @@
 
 #include "lib/Runtime/Core/Abi.h"
 #include "lib/Runtime/Core/Arena.h"
+#include "lib/Runtime/Core/Mutex.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -52,17 +54,14 @@ inline int64_t rangeBegin(int64_t range, int64_t ranges, int64_t tasks) {
 
 class ThreadPool {
 public:
-  /// The pool of this size that the models of this process share; 0 is the default size. Null if the system has no
-  /// more threads.
+  /// The pool of this size that the models of this process share; 0 is the default size.
   static std::shared_ptr<ThreadPool> get(unsigned threads);
 
-  /// `threads` counts the caller. Check whole() after.
+  /// `threads` counts the caller.
   explicit ThreadPool(unsigned threads);
   ~ThreadPool();
 
-  /// Whether all threads could be started.
-  bool whole() const { return started == workers.size(); }
-
+  /// Threads that there are, the caller included.
   unsigned size() const { return unsigned(workers.size()) + 1; }
 
   /// Runs every task, about `costNs` nanoseconds each; `scratch` is the caller's. False
@@ -100,7 +99,9 @@ private:
     bool backwards = false;
   };
 
+  void start();
   bool inherited() const;
+  void restart();
   static void *threadMain(void *worker);
   void work(unsigned index);
   State awaitPost(Worker &worker);
@@ -109,13 +110,14 @@ private:
   void wakeNext(unsigned index);
   void runJob(unsigned first, Buffer &scratch);
 
+  const unsigned wanted; ///< Threads, the caller included.
   std::vector<std::unique_ptr<Worker>> workers;
-  size_t started = 0; ///< Of the workers' threads.
   std::unique_ptr<Range[]> ranges;
   Job job;
   std::atomic<bool> busy{false};
   std::atomic<bool> outOfMemory{false};
-  const unsigned generation; ///< Number of forks before this pool was made.
+  std::atomic<unsigned> generation; ///< Of the process that has the workers.
+  Mutex restarting;
 };
 
 } // namespace disc::rt

@@ -158,9 +158,12 @@ void Weights::initialised() {
 }
 
 Status Weights::reset() {
-  std::lock_guard<std::mutex> turn(updating);
+  std::lock_guard<Mutex> turn(updating);
+  (void)updating.takeAbandoned();
   Device *device = memory.device;
   DeviceScope scope(device);
+  if (!scope.status().ok())
+    return scope.status();
   if (device && !states.empty()) // runs in any stream come before
     if (Status status = device->synchronizeAll(); !status.ok())
       return status;

@@ -12,6 +12,7 @@
 #include "lib/Runtime/Core/Arena.h"
 #include "lib/Runtime/Core/Library.h"
 #include "lib/Runtime/Core/MappedFile.h"
+#include "lib/Runtime/Core/Mutex.h"
 #include "lib/Runtime/Core/Safetensors.h"
 #include "lib/Runtime/Core/Status.h"
 
@@ -61,9 +62,9 @@ public:
   DeviceMemory memory;            ///< With a device: its memory.
   std::vector<void *> parameters; ///< Contiguous data, by number; null once let go of.
   std::vector<Global> globals;
-  bool hasState = false;                ///< Some parameter is updated by calls...
-  std::mutex updating;                  ///< ...which hold this.
-  std::unique_ptr<DeviceEvent> written; ///< On a device: behind the last of them, in this stream.
+  bool hasState = false;                     ///< Some parameter is updated by calls...
+  Mutex updating{Mutex::Held::WhileRunning}; ///< ...which hold this.
+  std::unique_ptr<DeviceEvent> written;      ///< On a device: behind the last of them, in this stream.
   Stream writtenIn = nullptr;
 
 private:

@@ -21,19 +21,19 @@ size_t EmulatedMemory::bytesIn(const Blocks &blocks, uintptr_t address) {
 
 void EmulatedMemory::add(const void *data, size_t bytes) {
   auto begin = reinterpret_cast<uintptr_t>(data);
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<Mutex> lock(mutex);
   eraseWithin(lent, begin, begin + bytes);
   own[begin] = begin + bytes;
 }
 
 void EmulatedMemory::remove(const void *data) {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<Mutex> lock(mutex);
   own.erase(reinterpret_cast<uintptr_t>(data));
 }
 
 void EmulatedMemory::lend(const void *data, size_t bytes) {
   auto begin = reinterpret_cast<uintptr_t>(data);
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<Mutex> lock(mutex);
   if (bytesIn(own, begin))
     return;
   eraseWithin(lent, begin, begin + bytes);
@@ -43,7 +43,7 @@ void EmulatedMemory::lend(const void *data, size_t bytes) {
 
 size_t EmulatedMemory::bytesFrom(const void *address) const {
   auto at = reinterpret_cast<uintptr_t>(address);
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<Mutex> lock(mutex);
   if (size_t bytes = bytesIn(own, at))
     return bytes;
   if (size_t bytes = bytesIn(lent, at))

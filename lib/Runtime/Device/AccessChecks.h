@@ -9,6 +9,7 @@
 #ifndef DISC_RUNTIME_DEVICE_ACCESSCHECKS_H
 #define DISC_RUNTIME_DEVICE_ACCESSCHECKS_H
 
+#include "lib/Runtime/Core/Mutex.h"
 #include "lib/Runtime/Device/Emulator.h"
 
 #include <array>
@@ -38,7 +39,7 @@ private:
   static void eraseWithin(Blocks &blocks, uintptr_t begin, uintptr_t end);
   static size_t bytesIn(const Blocks &blocks, uintptr_t address);
 
-  mutable std::mutex mutex;
+  mutable Mutex mutex;
   Blocks own;
   Blocks lent; ///< May overlap: tensors of one storage. None lies in one of the device's own.
 };

@@ -98,10 +98,10 @@ static Status openHipblas(BlasTable &table) {
 
 std::unique_ptr<Blas> Blas::open(const std::string &device) {
   // Filled once per process and kind; several devices share them.
-  static std::mutex mutex;
+  static Mutex mutex;
   static BlasTable tables[2];
   static int states[2]; // 0: not tried, 1: open, 2: not there
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<Mutex> lock(mutex);
   size_t kind = device == "cuda" ? 0 : 1;
   if (states[kind] == 0)
     states[kind] = (kind == 0 ? openCublas(tables[0]) : openHipblas(tables[1])).ok() ? 1 : 2;
@@ -240,7 +240,7 @@ Status Blas::multiply(Device &device, const DeviceProduct &p, Stream stream, boo
       continue;
     Algorithm chosen;
     {
-      std::lock_guard<std::mutex> lock(mutex);
+      std::lock_guard<Mutex> lock(mutex);
       chosen = algorithm(ofBucket ? shape : p, alignment);
     }
     Found found;

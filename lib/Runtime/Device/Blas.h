@@ -47,7 +47,7 @@ private:
 
   const BlasTable &table;
   void *const handle;
-  std::mutex mutex;
+  Mutex mutex;
   std::map<Key, Algorithm> algorithms;
 };
 

@@ -14,7 +14,7 @@ struct Cuda {
 };
 } // namespace
 
-static Cuda cuda; // filled once, under the registry's lock
+static Cuda cuda;
 
 static const char *errorName(DriverResult result) {
   const char *name = nullptr;
@@ -31,10 +31,7 @@ static DriverResult arch(int device, std::string &arch) {
   return result;
 }
 
-static void *enter(int, void *context) {
-  (void)cuda.pushContext(context);
-  return nullptr;
-}
+static DriverResult enter(int, void *context, void *&) { return cuda.pushContext(context); }
 
 static void leave(void *) {
   void *context = nullptr;
@@ -88,8 +85,13 @@ static Status fill() {
 }
 
 Status cudaDriver(const Driver *&driver) {
+  static bool filled = false;
   driver = &cuda.table;
-  return fill();
+  if (filled)
+    return Status();
+  Status status = fill();
+  filled = status.ok();
+  return status;
 }
 
 } // namespace disc::rt

@@ -39,7 +39,7 @@ int64_t Device::elapsed(DeviceEvent &begin, DeviceEvent &end) {
 void Device::lend(const void *, size_t) {}
 
 Status Device::takeRecord(KernelError *&record) {
-  std::lock_guard<std::mutex> lock(recordsMutex);
+  std::lock_guard<Mutex> lock(recordsMutex);
   if (records.empty()) {
     // Each in a cache line of its own: different devices' kernels do not meet there.
     constexpr size_t kLine = 64, kLines = 64;
@@ -56,7 +56,7 @@ Status Device::takeRecord(KernelError *&record) {
 }
 
 void Device::giveBack(KernelError *record) {
-  std::lock_guard<std::mutex> lock(recordsMutex);
+  std::lock_guard<Mutex> lock(recordsMutex);
   records.push_back(record);
 }
 
@@ -100,7 +100,7 @@ DeviceRegistry &DeviceRegistry::get() {
 }
 
 bool DeviceRegistry::add(const std::string &name, DeviceFactory factory) {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<Mutex> lock(mutex);
   for (const auto &kind : kinds)
     if (kind.first == name)
       return false;
@@ -109,7 +109,7 @@ bool DeviceRegistry::add(const std::string &name, DeviceFactory factory) {
 }
 
 Status DeviceRegistry::find(const std::string &name, int32_t id, Device *&device) {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<Mutex> lock(mutex);
   for (const Made &other : made)
     if (other.name == name && other.id == id) {
       device = other.device.get();

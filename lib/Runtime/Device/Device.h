@@ -11,6 +11,7 @@
 #define DISC_RUNTIME_DEVICE_DEVICE_H
 
 #include "lib/Runtime/Core/ModelInfo.h"
+#include "lib/Runtime/Core/Mutex.h"
 #include "lib/Runtime/Core/Status.h"
 #include "lib/Runtime/disc.h"
 
@@ -196,11 +197,11 @@ protected:
 
   friend class DeviceScope;
   /// Makes the device the calling thread's current one, where the driver has such a thing; leave() undoes it.
-  virtual void *enter() { return nullptr; }
+  virtual Status enter(void *& /*previous*/) { return Status(); }
   virtual void leave(void * /*previous*/) {}
 
 private:
-  std::mutex recordsMutex;
+  Mutex recordsMutex;
   std::vector<KernelError *> records; ///< That nobody uses.
 };
 
@@ -221,20 +222,26 @@ protected:
   Status doAllocateVisible(size_t bytes, void *&data) override { return doAllocate(bytes, nullptr, data); }
 };
 
-/// Around calls of a device's functions. Null is allowed, and costs nothing.
+/// Around calls of a device's functions. Null is allowed, and costs nothing. Whoever can report an error checks
+/// status() before it uses the device: the thread may be in the context of another one.
 class DeviceScope {
 public:
-  explicit DeviceScope(Device *device) : device(device), previous(device ? device->enter() : nullptr) {}
-  ~DeviceScope() {
+  explicit DeviceScope(Device *device) : device(device) {
     if (device)
+      entered = device->enter(previous);
+  }
+  ~DeviceScope() {
+    if (device && entered.ok())
       device->leave(previous);
   }
+  Status status() const { return entered.ok() ? Status() : Status(entered.error()); }
   DeviceScope(const DeviceScope &) = delete;
   DeviceScope &operator=(const DeviceScope &) = delete;
 
 private:
   Device *device;
-  void *previous;
+  void *previous = nullptr;
+  Status entered;
 };
 
 /// Makes the device with this number: 0, 1, ... An error says what is missing.
@@ -255,7 +262,7 @@ public:
 private:
   DeviceRegistry();
 
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<std::pair<std::string, DeviceFactory>> kinds;
   struct Made {
     std::string name;

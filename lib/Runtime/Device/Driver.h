@@ -81,8 +81,9 @@ struct Driver {
   const char *(*errorName)(DriverResult result);
   /// What images say that fit: "sm_90", "gfx942".
   DriverResult (*arch)(int device, std::string &arch);
-  /// Makes it the thread's current one; what leave() wants back.
-  void *(*enter)(int device, void *context);
+  /// Makes it the thread's current one; `previous` is for leave(). On failure nothing changed, and leave() is not
+  /// called.
+  DriverResult (*enter)(int device, void *context, void *&previous);
   void (*leave)(void *previous);
 };
 
@@ -108,7 +109,8 @@ private:
   Status status;
 };
 
-/// Filled tables; they live as long as the process.
+/// Tables that are filled when they are asked for first, under the registry's lock, and live as long as the process:
+/// devices that are open read them at any time. After a failure the next one who asks tries again.
 Status cudaDriver(const Driver *&driver);
 Status hipDriver(const Driver *&driver);
 

@@ -59,7 +59,7 @@ Emulator::Emulator(unsigned threads) : pool(ThreadPool::get(threads)) {}
 Emulator::~Emulator() = default;
 
 std::unique_ptr<BlockRunner> Emulator::acquire() {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<Mutex> lock(mutex);
   if (idle.empty())
     return std::make_unique<BlockRunner>();
   std::unique_ptr<BlockRunner> runner = std::move(idle.back());
@@ -68,7 +68,7 @@ std::unique_ptr<BlockRunner> Emulator::acquire() {
 }
 
 void Emulator::release(std::unique_ptr<BlockRunner> runner) {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<Mutex> lock(mutex);
   idle.push_back(std::move(runner));
 }
 

@@ -81,6 +81,7 @@ void disc_rt_emulate_access(disc_thread *thread, const disc_emulated_site *site,
 } // extern "C"
 
 #include "lib/Runtime/Core/ModelInfo.h"
+#include "lib/Runtime/Core/Mutex.h"
 #include "lib/Runtime/Core/Status.h"
 #include "lib/Runtime/Core/ThreadPool.h"
 
@@ -110,7 +111,7 @@ private:
 
   friend struct EmulatedLaunch;
   std::shared_ptr<ThreadPool> pool;
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<std::unique_ptr<BlockRunner>> idle;
 };
 

@@ -97,7 +97,9 @@ protected:
     // HIP's caches hold what is not mapped from one kernel to the next.
     return check(driver.allocateHost(&data, bytes, kHostPortable | kHostMapped), "pinned memory");
   }
-  void *enter() override { return driver.enter(device, context); }
+  Status enter(void *&previous) override {
+    return check(driver.enter(device, context, previous), "making it the thread's current device");
+  }
   void leave(void *previous) override { driver.leave(previous); }
 
 private:
@@ -111,13 +113,13 @@ private:
   void *context = nullptr, *pool = nullptr;
   std::string arch, label;
 
-  std::mutex stagingMutex;
+  Mutex stagingMutex;
   Staging upload[2];
   size_t nextUpload = 0;
-  std::mutex blasMutex;
+  Mutex blasMutex;
   bool blasOpened = false;
   std::unique_ptr<Blas> blas; ///< Null if there is none.
-  std::mutex readingMutex;
+  Mutex readingMutex;
   std::vector<void *> reading; ///< Pinned blocks that no read uses.
 };
 } // namespace
@@ -170,6 +172,8 @@ Status GpuDevice::open() {
   if (Status status = check(driver.retainContext(&context, device), "making its context"); !status.ok())
     return status;
   DeviceScope scope(this);
+  if (!scope.status().ok())
+    return scope.status();
   PoolProperties properties;
   properties.locationId = where.device_id;
   // What was needed once is kept: a pool that shrinks whenever somebody waits would make every call slow.
@@ -207,7 +211,7 @@ Status GpuDevice::staging(Staging &buffer) {
 }
 
 Status GpuDevice::doCopyIn(void *to, const void *from, size_t bytes, Stream stream) {
-  std::lock_guard<std::mutex> lock(stagingMutex);
+  std::lock_guard<Mutex> lock(stagingMutex);
   for (size_t done = 0; done < bytes;) {
     Staging &buffer = upload[nextUpload++ % std::size(upload)];
     size_t part = std::min(bytes - done, Staging::kBytes);
@@ -228,7 +232,7 @@ Status GpuDevice::doRead(void *to, const void *from, size_t bytes, Stream stream
   constexpr size_t kPinned = size_t(64) << 10;
   void *pinned = nullptr;
   if (bytes <= kPinned) {
-    std::lock_guard<std::mutex> lock(readingMutex);
+    std::lock_guard<Mutex> lock(readingMutex);
     if (!reading.empty()) {
       pinned = reading.back();
       reading.pop_back();
@@ -245,7 +249,7 @@ Status GpuDevice::doRead(void *to, const void *from, size_t bytes, Stream stream
     return status;
   if (status.ok())
     std::memcpy(to, pinned, bytes);
-  std::lock_guard<std::mutex> lock(readingMutex);
+  std::lock_guard<Mutex> lock(readingMutex);
   reading.push_back(pinned);
   return status;
 }
@@ -377,7 +381,7 @@ Status GpuDevice::doLaunch(DeviceModule &module, const DeviceLaunch &launch, Str
 Status GpuDevice::doMultiply(const DeviceProduct &product, Stream stream, bool &done) {
   done = false;
   {
-    std::lock_guard<std::mutex> lock(blasMutex);
+    std::lock_guard<Mutex> lock(blasMutex);
     if (!std::exchange(blasOpened, true))
       blas = Blas::open(name);
   }

@@ -21,7 +21,7 @@ struct Hip {
 };
 } // namespace
 
-static Hip hip; // filled once, under the registry's lock
+static Hip hip;
 
 static DriverResult arch(int device, std::string &arch) {
   Properties properties = {};
@@ -33,12 +33,13 @@ static DriverResult arch(int device, std::string &arch) {
   return result;
 }
 
-static void *enter(int device, void *) {
+static DriverResult enter(int device, void *, void *&previous) {
   int before = device;
-  (void)hip.getDevice(&before);
-  if (before != device)
-    (void)hip.setDevice(device);
-  return reinterpret_cast<void *>(intptr_t(before));
+  DriverResult result = hip.getDevice(&before);
+  if (result == kDriverOk && before != device)
+    result = hip.setDevice(device);
+  previous = reinterpret_cast<void *>(intptr_t(before));
+  return result;
 }
 
 static void leave(void *previous) {
@@ -101,8 +102,13 @@ static Status fill() {
 }
 
 Status hipDriver(const Driver *&driver) {
+  static bool filled = false;
   driver = &hip.table;
-  return fill();
+  if (filled)
+    return Status();
+  Status status = fill();
+  filled = status.ok();
+  return status;
 }
 
 } // namespace disc::rt

@@ -34,7 +34,8 @@ static llvm::OptimizationLevel pipelineLevel(int optLevel) {
   }
 }
 
-void mlir::disc::optimizeModule(llvm::Module &module, llvm::TargetMachine &machine, int optLevel) {
+void mlir::disc::optimizeModule(llvm::Module &module, llvm::TargetMachine &machine, int optLevel,
+                                const std::atomic<bool> *cancelled) {
   llvm::PipelineTuningOptions tuning;
   tuning.LoopVectorization = false;
   tuning.SLPVectorization = false;
@@ -44,7 +45,11 @@ void mlir::disc::optimizeModule(llvm::Module &module, llvm::TargetMachine &machi
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager components;
   llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&machine, tuning);
+  llvm::PassInstrumentationCallbacks callbacks;
+  if (cancelled)
+    callbacks.registerShouldRunOptionalPassCallback(
+        [cancelled](llvm::StringRef, llvm::Any) { return !cancelled->load(std::memory_order_relaxed); });
+  llvm::PassBuilder builder(&machine, tuning, std::nullopt, &callbacks);
   builder.registerModuleAnalyses(modules);
   builder.registerCGSCCAnalyses(components);
   builder.registerFunctionAnalyses(functions);

@@ -22,7 +22,7 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
-#include <thread>
+#include <pthread.h>
 
 using namespace mlir;
 using namespace mlir::disc;
@@ -157,8 +157,10 @@ public:
 
   llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> compile(llvm::Module &module) {
     Stopwatch watch;
-    optimizeModule(module, *machine, options.optLevel);
+    optimizeModule(module, *machine, options.optLevel, options.cancelled);
     optimizeSeconds = watch.lap();
+    if (options.cancelled && options.cancelled->load())
+      return makeError("code generation was cancelled");
     if (!options.dumpPrefix.empty())
       if (llvm::Error error = dumpOptimized(module))
         return error;
@@ -250,12 +252,24 @@ static llvm::Expected<ObjectCode> compileParts(ArrayRef<SmallVector<char, 0>> bi
     spent.emit = std::max(spent.emit, compiler.emitSeconds);
   };
 
-  std::vector<std::thread> workers;
-  for (size_t i = 1; i < bitcode.size(); ++i)
-    workers.emplace_back(compilePart, i);
-  compilePart(0);
-  for (std::thread &worker : workers)
-    worker.join();
+  std::atomic<size_t> next{0};
+  auto compileRest = [&] {
+    for (size_t i; (i = next.fetch_add(1)) < bitcode.size();)
+      compilePart(i);
+  };
+  using Work = decltype(compileRest);
+  auto main = [](void *work) -> void * {
+    (*static_cast<Work *>(work))();
+    return nullptr;
+  };
+  // A thread that the system refuses is one less: the others compile its part.
+  std::vector<pthread_t> workers;
+  pthread_t worker;
+  while (workers.size() + 1 < bitcode.size() && pthread_create(&worker, nullptr, main, &compileRest) == 0)
+    workers.push_back(worker);
+  compileRest();
+  for (pthread_t started : workers)
+    pthread_join(started, nullptr);
   if (errors)
     return errors;
   return objects;

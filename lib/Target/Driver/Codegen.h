@@ -7,6 +7,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -34,6 +35,8 @@ struct CodegenOptions {
   /// Code for this machine, whatever the module's target is, of `disc_init` and what it calls. It lays weights out as
   /// the module's schedules want them, for code that this machine need not be able to run.
   bool initOnly = false;
+  /// Null, or set by another thread: the code is not wanted any more, which is an error as soon as it is noticed.
+  const std::atomic<bool> *cancelled = nullptr;
 };
 
 /// Seconds spent, for the compile-time table.

@@ -85,6 +85,7 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(disc_rt_global);
   DISC_RT_SYMBOL(disc_rt_arena);
   DISC_RT_SYMBOL(disc_rt_slot);
+  DISC_RT_SYMBOL(disc_rt_poll);
   DISC_RT_SYMBOL(disc_rt_on_stack);
   DISC_RT_SYMBOL(disc_rt_enter);
   DISC_RT_SYMBOL(disc_rt_leave);

@@ -86,7 +86,9 @@ llvm::Error mlir::disc::linkShared(llvm::ArrayRef<llvm::MemoryBufferRef> objects
   return link(objects,
               {"-shared", "-soname=" + soname.str(), "--version-script=" + exports, "-Bsymbolic", "--no-undefined",
                "--gc-sections", "--hash-style=gnu", "--build-id=sha1", "--eh-frame-hdr", "-znow", "-zrelro",
-               "-znoexecstack", "-zseparate-code"},
+               "-znoexecstack", "-zseparate-code",
+               // Outputs, threads and error texts of a model may outlive dlclose(), which therefore unmaps nothing.
+               "-znodelete"},
               libraries, output, folder);
 }
 

@@ -2,6 +2,7 @@
 
 #include "lib/Target/Driver/Pipeline.h"
 
+#include "mlir/IR/Action.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Location.h"
 #include "mlir/Parser/Parser.h"
@@ -135,5 +136,14 @@ LogicalResult mlir::disc::runPipeline(ModuleOp module, StringRef pipeline, Pipel
   if (options.timing)
     manager.enableTiming();
   manager.addInstrumentation(std::make_unique<FailedPassRecorder>(diagnostics));
-  return manager.run(module);
+  if (!options.cancelled)
+    return manager.run(module);
+  MLIRContext &context = *module.getContext();
+  context.registerActionHandler([&](llvm::function_ref<void()> apply, const tracing::Action &action) {
+    if (!isa<PassExecutionAction>(action) || !options.cancelled->load(std::memory_order_relaxed))
+      apply();
+  });
+  LogicalResult result = manager.run(module);
+  context.registerActionHandler(nullptr);
+  return failure(failed(result) || options.cancelled->load());
 }

@@ -6,6 +6,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/Support/LLVM.h"
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct PipelineDiagnostics {
 struct PipelineOptions {
   bool verifyEach = true;
   bool timing = false; // print MLIR's timing tree to stderr
+  /// Null, or set by another thread: passes that have not begun are skipped then, and the pipeline fails.
+  const std::atomic<bool> *cancelled = nullptr;
 };
 
 /// Null on error, with the reasons in `diagnostics`.

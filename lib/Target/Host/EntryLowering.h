@@ -86,6 +86,7 @@ private:
   LogicalResult storeArguments(LaunchOp op, ArrayAttr symbolNames, Value args, size_t &slot);
   Value readDevice(LLVM::LoadOp load);
   LogicalResult lowerLoop(RtLoopOp op);
+  void poll(Location loc);
   LogicalResult lowerBranch(RtBranchOp op);
   void lowerEnter(EnterOp op);
   void callVoid(Location loc, StringRef name, ValueRange args);

@@ -231,6 +231,22 @@ LogicalResult EntryLowering::lowerInside(Block &block) {
   return success();
 }
 
+/// Counts down how many steps are left until the runtime asks the host program whether the run should end.
+void EntryLowering::poll(Location loc) {
+  Value steps = LLVM::LoadOp::create(b, loc, i64, call);
+  Value left = arith::SubIOp::create(b, loc, steps, constant64(loc, 1));
+  LLVM::StoreOp::create(b, loc, left, call);
+  Value due = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, left, constant64(loc, 0));
+  Block *before = b.getInsertionBlock(), *ask = b.createBlock(exit);
+  checkStatus(loc, runtime.call(b, loc, "disc_rt_poll", i32, call));
+  Block *asked = b.getInsertionBlock(), *next = b.createBlock(exit);
+  b.setInsertionPointToEnd(asked);
+  cf::BranchOp::create(b, loc, next);
+  b.setInsertionPointToEnd(before);
+  cf::CondBranchOp::create(b, loc, due, ask, ValueRange(), next, ValueRange());
+  b.setInsertionPointToStart(next);
+}
+
 /// Blocks head(step, condition, values) -> body... -> head, and the one after. The index counts steps, or runs down
 /// with `reverse`.
 LogicalResult EntryLowering::lowerLoop(RtLoopOp op) {
@@ -276,6 +292,7 @@ LogicalResult EntryLowering::lowerLoop(RtLoopOp op) {
     again.push_back(mapped(next.getCondition()));
   for (Value v : next.getValues())
     again.push_back(mapped(v));
+  poll(loc);
   cf::BranchOp::create(b, loc, head, again);
 
   Block *after = b.createBlock(exit);

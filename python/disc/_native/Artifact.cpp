@@ -2,6 +2,7 @@
 
 #include "lib/Target/Driver/Driver.h"
 #include "python/disc/_native/Errors.h"
+#include "python/disc/_native/Interruptible.h"
 #include "python/disc/_native/Module.h"
 
 #include <nanobind/stl/string.h>
@@ -15,19 +16,28 @@ static void raiseIf(llvm::Error error) {
     raise(PyExc_RuntimeError, llvm::toString(std::move(error)));
 }
 
-static nb::dict addVariant(ArtifactBuilder &builder, Module &module, const std::string &cpu, const std::string &kind,
-                           int optLevel, const std::string &dumpPrefix) {
+static nb::dict addVariant(nb::handle_t<ArtifactBuilder> self, nb::handle_t<Module> code, const std::string &cpu,
+                           const std::string &kind, int optLevel, const std::string &dumpPrefix) {
   CodegenOptions options;
   options.kind = kind == "asm" ? CodeKind::Assembly : kind == "llvm" ? CodeKind::LLVMIR : CodeKind::Object;
   options.optLevel = optLevel;
   options.dumpPrefix = dumpPrefix;
-  CodegenTimes times;
-  llvm::Error error = llvm::Error::success();
-  {
-    nb::gil_scoped_release release;
-    error = builder.addVariant(*module.op, cpu, options, &times);
-  }
-  raiseIf(std::move(error));
+  struct Outcome {
+    CodegenTimes times;
+    std::string message;
+  };
+  auto outcome = std::make_shared<Outcome>();
+  auto &builder = nb::cast<ArtifactBuilder &>(self);
+  auto &module = nb::cast<Module &>(code);
+  runInterruptibly(nb::make_tuple(self, code), [=, &builder, &module](const std::atomic<bool> &cancelled) {
+    CodegenOptions own = options;
+    own.cancelled = &cancelled;
+    if (llvm::Error error = builder.addVariant(*module.op, cpu, own, &outcome->times))
+      outcome->message = llvm::toString(std::move(error));
+  });
+  if (!outcome->message.empty())
+    raise(PyExc_RuntimeError, outcome->message);
+  const CodegenTimes &times = outcome->times;
   nb::dict result;
   result["translate"] = times.translate;
   result["optimize"] = times.optimize;

@@ -4,6 +4,7 @@
 #include "lib/Runtime/Core/Tensor.h"
 #include "lib/Target/Driver/Driver.h"
 #include "python/disc/_native/Errors.h"
+#include "python/disc/_native/Interruptible.h"
 #include "python/disc/_native/Module.h"
 #include "python/disc/_runtime/Exchange.h"
 
@@ -68,6 +69,7 @@ Executable::Executable(std::unique_ptr<Jit> code, CodegenTimes times, nb::type_o
   rt::ModelOptions options;
   options.threads = threads;
   options.device = device;
+  options.interrupted = checkSignals;
   rt::Status status = rt::Model::create({info, init, main, /*shapes=*/nullptr}, options, model);
   if (!status.ok())
     raiseRuntimeError(status.error());
@@ -270,30 +272,38 @@ nb::list Executable::stopProfile() {
   return result;
 }
 
-static std::unique_ptr<Executable> load(Module &module, nb::type_object type, unsigned threads, int32_t device,
+using ModuleHandle = nb::handle_t<Module>;
+
+static std::unique_ptr<Executable> load(ModuleHandle self, nb::type_object type, unsigned threads, int32_t device,
                                         const CodegenOptions &options, const JitOptions &jitOptions) {
-  CodegenTimes times;
-  std::unique_ptr<Jit> code;
-  std::string message;
-  {
-    nb::gil_scoped_release release;
-    llvm::Expected<ObjectCode> objects = generateCode(*module.op, options, &times);
+  struct Outcome {
+    CodegenTimes times;
+    std::unique_ptr<Jit> code;
+    std::string message;
+  };
+  auto outcome = std::make_shared<Outcome>();
+  auto &module = nb::cast<Module &>(self);
+  runInterruptibly(nb::borrow(self), [=, &module](const std::atomic<bool> &cancelled) {
+    CodegenOptions own = options;
+    own.cancelled = &cancelled;
+    llvm::Expected<ObjectCode> objects = generateCode(*module.op, own, &outcome->times);
     if (!objects) {
-      message = llvm::toString(objects.takeError());
+      outcome->message = llvm::toString(objects.takeError());
     } else if (auto linked = Jit::create(std::move(*objects), jitOptions)) {
-      code = std::move(*linked);
+      outcome->code = std::move(*linked);
     } else {
-      message = llvm::toString(linked.takeError());
+      outcome->message = llvm::toString(linked.takeError());
     }
-  }
-  if (!code)
-    raise(PyExc_RuntimeError, message);
-  return std::make_unique<Executable>(std::move(code), times, std::move(type), threads, device);
+  });
+  if (!outcome->code)
+    raise(PyExc_RuntimeError, outcome->message);
+  return std::make_unique<Executable>(std::move(outcome->code), outcome->times, std::move(type), threads, device);
 }
 
-static std::unique_ptr<Executable> jit(Module &module, nb::type_object type, unsigned threads, bool profile,
+static std::unique_ptr<Executable> jit(ModuleHandle module, nb::type_object type, unsigned threads, bool profile,
                                        int optLevel, const std::string &dumpPrefix, int32_t device) {
-  if (llvm::StringRef machine = getHostTarget(*module.op).machine(); machine != HostTarget::ownMachine())
+  if (llvm::StringRef machine = getHostTarget(*nb::cast<Module &>(module).op).machine();
+      machine != HostTarget::ownMachine())
     raise(PyExc_ValueError,
           "code for " + machine.str() + " can't run in this process: disc.aot_compile makes a library of it");
   CodegenOptions options;
@@ -304,7 +314,7 @@ static std::unique_ptr<Executable> jit(Module &module, nb::type_object type, uns
   return load(module, std::move(type), threads, device, options, jitOptions);
 }
 
-static std::unique_ptr<Executable> loadInit(Module &module, nb::type_object type) {
+static std::unique_ptr<Executable> loadInit(ModuleHandle module, nb::type_object type) {
   CodegenOptions options;
   options.initOnly = true;
   return load(module, std::move(type), /*threads=*/0, /*device=*/0, options, JitOptions());

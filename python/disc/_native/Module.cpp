@@ -11,6 +11,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/LLVMIR/ROCDLDialect.h"
 #include "python/disc/_native/Errors.h"
+#include "python/disc/_native/Interruptible.h"
 
 #include <map>
 #include <nanobind/stl/map.h>
@@ -31,27 +32,35 @@ static const mlir::DialectRegistry &registry() {
 }
 
 static std::unique_ptr<Module> parse(const std::string &text) {
-  auto result = std::make_unique<Module>();
-  PipelineDiagnostics diagnostics;
-  {
-    nb::gil_scoped_release release;
-    result->context = std::make_unique<mlir::MLIRContext>(registry());
-    result->op = parseModule(text, *result->context, diagnostics);
-  }
-  if (!result->op)
-    raisePipelineError(diagnostics);
-  return result;
+  struct Parsed {
+    std::unique_ptr<Module> module = std::make_unique<Module>();
+    PipelineDiagnostics diagnostics;
+  };
+  auto parsed = std::make_shared<Parsed>();
+  runInterruptibly(nb::none(), [parsed, text](const std::atomic<bool> &) {
+    Module &module = *parsed->module;
+    module.context = std::make_unique<mlir::MLIRContext>(registry());
+    module.op = parseModule(text, *module.context, parsed->diagnostics);
+  });
+  if (!parsed->module->op)
+    raisePipelineError(parsed->diagnostics);
+  return std::move(parsed->module);
 }
 
-static void run(Module &module, const std::string &pipeline) {
-  PipelineDiagnostics diagnostics;
-  bool failed;
-  {
-    nb::gil_scoped_release release;
-    failed = mlir::failed(runPipeline(*module.op, pipeline, diagnostics));
-  }
-  if (failed)
-    raisePipelineError(diagnostics);
+static void run(nb::handle_t<Module> self, const std::string &pipeline) {
+  struct Outcome {
+    PipelineDiagnostics diagnostics;
+    bool failed = false;
+  };
+  auto outcome = std::make_shared<Outcome>();
+  auto &module = nb::cast<Module &>(self);
+  runInterruptibly(nb::borrow(self), [outcome, pipeline, &module](const std::atomic<bool> &cancelled) {
+    PipelineOptions options;
+    options.cancelled = &cancelled;
+    outcome->failed = mlir::failed(runPipeline(*module.op, pipeline, outcome->diagnostics, options));
+  });
+  if (outcome->failed)
+    raisePipelineError(outcome->diagnostics);
 }
 
 static std::string text(Module &module, bool generic, bool locations) {

@@ -89,6 +89,7 @@ Model::Model(nb::bytes path, int32_t threads, std::optional<nb::bytes> weights, 
   options.threads = threads;
   options.weights = weights ? weights->c_str() : nullptr;
   options.device = device;
+  options.interrupted = checkSignals;
   options.flags = trustFiles ? DISC_TRUST_FILES : 0;
   disc_status status;
   {

@@ -2,7 +2,27 @@
 
 #include "python/disc/_runtime/Raise.h"
 
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 using namespace disc::py;
+
+bool disc::py::isMainThread() {
+#ifdef __linux__
+  return syscall(SYS_gettid) == getpid();
+#else
+  return true; // Python itself knows, too
+#endif
+}
+
+int disc::py::checkSignals(void *) {
+  if (!isMainThread())
+    return 0;
+  nb::gil_scoped_acquire held;
+  return PyErr_CheckSignals() != 0;
+}
 
 /// Text from a file may be anything.
 static nb::object decode(const char *text) {
@@ -62,6 +82,10 @@ void disc::py::raiseError(const disc_error &error) {
     break;
   case DISC_ERROR_WEIGHTS:
     raiseInstance(errorType("WeightsError")(decode(error.message)));
+  case DISC_ERROR_CANCELLED:
+    if (PyErr_Occurred()) // what a signal handler raised, KeyboardInterrupt as a rule
+      throw nb::python_error();
+    break;
   case DISC_ERROR_DEVICE:
   case DISC_OK:
     break;

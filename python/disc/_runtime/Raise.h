@@ -20,6 +20,12 @@ namespace nb = nanobind;
 /// Raises `type` with a message.
 [[noreturn]] void raise(PyObject *type, const std::string &message);
 
+/// Whether this is the process's first thread, which is Python's main thread as a rule: signals are handled there.
+bool isMainThread();
+
+/// disc_options.interrupted: 1 if a signal handler of Python's raised an exception, which is then set. Without the GIL.
+int checkSignals(void *);
+
 /// Clears the Python error that is set, and gives its first line: torch appends a trace of its C++ frames.
 std::string takeErrorText();
 

@@ -1,9 +1,13 @@
 """The import stage: PyTorch models to DISC input IR."""
 
-from .graphs import GraphInterface, graph_program, reason_against
-from .program import ImportedProgram, Input, import_functional, import_program
-from .registry import NotLowerable, lowers
-from .returns import Output
+from ..interrupts import deferred_interrupts
+
+# These register dialects, operators and lowering rules, each of which exists once in a process.
+with deferred_interrupts():
+    from .graphs import GraphInterface, graph_program, reason_against
+    from .program import ImportedProgram, Input, import_functional, import_program
+    from .registry import NotLowerable, lowers
+    from .returns import Output
 
 __all__ = [
     "GraphInterface",

@@ -25,6 +25,18 @@ func.func @k(%args: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr)
 // CHECK: cf.cond_br %{{.*}}, ^[[LATCH:bb[0-9]+]], ^{{.*}}(%[[STATUS]] : i32)
 // CHECK: ^[[LATCH]]:
 // CHECK: %[[NEXT:.*]] = arith.addi %[[STEP]]
+// The call's first field counts the steps until the runtime asks whether the run should end.
+// CHECK: %[[STEPS:.*]] = llvm.load %[[CALL:.*]] : !llvm.ptr -> i64
+// CHECK: %[[LEFT:.*]] = arith.subi %[[STEPS]]
+// CHECK: llvm.store %[[LEFT]], %[[CALL]]
+// CHECK: %[[DUE:.*]] = arith.cmpi slt, %[[LEFT]]
+// CHECK: cf.cond_br %[[DUE]], ^[[ASK:bb[0-9]+]], ^[[GO:bb[0-9]+]]
+// CHECK: ^[[ASK]]:
+// CHECK: %[[POLLED:.*]] = llvm.call @disc_rt_poll(%[[CALL]])
+// CHECK: cf.cond_br %{{.*}}, ^[[ASKED:bb[0-9]+]], ^{{.*}}(%[[POLLED]] : i32)
+// CHECK: ^[[ASKED]]:
+// CHECK: cf.br ^[[GO]]
+// CHECK: ^[[GO]]:
 // CHECK: cf.br ^[[HEAD]](%[[NEXT]], %[[ROW]] : index, !llvm.ptr)
 // CHECK: ^[[AFTER]]:
 // CHECK: arith.muli %[[T]]

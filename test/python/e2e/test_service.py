@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -334,6 +335,149 @@ def test_port_in_use(start, program, prefix):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "cannot listen" in done.stderr
+
+
+# -- Clients that are slow, endless or too many
+
+
+def connect(server, data=b""):
+    connection = socket.create_connection(("127.0.0.1", server.port))
+    connection.settimeout(60)
+    connection.sendall(data)
+    return connection
+
+
+def read_all(connection):
+    """What comes until the other end closes."""
+    received = b""
+    try:
+        while data := connection.recv(65536):
+            received += data
+    except ConnectionResetError:
+        pass  # it closed while something was still on its way there
+    connection.close()
+    return received
+
+
+def peak_memory(server):
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) << 10
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "mentions"),
+    [
+        (b'{"sentences":[' + b'"",' * 349000 + b'""]}', 413, "349001 sentences"),
+        (b'{"sentences":[' + b"{}," * 349000 + b"[]]}", 400, "sentence 0 is no string but object"),
+        (b'{"other":[' + b"0," * 500000 + b'0],"sentences":[]}', 400, "empty"),
+        (b"[" * 1000000, 400, "unexpected end"),
+        (b'{"a":' * 200000, 400, "unexpected end"),
+        (b'{"sentence": "' + b"a" * 1000000 + b'", "sentence": 1}', 400, "no string but number"),
+    ],
+    ids=range(6),
+)
+def test_requests_take_no_more_memory_than_their_bytes(start, body, status, mentions):
+    server = start()
+    assert Client(server).embed({"sentence": "a"})[0] == 200
+    before = peak_memory(server)
+    got, _, answer = Client(server).embed(body)
+    assert (got, mentions in answer["error"]) == (status, True), answer
+    assert peak_memory(server) - before < 8 << 20  # the body, and buffers that grow by doubling
+    assert Client(server).embed({"sentence": "a"})[0] == 200
+
+
+def test_refused_clients_wait_for_nobody(start):
+    """Neither for those that are served nor for each other, however slow they are."""
+    server = start("--connections", "1", "--timeout", "30")
+    served = Client(server)
+    assert served.ask("GET", "/health")[0] == 200
+    slow = [connect(server, b"POST /embed HTTP/1.1\r\nContent-Le"[: 4 * i]) for i in range(10)]
+    began = time.monotonic()
+    for _ in range(20):
+        assert Client(server).ask("GET", "/health")[::2] == (200, {"status": "ok"})
+        status, headers, answer = Client(server).embed({"sentence": "a"})
+        assert (status, answer, headers["Retry-After"]) == (503, {"error": "too many connections"}, "1")
+        assert headers["Connection"] == "close"
+    status, _, text = Client(server).ask("GET", "/metrics")
+    assert status == 200 and 'service_requests_total{path="/embed",status="503"} 20' in text
+    assert Client(server).ask("HEAD", "/health")[0] == 200
+    assert time.monotonic() - began < 10
+    # A body that the service does not want to read does not cost the client its answer.
+    assert Client(server).embed({"sentence": "a" * 900000})[0] == 503
+    assert served.embed({"sentence": "a"})[0] == 200
+    for connection in slow:
+        connection.close()
+    assert server.terminate() == 0
+
+
+def test_refused_clients_have_limits(start):
+    server = start("--connections", "1", "--timeout", "1")
+    served = Client(server)
+    assert served.ask("GET", "/health")[0] == 200
+    silent = connect(server)
+    endless = connect(server, b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 4000)
+    assert b" 431 " in read_all(endless)
+    many = [connect(server) for _ in range(200)]
+    assert Client(server).embed({"sentence": "a"})[0] in (200, 503)
+    assert read_all(silent) == b""
+    for connection in many:
+        assert read_all(connection) == b""
+
+
+def test_heads_have_a_size(start):
+    server = start()
+    for head in (
+        b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 200,
+        b"GET /health HTTP/1.1\r\n" + b"X: " + b"y" * 20000 + b"\r\n",
+        b"GET /" + b"y" * 20000 + b" HTTP/1.1\r\n",
+    ):
+        assert read_all(connect(server, head + b"\r\n")).split(b" ")[1] in (b"431", b"414", b"400")
+    within = b"GET /health HTTP/1.1\r\nConnection: close\r\n" + b"X: y\r\n" * 90 + b"\r\n"
+    assert read_all(connect(server, within)).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [b"GET /hea", b"GET /health HTTP/1.1\r\nX: ", b'POST /embed HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{"'],
+    ids=["line", "header", "body"],
+)
+def test_requests_have_a_time(start, begin):
+    """Also those whose bytes come one by one."""
+    server = start("--timeout", "1")
+    connection = connect(server, begin)
+    began = time.monotonic()
+    connection.settimeout(0.1)
+    received = b""
+    while time.monotonic() - began < 20:
+        try:
+            connection.sendall(b"a")
+            data = connection.recv(4096)
+        except TimeoutError:
+            continue
+        except OSError:
+            break
+        received += data
+        if not data:
+            break
+    assert time.monotonic() - began < 10
+    assert received.startswith(b"HTTP/1.1 408 ")
+
+
+def test_idle_connections_do_not_delay_the_exit(start):
+    server = start("--timeout", "60", "--connections", "3", "--lame-duck-ms", "0")
+    idle = Client(server)
+    assert idle.ask("GET", "/health")[0] == 200
+    half = [
+        connect(server, b"POST /embed HTTP/1.1\r\n"),
+        connect(server, b"POST /embed HTTP/1.1\r\nContent-Length: 9\r\n\r\n"),
+    ]
+    refused = connect(server, b"GET")
+    time.sleep(0.2)
+    began = time.monotonic()
+    assert server.terminate() == 0
+    assert time.monotonic() - began < 5
+    for connection in (*half, refused):
+        connection.close()
 
 
 # -- examples/c
