@@ -217,7 +217,7 @@ def _plain_arguments(program: ImportedProgram, signature: inspect.Signature | No
     """The names of the arguments, if the model takes tensors alone; None if it takes anything else."""
     args, kwargs = program.in_spec.children()
     leaves = [*args.children(), *kwargs.children()]
-    if any(i.dtype.is_complex for i in program.inputs):
+    if any(not i.is_plain for i in program.inputs):
         return None
     if program.constants or any(i.is_number for i in program.inputs) or not all(leaf.is_leaf() for leaf in leaves):
         return None
@@ -232,7 +232,7 @@ def _plain_arguments(program: ImportedProgram, signature: inspect.Signature | No
 def _plain_results(program: ImportedProgram) -> tuple[bool, type | None]:
     """Whether the result is one tensor, and the sequence type if it is one of tensors."""
     plain = [(o.kind, o.index) for o in program.outputs] == [("tensor", i) for i in range(len(program.outputs))]
-    plain = plain and not any(o.complex for o in program.outputs)
+    plain = plain and all(o.is_plain for o in program.outputs)
     spec = program.out_spec
     if not plain:
         return False, None

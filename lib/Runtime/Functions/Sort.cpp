@@ -63,6 +63,40 @@ void sortRows(const disc_view *operands, bool descending, int64_t begin, int64_t
 
 enum Statistic : int64_t { Kth, Median, NanMedian, Mode };
 
+/// Moves the entry of rank `k` to its place and compares keys only. A quickselect with the median of three as pivot
+/// (Sedgewick, Implementing Quicksort Programs, 1978): of equal entries it finds the one that eager PyTorch finds.
+template <typename Entry> void selectEntry(Entry *entries, int64_t count, int64_t k) {
+  auto order = [&](int64_t i, int64_t j) {
+    if (entries[i].key() > entries[j].key())
+      std::swap(entries[i], entries[j]);
+  };
+  int64_t low = 0, high = count - 1;
+  while (high > low + 1) {
+    std::swap(entries[low + (high - low) / 2], entries[low + 1]);
+    order(low + 1, high);
+    order(low, high);
+    order(low + 1, low);
+    auto pivot = entries[low].key();
+    int64_t i = low + 1, j = high;
+    while (true) {
+      while (pivot > entries[++i].key()) {
+      }
+      while (entries[--j].key() > pivot) {
+      }
+      if (j < i)
+        break;
+      std::swap(entries[i], entries[j]);
+    }
+    std::swap(entries[low], entries[j]);
+    if (j <= k)
+      low = i;
+    if (j >= k)
+      high = j - 1;
+  }
+  if (high == low + 1)
+    order(low, high);
+}
+
 /// Of a row: where its element of rank `k`, its median, ... is.
 template <typename T>
 int64_t selectFrom(const T *row, int64_t count, int64_t stride, Statistic statistic, int64_t k, EntryOf<T> *entries) {
@@ -93,7 +127,11 @@ int64_t selectFrom(const T *row, int64_t count, int64_t stride, Statistic statis
       numbers += !isNan(row[i * stride]);
     k = numbers ? (numbers - 1) / 2 : 0;
   }
-  std::nth_element(entries, entries + k, entries + count);
+  if (statistic == Kth)
+    selectEntry(entries, count, k);
+  else
+    std::nth_element(entries, entries + k, entries + count,
+                     [](const EntryOf<T> &a, const EntryOf<T> &b) { return a.key() < b.key(); });
   return entries[k].position();
 }
 

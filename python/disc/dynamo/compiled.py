@@ -14,6 +14,7 @@ from ..compilation import LOAD, Compilation
 from ..compiler import build, load, steps
 from ..errors import ShapeError
 from ..frontend import graph_program, import_functional
+from ..frontend.program import passed
 from ..options import Options
 from .result_function import result_function
 
@@ -79,12 +80,12 @@ class CompiledGraph:
         }
         self._fixed = [(i, tensor, tensor._version, tensor.data_ptr()) for i, tensor in fixed.items()]
         # What main takes that differs from the argument: complex numbers are pairs.
-        self._complex = any(entry.dtype.is_complex for entry in imported.inputs)
+        self._complex = any(not entry.is_plain for entry in imported.inputs)
         imported.release()
         self._imported = imported
         self._arguments = interface.arguments
-        kinds = [(output.kind, output.index, output.complex) for output in imported.outputs]
-        plain = kinds == [("tensor", i, False) for i in range(len(kinds))]
+        kinds = [(output.is_plain, output.index) for output in imported.outputs]
+        plain = kinds == [(True, i) for i in range(len(kinds))]
         self._unflatten: Callable[..., Any] | None = None if plain else imported.unflatten
         self._results = result_function(interface)
 
@@ -111,7 +112,7 @@ class CompiledGraph:
     def _call(self, args: Sequence[Any]) -> list[Any]:
         inputs = [args[i] for i in self._arguments]
         if self._complex:
-            inputs = [torch.view_as_real(x.resolve_conj()) if x.is_complex() else x for x in inputs]
+            inputs = [passed(x) for x in inputs]
         for i, dtype in self._numbers:
             if dtype is not None:
                 inputs.append(torch.tensor(args[i], dtype=dtype))

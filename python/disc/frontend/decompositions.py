@@ -35,7 +35,9 @@ def _trilinear(
         y = y.unsqueeze(dim)
     for dim in expand_z:
         z = z.unsqueeze(dim)
-    return (x * y * z).sum(tuple(summed))
+    product = x * y * z
+    # A sum over no dimensions would be one over all.
+    return product.sum(tuple(summed)) if len(summed) else product
 
 
 def _addbmm(

@@ -64,6 +64,11 @@ _TORCH_DIALECT_NAMES: dict[str, torch.dtype] = {
     "i1": torch.bool,
     "complex<f32>": torch.complex64,
     "complex<f64>": torch.complex128,
+    "f8E4M3FN": torch.float8_e4m3fn,
+    "f8E4M3FNUZ": torch.float8_e4m3fnuz,
+    "f8E5M2": torch.float8_e5m2,
+    "f8E5M2FNUZ": torch.float8_e5m2fnuz,
+    "f8E8M0FNU": torch.float8_e8m0fnu,
 }
 
 
@@ -74,7 +79,12 @@ def element_type(dtype: torch.dtype) -> ir.Type:
 
 def is_supported(dtype: torch.dtype) -> bool:
     """Whether tensors of ``dtype`` can be inputs and parameters."""
-    return dtype in _MLIR_NAMES
+    return dtype in _MLIR_NAMES or (is_float(dtype) and is_stored(dtype) and dtype != torch.float4_e2m1fn_x2)
+
+
+def is_stored(dtype: torch.dtype) -> bool:
+    """Whether tensors of ``dtype`` are passed to and from compiled code as integers with the same bits."""
+    return dtype in _STORAGE
 
 
 def storage(dtype: torch.dtype) -> torch.dtype:

@@ -12,12 +12,13 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
-from torch.export import ExportedProgram, _trace
+from torch.export import AdditionalInputs, ExportedProgram, ShapesCollection, _trace
 from torch.fx.experimental import _config as symbolic_config
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from .. import errors
 from ..trees import Unknown, by_rows
+from . import meta_kernels  # noqa: F401  (registers them)
 from .higher_order import flattened
 from .locations import is_user_file, is_user_line
 from .proving import proved_by_trying
@@ -44,6 +45,20 @@ class _Guard:
 
     text: str
     source: str
+
+
+def named_shapes(
+    dynamic_shapes: Any, module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> Any:
+    """``dynamic_shapes`` as nested specs for the arguments, whichever form ``torch.export`` takes it in."""
+    if isinstance(dynamic_shapes, (ShapesCollection, AdditionalInputs)):
+        return dynamic_shapes.dynamic_shapes(module, tuple(args), dict(kwargs or {}))  # type: ignore[no-untyped-call]
+    if dynamic_shapes is None or isinstance(dynamic_shapes, (Mapping, list, tuple)):
+        return dynamic_shapes
+    raise errors.ArgumentTypeError(
+        "dynamic_shapes: expected a dict, list or tuple of specs, a torch.export.ShapesCollection or"
+        f" torch.export.AdditionalInputs, got {type(dynamic_shapes).__name__}"
+    )
 
 
 def export(

@@ -23,13 +23,13 @@ from .lower_regions import BRANCH, ENTER, LOOP, MARKERS, PROCEDURE, Marked, Regi
 from .regions import declare_symbol
 from .registry import NotLowerable, Rule, find_complex_rule, find_rule
 from .symbols import SymbolTable
-from .torch_dialect import NODE_ATTR, PARAMETER_ATTR, PARAMETER_OP
+from .torch_dialect import COMPLEX_OP, NODE_ATTR, PARAMETER_ATTR, PARAMETER_OP
 from .values import Extent, ResultInfo, Tensor, tensor_type
 
 if TYPE_CHECKING:
     from .updates import Program
 
-_VTENSOR = re.compile(r"!torch\.vtensor<\[([^\]]*)\],([a-z0-9<>]+)>$")
+_VTENSOR = re.compile(r"!torch\.vtensor<\[([^\]]*)\],([a-zA-Z0-9<>]+)>$")
 
 # Checks that torch.export leaves in the graph. What they say of extents is in the ranges of the symbols,
 # what they say of dtypes and devices is true of the compiled program by construction.
@@ -161,7 +161,7 @@ class Lowering:
                 "disc_shape.dims": ir.Attribute.parse(f"#disc_shape.dims<[{text}]>"),
                 "disc_shape.name": ir.StringAttr.get(name),
             }
-            if fake.dtype in dtypes.UNSIGNED:
+            if dtypes.storage(fake.dtype) in dtypes.UNSIGNED:
                 # The one fact about an input that MLIR's signless types lose.
                 attrs["disc_tensor.unsigned"] = ir.UnitAttr.get()
             arg_attrs.append(ir.DictAttr.get(attrs))
@@ -376,6 +376,9 @@ class Lowering:
         return Tensor(op.result, dims, dtype)
 
     def _lower_op(self, op: ir.Operation, name: str) -> None:
+        if name == COMPLEX_OP:
+            self.values[op.result] = complex(*(ir.FloatAttr(op.attributes[part]).value for part in ("real", "imag")))
+            return
         if name.startswith("torch.constant."):
             self.values[op.result] = _constant(op)
             return
@@ -468,6 +471,8 @@ class Lowering:
             self.builder.results = [result_info(value.type) for value in op.results]
             self.builder.node_value = self.fake(op)
             self.builder.operand_values = self.operands_of(op)
+            if name.startswith("torch.aten.as_strided"):
+                operands = self._on_storage(op, operands)
             results = self._call(op, rule, operands)
         except NotLowerable as error:
             self._report(op, name, str(error))
@@ -480,6 +485,25 @@ class Lowering:
             self._report(op, name, errors.internal(error))
             return
         self._bind(op, [results] if len(op.results) == 1 else results)
+
+    def _on_storage(self, op: ir.Operation, operands: list[Any]) -> list[Any]:
+        """The operands of as_strided with the tensor whose memory its view shares in the place of the view."""
+        node, value = self._node(op), op.operands[0]
+        if node is None or not isinstance(node.args[0], Node):
+            return operands
+        view = base = node.args[0]
+        while _is_view(base) and isinstance(base.args[0], Node):
+            value, base = value.owner.operation.operands[0], base.args[0]
+        if base is view:
+            return operands
+        operands = [self.value(value), *operands[1:], *[None] * (4 - len(operands))]
+        if operands[3] is None:
+            offset = view.meta["val"].storage_offset()
+            operands[3] = self.builder.extent_of(offset.node.expr if isinstance(offset, torch.SymInt) else offset)
+            if operands[3] is None:
+                raise NotLowerable(f"the view begins at {offset} in its storage, which does not follow from the sizes")
+        self.builder.operand_values = [base.meta["val"], *self.builder.operand_values[1:]]
+        return operands
 
     def _call(self, op: ir.Operation, rule: Rule, operands: list[Any]) -> Any:
         return rule(self.builder, *operands)
@@ -556,6 +580,14 @@ class Lowering:
     def _poison(self, op: ir.Operation) -> None:
         for value in op.results:
             self.values[value] = _POISON
+
+
+def _is_view(node: Node) -> bool:
+    """Whether the one result of an operation shares the memory of its first operand."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable or len(target._schema.returns) != 1:
+        return False
+    return target._schema.returns[0].alias_info is not None and isinstance(node.meta.get("val"), torch.Tensor)
 
 
 def _as_tensor(value: Any) -> Any:

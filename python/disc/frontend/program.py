@@ -17,7 +17,7 @@ from torch_mlir import ir
 from .. import errors, trees
 from ..trees import Argument, TreeType
 from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
-from .export import export
+from .export import export, named_shapes
 from .finish import finish
 from .lower import Lowering
 from .markers import is_step
@@ -41,6 +41,11 @@ class Input:
     """Its place among the leaves of ``(args, kwargs)``."""
     is_number: bool = False
     """Whether the caller passes a Python int; ``main`` takes it as an i64 tensor without dims."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether ``main`` takes the caller's tensor as it is."""
+        return not self.dtype.is_complex and not dtypes.is_stored(self.dtype)
 
 
 @dataclass
@@ -79,7 +84,7 @@ class ImportedProgram:
         kinds = {argument.path[1:]: argument.kind for argument in self.trees}
         found = [kinds.get((pytree.SequenceKey(n),)) for n in range(args.num_children)]
         plain = all(kind or spec.is_leaf() for kind, spec in zip(found, args.children(), strict=True))
-        numbers = any(i.is_number or i.dtype.is_complex for i in self.inputs)
+        numbers = any(i.is_number or not i.is_plain for i in self.inputs)
         if not plain or numbers or kwargs.num_children or [i.leaf for i in self.inputs] != list(range(args.num_leaves)):
             return None
         return found
@@ -118,7 +123,7 @@ class ImportedProgram:
         """What ``main`` takes for a leaf."""
         if entry.is_number:
             return _number(entry.name, leaf)
-        return _pairs(leaf) if entry.dtype.is_complex else leaf
+        return leaf if entry.is_plain else passed(leaf)
 
     def unflatten(self, results: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Any:
         """The model's output from ``main``'s ``results`` and the (flat) ``inputs`` of the call."""
@@ -126,7 +131,8 @@ class ImportedProgram:
         for output in self.outputs:
             if output.kind in ("tensor", "input"):
                 leaf = (results if output.kind == "tensor" else inputs)[output.index]
-                leaves.append(torch.view_as_complex(leaf) if output.complex else leaf)
+                leaf = torch.view_as_complex(leaf) if output.complex else leaf
+                leaves.append(leaf if output.stored is None else leaf.view(output.stored))
             elif output.kind == "number":
                 leaves.append(results[output.index].item())
             elif output.kind == "int":
@@ -168,6 +174,7 @@ def import_program(
         names = list(exported.graph_signature.user_inputs)
     else:
         names = _parameter_names(model)
+        dynamic_shapes = named_shapes(dynamic_shapes, model, args, kwargs)
         found = trees.find(args, kwargs or {})
         if found:
             dynamic_shapes = trees.dynamic_shapes(dynamic_shapes, args, kwargs or {}, names, found)
@@ -242,14 +249,19 @@ def _parameter_names(module: torch.nn.Module) -> list[str]:
     return [f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in parameters]
 
 
-def _pairs(leaf: Any) -> Any:
-    """A complex tensor as pairs of real numbers, without a copy."""
-    return torch.view_as_real(leaf.resolve_conj()) if isinstance(leaf, torch.Tensor) and leaf.is_complex() else leaf
+def passed(leaf: Any) -> Any:
+    """A tensor as ``main`` takes it, without a copy: complex numbers are pairs, narrow floats are their bits."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    if leaf.is_complex():
+        return torch.view_as_real(leaf.resolve_conj())
+    return leaf.view(dtypes.storage(leaf.dtype)) if dtypes.is_stored(leaf.dtype) else leaf
 
 
 def _signless(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
         return torch.view_as_real(tensor.detach().resolve_conj())
+    tensor = passed(tensor.detach())
     signed = {torch.uint8: torch.int8, torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
     return tensor.view(signed[tensor.dtype]) if tensor.dtype in signed else tensor
 

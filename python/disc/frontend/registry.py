@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 Rule = Callable[..., Any]
+
+_COPY = re.compile(r"(?<=\w)_copy(?=\.|$)")
 
 _RULES: dict[str, Rule] = {}
 
@@ -67,6 +70,9 @@ def _find(rules: dict[str, Rule], name: str) -> Rule | None:
     rule = rules.get(name)
     if rule is None and name.count(".") >= 3:
         rule = rules.get(name.rpartition(".")[0])
+    if rule is None and _COPY.search(name):
+        # Values are immutable: a copy of a view is the view.
+        return _find(rules, _COPY.sub("", name))
     return rule
 
 

@@ -12,7 +12,7 @@ import torch.utils._pytree as pytree
 from torch_mlir import ir
 
 from .. import errors
-from . import scalar
+from . import dtypes, scalar
 from .builder import Builder
 from .rules import common
 from .updates import Program, Update, state_name
@@ -35,6 +35,17 @@ class Output:
     value: Any = None
     complex: bool = False
     """Whether the pairs of real numbers that ``main`` has are complex ones."""
+    stored: torch.dtype | None = None
+    """The dtype of a result that ``main`` has as integers with the same bits."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the caller gets result ``index`` as it is."""
+        return self.kind == "tensor" and not self.complex and self.stored is None
+
+
+def _passed(kind: str, index: int, dtype: torch.dtype) -> Output:
+    return Output(kind, index, complex=dtype.is_complex, stored=dtype if dtypes.is_stored(dtype) else None)
 
 
 @dataclass(frozen=True)
@@ -103,7 +114,7 @@ class Returns:
                 if place >= self._inputs:
                     output = Output("parameter", value=parameters[self._names[place]])
                 else:
-                    output = Output("input", place, complex=result.dtype.is_complex)
+                    output = _passed("input", place, result.dtype)
             number = output.kind == "number"
             if number:
                 result = output.value
@@ -119,7 +130,7 @@ class Returns:
                 if result not in returned:
                     returned.append(result)
                 kind = "number" if number and not library else "tensor"
-                output = Output(kind, returned.index(result), complex=result.dtype.is_complex)
+                output = _passed(kind, returned.index(result), result.dtype)
             outputs.append(output)
         named = [Result(v, name) for v, name in zip(returned, _output_names(keys, outputs), strict=True)]
         for update, place, value in zip(updates, places, results[:count], strict=True):
@@ -145,7 +156,7 @@ class Returns:
             return Output("constant", value=getattr(spec.arg, "value", result))
         place = self._arguments.get(result.value)
         if place is not None and place < self._inputs:
-            return Output("input", place, complex=result.dtype.is_complex)
+            return _passed("input", place, result.dtype)
         if place is not None:
             return Output("parameter", value=parameters[self._names[place]])
         owner = result.value.owner

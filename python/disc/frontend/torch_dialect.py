@@ -37,6 +37,16 @@ for _dtype, _name, _number in (
 NODE_ATTR = "disc.node"
 PARAMETER_OP = "disc.parameter"
 PARAMETER_ATTR = "disc.parameter"
+COMPLEX_OP = "disc.complex"
+"""A complex number of the model's code, of which the torch dialect has no constants."""
+
+_INDEXED = {
+    torch.ops.aten._unsafe_index_put.default: "torch.aten._unsafe_index_put",
+    torch.ops.aten._unsafe_index_put.hacked_twin: "torch.aten._unsafe_index_put",
+    torch.ops.aten.index_put.hacked_twin: "torch.aten.index_put",
+    torch.ops.aten.index.Tensor_hacked_twin: "torch.aten.index.Tensor",
+}
+"""Operations whose index may be None, which the importer's classes for them do not allow."""
 
 
 class _Hooks(fx_importer.FxImporterHooks):
@@ -90,9 +100,8 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
             self._import_symbolic_torch_op(loc, node, target)
         elif target is torch.ops.aten.as_strided.default:
             self._emit_operator(loc, node, "torch.aten.as_strided")
-        elif target is torch.ops.aten._unsafe_index_put.default:
-            # The importer would take a variant whose indices cannot be None.
-            self._emit_operator(loc, node, "torch.aten.index_put")
+        elif target in _INDEXED:
+            self._emit_operator(loc, node, _INDEXED[target])
         elif target is torch.ops.aten._assert_async.msg:
             # The importer would drop it.
             self._emit_operator(loc, node, "torch.aten._assert_async.msg")
@@ -158,7 +167,24 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
             self.bind_node_value(node, value)
         return value
 
+    def _import_argument(self, loc: ir.Location, arg: Any, expected_jit_type: Any = None) -> ir.Value:
+        if isinstance(arg, complex):
+            with loc:
+                return self._import_literal(arg)
+        return super()._import_argument(loc, arg, expected_jit_type)
+
     def _import_literal(self, py_value: Any, info: Any = None) -> ir.Value:
+        if isinstance(py_value, complex):
+            parts = {"real": py_value.real, "imag": py_value.imag}
+            number = ir.F64Type.get()
+            return ir.Operation.create(
+                "torch.operator",
+                results=[self._cc.torch_float_type],
+                attributes={
+                    "name": ir.StringAttr.get(COMPLEX_OP),
+                    **{name: ir.FloatAttr.get(number, value) for name, value in parts.items()},
+                },
+            ).result
         if not isinstance(py_value, torch.Tensor):
             return super()._import_literal(py_value, info)
         name = self.fx_importer._hooks.name_of(py_value, info)

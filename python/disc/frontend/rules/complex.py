@@ -132,7 +132,8 @@ def size(x: Pair) -> Elem:
     return scalar.select(infinite, whole.like(math.inf), whole)
 
 
-def _atan2(y: Elem, x: Elem) -> Elem:
+def arc_tangent(y: Elem, x: Elem) -> Elem:
+    """The angle of the point (x, y)."""
     return Elem(ir.Operation.create("math.atan2", [y.value.type], [y.value, x.value]).result, y.dtype)
 
 
@@ -145,7 +146,7 @@ def exponential(x: Pair) -> Pair:
 
 def logarithm(x: Pair) -> Pair:
     """The principal logarithm."""
-    return scalar.log(size(x)), _atan2(x[1], x[0])
+    return scalar.log(size(x)), arc_tangent(x[1], x[0])
 
 
 def root(x: Pair) -> Pair:
@@ -250,26 +251,28 @@ for _name, _fn in {
 @lowers_complex("torch.aten.add")
 def add(b: Builder, x: Any, y: Any, alpha: Any = 1) -> Tensor:
     """x + alpha y."""
-    factor = complex(alpha)
+    return complex_map(b, [x, y, alpha], lambda x, y, a: _plus(x, y if alpha == 1 else times(y, a)), b.out.dtype)
 
-    def body(x: Pair, y: Pair) -> Pair:
-        if factor != 1:
-            y = times(y, (y[0].like(factor.real), y[0].like(factor.imag)))
-        return x[0] + y[0], x[1] + y[1]
 
-    return complex_map(b, [x, y], body, b.out.dtype)
+def _plus(x: Pair, y: Pair) -> Pair:
+    return x[0] + y[0], x[1] + y[1]
 
 
 @lowers_complex("torch.aten.sub")
 def sub(b: Builder, x: Any, y: Any, alpha: Any = 1) -> Tensor:
     """x - alpha y."""
-    return add(b, x, y, -complex(alpha))
+
+    def fn(x: Pair, y: Pair, a: Pair) -> Pair:
+        y = y if alpha == 1 else times(y, a)
+        return x[0] - y[0], x[1] - y[1]
+
+    return complex_map(b, [x, y, alpha], fn, b.out.dtype)
 
 
 @lowers_complex("torch.aten.rsub")
 def rsub(b: Builder, x: Any, y: Any, alpha: Any = 1) -> Tensor:
     """y - alpha x."""
-    return add(b, y, x, -complex(alpha))
+    return sub(b, y, x, alpha)
 
 
 @lowers_complex("torch.aten.mul")
@@ -330,7 +333,7 @@ def abs_(b: Builder, x: Tensor) -> Tensor:
 @lowers_complex("torch.aten.angle")
 def angle(b: Builder, x: Tensor) -> Tensor:
     """Angles in (-pi, pi]."""
-    return real_map(b, [x], lambda x: _atan2(x[1], x[0]), b.out.dtype)
+    return real_map(b, [x], lambda x: arc_tangent(x[1], x[0]), b.out.dtype)
 
 
 @lowers_complex("torch.aten.eq")

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..builder import Builder
 from ..registry import Rule, find_rule, lowers_complex
-from ..values import Extent, Tensor
+from ..values import Extent, Tensor, normalize_dim
 from . import gather, masks, padding, strided, updates
-from .complex import imaginary_part, joined, real_part
+from .complex import imaginary_part, joined, real_part, to
 
 # Which register the rules for real tensors.
 _REAL = (gather, masks, padding, strided, updates)
@@ -62,3 +62,18 @@ def pad_constant(b: Builder, x: Tensor, pads: Sequence[Extent], value: Any = 0) 
     fill = complex(value or 0)
     re = padding.constant_pad(b, real_part(b, x), pads, fill.real)
     return joined(b, re, padding.constant_pad(b, imaginary_part(b, x), pads, fill.imag))
+
+
+@lowers_complex("torch.aten.cat", "torch.aten.concat")
+def cat(b: Builder, xs: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Joins tensors along ``dim``; real ones become complex."""
+    rank = max(x.rank for x in xs)
+    kept = [to(b, x) for x in xs if x.rank == rank]
+    return b.as_complex(b.concat([b.as_pairs(x) for x in kept], normalize_dim(dim, rank)))
+
+
+@lowers_complex("torch.aten.stack")
+def stack(b: Builder, xs: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Joins tensors along a new dim."""
+    dim = normalize_dim(dim, xs[0].rank + 1)
+    return b.as_complex(b.concat([b.unsqueeze(b.as_pairs(to(b, x)), dim) for x in xs], dim))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import torch
+
 from ..builder import Builder
-from ..registry import lowers
+from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, Number, Tensor, is_one
 from .elementwise import convert
@@ -79,3 +81,42 @@ def outer(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     """The outer product of two vectors."""
     column = b.unsqueeze(x, 1)
     return b.elementwise(b.out.dtype, [column, y], lambda x, y: x * y)
+
+
+@lowers("torch.aten._int_mm")
+def int_mm(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    """The product of matrices of int8, in int32."""
+    return matmul_product(b, convert(b, x, b.out.dtype), convert(b, y, b.out.dtype))
+
+
+@lowers("torch.aten._scaled_mm")
+def scaled_mm(
+    b: Builder,
+    x: Tensor,
+    y: Tensor,
+    x_scale: Tensor,
+    y_scale: Tensor,
+    bias: Tensor | None = None,
+    result_scale: Tensor | None = None,
+    *_: object,
+) -> Tensor:
+    """The product of matrices of narrow floats, times a scale for each matrix, or for each row and column."""
+    product = matmul_product(b, convert(b, x, torch.float32), convert(b, y, torch.float32))
+    factors = []
+    for scale, dims in ((x_scale, [product.dims[0], 1]), (y_scale, [1, product.dims[1]])):
+        if all(is_one(dim) for dim in scale.dims):
+            factors.append(b.reshape(scale, []))
+        elif scale.rank == 2 and is_one(scale.dims[dims.index(1)]):
+            factors.append(scale)
+        else:
+            raise NotLowerable("scales of blocks: expected one scale for each tensor, or for each row and column")
+    inputs = [product, *factors, *([] if bias is None else [bias])]
+
+    def fn(p: Elem, x: Elem, y: Elem, *c: Elem) -> Elem:
+        p = p * x * y
+        return p + c[0] if c else p
+
+    result = b.elementwise(torch.float32, inputs, fn)
+    if result_scale is not None:
+        result = b.elementwise(torch.float32, [result, result_scale], lambda p, s: p * s)
+    return convert(b, result, b.out.dtype)

@@ -15,6 +15,7 @@ from ..builder import Builder
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, Tensor, is_one, tensor_type
+from .dynamic_convolution import convolution_by_index, extents_per_dim, static
 from .elementwise import convert
 
 
@@ -67,6 +68,13 @@ def conv_transpose(
 ) -> Tensor:
     """A transposed convolution."""
     return _transposed(b, x, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@lowers("torch.aten.conv_tbc")
+def conv_tbc(b: Builder, x: Tensor, weight: Tensor, bias: Tensor, padding: int = 0) -> Tensor:
+    """A convolution over time of [time, batch, channels] by a kernel of [taps, channels, filters]."""
+    y = _plain(b, b.permute(x, [1, 2, 0]), b.permute(weight, [2, 1, 0]), bias, [1], [padding], [1], 1)
+    return b.permute(y, [2, 0, 1])
 
 
 @lowers("torch.aten.convolution_backward")
@@ -134,18 +142,19 @@ def _plain(
     groups: int,
 ) -> Tensor:
     spatial = weight.rank - 2
-    strides, dilations = per_dim(stride, spatial), per_dim(dilation, spatial)
+    strides, dilations = extents_per_dim(stride, spatial), extents_per_dim(dilation, spatial)
     kernel = weight.dims[2:]
     if isinstance(padding, str):
-        low, high = [0] * spatial, [0] * spatial
+        low: list[Extent] = [0] * spatial
+        high: list[Extent] = [0] * spatial
         if padding == "same":
-            if not all(isinstance(k, int) for k in kernel):
-                raise NotLowerable('padding="same" of a kernel of dynamic size')
-            total = [d * (int(k) - 1) for d, k in zip(dilations, kernel, strict=True)]
-            low = [t // 2 for t in total]
-            high = [t - at for t, at in zip(total, low, strict=True)]
+            total = [b.mul(d, b.sub(k, 1)) for d, k in zip(dilations, kernel, strict=True)]
+            low = [b.floordiv(t, 2) for t in total]
+            high = [b.sub(t, at) for t, at in zip(total, low, strict=True)]
     else:
-        low = high = per_dim(padding, spatial)
+        low = high = extents_per_dim(padding, spatial)
+    if not static(strides, dilations, low, high):
+        return convolution_by_index(b, x, weight, bias, strides, low, high, dilations, groups)
     return padded_convolution(b, x, weight, bias, strides, low, high, dilations, groups)
 
 
@@ -180,9 +189,11 @@ def _transposed(
     dilation: Sequence[int],
 ) -> Tensor:
     spatial = weight.rank - 2
-    strides, dilations = per_dim(stride, spatial), per_dim(dilation, spatial)
-    paddings, extra = per_dim(padding, spatial), per_dim(output_padding, spatial)
-    ends = [p - e for p, e in zip(paddings, extra, strict=True)]
+    strides, dilations = extents_per_dim(stride, spatial), extents_per_dim(dilation, spatial)
+    paddings, extra = extents_per_dim(padding, spatial), extents_per_dim(output_padding, spatial)
+    ends = [b.sub(p, e) for p, e in zip(paddings, extra, strict=True)]
+    if not static(strides, dilations, paddings, ends, weight.dims[2:]):
+        return convolution_by_index(b, x, weight, bias, strides, paddings, ends, dilations, groups, transposed=True)
     return cut_conv_transpose(b, x, weight, bias, strides, paddings, ends, dilations, groups)
 
 
@@ -203,8 +214,8 @@ def cut_conv_transpose(
     Said in the cheapest way.
     """
     spatial = weight.rank - 2
-    if not all(isinstance(k, int) for k in weight.dims[2:]):
-        raise NotLowerable("a transposed convolution by a kernel of dynamic size")
+    if not static(weight.dims[2:]):
+        return convolution_by_index(b, x, weight, bias, strides, start, end, dilations, groups, transposed=True)
     kernel = [k for k in weight.dims[2:] if isinstance(k, int)]
     if groups == 1 and kernel == list(strides) and not any(start) and not any(end) and max(dilations) == 1:
         return _enlarged(b, x, weight, bias, kernel)

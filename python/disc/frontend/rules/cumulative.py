@@ -30,8 +30,12 @@ def _run(b: Builder, x: Tensor, dim: int, operation: int, results: list[torch.dt
 @lowers("torch.aten.cumprod")
 def cumprod(b: Builder, x: Tensor, dim: int, *_: Any) -> Tensor:
     """Running products along ``dim``."""
-    dtype = b.out.dtype
-    return _run(b, convert(b, x, dtype), dim, _PRODUCT, [dtype])[0]
+    return running_product(b, convert(b, x, b.out.dtype), dim)
+
+
+def running_product(b: Builder, x: Tensor, dim: int) -> Tensor:
+    """Running products along ``dim``, of the dtype of ``x``."""
+    return _run(b, x, dim, _PRODUCT, [x.dtype])[0]
 
 
 @lowers("torch.aten.logcumsumexp")

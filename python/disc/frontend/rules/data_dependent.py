@@ -80,7 +80,7 @@ def repeat_interleave(b: Builder, repeats: Tensor, output_size: Extent | None = 
     size = b.bind(total, b.node_value.shape[0])
     if output_size is not None:
         b.require_equal(size, output_size, "repeat_interleave: output_size is not the sum of repeats")
-    return b.call("repeat_interleave", [repeats], [([size], torch.int64)])[0]
+    return convert(b, b.call("repeat_interleave", [repeats], [([size], torch.int64)])[0], b.out.dtype)
 
 
 @lowers("torch.aten.bincount")

@@ -198,7 +198,7 @@ def abs_(b: Builder, x: Tensor) -> Tensor:
     return b.elementwise(b.out.dtype, [x], scalar.absolute)
 
 
-@lowers("torch.aten.neg")
+@lowers("torch.aten.neg", "torch.aten._neg_view")
 def neg(b: Builder, x: Tensor) -> Tensor:
     """-x."""
     return b.elementwise(b.out.dtype, [x], lambda x: -x)
@@ -241,6 +241,13 @@ def gelu(b: Builder, x: Tensor, approximate: str = "none") -> Tensor:
 def relu(b: Builder, x: Tensor) -> Tensor:
     """max(x, 0)."""
     return b.elementwise(b.out.dtype, [x], lambda x: scalar.maximum(x, 0), compute=b.out.dtype)
+
+
+@lowers("torch.aten.threshold_backward")
+def threshold_backward(b: Builder, grad: Tensor, x: Tensor, threshold: Number) -> Tensor:
+    """The gradient where x is above the threshold, else 0."""
+    dtype = b.out.dtype
+    return b.elementwise(dtype, [grad, x], lambda g, x: scalar.select(x <= threshold, g.like(0), g), compute=dtype)
 
 
 @lowers("torch.aten.relu6")

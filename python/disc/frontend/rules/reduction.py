@@ -16,7 +16,7 @@ from .common import axes
 from .elementwise import convert
 
 
-def _fold(
+def fold(
     b: Builder,
     x: Tensor,
     dims: Any,
@@ -44,7 +44,7 @@ def sum_(b: Builder, x: Tensor, dims: Any = None, keepdim: Any = False, *_: Any)
     if "dim" not in b.op_name:
         # The overload without dims has the dtype in their place.
         dims, keepdim = None, False
-    return _fold(b, x, dims, keepdim, b.out.dtype, 0, lambda acc, x: acc + x)
+    return fold(b, x, dims, keepdim, b.out.dtype, 0, lambda acc, x: acc + x)
 
 
 @lowers("torch.aten.prod")
@@ -52,7 +52,7 @@ def prod(b: Builder, x: Tensor, dims: Any = None, keepdim: Any = False, *_: Any)
     """The product over ``dims``."""
     if "dim" not in b.op_name:
         dims, keepdim = None, False
-    return _fold(b, x, dims, keepdim, b.out.dtype, 1, lambda acc, x: acc * x)
+    return fold(b, x, dims, keepdim, b.out.dtype, 1, lambda acc, x: acc * x)
 
 
 @lowers("torch.aten.mean")
@@ -77,7 +77,7 @@ def _count(b: Builder, x: Tensor, reduced: list[int], dtype: torch.dtype, correc
     return RuntimeNumber(dtype, emit)
 
 
-def _variance(b: Builder, x: Tensor, dims: Any, correction: Number, keepdim: bool) -> tuple[Tensor, Tensor]:
+def variance(b: Builder, x: Tensor, dims: Any, correction: Number, keepdim: bool) -> tuple[Tensor, Tensor]:
     """Mean and variance in the accumulation type, by two passes."""
     reduced = axes(dims, x.rank)
     compute = dtypes.opmath(x.dtype)
@@ -90,14 +90,14 @@ def _variance(b: Builder, x: Tensor, dims: Any, correction: Number, keepdim: boo
 
     squares = b.reduce([x, average], reduced, compute, 0, add_square)
     count = _count(b, x, reduced, compute, correction)
-    variance = b.elementwise(compute, [squares, count], lambda s, n: s / n)
+    spread = b.elementwise(compute, [squares, count], lambda s, n: s / n)
     if keepdim:
         dims_out = [1 if i in reduced else d for i, d in enumerate(x.dims)]
-        average, variance = b.reshape(average, dims_out), b.reshape(variance, dims_out)
-    return average, variance
+        average, spread = b.reshape(average, dims_out), b.reshape(spread, dims_out)
+    return average, spread
 
 
-def _variance_arguments(b: Builder, args: tuple[Any, ...]) -> tuple[Any, Number, bool]:
+def variance_arguments(b: Builder, args: tuple[Any, ...]) -> tuple[Any, Number, bool]:
     """(dims, correction, keepdim) of the overloads of var and std."""
     if b.op_name.endswith((".correction", ".correction_names")):
         dims, correction, keepdim = args
@@ -111,21 +111,21 @@ def _variance_arguments(b: Builder, args: tuple[Any, ...]) -> tuple[Any, Number,
 @lowers("torch.aten.var")
 def var(b: Builder, x: Tensor, *args: Any) -> Tensor:
     """The variance over dims."""
-    return convert(b, _variance(b, x, *_variance_arguments(b, args))[1], b.out.dtype)
+    return convert(b, variance(b, x, *variance_arguments(b, args))[1], b.out.dtype)
 
 
 @lowers("torch.aten.std")
 def std(b: Builder, x: Tensor, *args: Any) -> Tensor:
     """The standard deviation over dims."""
-    variance = _variance(b, x, *_variance_arguments(b, args))[1]
-    return b.elementwise(b.out.dtype, [variance], scalar.sqrt)
+    spread = variance(b, x, *variance_arguments(b, args))[1]
+    return b.elementwise(b.out.dtype, [spread], scalar.sqrt)
 
 
 @lowers("torch.aten.var_mean")
 def var_mean(b: Builder, x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
     """Variance and mean over dims."""
-    average, variance = _variance(b, x, *_variance_arguments(b, args))
-    return convert(b, variance, b.out.dtype), convert(b, average, b.out.dtype)
+    average, spread = variance(b, x, *variance_arguments(b, args))
+    return convert(b, spread, b.results[0].dtype), convert(b, average, b.results[1].dtype)
 
 
 # -- extrema ---------------------------------------------------------------------------------------

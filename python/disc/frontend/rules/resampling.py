@@ -84,6 +84,11 @@ def _nearest(
             step = _step(x.dims[d + 2], sizes[d], scales[d], torch.float32)
             place = i.to(torch.float32)
             source = scalar.floor((place + 0.5) * step if centred else place * step).to(torch.int64)
+            if scales[d] is not None and len(sizes) == 2 and not centred:
+                # PyTorch ignores the scale for images that keep or double their size.
+                size, out = (scalar.from_extent(n, torch.int64) for n in (x.dims[d + 2], sizes[d]))
+                source = scalar.select(out.eq(size * 2), scalar.floor_divide(i, 2), source)
+                source = scalar.select(out.eq(size), i, source)
             index.append(_clamped(source, x.dims[d + 2]))
         return b.extract(x, [n, c, *index])
 

@@ -210,9 +210,9 @@ def index_reduce(
 # -- any dims --------------------------------------------------------------------------------------
 
 
-@lowers("torch.aten.index_put", "torch.aten._unsafe_index_put")
+@lowers("torch.aten.index_put", "torch.aten._unsafe_index_put", "torch.aten._index_put_impl")
 def index_put(
-    b: Builder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+    b: Builder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, *_: Any
 ) -> Tensor:
     """x[i, :, j] = values, or += values: the index tensors are broadcast together, values to what they select."""
     masked = _masked_fill(b, x, indices, values, accumulate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -72,6 +73,10 @@ def diagonal_scatter(b: Builder, x: Tensor, src: Tensor, offset: int = 0, first:
 # -- strided views ---------------------------------------------------------------------------------
 
 
+_MOST_PERMUTED = 5
+"""Dense tensors of up to this rank are recognised in any order of their dims."""
+
+
 def _storage_index(b: Builder, index: Sequence[Elem], strides: Sequence[Extent], offset: Extent) -> Elem:
     place = scalar.from_extent(offset, torch.int64)
     for i, stride in zip(index, strides, strict=True):
@@ -79,11 +84,17 @@ def _storage_index(b: Builder, index: Sequence[Elem], strides: Sequence[Extent],
     return place
 
 
-def _require_dense(b: Builder) -> None:
-    """as_strided addresses storage, of which we know only what a dense tensor's is."""
-    base = b.operand_value(0)
-    if isinstance(base, torch.Tensor) and not (base.is_contiguous() and base.storage_offset() == 0):
-        raise NotLowerable("as_strided of a tensor that is itself a view; call .contiguous() first")
+def _stored(b: Builder, x: Tensor) -> Tensor:
+    """The dense tensor x as it is stored, without dims: as_strided addresses storage."""
+    base, order = b.operand_value(0), tuple(range(x.rank))
+    if isinstance(base, torch.Tensor):
+        orders = itertools.permutations(order) if x.rank <= _MOST_PERMUTED else [order]
+        dense = base.storage_offset() == 0
+        found = next((o for o in orders if dense and base.permute(o).is_contiguous()), None)
+        if found is None:
+            raise NotLowerable("as_strided of a tensor that is itself a view; call .contiguous() first")
+        order = found
+    return b.reshape(b.permute(x, list(order)), [b.product(x.dims)])
 
 
 @lowers("torch.aten.as_strided", "torch.aten.as_strided_copy")
@@ -91,8 +102,7 @@ def as_strided(
     b: Builder, x: Tensor, size: Sequence[Extent], strides: Sequence[Extent], offset: Extent | None = None
 ) -> Tensor:
     """The elements offset + i * stride of x's storage, which is row-major."""
-    _require_dense(b)
-    flat = b.reshape(x, [b.product(x.dims)])
+    flat = _stored(b, x)
     dims = b.as_exported(list(size))
 
     def body() -> Elem:

@@ -16,8 +16,8 @@ from ..values import Extent, RuntimeNumber, Tensor, is_one, normalize_dim
 from .common import loops
 
 
-@lowers("torch.aten.view", "torch.aten.reshape", "torch.aten._unsafe_view")
-def view(b: Builder, x: Tensor, shape: Sequence[Extent]) -> Tensor:
+@lowers("torch.aten.view", "torch.aten.reshape", "torch.aten._unsafe_view", "torch.aten._reshape_alias")
+def view(b: Builder, x: Tensor, shape: Sequence[Extent], *_: Any) -> Tensor:
     """The same elements with another shape; one extent may be -1."""
     dims = list(shape)
     unknown = [i for i, dim in enumerate(dims) if isinstance(dim, int) and dim == -1]

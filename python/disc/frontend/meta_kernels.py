@@ -1,0 +1,71 @@
+"""Shapes of ATen operations that PyTorch's own meta kernels lack, so that ``torch.export`` traces them.
+
+They are registered once, and only where PyTorch has no kernel, or one that disagrees with its CPU kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_library = torch.library.Library("aten", "IMPL")
+
+
+def _meta(*names: str, wrong: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def register(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            if wrong:
+                _library.impl(name, kernel, "Meta", allow_override=True)
+            elif not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "Meta"):
+                _library.impl(name, kernel, "Meta")
+        return kernel
+
+    return register
+
+
+@_meta(
+    "fake_quantize_per_tensor_affine_cachemask",
+    "fake_quantize_per_channel_affine_cachemask",
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
+)
+def _fake_quantized(x: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
+
+
+@_meta("_fake_quantize_learnable_per_tensor_affine", "_fake_quantize_learnable_per_channel_affine")
+def _fake_quantized_learnable(x: Tensor, *_: Any) -> Tensor:
+    return torch.empty_like(x)
+
+
+@_meta("conv_tbc")
+def _conv_tbc(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    return x.new_empty([x.shape[0] + 2 * pad - weight.shape[0] + 1, x.shape[1], weight.shape[2]])
+
+
+@_meta("_trilinear")
+def _trilinear(
+    x: Tensor,
+    y: Tensor,
+    z: Tensor,
+    expand_x: Sequence[int],
+    expand_y: Sequence[int],
+    expand_z: Sequence[int],
+    summed: Sequence[int],
+    unroll: int = 1,
+) -> Tensor:
+    for dims, t in ((expand_x, 0), (expand_y, 1), (expand_z, 2)):
+        for dim in dims:
+            x, y, z = (v.unsqueeze(dim) if i == t else v for i, v in enumerate((x, y, z)))
+    shape = torch.broadcast_shapes(x.shape, y.shape, z.shape)
+    rank = len(shape)
+    gone = {dim % rank for dim in summed}
+    return x.new_empty([size for dim, size in enumerate(shape) if dim not in gone])
+
+
+@_meta("threshold_backward", wrong=True)
+def _threshold_backward(grad: Tensor, x: Tensor, threshold: float) -> Tensor:
+    # PyTorch's decomposition, which serves as its meta kernel, has the gradient's dtype.
+    return torch.empty_like(grad + x)

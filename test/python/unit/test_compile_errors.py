@@ -1,0 +1,77 @@
+"""Every exception out of a compilation is a CompileError with the user's line, or concerns an argument."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.export import AdditionalInputs, Dim, ShapesCollection
+
+import disc
+from disc import errors
+from disc.frontend import lowers
+from disc.frontend.registry import _RULES
+
+
+class Module(torch.nn.Module):
+    def __init__(self, fn):
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, x):
+        return self.fn(x)
+
+
+@pytest.fixture
+def rule_of_sin():
+    known = _RULES["torch.aten.sin"]
+    yield lowers("torch.aten.sin")
+    _RULES["torch.aten.sin"] = known
+
+
+@pytest.mark.parametrize("error", [TypeError("incompatible function arguments\n  1. (self)"), IndexError("at 7")])
+def test_an_exception_of_a_rule_names_the_line_and_the_operation(rule_of_sin, error):
+    @rule_of_sin
+    def rule(b, x):
+        raise error
+
+    with pytest.raises(disc.UnsupportedOpError) as caught:
+        disc.compile(Module(lambda x: x.sin() + 1), (torch.ones(3),))
+    assert caught.value.__cause__ is error
+    text = str(caught.value)
+    assert f"torch.aten.sin: internal error: {type(error).__name__}: {str(error).splitlines()[0]}" in text
+    assert "report" in text and "test_compile_errors.py:" in caught.value.source
+
+
+@pytest.mark.parametrize("wrong", ["dtype", "rank", "extent", "symbol"])
+def test_a_result_unlike_that_of_the_meta_kernel_is_an_internal_error(rule_of_sin, wrong):
+    @rule_of_sin
+    def rule(b, x):
+        dims = {"rank": [*x.dims, 1], "extent": [x.dims[0], 4], "symbol": [b.add(x.dims[0], 1), x.dims[1]]}
+        dtype = torch.float64 if wrong == "dtype" else x.dtype
+        return b.full(dims.get(wrong, x.dims), 0, dtype)
+
+    with pytest.raises(disc.CompileError, match=r"internal error.*rule of torch\.aten\.sin returned"):
+        disc.compile(Module(torch.sin), (torch.ones(5, 3),), dynamic_shapes=({0: Dim("n", max=64)},))
+
+
+def test_an_exception_of_a_stage_is_an_internal_error(monkeypatch):
+    def fails(*_, **__):
+        raise KeyError("x")
+
+    monkeypatch.setattr("disc.compilation.import_program", fails)
+    with pytest.raises(errors.InternalError, match="report") as caught:
+        disc.compile(Module(torch.sin), (torch.ones(3),))
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_dynamic_shapes_in_every_form():
+    model, x = Module(lambda x: x * 2), torch.ones(5, 3)
+    collection = ShapesCollection()
+    collection[x] = {0: Dim("n", max=64)}
+    additional = AdditionalInputs()
+    additional.add((torch.ones(7, 3),))
+    for shapes in (collection, additional):
+        compiled = disc.compile(model, (x,), dynamic_shapes=shapes)
+        assert compiled(torch.ones(9, 3)).shape == (9, 3)
+    with pytest.raises(TypeError, match=r"dynamic_shapes: expected .* got int"):
+        disc.compile(model, (x,), dynamic_shapes=3)
