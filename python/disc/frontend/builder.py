@@ -39,6 +39,17 @@ def _expression(size: Any) -> Any:
     return size.node.expr if isinstance(size, torch.SymInt) else int(size)
 
 
+# The predicates of conditions on extents.
+_RELATIONS = {
+    sympy.Eq: "eq",
+    sympy.Ne: "ne",
+    sympy.Le: "le",
+    sympy.Ge: "ge",
+    sympy.Lt: "lt",
+    sympy.Gt: "gt",
+}
+
+
 class Builder(RegionBuilder):
     """Builds the input IR at the end of ``main``, for the op in ``op_name``."""
 
@@ -429,14 +440,24 @@ class Builder(RegionBuilder):
         if isinstance(condition, sympy.And):
             for part in condition.args:
                 self.require_condition(part, symbols)
-        kinds = {sympy.Eq: "eq", sympy.Le: "le", sympy.Ge: "ge", sympy.Lt: "lt", sympy.Gt: "gt"}
-        kind = kinds.get(type(condition))
-        if kind is None or not any(symbols.is_computed(s) for s in condition.free_symbols):
+        is_relation = type(condition) in _RELATIONS and not isinstance(condition, sympy.Ne)
+        if not is_relation or not any(symbols.is_computed(s) for s in condition.free_symbols):
             return
+        self.require_guard(condition, f"torch._check({symbols.condition(condition)})")
+
+    def require_guard(self, condition: sympy.Basic, message: str) -> bool:
+        """Requires a relation of extents; returns whether it can be expressed as one."""
+        if isinstance(condition, sympy.And):
+            return all(self.require_guard(part, message) for part in condition.args)
+        kind = _RELATIONS.get(type(condition))
+        if kind is None:
+            return False
         lhs, rhs = (self.extent_of(side) for side in condition.args)
         if lhs is None or rhs is None:
-            return
-        message = f"torch._check({symbols.condition(condition)})"
+            return False
+        if kind == "ne":
+            # They differ by 1 or more, in either direction.
+            lhs, rhs, kind = 1, self.maximum(self.sub(lhs, rhs), self.sub(rhs, lhs)), "le"
         if kind in ("ge", "gt"):
             lhs, rhs = rhs, lhs
         if kind in ("lt", "gt"):
@@ -445,6 +466,7 @@ class Builder(RegionBuilder):
             self.require_equal(lhs, rhs, message)
         else:
             self.require_at_most(lhs, rhs, message)
+        return True
 
     # -- native functions ------------------------------------------------------------------------
 

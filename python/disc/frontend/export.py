@@ -18,7 +18,11 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from .. import errors
 from ..trees import Unknown, by_rows
-from . import meta_kernels  # noqa: F401  (registers them)
+from . import (
+    hints,
+    meta_kernels,  # noqa: F401  (registers them)
+)
+from .entry_guards import note_lines, requires_two, with_sources
 from .higher_order import flattened
 from .locations import is_user_file, is_user_line
 from .proving import proved_by_trying
@@ -29,6 +33,7 @@ from .rewriting.hooks import NeedsRewriting, guarded, needs_rewriting
 from .rewriting.recursion import Recursive, endless
 from .settle import allowing_extremes, settle
 from .sharing import check_sharing
+from .symbols import flatten_dynamic_shapes, parameter_names
 
 _DISC = str(Path(__file__).parents[1])
 _VIOLATED = "Constraints violated"
@@ -142,6 +147,33 @@ def _failure(error: BaseException) -> errors.CompileError:
 
 
 def _traced(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any) -> ExportedProgram:
+    if hints.are_given(dynamic_shapes):
+        return _traced_by_hints(module, args, kwargs, dynamic_shapes)
+    return _traced_by_dims(module, args, kwargs, dynamic_shapes)
+
+
+def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any) -> ExportedProgram:
+    """Dims that the user gives no range are traced without the assumption that they are neither 0 nor 1."""
+    guards: list[_Guard] = []
+    try:
+        with symbolic_config.patch(backed_size_oblivious=True), _recorded(guards):  # type: ignore[attr-defined]
+            program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+    except Exception as error:
+        if isinstance(error, errors.CompileError) or needs_rewriting(error):
+            raise
+        try:
+            program = _traced_by_dims(module, args, kwargs, dynamic_shapes)
+        except Exception as second:
+            raise (second if isinstance(second, errors.CompileError) or needs_rewriting(second) else error) from error
+    else:
+        note_lines(program, {guard.text: guard.source for guard in guards})
+    specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs, parameter_names(module))
+    program._range_constraints = hints.without_assumed_bounds(program, specs, lambda s: requires_two(program, s))
+    hints.check_fixed(program, (args, kwargs), specs)
+    return program
+
+
+def _traced_by_dims(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any) -> ExportedProgram:
     first: list[_Guard] = []
     try:
         with _recorded(first):
@@ -196,7 +228,7 @@ def _recorded(guards: list[_Guard]) -> Iterator[None]:
     def record(self: ShapeEnv, prefix: str, g: Any, forcing_spec: bool) -> None:
         frames = [f for f in traceback.extract_stack() if is_user_file(f.filename) and not f.filename.startswith(_DISC)]
         if frames:
-            guards.append(_Guard(_with_sources(self, g), f"{frames[-1].filename}:{frames[-1].lineno}"))
+            guards.append(_Guard(with_sources(self, g), f"{frames[-1].filename}:{frames[-1].lineno}"))
         original(self, prefix, g, forcing_spec)
 
     ShapeEnv._log_guard = record  # type: ignore[method-assign]
@@ -204,16 +236,6 @@ def _recorded(guards: list[_Guard]) -> Iterator[None]:
         yield
     finally:
         ShapeEnv._log_guard = original  # type: ignore[method-assign]
-
-
-def _with_sources(env: ShapeEnv, expr: Any) -> str:
-    text = str(expr)
-    for symbol in sorted(expr.free_symbols, key=lambda s: -len(str(s))):
-        sources = env.var_to_sources.get(symbol)
-        if sources:
-            name = sources[0].name
-            text = re.sub(rf"\b{symbol}\b", lambda _: name() if callable(name) else name, text)  # noqa: B023
-    return text
 
 
 def _distinct(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -17,6 +17,7 @@ from .. import errors
 from . import dtypes
 from .agreement import Agreement
 from .builder import Builder
+from .entry_guards import EntryGuard
 from .locations import describe, location, source_of
 from .lower_procedures import CALL, CallLowering, Procedure, ProcedureLowering
 from .lower_regions import BRANCH, ENTER, LOOP, MARKERS, PROCEDURE, Marked, RegionLowering
@@ -81,11 +82,14 @@ class Lowering:
         symbols: SymbolTable,
         parameters: Mapping[str, torch.Tensor],
         states: Mapping[str, torch.Tensor] | None = None,
+        guards: Sequence[EntryGuard] = (),
     ) -> None:
         """``program`` is where the module came from, if it came from torch.export: its nodes know their lines.
 
         ``states``: those of ``parameters`` that the program updates. They are arguments, after the inputs.
+        ``guards``: conditions on the inputs' extents that the entry checks.
         """
+        self._guards = guards
         self._nodes: dict[str, Node] = {}
         self._constants: set[str] = set()
         if program is not None:
@@ -137,6 +141,7 @@ class Lowering:
                 block = self._main = self._emit_main(inputs)
             with ir.InsertionPoint(block):
                 self._bind_inputs(source_block, block, inputs)
+                self._require_guards()
             outputs = self._lower_block(source_block, block)
         self.check()
         return module, outputs
@@ -232,6 +237,20 @@ class Lowering:
             self.values[source.arguments[i]] = Tensor(block.arguments[i], tuple(extents), fake.dtype)
         for argument, (name, tensor) in zip(list(block.arguments)[len(inputs) :], self._states.items(), strict=True):
             self._parameter_values[name] = Tensor(argument, tuple(tensor.shape), tensor.dtype)
+
+    def _require_guards(self) -> None:
+        """Checks at the entry what torch.export found the model to need of its inputs' extents."""
+        for guard in self._guards:
+            what = f"the model's code needs {self._symbols.condition(guard.condition)}"
+            where = f" at {guard.source}" if guard.source else ""
+            with location("main", self._source):
+                if not self.builder.require_guard(guard.condition, what + where):
+                    raise errors.CompileError(
+                        "import",
+                        f"{what}{where}, which the compiled model cannot check: use a Dim with a range, or a derived Dim"
+                        " such as 2 * Dim('n'), in dynamic_shapes",
+                        guard.source,
+                    )
 
     def _derived_extent(self, argument: ir.Value, dim: int, size: Any) -> Extent:
         extent = self.builder.extent_of(size.node.expr)

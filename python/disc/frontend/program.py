@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,12 +17,14 @@ from torch_mlir import ir
 from .. import errors, trees
 from ..trees import Argument, TreeType
 from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
+from .entry_guards import EntryGuard, entry_guards, requires_two
 from .export import export, named_shapes
 from .finish import finish
+from .hints import without_assumed_bounds
 from .lower import Lowering
 from .markers import is_step
 from .returns import Output, Returns
-from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes
+from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes, parameter_names
 from .torch_dialect import import_torch_dialect
 from .updates import Program, decompose, find_updates, name_states, without_updates
 
@@ -173,27 +175,37 @@ def import_program(
             args, kwargs = exported.example_inputs
         names = list(exported.graph_signature.user_inputs)
     else:
-        names = _parameter_names(model)
+        names = parameter_names(model)
         dynamic_shapes = named_shapes(dynamic_shapes, model, args, kwargs)
         found = trees.find(args, kwargs or {})
         if found:
             dynamic_shapes = trees.dynamic_shapes(dynamic_shapes, args, kwargs or {}, names, found)
             args, kwargs = trees.replaced(args, kwargs or {}, found, trees.example)
         exported = export(model, args, kwargs, dynamic_shapes)
-    program = decompose(exported)
     specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs or {}, names)
-    imported = import_functional(program, specs, library=library)
+    guards = entry_guards(exported)
+    ranges = exported.range_constraints
+    if isinstance(model, ExportedProgram):
+        ranges = without_assumed_bounds(exported, specs, lambda s: requires_two(exported, s))
+    program = copy.copy(decompose(exported))
+    program._range_constraints = {**program.range_constraints, **ranges}
+    imported = import_functional(program, specs, library=library, guards=guards)
     imported.trees = found
     imported.exported = exported
     return imported
 
 
 def import_functional(
-    program: Program, specs: Sequence[Any] = (), *, library: bool = False, owned: bool = False
+    program: Program,
+    specs: Sequence[Any] = (),
+    *,
+    library: bool = False,
+    owned: bool = False,
+    guards: Sequence[EntryGuard] = (),
 ) -> ImportedProgram:
     """Imports a program whose ops change nothing in place. ``specs``: a spec of dims for each leaf of the arguments.
 
-    With ``owned`` each tensor that ``main`` returns is in memory of its own.
+    With ``owned`` each tensor that ``main`` returns is in memory of its own. ``guards`` are checked at the entry.
     """
     updates = find_updates(program)
     program = without_updates(program)
@@ -212,7 +224,7 @@ def import_functional(
     with context, ir.Location.unknown():
         torch_module, parameters = import_torch_dialect(program, context)
         states = name_states(updates, parameters)
-        lowering = Lowering(program, symbols, parameters, states)
+        lowering = Lowering(program, symbols, parameters, states, guards)
         module, results = lowering.run(torch_module, named)
         places = _symbol_places(symbols, fakes)
         assert program.call_spec.out_spec is not None
@@ -242,11 +254,6 @@ def import_functional(
         constants=constants,
         _symbol_places=places,
     )
-
-
-def _parameter_names(module: torch.nn.Module) -> list[str]:
-    parameters = inspect.signature(module.forward).parameters.values()
-    return [f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in parameters]
 
 
 def passed(leaf: Any) -> Any:

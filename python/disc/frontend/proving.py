@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +17,8 @@ from typing import Any
 
 import sympy
 import torch
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, StrictMinMaxConstraint
+from torch._dynamo.source import TensorPropertySource
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StrictMinMaxConstraint
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -30,11 +32,19 @@ class _Prover:
     def __init__(self) -> None:
         self._ranges: dict[tuple[int, sympy.Symbol], range] = {}
         self._given: dict[tuple[int, sympy.Symbol], int] = {}
+        self._hinted: set[tuple[int, sympy.Symbol]] = set()
         self._known: dict[tuple[int, Any], bool | None] = {}
 
-    def declare(self, env: ShapeEnv, symbol: Any, constraint: Any) -> None:
+    def declare(self, env: ShapeEnv, symbol: Any, source: Any, dynamic: Any, constraint: Any) -> None:
         """Notes the range that the user gave a symbol: that of ``env`` takes 0 and 1 for impossible."""
-        if isinstance(constraint, StrictMinMaxConstraint) and isinstance(symbol, sympy.Symbol):
+        if not isinstance(symbol, sympy.Symbol):
+            return
+        if dynamic is DimDynamic.DYNAMIC and not isinstance(constraint, StrictMinMaxConstraint):
+            # Dim.AUTO or Dim.DYNAMIC: the user sets no lower bound. A number can be negative, an extent cannot.
+            self._hinted.add((id(env), symbol))
+            if isinstance(source, TensorPropertySource):
+                self._given[id(env), symbol] = 0
+        elif isinstance(constraint, StrictMinMaxConstraint):
             low, high = constraint.vr.lower, constraint.vr.upper
             if low.is_Integer:
                 self._given[id(env), symbol] = int(low)
@@ -44,6 +54,10 @@ class _Prover:
     def least(self, env: ShapeEnv, symbol: sympy.Symbol) -> int | None:
         """The least extent that the user gave a symbol."""
         return self._given.get((id(env), symbol))
+
+    def is_hinted(self, env: ShapeEnv, symbol: sympy.Symbol) -> bool:
+        """Whether a symbol is a dim or number that the user marked as dynamic without a range."""
+        return (id(env), symbol) in self._hinted
 
     def decide(self, env: ShapeEnv, condition: Any) -> bool | None:
         """Whether the condition holds for all extents; None if it holds for some, or there are too many."""
@@ -98,17 +112,25 @@ def may_be_empty(env: ShapeEnv, symbol: sympy.Symbol) -> bool:
     return any(prover.least(env, symbol) == 0 for prover in _active[-1:])
 
 
+def is_hinted(env: ShapeEnv, symbols: Iterable[sympy.Symbol]) -> bool:
+    """Whether one of the symbols comes from ``Dim.AUTO`` or ``Dim.DYNAMIC``: torch.export narrows its range silently."""
+    return any(prover.is_hinted(env, symbol) for prover in _active[-1:] for symbol in symbols)
+
+
 @contextmanager
 def proved_by_trying() -> Iterator[None]:
     """While it is active, ``torch.export`` knows what holds for all extents in the ranges that it was given."""
     prover = _Prover()
     create: Any = ShapeEnv.create_symbol
+    signature = inspect.signature(create)
     evaluate: Any = ShapeEnv._maybe_evaluate_static
 
     @functools.wraps(create)
     def create_symbol(self: ShapeEnv, *args: Any, **kwargs: Any) -> Any:
         symbol = create(self, *args, **kwargs)
-        prover.declare(self, symbol, kwargs.get("constraint_dim", args[3] if len(args) > 3 else None))
+        given = signature.bind(self, *args, **kwargs).arguments
+        constraint, dynamic = given.get("constraint_dim"), given.get("dynamic_dim")
+        prover.declare(self, symbol, given["source"], dynamic, constraint)
         return symbol
 
     @functools.wraps(evaluate)

@@ -6,6 +6,7 @@ user's own names from ``dynamic_shapes``. torch-mlir's symbolic-shape ops know f
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -208,6 +209,12 @@ def _dim_name(spec: Any, dim: int) -> str | None:
     root = getattr(entry, "root", entry)
     # Dim.AUTO and Dim.DYNAMIC are hints, not names.
     return getattr(root, "__name__", None) if isinstance(root, torch.export.Dim) else None
+
+
+def parameter_names(module: torch.nn.Module) -> list[str]:
+    """The names of the parameters of a module's ``forward``, a variadic one as ``*args``."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    return [f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in parameters]
 
 
 def flatten_dynamic_shapes(

@@ -18,7 +18,7 @@ from torch.utils._sympy.value_ranges import bound_sympy
 
 from ... import errors
 from ...trees import Placeholder, Row
-from ..proving import declared_ranges, may_be_empty
+from ..proving import declared_ranges, is_hinted, may_be_empty
 from .parts import has_parts, length
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -166,6 +166,12 @@ def is_assumed(value: torch.SymBool) -> bool:
     if env is None or not declared_ranges(env, expr.free_symbols):
         return False
     return known_truth(value) is None and env._maybe_evaluate_static(expr) is not None
+
+
+def narrows_hint(value: torch.SymBool) -> bool:
+    """Whether torch.export would answer a condition by narrowing a ``Dim.AUTO`` or ``Dim.DYNAMIC`` dim."""
+    env, expr = value.node.shape_env, value.node.expr
+    return env is not None and is_hinted(env, expr.free_symbols) and known_truth(value) is None
 
 
 def predicate(expr: Any, env: ShapeEnv) -> Tensor:

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from ... import errors
 from ...trees import Unknown
 from ..locations import is_user_file, is_user_line
-from .conditions import compared, constant_of, is_assumed, number_tensor
+from .conditions import compared, constant_of, is_assumed, narrows_hint, number_tensor
 from .dynamic import is_dynamic
 from .raised import is_message
 from .region import carry_changes
@@ -141,7 +141,7 @@ _truths = torch.SymBool.__bool__, torch.SymInt.__bool__
 def _ask(condition: Any) -> None:
     # PyTorch's own code may take for granted what it does; the model's is to see its extents as they are.
     asking = is_user_line(sys._getframe(2).f_code.co_filename)
-    if asking and isinstance(condition, torch.SymBool) and is_assumed(condition):
+    if asking and isinstance(condition, torch.SymBool) and (is_assumed(condition) or narrows_hint(condition)):
         raise NeedsRewriting(f"the condition {condition.node.expr} on an extent is known at run time only")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .. import scalar
+from .. import locations, scalar
 from ..builder import Builder
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
@@ -67,6 +67,12 @@ def squeeze(b: Builder, x: Tensor, dims: Any = None) -> Tensor:
         chosen = set(range(x.rank))
     else:
         chosen = {normalize_dim(d, x.rank) for d in ([dims] if isinstance(dims, int) else dims)}
+    for i in sorted(chosen):
+        size = x.dims[i]
+        if not isinstance(size, int):
+            # With size 1 the result has another rank, and everything after it another shape.
+            distance = b.maximum(b.sub(size, 1), b.sub(1, size))
+            b.require_at_most(1, distance, f"{locations.operation()}: dim {i} has size 1, which squeeze would drop")
     return b.reshape(x, [d for i, d in enumerate(x.dims) if i not in chosen or not is_one(d)])
 
 

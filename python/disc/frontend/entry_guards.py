@@ -1,0 +1,124 @@
+"""Conditions on the extents of inputs that ``torch.export`` found while it traced a model.
+
+Of a ``Dim`` they hold for the whole range, or exporting fails. Of ``Dim.AUTO`` and ``Dim.DYNAMIC`` they are kept beside
+the program, and have to be checked when the compiled model is called.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+import torch.utils._pytree as pytree
+from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.value_ranges import ValueRanges
+
+from .. import errors
+from .hints import environment, user_inputs
+
+_LINES = "disc_guard_lines"
+
+
+@dataclass(frozen=True)
+class EntryGuard:
+    """A condition on the extents of inputs, to be checked at the entry of the compiled model."""
+
+    condition: Any
+    source: str | None
+    """The line of the user's code that needs it, if that is known."""
+
+
+def note_lines(program: ExportedProgram, lines: Mapping[str, str]) -> None:
+    """Remembers which lines of the user's code ask for the conditions."""
+    program.graph_module.meta[_LINES] = dict(lines)
+
+
+def entry_guards(program: ExportedProgram) -> list[EntryGuard]:
+    """The conditions that a program's symbols do not fulfil in their whole ranges, without 0 and 1."""
+    env = environment(program)
+    if env is None:
+        return []
+    lines = program.graph_module.meta.get(_LINES, {})
+    found = []
+    for condition, text in _conditions(program, env):
+        if condition is sympy.true or _holds(env, condition, program.range_constraints):
+            continue
+        found.append(EntryGuard(condition, lines.get(text)))
+    return found
+
+
+def requires_two(program: ExportedProgram, symbol: sympy.Symbol) -> bool:
+    """Whether the model's code itself asks for an extent of 2 or more."""
+    env = environment(program)
+    wanted = (sympy.Ge(symbol, 2), sympy.Gt(symbol, 1))
+    return env is not None and any(condition in wanted for condition, _ in _conditions(program, env))
+
+
+def with_sources(env: ShapeEnv, expr: Any) -> str:
+    """A condition with the places in the inputs for its symbols."""
+    text = str(expr)
+    for symbol in sorted(expr.free_symbols, key=lambda s: -len(str(s))):
+        sources = env.var_to_sources.get(symbol)
+        if sources:
+            name: Any = sources[0].name
+            text = re.sub(rf"\b{symbol}\b", lambda _: name() if callable(name) else name, text)  # noqa: B023
+    return text
+
+
+def _conditions(program: ExportedProgram, env: ShapeEnv) -> list[tuple[Any, str]]:
+    """The conditions over the symbols of the inputs, and their texts."""
+    if env.guards:
+        inside = [g.expr for g in env.guards if all(s in env.var_to_sources for s in g.expr.free_symbols)]
+        return [(env.replace(expr), with_sources(env, expr)) for expr in inside]
+    return [(_parsed(program, code), code) for code in program._guards_code]
+
+
+def _holds(env: ShapeEnv, condition: Any, ranges: Mapping[sympy.Symbol, Any]) -> bool:
+    """Whether a condition holds for all extents that torch.export considers."""
+    known = {}
+    for symbol in condition.free_symbols:
+        given = ranges.get(symbol) or env.var_to_range.get(symbol)
+        if given is None:
+            return False
+        known[symbol] = ValueRanges(max(given.lower, sympy.Integer(2)), max(given.upper, sympy.Integer(2)))
+    answer = env._maybe_evaluate_static(condition, axioms=(), var_to_range=tuple(known.items()))
+    return answer is not None and bool(answer)
+
+
+def _parsed(program: ExportedProgram, code: str) -> Any:
+    """A condition of a program that was read from a file, where it is the text of a Python expression."""
+    known = {"L": _arguments(program), "math": math, "torch": torch, "int": int, "min": min, "max": max}
+    try:
+        tree = ast.parse(code, mode="eval")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id not in known:
+                raise NameError(f"unknown name {node.id}")
+            if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
+                raise NameError(f"unknown attribute {node.attr}")
+        value = eval(compile(tree, "<guard>", "eval"), {**known, "__builtins__": {}})
+    except Exception as error:
+        raise errors.CompileError(
+            "import", f"the exported program has a condition on its inputs that cannot be read: {code} ({error})"
+        ) from error
+    if isinstance(value, torch.SymBool):
+        return value.node.expr
+    if value is not True:
+        raise errors.CompileError("import", f"the exported program has a condition that its inputs contradict: {code}")
+    return sympy.true
+
+
+def _arguments(program: ExportedProgram) -> dict[str, Any]:
+    """The arguments of the program, of fake tensors, under the names that its conditions use."""
+    leaves = user_inputs(program)
+    assert program.call_spec.in_spec is not None
+    args, kwargs = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
+    signature = program.module_call_graph[0].signature
+    names: Sequence[str] = (signature.forward_arg_names if signature is not None else None) or ()
+    return {**dict(zip(names, args, strict=False)), **kwargs, "flat_args": leaves, "args": args}

@@ -1,0 +1,117 @@
+"""Dims marked ``Dim.AUTO`` or ``Dim.DYNAMIC``, to which the user gives no lower bound.
+
+``torch.export`` traces such dims as 2 or more. That is its own assumption: the compiled model accepts 0 and 1, too.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+import torch.utils._pytree as pytree
+from torch.export import ExportedProgram
+from torch.export.dynamic_shapes import _DimHint, _DimHintType
+from torch.export.graph_signature import InputKind
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, StrictMinMaxConstraint
+from torch.utils._sympy.value_ranges import ValueRanges
+
+_ASSUMED = 2
+"""The least extent of a dynamic dim, as torch.export assumes."""
+
+
+def is_hint(spec: Any) -> bool:
+    """Whether what ``dynamic_shapes`` says of a dim is ``Dim.AUTO`` or ``Dim.DYNAMIC``."""
+    return isinstance(spec, _DimHint) and spec.type in (_DimHintType.AUTO, _DimHintType.DYNAMIC)
+
+
+def are_given(dynamic_shapes: Any) -> bool:
+    """Whether ``dynamic_shapes`` has a ``Dim.AUTO`` or ``Dim.DYNAMIC``."""
+    return any(map(is_hint, pytree.tree_leaves(dynamic_shapes)))
+
+
+def spec_of(spec: Any, dim: int) -> Any:
+    """What the spec of a tensor says of one dim."""
+    if isinstance(spec, Mapping):
+        return spec.get(dim)
+    return spec[dim] if isinstance(spec, (list, tuple)) and dim < len(spec) else None
+
+
+def environment(program: Any) -> ShapeEnv | None:
+    """The symbols of a traced program."""
+    for node in program.graph.nodes:
+        value = node.meta.get("val") if node.op == "placeholder" else None
+        if isinstance(value, torch.Tensor) and getattr(value, "fake_mode", None) is not None:
+            return value.fake_mode.shape_env  # type: ignore[no-any-return]
+        if isinstance(value, torch.SymInt):
+            return value.node.shape_env  # type: ignore[no-any-return]
+    return None
+
+
+def user_inputs(program: ExportedProgram) -> list[Any]:
+    """The fake tensor, symbolic number or constant of each leaf of the arguments."""
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    return [
+        values.get(spec.arg.name, getattr(spec.arg, "value", None))
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.USER_INPUT
+    ]
+
+
+def dims(program: ExportedProgram, specs: Sequence[Any]) -> Iterator[tuple[int, int | None, Any, Any]]:
+    """(leaf, dim, extent, spec) of each dim of each input; of a number, the dim is None."""
+    for leaf, value in enumerate(user_inputs(program)):
+        spec = specs[leaf] if leaf < len(specs) else None
+        if isinstance(value, torch.Tensor):
+            for dim, size in enumerate(value.shape):
+                yield leaf, dim, size, spec_of(spec, dim)
+        elif isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
+            yield leaf, None, value, spec
+
+
+def without_assumed_bounds(
+    program: ExportedProgram, specs: Sequence[Any], required: Callable[[sympy.Symbol], bool]
+) -> dict[sympy.Symbol, ValueRanges[sympy.Expr]]:
+    """The ranges of a program's symbols without the lower bound of 2 that torch.export assumes.
+
+    ``required`` tells for which symbols the model's code asks for 2 or more. A bound that the user gave stays: that of a
+    ``Dim`` among ``specs``, or of one that the program was exported with, which a program read from a file does not say.
+    """
+    ranges = dict(program.range_constraints)
+    given = _declared(program)
+    for _, dim, size, spec in dims(program, specs):
+        symbol = size.node.expr if isinstance(size, torch.SymInt) and dim is not None else None
+        known = ranges.get(symbol) if symbol is not None and symbol.is_Symbol else None
+        if symbol is None or known is None or known.lower != _ASSUMED or symbol in given or required(symbol):
+            continue
+        least = getattr(spec, "min", None)
+        if least is None or least < _ASSUMED:
+            ranges[symbol] = ValueRanges(sympy.Integer(least or 0), known.upper)
+    return ranges
+
+
+def _declared(program: ExportedProgram) -> set[sympy.Symbol]:
+    """The symbols whose ranges the user gave."""
+    env = environment(program)
+    found: set[sympy.Symbol] = set()
+    for tracked in (env.tracked_fakes or ()) if env is not None else ():
+        constraints = getattr(tracked.symbolic_context, "constraint_sizes", None) or ()
+        for size, constraint in zip(getattr(tracked.fake, "shape", ()), constraints, strict=False):
+            if isinstance(constraint, StrictMinMaxConstraint) and isinstance(size, torch.SymInt):
+                found |= {size.node._expr, size.node.expr} & size.node.expr.free_symbols
+    return found
+
+
+def check_fixed(program: ExportedProgram, args: Any, specs: Sequence[Any]) -> None:
+    """Warns of a dim marked ``Dim.AUTO`` that became static because the example has 0 or 1 there."""
+    paths = [pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(args)[0]]
+    for leaf, dim, size, spec in dims(program, specs):
+        if is_hint(spec) and isinstance(size, int) and size in (0, 1):
+            where = f"input {paths[leaf]}" + ("" if dim is None else f", dim {dim}")
+            warnings.warn(
+                f"{where} is static in the compiled model: it is Dim.{spec.type.name}, but the example has {size} there"
+                " and the model does not work with another size beside the other examples; use an example of 2 or more",
+                stacklevel=2,
+            )
