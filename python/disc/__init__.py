@@ -10,6 +10,7 @@ imported when it is first used.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from . import pipeline, targets
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .aot import Artifact, aot_compile
     from .compiler import compile
     from .dynamo import explain
+    from .exporting import export
     from .frontend import NotLowerable, lowers
     from .gradients import with_gradients
     from .library import Library, load
@@ -48,6 +50,7 @@ __all__ = [
     "aot_compile",
     "compile",
     "explain",
+    "export",
     "flatten_tree",
     "load",
     "lowers",
@@ -62,6 +65,7 @@ _LAZY = {
     "aot_compile": ("aot", "_native"),
     "compile": ("compiler", "_native"),
     "explain": ("dynamo", "_native"),
+    "export": ("exporting", None),
     "flatten_tree": ("trees", None),
     "with_gradients": ("gradients", None),
     "NotLowerable": ("frontend", None),
@@ -99,6 +103,37 @@ def _require(name: str, extension: str) -> None:
     if getattr(module, "__file__", None) is None:
         # What was imported is the folder of its sources.
         raise ImportError(f"disc.{name} needs disc.{extension}, which is not built; run make")
+
+
+_SERIALIZER = "torch._export.serde.serialize"
+
+
+class _RegisterOperators:
+    """Registers the operators in programs of ``disc.export`` when PyTorch is about to read or write a program.
+
+    Importing torch for that whenever disc is imported would cost users of compiled libraries seconds.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Registers the operators, before the module that reads programs is imported from elsewhere."""
+        if name == _SERIALIZER:
+            _register_operators()
+
+
+def _register_operators() -> None:
+    try:
+        importlib.import_module(".frontend", __name__)
+    except ModuleNotFoundError as error:
+        # Without torch-mlir compiled libraries can be loaded, and programs without our operators.
+        if (error.name or "").partition(".")[0] == __name__:
+            raise
+
+
+if _SERIALIZER in sys.modules:
+    _register_operators()
+else:
+    sys.meta_path.insert(0, _RegisterOperators)  # type: ignore[arg-type]
 
 
 def __dir__() -> list[str]:

@@ -37,7 +37,7 @@ def check(module, *inputs):
     program = traced(module, inputs[0])
     programs = [program]
     if not isinstance(module, nn.Module) or not list(module.buffers()):
-        programs.append(decompose(program))
+        programs.append(decompose(program)[0])
     eager = copy.deepcopy(module)
     for args in inputs:
         changed = copy.deepcopy(args)

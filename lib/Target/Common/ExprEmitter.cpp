@@ -114,6 +114,12 @@ Value ExprEmitter::emitDivision(const SymAtom &atom, Location loc) {
   if (!b)
     return {};
   bool isDiv = atom.kind() == SymAtom::Kind::FloorDiv;
+  // Expressions are computed before the guards that refuse a divisor of 0, and the machine traps.
+  if (!shapes.lessEqual(SymExpr(1), rhs) && !shapes.lessEqual(rhs, SymExpr(-1))) {
+    Value zero = arith::ConstantIndexOp::create(builder, loc, 0), one = arith::ConstantIndexOp::create(builder, loc, 1);
+    Value isZero = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, b, zero);
+    b = arith::SelectOp::create(builder, loc, isZero, one, b);
+  }
   // Unsigned division by a constant is a shift or a multiplication; flooring
   // costs a sign fix-up, which extents never need.
   if (shapes.lessEqual(SymExpr(0), lhs) && shapes.lessEqual(SymExpr(1), rhs)) {

@@ -32,8 +32,10 @@ _DESCRIPTION = "Compiles an exported PyTorch model, or an ONNX one, ahead of tim
 _EPILOG = """\
 The model is exported in Python, with its dynamic dims:
 
-  program = torch.export.export(module, args, dynamic_shapes=...)
+  program = disc.export(module, args, dynamic_shapes=...)
   torch.export.save(program, "model.pt2")
+
+torch.export.export does, too, for models without recurrent layers and without branches or loops on data.
 
 The dynamic dims of an ONNX model are its dim_params.
 

@@ -8,6 +8,7 @@ two extents must agree that are not the same value.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -446,27 +447,42 @@ class Builder(RegionBuilder):
         self.require_guard(condition, f"torch._check({symbols.condition(condition)})")
 
     def require_guard(self, condition: sympy.Basic, message: str) -> bool:
-        """Requires a relation of extents; returns whether it can be expressed as one."""
-        if isinstance(condition, sympy.And):
-            return all(self.require_guard(part, message) for part in condition.args)
+        """Requires a condition on extents; returns whether it can be expressed."""
         kind = _RELATIONS.get(type(condition))
-        if kind is None:
-            return False
-        lhs, rhs = (self.extent_of(side) for side in condition.args)
-        if lhs is None or rhs is None:
-            return False
-        if kind == "ne":
-            # They differ by 1 or more, in either direction.
-            lhs, rhs, kind = 1, self.maximum(self.sub(lhs, rhs), self.sub(rhs, lhs)), "le"
+        if kind in ("eq", "le", "ge"):
+            lhs, rhs = (self.extent_of(side) for side in condition.args)
+            if lhs is None or rhs is None:
+                return False
+            if kind == "eq":
+                self.require_equal(lhs, rhs, message)
+            else:
+                self.require_at_most(*((lhs, rhs) if kind == "le" else (rhs, lhs)), message)
+            return True
+        margin = self._margin(condition)
+        if margin is not None:
+            self.require_at_most(0, margin, message)
+        return margin is not None
+
+    def _margin(self, condition: sympy.Basic) -> Extent | None:
+        """A number that is 0 or more where a condition holds, and negative elsewhere; None if there is no such."""
+        if isinstance(condition, sympy.Not):
+            return self._margin(sympy.Not(condition.args[0])) if condition.args[0].is_Relational else None
+        if isinstance(condition, (sympy.And, sympy.Or)):
+            parts = [self._margin(part) for part in condition.args]
+            known = [part for part in parts if part is not None]
+            fold = self.minimum if isinstance(condition, sympy.And) else self.maximum
+            return functools.reduce(fold, known) if len(known) == len(parts) else None
+        kind = _RELATIONS.get(type(condition))
+        sides = [self.extent_of(side) for side in condition.args] if kind is not None else []
+        if kind is None or any(side is None for side in sides):
+            return None
+        lhs, rhs = (side for side in sides if side is not None)
+        if kind in ("le", "lt"):
+            return self.sub(self.sub(rhs, lhs), int(kind == "lt"))
         if kind in ("ge", "gt"):
-            lhs, rhs = rhs, lhs
-        if kind in ("lt", "gt"):
-            lhs = self.add(lhs, 1)
-        if kind == "eq":
-            self.require_equal(lhs, rhs, message)
-        else:
-            self.require_at_most(lhs, rhs, message)
-        return True
+            return self.sub(self.sub(lhs, rhs), int(kind == "gt"))
+        distance = self.maximum(self.sub(lhs, rhs), self.sub(rhs, lhs))
+        return self.sub(distance, 1) if kind == "ne" else self.sub(0, distance)
 
     # -- native functions ------------------------------------------------------------------------
 

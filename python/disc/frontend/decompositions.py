@@ -11,6 +11,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch_mlir.extras.fx_importer import _get_mlir_op_name_for_schema
 
+from . import recurrent
 from .lower import IGNORED
 from .registry import find_rule
 
@@ -280,6 +281,7 @@ def decomposition_table(
         ):
             table[op] = decomposition
     table.update({op: decomposition for op, decomposition in OWN.items() if not _has_rule(op)})
+    table.update(recurrent.decompositions())
     # PyTorch fails to trace it again for an element whose place depends on data.
     table[torch.ops.aten.item.default] = torch.ops.aten._local_scalar_dense.default
     return table

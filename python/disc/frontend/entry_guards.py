@@ -21,7 +21,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from .. import errors
-from .hints import environment, user_inputs
+from .hints import dims, environment, user_inputs
 
 _LINES = "disc_guard_lines"
 
@@ -48,17 +48,32 @@ def entry_guards(program: ExportedProgram) -> list[EntryGuard]:
     lines = program.graph_module.meta.get(_LINES, {})
     found = []
     for condition, text in _conditions(program, env):
-        if condition is sympy.true or _holds(env, condition, program.range_constraints):
+        if condition is sympy.true or holds(env, condition, program.range_constraints):
             continue
         found.append(EntryGuard(condition, lines.get(text)))
     return found
+
+
+def keep_bounds(program: ExportedProgram, specs: Sequence[Any]) -> None:
+    """Notes the lower bounds of 2 that the user gave: a file does not tell them from torch.export's assumption."""
+    env = environment(program)
+    for _, dim, size, spec in dims(program, specs):
+        if env is None or dim is None or not isinstance(size, torch.SymInt) or getattr(spec, "min", None) != 2:
+            continue
+        sources = env.var_to_sources.get(size.node._expr)
+        if sources:
+            name: Any = sources[0].name
+            program._guards_code.append(f"{name() if callable(name) else name} >= 2")
 
 
 def requires_two(program: ExportedProgram, symbol: sympy.Symbol) -> bool:
     """Whether the model's code itself asks for an extent of 2 or more."""
     env = environment(program)
     wanted = (sympy.Ge(symbol, 2), sympy.Gt(symbol, 1))
-    return env is not None and any(condition in wanted for condition, _ in _conditions(program, env))
+    if env is None:
+        return False
+    written = [_parsed(program, code) for code in program._guards_code if code.endswith(" >= 2")]
+    return any(condition in wanted for condition in (*written, *(found for found, _ in _conditions(program, env))))
 
 
 def with_sources(env: ShapeEnv, expr: Any) -> str:
@@ -80,7 +95,7 @@ def _conditions(program: ExportedProgram, env: ShapeEnv) -> list[tuple[Any, str]
     return [(_parsed(program, code), code) for code in program._guards_code]
 
 
-def _holds(env: ShapeEnv, condition: Any, ranges: Mapping[sympy.Symbol, Any]) -> bool:
+def holds(env: ShapeEnv, condition: Any, ranges: Mapping[sympy.Symbol, Any]) -> bool:
     """Whether a condition holds for all extents that torch.export considers."""
     known = {}
     for symbol in condition.free_symbols:
@@ -121,4 +136,18 @@ def _arguments(program: ExportedProgram) -> dict[str, Any]:
     args, kwargs = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
     signature = program.module_call_graph[0].signature
     names: Sequence[str] = (signature.forward_arg_names if signature is not None else None) or ()
-    return {**dict(zip(names, args, strict=False)), **kwargs, "flat_args": leaves, "args": args}
+    known = {**dict(zip(names, args, strict=False)), **kwargs, "flat_args": leaves, "args": args}
+    return _Arguments(known)
+
+
+class _Arguments(dict[str, Any]):
+    """Arguments by name; those of ``*rest`` are ``rest_0``, ... and those of ``**more`` have their names."""
+
+    def __missing__(self, name: str) -> Any:
+        known = self
+
+        class Variadic:
+            def __getitem__(self, key: int | str) -> Any:
+                return known[f"{name}_{key}" if isinstance(key, int) else key]
+
+        return Variadic()

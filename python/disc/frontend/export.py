@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +22,13 @@ from . import (
     hints,
     meta_kernels,  # noqa: F401  (registers them)
 )
-from .entry_guards import note_lines, requires_two, with_sources
+from .entry_guards import entry_guards, note_lines, requires_two, with_sources
 from .higher_order import flattened
 from .locations import is_user_file, is_user_line
 from .proving import proved_by_trying
 from .recurrent import kept_whole
 from .recursion import kept_recursion
+from .rewriting.conditions import narrowing_hints
 from .rewriting.convert import rewritten
 from .rewriting.hooks import NeedsRewriting, guarded, needs_rewriting
 from .rewriting.recursion import Recursive, endless
@@ -113,9 +114,22 @@ def export(
                     why = why or error
                     if converter.recursion.unroll():
                         continue
-                    if isinstance(first, (_Refusal, Unknown)) and not isinstance(why, _Refusal):
-                        raise first from why
-                    raise converter.explained(why) from why
+                    break
+        narrowed = _narrowed(traced) if hints.are_given(dynamic_shapes) else None
+        if narrowed is not None:
+            return narrowed
+        if isinstance(first, (_Refusal, Unknown)) and not isinstance(why, _Refusal):
+            raise first from why
+        raise converter.explained(why) from why
+
+
+def _narrowed(traced: Callable[[], ExportedProgram]) -> ExportedProgram | None:
+    """The program of the sizes that take the example's side of each condition; None if that fails, too."""
+    with narrowing_hints():
+        try:
+            return traced()
+        except (Exception, NeedsRewriting):
+            return None
 
 
 @contextmanager
@@ -153,22 +167,35 @@ def _traced(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any
 
 
 def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any) -> ExportedProgram:
-    """Dims that the user gives no range are traced without the assumption that they are neither 0 nor 1."""
-    guards: list[_Guard] = []
-    try:
-        with symbolic_config.patch(backed_size_oblivious=True), _recorded(guards):  # type: ignore[attr-defined]
-            program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
-    except Exception as error:
-        if isinstance(error, errors.CompileError) or needs_rewriting(error):
-            raise
-        try:
-            program = _traced_by_dims(module, args, kwargs, dynamic_shapes)
-        except Exception as second:
-            raise (second if isinstance(second, errors.CompileError) or needs_rewriting(second) else error) from error
-    else:
-        note_lines(program, {guard.text: guard.source for guard in guards})
+    """A program whose dims are as dynamic as can be: ``torch.export`` narrows those that the user gave no range.
+
+    It is traced first with the assumption that extents are neither 0 nor 1. Where that costs more than these two, it
+    is traced without.
+    """
     specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs, parameter_names(module))
-    program._range_constraints = hints.without_assumed_bounds(program, specs, lambda s: requires_two(program, s))
+    programs: list[ExportedProgram] = []
+    failed: Exception | None = None
+    for oblivious in (False, True):
+        guards: list[_Guard] = []
+        try:
+            with symbolic_config.patch(backed_size_oblivious=oblivious), _recorded(guards):  # type: ignore[attr-defined]
+                program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+        except Exception as error:
+            if isinstance(error, errors.CompileError) or needs_rewriting(error):
+                raise
+            failed = failed or error
+            continue
+        note_lines(program, {guard.text: guard.source for guard in guards})
+        program._range_constraints = hints.without_assumed_bounds(program, specs, lambda s: requires_two(program, s))  # noqa: B023
+        programs.append(program)
+        if not hints.is_narrowed(program, specs) and not entry_guards(program):
+            break
+    if not programs:
+        assert failed is not None
+        if any(text in str(failed) for text in (_VIOLATED, _NARROWED)):
+            return _traced_by_dims(module, args, kwargs, dynamic_shapes)
+        raise failed
+    program = min(programs, key=lambda p: (hints.is_narrowed(p, specs), len(entry_guards(p))))
     hints.check_fixed(program, (args, kwargs), specs)
     return program
 

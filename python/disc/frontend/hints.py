@@ -76,8 +76,8 @@ def without_assumed_bounds(
 ) -> dict[sympy.Symbol, ValueRanges[sympy.Expr]]:
     """The ranges of a program's symbols without the lower bound of 2 that torch.export assumes.
 
-    ``required`` tells for which symbols the model's code asks for 2 or more. A bound that the user gave stays: that of a
-    ``Dim`` among ``specs``, or of one that the program was exported with, which a program read from a file does not say.
+    ``required`` tells for which symbols the model's code asks for 2 or more. A bound that the user gave stays: that of
+    a ``Dim`` among ``specs``, or of one that the program was exported with. A file does not tell which that was.
     """
     ranges = dict(program.range_constraints)
     given = _declared(program)
@@ -102,6 +102,21 @@ def _declared(program: ExportedProgram) -> set[sympy.Symbol]:
             if isinstance(constraint, StrictMinMaxConstraint) and isinstance(size, torch.SymInt):
                 found |= {size.node._expr, size.node.expr} & size.node.expr.free_symbols
     return found
+
+
+def is_narrowed(program: ExportedProgram, specs: Sequence[Any]) -> bool:
+    """Whether a dim without a range of the user's is fixed to 0 or 1, or has a lower bound that tracing found."""
+    for _, dim, size, spec in dims(program, specs):
+        if not is_hint(spec) or dim is None:
+            continue
+        if not isinstance(size, torch.SymInt):
+            if size in (0, 1):
+                return True
+        else:
+            known = program.range_constraints.get(size.node.expr)
+            if size.node.expr.is_Symbol and known is not None and known.lower > max(spec.min or 0, 0):
+                return True
+    return False
 
 
 def check_fixed(program: ExportedProgram, args: Any, specs: Sequence[Any]) -> None:

@@ -34,6 +34,12 @@ def source_of(node: Node | None) -> tuple[str, int] | None:
     return next((f for f in reversed(frames) if Path(f[0]).is_absolute()), None)
 
 
+def source_of_trace(trace: str) -> str | None:
+    """The innermost line of the user's code in a stack trace, ``model.py:12``."""
+    frames = [f"{file}:{line}" for file, line in _FRAME.findall(trace) if is_user_line(file)]
+    return frames[-1] if frames else None
+
+
 def is_user_line(file: str) -> bool:
     """Whether a file is neither PyTorch's nor ours."""
     return is_user_file(file) and not file.startswith(_DISC)

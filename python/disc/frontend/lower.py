@@ -247,8 +247,8 @@ class Lowering:
                 if not self.builder.require_guard(guard.condition, what + where):
                     raise errors.CompileError(
                         "import",
-                        f"{what}{where}, which the compiled model cannot check: use a Dim with a range, or a derived Dim"
-                        " such as 2 * Dim('n'), in dynamic_shapes",
+                        f"{what}{where}, which the compiled model cannot check: use a Dim with a range, or a derived"
+                        " Dim such as 2 * Dim('n'), in dynamic_shapes",
                         guard.source,
                     )
 

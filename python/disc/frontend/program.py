@@ -187,9 +187,10 @@ def import_program(
     ranges = exported.range_constraints
     if isinstance(model, ExportedProgram):
         ranges = without_assumed_bounds(exported, specs, lambda s: requires_two(exported, s))
-    program = copy.copy(decompose(exported))
+    decomposed, asked = decompose(exported)
+    program = copy.copy(decomposed)
     program._range_constraints = {**program.range_constraints, **ranges}
-    imported = import_functional(program, specs, library=library, guards=guards)
+    imported = import_functional(program, specs, library=library, guards=[*guards, *asked])
     imported.trees = found
     imported.exported = exported
     return imported

@@ -113,7 +113,7 @@ def may_be_empty(env: ShapeEnv, symbol: sympy.Symbol) -> bool:
 
 
 def is_hinted(env: ShapeEnv, symbols: Iterable[sympy.Symbol]) -> bool:
-    """Whether one of the symbols comes from ``Dim.AUTO`` or ``Dim.DYNAMIC``: torch.export narrows its range silently."""
+    """Whether one of the symbols comes from ``Dim.AUTO`` or ``Dim.DYNAMIC``, which torch.export narrows silently."""
     return any(prover.is_hinted(env, symbol) for prover in _active[-1:] for symbol in symbols)
 
 

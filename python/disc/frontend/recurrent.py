@@ -22,6 +22,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils import rnn as packing
 
+from .. import errors
+
 _patching = threading.RLock()
 
 
@@ -241,6 +243,85 @@ def _pad_packed_sequence(
     inside = torch.arange(x.shape[0], device=x.device)[:, None] < known.lengths[None, :].to(x.device)
     x = torch.where(inside.reshape(*inside.shape, *[1] * (x.dim() - 2)), x, padding_value)
     return (x.transpose(0, 1) if batch_first else x), known.lengths
+
+
+# -- in exported programs ------------------------------------------------------------------------------
+
+
+def _of_program(operator: Callable[..., Any], *extra: Any) -> Callable[..., Any]:
+    """What ``aten.lstm.input`` and its like are, in the program of an exported module."""
+
+    def decomposed(
+        x: Tensor,
+        hx: Any,
+        params: Sequence[Tensor],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+    ) -> Any:
+        _check_dropout(dropout, train)
+        hx = list(hx) if isinstance(hx, (list, tuple)) else hx
+        return operator(x, None, hx, list(params), has_biases, num_layers, bidirectional, batch_first, *extra)
+
+    return decomposed
+
+
+def _of_packed_program(operator: Callable[..., Any], *extra: Any) -> Callable[..., Any]:
+    """What ``aten.lstm.data`` and its like are: layers over the rows of a packed sequence, longest sequence first."""
+
+    def decomposed(
+        data: Tensor,
+        batch_sizes: Tensor,
+        hx: Any,
+        params: Sequence[Tensor],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+    ) -> Any:
+        _check_dropout(dropout, train)
+        hx = list(hx) if isinstance(hx, (list, tuple)) else hx
+        batch = (hx[0] if isinstance(hx, list) else hx).shape[1]
+        sizes = batch_sizes.to(data.device)
+        ends = sizes.cumsum(0)
+        starts = ends - sizes
+        number = torch.arange(batch, device=data.device)
+        inside = number[None, :] < sizes[:, None]
+        padded = data[torch.where(inside, starts[:, None] + number[None, :], 0)]
+        y, *states = operator(
+            padded, inside.sum(0), hx, list(params), has_biases, num_layers, bidirectional, False, *extra
+        )
+        rows = torch.arange(data.shape[0], device=data.device)
+        step = torch.searchsorted(ends, rows, right=True)
+        return (y[step, rows - starts[step]], *states)
+
+    return decomposed
+
+
+def _check_dropout(dropout: float, train: bool) -> None:
+    if train and dropout > 0:
+        raise errors.CompileError(
+            "import", "dropout between recurrent layers in training mode: call model.eval() before the export"
+        )
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """PyTorch's operators of whole recurrent layers in terms of ours."""
+    aten = torch.ops.aten
+    found = {}
+    for packet, operator, extra in (
+        (aten.lstm, lstm, ()),
+        (aten.gru, gru, ()),
+        (aten.rnn_tanh, rnn, ("tanh",)),
+        (aten.rnn_relu, rnn, ("relu",)),
+    ):
+        found[packet.input] = _of_program(operator, *extra)
+        found[packet.data] = _of_packed_program(operator, *extra)
+    return found
 
 
 # -- the functions that layers call ----------------------------------------------------------------------

@@ -15,8 +15,10 @@ from torch.export.graph_signature import OutputKind, SymBoolArgument, SymFloatAr
 
 from .. import errors
 from .decompositions import decomposition_table, needs_decomposition
+from .entry_guards import EntryGuard
 from .higher_order import flattened
 from .settle import allowing_extremes, settle
+from .specialisation import unspecialised
 
 if TYPE_CHECKING:
     from .graphs import GraphProgram
@@ -41,17 +43,26 @@ class Update:
     """and what that is called."""
 
 
-def decompose(exported: ExportedProgram) -> ExportedProgram:
-    """The program in terms of ops that have rules, as far as PyTorch can do that; nothing in it is changed in place."""
+def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGuard]]:
+    """The program in terms of ops that have rules, as far as PyTorch can do that; nothing in it is changed in place.
+
+    With it the conditions on the inputs' extents that the decompositions ask for.
+    """
     if not needs_decomposition(exported):
-        return exported
+        return exported, []
     try:
-        with torch.no_grad(), flattened(), allowing_extremes(), warnings.catch_warnings():
+        with (
+            torch.no_grad(),
+            flattened(),
+            allowing_extremes(),
+            unspecialised(exported) as guards,
+            warnings.catch_warnings(),
+        ):
             # PyTorch copies what it warns of.
             warnings.filterwarnings("ignore", message=r".*LeafSpec", category=FutureWarning)
             program = exported.run_decompositions(decomposition_table())
             settle(program.graph)
-            return program
+        return program, guards
     except errors.CompileError:
         raise
     except Exception as error:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import sympy
@@ -168,10 +169,26 @@ def is_assumed(value: torch.SymBool) -> bool:
     return known_truth(value) is None and env._maybe_evaluate_static(expr) is not None
 
 
+_narrowing: list[bool] = []
+
+
+@contextmanager
+def narrowing_hints() -> Iterator[None]:
+    """While it is active, conditions in the model's code may narrow dims without a range of the user's own.
+
+    The conditions are checked at the entry of the compiled model.
+    """
+    _narrowing.append(True)
+    try:
+        yield
+    finally:
+        _narrowing.pop()
+
+
 def narrows_hint(value: torch.SymBool) -> bool:
     """Whether torch.export would answer a condition by narrowing a ``Dim.AUTO`` or ``Dim.DYNAMIC`` dim."""
     env, expr = value.node.shape_env, value.node.expr
-    return env is not None and is_hinted(env, expr.free_symbols) and known_truth(value) is None
+    return not _narrowing and env is not None and is_hinted(env, expr.free_symbols) and known_truth(value) is None
 
 
 def predicate(expr: Any, env: ShapeEnv) -> Tensor:

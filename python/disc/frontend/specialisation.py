@@ -1,0 +1,84 @@
+"""Tracing a program again must not fix its dynamic dims to the sizes of the example.
+
+PyTorch decomposes some operations by Python code that asks for sizes: a loop over the steps of a recurrent layer, for
+one. The symbols of an exported program are frozen by then, and PyTorch answers with the example's sizes, silently.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch.fx.traceback as fx_traceback
+from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from .. import errors
+from .entry_guards import EntryGuard, holds, with_sources
+from .hints import environment
+from .locations import source_of_trace
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What torch answered by the example: that ``expr`` is ``value``."""
+
+    expr: Any
+    value: Any
+    trace: str
+
+
+@contextmanager
+def unspecialised(program: ExportedProgram) -> Iterator[list[EntryGuard]]:
+    """While it is active, fixing a dim of ``program`` is an error, at the end.
+
+    The list is filled with the conditions that were answered for some sizes only.
+    """
+    answers: list[_Answer] = []
+    original = ShapeEnv._check_frozen
+
+    @functools.wraps(original)
+    def check_frozen(self: ShapeEnv, expr: Any, concrete_val: Any) -> None:
+        original(self, expr, concrete_val)
+        if self is env:
+            answers.append(_Answer(expr, concrete_val, fx_traceback.current_meta.get("stack_trace") or ""))
+
+    env = environment(program)
+    guards: list[EntryGuard] = []
+    ShapeEnv._check_frozen = check_frozen  # type: ignore[method-assign]
+    try:
+        yield guards
+    finally:
+        ShapeEnv._check_frozen = original  # type: ignore[method-assign]
+    for answer in dict.fromkeys(answers):
+        assert env is not None
+        _judge(program, env, answer, guards)
+
+
+def _judge(program: ExportedProgram, env: ShapeEnv, answer: _Answer, guards: list[EntryGuard]) -> None:
+    if not all(
+        symbol in env.var_to_sources or symbol in program.range_constraints for symbol in answer.expr.free_symbols
+    ):
+        return
+    source = source_of_trace(answer.trace)
+    if answer.value not in (sympy.true, sympy.false):
+        raise errors.CompileError(
+            "import",
+            f"{with_sources(env, answer.expr)} is a dynamic size with the range {_range(program, answer.expr)}, and"
+            f" PyTorch's decomposition of an operation fixes it to {answer.value}, the size in the example",
+            source,
+        )
+    condition = answer.expr if answer.value is sympy.true else sympy.Not(answer.expr)
+    # That sizes differ is asked for shortcuts; the operations' own rules check what they need.
+    if isinstance(condition, sympy.Ne) or holds(env, condition, program.range_constraints):
+        return
+    guards.append(EntryGuard(condition, source))
+
+
+def _range(program: ExportedProgram, expr: Any) -> str:
+    known = program.range_constraints.get(expr)
+    return f"{known.lower} to {known.upper}" if known is not None else "of its symbols"
