@@ -17,11 +17,12 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
+from torch.export.exported_program import _convert_guards_to_code
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from .. import errors
-from .hints import dims, environment, user_inputs
+from .hints import declared, dims, environment, user_inputs
 
 _LINES = "disc_guard_lines"
 
@@ -47,8 +48,10 @@ def entry_guards(program: ExportedProgram) -> list[EntryGuard]:
         return []
     lines = program.graph_module.meta.get(_LINES, {})
     found = []
+    given = declared(program)
     for condition, text in _conditions(program, env):
-        if condition is sympy.true or holds(env, condition, program.range_constraints):
+        # torch.export has solved those over ranges of the user's.
+        if condition.free_symbols <= given or holds(env, condition, program.range_constraints):
             continue
         found.append(EntryGuard(condition, lines.get(text)))
     return found
@@ -57,6 +60,12 @@ def entry_guards(program: ExportedProgram) -> list[EntryGuard]:
 def keep_bounds(program: ExportedProgram, specs: Sequence[Any]) -> None:
     """Notes the lower bounds of 2 that the user gave: a file does not tell them from torch.export's assumption."""
     env = environment(program)
+    if env is not None:
+        # Those that torch.export has solved over ranges of the user's are nothing to check.
+        guards, given = env.guards, declared(program)
+        env.guards = [guard for guard in guards if not env.replace(guard.expr).free_symbols <= given]
+        program._guards_code = _convert_guards_to_code(program.graph_module)
+        env.guards = guards
     for _, dim, size, spec in dims(program, specs):
         if env is None or dim is None or not isinstance(size, torch.SymInt) or getattr(spec, "min", None) != 2:
             continue

@@ -80,7 +80,7 @@ def without_assumed_bounds(
     a ``Dim`` among ``specs``, or of one that the program was exported with. A file does not tell which that was.
     """
     ranges = dict(program.range_constraints)
-    given = _declared(program)
+    given = declared(program)
     for _, dim, size, spec in dims(program, specs):
         symbol = size.node.expr if isinstance(size, torch.SymInt) and dim is not None else None
         known = ranges.get(symbol) if symbol is not None and symbol.is_Symbol else None
@@ -92,7 +92,7 @@ def without_assumed_bounds(
     return ranges
 
 
-def _declared(program: ExportedProgram) -> set[sympy.Symbol]:
+def declared(program: ExportedProgram) -> set[sympy.Symbol]:
     """The symbols whose ranges the user gave."""
     env = environment(program)
     found: set[sympy.Symbol] = set()

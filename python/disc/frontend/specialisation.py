@@ -73,10 +73,9 @@ def _judge(program: ExportedProgram, env: ShapeEnv, answer: _Answer, guards: lis
             source,
         )
     condition = answer.expr if answer.value is sympy.true else sympy.Not(answer.expr)
-    # That sizes differ is asked for shortcuts; the operations' own rules check what they need.
-    if isinstance(condition, sympy.Ne) or holds(env, condition, program.range_constraints):
-        return
-    guards.append(EntryGuard(condition, source))
+    # Other conditions choose between forms that are equal in value, and the operations' rules check what they need.
+    if isinstance(condition, sympy.Eq) and not holds(env, condition, program.range_constraints):
+        guards.append(EntryGuard(condition, source))
 
 
 def _range(program: ExportedProgram, expr: Any) -> str:

@@ -1,0 +1,90 @@
+"""Dim.AUTO and Dim.DYNAMIC: 0 and 1 are sizes like others, also as the example; what the code needs is checked."""
+
+import pytest
+import torch
+from torch.export import Dim
+
+import disc
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+def compiled(function, example, hint=Dim.AUTO):
+    return disc.compile(Function(function), (torch.randn(example, 6),), dynamic_shapes=(({0: hint},),))
+
+
+def attend(x):
+    heads = x.reshape(x.shape[0], 2, 3).transpose(0, 1)[None]
+    return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
+
+
+FUNCTIONS = [
+    lambda x: (x.view(-1), torch.cat([x, x]), x.softmax(0), x.sum(0)),
+    lambda x: (x @ x.t(), x.mean(0, keepdim=True).expand(x.shape[0], -1) + x, x.unsqueeze(1).squeeze(1)),
+    lambda x: torch.where(torch.arange(x.shape[0])[:, None] < torch.arange(x.shape[0]), 1.0, 0.0) @ x,
+    attend,
+    lambda x: x * 2 if x.shape[0] == 1 else x + max(1, x.shape[0]),
+    lambda x: x * 2 if x.shape[0] % 2 == 0 else x * 3,
+]
+
+
+@pytest.mark.parametrize("n", range(len(FUNCTIONS)))
+def test_sizes_0_and_1(n):
+    model = compiled(FUNCTIONS[n], 4, Dim.AUTO if n % 2 else Dim.DYNAMIC)
+    for size in (1, 0, 2, 3, 17):
+        x = torch.randn(size, 6)
+        torch.testing.assert_close(model(x), FUNCTIONS[n](x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("hint", [Dim.AUTO, Dim.DYNAMIC])
+def test_an_example_of_size_1(hint):
+    model = compiled(lambda x: x.relu() + 1, 1, hint)
+    for size in (1, 0, 5):
+        x = torch.randn(size, 6)
+        torch.testing.assert_close(model(x), x.relu() + 1)
+
+
+def test_a_program_of_torch_export():
+    shapes = (({0: Dim.AUTO},),)
+    program = torch.export.export(Function(lambda x: x @ x.t()), (torch.randn(4, 6),), dynamic_shapes=shapes)
+    model = disc.compile(program)
+    for size in (1, 0, 2, 9):
+        x = torch.randn(size, 6)
+        torch.testing.assert_close(model(x), x @ x.t(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_bound_of_the_users_own_stays():
+    program = torch.export.export(Function(torch.relu), (torch.randn(4, 6),), dynamic_shapes=(({0: Dim("n", min=2)},),))
+    with pytest.raises(disc.ShapeError, match="expected 2 <="):
+        disc.compile(program)(torch.ones(1, 6))
+
+
+def test_sizes_that_the_code_makes_equal():
+    shapes = (({0: Dim.AUTO}, {0: Dim.AUTO}),)
+    model = disc.compile(Function(torch.add), (torch.randn(4, 3), torch.randn(4, 3)), dynamic_shapes=shapes)
+    torch.testing.assert_close(model(torch.ones(1, 3), torch.ones(1, 3)), torch.full((1, 3), 2.0))
+    with pytest.raises(disc.ShapeError, match="input 'args_1', dim 0"):
+        model(torch.ones(1, 3), torch.ones(5, 3))
+
+
+def test_squeeze_of_a_size_of_1():
+    model = compiled(lambda x: x.squeeze(0), 4)
+    torch.testing.assert_close(model(torch.ones(0, 6)), torch.ones(0, 6))
+    with pytest.raises(disc.ShapeError, match=r"squeeze.*test_dynamic_hints\.py.*dim 0 has size 1"):
+        model(torch.ones(1, 6))
+
+
+def test_conditions_are_checked_where_a_program_has_them():
+    function = Function(lambda x: x[:, 0] * 2 if x.shape[0] % 2 == 0 else x[:, 0])
+    program = torch.export.export(function, (torch.randn(4, 6),), dynamic_shapes=(({0: Dim.AUTO},),))
+    model = disc.compile(program)
+    torch.testing.assert_close(model(torch.ones(6, 6)), torch.full((6,), 2.0))
+    with pytest.raises(disc.ShapeError, match="the model's code needs"):
+        model(torch.ones(5, 6))
