@@ -44,9 +44,9 @@ def environment(program: Any) -> ShapeEnv | None:
     for node in program.graph.nodes:
         value = node.meta.get("val") if node.op == "placeholder" else None
         if isinstance(value, torch.Tensor) and getattr(value, "fake_mode", None) is not None:
-            return value.fake_mode.shape_env  # type: ignore[no-any-return]
+            return value.fake_mode.shape_env  # type: ignore[attr-defined, no-any-return]
         if isinstance(value, torch.SymInt):
-            return value.node.shape_env  # type: ignore[no-any-return]
+            return value.node.shape_env  # type: ignore[attr-defined, no-any-return]
     return None
 
 
