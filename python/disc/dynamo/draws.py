@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.utils._sympy.printers import PythonPrinter
 
-from ..frontend.graphs import drawn_after
+from ..frontend.graphs import drawn_after, draws
 
 _aten = torch.ops.aten
 
@@ -85,20 +85,7 @@ def with_draws(compiled: Callable[..., Any], draw: Draw) -> Callable[..., Any]:
 
 
 def _draws(node: Node) -> bool:
-    if node.op != "call_function":
-        return False
-    if node.target in _SAVING:
-        return True
-    if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
-        return False
-    if torch.Tag.nondeterministic_seeded not in node.target.tags:
-        return False
-    names = [argument.name for argument in node.target._schema.arguments]
-    if "dropout_p" in names:
-        place = names.index("dropout_p")
-        given = node.args[place] if place < len(node.args) else node.kwargs.get("dropout_p", 0.0)
-        return bool(given != 0.0)
-    return True
+    return node.op == "call_function" and (node.target in _SAVING or draws(node))
 
 
 class _Taker:
@@ -168,6 +155,8 @@ class _Taker:
             self._wrapper = "save(" if saves else f"restore({self.text(args[0])}, "
             op, args = (args[0], args[1:]) if saves else (args[1], args[2:])
             value = self._value(op, args, node.kwargs)
+        if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten":
+            raise _NotBefore
         split = _SPLIT.get(op)
         if split is not None:
             new = split(_Splitter(self, self._graph, node, value), *args, **node.kwargs)

@@ -12,7 +12,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from ..errors import CompileError, ShapeError, UnsupportedOpError
-from ..frontend import reason_against
+from ..frontend import is_flattened, reason_against
 from ..options import Options
 from .compiled import CompiledGraph, log
 from .result_function import LayoutError
@@ -69,6 +69,9 @@ class _Supported(OperatorSupportBase):
         self._against = against
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
+        if node.op == "get_attr":
+            # The graphs of an operator belong to it.
+            return all(is_flattened(user.target) and user.name not in self._against for user in node.users)
         return node.op == "call_function" and node.name not in self._against
 
 
@@ -218,7 +221,7 @@ def _partition(
         partitioner = CapabilityBasedPartitioner(whole, _Supported(against), allows_single_node_partition=True)
         # Views alone need no code.
         parts = [p for p in partitioner.propose_partitions() if any(map(_computes, p.nodes))]
-        sizes = [len(p.nodes) for p in parts]
+        sizes = [sum(node.op == "call_function" for node in p.nodes) for p in parts]
         partitioner.fuse_partitions(parts)
         failed: dict[str, str] = {}
         for node in list(whole.graph.nodes):
@@ -336,7 +339,9 @@ def _append_results(graph: GraphModule, values: list[Node]) -> None:
 
 def _computes(node: Node) -> bool:
     target = str(node.target)
-    return isinstance(node.target, torch._ops.OpOverload) and not target.startswith(_VIEWS)
+    return is_flattened(node.target) or (
+        isinstance(node.target, torch._ops.OpOverload) and not target.startswith(_VIEWS)
+    )
 
 
 def _source(node: Node) -> str:

@@ -4,6 +4,7 @@ from ..interrupts import deferred_interrupts
 
 # These register dialects, operators and lowering rules, each of which exists once in a process.
 with deferred_interrupts():
+    from .flat_graph import is_flattened
     from .graphs import GraphInterface, graph_program, reason_against
     from .program import ImportedProgram, Input, import_functional, import_program
     from .registry import NotLowerable, lowers
@@ -18,6 +19,7 @@ __all__ = [
     "graph_program",
     "import_functional",
     "import_program",
+    "is_flattened",
     "lowers",
     "reason_against",
 ]

@@ -26,6 +26,7 @@ from torch_mlir.extras.fx_importer import _get_mlir_op_name_for_schema
 
 from ..errors import CompileError
 from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
+from .flat_graph import flat_graph, is_flattened, subgraphs
 from .lower import IGNORED
 from .registry import find_rule
 from .result_layouts import (
@@ -100,11 +101,13 @@ def reason_against(node: Node) -> str | None:
         return None
     if target is drawn_after:
         return "it draws random numbers after others that depend on data"
+    if is_flattened(target):
+        return "it draws random numbers inside" if draws(node) else None
     if isinstance(target, torch._ops.HigherOrderOperator):
         return "higher-order operators are not supported"
     if isinstance(target, torch._ops.OpOverload):
         name = _get_mlir_op_name_for_schema(target._schema)
-        if torch.Tag.nondeterministic_seeded in target.tags and _draws(node):
+        if draws(node):
             return "it draws from PyTorch's generator of random numbers"
         if not name.startswith(IGNORED):
             if target._schema.is_mutable:
@@ -124,10 +127,14 @@ def reason_against(node: Node) -> str | None:
     return None
 
 
-def _draws(node: Node) -> bool:
-    """Whether an op that can draw random numbers does: attention without dropout does not."""
-    assert isinstance(node.target, torch._ops.OpOverload)
-    names = [argument.name for argument in node.target._schema.arguments]
+def draws(node: Node) -> bool:
+    """Whether an operation draws random numbers: attention without dropout does not."""
+    target = node.target
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return any(draws(inner) for module in subgraphs(node) for inner in module.graph.nodes)
+    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    names = [argument.name for argument in target._schema.arguments]
     if "dropout_p" not in names:
         return True
     place = names.index("dropout_p")
@@ -149,6 +156,7 @@ def graph_program(
         updates: pairs (placeholder, node): the new values of arguments.
         numbers_are_sizes: whether no argument that is an int is negative, even if tracing does not know that.
     """
+    module, updates = flat_graph(module, updates)
     return _Builder(module, fixed, updates, numbers_are_sizes).build()
 
 

@@ -15,6 +15,7 @@ import torch
 import torch._higher_order_ops.utils as utils
 import torch.utils._pytree as pytree
 from torch import Tensor
+from torch._higher_order_ops.flex_attention import math_attention
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .. import errors
@@ -233,6 +234,21 @@ def generic_associative_scan(
 
 # -- in the place of PyTorch's ---------------------------------------------------------------------------------
 
+
+def invoke_subgraph(subgraph: Callable[..., Any], _: str | None, *operands: Any) -> Any:
+    """A function of its own (``torch.compiler.nested_compile_region``)."""
+    return subgraph(*operands)
+
+
+def flex_attention(query: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """``flex_attention`` by its definition: all scores, the function of them and the mask."""
+    result, sums, largest = math_attention(query, *args, **kwargs)
+    # Stored as the query is.
+    order = sorted(range(query.dim()), key=query.stride, reverse=True)
+    stored = result.permute(order).contiguous()
+    return stored.permute([order.index(dim) for dim in range(query.dim())]), sums, largest
+
+
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "cond": cond,
     "while_loop": while_loop,
@@ -240,11 +256,17 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "map_impl": map_,
     "associative_scan": associative_scan,
 }
+# In graphs of AOTAutograd there are more.
+_IN_GRAPHS: dict[str, Callable[..., Any]] = {"invoke_subgraph": invoke_subgraph, "flex_attention": flex_attention}
+FLATTENED = frozenset([*_OPERATORS, *_IN_GRAPHS])
 
 
 @contextmanager
-def flattened() -> Iterator[None]:
-    """While it is active, control flow operators are traced as this module says."""
+def flattened(*, subgraphs: bool = False) -> Iterator[None]:
+    """While it is active, control flow operators are traced as this module says.
+
+    With ``subgraphs`` so are operators that call a function.
+    """
     replaced: list[tuple[Any, str, Any]] = []
 
     def replace(owner: Any, name: str, new: Any) -> None:
@@ -260,7 +282,7 @@ def flattened() -> Iterator[None]:
             "generic_associative_scan",
             generic_associative_scan,
         )
-        for name, function in _OPERATORS.items():
+        for name, function in {**_OPERATORS, **(_IN_GRAPHS if subgraphs else {})}.items():
             replace(type(getattr(torch.ops.higher_order, name)), "__call__", _method(function))
         yield
     finally:
