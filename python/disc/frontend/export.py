@@ -26,6 +26,7 @@ from .recursion import kept_recursion
 from .rewriting.convert import rewritten
 from .rewriting.hooks import NeedsRewriting, guarded, needs_rewriting
 from .rewriting.recursion import Recursive, endless
+from .scripted import traced_through
 from .settle import allowing_extremes, settle
 from .sharing import check_sharing
 
@@ -60,6 +61,7 @@ def export(
     """
     with (
         torch.no_grad(),
+        traced_through(),
         kept_whole(),
         guarded(),
         kept_recursion(module),
