@@ -158,7 +158,8 @@ def _number(name: str, value: Any, dtype: torch.dtype) -> torch.Tensor:
     kind = float if dtype.is_floating_point else int
     if isinstance(value, bool) or not isinstance(value, kind):
         # An int is no float: x * 2 and x * 2.0 are of different dtypes if x has integers.
-        raise TypeError(f"input {name!r}: expected a Python {kind.__name__}, got {value!r}")
+        expected = "a float" if kind is float else "an int"
+        raise TypeError(f"input {name!r}: expected {expected}, got {type(value).__name__}")
     return torch.tensor(value, dtype=dtype)
 
 

@@ -42,7 +42,7 @@ def test_the_value_of_each_call(sampling):
 
 
 def test_an_int_is_no_float(sampling):
-    with pytest.raises(TypeError, match="'temperature': expected a Python float, got 1"):
+    with pytest.raises(TypeError, match="'temperature': expected a float, got int"):
         sampling[1](torch.randn(3, 4), 1, slope=0.5)
 
 
