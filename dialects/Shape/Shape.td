@@ -124,7 +124,8 @@ def Shape_SymbolOp : Shape_Op<"symbol", [Symbol, HasParent<"::mlir::ModuleOp">]>
     Facts about a symbol are promises that the entry of the compiled model
     checks. `likely` only steers decisions.
 
-    (S1) `min` is not negative.
+    (S1) `min` is at least -2**62. That of an extent is not negative; a number that
+    data gives and extents are computed from may be.
     (S2) `max`, if there is one, is at least `min`.
     (S3) `divisor` is positive.
     (S4) some multiple of `divisor` lies between `min` and `max`.

@@ -182,8 +182,10 @@ static void printPredicate(OpAsmPrinter &printer, Operation *, StringAttr predic
 LogicalResult SymbolOp::verify() {
   int64_t min = getMin(), divisor = getDivisor();
   std::optional<int64_t> max = getMax();
-  if (min < 0)
-    return emitOpError("(S1) expects min >= 0, got ") << min;
+  // The sum of two such bounds is still a number of 64 bits.
+  constexpr int64_t kLeast = -(int64_t(1) << 62);
+  if (min < kLeast)
+    return emitOpError("(S1) expects min >= ") << kLeast << ", got " << min;
   if (max && *max < min)
     return emitOpError("(S2) expects max >= min, got ") << *max << " < " << min;
   if (divisor < 1)

@@ -92,6 +92,7 @@ class Compilation:
         fixed: Mapping[str, Any] | None = None,
         *,
         library: bool = False,
+        fallback: bool = False,
     ) -> ImportedProgram:
         """The import stage."""
         if self._dump:
@@ -103,7 +104,7 @@ class Compilation:
                     from .frontend.onnx import import_onnx
 
                 return import_onnx(model, fixed, dynamic_shapes, library=library)
-            return import_program(model, args, kwargs, dynamic_shapes, library=library)
+            return import_program(model, args, kwargs, dynamic_shapes, library=library, fallback=fallback)
 
     @contextlib.contextmanager
     def variant(self, cpu: str) -> Iterator[None]:

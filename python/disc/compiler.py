@@ -16,8 +16,11 @@ from . import _native
 from .compilation import EMIT, LOAD, Compilation, is_onnx
 from .errors import CompileError, boundary
 from .frontend import ImportedProgram
+from .frontend.program import signless
+from .frontend.scripted import unwrapped_module
 from .model import Model
 from .options import Options
+from .weight_watch import WeightWatch
 
 if TYPE_CHECKING:
     import onnx
@@ -32,6 +35,7 @@ def compile(
     fixed: Mapping[str, Any] | None = None,
     target: str | None = None,
     options: Options | None = None,
+    fallback: bool = False,
 ) -> Model:
     """Compiles a model once, for every shape that ``dynamic_shapes`` allows.
 
@@ -46,22 +50,29 @@ def compile(
             and, where they do not, the device of the model's parameters, or of the arguments if it has none. Of several
             GPUs it is the one where these tensors lie.
         options: see :class:`disc.Options`.
+        fallback: whether PyTorch is to do the operations that have no lowering rule, such as custom operators, while
+            the model runs; ``model.fallbacks`` lists them. For PyTorch models on the CPU.
 
     Raises:
         CompileError: a stage failed; its message has the line of Python and a reproducer.
         UnsupportedOpError: the model uses operations that cannot be lowered; it lists all of them.
     """
     options = check_arguments(model, options, args, kwargs, fixed)
+    if isinstance(model, torch.nn.Module):
+        model = unwrapped_module(model)
     devices = _devices_of(model, args, kwargs)
     if target is not None or options.target is None:
         options = dataclasses.replace(options, target=target or (_target_of(devices[0]) if devices else "cpu"))
+    if fallback and (is_onnx(model) or options.target != "cpu"):
+        raise ValueError(f"fallback: expected a PyTorch model on the CPU, got an ONNX model or {options.target!r}")
     compilation = Compilation(options)
     with compilation.progress(steps(compilation)):
-        program = compilation.import_model(model, args, kwargs, dynamic_shapes, fixed)
+        program = compilation.import_model(model, args, kwargs, dynamic_shapes, fixed, fallback=fallback)
         executable = build(compilation, program, next((d.index for d in devices if d.type == "cuda"), 0))
         if executable is not None:
             with compilation.step(LOAD):
                 load(executable, program.parameters)
+                watch(executable, program, model)
             program.release()
     signature = inspect.signature(model.forward) if isinstance(model, torch.nn.Module) else None
     return Model(program, compilation.pipeline, compilation.texts, executable, compilation.timings, signature)
@@ -131,6 +142,16 @@ def load(executable: _native.Executable, tensors: Mapping[str, torch.Tensor]) ->
         executable.init(parameters)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         raise CompileError(LOAD, str(error)) from error
+
+
+def watch(executable: _native.Executable, program: ImportedProgram, model: Any) -> None:
+    """Has the executable pack the parameters again when they change."""
+    names = executable.info()["parameters"]
+    if not all(name in program.sources for name in names):
+        return  # An ONNX model's weights are nobody else's.
+    module = model if isinstance(model, torch.nn.Module) else None
+    tensors = {name: program.sources[name] for name in names}
+    WeightWatch(module, tensors, program.states, signless).start(executable)
 
 
 def _emit(compilation: Compilation, module: _native.Module, device: int) -> _native.Executable:

@@ -11,7 +11,9 @@ from typing import Any, NoReturn
 import torch
 
 from . import _native
+from .caches import given_back
 from .frontend import ImportedProgram, Input
+from .frontend.fallback import Fallback, bind_lifetime, raising
 from .frontend.symbols import Symbol
 from .pipeline import IMPORT, Pipeline
 from .profile import Launch, Profile
@@ -35,7 +37,9 @@ class Model:
     """What :func:`disc.compile` gives: call it as the original module, at any shape it was compiled for.
 
     Calls may come from several threads at once. Inputs are not copied; outputs are tensors of the caller's. Parameters
-    are those of the original module, as they were when it was compiled: do not change them in place.
+    are those of the original module: a call that finds them changed (in place, by ``load_state_dict``, by an optimizer,
+    by ``.data = ...``) packs them again first. They must not change while a call runs. A parameter that is replaced by
+    another tensor is seen as soon as nobody has the old tensor any more.
 
     What the module updates in place, a call updates: inputs that were passed, and buffers of the original module (see
     :meth:`state`). Calls of a model with state take turns; inputs that are updated must not be used by another thread.
@@ -61,6 +65,11 @@ class Model:
         self.timings: dict[str, float] = dict(timings)
         """Seconds that each stage of the compilation took."""
         self._run = executable.run if executable else self._not_built
+        self.fallbacks: tuple[Fallback, ...] = tuple(program.fallbacks.used)
+        """The operations that PyTorch does in each call: their names, and the lines that use them."""
+        if executable and program.fallbacks.functions:
+            bind_lifetime(self, program.fallbacks)
+            self._run = raising(executable.run)
         self._names = _plain_arguments(program, signature)
         self._planned: _native.Module | None = None
         self._single, self._sequence = _plain_results(program)
@@ -88,7 +97,9 @@ class Model:
             return results[0]
         if self._sequence is not None:
             return self._sequence(results)
-        return self._program.unflatten(results, inputs)
+        result = self._program.unflatten(results, inputs)
+        same = self._program.same_caches
+        return given_back(result, args, kwargs, same) if same else result
 
     def ir(self, stage: str, *, generic: bool = False, locations: bool = False) -> str:
         """The IR after a stage (``"import"``, ``"shape"``, ...), as text.

@@ -8,6 +8,7 @@
 #include "python/disc/_native/Module.h"
 #include "python/disc/_runtime/Exchange.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -26,7 +27,8 @@ public:
   Executable(std::unique_ptr<Jit> jit, CodegenTimes times, nb::type_object type, unsigned threads, int32_t device);
 
   void init(nb::sequence parameters);
-  nb::tuple run(nb::handle inputs);
+  nb::tuple run(nb::handle self, nb::handle inputs);
+  void watch(nb::sequence versions, nb::sequence storages, nb::object changed);
   nb::dict info() const;
   nb::list globals(nb::handle self) const;
   nb::dict times() const;
@@ -42,10 +44,22 @@ private:
   rt::Stream currentStream() const;
   [[noreturn]] void raiseInput(size_t index, PyObject *object);
 
+  /// A word of a parameter's own memory that changes with the parameter.
+  template <typename T> struct Watched {
+    const volatile T *address;
+    T expected;
+  };
+  template <typename T> static llvm::SmallVector<Watched<T>, 0> watched(nb::sequence pairs);
+  bool parametersChanged() const;
+
   std::unique_ptr<Jit> jit;
   CodegenTimes codegenTimes;
   TensorType tensors;
   std::unique_ptr<rt::Model> model;
+  llvm::SmallVector<Watched<uint32_t>, 0> versions;
+  llvm::SmallVector<Watched<uintptr_t>, 0> storages;
+  /// Called with this object when a watched word has changed; keeps the memory of the words alive.
+  nb::object whenChanged;
 };
 
 [[noreturn]] static void raiseLlvmError(llvm::Error error) {
@@ -118,7 +132,31 @@ void Executable::raiseInput(size_t index, PyObject *object) {
   raise(PyExc_TypeError, what + ": expected a dense tensor on " + device() + " (" + takeErrorText() + ")");
 }
 
-nb::tuple Executable::run(nb::handle inputs) {
+template <typename T> llvm::SmallVector<Executable::Watched<T>, 0> Executable::watched(nb::sequence pairs) {
+  llvm::SmallVector<Watched<T>, 0> result;
+  for (nb::handle pair : pairs)
+    result.push_back({reinterpret_cast<const volatile T *>(nb::cast<uintptr_t>(pair[0])), nb::cast<T>(pair[1])});
+  return result;
+}
+
+void Executable::watch(nb::sequence versionWords, nb::sequence storageWords, nb::object changed) {
+  auto newVersions = watched<uint32_t>(versionWords);
+  auto newStorages = watched<uintptr_t>(storageWords);
+  versions = std::move(newVersions);
+  storages = std::move(newStorages);
+  whenChanged = std::move(changed);
+}
+
+bool Executable::parametersChanged() const {
+  auto differs = [](const auto &word) { return *word.address != word.expected; };
+  return llvm::any_of(versions, differs) || llvm::any_of(storages, differs);
+}
+
+nb::tuple Executable::run(nb::handle self, nb::handle inputs) {
+  if (parametersChanged()) {
+    nb::object callback = whenChanged;
+    callback(self);
+  }
   bool isTuple = PyTuple_Check(inputs.ptr());
   if (!isTuple && !PyList_Check(inputs.ptr()))
     raise(PyExc_TypeError, "inputs must be a tuple or a list");
@@ -325,7 +363,15 @@ void disc::py::bindExecutable(nb::module_ &m) {
       .def("init", &Executable::init, nb::arg("parameters"),
            "Binds the parameters, in the order of info()['parameters'], and does "
            "the work that depends on them alone. Once.")
-      .def("run", &Executable::run, nb::arg("inputs"), "Runs the model on a tuple of tensors; thread-safe.")
+      .def(
+          "run",
+          [](nb::handle_t<Executable> self, nb::handle inputs) {
+            return nb::inst_ptr<Executable>(self)->run(self, inputs);
+          },
+          nb::arg("inputs"), "Runs the model on a tuple of tensors; thread-safe.")
+      .def("watch", &Executable::watch, nb::arg("versions"), nb::arg("storages"), nb::arg("changed"),
+           "Pairs of an address and the word (of 32 bits, or a pointer) that is stored there now. Before a run that "
+           "finds another word, `changed` is called with this object; it must keep the memory alive.")
       .def("info", &Executable::info,
            "Inputs and outputs (name, dtype, dims), symbols (name, min, max), "
            "parameter names, and which of those are read after init().")

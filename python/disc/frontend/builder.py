@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
+from torch.fx import Node
 from torch_mlir import ir
 
 from . import dtypes, locations, scalar
 from .regions import RegionBuilder, declare_symbol
 from .registry import NotLowerable
 from .scalar import Elem
-from .symbols import SymbolTable
+from .symbols import LEAST, SymbolTable
 from .values import (
     Extent,
     Number,
@@ -32,6 +33,9 @@ from .values import (
     normalize_dim,
     tensor_type,
 )
+
+if TYPE_CHECKING:
+    from .fallback import Fallbacks
 
 Input = Tensor | Number | RuntimeNumber
 
@@ -56,11 +60,17 @@ class Builder(RegionBuilder):
 
     op_name: str = ""
     results: Sequence[ResultInfo] = ()
+    # The node of torch.export's graph, if the op comes from one.
+    node: Node | None = None
+    # What PyTorch does; None if it is to do nothing.
+    fallbacks: Fallbacks | None = None
     # The fake tensor (or number) torch.export computed for the op, or None; and its operands'.
     node_value: Any = None
     operand_values: Sequence[Any] = ()
     # What the importer sets: the program's symbols.
     symbols: SymbolTable | None = None
+    # What extents are computed from, as torch.export writes it; set by the importer.
+    sizing: Collection[sympy.Basic] = ()
     # How many operations of the model drew random numbers so far.
     random_operations: int = 0
 
@@ -303,7 +313,8 @@ class Builder(RegionBuilder):
 
     def empty(self, dims: Sequence[Extent], dtype: torch.dtype) -> ir.Value:
         """An uninitialised tensor, to be written by the op it is handed to."""
-        dynamic = [dim for dim in dims if not isinstance(dim, int)]
+        # A number that no extent is computed from, as far as torch.export knows, is refused.
+        dynamic = [self.index(dim) for dim in dims if not isinstance(dim, int)]
         return ir.Operation.create("tensor.empty", [tensor_type(dims, dtype)], dynamic).result
 
     def _fill(self, into: ir.Value, value: ir.Value) -> ir.Value:
@@ -384,6 +395,15 @@ class Builder(RegionBuilder):
         expr = value.node.expr
         return self.extent_of(expr) is not None or (self.symbols is not None and self.symbols.name_of(expr) is not None)
 
+    def is_natural(self, expr: sympy.Expr) -> bool:
+        """Whether a number is known not to be negative, or follows from the inputs' extents alone.
+
+        What torch.export asked of inputs' extents while it traced is a guard of the program.
+        """
+        assert self.symbols is not None
+        computed = any(self.symbols.is_computed(symbol) for symbol in expr.free_symbols)
+        return not computed or bool(self.bounds(expr).lower >= 0)
+
     def bind(self, count: Tensor, size: Any = None) -> Extent:
         """The value of ``count``, an i64 tensor without dims, as an extent of what follows.
 
@@ -396,7 +416,8 @@ class Builder(RegionBuilder):
         known_name = symbols.name_of(expr) if expr.is_Symbol and expr not in self.symbol_values else None
         # Export may have replaced the symbol by something that it equals.
         fresh = known_name is None
-        name = self.symbol_for(known_name, expr)
+        signed = size is not None and fresh and not self.bounds(expr).lower >= 0
+        name = self.symbol_for(known_name, expr, low=LEAST if signed else 0)
         bound: Extent = ir.Operation.create(
             "disc_shape.bind",
             [ir.IndexType.get()],
@@ -416,13 +437,28 @@ class Builder(RegionBuilder):
         self.require_equal(bound, known, f"{locations.operation()}: the number of results is not {expr}")
         return known
 
-    def symbol_for(self, name: str | None, expr: sympy.Expr | None = None) -> str:
+    def sized(self, number: RuntimeNumber, value: Any) -> Extent | RuntimeNumber:
+        """A computed number of the model as an extent, if an extent is computed from it.
+
+        Arithmetic in floating point, which has no symbolic form, is computed as a tensor, and its result is a symbol.
+        """
+        expr = value.node.expr if isinstance(value, torch.SymInt) else None
+        if expr is None or expr not in self.sizing or dtypes.is_float(number.dtype):
+            return number
+        known = self.extent_of(expr)
+        if known is not None:
+            return known
+        bound = self.bind(self.map(torch.int64, [number], lambda x: x, dims=[]), value)
+        self.symbol_values[expr] = bound
+        return bound
+
+    def symbol_for(self, name: str | None, expr: sympy.Expr | None = None, *, low: int = 0) -> str:
         """A symbol that has no value yet: ``name``, or if that has one in another region, another with its range."""
         assert self.symbols is not None
         if name is None or name in self.valued:
             bounds = None if expr is None or name is None else self.symbols.get(expr)
-            name = self.symbols.add(name or "count", bounds)
-            low, high = (0, None) if bounds is None else (bounds.min, bounds.max)
+            name = self.symbols.add(name or "count", bounds, low=low)
+            low, high = (low, None) if bounds is None else (bounds.min, bounds.max)
             declare_symbol(self.module_block, name, low, high)
         self.valued.add(name)
         return name

@@ -32,6 +32,7 @@ from .rewriting.conditions import narrowing_hints
 from .rewriting.convert import rewritten
 from .rewriting.hooks import NeedsRewriting, guarded, needs_rewriting
 from .rewriting.recursion import Recursive, endless
+from .scripted import traced_through
 from .settle import allowing_extremes, settle
 from .sharing import check_sharing
 from .symbols import flatten_dynamic_shapes, parameter_names
@@ -81,6 +82,7 @@ def export(
     """
     with (
         torch.no_grad(),
+        traced_through(),
         kept_whole(),
         guarded(),
         kept_recursion(module),

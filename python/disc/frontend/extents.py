@@ -25,8 +25,9 @@ class ExtentBuilder:
         self._required: set[tuple[ir.Value | int, ir.Value | int]] = set()
         self.names: dict[ir.Value, str] = {}
         """The expressions over symbols that extents are, where that is known."""
-        # Values of the shape symbols of torch.export, set by the importer at the entry; and their ranges.
-        self.symbol_values: dict[sympy.Symbol, Extent] = {}
+        # Values of the shape symbols of torch.export, set by the importer at the entry, and of numbers that have no
+        # expression of ours; and the symbols' ranges.
+        self.symbol_values: dict[sympy.Expr, Extent] = {}
         self.symbol_ranges: dict[sympy.Symbol, ValueRanges[sympy.Expr]] = {}
 
     def index(self, extent: Extent) -> ir.Value:
@@ -197,6 +198,8 @@ class ExtentBuilder:
             return int(expr)
         if not isinstance(expr, sympy.Expr):
             return None  # a condition, or one of the cases of a Piecewise
+        if expr in self.symbol_values:
+            return self.symbol_values[expr]
         bounds = self.bounds(expr)
         if bounds.is_singleton():
             return int(bounds.lower)

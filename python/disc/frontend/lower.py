@@ -25,7 +25,7 @@ from .regions import declare_symbol
 from .registry import NotLowerable, Rule, find_complex_rule, find_rule
 from .symbols import SymbolTable
 from .torch_dialect import COMPLEX_OP, NODE_ATTR, PARAMETER_ATTR, PARAMETER_OP
-from .values import Extent, ResultInfo, Tensor, tensor_type
+from .values import Extent, ResultInfo, RuntimeNumber, Tensor, tensor_type
 
 if TYPE_CHECKING:
     from .updates import Program
@@ -488,6 +488,7 @@ class Lowering:
         try:
             self.builder.op_name = name
             self.builder.results = [result_info(value.type) for value in op.results]
+            self.builder.node = self._node(op)
             self.builder.node_value = self.fake(op)
             self.builder.operand_values = self.operands_of(op)
             if name.startswith("torch.aten.as_strided"):
@@ -561,6 +562,8 @@ class Lowering:
                 return
             if not self._agreed(op, i, result):
                 return
+            if isinstance(result, RuntimeNumber):
+                result = self.builder.sized(result, self.builder.node_value)
             self.values[value] = result
 
     def _agreed(self, op: ir.Operation, place: int, result: Any) -> bool:

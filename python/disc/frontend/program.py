@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sympy
@@ -14,17 +14,19 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, SymIntArgument, TensorArgument
 from torch_mlir import ir
 
-from .. import errors, trees
+from .. import caches, errors, trees
 from ..trees import Argument, TreeType
 from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
 from .entry_guards import EntryGuard, entry_guards, requires_two
 from .export import export, named_shapes
+from .fallback import Fallbacks, forget
 from .finish import finish
+from .float_inputs import Path, as_tensors, find_floats, floats_as_inputs
 from .hints import without_assumed_bounds
 from .lower import Lowering
 from .markers import is_step
 from .returns import Output, Returns
-from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes, parameter_names
+from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes, parameter_names, sizing_numbers
 from .torch_dialect import import_torch_dialect
 from .updates import Program, decompose, find_updates, name_states, without_updates
 
@@ -42,7 +44,7 @@ class Input:
     leaf: int
     """Its place among the leaves of ``(args, kwargs)``."""
     is_number: bool = False
-    """Whether the caller passes a Python int; ``main`` takes it as an i64 tensor without dims."""
+    """Whether the caller passes a Python int or float; ``main`` takes it as an i64 or f64 tensor without dims."""
 
     @property
     def is_plain(self) -> bool:
@@ -66,18 +68,26 @@ class ImportedProgram:
     out_spec: pytree.TreeSpec
     exported: ExportedProgram | None
     """What was imported, until :meth:`release`."""
+    sources: dict[str, torch.Tensor] = field(default_factory=dict)
+    """The parameters before what :func:`signless` does; empty for an ONNX model."""
     states: dict[str, torch.Tensor] = field(default_factory=dict)
     """The model's own tensors that calls update: buffers, for the most part."""
     trees: list[Argument] = field(default_factory=list)
     """The arguments that are trees; ``in_spec`` has tables in their places."""
     constants: dict[int, Any] = field(default_factory=dict)
     """The value of each input leaf that is no tensor: it was fixed by the export."""
+    same_caches: dict[caches.Path, caches.Path] = field(default_factory=dict)
+    """The results that are caches among the arguments: paths into the result and into ``(args, kwargs)``."""
+    fallbacks: Fallbacks = field(default_factory=Fallbacks)
+    """What PyTorch does."""
+    frozen_floats: errors.CompileError | None = None
+    """Why the floats among the constants are no inputs."""
     _symbol_places: dict[sympy.Symbol, tuple[int, int]] = field(default_factory=dict, repr=False)
     _direct: Any = field(default_factory=lambda: _UNKNOWN, repr=False)
 
     def release(self) -> None:
         """Lets go of the tensors that only compiling needs: whoever drops the module then frees its weights."""
-        self.parameters = {}
+        self.parameters, self.sources = {}, {}
         self.exported = None
 
     def _find_direct(self) -> list[TreeType | None] | None:
@@ -115,8 +125,12 @@ class ImportedProgram:
             raise TypeError(f"the arguments are structured as {spec}, the model was compiled for {self.in_spec}")
         for leaf, value in self.constants.items():
             if leaves[leaf] is not value and leaves[leaf] != value:
+                why = ""
+                if isinstance(value, float) and self.frozen_floats is not None:
+                    why = f"; it is not an input because of this error: {self.frozen_floats}"
                 raise TypeError(
-                    f"argument {leaf} was {value!r} when the model was compiled and is part of it; got {leaves[leaf]!r}"
+                    f"argument {leaf} was {value!r} when the model was compiled and is part of it; got "
+                    f"{leaves[leaf]!r}{why}"
                 )
         return [self._entry(i, leaves[i.leaf]) for i in self.inputs]
 
@@ -124,7 +138,7 @@ class ImportedProgram:
     def _entry(entry: Input, leaf: Any) -> Any:
         """What ``main`` takes for a leaf."""
         if entry.is_number:
-            return _number(entry.name, leaf)
+            return _number(entry.name, leaf, entry.dtype)
         return leaf if entry.is_plain else passed(leaf)
 
     def unflatten(self, results: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Any:
@@ -148,10 +162,13 @@ class ImportedProgram:
         return int(expr.xreplace({s: sympy.Integer(n) for s, n in sizes.items()}))
 
 
-def _number(name: str, value: Any) -> torch.Tensor:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"input {name!r}: expected an int, got {type(value).__name__}")
-    return torch.tensor(value, dtype=torch.int64)
+def _number(name: str, value: Any, dtype: torch.dtype) -> torch.Tensor:
+    kind = float if dtype.is_floating_point else int
+    if isinstance(value, bool) or not isinstance(value, kind):
+        # An int is no float: x * 2 and x * 2.0 are of different dtypes if x has integers.
+        expected = "a float" if kind is float else "an int"
+        raise TypeError(f"input {name!r}: expected {expected}, got {type(value).__name__}")
+    return torch.tensor(value, dtype=dtype)
 
 
 def import_program(
@@ -161,39 +178,103 @@ def import_program(
     dynamic_shapes: Any = None,
     *,
     library: bool = False,
+    fallback: bool = False,
 ) -> ImportedProgram:
     """Imports ``model`` as DISC input IR.
 
     ``args``, ``kwargs`` and ``dynamic_shapes`` are ``torch.export.export``'s. For an ExportedProgram only
     ``dynamic_shapes`` matters, for the names of its ``Dim``s. With ``library`` every output is computed, also one that
-    is an input, a parameter or a number.
+    is an input, a parameter or a number. With ``fallback`` PyTorch does what has no rule.
     """
-    found: list[Argument] = []
     if isinstance(model, ExportedProgram):
-        exported = model
-        if exported.example_inputs is not None:
-            args, kwargs = exported.example_inputs
-        names = list(exported.graph_signature.user_inputs)
-    else:
-        names = parameter_names(model)
-        dynamic_shapes = named_shapes(dynamic_shapes, model, args, kwargs)
-        found = trees.find(args, kwargs or {})
-        if found:
-            dynamic_shapes = trees.dynamic_shapes(dynamic_shapes, args, kwargs or {}, names, found)
-            args, kwargs = trees.replaced(args, kwargs or {}, found, trees.example)
-        exported = export(model, args, kwargs, dynamic_shapes)
+        if model.example_inputs is not None:
+            args, kwargs = model.example_inputs
+        names = list(model.graph_signature.user_inputs)
+        return _imported(model, args, kwargs, dynamic_shapes, names, library=library, fallback=fallback, given=True)
+    names = parameter_names(model)
+    dynamic_shapes = named_shapes(dynamic_shapes, model, args, kwargs)
+    caches.register()
+    dynamic_shapes = caches.dynamic_shapes(dynamic_shapes, args, kwargs or {}, names)
+    same: dict[caches.Path, caches.Path] = {}
+    found = trees.find(args, kwargs or {})
+    if found:
+        dynamic_shapes = trees.dynamic_shapes(dynamic_shapes, args, kwargs or {}, names, found)
+        args, kwargs = trees.replaced(args, kwargs or {}, found, trees.example)
+    floats = find_floats(args, kwargs or {})
+    try:
+        given, given_kwargs = as_tensors(args, kwargs or {}, floats)
+        with caches.returned(model, same), floats_as_inputs(model, floats):
+            exported = export(model, given, given_kwargs, dynamic_shapes)
+        imported = _imported(
+            exported, given, given_kwargs, dynamic_shapes, names, floats, library=library, fallback=fallback
+        )
+    except errors.CompileError as error:
+        if not floats:
+            raise
+        try:
+            with caches.returned(model, same):
+                exported = export(model, args, kwargs, dynamic_shapes)
+            imported = _imported(exported, args, kwargs, dynamic_shapes, names, library=library, fallback=fallback)
+        except errors.CompileError:
+            raise error from None
+        # Python, or an operation, asks for the number itself: then it is a part of the model.
+        imported.frozen_floats = error
+    imported.trees = found
+    imported.same_caches = same
+    return imported
+
+
+def _imported(
+    exported: ExportedProgram,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    names: Sequence[str],
+    floats: Sequence[Path] = (),
+    *,
+    library: bool,
+    fallback: bool = False,
+    given: bool = False,
+) -> ImportedProgram:
+    """``given``: the program comes from the caller, not from :func:`export`."""
     specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs or {}, names)
     guards = entry_guards(exported)
     ranges = exported.range_constraints
-    if isinstance(model, ExportedProgram):
+    if given:
         ranges = without_assumed_bounds(exported, specs, lambda s: requires_two(exported, s))
     decomposed, asked = decompose(exported)
     program = copy.copy(decomposed)
     program._range_constraints = {**program.range_constraints, **ranges}
-    imported = import_functional(program, specs, library=library, guards=[*guards, *asked])
-    imported.trees = found
+    guards = [*guards, *asked]
+    if fallback:
+        imported = _with_fallbacks(program, specs, guards)
+    else:
+        imported = import_functional(program, specs, library=library, guards=guards)
+    if floats:
+        leaves, _ = pytree.tree_flatten_with_path((tuple(args), dict(kwargs or {})))
+        places = {i for i, (path, _) in enumerate(leaves) if tuple(path) in floats}
+        imported.inputs = [replace(i, is_number=True) if i.leaf in places else i for i in imported.inputs]
     imported.exported = exported
     return imported
+
+
+def _with_fallbacks(program: Program, specs: Sequence[Any], guards: Sequence[EntryGuard]) -> ImportedProgram:
+    """Imports a program, with the operations that have no rule left to PyTorch."""
+    nodes: set[str] = set()
+    while True:
+        fallbacks = Fallbacks(nodes)
+        try:
+            imported = import_functional(program, specs, guards=guards, fallbacks=fallbacks)
+        except errors.UnsupportedOpError as error:
+            forget(fallbacks.functions)
+            refused = {op.node for op in error.ops}
+            # What PyTorch cannot do either is an error; so is control flow, which is no operation.
+            if "" in refused or refused & nodes:
+                raise
+            nodes |= refused
+            continue
+        imported.fallbacks = fallbacks
+        return imported
 
 
 def import_functional(
@@ -203,6 +284,7 @@ def import_functional(
     library: bool = False,
     owned: bool = False,
     guards: Sequence[EntryGuard] = (),
+    fallbacks: Fallbacks | None = None,
 ) -> ImportedProgram:
     """Imports a program whose ops change nothing in place. ``specs``: a spec of dims for each leaf of the arguments.
 
@@ -219,13 +301,16 @@ def import_functional(
         if not is_step(node)
         for symbol in node.meta.get("unbacked_bindings") or {}
     ]
-    symbols = SymbolTable(named, program.range_constraints, leaf_specs, computed)
+    sizing = sizing_numbers(program.graph)
+    symbols = SymbolTable(named, program.range_constraints, leaf_specs, computed, sizing)
 
     context = ir.Context()
     with context, ir.Location.unknown():
-        torch_module, parameters = import_torch_dialect(program, context)
+        torch_module, parameters = import_torch_dialect(program, context, fallbacks.nodes if fallbacks else ())
         states = name_states(updates, parameters)
         lowering = Lowering(program, symbols, parameters, states, guards)
+        lowering.builder.sizing = sizing
+        lowering.builder.fallbacks = fallbacks
         module, results = lowering.run(torch_module, named)
         places = _symbol_places(symbols, fakes)
         assert program.call_spec.out_spec is not None
@@ -234,11 +319,12 @@ def import_functional(
             results, updates, parameters, program.call_spec.out_spec, library, owned
         )
         text = finish(module, named_results)
-    used = {name: _signless(t) for name, t in parameters.items() if f'"{name}"' in text}
+    sources = {name: t for name, t in parameters.items() if f'"{name}"' in text}
     assert program.call_spec.in_spec is not None
     return ImportedProgram(
         text=text,
-        parameters=used,
+        parameters={name: signless(t) for name, t in sources.items()},
+        sources=sources,
         inputs=[
             Input(name, torch.int64, (), leaf, is_number=True)
             if isinstance(fake, torch.SymInt)
@@ -266,7 +352,8 @@ def passed(leaf: Any) -> Any:
     return leaf.view(dtypes.storage(leaf.dtype)) if dtypes.is_stored(leaf.dtype) else leaf
 
 
-def _signless(tensor: torch.Tensor) -> torch.Tensor:
+def signless(tensor: torch.Tensor) -> torch.Tensor:
+    """A parameter as compiled code takes it: a view of its memory as signed or as real numbers."""
     if tensor.is_complex():
         return torch.view_as_real(tensor.detach().resolve_conj())
     tensor = passed(tensor.detach())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,9 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from ..errors import CompileError
+
+LEAST = -(2**62)
+"""The least value of a symbol: sums of two are still numbers of 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,12 @@ class SymbolTable:
         range_constraints: Mapping[sympy.Symbol, Any],
         dynamic_shapes: Sequence[Any],
         unbacked: Iterable[sympy.Symbol] = (),
+        sizing: Collection[sympy.Basic] = (),
     ) -> None:
         """``inputs`` are names and fake tensors, or numbers; ``dynamic_shapes`` has one spec for each of them.
 
-        ``unbacked`` are the symbols whose values the model computes.
+        ``unbacked`` are the symbols whose values the model computes. Those of them that may be negative are symbols of
+        the program only if they are in ``sizing``: some extent is computed from them.
         """
         names: dict[sympy.Symbol, str] = {}
         fallback: dict[sympy.Symbol, str] = {}
@@ -84,9 +89,9 @@ class SymbolTable:
             self._table[symbol] = Symbol(unique, low, high)
         for symbol in unbacked:
             bounds = range_constraints.get(symbol)
-            if symbol in self._table or not _is_size(bounds):
+            if symbol in self._table or not (_is_size(bounds) or symbol in sizing):
                 continue
-            low, high = _bounds(bounds)
+            low, high = _bounds(bounds, signed=not _is_size(bounds))
             self._table[symbol] = Symbol(_unique(str(symbol), self._taken), low, high, data_dependent=True)
 
     def name_of(self, symbol: sympy.Symbol) -> str | None:
@@ -107,10 +112,10 @@ class SymbolTable:
         """What is known of torch's symbol; None if it stands for no extent."""
         return self._table.get(symbol)
 
-    def add(self, name: str, like: Symbol | None = None) -> str:
+    def add(self, name: str, like: Symbol | None = None, *, low: int = 0) -> str:
         """One more symbol that the model computes, with a name like ``name``, which it returns, and a range."""
         unique = _unique(name, self._taken)
-        low, high = (0, None) if like is None else (like.min, like.max)
+        low, high = (low, None) if like is None else (like.min, like.max)
         self._table[sympy.Symbol(unique, integer=True)] = Symbol(unique, low, high, data_dependent=True)
         return unique
 
@@ -178,13 +183,14 @@ def _is_size(constraint: Any) -> bool:
     return constraint is not None and constraint.lower.is_Integer and int(constraint.lower) >= 0
 
 
-def _bounds(constraint: Any) -> tuple[int, int | None]:
+def _bounds(constraint: Any, *, signed: bool = False) -> tuple[int, int | None]:
+    least = LEAST if signed else 0
     if constraint is None:
-        return 0, None
-    low = int(constraint.lower) if constraint.lower.is_Integer else 0
+        return least, None
+    low = int(constraint.lower) if constraint.lower.is_Integer else least
     # torch.export writes "unbounded" as an infinity, or as the largest index less one.
     high = int(constraint.upper) if constraint.upper.is_Integer else None
-    return max(low, 0), high if high is not None and high < 2**62 else None
+    return max(low, least), high if high is not None and high < 2**62 else None
 
 
 def _entry(spec: Any, dim: int) -> Any:
@@ -284,3 +290,15 @@ def _flatten_spec(value: Any, spec: Any, into: list[Any]) -> None:
         specs = [None] * len(children)
     for child, child_spec in zip(children, specs, strict=True):
         _flatten_spec(child, child_spec, into)
+
+
+def sizing_numbers(graph: torch.fx.Graph) -> set[sympy.Basic]:
+    """The parts of extents' expressions in a graph: what is computed for an extent, and symbols that it is made of."""
+    found: set[sympy.Basic] = set()
+    for node in graph.nodes:
+        for value in pytree.tree_leaves(node.meta.get("val")):
+            if isinstance(value, torch.Tensor):
+                for size in value.shape:
+                    if isinstance(size, torch.SymInt) and size.node.expr not in found:
+                        found.update(sympy.preorder_traversal(size.node.expr))
+    return found

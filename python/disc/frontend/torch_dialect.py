@@ -9,11 +9,12 @@ unsupported operations reach the lowering and are reported together.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch.fx import Node
 from torch_mlir import ir
 from torch_mlir.dialects import torch as torch_d
@@ -52,7 +53,8 @@ _INDEXED = {
 class _Hooks(fx_importer.FxImporterHooks):
     """Collects the tensors the program refers to."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, fallbacks: Collection[str]) -> None:
+        self.fallbacks = fallbacks
         self.parameters: dict[str, torch.Tensor] = {}
         self._names: dict[int, str] = {
             id(tensor): name for name, tensor in program.constants.items() if isinstance(tensor, torch.Tensor)
@@ -94,7 +96,9 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
 
     def _import_call(self, loc: ir.Location, node: Node) -> None:
         target: Any = node.target
-        if target is operator.getitem:
+        if node.name in self.fx_importer._hooks.fallbacks:
+            self._emit_operator(loc, node, "torch.disc.fallback", leaves=True)
+        elif target is operator.getitem:
             self._import_getitem(loc, node)
         elif target in fx_importer.SYMBOLIC_TORCH_OPS:
             self._import_symbolic_torch_op(loc, node, target)
@@ -124,11 +128,16 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
         op = self._emit_operator(loc, node, name, operands=False)
         op.attributes["disc.unsupported"] = ir.StringAttr.get(why)
 
-    def _emit_operator(self, loc: ir.Location, node: Node, name: str, *, operands: bool = True) -> ir.Operation:
+    def _emit_operator(
+        self, loc: ir.Location, node: Node, name: str, *, operands: bool = True, leaves: bool = False
+    ) -> ir.Operation:
+        """An operation of any name. With ``leaves`` its operands are the nodes that it uses, wherever they are."""
         target: Any = node.target
         schema = target._schema.arguments if isinstance(target, torch._ops.OpOverload) else ()
         # The one function of Python's that takes a list: its terms are operands.
         args: Any = node.args[0] if target is torch.sym_sum else node.args
+        if leaves:
+            schema, args = (), [x for x in pytree.tree_leaves((node.args, node.kwargs)) if isinstance(x, Node)]
         kinds = [*(argument.type for argument in schema), *[None] * len(args)]
         values = [self._import_argument(loc, a, t) for a, t in zip(args, kinds, strict=False)] if operands else []
         val = node.meta.get("val")
@@ -209,11 +218,16 @@ def _as_strided_kept() -> Iterator[None]:
         fx_importer.rewrite_as_strided = rewrite
 
 
-def import_torch_dialect(program: Program, context: ir.Context) -> tuple[ir.Module, dict[str, torch.Tensor]]:
-    """The program as a torch dialect module, and the tensors it refers to by name."""
+def import_torch_dialect(
+    program: Program, context: ir.Context, fallbacks: Collection[str] = ()
+) -> tuple[ir.Module, dict[str, torch.Tensor]]:
+    """The program as a torch dialect module, and the tensors it refers to by name.
+
+    ``fallbacks``: the nodes that PyTorch does while the model runs.
+    """
     torch_d.register_dialect(context)
     context.allow_unregistered_dialects = True
-    hooks = _Hooks(program)
+    hooks = _Hooks(program, fallbacks)
     importer = fx_importer.FxImporter(context=context, hooks=hooks, graph_node_importer_cls=_NodeImporter)
     with _as_strided_kept():
         try:

@@ -1,7 +1,7 @@
 // RUN: disc-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @below {{(S1) expects min >= 0, got -1}}
-disc_shape.symbol @S min -1
+// expected-error @below {{(S1) expects min >= -4611686018427387904, got -4611686018427387905}}
+disc_shape.symbol @S min -4611686018427387905
 
 // -----
 

@@ -21,7 +21,7 @@ from torch_mlir import ir
 
 from ...errors import ArgumentValueError, CompileError
 from ..finish import finish
-from ..program import ImportedProgram, Input, _signless
+from ..program import ImportedProgram, Input, signless
 from ..returns import Output, Result
 from ..symbols import SymbolTable
 from ..values import Tensor
@@ -111,7 +111,7 @@ def _lower(
     leaves: Any = 0 if len(names) == 1 else dict.fromkeys(names, 0)
     return ImportedProgram(
         text=text,
-        parameters={name: _signless(t) for name, t in parameters.items() if _quoted(name) in text},
+        parameters={name: signless(t) for name, t in parameters.items() if _quoted(name) in text},
         inputs=[
             Input(name, fake.dtype, tuple(d if isinstance(d, int) else symbols.text(d) for d in fake.shape), leaf)
             for leaf, (name, fake) in enumerate(fakes)

@@ -17,7 +17,9 @@ import torch.fx.proxy as fx_proxy
 import torch.utils._pytree as pytree
 
 from ... import errors
+from ...caches import is_cache
 from ..locations import is_user_file
+from ..scripted import unwrapped
 from . import choice, dynamic, operators, values
 from .builtin import variant
 from .conditions import stands_for_bool
@@ -87,6 +89,7 @@ class Converter:
 
     def converted(self, f: Any) -> Any:
         """A function or another callable with the user's functions in it rewritten."""
+        f = unwrapped(f)
         if isinstance(f, torch.nn.Module):
             self.patch(f)
             return f
@@ -108,6 +111,8 @@ class Converter:
     def _function(self, function: types.FunctionType) -> Any:
         known = self._functions.get(id(function))
         if known is None:
+            # A wrapper may be among the variables that it closes over.
+            self._functions[id(function)] = function, function
             known = function, self._rewritten(function)
             self._functions[id(function)] = known
             if known[1] is not function:
@@ -247,7 +252,7 @@ def _finish(model: torch.nn.Module, converter: Converter) -> None:
 
     @functools.wraps(forward)
     def whole(*args: Any, **kwargs: Any) -> Any:
-        result = pytree.tree_map(leaf, forward(*args, **kwargs))
+        result = pytree.tree_map(leaf, forward(*args, **kwargs), is_leaf=is_cache)
         check_chosen()
         return result
 

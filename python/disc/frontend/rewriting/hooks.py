@@ -23,6 +23,7 @@ from .conditions import compared, constant_of, is_assumed, narrows_hint, number_
 from .dynamic import is_dynamic
 from .raised import is_message
 from .region import carry_changes
+from .symbolic_calls import symbolic_call
 
 _range = builtins.range
 
@@ -86,6 +87,7 @@ class _Guarding(TorchFunctionMode):
         if func is torch.cdist and "if_necessary" in (kwargs or {}).get("compute_mode", "if_necessary"):
             # Else it asks whether there are more than 25 rows.
             kwargs = {**(kwargs or {}), "compute_mode": "donot_use_mm_for_euclid_dist"}
+        func = symbolic_call(func, args, kwargs or {}) or func
         result = func(*args, **(kwargs or {}))
         carry_changes(self, func, args, kwargs or {})
         return result

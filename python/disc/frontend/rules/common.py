@@ -21,6 +21,13 @@ def number(x: Any) -> Any:
     return x
 
 
+def signed_number(b: Builder, x: Any, given: Any) -> Any:
+    """An extent that may be negative, as torch.export has it in ``given``, as a number of the body; or ``x``."""
+    if isinstance(x, ir.Value) and isinstance(given, torch.SymInt) and not b.is_natural(given.node.expr):
+        return number(x)
+    return x
+
+
 def axes(dims: int | Sequence[int] | None, rank: int) -> list[int]:
     """The ``dim`` argument of a reduction as sorted axes; None and [] mean all."""
     if isinstance(dims, int):

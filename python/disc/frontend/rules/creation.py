@@ -92,13 +92,19 @@ def arange(b: Builder, start: Any, end: Any, step: Any = 1, *_: Any) -> Tensor:
 
     def body() -> Elem:
         index = scalar.loop_index(0, torch.int64).to(compute)
-        value = index if step == 1 else index * number(step)
-        return value if isinstance(start, int) and start == 0 else value + number(start)
+        value = index if step == 1 else index * _as(step, compute)
+        return value if isinstance(start, int) and start == 0 else value + _as(start, compute)
 
     result = b.generic([], [], [count], dtype, lambda: body().to(dtype))
     if isinstance(start, int) and isinstance(step, int) and step > 0 and not dtypes.is_float(dtype):
         return result.with_facts(iota=Iota(0, start, step))
     return result
+
+
+def _as(value: Any, dtype: torch.dtype) -> Elem:
+    """In a body: a number as an element of ``dtype``."""
+    value = number(value)
+    return value.emit().to(dtype) if isinstance(value, RuntimeNumber) else scalar.constant(value, dtype)
 
 
 @lowers("torch.aten.arange")
@@ -133,6 +139,11 @@ def _arange_count(b: Builder, start: Any, end: Any, step: Any) -> Extent:
     if not isinstance(size, torch.SymInt):
         raise NotLowerable("a number of elements that is computed from data")
     extent = b.extent_of(size.node.expr)
-    if extent is None:
-        raise NotLowerable(f"a number of elements that is {size.node.expr}")
-    return extent
+    if extent is not None:
+        return extent
+
+    def count() -> Elem:
+        first, last, stride = (_as(v, torch.float64) for v in (start, end, step))
+        return scalar.maximum(scalar.unary("ceil", (last - first) / stride), 0).to(torch.int64)
+
+    return b.bind(b.map(torch.int64, [], count, dims=[]), size)

@@ -13,6 +13,7 @@ from ..scalar import Elem
 from ..values import Extent, Number, RuntimeNumber, Tensor, normalize_dim
 from . import masks
 from .calls import dtype_code
+from .common import number
 from .elementwise import convert
 
 
@@ -84,14 +85,17 @@ def repeat_interleave(b: Builder, repeats: Tensor, output_size: Extent | None = 
 
 
 @lowers("torch.aten.bincount")
-def bincount(b: Builder, x: Tensor, weights: Tensor | None = None, least: int = 0) -> Tensor:
+def bincount(b: Builder, x: Tensor, weights: Tensor | None = None, least: Extent | RuntimeNumber = 0) -> Tensor:
     """How often each number from 0 on occurs in ``x``, or the sum of weights there; at least ``least`` of them."""
     x = convert(b, x, torch.int64)
 
     def higher(acc: Elem, i: Elem) -> Elem:
         return scalar.maximum(acc, i + 1)
 
-    size = b.bind(b.reduce([x], [0], torch.int64, least, higher), b.node_value.shape[0])
+    most = b.reduce([x], [0], torch.int64, least if isinstance(least, int) else 0, higher)
+    if not isinstance(least, int):
+        most = b.map(torch.int64, [most, number(least)], scalar.maximum)
+    size = b.bind(most, b.node_value.shape[0])
     own = []
     if weights is not None:
         b.require_equal(x.dims[0], weights.dims[0], "bincount: there is not a weight for each element")

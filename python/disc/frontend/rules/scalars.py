@@ -99,21 +99,29 @@ def _divided(x: Any, y: Any) -> tuple[Any, Fraction] | None:
     return known[0], known[1] / Fraction(y).limit_denominator(1 << 16)
 
 
-def _register_whole(name: str, up: bool) -> None:
+def _register_whole(name: str, rounded: Callable[[Elem], Elem]) -> None:
     @lowers(f"torch.python.{name}")
     def rule(b: Builder, x: Any) -> Any:
         if not isinstance(x, RuntimeNumber):
             return x
-        if x.scaled is None:
-            raise NotLowerable("an extent computed in floating point")
+        # Rounding towards zero is rounding down for what is not negative.
+        given = b.operand_value(0)
+        natural = name in ("floor", "ceil") or not isinstance(given, torch.SymFloat) or _is_natural(b, given)
+        if x.scaled is None or not natural:
+            return RuntimeNumber(torch.int64, lambda: rounded(_f64(x)).to(torch.int64))
         extent, ratio = x.scaled
-        more = ratio.denominator - 1 if up else 0
+        more = ratio.denominator - 1 if name == "ceil" else 0
         return b.floordiv(b.add(b.mul(extent, ratio.numerator), more), ratio.denominator)
 
 
-for _whole in ("trunc", "floor", "sym_int"):
-    _register_whole(_whole, up=False)
-_register_whole("ceil", up=True)
+def _is_natural(b: Builder, x: torch.SymFloat) -> bool:
+    return bool(b.bounds(x.node.expr).lower >= 0)
+
+
+for _whole in ("trunc", "sym_int"):
+    _register_whole(_whole, scalar.trunc)
+_register_whole("floor", scalar.floor)
+_register_whole("ceil", lambda x: scalar.unary("ceil", x))
 
 
 def _is_float(x: Any) -> bool:

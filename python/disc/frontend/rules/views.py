@@ -13,7 +13,7 @@ from ..builder import Builder
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, RuntimeNumber, Tensor, is_one, normalize_dim
-from .common import loops
+from .common import loops, signed_number
 
 
 @lowers("torch.aten.view", "torch.aten.reshape", "torch.aten._unsafe_view", "torch.aten._reshape_alias")
@@ -176,9 +176,11 @@ def slice_(
 
 def _piece(b: Builder, x: Tensor, dim: int, start: Any, end: Any, exported: Any, step: int = 1) -> Tensor:
     """x[start:end:step], which is ``exported`` to torch.export."""
+    given = [*b.operand_values[2:4], None, None]
+    start, end = signed_number(b, start, given[0]), signed_number(b, end, given[1])
     begin, span = slice_bounds(b, x.dims[dim], start, end)
     size = b.floordiv(b.add(span, step - 1), step)
-    if any(isinstance(bound, RuntimeNumber) for bound in (start, end)):
+    if any(isinstance(bound, RuntimeNumber) for bound in (start, end)) and not isinstance(size, int):
         # Export has a symbol of its own for what follows from data.
         size = _bound_to(b, lambda: scalar.from_extent(size, torch.int64), exported.shape[dim])
     return b.slice(x, dim, begin, _exported(b, dim, size, exported), step)
@@ -243,6 +245,7 @@ def select(b: Builder, x: Tensor, dim: int, index: Any) -> Tensor:
     """x[index] along ``dim``."""
     dim = normalize_dim(dim, x.rank)
     rest = [*x.dims[:dim], *x.dims[dim + 1 :]]
+    index = signed_number(b, index, b.operand_value(2))
     if isinstance(index, RuntimeNumber):
 
         def element() -> Elem:
@@ -257,10 +260,19 @@ def select(b: Builder, x: Tensor, dim: int, index: Any) -> Tensor:
 
 
 @lowers("torch.aten.narrow")
-def narrow(b: Builder, x: Tensor, dim: int, start: Extent, length: Extent) -> Tensor:
+def narrow(b: Builder, x: Tensor, dim: int, start: Extent | RuntimeNumber, length: Extent) -> Tensor:
     """``length`` elements from ``start`` along ``dim``."""
     dim = normalize_dim(dim, x.rank)
-    if isinstance(start, int) and start < 0:
+    start = signed_number(b, start, b.operand_value(2))
+    if isinstance(start, RuntimeNumber):
+        signed, extent = start, x.dims[dim]
+
+        def begin() -> Elem:
+            place = signed.emit()
+            return scalar.select(place < 0, place + scalar.from_extent(extent, torch.int64), place)
+
+        start = _bound_to(b, begin)
+    elif isinstance(start, int) and start < 0:
         start = b.add(start, x.dims[dim])
     return b.slice(x, dim, start, length)
 

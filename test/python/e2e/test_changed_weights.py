@@ -1,0 +1,198 @@
+"""Parameters that change after compiling: the next call uses the new ones."""
+
+import copy
+import gc
+import threading
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+import disc
+from disc import weight_watch
+
+N = Dim("n", min=1, max=512)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(24, 40)
+        self.norm = nn.BatchNorm1d(40)
+        self.last = nn.Linear(40, 8, bias=False)
+        self.table = nn.Embedding(16, 40)
+        self.scale = torch.ones(8)
+        self.register_buffer("shift", torch.zeros(8))
+
+    def forward(self, x, ids):
+        hidden = torch.relu(self.norm(self.first(x))) + self.table(ids)
+        return self.last(hidden) * self.scale + self.shift
+
+
+def inputs(n):
+    return torch.randn(n, 24), torch.randint(0, 16, (n,))
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    torch.manual_seed(0)
+    net = Net().eval()
+    return net, disc.compile(net, inputs(4), dynamic_shapes=({0: N}, {0: N}))
+
+
+def agrees(net, model):
+    for n in (1, 2, 7, 64):
+        x = inputs(n)
+        torch.testing.assert_close(model(*x), net(*x).detach(), rtol=1e-4, atol=1e-4)
+
+
+def in_place(net):
+    with torch.no_grad():
+        net.first.weight.mul_(1.5)
+        net.norm.running_mean.add_(0.3)
+        net.table.weight[3] = 2.0
+
+
+def loaded(net):
+    other = Net()
+    net.load_state_dict(other.state_dict())
+
+
+def assigned(net):
+    net.load_state_dict({k: v.clone() + 0.1 for k, v in net.state_dict().items()}, assign=True)
+
+
+def data(net):
+    # Freed and allocated again: the memory may be the same as before.
+    for _ in range(2):
+        net.last.weight.data = net.last.weight.data * 1.25
+
+
+def replaced(net):
+    net.first.weight = nn.Parameter(torch.randn(40, 24))
+
+
+def buffer(net):
+    net.shift.fill_(3.0)
+
+
+def attribute(net):
+    net.scale.mul_(2.0)
+
+
+def optimized(net):
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        net(*inputs(9)).square().mean().backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("change", [in_place, loaded, assigned, data, replaced, buffer, attribute, optimized])
+def test_the_next_call_uses_the_new_weights(compiled, change):
+    net, model = compiled
+    agrees(net, model)
+    change(net)
+    # A parameter in the place of another is seen when the other is gone, which may be part of a cycle.
+    gc.collect()
+    agrees(net, model)
+
+
+def test_training_and_evaluating_by_turns(compiled):
+    net, model = compiled
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    for n in (3, 1, 17):
+        optimizer.zero_grad()
+        net(*inputs(n)).square().mean().backward()
+        optimizer.step()
+        agrees(net, model)
+
+
+def test_another_dtype_is_an_error():
+    net = nn.Linear(6, 3)
+    model = disc.compile(net, (torch.randn(2, 6),), dynamic_shapes=({0: N},))
+    net.double()
+    with pytest.raises(disc.CompileError, match="weights have changed and cannot be packed"):
+        model(torch.randn(3, 6))
+    net.float()
+    x = torch.randn(5, 6)
+    torch.testing.assert_close(model(x), net(x).detach())
+
+
+def test_an_exported_program_is_watched_too():
+    net = nn.Linear(6, 3)
+    program = torch.export.export(net, (torch.randn(2, 6),), dynamic_shapes=({0: N},))
+    model = disc.compile(program)
+    with torch.no_grad():
+        net.weight.add_(1.0)
+    x = torch.randn(5, 6)
+    torch.testing.assert_close(model(x), net(x).detach())
+
+
+def test_state_is_not_packed_again():
+    class Count(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+            self.register_buffer("total", torch.zeros(4))
+
+        def forward(self, x):
+            self.total += self.linear(x).sum(0)
+            return self.total.clone()
+
+    net = Count()
+    eager = copy.deepcopy(net)
+    model = disc.compile(net, (torch.randn(2, 4),), dynamic_shapes=({0: N},))
+    for n in (1, 3, 2):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(model(x), eager(x).detach())
+        with torch.no_grad():
+            for part in (net, eager):
+                part.total.mul_(0.5)
+                part.linear.weight.mul_(1.1)
+
+
+def test_weights_are_not_kept_alive():
+    net = nn.Linear(64, 64)
+    reference = nn.Linear(64, 64)
+    reference.load_state_dict(net.state_dict())
+    model = disc.compile(net, (torch.randn(2, 64),), dynamic_shapes=({0: N},))
+    module, weight = weakref.ref(net), weakref.ref(net.weight)
+    del net
+    gc.collect()
+    assert module() is None and weight() is None
+    filler = [torch.randn(64, 64) for _ in range(50)]
+    for n in (1, 5):
+        x = torch.randn(n, 64)
+        torch.testing.assert_close(model(x), reference(x).detach(), rtol=1e-5, atol=1e-5)
+    del filler
+
+
+def test_the_model_itself_is_freed():
+    model = disc.compile(nn.Linear(4, 4), (torch.randn(2, 4),), dynamic_shapes=({0: N},))
+    found = weakref.ref(model)
+    del model
+    assert found() is None
+
+
+def test_calls_of_several_threads_see_a_change_once():
+    net = nn.Linear(32, 16)
+    model = disc.compile(net, (torch.randn(2, 32),), dynamic_shapes=({0: N},))
+    x = torch.randn(7, 32)
+    for _ in range(3):
+        with torch.no_grad():
+            net.weight.add_(0.5)
+        expected, results = net(x).detach(), []
+        threads = [threading.Thread(target=lambda: results.append(model(x))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for result in results:
+            torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_layout_of_this_pytorch_is_known():
+    assert weight_watch.layout() is not None

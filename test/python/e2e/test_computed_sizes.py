@@ -1,0 +1,117 @@
+"""Sizes computed from numbers that data gives: one number read from a tensor, with arithmetic on it, as an extent."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim
+
+import disc
+
+N = Dim("n", min=1, max=4096)
+GRAPHS = [(7, 3), (1, 1), (13, 5), (64, 40), (3, 2), (200, 17), (2, 2)]
+
+
+def batch(nodes, graphs):
+    return torch.randint(0, graphs, (nodes,)).sort().values
+
+
+class Creation(nn.Module):
+    def forward(self, index):
+        n = int(index.max()) + 1
+        made = [torch.zeros(n, 4), torch.full((n, 2), 2.5), torch.arange(n), index.new_zeros(n, 2), torch.eye(n)]
+        made += [torch.ones(1, 3).expand(n, 3), torch.ones(2, 3).repeat(n, 2), torch.empty(n, 3).fill_(2.0)]
+        made += [torch.linspace(0, 1, n), F.one_hot(index, n), torch.ones(n, n).tril(), F.pad(index, (0, n))]
+        return made, torch.rand(n, 3).shape[0], torch.bincount(index, minlength=n + 2)
+
+
+class Arithmetic(nn.Module):
+    def forward(self, index):
+        high, low = int(index.max()), int(index.min())
+        return (
+            torch.zeros((high + 3) // 2, 4),
+            torch.zeros(high * 2 + 1, high - low + 1),
+            torch.zeros((high + 1) * (low + 1)),
+            torch.zeros(max(high + 1, 3), min(high + 1, 3)),
+            torch.zeros(int(index.float().mean() * 1.5) + 1),
+            torch.arange(0, high + 1, 0.5),
+            torch.ones(300, 3)[: high + 1],
+            torch.ones(300)[low - high :],
+        )
+
+
+class Equalities(nn.Module):
+    def forward(self, index):
+        n, m = int(index.max()) + 1, index.max().item() + 1
+        table = torch.arange(n * 4).view(n, 4)
+        return table + torch.ones(m, 4), table[1:] + torch.zeros(n - 1, 4), table.reshape(-1).view(n, 2, 2).sum(0)
+
+
+class Pooling(nn.Module):
+    """As PyTorch Geometric writes it."""
+
+    def forward(self, x, index):
+        size = int(index.max().item() + 1)
+        total = x.new_zeros(size, x.shape[1]).index_add_(0, index, x)
+        count = x.new_zeros(size).scatter_add_(0, index, x.new_ones(x.shape[0]))
+        mean = total / count.clamp(min=1).view(-1, 1)
+        place = index.view(-1, 1).expand_as(x)
+        highest = x.new_zeros(size, x.shape[1]).scatter_reduce_(0, place, x, reduce="amax", include_self=False)
+        weights = (x - highest.index_select(0, index)).exp()
+        normal = weights / weights.new_zeros(size, x.shape[1]).scatter_add_(0, place, weights).index_select(0, index)
+        return total, mean, highest, normal
+
+
+class DenseBatch(nn.Module):
+    """to_dense_batch: as many rows as graphs, as long as the largest."""
+
+    def forward(self, x, index):
+        size = int(index.max()) + 1
+        count = index.new_zeros(size).scatter_add_(0, index, torch.ones_like(index))
+        start = torch.cat([count.new_zeros(1), count.cumsum(0)])
+        most = int(count.max())
+        place = torch.arange(index.shape[0]) - start[index] + index * most
+        out = x.new_zeros(size * most, x.shape[1])
+        out[place] = x
+        mask = torch.zeros(size * most, dtype=torch.bool)
+        mask[place] = True
+        return out.view(size, most, x.shape[1]), mask.view(size, most)
+
+
+@pytest.mark.parametrize("net", [Creation(), Arithmetic(), Equalities()], ids=lambda net: type(net).__name__)
+def test_sizes(net):
+    model = disc.compile(net, (batch(5, 4),), dynamic_shapes=({0: N},))
+    for nodes, graphs in GRAPHS:
+        index = batch(nodes, graphs)
+        torch.testing.assert_close(model(index), net(index))
+
+
+@pytest.mark.parametrize("net", [Pooling(), DenseBatch()], ids=lambda net: type(net).__name__)
+def test_graphs(net):
+    model = disc.compile(net, (torch.randn(5, 6), batch(5, 4)), dynamic_shapes=({0: N}, {0: N}))
+    for nodes, graphs in GRAPHS:
+        given = torch.randn(nodes, 6), batch(nodes, graphs)
+        torch.testing.assert_close(model(*given), net(*given), rtol=1e-5, atol=1e-5)
+
+
+def test_numbers_of_a_list():
+    class Net(nn.Module):
+        def forward(self, lengths):
+            a, b, c = lengths.tolist()
+            return torch.zeros(a + b, c + 1), torch.arange(sum([a, b, c]))
+
+    net = Net()
+    model = disc.compile(net, (torch.tensor([1, 2, 3]),))
+    for lengths in ([1, 2, 3], [0, 2, 3], [5, 0, 0], [0, 0, 0], [17, 1, 31], [3, -2, 4]):
+        torch.testing.assert_close(model(torch.tensor(lengths)), net(torch.tensor(lengths)))
+
+
+def test_a_negative_size_is_an_error():
+    class Net(nn.Module):
+        def forward(self, x):
+            return torch.ones(int(x.sum()) - 1)
+
+    model = disc.compile(Net(), (torch.tensor([1, 1]),), dynamic_shapes=({0: N},))
+    assert model(torch.tensor([1])).shape == (0,)
+    with pytest.raises(disc.ShapeError):
+        model(torch.tensor([0]))
