@@ -1,6 +1,6 @@
 """The native part of disc: MLIR modules, code generation, execution."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,17 @@ class Executable:
 
     def run(self, inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
         """Runs the model on a tuple or list of tensors; thread-safe."""
+
+    def watch(
+        self,
+        versions: Sequence[tuple[int, int]],
+        storages: Sequence[tuple[int, int]],
+        changed: Callable[[Executable], None],
+    ) -> None:
+        """Pairs of an address and the word (of 32 bits, or a pointer) that is stored there now.
+
+        Before a run that finds another word, `changed` is called with this object; it must keep the memory alive.
+        """
 
     def info(self) -> dict[str, Any]:
         """Inputs and outputs (name, dtype, dims), symbols (name, min, max), parameter names."""

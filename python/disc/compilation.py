@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from tqdm import tqdm
 
 from . import _native
-from .errors import CompileError, boundary
+from .errors import ArgumentValueError, CompileError, boundary
 from .frontend import ImportedProgram, import_program
 from .interrupts import deferred_interrupts
 from .options import Options
@@ -151,10 +151,13 @@ class Compilation:
         if cpu is None and self.machine:
             choice = find(self.options.target or "cpu")
             cpu = self.options.cpu or choice.target.cpus(choice.chips)[0]
-        if cpu is None:
-            module.set_host_target(self.options.cpu or "")
-        else:
-            module.set_target(cpu, self.machine)
+        try:
+            if cpu is None:
+                module.set_host_target(self.options.cpu or "")
+            else:
+                module.set_target(cpu, self.machine)
+        except ValueError as error:
+            raise ArgumentValueError(str(error)) from None
         self._keep(IMPORT, module)
         return module
 

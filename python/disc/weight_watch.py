@@ -11,6 +11,7 @@ import functools
 import os
 import struct
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
@@ -134,6 +135,12 @@ class WeightWatch:
         """Has the executable compare the words of the parameters, as they are now, before each call."""
         place = layout()
         if place is None:
+            warnings.warn(
+                "disc cannot find PyTorch's version counters in this process (/proc/self/mem is needed): changes of "
+                "the module's weights after disc.compile are not detected. Compile again after changing weights.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
             return
         versions, storages = [], []
         for parameter in self._parameters:

@@ -7,6 +7,7 @@ Parallel loops of a ``linalg.generic`` are evaluated all at once, reductions poi
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -62,7 +63,10 @@ def _check_type(value: ir.Value, tensor: torch.Tensor) -> None:
 def _run_op(op: ir.Operation, env: dict[ir.Value, Any], parameters: Mapping[str, torch.Tensor]) -> None:
     operands = [env[v] for v in op.operands]
     if op.name == "disc_shape.require":
-        assert operands[0] == operands[1], ir.StringAttr(op.attributes["message"]).value
+        lhs, rhs = operands
+        kind = str(op.attributes["predicate"])
+        holds = {"eq": lhs == rhs, "le": lhs <= rhs}[re.findall(r"[a-z]+", kind)[-1]]
+        assert holds, (ir.StringAttr(op.attributes["message"]).value, kind, lhs, rhs)
         return
     if op.name == "disc_tensor.parameter":
         result = _signless(parameters[ir.StringAttr(op.attributes["name"]).value].detach())

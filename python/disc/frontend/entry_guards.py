@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,8 +54,14 @@ def entry_guards(program: ExportedProgram) -> list[EntryGuard]:
         # torch.export has solved those over ranges of the user's.
         if condition.free_symbols <= given or holds(env, condition, program.range_constraints):
             continue
-        found.append(EntryGuard(condition, lines.get(text)))
+        if not _unbounded(condition):
+            found.append(EntryGuard(condition, lines.get(text)))
     return found
+
+
+def _unbounded(condition: Any) -> bool:
+    """Whether a condition holds because ``sys.maxsize``, the end of ``x[1:]`` to PyTorch, stands for no bound."""
+    return condition.xreplace({sympy.Integer(sys.maxsize): sympy.oo}) == sympy.true
 
 
 def keep_bounds(program: ExportedProgram, specs: Sequence[Any]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import sympy
 import torch
 import torch.utils._pytree as pytree
 from torch.fx import Node
@@ -245,6 +246,10 @@ class Lowering:
             where = f" at {guard.source}" if guard.source else ""
             with location("main", self._source):
                 if not self.builder.require_guard(guard.condition, what + where):
+                    # torch.export assumes of every computed extent that it is not 1. Rules broadcast by the extents
+                    # that there are, so that it need not be checked where it cannot be.
+                    if isinstance(guard.condition, sympy.Ne) and sympy.S.One in guard.condition.args:
+                        continue
                     raise errors.CompileError(
                         "import",
                         f"{what}{where}, which the compiled model cannot check: use a Dim with a range, or a derived"

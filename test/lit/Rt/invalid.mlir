@@ -49,3 +49,12 @@ disc_rt.procedure @f {
 ^bb0(%n: index):
   disc_rt.return
 }
+
+// -----
+
+disc_rt.entry @main attributes {inputs = [], outputs = []} {
+^bb0(%call: !llvm.ptr):
+  // expected-error @+1 {{each term must have a value and a text, each number a text (R6)}}
+  disc_rt.check_sizes %call [#disc_shape.expr<4>] of [] as ["a tensor"]
+  disc_rt.return
+}

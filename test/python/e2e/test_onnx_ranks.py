@@ -76,6 +76,18 @@ def test_expand_of_sizes_that_may_be_one():
         compiled(torch.zeros(2, 1), torch.zeros(3, 4))
 
 
+def test_expand_of_a_dim_of_size_one_beside_others():
+    """A dim that is 1 is repeated, also where another one may or may not be."""
+    proto = model(
+        [node("Shape", ["y"], ["shape"]), node("Expand", ["x", "shape"], ["z"])],
+        [("x", F, ["a", 1, "b"]), ("y", F, ["c", "d", "e"])],
+        [("z", F, [None, None, None])],
+    )
+    compiled = disc.compile(proto)
+    for x, y in (((2, 1, 3), (2, 3, 3)), ((1, 1, 3), (2, 17, 3)), ((2, 1, 1), (2, 1, 5)), ((1, 1, 1), (4, 5, 6))):
+        check(proto, compiled, floats(*x), floats(*y))
+
+
 def test_slice_whose_bounds_change_sign():
     proto = model(
         [

@@ -176,6 +176,14 @@ def test_compiled_models_say_how_to_reach_other_processes():
 # -- Ctrl-C
 
 
+@pytest.fixture(autouse=True)
+def python_handles_signals():
+    """A process that was started in the background ignores SIGINT, and so do its children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupted(call, seconds):
     """Ctrl-C after so long: seconds until it took effect, or None if the call was over before."""
     sent = []

@@ -137,7 +137,9 @@ def test_the_gpu_is_the_one_of_the_tensors(monkeypatch):
 
     def jit(module, kind, **options):
         seen.append(options["device"])
-        return SimpleNamespace(info=lambda: {"parameters": []}, init=lambda parameters: None, run=None)
+        return SimpleNamespace(
+            info=lambda: {"parameters": []}, init=lambda parameters: None, run=None, watch=lambda *_: None
+        )
 
     monkeypatch.setattr(_native, "jit", jit)
     with FakeTensorMode():  # which has GPUs everywhere

@@ -126,6 +126,9 @@ def expand(b: OnnxBuilder, x: Tensor, shape: Any) -> Tensor:
     def body() -> Elem:
         at = []
         for d in range(rank - x.rank, rank):
+            if is_one(own[d]):
+                at.append(scalar.constant(0, torch.int64))
+                continue
             index = scalar.loop_index(d)
             if pairs[d][1]:
                 # Either the loop's own index, or 0 throughout.
