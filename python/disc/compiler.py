@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from . import _native
 from .compilation import EMIT, LOAD, Compilation, is_onnx
-from .errors import CompileError, boundary
+from .errors import ArgumentValueError, CompileError, boundary
 from .frontend import ImportedProgram
 from .frontend.program import signless
 from .frontend.scripted import unwrapped_module
@@ -166,5 +166,7 @@ def _emit(compilation: Compilation, module: _native.Module, device: int) -> _nat
             dump_prefix=compilation.dump_prefix(),
             device=device,
         )
+    except ValueError as error:
+        raise ArgumentValueError(str(error)) from None
     except RuntimeError as error:
         compilation.emit_failed(error)
