@@ -98,6 +98,8 @@ TEST(overlapOfViews) {
   CHECK(!overlap({0, 4}, {4, 1}, 0, {4}, {1}, 0));       // empty
   CHECK(!overlap({6, 2}, {15, 6}, 0, {10}, {10}, 2));    // 15 i + 6 j = 10 k + 2 has no solution there
   CHECK(overlap({6, 2}, {15, 6}, 0, {10}, {10}, 0));
+  CHECK(overlap({1, 2}, {int64_t(1) << 61, 1}, 0, {2}, {1}, 1)); // the stride of one row is never used
+  CHECK(!overlap({1, 2}, {INT64_MIN, 1}, 0, {2, 1}, {1, INT64_MAX}, 2));
 
   // Against a search through all elements.
   uint64_t state = 1;

@@ -139,9 +139,14 @@ private:
 void OverlapSearch::add(const DLTensor &tensor, int64_t width, int64_t sign) {
   int64_t dense = width;
   for (int32_t i = tensor.ndim - 1; i >= 0; --i) {
-    int64_t extent = tensor.shape[i], bytes = tensor.strides ? tensor.strides[i] * width : dense;
-    dense *= extent;
-    if (extent == 1 || bytes == 0)
+    int64_t extent = tensor.shape[i];
+    // The stride of a dim of one element may be any number: only what the range of bytes bounds is multiplied.
+    if (extent == 1)
+      continue;
+    int64_t bytes = tensor.strides ? tensor.strides[i] * width : dense;
+    if (!tensor.strides)
+      dense *= extent;
+    if (bytes == 0)
       continue;
     int64_t reach = bytes < 0 ? -sign : sign;
     bytes = std::abs(bytes);
@@ -220,7 +225,8 @@ bool isContiguous(const int64_t *shape, const int64_t *strides, int64_t rank) {
   for (int64_t i = rank - 1; i >= 0; --i) {
     if (shape[i] != 1 && strides[i] != expected)
       return false;
-    expected *= shape[i];
+    if (__builtin_mul_overflow(expected, shape[i], &expected))
+      return false;
   }
   return true;
 }
