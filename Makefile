@@ -5,7 +5,7 @@ PY := .venv/bin/python
 BUILD := build
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo service bench bench-quick bench-service test check lit runtime sanitize fuzz pytest docs opinfo onnx-nodes format clean
+.PHONY: build setup demo service bench bench-quick bench-service test nightly check lit runtime sanitize fuzz pytest docs opinfo onnx-nodes format clean
 
 build: setup
 
@@ -41,6 +41,15 @@ bench-service: setup
 
 # The cheap checks come first, so that a slip shows within seconds; pytest's closing line is the last.
 test: setup check lit runtime sanitize fuzz pytest
+
+# What takes longer than `make test` may: whole databases of operators, all shapes, minutes of fuzzing. Some hours.
+nightly: setup
+	@scripts/fuzz.sh 600 $$RANDOM
+	@OMP_WAIT_POLICY=passive $(PY) -m pytest -n $$(nproc) --dist loadfile -m nightly
+	@$(PY) test/python/onnx_nodes.py
+	@$(PY) test/python/onnx_nodes.py --dynamic
+	@cd test/python && ../../$(PY) -m opinfo
+	@cd test/python && ../../$(PY) -m zoo
 
 check: setup
 	@scripts/check.sh
