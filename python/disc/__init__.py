@@ -108,17 +108,39 @@ def _require(name: str, extension: str) -> None:
 _SERIALIZER = "torch._export.serde.serialize"
 
 
-class _RegisterOperators:
-    """Registers the operators in programs of ``disc.export`` when PyTorch is about to read or write a program.
+class _WatchSerializer:
+    """Makes ``torch.ops.disc`` lazy when PyTorch is about to read or write a program.
 
-    Importing torch for that whenever disc is imported would cost users of compiled libraries seconds.
+    Programs of ``disc.export`` contain operators that ``disc.frontend`` registers. Neither torch nor the front end is
+    imported together with disc, which would cost users of compiled libraries seconds. While the serializer is being
+    imported, the front end cannot be: other modules of PyTorch are in the middle of their import, too.
     """
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Registers the operators, before the module that reads programs is imported from elsewhere."""
+        """Finds no module; it only notes which one is imported."""
         if name == _SERIALIZER:
+            _register_on_demand()
+
+
+def _register_on_demand() -> None:
+    """Lets the first use of an unknown operator in ``torch.ops.disc`` import the front end."""
+    from torch import _ops
+
+    class Operators(_ops._OpNamespace):
+        # Names of operators begin with it.
+        __module__ = _ops.__name__
+
+        def __getattr__(self, name: str) -> Any:
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                if name.startswith("__"):
+                    raise
             _register_operators()
+            return super().__getattr__(name)
+
+    _ops.ops.disc.__class__ = Operators
 
 
 def _register_operators() -> None:
@@ -131,9 +153,9 @@ def _register_operators() -> None:
 
 
 if _SERIALIZER in sys.modules:
-    _register_operators()
+    _register_on_demand()
 else:
-    sys.meta_path.insert(0, _RegisterOperators)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _WatchSerializer)  # type: ignore[arg-type]
 
 
 def __dir__() -> list[str]:

@@ -9,6 +9,8 @@
 
 NB_MODULE(_native, m) {
   m.doc() = "The native part of disc: MLIR modules, code generation, execution.";
+  // Dynamo keeps compiled functions to the end of the process; nanobind reports them on stderr as leaked.
+  nanobind::set_leak_warnings(false);
   disc::py::bindErrors(m);
   disc::py::bindModule(m);
   disc::py::bindExecutable(m);

@@ -340,6 +340,8 @@ nb::object Model::outputShapes(nb::tuple given) {
 
 NB_MODULE(_runtime, m) {
   m.doc() = "Compiled libraries: the C interface of DISC.";
+  // Dynamo keeps compiled functions to the end of the process; nanobind reports them on stderr as leaked.
+  nb::set_leak_warnings(false);
   nb::class_<Model>(m, "Model", "A loaded model.")
       .def(nb::init<nb::bytes, int32_t, std::optional<nb::bytes>, bool, int32_t>(), nb::arg("path"), nb::arg("threads"),
            nb::arg("weights").none(), nb::arg("trust_files"), nb::arg("device"))
