@@ -51,6 +51,23 @@ TEST(suppressionKeepsTheBestOfEachClass) {
   CHECK(run() == DISC_OK && count == 2 && indices[2] == 1 && indices[5] == 0);
 }
 
+TEST(suppressedBoxesFollowTheirOrder) {
+  // Two boxes that overlap by a third, one apart, one without an area; columns lie apart.
+  double boxes[] = {0, 0, 4, 2, 0, 0.5, 0, 2, 1, 1, 5, 2, 1, 1.5, 1, 2};
+  int64_t order[] = {1, 3, 0, 2}, indices[4], count = -1;
+  std::vector<int64_t> boxDims{4, 4}, boxStrides{1, 4}, four{4}, dense{1}, none;
+  alignas(64) char scratch[4 * 41];
+  disc_view operands[] = {view(boxes, DISC_F64, boxDims, boxStrides), view(order, DISC_I64, four, dense),
+                          view(indices, DISC_I64, four, dense), view(&count, DISC_I64, none, none)};
+  auto run = [&](double threshold) {
+    int64_t config[1];
+    std::memcpy(config, &threshold, sizeof(threshold));
+    return disc_fn_suppress_boxes(nullptr, operands, config, 0, 1, scratch) == DISC_OK ? count : -1;
+  };
+  CHECK(run(0.4) == 4 && indices[0] == 1 && indices[3] == 2);
+  CHECK(run(0.3) == 3 && indices[0] == 1 && indices[1] == 3 && indices[2] == 2);
+}
+
 TEST(nonzeroOfStridedViews) {
   // The transpose of a 2x3 matrix.
   float data[] = {0, 1, 2, -0.0f, 0, 3};

@@ -80,3 +80,47 @@ int32_t disc_fn_non_max_suppression(disc_call *, const disc_view *operands, cons
   *static_cast<int64_t *>(operands[6].data) = count;
   return DISC_OK;
 }
+
+/// The boxes of `operands[0]` in the order of `operands[1]`, one array for each coordinate: those that overlap a better
+/// one are marked in `dropped`.
+template <typename T> static int64_t suppress(const disc_view *operands, double threshold, void *scratch) {
+  const disc_view &boxes = operands[0], &order = operands[1];
+  int64_t count = order.dims[0], kept = 0;
+  const T *data = static_cast<const T *>(boxes.data);
+  const auto *best = static_cast<const int64_t *>(order.data);
+  auto *left = static_cast<T *>(scratch);
+  T *top = left + count, *right = top + count, *bottom = right + count, *area = bottom + count;
+  auto *dropped = reinterpret_cast<uint8_t *>(area + count);
+  for (int64_t i = 0; i < count; ++i) {
+    const T *box = data + best[i * order.strides[0]] * boxes.strides[0];
+    left[i] = box[0], top[i] = box[boxes.strides[1]];
+    right[i] = box[2 * boxes.strides[1]], bottom[i] = box[3 * boxes.strides[1]];
+    area[i] = (right[i] - left[i]) * (bottom[i] - top[i]);
+    dropped[i] = 0;
+  }
+  auto *result = static_cast<int64_t *>(operands[2].data);
+  for (int64_t i = 0; i < count; ++i) {
+    if (dropped[i])
+      continue;
+    result[kept++] = best[i * order.strides[0]];
+    for (int64_t k = i + 1; k < count; ++k) {
+      T width = std::max(T(0), std::min(right[i], right[k]) - std::max(left[i], left[k]));
+      T height = std::max(T(0), std::min(bottom[i], bottom[k]) - std::max(top[i], top[k]));
+      T common = width * height;
+      dropped[k] |= double(common / (area[i] + area[k] - common)) > threshold;
+    }
+  }
+  return kept;
+}
+
+/// boxes f32|f64 [N, 4] as (x1, y1, x2, y2), order i64 [N] -> indices i64 [capacity >= N], count i64 []: the boxes in
+/// `order` without those that overlap an earlier one that stays by more than config[0], the bits of a double, of the
+/// union of both. Scratch: 5 elements and a byte for each box. One task.
+int32_t disc_fn_suppress_boxes(disc_call *, const disc_view *operands, const int64_t *config, int64_t, int64_t,
+                               void *scratch) {
+  double threshold = configFloat(config[0]);
+  *static_cast<int64_t *>(operands[3].data) = operands[0].dtype == DISC_F64
+                                                  ? suppress<double>(operands, threshold, scratch)
+                                                  : suppress<float>(operands, threshold, scratch);
+  return DISC_OK;
+}

@@ -33,7 +33,7 @@ from .rewriting.convert import rewritten
 from .rewriting.hooks import NeedsRewriting, guarded, needs_rewriting
 from .rewriting.recursion import Recursive, endless
 from .scripted import traced_through
-from .settle import allowing_extremes, settle
+from .settle import allowing_extremes, settle, sizes_from_zero
 from .sharing import check_sharing
 from .symbols import flatten_dynamic_shapes, parameter_names
 
@@ -90,6 +90,7 @@ def export(
         proved_by_trying(),
         _unprinted(),
         allowing_extremes(),
+        sizes_from_zero(),
     ):
         args, kwargs = _distinct(args, kwargs)
 

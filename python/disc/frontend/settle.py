@@ -16,6 +16,7 @@ from typing import Any
 import sympy
 import torch
 from torch._export.verifier import Verifier
+from torch._library.fake_impl import FakeImplCtx
 from torch.fx import Graph, Node
 from torch.fx.experimental import proxy_tensor
 from torch.utils._sympy import functions as torch_sympy
@@ -59,6 +60,25 @@ def allowing_extremes() -> Iterator[None]:
         yield
     finally:
         Verifier.allowed_op_types = allowed  # type: ignore[method-assign]
+
+
+@contextmanager
+def sizes_from_zero() -> Iterator[None]:
+    """While it is active, sizes that operators' fake kernels make up may be 0 and 1.
+
+    The older of PyTorch's two functions for that takes them for at least 2, which no such kernel means: it is older
+    than sizes of which nothing is assumed.
+    """
+    older = FakeImplCtx.create_unbacked_symint
+
+    def create(self: FakeImplCtx, *, min: int = 0, max: int | None = None) -> torch.SymInt:
+        return self.new_dynamic_size(min=min, max=max)
+
+    FakeImplCtx.create_unbacked_symint = create  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        FakeImplCtx.create_unbacked_symint = older  # type: ignore[method-assign]
 
 
 def _make_pairs(graph: Graph) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ... import scalar
 from ...registry import NotLowerable, lowers
+from ...rules.detection import deformed
 from ...rules.elementwise import convert
 from ...scalar import Elem
 from ...values import Extent, Tensor
@@ -147,19 +147,6 @@ def quantised_conv(
     return quantize(b, convert(b, product, torch.float32), step, b.reshape(zero, []))
 
 
-def _corners(at: Elem, extent: Extent, compute: torch.dtype) -> list[tuple[Elem, Elem]]:
-    """The two indices around a place, inside the extent, each with its weight: 0 outside."""
-    last = scalar.from_extent(extent, torch.int64) - 1
-    low = scalar.floor(at)
-    part = at - low
-    found = []
-    for index, weight in ((low, 1.0 - part), (low + 1.0, part)):
-        whole = index.to(torch.int64)
-        inside = scalar.minimum(scalar.maximum(whole, 0), last)
-        found.append((inside, scalar.select(inside.eq(whole), weight, 0.0).to(compute)))
-    return found
-
-
 @lowers("onnx.DeformConv")
 def deform_conv(
     b: OnnxBuilder,
@@ -178,39 +165,4 @@ def deform_conv(
         raise NotLowerable(f"an operand of {x.rank} dims")
     kernel = _kernel(weight)
     where = Grid(b, x.dims[2:], kernel, **grid)
-    n, channels = x.dims[:2]
-    rows, columns = offset.dims[2:]
-    offsets = b.reshape(offset, [n, offset_group, *kernel, 2, rows, columns])
-    masks = None if mask is None else b.reshape(mask, [n, offset_group, *kernel, rows, columns])
-    per_group = b.floordiv(channels, offset_group)
-    compute = x.dtype
-
-    # What each tap of the kernel sees: [N, C, kh, kw, oh, ow].
-    def seen() -> Elem:
-        batch, channel, *taps_and_places = (scalar.loop_index(d) for d in range(6))
-        taps, places = taps_and_places[:2], taps_and_places[2:]
-        own = scalar.trunc_divide(channel, scalar.from_extent(per_group, torch.int64))
-        ends = []
-        for i in range(2):
-            base = places[i] * where.strides[i] + taps[i] * where.dilations[i]
-            base = base - scalar.from_extent(where.low[i], torch.int64)
-            moved = b.extract(offsets, [batch, own, *taps, scalar.constant(i, torch.int64), *places])
-            ends.append(_corners(base.to(compute) + moved, x.dims[2 + i], compute))
-        total = None
-        for y, y_weight in ends[0]:
-            for z, z_weight in ends[1]:
-                term = b.extract(x, [batch, channel, y, z]) * (y_weight * z_weight)
-                total = term if total is None else total + term
-        assert total is not None
-        return total if masks is None else total * b.extract(masks, [batch, own, *taps, *places])
-
-    taps = b.generic([], [], [n, channels, *kernel, rows, columns], x.dtype, seen)
-    # A product for each group: [N, G, F, P] over C/G * kh * kw.
-    inner = b.mul(b.floordiv(channels, group), kernel[0] * kernel[1])
-    filters, places = b.floordiv(weight.dims[0], group), b.mul(rows, columns)
-    image = b.reshape(taps, [n, group, inner, places])
-    matrix = b.reshape(weight, [group, filters, inner])
-    product = b.contract(matrix, image, [1, 2, 4], [0, 1, 4, 3], [n, group, filters, places, inner])
-    result = b.reshape(product, [n, weight.dims[0], rows, columns])
-    inputs = [result] if bias is None else [result, b.reshape(bias, [weight.dims[0], 1, 1])]
-    return b.elementwise(x.dtype, inputs, lambda y, *c: y + c[0] if c else y)
+    return deformed(b, x, weight, offset, mask, bias, where.strides, where.low, where.dilations, group, offset_group)
