@@ -162,6 +162,15 @@ PROGRAMS = {
             lambda x: torch.istft(C(x.mT).mT, 64, hop_length=16, window=torch.hann_window(64)),
             lambda n: (R(2, 33, n + 5),),
         ),
+        # Without the end of the signal, and with zeros after it.
+        "istft of a length": (
+            lambda x: [
+                torch.istft(C(x.mT).mT, 64, hop_length=16, window=torch.hann_window(64), length=16 * x.size(2) + n)
+                for n in (-57, -40, 30)
+            ],
+            lambda n: (R(2, 33, n + 5),),
+        ),
+        "mean of complex numbers": (lambda x: (C(x).mean(), C(x).mean(0, keepdim=True)), lambda n: (R(n, 6),)),
     },
 }  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+
 import pytest
 import torch
 from torch.export import AdditionalInputs, Dim, ShapesCollection
@@ -75,3 +77,27 @@ def test_dynamic_shapes_in_every_form():
         assert compiled(torch.ones(9, 3)).shape == (9, 3)
     with pytest.raises(TypeError, match=r"dynamic_shapes: expected .* got int"):
         disc.compile(model, (x,), dynamic_shapes=3)
+
+
+WITHOUT_FILE = """
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.zeros(int(x.max()) + 1)
+"""
+
+
+def test_a_function_without_source_is_named():
+    space = {"torch": torch}
+    exec(WITHOUT_FILE, space)
+    with pytest.raises(disc.CompileError, match="no source of forward; define the function in a file") as caught:
+        disc.compile(space["Model"](), (torch.tensor([3]),))
+    assert caught.value.source == "<string>:3"
+
+
+@pytest.mark.parametrize("name", ["<ipython-input-3-abc>", "<python-input-7>", "/tmp/ipykernel_7/3.py"])
+def test_functions_typed_at_a_prompt(name):
+    linecache.cache[name] = (len(WITHOUT_FILE), None, WITHOUT_FILE.splitlines(keepends=True), name)
+    space = {"torch": torch}
+    exec(compile(WITHOUT_FILE, name, "exec"), space)
+    model = disc.compile(space["Model"](), (torch.tensor([3]),), dynamic_shapes=({0: Dim.AUTO},))
+    assert [len(model(torch.tensor(x))) for x in ([0], [4, 2])] == [1, 5]

@@ -42,6 +42,10 @@ def _line(error: BaseException, frame: types.FrameType) -> int:
     return [line for f, line in traceback.walk_tb(error.__traceback__) if f is frame][-1]
 
 
+# What code is compiled from that was never in a file: `exec`, `python -c` and Python read from a pipe.
+_WITHOUT_SOURCE = ("<string>", "<stdin>")
+
+
 def is_user_function(function: Any) -> bool:
     """Whether a function is neither PyTorch's, Python's nor ours."""
     return isinstance(function, types.FunctionType) and is_users_file(function.__code__.co_filename)
@@ -193,6 +197,10 @@ class Converter:
         if why:
             text = f"{why[-1].reason}; {why[-1].suggestion}\n  ({text})"
             source = f"{why[-1].file}:{why[-1].line}"
+        elif hidden := [f.f_code for f in _frames(error) if f.f_code.co_filename in _WITHOUT_SOURCE]:
+            code = hidden[-1]
+            text = f"there is no source of {code.co_name}; define the function in a file\n  ({text})"
+            source = f"{code.co_filename}:{code.co_firstlineno}"
         return errors.CompileError("import", f"torch.export failed: {text}", source)
 
     def patch(self, module: torch.nn.Module) -> None:

@@ -29,6 +29,32 @@ def _one_hot(tensor: Tensor, num_classes: Any = -1) -> Tensor:
     return (tensor.unsqueeze(-1) == classes).to(torch.int64)
 
 
+def _istft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: Any = None,
+    return_complex: bool = False,
+) -> Tensor:
+    hop = n_fft // 4 if hop_length is None else hop_length
+    given = n_fft + hop * (input.shape[-1] - 1) - (n_fft // 2 if center else 0)
+    options = (center, normalized, onesided, given, return_complex)
+    signal = torch._refs.istft(input, n_fft, hop, win_length, window, *options)
+    return torch.nn.functional.pad(signal[..., :length], (0, torch.sym_max(length - given, 0)))
+
+
+def _complex_mean(input: Tensor, *args: Any, **options: Any) -> Tensor:
+    # PyTorch divides by the number of elements as a complex number of Python, which fixes it.
+    parts = torch.view_as_real(input)
+    real, imag = (torch.mean(parts[..., part], *args, **options) for part in (0, 1))
+    return torch.complex(real, imag)
+
+
 def _kept(options: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key in ("device",)}
 
@@ -36,12 +62,17 @@ def _kept(options: dict[str, Any]) -> dict[str, Any]:
 _REPLACEMENTS: dict[Any, tuple[Callable[..., Tensor], tuple[tuple[int, str], ...]]] = {
     torch.linspace: (_linspace, ((2, "steps"),)),
     torch.logspace: (_logspace, ((2, "steps"),)),
+    torch.istft: (_istft, ((8, "length"),)),
+    torch.Tensor.istft: (_istft, ((8, "length"),)),
     torch.nn.functional.one_hot: (_one_hot, ((1, "num_classes"),)),
 }
+_MEANS = (torch.mean, Tensor.mean)
 
 
 def symbolic_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Tensor] | None:
-    """What to call in the place of ``func``, if a number that it wants as an int is symbolic."""
+    """What to call in the place of ``func``, if it would make an int of a number that is symbolic."""
+    if func in _MEANS and args and args[0].is_complex() and "dtype" not in kwargs:
+        return _complex_mean
     replacement = _REPLACEMENTS.get(func)
     if replacement is None:
         return None
