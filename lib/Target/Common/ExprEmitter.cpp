@@ -108,18 +108,21 @@ Value ExprEmitter::emitAtom(const SymAtom &atom, Location loc) {
   return value;
 }
 
+Value mlir::disc::nonZeroDivisor(OpBuilder &b, Location loc, ShapeAnalysis &shapes, const SymExpr &expr, Value value) {
+  if (shapes.lessEqual(SymExpr(1), expr) || shapes.lessEqual(expr, SymExpr(-1)))
+    return value;
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0), one = arith::ConstantIndexOp::create(b, loc, 1);
+  Value isZero = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, value, zero);
+  return arith::SelectOp::create(b, loc, isZero, one, value);
+}
+
 Value ExprEmitter::emitDivision(const SymAtom &atom, Location loc) {
   const SymExpr &lhs = atom.args()[0], &rhs = atom.args()[1];
   Value a = emit(lhs, loc), b = a ? emit(rhs, loc) : Value();
   if (!b)
     return {};
   bool isDiv = atom.kind() == SymAtom::Kind::FloorDiv;
-  // Expressions are computed before the guards that refuse a divisor of 0, and the machine traps.
-  if (!shapes.lessEqual(SymExpr(1), rhs) && !shapes.lessEqual(rhs, SymExpr(-1))) {
-    Value zero = arith::ConstantIndexOp::create(builder, loc, 0), one = arith::ConstantIndexOp::create(builder, loc, 1);
-    Value isZero = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, b, zero);
-    b = arith::SelectOp::create(builder, loc, isZero, one, b);
-  }
+  b = nonZeroDivisor(builder, loc, shapes, rhs, b);
   // Unsigned division by a constant is a shift or a multiplication; flooring
   // costs a sign fix-up, which extents never need.
   if (shapes.lessEqual(SymExpr(0), lhs) && shapes.lessEqual(SymExpr(1), rhs)) {

@@ -54,6 +54,10 @@ private:
   std::string missing;
 };
 
+/// `value`, the value of `expr`, but 1 for 0: expressions are computed before the guards that refuse a divisor of 0, or
+/// where there is no element that needs them, and the machine traps.
+Value nonZeroDivisor(OpBuilder &b, Location loc, ShapeAnalysis &shapes, const SymExpr &expr, Value value);
+
 } // namespace mlir::disc
 
 #endif // DISC_TARGET_COMMON_EXPREMITTER_H

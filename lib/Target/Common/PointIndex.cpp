@@ -9,6 +9,7 @@
 #include "lib/Target/Common/PointEmitter.h"
 
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Target/Common/ExprEmitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -86,14 +87,17 @@ Value PointEmitter::callPtr() {
 }
 
 /// Emits an expression at the builder's insertion point; `symbol` gives the symbols' values.
-static Value emitExpr(OpBuilder &b, Location loc, const SymExpr &e, function_ref<Value(StringRef)> symbol) {
+static Value emitExpr(OpBuilder &b, Location loc, ShapeAnalysis &shapes, const SymExpr &e,
+                      function_ref<Value(StringRef)> symbol) {
   auto constant = [&](int64_t c) -> Value { return arith::ConstantIndexOp::create(b, loc, c); };
   auto atomValue = [&](const SymAtom &atom) -> Value {
     if (atom.kind() == SymAtom::Kind::Symbol)
       return symbol(atom.name());
     SmallVector<Value> args;
     for (const SymExpr &arg : atom.args())
-      args.push_back(emitExpr(b, loc, arg, symbol));
+      args.push_back(emitExpr(b, loc, shapes, arg, symbol));
+    if (atom.kind() == SymAtom::Kind::FloorDiv || atom.kind() == SymAtom::Kind::Mod)
+      args[1] = nonZeroDivisor(b, loc, shapes, atom.args()[1], args[1]);
     switch (atom.kind()) {
     case SymAtom::Kind::FloorDiv:
       return arith::FloorDivSIOp::create(b, loc, args[0], args[1]);
@@ -151,7 +155,7 @@ Value PointEmitter::expr(const SymExpr &e) {
       result = arith::IndexCastOp::create(builder, loc, builder.getIndexType(), value);
       return;
     }
-    result = emitExpr(builder, loc, e, [&](StringRef name) { return expr(SymExpr::symbol(name)); });
+    result = emitExpr(builder, loc, shapeAnalysis, e, [&](StringRef name) { return expr(SymExpr::symbol(name)); });
   });
   return exprs[e.str()] = result;
 }

@@ -157,8 +157,12 @@ void EntryLowering::lowerGuard(RtGuardOp op) {
     ok = compare(arith::CmpIPredicate::sge, lhs, rhs);
     break;
   case GuardPredicate::Divisible: {
-    Value rest = arith::RemSIOp::create(b, loc, lhs, rhs);
-    ok = compare(arith::CmpIPredicate::eq, rest, arith::ConstantIndexOp::create(b, loc, 0));
+    Value zero = arith::ConstantIndexOp::create(b, loc, 0), one = arith::ConstantIndexOp::create(b, loc, 1);
+    // The machine traps at a division by 0. Of 0 only 0 is a multiple.
+    Value byZero = compare(arith::CmpIPredicate::eq, rhs, zero);
+    Value rest = arith::RemSIOp::create(b, loc, lhs, arith::SelectOp::create(b, loc, byZero, one, rhs));
+    rest = arith::SelectOp::create(b, loc, byZero, lhs, rest);
+    ok = compare(arith::CmpIPredicate::eq, rest, zero);
     break;
   }
   }

@@ -24,7 +24,7 @@ from . import (
 )
 from .entry_guards import entry_guards, note_lines, requires_two, with_sources
 from .higher_order import flattened
-from .locations import is_user_file, is_user_line
+from .locations import is_user_file, is_user_line, source_of_error
 from .proving import proved_by_trying
 from .recurrent import kept_whole
 from .recursion import kept_recursion
@@ -160,7 +160,8 @@ def _is_the_models(error: BaseException) -> bool:
 def _failure(error: BaseException) -> errors.CompileError:
     if isinstance(error, errors.CompileError):
         return error
-    return endless(error) or errors.CompileError("import", f"torch.export failed: {error}")
+    text = str(error) or type(error).__name__
+    return endless(error) or errors.CompileError("import", f"torch.export failed: {text}", source_of_error(error))
 
 
 def _traced(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any) -> ExportedProgram:

@@ -16,13 +16,16 @@ from torch_mlir import ir
 from .registry import NotLowerable
 from .values import Extent
 
+_DIVISIONS = (torch_sympy.FloorDiv, torch_sympy.CleanDiv)
+_MODULI = (torch_sympy.Mod, torch_sympy.PythonMod, sympy.Mod)
+
 
 class ExtentBuilder:
     """Index arithmetic. Equal computations give the same SSA value, so equality is often identity."""
 
     def __init__(self) -> None:
         self._memo: dict[tuple[object, ...], ir.Value] = {}
-        self._required: set[tuple[ir.Value | int, ir.Value | int]] = set()
+        self._required: set[tuple[ir.Value | int | str, ir.Value | int]] = set()
         self.names: dict[ir.Value, str] = {}
         """The expressions over symbols that extents are, where that is known."""
         # Values of the shape symbols of torch.export, set by the importer at the entry, and of numbers that have no
@@ -80,6 +83,8 @@ class ExtentBuilder:
 
     def floordiv(self, lhs: Extent, rhs: Extent) -> Extent:
         """lhs // rhs."""
+        if rhs == 0:
+            raise NotLowerable("integer division by zero")
         if isinstance(lhs, int) and isinstance(rhs, int):
             return lhs // rhs
         if lhs == rhs:
@@ -88,6 +93,8 @@ class ExtentBuilder:
 
     def mod(self, lhs: Extent, rhs: Extent) -> Extent:
         """lhs % rhs, for a positive rhs."""
+        if rhs == 0:
+            raise NotLowerable("integer modulo by zero")
         if isinstance(lhs, int) and isinstance(rhs, int):
             return lhs % rhs
         return self.sub(lhs, self.mul(self.floordiv(lhs, rhs), rhs))
@@ -140,6 +147,17 @@ class ExtentBuilder:
         """Requires lhs <= rhs at run time."""
         if lhs != rhs and not (isinstance(lhs, int) and isinstance(rhs, int) and lhs <= rhs):
             self._require("le", lhs, rhs, message)
+
+    def require_divisor(self, divisor: Extent, expr: sympy.Expr | int, where: str = "") -> None:
+        """Requires that what the model divides by, an extent with this expression, is not 0 at run time."""
+        bounds = self.bounds(expr)
+        if isinstance(divisor, int) or ("divisor", divisor) in self._required or sympy.S.Zero not in bounds:
+            return
+        self._required.add(("divisor", divisor))
+        known = {s: sympy.Symbol(self.names[v]) for s, v in self.symbol_values.items() if v in self.names}
+        name = str(expr if isinstance(expr, int) else expr.xreplace(known))
+        message = f"{where}integer division or modulo by zero: {name} is 0"
+        self.require_at_most(1, divisor if bounds.lower >= 0 else self.mul(divisor, divisor), message)
 
     def _require(self, predicate: str, lhs: Extent, rhs: Extent, message: str) -> None:
         ir.Operation.create(
@@ -208,6 +226,9 @@ class ExtentBuilder:
         args = [self.extent_of(arg) for arg in expr.args]
         if any(arg is None for arg in args):
             return None
+        if isinstance(expr, (*_DIVISIONS, *_MODULI)):
+            assert args[1] is not None
+            self.require_divisor(args[1], expr.args[1])
         return self._combine(expr, [arg for arg in args if arg is not None])
 
     def bounds(self, expr: sympy.Expr | int) -> ValueRanges[sympy.Expr]:
@@ -224,9 +245,9 @@ class ExtentBuilder:
             return self.product(args)
         if isinstance(expr, sympy.Pow) and isinstance(args[1], int) and args[1] >= 0:
             return self.product([args[0]] * args[1])
-        if isinstance(expr, (torch_sympy.FloorDiv, torch_sympy.CleanDiv)):
+        if isinstance(expr, _DIVISIONS):
             return self.floordiv(args[0], args[1])
-        if isinstance(expr, (torch_sympy.Mod, torch_sympy.PythonMod, sympy.Mod)):
+        if isinstance(expr, _MODULI):
             return self.mod(args[0], args[1])
         for kinds, fold in (
             ((torch_sympy.Min, sympy.Min), self.minimum),

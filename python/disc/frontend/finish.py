@@ -13,6 +13,7 @@ from .returns import Result
 
 _REGIONS = ("disc_tensor.branch", "disc_tensor.loop")
 _ENDS = ("disc_tensor.next", "disc_tensor.yield")
+_PLACE = re.compile(r'"([^"]+)"\("([^"]+)":(\d+):\d+\)')
 _EFFECTS = ("func.return", "disc_shape.require", *_ENDS)
 _NAME = re.compile(r"\w+")
 
@@ -35,7 +36,13 @@ def finish(module: ir.Module, results: Sequence[Result]) -> str:
     try:
         module.operation.verify()
     except ir.MLIRError as error:
-        raise errors.CompileError("import", f"the rules built invalid IR: {error}") from error
+        text = str(error)
+        where = _PLACE.search(text)
+        source = f"{where[2]}:{where[3]}" if where else None
+        what = f"{where[1]}: " if where else ""
+        raise errors.InternalError(
+            "import", RuntimeError(f"{what}its rule built invalid IR: {text}"), source
+        ) from error
     return module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import linecache
 import re
 import sys
+import sysconfig
+import traceback
 from pathlib import Path
 
+import sympy
 import torch
 from torch.fx import Node
 from torch_mlir import ir
@@ -15,6 +18,8 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _DISC = str(Path(__file__).parents[1])
 _TORCH = str(Path(torch.__file__).parent)
 _TYPED = ("<ipython-input-", "<python-input-", "<doctest ")
+_SYMPY = str(Path(sympy.__file__).parent)
+_STANDARD = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
 
 
 def is_user_file(file: str) -> bool:
@@ -48,6 +53,18 @@ def source_of_trace(trace: str) -> str | None:
 def is_user_line(file: str) -> bool:
     """Whether a file is neither PyTorch's nor ours."""
     return is_user_file(file) and not file.startswith(_DISC)
+
+
+def source_of_error(error: BaseException) -> str | None:
+    """The innermost line of the user's code that ``error`` passed through, ``model.py:12``."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_line(f.filename)]
+    # Decorators and generators of the standard library, and sympy, are between the user's code and PyTorch's.
+    own = [
+        f
+        for f in frames
+        if not f.filename.startswith(_SYMPY) and (not f.filename.startswith(_STANDARD) or "site-packages" in f.filename)
+    ]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else None
 
 
 def user_line() -> str | None:

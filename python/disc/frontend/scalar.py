@@ -16,6 +16,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg
 
 from . import dtypes
+from .registry import NotLowerable
 from .values import Number, RuntimeNumber
 
 Operand = Any  # Elem | Number | RuntimeNumber; a Union alias cannot name Elem before it exists.
@@ -57,7 +58,7 @@ class Elem:
     def __truediv__(self, other: Operand) -> Elem:
         other = self.like(other)
         if not dtypes.is_float(self.dtype):
-            raise TypeError("true division of integers in a body: cast first")
+            raise NotLowerable(f"a division of {self.dtype} elements")
         return Elem(arith.DivFOp(self.value, other.value).result, self.dtype)
 
     __radd__ = __add__
@@ -75,13 +76,13 @@ class Elem:
         return constant(0, self.dtype) - self
 
     def __and__(self, other: Operand) -> Elem:
-        return Elem(arith.AndIOp(self.value, self.like(other).value).result, self.dtype)
+        return _bitwise(self, other, arith.AndIOp)
 
     def __or__(self, other: Operand) -> Elem:
-        return Elem(arith.OrIOp(self.value, self.like(other).value).result, self.dtype)
+        return _bitwise(self, other, arith.OrIOp)
 
     def __xor__(self, other: Operand) -> Elem:
-        return Elem(arith.XOrIOp(self.value, self.like(other).value).result, self.dtype)
+        return _bitwise(self, other, arith.XOrIOp)
 
     def __invert__(self) -> Elem:
         return self ^ (True if self.dtype == torch.bool else -1)
@@ -116,9 +117,20 @@ def _binary(lhs: Elem, rhs: Operand, float_op: Any, int_op: Any, bool_op: Any) -
     return Elem(op(lhs.value, rhs.value).result, lhs.dtype)
 
 
+def _bitwise(lhs: Elem, rhs: Operand, op: Any) -> Elem:
+    if dtypes.is_float(lhs.dtype):
+        raise NotLowerable(f"a bitwise operation on {lhs.dtype} elements")
+    return Elem(op(lhs.value, lhs.like(rhs).value).result, lhs.dtype)
+
+
 def constant(value: Number, dtype: torch.dtype) -> Elem:
     """A constant of ``dtype``, written where it is used: bodies capture nothing but extents."""
     type_ = dtypes.element_type(dtype)
+    if isinstance(value, complex):
+        raise NotLowerable(f"the complex number {value} as a {dtype} element")
+    if not dtypes.is_float(dtype) and not pymath.isfinite(value):
+        # What the conversion is on the processor.
+        value = bool(value) if dtype == torch.bool else -(1 << 63)
     if dtypes.is_float(dtype):
         attribute: ir.Attribute = ir.FloatAttr.get(type_, float(value))
     elif dtype == torch.bool:
@@ -240,6 +252,8 @@ def _min_max(lhs: Elem, rhs: Operand, float_op: Any, signed_op: Any, unsigned_op
 
 def unary(name: str, x: Elem) -> Elem:
     """``math.<name>`` of a floating point element."""
+    if not dtypes.is_float(x.dtype) and name != "absi":
+        raise NotLowerable(f"{name} of {x.dtype} elements")
     return Elem(ir.Operation.create(f"math.{name}", [x.value.type], [x.value]).result, x.dtype)
 
 

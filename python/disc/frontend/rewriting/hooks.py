@@ -7,6 +7,7 @@ import functools
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import sympy
@@ -19,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from ... import errors
 from ...trees import Unknown
 from ..locations import is_user_file, is_user_line
-from .conditions import compared, constant_of, is_assumed, narrows_hint, number_tensor
+from .conditions import compared, constant_of, is_assumed, narrows_hint, number_tensor, predicate
 from .dynamic import is_dynamic
 from .raised import is_message
 from .region import carry_changes
@@ -184,6 +185,27 @@ def _comparison(name: str, kind: Any) -> Any:
     return compare
 
 
+_check_with = torch._check_with  # type: ignore[attr-defined]
+
+
+def _checked(error_type: type[Exception], condition: Any, message: Any = None) -> None:
+    """``torch._check`` and its kind: a condition that torch.export takes for granted is checked at run time."""
+    frame: Any = sys._getframe(1)
+    while frame.f_code.co_filename == torch.__file__:
+        frame = frame.f_back
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    if is_user_line(file):
+        wanted = condition
+        if isinstance(condition, torch.SymBool) and is_assumed(condition):
+            wanted = predicate(condition.node.expr, condition.node.shape_env)
+        if isinstance(wanted, Tensor) and wanted.dim() == 0 and wanted.dtype == torch.bool:
+            said = str(message()) if callable(message) else "a condition of torch._check does not hold"
+            text = f"{error_type.__name__}: {said} ({Path(file).name}:{line})"
+            torch.ops.aten._assert_async.msg(wanted, text)
+            return
+    _check_with(error_type, condition, message)
+
+
 def _asks_for_types(frame: Any) -> bool:
     """Whether the user's code that calls asks for the types of values: those of traced numbers are PyTorch's."""
     while frame is not None and not is_user_file(frame.f_code.co_filename):
@@ -204,11 +226,13 @@ def guarded() -> Iterator[None]:
         setattr(kind, name, _text(original))
     for name, kind in _KINDS.items():
         setattr(torch.SymInt, f"__{name}__", _comparison(f"__{name}__", kind))
+    torch._check_with = _checked  # type: ignore[attr-defined, assignment]
     try:
         with _Guarding():
             yield
     finally:
         builtins.range = _range  # type: ignore[misc]
+        torch._check_with = _check_with  # type: ignore[attr-defined]
         torch.SymBool.__bool__, torch.SymInt.__bool__ = _truths  # type: ignore[method-assign]
         for (kind, name), original in _texts.items():
             setattr(kind, name, original)

@@ -13,6 +13,7 @@ from torch_mlir import ir
 
 from .. import dtypes, scalar
 from ..builder import Builder
+from ..locations import operation
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, RuntimeNumber, Tensor, normalize_dim
@@ -64,6 +65,8 @@ def _register_arithmetic(
 ) -> Callable[[Builder, Any, Any], Any]:
     @lowers(*names)
     def rule(b: Builder, x: Any, y: Any) -> Any:
+        if python in _DIVISIONS:
+            _require_divisor(b, y)
         if all(isinstance(v, (int, float)) for v in (x, y)):
             return python(x, y)
         if extent is not None and all(isinstance(v, (int, ir.Value)) for v in (x, y)):
@@ -74,6 +77,18 @@ def _register_arithmetic(
         return RuntimeNumber(torch.float64, lambda: body(_f64(x), _f64(y)), scaled)
 
     return rule
+
+
+_DIVISIONS = (operator.floordiv, operator.mod)
+
+
+def _require_divisor(b: Builder, y: Any) -> None:
+    """Refuses a divisor of 0 as Python does, while compiling or at run time."""
+    if isinstance(y, (int, float)) and y == 0:
+        raise NotLowerable("integer division or modulo by zero")
+    given = b.operand_value(1)
+    if isinstance(y, ir.Value) and isinstance(given, torch.SymInt):
+        b.require_divisor(y, given.node.expr, f"{operation()}: ")
 
 
 def _scaled(x: Any) -> tuple[Any, Fraction] | None:
