@@ -149,7 +149,7 @@ static std::string valueText(const char *text, int64_t value) {
 
 /// Whether a guard's text is a whole relation, "1 <= B <= 64", not one side of it.
 static bool isRelation(const char *text) {
-  for (const char *word : {" <= ", " eq ", " le ", " divisible "})
+  for (const char *word : {" <= ", " == ", " a multiple of "})
     if (std::strstr(text, word))
       return true;
   return false;

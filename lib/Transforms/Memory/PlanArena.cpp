@@ -172,12 +172,24 @@ LogicalResult EntryBuilder::bindSymbols() {
   return success();
 }
 
+/// An expression as users write it: `x // 16`, where the IR has `x floordiv 16`.
+static std::string readable(const SymExpr &expr) {
+  std::string text = expr.str();
+  for (auto [word, sign] : {std::pair(StringRef(" floordiv "), " // "), std::pair(StringRef(" mod "), " % ")})
+    for (size_t at; (at = text.find(word.str())) != std::string::npos;)
+      text.replace(at, word.size(), sign);
+  return text;
+}
+
 void EntryBuilder::guardFact(GuardOp fact) {
   GuardPredicate predicate = fact.getPredicate() == Predicate::Eq   ? GuardPredicate::Eq
                              : fact.getPredicate() == Predicate::Le ? GuardPredicate::Le
                                                                     : GuardPredicate::Divisible;
   SymExpr lhs = fact.getLhsAttr().getValue(), rhs = fact.getRhsAttr().getValue();
-  std::string text = (lhs.str() + Twine(" ") + stringifyPredicate(fact.getPredicate()) + " " + rhs.str()).str();
+  StringRef relation = predicate == GuardPredicate::Eq   ? " == "
+                       : predicate == GuardPredicate::Le ? " <= "
+                                                         : " a multiple of ";
+  std::string text = readable(lhs) + relation.str() + readable(rhs);
   RtGuardOp::create(b, fact.getLoc(), call, predicate, dim(lhs), dim(rhs), -1, -1, text, fact.getMessage());
 }
 

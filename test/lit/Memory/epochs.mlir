@@ -23,7 +23,7 @@ disc_plan.kernel_func loop @take attributes {symbols = ["u0"], arg_dims = [#disc
 // CHECK: disc_rt.guard %arg0, %[[U]] ge %{{.*}} input -1 dim -1 expected "0", "aten.nonzero at model.py:3: u0 is out of range"
 // CHECK: disc_rt.guard %arg0, %[[U]] le %{{.*}} input -1 dim -1 expected "64", "aten.nonzero at model.py:3: u0 is out of range"
 // CHECK: disc_rt.bind_symbol @u0, %[[U]] computed
-// CHECK: disc_rt.guard %arg0, %{{.*}} le %{{.*}} input -1 dim -1 expected "u0 le N", "too many"
+// CHECK: disc_rt.guard %arg0, %{{.*}} le %{{.*}} input -1 dim -1 expected "u0 <= N", "too many"
 // CHECK: disc_rt.output %arg0[0] (%{{.*}})
 // CHECK: disc_rt.arena %arg0, %{{.*}} part 1
 // CHECK: disc_rt.launch %arg0 @take
