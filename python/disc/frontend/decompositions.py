@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._prims_common import suggest_memory_format
 from torch.export import ExportedProgram
 from torch.fx import Node
 from torch_mlir.extras.fx_importer import _get_mlir_op_name_for_schema
@@ -144,6 +145,59 @@ def _for_each(values: Sequence[int], count: int) -> list[int]:
     return list(values) * count if len(values) == 1 else list(values)
 
 
+def _adaptive_avg_pool_backward(count: int) -> Callable[..., torch.Tensor]:
+    """The gradient of an average over even windows: a product for each dim with the windows' weights."""
+
+    def backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        compute = torch.float64 if grad.dtype == torch.float64 else torch.float32
+        share = grad.to(compute)
+        for dim in range(-count, 0):
+            size, windows = x.shape[dim], grad.shape[dim]
+            window, place = torch.arange(windows).unsqueeze(1), torch.arange(size)
+            first, last = window * size // windows, ((window + 1) * size + windows - 1) // windows
+            weights = ((place >= first) & (place < last)).to(compute) / (last - first).to(compute)
+            share = (share.movedim(dim, -1) @ weights).movedim(-1, dim)
+        return share.to(grad.dtype).clone(memory_format=_format_of(x))
+
+    return backward
+
+
+def _format_of(x: torch.Tensor) -> torch.memory_format:
+    return suggest_memory_format(x) if x.dim() in (4, 5) else torch.contiguous_format
+
+
+def _scatter_backward(count: int) -> Callable[..., torch.Tensor]:
+    """The gradient of a maximum over windows: added where the maximum was found."""
+
+    def backward(grad: torch.Tensor, x: torch.Tensor, *rest: Any) -> torch.Tensor:
+        # The places in the flattened last dims are the last argument.
+        indices = rest[-1]
+        zeros = torch.zeros_like(x, memory_format=torch.contiguous_format).flatten(-count)
+        result = zeros.scatter_add(-1, indices.flatten(-count), grad.flatten(-count)).reshape(x.shape)
+        return result.clone(memory_format=_format_of(x))
+
+    return backward
+
+
+def _upsample_nearest_backward(count: int, exact: bool) -> Callable[..., torch.Tensor]:
+    """The gradient of an image scaled without interpolation: a sum for each pixel that was repeated."""
+
+    def backward(
+        grad: torch.Tensor, output_size: Sequence[int], input_size: Sequence[int], *scales: float | None
+    ) -> torch.Tensor:
+        result = grad
+        for d in range(count):
+            size, scale = input_size[d + 2], scales[d] if d < len(scales) else None
+            step = 1.0 / scale if scale is not None and scale > 0 else size / output_size[d]
+            place = torch.arange(output_size[d], dtype=torch.float32)
+            source = ((place + 0.5 if exact else place) * step).to(torch.int64).clamp(max=size - 1)
+            shape = [*result.shape[: d + 2], size, *result.shape[d + 3 :]]
+            result = result.new_zeros(shape).index_add(d + 2, source, result)
+        return result.clone(memory_format=_format_of(grad))
+
+    return backward
+
+
 def _pdist(x: torch.Tensor, p: float = 2) -> torch.Tensor:
     """The distances of all pairs of rows, in the order of the upper triangle."""
     count = x.shape[0]
@@ -240,6 +294,19 @@ OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
     torch.ops.aten.put.default: _put,
     torch.ops.aten.avg_pool2d_backward.default: _avg_pool_backward(2),
     torch.ops.aten.avg_pool3d_backward.default: _avg_pool_backward(3),
+    torch.ops.aten._adaptive_avg_pool2d_backward.default: _adaptive_avg_pool_backward(2),
+    torch.ops.aten._adaptive_avg_pool3d_backward.default: _adaptive_avg_pool_backward(3),
+    torch.ops.aten.adaptive_max_pool2d_backward.default: _scatter_backward(2),
+    torch.ops.aten.adaptive_max_pool3d_backward.default: _scatter_backward(3),
+    torch.ops.aten.max_pool2d_with_indices_backward.default: _scatter_backward(2),
+    torch.ops.aten.max_pool3d_with_indices_backward.default: _scatter_backward(3),
+    torch.ops.aten.fractional_max_pool2d_backward.default: _scatter_backward(2),
+    torch.ops.aten.fractional_max_pool3d_backward.default: _scatter_backward(3),
+    **{
+        getattr(torch.ops.aten, f"{name}{count}d_backward").default: _upsample_nearest_backward(count, exact)
+        for name, exact in (("upsample_nearest", False), ("_upsample_nearest_exact", True))
+        for count in (1, 2, 3)
+    },
     torch.ops.aten.resize.default: _resize,
     torch.ops.aten.embedding_renorm.default: _embedding_renorm,
     torch.ops.aten.linalg_tensorinv.default: _tensorinv,

@@ -496,7 +496,7 @@ class Lowering:
             self.builder.node = self._node(op)
             self.builder.node_value = self.fake(op)
             self.builder.operand_values = self.operands_of(op)
-            if name.startswith("torch.aten.as_strided"):
+            if name in ("torch.aten.as_strided", "torch.aten.as_strided_copy"):
                 operands = self._on_storage(op, operands)
             results = self._call(op, rule, operands)
         except NotLowerable as error:

@@ -88,6 +88,23 @@ PROGRAMS = {
     "negative number": (lambda x, n: x * n + n, (V, -2), (V, -7), (V, 5)),
     "float number": (lambda x, n: (x * n + n, n * 2), (V, 2.5), (V, -1.5)),
     "size as number": (lambda x: (x.shape[0] * 2, x / x.shape[0]), V, torch.arange(4.0)),
+    "scatter through as_strided": (lambda x, y: x.t().as_strided_scatter(y, (2, 3), (5, 1), 2), (M, torch.ones(2, 3))),
+    "triangles of a number": (lambda x, k: (x.triu(k), x.tril(k)), (M, 1), (M, -3), (M, 9)),
+    "range from a negative number": (
+        lambda x, n: torch.arange(n, n + x.shape[0]) + x,
+        (V, -3),
+        (torch.ones(4), -7),
+        (V, 4),
+    ),
+    "image scaled by 3/2": (
+        lambda x: nn.functional.interpolate(x, scale_factor=1.5, mode="bilinear"),
+        torch.randn(2, 3, 4, 5),
+        torch.randn(2, 3, 7, 2),
+    ),
+    "bags": (
+        lambda i, w, o: nn.functional.embedding_bag(i, w, o),
+        (torch.tensor([1, 2, 5, 1, 0, 3]), torch.randn(7, 5), torch.tensor([0, 4, 4, 5])),
+    ),
     "resize": (resized, torch.randn(2, 3)),
     "chunk over a graph break": (chunk_over_graph_break, torch.arange(8.0), V),
 }  # fmt: skip
@@ -252,3 +269,33 @@ def test_gradients_of_average_pooling(dims):
         call(own).square().sum().backward()
         compiled(other).square().sum().backward()
         assert_same(own.grad, other.grad, 1e-5)
+
+
+POOLS = {
+    "adaptive average": lambda x: nn.functional.adaptive_avg_pool2d(x, (3, 2)),
+    "adaptive maximum": lambda x: nn.functional.adaptive_max_pool2d(x, (3, 2)),
+    "maximum": lambda x: nn.functional.max_pool2d(x, 3, 2, 1),
+    "nearest": lambda x: nn.functional.interpolate(x, scale_factor=2),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_gradients_of_images(name):
+    compiled = torch.compile(POOLS[name], backend="disc", dynamic=True, options={"fallback": "error", **OPTIONS})
+    for shape in ((2, 3, 7, 9), (1, 2, 3, 5)):
+        own = torch.randn(shape, requires_grad=True)
+        other = own.detach().clone().requires_grad_()
+        POOLS[name](own).square().sum().backward()
+        compiled(other).square().sum().backward()
+        assert_same(own.grad, other.grad, 1e-5)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("scales", [(), (2.5, 2.0)])
+def test_backward_operator_of_nearest(exact, scales):
+    operator = aten._upsample_nearest_exact2d_backward if exact else aten.upsample_nearest2d_backward
+
+    def call(grad):
+        return operator(grad, [10, 8], [2, 3, 4, 4], *scales)
+
+    check(call, torch.randn(2, 3, 10, 8))

@@ -11,7 +11,7 @@ from .. import dtypes, scalar
 from ..builder import Builder, Input
 from ..registry import lowers
 from ..scalar import Elem
-from ..values import Tensor, is_one
+from ..values import RuntimeNumber, Tensor, is_one
 from . import masks
 from .common import number, promoted
 
@@ -159,11 +159,14 @@ def masked_fill(b: Builder, x: Tensor, mask: Tensor, value: Input) -> Tensor:
 
 def _register_triangle(name: str, keep: str) -> None:
     @lowers(f"torch.aten.{name}")
-    def rule(b: Builder, x: Tensor, diagonal: int = 0) -> Tensor:
+    def rule(b: Builder, x: Tensor, diagonal: Input = 0) -> Tensor:
+        first = number(diagonal)
+
         def fn(x: Elem) -> Elem:
             row = scalar.loop_index(len(b.out.shape) - 2)
             column = scalar.loop_index(len(b.out.shape) - 1)
-            kept = scalar.compare(keep, column - row, scalar.constant(diagonal, torch.int64))
+            bound = first.emit() if isinstance(first, RuntimeNumber) else scalar.constant(first, torch.int64)
+            kept = scalar.compare(keep, column - row, bound.to(torch.int64))
             return scalar.select(kept, x, 0)
 
         return b.map(x.dtype, [x], fn, dims=x.dims)

@@ -125,7 +125,8 @@ def _arange_count(b: Builder, start: Any, end: Any, step: Any) -> Extent:
         return static
     if all(isinstance(v, (int, float)) for v in (start, end, step)):
         return max(math.ceil((end - start) / step), 0)
-    if isinstance(step, int) and not isinstance(start, float) and not isinstance(end, float):
+    # A number that may be negative is no extent.
+    if isinstance(step, int) and not any(isinstance(v, (float, RuntimeNumber)) for v in (start, end)):
         span = b.sub(end, start) if step > 0 else b.sub(start, end)
         return b.floordiv(b.add(span, abs(step) - 1), abs(step))
     if isinstance(start, (int, float)) and isinstance(step, (int, float)) and isinstance(end, (int, ir.Value)):

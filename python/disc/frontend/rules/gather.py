@@ -88,6 +88,26 @@ def embedding_bag(
     return convert(b, result, weight.dtype), None, None, None
 
 
+@lowers("torch.aten._embedding_bag", "torch.aten._embedding_bag_forward_only")
+def embedding_bag_of_graph(
+    b: Builder,
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding: int = -1,
+) -> tuple[Tensor | None, ...]:
+    """What embedding_bag calls: a negative ``padding`` is none."""
+    kept = padding if padding >= 0 else None
+    return embedding_bag(
+        b, weight, indices, offsets, scale_grad_by_freq, mode, sparse, weights, include_last_offset, kept
+    )
+
+
 @lowers("torch.aten.index_select")
 def index_select(b: Builder, x: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of ``dim`` that ``index`` lists."""

@@ -12,12 +12,13 @@ import torch
 
 from .. import dtypes, scalar
 from ..builder import Builder
-from ..registry import NotLowerable, lowers
+from ..registry import lowers
 from ..values import Extent, Number, Tensor, is_one, normalize_dim
 from .calls import PARTS, dtype_code
 from .common import number
 from .elementwise import convert
 from .masks import expand_masks, flatten_mask
+from .strided import stored_order
 
 _OPERATIONS = {"set": 0, "sum": 1, "prod": 2, "amin": 3, "amax": 4}
 
@@ -275,10 +276,8 @@ def as_strided_scatter(
     stride: Sequence[Extent],
     offset: Extent | None = None,
 ) -> Tensor:
-    """``x``, row-major, with the elements that as_strided addresses replaced."""
-    base = b.operand_value(0)
-    if isinstance(base, torch.Tensor) and not (base.is_contiguous() and base.storage_offset() == 0):
-        raise NotLowerable("as_strided_scatter of a tensor that is not row-major; call .contiguous() first")
+    """``x``, dense, with the elements that as_strided addresses replaced."""
+    order = list(stored_order(b, x))
     dims = list(src.dims) or [1]
 
     def body() -> scalar.Elem:
@@ -288,6 +287,7 @@ def as_strided_scatter(
         return place
 
     index = b.generic([], [], dims, torch.int64, body)
-    flat = b.reshape(x, [b.product(x.dims)])
+    stored = b.permute(x, order)
+    flat = b.reshape(stored, [b.product(x.dims)])
     result = update(b, flat, b.reshape(src, dims), [(index, 0)], [-1] * len(dims), "set")
-    return b.reshape(result, x.dims)
+    return b.permute(b.reshape(result, stored.dims), [order.index(d) for d in range(x.rank)])

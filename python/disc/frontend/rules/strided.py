@@ -84,8 +84,8 @@ def _storage_index(b: Builder, index: Sequence[Elem], strides: Sequence[Extent],
     return place
 
 
-def _stored(b: Builder, x: Tensor) -> Tensor:
-    """The dense tensor x as it is stored, without dims: as_strided addresses storage."""
+def stored_order(b: Builder, x: Tensor) -> tuple[int, ...]:
+    """The dims of x, the first operand, as they are stored: x is dense."""
     base, order = b.operand_value(0), tuple(range(x.rank))
     if isinstance(base, torch.Tensor):
         orders = itertools.permutations(order) if x.rank <= _MOST_PERMUTED else [order]
@@ -94,7 +94,7 @@ def _stored(b: Builder, x: Tensor) -> Tensor:
         if found is None:
             raise NotLowerable("as_strided of a tensor that is itself a view; call .contiguous() first")
         order = found
-    return b.reshape(b.permute(x, list(order)), [b.product(x.dims)])
+    return order
 
 
 @lowers("torch.aten.as_strided", "torch.aten.as_strided_copy")
@@ -102,7 +102,7 @@ def as_strided(
     b: Builder, x: Tensor, size: Sequence[Extent], strides: Sequence[Extent], offset: Extent | None = None
 ) -> Tensor:
     """The elements offset + i * stride of x's storage, which is row-major."""
-    flat = _stored(b, x)
+    flat = b.reshape(b.permute(x, list(stored_order(b, x))), [b.product(x.dims)])
     dims = b.as_exported(list(size))
 
     def body() -> Elem:
