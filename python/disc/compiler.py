@@ -83,6 +83,8 @@ def check_arguments(
 ) -> Options:
     """The options to use; TypeError if an argument is none of its kind."""
     if isinstance(model, (torch.nn.Module, ExportedProgram)):
+        if not isinstance(args, (tuple, list)):
+            raise TypeError(f"args: expected a tuple of example arguments, (x,) for one; got {type(args).__name__}")
         if fixed:
             raise TypeError("fixed: inputs of ONNX models alone can be fixed; a PyTorch model takes them as arguments")
     elif not is_onnx(model):

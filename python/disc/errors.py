@@ -60,6 +60,10 @@ class UnsupportedOp:
     """Its name in the graph that was compiled."""
 
 
+class DynamicDimError(CompileError):
+    """The model's code does not work for all sizes of a dim that ``dynamic_shapes`` has as dynamic, or fixes it."""
+
+
 class UnsupportedOpError(CompileError):
     """A model uses operations without a lowering rule; ``ops`` lists all of them."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -52,6 +53,8 @@ class _Guard:
 
     text: str
     source: str
+    number: bool = False
+    """Whether the code made a number of Python of an extent, which fixes it."""
 
 
 def named_shapes(
@@ -100,12 +103,16 @@ def export(
             settle(program.graph)
             return program
 
+        fixed: list[_Fixed] = []
         try:
             return traced()
+        except errors.ArgumentError:
+            raise
         except (Exception, NeedsRewriting) as error:
-            if not (needs_rewriting(error) or isinstance(error, _Refusal) or _is_the_models(error)):
+            if not (needs_rewriting(error) or isinstance(error, errors.DynamicDimError) or _is_the_models(error)):
                 raise _failure(error) from error
             first = error
+            fixed += [error] if isinstance(error, _Fixed) else []
         why: BaseException | None = None
         with rewritten(module) as converter, by_rows():
             while True:
@@ -115,13 +122,21 @@ def export(
                     converter.recursion.mark(found)
                 except (Exception, NeedsRewriting) as error:
                     why = why or error
+                    fixed += [error] if isinstance(error, _Fixed) else []
                     if converter.recursion.unroll():
                         continue
                     break
+        if fixed:
+            least = min(fixed, key=lambda error: len(error.dims))
+            if least.dims:
+                warnings.warn(f"{least} (Dim.AUTO allows it)", stacklevel=4)
+            check_sharing(least.program)
+            settle(least.program.graph)
+            return least.program
         narrowed = _narrowed(traced) if hints.are_given(dynamic_shapes) else None
         if narrowed is not None:
             return narrowed
-        if isinstance(first, (_Refusal, Unknown)) and not isinstance(why, _Refusal):
+        if isinstance(first, (errors.DynamicDimError, Unknown)) and not isinstance(why, errors.DynamicDimError):
             raise first from why
         raise converter.explained(why) from why
 
@@ -146,8 +161,20 @@ def _unprinted() -> Iterator[None]:
         del export_module.print
 
 
-class _Refusal(errors.CompileError):
-    """The model's code fixes a dynamic dim."""
+class _Fixed(errors.DynamicDimError):
+    """The model's code makes a number of Python of a dynamic extent, and so takes the example's for granted.
+
+    Attributes:
+        program: what was traced for that number alone.
+        dims: the dims, marked ``Dim.AUTO``, that are static in it.
+    """
+
+    def __init__(self, program: ExportedProgram, dims: Sequence[str], guards: Sequence[_Guard]) -> None:
+        self.program, self.dims = program, dims
+        lines = list(dict.fromkeys(f"{guard.source} takes {guard.text} for granted" for guard in guards))
+        where = " and ".join(dims) or "the inputs"
+        text = f"{where} can have sizes like the example's only: {'; '.join(lines[:4])}"
+        super().__init__("import", text, guards[0].source)
 
 
 def _is_the_models(error: BaseException) -> bool:
@@ -177,7 +204,7 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
     is traced without.
     """
     specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs, parameter_names(module))
-    programs: list[ExportedProgram] = []
+    programs: list[tuple[ExportedProgram, list[_Guard]]] = []
     failed: Exception | None = None
     for oblivious in (False, True):
         guards: list[_Guard] = []
@@ -191,7 +218,7 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
             continue
         note_lines(program, {guard.text: guard.source for guard in guards})
         program._range_constraints = hints.without_assumed_bounds(program, specs, lambda s: requires_two(program, s))  # noqa: B023
-        programs.append(program)
+        programs.append((program, guards))
         if not hints.is_narrowed(program, specs) and not entry_guards(program):
             break
     if not programs:
@@ -199,8 +226,13 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
         if any(text in str(failed) for text in (_VIOLATED, _NARROWED)):
             return _traced_by_dims(module, args, kwargs, dynamic_shapes)
         raise failed
-    program = min(programs, key=lambda p: (hints.is_narrowed(p, specs), len(entry_guards(p))))
+    program, guards = min(programs, key=lambda p: (hints.is_narrowed(p[0], specs), len(entry_guards(p[0]))))
+    numbers = [guard for guard in guards if guard.number]
+    if numbers:
+        raise _Fixed(program, hints.fixed(program, (args, kwargs), specs), numbers)
     hints.check_fixed(program, (args, kwargs), specs)
+    taken = [f"{guard.source} takes {guard.text} for granted" for guard in guards]
+    hints.check_narrowed(program, (args, kwargs), specs, taken)
     return program
 
 
@@ -208,7 +240,10 @@ def _traced_by_dims(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sha
     first: list[_Guard] = []
     try:
         with _recorded(first):
-            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+            program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+        if numbers := [guard for guard in first if guard.number]:
+            raise _Fixed(program, [], numbers)
+        return program
     except Exception as error:
         if isinstance(error, errors.CompileError) or not any(text in str(error) for text in (_VIOLATED, _NARROWED)):
             raise
@@ -244,7 +279,7 @@ def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
     head = f"{names}: the model's code does not work for the whole range of a dynamic dim, or fixes it"
     # Several conditions are one problem: the last line is where the tightest one comes from.
     source = found[0].source if found else None
-    return _Refusal("import", "\n  ".join([head, *lines]), source)
+    return errors.DynamicDimError("import", "\n  ".join([head, *lines]), source)
 
 
 def _concerns(guard: _Guard, text: str) -> bool:
@@ -257,9 +292,11 @@ def _recorded(guards: list[_Guard]) -> Iterator[None]:
     original = ShapeEnv._log_guard
 
     def record(self: ShapeEnv, prefix: str, g: Any, forcing_spec: bool) -> None:
-        frames = [f for f in traceback.extract_stack() if is_user_file(f.filename) and not f.filename.startswith(_DISC)]
+        stack = traceback.extract_stack()
+        frames = [f for f in stack if is_user_file(f.filename) and not f.filename.startswith(_DISC)]
         if frames:
-            guards.append(_Guard(with_sources(self, g), f"{frames[-1].filename}:{frames[-1].lineno}"))
+            number = any(f.name in ("guard_int", "guard_float") for f in stack)
+            guards.append(_Guard(with_sources(self, g), f"{frames[-1].filename}:{frames[-1].lineno}", number))
         original(self, prefix, g, forcing_spec)
 
     ShapeEnv._log_guard = record  # type: ignore[method-assign]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -66,9 +67,15 @@ def dims(program: ExportedProgram, specs: Sequence[Any]) -> Iterator[tuple[int, 
         spec = specs[leaf] if leaf < len(specs) else None
         if isinstance(value, torch.Tensor):
             for dim, size in enumerate(value.shape):
-                yield leaf, dim, size, spec_of(spec, dim)
+                yield leaf, dim, _known(size), spec_of(spec, dim)
         elif isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
-            yield leaf, None, value, spec
+            yield leaf, None, _known(value), spec
+
+
+def _known(size: Any) -> Any:
+    """A size as an int, where its symbol has one value."""
+    value = size.node.maybe_as_int() if isinstance(size, torch.SymInt) else None
+    return size if value is None else value
 
 
 def without_assumed_bounds(
@@ -117,6 +124,40 @@ def is_narrowed(program: ExportedProgram, specs: Sequence[Any]) -> bool:
             if size.node.expr.is_Symbol and known is not None and known.lower > max(spec.min or 0, 0):
                 return True
     return False
+
+
+def fixed(program: ExportedProgram, args: Any, specs: Sequence[Any]) -> list[str]:
+    """The dims without a range of the user's that are static in the program, in words."""
+    paths = [pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(args)[0]]
+    return [
+        f"input {paths[leaf]}, dim {dim}"
+        for leaf, dim, size, spec in dims(program, specs)
+        if is_hint(spec) and dim is not None and isinstance(size, int)
+    ]
+
+
+def check_narrowed(program: ExportedProgram, args: Any, specs: Sequence[Any], conditions: Sequence[str]) -> None:
+    """Warns of a dim whose range is less than the user gave, which is any: the model's code narrows it.
+
+    ``conditions`` are what the code took for granted, as they are to be told.
+    """
+    paths = [pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(args)[0]]
+    for leaf, dim, size, spec in dims(program, specs):
+        if not is_hint(spec) or dim is None or not isinstance(size, torch.SymInt):
+            continue
+        known = program.range_constraints.get(size.node.expr)
+        # Beyond the largest, all numbers are.
+        largest = int(known.upper) if known is not None and known.upper.is_Integer else sys.maxsize
+        if known is None or (known.lower <= max(spec.min or 0, 0) and largest >= min(spec.max or sys.maxsize, 2**62)):
+            continue
+        most = "any" if largest >= 2**62 else str(largest)
+        sources = [source.name for source in size.node.shape_env.var_to_sources.get(size.node.expr, ())]
+        why = [text for text in conditions if any(source in text for source in sources)]
+        because = f": {'; '.join(dict.fromkeys(why))}" if why else ""
+        warnings.warn(
+            f"input {paths[leaf]}, dim {dim} has the range {known.lower} to {most} in the compiled model{because}",
+            stacklevel=2,
+        )
 
 
 def check_fixed(program: ExportedProgram, args: Any, specs: Sequence[Any]) -> None:

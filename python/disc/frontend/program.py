@@ -16,7 +16,7 @@ from torch_mlir import ir
 
 from .. import caches, errors, trees
 from ..trees import Argument, TreeType
-from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
+from . import dtypes, rules, structure  # noqa: F401  (rules registers the built-in lowering rules)
 from .entry_guards import EntryGuard, entry_guards, requires_two
 from .export import export, named_shapes
 from .fallback import Fallbacks, forget
@@ -122,7 +122,7 @@ class ImportedProgram:
             args, kwargs = trees.replaced(args, kwargs, self.trees, trees.table)
         leaves, spec = pytree.tree_flatten((tuple(args), kwargs))
         if spec != self.in_spec:
-            raise TypeError(f"the arguments are structured as {spec}, the model was compiled for {self.in_spec}")
+            raise TypeError(structure.difference(self.in_spec, spec))
         for leaf, value in self.constants.items():
             if leaves[leaf] is not value and leaves[leaf] != value:
                 why = ""

@@ -19,7 +19,7 @@ from torch.utils._sympy import functions as torch_sympy
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from ..errors import CompileError
+from ..errors import ArgumentValueError, CompileError
 
 LEAST = -(2**62)
 """The least value of a symbol: sums of two are still numbers of 64 bits."""
@@ -297,7 +297,14 @@ def _positional_in_order(shapes: list[Any], count: int) -> list[Any]:
 def _flatten_spec(value: Any, spec: Any, into: list[Any]) -> None:
     """Walks ``value`` and ``spec`` together; the leaves of a value are what pytree says they are."""
     if not pytree.tree_leaves(value) or isinstance(value, torch.Tensor):
-        into.extend([spec] * (1 if isinstance(value, torch.Tensor) else 0))
+        if isinstance(value, torch.Tensor):
+            for dim in spec if isinstance(spec, Mapping) else ():
+                if not isinstance(dim, int) or not 0 <= dim < value.dim():
+                    raise ArgumentValueError(
+                        f"dynamic_shapes: {dim!r} is no dim of an input of shape {list(value.shape)}; expected a number"
+                        f" from 0 to {value.dim() - 1}"
+                    )
+            into.append(spec)
         return
     children, treespec = pytree.tree_flatten(value, is_leaf=lambda x: x is not value)
     if treespec.is_leaf():

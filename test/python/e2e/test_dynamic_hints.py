@@ -1,5 +1,8 @@
 """Dim.AUTO and Dim.DYNAMIC: 0 and 1 are sizes like others, also as the example; what the code needs is checked."""
 
+import math
+import operator
+
 import pytest
 import torch
 from torch.export import Dim
@@ -88,3 +91,47 @@ def test_conditions_are_checked_where_a_program_has_them():
     torch.testing.assert_close(model(torch.ones(6, 6)), torch.full((6,), 2.0))
     with pytest.raises(disc.ShapeError, match="the model's code needs"):
         model(torch.ones(5, 6))
+
+
+class Numbers(torch.nn.Module):
+    """Numbers of Python that are computed of an extent, one of each kind."""
+
+    def forward(self, x):
+        n = x.shape[0]
+        return (
+            x * math.sqrt(n),
+            x * math.log2(n + 1) + math.exp(-n) - float(n),
+            x * (int(n * 0.5) + int(n / 3) + round(n / 4) + math.ceil(n**0.5) + abs(n - 5)),
+            x * ((n << 1) + (n >> 1) + (n & 3) + (n & 5) + (n | 1) + round(n * 1.7, 1)),
+            x * ((n > 4) * 2.0 + (n <= 7)) + int(n > 3),
+            x.new_zeros(int(n * 1.5), round(n * 0.5) + 1, int(math.sqrt(n)) + 1),
+            x.sum() + len(x),
+        )
+
+
+@pytest.mark.parametrize("dim", [Dim.AUTO, Dim.DYNAMIC, Dim("n", min=1, max=4096)])
+def test_numbers_of_python(dim):
+    """torch.export fixes a dim marked AUTO whose extent becomes a number; the code is rewritten instead."""
+    module = Numbers()
+    model = disc.compile(module, (torch.randn(4, 3),), dynamic_shapes=({0: dim},))
+    for n in (1, 2, 3, 4, 5, 8, 13, 97, 6):
+        x = torch.randn(n, 3)
+        for got, want in zip(model(x), module(x), strict=True):
+            torch.testing.assert_close(got, want)
+
+
+def test_code_that_fixes_a_dim_is_named():
+    def by_bits(x):
+        return x * x.shape[0].bit_length()
+
+    with pytest.warns(UserWarning, match=r"dim 0 can have sizes like the example's only: .*takes Eq\(.*, 4\)"):
+        model = compiled(by_bits, 4)
+    with pytest.raises(disc.ShapeError, match="expected 4, got 5"):
+        model(torch.randn(5, 6))
+    with pytest.raises(disc.CompileError, match="takes Eq"):
+        compiled(by_bits, 4, Dim.DYNAMIC)
+
+
+def test_code_that_narrows_a_range_is_named():
+    with pytest.warns(UserWarning, match="dim 0 has the range 0 to 6 in the compiled model: .*<= 6 for granted"):
+        compiled(lambda x: x + operator.truth(x.shape[0] > 6), 4, Dim.DYNAMIC)

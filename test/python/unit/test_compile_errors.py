@@ -101,3 +101,31 @@ def test_functions_typed_at_a_prompt(name):
     exec(compile(WITHOUT_FILE, name, "exec"), space)
     model = disc.compile(space["Model"](), (torch.tensor([3]),), dynamic_shapes=({0: Dim.AUTO},))
     assert [len(model(torch.tensor(x))) for x in ([0], [4, 2])] == [1, 5]
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda m, x: m(), "compiled for 2 positional arguments; got 0 positional arguments"),
+        (lambda m, x: m(x, z=x), "got 1 positional argument and the keyword arguments z"),
+        (lambda m, x: m(x, (x, x)), "argument 1: the model was compiled for a dict with 'a', 'b'; got a tuple of 2"),
+        (lambda m, x: m(x, {"a": x, "b": x}), r"argument 1\['b'\]: the model was compiled for a list of 2; got one"),
+    ],
+)
+def test_calls_with_other_arguments(call, text):
+    class Nested(torch.nn.Module):
+        def forward(self, x, y):
+            return x + y["a"] + y["b"][0] * y["b"][1]
+
+    x = torch.ones(3)
+    model = disc.compile(Nested(), (x, {"a": x, "b": [x, x]}))
+    with pytest.raises(TypeError, match=text):
+        call(model, x)
+
+
+def test_example_arguments_of_the_wrong_kind():
+    x = torch.ones(3, 4)
+    with pytest.raises(TypeError, match=r"args: expected a tuple of example arguments, \(x,\) for one; got Tensor"):
+        disc.compile(torch.nn.ReLU(), x)
+    with pytest.raises(ValueError, match=r"2 is no dim of an input of shape \[3, 4\]; expected a number from 0 to 1"):
+        disc.compile(torch.nn.ReLU(), (x,), dynamic_shapes=({2: Dim.AUTO},))

@@ -38,6 +38,13 @@ def _frames(error: BaseException) -> list[types.FrameType]:
     return [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
 
 
+def _is_hidden(frame: types.FrameType) -> bool:
+    """Whether a frame is the user's, and runs code that has no source."""
+    of = str(frame.f_globals.get("__name__", ""))
+    code = frame.f_code  # PyTorch makes lambdas of text.
+    return code.co_filename in _WITHOUT_SOURCE and code.co_name != "<lambda>" and not of.startswith(("torch", "disc."))
+
+
 def _line(error: BaseException, frame: types.FrameType) -> int:
     return [line for f, line in traceback.walk_tb(error.__traceback__) if f is frame][-1]
 
@@ -197,8 +204,8 @@ class Converter:
         if why:
             text = f"{why[-1].reason}; {why[-1].suggestion}\n  ({text})"
             source = f"{why[-1].file}:{why[-1].line}"
-        elif hidden := [f.f_code for f in _frames(error) if f.f_code.co_filename in _WITHOUT_SOURCE]:
-            code = hidden[-1]
+        elif hidden := [f for f in _frames(error) if _is_hidden(f)]:
+            code = hidden[-1].f_code
             text = f"there is no source of {code.co_name}; define the function in a file\n  ({text})"
             source = f"{code.co_filename}:{code.co_firstlineno}"
         return errors.CompileError("import", f"torch.export failed: {text}", source)

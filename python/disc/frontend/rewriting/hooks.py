@@ -185,6 +185,41 @@ def _comparison(name: str, kind: Any) -> Any:
     return compare
 
 
+_ARITHMETIC = [f"__{side}{name}__" for name in ("add", "sub", "mul") for side in ("", "r")]
+_arithmetic = {
+    (kind, name): getattr(kind, name) for kind in (torch.SymBool, torch.SymInt, torch.SymFloat) for name in _ARITHMETIC
+}
+
+
+def _with_numbers(kind: Any, name: str) -> Any:
+    """Arithmetic on a condition on extents, as Python does it: with 1 and 0. PyTorch would take the example's side."""
+    original = _arithmetic[kind, name]
+
+    @functools.wraps(original)
+    def method(self: Any, other: Any) -> Any:
+        if not isinstance(other, torch.SymBool) and not isinstance(self, torch.SymBool):
+            return original(self, other)
+        one, two = _number(self), _number(other)
+        return _arithmetic[type(one), name](one, two)
+
+    return method
+
+
+def _number(value: Any) -> Any:
+    """1 or 0 for a condition; other values are what they are."""
+    if not isinstance(value, torch.SymBool):
+        return value
+    return torch.sym_ite(value, *(torch.SymInt(value.node.wrap_int(n)) for n in (1, 0)))
+
+
+_int_of_condition = torch.SymBool.__int__
+
+
+def _as_int(condition: torch.SymBool) -> int:
+    _ask(condition)
+    return _int_of_condition(condition)
+
+
 _check_with = torch._check_with  # type: ignore[attr-defined]
 
 
@@ -226,6 +261,9 @@ def guarded() -> Iterator[None]:
         setattr(kind, name, _text(original))
     for name, kind in _KINDS.items():
         setattr(torch.SymInt, f"__{name}__", _comparison(f"__{name}__", kind))
+    torch.SymBool.__int__ = _as_int  # type: ignore[method-assign]
+    for of, name in _arithmetic:
+        setattr(of, name, _with_numbers(of, name))
     torch._check_with = _checked  # type: ignore[attr-defined, assignment]
     try:
         with _Guarding():
@@ -238,3 +276,6 @@ def guarded() -> Iterator[None]:
             setattr(kind, name, original)
         for name, original in _comparisons.items():
             setattr(torch.SymInt, name, original)
+        torch.SymBool.__int__ = _int_of_condition  # type: ignore[method-assign]
+        for (of, name), original in _arithmetic.items():
+            setattr(of, name, original)

@@ -129,6 +129,52 @@ def _register_whole(name: str, rounded: Callable[[Elem], Elem]) -> None:
         return b.floordiv(b.add(b.mul(extent, ratio.numerator), more), ratio.denominator)
 
 
+@lowers("torch.python.round")
+def round_(b: Builder, x: Any, digits: Any = None) -> Any:
+    """The nearest whole number, or the nearest with so many decimal digits; of two, the even one."""
+    if not isinstance(x, RuntimeNumber):
+        return x
+    if digits is not None:
+        scale = 10.0**digits
+        return RuntimeNumber(
+            torch.float64, lambda: scalar.unary("round", _f64(x) * _f64(scale)) / _f64(scale), x.scaled and None
+        )
+    given = b.operand_value(0)
+    if x.scaled is None or not (isinstance(given, torch.SymFloat) and _is_natural(b, given)):
+        return RuntimeNumber(torch.int64, lambda: scalar.unary("round", _f64(x)).to(torch.int64))
+    extent, ratio = x.scaled
+    doubled = b.add(b.mul(extent, 2 * ratio.numerator), ratio.denominator)
+    up = b.floordiv(doubled, 2 * ratio.denominator)
+    between = b.sub(1, b.minimum(b.mod(doubled, 2 * ratio.denominator), 1))
+    return b.sub(up, b.mul(between, b.mod(up, 2)))
+
+
+@lowers("torch.python.abs")
+def absolute(b: Builder, x: Any) -> Any:
+    """|x|."""
+    if isinstance(x, (int, float)):
+        return abs(x)
+    if isinstance(x, ir.Value):
+        return b.maximum(x, b.sub(0, x))
+    if _is_float(x):
+        return RuntimeNumber(torch.float64, lambda: scalar.unary("abs", _f64(x)))
+    return RuntimeNumber(torch.int64, lambda: scalar.maximum(_i64(x), -_i64(x)))
+
+
+@lowers("torch.python.lshift", "torch.python.rshift")
+def shift(b: Builder, x: Any, y: Any) -> Any:
+    """x * 2**y, or x // 2**y."""
+    left = b.op_name.endswith("lshift")
+    if all(isinstance(v, int) for v in (x, y)):
+        return x << y if left else x >> y
+    if not isinstance(y, int):
+        raise NotLowerable("a shift by a number that is known at run time only")
+    if isinstance(x, ir.Value):
+        return b.mul(x, 1 << y) if left else b.floordiv(x, 1 << y)
+    factor = scalar.constant(1 << y, torch.int64)
+    return RuntimeNumber(torch.int64, lambda: _i64(x) * factor if left else scalar.floor_divide(_i64(x), factor))
+
+
 def _is_natural(b: Builder, x: torch.SymFloat) -> bool:
     return bool(b.bounds(x.node.expr).lower >= 0)
 
@@ -270,10 +316,15 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 
 @lowers("torch.python.and_", "torch.python.or_", "torch.python.xor")
 def connect(b: Builder, x: Any, y: Any) -> Any:
-    """Two conditions as one."""
+    """Two conditions as one, or the bits of two numbers."""
     connective = getattr(operator, b.op_name.rpartition(".")[2])
-    if all(isinstance(v, bool) for v in (x, y)):
+    if all(isinstance(v, int) for v in (x, y)):
         return connective(x, y)
+    if any(isinstance(v, ir.Value) or (isinstance(v, int) and not isinstance(v, bool)) for v in (x, y)):
+        extent, mask = (y, x) if isinstance(x, int) else (x, y)
+        if connective is operator.and_ and isinstance(mask, int) and mask > 0 and mask & (mask + 1) == 0:
+            return b.mod(extent, mask + 1)
+        return RuntimeNumber(torch.int64, lambda: connective(_i64(x), _i64(y)))
     return RuntimeNumber(torch.bool, lambda: connective(_condition(x), _condition(y)))
 
 
