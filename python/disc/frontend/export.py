@@ -37,6 +37,7 @@ from .scripted import traced_through
 from .settle import allowing_extremes, settle, sizes_from_zero
 from .sharing import check_sharing
 from .symbols import flatten_dynamic_shapes, parameter_names
+from .torchscript import without_scripts
 
 _DISC = str(Path(__file__).parents[1])
 _VIOLATED = "Constraints violated"
@@ -94,6 +95,7 @@ def export(
         _unprinted(),
         allowing_extremes(),
         sizes_from_zero(),
+        without_scripts(module),
     ):
         args, kwargs = _distinct(args, kwargs)
 

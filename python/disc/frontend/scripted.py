@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from . import torchscript
+
 
 def unwrapped(function: Any) -> Any:
     """The Python function that TorchScript or torch.compile made ``function`` of, or else ``function``."""
@@ -29,7 +31,9 @@ def _inside(function: Any) -> Any:
 
 
 def unwrapped_module(module: torch.nn.Module) -> torch.nn.Module:
-    """The module that torch.compile made ``module`` of, or else ``module``."""
+    """The module that TorchScript or torch.compile made ``module`` of, or else ``module``."""
+    if isinstance(module, torchscript.ScriptModule):
+        return torchscript.mirror(module)
     while isinstance(inner := module._modules.get("_orig_mod"), torch.nn.Module):
         module = inner
     return module

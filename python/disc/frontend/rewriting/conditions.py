@@ -249,7 +249,14 @@ def same_number(a: Any, b: Any) -> bool:
         return False
     if isinstance(a, (int, float)) and isinstance(b, (int, float)):
         return a == b or (a != a and b != b)
+    if _kind(a) is bool:
+        # Sympy has no relation of conditions.
+        return _condition(a) == _condition(b)
     return known_truth(a == b) is True
+
+
+def _condition(value: bool | torch.SymBool) -> Any:
+    return value.node.expr if isinstance(value, torch.SymBool) else sympy.true if value else sympy.false
 
 
 def _kind(value: Any) -> type:
