@@ -156,10 +156,14 @@ def test_a_scripted_module_is_left_as_it_was():
     assert module.part is part and "forward" not in vars(module)
 
 
-def test_an_unknown_operator_names_the_module():
+def test_an_operator_without_a_rule_names_the_module():
+    library = torch.library.Library("disc_test_torchscript", "FRAGMENT")
+    library.define("unknown(Tensor x) -> Tensor")
+    library.impl("unknown", torch.clone, "CompositeExplicitAutograd")
+
     class Hidden(nn.Module):
         def forward(self, x):
-            return torch.ormqr(x, x[..., 0], x)
+            return torch.ops.disc_test_torchscript.unknown(x)
 
-    with pytest.raises(disc.CompileError, match="TorchScript Hidden"):
-        disc.compile(torch.jit.script(Hidden()), (torch.randn(2, 4, 4),), dynamic_shapes=({0: N},))
+    with pytest.raises(disc.UnsupportedOpError, match="TorchScript Hidden"):
+        disc.compile(torch.jit.script(Hidden()), (torch.randn(2, 3, 4),), dynamic_shapes=({0: N},))
