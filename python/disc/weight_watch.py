@@ -2,11 +2,13 @@
 
 A model packs its parameters when it is compiled. PyTorch counts in-place changes of each tensor, and ``.data = ...``
 gives a tensor other memory. Where PyTorch stores both words in a tensor is found out once, by watching a tensor of our
-own change; the compiled model then compares the words of its parameters before each call.
+own change; the compiled model then compares the words of its parameters before each call. One word more counts what is
+registered in the model's modules: a new parameter, buffer or layer in the place of another, which may live on.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import struct
@@ -17,6 +19,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
 
 from . import _native
 from .errors import CompileError
@@ -107,6 +114,24 @@ def _held_storage(tensor: torch.Tensor) -> Any:
     return StorageWeakRef(tensor.untyped_storage())
 
 
+# The watches of each module that is part of a compiled model.
+_watches: weakref.WeakKeyDictionary[torch.nn.Module, weakref.WeakSet[WeightWatch]] = weakref.WeakKeyDictionary()
+_watches_lock = threading.Lock()
+
+
+def _registered(module: torch.nn.Module, *_: Any) -> None:
+    """A module gets a parameter, buffer or part: PyTorch says so before it is there."""
+    for watch in tuple(_watches.get(module, ())):
+        watch.registrations.value += 1
+
+
+@functools.cache
+def _hear_of_registrations() -> None:
+    register_module_parameter_registration_hook(_registered)
+    register_module_buffer_registration_hook(_registered)
+    register_module_module_registration_hook(_registered)
+
+
 class WeightWatch:
     """Watches the parameters of one compiled model, and packs them again when they have changed.
 
@@ -129,6 +154,8 @@ class WeightWatch:
         self._packed = packed
         self._lock = threading.Lock()
         self._parameters: list[_Parameter] = []
+        self.registrations = ctypes.c_uint32(0)
+        """How often something was registered in one of the modules."""
         self._adopt(tensors)
 
     def start(self, executable: _native.Executable) -> None:
@@ -142,7 +169,7 @@ class WeightWatch:
                 stacklevel=2,
             )
             return
-        versions, storages = [], []
+        versions, storages = [(ctypes.addressof(self.registrations), self.registrations.value)], []
         for parameter in self._parameters:
             tensor = parameter.found
             if tensor is None:
@@ -154,7 +181,13 @@ class WeightWatch:
         executable.watch(versions, storages, self._changed)
 
     def _adopt(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        names = None if self._module is None else _names(self._module())
+        module = None if self._module is None else self._module()
+        names = None if self._module is None else _names(module)
+        if module is not None:
+            _hear_of_registrations()
+            with _watches_lock:
+                for part in module.modules():
+                    _watches.setdefault(part, weakref.WeakSet()).add(self)
         self._parameters = [
             # What the module does not have under this name was made while compiling: perhaps nobody else has it.
             _Parameter(name, t, counted=name not in self._states, owned=names is not None and names.get(name) is not t)
@@ -192,8 +225,6 @@ def _unwatched(_: _native.Executable) -> None:
 
 
 def _pointer(address: int) -> int:
-    import ctypes
-
     return ctypes.c_uint64.from_address(address).value
 
 

@@ -74,6 +74,29 @@ def replaced(net):
     net.first.weight = nn.Parameter(torch.randn(40, 24))
 
 
+_KEPT = []
+
+
+def replaced_and_kept(net):
+    _KEPT.append(net.first.weight)
+    net.first.weight = nn.Parameter(torch.randn(40, 24))
+
+
+def layer_replaced_and_kept(net):
+    _KEPT.append(net.last)
+    net.last = nn.Linear(40, 8, bias=False)
+
+
+def buffer_replaced_and_kept(net):
+    _KEPT.append(net.shift)
+    net.shift = torch.randn(8)
+
+
+def assigned_and_kept(net):
+    _KEPT.append(list(net.parameters()))
+    assigned(net)
+
+
 def buffer(net):
     net.shift.fill_(3.0)
 
@@ -90,13 +113,27 @@ def optimized(net):
         optimizer.step()
 
 
-@pytest.mark.parametrize("change", [in_place, loaded, assigned, data, replaced, buffer, attribute, optimized])
+CHANGES = [
+    in_place,
+    loaded,
+    assigned,
+    data,
+    replaced,
+    replaced_and_kept,
+    layer_replaced_and_kept,
+    buffer_replaced_and_kept,
+    assigned_and_kept,
+    buffer,
+    attribute,
+    optimized,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_the_next_call_uses_the_new_weights(compiled, change):
     net, model = compiled
     agrees(net, model)
     change(net)
-    # A parameter in the place of another is seen when the other is gone, which may be part of a cycle.
-    gc.collect()
     agrees(net, model)
 
 
