@@ -16,9 +16,15 @@ using namespace mlir;
 using namespace mlir::disc;
 
 struct SymAtom::Storage {
+  Storage(Kind kind, StringRef name, ArrayRef<SymExpr> args)
+      : kind(kind), name(name), args(args),
+        hash(llvm::hash_combine(unsigned(kind), name, llvm::hash_combine_range(args.begin(), args.end()))) {}
+
   Kind kind;
   std::string name;
   SmallVector<SymExpr, 2> args;
+  /// Of the whole structure, so that unequal atoms are told apart without walking them.
+  llvm::hash_code hash;
 };
 
 //===----------------------------------------------------------------------===//
@@ -26,18 +32,20 @@ struct SymAtom::Storage {
 //===----------------------------------------------------------------------===//
 
 SymAtom SymAtom::symbol(StringRef name) {
-  return SymAtom(std::make_shared<const Storage>(Storage{Kind::Symbol, name.str(), {}}));
+  return SymAtom(std::make_shared<const Storage>(Kind::Symbol, name, ArrayRef<SymExpr>()));
 }
 
 SymAtom SymAtom::get(Kind kind, ArrayRef<SymExpr> args) {
-  Storage storage{kind, {}, {}};
-  storage.args.append(args.begin(), args.end());
-  return SymAtom(std::make_shared<const Storage>(std::move(storage)));
+  return SymAtom(std::make_shared<const Storage>(kind, StringRef(), args));
 }
 
 SymAtom::Kind SymAtom::kind() const { return storage->kind; }
 StringRef SymAtom::name() const { return storage->name; }
 ArrayRef<SymExpr> SymAtom::args() const { return storage->args; }
+
+bool SymAtom::operator==(const SymAtom &other) const {
+  return storage == other.storage || (storage->hash == other.storage->hash && compare(other) == 0);
+}
 
 int SymAtom::compare(const SymAtom &other) const {
   if (storage == other.storage)
@@ -204,10 +212,7 @@ int SymExpr::compare(const SymExpr &other) const {
   return terms().size() < other.terms().size() ? -1 : 1;
 }
 
-llvm::hash_code mlir::disc::hash_value(const SymAtom &atom) {
-  return llvm::hash_combine(unsigned(atom.kind()), atom.name(),
-                            llvm::hash_combine_range(atom.args().begin(), atom.args().end()));
-}
+llvm::hash_code mlir::disc::hash_value(const SymAtom &atom) { return atom.storage->hash; }
 
 llvm::hash_code mlir::disc::hash_value(const SymExpr &expr) {
   llvm::hash_code code = llvm::hash_value(expr.terms().size());

@@ -51,8 +51,9 @@ public:
 
   /// A total order: negative, zero or positive, as of strcmp.
   int compare(const SymAtom &other) const;
-  bool operator==(const SymAtom &other) const { return compare(other) == 0; }
+  bool operator==(const SymAtom &other) const;
   bool operator<(const SymAtom &other) const { return compare(other) < 0; }
+  friend llvm::hash_code hash_value(const SymAtom &atom);
 
 private:
   struct Storage;

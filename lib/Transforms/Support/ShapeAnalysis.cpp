@@ -71,6 +71,8 @@ bool ShapeAnalysis::holdsEverywhere(GuardOp guard) {
 bool ShapeAnalysis::provedAt(Operation *op, Predicate predicate, const SymExpr &lhs, const SymExpr &rhs) {
   if (symbolFacts.proved(predicate, lhs, rhs))
     return true;
+  if (!isa_and_nonnull<LoopOp, BranchOp>(op->getParentOp()))
+    return false; // Nothing more is known here.
   SymbolFacts inside = symbolFacts;
   SymExpr slack = rhs - lhs;
   for (; isa_and_nonnull<LoopOp, BranchOp>(op->getParentOp()); op = op->getParentOp()) {

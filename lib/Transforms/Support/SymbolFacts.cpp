@@ -44,6 +44,7 @@ void SymbolFacts::declare(StringRef name, Range range, int64_t divisor, std::opt
   if (range.max)
     symbol.range.max = *checkedFloorDiv(*range.max, divisor) * divisor;
   symbols[name] = symbol;
+  answers.clear();
 }
 
 void SymbolFacts::bind(StringRef name) { symbols[name].isBound = true; }
@@ -104,6 +105,7 @@ bool SymbolFacts::orient(const SymExpr &lhs, const SymExpr &rhs) {
 
 void SymbolFacts::assume(Predicate predicate, const SymExpr &rawLhs, const SymExpr &rawRhs) {
   SymExpr lhs = simplify(rawLhs), rhs = simplify(rawRhs);
+  answers.clear();
   switch (predicate) {
   case Predicate::Eq:
     // A bound symbol is not replaced either: it tells what must wait for its bind.
@@ -139,6 +141,15 @@ void SymbolFacts::assume(Predicate predicate, const SymExpr &rawLhs, const SymEx
 //===----------------------------------------------------------------------===//
 
 SymExpr SymbolFacts::simplifyAtom(const SymAtom &atom) const {
+  auto known = answers.atoms.find(atom);
+  if (known != answers.atoms.end())
+    return known->second;
+  SymExpr result = decideAtom(atom);
+  answers.atoms.emplace(atom, result);
+  return result;
+}
+
+SymExpr SymbolFacts::decideAtom(const SymAtom &atom) const {
   SymExpr self = SymExpr::atom(atom);
   switch (atom.kind()) {
   case Kind::Symbol: {

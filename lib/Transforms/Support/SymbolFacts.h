@@ -12,6 +12,7 @@
 #include "dialects/Shape/ShapeDialect.h"
 #include "dialects/Shape/SymExpr.h"
 #include "llvm/ADT/StringMap.h"
+#include <unordered_map>
 
 namespace mlir::disc {
 
@@ -62,6 +63,8 @@ private:
   bool mentionsBound(const SymExpr &expr) const;
   bool orient(const SymExpr &lhs, const SymExpr &rhs);
   SymExpr simplifyAtom(const SymAtom &atom) const;
+  SymExpr decideAtom(const SymAtom &atom) const;
+  Range computeRange(const SymExpr &expr) const;
   SymExpr expandDivisors(const SymExpr &expr) const;
   Range atomRange(const SymAtom &atom) const;
   Range sumRange(const SymExpr &expr) const;
@@ -75,6 +78,31 @@ private:
   /// Expressions known to be zero, not negative, or a multiple.
   SmallVector<SymExpr> zeros, nonNegatives;
   SmallVector<std::pair<SymExpr, int64_t>> multiples;
+
+  /// What was asked since the last new fact. Every bound of a nested expression asks for those of its parts several
+  /// times: without this, the time grows exponentially with the nesting. A copy, made to learn more, starts afresh.
+  /// Not for several threads at once.
+  struct Answers {
+    Answers() = default;
+    Answers(const Answers &) {}
+    Answers &operator=(const Answers &) {
+      clear();
+      return *this;
+    }
+    void clear() {
+      ranges.clear();
+      atoms.clear();
+      nonNegatives.clear();
+    }
+
+    template <typename Key> struct Hash {
+      size_t operator()(const Key &key) const { return hash_value(key); }
+    };
+    std::unordered_map<SymExpr, Range, Hash<SymExpr>> ranges;
+    std::unordered_map<SymAtom, SymExpr, Hash<SymAtom>> atoms;
+    std::unordered_map<SymExpr, bool, Hash<SymExpr>> nonNegatives;
+  };
+  mutable Answers answers;
 };
 
 } // namespace mlir::disc

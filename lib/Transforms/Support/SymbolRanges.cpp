@@ -275,6 +275,15 @@ Interval SymbolFacts::range(const SymExpr &expr) const {
     return {};
   if (expr.isConstant())
     return {expr.constant(), expr.constant()};
+  auto known = answers.ranges.find(expr);
+  if (known != answers.ranges.end())
+    return known->second;
+  Interval result = computeRange(expr);
+  answers.ranges.emplace(expr, result);
+  return result;
+}
+
+Interval SymbolFacts::computeRange(const SymExpr &expr) const {
   Interval result = sumRange(expr);
   if (expr.terms().size() == 1)
     return result; // The other bounds are no tighter for a single term.
@@ -334,5 +343,11 @@ bool SymbolFacts::lessEqual(const SymExpr &lhs, const SymExpr &rhs) const {
   };
   // Not `simplify`, which asks this.
   constexpr unsigned kMaxChoices = 3;
-  return nonNegative((rhs - lhs).substitute(replace), {}, kMaxChoices);
+  SymExpr difference = rhs - lhs;
+  auto known = answers.nonNegatives.find(difference);
+  if (known != answers.nonNegatives.end())
+    return known->second;
+  bool result = nonNegative(difference.substitute(replace), {}, kMaxChoices);
+  answers.nonNegatives.emplace(difference, result);
+  return result;
 }

@@ -148,6 +148,9 @@ class ImportedProgram:
             if output.kind in ("tensor", "input"):
                 leaf = (results if output.kind == "tensor" else inputs)[output.index]
                 leaf = torch.view_as_complex(leaf) if output.complex else leaf
+                if output.units:
+                    shape = leaf.shape
+                    leaf = leaf.squeeze([d for g in output.units if all(shape[d] == 1 for d in g) for d in g])
                 leaves.append(leaf if output.stored is None else leaf.view(output.stored))
             elif output.kind == "number":
                 leaves.append(results[output.index].item())

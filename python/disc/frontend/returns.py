@@ -37,11 +37,13 @@ class Output:
     """Whether the pairs of real numbers that ``main`` has are complex ones."""
     stored: torch.dtype | None = None
     """The dtype of a result that ``main`` has as integers with the same bits."""
+    units: tuple[tuple[int, ...], ...] = ()
+    """Groups of dims that the caller does not get where all of a group are 1: the model's rank depends on that."""
 
     @property
     def is_plain(self) -> bool:
         """Whether the caller gets result ``index`` as it is."""
-        return self.kind == "tensor" and not self.complex and self.stored is None
+        return self.kind == "tensor" and not self.complex and self.stored is None and not self.units
 
 
 def _passed(kind: str, index: int, dtype: torch.dtype) -> Output:

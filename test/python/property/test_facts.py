@@ -140,3 +140,16 @@ def test_facts_that_shapes_need(tool):
         ("B * T * 6", "eq", "u * 384"),
     ]:
         assert tool.ask("prove", left, relation, right) == ["proved"], (left, relation, right)
+
+
+def test_nested_expressions_do_not_take_exponential_time(tool):
+    """As the sizes of a deep pyramid of paddings and strides; without remembering it takes longer than anybody waits."""
+    tool.ask("clear")
+    tool.ask("symbol", "n", 0, "-", 1)
+    nested = "n"
+    for level in range(24):
+        nested = f"((max({nested} - {level}, 0) + 7) floordiv 2 - 1)"
+    low, high = tool.ask("range", nested)
+    assert int(low) >= -1 and high == "-"
+    (simplified,) = tool.ask("simplify", nested)
+    assert simplified

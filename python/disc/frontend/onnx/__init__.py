@@ -8,6 +8,7 @@ lower; operators that deal in shapes, and those that torch-mlir lacks, have rule
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -26,8 +27,9 @@ from ..returns import Output, Result
 from ..symbols import SymbolTable
 from ..values import Tensor
 from . import rules  # noqa: F401  (registers the rules)
+from .cases import MOST, Cases, Condition
 from .dialect import import_graph
-from .lowering import OnnxLowering
+from .lowering import CaseRanks, OnnxLowering
 from .model import OnnxModel, dtype_of, load, prepare
 
 __all__ = ["import_onnx"]
@@ -49,10 +51,8 @@ def import_onnx(
     dims = dict(dims or {})
     extents = {name: value for name, value in dims.items() if isinstance(value, int)}
     inline: set[tuple[str, str]] = set()
-    choices: dict[int, bool] = {}
-    flipped: set[int] = set()
-    first: CompileError | None = None
-    while True:
+    search = _Search()
+    while search.program is None:
         proto, name = load(model)
         prepared = prepare(proto, name, fixed or {}, extents, inline)
         _check_dims(prepared, dims)
@@ -62,20 +62,89 @@ def import_onnx(
             if definable - inline:
                 inline |= definable
                 continue
-            lowering: list[OnnxLowering] = []
+            begun: list[OnnxLowering] = []
             try:
-                return _lower(prepared, module, dims, library, choices, lowering)
+                program = _lower(prepared, module, dims, library, search, begun)
+            except CaseRanks as error:
+                search.ranks_differ(error, library)
             except CompileError as error:
-                first = first or error
-                # Perhaps an If whose branches differ in rank should have taken the other one.
-                taken = list(lowering[0].choices.items()) if lowering else []
-                while taken and taken[-1][0] in flipped:
-                    flipped.discard(taken.pop()[0])
-                if not taken:
-                    raise first from None
-                number, then = taken[-1]
-                choices = {**dict(taken[:-1]), number: not then}
-                flipped.add(number)
+                if not begun:
+                    raise
+                search.failed(error, begun[0])
+            else:
+                search.succeeded(program, begun[0])
+    return search.program
+
+
+class _Search:
+    """For which sizes the model is lowered, where these decide ranks: for all of them, if that is possible."""
+
+    def __init__(self) -> None:
+        self.program: ImportedProgram | None = None
+        self.choices: dict[int, bool] = {}
+        self.cases = Cases()
+        self._best: ImportedProgram | None = None
+        self._open: list[Condition] = []
+        self._refused: set[Condition] = set()
+        self._flipped: set[int] = set()
+        self._first: CompileError | None = None
+
+    def succeeded(self, program: ImportedProgram, lowering: OnnxLowering) -> None:
+        """There is a program; perhaps one for more sizes."""
+        self._best, self._open = program, lowering.onnx.found
+        if not self._split():
+            self.program = program
+
+    def ranks_differ(self, error: CaseRanks, library: bool) -> None:
+        """The two sides of the last condition give outputs of two ranks.
+
+        A Python caller gets the rank that the model has for its sizes; else the program is for one side.
+        """
+        level = len(error.path) - 1
+        if error.units and not library:
+            self.cases.units[level] = error.units
+            return
+        if self._best is None:
+            self.cases.exclude(error.path)
+            return
+        self._refused.add(self.cases.conditions[-1])
+        self.cases = self.cases.joined()
+        if not self._split():
+            self.program = self._best
+
+    def failed(self, error: CompileError, lowering: OnnxLowering) -> None:
+        """It could not be lowered so; raises the first error if there is no other way."""
+        self._first = self._first or error
+        self._open = lowering.onnx.found
+        if self._split():
+            return
+        if self.cases.conditions:
+            if self.cases.exclude(lowering.path):
+                return
+            if self._best is not None:
+                self.program = self._best
+                return
+            self._refused.update(self.cases.conditions)
+            self.cases = Cases()
+            return
+        # Perhaps an If whose branches differ in rank should have taken the other one.
+        taken = list(lowering.choices.items())
+        while taken and taken[-1][0] in self._flipped:
+            self._flipped.discard(taken.pop()[0])
+        if not taken:
+            raise self._first from None
+        number, then = taken[-1]
+        self.choices = {**dict(taken[:-1]), number: not then}
+        self._flipped.add(number)
+
+    def _split(self) -> bool:
+        """Lowers both sides of one condition more, if there is one."""
+        known = {*self.cases.conditions, *self._refused}
+        new = next((c for c in self._open if c not in known), None)
+        if new is None or len(self.cases.conditions) == MOST:
+            return False
+        self.cases = self.cases.split(new)
+        return True
 
 
 def _check_dims(model: OnnxModel, dims: Mapping[str, Any]) -> None:
@@ -92,13 +161,13 @@ def _lower(
     torch_module: ir.Module,
     dims: Mapping[str, Any],
     library: bool,
-    choices: Mapping[int, bool],
+    search: _Search,
     begun: list[OnnxLowering],
 ) -> ImportedProgram:
     fakes, ranges, specs = _inputs(model, dims)
     symbols = SymbolTable(fakes, ranges, specs)
     parameters = dict(model.constants)
-    lowering = OnnxLowering(model, symbols, parameters, choices)
+    lowering = OnnxLowering(model, symbols, parameters, search.choices, search.cases)
     begun.append(lowering)
     module, results = lowering.run(torch_module, fakes)
     block = next(v.operation for v in module.body.operations if v.operation.name == "func.func").regions[0].blocks[0]
@@ -107,6 +176,7 @@ def _lower(
     if library:
         results = [_computed(lowering, block, result) for result in results]
     outputs, returned, returned_names = _outputs(block, results, names, parameters)
+    outputs = [replace(output, units=search.cases.groups(i)) for i, output in enumerate(outputs)]
     text = finish(module, [Result(tensor, name) for tensor, name in zip(returned, returned_names, strict=True)])
     leaves: Any = 0 if len(names) == 1 else dict.fromkeys(names, 0)
     return ImportedProgram(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import sympy
 import torch
+from torch.utils._sympy.value_ranges import ValueRanges
 from torch_mlir import ir
 
 from ..builder import Builder
 from ..registry import NotLowerable, Rule, find_rule
 from ..values import Extent, ResultInfo, Tensor
+from .cases import Condition
 from .known import Known, bounds, elements
 
 _Fn = TypeVar("_Fn", bound=Callable[..., Any])
@@ -66,6 +69,10 @@ class OnnxBuilder(Builder):
         """The rank that the file declares for the (first) result of the operator being lowered."""
         self.materialise: Callable[[Known], Tensor]
         """Makes a tensor of a known operand; the lowering's."""
+        self.found: list[Condition] = []
+        """Conditions on the inputs' extents that decide ranks, and that nothing decides."""
+        self.assumed: dict[Condition, bool] = {}
+        """Those that the entry has decided."""
         self._expressions: dict[ir.Value, sympy.Expr] = {}
 
     def _known(self) -> tuple[Any, ...]:
@@ -105,8 +112,7 @@ class OnnxBuilder(Builder):
 
     def described(self, expression: Any) -> str:
         """An expression under the model's names, for messages."""
-        names = {s: sympy.Symbol(known.name) for s, known in self.symbols.items()} if self.symbols else {}
-        return str(sympy.sympify(expression).xreplace(names))
+        return str(sympy.sympify(expression).xreplace(self.entry_names))
 
     def require_relation(self, holds: bool, op: str, lhs: Any, rhs: Any, message: str) -> None:
         """Requires of two expressions that ``lhs op rhs`` (``"Equal"``, ``"Less"``, ...), or that it does not."""
@@ -128,17 +134,57 @@ class OnnxBuilder(Builder):
         low, high = self.limits(extent)
         return (low is None or low <= 1) and (high is None or high >= 1)
 
-    def is_unit(self, extent: Extent, what: str) -> bool:
+    @property
+    def entry_names(self) -> dict[sympy.Symbol, sympy.Symbol]:
+        """What the model calls the symbols of its inputs."""
+        return {s: sympy.Symbol(known.name) for s, known in self.symbols.items()} if self.symbols else {}
+
+    def decided(self, op: str, lhs: Any, rhs: Any) -> bool | None:
+        """Whether ``lhs op rhs`` holds, if the entry has decided it; else it is noted as open."""
+        condition = Condition.of(op, lhs, rhs, self.entry_names)
+        if condition is None or condition in self.assumed:
+            return None if condition is None else self.assumed[condition]
+        if condition not in self.found:
+            self.found.append(condition)
+        return None
+
+    @contextmanager
+    def assuming(self, condition: Condition, holds: bool) -> Iterator[None]:
+        """Inside, the condition is decided."""
+        known = self.assumed, self.symbol_ranges
+        self.assumed = {**self.assumed, condition: holds}
+        symbol, value = condition.sides(self.entry_names)
+        if condition.op == "Equal" and symbol in self.symbol_ranges and isinstance(value, int):
+            old = self.symbol_ranges[symbol]
+            low = old.lower + 1 if old.lower == value else old.lower
+            new = ValueRanges(value, value) if holds else ValueRanges(low, old.upper)
+            self.symbol_ranges = {**self.symbol_ranges, symbol: new}
+        try:
+            yield
+        finally:
+            self.assumed, self.symbol_ranges = known
+
+    def is_unit(self, extent: Extent, what: str, *, likely: bool = False) -> bool:
         """Whether an extent is 1, which decides the rank of a result.
 
-        Where the symbols' ranges do not say it, the compiled program is for other extents, and requires that.
+        Where neither the symbols' ranges nor the entry say it, the compiled program is for what is ``likely``, and
+        requires that.
         """
         low, high = self.limits(extent)
         if low == high == 1:
             return True
         if (low is not None and low > 1) or high == 0:
             return False
+        known = self.decided("Equal", self.expression(extent), 1)
+        if known:
+            self.require_equal(extent, 1, f"{what}: the size must be 1")
+        if known is not None:
+            return known
         text = self.described(self.expression(extent))
+        if likely:
+            message = f"{what}: by the rank that the file declares for its result, the size must be 1"
+            self.require_equal(extent, 1, message)
+            return True
         self.require_relation(False, "Equal", self.expression(extent), 1, unit_message(what, text))
         return False
 

@@ -16,16 +16,17 @@ from torch_mlir import ir
 
 from .. import dtypes, scalar
 from ..locations import location
-from ..lower import Lowering, op_name
+from ..lower import Lowering, op_name, operations
 from ..registry import NotLowerable, Rule
 from ..symbols import SymbolTable
-from ..torch_dialect import PARAMETER_ATTR
+from ..torch_dialect import PARAMETER_ATTR, PARAMETER_OP
 from ..values import Tensor
-from .builder import UNKNOWN, OnnxBuilder
+from .builder import UNKNOWN, OnnxBuilder, unit_message
+from .cases import Cases, Path, Units
 from .dialect import ITEMS, OWN, constant_of, number_of
 from .known import LIMIT, RELATIONS, Known, Unknown, evaluate
 from .model import DTYPES, OnnxModel, to_tensor
-from .regions import REGIONS, OnnxRegionLowering, declared_rank
+from .regions import REGIONS, SIGNS, Given, OnnxRegionLowering, declared_rank
 
 _TRANSPARENT = ("Not", "Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape")
 """Operators whose result, of one element, says the same as their operand, or the opposite."""
@@ -41,6 +42,31 @@ class Relation:
     holds: bool = True
 
 
+class CaseRanks(Exception):
+    """The outputs differ in rank between two cases.
+
+    ``units``: by the outputs' numbers, dims that are 1 in the first case and that it lacks; if empty, one case goes.
+    """
+
+    def __init__(self, path: Path, units: Units) -> None:
+        self.path, self.units = path, units
+        super().__init__(f"outputs differ in rank at {path}")
+
+
+def _compared(op: str, left: Any, right: Any) -> scalar.Elem:
+    x, y = (
+        scalar.from_extent(v, torch.int64) if isinstance(v, ir.Value) else scalar.constant(v, torch.int64)
+        for v in (left, right)
+    )
+    return {
+        "Equal": lambda: x.eq(y),
+        "Less": lambda: x < y,
+        "LessOrEqual": lambda: x <= y,
+        "Greater": lambda: x > y,
+        "GreaterOrEqual": lambda: x >= y,
+    }[op]()
+
+
 class OnnxLowering(Lowering):
     """Lowers the torch dialect that :func:`~disc.frontend.onnx.dialect.import_graph` makes."""
 
@@ -50,13 +76,20 @@ class OnnxLowering(Lowering):
         symbols: SymbolTable,
         parameters: dict[str, torch.Tensor],
         choices: Mapping[int, bool] | None = None,
+        cases: Cases | None = None,
     ) -> None:
-        """``choices``: which branch to take of Ifs, by their numbers, whose branches differ in rank."""
+        """``choices``: which branch to take of Ifs, by their numbers, whose branches differ in rank.
+
+        ``cases``: by which conditions on the inputs the program branches at its entry.
+        """
         super().__init__(None, symbols, parameters)
         self._model = model
         self._tensors = parameters
         self._materialised: dict[int, tuple[Known, Tensor]] = {}
         self._forced = dict(choices or {})
+        self._cases = cases or Cases()
+        self.path: Path = ()
+        """Which case is being lowered."""
         self.choices: dict[int, bool] = {}
         """Which branch was taken of Ifs whose branches differ in rank."""
         self.relations: dict[ir.Value, Relation] = {}
@@ -85,6 +118,92 @@ class OnnxLowering(Lowering):
     def _typed(self, name: str, value: Tensor) -> Tensor:
         """An input or constant with the type that the model gives it."""
         return replace(value, dtype=self._model.narrow.get(name, value.dtype))
+
+    # -- cases -----------------------------------------------------------------------------------
+
+    def _lower_block(self, source: ir.Block, block: ir.Block) -> list[Any]:
+        if not self._cases.conditions:
+            return super()._lower_block(source, block)
+        with ir.InsertionPoint(block):
+            for op in operations(source):
+                if op_name(op) == PARAMETER_OP:
+                    self._lower_parameter(op)
+            with location("main", self._source):
+                return self._lower_case(source, ())
+
+    def _lower_case(self, source: ir.Block, path: Path) -> list[Any]:
+        """Lowers the graph for the inputs of which the first conditions are as ``path`` says."""
+        *ops, end = [view.operation for view in source.operations]
+        self.path = path
+        if len(path) == len(self._cases.conditions):
+            for op in ops:
+                self.lower_inner(op)
+            self.check()
+            return [self.value(v) for v in end.operands]
+        b = self.onnx
+        condition = self._cases.conditions[len(path)]
+        lhs, rhs = condition.sides(b.entry_names)
+        left, right = b.extent(lhs), b.extent(rhs)
+
+        def side(holds: bool) -> Callable[[], list[Any]]:
+            def build() -> list[Any]:
+                with self.inside_region(), b.assuming(condition, holds):
+                    if holds and condition.op == "Equal" and rhs == 1:
+                        b.require_equal(left, 1, "the size must be 1")
+                        self._become_units(source, left)
+                    results = self._lower_case(source, (*path, holds))
+                    return [self._with_units(x, i, path, holds) for i, x in enumerate(results)]
+
+            return build
+
+        def only(holds: bool) -> list[Any]:
+            text = f"{b.described(lhs)} {SIGNS[condition.op]} {b.described(rhs)}"
+            message = f"the model works {'only' if holds else 'not'} where {text}"
+            if condition.op == "Equal" and rhs == 1 and not holds:
+                message = unit_message("the model", b.described(lhs))
+            b.require_relation(holds, condition.op, lhs, rhs, message)
+            return side(holds)()
+
+        possible = self._cases.possible(path)
+        if len(possible) == 1:
+            return only(possible[0])
+        pred = b.generic([], [], [], torch.bool, lambda: _compared(condition.op, left, right))
+        outputs = list(end.operands)
+
+        unit = b.text_of(left) if condition.op == "Equal" and rhs == 1 else None
+
+        def by_rank(sides: Sequence[Given]) -> bool:
+            units: Units = {}
+            for i, (one, more) in enumerate(zip(sides[0].tensors, sides[1].tensors, strict=True)):
+                dropped = self._cases.dropped(path, i)
+                kept = [d for d in range(more.rank + len(dropped)) if d not in dropped]
+                same = [d for d, text in zip(kept, sides[1].texts[i], strict=True) if text == b.text_of(left)]
+                if len(same) == more.rank - one.rank > 0:
+                    units[i] = tuple(same)
+                elif one.rank != more.rank:
+                    raise CaseRanks((*path, False), {})
+            raise CaseRanks((*path, False), units if unit and not self._cases.units[len(path)] else {})
+
+        sides = side(True), side(False)
+        return OnnxRegionLowering(self, end).branch(pred, sides, (outputs, outputs), by_rank, unit)
+
+    def _with_units(self, x: Any, output: int, path: Path, holds: bool) -> Any:
+        """An output of one side with the dims, of size 1, that the other side has."""
+        more = self._cases.dropped((*path, holds), output) - (outer := self._cases.dropped(path, output))
+        if not more:
+            return x
+        tensor = self._materialise(x)
+        rest = iter(tensor.dims)
+        rank = tensor.rank + len(more) + len(outer)
+        return self.onnx.reshape(tensor, [1 if d in more else next(rest) for d in range(rank) if d not in outer])
+
+    def _become_units(self, source: ir.Block, extent: Any) -> None:
+        """Inputs with an extent that is 1 here."""
+        for argument in source.arguments:
+            x = self.values[argument]
+            if isinstance(x, Tensor) and any(d == extent for d in x.dims if isinstance(d, ir.Value)):
+                dims = [1 if isinstance(d, ir.Value) and d == extent else d for d in x.dims]
+                self.values[argument] = self.onnx.reshape(x, dims)
 
     # -- operations ----------------------------------------------------------------------------
 

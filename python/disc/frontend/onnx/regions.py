@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _TRUE = Known.of(np.array(True), torch.bool)
 
 
-class _Given(NamedTuple):
+class Given(NamedTuple):
     """What a body gives, where it is lowered to learn that."""
 
     values: list[Any]
@@ -97,7 +97,7 @@ class OnnxRegionLowering:
         finally:
             scratch.erase()
 
-    def _given(self, values: Sequence[Any], outputs: Sequence[ir.Value], outside: set[str], *index: str) -> _Given:
+    def _given(self, values: Sequence[Any], outputs: Sequence[ir.Value], outside: set[str], *index: str) -> Given:
         """``outputs``: what the graph calls the values; ``outside``: the symbols that had values before.
 
         ``index``: the symbol of the loop around.
@@ -111,7 +111,7 @@ class OnnxRegionLowering:
             texts.append(
                 [str(k) if isinstance(k, int) else self._text(d, hidden) for d, k in zip(x.dims, declared, strict=True)]
             )
-        return _Given(list(values), tensors, texts)
+        return Given(list(values), tensors, texts)
 
     def _text(self, extent: Extent, hidden: set[str]) -> str | None:
         try:
@@ -134,13 +134,32 @@ class OnnxRegionLowering:
         # The importer sorts the graphs by name: else, then.
         if isinstance(condition, Known):
             return self._lower(1 if condition.list[0] else 0)
+        return self.branch(
+            condition,
+            (lambda: self._lower(1), lambda: self._lower(0)),
+            (self._outputs(1), self._outputs(0)),
+            lambda sides: self._specialised(condition, sides),
+        )
+
+    def branch(
+        self,
+        condition: Tensor,
+        build: tuple[Callable[[], list[Any]], Callable[[], list[Any]]],
+        outputs: tuple[Sequence[ir.Value], Sequence[ir.Value]],
+        specialised: Callable[[Sequence[Given]], bool],
+        unit: str | None = None,
+    ) -> list[Any]:
+        """What one of two builds gives, which are called what ``outputs`` says.
+
+        Where these differ in rank, ``specialised`` says which one it is. ``unit``: the extent that is 1 in the first.
+        """
         outside = set(self._b.valued)
         sides = []
-        for region in (1, 0):
+        for make, names in zip(build, outputs, strict=True):
             with self._learning():
-                sides.append(self._given(self._lower(region), self._outputs(region), outside))
+                sides.append(self._given(make(), names, outside))
         if any(a.rank != b.rank for a, b in zip(sides[0].tensors, sides[1].tensors, strict=True)):
-            return self._lower(1 if self._specialised(condition, sides) else 0)
+            return build[0 if specialised(sides) else 1]()
         shapes: list[Shape] = []
         symbols: list[str] = []
         places: list[tuple[int, int]] = []
@@ -149,27 +168,27 @@ class OnnxRegionLowering:
                 raise NotLowerable(f"its branches give {a.dtype} of rank {a.rank} and {b.dtype} of rank {b.rank}")
             dims: list[NamedExtent] = []
             for d, (x, y) in enumerate(zip(sides[0].texts[which], sides[1].texts[which], strict=True)):
-                if x is not None and x == y:
-                    dims.append(self._extent(x))
+                if y is not None and (x == y or (x == "1" and y == unit)):
+                    dims.append(self._extent(y))
                     continue
                 symbols.append(self._fresh())
                 places.append((which, d))
                 dims.append(symbols[-1])
             shapes.append((dims, a.dtype))
 
-        def side(region: int) -> Callable[[], Side]:
+        def side(make: Callable[[], list[Any]]) -> Callable[[], Side]:
             def build() -> Side:
                 with self._lowering.inside_region():
-                    values = [self._b.tensor(x) for x in self._lower(region)]
+                    values = [self._b.tensor(x) for x in make()]
                     return Side(values, [values[which].dims[d] for which, d in places])
 
             return build
 
-        results = self._b.branch(self._b.reshape(condition, []), side(1), side(0), shapes, symbols)
+        results = self._b.branch(self._b.reshape(condition, []), side(build[0]), side(build[1]), shapes, symbols)
         both = zip(results, sides[0].values, sides[1].values, strict=True)
         return [a if isinstance(a, Known) and isinstance(b, Known) and _same(a, b) else x for x, a, b in both]
 
-    def _specialised(self, condition: Tensor, sides: Sequence[_Given]) -> bool:
+    def _specialised(self, condition: Tensor, sides: Sequence[Given]) -> bool:
         """Which branch an If whose branches differ in rank is compiled for; that it is the right one is required."""
         relation = self._lowering.relations.get(condition.value)
         ranks = [[x.rank for x in side.tensors] for side in sides]
@@ -178,6 +197,9 @@ class OnnxRegionLowering:
                 f"its branches give tensors of ranks {ranks[0]} and {ranks[1]}, and data decides between them"
             )
         b = self._b
+        known = b.decided(relation.op, relation.lhs, relation.rhs)
+        if known is not None:
+            return known == relation.holds
         declared = [declared_rank(value) for value in self._op.results]
         fits = [
             all(d is None or d == r for d, r in zip(declared, side, strict=False))
@@ -189,7 +211,7 @@ class OnnxRegionLowering:
         then = self._lowering.choose(self._op, then)
         lhs, rhs = b.described(relation.lhs), b.described(relation.rhs)
         symbols = sorted(str(s) for x in (relation.lhs, relation.rhs) for s in _symbols(x, b))
-        text = f"{lhs} {_SIGNS[relation.op]} {rhs}"
+        text = f"{lhs} {SIGNS[relation.op]} {rhs}"
         message = (
             f"If: the branches differ in rank, and the model was compiled for sizes where {text} is"
             f" {'true' if then == relation.holds else 'false'}; compile it for other sizes with"
@@ -309,7 +331,7 @@ class OnnxRegionLowering:
         count: Extent | None,
         body: _Body,
         outside: set[str],
-    ) -> tuple[_Given, set[tuple[int, int]], Any]:
+    ) -> tuple[Given, set[tuple[int, int]], Any]:
         """What a step gives, the extents of it that are others than before the step, and its condition."""
         types = [tensor_type(dims, x.dtype) for dims, x in zip(shapes, first, strict=True)]
         with self._learning(types) as block, self._b.in_loop(count) as (name, index):
@@ -339,7 +361,7 @@ def declared_rank(value: ir.Value) -> int | None:
     return len(result_info(value.type).shape) or None
 
 
-_SIGNS = {"Equal": "==", "Less": "<", "LessOrEqual": "<=", "Greater": ">", "GreaterOrEqual": ">="}
+SIGNS = {"Equal": "==", "Less": "<", "LessOrEqual": "<=", "Greater": ">", "GreaterOrEqual": ">="}
 
 
 def _symbols(x: Any, b: OnnxBuilder) -> set[str]:

@@ -103,11 +103,8 @@ def _without_units(b: OnnxBuilder, x: Tensor) -> list[Extent]:
     """The extents that are not 1; where the ranges leave that open, by the rank that the file declares."""
     maybe = [d for d in x.dims if isinstance(d, ir.Value) and b.may_be_unit(d)]
     rest = sum(not is_one(d) for d in x.dims)
-    if maybe and b.declared == rest - len(maybe):
-        for d in maybe:
-            b.require_equal(d, 1, "Squeeze: by the rank that the file declares for its result, the size must be 1")
-        return [d for d in x.dims if not is_one(d) and d not in maybe]
-    return [d for d in x.dims if not is_one(d) and not b.is_unit(d, "Squeeze without axes")]
+    likely = b.declared == rest - len(maybe)
+    return [d for d in x.dims if not is_one(d) and not b.is_unit(d, "Squeeze without axes", likely=likely)]
 
 
 @lowers("onnx.Expand")
