@@ -143,7 +143,7 @@ def test_facts_that_shapes_need(tool):
 
 
 def test_nested_expressions_do_not_take_exponential_time(tool):
-    """As the sizes of a deep pyramid of paddings and strides; without remembering it takes longer than anybody waits."""
+    """The sizes in a deep pyramid of paddings and strides: each bound asks for those of its parts several times."""
     tool.ask("clear")
     tool.ask("symbol", "n", 0, "-", 1)
     nested = "n"
