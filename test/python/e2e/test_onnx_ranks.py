@@ -171,6 +171,56 @@ def test_sizes_scaled_by_fractions():
         check(proto, compiled, floats(n))
 
 
+@pytest.mark.parametrize("how", ["products", "where"])
+def test_a_condition_on_sizes_is_a_number(how):
+    """A crop at the end that may be 0, as converters from TensorFlow write it: -crop, or everything."""
+    nodes = [
+        node("Shape", ["x"], ["n"]),
+        node("Neg", ["n"], ["less"]),
+        node("Mod", ["less", "three"], ["crop"]),
+        node("Equal", ["crop", "zero"], ["none"]),
+        node("Neg", ["crop"], ["end"]),
+    ]
+    if how == "where":
+        nodes.append(node("Where", ["none", "most", "end"], ["stop"]))
+    else:
+        nodes += [
+            node("Cast", ["none"], ["whole"], to=I),
+            node("Not", ["none"], ["some"]),
+            node("Cast", ["some"], ["part"], to=I),
+            node("Mul", ["end", "part"], ["a"]),
+            node("Mul", ["most", "whole"], ["b"]),
+            node("Add", ["a", "b"], ["stop"]),
+        ]
+    nodes.append(node("Slice", ["x", "zero", "stop", "zero"], ["y"]))
+    constants = {"zero": np.array([0]), "three": np.array([3]), "most": np.array([2147483647])}
+    proto = model(nodes, [("x", F, ["n"])], [("y", F, [None])], constants)
+    compiled = disc.compile(proto)
+    for n in (3, 4, 5, 6, 7, 2, 1, 0):
+        check(proto, compiled, floats(n))
+
+
+def test_divisions_of_negative_numbers_round_towards_zero():
+    proto = model(
+        [
+            node("Shape", ["x"], ["n"]),
+            node("Sub", ["n", "ten"], ["less"]),
+            node("Div", ["less", "three"], ["q"]),
+            node("Mod", ["less", "three"], ["r"]),
+            node("Concat", ["q", "r"], ["both"], axis=0),
+            node("Add", ["both", "ten"], ["dims"]),
+            node("ConstantOfShape", ["dims"], ["y"]),
+        ],
+        [("x", F, ["n"])],
+        [("y", F, [None, None])],
+        {"ten": np.array([10]), "three": np.array([3])},
+    )
+    compiled = disc.compile(proto)
+    for n in (0, 1, 5, 8, 9, 10, 11, 14):
+        less = n - 10
+        assert tuple(compiled(torch.zeros(n)).shape) == (int(less / 3) + 10, less % 3 + 10), n
+
+
 def squeezed_if(value, declared=None):
     """TorchScript's squeeze(0)."""
     then = helper.make_graph(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import sympy
 import torch
-from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod
+from torch.utils._sympy.functions import FloorDiv, Max, Min, PythonMod
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from .. import dtypes
@@ -101,10 +101,14 @@ def bounds(expression: Any, ranges: Ranges) -> tuple[int | None, int | None]:
     )
 
 
-def _divide(x: Any, y: Any) -> Any:
+def _divide(x: Any, y: Any, ranges: Ranges) -> Any:
     if isinstance(x, sympy.Expr) or isinstance(y, sympy.Expr):
-        # Extents are not negative: rounding down and towards zero are the same.
-        return FloorDiv(sympy.sympify(x), sympy.sympify(y))
+        x, y = sympy.sympify(x), sympy.sympify(y)
+        if (bounds(y, ranges)[0] or 0) < 0:
+            raise _Undecided
+        low = bounds(x, ranges)[0]
+        # Rounded towards zero, which is down for what is not negative.
+        return FloorDiv(x, y) if low is not None and low >= 0 else FloorDiv(Max(x, 0), y) - FloorDiv(Max(-x, 0), y)
     return math.trunc(x / y) if abs(x) < 2**50 else (abs(x) // abs(y)) * (1 if (x < 0) == (y < 0) else -1)
 
 
@@ -136,7 +140,7 @@ def _of_floats(fn: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 def _remainder(x: Any, y: Any) -> Any:
     if isinstance(x, sympy.Expr) or isinstance(y, sympy.Expr):
-        return Mod(sympy.sympify(x), sympy.sympify(y))
+        return PythonMod(sympy.sympify(x), sympy.sympify(y))
     return x % y
 
 
@@ -196,11 +200,22 @@ def _always(
     return False if other is not None and fails(other) else None
 
 
+def indicator(op: str, x: Any, y: Any, holds: bool = True) -> sympy.Expr:
+    """1 where ``x op y`` holds, or does not, and 0 elsewhere."""
+    if op.startswith("Greater"):
+        x, y = y, x
+    x, y = sympy.sympify(x), sympy.sympify(y)
+    if op == "Equal":
+        value = 1 - Min(1, Max(x - y, y - x))
+    else:
+        value = Min(1, Max(0, y - x + (1 if op.endswith("OrEqual") else 0)))
+    return value if holds else 1 - value
+
+
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "Add": operator.add,
     "Sub": operator.sub,
     "Mul": operator.mul,
-    "Div": _divide,
     "Mod": _remainder,
     "Min": _least,
     "Max": _greatest,
@@ -263,9 +278,11 @@ def _evaluate(op: str, given: list[Known], attributes: dict[str, Any], ranges: R
     first = given[0]
     if op in RELATIONS and len(given) == 2:
         return Known.of(_map(lambda x, y: _compare(op, x, y, ranges), first.values, given[1].values), torch.bool)
-    if op in _BINARY and len(given) >= 2:
+    if op == "Div" and len(given) == 2 and not first.dtype.is_floating_point:
+        return Known.of(_map(lambda x, y: _divide(x, y, ranges), first.values, given[1].values), first.dtype)
+    if (op in _BINARY or op in _FLOATS) and len(given) >= 2:
         values = first.values
-        fn = _FLOATS.get(op, _BINARY[op]) if first.dtype.is_floating_point else _BINARY[op]
+        fn = _FLOATS[op] if first.dtype.is_floating_point and op in _FLOATS else _BINARY[op]
         for other in given[1:]:
             values = _map(fn, values, other.values)
         return Known.of(values, first.dtype)
@@ -277,7 +294,13 @@ def _evaluate(op: str, given: list[Known], attributes: dict[str, Any], ranges: R
 
 def _where(given: list[Known], _: dict[str, Any]) -> Known:
     c, x, y = given
-    return Known.of(_map(lambda c, x, y: x if c else y, c.values, x.values, y.values), x.dtype)
+    if x.dtype.is_floating_point and not c.static:
+        raise _Undecided
+
+    def chosen(c: Any, x: Any, y: Any) -> Any:
+        return y + c * (x - y) if isinstance(c, sympy.Expr) else x if c else y
+
+    return Known.of(_map(chosen, c.values, x.values, y.values), x.dtype)
 
 
 def _concat(given: list[Known], attributes: dict[str, Any]) -> Known:

@@ -24,12 +24,16 @@ from ..values import Tensor
 from .builder import UNKNOWN, OnnxBuilder, unit_message
 from .cases import Cases, Path, Units
 from .dialect import ITEMS, OWN, constant_of, number_of
-from .known import LIMIT, RELATIONS, Known, Unknown, evaluate
+from .known import LIMIT, RELATIONS, Known, Unknown, evaluate, indicator
 from .model import DTYPES, OnnxModel, to_tensor
 from .regions import REGIONS, SIGNS, Given, OnnxRegionLowering, declared_rank
 
 _TRANSPARENT = ("Not", "Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape")
 """Operators whose result, of one element, says the same as their operand, or the opposite."""
+
+
+_COMPUTING = ("Add", "Sub", "Mul", "Neg", "Min", "Max", "Concat")
+"""Operators that may take a condition as a number."""
 
 
 @dataclass(frozen=True)
@@ -292,8 +296,9 @@ class OnnxLowering(Lowering):
             operands = [self._materialise(x) for x in operands]
             return rule(self.builder, *operands)
         attributes = self._attributes(op)
-        if all(x is None or isinstance(x, Known) for x in operands):
-            known = evaluate(name.removeprefix("onnx."), operands, attributes, self.builder.symbol_ranges)
+        numbers = [self._as_known(name.removeprefix("onnx."), i, x) for i, x in enumerate(operands)]
+        if all(x is None or isinstance(x, Known) for x in numbers):
+            known = evaluate(name.removeprefix("onnx."), numbers, attributes, self.builder.symbol_ranges)
             if known is not None:
                 return known
         wanted = getattr(rule, "known", ())
@@ -320,6 +325,17 @@ class OnnxLowering(Lowering):
         if isinstance(results, (list, tuple)):
             return results[0] if len(op.results) == 1 else list(results)[: len(op.results)]
         return results
+
+    def _as_known(self, op: str, place: int, x: Any) -> Any:
+        """A condition on extents as the number 1 or 0, where it is computed with."""
+        if not isinstance(x, Tensor) or x.value not in self.relations or not all(d == 1 for d in x.dims):
+            return x
+        choice = op == "Where" and place == 0
+        if not choice and (op not in _COMPUTING or x.dtype.is_floating_point or x.dtype == torch.bool):
+            return x
+        relation = self.relations[x.value]
+        value = indicator(relation.op, relation.lhs, relation.rhs, relation.holds)
+        return Known.of(np.full((1,) * x.rank, value, dtype=object), x.dtype)
 
     def _note_relation(self, op: str, operands: list[Any], result: Any) -> None:
         """Remembers what comparisons of extents are, for an If that they decide."""
