@@ -130,8 +130,8 @@ int64_t selectFrom(const T *row, int64_t count, int64_t stride, Statistic statis
   if (statistic == Kth)
     selectEntry(entries, count, k);
   else
-    std::nth_element(entries, entries + k, entries + count,
-                     [](const EntryOf<T> &a, const EntryOf<T> &b) { return a.key() < b.key(); });
+    // Equal elements in the order of their positions, as in a stable sort: eager PyTorch finds the same one.
+    std::nth_element(entries, entries + k, entries + count);
   return entries[k].position();
 }
 
@@ -169,7 +169,8 @@ int32_t disc_fn_sort(disc_call *call, const disc_view *operands, const int64_t *
 
 /// x -> values, indices i64 (without the last dim): one element of each row, and where it is. config: dtype; what: 0
 /// the one of rank config[2] counted from 0, 1 the lower median (NaN, if there is one), 2 that of the numbers, 3 the
-/// most frequent element, the smallest if there are several. Of equal elements the first is meant, but for 3 the last.
+/// most frequent element, the smallest if there are several. Of equal elements a median is the one that a stable sort
+/// puts there; of the most frequent ones the last is meant.
 /// Tasks and scratch are those of `sort`.
 int32_t disc_fn_select(disc_call *call, const disc_view *operands, const int64_t *config, int64_t begin, int64_t end,
                        void *scratch) {

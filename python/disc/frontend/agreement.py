@@ -35,9 +35,9 @@ class Agreement:
 
     def __init__(self, extents: ExtentBuilder) -> None:
         self._extents = extents
-        self._known: dict[tuple[Extent, object], bool] = {}
+        self._known: dict[tuple[Extent, object, bool], bool] = {}
 
-    def difference(self, result: Tensor, fake: torch.Tensor) -> str | None:
+    def difference(self, result: Tensor, fake: torch.Tensor, *, inside_branch: bool = False) -> str | None:
         """How ``result`` differs from ``fake``, or None if nothing is known to differ.
 
         Static extents and dtypes are compared exactly. Symbolic extents differ if they do at all sample points: PyTorch
@@ -52,30 +52,37 @@ class Agreement:
             if isinstance(have, int) and isinstance(size, torch.SymInt) and size.node.hint == have:
                 # The traced code may have required the size to be this one: the expression does not show that.
                 continue
-            if not self._agrees(have, want):
+            if not self._agrees(have, want, inside_branch):
                 return f"whose dimension {dim} is {self._expression(have, self._symbols())}, expected {want}"
         return None
 
-    def _agrees(self, have: Extent, want: sympy.Expr) -> bool:
+    def _agrees(self, have: Extent, want: sympy.Expr, inside_branch: bool) -> bool:
         if isinstance(have, int) and want.is_Integer:
             return have == int(want)
-        key = (have, want)
+        key = (have, want, inside_branch)
         if key not in self._known:
-            self._known[key] = self._compared(have, want)
+            self._known[key] = self._compared(have, want, inside_branch)
         return self._known[key]
 
-    def _compared(self, have: Extent, want: sympy.Expr) -> bool:
+    def _compared(self, have: Extent, want: sympy.Expr, inside_branch: bool) -> bool:
         expression = self._expression(have, self._symbols())
         if expression is None or not isinstance(want, sympy.Expr) or expression == want:
             return True
-        if want.is_Integer and want in self._extents.bounds(expression):
-            # In a side of a branch, the condition may say that a dynamic extent has one size.
+        if inside_branch and want.is_Integer and want in self._extents.bounds(expression):
+            # The condition may say that a dynamic extent has one size.
             return True
         free = sorted(expression.free_symbols | want.free_symbols, key=str)
         points = [p for p in (self._point(free, *steps) for steps in _STEPS) if p is not None]
         if not points:
             return True
-        return any(expression.xreplace(point) == want.xreplace(point) for point in points)
+        return any(self._equal_at(point, expression, want) for point in points)
+
+    @staticmethod
+    def _equal_at(point: dict[sympy.Symbol, sympy.Integer], one: sympy.Expr, other: sympy.Expr) -> bool:
+        try:
+            return bool(one.xreplace(point) == other.xreplace(point))
+        except ZeroDivisionError:
+            return True  # There is no such tensor.
 
     def _symbols(self) -> dict[ir.Value, sympy.Symbol]:
         return {value: symbol for symbol, value in self._extents.symbol_values.items() if not isinstance(value, int)}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 from torch.fx import Node
+from torch.utils._sympy import functions as torch_sympy
 from torch_mlir import ir
 
 from . import dtypes, locations, scalar
@@ -484,6 +485,9 @@ class Builder(RegionBuilder):
 
     def require_guard(self, condition: sympy.Basic, message: str) -> bool:
         """Requires a condition on extents; returns whether it can be expressed."""
+        condition = _whole(condition)
+        if condition in (sympy.true, sympy.false) or self._is_unbounded(condition):
+            return condition != sympy.false
         kind = _RELATIONS.get(type(condition))
         if kind in ("eq", "le", "ge"):
             lhs, rhs = (self.extent_of(side) for side in condition.args)
@@ -498,6 +502,15 @@ class Builder(RegionBuilder):
         if margin is not None:
             self.require_at_most(0, margin, message)
         return margin is not None
+
+    @staticmethod
+    def _is_unbounded(condition: sympy.Basic) -> bool:
+        """Whether a condition only says that an extent is less than what stands for no bound."""
+        kind = _RELATIONS.get(type(condition))
+        if kind not in ("lt", "le", "gt", "ge"):
+            return False
+        small, large = condition.args if kind in ("lt", "le") else reversed(condition.args)
+        return bool((large - small).as_coefficients_dict().get(sympy.S.One, 0) >= 2**60)
 
     def _margin(self, condition: sympy.Basic) -> Extent | None:
         """A number that is 0 or more where a condition holds, and negative elsewhere; None if there is no such."""
@@ -547,7 +560,16 @@ class Builder(RegionBuilder):
                 value = struct.unpack("<q", struct.pack("<d", value))[0]
             return self.index(int(value) if isinstance(value, bool) else value)
 
-        sizes = [dim for dims, _ in results for dim in dims if not isinstance(dim, int)]
+        types = [tensor_type(dims, dtype) for dims, dtype in results]
+        if in_place:
+            # Extents that the model's code fixes are numbers, but not in the type of an input.
+            types[0] = inputs[0].value.type
+        sizes = [
+            self.index(dim)
+            for (dims, _), type_ in zip(results, types, strict=True)
+            for i, dim in enumerate(dims)
+            if type_.is_dynamic_dim(i)
+        ]
         numbers = [number(value) for value in config]
         assert all(value.type == index for value in (*sizes, *numbers))
         dtypes_ = [*(x.dtype for x in inputs), *(dtype for _, dtype in results)]
@@ -563,7 +585,7 @@ class Builder(RegionBuilder):
             attributes["in_place"] = ir.UnitAttr.get()
         op = ir.Operation.create(
             "disc_tensor.call",
-            [tensor_type(dims, dtype) for dims, dtype in results],
+            types,
             [*(x.value for x in inputs), *sizes, *numbers, self.index(tasks), self.index(scratch)],
             attributes=attributes,
         )
@@ -594,3 +616,19 @@ class Builder(RegionBuilder):
             "disc_tensor.check_index", [index.value.type], [index.value, size.value], attributes=attributes
         )
         return Elem(op.result, torch.int64)
+
+
+def _whole(condition: Any) -> Any:
+    """A relation of a whole number, which is compared as a float, with a constant as one of whole numbers."""
+    if not (isinstance(condition, sympy.core.relational.Relational) and condition.rhs.is_number):
+        return condition
+    lhs, bound = condition.lhs, condition.rhs
+    whole = lhs.replace(torch_sympy.ToFloat, lambda x: x)
+    if whole == lhs or not whole.is_integer:
+        return condition
+    rounded = {sympy.Le: sympy.floor, sympy.Gt: sympy.floor, sympy.Ge: sympy.ceiling, sympy.Lt: sympy.ceiling}
+    if type(condition) in rounded:
+        return type(condition)(whole, rounded[type(condition)](bound))
+    if not float(bound).is_integer():
+        return sympy.S.false if isinstance(condition, sympy.Eq) else sympy.S.true
+    return type(condition)(whole, sympy.Integer(int(bound)))

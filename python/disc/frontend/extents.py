@@ -39,6 +39,8 @@ class ExtentBuilder:
             return extent
         if not isinstance(extent, int):
             raise NotLowerable("an extent that depends on data and may be negative; torch._check(n >= 0) says that not")
+        if not -(2**63) <= extent < 2**63:
+            raise NotLowerable(f"the size {extent}, which is not a number of 64 bits")
         key = ("constant", extent)
         if key not in self._memo:
             type_ = ir.IndexType.get()

@@ -15,7 +15,7 @@ from torch.fx import Node
 from torch_mlir import ir
 
 from .. import errors
-from . import dtypes
+from . import dtypes, scalar
 from .agreement import Agreement
 from .builder import Builder
 from .entry_guards import EntryGuard
@@ -490,6 +490,9 @@ class Lowering:
         if any(_poisoned(operand) for operand in operands):
             self._poison(op)
             return
+        if name.startswith(("torch.aten.", "torch.prims.")) and (empty := self._empty(op)) is not None:
+            self._bind(op, empty)
+            return
         try:
             self.builder.op_name = name
             self.builder.results = [result_info(value.type) for value in op.results]
@@ -498,7 +501,14 @@ class Lowering:
             self.builder.operand_values = self.operands_of(op)
             if name in ("torch.aten.as_strided", "torch.aten.as_strided_copy"):
                 operands = self._on_storage(op, operands)
-            results = self._call(op, rule, operands)
+            try:
+                results = self._call(op, rule, operands)
+            except TypeError:
+                # The rule computes with the number of a Scalar argument in Python.
+                computed = self._scalars(op, operands)
+                if computed is None:
+                    raise
+                results = self._call(op, rule, computed)
         except NotLowerable as error:
             self._report(op, name, str(error))
             return
@@ -529,6 +539,34 @@ class Lowering:
                 raise NotLowerable(f"the view begins at {offset} in its storage, which does not follow from the sizes")
         self.builder.operand_values = [base.meta["val"], *self.builder.operand_values[1:]]
         return operands
+
+    def _empty(self, op: ir.Operation) -> list[Any] | None:
+        """The results of an operation, if they never have an element; else None."""
+        fakes = self.fake(op)
+        fakes = list(fakes) if isinstance(fakes, (tuple, list)) else [fakes]
+        if len(fakes) != len(op.results) or not op.operands:
+            return None
+        results = []
+        for fake in fakes:
+            if not isinstance(fake, torch.Tensor) or fake.is_complex():
+                return None
+            sizes = [size if isinstance(size, int) else self.builder.extent_of(size.node.expr) for size in fake.shape]
+            dims = [size for size in sizes if size is not None]
+            if 0 not in [dim for dim in dims if isinstance(dim, int)] or len(dims) < len(sizes):
+                return None
+            results.append(self.builder.full(dims, 0, fake.dtype))
+        return results
+
+    def _scalars(self, op: ir.Operation, operands: list[Any]) -> list[Any] | None:
+        """The operands with extents that are Scalar arguments as numbers of Python's kind; None if there is none."""
+        node = self._node(op)
+        schema = getattr(node.target, "_schema", None) if node is not None else None
+        kinds = [str(a.type) for a in schema.arguments] if schema is not None else []
+        places = [i for i, x in enumerate(operands[: len(kinds)]) if isinstance(x, ir.Value)]
+        places = [i for i in places if any(kind in kinds[i] for kind in ("number", "Scalar", "float"))]
+        if not places:
+            return None
+        return [_number(x) if i in places else x for i, x in enumerate(operands)]
 
     def _call(self, op: ir.Operation, rule: Rule, operands: list[Any]) -> Any:
         return rule(self.builder, *operands)
@@ -588,9 +626,10 @@ class Lowering:
         pairs = [(result, fake)]
         if isinstance(result, (tuple, list)) and isinstance(fake, (tuple, list)) and len(result) == len(fake):
             pairs = list(zip(result, fake, strict=True))
+        inside = len(self.values.maps) > 1
         for tensor, like in pairs:
             if what is None and isinstance(tensor, Tensor) and isinstance(like, torch.Tensor):
-                what = self._agreement.difference(tensor, like)
+                what = self._agreement.difference(tensor, like, inside_branch=inside)
         if what is None:
             return True
         text = f"the rule of {op_name(op)} returned as result {place} a tensor {what}"
@@ -620,6 +659,10 @@ def _is_view(node: Node) -> bool:
 def _as_tensor(value: Any) -> Any:
     """Numbers that are inputs are tensors without dims."""
     return torch.empty((), dtype=torch.int64, device="meta") if isinstance(value, torch.SymInt) else value
+
+
+def _number(extent: ir.Value) -> RuntimeNumber:
+    return RuntimeNumber(torch.int64, lambda: scalar.from_extent(extent, torch.int64))
 
 
 def _poisoned(operand: Any) -> bool:

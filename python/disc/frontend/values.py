@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch_mlir import ir
 
 from . import dtypes
+from .registry import NotLowerable
 
 if TYPE_CHECKING:
     from .scalar import Elem
@@ -82,6 +83,42 @@ class RuntimeNumber:
     emit: Callable[[], Elem]
     scaled: tuple[Extent, Fraction] | None = None
 
+    def _map(self, other: Any, fn: Callable[[Elem, Any], Elem], *, true_division: bool = False) -> RuntimeNumber:
+        """A number computed from this one and ``other``, as Python computes with numbers."""
+        kinds = (self.dtype, other.dtype if isinstance(other, RuntimeNumber) else type(other))
+        whole = all(kind in (torch.int64, torch.bool, int, bool) for kind in kinds) and not true_division
+        dtype = torch.int64 if whole else torch.float64
+        return RuntimeNumber(dtype, lambda: fn(self.emit().to(dtype), other))
+
+    def __add__(self, other: Any) -> RuntimeNumber:
+        return self._map(other, lambda x, y: x + y)
+
+    def __sub__(self, other: Any) -> RuntimeNumber:
+        return self._map(other, lambda x, y: x - y)
+
+    def __rsub__(self, other: Any) -> RuntimeNumber:
+        return self._map(other, lambda x, y: x.like(y) - x)
+
+    def __mul__(self, other: Any) -> RuntimeNumber:
+        return self._map(other, lambda x, y: x * y)
+
+    def __truediv__(self, other: Any) -> RuntimeNumber:
+        return self._map(other, lambda x, y: x / y, true_division=True)
+
+    def __rtruediv__(self, other: Any) -> RuntimeNumber:
+        return self._map(other, lambda x, y: x.like(y) / x, true_division=True)
+
+    def __neg__(self) -> RuntimeNumber:
+        return self._map(0, lambda x, _: -x)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def _unknown(self, *_: Any) -> Any:
+        raise NotLowerable("a number that depends on a dynamic size, where the operation needs a constant")
+
+    __float__ = __int__ = __index__ = __bool__ = __lt__ = __le__ = __gt__ = __ge__ = _unknown
+
 
 @dataclass(frozen=True)
 class ResultInfo:
@@ -107,4 +144,8 @@ def tensor_type(dims: Sequence[Extent | str], dtype: torch.dtype) -> ir.RankedTe
 
 def normalize_dim(dim: int, rank: int) -> int:
     """``dim`` in [0, rank), counting negative ones from the end as PyTorch does."""
+    if not isinstance(dim, int):
+        raise NotLowerable("a dimension's number that depends on a dynamic size")
+    if not -max(rank, 1) <= dim < max(rank, 1):
+        raise NotLowerable(f"dimension out of range: expected one of [{-max(rank, 1)}, {max(rank, 1) - 1}], got {dim}")
     return dim + max(rank, 1) if dim < 0 else dim

@@ -173,6 +173,8 @@ def masked_scatter(b: Builder, x: Tensor, mask: Tensor, source: Tensor) -> Tenso
 @lowers("torch.aten.index.Tensor", "torch.aten._unsafe_index.Tensor")
 def index_tensor(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """x[i, :, j]: advanced indexing, with the index tensors broadcast together; masks select."""
+    if all(index is None for index in indices):
+        return x
     x, indices = flatten_mask(b, x, indices)
     indices = expand_masks(b, x, indices, getattr(b.node_value, "shape", None))
     slots = [*indices, *[None] * (x.rank - len(indices))]

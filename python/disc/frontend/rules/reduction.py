@@ -215,9 +215,11 @@ def _arg_extremum(b: Builder, x: Tensor, dim: int | None, keepdim: bool, *, larg
 def _register_logic(name: str, neutral: bool, fn: Callable[[Elem, Elem], Elem]) -> None:
     @lowers(f"torch.aten.{name}")
     def rule(b: Builder, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
+        # Unlike for sums, no dims are none of them, and not all.
+        empty = dims == [] and b.op_name.endswith(".dims")
         folded = b.reduce(
             [x],
-            axes(dims, x.rank),
+            [] if empty else axes(dims, x.rank),
             torch.bool,
             neutral,
             lambda acc, x: fn(acc, x.to(torch.bool)),

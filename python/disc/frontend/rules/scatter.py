@@ -216,6 +216,8 @@ def index_put(
     b: Builder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, *_: Any
 ) -> Tensor:
     """x[i, :, j] = values, or += values: the index tensors are broadcast together, values to what they select."""
+    if all(index is None for index in indices):
+        return b.elementwise(x.dtype, [x, values], lambda x, v: x + v if accumulate else v)
     masked = _masked_fill(b, x, indices, values, accumulate)
     if masked is not None:
         return masked

@@ -109,6 +109,8 @@ def mode(b: Builder, x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[T
 
 def _median(b: Builder, x: Tensor, dim: int | None, keepdim: bool, what: int) -> Any:
     if dim is None:
+        if any(isinstance(n, int) and n == 0 for n in x.dims):
+            return b.full([], float("nan") if dtypes.is_float(x.dtype) else torch.iinfo(x.dtype).min, x.dtype)
         return _select(b, b.reshape(x, [b.product(x.dims)]), 0, False, what)[0]
     return _select(b, x, dim, keepdim, what)
 

@@ -114,6 +114,8 @@ def t(b: Builder, x: Tensor) -> Tensor:
 @lowers("torch.aten.movedim.int")
 def movedim(b: Builder, x: Tensor, source: int, target: int) -> Tensor:
     """Moves one dim to another place."""
+    if not x.rank:
+        return x
     order = list(range(x.rank))
     order.insert(normalize_dim(target, x.rank), order.pop(normalize_dim(source, x.rank)))
     return b.permute(x, order)
