@@ -14,6 +14,7 @@ from . import trees
 from .errors import CompileError
 from .frontend.entry_guards import keep_bounds
 from .frontend.export import export as trace
+from .frontend.export import named_shapes
 from .frontend.symbols import flatten_dynamic_shapes, parameter_names
 
 
@@ -34,7 +35,8 @@ def export(
         module: the module.
         args: example arguments, as for ``torch.export.export``.
         kwargs: example keyword arguments.
-        dynamic_shapes: which dims are dynamic, as for ``torch.export.export``.
+        dynamic_shapes: which dims are dynamic, as for ``torch.export.export``; also a ``ShapesCollection`` or
+            ``AdditionalInputs``.
 
     Raises:
         CompileError: the module cannot be exported, or its program cannot be saved.
@@ -46,6 +48,7 @@ def export(
     if found:
         where = ", ".join(str(argument.path) for argument in found)
         raise CompileError("import", f"the tree among the arguments ({where}) cannot be a part of a saved program")
+    dynamic_shapes = named_shapes(dynamic_shapes, module, args, kwargs)
     program = trace(module, args, kwargs, dynamic_shapes)
     keep_bounds(program, flatten_dynamic_shapes(dynamic_shapes, args, kwargs or {}, names))
     _drop_unused_symbols(program)

@@ -87,7 +87,13 @@ Value FloatEmitter::emitAtom(const SymAtom &atom, bool atLeastOne) {
     return value = arith::SIToFPOp::create(b, loc, b.getF64Type(), number);
   }
   case SymAtom::Kind::FloorDiv: {
-    Value numerator = emit(atom.args()[0], false), divisor = numerator ? emit(atom.args()[1], false) : Value();
+    Value numerator = emit(atom.args()[0], false);
+    // A multiplication takes a quarter of the time of a division.
+    if (numerator && atom.args()[1].isConstant() && atom.args()[1].constant() > 0) {
+      value = arith::MulFOp::create(b, loc, numerator, constant(1.0 / double(atom.args()[1].constant())));
+      break;
+    }
+    Value divisor = numerator ? emit(atom.args()[1], false) : Value();
     if (!divisor)
       return {};
     // A division by zero does not come to be: what needs it has no elements.
