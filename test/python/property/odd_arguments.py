@@ -53,6 +53,10 @@ SKIPPED = re.compile(
 )
 
 
+_phase = mmap.mmap(-1, 1)
+"""Shared with child processes: 1 while the compiler or a compiled model runs, 0 while eager PyTorch does."""
+
+
 @dataclass(frozen=True)
 class Symbolic:
     """A number computed from a dynamic extent: in the example it is ``value``."""
@@ -262,12 +266,15 @@ def drawn(op: Any, draw: random.Random, accepted: int, refused: int, tries: int 
 
 def eager(call: Call, tensors: Sequence[torch.Tensor]) -> Any:
     """What eager PyTorch returns or raises."""
+    ours, _phase[0] = _phase[0], 0
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         try:
             return call([t.clone() for t in tensors])
         except Exception as error:
             return error
+        finally:
+            _phase[0] = ours
 
 
 # -- judging ---------------------------------------------------------------------------------------
@@ -416,43 +423,46 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=6, help="accepted calls of each operator")
     parser.add_argument("--refused", type=int, default=1, help="calls of each operator that eager PyTorch refuses")
     parser.add_argument("--part", default="0/1", help="which part of the operators, as 1/4")
+    parser.add_argument("--count", type=int, default=0, help="how many operators, chosen at random; 0 means all")
     parser.add_argument("--seconds", type=int, default=120, help="for each operator")
     parser.add_argument("match", nargs="?", default="", help="regular expression of operators' names")
     args = parser.parse_args()
     part, parts = map(int, args.part.split("/"))
     logging.disable(logging.CRITICAL)
     chosen = [op for i, op in enumerate(overloads()) if i % parts == part and re.search(args.match, str(op))]
+    if args.count:
+        chosen = random.Random(args.seed).sample(chosen, args.count)
     for op in chosen:
         draw = random.Random(f"{args.seed} {op}")
-        status = isolated(lambda phase: try_one(op, draw, args.calls, args.refused, phase), args.seconds)
+        status = isolated(lambda: try_one(op, draw, args.calls, args.refused), args.seconds)
         if status:
             print(f"{status}: {op}", flush=True)
     print(f"{len(chosen)} operators", flush=True)
     return 0
 
 
-def try_one(op: Any, draw: random.Random, accepted: int, refused: int, phase: mmap.mmap) -> None:
+def try_one(op: Any, draw: random.Random, accepted: int, refused: int) -> None:
     """Draws calls of an operator, and prints what ended badly."""
     good, bad = drawn(op, draw, accepted, refused)
-    phase[0] = 1
+    _phase[0] = 1
     for call, kind, text in (*check(good), *(line for call in bad for line in refused_well(call))):
         print(f"{kind}: {call}\n    {' '.join(text.split())[:600]}", flush=True)
 
 
-def isolated(work: Callable[[mmap.mmap], None], seconds: int) -> str | None:
+def isolated(work: Callable[[], None], seconds: int) -> str | None:
     """Runs ``work`` in a process of its own; how that ended if not well, nothing if eager PyTorch crashed."""
-    phase = mmap.mmap(-1, 1)
+    _phase[0] = 0
     child = os.fork()
     if child == 0:
         signal.alarm(seconds)
         try:
-            work(phase)
+            work()
         except BaseException:
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
     status = os.waitpid(child, 0)[1]
-    if status == 0 or (phase[0] == 0 and os.WIFSIGNALED(status)):
+    if status == 0 or (_phase[0] == 0 and os.WIFSIGNALED(status)):
         return None
     return f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "the fuzzer failed"
 

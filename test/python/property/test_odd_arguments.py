@@ -1,33 +1,39 @@
 """Calls with unusual arguments end in right values or in an error of the compiler that names the user's line.
 
-DISC_ODD_CALLS is the number of operators to try; `python -m property.odd_arguments` in `test/python` tries all.
+DISC_ODD_CALLS is the number of operators to try, DISC_ODD_SEED which.
+`python -m property.odd_arguments` in `test/python` tries all of them.
 """
 
 import os
-import random
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from . import odd_arguments
-from .odd_arguments import Call, check, drawn, overloads, refused_well
+from .odd_arguments import Call, check, refused_well
 
-COUNT = int(os.environ.get("DISC_ODD_CALLS", "12"))
-SEED = int(os.environ.get("DISC_ODD_SEED", "0"))
+COUNT = os.environ.get("DISC_ODD_CALLS", "10")
+SEED = os.environ.get("DISC_ODD_SEED", "0")
 
 
 def test_unusual_arguments_of_operators():
-    draw = random.Random(SEED)
-    found = []
-    good, bad = [], []
-    for op in draw.sample(overloads(), COUNT):
-        accepted, refused = drawn(op, draw, 2, 1)
-        good += accepted
-        bad += refused
-    found += [line for line in check(good) if line[1] != "refused"]
-    found += [line for call in bad[: COUNT // 4] for line in refused_well(call) if line[1] != "accepted"]
-    assert not found, "\n".join(f"{kind}: {call}\n    {text}" for call, kind, text in found)
+    # Eager PyTorch itself crashes now and then, so each operator is tried in a process of its own.
+    command = ["-m", "property.odd_arguments", "--count", COUNT, "--seed", SEED, "--calls", "2"]
+    result = subprocess.run(
+        [sys.executable, *command],
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    bad = re.findall(r"^(?:wrong|fault|signal|the fuzzer).*\n(?:    .*)?", result.stdout, re.MULTILINE)
+    assert not bad, "".join(bad)
 
 
 X, Y = torch.linspace(-2, 2, 12).reshape(3, 4), torch.linspace(1, 2, 12).reshape(3, 4)
