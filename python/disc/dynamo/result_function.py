@@ -104,14 +104,18 @@ class _Writer:
 def _laid_out(
     computed: torch.Tensor, order: tuple[int, ...] | None, sizes: tuple[int, ...], strides: tuple[int, ...]
 ) -> torch.Tensor:
-    """A computed tensor with these strides: in its own memory if that is dense in this order, else copied."""
-    result = computed if order is None else computed.permute(order)
-    own = result.stride()
-    if own == strides:
-        return result
+    """A computed tensor with these strides: in its own memory if that is dense in this order, else copied.
+
+    It is no view: autograd would refuse to change a view that a function of its own returns.
+    """
+    own = computed.stride() if order is None else tuple(computed.stride(d) for d in order)
+    if order is None and own == strides:
+        return computed
     if all(size <= 1 or stride == given for size, stride, given in zip(sizes, strides, own, strict=True)):
-        return result.as_strided(sizes, strides)
-    return torch.empty_strided(sizes, strides, dtype=result.dtype).copy_(result)
+        result = torch.empty(0, dtype=computed.dtype)
+        return result.set_(computed.untyped_storage(), computed.storage_offset(), sizes, strides)
+    permuted = computed if order is None else computed.permute(order)
+    return torch.empty_strided(sizes, strides, dtype=computed.dtype).copy_(permuted)
 
 
 def _checked(argument: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:

@@ -162,6 +162,18 @@ def _adaptive_avg_pool_backward(count: int) -> Callable[..., torch.Tensor]:
     return backward
 
 
+def _weight_norm_backward(
+    grad: torch.Tensor, v: torch.Tensor, g: torch.Tensor, norms: torch.Tensor, dim: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The gradients of v and g in g * v / |v|, where the norm is taken over all dims but one."""
+    others = [d for d in range(v.dim()) if d != dim % v.dim()]
+    compute = norms.dtype
+    along = (grad.to(compute) * v.to(compute)).sum(others, keepdim=True)
+    norms, scale = norms.reshape(along.shape), g.to(compute).reshape(along.shape)
+    of_v = (grad.to(compute) - v.to(compute) * (along / (norms * norms))) * (scale / norms)
+    return of_v.to(v.dtype), (along / norms).reshape(g.shape).to(g.dtype)
+
+
 def _format_of(x: torch.Tensor) -> torch.memory_format:
     return suggest_memory_format(x) if x.dim() in (4, 5) else torch.contiguous_format
 
@@ -294,6 +306,7 @@ OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
     torch.ops.aten.put.default: _put,
     torch.ops.aten.avg_pool2d_backward.default: _avg_pool_backward(2),
     torch.ops.aten.avg_pool3d_backward.default: _avg_pool_backward(3),
+    torch.ops.aten._weight_norm_interface_backward.default: _weight_norm_backward,
     torch.ops.aten._adaptive_avg_pool2d_backward.default: _adaptive_avg_pool_backward(2),
     torch.ops.aten._adaptive_avg_pool3d_backward.default: _adaptive_avg_pool_backward(3),
     torch.ops.aten.adaptive_max_pool2d_backward.default: _scatter_backward(2),

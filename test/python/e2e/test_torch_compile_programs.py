@@ -105,6 +105,7 @@ PROGRAMS = {
         lambda i, w, o: nn.functional.embedding_bag(i, w, o),
         (torch.tensor([1, 2, 5, 1, 0, 3]), torch.randn(7, 5), torch.tensor([0, 4, 4, 5])),
     ),
+    "squeezed number": (lambda x: (x.sum(0, keepdim=True), torch.logsumexp(x, 0), x.squeeze(0)), torch.tensor(3.0)),
     "resize": (resized, torch.randn(2, 3)),
     "chunk over a graph break": (chunk_over_graph_break, torch.arange(8.0), V),
 }  # fmt: skip
@@ -299,3 +300,27 @@ def test_backward_operator_of_nearest(exact, scales):
         return operator(grad, [10, 8], [2, 3, 4, 4], *scales)
 
     check(call, torch.randn(2, 3, 10, 8))
+
+
+def test_gradients_of_determinants():
+    """PyTorch's gradient takes the decomposition of the transposed matrix where that is row-major."""
+
+    def call(x):
+        return torch.linalg.det(x), torch.linalg.det(x.mT), torch.linalg.slogdet(x)[1]
+
+    compiled = torch.compile(call, backend="disc", dynamic=True, options={"fallback": "error", **OPTIONS})
+    for size in (3, 5):
+        own = (torch.randn(2, size, size) + 3 * torch.eye(size)).requires_grad_()
+        other = own.detach().clone().requires_grad_()
+        for function, x in ((call, own), (compiled, other)):
+            sum(y.sum() for y in function(x)).backward()
+        assert_same(own.grad, other.grad, 1e-3)
+
+
+def test_a_trained_result_may_be_changed_in_place():
+    layer = nn.Conv2d(3, 5, 3)
+    x = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last)
+    y = torch.compile(lambda x: layer(x), backend="disc", options={"fallback": "error", **OPTIONS})(x)
+    assert not y._is_view()
+    y.mul_(2).sum().backward()
+    torch.testing.assert_close(layer.bias.grad, torch.full((5,), 2.0 * 2 * 4 * 4))

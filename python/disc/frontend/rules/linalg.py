@@ -291,7 +291,7 @@ def _det(b: Builder, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 @lowers("torch.aten._linalg_det")
 def det_all(b: Builder, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Determinants, and the decomposition that they follow from."""
-    return _det(b, x)
+    return _det(b, _decomposed(b, x))
 
 
 @lowers("torch.aten.linalg_det", "torch.aten.det")
@@ -307,6 +307,18 @@ def _sign(u: Elem) -> Elem:
 @lowers("torch.aten._linalg_slogdet")
 def slogdet_all(b: Builder, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Sign and logarithm of determinants, and the decomposition."""
+    return _slogdet(b, _decomposed(b, x))
+
+
+def _decomposed(b: Builder, x: Tensor) -> Tensor:
+    """The matrices that PyTorch decomposes, as its gradients expect: transposed ones where x is row-major."""
+    value = b.operand_value(0)
+    if not isinstance(value, torch.Tensor) or not value.is_contiguous():
+        return x
+    return _transposed(b, x)
+
+
+def _slogdet(b: Builder, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     factor, pivots, _ = _lu(b, x, _SILENT)
     sign = _over_diagonal(b, factor, pivots, 1, lambda acc, u, s: acc * _sign(scalar.select(s, -u, u)))
     size = _over_diagonal(b, factor, pivots, 0, lambda acc, u, s: acc + scalar.log(scalar.absolute(u)))
@@ -316,7 +328,7 @@ def slogdet_all(b: Builder, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 @lowers("torch.aten.linalg_slogdet", "torch.aten.slogdet")
 def slogdet(b: Builder, x: Tensor) -> tuple[Tensor, Tensor]:
     """Sign and logarithm of determinants."""
-    return slogdet_all(b, x)[:2]
+    return _slogdet(b, x)[:2]
 
 
 @lowers("torch.aten.logdet")

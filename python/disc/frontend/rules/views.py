@@ -63,7 +63,7 @@ def unflatten(b: Builder, x: Tensor, dim: int, sizes: Sequence[Extent]) -> Tenso
 @lowers("torch.aten.squeeze")
 def squeeze(b: Builder, x: Tensor, dims: Any = None) -> Tensor:
     """Drops dims of size 1: all, or those among ``dims``."""
-    if dims is None:
+    if dims is None or x.rank == 0:
         chosen = set(range(x.rank))
     else:
         chosen = {normalize_dim(d, x.rank) for d in ([dims] if isinstance(dims, int) else dims)}
