@@ -16,6 +16,7 @@ from tqdm import tqdm
 from . import _native
 from .errors import ArgumentValueError, CompileError, boundary
 from .frontend import ImportedProgram, import_program
+from .frontend.input_check import check_interface
 from .interrupts import deferred_interrupts
 from .options import Options
 from .pipeline import IMPORT, Stage
@@ -132,6 +133,8 @@ class Compilation:
             with self.step(stage.name), boundary(stage.name):
                 self._run_stage(module, stage)
                 self.interface = module.interface() or self.interface
+        if self.interface is not None:
+            check_interface(program, self.interface)
         return module
 
     @property

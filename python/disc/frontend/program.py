@@ -23,6 +23,7 @@ from .fallback import Fallbacks, forget
 from .finish import finish
 from .float_inputs import Path, as_tensors, find_floats, floats_as_inputs
 from .hints import without_assumed_bounds
+from .input_check import check_inputs
 from .lower import Lowering
 from .markers import is_step
 from .returns import Output, Returns
@@ -258,6 +259,7 @@ def _imported(
         places = {i for i, (path, _) in enumerate(leaves) if tuple(path) in floats}
         imported.inputs = [replace(i, is_number=True) if i.leaf in places else i for i in imported.inputs]
     imported.exported = exported
+    check_inputs(exported, program.range_constraints, imported)
     return imported
 
 

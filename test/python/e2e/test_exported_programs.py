@@ -3,13 +3,16 @@
 import io
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
-from torch.export import Dim, _patches
+from torch.export import Dim, ShapesCollection, _patches
 
 import disc
+from disc.frontend.symbols import SymbolTable
 
 aten = torch.ops.aten
 
@@ -222,3 +225,43 @@ def test_command_line(tmp_path):
 def test_export_refuses_what_no_file_holds():
     with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module, got function"):
         disc.export(lambda x: x, (torch.ones(2),))
+
+
+def test_the_page_of_export(tmp_path):
+    page = (Path(__file__).parents[3] / "docs/export.md").read_text(encoding="utf-8")
+    (tmp_path / "page.py").write_text(page.partition("```python\n")[2].partition("```")[0], encoding="utf-8")
+    command = [sys.executable, "page.py"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert result.stdout == "torch.Size([1, 30, 8])\n"
+
+
+def test_export_takes_a_collection_of_shapes():
+    x = torch.ones(3, 4)
+    shapes = ShapesCollection()
+    shapes[x] = {0: Dim("n", max=64)}
+    model = disc.compile(saved(disc.export(torch.nn.ReLU(), (x,), dynamic_shapes=shapes)))
+    assert model(torch.ones(9, 4)).shape == (9, 4)
+
+
+@pytest.mark.parametrize("kind", ["module", "program", "file"])
+@pytest.mark.parametrize("mistake", ["static", "narrow"])
+def test_a_dim_that_compiling_fixes_is_an_error(kind, mistake, monkeypatch):
+    original = SymbolTable.__init__
+
+    def narrowed(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        for symbol, known in self.items():
+            self._table[symbol] = replace(known, max=32)
+
+    if mistake == "narrow":
+        monkeypatch.setattr(SymbolTable, "__init__", narrowed)
+    else:
+        monkeypatch.setattr("disc.frontend.program._dim", lambda _, size: size if isinstance(size, int) else 3)
+    model, args, shapes = torch.nn.ReLU(), (torch.ones(3, 4),), ({0: Dim("n", max=64)},)
+    found = "is 3" if mistake == "static" else "is 0 to 32"
+    with pytest.raises(disc.CompileError, match=rf"input 'input', dim 0 .* dynamic .* 0 to 64, but .* {found}"):
+        if kind == "module":
+            disc.compile(model, args, dynamic_shapes=shapes)
+        else:
+            program = torch.export.export(model, args, dynamic_shapes=shapes)
+            disc.compile(program if kind == "program" else saved(program))
