@@ -69,3 +69,16 @@ def _trilinear(
 def _threshold_backward(grad: Tensor, x: Tensor, threshold: float) -> Tensor:
     # PyTorch's decomposition, which serves as its meta kernel, has the gradient's dtype.
     return torch.empty_like(grad + x)
+
+
+def _pooled(size: Any, kernel: Any, low: Any, high: Any, stride: Any, dilation: Any, ceil_mode: bool) -> Any:
+    """How many windows a dim has. PyTorch's function compares sizes in ceil mode, which fixes their parity."""
+    room = size + low + high - dilation * (kernel - 1) - 1
+    if not ceil_mode:
+        return room // stride + 1
+    # The last window begins inside the input or the padding before it.
+    return torch.sym_min((room + stride - 1) // stride + 1, (size + low - 1) // stride + 1)
+
+
+_meta_registrations: Any = torch._meta_registrations
+_meta_registrations.pooling_output_shape_pad_lr = _pooled

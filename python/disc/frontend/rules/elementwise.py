@@ -268,6 +268,17 @@ def silu(b: Builder, x: Tensor) -> Tensor:
     return b.elementwise(b.out.dtype, [x], lambda x: x / (scalar.exp(-x) + 1.0))
 
 
+@lowers("torch.aten.silu_backward")
+def silu_backward(b: Builder, grad: Tensor, x: Tensor) -> Tensor:
+    """The gradient of x * sigmoid(x)."""
+
+    def body(grad: Elem, x: Elem) -> Elem:
+        gate = scalar.sigmoid(x)
+        return grad * gate * (x * (-gate + 1.0) + 1.0)
+
+    return b.elementwise(b.out.dtype, [grad, x], body)
+
+
 @lowers("torch.aten.leaky_relu")
 def leaky_relu(b: Builder, x: Tensor, slope: float = 0.01) -> Tensor:
     """x, or slope * x below zero."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 
 import torch
@@ -14,10 +15,11 @@ from ..builder import Builder
 from ..registry import lowers
 from ..scalar import Elem
 from ..values import Extent, Tensor, is_one, normalize_dim
+from .calls import PARTS, dtype_code
 from .common import read_if
 from .elementwise import convert
 from .masks import expand_masks, flatten_mask
-from .segments import embedding_bags
+from .segments import closed, embedding_bags
 
 _SUM, _MEAN, _MAX = range(3)
 
@@ -52,7 +54,7 @@ def embedding_bag(
         wrapped = padding + weight.dims[0] if padding is not None and padding < 0 else padding
         kept = None if padding is None else b.map(torch.bool, [indices], lambda i: i.ne(wrapped))
         result = embedding_bags(b, rows, offsets, mode, kept, weights, include_last_offset)
-        return convert(b, result, weight.dtype), None, None, None
+        return convert(b, result, weight.dtype), *_bags(b, indices, offsets, mode, kept, include_last_offset)
     shape: list[Extent] = [offsets.dims[0], iota.step]
     b.require_equal(indices.dims[0], b.product(shape), "embedding_bag: indices are not whole bags")
     indices = b.reshape(indices, shape)
@@ -86,6 +88,55 @@ def embedding_bag(
         result = b.elementwise(dtype, [result], lambda s: s / float(iota.step))
     # The others are what autograd would want.
     return convert(b, result, weight.dtype), None, None, None
+
+
+def _bags(
+    b: Builder, indices: Tensor, offsets: Tensor, mode: int, kept: Tensor | None, include_last: bool
+) -> tuple[Tensor | None, ...]:
+    """The bag of each index, the bags' sizes, and what stands for the maxima's rows, of which PyTorch's CPU kernel has
+    none but for maxima. What nothing uses is left out, as are the rows of maxima."""
+    node, values = b.node, b.node_value
+    used = {user.args[1] for user in node.users if user.target is operator.getitem and user.users} if node else set()
+    results: list[Tensor | None] = [None, None, None]
+    if not used & {1, 2, 3} or not isinstance(values, (tuple, list)):
+        return tuple(results)
+    begins = convert(b, offsets, torch.int64)
+    if values[1].numel() == 0:
+        results[0] = b.full([0], 0, torch.int64)
+    else:
+        numbers = b.map(torch.int64, [], lambda: scalar.loop_index(0), dims=[indices.dims[0]])
+        after = b.call(
+            "searchsorted",
+            [begins, numbers],
+            [(numbers.dims, torch.int64)],
+            config=[dtype_code(torch.int64), 1, 0, PARTS],
+            tasks=PARTS,
+        )[0]
+        results[0] = b.map(torch.int64, [after], lambda n: n - 1)
+    if include_last:
+        # PyTorch's meta kernel counts a bag too many.
+        return tuple(results)
+    if mode == _SUM:
+        results[1:] = [b.full(b.as_exported([offsets.dims[0]], k), 0, torch.int64) for k in (2, 3)]
+    else:
+        ends = closed(b, begins, indices.dims[0])
+        counted = None
+        if kept is not None:
+            counts = b.running_sum(convert(b, kept, torch.int64), 0)
+            counted = b.concat([b.full([1], 0, torch.int64), counts], 0)
+
+        def before(end: Elem) -> Elem:
+            place = b.checked_index(end, b.add(indices.dims[0], 1), wrap=False)
+            return place if counted is None else b.extract(counted, [place])
+
+        def size() -> Elem:
+            bag = scalar.loop_index(0)
+            return before(b.extract(ends, [bag + 1])) - before(b.extract(ends, [bag]))
+
+        results[1] = b.map(torch.int64, [], size, dims=[offsets.dims[0]])
+        results[2] = None if mode == _MAX else results[1]
+    converted = [None if x is None else convert(b, x, offsets.dtype) for x in results]
+    return tuple(converted)
 
 
 @lowers("torch.aten._embedding_bag", "torch.aten._embedding_bag_forward_only")
