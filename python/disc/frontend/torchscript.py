@@ -187,7 +187,9 @@ def _native_attention(
     # 0 is a mask of scores, 1 one of keys.
     masks = {} if mask is None else {"key_padding_mask" if mask_type == 1 else "attn_mask": mask}
     result, weights = torch.nn.functional.multi_head_attention_forward(
-        *(x.transpose(0, 1) for x in (query, key, value)),
+        query.transpose(0, 1),
+        key.transpose(0, 1),
+        value.transpose(0, 1),
         embed_dim,
         num_heads,
         qkv_weight,
@@ -455,7 +457,8 @@ def _translated(script: Any, kind: str) -> Any:
     graph = script.forward.graph.copy()
     torch._C._jit_pass_inline(graph)
     constants = _take_constants(graph)
-    text: str = torch._C._create_function_from_graph("forward", graph).code
+    made: Any = torch._C._create_function_from_graph("forward", graph)
+    text: str = made.code
     try:
         tree = _ToPython().visit(ast.parse(text))
     except SyntaxError as error:
