@@ -335,6 +335,9 @@ class OnnxLowering(Lowering):
             return x
         relation = self.relations[x.value]
         value = indicator(relation.op, relation.lhs, relation.rhs, relation.holds)
+        # Sizes of what sizes decided again would grow without bounds.
+        if not value.free_symbols <= self.onnx.entry_names.keys():
+            return x
         return Known.of(np.full((1,) * x.rank, value, dtype=object), x.dtype)
 
     def _note_relation(self, op: str, operands: list[Any], result: Any) -> None:
