@@ -1,7 +1,6 @@
 """Small programs under torch.compile(backend="disc"): results, strides and shared memory as in eager, all compiled."""
 
 import logging
-import random
 import threading
 
 import pytest
@@ -9,7 +8,7 @@ import torch
 from torch import nn
 
 import disc
-from compile_programs import OPTIONS, agrees, assert_same, check, random_input, random_program
+from compile_programs import OPTIONS, assert_same, check
 from disc.dynamo import compiled as compiled_graphs
 
 aten = torch.ops.aten
@@ -117,26 +116,6 @@ def test_program(name):
     reports = check(function, *calls)
     # Graphs of views alone have no part.
     assert all(report.compiled == report.ops for report in reports if report.parts)
-
-
-@pytest.mark.parametrize("first", range(0, 24, 6))
-def test_random_views_and_updates(first):
-    for seed in range(first, first + 6):
-        numbers = random.Random(seed)
-        torch.manual_seed(seed)
-        dynamic = numbers.choice([True, None])
-        while True:
-            text = random_program(numbers)
-            scope = {"torch": torch}
-            exec(text, scope)
-            inputs = random_input(numbers), random_input(numbers)
-            # Some programs are errors, and some AOTAutograd gets wrong by itself.
-            if agrees(scope["f"], inputs, "aot_eager", dynamic):
-                break
-        try:
-            check(scope["f"], inputs, dynamic=dynamic)
-        except AssertionError as error:
-            raise AssertionError(f"seed {seed}:\n{text}") from error
 
 
 def test_storage_of_column_major_inputs():
