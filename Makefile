@@ -45,7 +45,8 @@ test: setup check lit runtime sanitize fuzz pytest
 # What takes longer than `make test` may: whole databases of operators, all shapes, minutes of fuzzing. Some hours.
 nightly: setup
 	@scripts/fuzz.sh 600 $$RANDOM
-	@OMP_WAIT_POLICY=passive $(PY) -m pytest -n $$(nproc) --dist loadfile -m nightly
+	@DISC_ALL_MODELS=1 DISC_FUZZ_PROGRAMS=2000 DISC_ODD_CALLS=700 OMP_WAIT_POLICY=passive \
+	  $(PY) -m pytest -n $$(nproc) --dist loadfile -m ''
 	@$(PY) test/python/onnx_nodes.py
 	@$(PY) test/python/onnx_nodes.py --dynamic
 	@cd test/python && ../../$(PY) -m opinfo

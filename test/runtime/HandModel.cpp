@@ -22,7 +22,7 @@ static const disc_guard_info scaleGuards[] = {
     {DISC_LE, 0, 1, "S", "S", "512", ""},
     {DISC_DIVISIBLE, 0, 1, "S", "S", "2", ""},
     {DISC_EQ, 1, 0, "B", "", "B", ""},
-    {DISC_EQ, -1, -1, "", "", "B * S eq 2 * B", "operands of add differ"},
+    {DISC_EQ, -1, -1, "", "", "B * S == 2 * B", "operands of add differ"},
 };
 static const int64_t shapeW[] = {1};
 static const disc_parameter_info scaleParameters[] = {{"scale", DISC_F32, 1, shapeW, 1, 0}};

@@ -114,7 +114,7 @@ TEST(modelTellsWhatIsWrong) {
   fixture.fails(&x.tensor, &other.tensor, DISC_ERROR_SHAPE,
                 "input 'mask', dim 0 (B): expected B = 2, got 3 (B comes from input 'x', dim 0)");
   fixture.fails(&blamed.tensor, &mask.tensor, DISC_ERROR_SHAPE,
-                "operands of add differ: expected B * S eq 2 * B, got 1020 and 4");
+                "operands of add differ: expected B * S == 2 * B, got 1020 and 4");
 }
 
 TEST(modelSurvivesMalformedInputs) {
