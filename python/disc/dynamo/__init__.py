@@ -30,6 +30,7 @@ from .compiled import log
 from .decompositions import decompositions
 from .draws import take_draws, with_draws
 from .partition import Fallback, GraphReport, _fallback, _reason, compile_graph
+from .result_function import results_in_inputs, with_offsets
 
 __all__ = ["Explanation", "Fallback", "GraphReport", "backend", "explain"]
 
@@ -74,6 +75,8 @@ def _compiled(module: GraphModule, inputs: Sequence[Any], options: Options, stri
                 compiled, report = compile_graph(graph, kind, options, fixed, strict)
                 if draw is not None:
                     compiled = with_draws(compiled, draw)
+                if kind != "backward" and (shared := results_in_inputs()):
+                    compiled = with_offsets(compiled, shared)
             _note(report)
             return make_boxed_func(compiled)
 

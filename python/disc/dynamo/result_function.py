@@ -8,6 +8,8 @@ from typing import Any
 
 import sympy
 import torch
+from torch._functorch._aot_autograd.schemas import OutputType
+from torch._guards import TracingContext
 from torch.utils._sympy.printers import PythonPrinter
 
 from ..frontend.graphs import GraphInterface
@@ -147,3 +149,42 @@ def _view_of(
     if conj:
         result = torch._conj(result)
     return torch._neg_view(result) if neg else result
+
+
+def results_in_inputs() -> list[tuple[int, int]]:
+    """(result, argument) of the graph that AOTAutograd is compiling where it makes the result a view of the argument.
+
+    It takes the sizes, strides and offset of what the graph returns.
+    """
+    context = TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    if metadata is None:
+        return []
+    first = len(metadata.tokens) + metadata.num_mutated_inp_runtime_indices
+    return [
+        (first + i, info.base_idx)
+        for i, info in enumerate(metadata.output_info)
+        if info.output_type is OutputType.alias_of_input and info.base_idx is not None
+    ]
+
+
+def with_offsets(compiled: Callable[..., Any], shared: Sequence[tuple[int, int]]) -> Callable[..., Any]:
+    """``compiled`` with results that lie where those are which AOTAutograd makes in their place.
+
+    In the graph, a view of an argument that is changed is a part of the changed copy, which begins at offset 0. The
+    argument may begin elsewhere in its memory.
+    """
+
+    def function(*args: Any) -> Any:
+        results = list(compiled(*args))
+        for i, argument in shared:
+            result, base = results[i], args[argument]
+            if isinstance(result, torch.Tensor) and result.untyped_storage()._cdata != base.untyped_storage()._cdata:
+                dtype = None if result.dtype == base.dtype else result.dtype
+                offset = result.storage_offset() * result.itemsize
+                results[i] = _view_of(
+                    base, result.shape, result.stride(), offset, dtype, result.is_conj(), result.is_neg()
+                )
+        return results
+
+    return function

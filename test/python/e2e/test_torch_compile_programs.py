@@ -153,6 +153,28 @@ def test_views_cross_the_border_to_pytorch():
     assert (report.parts, report.ops - report.compiled) == (2, 1)
 
 
+def test_views_of_a_changed_input_begin_where_it_does():
+    """AOTAutograd takes the offset of such a result from the graph, which computes a changed copy at offset 0."""
+
+    def change(x, y):
+        t = x.flatten()
+        t[1:3] = 7
+        y.view(-1).mul_(2)
+        return t, x[1], t[::2], y.view(-1)[1:], x + y
+
+    def laid_out(function):
+        for offset, rows, columns in ((3, 3, 4), (0, 2, 5), (7, 4, 3)):
+            base = torch.arange(64.0)
+            x, y = base[offset : offset + rows * columns].view(rows, columns), torch.ones(rows, columns)
+            results = function(x, y)
+            yield [(r.storage_offset(), r.shape, r.stride(), r.tolist()) for r in results]
+            results[0][0] = 100
+            yield base.tolist()
+
+    compiled = torch.compile(change, backend="disc", dynamic=True, options=OPTIONS)
+    assert list(laid_out(compiled)) == list(laid_out(change))
+
+
 def test_fallback_is_one_warning_line(caplog):
     with caplog.at_level(logging.WARNING, "disc.dynamo"):
         check(lambda x: turned(x + 1) * 2, M, fallbacks=["disc_test.turned.default"])
