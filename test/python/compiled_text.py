@@ -11,6 +11,8 @@ from disc.options import Options
 @dataclass
 class _Text:
     text: str
+    symbols: tuple[()] = ()
+    inputs: tuple[()] = ()
 
 
 def compile_text(text: str) -> _native.Executable:

@@ -181,7 +181,7 @@ def with_offsets(compiled: Callable[..., Any], shared: Sequence[tuple[int, int]]
             result, base = results[i], args[argument]
             if isinstance(result, torch.Tensor) and result.untyped_storage()._cdata != base.untyped_storage()._cdata:
                 dtype = None if result.dtype == base.dtype else result.dtype
-                offset = result.storage_offset() * result.itemsize
+                offset = int(result.storage_offset()) * result.itemsize
                 results[i] = _view_of(
                     base, result.shape, result.stride(), offset, dtype, result.is_conj(), result.is_neg()
                 )

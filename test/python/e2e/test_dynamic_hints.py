@@ -135,3 +135,49 @@ def test_code_that_fixes_a_dim_is_named():
 def test_code_that_narrows_a_range_is_named():
     with pytest.warns(UserWarning, match="dim 0 has the range 0 to 6 in the compiled model: .*<= 6 for granted"):
         compiled(lambda x: x + operator.truth(x.shape[0] > 6), 4, Dim.DYNAMIC)
+
+
+class Block(torch.nn.Module):
+    def __init__(self, channels, results):
+        super().__init__()
+        self.first, self.last = torch.nn.GroupNorm(4, channels), torch.nn.GroupNorm(4, results)
+        self.widen = torch.nn.Conv2d(channels, results, 3, padding=1)
+        self.time = torch.nn.Linear(16, results)
+        self.skip = torch.nn.Conv2d(channels, results, 1)
+
+    def forward(self, x, t):
+        y = self.widen(torch.relu(self.first(x))) + self.time(t)[:, :, None, None]
+        return torch.relu(self.last(y)) + self.skip(x)
+
+
+class Denoiser(torch.nn.Module):
+    """A small U-Net: attention makes tracing ask whether the batch is 1, which matters to no value."""
+
+    def __init__(self):
+        super().__init__()
+        self.begin, self.down, self.up = torch.nn.Conv2d(3, 8, 1), Block(8, 8), Block(24, 8)
+        self.shrink, self.middle = torch.nn.Conv2d(8, 8, 3, 2, 1), Block(8, 16)
+        self.attention = torch.nn.MultiheadAttention(16, 2, batch_first=True)
+
+    def forward(self, x, t):
+        angles = t[:, None].float() * torch.arange(8) / 8
+        t = torch.cat([angles.sin(), angles.cos()], -1)
+        a = self.down(self.begin(x), t)
+        d = self.middle(self.shrink(a), t)
+        q = d.flatten(2).transpose(1, 2)
+        q = q + self.attention(q, q, q, need_weights=False)[0]
+        d = q.transpose(1, 2).reshape(d.shape)
+        u = torch.nn.functional.interpolate(d, size=a.shape[-2:], mode="nearest")
+        return self.up(torch.cat([u, a], 1), t)
+
+
+def test_a_batch_of_1_where_export_refuses_it():
+    module = Denoiser().eval()
+    batch, (height, width) = Dim("b", min=1, max=64), (Dim(name, min=3, max=64) for name in "hw")
+    shapes = ({0: batch, 2: height, 3: width}, {0: batch})
+    model = disc.compile(module, (torch.randn(2, 3, 8, 12), torch.arange(2)), dynamic_shapes=shapes)
+    for n, h, w in ((1, 4, 4), (3, 9, 7), (1, 3, 3), (64, 5, 4), (2, 8, 12)):
+        inputs = torch.randn(n, 3, h, w), torch.randint(0, 100, (n,))
+        torch.testing.assert_close(model(*inputs), module(*inputs), rtol=1e-4, atol=1e-5)
+    with pytest.raises(disc.ShapeError, match=r"inputs?.* t|input 't'"):
+        model(torch.randn(2, 3, 8, 8), torch.arange(3))
