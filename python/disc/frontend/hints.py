@@ -97,9 +97,9 @@ def dims(program: ExportedProgram, specs: Sequence[Any]) -> Iterator[tuple[int, 
         spec = specs[leaf] if leaf < len(specs) else None
         if isinstance(value, torch.Tensor):
             for dim, size in enumerate(value.shape):
-                yield leaf, dim, _known(size), spec_of(spec, dim)
+                yield leaf, dim, size, spec_of(spec, dim)
         elif isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
-            yield leaf, None, _known(value), spec
+            yield leaf, None, value, spec
 
 
 def _known(size: Any) -> Any:
@@ -162,7 +162,7 @@ def fixed(program: ExportedProgram, args: Any, specs: Sequence[Any]) -> list[str
     return [
         f"input {paths[leaf]}, dim {dim}"
         for leaf, dim, size, spec in dims(program, specs)
-        if is_hint(spec) and dim is not None and isinstance(size, int)
+        if is_hint(spec) and dim is not None and isinstance(_known(size), int)
     ]
 
 

@@ -338,7 +338,7 @@ def test_a_library_of_an_onnx_file(encoder, tmp_path, capsys):
     np.testing.assert_allclose(library(ids=ids, mask=mask), expected.numpy(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("options", [(), ("--dynamic",)])
+@pytest.mark.parametrize("options", [(), pytest.param(("--dynamic",), marks=pytest.mark.nightly)])
 def test_node_cases(options):
     """A part of ONNX's own tests of operators, each operator at least once: those listed fail, and no others.
 

@@ -22,6 +22,7 @@ def test_workload(name):
     assert all(value <= workload.tolerance for value in differences.values()), differences
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", workloads.names(members=False))
 def test_static_shapes(name):
     """Each shape compiled alone: what is chosen from extents then is another choice than for all shapes."""
