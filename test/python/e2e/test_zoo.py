@@ -9,7 +9,25 @@ from zoo import ARCHITECTURES, SELECTED, known_failures
 from zoo.runner import check
 
 
-@pytest.mark.parametrize("name", SELECTED)
+# `make nightly` runs these too: each is much like one that always runs.
+LIKE_OTHERS = {
+    "albert",
+    "esm",
+    "gpt_neox",
+    "mistral",
+    "phi",
+    "opt",
+    "mpt",
+    "bart",
+    "dinov2",
+    "resnet",
+    "blip",
+    "layoutlm",
+}
+NAMES = [pytest.param(name, marks=pytest.mark.nightly if name in LIKE_OTHERS else ()) for name in SELECTED]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_architecture(name):
     outcome = check(ARCHITECTURES[name])
     known = known_failures().get(name)
