@@ -8,7 +8,6 @@ import pytest
 from zoo import ARCHITECTURES, SELECTED, known_failures
 from zoo.runner import check
 
-
 # `make nightly` runs these too: each is much like one that always runs.
 LIKE_OTHERS = {
     "albert",
