@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
-from torch._dynamo import config as dynamo_config
 from torch.export import AdditionalInputs, ExportedProgram, ShapesCollection, _trace
 from torch.fx.experimental import _config as symbolic_config
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -212,7 +211,7 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
     for oblivious in (False, True):
         guards: list[_Guard] = []
         try:
-            with _assuming(oblivious), _recorded(guards):
+            with symbolic_config.patch(backed_size_oblivious=oblivious), _recorded(guards):  # type: ignore[attr-defined]
                 program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
         except Exception as error:
             if isinstance(error, errors.CompileError) or needs_rewriting(error):
@@ -253,50 +252,13 @@ def _traced_by_dims(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sha
         refused = error
     guards: list[_Guard] = []
     try:
-        with _assuming(True), _recorded(guards):
+        with symbolic_config.patch(backed_size_oblivious=True), _recorded(guards):  # type: ignore[attr-defined]
             return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
     except Exception as error:
-        if (lenient := _traced_without_strictness(module, args, kwargs, dynamic_shapes)) is not None:
-            return lenient
         # What says least is nearest to what the user can do about it.
         if str(refused).count(_SATISFY) <= str(error).count(_SATISFY) or _VIOLATED not in str(error):
             raise _refusal(refused, first) from refused
         raise _refusal(error, guards) from error
-
-
-@contextmanager
-def _assuming(oblivious: bool) -> Iterator[None]:
-    """Extents are taken for other than 0 and 1, or (``oblivious``) nothing is assumed.
-
-    PyTorch's memory of fake results asks whether extents are 1 when it makes a tensor again: it is not used then.
-    """
-    with (
-        symbolic_config.patch(backed_size_oblivious=oblivious),  # type: ignore[attr-defined]
-        dynamo_config.patch(fake_tensor_cache_enabled=not oblivious),  # type: ignore[attr-defined]
-    ):
-        yield
-
-
-def _traced_without_strictness(
-    module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any
-) -> ExportedProgram | None:
-    """A program for the whole range of every ``Dim``, where ``torch.export`` refuses what does not matter to us.
-
-    It refuses conditions that hold for the example and not for all sizes, such as a batch other than 1 where an
-    operation only chooses between equal forms. As hints, the same ranges are not refused; here they must hold.
-    """
-    hinted = hints.of_dims(dynamic_shapes)
-    if hinted is None:
-        return None
-    specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs, parameter_names(module))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            program = _traced_by_hints(module, args, kwargs, hinted)
-    except (Exception, NeedsRewriting):
-        # The first refusal says more.
-        return None
-    return program if hints.covers(program, specs) and not entry_guards(program) else None
 
 
 def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:

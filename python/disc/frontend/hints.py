@@ -13,8 +13,8 @@ from typing import Any
 import sympy
 import torch
 import torch.utils._pytree as pytree
-from torch.export import Dim, ExportedProgram
-from torch.export.dynamic_shapes import _DerivedDim, _DimHint, _DimHintType
+from torch.export import ExportedProgram
+from torch.export.dynamic_shapes import _DimHint, _DimHintType
 from torch.export.graph_signature import InputKind
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, StrictMinMaxConstraint
 from torch.utils._sympy.value_ranges import ValueRanges
@@ -31,36 +31,6 @@ def is_hint(spec: Any) -> bool:
 def are_given(dynamic_shapes: Any) -> bool:
     """Whether ``dynamic_shapes`` has a ``Dim.AUTO`` or ``Dim.DYNAMIC``."""
     return any(map(is_hint, pytree.tree_leaves(dynamic_shapes)))
-
-
-def of_dims(dynamic_shapes: Any) -> Any:
-    """``dynamic_shapes`` with hints of the same ranges for each ``Dim``; None if there is none, or a derived one."""
-    leaves = pytree.tree_leaves(dynamic_shapes)
-    if not any(isinstance(leaf, Dim) for leaf in leaves) or any(isinstance(leaf, _DerivedDim) for leaf in leaves):
-        return None
-
-    def hint(spec: Any) -> Any:
-        if not isinstance(spec, Dim):
-            return spec
-        return Dim.DYNAMIC(min=spec.min, max=spec.max if isinstance(spec.max, int) else None)  # type: ignore[operator]
-
-    return pytree.tree_map(hint, dynamic_shapes)
-
-
-def covers(program: ExportedProgram, specs: Sequence[Any]) -> bool:
-    """Whether each ``Dim`` among the specs is one symbol of the program, with all of its range."""
-    symbols: dict[str, sympy.Expr] = {}
-    for _, _, size, spec in dims(program, specs):
-        if not isinstance(spec, Dim):
-            continue
-        if not isinstance(size, torch.SymInt) or not size.node.expr.is_Symbol:
-            return False
-        known = program.range_constraints.get(size.node.expr)
-        if known is None or known.lower > spec.min or known.upper < spec.max:
-            return False
-        if symbols.setdefault(spec.__name__, size.node.expr) != size.node.expr:
-            return False
-    return True
 
 
 def spec_of(spec: Any, dim: int) -> Any:

@@ -24,7 +24,7 @@ _UNROLLED = 16
 
 @lowers("torch.torchvision.nms")
 def nms(b: Builder, boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
-    """The numbers of the boxes that overlap no better one that stays, the best first."""
+    """The indices of the boxes that overlap no kept box with a higher score, in order of score."""
     if boxes.dtype not in (torch.float32, torch.float64):
         raise NotLowerable(f"boxes of {boxes.dtype}; torchvision's CPU kernel has float32 and float64")
     count = scores.dims[0]
@@ -53,7 +53,7 @@ def roi_align(
     sampling_ratio: int,
     aligned: bool,
 ) -> Tensor:
-    """The mean of samples in each cell of a grid over each box; a row of ``rois`` is an image's number and a box."""
+    """The mean of the samples in each cell of a grid over each box; a row of ``rois`` holds an image's index and a box."""
     b.require_equal(rois.dims[1], 5, "roi_align: rois must have 5 columns")
     number = b.reshape(b.slice(rois, 1, 0, 1), [rois.dims[0]])
     images = convert(b, number, _I64)
@@ -220,7 +220,7 @@ def deform_conv2d(
     offset_groups: int,
     use_mask: bool,
 ) -> Tensor:
-    """A convolution of what lies at offsets from its usual places, between the elements."""
+    """A convolution that samples its input at given offsets, with bilinear interpolation."""
     strides, low, dilations = (stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w)
     for axis in range(2):
         reach = b.add(b.mul(b.sub(weight.dims[2 + axis], 1), dilations[axis]), 1)

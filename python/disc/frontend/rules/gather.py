@@ -152,7 +152,7 @@ def embedding_bag_of_graph(
     include_last_offset: bool = False,
     padding: int = -1,
 ) -> tuple[Tensor | None, ...]:
-    """What embedding_bag calls: a negative ``padding`` is none."""
+    """The operator behind embedding_bag; a negative ``padding`` skips no index."""
     kept = padding if padding >= 0 else None
     return embedding_bag(
         b, weight, indices, offsets, scale_grad_by_freq, mode, sparse, weights, include_last_offset, kept

@@ -136,9 +136,7 @@ def round_(b: Builder, x: Any, digits: Any = None) -> Any:
         return x
     if digits is not None:
         scale = 10.0**digits
-        return RuntimeNumber(
-            torch.float64, lambda: scalar.unary("round", _f64(x) * _f64(scale)) / _f64(scale), x.scaled and None
-        )
+        return RuntimeNumber(torch.float64, lambda: scalar.unary("round", _f64(x) * _f64(scale)) / _f64(scale))
     given = b.operand_value(0)
     if x.scaled is None or not (isinstance(given, torch.SymFloat) and _is_natural(b, given)):
         return RuntimeNumber(torch.int64, lambda: scalar.unary("round", _f64(x)).to(torch.int64))
@@ -316,13 +314,14 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 
 @lowers("torch.python.and_", "torch.python.or_", "torch.python.xor")
 def connect(b: Builder, x: Any, y: Any) -> Any:
-    """Two conditions as one, or the bits of two numbers."""
+    """Two conditions combined, or two integers combined bit by bit."""
     connective = getattr(operator, b.op_name.rpartition(".")[2])
     if all(isinstance(v, int) for v in (x, y)):
         return connective(x, y)
     if any(isinstance(v, ir.Value) or (isinstance(v, int) and not isinstance(v, bool)) for v in (x, y)):
         extent, mask = (y, x) if isinstance(x, int) else (x, y)
-        if connective is operator.and_ and isinstance(mask, int) and mask > 0 and mask & (mask + 1) == 0:
+        low_bits = isinstance(mask, int) and mask > 0 and mask & (mask + 1) == 0
+        if connective is operator.and_ and isinstance(extent, ir.Value) and low_bits:
             return b.mod(extent, mask + 1)
         return RuntimeNumber(torch.int64, lambda: connective(_i64(x), _i64(y)))
     return RuntimeNumber(torch.bool, lambda: connective(_condition(x), _condition(y)))
