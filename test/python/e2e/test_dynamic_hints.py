@@ -135,3 +135,15 @@ def test_code_that_fixes_a_dim_is_named():
 def test_code_that_narrows_a_range_is_named():
     with pytest.warns(UserWarning, match="dim 0 has the range 0 to 6 in the compiled model: .*<= 6 for granted"):
         compiled(lambda x: x + operator.truth(x.shape[0] > 6), 4, Dim.DYNAMIC)
+
+
+def test_bits_of_numbers_from_data():
+    class Bits(torch.nn.Module):
+        def forward(self, x, t):
+            return x + ((t.item() + x.shape[0]) & 3)
+
+    module = Bits()
+    model = disc.compile(module, (torch.randn(4), torch.tensor(6)), dynamic_shapes=({0: Dim.AUTO}, None))
+    for n, k in ((1, 0), (5, 3), (7, 9), (2, -7)):
+        inputs = torch.randn(n), torch.tensor(k)
+        assert torch.equal(model(*inputs), module(*inputs))

@@ -53,7 +53,7 @@ def roi_align(
     sampling_ratio: int,
     aligned: bool,
 ) -> Tensor:
-    """The mean of the samples in each cell of a grid over each box; a row of ``rois`` holds an image's index and a box."""
+    """The mean of the samples in each cell of a grid over each box; a row of ``rois`` is an image's index and a box."""
     b.require_equal(rois.dims[1], 5, "roi_align: rois must have 5 columns")
     number = b.reshape(b.slice(rois, 1, 0, 1), [rois.dims[0]])
     images = convert(b, number, _I64)
