@@ -9,8 +9,12 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/CheckedArithmetic.h"
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
 
 using namespace mlir;
 using namespace mlir::disc;
@@ -19,6 +23,10 @@ struct SymAtom::Storage {
   Storage(Kind kind, StringRef name, ArrayRef<SymExpr> args)
       : kind(kind), name(name), args(args),
         hash(llvm::hash_combine(unsigned(kind), name, llvm::hash_combine_range(args.begin(), args.end()))) {}
+
+  /// The atom of this structure, of which there is one.
+  static SymAtom unique(Kind kind, StringRef name, ArrayRef<SymExpr> args);
+  struct Table;
 
   Kind kind;
   std::string name;
@@ -31,13 +39,50 @@ struct SymAtom::Storage {
 // Atoms and monomials
 //===----------------------------------------------------------------------===//
 
-SymAtom SymAtom::symbol(StringRef name) {
-  return SymAtom(std::make_shared<const Storage>(Kind::Symbol, name, ArrayRef<SymExpr>()));
+/// Extents of deep models share most of their parts; with one object for equal parts, comparing them takes no walk,
+/// which would take time exponential in the depth.
+struct SymAtom::Storage::Table {
+  SymAtom find(Kind kind, StringRef name, ArrayRef<SymExpr> args) {
+    auto made = std::make_shared<const Storage>(kind, name, args);
+    // What goes is destroyed without the lock.
+    std::vector<std::shared_ptr<const Storage>> looked;
+    std::lock_guard lock(mutex);
+    if (atoms.size() >= limit)
+      sweep();
+    auto [begin, end] = atoms.equal_range(made->hash);
+    for (auto it = begin; it != end; ++it) {
+      std::shared_ptr<const Storage> other = it->second.lock();
+      if (!other)
+        continue;
+      looked.push_back(other);
+      if (kind == other->kind && name == other->name && args == ArrayRef<SymExpr>(other->args))
+        return SymAtom(other);
+    }
+    atoms.emplace(made->hash, made);
+    return SymAtom(made);
+  }
+
+  void sweep() {
+    for (auto it = atoms.begin(); it != atoms.end();)
+      it = it->second.expired() ? atoms.erase(it) : std::next(it);
+    limit = std::max<size_t>(kLeast, 2 * atoms.size());
+  }
+
+  static constexpr size_t kLeast = 4096;
+  std::mutex mutex;
+  std::unordered_multimap<size_t, std::weak_ptr<const Storage>> atoms;
+  size_t limit = kLeast;
+};
+
+SymAtom SymAtom::Storage::unique(Kind kind, StringRef name, ArrayRef<SymExpr> args) {
+  // Never destroyed: atoms may be made while the process ends.
+  static Table *table = new Table;
+  return table->find(kind, name, args);
 }
 
-SymAtom SymAtom::get(Kind kind, ArrayRef<SymExpr> args) {
-  return SymAtom(std::make_shared<const Storage>(kind, StringRef(), args));
-}
+SymAtom SymAtom::symbol(StringRef name) { return Storage::unique(Kind::Symbol, name, {}); }
+
+SymAtom SymAtom::get(Kind kind, ArrayRef<SymExpr> args) { return Storage::unique(kind, StringRef(), args); }
 
 SymAtom::Kind SymAtom::kind() const { return storage->kind; }
 StringRef SymAtom::name() const { return storage->name; }
@@ -74,6 +119,13 @@ static int compareMonomials(ArrayRef<SymAtom> lhs, ArrayRef<SymAtom> rhs) {
 }
 
 namespace {
+struct AtomHash {
+  size_t operator()(const SymAtom &atom) const { return hash_value(atom); }
+};
+/// What is known of the parts of an expression, which are shared: a walk of the tree takes exponential time.
+template <typename Value> using AtomMap = std::unordered_map<SymAtom, Value, AtomHash>;
+using AtomSet = std::unordered_set<SymAtom, AtomHash>;
+
 struct MonomialLess {
   bool operator()(const SymMonomial &lhs, const SymMonomial &rhs) const { return compareMonomials(lhs, rhs) < 0; }
 };
@@ -174,19 +226,23 @@ std::optional<StringRef> SymExpr::asSymbol() const {
   return terms()[0].factors[0].name();
 }
 
-static void collectSymbols(const SymExpr &expr, std::set<std::string> &names) {
+/// `seen` has the compound atoms that were walked.
+static void collectSymbols(const SymExpr &expr, std::set<std::string> &names, AtomSet &seen) {
   for (const SymTerm &term : expr.terms())
     for (const SymAtom &atom : term.factors) {
       if (atom.kind() == SymAtom::Kind::Symbol)
         names.insert(atom.name().str());
+      if (atom.args().empty() || !seen.insert(atom).second)
+        continue;
       for (const SymExpr &arg : atom.args())
-        collectSymbols(arg, names);
+        collectSymbols(arg, names, seen);
     }
 }
 
 SmallVector<std::string> SymExpr::symbols() const {
   std::set<std::string> names;
-  collectSymbols(*this, names);
+  AtomSet seen;
+  collectSymbols(*this, names, seen);
   return SmallVector<std::string>(names.begin(), names.end());
 }
 
@@ -294,25 +350,31 @@ static SymExpr mapCompound(const SymExpr &expr, function_ref<SymExpr(const SymAt
   return result;
 }
 
-SymExpr SymExpr::mapAtoms(function_ref<SymExpr(const SymAtom &)> map) const {
+static SymExpr mapTerms(const SymExpr &expr, function_ref<SymExpr(const SymAtom &)> map, AtomMap<SymExpr> &mapped) {
   SymExpr result;
-  for (const SymTerm &term : terms()) {
+  for (const SymTerm &term : expr.terms()) {
     SymExpr product(term.coefficient);
     for (const SymAtom &factor : term.factors) {
-      if (factor.args().empty()) {
-        product *= map(factor);
-        continue;
+      auto known = mapped.find(factor);
+      if (known == mapped.end()) {
+        SmallVector<SymExpr> args;
+        for (const SymExpr &arg : factor.args())
+          args.push_back(mapTerms(arg, map, mapped));
+        // New arguments may have changed the atom into something larger, whose
+        // symbols were mapped already.
+        SymExpr became = args.empty() ? map(factor) : mapCompound(rebuildAtom(factor, args), map);
+        known = mapped.emplace(factor, became).first;
       }
-      SmallVector<SymExpr> args;
-      for (const SymExpr &arg : factor.args())
-        args.push_back(arg.mapAtoms(map));
-      // New arguments may have changed the atom into something larger, whose
-      // symbols were mapped already.
-      product *= mapCompound(rebuildAtom(factor, args), map);
+      product *= known->second;
     }
     result += product;
   }
   return result;
+}
+
+SymExpr SymExpr::mapAtoms(function_ref<SymExpr(const SymAtom &)> map) const {
+  AtomMap<SymExpr> mapped;
+  return mapTerms(*this, map, mapped);
 }
 
 SymExpr SymExpr::substitute(function_ref<std::optional<SymExpr>(StringRef)> value) const {
@@ -340,49 +402,74 @@ std::optional<int64_t> mlir::disc::checkedMod(int64_t lhs, int64_t rhs) {
   return remainder != 0 && (remainder < 0) != (rhs < 0) ? remainder + rhs : remainder;
 }
 
-static std::optional<int64_t> evaluateAtom(const SymAtom &atom, function_ref<std::optional<int64_t>(StringRef)> value) {
-  if (atom.kind() == SymAtom::Kind::Symbol)
-    return value(atom.name());
-  SmallVector<int64_t> args;
-  for (const SymExpr &arg : atom.args()) {
-    std::optional<int64_t> evaluated = arg.evaluate(value);
-    if (!evaluated)
-      return std::nullopt;
-    args.push_back(*evaluated);
+namespace {
+/// Values of expressions at one point.
+class Evaluation {
+public:
+  explicit Evaluation(function_ref<std::optional<int64_t>(StringRef)> value) : value(value) {}
+
+  std::optional<int64_t> of(const SymExpr &expr) {
+    int64_t total = 0;
+    for (const SymTerm &term : expr.terms()) {
+      int64_t product = term.coefficient;
+      for (const SymAtom &factor : term.factors) {
+        std::optional<int64_t> evaluated = of(factor);
+        auto next = evaluated ? llvm::checkedMul(product, *evaluated) : std::optional<int64_t>();
+        if (!next)
+          return std::nullopt;
+        product = *next;
+      }
+      auto sum = llvm::checkedAdd(total, product);
+      if (!sum)
+        return std::nullopt;
+      total = *sum;
+    }
+    return total;
   }
-  switch (atom.kind()) {
-  case SymAtom::Kind::FloorDiv:
-    return checkedFloorDiv(args[0], args[1]);
-  case SymAtom::Kind::Mod:
-    return checkedMod(args[0], args[1]);
-  case SymAtom::Kind::Min:
-    return *llvm::min_element(args);
-  case SymAtom::Kind::Max:
-    return *llvm::max_element(args);
-  case SymAtom::Kind::Symbol:
-  case SymAtom::Kind::Undefined:
-    break;
+
+private:
+  std::optional<int64_t> of(const SymAtom &atom) {
+    if (atom.kind() == SymAtom::Kind::Symbol)
+      return value(atom.name());
+    auto known = values.find(atom);
+    if (known != values.end())
+      return known->second;
+    std::optional<int64_t> result = compute(atom);
+    values.emplace(atom, result);
+    return result;
   }
-  return std::nullopt;
-}
+
+  std::optional<int64_t> compute(const SymAtom &atom) {
+    SmallVector<int64_t> args;
+    for (const SymExpr &arg : atom.args()) {
+      std::optional<int64_t> evaluated = of(arg);
+      if (!evaluated)
+        return std::nullopt;
+      args.push_back(*evaluated);
+    }
+    switch (atom.kind()) {
+    case SymAtom::Kind::FloorDiv:
+      return checkedFloorDiv(args[0], args[1]);
+    case SymAtom::Kind::Mod:
+      return checkedMod(args[0], args[1]);
+    case SymAtom::Kind::Min:
+      return *llvm::min_element(args);
+    case SymAtom::Kind::Max:
+      return *llvm::max_element(args);
+    case SymAtom::Kind::Symbol:
+    case SymAtom::Kind::Undefined:
+      break;
+    }
+    return std::nullopt;
+  }
+
+  function_ref<std::optional<int64_t>(StringRef)> value;
+  AtomMap<std::optional<int64_t>> values;
+};
+} // namespace
 
 std::optional<int64_t> SymExpr::evaluate(function_ref<std::optional<int64_t>(StringRef)> value) const {
-  int64_t total = 0;
-  for (const SymTerm &term : terms()) {
-    int64_t product = term.coefficient;
-    for (const SymAtom &factor : term.factors) {
-      std::optional<int64_t> evaluated = evaluateAtom(factor, value);
-      auto next = evaluated ? llvm::checkedMul(product, *evaluated) : std::optional<int64_t>();
-      if (!next)
-        return std::nullopt;
-      product = *next;
-    }
-    auto sum = llvm::checkedAdd(total, product);
-    if (!sum)
-      return std::nullopt;
-    total = *sum;
-  }
-  return total;
+  return Evaluation(value).of(*this);
 }
 
 std::optional<int64_t> SymExpr::evaluate(const llvm::StringMap<int64_t> &values) const {

@@ -155,6 +155,22 @@ static bool isRelation(const char *text) {
   return false;
 }
 
+/// What the sides of a relation were, "3 and 4"; of "count == 1" and "1 <= count" the value of the side that is no number.
+static std::string sides(const std::string &relation, int64_t lhs, int64_t rhs) {
+  std::string left = std::to_string(lhs), right = std::to_string(rhs);
+  auto starts = [&](const std::string &text) { return relation.compare(0, text.size(), text) == 0; };
+  auto ends = [&](const std::string &text) {
+    return relation.size() >= text.size() && relation.compare(relation.size() - text.size(), text.size(), text) == 0;
+  };
+  for (const char *sign : {" == ", " <= ", " != ", " < "}) {
+    if (starts(left + sign))
+      return right;
+    if (ends(sign + right))
+      return left;
+  }
+  return left + " and " + right;
+}
+
 static std::string expectation(const disc_guard_info &guard, int64_t rhs) {
   if (isRelation(guard.rhs))
     return guard.rhs;
@@ -209,7 +225,7 @@ Status disc::rt::guardError(const disc_model_info_t &info, int64_t number, int64
   } else {
     // Of two extents that disagree, neither is to blame: both are told.
     if (isRelation(guard.rhs))
-      error.got += " and " + std::to_string(rhs);
+      error.got = sides(guard.rhs, lhs, rhs);
     where = *guard.message ? guard.message : *guard.lhs ? guard.lhs : "the inputs' shapes";
   }
   return finish(std::move(error), where, why);

@@ -20,6 +20,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import list_backends, register_backend
 from torch._dynamo.exc import RestartAnalysis
 from torch._functorch.aot_autograd import make_boxed_func
+from torch._guards import TracingContext
 from torch._inductor import config as inductor_config
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.fx import GraphModule
@@ -75,6 +76,8 @@ def _compiled(module: GraphModule, inputs: Sequence[Any], options: Options, stri
                 compiled, report = compile_graph(graph, kind, options, fixed, strict)
                 if draw is not None:
                     compiled = with_draws(compiled, draw)
+                if kind == "forward":
+                    _donate_nothing()
                 if kind != "backward" and (shared := results_in_inputs()):
                     compiled = with_offsets(compiled, shared)
             _note(report)
@@ -94,6 +97,16 @@ def _compiled(module: GraphModule, inputs: Sequence[Any], options: Options, stri
             decompositions=decompositions(),
             keep_inference_input_mutations=True,
         )(module, inputs)
+
+
+def _donate_nothing() -> None:
+    """Lets the backward pass that AOTAutograd is compiling run several times (``retain_graph``).
+
+    No native code of it writes to the tensors that were saved for it.
+    """
+    context = TracingContext.try_get()
+    if context is not None and context.fw_metadata is not None:
+        context.fw_metadata.bw_donated_idxs = []
 
 
 def _partition_joint(joint: GraphModule, inputs: Sequence[Any], **kwargs: Any) -> tuple[GraphModule, GraphModule]:

@@ -7,6 +7,7 @@ and the graph computes the values from the noise, as the kernel does.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from torch.fx import GraphModule, Node
 from torch.utils._sympy.printers import PythonPrinter
 
 from ..frontend.graphs import drawn_after, draws
+from . import effects
 
 _aten = torch.ops.aten
 
@@ -300,13 +302,12 @@ class _Splitter:
     def call(self, function: Any, *args: Any, **kwargs: Any) -> Node:
         """One more operation."""
         with self._graph.inserting_before(self._node):
-            node = self._graph.call_function(function, args, kwargs)
-        values = pytree.tree_map_only(Node, lambda n: n.meta["val"], (args, kwargs))
-        with self._mode:
-            value = function(*values[0], **values[1])
-        node.meta = {k: v for k, v in self._node.meta.items() if k != "tensor_meta"}
-        node.meta["val"] = value
-        return node
+            return effects.call(self._graph, self._node, function, *args, **kwargs)
+
+    def require(self, holds: Node, message: str) -> None:
+        """A condition on all elements of a tensor."""
+        with self._graph.inserting_before(self._node):
+            effects.require(self._graph, self._node, holds, message)
 
     def converted(self, node: Node, dtype: torch.dtype) -> Node:
         """The tensor in another dtype."""
@@ -329,6 +330,8 @@ def _bernoulli_tensor(s: _Splitter, x: Node, p: Node, generator: Any = None) -> 
 
 def _bernoulli_of(s: _Splitter, like: torch.Tensor, p: Node) -> Node:
     """1 where an even number is less than p, drawn for each element."""
+    inside = s.call(_aten.mul.Tensor, s.call(_aten.ge.Scalar, p, 0), s.call(_aten.le.Scalar, p, 1))
+    s.require(inside, "Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
     wide = _wide(p.meta["val"].dtype)
     with s.mode:
         noise = torch.empty_strided(like.shape, like.stride(), dtype=wide)
@@ -339,6 +342,15 @@ def _bernoulli_of(s: _Splitter, like: torch.Tensor, p: Node) -> Node:
 def _multinomial(s: _Splitter, p: Node, count: Any, replacement: bool = False, *, generator: Any = None) -> Node:
     """The largest quotients of weights and exponential noise, or places of even numbers in the cumulated weights."""
     weights = p.meta["val"]
+    natural, finite = s.call(_aten.ge.Scalar, p, 0), s.call(_aten.lt.Scalar, p, math.inf)
+    if not replacement or count == 1:
+        both = s.call(_aten.mul.Tensor, natural, finite)
+        s.require(both, "probability tensor contains either `inf`, `nan` or element < 0")
+    else:
+        s.require(natural, "invalid multinomial distribution (encountering probability entry < 0)")
+        s.require(finite, "invalid multinomial distribution (encountering probability entry = infinity or NaN)")
+    some = s.call(_aten.any.dim, s.call(_aten.gt.Scalar, p, 0), -1)
+    s.require(some, "invalid multinomial distribution (sum of probabilities <= 0)")
     if not replacement or count == 1:
         with s.mode:
             noise = torch.empty_like(weights)
@@ -365,6 +377,7 @@ def _normal(s: _Splitter, mean: Any, std: Any = 1.0, *, generator: Any = None) -
         return s.call(
             _aten.add.Tensor, s.drawn(_aten.normal_.default, s.empty(value.shape, value.dtype), 0.0, std), mean
         )
+    s.require(s.call(_aten.ge.Scalar, std, 0), "normal expects all elements of std >= 0.0")
     noise = s.drawn(_aten.normal_.default, s.empty(value.shape, value.dtype), 0.0, 1.0)
     return s.call(_aten.add.Tensor, s.call(_aten.mul.Tensor, noise, std), mean)
 

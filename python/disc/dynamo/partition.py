@@ -15,6 +15,7 @@ from ..errors import CompileError, ShapeError, UnsupportedOpError
 from ..frontend import is_flattened, reason_against
 from ..options import Options
 from .compiled import CompiledGraph, log
+from .effects import take_tokens
 from .result_function import LayoutError
 
 # Compiling a part again with what the last attempt found it cannot hold.
@@ -91,7 +92,7 @@ class _Part(torch.nn.Module):
 class _Checked:
     """A compiled graph, which PyTorch runs for arguments that the native code does not take."""
 
-    def __init__(self, compiled: CompiledGraph, graph: GraphModule, strict: bool) -> None:
+    def __init__(self, compiled: CompiledGraph, graph: Callable[..., Any], strict: bool) -> None:
         self._compiled = compiled
         self._graph = graph
         self._strict = strict
@@ -133,7 +134,7 @@ def compile_graph(
         reason = _reason(error)
         report.compiled = report.parts = 0
         report.fallbacks = [_fallback(n, reason) for n in graph.graph.nodes if n.op == "call_function"]
-        compiled = graph
+        compiled = _Unversioned(graph)
     if report.fallbacks:
         if strict:
             raise CompileError("import", f"fallback='error': {report}")
@@ -145,6 +146,7 @@ def _compile(
     graph: GraphModule, options: Options, fixed: Mapping[int, torch.Tensor], strict: bool, report: GraphReport
 ) -> Any:
     whole = GraphModule(graph, _copy(graph))
+    take_tokens(graph)
     updates = _take_updates(graph)
     ops = [node for node in graph.graph.nodes if node.op == "call_function"]
     against = {node.name: why for node in ops if (why := reason_against(node)) is not None}
@@ -153,7 +155,7 @@ def _compile(
         try:
             compiled = CompiledGraph(graph, options, fixed, updates)
             report.compiled, report.parts = report.ops, 1
-            return _Checked(compiled, whole, strict)
+            return _Checked(compiled, _Unversioned(whole), strict)
         except Exception as error:
             log.debug("a %s graph cannot be compiled as one", report.kind, exc_info=error)
             against = _blamed(error, ops)
@@ -199,8 +201,31 @@ def _fallback(node: Node, reason: str) -> Fallback:
     return Fallback(name, reason, _source(node))
 
 
+def _same_versions(tensors: Sequence[torch.Tensor]) -> Any:
+    # Tensors made in inference mode have no versions.
+    counted = tuple(x for x in tensors if not x.is_inference())
+    return torch.autograd._unsafe_preserve_version_counter(counted)  # type: ignore[no-untyped-call]
+
+
+class _Unversioned:
+    """A graph that updates arguments. It leaves their version counters alone, as native code does: AOTAutograd counts
+    the updates."""
+
+    def __init__(self, graph: GraphModule) -> None:
+        self._graph = graph
+        placeholders = _placeholders(graph)
+        copies = (n.args[0] for n in graph.graph.nodes if n.target is torch.ops.aten.copy_.default)
+        self._places = sorted({placeholders.index(old) for old in copies if old in placeholders})
+
+    def __call__(self, *args: Any) -> Any:
+        if not self._places:
+            return self._graph(*args)
+        with _same_versions([args[place] for place in self._places]):
+            return self._graph(*args)
+
+
 class _WithUpdates:
-    """Calls a graph, and copies its last results to arguments."""
+    """Calls a graph, and copies its last results to arguments, whose version counters stay as they are."""
 
     def __init__(self, graph: GraphModule, places: list[int]) -> None:
         self._graph = graph
@@ -209,7 +234,8 @@ class _WithUpdates:
     def __call__(self, *args: Any) -> list[Any]:
         results = list(self._graph(*args))
         for place in reversed(self._places):
-            args[place].copy_(results.pop())
+            with _same_versions([args[place]]):
+                args[place].copy_(results.pop())
         return results
 
 

@@ -52,7 +52,7 @@ class Agreement:
             if isinstance(have, int) and isinstance(size, torch.SymInt) and size.node.hint == have:
                 # The traced code may have required the size to be this one: the expression does not show that.
                 continue
-            if not self._agrees(have, want, inside_branch):
+            if not self._agrees(have, want, inside_branch) and self._differ_by_guards(have, want, fake):
                 return f"whose dimension {dim} is {self._expression(have, self._symbols())}, expected {want}"
         return None
 
@@ -76,6 +76,21 @@ class Agreement:
         if not points:
             return True
         return any(self._equal_at(point, expression, want) for point in points)
+
+    def _differ_by_guards(self, have: Extent, want: sympy.Expr, fake: torch.Tensor) -> bool:
+        """Whether extents that differ at all sample points do so where the guards of the traced code hold, too."""
+        env = getattr(getattr(fake, "fake_mode", None), "shape_env", None)
+        expression = self._expression(have, self._symbols())
+        if env is None or expression is None:
+            return True
+        free = sorted(expression.free_symbols | want.free_symbols, key=str)
+        guards = [guard.expr for guard in env.guards if not guard.expr.free_symbols.isdisjoint(free)]
+        points = [p for p in (self._point(free, *steps) for steps in _STEPS) if p is not None]
+        if any(all(guard.xreplace(point) != sympy.false for guard in guards) for point in points):
+            return True
+        # The guards hold at the example's sizes.
+        example = {s: env.backed_var_to_val[s] for s in free if s in env.backed_var_to_val}
+        return len(example) == len(free) and not self._equal_at(example, expression, want)
 
     @staticmethod
     def _equal_at(point: dict[sympy.Symbol, sympy.Integer], one: sympy.Expr, other: sympy.Expr) -> bool:

@@ -150,6 +150,8 @@ class Builder(RegionBuilder):
                     args.append(next(given) if x.splat is None else scalar.constant(x.splat, x.dtype))
                 elif isinstance(x, RuntimeNumber):
                     args.append(x.emit())
+                elif isinstance(x, ir.Value):
+                    args.append(scalar.from_extent(x, torch.int64))
                 else:
                     args.append(scalar.constant(x, number_dtype or dtype))
             return fn(*args).to(dtype)
@@ -472,6 +474,11 @@ class Builder(RegionBuilder):
         declare_symbol(self.module_block, new, *((0, None) if like is None else (like.min, like.max)))
         self.valued.add(new)
         return new
+
+    def require_elements(self, extents: Sequence[Extent]) -> None:
+        """Requires that none of the dims that an extremum is taken over is empty."""
+        for extent in extents:
+            self.require_at_most(1, extent, f"{locations.operation()}: no element to choose from: the reduced dim is 0")
 
     def require_condition(self, condition: sympy.Basic, symbols: SymbolTable) -> None:
         """Requires what ``torch._check`` demands of computed numbers, where it is a relation of two extents."""

@@ -13,6 +13,7 @@ from torch.fx import Node
 from torch_mlir.extras.fx_importer import _get_mlir_op_name_for_schema
 
 from . import recurrent
+from .backward import BACKWARD
 from .lower import IGNORED
 from .registry import find_rule
 
@@ -31,13 +32,19 @@ def _trilinear(
     unroll: int = 1,
 ) -> torch.Tensor:
     """The sum over dims of the product of three tensors, after inserting unit dims."""
-    for dim in expand_x:
+    # PyTorch takes the dims for sets, and one that no tensor has for empty.
+    for dim in sorted(expand_x):
         x = x.unsqueeze(dim)
-    for dim in expand_y:
+    for dim in sorted(expand_y):
         y = y.unsqueeze(dim)
-    for dim in expand_z:
+    for dim in sorted(expand_z):
         z = z.unsqueeze(dim)
     product = x * y * z
+    absent = set(expand_x) & set(expand_y) & set(expand_z)
+    if unroll in absent:
+        product = product * 0
+    for dim in absent - set(summed):
+        product = product.narrow(dim, 0, 0)
     # A sum over no dimensions would be one over all.
     return product.sum(tuple(summed)) if len(summed) else product
 
@@ -73,6 +80,16 @@ def _put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate:
     return flat.reshape(x.shape)
 
 
+def _masked_index(
+    x: torch.Tensor, mask: torch.Tensor, indices: Sequence[torch.Tensor | None], fill: float
+) -> torch.Tensor:
+    """x at the indices, which count from the end where they are negative, and a number where the mask is false."""
+    places = [
+        None if index is None else index.clamp(-size, size - 1) for index, size in zip(indices, x.shape, strict=False)
+    ]
+    return torch.ops.aten._unsafe_index.Tensor(x, places).masked_fill(~mask, fill)
+
+
 def _as_strided_scatter(
     x: torch.Tensor, source: torch.Tensor, size: Sequence[int], strides: Sequence[int], offset: int | None = None
 ) -> torch.Tensor:
@@ -86,8 +103,8 @@ def _as_strided_scatter(
 
 
 def _resize(x: torch.Tensor, size: Sequence[int], *, memory_format: torch.memory_format | None = None) -> torch.Tensor:
-    """The elements of x in memory order as the first ones of a row-major tensor; further ones are NaN, or the largest
-    number, as PyTorch's deterministic mode has it."""
+    """The elements of x in memory order as the first ones of a tensor in the memory format; further ones are NaN, or
+    the largest number, as PyTorch's deterministic mode has it."""
     strides = x.stride()
     order = sorted(range(x.dim()), key=lambda d: -strides[d])
     flat = x.permute(order).reshape(-1)
@@ -98,8 +115,10 @@ def _resize(x: torch.Tensor, size: Sequence[int], *, memory_format: torch.memory
         floating = x.is_floating_point() or x.is_complex()
         rest = math.nan if floating else True if x.dtype == torch.bool else torch.iinfo(x.dtype).max
         flat = torch.cat([flat, flat.new_full([count - flat.shape[0]], rest)])
-    result = flat.reshape(size).clone(memory_format=torch.contiguous_format)
-    return result if memory_format is None else result.contiguous(memory_format=memory_format)
+    if memory_format in (torch.channels_last, torch.channels_last_3d):
+        channels, *inner = size[1:]
+        return flat.reshape([size[0], *inner, channels]).movedim(-1, 1).clone(memory_format=memory_format)
+    return flat.reshape(size).clone(memory_format=torch.contiguous_format)
 
 
 def _avg_pool_backward(count: int) -> Callable[..., torch.Tensor]:
@@ -299,7 +318,7 @@ _WINDOWS = {
     "bartlett_window": lambda x: 1 - torch.abs(2 * x - 1),
 }
 
-# Where PyTorch has none.
+# Where PyTorch has none, or a wrong one.
 OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
     torch.ops.aten._trilinear.default: _trilinear,
     torch.ops.aten.addbmm.default: _addbmm,
@@ -320,6 +339,8 @@ OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
         for name, exact in (("upsample_nearest", False), ("_upsample_nearest_exact", True))
         for count in (1, 2, 3)
     },
+    **BACKWARD,
+    torch.ops.aten._unsafe_masked_index.default: _masked_index,
     torch.ops.aten.resize.default: _resize,
     torch.ops.aten.embedding_renorm.default: _embedding_renorm,
     torch.ops.aten.linalg_tensorinv.default: _tensorinv,

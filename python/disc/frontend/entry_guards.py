@@ -20,6 +20,7 @@ import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
 from torch.export.exported_program import _convert_guards_to_code
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from .. import errors
@@ -92,6 +93,16 @@ def requires_two(program: ExportedProgram, symbol: sympy.Symbol) -> bool:
     return any(condition in wanted for condition in (*written, *(found for found, _ in _conditions(program, env))))
 
 
+def allows_negative(program: ExportedProgram, symbol: sympy.Symbol) -> bool:
+    """Whether the conditions of the model's code hold for all negative values of a number among its inputs."""
+    env = environment(program)
+    if env is None:
+        return False
+    concerned = [found for found, _ in _conditions(program, env) if symbol in found.free_symbols]
+    ranges = {**program.range_constraints, symbol: ValueRanges(-int_oo, sympy.Integer(-1))}
+    return all(_holds_in(env, condition, ranges) for condition in concerned)
+
+
 def with_sources(env: ShapeEnv, expr: Any) -> str:
     """A condition with the places in the inputs for its symbols."""
     text = str(expr)
@@ -119,6 +130,13 @@ def holds(env: ShapeEnv, condition: Any, ranges: Mapping[sympy.Symbol, Any]) -> 
         if given is None:
             return False
         known[symbol] = ValueRanges(max(given.lower, sympy.Integer(2)), max(given.upper, sympy.Integer(2)))
+    return _holds_in(env, condition, known)
+
+
+def _holds_in(env: ShapeEnv, condition: Any, ranges: Mapping[sympy.Symbol, Any]) -> bool:
+    known = {s: ranges.get(s) or env.var_to_range.get(s) for s in condition.free_symbols}
+    if None in known.values():
+        return False
     answer = env._maybe_evaluate_static(condition, axioms=(), var_to_range=tuple(known.items()))
     return answer is not None and bool(answer)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import traceback
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import sympy
 import torch
 import torch.utils._pytree as pytree
 from torch.export import AdditionalInputs, ExportedProgram, ShapesCollection, _trace
@@ -20,12 +20,15 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from .. import errors
 from ..trees import Unknown, by_rows
 from . import (
+    enlarged_examples,
+    example,
     hints,
+    layout_questions,
     meta_kernels,  # noqa: F401  (registers them)
 )
-from .entry_guards import entry_guards, note_lines, requires_two, with_sources
+from .entry_guards import allows_negative, entry_guards, note_lines, requires_two, with_sources
 from .higher_order import flattened
-from .locations import is_user_file, is_user_line, source_of_error
+from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, warn
 from .proving import proved_by_trying
 from .recurrent import kept_whole
 from .recursion import kept_recursion
@@ -33,6 +36,7 @@ from .rewriting.conditions import narrowing_hints
 from .rewriting.convert import rewritten
 from .rewriting.hooks import NeedsRewriting, guarded, needs_rewriting
 from .rewriting.recursion import Recursive, endless
+from .script_operators import numbers_in_python
 from .scripted import traced_through
 from .settle import allowing_extremes, settle, sizes_from_zero
 from .sharing import check_sharing
@@ -87,6 +91,7 @@ def export(
     with (
         torch.no_grad(),
         traced_through(),
+        numbers_in_python(),
         kept_whole(),
         guarded(),
         kept_recursion(module),
@@ -95,6 +100,7 @@ def export(
         _unprinted(),
         allowing_extremes(),
         sizes_from_zero(),
+        layout_questions.answered_by_the_example(),
         without_scripts(module),
     ):
         args, kwargs = _distinct(args, kwargs)
@@ -131,7 +137,7 @@ def export(
         if fixed:
             least = min(fixed, key=lambda error: len(error.dims))
             if least.dims:
-                warnings.warn(f"{least} (Dim.AUTO allows it)", stacklevel=4)
+                warn(f"{least} (Dim.AUTO allows it)")
             check_sharing(least.program)
             settle(least.program.graph)
             return least.program
@@ -203,23 +209,45 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
     """A program whose dims are as dynamic as can be: ``torch.export`` narrows those that the user gave no range.
 
     It is traced first with the assumption that extents are neither 0 nor 1. Where that costs more than these two, it
-    is traced without.
+    is traced without, unless the outcome does not hold for the example. Before both, an example that has such sizes is
+    replaced by a larger one, if the program then serves its own sizes, too.
     """
     specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs, parameter_names(module))
     programs: list[tuple[ExportedProgram, list[_Guard]]] = []
     failed: Exception | None = None
-    for oblivious in (False, True):
+    larger = enlarged_examples.enlarged(args, kwargs, specs)
+    attempts = [(args, kwargs, False), (args, kwargs, True)]
+    for mine, named, oblivious in [*([(*larger, True)] if larger else []), *attempts]:
         guards: list[_Guard] = []
         try:
             with symbolic_config.patch(backed_size_oblivious=oblivious), _recorded(guards):  # type: ignore[attr-defined]
-                program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+                program = torch.export.export(module, mine, named, dynamic_shapes=dynamic_shapes)
         except Exception as error:
+            if mine is not args:
+                continue
             if isinstance(error, errors.CompileError) or needs_rewriting(error):
                 raise
             failed = failed or error
             continue
+        if mine is args and oblivious and (node := example.differing(program)):
+            text = f"{hints.ones((args, kwargs), specs)} 1 in the example, for which the model does something else"
+            source = source_of_trace(node.meta.get("stack_trace", ""))
+            failed = errors.DynamicDimError(
+                "import", f"{text} than for larger sizes: use an example of 2 or more", source
+            )
+            continue
         note_lines(program, {guard.text: guard.source for guard in guards})
-        program._range_constraints = hints.without_assumed_bounds(program, specs, lambda s: requires_two(program, s))  # noqa: B023
+        # The second trace takes numbers for positive and notes no condition.
+        program._range_constraints = hints.without_assumed_bounds(
+            program,
+            specs,
+            lambda s: requires_two(program, s),  # noqa: B023
+            lambda s: not oblivious and allows_negative(program, s),  # noqa: B023
+        )
+        if mine is not args:
+            program._example_inputs = (tuple(args), dict(kwargs or {}))
+            if any(guard.number for guard in guards) or not enlarged_examples.serves(program, args, kwargs, specs):
+                continue
         programs.append((program, guards))
         if not hints.is_narrowed(program, specs) and not entry_guards(program):
             break
@@ -229,6 +257,8 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
             return _traced_by_dims(module, args, kwargs, dynamic_shapes)
         raise failed
     program, guards = min(programs, key=lambda p: (hints.is_narrowed(p[0], specs), len(entry_guards(p[0]))))
+    if failed is not None:
+        _refuse_single(program, specs)
     numbers = [guard for guard in guards if guard.number]
     if numbers:
         raise _Fixed(program, hints.fixed(program, (args, kwargs), specs), numbers)
@@ -236,6 +266,23 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
     taken = [f"{guard.source} takes {guard.text} for granted" for guard in guards]
     hints.check_narrowed(program, (args, kwargs), specs, taken)
     return program
+
+
+def _refuse_single(program: ExportedProgram, specs: Sequence[Any]) -> None:
+    """Refuses a dynamic dim that the model's code takes for 0 or 1 because the example has that there.
+
+    The program has a symbol there, and knows of nothing that follows from its size: the example itself would fail.
+    """
+    fixed = {}
+    for leaf, dim, size, spec in hints.dims(program, specs):
+        if hints.is_hint(spec) and dim is not None and isinstance(size, torch.SymInt):
+            value = size.node.shape_env.backed_var_to_val.get(size.node.expr)
+            fixed[sympy.Eq(size.node.expr, value)] = (leaf, dim, value) if value in (0, 1) else None
+    for guard in entry_guards(program):
+        if place := fixed.get(guard.condition):
+            leaf, dim, value = place
+            text = f"input {leaf}, dim {dim} is {value} in the example, and the model's code takes it for {value}"
+            raise errors.DynamicDimError("import", f"{text}: use Dim.AUTO, or another example", guard.source)
 
 
 def _traced_by_dims(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any) -> ExportedProgram:

@@ -150,16 +150,20 @@ class ExtentBuilder:
         if lhs != rhs and not (isinstance(lhs, int) and isinstance(rhs, int) and lhs <= rhs):
             self._require("le", lhs, rhs, message)
 
-    def require_divisor(self, divisor: Extent, expr: sympy.Expr | int, where: str = "") -> None:
-        """Requires that what the model divides by, an extent with this expression, is not 0 at run time."""
+    def require_divisor(self, divisor: Extent, expr: sympy.Expr | int, where: str = "", *, least: Extent = 1) -> None:
+        """Requires that what the model divides by, an extent with this expression, is not 0 at run time.
+
+        ``least`` is 0 at run time where nothing is divided, else 1.
+        """
         bounds = self.bounds(expr)
         if isinstance(divisor, int) or ("divisor", divisor) in self._required or sympy.S.Zero not in bounds:
             return
-        self._required.add(("divisor", divisor))
+        if least == 1:
+            self._required.add(("divisor", divisor))
         known = {s: sympy.Symbol(self.names[v]) for s, v in self.symbol_values.items() if v in self.names}
         name = str(expr if isinstance(expr, int) else expr.xreplace(known))
         message = f"{where}integer division or modulo by zero: {name} is 0"
-        self.require_at_most(1, divisor if bounds.lower >= 0 else self.mul(divisor, divisor), message)
+        self.require_at_most(least, divisor if bounds.lower >= 0 else self.mul(divisor, divisor), message)
 
     def _require(self, predicate: str, lhs: Extent, rhs: Extent, message: str) -> None:
         ir.Operation.create(

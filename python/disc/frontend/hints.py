@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,10 @@ from torch.export import ExportedProgram
 from torch.export.dynamic_shapes import _DimHint, _DimHintType
 from torch.export.graph_signature import InputKind
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, StrictMinMaxConstraint
+from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
+
+from .locations import warn
 
 _ASSUMED = 2
 """The least extent of a dynamic dim, as torch.export assumes."""
@@ -79,19 +81,29 @@ def _known(size: Any) -> Any:
 
 
 def without_assumed_bounds(
-    program: ExportedProgram, specs: Sequence[Any], required: Callable[[sympy.Symbol], bool]
+    program: ExportedProgram,
+    specs: Sequence[Any],
+    required: Callable[[sympy.Symbol], bool],
+    negative: Callable[[sympy.Symbol], bool] = lambda symbol: False,
 ) -> dict[sympy.Symbol, ValueRanges[sympy.Expr]]:
-    """The ranges of a program's symbols without the lower bound of 2 that torch.export assumes.
+    """The ranges of a program's symbols without the lower bound of 2, of numbers 0, that torch.export adds.
 
-    ``required`` tells for which symbols the model's code asks for 2 or more. A bound that the user gave stays: that of
+    ``required`` tells for which symbols the model's code asks for 2 or more, ``negative`` for which numbers it does
+    the same below 0 as above. A bound that the user gave stays: that of
     a ``Dim`` among ``specs``, or of one that the program was exported with. A file does not tell which that was.
     """
     ranges = dict(program.range_constraints)
     given = declared(program)
     for _, dim, size, spec in dims(program, specs):
-        symbol = size.node.expr if isinstance(size, torch.SymInt) and dim is not None else None
+        symbol = size.node.expr if isinstance(size, torch.SymInt) else None
         known = ranges.get(symbol) if symbol is not None and symbol.is_Symbol else None
-        if symbol is None or known is None or known.lower != _ASSUMED or symbol in given or required(symbol):
+        if symbol is None or known is None:
+            continue
+        if dim is None:
+            if is_hint(spec) and spec.min is None and known.lower == 0 and negative(symbol):
+                ranges[symbol] = ValueRanges(-int_oo, known.upper)
+            continue
+        if known.lower != _ASSUMED or symbol in given or required(symbol):
             continue
         least = getattr(spec, "min", None)
         if least is None or least < _ASSUMED:
@@ -136,6 +148,17 @@ def fixed(program: ExportedProgram, args: Any, specs: Sequence[Any]) -> list[str
     ]
 
 
+def ones(args: Any, specs: Sequence[Any]) -> str:
+    """The dims without a range of the user's that are 1 in the example, in words."""
+    found = [
+        f"input {pytree.keystr(path)}, dim {dim}"
+        for (path, leaf), spec in zip(pytree.tree_flatten_with_path(args)[0], specs, strict=False)
+        for dim, size in enumerate(leaf.shape if isinstance(leaf, torch.Tensor) else ())
+        if size == 1 and is_hint(spec_of(spec, dim))
+    ]
+    return f"{', '.join(found)} {'is' if len(found) == 1 else 'are'}"
+
+
 def check_narrowed(program: ExportedProgram, args: Any, specs: Sequence[Any], conditions: Sequence[str]) -> None:
     """Warns of a dim whose range is less than the user gave, which is any: the model's code narrows it.
 
@@ -154,9 +177,8 @@ def check_narrowed(program: ExportedProgram, args: Any, specs: Sequence[Any], co
         sources = [source.name for source in size.node.shape_env.var_to_sources.get(size.node.expr, ())]
         why = [text for text in conditions if any(source in text for source in sources)]
         because = f": {'; '.join(dict.fromkeys(why))}" if why else ""
-        warnings.warn(
+        warn(
             f"input {paths[leaf]}, dim {dim} has the range {known.lower} to {most} in the compiled model{because}",
-            stacklevel=2,
         )
 
 
@@ -166,8 +188,7 @@ def check_fixed(program: ExportedProgram, args: Any, specs: Sequence[Any]) -> No
     for leaf, dim, size, spec in dims(program, specs):
         if is_hint(spec) and isinstance(size, int) and size in (0, 1):
             where = f"input {paths[leaf]}" + ("" if dim is None else f", dim {dim}")
-            warnings.warn(
+            warn(
                 f"{where} is static in the compiled model: it is Dim.{spec.type.name}, but the example has {size} there"
                 " and the model does not work with another size beside the other examples; use an example of 2 or more",
-                stacklevel=2,
             )

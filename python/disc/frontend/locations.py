@@ -7,6 +7,7 @@ import re
 import sys
 import sysconfig
 import traceback
+import warnings
 from pathlib import Path
 
 import sympy
@@ -55,15 +56,25 @@ def is_user_line(file: str) -> bool:
     return is_user_file(file) and not file.startswith(_DISC)
 
 
+def _is_between(file: str) -> bool:
+    return file.startswith(_SYMPY) or (file.startswith(_STANDARD) and "site-packages" not in file)
+
+
+def warn(text: str) -> None:
+    """Warns at the line of the user's that called us."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and (
+        _is_between(frame.f_code.co_filename) or not is_user_line(frame.f_code.co_filename)
+    ):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
+
+
 def source_of_error(error: BaseException) -> str | None:
     """The innermost line of the user's code that ``error`` passed through, ``model.py:12``."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_line(f.filename)]
     # Decorators and generators of the standard library, and sympy, are between the user's code and PyTorch's.
-    own = [
-        f
-        for f in frames
-        if not f.filename.startswith(_SYMPY) and (not f.filename.startswith(_STANDARD) or "site-packages" in f.filename)
-    ]
+    own = [f for f in frames if not _is_between(f.filename)]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else None
 
 

@@ -527,8 +527,8 @@ class Lowering:
         if node is None or not isinstance(node.args[0], Node):
             return operands
         view = base = node.args[0]
-        while _is_view(base) and isinstance(base.args[0], Node):
-            value, base = value.owner.operation.operands[0], base.args[0]
+        while _is_view(base):
+            value, base = value.owner.operation.operands[0], base.args[0]  # type: ignore[assignment]
         if base is view:
             return operands
         operands = [self.value(value), *operands[1:], *[None] * (4 - len(operands))]
@@ -653,7 +653,13 @@ def _is_view(node: Node) -> bool:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable or len(target._schema.returns) != 1:
         return False
-    return target._schema.returns[0].alias_info is not None and isinstance(node.meta.get("val"), torch.Tensor)
+    if not node.args or not isinstance(node.args[0], Node):
+        return False
+    value, base = node.meta.get("val"), node.args[0].meta.get("val")
+    if not isinstance(value, torch.Tensor) or not isinstance(base, torch.Tensor):
+        return False
+    # The schema does not tell: _unsafe_view always is a view, x.to(memory_format=...) at times.
+    return value.untyped_storage()._cdata == base.untyped_storage()._cdata
 
 
 def _as_tensor(value: Any) -> Any:

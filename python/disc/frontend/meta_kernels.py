@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 _library = torch.library.Library("aten", "IMPL")
+_meta_registrations: Any = torch._meta_registrations
 
 
 def _meta(*names: str, wrong: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -19,6 +20,11 @@ def _meta(*names: str, wrong: bool = False) -> Callable[[Callable[..., Any]], Ca
         for name in names:
             if wrong:
                 _library.impl(name, kernel, "Meta", allow_override=True)
+                # While torch.export traces, PyTorch's own kernels written in Python come first.
+                op: Any = getattr(torch.ops.aten, name).default
+                if torch._C.DispatchKey.Meta in op.py_kernels:
+                    op.py_kernels[torch._C.DispatchKey.Meta] = kernel
+                    op._dispatch_cache.clear()
             elif not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "Meta"):
                 _library.impl(name, kernel, "Meta")
         return kernel
@@ -57,9 +63,10 @@ def _trilinear(
     unroll: int = 1,
 ) -> Tensor:
     for dims, t in ((expand_x, 0), (expand_y, 1), (expand_z, 2)):
-        for dim in dims:
+        for dim in sorted(dims):
             x, y, z = (v.unsqueeze(dim) if i == t else v for i, v in enumerate((x, y, z)))
-    shape = torch.broadcast_shapes(x.shape, y.shape, z.shape)
+    absent = set(expand_x) & set(expand_y) & set(expand_z)
+    shape = [0 if d in absent else n for d, n in enumerate(torch.broadcast_shapes(x.shape, y.shape, z.shape))]
     rank = len(shape)
     gone = {dim % rank for dim in summed}
     return x.new_empty([size for dim, size in enumerate(shape) if dim not in gone])
@@ -71,6 +78,23 @@ def _threshold_backward(grad: Tensor, x: Tensor, threshold: float) -> Tensor:
     return torch.empty_like(grad + x)
 
 
+@_meta("convolution_backward", wrong=True)
+def _convolution_backward(grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, *rest: Any) -> Any:
+    # PyTorch's kernel knows the bias' shape only if it is given; its CPU kernel does not need it.
+    sizes = [grad.shape[1]] if bias_sizes is None else bias_sizes
+    return _meta_registrations.meta_convolution_backward(grad, x, weight, sizes, *rest)
+
+
+def _decomposed_threshold_backward(grad: Tensor, x: Tensor, threshold: float) -> Tensor:
+    return torch.where(x <= threshold, 0, grad).to(torch.result_type(grad, x))
+
+
+# Fake tensors prefer it, or a kernel in Python, to one of a library.
+torch._decomp.decomposition_table[torch.ops.aten.threshold_backward.default] = _decomposed_threshold_backward
+torch.ops.aten.threshold_backward.default.py_kernels[torch._C.DispatchKey.Meta] = _threshold_backward
+torch.ops.aten.threshold_backward.default._dispatch_cache.clear()
+
+
 def _pooled(size: Any, kernel: Any, low: Any, high: Any, stride: Any, dilation: Any, ceil_mode: bool) -> Any:
     """How many windows a dim has. PyTorch's function compares sizes in ceil mode, which fixes their parity."""
     room = size + low + high - dilation * (kernel - 1) - 1
@@ -80,5 +104,4 @@ def _pooled(size: Any, kernel: Any, low: Any, high: Any, stride: Any, dilation: 
     return torch.sym_min((room + stride - 1) // stride + 1, (size + low - 1) // stride + 1)
 
 
-_meta_registrations: Any = torch._meta_registrations
 _meta_registrations.pooling_output_shape_pad_lr = _pooled

@@ -131,8 +131,10 @@ def constant(value: Number, dtype: torch.dtype) -> Elem:
     if not dtypes.is_float(dtype) and not pymath.isfinite(value):
         # What the conversion is on the processor.
         value = bool(value) if dtype == torch.bool else -(1 << 63)
-    if dtypes.is_float(dtype):
-        attribute: ir.Attribute = ir.FloatAttr.get(type_, float(value))
+    if dtypes.is_float(dtype) and dtypes.storage(dtype) == torch.uint8:
+        attribute: ir.Attribute = ir.IntegerAttr.get(type_, torch.tensor(value, dtype=dtype).view(torch.uint8).item())
+    elif dtypes.is_float(dtype):
+        attribute = ir.FloatAttr.get(type_, float(value))
     elif dtype == torch.bool:
         attribute = ir.IntegerAttr.get(type_, int(bool(value)))
     else:

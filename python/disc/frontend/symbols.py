@@ -61,6 +61,7 @@ class SymbolTable:
         names: dict[sympy.Symbol, str] = {}
         fallback: dict[sympy.Symbol, str] = {}
         least: dict[sympy.Symbol, int] = {}
+        extents: set[sympy.Symbol] = set()
         for (name, fake), spec in zip(inputs, dynamic_shapes, strict=True):
             if isinstance(fake, torch.SymInt):
                 for symbol in fake.node.expr.free_symbols:
@@ -73,6 +74,7 @@ class SymbolTable:
                 expr = size.node.expr
                 given = _dim_name(spec, dim)
                 free = sorted(expr.free_symbols, key=str)
+                extents.update(free)
                 if given and len(free) == 1:
                     names.setdefault(free[0], given)
                     if not expr.is_Symbol:
@@ -83,7 +85,7 @@ class SymbolTable:
         self._taken: set[str] = set()
         for symbol in fallback:
             unique = _unique(names.get(symbol, fallback[symbol]), self._taken)
-            low, high = _bounds(range_constraints.get(symbol))
+            low, high = _bounds(range_constraints.get(symbol), signed=symbol not in extents)
             # Of a Dim of which only multiples are extents, torch.export takes 0 and 1 for impossible.
             low = min(low, least.get(symbol, low)) if low == 2 else low
             self._table[symbol] = Symbol(unique, low, high)

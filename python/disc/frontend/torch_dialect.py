@@ -21,6 +21,7 @@ from torch_mlir.dialects import torch as torch_d
 from torch_mlir.extras import fx_importer
 
 from ..errors import CompileError
+from .locations import describe, source_of
 
 if TYPE_CHECKING:
     from .updates import Program
@@ -218,6 +219,15 @@ def _as_strided_kept() -> Iterator[None]:
         fx_importer.rewrite_as_strided = rewrite
 
 
+def _check_dtypes(program: Program) -> None:
+    for node in program.graph.nodes:
+        for value in pytree.tree_leaves(node.meta.get("val")):
+            if isinstance(value, torch.Tensor) and value.dtype not in fx_importer.TORCH_DTYPE_TO_MLIR_TYPE_ASM:
+                name = f"input {node.name!r}" if node.op == "placeholder" else str(node.target)
+                source = describe(source_of(node)) if source_of(node) else None
+                raise CompileError("import", f"{name}: element type {value.dtype} is not supported", source)
+
+
 def import_torch_dialect(
     program: Program, context: ir.Context, fallbacks: Collection[str] = ()
 ) -> tuple[ir.Module, dict[str, torch.Tensor]]:
@@ -225,6 +235,7 @@ def import_torch_dialect(
 
     ``fallbacks``: the nodes that PyTorch does while the model runs.
     """
+    _check_dtypes(program)
     torch_d.register_dialect(context)
     context.allow_unregistered_dialects = True
     hooks = _Hooks(program, fallbacks)

@@ -6,17 +6,20 @@ import copy
 import dataclasses
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind, SymBoolArgument, SymFloatArgument, SymIntArgument
+from torch.fx.experimental import _config as symbolic_config
 
 from .. import errors
 from .decompositions import decomposition_table, needs_decomposition
 from .entry_guards import EntryGuard
 from .higher_order import flattened
+from .hints import environment
 from .settle import allowing_extremes, settle
 from .specialisation import unspecialised
 
@@ -56,6 +59,7 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
             flattened(),
             allowing_extremes(),
             unspecialised(exported) as guards,
+            _regardless_of_ones(exported),
             warnings.catch_warnings(),
         ):
             # PyTorch copies what it warns of.
@@ -67,6 +71,13 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
         raise
     except Exception as error:
         raise errors.CompileError("import", f"PyTorch fails to decompose the exported program: {error}") from error
+
+
+def _regardless_of_ones(exported: ExportedProgram) -> AbstractContextManager[Any]:
+    """Has PyTorch decompose operations in the form for any extent where the example has a dynamic one of 0 or 1."""
+    env = environment(exported)
+    small = env is not None and any(value in (0, 1) for value in env.backed_var_to_val.values())
+    return symbolic_config.patch(backed_size_oblivious=True) if small else nullcontext()  # type: ignore[attr-defined]
 
 
 def find_updates(program: Program) -> list[Update]:

@@ -28,6 +28,7 @@ OF_ROWS = {
     "logsumexp": lambda x: torch.logsumexp(x, 1),
     "logcumsumexp": lambda x: torch.logcumsumexp(x, 1),
     "norm": lambda x: x.norm(dim=1),
+    "mean": lambda x: torch.var_mean(x, 1)[1],
     "rms_norm": lambda x: F.rms_norm(x, (7,)),
     "cosine_similarity": lambda x: F.cosine_similarity(x, x.flip(1), 1),
     "normalize": lambda x: F.normalize(x, dim=1),
@@ -70,3 +71,42 @@ def test_formulas_are_as_exact_as_in_eager():
         if worse.any():
             wrong.append(f"{name}: {got[worse][:3].tolist()}, expected {exact[worse][:3].tolist()}")
     assert not wrong, "\n".join(wrong)
+
+
+class Norms(torch.nn.Module):
+    def forward(self, x):
+        return (
+            F.layer_norm(x, (x.shape[1],), eps=0.0),
+            F.group_norm(x, 2, eps=0.0),
+            F.batch_norm(x.t(), None, None, training=True, eps=1e-12),
+            x.var((0, 1)),
+        )
+
+
+def test_a_small_spread_around_a_large_mean():
+    """The mean, rounded, is half a spread away from the true one."""
+    torch.manual_seed(0)
+
+    def make(rows):
+        return 1e4 + 1e-3 * torch.randn(rows, 40)
+
+    model = disc.compile(Norms(), (make(5),), dynamic_shapes=({0: Dim.AUTO},))
+    for rows in (5, 2, 33):
+        x = make(rows)
+        results = zip(model(x), Norms()(x), Norms()(x.double()), strict=True)
+        for got, eager, exact in results:
+            size = exact.abs().max()
+            assert (got - exact).abs().max() <= 1.01 * (eager - exact).abs().max() + 1e-5 * size
+
+
+def test_a_row_of_equal_numbers_has_no_spread():
+    class Spread(torch.nn.Module):
+        def forward(self, x):
+            return x.std(1), x.var(1, correction=0)
+
+    model = disc.compile(Spread(), (torch.ones(3, 100),), dynamic_shapes=({0: Dim.AUTO},))
+    for value in (1 / 3, 3.3333e7, 1e30, -1e-30):
+        for spread in model(torch.full((7, 100), value)):
+            assert (spread >= 0).all() and (spread <= 1e-6 * abs(value)).all()
+    large = torch.tensor([[1e30, -1e30, 3e37, 5.0]]).repeat(1, 25)
+    assert model(large)[0].isinf().all() and model(large)[1].isinf().all()

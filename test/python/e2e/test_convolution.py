@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.utils._pytree as pytree
 from torch import nn, randn
 from torch.export import Dim
 
@@ -416,3 +417,33 @@ def test_what_lies_between_convolutions():
         x = randn(shape)
         with torch.no_grad():
             torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+class Inputs(torch.nn.Module):
+    def forward(self, x, w, line, taps):
+        return (
+            F.conv2d(x, w),
+            F.conv_transpose2d(x, w.transpose(0, 1), stride=2),
+            F.conv1d(line, taps, padding="same"),
+            F.conv1d(line, taps, padding="same", dilation=2),
+            torch.ops.aten.convolution_backward(
+                F.conv2d(x, w), x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True] * 3
+            ),
+        )
+
+
+def test_any_size_of_kernels_that_are_inputs():
+    """Which memory format PyTorch would choose asks nothing of the sizes: one pixel, one channel, one filter."""
+
+    def make(batch, channels, filters, height, width, k):
+        image, weight = torch.randn(batch, channels, height, width), torch.randn(filters, channels, k, k)
+        return image, weight, torch.randn(batch, 2, height), torch.randn(3, 2, k)
+
+    free = dict.fromkeys(range(4), Dim.DYNAMIC)
+    shapes = (free, free, {0: Dim.DYNAMIC, 2: Dim.DYNAMIC}, {2: Dim.DYNAMIC})
+    sizes = ((2, 3, 4, 7, 6, 3), (1, 1, 1, 1, 1, 1), (3, 1, 5, 4, 4, 4), (1, 2, 1, 5, 2, 2))
+    model = disc.compile(Inputs(), make(*sizes[0]), dynamic_shapes=shapes)
+    for size in sizes:
+        inputs = make(*size)
+        for got, want in zip(pytree.tree_leaves(model(*inputs)), pytree.tree_leaves(Inputs()(*inputs)), strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)

@@ -8,7 +8,7 @@ from bench import workloads
 from bench.workloads.base import flat
 
 # One of each kind of kernel and of control flow; `make nightly` runs the others.
-QUICK = ("minilm", "resnet18", "conformer", "llama_block", "tree_lstm", "dynamic_beam_search", "dynamic_early_exit")
+QUICK = ("minilm", "resnet18", "llama_block", "dynamic_beam_search", "dynamic_early_exit")
 NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.nightly) for name in workloads.names()]
 
 

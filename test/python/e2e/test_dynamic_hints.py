@@ -54,6 +54,41 @@ def test_an_example_of_size_1(hint):
         torch.testing.assert_close(model(x), x.relu() + 1)
 
 
+@pytest.mark.parametrize("squeeze", [torch.squeeze, lambda x: x.squeeze(0), lambda x: x[None].squeeze((0, 1)) * 2])
+def test_an_example_of_size_1_that_the_code_treats_apart(squeeze):
+    x = torch.randn(1, 6)
+    with pytest.warns(UserWarning, match="dim 0 is static in the compiled model") as warned:
+        model = compiled(squeeze, 1)
+    assert {w.filename for w in warned} == {__file__}
+    torch.testing.assert_close(model(x), squeeze(x))
+    with pytest.raises(disc.CompileError, match="dim 0 is 1 in the example") as caught:
+        compiled(squeeze, 1, Dim.DYNAMIC)
+    assert "test_dynamic_hints.py" in caught.value.source
+
+
+ONES = {
+    "unfold": (lambda x: torch.nn.functional.unfold(x, (2, 2)), (1, 3, 4, 5)),
+    "shuffle": (lambda x: torch.nn.functional.pixel_shuffle(x, 2), (1, 8, 3, 1)),
+    "trace": (lambda x: torch.trace(x[0, 0]), (1, 1, 0, 0)),
+    "norm": (lambda x: torch.nn.functional.layer_norm(x.flatten(1).relu(), (24,)) + x.flatten(1), (1, 2, 3, 4)),
+    "squeeze": (lambda x: x.squeeze(0) * 2, (1, 4, 3, 5)),
+}
+
+
+@pytest.mark.parametrize("name", ONES)
+def test_operations_ask_the_example_of_size_1(name):
+    """The sizes of the example serve always, others where they served with a larger example."""
+    function, shape = ONES[name]
+    free = {dim: Dim.DYNAMIC for dim in range(4) if name != "norm" or dim == 0}
+    free |= {1: None} if name in ("shuffle", "unfold") else {}
+    shapes = ({} if name == "squeeze" else free,)
+    model = disc.compile(Function(function), (torch.randn(shape),), dynamic_shapes=(shapes,))
+    more = {"unfold": [(3, 3, 5, 4)], "shuffle": [(2, 8, 1, 5)], "trace": [(2, 3, 4, 3)], "norm": [(5, 2, 3, 4)]}
+    for sizes in (shape, *more.get(name, ()), shape):
+        x = torch.randn(sizes)
+        torch.testing.assert_close(model(x), function(x), rtol=1e-5, atol=1e-5)
+
+
 def test_a_program_of_torch_export():
     shapes = (({0: Dim.AUTO},),)
     program = torch.export.export(Function(lambda x: x @ x.t()), (torch.randn(4, 6),), dynamic_shapes=shapes)
@@ -82,6 +117,23 @@ def test_squeeze_of_a_size_of_1():
     torch.testing.assert_close(model(torch.ones(0, 6)), torch.ones(0, 6))
     with pytest.raises(disc.ShapeError, match=r"squeeze.*test_dynamic_hints\.py.*dim 0 has size 1"):
         model(torch.ones(1, 6))
+
+
+@pytest.mark.parametrize("hint", [Dim.AUTO, Dim.DYNAMIC])
+@pytest.mark.parametrize("function", [lambda x, k: x * k + k // 2 - k % 3, lambda x, k: x.roll(k, 0)])
+def test_numbers_below_0(function, hint):
+    model = disc.compile(Function(function), (torch.randn(5, 6), 2), dynamic_shapes=((None, hint),))
+    x = torch.randn(5, 6)
+    for k in (2, 1, 0, -1, -7, 11):
+        torch.testing.assert_close(model(x, k), function(x, k))
+
+
+def test_numbers_that_the_code_needs_to_be_positive():
+    function = Function(lambda x, k: x.narrow(0, k, 1))
+    model = disc.compile(function, (torch.randn(5, 6), 2), dynamic_shapes=((None, Dim.DYNAMIC),))
+    torch.testing.assert_close(model(torch.ones(5, 6), 0), torch.ones(1, 6))
+    with pytest.raises(disc.ShapeError, match="at least 0, got -1"):
+        model(torch.ones(5, 6), -1)
 
 
 def test_conditions_are_checked_where_a_program_has_them():
@@ -147,3 +199,36 @@ def test_bits_of_numbers_from_data():
     for n, k in ((1, 0), (5, 3), (7, 9), (2, -7)):
         inputs = torch.randn(n), torch.tensor(k)
         assert torch.equal(model(*inputs), module(*inputs))
+
+
+@pytest.mark.parametrize("function", [lambda x: torch.pixel_shuffle(x, 2), lambda x: torch.pixel_unshuffle(x, 2) + 1])
+def test_an_example_of_1_stays_dynamic_where_operations_are_decomposed(function):
+    hints = (dict.fromkeys(range(4), Dim.DYNAMIC),)
+    model = disc.compile(Function(function), (torch.rand(1, 8, 4, 6),), dynamic_shapes=(hints,))
+    for shape in ((1, 8, 4, 6), (3, 4, 6, 4), (2, 12, 4, 4)):
+        x = torch.rand(shape)
+        assert torch.equal(model(x), function(x))
+
+
+def test_values_to_put_are_one_or_as_many_as_the_places():
+    def put(x, index, values):
+        return x.index_put((index,), values)
+
+    class Put(torch.nn.Module):
+        def forward(self, x, index, values):
+            return put(x, index, values)
+
+    dims = {0: Dim.DYNAMIC}
+    example = torch.rand(5, 6), torch.tensor([0, 2, 4]), torch.rand(1, 6)
+    model = disc.compile(Put(), example, dynamic_shapes=(dims, dims, dims))
+    for count, given in ((3, 1), (4, 4), (1, 1), (7, 1)):
+        inputs = torch.rand(9, 6), torch.randperm(9)[:count], torch.rand(given, 6)
+        assert torch.equal(model(*inputs), put(*inputs))
+    with pytest.raises(disc.ShapeError, match="the values' extents differ"):
+        model(torch.rand(9, 6), torch.arange(4), torch.rand(2, 6))
+
+
+def test_an_example_of_1_that_is_broadcast_is_refused_for_dynamic():
+    module, dims = Function(torch.broadcast_tensors), ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},) * 2
+    with pytest.raises(disc.CompileError, match="is 1 in the example"):
+        disc.compile(module, (torch.rand(1, 3), torch.rand(2, 1)), dynamic_shapes=(dims,))

@@ -90,7 +90,10 @@ def test_edges(name):
     assert all(min(ways) >= LEAST for ways in shares.values()), shares
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+# Decoding with a draft compiles two models: `make nightly`.
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.nightly) if n == "speculative" else n for n in NETWORKS]
+)
 def test_compiled(name):
     source = load(name)
     check(source, source.make_model(0))

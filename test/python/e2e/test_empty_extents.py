@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.utils._pytree as pytree
 from torch.export import Dim
 
 import disc
@@ -58,6 +59,7 @@ ROWS: dict[str, Callable[[torch.Tensor], tuple[torch.Tensor, ...]]] = {
 COLUMNS: dict[str, Callable[[torch.Tensor], tuple[torch.Tensor, ...]]] = {
     "across": lambda x: (x.sum(1), x.mean(1), x.softmax(1), (x > 0).any(1), x.logsumexp(1), x.var(1), x.cumsum(1)),
     "down": lambda x: (x.sum(0), x.softmax(0), x.amax(0), x.argmax(0), x.max(0)[1], x.cumsum(0)),
+    "diagonals": lambda x: (x.diagonal(1), x.diagonal(-1) * 2, torch.diag(x, 2), x.t().diagonal(-2)),
     "products": lambda x: (x @ x.t(), x.t() @ x, (x @ x.t()).softmax(-1) @ x, (x[:, None] * x[None]).sum(-1)),
 }
 CASES = [("rows", name) for name in ROWS] + [("columns", name) for name in COLUMNS]
@@ -79,3 +81,61 @@ def test_empty_extents(kind: str, name: str) -> None:
         for ours, theirs in zip(model(x), fn(x), strict=True):
             assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
             torch.testing.assert_close(ours, theirs, equal_nan=True, atol=1e-4, rtol=1e-4)
+
+
+# What has no neutral element, of x [n, 4].
+EXTREMA: dict[str, Callable[[torch.Tensor], object]] = {
+    "amax": lambda x: x.amax(0),
+    "min": lambda x: x.min(0),
+    "argmax": lambda x: x.argmax(0),
+    "aminmax": lambda x: torch.aminmax(x, dim=0),
+    "all": lambda x: x.max(),
+    "both": lambda x: x.amin((0, 1)),
+    "norm": lambda x: torch.linalg.vector_norm(x, float("inf"), 0),
+    "inverse": lambda x: torch.linalg.vector_norm(x, -1, 0),
+}
+
+
+@pytest.mark.parametrize("name", EXTREMA)
+def test_extrema_of_nothing_are_refused(name: str) -> None:
+    """As in eager PyTorch; extrema across rows that are not there are fine."""
+    fn = EXTREMA[name]
+    model = disc.compile(
+        Fn(lambda x: (fn(x), x.amax(1), x.argmin(1))), (torch.randn(6, 4),), dynamic_shapes=({0: Dim.DYNAMIC},)
+    )
+    for n in (6, 1, 17):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(pytree.tree_leaves(model(x)), pytree.tree_leaves((fn(x), x.amax(1), x.argmin(1))))
+    with pytest.raises((IndexError, RuntimeError)):
+        fn(torch.ones(0, 4))
+    with pytest.raises(disc.ShapeError, match="no element to choose from"):
+        model(torch.ones(0, 4))
+
+
+IMAGES: dict[str, Callable[[torch.Tensor], object]] = {
+    "nearest": lambda x: F.interpolate(x, (5, 6)),
+    "bilinear": lambda x: F.interpolate(x, (5, 6), mode="bilinear"),
+    "bicubic": lambda x: F.interpolate(x, (5, 6), mode="bicubic"),
+    "average": lambda x: F.adaptive_avg_pool2d(x, (2, 3)),
+    "maximum": lambda x: F.adaptive_max_pool2d(x, (2, 3), return_indices=True),
+    "windows": lambda x: F.max_pool2d(x, 3, 1, 1),
+    "grid": lambda x: F.grid_sample(x, torch.zeros(x.shape[0], 4, 5, 2), align_corners=False),
+}
+
+
+def test_images_without_pixels() -> None:
+    """There is nothing to read; a batch of no images is fine."""
+    model = disc.compile(
+        Fn(lambda x: [fn(x) for fn in IMAGES.values()]),
+        (torch.randn(2, 3, 4, 7),),
+        dynamic_shapes=({0: Dim.AUTO, 2: Dim.AUTO},),
+    )
+    for shape in ((2, 3, 4, 7), (1, 3, 1, 7), (3, 3, 9, 7)):
+        x = torch.randn(shape)
+        want = pytree.tree_leaves([fn(x) for fn in IMAGES.values()])
+        torch.testing.assert_close(pytree.tree_leaves(model(x)), want, atol=1e-4, rtol=1e-4)
+    for fn in IMAGES.values():
+        with pytest.raises(RuntimeError):
+            fn(torch.ones(2, 3, 0, 7))
+    with pytest.raises(disc.ShapeError, match="spatial size of 0"):
+        model(torch.ones(2, 3, 0, 7))

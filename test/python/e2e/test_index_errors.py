@@ -73,3 +73,48 @@ def test_gather_has_no_negative_indices():
             bad[n - 1, k - 1] = wrong
             with pytest.raises(IndexError, match=rf"gather.* index {wrong} "):
                 model(x, bad)
+
+
+@pytest.mark.parametrize(
+    ("function", "right", "wrong"),
+    [
+        (lambda x, y: x.slice_scatter(y, 1, 2, 6, 2), ((3, 8), (3, 2)), ((3, 8), (3, 3))),
+        (lambda x, y: x.slice_scatter(y, 0, 1, -1), ((5, 4), (3, 4)), ((5, 4), (4, 4))),
+        (lambda x, y: x.select_scatter(y[0], 1, 0), ((4, 3), (2, 4)), ((3, 4), (2, 4))),
+        (lambda x, y: x.diagonal_scatter(y[0]), ((4, 3), (2, 3)), ((4, 2), (2, 3))),
+        (lambda x, y: x.as_strided((2, 3), (4, 2), 1) + y.sum(), ((3, 4), (1, 1)), ((3, 3), (1, 1))),
+    ],
+)
+def test_parts_of_another_size(function, right, wrong):
+    """Nothing is read or written beyond a tensor, and nothing is broadcast that eager does not."""
+
+    class Parts(nn.Module):
+        def forward(self, x, y):
+            return function(x, y)
+
+    dims = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    inputs = tuple(torch.rand(shape) for shape in right)
+    model = disc.compile(Parts(), inputs, dynamic_shapes=(dims, dims))
+    torch.testing.assert_close(model(*inputs), function(*inputs))
+    with pytest.raises((disc.ShapeError, RuntimeError)):
+        model(*(torch.rand(shape) for shape in wrong))
+    torch.testing.assert_close(model(*inputs), function(*inputs))
+
+
+@pytest.mark.parametrize("copied", [lambda x: x.to(memory_format=torch.channels_last), lambda x: x.mT.contiguous().mT])
+def test_strided_views_of_copies(copied):
+    class View(nn.Module):
+        def forward(self, x):
+            return copied(x).as_strided((2, 3, 4), (12, 1, 3))
+
+    x = torch.arange(24.0).reshape(1, 3, 2, 4)
+    assert torch.equal(disc.compile(View(), (x,))(x), View()(x))
+
+
+def test_a_strided_view_of_an_unsafe_view():
+    class View(nn.Module):
+        def forward(self, x):
+            return torch.ops.aten._unsafe_view(x[1:], [4, 4]).as_strided((3, 2), (2, 5), 1)
+
+    x = torch.arange(24.0).reshape(3, 8)
+    assert torch.equal(disc.compile(View(), (x,))(x), View()(x))

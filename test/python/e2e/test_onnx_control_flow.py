@@ -1,6 +1,7 @@
 """ONNX's If, Loop and Scan where data decides, against ONNX's reference at several shapes."""
 
 import numpy as np
+import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -179,3 +180,28 @@ def test_scan():
         return state, np.stack(products, 1), np.stack(copies[::-1])
 
     check(proto, [(x,) for x in inputs(3) if x.shape[0]], expected)
+
+
+def test_data_decides_slices_and_shapes():
+    """Ends of slices as numbers from data, also negative; a shape whose 0 keeps an extent and whose -1 is the rest."""
+    proto = model(
+        [
+            helper.make_node("Cast", ["v"], ["w"], to=INT),
+            helper.make_node("Slice", ["w", "zero", "two"], ["ends"]),
+            helper.make_node("Neg", ["ends"], ["begins"]),
+            helper.make_node("Slice", ["x", "begins", "ends"], ["piece"]),
+            helper.make_node("Reshape", ["x", "w"], ["shaped"]),
+        ],
+        [("x", FLOAT, ["n", 6]), ("v", FLOAT, [3])],
+        [("piece", FLOAT, [None, None]), ("shaped", FLOAT, [None] * 3)],
+        {"zero": np.array([0]), "two": np.array([2])},
+    )
+    compiled = disc.compile(proto)
+    for n, ends in ((4, (2, -1, 3)), (5, (0, 3, -1)), (2, (4, 3, 1)), (1, (1, 6, 1)), (7, (-1, 2, 7))):
+        x = torch.randn(n, 6)
+        first, second = (slice(-end, end) for end in ends[:2])
+        found = compiled(x, torch.tensor(ends, dtype=torch.float32))
+        torch.testing.assert_close(found["piece"], torch.from_numpy(x.numpy()[first, second]))
+        torch.testing.assert_close(found["shaped"], x.reshape([end or n for end in ends]))
+    with pytest.raises(disc.ShapeError, match="changes the number of elements"):
+        compiled(torch.randn(4, 6), torch.tensor([5.0, 5.0, 1.0]))

@@ -317,3 +317,22 @@ def test_unknown_dims_are_symbols_of_their_own():
     compiled = disc.compile(proto)
     for shape in ((1, 2, 3), (4, 0, 3)):
         check(proto, compiled, floats(*shape))
+
+
+def test_an_initial_state_tells_the_batch():
+    """The states are of a batch of one, so the input is, and Squeeze drops that dim."""
+    rng = np.random.default_rng(3)
+    weights = {
+        name: rng.standard_normal(shape).astype("float32") for name, shape in (("w", (1, 12, 5)), ("r", (1, 12, 4)))
+    }
+    proto = model(
+        [node("GRU", ["x", "w", "r", "", "", "h"], ["", "last"], hidden_size=4), node("Squeeze", ["last"], ["y"])],
+        [("x", F, ["time", "n", 5]), ("h", F, [1, 1, 4])],
+        [("y", F, [4])],
+        weights,
+    )
+    compiled = disc.compile(proto)
+    for time in (1, 3):
+        check(proto, compiled, floats(time, 1, 5), floats(1, 1, 4))
+    with pytest.raises(disc.ShapeError, match="the batch is not that of the initial state"):
+        compiled(torch.randn(3, 2, 5), torch.randn(1, 1, 4))

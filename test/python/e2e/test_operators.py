@@ -36,6 +36,7 @@ def kernel(n):
 
 
 F8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+F8_SCALE = torch.float8_e8m0fnu
 
 PROGRAMS = {
     "view_dtype": {
@@ -52,6 +53,7 @@ PROGRAMS = {
         "cast": (lambda x: [x.to(d).to(torch.float32) * 2 for d in F8], x4),
         "input": (lambda x: x.float() * 2, lambda n: ((R(n, 4) * 10).to(F8[0]),)),
         "output": (lambda x: x.to(F8[1]), x4),
+        "constant": (lambda x: [x.new_full((x.size(0),), 3.7, dtype=d).float() for d in (*F8, F8_SCALE)], x4),
         "scaled_mm": (
             lambda x, y, s: torch._scaled_mm(x.to(F8[0]), y.to(F8[0]).t(), s, s, out_dtype=torch.bfloat16),
             lambda n: (R(n * 16, 32), R(16, 32), torch.tensor(0.5)),
@@ -90,6 +92,26 @@ PROGRAMS = {
         "channels_back": (
             lambda x, s, z: Q.dequantize_per_channel.default(x, s, z, 1, -128, 127, torch.int8),
             lambda n: (W(99, n, 4, dtype=torch.int8), torch.rand(4) + 0.01, W(9, 4)),
+        ),
+        "groups": (
+            lambda x, s, z: Q.quantize_per_channel_group.default(x * 9, s, z, -128, 127, torch.int8, 6),
+            lambda n: (R(n, 18), torch.rand(n, 3) + 0.01, W(9, n, 3)),
+        ),
+        "groups_back": (
+            lambda x, s, z: Q.dequantize_per_channel_group.default(x, s, z, -128, 127, torch.int8, 6, torch.float32),
+            lambda n: (W(127, n, 18, dtype=torch.int8), torch.rand(n, 3) + 0.01, -W(99, n, 3, dtype=torch.int8)),
+        ),
+        "one_group": (
+            lambda x, s: Q.dequantize_per_channel_group.default(x, s, None, 0, 255, torch.uint8, 128, torch.float32),
+            lambda n: (W(255, n, 18, dtype=torch.uint8), torch.rand(n, 1) + 0.01),
+        ),
+        "chosen_rows": (lambda x: Q.choose_qparams_per_token_asymmetric.default(x * 3 + 1, torch.int8), x4),
+        "chosen_sizes": (lambda x: [v.float() for v in Q.choose_qparams_per_token.default(x.half(), torch.int8)], x4),
+        "chosen": (lambda x: Q.choose_qparams.tensor(x * 3 + 1, -128, 127, 1e-8, torch.int8), x4),
+        "chosen_half": (lambda x: Q.choose_qparams.tensor(x.half() - 4, 0, 255, 1e-8, torch.uint8), x4),
+        "chosen_symmetric": (
+            lambda x: [Q.choose_qparams_symmetric.tensor(x, 0, 255, 1e-8, d) for d in (torch.uint8, torch.int8)],
+            x4,
         ),
         "fake": (lambda x: torch.fake_quantize_per_tensor_affine(x * 20, 0.1, 3, -128, 127), x4),
         "fake_channels": (

@@ -55,6 +55,11 @@ def resized(x):
     return aten.resize(x, [2, 3]) + 0, aten.resize(x, [4])
 
 
+def blocks(x, y, n):
+    zeros = y.new_zeros(y.shape[0], x.shape[1] // n, n, 3)
+    return zeros.view(x.shape[0], x.shape[2], x.shape[1], 3).transpose(2, 1) + 1
+
+
 PROGRAMS = {
     "constant": (lambda x: x + torch.tensor([1.0, 2.0, 3.0]), torch.randn(2, 3), torch.randn(4, 3)),
     "constant returned": (lambda x: (torch.tensor([1, 2]), x + 1), V),
@@ -106,6 +111,20 @@ PROGRAMS = {
     ),
     "squeezed number": (lambda x: (x.sum(0, keepdim=True), torch.logsumexp(x, 0), x.squeeze(0)), torch.tensor(3.0)),
     "resize": (resized, torch.randn(2, 3)),
+    "resize to channels last": (
+        lambda x, s: aten.resize(x, s, memory_format=torch.channels_last).as_strided((5,), (1,)) + 0,
+        (torch.randn(5), (1, 3, 2, 2)),
+    ),
+    "numbers divided": (
+        lambda x, n: (torch.div(x.shape[1], n, rounding_mode="trunc"), torch.div(x.shape[0], n), torch.div(n, 2)),
+        (M, 4),
+        (torch.ones(3, 11), 5),
+    ),
+    "a size that a product of matrices shows": (
+        lambda x, y: x @ (y.view(torch.float64) + 1),
+        (torch.randn(2, 2, dtype=torch.float64), torch.randn(2, 2)),
+    ),
+    "a size that a guard shows": (blocks, (torch.randn(2, 8, 3, 4), torch.ones(6, 1), 4)),
     "chunk over a graph break": (chunk_over_graph_break, torch.arange(8.0), V),
 }  # fmt: skip
 
@@ -257,6 +276,21 @@ def test_gradients_of_views():
         assert_same([x.grad for x in own], [x.grad for x in others], 1e-4)
 
 
+def test_gradients_of_strided_results():
+    weight = torch.randn(3, 3)
+
+    def f(x):
+        return (x @ weight + 1).as_strided((x.shape[0], 2), (3, 2)) * 2
+
+    inputs = torch.randn(5, 3, requires_grad=True)
+    with disc.dynamo._listening() as reports:
+        torch.compile(f, backend="disc", dynamic=True)(inputs).sum().backward()
+    found, inputs.grad = inputs.grad, None
+    f(inputs).sum().backward()
+    torch.testing.assert_close(found, inputs.grad)
+    assert all(not report.fallbacks for report in reports)
+
+
 @pytest.mark.parametrize("dims", [2, 3])
 def test_gradients_of_average_pooling(dims):
     pool = getattr(nn.functional, f"avg_pool{dims}d")
@@ -325,3 +359,50 @@ def test_a_trained_result_may_be_changed_in_place():
     assert not y._is_view()
     y.mul_(2).sum().backward()
     torch.testing.assert_close(layer.bias.grad, torch.full((5,), 2.0 * 2 * 4 * 4))
+
+
+@pytest.mark.parametrize("function", [torch.linalg.inv, torch.linalg.cholesky, torch.linalg.solve])
+def test_checks_of_linear_algebra(function):
+    """Compiled, too; a matrix that fails raises what eager raises."""
+
+    def call(x):
+        x = x @ x.mT
+        return function(x, x) if function is torch.linalg.solve else function(x)
+
+    check(lambda x: call(x + torch.eye(x.shape[0])), torch.rand(3, 3), torch.rand(5, 5), tolerance=1e-3)
+    compiled = torch.compile(call, backend="disc", dynamic=True, options=OPTIONS)
+    for matrix in (torch.zeros(3, 3), torch.zeros(4, 4)):
+        with pytest.raises(torch.linalg.LinAlgError) as known:
+            call(matrix)
+        with pytest.raises(torch.linalg.LinAlgError) as found:
+            compiled(matrix)
+        assert str(found.value) == str(known.value)
+
+
+def test_python_rounds_to_even():
+    def call(x, i):
+        return x + round(i / 2 + 1), x[: round(i / 2 + 1)], x + round((i / 2 + 1) * 10, -1)
+
+    check(call, *[(torch.zeros(8), i) for i in (2, 3, 5, 7, 9)])
+
+
+def test_masked_indices_from_the_end():
+    def call(x, mask, index):
+        return aten._unsafe_masked_index(x, mask, [index], 1), aten._unsafe_masked_index_put_accumulate(
+            x, mask, [index], x[: mask.shape[0]]
+        )
+
+    calls = [
+        (torch.randn(n), torch.rand(m) > 0.5, torch.randint(-n, n, (m,)).masked_fill(torch.rand(m) > 0.5, 99))
+        for n, m in ((7, 5), (9, 8))
+    ]
+    check(call, *[(x, mask & (index < 99), index) for x, mask, index in calls])
+
+
+def test_backward_operator_of_convolution():
+    """The sizes of the bias are numbers of the program, the channels are not."""
+
+    def call(grad, x, weight):
+        return aten.convolution_backward(grad, x, weight, [6], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True] * 3)
+
+    check(call, *[(torch.randn(n, 6, n, 5), torch.randn(n, 4, n, 5), torch.randn(6, 4, 1, 1)) for n in (3, 5)])

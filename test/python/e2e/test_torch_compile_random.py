@@ -1,5 +1,7 @@
 """torch.compile(backend="disc"): random numbers are eager's, for the same seed, and leave one compiled graph."""
 
+import math
+
 import pytest
 import torch
 import torch._dynamo
@@ -8,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import disc.dynamo
+from compile_programs import OPTIONS
 from disc.dynamo import Explanation
 
 SIZES = (0, 1, 15, 16, 17, 1000)
@@ -152,3 +155,27 @@ def test_training(checkpointed):
             results.append((loss.detach(), x.grad))
     torch.testing.assert_close(results[1], results[0])
     assert reports and not Explanation(reports).fallbacks, reports
+
+
+@pytest.mark.parametrize(
+    ("draw", "wrong"),
+    [
+        (lambda p: torch.bernoulli(p * 1), ([0.5, 1.5], [-0.5, 0.5], [math.nan, 0.5])),
+        (lambda p: torch.multinomial(p * 1, 1), ([-0.5, 0.5], [0.0, 0.0], [math.inf, 1.0])),
+        (lambda p: torch.multinomial(p * 1, 3, replacement=True), ([-0.5, 0.5], [0.0, 0.0])),
+        (lambda p: torch.normal(p.sin(), p * 1), ([-0.5, 0.5], [math.nan, 0.5])),
+    ],
+)
+def test_invalid_parameters_raise(draw, wrong):
+    compiled = torch.compile(draw, backend="disc", dynamic=True, options=OPTIONS)
+    for p in (torch.tensor([0.5, 0.25]), torch.tensor([0.0, 0.5, 1.0])):
+        torch.manual_seed(1)
+        expected = draw(p)
+        torch.manual_seed(1)
+        assert torch.equal(compiled(p), expected)
+    for values in wrong:
+        with pytest.raises(RuntimeError) as known:
+            draw(torch.tensor(values))
+        with pytest.raises(RuntimeError) as found:
+            compiled(torch.tensor(values))
+        assert str(found.value)[:40] == str(known.value)[:40]

@@ -22,6 +22,8 @@ LIKE_OTHERS = {
     "resnet",
     "blip",
     "layoutlm",
+    "bert",
+    "gpt2",
 }
 NAMES = [pytest.param(name, marks=pytest.mark.nightly if name in LIKE_OTHERS else ()) for name in SELECTED]
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import logging
 import mmap
 import os
@@ -122,7 +123,8 @@ def overloads() -> list[Any]:
             continue
         packet = getattr(getattr(torch.ops, namespace), op, None)
         for each in (overload or packet.overloads()) if packet is not None else ():
-            if each in ("out", "Dimname") or not hasattr(packet, each):
+            # TorchScript's own (prim_dtype) crash eager PyTorch itself with unusual arguments.
+            if each in ("out", "Dimname") or each.startswith("prim_") or not hasattr(packet, each):
                 continue
             value = getattr(packet, each)
             kinds = [str(a.type) for a in value._schema.arguments]
@@ -455,6 +457,7 @@ def isolated(work: Callable[[], None], seconds: int) -> str | None:
     child = os.fork()
     if child == 0:
         signal.alarm(seconds)
+        faulthandler.enable()
         try:
             work()
         except BaseException:

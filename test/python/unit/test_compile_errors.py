@@ -66,6 +66,13 @@ def test_an_exception_of_a_stage_is_an_internal_error(monkeypatch):
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+def test_an_element_type_that_is_not_known():
+    with pytest.raises(disc.CompileError, match=r"element type torch\.uint3 is not supported") as caught:
+        disc.compile(Module(lambda x: torch.zeros(3, dtype=torch.uint3).view(torch.uint8) + x), (torch.ones(3),))
+    assert not isinstance(caught.value, errors.InternalError)
+    assert "test_compile_errors.py" in caught.value.source
+
+
 def test_dynamic_shapes_in_every_form():
     model, x = Module(lambda x: x * 2), torch.ones(5, 3)
     collection = ShapesCollection()

@@ -13,9 +13,9 @@ from torch_mlir import ir
 
 from ..builder import Builder
 from ..registry import NotLowerable, Rule, find_rule
-from ..values import Extent, ResultInfo, Tensor
+from ..values import Extent, ResultInfo, RuntimeNumber, Tensor
 from .cases import Condition
-from .known import Known, bounds, elements
+from .known import Known, Unknown, bounds, elements
 
 _Fn = TypeVar("_Fn", bound=Callable[..., Any])
 
@@ -55,6 +55,14 @@ def unit_message(what: str, extent: str) -> str:
     )
 
 
+MOST_DIMS = 8
+"""Tensors of more numbers are not what decides a shape."""
+
+
+def _read(b: OnnxBuilder, x: Tensor) -> RuntimeNumber:
+    return RuntimeNumber(torch.int64, lambda: b.extract(x, []))
+
+
 UNKNOWN: Any = _Any()
 """What rules find in place of torch.export's results."""
 
@@ -74,6 +82,9 @@ class OnnxBuilder(Builder):
         self.assumed: dict[Condition, bool] = {}
         """Those that the entry has decided."""
         self._expressions: dict[ir.Value, sympy.Expr] = {}
+
+    def require_elements(self, extents: Sequence[Extent]) -> None:
+        """Nothing: of no elements, ONNX has the lowest or the highest number of the type as the extremum."""
 
     def _known(self) -> tuple[Any, ...]:
         return *super()._known(), self._expressions
@@ -189,8 +200,33 @@ class OnnxBuilder(Builder):
         return False
 
     def extents(self, x: Known | Tensor | None) -> list[Any]:
-        """The elements of an operand that must be known, as extents; [] if it is missing."""
+        """The elements of an operand as extents, each bound to a symbol if data decides it; [] if it is missing."""
+        if isinstance(x, Tensor):
+            return [self.bind(item) for item in self._items(x)]
         return [self.extent(v) for v in elements(x) or ()]
+
+    def numbers(self, x: Known | Tensor | None) -> list[Any] | None:
+        """The elements of an operand: numbers, expressions, and what data decides; None if it is missing."""
+        if isinstance(x, Tensor):
+            return [_read(self, item) for item in self._items(x)]
+        return elements(x)
+
+    def _items(self, x: Tensor) -> list[Tensor]:
+        """The integers of a small tensor that the model computes, each without dims."""
+        if (
+            x.rank > 1
+            or not all(isinstance(d, int) and d <= MOST_DIMS for d in x.dims)
+            or x.dtype.is_floating_point
+            or x.dtype == torch.bool
+        ):
+            raise Unknown(x)
+        if isinstance(x.value.owner, ir.Block):
+            # An input of the model or of a graph in it: the code is better if it is fixed.
+            raise Unknown(x)
+        wide = self.map(torch.int64, [x], lambda v: v.to(torch.int64))
+        if x.rank == 0:
+            return [wide]
+        return [self.reshape(self.slice(wide, 0, i, 1), []) for i in range(int(x.dims[0]))]  # type: ignore[call-overload]
 
     def aten(self, name: str, *operands: Any, dtype: torch.dtype | Sequence[torch.dtype], rank: int = 0) -> Any:
         """Applies the rule of a torch op, whose results have ``dtype``; ``rank`` matters where the rule asks for it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -48,11 +49,108 @@ def _istft(
     return torch.nn.functional.pad(signal[..., :length], (0, torch.sym_max(length - given, 0)))
 
 
-def _complex_mean(input: Tensor, *args: Any, **options: Any) -> Tensor:
+def _complex_mean(input: Tensor, *args: Any, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
     # PyTorch divides by the number of elements as a complex number of Python, which fixes it.
-    parts = torch.view_as_real(input)
+    parts = torch.view_as_real(input if dtype is None else input.to(dtype))
     real, imag = (torch.mean(parts[..., part], *args, **options) for part in (0, 1))
     return torch.complex(real, imag)
+
+
+def _kron(input: Tensor, other: Tensor) -> Tensor:
+    rank = max(input.dim(), other.dim())
+    first, second = ([*[1] * (rank - x.dim()), *x.shape] for x in (input, other))
+    blocks = input.reshape([n for size in first for n in (size, 1)])
+    product = blocks * other.reshape([n for size in second for n in (1, size)])
+    return product.reshape([m * n for m, n in zip(first, second, strict=True)])
+
+
+def _vander(x: Tensor, N: Any = None, increasing: bool = False) -> Tensor:
+    powers = torch.arange(x.shape[0] if N is None else N, device=x.device)
+    return x.unsqueeze(-1) ** (powers if increasing else powers.flip(0))
+
+
+def _linalg_vander(x: Tensor, *, N: Any = None) -> Tensor:
+    return x.unsqueeze(-1) ** torch.arange(x.shape[-1] if N is None else N, device=x.device)
+
+
+def _take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    if dim is None:
+        return torch.gather(input.reshape(-1), 0, indices.reshape(-1))
+    if input.dim() != indices.dim():
+        raise RuntimeError("torch.take_along_dim(): input and indices should have the same number of dimensions")
+    dim = dim % input.dim()
+    others = [[1 if d == dim else size for d, size in enumerate(x.shape)] for x in (input, indices)]
+    shape = list(torch.broadcast_shapes(*others))
+    input, indices = (x.expand([*shape[:dim], x.shape[dim], *shape[dim + 1 :]]) for x in (input, indices))
+    return torch.gather(input, dim, indices)
+
+
+def _tensor_split(input: Tensor, sections: int, dim: int = 0) -> tuple[Tensor, ...]:
+    size = input.shape[dim]
+    least, longer = size // sections, size % sections
+    starts = [i * least + torch.sym_min(i, longer) for i in range(sections)]
+    return tuple(input.narrow(dim, start, (size + sections - 1 - i) // sections) for i, start in enumerate(starts))
+
+
+def _combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    places = input.shape[0]
+    pairs = torch.ones(places, places, dtype=torch.bool, device=input.device).triu(0 if with_replacement else 1)
+    return input[pairs.nonzero()]
+
+
+def _cov(input: Tensor, *, correction: int = 1, **_: Any) -> Tensor:
+    rows = input.reshape(1, -1) if input.dim() < 2 else input
+    rows = rows if rows.is_floating_point() or rows.is_complex() else rows.to(torch.get_default_dtype())
+    rows = rows - rows.mean(1, keepdim=True)
+    count = torch.scalar_tensor(rows.shape[1] - correction, dtype=rows.real.dtype).clamp(min=0)
+    # PyTorch drops the dims of a matrix of one element.
+    torch._check(input.dim() < 2 or rows.shape[0] != 1)
+    product = (rows @ rows.conj().transpose(0, 1)) / count
+    return product.reshape([]) if input.dim() < 2 else product
+
+
+def _corrcoef(input: Tensor) -> Tensor:
+    product = _cov(input)
+    if input.dim() < 2:
+        return product / product
+    spread = product.diagonal().real.sqrt()
+    scaled = product / spread.unsqueeze(1) / spread.unsqueeze(0)
+    return scaled if scaled.is_complex() else scaled.clamp(-1, 1)
+
+
+def _triangle(kept: Callable[[Tensor, Any], Tensor]) -> Callable[..., Tensor]:
+    """The places of a triangle's elements, row by row, as torch.tril_indices has them."""
+
+    def indices(row: Any, col: Any, offset: Any = 0, *, dtype: torch.dtype = torch.int64, **options: Any) -> Tensor:
+        whole = torch.ones(row, col, dtype=torch.bool, **_kept(options))
+        return kept(whole, offset).nonzero().t().to(dtype)
+
+    return indices
+
+
+def _window(shape: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """torch.hann_window and its like: ``shape`` of places from 0 to 1, and 1 for a single place."""
+
+    def window(window_length: Any, periodic: bool = True, *numbers: float, **options: Any) -> Tensor:
+        dtype = options.pop("dtype", None) or torch.get_default_dtype()
+        names = [name for name in ("alpha", "beta") if name in options]
+        numbers = (*numbers, *(options[name] for name in names))
+        steps = torch.sym_max(window_length if periodic else window_length - 1, 1)
+        places = torch.arange(window_length, dtype=torch.float64, **_kept(options)) / steps
+        values = shape(places, *numbers)
+        single = torch.scalar_tensor(window_length, dtype=torch.int64) == 1
+        return torch.where(single, torch.ones_like(values), values).to(dtype)
+
+    return window
+
+
+def _hamming(x: Tensor, alpha: float = 0.54, beta: float = 0.46) -> Tensor:
+    return alpha - beta * torch.cos(2 * math.pi * x)
+
+
+def _kaiser(x: Tensor, beta: float = 12.0) -> Tensor:
+    inside = torch.clamp(1 - (2 * x - 1) ** 2, min=0)
+    return torch.i0(beta * torch.sqrt(inside)) / torch.i0(torch.scalar_tensor(beta, dtype=x.dtype))
 
 
 def _kept(options: dict[str, Any]) -> dict[str, Any]:
@@ -65,17 +163,58 @@ _REPLACEMENTS: dict[Any, tuple[Callable[..., Tensor], tuple[tuple[int, str], ...
     torch.istft: (_istft, ((8, "length"),)),
     torch.Tensor.istft: (_istft, ((8, "length"),)),
     torch.nn.functional.one_hot: (_one_hot, ((1, "num_classes"),)),
+    torch.hann_window: (_window(lambda x: 0.5 - 0.5 * torch.cos(2 * math.pi * x)), ((0, "window_length"),)),
+    torch.hamming_window: (_window(_hamming), ((0, "window_length"),)),
+    torch.blackman_window: (
+        _window(lambda x: 0.42 - 0.5 * torch.cos(2 * math.pi * x) + 0.08 * torch.cos(4 * math.pi * x)),
+        ((0, "window_length"),),
+    ),
+    torch.bartlett_window: (_window(lambda x: 1 - torch.abs(2 * x - 1)), ((0, "window_length"),)),
+    torch.kaiser_window: (_window(_kaiser), ((0, "window_length"),)),
+    torch.tril_indices: (_triangle(torch.tril), ((0, "row"), (1, "col"), (2, "offset"))),
+    torch.triu_indices: (_triangle(torch.triu), ((0, "row"), (1, "col"), (2, "offset"))),
+}
+# These ask for sizes of their tensors.
+_OF_SIZES: dict[Any, Callable[..., Any]] = {
+    torch.kron: _kron,
+    Tensor.kron: _kron,
+    torch.vander: _vander,
+    torch.linalg.vander: _linalg_vander,
+    torch.take_along_dim: _take_along_dim,
+    Tensor.take_along_dim: _take_along_dim,
+    torch.tensor_split: _tensor_split,
+    Tensor.tensor_split: _tensor_split,
+    torch.combinations: _combinations,
+    torch.cov: _cov,
+    Tensor.cov: _cov,
+    torch.corrcoef: _corrcoef,
+    Tensor.corrcoef: _corrcoef,
 }
 _MEANS = (torch.mean, Tensor.mean)
 
 
 def symbolic_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Tensor] | None:
     """What to call in the place of ``func``, if it would make an int of a number that is symbolic."""
-    if func in _MEANS and args and args[0].is_complex() and "dtype" not in kwargs:
+    if func in _MEANS and args and (kwargs.get("dtype") or args[0].dtype).is_complex:
         return _complex_mean
+    if func in _OF_SIZES:
+        return _OF_SIZES[func] if _asks_for_sizes(func, args, kwargs) else None
     replacement = _REPLACEMENTS.get(func)
     if replacement is None:
         return None
     function, numbers = replacement
     given = (args[place] if place < len(args) else kwargs.get(name) for place, name in numbers)
     return function if any(isinstance(value, torch.SymInt) for value in given) else None
+
+
+def _asks_for_sizes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    if func in (torch.tensor_split, Tensor.tensor_split):
+        sections = args[1] if len(args) > 1 else kwargs.get("sections", kwargs.get("indices_or_sections"))
+        dim = args[2] if len(args) > 2 else kwargs.get("dim", 0)
+        return type(sections) is int and len(args) > 1 and isinstance(args[0].shape[dim], torch.SymInt)
+    if func in (torch.cov, Tensor.cov) and not kwargs.keys() <= {"correction"}:
+        return False
+    if func is torch.combinations and (args[1] if len(args) > 1 else kwargs.get("r", 2)) != 2:
+        return False
+    tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+    return any(isinstance(size, torch.SymInt) for x in tensors for size in x.shape)

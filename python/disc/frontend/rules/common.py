@@ -65,3 +65,9 @@ def read_if(b: Builder, inside: Elem, x: Tensor, index: Sequence[Elem], other: A
 def within(index: Elem, extent: Extent) -> Elem:
     """In a body: whether 0 <= index < extent."""
     return (index >= 0) & (index < scalar.from_extent(extent, torch.int64))
+
+
+def require_pixels(b: Builder, extents: Sequence[Extent], what: str) -> None:
+    """Requires extents that an operation needs at least one element along: those of images, as PyTorch has it."""
+    for extent in extents:
+        b.require_at_most(1, extent, f"{b.op_name.removeprefix('torch.')}: {what} has a spatial size of 0")

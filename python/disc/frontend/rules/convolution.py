@@ -109,7 +109,9 @@ def convolution_backward(
         to_weight = _weight_gradient(b, image, windows, weight.dims, strides, paddings, dilations, groups)
     if mask[2]:
         total = b.reduce([grad], [0, *range(2, grad.rank)], dtypes.opmath(grad.dtype), 0, lambda acc, g: acc + g)
-        to_bias = convert(b, total, grad.dtype)
+        dims = b.as_exported(total.dims, 2)
+        b.require_equal(total.dims[0], dims[0], "convolution_backward: the bias has as many elements as channels")
+        to_bias = convert(b, b.reshape(total, dims), grad.dtype)
     return to_input, to_weight, to_bias
 
 

@@ -12,7 +12,7 @@ from ..builder import Builder
 from ..registry import NotLowerable
 from ..scalar import Elem
 from ..values import Extent, Tensor
-from .common import loops, read_if, within
+from .common import loops, read_if, require_pixels, within
 from .elementwise import convert
 
 
@@ -45,6 +45,7 @@ def convolution_by_index(
     """The convolution of any sizes; ``low`` and ``high`` is the padding, or what a transposed one cuts off."""
     spatial = weight.rank - 2
     image = x if x.rank == spatial + 2 else b.unsqueeze(x, 0)
+    require_pixels(b, image.dims[2:], "the input")
     channels = b.floordiv(image.dims[1], groups)
     # Transposed ones have their channels first.
     filters = weight.dims[1] if transposed else b.floordiv(weight.dims[0], groups)

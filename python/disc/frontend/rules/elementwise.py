@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch_mlir import ir
 
 from .. import dtypes, scalar
 from ..builder import Builder, Input
-from ..registry import lowers
+from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Number, RuntimeNumber, Tensor
 from .common import number
@@ -53,9 +54,21 @@ def mul(b: Builder, x: Input, y: Input) -> Tensor:
 
 def _by_number(b: Builder, x: Input, y: Input, fn: Callable[[Elem, Any], Elem]) -> Tensor:
     """fn(x, y), which sees that ``y`` is a constant if it is: division by one needs no care."""
+    if not dtypes.is_float(b.out.dtype):
+        _require_divisor(b, x, y)
     if isinstance(y, (int, float)):
         return b.elementwise(b.out.dtype, [x], lambda x: fn(x, y))
     return b.elementwise(b.out.dtype, [x, number(y)], fn)
+
+
+def _require_divisor(b: Builder, x: Input, y: Input) -> None:
+    """Refuses a divisor of 0 that is the same for all elements, unless there are none, as PyTorch does for integers."""
+    count = b.product(x.dims) if isinstance(x, Tensor) else 1
+    given = b.operand_value(1)
+    if isinstance(y, ir.Value) and isinstance(given, torch.SymInt):
+        b.require_divisor(y, given.node.expr, f"{b.op_name.removeprefix('torch.')}: ", least=b.minimum(1, count))
+    elif isinstance(y, int) and y == 0 and count != 0:
+        raise NotLowerable("integer division or modulo by zero")
 
 
 @lowers("torch.aten.div", "torch.aten.divide", "torch.aten.true_divide")
@@ -100,8 +113,6 @@ def atan2(b: Builder, x: Input, y: Input) -> Tensor:
     """The angle of (y, x)."""
 
     def fn(x: Elem, y: Elem) -> Elem:
-        from torch_mlir import ir
-
         op = ir.Operation.create("math.atan2", [x.value.type], [x.value, y.value])
         return Elem(op.result, x.dtype)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch_mlir import ir
@@ -19,7 +20,7 @@ from .calls import PARTS, dtype_code
 from .common import read_if
 from .elementwise import convert
 from .masks import expand_masks, flatten_mask
-from .segments import closed, embedding_bags
+from .segments import closed, embedding_bags, fold_segments
 
 _SUM, _MEAN, _MAX = range(3)
 
@@ -54,7 +55,10 @@ def embedding_bag(
         wrapped = padding + weight.dims[0] if padding is not None and padding < 0 else padding
         kept = None if padding is None else b.map(torch.bool, [indices], lambda i: i.ne(wrapped))
         result = embedding_bags(b, rows, offsets, mode, kept, weights, include_last_offset)
-        return convert(b, result, weight.dtype), *_bags(b, indices, offsets, mode, kept, include_last_offset)
+        bags = _bags(b, indices, offsets, mode, kept, include_last_offset)
+        if mode == _MAX and not include_last_offset and 3 in _used(b):
+            bags = *bags[:2], _maxima(b, rows, result, indices, offsets, bags[0], kept)
+        return convert(b, result, weight.dtype), *bags
     shape: list[Extent] = [offsets.dims[0], iota.step]
     b.require_equal(indices.dims[0], b.product(shape), "embedding_bag: indices are not whole bags")
     indices = b.reshape(indices, shape)
@@ -90,13 +94,48 @@ def embedding_bag(
     return convert(b, result, weight.dtype), None, None, None
 
 
+def _used(b: Builder) -> set[Any]:
+    """The numbers of those of an operation's results that something uses."""
+    node = b.node
+    return {user.args[1] for user in node.users if user.target is operator.getitem and user.users} if node else set()
+
+
+def _maxima(
+    b: Builder,
+    rows: Tensor,
+    result: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    bag_of: Tensor | None,
+    kept: Tensor | None,
+) -> Tensor | None:
+    """The index of the first row of each bag that has the maximum, for each column."""
+    if bag_of is None:
+        return None
+
+    def place(row: Elem) -> Elem:
+        number = scalar.loop_index(0)
+        maximum = b.extract(result, [b.extract(bag_of, [number]), scalar.loop_index(1)])
+        return scalar.select(row.eq(maximum), (0 - number).to(torch.float64), -math.inf)
+
+    places = b.reshape(b.map(torch.float64, [rows], place), [1, *rows.dims])
+    ends = closed(b, offsets, indices.dims[0])
+    counted = None if kept is None else b.reshape(kept, [1, kept.dims[0]])
+    first = fold_segments(b, places, b.reshape(ends, [1, ends.dims[0]]), counted, "max", empty=0.0)
+
+    def index(number: Elem) -> Elem:
+        return b.extract(indices, [scalar.maximum(0.0 - number, 0.0).to(torch.int64)])
+
+    found = b.map(indices.dtype, [b.reshape(first, result.dims)], index)
+    return convert(b, found, offsets.dtype)
+
+
 def _bags(
     b: Builder, indices: Tensor, offsets: Tensor, mode: int, kept: Tensor | None, include_last: bool
 ) -> tuple[Tensor | None, ...]:
     """The bag of each index, the bags' sizes, and what stands for the maxima's rows, of which PyTorch's CPU kernel has
     none but for maxima. What nothing uses is left out, as are the rows of maxima."""
-    node, values = b.node, b.node_value
-    used = {user.args[1] for user in node.users if user.target is operator.getitem and user.users} if node else set()
+    used, values = _used(b), b.node_value
     results: list[Tensor | None] = [None, None, None]
     if not used & {1, 2, 3} or not isinstance(values, (tuple, list)):
         return tuple(results)

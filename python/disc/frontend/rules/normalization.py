@@ -13,6 +13,7 @@ from ..registry import lowers
 from ..scalar import Elem
 from ..values import Tensor, normalize_dim
 from .elementwise import convert
+from .reduction import centred_moments
 
 
 @lowers("torch.aten.softmax.int", "torch.aten._softmax", "torch.aten._safe_softmax")
@@ -104,19 +105,8 @@ def _layer_norm(
     compute = dtypes.opmath(x.dtype)
     axis = list(range(x.rank - count, x.rank))
     size = b.product([x.dims[i] for i in axis])
-
-    def average(total: Elem) -> Elem:
-        return total / scalar.from_extent(size, compute)
-
-    total = b.reduce([x], axis, compute, 0, lambda acc, x: acc + x.to(compute))
-    mean = b.elementwise(compute, [total], average)
-
-    def add_square(acc: Elem, x: Elem, mean: Elem) -> Elem:
-        centred = x.to(compute) - mean
-        return acc + centred * centred
-
-    squares = b.reduce([x, mean], axis, compute, 0, add_square)
-    rstd = b.elementwise(compute, [squares], lambda s: scalar.rsqrt(average(s) + eps))
+    mean, squares = centred_moments(b, x, axis)
+    rstd = b.elementwise(compute, [squares], lambda s: scalar.rsqrt(s / scalar.from_extent(size, compute) + eps))
 
     def normalise(x: Elem, mean: Elem, rstd: Elem, *affine: Elem) -> Elem:
         y = (x.to(compute) - mean) * rstd
@@ -192,19 +182,8 @@ def group_norm(b: Builder, x: Tensor, *args: Any) -> Any:
     inner = b.product(x.dims[2:])
     split = b.reshape(x, [samples, groups, b.floordiv(channels, groups), inner])
     size = b.product(split.dims[2:])
-
-    def average(total: Elem) -> Elem:
-        return total / scalar.from_extent(size, compute)
-
-    total = b.reduce([split], [2, 3], compute, 0, lambda acc, x: acc + x.to(compute))
-    mean = b.elementwise(compute, [total], average)
-
-    def add_square(acc: Elem, x: Elem, mean: Elem) -> Elem:
-        centred = x.to(compute) - mean
-        return acc + centred * centred
-
-    squares = b.reduce([split, mean], [2, 3], compute, 0, add_square)
-    rstd = b.elementwise(compute, [squares], lambda s: scalar.rsqrt(average(s) + eps))
+    mean, squares = centred_moments(b, split, [2, 3])
+    rstd = b.elementwise(compute, [squares], lambda s: scalar.rsqrt(s / scalar.from_extent(size, compute) + eps))
     affine = [b.reshape(t, [groups, split.dims[2]]) for t in (weight, bias) if t is not None]
 
     def normalise(x: Elem, mean: Elem, rstd: Elem, *affine: Elem) -> Elem:

@@ -17,6 +17,7 @@ from ..builder import Builder
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, Number, Tensor, is_one
+from .common import require_pixels
 from .convolution import channels_first, channels_last, per_dim
 
 _UNROLLED = 32
@@ -83,6 +84,7 @@ class Pool:
         self.b, self.x = b, x
         self.image = channels_last(b, x if x.rank == spatial + 2 else b.unsqueeze(x, 0))
         self.spatial = spatial
+        require_pixels(b, self.image.dims[1:-1], "the input")
         self.windows = windows(self.image.dims[1:-1])
         self.dims: list[Extent] = [self.image.dims[0], *(w.size for w in self.windows), self.image.dims[-1]]
         counts = [w.count for w in self.windows]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from .. import scalar
+from .. import dtypes, scalar
 from ..builder import Builder
 from ..registry import lowers
 from ..scalar import Elem
-from ..values import Extent, Tensor, normalize_dim
-from .common import number
+from ..values import Extent, Tensor, is_one, normalize_dim
+from . import reduction
+from .common import number, promoted
 from .elementwise import convert
 
 _F32, _F64 = torch.float32, torch.float64
@@ -95,6 +97,142 @@ def dequantize_per_channel(b: Builder, x: Tensor, scales: Tensor, zeros: Tensor 
 def dequantize_per_token(b: Builder, x: Tensor, scales: Tensor, zeros: Tensor, *_: Any) -> Tensor:
     """(x - zero) * scale, with the numbers of each row."""
     return _dequantized(b, x, scales, zeros)
+
+
+def _in_groups(b: Builder, x: Tensor, parameter: Tensor, size: int) -> tuple[Tensor, list[Extent]]:
+    """A parameter for each group of ``size`` columns, and the dims [rows, groups, columns] that ``x`` is seen with.
+
+    A group is never larger than a row that has only one.
+    """
+    rows, columns = x.dims
+    groups = parameter.dims[-1]
+    width: Extent = columns if is_one(groups) and not (isinstance(columns, int) and columns > size) else size
+    count = b.quotient([columns], [width])
+    b.require_equal(b.mul(count, width), columns, "the groups do not divide the columns")
+    if not is_one(groups):
+        b.require_equal(groups, count, "the scales are not one for each group")
+    return b.reshape(parameter, [*parameter.dims, 1]), [rows, count, width]
+
+
+@lowers("torch.quantized_decomposed.quantize_per_channel_group")
+def quantize_per_group(
+    b: Builder, x: Tensor, scales: Tensor, zeros: Tensor, low: Any, high: Any, dtype: Any, size: int = 128
+) -> Tensor:
+    """A scale and a zero point for each group of columns of each row; the zero point is added before rounding."""
+    scale, dims = _in_groups(b, x, scales, size)
+    zero = b.reshape(zeros, scale.dims)
+
+    def fn(x: Elem, s: Elem, z: Elem, low: Elem, high: Elem) -> Elem:
+        value = scalar.unary("roundeven", x.to(_F32) * (1.0 / s.to(_F32)) + z.to(_F32))
+        return scalar.minimum(scalar.maximum(value, low.to(_F32)), high.to(_F32))
+
+    inputs = [b.reshape(x, dims), scale, zero, number(low), number(high)]
+    return b.reshape(b.map(b.out.dtype, inputs, fn, number_dtype=_F64, dims=dims), x.dims)
+
+
+@lowers("torch.quantized_decomposed.dequantize_per_channel_group")
+def dequantize_per_group(
+    b: Builder,
+    x: Tensor,
+    scales: Tensor,
+    zeros: Tensor | None,
+    low: Any,
+    high: Any,
+    dtype: Any,
+    size: int = 128,
+    *_: Any,
+) -> Tensor:
+    """(x - zero) * scale, with the numbers of each group of columns; integers are subtracted as such."""
+    scale, dims = _in_groups(b, x, scales, size)
+    whole = x.dtype if zeros is None else promoted(x, zeros)
+
+    def fn(x: Elem, s: Elem, *z: Elem) -> Elem:
+        value = x.to(whole) - z[0].to(whole) if z else x
+        return value.to(_F32) * s.to(_F32)
+
+    inputs = [b.reshape(x, dims), scale, *([] if zeros is None else [b.reshape(zeros, scale.dims)])]
+    return b.reshape(b.map(b.out.dtype, inputs, fn, dims=dims), x.dims)
+
+
+def _choose(b: Builder, x: Tensor, fn: Callable[[Elem, Elem], Elem], zero: Callable[[Elem, Elem], Elem]) -> Any:
+    """Scale and zero point of all elements: of the least and the greatest one, with 0 between them."""
+    least = b.elementwise(x.dtype, [reduction.amin(b, x)], lambda v: scalar.minimum(v, 0), compute=x.dtype)
+    most = b.elementwise(x.dtype, [reduction.amax(b, x)], lambda v: scalar.maximum(v, 0), compute=x.dtype)
+    scale = b.map(_F32, [least, most], fn)
+    chosen = b.map(torch.int64, [least, scale], lambda low, s: zero(low.to(_F32), s))
+    return b.reshape(convert(b, scale, _F64), [1]), b.reshape(chosen, [1])
+
+
+@lowers("torch.quantized_decomposed.choose_qparams")
+def choose_qparams(b: Builder, x: Tensor, low: int, high: int, eps: float, *_: Any) -> tuple[Tensor, Tensor]:
+    """The scale and the zero point by which ``low`` to ``high`` stand for the elements and 0."""
+
+    def scale(least: Elem, most: Elem) -> Elem:
+        # Each step is rounded to the input's type, as PyTorch has it.
+        span = (most.to(_F32) - least.to(_F32)).to(x.dtype)
+        return scalar.maximum((span.to(_F32) / float(high - low)).to(x.dtype).to(_F32), eps)
+
+    def zero(least: Elem, s: Elem) -> Elem:
+        whole = -scalar.unary("roundeven", least / s).to(torch.int64) + low
+        return scalar.minimum(scalar.maximum(whole, low), high)
+
+    return _choose(b, x, scale, zero)  # type: ignore[no-any-return]
+
+
+@lowers("torch.quantized_decomposed.choose_qparams_symmetric")
+def choose_qparams_symmetric(
+    b: Builder, x: Tensor, low: int, high: int, eps: float, dtype: Any
+) -> tuple[Tensor, Tensor]:
+    """The scale by which ``low`` to ``high`` stand for numbers as large as the elements, of both signs."""
+
+    def scale(least: Elem, most: Elem) -> Elem:
+        size = scalar.maximum(-least.to(_F32), most.to(_F32))
+        return scalar.maximum((size / (float(high - low) / 2)).to(x.dtype).to(_F32), eps)
+
+    # PyTorch numbers its dtypes; uint8 is the first.
+    middle = 128 if dtype in (0, torch.uint8) else 0
+    return _choose(b, x, scale, lambda _, s: scalar.constant(middle, torch.int64))  # type: ignore[no-any-return]
+
+
+@lowers("torch.quantized_decomposed.choose_qparams_per_token")
+def choose_per_token(b: Builder, x: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    """The scale of each row by which -127 to 127 stand for its elements, and 0."""
+    # PyTorch widens f16 alone; its meta kernel says f64.
+    dtype = _F32 if x.dtype == torch.float16 else x.dtype
+    top = b.reduce([x], [x.rank - 1], x.dtype, 0, lambda acc, x: scalar.maximum(acc, scalar.absolute(x)), keepdim=True)
+    wide = dtypes.opmath(dtype)
+
+    def scale(size: Elem) -> Elem:
+        bounded = scalar.maximum(size.to(wide), 1e-5).to(dtype)
+        return bounded.to(wide) / 127.0
+
+    return convert(b, b.map(dtype, [top], scale), b.results[0].dtype), b.full(top.dims, 0, b.results[1].dtype)
+
+
+@lowers("torch.quantized_decomposed.choose_qparams_per_token_asymmetric")
+def choose_per_token_asymmetric(b: Builder, x: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    """The scale and the zero point of each row by which -128 to 127 stand for its elements and 0."""
+    least, most = (b.reduce([x], [x.rank - 1], x.dtype, 0, fn, keepdim=True) for fn in (scalar.minimum, scalar.maximum))
+    dtype, wide = x.dtype, dtypes.opmath(x.dtype)
+
+    def rounded(value: Elem) -> Elem:
+        # Each step is rounded to the input's type, as PyTorch has it.
+        return value.to(dtype).to(wide)
+
+    def scale(least: Elem, most: Elem) -> Elem:
+        span = rounded(most.to(wide) - least.to(wide))
+        return scalar.maximum(rounded(span / 255.0), torch.finfo(_F32).eps)
+
+    def zero(least: Elem, most: Elem, scale: Elem) -> Elem:
+        s = scale.to(wide)
+        low, high = rounded(least.to(wide) / s), rounded(most.to(wide) / s)
+        positive = rounded(rounded(low - 128.0) + rounded(high + 127.0)) > 0
+        place = rounded(scalar.select(positive, -128.0 - low, 127.0 - high))
+        place = scalar.minimum(scalar.maximum(place, -128.0), 127.0)
+        return scalar.unary("roundeven", place).to(torch.int64)
+
+    scales = b.map(dtype, [least, most], scale)
+    return convert(b, scales, _F64), b.map(torch.int64, [least, most, scales], zero)
 
 
 @lowers("torch.quantized_decomposed.convert_element_type")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -77,18 +78,43 @@ def _count(b: Builder, x: Tensor, reduced: list[int], dtype: torch.dtype, correc
     return RuntimeNumber(dtype, emit)
 
 
-def variance(b: Builder, x: Tensor, dims: Any, correction: Number, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """Mean and variance in the accumulation type, by two passes."""
-    reduced = axes(dims, x.rank)
+def centred_moments(b: Builder, x: Tensor, reduced: list[int]) -> tuple[Tensor, Tensor]:
+    """The mean over ``reduced``, and the sum of the squared differences from it, in the accumulation type."""
     compute = dtypes.opmath(x.dtype)
     total = b.reduce([x], reduced, compute, 0, lambda acc, x: acc + x.to(compute))
-    average = b.elementwise(compute, [total, _count(b, x, reduced, compute)], lambda s, n: s / n)
+    mean = b.elementwise(compute, [total, _count(b, x, reduced, compute)], lambda s, n: s / n)
 
     def add_square(acc: Elem, x: Elem, m: Elem) -> Elem:
         centred = x.to(compute) - m
         return acc + centred * centred
 
-    squares = b.reduce([x, average], reduced, compute, 0, add_square)
+    return mean, b.reduce([x, mean], reduced, compute, 0, add_square)
+
+
+def _corrected_moments(b: Builder, x: Tensor, reduced: list[int]) -> tuple[Tensor, Tensor]:
+    """What :func:`centred_moments` gives, to more digits; norms do without, as PyTorch's do, and are faster.
+
+    The rounded mean of large numbers is far from the true one, in terms of their spread. The second pass sums the
+    differences as well: their mean corrects the mean, and its square what the sum of the squares has too much.
+    """
+    compute = dtypes.opmath(x.dtype)
+    count = _count(b, x, reduced, compute)
+    rough, squares = centred_moments(b, x, reduced)
+    rest = b.reduce([x, rough], reduced, compute, 0, lambda acc, x, m: acc + (x.to(compute) - m))
+    average = b.elementwise(compute, [rough, rest, count], lambda m, r, n: m + r / n)
+
+    def corrected(s: Elem, r: Elem, n: Elem) -> Elem:
+        # Rounding may make the difference of two equal numbers negative; infinity stays.
+        return scalar.select(s.eq(math.inf), s, scalar.maximum(s - r * (r / n), 0))
+
+    return average, b.elementwise(compute, [squares, rest, count], corrected)
+
+
+def variance(b: Builder, x: Tensor, dims: Any, correction: Number, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """Mean and variance in the accumulation type."""
+    reduced = axes(dims, x.rank)
+    compute = dtypes.opmath(x.dtype)
+    average, squares = _corrected_moments(b, x, reduced)
     count = _count(b, x, reduced, compute, correction)
     spread = b.elementwise(compute, [squares, count], lambda s, n: s / n)
     if keepdim:
@@ -131,6 +157,9 @@ def var_mean(b: Builder, x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
 # -- extrema ---------------------------------------------------------------------------------------
 
 
+_EXTREMA = ("amax", "amin", "max", "min", "argmax", "argmin", "aminmax")
+
+
 @lowers("torch.aten.amax")
 def amax(b: Builder, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
     """The maximum over ``dims``; NaN wins."""
@@ -144,6 +173,10 @@ def amin(b: Builder, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tens
 
 
 def _extremum(b: Builder, x: Tensor, dims: Any, keepdim: bool, *, largest: bool) -> Tensor:
+    original = None if b.node is None else b.node.meta.get("original_aten")
+    if original is None or str(original).removeprefix("aten.").split(".")[0] in _EXTREMA:
+        # Otherwise a part of logsumexp or the like, which have a value for no elements.
+        b.require_elements([x.dims[axis] for axis in axes(dims, x.rank)])
     neutral = dtypes.lowest(x.dtype) if largest else dtypes.highest(x.dtype)
     pick = scalar.maximum if largest else scalar.minimum
     return b.reduce([x], axes(dims, x.rank), x.dtype, neutral, pick, keepdim=keepdim)
@@ -209,6 +242,19 @@ def _arg_extremum(b: Builder, x: Tensor, dim: int | None, keepdim: bool, *, larg
     return b.reshape(where, [1] * x.rank) if keepdim else where
 
 
+@lowers("torch.aten.logsumexp")
+def logsumexp(b: Builder, x: Tensor, dims: Any, keepdim: bool = False) -> Tensor:
+    """log(sum of e^x) over ``dims``; the greatest element is taken out, unless it is infinite."""
+    reduced = axes(dims, x.rank)
+    dtype = b.out.dtype
+    compute = dtypes.opmath(dtype)
+    top = b.reduce([x], reduced, compute, dtypes.lowest(compute), lambda acc, x: scalar.maximum(acc, x.to(compute)))
+    base = b.elementwise(compute, [top], lambda m: scalar.select(scalar.absolute(m).eq(math.inf), m.like(0), m))
+    total = b.reduce([x, base], reduced, compute, 0, lambda acc, x, m: acc + scalar.exp(x.to(compute) - m))
+    result = b.elementwise(dtype, [total, base], lambda s, m: scalar.log(s) + m)
+    return b.reshape(result, [1 if i in reduced else d for i, d in enumerate(x.dims)]) if keepdim else result
+
+
 # -- logic -----------------------------------------------------------------------------------------
 
 
@@ -244,6 +290,8 @@ def vector_norm(
     compute = dtypes.opmath(dtype)
     finite = order not in (float("inf"), float("-inf"))
     neutral = 0 if finite else (0 if order > 0 else float("inf"))
+    if not finite or (isinstance(order, (int, float)) and order < 0):
+        b.require_elements([x.dims[axis] for axis in axes(dims, x.rank)])
 
     def fn(acc: Elem, x: Elem) -> Elem:
         if order == 2:

@@ -13,7 +13,7 @@ from ..builder import Builder
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, Tensor
-from .common import loops, read_if, within
+from .common import loops, read_if, require_pixels, within
 from .elementwise import convert
 
 # Where an output index lies in the input: (index, how far towards the next), or a list of (index, weight).
@@ -51,10 +51,16 @@ def _clamped(index: Elem, size: Extent) -> Elem:
     return scalar.maximum(scalar.minimum(index, last), 0)
 
 
+def _require_images(b: Builder, x: Tensor, sizes: Sequence[Extent]) -> None:
+    require_pixels(b, x.dims[2:], "the input")
+    require_pixels(b, sizes, "the result")
+
+
 def _resample(b: Builder, x: Tensor, sizes: Sequence[Extent], taps: Callable[[int, Elem], Taps]) -> Tensor:
     """Sums of products over the taps of each dim; ``taps`` gets the number of a dim and the index in it."""
     dims = [*x.dims[:2], *sizes]
     compute = dtypes.opmath(x.dtype)
+    _require_images(b, x, sizes)
 
     def body() -> Elem:
         n, c, *inner = loops(len(dims))
@@ -77,6 +83,8 @@ def _resample(b: Builder, x: Tensor, sizes: Sequence[Extent], taps: Callable[[in
 def _nearest(
     b: Builder, x: Tensor, sizes: Sequence[Extent], scales: Sequence[float | None], *, centred: bool
 ) -> Tensor:
+    _require_images(b, x, sizes)
+
     def body() -> Elem:
         n, c, *inner = loops(len(sizes) + 2)
         index = []
@@ -203,6 +211,7 @@ def grid_sampler(b: Builder, x: Tensor, grid: Tensor, mode: int, padding: int, c
     out = b.as_exported([*x.dims[:2], *grid.dims[1:-1]])
     if mode == _BICUBIC and count != 2:
         raise NotLowerable("bicubic sampling of a volume")
+    require_pixels(b, inner, "the input")
     compute = dtypes.opmath(x.dtype)
 
     def place(at: Elem, size: Extent) -> Elem:

@@ -39,6 +39,16 @@ def numel(b: Builder, x: Tensor) -> Extent:
     return b.product(x.dims)
 
 
+@lowers("torch.aten.stride.int", "torch.aten.sym_stride.int")
+def stride(b: Builder, x: Tensor, dim: int) -> Extent:
+    """The stride that PyTorch's result has, as an expression of sizes."""
+    value = b.node_value
+    known = b.extent_of(value.node.expr) if isinstance(value, torch.SymInt) else value
+    if known is None:
+        raise NotLowerable("a stride that is no number of the inputs' sizes")
+    return known
+
+
 @lowers("torch.aten.sym_storage_offset")
 def storage_offset(b: Builder, x: Tensor) -> RuntimeNumber:
     """Where a view begins: torch.export asks for it to assert that it is not negative, and nobody else may."""
@@ -129,17 +139,24 @@ def _register_whole(name: str, rounded: Callable[[Elem], Elem]) -> None:
         return b.floordiv(b.add(b.mul(extent, ratio.numerator), more), ratio.denominator)
 
 
+def _rounded(x: Elem, digits: int) -> Elem:
+    # Powers of ten that are no fractions are exact.
+    scale = _f64(10.0 ** abs(digits))
+    if digits < 0:
+        return scalar.unary("roundeven", x / scale) * scale
+    return scalar.unary("roundeven", x * scale) / scale
+
+
 @lowers("torch.python.round")
 def round_(b: Builder, x: Any, digits: Any = None) -> Any:
     """The nearest whole number, or the nearest with so many decimal digits; of two, the even one."""
     if not isinstance(x, RuntimeNumber):
         return x
     if digits is not None:
-        scale = 10.0**digits
-        return RuntimeNumber(torch.float64, lambda: scalar.unary("round", _f64(x) * _f64(scale)) / _f64(scale))
+        return RuntimeNumber(torch.float64, lambda: _rounded(_f64(x), digits))
     given = b.operand_value(0)
     if x.scaled is None or not (isinstance(given, torch.SymFloat) and _is_natural(b, given)):
-        return RuntimeNumber(torch.int64, lambda: scalar.unary("round", _f64(x)).to(torch.int64))
+        return RuntimeNumber(torch.int64, lambda: scalar.unary("roundeven", _f64(x)).to(torch.int64))
     extent, ratio = x.scaled
     doubled = b.add(b.mul(extent, 2 * ratio.numerator), ratio.denominator)
     up = b.floordiv(doubled, 2 * ratio.denominator)

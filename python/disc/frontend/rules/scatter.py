@@ -18,7 +18,7 @@ from .calls import PARTS, dtype_code
 from .common import number
 from .elementwise import convert
 from .masks import expand_masks, flatten_mask
-from .strided import stored_order
+from .strided import require_inside, stored_order
 
 _OPERATIONS = {"set": 0, "sum": 1, "prod": 2, "amin": 3, "amax": 4}
 
@@ -242,7 +242,28 @@ def index_put(
     operation = "sum" if accumulate else "set"
     while values.rank > len(dims) and is_one(values.dims[0]):
         values = b.reshape(values, values.dims[1:])
-    return b.reshape(update(b, x, b.broadcast(values, dims), places, loops, operation, wrap=True), whole)
+    return b.reshape(update(b, x, _spread(b, values, dims), places, loops, operation, wrap=True), whole)
+
+
+def _spread(b: Builder, values: Tensor, dims: list[Extent]) -> Tensor:
+    """``values`` broadcast to ``dims``, of which a call may show one that is dynamic to be 1: torch.export asks nothing
+    of them."""
+    skipped = len(dims) - values.rank
+    may_be_one = [not isinstance(x, int) and x != dims[skipped + d] for d, x in enumerate(values.dims)]
+    if not any(may_be_one):
+        return b.broadcast(values, dims)
+    for have, want, free in zip(values.dims, dims[skipped:], may_be_one, strict=True):
+        if free:
+            b.require_equal(b.mul(b.sub(have, 1), b.sub(have, want)), 0, "the values' extents differ from the indices'")
+
+    def body() -> scalar.Elem:
+        at = []
+        for d, (extent, free) in enumerate(zip(values.dims, may_be_one, strict=True)):
+            place = scalar.constant(0, torch.int64) if is_one(extent) else scalar.loop_index(skipped + d)
+            at.append(scalar.minimum(place, scalar.from_extent(b.sub(extent, 1), torch.int64)) if free else place)
+        return b.extract(values, at)
+
+    return b.generic([], [], dims, values.dtype, body)
 
 
 def _masked_fill(
@@ -291,5 +312,8 @@ def as_strided_scatter(
     index = b.generic([], [], dims, torch.int64, body)
     stored = b.permute(x, order)
     flat = b.reshape(stored, [b.product(x.dims)])
+    for have, want in zip(src.dims, size, strict=True):
+        b.require_equal(have, want, "a strided view and what replaces it differ in size")
+    require_inside(b, flat.dims[0], src.dims, stride, offset or 0)
     result = update(b, flat, b.reshape(src, dims), [(index, 0)], [-1] * len(dims), "set")
     return b.permute(b.reshape(result, stored.dims), [order.index(d) for d in range(x.rank)])

@@ -20,12 +20,10 @@ def diagonal(b: Builder, x: Tensor, offset: int = 0, first: int = 0, second: int
     """A diagonal of the dims ``first`` and ``second``, as the last dim."""
     first, second = normalize_dim(first, x.rank), normalize_dim(second, x.rank)
     kept = [i for i in range(x.rank) if i not in (first, second)]
-    rows, columns = x.dims[first], x.dims[second]
-    if offset >= 0:
-        size = b.minimum(rows, b.maximum(b.sub(columns, offset), 0))
-    else:
-        size = b.minimum(b.maximum(b.add(rows, offset), 0), columns)
-    dims = b.as_exported([*(x.dims[i] for i in kept), size])
+    size = _diagonal_size(b, x, offset, first, second)
+    dims = [*(x.dims[i] for i in kept), size]
+    # What torch.export writes for the last is below 0 for sizes of 0.
+    dims = [known if isinstance(known, int) else own for known, own in zip(b.as_exported(dims), dims, strict=True)]
 
     def body() -> Elem:
         *outer, i = loops(len(dims))
@@ -34,6 +32,13 @@ def diagonal(b: Builder, x: Tensor, offset: int = 0, first: int = 0, second: int
         return b.extract(x, [place[d] for d in range(x.rank)])
 
     return b.generic([], [], dims, x.dtype, body)
+
+
+def _diagonal_size(b: Builder, x: Tensor, offset: int, first: int, second: int) -> Extent:
+    rows, columns = x.dims[first], x.dims[second]
+    if offset >= 0:
+        return b.minimum(rows, b.maximum(b.sub(columns, offset), 0))
+    return b.minimum(b.maximum(b.add(rows, offset), 0), columns)
 
 
 @lowers("torch.aten.diag_embed")
@@ -61,6 +66,9 @@ def diagonal_scatter(b: Builder, x: Tensor, src: Tensor, offset: int = 0, first:
     """x with ``src`` on a diagonal."""
     first, second = normalize_dim(first, x.rank), normalize_dim(second, x.rank)
     kept = [i for i in range(x.rank) if i not in (first, second)]
+    size = _diagonal_size(b, x, offset, first, second)
+    for have, want in zip(src.dims, [*(x.dims[i] for i in kept), size], strict=True):
+        b.require_equal(have, want, "a diagonal and what replaces it differ in size")
 
     def body(old: Elem) -> Elem:
         at = loops(x.rank)
@@ -97,6 +105,17 @@ def stored_order(b: Builder, x: Tensor) -> tuple[int, ...]:
     return order
 
 
+def require_inside(
+    b: Builder, count: Extent, dims: Sequence[Extent], strides: Sequence[Extent], offset: Extent
+) -> None:
+    """Requires a strided view to lie within ``count`` elements of a storage; an empty one lies anywhere."""
+    end, present = b.add(offset, 1), 1
+    for dim, stride in zip(dims, strides, strict=True):
+        end = b.add(end, b.mul(b.sub(b.maximum(dim, 1), 1), stride))
+        present = b.mul(present, b.minimum(dim, 1))
+    b.require_at_most(b.mul(end, present), count, "a strided view goes beyond the end of its storage")
+
+
 @lowers("torch.aten.as_strided", "torch.aten.as_strided_copy")
 def as_strided(
     b: Builder, x: Tensor, size: Sequence[Extent], strides: Sequence[Extent], offset: Extent | None = None
@@ -104,6 +123,7 @@ def as_strided(
     """The elements offset + i * stride of x's storage, which is row-major."""
     flat = b.reshape(b.permute(x, list(stored_order(b, x))), [b.product(x.dims)])
     dims = b.as_exported(list(size))
+    require_inside(b, flat.dims[0], dims, strides, offset or 0)
 
     def body() -> Elem:
         return b.extract(flat, [_storage_index(b, loops(len(dims)), strides, offset or 0)])

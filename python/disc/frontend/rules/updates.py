@@ -5,11 +5,13 @@ Where x is an argument that the model updates, the function ``insert`` writes th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch_mlir import ir
 
 from ..builder import Builder
-from ..registry import lowers
+from ..registry import NotLowerable, lowers
 from ..values import Extent, RuntimeNumber, Tensor, is_one, normalize_dim
 from .common import number
 from .scatter import index_put
@@ -34,7 +36,9 @@ def slice_scatter(
 ) -> Tensor:
     """``x`` with ``src`` in the place of x[start:end:step] along ``dim``."""
     dim = normalize_dim(dim, x.rank)
-    begin, _ = slice_bounds(b, x.dims[dim], start, end, 3)
+    begin, length = slice_bounds(b, x.dims[dim], start, end, 3)
+    length = length if step == 1 else b.floordiv(b.add(length, step - 1), step)
+    _require_shape(b, src, [*x.dims[:dim], length, *x.dims[dim + 1 :]])
     return _replaced(b, x, _converted(b, src, x), dim, begin, step)
 
 
@@ -48,7 +52,18 @@ def select_scatter(b: Builder, x: Tensor, src: Tensor, dim: int, index: Extent |
         return index_put(b, x, [*[None] * dim, at], _converted(b, src, x))
     if isinstance(index, int) and index < 0:
         index = b.add(x.dims[dim], index)
+    _require_shape(b, src, [*x.dims[:dim], *x.dims[dim + 1 :]])
+    b.require_at_most(0, index, "the index of a slice is out of range")
+    b.require_at_most(b.add(index, 1), x.dims[dim], "the index of a slice is out of range")
     return _replaced(b, x, b.reshape(_converted(b, src, x), [*x.dims[:dim], 1, *x.dims[dim + 1 :]]), dim, index, 1)
+
+
+def _require_shape(b: Builder, src: Tensor, dims: Sequence[Extent]) -> None:
+    """Requires what replaces a slice to have its shape: nothing is broadcast."""
+    if src.rank != len(dims):
+        raise NotLowerable(f"a slice of {len(dims)} dimensions is replaced by a tensor of {src.rank}")
+    for have, want in zip(src.dims, dims, strict=True):
+        b.require_equal(have, want, "a slice and what replaces it differ in size")
 
 
 def _converted(b: Builder, src: Tensor, x: Tensor) -> Tensor:

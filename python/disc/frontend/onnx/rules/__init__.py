@@ -19,6 +19,7 @@ from . import (
     resizing,
     shapes,
     signals,
+    slices,
     text,
     unsupported,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "resizing",
     "shapes",
     "signals",
+    "slices",
     "text",
     "unsupported",
 ]

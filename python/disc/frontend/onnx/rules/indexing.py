@@ -223,7 +223,7 @@ def unique(b: OnnxBuilder, x: Tensor, axis: int | None = None, sorted: int = 1) 
 def cumprod(b: OnnxBuilder, x: Tensor, axis: Any, exclusive: int = 0, reverse: int = 0) -> Tensor:
     """Running products along an axis."""
     from .padding import pad
-    from .shapes import flip
+    from .slices import flip
 
     dim = normalize_dim((integers(axis) or [0])[0], x.rank)
     ordered = flip(b, x, dim) if reverse else x

@@ -13,6 +13,7 @@ from ...rules.elementwise import convert
 from ...scalar import Elem
 from ...values import Tensor, normalize_dim
 from ..builder import OnnxBuilder
+from ..known import integers
 from .convolution import conv
 from .layers import gemm
 
@@ -117,7 +118,7 @@ def bias_add(b: OnnxBuilder, x: Tensor, bias: Tensor, skip: Tensor) -> Tensor:
 @lowers("onnx.ExpandDims")
 def expand_dims(b: OnnxBuilder, x: Tensor, axis: Any) -> Tensor:
     """A dim of size 1 more."""
-    (place,) = b.extents(axis)
+    place = (integers(axis) or [0])[0]
     return b.unsqueeze(x, normalize_dim(place, x.rank + 1))
 
 

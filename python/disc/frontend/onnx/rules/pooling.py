@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -56,10 +57,45 @@ class Grid:
         half = b.floordiv(total, 2)
         return (half, b.sub(total, half)) if upper else (b.sub(total, half), half)
 
+    def cut(self, i: int, extent: Extent) -> bool:
+        """Whether a window may reach past an input that is smaller than it, with its padding."""
+        low, high, reach = self.low[i], self.high[i], self.dilations[i] * (self.kernel[i] - 1) + 1
+        if self.strides[i] == 1 or not isinstance(low, int) or not isinstance(high, int):
+            return False
+        return (extent if isinstance(extent, int) else 1) + low + high < reach
+
     def windows(self, extents: Sequence[Extent], ceil_mode: bool) -> list[Window]:
         """As the pooling of torch takes them."""
-        given = zip(extents, self.kernel, self.strides, self.low, self.high, self.dilations, strict=True)
-        return [sliding(self.b, n, k, s, low, high, d, ceil_mode) for n, k, s, low, high, d in given]
+        return [self._along(i, extent, ceil_mode) for i, extent in enumerate(extents)]
+
+    def _along(self, i: int, extent: Extent, ceil_mode: bool) -> Window:
+        b, low, high, dilation = self.b, self.low[i], self.high[i], self.dilations[i]
+        op = b.op_name.removeprefix("onnx.")
+        reach = dilation * (self.kernel[i] - 1) + 1
+        cut = self.cut(i, extent) and not ceil_mode
+        window = sliding(b, extent, self.kernel[i], self.strides[i], low, high, dilation, ceil_mode or cut)
+        if not isinstance(low, int) or not isinstance(high, int):
+            return window
+        if cut:
+            window = replace(window, size=self._cut_count(i, extent, reach))
+        if low + high - reach < -self.strides[i]:
+            b.require_at_most(0, window.size, f"{op}: its input is smaller than a window")
+        return window
+
+    def _cut_count(self, i: int, extent: Extent, reach: int) -> Extent:
+        """How many windows there are: as ONNX Runtime counts, what is less than one stride too small has one.
+
+        It divides rounding towards zero, where the standard's floor gives none.
+        """
+        b, stride = self.b, self.strides[i]
+        padding = int(self.low[i]) + int(self.high[i])  # type: ignore[call-overload]
+        if isinstance(extent, int):
+            return int((extent + padding - reach) / stride) + 1
+        room = b.add(extent, padding - reach)
+        if 1 + padding - reach > -stride:
+            return b.maximum(b.floordiv(b.add(room, stride), stride), 1)
+        short = b.minimum(b.floordiv(b.add(room, stride - 1), stride), 0)
+        return b.add(b.maximum(b.floordiv(room, stride), short), 1)
 
 
 def _pool(b: OnnxBuilder, x: Tensor, kernel: Sequence[int], ceil_mode: int, **grid: Any) -> tuple[Pool, Grid]:
@@ -113,9 +149,10 @@ def average_pool(
     pool, where = _pool(b, x, kernel_shape, ceil_mode, **grid)
     compute = dtypes.opmath(x.dtype)
     padded = any(p != 0 for p in (*where.low, *where.high))
+    cut = any(where.cut(i, extent) for i, extent in enumerate(x.dims[2:]))
 
     def divide(acc: Elem, at: list[Elem]) -> Elem:
-        if not ceil_mode and (count_include_pad or not padded):
+        if not ceil_mode and not cut and (count_include_pad or not padded):
             return over(acc, math.prod(where.kernel))
         count = scalar.constant(1, _I64)
         for i, extent in enumerate(x.dims[2:]):

@@ -9,7 +9,7 @@ from ...registry import NotLowerable, lowers
 from ...rules import recurrent as torch_rules
 from ...rules.recurrent import Activation, Step, Weights
 from ...scalar import Elem
-from ...values import Tensor
+from ...values import Extent, Tensor
 from ..builder import OnnxBuilder
 
 # The place in ONNX's weights of each of PyTorch's gates.
@@ -97,11 +97,14 @@ def _register(op: str) -> None:
     ) -> tuple[Tensor, ...]:
         if layout:
             x = b.permute(x, [1, 0, 2])
-        time, batch, hidden = x.dims[0], x.dims[1], r.dims[2]
+        hidden = r.dims[2]
         if not isinstance(hidden, int):
             raise NotLowerable("a dynamic hidden size")
         directions = 2 if direction == "bidirectional" else 1
-        states = [_state(b, x, s, directions, hidden, layout) for s in ((h, c) if kind == "lstm" else (h,))]
+        given = (h, c) if kind == "lstm" else (h,)
+        x = _of_batch(b, x, [s.dims[0 if layout else 1] for s in given if s is not None], op)
+        time, batch = x.dims[0], x.dims[1]
+        states = [_state(b, x, s, directions, hidden, layout) for s in given]
         if lengths is not None:
             b.require_equal(lengths.dims[0], batch, f"{op}: not a length for each sequence")
             lengths = b.reshape(torch_rules.checked_lengths(b, lengths, time), [batch])
@@ -126,6 +129,15 @@ def _register(op: str) -> None:
         if layout:
             return (b.permute(y, [2, 0, 1, 3]), *(b.permute(s, [1, 0, 2]) for s in ends))
         return (y, *ends)
+
+
+def _of_batch(b: OnnxBuilder, x: Tensor, sizes: list[Extent], op: str) -> Tensor:
+    """x, whose batch is that of the first states; where these have a static one, it has, too."""
+    for size in sizes:
+        b.require_equal(x.dims[1], size, f"{op}: the batch is not that of the initial state")
+        if isinstance(size, int):
+            x = b.reshape(x, [x.dims[0], size, x.dims[2]])
+    return x
 
 
 def _state(b: OnnxBuilder, x: Tensor, given: Tensor | None, directions: int, hidden: Any, layout: int) -> Tensor:

@@ -123,7 +123,7 @@ _register_position("ArgMin", "argmin")
 @known(1)
 def cumsum(b: OnnxBuilder, x: Tensor, axis: Any, exclusive: int = 0, reverse: int = 0) -> Tensor:
     """Running sums along an axis."""
-    from .shapes import flip
+    from .slices import flip
 
     along = integers(axis)
     assert along is not None

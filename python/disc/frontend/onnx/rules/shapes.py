@@ -18,7 +18,7 @@ from ...rules.gather import _take
 from ...scalar import Elem
 from ...values import Extent, Iota, Tensor, is_one, normalize_dim
 from ..builder import OnnxBuilder, known
-from ..known import Known, elements, integers
+from ..known import Known, Unknown, elements, integers
 
 
 @lowers("onnx.Shape")
@@ -49,6 +49,8 @@ def optional_get_element(b: OnnxBuilder, x: Tensor) -> Tensor:
 @known(1)
 def reshape(b: OnnxBuilder, x: Tensor, shape: Any, allowzero: int = 0) -> Tensor:
     """The same elements with other extents: -1 is what remains, 0 keeps one."""
+    if isinstance(shape, Tensor) and not allowzero:
+        shape = _kept(b, shape, x)
     dims = b.extents(shape)
     if not allowzero:
         dims = [x.dims[i] if isinstance(d, int) and d == 0 else d for i, d in enumerate(dims)]
@@ -56,6 +58,28 @@ def reshape(b: OnnxBuilder, x: Tensor, shape: Any, allowzero: int = 0) -> Tensor
     if unknown:
         dims[unknown[0]] = b.quotient(x.dims, [d for i, d in enumerate(dims) if i not in unknown])
     return b.reshape(x, dims)
+
+
+def _kept(b: OnnxBuilder, shape: Tensor, x: Tensor) -> Tensor:
+    """A shape that data decides, where 0 keeps an extent of x and -1 is what remains."""
+    if shape.rank != 1 or not isinstance(shape.dims[0], int) or isinstance(shape.value.owner, ir.Block):
+        raise Unknown(shape)
+    count = shape.dims[0]
+    size = b.product(x.dims)
+
+    def body() -> Elem:
+        at = scalar.loop_index(0)
+        value = [b.extract(shape, [scalar.constant(i, torch.int64)]).to(torch.int64) for i in range(count)]
+        for i, extent in enumerate(x.dims[:count]):
+            value[i] = scalar.select(value[i].eq(0), scalar.from_extent(extent, torch.int64), value[i])
+        others = math.prod((scalar.select(v >= 0, v, 1) for v in value), start=scalar.constant(1, torch.int64))
+        rest = scalar.trunc_divide(scalar.from_extent(size, torch.int64), scalar.maximum(others, 1))
+        result = value[-1]
+        for i, v in enumerate(value[:-1]):
+            result = scalar.select(at.eq(i), v, result)
+        return scalar.select(result.eq(-1), rest, result)
+
+    return b.generic([], [], [count], torch.int64, body)
 
 
 @lowers("onnx.Flatten")
@@ -200,90 +224,6 @@ def split(
         pieces.append(b.slice(x, dim, offset, length))
         offset = b.add(offset, length)  # type: ignore[assignment]
     return pieces
-
-
-@lowers("onnx.Slice")
-@known(1, 2, 3, 4)
-def slice_(
-    b: OnnxBuilder,
-    x: Tensor,
-    first: Any = None,
-    last: Any = None,
-    along: Any = None,
-    step: Any = None,
-    starts: list[int] | None = None,
-    ends: list[int] | None = None,
-    axes: list[int] | None = None,
-) -> Tensor:
-    """x[start:end:step] along some dims."""
-    begins = elements(first) if first is not None else starts
-    stops = elements(last) if last is not None else ends
-    assert begins is not None and stops is not None
-    dims = integers(along) if along is not None else axes
-    steps = integers(step) or [1] * len(begins)
-    for i, dim in enumerate(dims or range(len(begins))):
-        dim = normalize_dim(dim, x.rank)
-        bounds = [_bound(b, v, x.dims[dim]) for v in (begins[i], stops[i])]
-        if steps[i] > 0:
-            x = b.aten("slice.Tensor", x, dim, *bounds, steps[i], dtype=x.dtype)
-        else:
-            x = _backwards(b, x, dim, begins[i], stops[i], -steps[i])
-    return x
-
-
-def _bound(b: OnnxBuilder, value: Any, extent: Extent) -> Any:
-    if not isinstance(value, sympy.Expr):
-        return value
-    low, high = b.limits(value)
-    bound = b.extent(value)
-    if low is not None and low >= 0:
-        return bound
-    whole = b.expression(extent)
-    if high is not None and high < 0:
-        bound = b.add(bound, extent)
-        value = value + whole
-    elif sympy.expand(whole - value) != 1:
-        # Whether it counts from the end depends on the extents.
-        negative = b.minimum(b.maximum(b.sub(0, bound), 0), 1)
-        return b.maximum(b.add(bound, b.mul(extent, negative)), 0)
-    low, _ = b.limits(value)
-    return bound if low is not None and low >= 0 else b.maximum(bound, 0)
-
-
-def _backwards(b: OnnxBuilder, x: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
-    """x[start:end:-step] along ``dim``."""
-    extent = x.dims[dim]
-    last = b.sub(extent, 1)
-
-    def clamp(value: Any, low: int) -> Extent:
-        if isinstance(value, int) and value < 0:
-            # The most negative numbers mean everything.
-            value = low if value < -(2**31) + 1 else b.add(value, extent)
-        elif isinstance(value, int) and value >= 2**31 - 1:
-            return last
-        return b.maximum(b.minimum(b.extent(value), last), low)
-
-    first, stop = clamp(start, 0), clamp(end, -1)
-    count = b.floordiv(b.add(b.maximum(b.sub(first, stop), 0), step - 1), step)
-    return _picked(b, x, dim, count, lambda i: scalar.from_extent(first, torch.int64) - i * step)
-
-
-def _picked(b: OnnxBuilder, x: Tensor, dim: int, count: Extent, index: Any) -> Tensor:
-    """The slices index(0), ..., index(count - 1) of ``dim``."""
-    dims = [*x.dims[:dim], count, *x.dims[dim + 1 :]]
-
-    def body() -> Elem:
-        at: list[Any] = [linalg.IndexOp(d).result for d in range(x.rank)]
-        at[dim] = index(scalar.loop_index(dim))
-        return b.extract(x, at)
-
-    return b.generic([], [], dims, x.dtype, body)
-
-
-def flip(b: OnnxBuilder, x: Tensor, dim: int) -> Tensor:
-    """x with ``dim`` in reverse."""
-    last = b.sub(x.dims[dim], 1)
-    return _picked(b, x, dim, x.dims[dim], lambda i: scalar.from_extent(last, torch.int64) - i)
 
 
 @lowers("onnx.Gather")

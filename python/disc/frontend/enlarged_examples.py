@@ -1,0 +1,74 @@
+"""Examples of size 0 or 1 in dynamic dims, replaced by larger ones while a model is traced.
+
+The code of models and of PyTorch asks whether sizes are 1, and takes the example's answer for granted: a batch of one
+would be a batch of one for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+import torch.utils._pytree as pytree
+from torch.export import ExportedProgram
+
+from .entry_guards import entry_guards
+from .example import differing
+from .hints import dims, is_hint, spec_of
+
+
+def enlarged(args: Any, kwargs: Any, specs: Sequence[Any]) -> tuple[Any, Any] | None:
+    """The example with another size for each 0 and 1 in a dim without a range of the user's; None if it has none."""
+    leaves, tree = pytree.tree_flatten((args, kwargs))
+    taken = {size for x in leaves if isinstance(x, torch.Tensor) for size in x.shape}
+    small = {x.shape[dim] for x, spec in zip(leaves, specs, strict=False) for dim in _small(x, spec)}
+    if not small:
+        return None
+    # Equal sizes stay equal, and are equal to no others: those may be of dims that have nothing to do with them.
+    free = (n for n in range(5, 5 + len(taken) + len(small) + 1) if n not in taken)
+    sizes = {size: next(free) for size in sorted(small)}
+    for i, (x, spec) in enumerate(zip(leaves, specs, strict=False)):
+        if found := _small(x, spec):
+            shape = [sizes[size] if dim in found else size for dim, size in enumerate(x.shape)]
+            order = sorted(range(x.dim()), key=lambda dim: -x.stride(dim))
+            leaves[i] = torch.empty_permuted(shape, order, dtype=x.dtype, device=x.device)
+    new: tuple[Any, Any] = pytree.tree_unflatten(leaves, tree)
+    return new
+
+
+def _small(x: Any, spec: Any) -> list[int]:
+    """The dims of an example that are 0 or 1 and may be anything."""
+    if type(x) is not torch.Tensor or x.layout is not torch.strided:
+        return []
+    return [
+        dim
+        for dim, size in enumerate(x.shape)
+        if size < 2
+        and is_hint(found := spec_of(spec, dim))
+        and (found.min or 0) < 2
+        and (found.max is None or found.max > 64)
+    ]
+
+
+def serves(program: ExportedProgram, args: Any, kwargs: Any, specs: Sequence[Any]) -> bool:
+    """Whether a program that was traced with other sizes fulfils its own conditions for the sizes of these examples."""
+    leaves = pytree.tree_leaves((args, kwargs))
+    values: dict[sympy.Symbol, sympy.Integer] = {}
+    for leaf, dim, size, _ in dims(program, specs):
+        if dim is None:
+            continue
+        have = leaves[leaf].shape[dim]
+        if not isinstance(size, torch.SymInt):
+            if size != have:
+                return False
+        elif size.node.expr.is_Symbol and values.setdefault(size.node.expr, sympy.Integer(have)) != have:
+            return False
+    for _, dim, size, _ in dims(program, specs):
+        known = program.range_constraints.get(size.node.expr) if isinstance(size, torch.SymInt) else None
+        if dim is not None and known is not None and size.node.expr in values and values[size.node.expr] not in known:
+            return False
+    if not all(guard.condition.xreplace(values) == sympy.true for guard in entry_guards(program)):
+        return False
+    return differing(program, values) is None
