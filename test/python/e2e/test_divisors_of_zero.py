@@ -47,7 +47,7 @@ def test_a_divisor_may_be_zero(fn, dim):
         try:
             want = fn(x)
         except ZeroDivisionError:
-            with pytest.raises(disc.ShapeError, match=r"integer division or modulo by zero: args_0_0 is 0"):
+            with pytest.raises(disc.ShapeError, match=r"integer division or modulo by zero: args_0_0( - 2)? is 0"):
                 model(x)
         else:
             torch.testing.assert_close(model(x), want)
