@@ -2,6 +2,7 @@
 
 #include "Check.h"
 #include "HandModel.h"
+#include "lib/Runtime/Core/Call.h"
 
 #include <cmath>
 #include <cstring>
@@ -197,4 +198,18 @@ TEST(outputShapesNeedNoData) {
   CHECK(disc_output_shapes(fixture.model, list, 2, shapes, 1) == DISC_OK);
   CHECK(shape[0] == 5 && shape[1] == 16);
   CHECK(disc_output_shapes(fixture.model, list, 2, skipped, 1) == DISC_OK);
+}
+
+TEST(valuesOfRelations) {
+  // A value is told once where the relation has it, and both are where an expression only begins or ends with it.
+  const disc_guard_info guards[] = {{DISC_EQ, -1, -1, "", "", "count == 1", "the list"},
+                                    {DISC_LE, -1, -1, "", "", "1 <= count", "the list"},
+                                    {DISC_EQ, -1, -1, "", "", "3 * B == S + 4", "the list"}};
+  disc_model_info_t info = kScaleInfo;
+  info.guards = guards;
+  info.num_guards = 3;
+  CHECK_TEXT(disc::rt::guardError(info, 0, 0, 1).error().message, "the list: expected count == 1, got 0");
+  CHECK_TEXT(disc::rt::guardError(info, 1, 1, 0).error().message, "the list: expected 1 <= count, got 0");
+  CHECK_TEXT(disc::rt::guardError(info, 2, 3, 5).error().message, "the list: expected 3 * B == S + 4, got 3 and 5");
+  CHECK_TEXT(disc::rt::guardError(info, 2, 6, 4).error().message, "the list: expected 3 * B == S + 4, got 6 and 4");
 }
