@@ -46,7 +46,7 @@ test: setup check lit runtime sanitize fuzz pytest
 nightly: setup
 	@scripts/fuzz.sh 600 $$RANDOM
 	@DISC_ALL_MODELS=1 DISC_FUZZ_PROGRAMS=2000 DISC_ODD_CALLS=700 OMP_WAIT_POLICY=passive \
-	  $(PY) -m pytest -n $$(nproc) --dist loadfile -m ''
+	  $(PY) -m pytest -n $$(nproc) --dist loadfile --no-loadscope-reorder -m ''
 	@$(PY) test/python/onnx_nodes.py
 	@$(PY) test/python/onnx_nodes.py --dynamic
 	@cd test/python && ../../$(PY) -m opinfo
@@ -74,7 +74,7 @@ fuzz: setup
 
 # A worker for each core; their idle threads must not spin away the others' time.
 pytest: setup
-	@OMP_WAIT_POLICY=passive $(PY) -m pytest -n $$(nproc) --dist loadfile $(PYTEST_ARGS)
+	@OMP_WAIT_POLICY=passive $(PY) -m pytest -n $$(nproc) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # The generated part of docs/reference, checked in; `make check` says when it is stale.
 docs: setup

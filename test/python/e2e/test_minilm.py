@@ -28,7 +28,7 @@ def difference(compiled, eager, inputs):
     return (compiled(*inputs) - expected).abs().max().item()
 
 
-@pytest.mark.parametrize("most", [520, pytest.param(64 * 512, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("most", [260, pytest.param(64 * 512, marks=pytest.mark.nightly)])
 def test_every_shape_in_random_order(compiled, eager, most):
     """All sizes up to so many tokens."""
     worst = {}

@@ -40,7 +40,7 @@ def test_tree_lstm() -> None:
     """The example, on trees of all kinds; training with the gradients lowers the loss."""
     loss = Loss(tree_lstm.make_model(features=WIDTH, hidden=6).requires_grad_(True))
     module = disc.with_gradients(loss)
-    trees = [tree for (tree,) in tree_lstm.inputs(20, features=WIDTH)]
+    trees = [tree for (tree,) in tree_lstm.inputs(10, features=WIDTH)]
     model = disc.compile(module, (trees[0], torch.tensor(1)))
     for number, tree in enumerate(trees):
         agree(model, module, tree, torch.tensor(number % 5))

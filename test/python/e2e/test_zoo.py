@@ -24,6 +24,8 @@ LIKE_OTHERS = {
     "layoutlm",
     "bert",
     "gpt2",
+    "gemma3_text",
+    "olmoe",
 }
 NAMES = [pytest.param(name, marks=pytest.mark.nightly if name in LIKE_OTHERS else ()) for name in SELECTED]
 

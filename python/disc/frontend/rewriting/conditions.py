@@ -138,7 +138,9 @@ def compared(a: Any, b: Any, kind: Any) -> Tensor | None:
     empty = {s: sympy.Dummy(integer=True, nonnegative=True) for s in symbols if may_be_empty(env, s)}
     if not empty or not isinstance(kind(*exprs), sympy.logic.boolalg.BooleanAtom):
         return None
-    difference = exprs[0].xreplace(empty) - exprs[1].xreplace(empty)
+    difference = sympy.expand(exprs[0].xreplace(empty) - exprs[1].xreplace(empty))
+    if difference.is_number:
+        return None
     ranges = {**env.var_to_range, **declared_ranges(env, symbols)}
     known = bound_sympy(difference, {empty.get(s, s): ranges[s] for s in symbols})
     low, high = known.lower < 0, known.upper > 0
