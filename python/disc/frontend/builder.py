@@ -165,20 +165,35 @@ class Builder(RegionBuilder):
         out: list[Extent] = [1] * rank
         for axis in range(1, rank + 1):
             candidates = [s[-axis] for s in shapes if len(s) >= axis and not is_one(s[-axis])]
-            # A static extent says most; otherwise the first one stands for all.
-            candidates.sort(key=lambda extent: not isinstance(extent, int))
+            # A static extent says most; otherwise the first one that may be more than 1 stands for all.
+            candidates.sort(key=lambda extent: (not isinstance(extent, int), self.at_most_one(extent)))
+            for other in candidates[1:]:
+                first = candidates[0]
+                if other != first and self.at_most_one(other):
+                    first = self.minimum(first, 1)
+                self.require_equal(first, other, "extents of broadcast operands differ")
             if candidates:
                 out[-axis] = candidates[0]
-                for other in candidates[1:]:
-                    self.require_equal(candidates[0], other, "extents of broadcast operands differ")
         return out
+
+    def broadcast(self, x: Tensor, dims: Sequence[Extent], into: Sequence[int] | None = None) -> Tensor:
+        """Repeats ``x`` to extents ``dims``; its dim ``j`` becomes dim ``into[j]`` (default: the last ones)."""
+        into = tuple(into) if into is not None else tuple(range(len(dims) - x.rank, len(dims)))
+        wanted = [dims[place] for place in into]
+        if any(
+            not is_one(have) and self.repeats(have, want) and not self.at_most_one(want)
+            for have, want in zip(x.dims, wanted, strict=True)
+        ):
+            # A view repeats what is 1 by its type alone.
+            x = self.map(x.dtype, [x], lambda element: element, dims=self.broadcast_dims([wanted, x.dims]))
+        return super().broadcast(x, dims, into)
 
     def broadcast_map(self, dims: Sequence[Extent], out: Sequence[Extent]) -> ir.AffineMap:
         """The map from a domain of extents ``out`` to an operand that broadcasts to it."""
         offset = len(out) - len(dims)
         exprs = [
             ir.AffineConstantExpr.get(0)
-            if is_one(dim) and not is_one(out[offset + i])
+            if self.repeats(dim, out[offset + i])
             else ir.AffineDimExpr.get(offset + i)
             for i, dim in enumerate(dims)
         ]

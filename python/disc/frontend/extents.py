@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,22 @@ from .values import Extent
 
 _DIVISIONS = (torch_sympy.FloorDiv, torch_sympy.CleanDiv)
 _MODULI = (torch_sympy.Mod, torch_sympy.PythonMod, sympy.Mod)
+
+_Bounds = tuple[float, float]
+
+
+def _product(a: _Bounds, b: _Bounds) -> _Bounds:
+    corners = [x * y if x and y else 0 for x in a for y in b]
+    return min(corners), max(corners)
+
+
+_BOUNDS: dict[str, Callable[[_Bounds, _Bounds], _Bounds]] = {
+    "arith.muli": _product,
+    "arith.addi": lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    "arith.subi": lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    "arith.minsi": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "arith.maxsi": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+}
 
 
 class ExtentBuilder:
@@ -240,6 +257,31 @@ class ExtentBuilder:
     def bounds(self, expr: sympy.Expr | int) -> ValueRanges[sympy.Expr]:
         """Between what an expression lies, for symbols in their ranges, which are guards of the compiled program."""
         return bound_sympy(sympy.sympify(expr), self.symbol_ranges)
+
+    def at_most_one(self, extent: Extent) -> bool:
+        """Whether an extent is 0 or 1 whatever the symbols are, as min(n, 1) is: broadcasting takes it for 1."""
+        return self._between(extent, 6)[1] <= 1
+
+    def repeats(self, have: Extent, want: Extent) -> bool:
+        """Whether broadcasting an extent to another one repeats what is there."""
+        return have != want and self.at_most_one(have)
+
+    def _between(self, extent: Extent, depth: int) -> tuple[float, float]:
+        """The least and the greatest value of an extent, read off ``depth`` levels of its arithmetic."""
+        if isinstance(extent, int):
+            return extent, extent
+        for symbol, value in self.symbol_values.items():
+            if value == extent and symbol in self.symbol_ranges:
+                known = self.symbol_ranges[symbol]
+                return float(known.lower), float(known.upper)
+        op = getattr(extent.owner, "operation", None)
+        if op is None or not depth:
+            return -math.inf, math.inf
+        if op.name == "arith.constant":
+            number = ir.IntegerAttr(op.attributes["value"]).value
+            return number, number
+        join = _BOUNDS.get(op.name)
+        return join(*(self._between(x, depth - 1) for x in op.operands)) if join else (-math.inf, math.inf)
 
     def _combine(self, expr: sympy.Expr, args: Sequence[Extent]) -> Extent | None:
         if isinstance(expr, sympy.Add):

@@ -28,6 +28,12 @@ def attend(x):
     return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
 
 
+def one_at_most(x):
+    """A bias of one row, or of none."""
+    bias = torch.arange(6.0)[None]
+    return bias[max(0, bias.shape[0] - x.shape[0]) :]
+
+
 FUNCTIONS = [
     lambda x: (x.view(-1), torch.cat([x, x]), x.softmax(0), x.sum(0)),
     lambda x: (x @ x.t(), x.mean(0, keepdim=True).expand(x.shape[0], -1) + x, x.unsqueeze(1).squeeze(1)),
@@ -36,6 +42,9 @@ FUNCTIONS = [
     lambda x: x * 2 if x.shape[0] == 1 else x + max(1, x.shape[0]),
     lambda x: x * 2 if x.shape[0] % 2 == 0 else x * 3,
     lambda x: x[None] if (x * 2).shape[0] != x.shape[0] else x + 1,
+    lambda x: (x + one_at_most(x), one_at_most(x).expand(x.shape[0], 6) * 1, torch.where(x > 0, one_at_most(x), x)),
+    lambda x: one_at_most(x)[:, None] @ x[:, :, None] + x.new_ones(3, x.shape[0], 1, 6) @ one_at_most(x)[..., None],
+    lambda x: torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x, one_at_most(x)[None, :, :1]),
 ]
 
 

@@ -111,7 +111,10 @@ def _emit(
     if mask is not None and mask.splat is not True:
         mask = _smallest(b, mask)
         mask = b.reshape(mask, [*[1] * (q.rank - mask.rank), *mask.dims])
-        for have, want in zip(mask.dims, [*q.dims[:-1], k.dims[-2]], strict=True):
+        wanted = [*q.dims[:-1], k.dims[-2]]
+        some = [not is_one(have) and b.repeats(have, want) for have, want in zip(mask.dims, wanted, strict=True)]
+        mask = b.broadcast(mask, [w if s else d for d, w, s in zip(mask.dims, wanted, some, strict=True)])
+        for have, want in zip(mask.dims, wanted, strict=True):
             if not is_one(have):
                 b.require_equal(have, want, "attention: extents of the mask differ")
         operands.append(mask.value)

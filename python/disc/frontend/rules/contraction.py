@@ -38,8 +38,8 @@ def matmul_product(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     x_batch, y_batch = list(x.dims[:-2]), list(y.dims[:-2])
     batch = b.broadcast_dims([x_batch, y_batch])
     domain: list[Extent] = list(batch)
-    x_loops = _batch_loops(x_batch, batch)
-    y_loops = _batch_loops(y_batch, batch)
+    x_loops = _batch_loops(b, x_batch, batch)
+    y_loops = _batch_loops(b, y_batch, batch)
     if x.rank > 1:
         x_loops.append(len(domain))
         domain.append(x.dims[-2])
@@ -55,9 +55,9 @@ def matmul_product(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     return b.contract(x, y, x_loops, y_loops, domain)
 
 
-def _batch_loops(dims: list[Extent], batch: list[Extent]) -> list[int | None]:
+def _batch_loops(b: Builder, dims: list[Extent], batch: list[Extent]) -> list[int | None]:
     offset = len(batch) - len(dims)
-    return [None if is_one(dim) and not is_one(batch[offset + i]) else offset + i for i, dim in enumerate(dims)]
+    return [None if b.repeats(dim, batch[offset + i]) else offset + i for i, dim in enumerate(dims)]
 
 
 @lowers("torch.aten.addmm", "torch.aten.baddbmm", "torch.aten.addmv")

@@ -15,7 +15,7 @@ from .. import dtypes, scalar
 from ..builder import Builder
 from ..registry import lowers
 from ..scalar import Elem
-from ..values import Extent, Tensor, is_one, normalize_dim
+from ..values import Extent, Tensor, normalize_dim
 from .calls import PARTS, dtype_code
 from .common import read_if
 from .elementwise import convert
@@ -285,9 +285,7 @@ def index_tensor(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> Ten
     maps = []
     for tensor in tensors:
         offset = len(before) + len(shape) - tensor.rank
-        loops = [
-            None if is_one(dim) and not is_one(dims[offset + i]) else offset + i for i, dim in enumerate(tensor.dims)
-        ]
+        loops = [None if b.repeats(dim, dims[offset + i]) else offset + i for i, dim in enumerate(tensor.dims)]
         maps.append(b.loop_map(loops, len(dims)))
 
     def body(*elems: Elem) -> Elem:
