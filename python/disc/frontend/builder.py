@@ -192,9 +192,7 @@ class Builder(RegionBuilder):
         """The map from a domain of extents ``out`` to an operand that broadcasts to it."""
         offset = len(out) - len(dims)
         exprs = [
-            ir.AffineConstantExpr.get(0)
-            if self.repeats(dim, out[offset + i])
-            else ir.AffineDimExpr.get(offset + i)
+            ir.AffineConstantExpr.get(0) if self.repeats(dim, out[offset + i]) else ir.AffineDimExpr.get(offset + i)
             for i, dim in enumerate(dims)
         ]
         return ir.AffineMap.get(len(out), 0, exprs)
