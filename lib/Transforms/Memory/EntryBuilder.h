@@ -73,6 +73,8 @@ private:
   LogicalResult fetch(Value tensor);
   FailureOr<Value> buffer(Value tensor);
   static std::optional<unsigned> stackOf(LoopOp loop, unsigned carried);
+  /// Whether what a step writes is a row of a stack.
+  static bool isStacked(LoopOp loop, Value written);
   SymExpr stackBytes(LoopOp loop, unsigned result);
 
   SymExpr bytesOf(Value tensor) {

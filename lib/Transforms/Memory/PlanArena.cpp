@@ -601,7 +601,7 @@ LogicalResult EntryBuilder::emit(LoopOp loop) {
       continue;
     }
     buffers[argument] = inside->getArgument(place);
-    if (!stackOf(loop, i) && !places.contains(written))
+    if (!stackOf(loop, i) && !places.contains(written) && !isStacked(loop, written))
       buffers[written] = inside->getArgument(place + 1);
     place += alternating.contains(result) ? 3 : 1;
   }
@@ -613,7 +613,14 @@ LogicalResult EntryBuilder::emit(LoopOp loop) {
     Value result = loop.getOutputs()[i];
     if (inCarried.contains(result))
       continue;
-    nexts.push_back(buffers.lookup(viewBase(values[i])));
+    Value written = viewBase(values[i]), next = buffers.lookup(written);
+    if (alternating.contains(result) && isStacked(loop, written)) {
+      // The row may move when the next step's is appended.
+      Value row = next;
+      next = inside->getArgument(place + 1);
+      CopyOp::create(b, at, next, row, dim(bytesOf(values[i])));
+    }
+    nexts.push_back(next);
     if (alternating.contains(result))
       nexts.append({inside->getArgument(place + 2), inside->getArgument(place + 1)});
     buffers[result] = rt.getResult(place);

@@ -69,10 +69,17 @@ int64_t EntryBuilder::lastUse(Value v) {
 /// The result whose rows hold a carried tensor, if it is stacked as well.
 std::optional<unsigned> EntryBuilder::stackOf(LoopOp loop, unsigned carried) {
   OperandRange values = loop.getNext().getValues();
-  for (unsigned i = loop.getNumCarried(); loop.getCount() && i < values.size(); ++i)
+  // Rows move as long as the number of steps is unknown.
+  bool stays = loop.getCount() && !loop.getCondition();
+  for (unsigned i = loop.getNumCarried(); stays && i < values.size(); ++i)
     if (values[i] == values[carried])
       return i;
   return std::nullopt;
+}
+
+bool EntryBuilder::isStacked(LoopOp loop, Value written) {
+  return llvm::any_of(loop.getNext().getValues().drop_front(loop.getNumCarried()),
+                      [&](Value row) { return viewBase(row) == written; });
 }
 
 /// Memory for as many rows as there may be.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -381,11 +381,25 @@ def decomposition_table(
             and not _has_rule(op)
         ):
             table[op] = decomposition
+    table.update({op: decomposition for op, decomposition in _prims() if op not in table})
     table.update({op: decomposition for op, decomposition in OWN.items() if not _has_rule(op)})
     table.update(recurrent.decompositions())
     # PyTorch fails to trace it again for an element whose place depends on data.
     table[torch.ops.aten.item.default] = torch.ops.aten._local_scalar_dense.default
     return table
+
+
+def _prims() -> Iterator[tuple[torch._ops.OpOverload, Callable[..., Any]]]:
+    """The prims without a rule, also those that Inductor adds when it is imported, as the aten operations they are."""
+    for name in torch._C._dispatch_get_all_op_names():
+        if not name.startswith("prims::"):
+            continue
+        packet, _, overload = name.removeprefix("prims::").partition(".")
+        op = getattr(getattr(torch.ops.prims, packet), overload or "default")
+        function = getattr(op, "impl_aten", None)
+        drawn = torch.Tag.nondeterministic_seeded in op.tags
+        if function is not None and not (drawn or op._schema.is_mutable or _has_rule(op)):
+            yield op, function
 
 
 def _trains(node: Node) -> bool:

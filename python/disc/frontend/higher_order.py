@@ -1,4 +1,4 @@
-"""PyTorch's control flow operators: cond, while_loop, scan, map and associative_scan.
+"""PyTorch's control flow operators: cond, while_loop (also with stacked outputs), scan, map and associative_scan.
 
 While :func:`flattened` is active they are traced as branches and loops between the markers of ``markers.py``, whether a
 model's code calls them or the graph of an exported program that is traced again.
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import sympy
 import torch
 import torch._higher_order_ops.utils as utils
 import torch.utils._pytree as pytree
@@ -20,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .. import errors
 from . import markers
+from .facts import environment
 from .locations import user_line
 
 _Values = Sequence[Any]
@@ -73,6 +75,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     if not isinstance(pred, (Tensor, torch.SymBool)):
         return (true_fn if pred else false_fn)(*operands)
     begin = markers.branch_begin(_condition(pred))
+    before = _symbols()
     then, spec = pytree.tree_flatten(true_fn(*operands))
     tensors, numbers = _split([v for v in then if v is not None], "a side of cond")
     middle = markers.branch_else(begin, tensors, [], numbers)
@@ -82,23 +85,39 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     kinds = [[type(v) if v is None else isinstance(v, Tensor) for v in side] for side in (then, orelse)]
     if spec != other_spec or kinds[0] != kinds[1]:
         raise _refusal(f"the sides of cond give different structures; they must be alike: {spec} and {other_spec}")
-    results = [_merged(end, n, a, b) for n, (a, b) in enumerate(zip(tensors, others, strict=True))]
+    results = [_merged(end, n, a, b, before) for n, (a, b) in enumerate(zip(tensors, others, strict=True))]
     merged = [
-        a if statically_known_true(a == b) else _number(markers.branch_number(end, n), a, b)
+        a if _is_one(a, b, before) else _number(markers.branch_number(end, n), a, b)
         for n, (a, b) in enumerate(zip(numbers, other_numbers, strict=True))
     ]
     given = iter(_joined([v for v in then if v is not None], results, merged))
     return pytree.tree_unflatten([None if v is None else next(given) for v in then], spec)
 
 
-def _merged(end: Tensor, number: int, a: Tensor, b: Tensor) -> Tensor:
+def _symbols() -> set[sympy.Symbol] | None:
+    """The symbols that there are so far."""
+    env = environment()
+    return None if env is None else set(env.var_to_range)
+
+
+def _is_one(a: Any, b: Any, before: set[sympy.Symbol] | None) -> bool:
+    """Whether what two sides give is one number, which is known in front of the branch.
+
+    Torch takes sizes that both sides compute from one tensor, as ``nonzero`` does, for one number.
+    """
+    if before is not None and isinstance(a, torch.SymInt) and not a.node.expr.free_symbols <= before:
+        return False
+    return statically_known_true(a == b)
+
+
+def _merged(end: Tensor, number: int, a: Tensor, b: Tensor, before: set[sympy.Symbol] | None) -> Tensor:
     if a.dtype != b.dtype or a.dim() != b.dim():
         raise _refusal(
             f"the sides of cond give {a.dtype} {list(a.shape)} and {b.dtype} {list(b.shape)}; they must have one dtype"
             " and as many dims",
         )
     size = [
-        x if statically_known_true(x == y) else _extent(markers.branch_size(end, number, dim))
+        x if _is_one(x, y, before) else _extent(markers.branch_size(end, number, dim))
         for dim, (x, y) in enumerate(zip(a.shape, b.shape, strict=True))
     ]
     return markers.branch_result(end, a, size, number)
@@ -136,7 +155,9 @@ def _loop(
     end = markers.loop_end(begin, slots, inside, following, list(rows), condition, nexts)
     lasts = [markers.loop_last(end, t, t.shape, slot) for slot, t in enumerate(tensors)]
     last_numbers = [markers.loop_last_number(end, k).item() for k in range(len(numbers))]
-    stacks = [markers.loop_stack(end, row, count, n) for n, row in enumerate(rows)]
+    # A loop with a condition finds out how many steps it makes.
+    steps = count if pred is None or not rows else _extent(markers.loop_trips(end))
+    stacks = [markers.loop_stack(end, row, steps, n) for n, row in enumerate(rows)]
     return _joined(first, lasts, last_numbers), stacks
 
 
@@ -166,6 +187,20 @@ def while_loop(
         return after, [], cond_fn(*after, *additional)
 
     return tuple(_loop(-1, cond_fn(*carried, *additional), carried, step, "while_loop")[0])
+
+
+def while_loop_stack_output(
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: _Values, additional: _Values, **_: Any
+) -> tuple[Any, ...]:
+    """``while_loop`` with the values after all steps, stacked; what it begins with where it makes no step."""
+
+    def step(_: Any, now: list[Any]) -> tuple[_Values, _Values, Any]:
+        after = pytree.tree_leaves(body_fn(*now, *additional))
+        return after, after, cond_fn(*after, *additional)
+
+    first = cond_fn(*carried, *additional)
+    stacks = _loop(-1, first, carried, step, "while_loop_stack_output")[1]
+    return tuple(cond(first, lambda: stacks, lambda: [x.unsqueeze(0) for x in carried], []))
 
 
 def scan(combine_fn: Callable[..., Any], init: _Values, xs: _Values, additional_inputs: _Values) -> tuple[Any, ...]:
@@ -252,6 +287,7 @@ def flex_attention(query: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Te
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "cond": cond,
     "while_loop": while_loop,
+    "while_loop_stack_output": while_loop_stack_output,
     "scan": scan,
     "map_impl": map_,
     "associative_scan": associative_scan,

@@ -128,20 +128,31 @@ class _Settling:
             if node.target in _ENDS or node.target is markers.branch_else:
                 path = path[:-1]
             self._paths[node] = path
+            if node.target is torch.ops.aten.sym_size.int and self._is_hidden(node.args[0], path):
+                value = node.meta["val"]
+                node.replace_all_uses_with(self._number(_expression(value), value, node, path))
+                self._graph.erase_node(node)
+                continue
             for operand in set(node.all_input_nodes):
                 self._check(node, operand)
             self._note(node)
             if node.target in _BEGINS or node.target is markers.branch_else:
                 path = (*path, node)
 
+    def _is_hidden(self, tensor: Any, path: tuple[Node, ...]) -> bool:
+        """Whether a tensor is computed in a region that those of `path` are not in."""
+        inside = self._paths[tensor]
+        return inside != path[: len(inside)]
+
     def _note(self, node: Node) -> None:
         """Remembers where symbols come from."""
         value = node.meta.get("val")
         if isinstance(value, torch.SymInt) and value.node.expr.is_Symbol:
             self._symbols.setdefault(value.node.expr, []).append(node)
-        if node.op == "placeholder" and isinstance(value, torch.Tensor):
-            for dim, size in enumerate(value.shape):
-                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+        # Of what a region computes, only sizes that it finds out: both sides of a branch may find out the same one.
+        for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                if node.op == "placeholder" or size.node.shape_env.is_unbacked_symint(size.node.expr):
                     self._symbols.setdefault(size.node.expr, []).append(node)
                     self._built[node, size.node.expr] = dim
 
@@ -190,7 +201,7 @@ class _Settling:
             node = self._source(expr, place, path)
             if node is None:
                 return self._read_again(expr, place, path)
-            if node.op != "placeholder" or isinstance(node.meta["val"], torch.SymInt):
+            if isinstance(node.meta["val"], torch.SymInt):
                 return node
             dim = self._built[node, expr]
             return self._node(torch.ops.aten.sym_size.int, (node, dim), expr, env, place, path)

@@ -82,3 +82,32 @@ func.func @main(%x: tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[S]>}, %go
   %z = disc_plan.call @copy(%y) result_dims [#disc_shape.dims<[M]>] : (tensor<?xf32>) -> tensor<?xf32>
   return %z : tensor<?xf32>
 }
+
+// -----
+
+// What is carried and stacked is copied out of its row, which moves when the next step's row is appended.
+// CHECK: disc_rt.loop @i while
+// CHECK: ^bb0(%[[A:.*]]: !llvm.ptr, %[[NEXT:.*]]: !llvm.ptr, %[[AFTER:.*]]: !llvm.ptr):
+// CHECK: %[[ROWS:.*]] = disc_rt.slot {{.*}} keep
+// CHECK: %[[ROW:.*]] = disc_rt.offset %[[ROWS]]
+// CHECK: disc_rt.launch %{{.*}} @step(%[[A]], %[[ROW]]
+// CHECK: disc_rt.copy %[[NEXT]], %[[ROW]]
+// CHECK: disc_rt.next %[[NEXT]], %[[AFTER]], %[[NEXT]] : {{.*}} while
+disc_shape.symbol @i
+disc_shape.symbol @n
+disc_plan.kernel_func loop @step attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[]>>]} {
+^bb0(%p: tensor<4xf32>):
+  %c = tensor.empty() : tensor<i1>
+  disc_plan.yield %p, %c : tensor<4xf32>, tensor<i1>
+}
+func.func @main(%x: tensor<4xf32>, %go: tensor<i1>) -> tensor<?x4xf32> {
+  %y, %rows = disc_tensor.loop @i while %go : tensor<i1> carries(%x) trips @n
+      {disc_shape.dims = [#disc_shape.dims<[4]>, #disc_shape.dims<[n, 4]>]} : (tensor<4xf32>) -> (tensor<4xf32>, tensor<?x4xf32>) {
+  ^bb0(%a: tensor<4xf32>):
+    %b:2 = disc_plan.call @step(%a) result_dims [#disc_shape.dims<[4]>, #disc_shape.dims<[]>]
+        : (tensor<4xf32>) -> (tensor<4xf32>, tensor<i1>)
+    disc_tensor.next %b#0, %b#0 : tensor<4xf32>, tensor<4xf32> while %b#1 : tensor<i1>
+  }
+  return %rows : tensor<?x4xf32>
+}

@@ -108,6 +108,27 @@ def test_steps_that_change_more_than_tensors():
         torch.testing.assert_close(model(x), eager(x), rtol=1e-4, atol=1e-5)
 
 
+def test_appended_values_are_carried():
+    """Rows move while the number of steps is unknown; the next step reads the last one."""
+
+    def grow(x):
+        outputs, z = [], x * 2
+        while x.sum() < 100:
+            x = x + 1
+            outputs.append(x)
+        for _ in range(z.shape[1]):
+            if z.sum() > 1e4:
+                break
+            z = z * 1.5
+            outputs.append(z)
+        return torch.stack(outputs), x, z
+
+    model = disc.compile(Function(grow), (torch.zeros(2, 9, 4),))
+    for start in (0.0, -5.0, 1.0, -30.0):
+        x = torch.full((2, 9, 4), start)
+        torch.testing.assert_close(model(x), grow(x), rtol=0, atol=0)
+
+
 def test_refused():
     """What one step leaves for the next where it cannot be followed."""
 

@@ -31,6 +31,20 @@ def running(x):
     return scan(lambda carry, row: (carry + row, carry * row), torch.zeros(7), x)
 
 
+def stacked(x):
+    """The values after each step; those at first where there is none."""
+    loop = torch.ops.higher_order.while_loop_stack_output
+    step = lambda i, x, y: (i - 1, y * 1.5, x + y)  # noqa: E731
+    return loop(lambda i, x, y: i > 0, step, (x.shape[0] - torch.tensor(3), x.sin(), x.cos()), ())
+
+
+def joined(x):
+    """Sizes that sides compute, of what is computed in front of the branch."""
+    y = torch.cat([x, x * 2])
+    sides = lambda y: torch.cat([y, y * 3], 1), lambda y: torch.cat([y - 1, y], 1)  # noqa: E731
+    return torch.cond(y.sum() > 0, *sides, (y * 2,))
+
+
 def associative(x):
     return associative_scan(lambda a, b: a * b, x, 0, combine_mode="generic")
 
@@ -53,7 +67,7 @@ def regions(x):
     return region(region(x)) + x
 
 
-@pytest.mark.parametrize("function", [branch, loop, running, associative, mapped, attention, regions])
+@pytest.mark.parametrize("function", [branch, loop, stacked, joined, running, associative, mapped, attention, regions])
 def test_operators(function):
     compiled = torch.compile(function, backend="disc", dynamic=True, fullgraph=True)
     with torch.no_grad(), disc.dynamo._listening() as reports:
@@ -62,6 +76,25 @@ def test_operators(function):
             x = torch.randn(n, 7) - 0.1 * n
             torch.testing.assert_close(compiled(x), function(x))
     assert [report.parts for report in reports] == [1] and not Explanation(reports).fallbacks, reports
+
+
+def test_sizes_that_the_sides_of_a_branch_find_out():
+    def places(x):
+        def positive(x):
+            return torch.ones(torch.nonzero(x > 0).shape[0], 2).cos()
+
+        def other(x):
+            return torch.ones(torch.nonzero(x > 0).shape[0] + 1, 2)
+
+        same = torch.cond(x.sum() > 0, positive, lambda x: positive(x) * 2, (x,))
+        return same, torch.cond(x.sum() > 0, positive, other, (x,)).sin()
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(places, backend="disc", dynamic=True, fullgraph=True)
+        with torch.no_grad(), disc.dynamo._listening() as reports:
+            for x in (torch.randn(5, 7) + 1, torch.randn(4, 3) - 1, -torch.ones(3, 3)):
+                torch.testing.assert_close(compiled(x), places(x))
+    assert not Explanation(reports).fallbacks, reports
 
 
 def test_block_mask():

@@ -1,5 +1,6 @@
 """Small programs under torch.compile(backend="disc"): results, strides and shared memory as in eager, all compiled."""
 
+import importlib
 import logging
 import threading
 
@@ -397,6 +398,21 @@ def test_masked_indices_from_the_end():
         for n, m in ((7, 5), (9, 8))
     ]
     check(call, *[(x, mask & (index < 99), index) for x, mask, index in calls])
+
+
+def test_prims_of_inductor():
+    """Those without a rule are the aten operations that PyTorch says they are."""
+    importlib.import_module("torch._inductor.inductor_prims")
+    prims = torch.ops.prims
+
+    def call(x):
+        y, offsets = prims._low_memory_max_pool_with_offsets(x, [3, 3], [2, 2], [1, 1], [1, 1], False)
+        sizes = x.shape[-2:]
+        return y, offsets, prims._low_memory_max_pool_offsets_to_indices(
+            offsets, [3, 3], sizes, [2, 2], [1, 1], [1, 1]
+        )
+
+    check(call, torch.randn(2, 3, 10, 9), torch.randn(1, 2, 7, 12))
 
 
 def test_backward_operator_of_convolution():
