@@ -15,7 +15,7 @@ from ..builder import Builder
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, Tensor, is_one, tensor_type
-from .dynamic_convolution import convolution_by_index, extents_per_dim, static
+from .dynamic_convolution import convolution_by_index, extents_per_dim, require_operands, static
 from .elementwise import convert
 
 
@@ -34,6 +34,7 @@ def convolution(
     *_: Any,
 ) -> Tensor:
     """Any convolution of one to three spatial dims, plain or transposed."""
+    require_operands(b, x, weight, transposed)
     if transposed:
         return _transposed(b, x, weight, bias, stride, padding, output_padding, groups, dilation)
     return _plain(b, x, weight, bias, stride, padding, dilation, groups)
@@ -51,6 +52,7 @@ def conv(
     groups: int = 1,
 ) -> Tensor:
     """A plain convolution; padding may be "valid" or "same"."""
+    require_operands(b, x, weight, False)
     return _plain(b, x, weight, bias, stride, padding, dilation, groups)
 
 
@@ -67,6 +69,7 @@ def conv_transpose(
     dilation: Sequence[int] = (1,),
 ) -> Tensor:
     """A transposed convolution."""
+    require_operands(b, x, weight, True)
     return _transposed(b, x, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
