@@ -177,7 +177,7 @@ class Convolved(torch.nn.Module):
 
 
 def test_kernels_of_nothing() -> None:
-    """A kernel without filters or taps is refused, as by PyTorch; no images are fine."""
+    """A kernel without filters, channels or taps is refused; no images are fine."""
     dims = dict.fromkeys(range(3), Dim.AUTO)
     module = Convolved()
     model = disc.compile(
@@ -192,6 +192,8 @@ def test_kernels_of_nothing() -> None:
             module(*args)
         with pytest.raises(disc.ShapeError, match="the kernel has a size of 0"):
             model(*args)
+    with pytest.raises(disc.ShapeError, match="the kernel has a size of 0"):
+        model(torch.ones(2, 0, 6), torch.ones(4, 0, 3), torch.ones(0, 5, 2))
 
 
 def medians(x: torch.Tensor) -> tuple[torch.Tensor, ...]:

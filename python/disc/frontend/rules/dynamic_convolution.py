@@ -30,14 +30,14 @@ def static(*values: Sequence[Extent]) -> bool:
 
 
 def require_operands(b: Builder, x: Tensor, weight: Tensor, transposed: bool) -> None:
-    """Requires what PyTorch requires of extents of 0: a kernel has taps and filters, an image pixels.
+    """Requires what PyTorch requires of extents of 0: a kernel has taps, channels and filters, an image pixels.
 
-    A plain convolution may sum over no channels. A transposed one of no images may have no pixels.
+    Of no channels, PyTorch's CPU kernel makes other sizes than its meta kernel. A transposed convolution of no images may
+    have no pixels.
     """
     name = b.op_name.removeprefix("torch.aten.")
-    for dim, extent in enumerate(weight.dims):
-        if transposed or dim != 1:
-            b.require_at_most(1, extent, f"{name}: the kernel has a size of 0")
+    for extent in weight.dims:
+        b.require_at_most(1, extent, f"{name}: the kernel has a size of 0")
     spatial = weight.rank - 2
     least = b.minimum(x.dims[0], 1) if transposed and x.rank == spatial + 2 else 1
     for extent in x.dims[-spatial:]:
