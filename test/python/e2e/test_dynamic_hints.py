@@ -254,6 +254,9 @@ POOLS = {
     "ceiling": torch.nn.MaxPool1d([3], [2], [1], ceil_mode=True),
     "mean": torch.nn.AdaptiveAvgPool1d(1),
     "means": torch.nn.AdaptiveAvgPool1d(7),
+    "maxima": torch.nn.AdaptiveMaxPool1d(7),
+    "places": torch.nn.AdaptiveMaxPool1d(2, return_indices=True),
+    "image": torch.nn.AdaptiveMaxPool2d((2, 1)),
 }
 
 

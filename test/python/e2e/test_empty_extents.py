@@ -213,3 +213,29 @@ def test_order_of_nothing() -> None:
     torch.testing.assert_close(quantile(x), torch.quantile(x, 0.3, dim=1))
     with pytest.raises(disc.ShapeError, match="no elements"):
         quantile(torch.ones(0, 4))
+    dims = {0: Dim.AUTO, 1: Dim.AUTO}
+    select = disc.compile(Fn(lambda x: (x.median(1), x.mode(1))), (torch.randn(3, 4),), dynamic_shapes=(dims,))
+    x = torch.randn(0, 4)
+    torch.testing.assert_close(select(x)[0].values, x.median(1).values)
+    with pytest.raises(disc.ShapeError, match="the reduced dim is 0"):
+        select(torch.ones(0, 0))
+
+
+class OverTime(torch.nn.Module):
+    """A convolution of [time, batch, channels]."""
+
+    def forward(self, x: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """It."""
+        return torch.conv_tbc(x, w, v, 1)
+
+
+def test_a_convolution_over_time_without_a_window() -> None:
+    """conv_tbc may have a result of length 0."""
+    module = OverTime()
+    args = torch.randn(6, 2, 3), torch.randn(4, 3, 5), torch.randn(5)
+    model = disc.compile(module, args, dynamic_shapes=({0: Dim.AUTO}, {0: Dim.AUTO}, None))
+    for length, taps in ((6, 4), (1, 4), (2, 4), (3, 1)):
+        args = torch.randn(length, 2, 3), torch.randn(taps, 3, 5), torch.randn(5)
+        torch.testing.assert_close(model(*args), module(*args), atol=1e-5, rtol=1e-5)
+    with pytest.raises(disc.ShapeError):
+        model(torch.randn(1, 2, 3), torch.randn(5, 3, 5), args[2])

@@ -244,7 +244,18 @@ _OF_SIZES: dict[Any, Callable[..., Any]] = {
     Tensor.cov: _cov,
     torch.max_pool1d: _max_pool1d,
     functional.max_pool1d: _max_pool1d,
-    **{f: _regardless_of_layout(f) for f in (torch.adaptive_avg_pool1d, functional.adaptive_avg_pool2d)},
+    **{
+        f: _regardless_of_layout(f)
+        for f in (
+            torch.adaptive_avg_pool1d,
+            functional.adaptive_avg_pool2d,
+            torch.adaptive_max_pool1d,
+            functional.adaptive_max_pool1d,
+            functional.adaptive_max_pool1d_with_indices,
+            functional.adaptive_max_pool2d,
+            functional.adaptive_max_pool2d_with_indices,
+        )
+    },
     **{f: _of_something(f) for f in (torch.quantile, Tensor.quantile, torch.nanquantile, Tensor.nanquantile)},
     torch.corrcoef: _corrcoef,
     Tensor.corrcoef: _corrcoef,

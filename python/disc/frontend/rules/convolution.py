@@ -76,8 +76,12 @@ def conv_transpose(
 @lowers("torch.aten.conv_tbc")
 def conv_tbc(b: Builder, x: Tensor, weight: Tensor, bias: Tensor, padding: int = 0) -> Tensor:
     """A convolution over time of [time, batch, channels] by a kernel of [taps, channels, filters]."""
-    y = _plain(b, b.permute(x, [1, 2, 0]), b.permute(weight, [2, 1, 0]), bias, [1], [padding], [1], 1)
-    return b.permute(y, [2, 0, 1])
+    length = b.add(b.sub(b.add(x.dims[0], b.mul(2, padding)), weight.dims[0]), 1)
+    # Unlike other convolutions it may have no window: one more is computed, and cut off.
+    more = int(not isinstance(length, int))
+    image, kernel = b.permute(x, [1, 2, 0]), b.permute(weight, [2, 1, 0])
+    y = padded_convolution(b, image, kernel, bias, [1], [padding], [padding + more], [1], 1)
+    return b.permute(b.slice(y, 2, 0, length) if more else y, [2, 0, 1])
 
 
 @lowers("torch.aten.convolution_backward")

@@ -82,6 +82,7 @@ def topk(
 def _select(b: Builder, x: Tensor, dim: int, keepdim: bool, what: int, k: Extent = 0) -> tuple[Tensor, Tensor]:
     last = dim_last(b, x, dim)
     dims = last.dims[:-1]
+    b.require_elements(last.dims[-1:])
     results = b.call(
         "select",
         [last],
