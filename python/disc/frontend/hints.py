@@ -23,6 +23,8 @@ from .locations import warn
 
 _ASSUMED = 2
 """The least extent of a dynamic dim, as torch.export assumes."""
+_UNBOUNDED = 2**62
+"""From here on, torch.export's upper bounds stand for no bound."""
 
 
 def is_hint(spec: Any) -> bool:
@@ -124,7 +126,7 @@ def declared(program: ExportedProgram) -> set[sympy.Symbol]:
 
 
 def is_narrowed(program: ExportedProgram, specs: Sequence[Any]) -> bool:
-    """Whether a dim without a range of the user's is fixed to 0 or 1, or has a lower bound that tracing found."""
+    """Whether a dim without a range of the user's is fixed to 0 or 1, or has a bound that tracing found."""
     for _, dim, size, spec in dims(program, specs):
         if not is_hint(spec) or dim is None:
             continue
@@ -133,7 +135,9 @@ def is_narrowed(program: ExportedProgram, specs: Sequence[Any]) -> bool:
                 return True
         else:
             known = program.range_constraints.get(size.node.expr)
-            if size.node.expr.is_Symbol and known is not None and known.lower > max(spec.min or 0, 0):
+            if not size.node.expr.is_Symbol or known is None:
+                continue
+            if known.lower > max(spec.min or 0, 0) or known.upper < min(spec.max or sys.maxsize, _UNBOUNDED):
                 return True
     return False
 
@@ -171,9 +175,11 @@ def check_narrowed(program: ExportedProgram, args: Any, specs: Sequence[Any], co
         known = program.range_constraints.get(size.node.expr)
         # Beyond the largest, all numbers are.
         largest = int(known.upper) if known is not None and known.upper.is_Integer else sys.maxsize
-        if known is None or (known.lower <= max(spec.min or 0, 0) and largest >= min(spec.max or sys.maxsize, 2**62)):
+        if known is None or (
+            known.lower <= max(spec.min or 0, 0) and largest >= min(spec.max or sys.maxsize, _UNBOUNDED)
+        ):
             continue
-        most = "any" if largest >= 2**62 else str(largest)
+        most = "any" if largest >= _UNBOUNDED else str(largest)
         sources = [source.name for source in size.node.shape_env.var_to_sources.get(size.node.expr, ())]
         why = [text for text in conditions if any(source in text for source in sources)]
         because = f": {'; '.join(dict.fromkeys(why))}" if why else ""

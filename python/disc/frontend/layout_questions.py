@@ -47,13 +47,14 @@ def _unguarded(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fn)
     def call(x: Any, *args: Any, **kwargs: Any) -> Any:
-        with _suppressed(x):
+        with unguarded(x):
             return fn(x, *args, **kwargs)
 
     return call
 
 
-def _suppressed(x: Any) -> Any:
+def unguarded(x: Any) -> Any:
+    """While it is active, what is asked of the sizes of a tensor is answered by the example, and installs no guards."""
     env = next((size.node.shape_env for size in x.shape if isinstance(size, torch.SymInt)), None)
     return nullcontext() if env is None else env.suppress_guards()
 

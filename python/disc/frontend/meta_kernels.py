@@ -85,6 +85,20 @@ def _convolution_backward(grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: A
     return _meta_registrations.meta_convolution_backward(grad, x, weight, sizes, *rest)
 
 
+@_meta("im2col", wrong=True)
+def _im2col(x: Tensor, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
+    # PyTorch's decomposition, which serves as its meta kernel, asks whether there is one window.
+    counts = [
+        _pooled(x.shape[d - 2], kernel[d], padding[d], padding[d], stride[d], dilation[d], False) for d in range(2)
+    ]
+    for count in counts:
+        torch._check(count > 0, lambda: "im2col: the kernel is larger than the input")
+    return x.new_empty([*x.shape[:-3], x.shape[-3] * kernel[0] * kernel[1], counts[0] * counts[1]])
+
+
+torch._decomp.meta_table[torch.ops.aten.im2col.default] = _im2col
+
+
 def _decomposed_threshold_backward(grad: Tensor, x: Tensor, threshold: float) -> Tensor:
     return torch.where(x <= threshold, 0, grad).to(torch.result_type(grad, x))
 

@@ -242,3 +242,39 @@ def test_an_example_of_1_that_is_broadcast_is_refused_for_dynamic():
     module, dims = Function(torch.broadcast_tensors), ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},) * 2
     with pytest.raises(disc.CompileError, match="is 1 in the example"):
         disc.compile(module, (torch.rand(1, 3), torch.rand(2, 1)), dynamic_shapes=(dims,))
+
+
+def test_slices_of_less_than_the_example():
+    """Python's bounds: at any size, whatever side of them the example is on."""
+
+    def cut(x):
+        pieces = x[:-1], x[:, -2:-1], x[:-8], x[-8:], x[1:3, 1:7:2], x[:, 8:], x[: x.shape[1]], x[:1]
+        # Sums of nothing say where a piece is empty.
+        return *pieces, *(piece.sum() for piece in pieces), x.flatten()[1:] - x.flatten()[:-1]
+
+    free = {0: Dim.AUTO, 1: Dim.AUTO}
+    model = disc.compile(Function(cut), (torch.randn(3, 9),), dynamic_shapes=((free,),))
+    for shape in ((3, 9), (3, 1), (1, 1), (0, 9), (9, 0), (0, 0), (2, 2), (13, 4), (8, 17)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(model(x), cut(x), rtol=1e-5, atol=1e-5)
+
+
+POOLS = {
+    "maximum": torch.nn.MaxPool1d(6, 2, padding=3, dilation=2),
+    "ceiling": torch.nn.MaxPool1d([3], [2], [1], ceil_mode=True),
+    "mean": torch.nn.AdaptiveAvgPool1d(1),
+    "means": torch.nn.AdaptiveAvgPool1d(7),
+    "maxima": torch.nn.AdaptiveMaxPool1d(7),
+    "places": torch.nn.AdaptiveMaxPool1d(2, return_indices=True),
+    "image": torch.nn.AdaptiveMaxPool2d((2, 1)),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pools_ask_nothing_of_sizes(name):
+    """How an image lies in memory, and the number of its windows, fix no size; nor does an example of 1."""
+    every = dict.fromkeys(range(3), Dim.AUTO)
+    model = disc.compile(POOLS[name], (torch.randn(1, 4, 20),), dynamic_shapes=(every,))
+    for shape in ((1, 4, 20), (1, 1, 20), (3, 1, 9), (2, 5, 41)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(model(x), POOLS[name](x))

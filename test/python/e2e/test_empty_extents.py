@@ -139,3 +139,103 @@ def test_images_without_pixels() -> None:
             fn(torch.ones(2, 3, 0, 7))
     with pytest.raises(disc.ShapeError, match="spatial size of 0"):
         model(torch.ones(2, 3, 0, 7))
+
+
+# What needs a channel, and a window that fits; of x [n, c, h, 7].
+WINDOWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "maximum": lambda x: F.max_pool2d(x, (2, 3)),
+    "average": lambda x: F.avg_pool2d(x, (2, 3), stride=1),
+    "columns": lambda x: F.unfold(x, (2, 3), stride=(1, 2)),
+    "dilated": lambda x: F.unfold(x, 2, dilation=(1, 2), padding=(0, 1), stride=2),
+}
+
+
+def test_windows_over_nothing() -> None:
+    """One window is enough; none, or no channel, is what PyTorch refuses."""
+    model = disc.compile(
+        Fn(lambda x: [fn(x) for fn in WINDOWS.values()]),
+        (torch.randn(2, 3, 4, 7),),
+        dynamic_shapes=(dict.fromkeys((0, 1, 2), Dim.AUTO),),
+    )
+    for shape in ((2, 3, 4, 7), (1, 1, 2, 7), (0, 3, 5, 7)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(model(x), [fn(x) for fn in WINDOWS.values()])
+    for shape, text in (((2, 0, 4, 7), "no channels"), ((2, 3, 1, 7), "larger than the input")):
+        for fn in WINDOWS.values():
+            with pytest.raises(RuntimeError):
+                fn(torch.ones(shape))
+        with pytest.raises(disc.ShapeError, match=text):
+            model(torch.ones(shape))
+
+
+class Convolved(torch.nn.Module):
+    """Convolutions by kernels that are inputs."""
+
+    def forward(self, x: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """A plain and a transposed one."""
+        return F.conv1d(x, w, padding=1), F.conv_transpose1d(x, v, stride=2)
+
+
+def test_kernels_of_nothing() -> None:
+    """A kernel without filters, channels or taps is refused; no images are fine."""
+    dims = dict.fromkeys(range(3), Dim.AUTO)
+    module = Convolved()
+    model = disc.compile(
+        module, (torch.randn(2, 3, 6), torch.randn(4, 3, 3), torch.randn(3, 5, 2)), dynamic_shapes=(dims,) * 3
+    )
+    for x, w, v in (((2, 3, 6), (4, 3, 3), (3, 5, 2)), ((0, 2, 4), (1, 2, 1), (2, 1, 4))):
+        args = torch.randn(x), torch.randn(w), torch.randn(v)
+        torch.testing.assert_close(model(*args), module(*args), atol=1e-5, rtol=1e-5)
+    for w, v in (((0, 3, 3), (3, 5, 2)), ((4, 3, 0), (3, 5, 2)), ((4, 3, 3), (3, 0, 2)), ((4, 3, 3), (3, 5, 0))):
+        args = torch.ones(2, 3, 6), torch.ones(w), torch.ones(v)
+        with pytest.raises(RuntimeError):
+            module(*args)
+        with pytest.raises(disc.ShapeError, match="the kernel has a size of 0"):
+            model(*args)
+    with pytest.raises(disc.ShapeError, match="the kernel has a size of 0"):
+        model(torch.ones(2, 0, 6), torch.ones(4, 0, 3), torch.ones(0, 5, 2))
+
+
+def medians(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What the medians are in PyTorch."""
+    return x.median(), x.nanmedian(), x.to(torch.int32).median()
+
+
+def test_order_of_nothing() -> None:
+    """The median of nothing is NaN, or the least integer; there are no quantiles of nothing."""
+    model = disc.compile(Fn(medians), (torch.randn(3, 4),), dynamic_shapes=({0: Dim.AUTO},))
+    for n in (3, 0, 1, 8):
+        x = torch.randn(n, 4) * 9
+        torch.testing.assert_close(model(x), medians(x), equal_nan=True)
+    quantile = disc.compile(
+        Fn(lambda x: torch.quantile(x, 0.3, dim=1)), (torch.randn(3, 4),), dynamic_shapes=({0: Dim.AUTO},)
+    )
+    torch.testing.assert_close(quantile(x), torch.quantile(x, 0.3, dim=1))
+    with pytest.raises(disc.ShapeError, match="no elements"):
+        quantile(torch.ones(0, 4))
+    dims = {0: Dim.AUTO, 1: Dim.AUTO}
+    select = disc.compile(Fn(lambda x: (x.median(1), x.mode(1))), (torch.randn(3, 4),), dynamic_shapes=(dims,))
+    x = torch.randn(0, 4)
+    torch.testing.assert_close(select(x)[0].values, x.median(1).values)
+    with pytest.raises(disc.ShapeError, match="the reduced dim is 0"):
+        select(torch.ones(0, 0))
+
+
+class OverTime(torch.nn.Module):
+    """A convolution of [time, batch, channels]."""
+
+    def forward(self, x: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """It."""
+        return torch.conv_tbc(x, w, v, 1)
+
+
+def test_a_convolution_over_time_without_a_window() -> None:
+    """conv_tbc may have a result of length 0."""
+    module = OverTime()
+    args = torch.randn(6, 2, 3), torch.randn(4, 3, 5), torch.randn(5)
+    model = disc.compile(module, args, dynamic_shapes=({0: Dim.AUTO}, {0: Dim.AUTO}, None))
+    for length, taps in ((6, 4), (1, 4), (2, 4), (3, 1)):
+        args = torch.randn(length, 2, 3), torch.randn(taps, 3, 5), torch.randn(5)
+        torch.testing.assert_close(model(*args), module(*args), atol=1e-5, rtol=1e-5)
+    with pytest.raises(disc.ShapeError):
+        model(torch.randn(1, 2, 3), torch.randn(5, 3, 5), args[2])

@@ -118,3 +118,53 @@ def test_a_strided_view_of_an_unsafe_view():
 
     x = torch.arange(24.0).reshape(3, 8)
     assert torch.equal(disc.compile(View(), (x,))(x), View()(x))
+
+
+UNLIKE = {
+    "index_add": (lambda x, i, s: x.index_add(0, i, s), (4, 5), (3,), (3, 5), [((4, 2), (3,), (3, 5))]),
+    "index_reduce": (
+        lambda x, i, s: x.index_reduce(0, i, s, "amax"),
+        (4, 5),
+        (3,),
+        (3, 5),
+        [((4, 7), (3,), (3, 5)), ((4, 5), (3,), (2, 5)), ((4, 5), (9,), (3, 5))],
+    ),
+    "put": (
+        lambda x, i, s: x.put(i, s),
+        (4, 5),
+        (3, 6),
+        (6, 3),
+        [((4, 5), (3, 6), (2, 3)), ((4, 5), (5, 5), (6, 3))],
+    ),
+    "pool": (
+        lambda g, i, x: torch.ops.aten.max_pool2d_with_indices_backward(g, x, [2, 2], [1, 1], [0, 0], [1, 1], False, i),
+        (3, 4, 6, 5),
+        (3, 4, 6, 5),
+        (3, 4, 7, 6),
+        [((3, 4, 6, 5), (3, 4, 6, 5), (0, 4, 7, 6)), ((2, 4, 6, 5), (3, 4, 6, 5), (3, 4, 7, 6))],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_sources_unlike_their_index(name):
+    """What is written has the extents of its index: nothing outside is read or written."""
+    function, *right, wrong = UNLIKE[name]
+
+    class Write(nn.Module):
+        def forward(self, x, index, source):
+            return function(x, index, source)
+
+    def make(x, index, source):
+        return torch.randn(x), torch.zeros(index, dtype=torch.int64), torch.randn(source)
+
+    dims = tuple(dict.fromkeys(range(len(shape)), torch.export.Dim.AUTO) for shape in right)
+    inputs = make(*right)
+    model = disc.compile(Write(), inputs, dynamic_shapes=dims)
+    torch.testing.assert_close(model(*inputs), function(*inputs))
+    for shapes in wrong:
+        with pytest.raises((RuntimeError, IndexError)):
+            function(*make(*shapes))
+        with pytest.raises(disc.ShapeError):
+            model(*make(*shapes))
+    torch.testing.assert_close(model(*inputs), function(*inputs))

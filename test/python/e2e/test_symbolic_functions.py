@@ -113,3 +113,24 @@ def test_products_of_three_insert_sets_of_dims(dims, summed, unroll):
 
     inputs = torch.rand(3, 6), torch.rand(3, 6), torch.rand([3, 6][len(dims) - 1 :])
     torch.testing.assert_close(disc.compile(Product(), inputs)(*inputs), Product()(*inputs))
+
+
+class Filled(torch.nn.Module):
+    def forward(self, x, into):
+        axis = torch.ones([1], dtype=torch.int32)
+        zero, two = torch.zeros([], dtype=torch.int64), torch.full([1, 1], 2)
+        total = x.sum(axis.item()) + x.softmax(torch.zeros([1], dtype=torch.int64).item())[0, 0]
+        made = torch.arange(1, 13, out=into)
+        two.add_(x.shape[0])
+        # A tensor that something has changed is data.
+        return total, made, torch.linspace(0, 1, 5, out=torch.empty(5)), zero.item(), torch.ones(two.item())
+
+
+def test_values_of_filled_tensors_are_numbers():
+    module = Filled()
+    into = torch.zeros(3, 4, dtype=torch.int64)
+    model = disc.compile(module, (torch.randn(3, 5), into.clone()), dynamic_shapes=({0: Dim.AUTO}, None))
+    for n in (3, 1, 6):
+        x, ours, theirs = torch.randn(n, 5), into.clone(), into.clone()
+        torch.testing.assert_close(model(x, ours), module(x, theirs))
+        torch.testing.assert_close(ours, theirs)

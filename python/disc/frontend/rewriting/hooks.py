@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from ... import errors
 from ...trees import Unknown
 from ..locations import is_user_file, is_user_line
+from . import filled
 from .conditions import compared, constant_of, is_assumed, narrows_hint, number_tensor, predicate
 from .dynamic import is_dynamic
 from .raised import is_message
@@ -71,6 +72,9 @@ _ASKING = {Tensor.__bool__, Tensor.__int__, Tensor.__index__, Tensor.__float__}
 
 class _Guarding(TorchFunctionMode):
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in filled.ASKING and (known := filled.value_of(args[0])) is not None:
+            return bool(known) if func is Tensor.__bool__ else known
+        filled.forget(args, kwargs)
         if func is Tensor.__iter__ and args[0].dim() and is_dynamic(args[0].shape[0]):
             raise NeedsRewriting("a loop over a dim whose extent is known at run time only")
         if func in _ASKING and constant_of(args[0]) is None:
@@ -88,9 +92,10 @@ class _Guarding(TorchFunctionMode):
         if func is torch.cdist and "if_necessary" in (kwargs or {}).get("compute_mode", "if_necessary"):
             # Else it asks whether there are more than 25 rows.
             kwargs = {**(kwargs or {}), "compute_mode": "donot_use_mm_for_euclid_dist"}
-        func = symbolic_call(func, args, kwargs or {}) or func
-        result = func(*args, **(kwargs or {}))
-        carry_changes(self, func, args, kwargs or {})
+        called = symbolic_call(func, args, kwargs or {}) or func
+        result = called(*args, **(kwargs or {}))
+        filled.note(func, args, kwargs or {}, result)
+        carry_changes(self, called, args, kwargs or {})
         return result
 
 

@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+
+from ..layout_questions import unguarded
 
 
 def _linspace(start: Any, end: Any, steps: Any, **options: Any) -> Tensor:
@@ -118,6 +121,44 @@ def _corrcoef(input: Tensor) -> Tensor:
     return scaled if scaled.is_complex() else scaled.clamp(-1, 1)
 
 
+def _of_something(func: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A quantile, which there is none of no elements, not even no quantiles."""
+
+    def call(input: Tensor, *args: Any, **options: Any) -> Tensor:
+        there = torch.scalar_tensor(input.numel(), dtype=torch.int64) > 0
+        torch._assert_async(there, f"{func.__name__}(): the input has no elements")
+        return func(input, *args, **options)
+
+    return call
+
+
+def _max_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor:
+    # PyTorch checks the length as a number of C++.
+    size, step, low, apart = (
+        [fixed, *(x if isinstance(x, (list, tuple)) else [x])]
+        for fixed, x in ((1, kernel_size), (1, stride or kernel_size), (0, padding), (1, dilation))
+    )
+    return torch.max_pool2d(input.unsqueeze(-2), size, step, low, apart, ceil_mode).squeeze(-2)
+
+
+def _regardless_of_layout(func: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function that asks how its image lies in memory, which is no condition on its sizes."""
+
+    def call(input: Tensor, *args: Any, **options: Any) -> Tensor:
+        with unguarded(input):
+            return func(input, *args, **options)
+
+    return call
+
+
 def _triangle(kept: Callable[[Tensor, Any], Tensor]) -> Callable[..., Tensor]:
     """The places of a triangle's elements, row by row, as torch.tril_indices has them."""
 
@@ -142,6 +183,20 @@ def _window(shape: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return torch.where(single, torch.ones_like(values), values).to(dtype)
 
     return window
+
+
+def _written(func: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function that makes a tensor of numbers alone, and here writes it into another one."""
+
+    def write(*args: Any, out: Tensor, **options: Any) -> Tensor:
+        kind = options.pop("dtype", None) or out.dtype
+        if kind != out.dtype:
+            raise RuntimeError(f"{func.__name__}(): expected an out tensor of dtype {kind}, got {out.dtype}")
+        values = func(*args, dtype=kind, **options)
+        # Other sizes would replace the tensor's memory: no operation of a graph does that.
+        return out.copy_(values.reshape(out.shape))
+
+    return write
 
 
 def _hamming(x: Tensor, alpha: float = 0.54, beta: float = 0.46) -> Tensor:
@@ -187,16 +242,35 @@ _OF_SIZES: dict[Any, Callable[..., Any]] = {
     torch.combinations: _combinations,
     torch.cov: _cov,
     Tensor.cov: _cov,
+    torch.max_pool1d: _max_pool1d,
+    functional.max_pool1d: _max_pool1d,
+    **{
+        f: _regardless_of_layout(f)
+        for f in (
+            torch.adaptive_avg_pool1d,
+            functional.adaptive_avg_pool2d,
+            torch.adaptive_max_pool1d,
+            functional.adaptive_max_pool1d,
+            functional.adaptive_max_pool1d_with_indices,
+            functional.adaptive_max_pool2d,
+            functional.adaptive_max_pool2d_with_indices,
+        )
+    },
+    **{f: _of_something(f) for f in (torch.quantile, Tensor.quantile, torch.nanquantile, Tensor.nanquantile)},
     torch.corrcoef: _corrcoef,
     Tensor.corrcoef: _corrcoef,
 }
 _MEANS = (torch.mean, Tensor.mean)
+# PyTorch cannot trace these into a tensor that is given.
+_MAKING = (torch.arange, torch.linspace, torch.logspace, torch.zeros, torch.ones, torch.full, torch.eye)
 
 
 def symbolic_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Tensor] | None:
     """What to call in the place of ``func``, if it would make an int of a number that is symbolic."""
     if func in _MEANS and args and (kwargs.get("dtype") or args[0].dtype).is_complex:
         return _complex_mean
+    if func in _MAKING and kwargs.get("out") is not None:
+        return _written(func)
     if func in _OF_SIZES:
         return _OF_SIZES[func] if _asks_for_sizes(func, args, kwargs) else None
     replacement = _REPLACEMENTS.get(func)
@@ -213,6 +287,8 @@ def _asks_for_sizes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         dim = args[2] if len(args) > 2 else kwargs.get("dim", 0)
         return type(sections) is int and len(args) > 1 and isinstance(args[0].shape[dim], torch.SymInt)
     if func in (torch.cov, Tensor.cov) and not kwargs.keys() <= {"correction"}:
+        return False
+    if func is functional.max_pool1d and kwargs.get("return_indices"):
         return False
     if func is torch.combinations and (args[1] if len(args) > 1 else kwargs.get("r", 2)) != 2:
         return False

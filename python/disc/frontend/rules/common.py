@@ -71,3 +71,17 @@ def require_pixels(b: Builder, extents: Sequence[Extent], what: str) -> None:
     """Requires extents that an operation needs at least one element along: those of images, as PyTorch has it."""
     for extent in extents:
         b.require_at_most(1, extent, f"{b.op_name.removeprefix('torch.')}: {what} has a spatial size of 0")
+
+
+def require_covered(b: Builder, index: Tensor, other: Tensor, what: str, *, but: int | None = None) -> None:
+    """Along each dim but ``but`` an index is no longer than the tensor it goes with, unless it is empty."""
+    for d, (have, most) in enumerate(zip(index.dims, other.dims, strict=True)):
+        if d != but and have != most:
+            others = b.product([*index.dims[:d], *index.dims[d + 1 :]])
+            b.require_at_most(b.mul(have, b.minimum(others, 1)), most, f"the index is larger than {what}")
+
+
+def require_channels(b: Builder, x: Tensor, spatial: int, *, single: bool = True) -> None:
+    """Requires images [N, C, ...] or [C, ...] to have a channel, as PyTorch's pools do; ``single``: the latter, too."""
+    if single or x.rank > spatial + 1:
+        b.require_at_most(1, x.dims[-1 - spatial], f"{b.op_name.removeprefix('torch.')}: the input has no channels")

@@ -15,7 +15,7 @@ from ..builder import Builder
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, Tensor, is_one, tensor_type
-from .dynamic_convolution import convolution_by_index, extents_per_dim, static
+from .dynamic_convolution import convolution_by_index, extents_per_dim, require_operands, static
 from .elementwise import convert
 
 
@@ -34,6 +34,7 @@ def convolution(
     *_: Any,
 ) -> Tensor:
     """Any convolution of one to three spatial dims, plain or transposed."""
+    require_operands(b, x, weight, transposed)
     if transposed:
         return _transposed(b, x, weight, bias, stride, padding, output_padding, groups, dilation)
     return _plain(b, x, weight, bias, stride, padding, dilation, groups)
@@ -51,6 +52,7 @@ def conv(
     groups: int = 1,
 ) -> Tensor:
     """A plain convolution; padding may be "valid" or "same"."""
+    require_operands(b, x, weight, False)
     return _plain(b, x, weight, bias, stride, padding, dilation, groups)
 
 
@@ -67,14 +69,19 @@ def conv_transpose(
     dilation: Sequence[int] = (1,),
 ) -> Tensor:
     """A transposed convolution."""
+    require_operands(b, x, weight, True)
     return _transposed(b, x, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 @lowers("torch.aten.conv_tbc")
 def conv_tbc(b: Builder, x: Tensor, weight: Tensor, bias: Tensor, padding: int = 0) -> Tensor:
     """A convolution over time of [time, batch, channels] by a kernel of [taps, channels, filters]."""
-    y = _plain(b, b.permute(x, [1, 2, 0]), b.permute(weight, [2, 1, 0]), bias, [1], [padding], [1], 1)
-    return b.permute(y, [2, 0, 1])
+    length = b.add(b.sub(b.add(x.dims[0], b.mul(2, padding)), weight.dims[0]), 1)
+    # Unlike other convolutions it may have no window: one more is computed, and cut off.
+    more = int(not isinstance(length, int))
+    image, kernel = b.permute(x, [1, 2, 0]), b.permute(weight, [2, 1, 0])
+    y = padded_convolution(b, image, kernel, bias, [1], [padding], [padding + more], [1], 1)
+    return b.permute(b.slice(y, 2, 0, length) if more else y, [2, 0, 1])
 
 
 @lowers("torch.aten.convolution_backward")

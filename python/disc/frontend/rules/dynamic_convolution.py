@@ -29,6 +29,21 @@ def static(*values: Sequence[Extent]) -> bool:
     return all(isinstance(v, int) for group in values for v in group)
 
 
+def require_operands(b: Builder, x: Tensor, weight: Tensor, transposed: bool) -> None:
+    """Requires what PyTorch requires of extents of 0: a kernel has taps, channels and filters, an image pixels.
+
+    Of no channels, PyTorch's CPU kernel makes other sizes than its meta kernel. A transposed convolution of no images may
+    have no pixels.
+    """
+    name = b.op_name.removeprefix("torch.aten.")
+    for extent in weight.dims:
+        b.require_at_most(1, extent, f"{name}: the kernel has a size of 0")
+    spatial = weight.rank - 2
+    least = b.minimum(x.dims[0], 1) if transposed and x.rank == spatial + 2 else 1
+    for extent in x.dims[-spatial:]:
+        b.require_at_most(least, extent, f"{name}: the input has a spatial size of 0")
+
+
 def convolution_by_index(
     b: Builder,
     x: Tensor,
@@ -60,6 +75,7 @@ def convolution_by_index(
             sizes.append(b.add(b.sub(b.add(b.mul(b.sub(n, 1), s), reach), ends), 1))
         else:
             sizes.append(b.add(b.floordiv(b.sub(b.add(n, ends), b.add(reach, 1)), s), 1))
+        b.require_at_most(int(not transposed), sizes[-1], "the padded input is smaller than the kernel")
     domain: list[Extent] = [image.dims[0], groups, filters, *sizes, channels, *weight.dims[2:]]
     compute = dtypes.opmath(x.dtype)
     channel = 3 + spatial

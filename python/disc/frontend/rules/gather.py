@@ -17,7 +17,7 @@ from ..registry import lowers
 from ..scalar import Elem
 from ..values import Extent, Tensor, normalize_dim
 from .calls import PARTS, dtype_code
-from .common import read_if
+from .common import read_if, require_covered
 from .elementwise import convert
 from .masks import expand_masks, flatten_mask
 from .segments import closed, embedding_bags, fold_segments
@@ -228,6 +228,8 @@ def gather(b: Builder, x: Tensor, dim: int, index: Tensor, *_: object) -> Tensor
     if x.rank == 0:
         return b.reshape(x, index.dims)
     dim = normalize_dim(dim, x.rank)
+    if index.rank == x.rank:
+        require_covered(b, index, x, "the tensor that is read", but=dim)
 
     def body(i: Elem) -> Elem:
         row = b.checked_index(i, x.dims[dim], wrap=False)

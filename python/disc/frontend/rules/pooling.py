@@ -17,7 +17,7 @@ from ..builder import Builder
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, Number, Tensor, is_one
-from .common import require_pixels
+from .common import read_if, require_channels, require_pixels
 from .convolution import channels_first, channels_last, per_dim
 
 _UNROLLED = 32
@@ -46,6 +46,7 @@ def sliding(
     if ceil_mode:
         # The last window starts inside the input or the padding before it.
         count = b.minimum(count, b.add(b.floordiv(b.add(extent, b.add(low, -1)), stride), 1))
+    b.require_at_most(1, count, f"{b.op_name.removeprefix('torch.')}: the window is larger than the input")
     tested = ceil_mode or (low, high) != (0, 0)
 
     def at(result: Elem, element: Elem | int) -> tuple[Elem, Elem | None]:
@@ -217,6 +218,7 @@ def _spatial(b: Builder) -> int:
 @lowers("torch.aten.max_pool1d", "torch.aten.max_pool2d", "torch.aten.max_pool3d")
 def max_pool(b: Builder, x: Tensor, *args: Any) -> Tensor:
     """The largest element of each window."""
+    require_channels(b, x, _spatial(b))
     pool = Pool(b, x, _max_windows(b, args, _spatial(b)), _spatial(b))
     return pool.done(pool.maximum())
 
@@ -226,14 +228,49 @@ def max_pool(b: Builder, x: Tensor, *args: Any) -> Tensor:
 )
 def max_pool_with_indices(b: Builder, x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
     """The largest element of each window, and where in the image it is."""
+    require_channels(b, x, _spatial(b))
     pool = Pool(b, x, _max_windows(b, args, _spatial(b)), _spatial(b))
     best = pool.maximum()
     return pool.done(best), pool.done(pool.position_of(best))
 
 
+@lowers("torch.aten.im2col")
+def im2col(
+    b: Builder,
+    x: Tensor,
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Tensor:
+    """The windows of an image, [N, C * window, number of windows]; padding is 0."""
+    require_channels(b, x, 2)
+    require_pixels(b, x.dims[-2:], "the input")
+    windows = [
+        sliding(b, extent, kernel[i], stride[i], padding[i], padding[i], dilation[i], False)
+        for i, extent in enumerate(x.dims[-2:])
+    ]
+    outer = x.dims[:-2]
+    taps, counts = [w.count for w in windows], [w.size for w in windows]
+
+    def body() -> Elem:
+        at = [scalar.loop_index(d) for d in range(len(outer) + 4)]
+        first, inside = list(at[: len(outer)]), None
+        for d, window in enumerate(windows):
+            position, valid = window.at(at[len(outer) + 2 + d], at[len(outer) + d])
+            inside = _both(inside, valid)
+            first.append(position)
+        return b.extract(x, first) if inside is None else read_if(b, inside, x, first)
+
+    y = b.generic([], [], [*outer, *taps, *counts], x.dtype, body)
+    columns = b.mul(outer[-1], b.product(taps))
+    return b.reshape(y, [*outer[:-1], columns, b.product(counts)])
+
+
 @lowers("torch.aten.adaptive_max_pool1d", "torch.aten.adaptive_max_pool2d", "torch.aten.adaptive_max_pool3d")
 def adaptive_max_pool(b: Builder, x: Tensor, size: Sequence[Extent]) -> tuple[Tensor, Tensor]:
     """The largest element of each of ``size`` even windows, and where in the image it is."""
+    require_channels(b, x, _spatial(b), single=False)
     pool = Pool(b, x, _even_windows(b, x, size, _spatial(b)), _spatial(b))
     best = pool.maximum()
     return pool.done(best), pool.done(pool.position_of(best))
@@ -263,6 +300,8 @@ def adaptive_avg_pool(b: Builder, x: Tensor, size: Sequence[Extent]) -> Tensor:
         total = b.reduce([x], axes, compute, 0, lambda acc, x: acc + x.to(compute), keepdim=True)
         count = b.product([x.dims[i] for i in axes])
         return b.map(b.out.dtype, [total], lambda s: s / scalar.from_extent(count, compute))
+    if spatial == 3:
+        require_channels(b, x, spatial, single=False)
     pool = Pool(b, x, _even_windows(b, x, size, spatial), spatial)
 
     def divide(acc: Elem, at: list[Elem]) -> Elem:
@@ -299,6 +338,7 @@ def avg_pool(
 ) -> Tensor:
     """The mean of each window, or its sum over ``divisor_override``."""
     spatial = _spatial(b)
+    require_channels(b, x, spatial)
     sizes, paddings = per_dim(kernel, spatial), per_dim(padding, spatial)
     strides = per_dim(stride, spatial) if stride else sizes
     if divisor_override == 0:

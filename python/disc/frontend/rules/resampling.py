@@ -13,7 +13,7 @@ from ..builder import Builder
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, Tensor
-from .common import loops, read_if, require_pixels, within
+from .common import loops, read_if, require_channels, require_pixels, within
 from .elementwise import convert
 
 # Where an output index lies in the input: (index, how far towards the next), or a list of (index, weight).
@@ -52,6 +52,7 @@ def _clamped(index: Elem, size: Extent) -> Elem:
 
 
 def _require_images(b: Builder, x: Tensor, sizes: Sequence[Extent]) -> None:
+    require_channels(b, x, x.rank - 2)
     require_pixels(b, x.dims[2:], "the input")
     require_pixels(b, sizes, "the result")
 

@@ -15,7 +15,7 @@ from ..builder import Builder
 from ..registry import lowers
 from ..values import Extent, Number, Tensor, is_one, normalize_dim
 from .calls import PARTS, dtype_code
-from .common import number
+from .common import number, require_covered
 from .elementwise import convert
 from .masks import expand_masks, flatten_mask
 from .strided import require_inside, stored_order
@@ -93,6 +93,8 @@ def _scatter(b: Builder, x: Tensor, dim: int, index: Tensor, src: Any, operation
     if isinstance(src, Tensor):
         if src.rank == 0:
             src = b.reshape(src, [1])
+        if index.rank == src.rank:
+            require_covered(b, index, src, "what is written")
         for d in range(src.rank):
             src = b.slice(src, d, 0, index.dims[d])
     else:
@@ -100,6 +102,7 @@ def _scatter(b: Builder, x: Tensor, dim: int, index: Tensor, src: Any, operation
     if index.rank != x.rank:
         # An empty index has any rank, and does nothing.
         return b.reshape(x, shape)
+    require_covered(b, index, x, "the tensor that is written to", but=dim)
     loops = [-1 if d == dim else d for d in range(x.rank)]
     return b.reshape(update(b, x, src, [(convert(b, index, torch.int64), dim)], loops, operation), shape)
 
@@ -166,6 +169,9 @@ def _index_update(b: Builder, x: Tensor, dim: int, index: Tensor, source: Any, o
         source = _value(b, source, x.dtype, dims)
     elif source.rank == 0:
         source = b.broadcast(source, dims)
+    else:
+        for have, want in zip(source.dims, dims, strict=True):
+            b.require_equal(have, want, "the source's extents differ from those that the index selects")
     loops = [-1 if d == dim else d for d in range(x.rank)]
     indices = [(b.broadcast(convert(b, index, torch.int64), dims, [dim]), dim)]
     return b.reshape(update(b, x, source, indices, loops, operation, wrap=wrap), shape)
@@ -286,6 +292,7 @@ def put(b: Builder, x: Tensor, index: Tensor, source: Tensor, accumulate: bool =
     flat = b.reshape(x, [b.product(x.dims)])
     numbers = b.reshape(index, [b.product(index.dims)])
     values = b.reshape(source, [b.product(source.dims)])
+    b.require_equal(values.dims[0], numbers.dims[0], "the source has another number of elements than the index")
     operation = "sum" if accumulate else "set"
     return b.reshape(update(b, flat, values, [(numbers, 0)], [-1], operation, wrap=True), x.dims)
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
-from .. import dtypes
+from .. import dtypes, scalar
 from ..builder import Builder
 from ..registry import lowers
-from ..values import Extent, Tensor, normalize_dim
+from ..scalar import Elem
+from ..values import Extent, Number, Tensor, normalize_dim
 from .calls import PARTS, dim_back, dim_last, dtype_code, rows
-from .common import promoted
+from .common import loops, promoted, read_if, within
 from .elementwise import convert
 
 _KTH, _MEDIAN, _NANMEDIAN, _MODE = range(4)
@@ -80,6 +82,7 @@ def topk(
 def _select(b: Builder, x: Tensor, dim: int, keepdim: bool, what: int, k: Extent = 0) -> tuple[Tensor, Tensor]:
     last = dim_last(b, x, dim)
     dims = last.dims[:-1]
+    b.require_elements(last.dims[-1:])
     results = b.call(
         "select",
         [last],
@@ -107,11 +110,28 @@ def mode(b: Builder, x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[T
     return _select(b, x, dim, keepdim, _MODE)
 
 
+def _median_of_nothing(dtype: torch.dtype) -> Number:
+    return math.nan if dtypes.is_float(dtype) else torch.iinfo(dtype).min
+
+
+def _at_least_one(b: Builder, flat: Tensor) -> Tensor:
+    """A vector, or the median of nothing in its place."""
+    count = flat.dims[0]
+    if isinstance(count, int):
+        return flat
+
+    def body() -> Elem:
+        (i,) = loops(1)
+        return read_if(b, within(i, count), flat, [i], scalar.constant(_median_of_nothing(flat.dtype), flat.dtype))
+
+    return b.generic([], [], [b.maximum(count, 1)], flat.dtype, body)
+
+
 def _median(b: Builder, x: Tensor, dim: int | None, keepdim: bool, what: int) -> Any:
     if dim is None:
         if any(isinstance(n, int) and n == 0 for n in x.dims):
-            return b.full([], float("nan") if dtypes.is_float(x.dtype) else torch.iinfo(x.dtype).min, x.dtype)
-        return _select(b, b.reshape(x, [b.product(x.dims)]), 0, False, what)[0]
+            return b.full([], _median_of_nothing(x.dtype), x.dtype)
+        return _select(b, _at_least_one(b, b.reshape(x, [b.product(x.dims)])), 0, False, what)[0]
     return _select(b, x, dim, keepdim, what)
 
 
