@@ -28,7 +28,7 @@ from .lower import Lowering
 from .markers import is_step
 from .returns import Output, Returns
 from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes, parameter_names, sizing_numbers
-from .torch_dialect import import_torch_dialect
+from .torch_dialect import import_torch_dialect, single_threaded_context
 from .updates import Program, decompose, find_updates, name_states, without_updates
 
 _UNKNOWN = object()
@@ -309,7 +309,7 @@ def import_functional(
     sizing = sizing_numbers(program.graph)
     symbols = SymbolTable(named, program.range_constraints, leaf_specs, computed, sizing)
 
-    context = ir.Context()
+    context = single_threaded_context()
     with context, ir.Location.unknown():
         torch_module, parameters = import_torch_dialect(program, context, fallbacks.nodes if fallbacks else ())
         states = name_states(updates, parameters)

@@ -141,7 +141,7 @@ def test_decorators():
 
 
 # fmt: off
-lambdas = [lambda x: x and 1, lambda x: x or 2]
+lambdas = [lambda x: x and 1, lambda x: x or 2, lambda x: int(x) + 1 if x > 2 else 3, lambda x: (lambda x: x if x > 0 else -x)(x) if x else 7]
 others = [lambda x: not x, lambda y: y is None]
 # fmt: on
 
