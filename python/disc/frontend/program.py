@@ -17,6 +17,7 @@ from torch_mlir import ir
 from .. import caches, errors, trees
 from ..trees import Argument, TreeType
 from . import dtypes, rules, structure  # noqa: F401  (rules registers the built-in lowering rules)
+from .argument_check import check_example
 from .entry_guards import EntryGuard, entry_guards, requires_two
 from .export import export, named_shapes
 from .fallback import Fallbacks, forget
@@ -205,6 +206,7 @@ def import_program(
         dynamic_shapes = trees.dynamic_shapes(dynamic_shapes, args, kwargs or {}, names, found)
         args, kwargs = trees.replaced(args, kwargs or {}, found, trees.example)
     floats = find_floats(args, kwargs or {})
+    check_example(model, args, kwargs or {})
     try:
         given, given_kwargs = as_tensors(args, kwargs or {}, floats)
         with caches.returned(model, same), floats_as_inputs(model, floats):

@@ -1,5 +1,7 @@
 """Sizes computed from numbers that data gives: one number read from a tensor, with arithmetic on it, as an extent."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -115,3 +117,20 @@ def test_a_negative_size_is_an_error():
     assert model(torch.tensor([1])).shape == (0,)
     with pytest.raises(disc.ShapeError):
         model(torch.tensor([0]))
+
+
+@pytest.mark.parametrize(
+    "share", [lambda n: math.ceil(0.5 * n), lambda n: max(int(n * 0.7), 1), lambda n: int(0.3 * n)]
+)
+@pytest.mark.parametrize("dim", [Dim.AUTO, Dim("n", min=1)])
+def test_a_share_of_an_extent(share, dim):
+    """What is rounded from a share of an extent is no more than the extent, at any size."""
+
+    class Best(nn.Module):
+        def forward(self, x):
+            return x.topk(share(x.shape[0]), 0).values
+
+    model = disc.compile(Best(), (torch.randn(9, 3),), dynamic_shapes=({0: dim},))
+    for n in (9, 1, 2, 3, 50):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(model(x), Best()(x))

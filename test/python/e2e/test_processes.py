@@ -340,7 +340,8 @@ import torch, disc
 from torch.export import Dim
 torch.manual_seed(0)
 nn = torch.nn
-module, x = nn.Sequential(nn.Linear(16, 32), nn.Softmax(-1), nn.Linear(32, 4), nn.LayerNorm(4)).eval(), torch.randn(3, 16)
+module = nn.Sequential(nn.Linear(16, 32), nn.Softmax(-1), nn.Linear(32, 4), nn.LayerNorm(4)).eval()
+x = torch.randn(3, 16)
 model = disc.compile(module, (x,), dynamic_shapes=({0: Dim("n", min=1)},))
 torch.testing.assert_close(model(x[:2]), module(x[:2]).detach(), rtol=1e-4, atol=1e-5)
 print(model.threads)
