@@ -155,7 +155,8 @@ static bool isRelation(const char *text) {
   return false;
 }
 
-/// What the sides of a relation were, "3 and 4"; of "count == 1" and "1 <= count" the value of the side that is no number.
+/// What the sides of a relation were, "3 and 4"; of "count == 1" and "1 <= count" the value of the side that is no
+/// number.
 static std::string sides(const std::string &relation, int64_t lhs, int64_t rhs) {
   std::string left = std::to_string(lhs), right = std::to_string(rhs);
   auto starts = [&](const std::string &text) { return relation.compare(0, text.size(), text) == 0; };

@@ -26,7 +26,8 @@ def check_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[s
     for path, leaf in leaves:
         if not isinstance(leaf, torch.Tensor):
             continue
-        where = f"the example's {'argument' if path[0].idx == 0 else 'keyword argument'} {pytree.keystr(path[1:])}"
+        kind = "argument" if path[0] == pytree.SequenceKey(0) else "keyword argument"
+        where = f"the example's {kind} {pytree.keystr(path[1:])}"
         if problem := _not_dense(leaf):
             raise errors.CompileError("import", f"{where} {problem}")
 
