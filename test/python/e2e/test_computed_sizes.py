@@ -134,3 +134,18 @@ def test_a_share_of_an_extent(share, dim):
     for n in (9, 1, 2, 3, 50):
         x = torch.randn(n, 3)
         torch.testing.assert_close(model(x), Best()(x))
+
+
+@pytest.mark.filterwarnings("ignore:Since version 1.3.0, affine_grid")
+@pytest.mark.parametrize("corners", [True, False])
+def test_affine_grids(corners):
+    class Grid(nn.Module):
+        def forward(self, theta, x):
+            return F.affine_grid(theta, list(x.shape), align_corners=corners)
+
+    rows, columns = Dim("rows", min=1, max=99), Dim("columns", min=1, max=99)
+    shapes = {0: Dim.AUTO}, {0: Dim.AUTO, 2: rows, 3: columns}
+    model = disc.compile(Grid(), (torch.randn(2, 2, 3), torch.randn(2, 3, 7, 9)), dynamic_shapes=shapes)
+    for n, h, w in ((2, 7, 9), (1, 1, 1), (3, 1, 5), (1, 20, 13)):
+        given = torch.randn(n, 2, 3), torch.randn(n, 3, h, w)
+        torch.testing.assert_close(model(*given), Grid()(*given))
