@@ -75,11 +75,14 @@ class Executable:
         self,
         versions: Sequence[tuple[int, int]],
         storages: Sequence[tuple[int, int]],
+        places: Sequence[tuple[Callable[[], Any], tuple[Any, ...], Any]],
         changed: Callable[[Executable], None],
     ) -> None:
         """Pairs of an address and the word (of 32 bits, or a pointer) that is stored there now.
 
-        Before a run that finds another word, `changed` is called with this object; it must keep the memory alive.
+        ``places`` are a weak reference to an object, the keys that lead from its attributes to a value, and that value.
+        Before a run that finds another word or value, `changed` is called with this object; it must keep the memory
+        alive.
         """
 
     def info(self) -> dict[str, Any]:

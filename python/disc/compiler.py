@@ -68,14 +68,15 @@ def compile(
     compilation = Compilation(options)
     with compilation.progress(steps(compilation)):
         program = compilation.import_model(model, args, kwargs, dynamic_shapes, fixed, fallback=fallback)
+        watched = None
         executable = build(compilation, program, next((d.index for d in devices if d.type == "cuda"), 0))
         if executable is not None:
             with compilation.step(LOAD):
                 load(executable, program.parameters)
-                watch(executable, program, model)
+                watched = watch(executable, program, model)
             program.release()
     signature = inspect.signature(model.forward) if isinstance(model, torch.nn.Module) else None
-    return Model(program, compilation.pipeline, compilation.texts, executable, compilation.timings, signature)
+    return Model(program, compilation.pipeline, compilation.texts, executable, compilation.timings, signature, watched)
 
 
 def check_arguments(
@@ -146,14 +147,16 @@ def load(executable: _native.Executable, tensors: Mapping[str, torch.Tensor]) ->
         raise CompileError(LOAD, str(error)) from error
 
 
-def watch(executable: _native.Executable, program: ImportedProgram, model: Any) -> None:
-    """Has the executable pack the parameters again when they change."""
+def watch(executable: _native.Executable, program: ImportedProgram, model: Any) -> WeightWatch | None:
+    """Has the executable pack the parameters again when they change; None for an ONNX model's."""
     names = executable.info()["parameters"]
     if not all(name in program.sources for name in names):
-        return  # An ONNX model's weights are nobody else's.
+        return None  # They are nobody else's.
     module = model if isinstance(model, torch.nn.Module) else None
     tensors = {name: program.sources[name] for name in names}
-    WeightWatch(module, tensors, program.states, signless).start(executable)
+    weights = WeightWatch(module, tensors, program.states, signless)
+    weights.start(executable)
+    return weights
 
 
 def _emit(compilation: Compilation, module: _native.Module, device: int) -> _native.Executable:

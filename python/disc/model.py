@@ -17,6 +17,7 @@ from .frontend.fallback import Fallback, bind_lifetime, raising
 from .frontend.symbols import Symbol
 from .pipeline import IMPORT, Pipeline
 from .profile import Launch, Profile
+from .weight_watch import WeightWatch
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,10 @@ class Model:
     """What :func:`disc.compile` gives: call it as the original module, at any shape it was compiled for.
 
     Calls may come from several threads at once. Inputs are not copied; outputs are tensors of the caller's. Parameters
-    are those of the original module: a call that finds them changed (in place, by ``load_state_dict``, by an optimizer,
-    by ``.data = ...``) packs them again first. They must not change while a call runs. A parameter that is replaced by
-    another tensor is seen as soon as nobody has the old tensor any more.
+    are those of the original module: a call that finds them changed (in place, also through ``.data``, by
+    ``load_state_dict``, by an optimizer, by another tensor, parameter or layer in the place of one) packs them again
+    first. They must not change while a call runs. Writes that bypass PyTorch, through ``weight.numpy()`` or DLPack, are
+    not seen: call :meth:`refresh` after them.
 
     What the module updates in place, a call updates: inputs that were passed, and buffers of the original module (see
     :meth:`state`). Calls of a model with state take turns; inputs that are updated must not be used by another thread.
@@ -56,12 +58,14 @@ class Model:
         executable: _native.Executable | None,
         timings: Mapping[str, float],
         signature: inspect.Signature | None = None,
+        weights: WeightWatch | None = None,
     ) -> None:
         self._program = program
         self._pipeline = pipeline
         self._texts = dict(texts)
         self._executable = executable
         self._signature = signature
+        self._weights = weights
         self.timings: dict[str, float] = dict(timings)
         """Seconds that each stage of the compilation took."""
         self._run = executable.run if executable else self._not_built
@@ -157,6 +161,14 @@ class Model:
         """
         if self._executable is not None:
             self._executable.seed(seed % 2**64)
+
+    def refresh(self) -> None:
+        """Reads the module's weights again, after writes that PyTorch does not count, such as those of NumPy.
+
+        No call may run meanwhile. Calls see all other changes by themselves.
+        """
+        if self._executable is not None and self._weights is not None:
+            self._weights.pack(self._executable)
 
     @property
     def inputs(self) -> tuple[Input, ...]:

@@ -1,22 +1,22 @@
 """Finding out that a compiled model's parameters have changed, at the cost of a few loads a call.
 
 A model packs its parameters when it is compiled. PyTorch counts in-place changes of each tensor, and ``.data = ...``
-gives a tensor other memory. Where PyTorch stores both words in a tensor is found out once, by watching a tensor of our
-own change; the compiled model then compares the words of its parameters before each call. One word more counts what is
-registered in the model's modules: a new parameter, buffer or layer in the place of another, which may live on.
+gives a tensor other memory. The compiled model compares both words of its parameters (``tensor_layout.py``) before each
+call, and the counters of what ``.data`` returned (``data_aliases.py``). One word more counts what is registered in the
+model's modules: a new parameter, buffer or layer in the place of another, which may live on. Tensors that are plain
+attributes, or in lists and dicts, are looked up where they were found.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import os
-import struct
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 import torch
 from torch.nn.modules.module import (
@@ -26,80 +26,42 @@ from torch.nn.modules.module import (
 )
 
 from . import _native
+from .data_aliases import aliases_of
 from .errors import CompileError
+from .tensor_layout import layout
 
-# Words of a tensor that are looked at.
-_WORDS = 24
-_WORD = 8
+# How many lists and dicts in each other are looked into.
+_DEPTH = 3
 
-
-class Layout(NamedTuple):
-    """Where PyTorch stores what changes with a tensor, in bytes."""
-
-    storage: int
-    """From the tensor's implementation: the pointer to its storage."""
-    counter: int
-    """From there: the pointer to its version counter."""
-    version: int
-    """From the counter: the version."""
-
-
-def _read(memory: int, address: int, count: int) -> bytes:
-    """Memory of this process; b"" where there is none, which a load would answer with a signal."""
-    try:
-        return os.pread(memory, count, address)
-    except OSError:
-        return b""
-
-
-def _versions(memory: int, tensor: torch.Tensor) -> dict[tuple[int, int], int]:
-    """The 32-bit words behind each pointer in a tensor's implementation, by the places of both."""
-    found: dict[tuple[int, int], int] = {}
-    words = _read(memory, tensor._cdata, _WORDS * _WORD)
-    for at in range(0, len(words), _WORD):
-        pointer = struct.unpack_from("Q", words, at)[0]
-        block = _read(memory, pointer, 64) if 4096 <= pointer < 2**56 else b""
-        if pointer % _WORD == 0 and len(block) == 64:
-            found.update({(at, 4 * i): word for i, word in enumerate(struct.unpack("16I", block))})
-    return found
-
-
-@functools.cache
-def layout() -> Layout | None:
-    """Where this version of PyTorch keeps both words; None if that cannot be found out."""
-    try:
-        memory = os.open("/proc/self/mem", os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        with torch.inference_mode(False), torch.no_grad():
-            tensor = torch.zeros(3)
-            words = _read(memory, tensor._cdata, _WORDS * _WORD)
-            storage = tensor.untyped_storage()._cdata
-            storages = [at for at in range(0, len(words), _WORD) if struct.unpack_from("Q", words, at)[0] == storage]
-            places = set(_versions(memory, tensor))
-            for _ in range(4):
-                found = _versions(memory, tensor)
-                places &= {place for place, word in found.items() if word == tensor._version}
-                tensor.add_(1)
-            if len(storages) != 1 or len(places) != 1:
-                return None
-    finally:
-        os.close(memory)
-    return Layout(storages[0], *places.pop())
+# A module, and where in its attributes a tensor is: the attribute's name, then indices or keys.
+_Place = tuple["weakref.ref[torch.nn.Module]", tuple[Any, ...]]
 
 
 class _Parameter:
     """One parameter: its memory stays readable, though not its elements, when nobody else has the tensor any more."""
 
-    def __init__(self, name: str, tensor: torch.Tensor, *, counted: bool, owned: bool) -> None:
+    def __init__(
+        self, name: str, tensor: torch.Tensor, *, counted: bool, owned: bool, place: _Place | None = None
+    ) -> None:
         self.name = name
+        self.place = place
+        """Where it was found, if it is not registered in a module."""
         self.counted = counted
         """Whether in-place changes matter: what calls read and write in place is never packed."""
         self._tensor = tensor if owned else None
         self.tensor = weakref.ref(tensor)
         self._held = torch._C._WeakTensorRef(tensor)  # type: ignore[attr-defined]
         self._storage = _held_storage(tensor)
+        self.aliases = aliases_of(tensor) if counted else None
+        self._state = self._now(tensor)
+
+    def _now(self, tensor: torch.Tensor) -> tuple[Any, ...]:
+        version = 0 if tensor.is_inference() or not self.counted else tensor._version
+        return version, tensor.untyped_storage()._cdata, 0 if self.aliases is None else self.aliases.changes
+
+    def is_packed(self, tensor: torch.Tensor) -> bool:
+        """Whether this is still the tensor that was packed, unchanged."""
+        return tensor is self.found and self._now(tensor) == self._state
 
     @property
     def found(self) -> torch.Tensor | None:
@@ -154,6 +116,7 @@ class WeightWatch:
         self._packed = packed
         self._lock = threading.Lock()
         self._parameters: list[_Parameter] = []
+        self._aliases: list[Any] = []
         self.registrations = ctypes.c_uint32(0)
         """How often something was registered in one of the modules."""
         self._adopt(tensors)
@@ -169,37 +132,67 @@ class WeightWatch:
                 stacklevel=2,
             )
             return
-        versions, storages = [(ctypes.addressof(self.registrations), self.registrations.value)], []
+        versions, storages = [(ctypes.addressof(self.registrations), self._registered)], []
+        places, aliases = [], []
         for parameter in self._parameters:
             tensor = parameter.found
             if tensor is None:
                 continue
             storages.append((tensor._cdata + place.storage, tensor.untyped_storage()._cdata))
+            if parameter.place is not None:
+                places.append((*parameter.place, tensor))
             if parameter.counted and not tensor.is_inference():
                 address = _pointer(tensor._cdata + place.counter) + place.version
                 versions.append((address, tensor._version))
-        executable.watch(versions, storages, self._changed)
+            if parameter.aliases is not None:
+                reads, alive = parameter.aliases.reads, parameter.aliases.alive()
+                versions.append((ctypes.addressof(reads), reads.value))
+                versions += [(alias.version, alias.start + alias.changes) for alias in alive]
+                aliases += alive
+        executable.watch(versions, storages, places, self._changed)
+        self._aliases = aliases  # What is watched stays readable.
 
     def _adopt(self, tensors: Mapping[str, torch.Tensor]) -> None:
         module = None if self._module is None else self._module()
-        names = None if self._module is None else _names(module)
+        names: Mapping[str, torch.Tensor] | None = None
+        places: dict[int, _Place] = {}
         if module is not None:
+            names = _names(module)
+            parts = _parts(module)
+            places = {id(t): place for part in parts for t, place in _attributes(part)}
             _hear_of_registrations()
             with _watches_lock:
-                for part in module.modules():
+                for part in parts:
                     _watches.setdefault(part, weakref.WeakSet()).add(self)
-        self._parameters = [
-            # What the module does not have under this name was made while compiling: perhaps nobody else has it.
-            _Parameter(name, t, counted=name not in self._states, owned=names is not None and names.get(name) is not t)
-            for name, t in tensors.items()
-        ]
+        elif self._module is not None:
+            names = {}
+        self._registered = self.registrations.value
+        # The parameters until now keep the aliases of their memory.
+        parameters = []
+        for name, tensor in tensors.items():
+            place = places.get(id(tensor))
+            # What the module does not have was made while compiling: perhaps nobody else has it.
+            owned = names is not None and names.get(name) is not tensor and place is None
+            counted = name not in self._states
+            parameters.append(_Parameter(name, tensor, counted=counted, owned=owned, place=place))
+        self._parameters = parameters
 
-    def _changed(self, executable: _native.Executable) -> None:
+    def pack(self, executable: _native.Executable) -> None:
+        """Packs the parameters as they are now, whether they have changed or not."""
+        self._changed(executable, force=True)
+
+    def _changed(self, executable: _native.Executable, *, force: bool = False) -> None:
         with self._lock:
             tensors = self._current()
             if tensors is None:
                 # The module is gone: its weights stay what they were.
-                executable.watch([], [], _unwatched)
+                executable.watch([], [], [], _unwatched)
+                return
+            if not force and all(parameter.is_packed(tensors[parameter.name]) for parameter in self._parameters):
+                # ``.data`` was only read, or something else was registered.
+                if self.registrations.value != self._registered:
+                    self._adopt(tensors)
+                self.start(executable)
                 return
             try:
                 executable.init([self._packed(tensors[name]).detach() for name in executable.info()["parameters"]])
@@ -210,10 +203,13 @@ class WeightWatch:
 
     def _current(self) -> dict[str, torch.Tensor] | None:
         """The parameters as they are now; None if there are none any more."""
-        names = {} if self._module is None else _names(self._module())
+        module = None if self._module is None else self._module()
+        names = {} if module is None else _names(module)
         found = {}
         for parameter in self._parameters:
             tensor = names.get(parameter.name, parameter.found)
+            if parameter.place is not None and parameter.place[0]() is not None:
+                tensor = _at(parameter.place)
             if tensor is None:
                 return None
             found[parameter.name] = tensor
@@ -228,13 +224,69 @@ def _pointer(address: int) -> int:
     return ctypes.c_uint64.from_address(address).value
 
 
-def _names(module: torch.nn.Module | None) -> dict[str, torch.Tensor]:
+def _names(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     """A module's parameters, buffers and other tensors by name; tied ones by each of their names."""
     found: dict[str, torch.Tensor] = {}
-    if module is None:
-        return found
     for prefix, part in module.named_modules(remove_duplicate=False):
         start = f"{prefix}." if prefix else ""
         for group in (part._parameters, part._buffers, vars(part)):
             found.update({start + name: t for name, t in group.items() if isinstance(t, torch.Tensor)})
     return found
+
+
+def _parts(module: torch.nn.Module) -> list[torch.nn.Module]:
+    """The modules of a model, also those in plain lists and dicts."""
+    found: dict[torch.nn.Module, None] = {}
+    waiting = [module]
+    while waiting:
+        for part in waiting.pop().modules():
+            if part not in found:
+                found[part] = None
+                waiting += [x for _, value in _plain(part) for _, x in _leaves(value) if isinstance(x, torch.nn.Module)]
+    return list(found)
+
+
+def _attributes(part: torch.nn.Module) -> Iterator[tuple[torch.Tensor, _Place]]:
+    """The tensors that are a module's plain attributes or in one of them."""
+    for name, value in _plain(part):
+        for keys, leaf in _leaves(value):
+            if isinstance(leaf, torch.Tensor):
+                yield leaf, (weakref.ref(part), (name, *keys))
+
+
+def _plain(part: torch.nn.Module) -> list[tuple[str, Any]]:
+    registered = ("_parameters", "_buffers", "_modules")
+    return [(name, value) for name, value in vars(part).items() if name not in registered]
+
+
+def _leaves(value: Any, depth: int = _DEPTH) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """What lists, tuples and dicts contain, with the keys that lead there."""
+    items: Any = ()
+    if depth and type(value) in (list, tuple):
+        items = enumerate(value)
+    elif depth and type(value) in (dict, OrderedDict, defaultdict):
+        # Looking up other keys, or in other dicts, could run Python code in the middle of a call.
+        items = [(key, item) for key, item in value.items() if type(key) in (str, int)]
+    else:
+        yield (), value
+    for key, item in tuple(items):
+        for keys, leaf in _leaves(item, depth - 1):
+            yield (key, *keys), leaf
+
+
+def _at(place: _Place) -> torch.Tensor:
+    """The tensor that is now in a place of a module that still exists."""
+    reference, keys = place
+    value: Any = vars(reference())
+    for key in keys:
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            value = None
+            break
+    if not isinstance(value, torch.Tensor):
+        where = keys[0] + "".join(f"[{key!r}]" for key in keys[1:])
+        raise CompileError(
+            "load", f"the module's attribute {where} was a tensor when it was compiled: compile it again"
+        )
+    return value

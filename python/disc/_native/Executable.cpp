@@ -28,7 +28,7 @@ public:
 
   void init(nb::sequence parameters);
   nb::tuple run(nb::handle self, nb::handle inputs);
-  void watch(nb::sequence versions, nb::sequence storages, nb::object changed);
+  void watch(nb::sequence versions, nb::sequence storages, nb::sequence places, nb::object changed);
   nb::dict info() const;
   nb::list globals(nb::handle self) const;
   nb::dict times() const;
@@ -50,6 +50,13 @@ private:
     T expected;
   };
   template <typename T> static llvm::SmallVector<Watched<T>, 0> watched(nb::sequence pairs);
+  /// Where an object was found: keys that lead to it from an object's attributes.
+  struct Place {
+    nb::object owner; ///< A weak reference.
+    nb::tuple keys;
+    PyObject *expected; ///< Not owned: a freed tensor's storage has changed.
+    bool changed() const;
+  };
   bool parametersChanged() const;
 
   std::unique_ptr<Jit> jit;
@@ -58,6 +65,7 @@ private:
   std::unique_ptr<rt::Model> model;
   llvm::SmallVector<Watched<uint32_t>, 0> versions;
   llvm::SmallVector<Watched<uintptr_t>, 0> storages;
+  std::vector<Place> places;
   /// Called with this object when a watched word has changed; keeps the memory of the words alive.
   nb::object whenChanged;
 };
@@ -139,17 +147,39 @@ template <typename T> llvm::SmallVector<Executable::Watched<T>, 0> Executable::w
   return result;
 }
 
-void Executable::watch(nb::sequence versionWords, nb::sequence storageWords, nb::object changed) {
+void Executable::watch(nb::sequence versionWords, nb::sequence storageWords, nb::sequence placed, nb::object changed) {
   auto newVersions = watched<uint32_t>(versionWords);
   auto newStorages = watched<uintptr_t>(storageWords);
+  std::vector<Place> newPlaces;
+  for (nb::handle place : placed)
+    newPlaces.push_back({nb::borrow(place[0]), nb::cast<nb::tuple>(place[1]), nb::object(place[2]).ptr()});
   versions = std::move(newVersions);
   storages = std::move(newStorages);
+  places = std::move(newPlaces);
   whenChanged = std::move(changed);
 }
 
 bool Executable::parametersChanged() const {
   auto differs = [](const auto &word) { return *word.address != word.expected; };
-  return llvm::any_of(versions, differs) || llvm::any_of(storages, differs);
+  return llvm::any_of(versions, differs) || llvm::any_of(storages, differs) ||
+         llvm::any_of(places, [](const Place &place) { return place.changed(); });
+}
+
+bool Executable::Place::changed() const {
+  nb::object object = nb::steal(PyObject_CallNoArgs(owner.ptr()));
+  // What is gone can no longer change.
+  if (!object.is_valid() || object.is_none()) {
+    PyErr_Clear();
+    return false;
+  }
+  object = nb::steal(PyObject_GenericGetDict(object.ptr(), nullptr));
+  for (nb::handle key : keys) {
+    if (object.is_valid())
+      object = nb::steal(PyObject_GetItem(object.ptr(), key.ptr()));
+  }
+  if (!object.is_valid())
+    PyErr_Clear();
+  return object.ptr() != expected;
 }
 
 nb::tuple Executable::run(nb::handle self, nb::handle inputs) {
@@ -369,9 +399,10 @@ void disc::py::bindExecutable(nb::module_ &m) {
             return nb::inst_ptr<Executable>(self)->run(self, inputs);
           },
           nb::arg("inputs"), "Runs the model on a tuple of tensors; thread-safe.")
-      .def("watch", &Executable::watch, nb::arg("versions"), nb::arg("storages"), nb::arg("changed"),
-           "Pairs of an address and the word (of 32 bits, or a pointer) that is stored there now. Before a run that "
-           "finds another word, `changed` is called with this object; it must keep the memory alive.")
+      .def("watch", &Executable::watch, nb::arg("versions"), nb::arg("storages"), nb::arg("places"), nb::arg("changed"),
+           "Pairs of an address and the word (of 32 bits, or a pointer) that is stored there now; and weak references "
+           "to objects, with the keys that lead from their attributes to a value, and that value. Before a run that "
+           "finds another word or value, `changed` is called with this object; it must keep the memory alive.")
       .def("info", &Executable::info,
            "Inputs and outputs (name, dtype, dims), symbols (name, min, max), "
            "parameter names, and which of those are read after init().")

@@ -39,7 +39,8 @@ static std::unique_ptr<Module> parse(const std::string &text) {
   auto parsed = std::make_shared<Parsed>();
   runInterruptibly(nb::none(), [parsed, text](const std::atomic<bool> &) {
     Module &module = *parsed->module;
-    module.context = std::make_unique<mlir::MLIRContext>(registry());
+    module.context = std::make_unique<mlir::MLIRContext>(registry(), mlir::MLIRContext::Threading::DISABLED);
+    module.context->setThreadPool(*module.threads);
     module.op = parseModule(text, *module.context, parsed->diagnostics);
   });
   if (!parsed->module->op)

@@ -3,6 +3,7 @@
 #ifndef DISC_PYTHON_NATIVE_MODULE_H
 #define DISC_PYTHON_NATIVE_MODULE_H
 
+#include "lib/Target/Driver/CompilerThreads.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -14,6 +15,7 @@ namespace disc::py {
 /// Each module has a context of its own: nothing is shared between compilations, and
 /// what one of them interned goes away with it.
 struct Module {
+  std::unique_ptr<mlir::disc::CompilerThreads> threads = std::make_unique<mlir::disc::CompilerThreads>();
   std::unique_ptr<mlir::MLIRContext> context;
   mlir::OwningOpRef<mlir::ModuleOp> op;
 };

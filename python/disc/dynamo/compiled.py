@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 
 from ..compilation import LOAD, Compilation
 from ..compiler import build, load, steps
+from ..data_aliases import aliases_of, reads
 from ..errors import ShapeError
 from ..frontend import graph_program, import_functional
 from ..frontend.program import passed
@@ -28,9 +29,8 @@ class CompiledGraph:
     """One graph as native code, for all sizes of its symbols. Called with the graph's arguments, gives its results.
 
     Parameters that the graph only reads are packed when it is compiled. Each call compares the identity, the version
-    counter and the address of each with those of the packed ones, and packs again what differs. A change in place
-    through ``.data`` (``p.data.mul_(2)``) changes none of the three and is not seen. Several threads may call the graph
-    at once: parameters are packed again while no call runs.
+    counter and the address of each with those of the packed ones, and the changes through ``.data``, and packs again
+    what differs. Several threads may call the graph at once: parameters are packed again while no call runs.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class CompiledGraph:
         self._constants = {
             name: tensor for name, tensor in imported.parameters.items() if name not in self._fixed_names.values()
         }
-        self._fixed = [(i, tensor, tensor._version, tensor.data_ptr()) for i, tensor in fixed.items()]
+        self._packed(fixed)
         # What main takes that differs from the argument: complex numbers are pairs.
         self._complex = any(not entry.is_plain for entry in imported.inputs)
         imported.release()
@@ -107,7 +107,7 @@ class CompiledGraph:
             given = args[i]
             if given is not tensor or given._version != version or given.data_ptr() != data:
                 return False
-        return True
+        return not self._changed_by_data()
 
     def _call(self, args: Sequence[Any]) -> list[Any]:
         inputs = [args[i] for i in self._arguments]
@@ -134,8 +134,29 @@ class CompiledGraph:
             return
         fixed = {i: args[i] for i in self._fixed_names}
         tensors = {name: fixed[i] for i, name in self._fixed_names.items()}
+        self._packed(fixed)
         load(self._executable, {**self._constants, **tensors})
+
+    def _packed(self, fixed: Mapping[int, torch.Tensor]) -> None:
+        """Notes what the parameters are, before they are packed."""
+        self._reads = reads()
+        self._aliases = [aliases_of(tensor) for tensor in fixed.values()]  # While the former ones are still there.
+        self._aliased = True
+        self._changes = self._changes_by_data()
         self._fixed = [(i, tensor, tensor._version, tensor.data_ptr()) for i, tensor in fixed.items()]
+
+    def _changed_by_data(self) -> bool:
+        count = reads()
+        if count == self._reads and not self._aliased:
+            return False
+        aliased = any(aliases.alive() for aliases in self._aliases)
+        if self._changes != self._changes_by_data():
+            return True
+        self._reads, self._aliased = count, aliased
+        return False
+
+    def _changes_by_data(self) -> int:
+        return sum(aliases.changes for aliases in self._aliases)
 
 
 class _Turns:

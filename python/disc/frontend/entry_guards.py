@@ -20,11 +20,13 @@ import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
 from torch.export.exported_program import _convert_guards_to_code
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy import functions as torch_sympy
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from .. import errors
 from .hints import declared, dims, environment, user_inputs
+from .proving import rounds_to_less
 
 _LINES = "disc_guard_lines"
 
@@ -56,8 +58,21 @@ def entry_guards(program: ExportedProgram) -> list[EntryGuard]:
         if condition.free_symbols <= given or holds(env, condition, program.range_constraints):
             continue
         if not _unbounded(condition):
-            found.append(EntryGuard(condition, lines.get(text)))
+            found += [EntryGuard(part, lines.get(text)) for part in _parts(env, condition)]
     return found
+
+
+def _parts(env: ShapeEnv, condition: Any) -> list[Any]:
+    """Conditions that together say the same: of a maximum, what each of its operands must be, unless it always is."""
+    if not isinstance(condition, (sympy.Le, sympy.Ge)):
+        return [condition]
+    less, more = condition.args if isinstance(condition, sympy.Le) else condition.args[::-1]
+    if not isinstance(less, (sympy.Max, torch_sympy.Max)):
+        return [condition]
+    # What holds for the extents that torch.export considers may not hold for 0.
+    numbers = [sympy.Le(arg, more, evaluate=False) for arg in less.args if arg.is_Integer]
+    rest = [sympy.Le(arg, more) for arg in less.args if not arg.is_Integer]
+    return [*numbers, *(part for part in rest if not rounds_to_less(env, part))]
 
 
 def _unbounded(condition: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 import sympy
 import torch
 import torch.utils._pytree as pytree
+from torch._subclasses.fake_tensor import UnsupportedOperatorException
 from torch.export import AdditionalInputs, ExportedProgram, ShapesCollection, _trace
 from torch.fx.experimental import _config as symbolic_config
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -47,6 +49,9 @@ _DISC = str(Path(__file__).parents[1])
 _VIOLATED = "Constraints violated"
 # Conditions that contradict each other leave no extent, of which torch.export cannot even make a message.
 _NARROWED = "Cannot create Dim with inconsistent"
+# What torch.export adds to all errors.
+_ADVICE = "The error above occurred when calling torch.export.export"
+_NESTED = Path(torch.nested.__file__).parent
 _SATISFY = "satisfy the generated guard"
 _FIXES = re.compile(r"^Eq\(.*\], \d+\)$")
 _DIM = re.compile(r"(?:Not all values of|You marked) ([\w*]+) ")
@@ -163,10 +168,18 @@ def _unprinted() -> Iterator[None]:
     """``torch.export`` prints the graph as far as it came when it fails, which is how control flow on data begins."""
     export_module: Any = _trace
     export_module.print = lambda *_, **__: None
+    # Nor is the stack of an operation that fails logged, which is tried again or reported.
+    fakes = logging.getLogger("torch._subclasses.fake_tensor")
+    fakes.addFilter(_silent)
     try:
         yield
     finally:
+        fakes.removeFilter(_silent)
         del export_module.print
+
+
+def _silent(_: logging.LogRecord) -> bool:
+    return False
 
 
 class _Fixed(errors.DynamicDimError):
@@ -195,7 +208,11 @@ def _is_the_models(error: BaseException) -> bool:
 def _failure(error: BaseException) -> errors.CompileError:
     if isinstance(error, errors.CompileError):
         return error
-    text = str(error) or type(error).__name__
+    text = str(error).split(_ADVICE)[0].rstrip() or type(error).__name__
+    if isinstance(error, UnsupportedOperatorException):
+        text = f"{text} has no fake kernel, which says the shape of its result: see torch.library.register_fake"
+    if any(Path(frame.filename).parent == _NESTED for frame in traceback.extract_tb(error.__traceback__)):
+        text = f"nested tensors in a model are not supported: use padded tensors, or values and offsets ({text})"
     return endless(error) or errors.CompileError("import", f"torch.export failed: {text}", source_of_error(error))
 
 

@@ -109,6 +109,27 @@ torch.ops.aten.threshold_backward.default.py_kernels[torch._C.DispatchKey.Meta] 
 torch.ops.aten.threshold_backward.default._dispatch_cache.clear()
 
 
+def _affine_grid(theta: Tensor, size: Sequence[Any], align_corners: bool) -> Tensor:
+    """PyTorch's decomposition, which serves as its meta kernel, makes numbers of Python of the sizes."""
+    batch, _, *spatial = size
+    dtype = theta.dtype if theta.dtype == torch.float64 else torch.float32
+    axes = []
+    for n in spatial:
+        i, last = torch.arange(n, dtype=dtype, device=theta.device), torch.scalar_tensor(n - 1, dtype=dtype)
+        step = 2 / last.clamp(min=1)
+        # From both ends to the middle, as torch.linspace.
+        places = torch.where(i < torch.floor((last + 1) / 2), step * i - 1, 1 - step * (last - i))
+        places = torch.where(last > 0, places, 0)
+        axes.append(places if align_corners else places * last / (last + 1))
+    grids = torch.meshgrid(*axes, indexing="ij")
+    base = torch.stack([*reversed(grids), torch.ones_like(grids[0])], -1).to(theta.dtype)
+    flat = base.reshape(1, -1, base.shape[-1]).expand(batch, -1, -1)
+    return torch.bmm(flat, theta.transpose(1, 2)).reshape(batch, *spatial, len(spatial))
+
+
+torch._decomp.decomposition_table[torch.ops.aten.affine_grid_generator.default] = _affine_grid
+
+
 def _pooled(size: Any, kernel: Any, low: Any, high: Any, stride: Any, dilation: Any, ceil_mode: bool) -> Any:
     """How many windows a dim has. PyTorch's function compares sizes in ceil mode, which fixes their parity."""
     room = size + low + high - dilation * (kernel - 1) - 1

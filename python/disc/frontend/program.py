@@ -17,6 +17,7 @@ from torch_mlir import ir
 from .. import caches, errors, trees
 from ..trees import Argument, TreeType
 from . import dtypes, rules, structure  # noqa: F401  (rules registers the built-in lowering rules)
+from .argument_check import check_example
 from .entry_guards import EntryGuard, entry_guards, requires_two
 from .export import export, named_shapes
 from .fallback import Fallbacks, forget
@@ -28,7 +29,7 @@ from .lower import Lowering
 from .markers import is_step
 from .returns import Output, Returns
 from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes, parameter_names, sizing_numbers
-from .torch_dialect import import_torch_dialect
+from .torch_dialect import import_torch_dialect, single_threaded_context
 from .updates import Program, decompose, find_updates, name_states, without_updates
 
 _UNKNOWN = object()
@@ -205,6 +206,7 @@ def import_program(
         dynamic_shapes = trees.dynamic_shapes(dynamic_shapes, args, kwargs or {}, names, found)
         args, kwargs = trees.replaced(args, kwargs or {}, found, trees.example)
     floats = find_floats(args, kwargs or {})
+    check_example(model, args, kwargs or {})
     try:
         given, given_kwargs = as_tensors(args, kwargs or {}, floats)
         with caches.returned(model, same), floats_as_inputs(model, floats):
@@ -309,7 +311,7 @@ def import_functional(
     sizing = sizing_numbers(program.graph)
     symbols = SymbolTable(named, program.range_constraints, leaf_specs, computed, sizing)
 
-    context = ir.Context()
+    context = single_threaded_context()
     with context, ir.Location.unknown():
         torch_module, parameters = import_torch_dialect(program, context, fallbacks.nodes if fallbacks else ())
         states = name_states(updates, parameters)

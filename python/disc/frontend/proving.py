@@ -19,6 +19,7 @@ import sympy
 import torch
 from torch._dynamo.source import TensorPropertySource
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StrictMinMaxConstraint
+from torch.utils._sympy import functions as torch_sympy
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -93,6 +94,28 @@ def _function(symbols: list[sympy.Symbol], condition: Any) -> Callable[..., bool
     return function
 
 
+def rounds_to_less(env: ShapeEnv, condition: Any) -> bool:
+    """Whether a condition says that a fraction of an extent, rounded to an integer, is no more than the extent."""
+    if not isinstance(condition, (sympy.Le, sympy.Ge)):
+        return False
+    less, more = condition.args if isinstance(condition, sympy.Le) else condition.args[::-1]
+    if isinstance(less, (sympy.Max, torch_sympy.Max)):
+        known = declared_ranges(env, {more}).get(more) or env.var_to_range.get(more)
+        least = None if known is None else known.lower
+        return least is not None and all(
+            (arg.is_Integer and arg <= least) or rounds_to_less(env, sympy.Le(arg, more)) for arg in less.args
+        )
+    if not isinstance(less, (torch_sympy.CeilToInt, torch_sympy.FloorToInt, torch_sympy.TruncToInt)):
+        return False
+    known = env.var_to_range.get(more)
+    # One rounded product: what is no more than an integer is not rounded to more.
+    (value,) = less.args
+    if known is None or known.lower < 0 or not isinstance(value, sympy.Mul) or len(value.args) != 2:
+        return False
+    factor, extent = value.args
+    return bool(factor.is_Float and 0 <= factor <= 1 and extent == torch_sympy.ToFloat(more))
+
+
 _active: list[_Prover] = []
 
 
@@ -137,7 +160,7 @@ def proved_by_trying() -> Iterator[None]:
     def maybe_evaluate_static(self: ShapeEnv, expr: Any, **kwargs: Any) -> Any:
         result = evaluate(self, expr, **kwargs)
         if result is None and not kwargs.get("compute_hint") and isinstance(expr, _CONDITIONS):
-            decided = prover.decide(self, expr)
+            decided = True if rounds_to_less(self, expr) else prover.decide(self, expr)
             return None if decided is None else sympy.true if decided else sympy.false
         return result
 

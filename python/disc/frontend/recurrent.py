@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn.utils import rnn as packing
 
 from .. import errors
+from .locations import user_line
 
 _patching = threading.RLock()
 
@@ -211,8 +212,24 @@ def _pack_padded_sequence(
     lengths = torch.as_tensor(lengths, dtype=torch.int64)
     x = input.transpose(0, 1) if batch_first else input
     time, batch = x.shape[0], x.shape[1]
+    _check_lengths(lengths, time, batch, enforce_sorted)
     rows = _rows(x)
     return _sequence(rows, _Lengths(lengths, longest, time, batch))
+
+
+def _check_lengths(lengths: Tensor, time: Any, batch: Any, enforce_sorted: bool) -> None:
+    """Has calls raise errors where PyTorch would."""
+    torch._check(lengths.shape[0] == batch, lambda: "pack_padded_sequence: expected a length for each sequence")
+    where = f"pack_padded_sequence at {user_line()}"
+
+    def require(condition: Tensor, what: str) -> None:
+        torch.ops.aten._assert_async.msg(condition.all(), f"{where}: {what}")
+
+    require(lengths > 0, "the length of each sequence must be greater than 0")
+    require(lengths <= time, "a length exceeds that of the padded sequences")
+    if enforce_sorted:
+        longer = lengths.cummin(0).values
+        require(lengths <= longer, "lengths must be in decreasing order, or enforce_sorted=False")
 
 
 def _sequence(data: Tensor, batch_sizes: Any) -> packing.PackedSequence:

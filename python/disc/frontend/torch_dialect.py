@@ -51,6 +51,13 @@ _INDEXED = {
 """Operations whose index may be None, which the importer's classes for them do not allow."""
 
 
+def single_threaded_context() -> ir.Context:
+    """A context for importing one function. MLIR's own threads end the process where the system refuses them."""
+    context = ir.Context()
+    context.enable_multithreading(False)
+    return context
+
+
 class _Hooks(fx_importer.FxImporterHooks):
     """Collects the tensors the program refers to."""
 

@@ -12,6 +12,8 @@ from torch.export import Dim
 
 import disc
 from disc import weight_watch
+from disc.data_aliases import aliases_of
+from disc.tensor_layout import layout
 
 N = Dim("n", min=1, max=512)
 
@@ -24,11 +26,12 @@ class Net(nn.Module):
         self.last = nn.Linear(40, 8, bias=False)
         self.table = nn.Embedding(16, 40)
         self.scale = torch.ones(8)
+        self.shifts = {"all": [torch.zeros(8), torch.zeros(8)]}
         self.register_buffer("shift", torch.zeros(8))
 
     def forward(self, x, ids):
         hidden = torch.relu(self.norm(self.first(x))) + self.table(ids)
-        return self.last(hidden) * self.scale + self.shift
+        return self.last(hidden) * self.scale + self.shift + self.shifts["all"][1]
 
 
 def inputs(n):
@@ -97,6 +100,35 @@ def assigned_and_kept(net):
     assigned(net)
 
 
+def data_in_place(net):
+    net.first.weight.data.mul_(1.5)
+    net.norm.running_var.data[3:] += 0.5
+    net.shift.detach().data.add_(1.0)
+
+
+def data_in_inference_mode(net):
+    with torch.inference_mode():
+        net.last.weight.data.mul_(0.5)
+
+
+def attribute_replaced(net):
+    net.scale = torch.randn(8)
+
+
+def attribute_replaced_and_kept(net):
+    _KEPT.append(net.scale)
+    net.scale = torch.randn(8)
+
+
+def element_replaced(net):
+    _KEPT.append(net.shifts["all"][1])
+    net.shifts["all"][1] = torch.randn(8)
+
+
+def element_in_place(net):
+    net.shifts["all"][1] += 2.0
+
+
 def buffer(net):
     net.shift.fill_(3.0)
 
@@ -118,6 +150,12 @@ CHANGES = [
     loaded,
     assigned,
     data,
+    data_in_place,
+    data_in_inference_mode,
+    attribute_replaced,
+    attribute_replaced_and_kept,
+    element_replaced,
+    element_in_place,
     replaced,
     replaced_and_kept,
     layer_replaced_and_kept,
@@ -137,8 +175,67 @@ def test_the_next_call_uses_the_new_weights(compiled, change):
     agrees(net, model)
 
 
+def test_changes_through_data_that_was_kept(compiled):
+    net, model = compiled
+    weight = net.first.weight.data
+    agrees(net, model)
+    rows = weight.view(-1)[:100].detach()
+    rows.mul_(2.0)
+    agrees(net, model)
+    del weight
+    agrees(net, model)
+    rows.add_(0.5)
+    agrees(net, model)
+
+
+def test_reading_data_packs_nothing_again(compiled, monkeypatch):
+    net, model = compiled
+    packed = []
+    adopt = weight_watch.WeightWatch._adopt
+    monkeypatch.setattr(weight_watch.WeightWatch, "_adopt", lambda *a: (packed.append(True), adopt(*a))[1])
+    x = inputs(3)
+    for _ in range(40):
+        assert net.first.weight.data.norm() > 0
+        model(*x)
+    assert not packed
+    aliases = aliases_of(net.first.weight)
+    assert aliases.alive() == []
+    net.first.weight.data.mul_(1.25)
+    agrees(net, model)
+    assert len(packed) == 1
+
+
+def test_an_attribute_that_is_no_tensor_any_more(compiled):
+    net, model = compiled
+    kept, net.scale = net.scale, 2.0
+    with pytest.raises(disc.CompileError, match="attribute scale was a tensor"):
+        model(*inputs(3))
+    net.scale = kept
+    agrees(net, model)
+
+
+def test_refresh_sees_writes_of_numpy(compiled):
+    net, model = compiled
+    net.first.bias.detach().numpy()[:] += 3.0
+    model.refresh()
+    agrees(net, model)
+
+
+def test_data_of_other_tensors_is_what_it_was():
+    tensor = torch.randn(3, requires_grad=True)
+    alias = tensor.data
+    assert not alias.requires_grad and alias.data_ptr() == tensor.data_ptr()
+    tensor.data = torch.ones(4)
+    assert tensor.tolist() == [1.0] * 4
+    assert torch.eye(2).to_sparse().data.is_sparse and torch.empty(3, device="meta").data.is_meta
+    assert torch.func.vmap(lambda x: x + tensor.data)(torch.ones(2, 4)).tolist() == [[2.0] * 4] * 2
+    torch.testing.assert_close(copy.deepcopy(nn.Linear(2, 3)).weight.shape, (3, 2))
+
+
 def test_training_and_evaluating_by_turns(compiled):
     net, model = compiled
+    net.load_state_dict(Net().state_dict())
+    net.scale = torch.ones(8)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
     for n in (3, 1, 17):
         optimizer.zero_grad()
@@ -232,4 +329,5 @@ def test_calls_of_several_threads_see_a_change_once():
 
 
 def test_the_layout_of_this_pytorch_is_known():
-    assert weight_watch.layout() is not None
+    found = layout()
+    assert found is not None and found.owners is not None

@@ -1,5 +1,7 @@
 """Sizes computed from numbers that data gives: one number read from a tensor, with arithmetic on it, as an extent."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -115,3 +117,35 @@ def test_a_negative_size_is_an_error():
     assert model(torch.tensor([1])).shape == (0,)
     with pytest.raises(disc.ShapeError):
         model(torch.tensor([0]))
+
+
+@pytest.mark.parametrize(
+    "share", [lambda n: math.ceil(0.5 * n), lambda n: max(int(n * 0.7), 1), lambda n: int(0.3 * n)]
+)
+@pytest.mark.parametrize("dim", [Dim.AUTO, Dim("n", min=1)])
+def test_a_share_of_an_extent(share, dim):
+    """What is rounded from a share of an extent is no more than the extent, at any size."""
+
+    class Best(nn.Module):
+        def forward(self, x):
+            return x.topk(share(x.shape[0]), 0).values
+
+    model = disc.compile(Best(), (torch.randn(9, 3),), dynamic_shapes=({0: dim},))
+    for n in (9, 1, 2, 3, 50):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(model(x), Best()(x))
+
+
+@pytest.mark.filterwarnings("ignore:Since version 1.3.0, affine_grid")
+@pytest.mark.parametrize("corners", [True, False])
+def test_affine_grids(corners):
+    class Grid(nn.Module):
+        def forward(self, theta, x):
+            return F.affine_grid(theta, list(x.shape), align_corners=corners)
+
+    rows, columns = Dim("rows", min=1, max=99), Dim("columns", min=1, max=99)
+    shapes = {0: Dim.AUTO}, {0: Dim.AUTO, 2: rows, 3: columns}
+    model = disc.compile(Grid(), (torch.randn(2, 2, 3), torch.randn(2, 3, 7, 9)), dynamic_shapes=shapes)
+    for n, h, w in ((2, 7, 9), (1, 1, 1), (3, 1, 5), (1, 20, 13)):
+        given = torch.randn(n, 2, 3), torch.randn(n, 3, h, w)
+        torch.testing.assert_close(model(*given), Grid()(*given))

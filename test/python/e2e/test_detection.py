@@ -269,3 +269,50 @@ def test_queries():
         given = arguments(*sizes)
         for result, expected in zip(model(*given), Queries()(*given), strict=True):
             torch.testing.assert_close(result, expected)
+
+
+class Decoded(nn.Module):
+    """Regressions of each class for boxes from several levels: the number of dims differs where there are none."""
+
+    def forward(self, x, y):
+        kept = [z[z[:, 0] > 0] for z in (x, y)]
+        total = 0
+        for z in kept:
+            total += z.shape[0]
+        deltas = torch.cat(kept) * 2
+        if total > 0:
+            deltas = deltas.reshape(total, -1, 2)
+        return [part.flatten(1) for part in deltas.split([z.shape[0] for z in kept], 0)]
+
+
+def test_boxes_of_another_rank_where_there_are_none():
+    net = Decoded()
+    shapes = {0: N}, {0: Dim("m", min=0, max=4096)}
+    model = disc.compile(net, (torch.randn(5, 4), torch.randn(6, 4)), dynamic_shapes=shapes)
+    for a, b in ((5, 6), (1, 40), (0, 9), (17, 0)):
+        given = torch.randn(a, 4), torch.randn(b, 4).abs() * (1 if a < 9 else -1)
+        given[0][:1].abs_()
+        for result, expected in zip(model(*given), net(*given), strict=True):
+            torch.testing.assert_close(result, expected)
+    with pytest.raises(disc.ShapeError, match=r"deltas has 2 dims where it has no elements, and 3 dims elsewhere"):
+        model(-torch.ones(3, 4), -torch.ones(2, 4))
+
+
+class Anchored(nn.Module):
+    def forward(self, x, y):
+        total = 3 * x.shape[0] + y.shape[0]
+        deltas = torch.cat([x.repeat(3, 1), y])
+        if total > 0:
+            deltas = deltas.reshape(total, -1, 2)
+        return deltas.flatten(1).sum(1)
+
+
+def test_anchors_of_another_rank_where_there_are_none():
+    net = Anchored()
+    dims = {0: Dim.AUTO}
+    model = disc.compile(net, (torch.randn(5, 4), torch.randn(6, 4)), dynamic_shapes=(dims, dims))
+    for a, b in ((5, 6), (1, 40), (0, 9), (17, 0), (1, 1)):
+        given = torch.randn(a, 4), torch.randn(b, 4)
+        torch.testing.assert_close(model(*given), net(*given))
+    with pytest.raises(disc.ShapeError, match=r"deltas has 2 dims where it has no elements"):
+        model(torch.ones(0, 4), torch.ones(0, 4))

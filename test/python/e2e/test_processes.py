@@ -304,6 +304,21 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
 }
 """
 
+REFUSES_AFTER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+static atomic_int left = LEFT;
+typedef int create_t(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
+  if (atomic_fetch_sub(&left, 1) <= 0)
+    return EAGAIN;
+  return ((create_t *)dlsym(RTLD_NEXT, "pthread_create"))(thread, attributes, start, argument);
+}
+"""
+
 
 def test_libraries_run_without_threads(counter, tmp_path):
     """Where pthread_create always fails, the calling thread does the work."""
@@ -318,3 +333,30 @@ def test_libraries_run_without_threads(counter, tmp_path):
     command = [sys.executable, "-c", code, counter]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.strip()) == (0, "1 (4096, 64)"), done.stderr
+
+
+COMPILES = """
+import torch, disc
+from torch.export import Dim
+torch.manual_seed(0)
+nn = torch.nn
+module = nn.Sequential(nn.Linear(16, 32), nn.Softmax(-1), nn.Linear(32, 4), nn.LayerNorm(4)).eval()
+x = torch.randn(3, 16)
+model = disc.compile(module, (x,), dynamic_shapes=({0: Dim("n", min=1)},))
+torch.testing.assert_close(model(x[:2]), module(x[:2]).detach(), rtol=1e-4, atol=1e-5)
+print(model.threads)
+"""
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_models_are_compiled_without_threads(threads, tmp_path):
+    """Also where the system has one thread more, and then none."""
+    (tmp_path / "refuses.c").write_text(REFUSES_AFTER.replace("LEFT", str(threads)))
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-o", tmp_path / "refuses.so", tmp_path / "refuses.c", "-ldl"], check=True
+    )
+    environment = {**os.environ, "LD_PRELOAD": str(tmp_path / "refuses.so")}
+    environment |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", COMPILES]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout.strip() in ("1", "2"), done.stderr

@@ -192,3 +192,29 @@ def test_a_sequence_of_no_steps_is_an_error():
     model = compiled(module, (torch.randn(6, 1, 12),), ({0: Dim("T", min=0, max=64)},))
     with pytest.raises(Exception, match=r"larger than 0|out of range"):
         model(torch.randn(0, 1, 12))
+
+
+class Packs(nn.Module):
+    def __init__(self, layer, ordered):
+        super().__init__()
+        self.layer, self.ordered = layer, ordered
+
+    def forward(self, x, lengths):
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=self.ordered)
+        return self.layer(packed)[1] if self.layer else packed.data.sum()
+
+
+@pytest.mark.parametrize("layer", [None, nn.GRU(4, 3, batch_first=True)])
+def test_lengths_that_cannot_be_packed(layer):
+    N, T = Dim("n", min=1, max=99), Dim("t", min=1, max=99)
+    x, lengths = torch.randn(3, 5, 4), torch.tensor([5, 3, 1])
+    for ordered in (True, False):
+        model = disc.compile(Packs(layer, ordered), (x, lengths), dynamic_shapes=({0: N, 1: T}, {0: N}))
+        model(torch.randn(1, 1, 4), torch.tensor([1]))
+        with pytest.raises(disc.ShapeError, match=r"test_recurrent.py:\d+: the length of each .* greater than 0"):
+            model(x, torch.tensor([5, 3, 0]))
+        with pytest.raises(disc.ShapeError, match="a length exceeds"):
+            model(x, torch.tensor([6, 3, 1]))
+        if ordered:
+            with pytest.raises(disc.ShapeError, match="decreasing order"):
+                model(x, torch.tensor([3, 5, 1]))

@@ -79,6 +79,12 @@ def test_parameters_are_packed_again_when_they_change():
     module.inner.weight.data = torch.randn(16, 8)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), module(x))
+        kept = module.inner.weight.data
+        for _ in range(3):
+            module.inner.weight.data.mul_(1.5)
+            torch.testing.assert_close(compiled(x), module(x))
+            kept.view(-1)[:20] += 0.5
+            torch.testing.assert_close(compiled(x), module(x))
 
 
 def test_other_modules_share_a_graph():

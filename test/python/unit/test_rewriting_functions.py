@@ -142,13 +142,14 @@ def test_decorators():
 
 # fmt: off
 lambdas = [lambda x: x and 1, lambda x: x or 2]
+more = [lambda x: 3 if x > 2 else x, lambda x: (lambda x: x if x > 0 else -x)(x) if x else 7]
 others = [lambda x: not x, lambda y: y is None]
 # fmt: on
 
 
 def test_lambdas():
     # Before 3.11, code does not say which part of a line it comes from.
-    for f in (*(lambdas if sys.version_info >= (3, 11) else []), *others):
+    for f in (*([*lambdas, *more] if sys.version_info >= (3, 11) else []), *others):
         same(f, *NUMBERS)
     same(lambda x: [i for i in range(x) if i > 1], *NUMBERS)
 

@@ -25,6 +25,7 @@ from ..finish import finish
 from ..program import ImportedProgram, Input, signless
 from ..returns import Output, Result
 from ..symbols import SymbolTable
+from ..torch_dialect import single_threaded_context
 from ..values import Tensor
 from . import rules  # noqa: F401  (registers the rules)
 from .cases import MOST, Cases, Condition
@@ -56,7 +57,7 @@ def import_onnx(
         proto, name = load(model)
         prepared = prepare(proto, name, fixed or {}, extents, inline)
         _check_dims(prepared, dims)
-        context = ir.Context()
+        context = single_threaded_context()
         with context, ir.Location.unknown():
             module, definable = import_graph(prepared, context)
             if definable - inline:

@@ -286,6 +286,12 @@ def branch(
     if whole is not None:
         whole()
         return
+    full = identities.with_elements(pred, sides, get, put, names, needed, heap)
+    if full is not None:
+        taken, why = full
+        graph.require(torch.logical_not(pred) if taken else pred, f"{why}, which alone are compiled ({site.source})")
+        sides[taken]()
+        return
     symbols = graph.Symbols()
     begin = markers.branch_begin(pred)
 

@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -32,6 +33,18 @@ _COMPARISONS: dict[type, Callable[..., Tensor]] = {
     sympy.Lt: torch.lt,
     sympy.Le: torch.le,
 }
+
+
+@dataclass(frozen=True)
+class Zero:
+    """A fact: an expression is 0, although torch.export takes it for more."""
+
+    expr: Any
+
+    @property
+    def free_symbols(self) -> set[sympy.Symbol]:
+        """Its symbols, as those of facts that are sympy's."""
+        return self.expr.free_symbols  # type: ignore[no-any-return]
 
 
 class _Numbers(PythonReferenceAnalysis):  # type: ignore[misc]
@@ -152,7 +165,20 @@ def compared(a: Any, b: Any, kind: Any) -> Tensor | None:
         high = known.upper >= 0
     if not (low and high):
         return None
-    return marked(_COMPARISONS[kind](number_tensor(a, torch.int64), number_tensor(b, torch.int64)))
+    result = _COMPARISONS[kind](number_tensor(a, torch.int64), number_tensor(b, torch.int64))
+    return marked(implying(result, *_zero_facts(kind, exprs, known)))
+
+
+def _zero_facts(kind: Any, exprs: list[Any], difference: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What is 0 where a comparison with 0 holds, and where it does not."""
+    for this, other, is_least, true, false in (
+        (*exprs, difference.lower >= 0, (sympy.Eq, sympy.Le), (sympy.Ne, sympy.Gt)),
+        (*reversed(exprs), difference.upper <= 0, (sympy.Eq, sympy.Ge), (sympy.Ne, sympy.Lt)),
+    ):
+        if other == 0 and is_least:
+            zero = (Zero(this),)
+            return (zero if kind in true else (), zero if kind in false else ())
+    return (), ()
 
 
 _QUOTIENTS = (torch_sympy.Mod, torch_sympy.PythonMod, torch_sympy.FloorDiv, torch_sympy.CleanDiv)

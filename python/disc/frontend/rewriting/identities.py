@@ -1,6 +1,10 @@
-"""Branches on extents of which one side does what, where the other one is taken, would do nothing.
+"""Branches on extents of which one side may be taken always.
 
-``if x.shape[0] != n: x = x.expand(n, -1)`` may expand always. That keeps what is known of shapes, and costs no branch.
+``if x.shape[0] != n: x = x.expand(n, -1)`` may expand always, since that does nothing where the extents are equal. That
+keeps what is known of shapes, and costs no branch.
+
+``if n > 0: x = x.reshape(n, -1, 4)`` leaves another rank where ``n`` is 0. No compiled model has both; the rank without
+elements is an error at run time.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import torch
 from torch import Tensor
 
 from . import graph
-from .conditions import implied
+from .conditions import Zero, implied
 from .region import NoValue, Region, storage_of
 from .state import Heap
 
@@ -41,6 +45,60 @@ def always(
         if all(a is b or _is_same(a, b, facts) for a, b in pairs):
             return sides[side]
     return None
+
+
+def with_elements(
+    pred: Tensor,
+    sides: Sequence[Callable[[], Any]],
+    get: Callable[[], tuple[Any, ...]],
+    put: Callable[[tuple[Any, ...]], Any],
+    names: Sequence[str],
+    needed: Sequence[str],
+    heap: Heap,
+) -> tuple[int, str] | None:
+    """Which side may be taken because the other one leaves a tensor without elements and of another rank; and why."""
+    for side in (0, 1):
+        facts = [fact for fact in implied(pred)[1 - side] if _zeros(fact)]
+        if not facts:
+            continue
+        other, this = (_left(sides[n], get, put, heap) for n in (1 - side, side))
+        if other is None or this is None:
+            continue
+        for name, a, b in zip(names, other, this, strict=True):
+            if name not in needed or not isinstance(a, Tensor) or not isinstance(b, Tensor) or a.dim() == b.dim():
+                continue
+            if a.dtype == b.dtype and any(_is_zero(size, facts) for size in a.shape):
+                return side, f"{name} has {a.dim()} dims where it has no elements, and {b.dim()} dims elsewhere"
+    return None
+
+
+def _zeros(fact: Any) -> list[Any]:
+    """The expressions that are 0 where a fact holds."""
+    if isinstance(fact, Zero):
+        return _terms(fact.expr)
+    if isinstance(fact, (sympy.Le, sympy.Ge)):
+        low, high = fact.args if isinstance(fact, sympy.Ge) else reversed(fact.args)
+        if low == 0 and _is_never_negative(high):
+            return _terms(high)
+    return [a for a, b in (fact.args, fact.args[::-1]) if b == 0] if isinstance(fact, sympy.Eq) else []
+
+
+def _terms(zero: Any) -> list[Any]:
+    """What is 0 where an expression is: of a sum of extents each one."""
+    terms = sympy.Add.make_args(zero)
+    return list(terms) if all(_is_never_negative(term) for term in terms) else [zero]
+
+
+def _is_never_negative(expr: Any) -> bool:
+    if expr.is_number:
+        return bool(expr >= 0)
+    low, _ = graph.bounds([graph.environment().create_symintnode(expr, hint=None)])
+    return low is not None and low >= 0
+
+
+def _is_zero(size: Any, facts: Sequence[Any]) -> bool:
+    expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+    return bool(expr.subs({zero: 0 for fact in facts for zero in _zeros(fact)}) == 0)
 
 
 def _left(

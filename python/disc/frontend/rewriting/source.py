@@ -72,6 +72,10 @@ def find(function: types.FunctionType) -> Source:
     found = [entry for entry in index.nodes.get(line, []) if same and _fits(entry[0], entry[1], code)]
     if len(found) > 1 and hasattr(code, "co_positions"):
         found = [entry for entry in found if _encloses(entry[0], code)]
+        # The body of a lambda is inside that of the lambda around it.
+        lambdas = [(node, name) for node, name in found if isinstance(node, ast.Lambda)]
+        if lambdas:
+            found = [max(lambdas, key=lambda entry: _range(entry[0].body)[0])]
     if not found:
         reason = f"{code.co_name} is not what its file says"
         raise NotRewritable(reason, file, line, "load the file as it is now, without hooks that change its code")
@@ -89,11 +93,21 @@ def _fits(node: FunctionNode, class_name: str | None, code: types.CodeType) -> b
 
 
 def _encloses(node: FunctionNode, code: types.CodeType) -> bool:
-    """Whether the instructions of ``code`` come from the body of a lambda."""
+    """Whether instructions of ``code`` come from the body of a lambda."""
     if not isinstance(node, ast.Lambda):
         return True
-    body = node.body
-    return (body.lineno, body.end_lineno, body.col_offset, body.end_col_offset) in set(code.co_positions())
+    begin, end = _range(node.body)
+    for line, last_line, column, last_column in code.co_positions():
+        if line is None or last_line is None or column is None or last_column is None:
+            continue
+        if begin <= (line, column) < (last_line, last_column) <= end:
+            return True
+    return False
+
+
+def _range(body: ast.expr) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Where an expression begins and ends: line and column."""
+    return (body.lineno, body.col_offset), (body.end_lineno or body.lineno, body.end_col_offset or 0)
 
 
 def _alike(a: types.CodeType, b: types.CodeType) -> bool:

@@ -1,0 +1,47 @@
+"""Checks of example arguments before tracing, whose errors would be PyTorch's own, about its own parts."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from .. import errors
+
+
+def check_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuses arguments that the model does not take, and tensors that are not dense."""
+    try:
+        inspect.signature(model.forward).bind(*args, **kwargs)
+    except TypeError as error:
+        raise errors.CompileError(
+            "import", f"the example arguments do not fit {type(model).__qualname__}.forward: {error}"
+        ) from None
+    except ValueError:
+        pass  # It has no signature, as functions in C.
+    leaves, _ = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))
+    for path, leaf in leaves:
+        if not isinstance(leaf, torch.Tensor):
+            continue
+        kind = "argument" if path[0] == pytree.SequenceKey(0) else "keyword argument"
+        where = f"the example's {kind} {pytree.keystr(path[1:])}"
+        if problem := _not_dense(leaf):
+            raise errors.CompileError("import", f"{where} {problem}")
+
+
+def _not_dense(tensor: torch.Tensor) -> str | None:
+    """What keeps a tensor from being an input, and what to do about it."""
+    if tensor.is_nested:
+        kind = "jagged" if tensor.layout == torch.jagged else "strided"
+        return (
+            f"is a nested tensor ({kind}), which is not supported: pass tensor.to_padded_tensor(0.0) and lengths, or"
+            " values and offsets"
+        )
+    if tensor.is_quantized:
+        return "is a quantized tensor, which is not supported: pass tensor.int_repr(), scale and zero point"
+    if tensor.layout != torch.strided:
+        return f"has the layout {tensor.layout}, which is not supported: pass tensor.to_dense(), or its parts"
+    return None
