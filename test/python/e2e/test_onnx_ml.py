@@ -176,6 +176,29 @@ def test_support_vectors(kernel):
     np.testing.assert_allclose(found.numpy()[:, 0], near @ weights + 0.75, rtol=1e-4, atol=1e-4)
 
 
+def test_support_vectors_vote():
+    vectors, weights = samples(6), np.random.default_rng(3).standard_normal((2, 6)).astype("float32")
+    attributes = {
+        "support_vectors": vectors.reshape(-1).tolist(),
+        "vectors_per_class": [2, 1, 3],
+        "coefficients": weights.reshape(-1).tolist(),
+        "rho": [0.5, -0.25, 0.125],
+        "classlabels_ints": [4, 5, 6],
+    }
+    x = samples(9)
+    near, owner = x @ vectors.T, np.array([0, 0, 1, 2, 2, 2])
+    scores, votes = np.zeros((9, 3)), np.zeros((9, 3))
+    for pair, (i, j) in enumerate([(0, 1), (0, 2), (1, 2)]):
+        scores[:, pair] = (
+            near[:, owner == i] @ weights[j - 1, owner == i] + near[:, owner == j] @ weights[i, owner == j]
+        )
+        scores[:, pair] += attributes["rho"][pair]
+        votes[np.arange(9), np.where(scores[:, pair] > 0, i, j)] += 1
+    found = disc.compile(model("SVMClassifier", attributes, outputs=2))(torch.from_numpy(x))
+    np.testing.assert_allclose(found["y1"].numpy(), scores, rtol=1e-4, atol=1e-4)
+    assert found["y0"].tolist() == (votes.argmax(1) + 4).tolist()
+
+
 def test_scales_and_norms():
     x = samples(7)
     x[3] = 0

@@ -171,7 +171,9 @@ def prepare(
 def _refuse_maps(graph: onnx.GraphProto, name: str, nodes: list[onnx.NodeProto]) -> None:
     """Raises for a node that makes maps, which the importer has no type for, and whose results it would not name."""
     values = (*graph.output, *graph.value_info)
-    maps = {v.name for v in values if v.type.HasField("map_type") or v.type.sequence_type.elem_type.HasField("map_type")}
+    maps = {
+        v.name for v in values if v.type.HasField("map_type") or v.type.sequence_type.elem_type.HasField("map_type")
+    }
     for place, node in enumerate(nodes):
         if node.op_type != "ZipMap" and not maps & set(node.output):
             continue

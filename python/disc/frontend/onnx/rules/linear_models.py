@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from ... import scalar
 from ...registry import NotLowerable, lowers
@@ -14,7 +13,7 @@ from ...scalar import Elem
 from ...values import Tensor
 from ..builder import OnnxBuilder
 from ..known import Known
-from .scores import F32, best_label, constant, label_of_two, labels_of, pair, rows_of, transformed
+from .scores import F32, I64, best_label, constant, label_of_two, labels_of, pair, rows_of, transformed
 
 
 def _floats(b: OnnxBuilder, x: Tensor) -> Tensor:
@@ -104,6 +103,54 @@ def svm_regressor(
     if post_transform != "NONE":
         raise NotLowerable(f"post_transform {post_transform}")
     return total
+
+
+@lowers("onnx.SVMClassifier")
+def svm_classifier(
+    b: OnnxBuilder,
+    x: Tensor,
+    coefficients: Sequence[float],
+    rho: Sequence[float],
+    support_vectors: Sequence[float] | None = None,
+    vectors_per_class: Sequence[int] | None = None,
+    classlabels_ints: Sequence[int] | None = None,
+    classlabels_strings: Sequence[str] | None = None,
+    prob_a: Sequence[float] | None = None,
+    prob_b: Sequence[float] | None = None,
+    kernel_type: str = "LINEAR",
+    kernel_params: Sequence[float] | None = None,
+    post_transform: str = "NONE",
+) -> tuple[Tensor, Tensor]:
+    """The label that most pairs of classes vote for, and the score of each pair."""
+    labels = labels_of(classlabels_ints, classlabels_strings)
+    if prob_a or not vectors_per_class or post_transform != "NONE":
+        what = "probabilities" if prob_a else "no support vectors" if not vectors_per_class else post_transform
+        raise NotLowerable(f"support vectors that vote are supported, with plain scores; this one has {what}")
+    rows = _floats(b, x)
+    count = len(labels)
+    vectors = np.array(list(support_vectors or ()), dtype=object).reshape(sum(vectors_per_class), -1)
+    width = vectors.shape[1]
+    b.require_equal(rows.dims[1], width, f"the model was made for samples of {width} features")
+    near = _kernels(b, rows, vectors, kernel_type, list(kernel_params or (0.0, 0.0, 3.0)))
+    # The decision between two classes is a sum over the vectors of both.
+    own = np.array(list(coefficients)).reshape(count - 1, -1)
+    owner = np.repeat(np.arange(count), vectors_per_class)
+    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
+    weights = np.array([np.where(owner == i, own[j - 1], np.where(owner == j, own[i], 0.0)) for i, j in pairs])
+    scores = _product(b, near, weights.reshape(-1).tolist(), list(rho[: len(pairs)]))
+    first, second = (constant(b, side, I64) for side in zip(*pairs, strict=True))
+
+    def vote(acc: Elem, score: Elem) -> Elem:
+        pair_ = scalar.loop_index(2)
+        winner = scalar.select(score > 0.0, b.extract(first, [pair_]), b.extract(second, [pair_]))
+        return acc + winner.eq(scalar.loop_index(1)).to(F32)
+
+    each = b.broadcast(scores, [rows.dims[0], count, len(pairs)], [0, 2])
+    votes = b.reduce([each], [2], F32, 0.0, vote)
+    label = best_label(b, votes, labels)
+    if count > 2:
+        return label, scores
+    return label, pair(b, b.reshape(scores, [rows.dims[0]]), False, "NONE")
 
 
 def _kernels(b: OnnxBuilder, rows: Tensor, vectors: np.ndarray, kind: str, parameters: list[float]) -> Tensor:
