@@ -132,6 +132,29 @@ def test_two_classes_with_one_score():
     np.testing.assert_allclose(found["y1"].numpy(), wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("positive", [True, False])
+@pytest.mark.parametrize("which", [0, 1])
+def test_two_classes_with_plain_scores(which, positive):
+    """The first class has the complement, the negative, or, where the weights are the second's, no score."""
+    trees = Trees(5, 1)
+    for node in trees.nodes:
+        if positive and "weights" in node:
+            node["weights"] = np.abs(node["weights"]) / 4
+    attributes = {**trees.attributes("class", ids=which), "classlabels_int64s": [3, 4]}
+    compiled = disc.compile(model("TreeEnsembleClassifier", attributes, outputs=2))
+    x = samples(21)
+    found, score = compiled(torch.from_numpy(x)), trees(x)[:, 0]
+    assert found["y0"].tolist() == np.where(score > (0.5 if positive else 0), 4, 3).tolist()
+    first = np.zeros(21) if which else 1 - score if positive else -score
+    np.testing.assert_allclose(found["y1"].numpy(), np.stack([first, score], 1), rtol=1e-5, atol=1e-5)
+
+
+def test_two_classes_with_two_scores_are_refused():
+    attributes = {**Trees(5, 2).attributes("class"), "classlabels_int64s": [3, 4]}
+    with pytest.raises(disc.CompileError, match="both have weights"):
+        disc.compile(model("TreeEnsembleClassifier", attributes, outputs=2))
+
+
 def test_linear_models():
     rng = np.random.default_rng(1)
     coefficients, shift = rng.standard_normal((3, 4)).astype("float32"), np.float32([0.5, -1, 0])

@@ -95,17 +95,16 @@ def label_of_two(b: OnnxBuilder, score: Tensor, threshold: float, labels: Sequen
 def pair(b: OnnxBuilder, score: Tensor, complement: bool, transform: str) -> Tensor:
     """[samples, 2] of one score: of the first class, and of the second.
 
-    ``complement``: the first is one minus the second, and nothing is transformed; else it is its negative.
+    ``complement``: the first is one minus the second, else it is its negative, or its complement after LOGISTIC.
     """
     if transform == "PROBIT":
         raise NotLowerable("post_transform PROBIT of one score for two classes")
 
     def both(s: Elem) -> Elem:
         second = scalar.loop_index(1).eq(1)
-        if complement:
-            return scalar.select(second, s, 1.0 - s)
-        signed = scalar.select(second, s, -s)
-        return scalar.sigmoid(signed) if transform == "LOGISTIC" else signed
+        if transform == "LOGISTIC":
+            return scalar.sigmoid(scalar.select(second, s, -s))
+        return scalar.select(second, s, 1.0 - s if complement else -s)
 
     column = b.broadcast(b.reshape(score, [score.dims[0], 1]), [score.dims[0], 2])
     return b.map(F32, [column], both)

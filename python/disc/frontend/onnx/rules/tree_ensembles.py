@@ -219,20 +219,35 @@ def tree_ensemble_classifier(
     wide = _F64 if forest.wide or x.dtype == _F64 else F32
     leaves = _leaves(b, rows, forest)
     which = attributes["class_treeids"], attributes["class_nodeids"]
-    # Two classes with weights for one of them: the score is that of the second class, wherever it is written.
-    if len(labels) == 2 and len(set(ids)) == 1:
-        if len(base) > 1:
-            raise NotLowerable("two base values where the weights are all of one class")
+    if len(labels) == 2:
+        _check_two(set(ids), base)
         weights, present = _table(places, *which, [0] * len(ids), values, 1)
-        score = b.reshape(_summed(b, leaves, weights, present, "SUM", base, wide), [rows.dims[0]])
+        # ONNX Runtime adds the base value to the first class alone, which has no score if the weights are the second's.
+        second = set(ids) == {1}
+        total = _summed(b, leaves, weights, present, "SUM", () if second else base, wide)
+        score = b.reshape(total, [rows.dims[0]])
         positive = all(v >= 0 for v in values)
         label = label_of_two(b, score, 0.5 if positive else 0.0, labels)
+        if second:
+            none = b.full(total.dims, 0.0, F32)
+            return label, transformed(b, b.concat([none, total], 1), post_transform)
         return label, pair(b, score, positive, post_transform)
     if base and len(base) != len(labels):
         raise NotLowerable(f"{len(base)} base values for {len(labels)} classes")
     weights, present = _table(places, *which, ids, values, len(labels))
     scores = _summed(b, leaves, weights, present, "SUM", base, wide)
     return best_label(b, scores, labels), transformed(b, scores, post_transform)
+
+
+def _check_two(ids: set[int], base: Sequence[float]) -> None:
+    """Two classes have weights for one of them, and one base value: of others, runtimes make different things."""
+    if len(ids) != 1:
+        raise NotLowerable(
+            "two classes that both have weights: ONNX Runtime gives such a model other labels than its scores say;"
+            " write the weights of one of them alone"
+        )
+    if len(base) > 1:
+        raise NotLowerable("two base values where the weights are all of one class")
 
 
 @lowers("onnx.TreeEnsemble")
