@@ -72,10 +72,10 @@ class UnsupportedOpError(CompileError):
         count = len(self.ops)
         lines = [f"{count} unsupported operation{'s' if count != 1 else ''}:"]
         lines += [f"  {op.source}: {op.name}: {op.reason}" for op in self.ops]
-        lines.append(
-            "disc.compile(..., fallback=True) has PyTorch do them in this process. A rule of your own can lower an op:"
-            " see disc.lowers and docs/adding-an-op.md."
-        )
+        # PyTorch has no ONNX operators to fall back to.
+        if not all(op.name.startswith("onnx.") for op in self.ops):
+            lines.append("disc.compile(..., fallback=True) has PyTorch do them in this process.")
+        lines.append("A rule of your own can lower an op: see disc.lowers and docs/adding-an-op.md.")
         super().__init__("import", "\n".join(lines), self.ops[0].source if self.ops else None)
 
 

@@ -156,6 +156,7 @@ def prepare(
         proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except Exception as error:
         raise CompileError("import", f"{name}: the types of its values cannot be inferred: {error}") from error
+    _refuse_maps(proto.graph, name, nodes)
     for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
         dtype = DTYPES.get(value.type.tensor_type.elem_type)
         if dtype is not None and dtypes.storage(dtype) != dtype:
@@ -165,6 +166,23 @@ def prepare(
         if i.name in narrow:
             i.data_type = _BYTES[dtypes.storage(narrow[i.name])]
     return OnnxModel(proto, name, nodes, constants, narrow)
+
+
+def _refuse_maps(graph: onnx.GraphProto, name: str, nodes: list[onnx.NodeProto]) -> None:
+    """Raises for a node that makes maps, which the importer has no type for, and whose results it would not name."""
+    values = (*graph.output, *graph.value_info)
+    maps = {
+        v.name for v in values if v.type.HasField("map_type") or v.type.sequence_type.elem_type.HasField("map_type")
+    }
+    for place, node in enumerate(nodes):
+        if node.op_type != "ZipMap" and not maps & set(node.output):
+            continue
+        help = "; export the model without it (zipmap=False), or make its operand the output instead"
+        raise CompileError(
+            "import",
+            f"{name}#{node.name or node.op_type}:{place + 1}: {node.op_type}: its result is made of maps, which are not"
+            f" supported{help if node.op_type == 'ZipMap' else ''}",
+        )
 
 
 def _inlined(proto: onnx.ModelProto, inline: Collection[tuple[str, str]]) -> onnx.ModelProto:

@@ -5,9 +5,11 @@ from . import (
     convolution,
     detection,
     elementwise,
+    encoders,
     indexing,
     integers,
     layers,
+    linear_models,
     microsoft,
     microsoft_attention,
     microsoft_quantised,
@@ -21,6 +23,7 @@ from . import (
     signals,
     slices,
     text,
+    tree_ensembles,
     unsupported,
 )
 
@@ -29,9 +32,11 @@ __all__ = [
     "convolution",
     "detection",
     "elementwise",
+    "encoders",
     "indexing",
     "integers",
     "layers",
+    "linear_models",
     "microsoft",
     "microsoft_attention",
     "microsoft_quantised",
@@ -45,5 +50,6 @@ __all__ = [
     "signals",
     "slices",
     "text",
+    "tree_ensembles",
     "unsupported",
 ]
