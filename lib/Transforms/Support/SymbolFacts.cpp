@@ -103,11 +103,23 @@ bool SymbolFacts::orient(const SymExpr &lhs, const SymExpr &rhs) {
   return true;
 }
 
+/// No argument of min(a, b) == c is less than c, and none of max(a, b) == c is more.
+void SymbolFacts::assumeOfAll(const SymExpr &lhs, const SymExpr &rhs) {
+  std::optional<SymAtom> atom = lhs.asAtom();
+  if (!atom || (atom->kind() != Kind::Min && atom->kind() != Kind::Max))
+    return;
+  for (const SymExpr &arg : atom->args())
+    if (arg != rhs)
+      atom->kind() == Kind::Min ? assume(Predicate::Le, rhs, arg) : assume(Predicate::Le, arg, rhs);
+}
+
 void SymbolFacts::assume(Predicate predicate, const SymExpr &rawLhs, const SymExpr &rawRhs) {
   SymExpr lhs = simplify(rawLhs), rhs = simplify(rawRhs);
   answers.clear();
   switch (predicate) {
   case Predicate::Eq:
+    assumeOfAll(lhs, rhs);
+    assumeOfAll(rhs, lhs);
     // A bound symbol is not replaced either: it tells what must wait for its bind.
     if (mentionsBound(lhs) || mentionsBound(rhs)) {
       if (lhs != rhs)

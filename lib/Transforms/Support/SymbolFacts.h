@@ -62,6 +62,7 @@ private:
   const Symbol &lookup(StringRef name) const;
   bool mentionsBound(const SymExpr &expr) const;
   bool orient(const SymExpr &lhs, const SymExpr &rhs);
+  void assumeOfAll(const SymExpr &lhs, const SymExpr &rhs);
   SymExpr simplifyAtom(const SymAtom &atom) const;
   SymExpr decideAtom(const SymAtom &atom) const;
   Range computeRange(const SymExpr &expr) const;
