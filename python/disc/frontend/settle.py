@@ -151,10 +151,11 @@ class _Settling:
             self._symbols.setdefault(value.node.expr, []).append(node)
         # Of what a region computes, only sizes that it finds out: both sides of a branch may find out the same one.
         for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
-            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                if node.op == "placeholder" or size.node.shape_env.is_unbacked_symint(size.node.expr):
-                    self._symbols.setdefault(size.node.expr, []).append(node)
-                    self._built[node, size.node.expr] = dim
+            if not isinstance(size, torch.SymInt) or not size.node.expr.is_Symbol:
+                continue
+            if node.op == "placeholder" or size.node.shape_env.is_unbacked_symint(size.node.expr):
+                self._symbols.setdefault(size.node.expr, []).append(node)
+                self._built[node, size.node.expr] = dim
 
     def _check(self, node: Node, operand: Node) -> None:
         value = operand.meta.get("val")

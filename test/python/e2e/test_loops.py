@@ -129,6 +129,23 @@ def test_appended_values_are_carried():
         torch.testing.assert_close(model(x), grow(x), rtol=0, atol=0)
 
 
+def test_variables_that_are_one_tensor_at_first():
+    """That y changes is found when x is known to: the trials find what is carried in another order than it stands."""
+
+    def previous(x):
+        outputs, y = [], x
+        while x.sum() < 60:
+            outputs.append(x)
+            y = x
+            x = x + 1
+        return torch.stack(outputs), x, y
+
+    model = disc.compile(Function(previous), (torch.zeros(2, 3, 4),))
+    for start in (0.0, -3.0, 2.0):
+        x = torch.full((2, 3, 4), start)
+        torch.testing.assert_close(model(x), previous(x), rtol=0, atol=0)
+
+
 def test_refused():
     """What one step leaves for the next where it cannot be followed."""
 

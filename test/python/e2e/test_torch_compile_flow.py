@@ -41,7 +41,7 @@ def stacked(x):
 def joined(x):
     """Sizes that sides compute, of what is computed in front of the branch."""
     y = torch.cat([x, x * 2])
-    sides = lambda y: torch.cat([y, y * 3], 1), lambda y: torch.cat([y - 1, y], 1)  # noqa: E731
+    sides = lambda y: torch.cat([y, y * 3], 1), lambda y: torch.cat([y - 1, y], 1)
     return torch.cond(y.sum() > 0, *sides, (y * 2,))
 
 

@@ -408,9 +408,7 @@ def test_prims_of_inductor():
     def call(x):
         y, offsets = prims._low_memory_max_pool_with_offsets(x, [3, 3], [2, 2], [1, 1], [1, 1], False)
         sizes = x.shape[-2:]
-        return y, offsets, prims._low_memory_max_pool_offsets_to_indices(
-            offsets, [3, 3], sizes, [2, 2], [1, 1], [1, 1]
-        )
+        return y, offsets, prims._low_memory_max_pool_offsets_to_indices(offsets, [3, 3], sizes, [2, 2], [1, 1], [1, 1])
 
     check(call, torch.randn(2, 3, 10, 9), torch.randn(1, 2, 7, 12))
 

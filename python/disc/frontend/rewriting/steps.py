@@ -447,7 +447,8 @@ class Loop:
         symbols: graph.Symbols,
     ) -> None:
         now = {(id(change.holder), change.key): change for change in changes}
-        for n, carried in self._variables.items():
+        # In the order in which they were opened; a later trial may have found an earlier variable.
+        for n, carried in sorted(self._variables.items()):
             carried.close(run, after[n])
         for key, (change, carried) in self._places.items():
             current = now.pop(key, None)
