@@ -36,7 +36,8 @@ def note(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any)
 
 def value_of(x: Any) -> int | bool | None:
     """The value of a tensor of one element, if it is known."""
-    return getattr(x, "_disc_filled", None)
+    # A proxy of torch.fx has any attribute.
+    return getattr(x, "_disc_filled", None) if isinstance(x, Tensor) else None
 
 
 def forget(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> None:

@@ -229,6 +229,16 @@ _REPLACEMENTS: dict[Any, tuple[Callable[..., Tensor], tuple[tuple[int, str], ...
     torch.tril_indices: (_triangle(torch.tril), ((0, "row"), (1, "col"), (2, "offset"))),
     torch.triu_indices: (_triangle(torch.triu), ((0, "row"), (1, "col"), (2, "offset"))),
 }
+# These ask how their image lies in memory.
+_ADAPTIVE: tuple[Any, ...] = (
+    torch.adaptive_avg_pool1d,
+    functional.adaptive_avg_pool2d,
+    torch.adaptive_max_pool1d,
+    functional.adaptive_max_pool1d,
+    functional.adaptive_max_pool1d_with_indices,
+    functional.adaptive_max_pool2d,
+    functional.adaptive_max_pool2d_with_indices,
+)
 # These ask for sizes of their tensors.
 _OF_SIZES: dict[Any, Callable[..., Any]] = {
     torch.kron: _kron,
@@ -244,18 +254,7 @@ _OF_SIZES: dict[Any, Callable[..., Any]] = {
     Tensor.cov: _cov,
     torch.max_pool1d: _max_pool1d,
     functional.max_pool1d: _max_pool1d,
-    **{
-        f: _regardless_of_layout(f)
-        for f in (
-            torch.adaptive_avg_pool1d,
-            functional.adaptive_avg_pool2d,
-            torch.adaptive_max_pool1d,
-            functional.adaptive_max_pool1d,
-            functional.adaptive_max_pool1d_with_indices,
-            functional.adaptive_max_pool2d,
-            functional.adaptive_max_pool2d_with_indices,
-        )
-    },
+    **{f: _regardless_of_layout(f) for f in _ADAPTIVE},
     **{f: _of_something(f) for f in (torch.quantile, Tensor.quantile, torch.nanquantile, Tensor.nanquantile)},
     torch.corrcoef: _corrcoef,
     Tensor.corrcoef: _corrcoef,

@@ -32,8 +32,8 @@ def static(*values: Sequence[Extent]) -> bool:
 def require_operands(b: Builder, x: Tensor, weight: Tensor, transposed: bool) -> None:
     """Requires what PyTorch requires of extents of 0: a kernel has taps, channels and filters, an image pixels.
 
-    Of no channels, PyTorch's CPU kernel makes other sizes than its meta kernel. A transposed convolution of no images may
-    have no pixels.
+    Of no channels, PyTorch's CPU kernel makes other sizes than its meta kernel. A transposed convolution of no images
+    may have no pixels.
     """
     name = b.op_name.removeprefix("torch.aten.")
     for extent in weight.dims:

@@ -37,16 +37,29 @@ class Window:
 
 
 def sliding(
-    b: Builder, extent: Extent, kernel: int, stride: int, low: Extent, high: Extent, dilation: int, ceil_mode: bool
+    b: Builder,
+    extent: Extent,
+    kernel: int,
+    stride: int,
+    low: Extent,
+    high: Extent,
+    dilation: int,
+    ceil_mode: bool,
+    *,
+    required: bool = True,
 ) -> Window:
-    """Windows at regular distances over an input with ``low`` and ``high`` elements of padding at its ends."""
+    """Windows at regular distances over an input with ``low`` and ``high`` elements of padding at its ends.
+
+    One window is ``required`` to fit, as in PyTorch, or the caller sees to it that their number is not negative.
+    """
     reach = dilation * (kernel - 1) + 1
     room = b.add(extent, b.add(b.add(low, high), -reach))
     count = b.add(b.floordiv(b.add(room, stride - 1 if ceil_mode else 0), stride), 1)
     if ceil_mode:
         # The last window starts inside the input or the padding before it.
         count = b.minimum(count, b.add(b.floordiv(b.add(extent, b.add(low, -1)), stride), 1))
-    b.require_at_most(1, count, f"{b.op_name.removeprefix('torch.')}: the window is larger than the input")
+    if required:
+        b.require_at_most(1, count, f"{b.op_name.removeprefix('torch.')}: the window is larger than the input")
     tested = ceil_mode or (low, high) != (0, 0)
 
     def at(result: Elem, element: Elem | int) -> tuple[Elem, Elem | None]:

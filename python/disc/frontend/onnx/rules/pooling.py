@@ -73,7 +73,9 @@ class Grid:
         op = b.op_name.removeprefix("onnx.")
         reach = dilation * (self.kernel[i] - 1) + 1
         cut = self.cut(i, extent) and not ceil_mode
-        window = sliding(b, extent, self.kernel[i], self.strides[i], low, high, dilation, ceil_mode or cut)
+        window = sliding(
+            b, extent, self.kernel[i], self.strides[i], low, high, dilation, ceil_mode or cut, required=False
+        )
         if not isinstance(low, int) or not isinstance(high, int):
             return window
         if cut:
