@@ -65,8 +65,9 @@ def reason(name: str, dynamic: bool = False) -> str:
             except disc.UnsupportedOpError as error:
                 # What decides shapes comes as an input in these models, where real ones have a constant.
                 steering = set(re.findall(r"give its value with fixed=\{'(\w+)'", str(error))) - set(fixed)
-                if not steering and "decides the shape of the result, is computed from data" in str(error):
-                    # Through other operators: whatever may be a shape or an axis.
+                through = ("decides the shape of the result, is computed from data", "data decides between them")
+                if not steering and any(text in str(error) for text in through):
+                    # Through other operators: whatever may be a shape, an axis, or the size that an If asks about.
                     kinds = {i.name: i.type.tensor_type for i in case.model.graph.input}
                     integers = {n for n in names if kinds[n].elem_type in (6, 7) and len(kinds[n].shape.dim) <= 1}
                     steering = integers - set(fixed)
