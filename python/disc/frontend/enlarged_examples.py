@@ -19,18 +19,27 @@ from .example import differing
 from .hints import dims, is_hint, spec_of
 
 
-def enlarged(args: Any, kwargs: Any, specs: Sequence[Any]) -> tuple[Any, Any] | None:
-    """The example with another size for each 0 and 1 in a dim without a range of the user's; None if it has none."""
+def enlarged(args: Any, kwargs: Any, specs: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Examples with another size for each 0 and 1 in a dim without a range of the user's, the best one first.
+
+    The second one keeps what is not the first dim of an input: channels, say, of which a model takes one alone.
+    """
+    leaves, _ = pytree.tree_flatten((args, kwargs))
+    every = [_small(x, spec) for x, spec in zip(leaves, specs, strict=False)]
+    batches = [[dim for dim in dims if dim == 0] for dims in every]
+    chosen = [every, batches] if batches != every else [every]
+    return [_with_larger(args, kwargs, dims) for dims in chosen if any(dims)]
+
+
+def _with_larger(args: Any, kwargs: Any, chosen: Sequence[Sequence[int]]) -> tuple[Any, Any]:
     leaves, tree = pytree.tree_flatten((args, kwargs))
     taken = {size for x in leaves if isinstance(x, torch.Tensor) for size in x.shape}
-    small = {x.shape[dim] for x, spec in zip(leaves, specs, strict=False) for dim in _small(x, spec)}
-    if not small:
-        return None
+    small = {x.shape[dim] for x, dims in zip(leaves, chosen, strict=False) for dim in dims}
     # Equal sizes stay equal, and are equal to no others: those may be of dims that have nothing to do with them.
     free = (n for n in range(5, 5 + len(taken) + len(small) + 1) if n not in taken)
     sizes = {size: next(free) for size in sorted(small)}
-    for i, (x, spec) in enumerate(zip(leaves, specs, strict=False)):
-        if found := _small(x, spec):
+    for i, (x, found) in enumerate(zip(leaves, chosen, strict=False)):
+        if found:
             shape = [sizes[size] if dim in found else size for dim, size in enumerate(x.shape)]
             order = sorted(range(x.dim()), key=lambda dim: -x.stride(dim))
             leaves[i] = torch.empty_permuted(shape, order, dtype=x.dtype, device=x.device)

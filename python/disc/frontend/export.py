@@ -234,7 +234,9 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
     failed: Exception | None = None
     larger = enlarged_examples.enlarged(args, kwargs, specs)
     attempts = [(args, kwargs, False), (args, kwargs, True)]
-    for mine, named, oblivious in [*([(*larger, True)] if larger else []), *attempts]:
+    for mine, named, oblivious in [*((*more, True) for more in larger), *attempts]:
+        if programs and mine is not args:
+            continue  # a larger example serves
         guards: list[_Guard] = []
         try:
             with symbolic_config.patch(backed_size_oblivious=oblivious), _recorded(guards):  # type: ignore[attr-defined]
@@ -266,14 +268,19 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
             if any(guard.number for guard in guards) or not enlarged_examples.serves(program, args, kwargs, specs):
                 continue
         programs.append((program, guards))
-        if not hints.is_narrowed(program, specs) and not entry_guards(program):
+        if not any(hints.narrowed(program, specs)) and not entry_guards(program):
             break
     if not programs:
         assert failed is not None
         if any(text in str(failed) for text in (_VIOLATED, _NARROWED)):
             return _traced_by_dims(module, args, kwargs, dynamic_shapes)
         raise failed
-    program, guards = min(programs, key=lambda p: (hints.is_narrowed(p[0], specs), len(entry_guards(p[0]))))
+
+    def costs(traced: tuple[ExportedProgram, list[_Guard]]) -> tuple[int, bool, int]:
+        fixed, bounded = hints.narrowed(traced[0], specs)
+        return fixed, fixed + bounded > 0, len(entry_guards(traced[0]))
+
+    program, guards = min(programs, key=costs)
     if failed is not None:
         _refuse_single(program, specs)
     numbers = [guard for guard in guards if guard.number]

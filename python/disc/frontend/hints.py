@@ -125,21 +125,21 @@ def declared(program: ExportedProgram) -> set[sympy.Symbol]:
     return found
 
 
-def is_narrowed(program: ExportedProgram, specs: Sequence[Any]) -> bool:
-    """Whether a dim without a range of the user's is fixed to 0 or 1, or has a bound that tracing found."""
+def narrowed(program: ExportedProgram, specs: Sequence[Any]) -> tuple[int, int]:
+    """How many dims without a range of the user's are fixed to 0 or 1, and how many have a bound that tracing found."""
+    fixed = bounded = 0
     for _, dim, size, spec in dims(program, specs):
         if not is_hint(spec) or dim is None:
             continue
         if not isinstance(size, torch.SymInt):
-            if size in (0, 1):
-                return True
+            fixed += size in (0, 1)
         else:
             known = program.range_constraints.get(size.node.expr)
             if not size.node.expr.is_Symbol or known is None:
                 continue
-            if known.lower > max(spec.min or 0, 0) or known.upper < min(spec.max or sys.maxsize, _UNBOUNDED):
-                return True
-    return False
+            low, high = max(spec.min or 0, 0), min(spec.max or sys.maxsize, _UNBOUNDED)
+            bounded += bool(known.lower > low) or bool(known.upper < high)
+    return fixed, bounded
 
 
 def fixed(program: ExportedProgram, args: Any, specs: Sequence[Any]) -> list[str]:

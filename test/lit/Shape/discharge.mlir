@@ -100,3 +100,21 @@ func.func @branch(%taken: i1) {
   }
   return
 }
+
+// -----
+
+// Where min(N, 4) must be 4, N is 4 at least: what follows from that needs no guard of its own.
+// CHECK-LABEL: func.func @least(
+// CHECK-NEXT:    disc_shape.guard <min(N, 4)> eq <4> "four rows"
+// CHECK-NEXT:    return
+disc_shape.symbol @N min 0
+func.func @least() {
+  %least = disc_shape.dim <min(N, 4)>
+  %n = disc_shape.dim <N>
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  disc_shape.require eq %least, %c4 "four rows"
+  disc_shape.require le %c3, %n "three rows"
+  disc_shape.require eq %c4, %least "the same again"
+  return
+}

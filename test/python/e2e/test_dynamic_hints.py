@@ -278,3 +278,39 @@ def test_pools_ask_nothing_of_sizes(name):
     for shape in ((1, 4, 20), (1, 1, 20), (3, 1, 9), (2, 5, 41)):
         x = torch.randn(shape)
         torch.testing.assert_close(model(x), POOLS[name](x))
+
+
+LAYERS = {
+    "convolution": (torch.nn.Conv2d(1, 2, 3), (1, 1, 7, 8), [(3, 1, 7, 8), (1, 1, 9, 5)]),
+    "linear": (torch.nn.Linear(1, 3), (1, 1), [(4, 1), (0, 1)]),
+    "norm": (torch.nn.LayerNorm(1), (1, 5, 1), [(4, 2, 1)]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:input")
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_batch_of_one_of_one_channel(name):
+    """The layer fixes the number of channels, which is 1, too; the batch stays what it may be."""
+    layer, example, others = LAYERS[name]
+    hints = {dim: Dim.AUTO for dim in range(len(example))}
+    model = disc.compile(layer, (torch.randn(example),), dynamic_shapes=(hints,))
+    for shape in (example, *others, example):
+        x = torch.randn(shape)
+        torch.testing.assert_close(model(x), layer(x), rtol=1e-5, atol=1e-5)
+
+
+def test_a_minimum_that_must_be_a_number():
+    """Where the first four rows must be four, the kernels know it, too."""
+
+    def nearest(x):
+        some = x[:4]
+        chosen = torch.nn.functional.one_hot(torch.cdist(x, some).argmin(1), 4).to(x.dtype)
+        count = chosen.sum(0)
+        return torch.where(count[:, None] > 0, chosen.T @ x / count.clamp(min=1)[:, None], some)
+
+    model = compiled(nearest, 9)
+    for size in (9, 4, 5, 17):
+        x = torch.randn(size, 6)
+        torch.testing.assert_close(model(x), nearest(x), rtol=1e-5, atol=1e-5)
+    with pytest.raises(disc.ShapeError, match="== 4, got 3"):
+        model(torch.randn(3, 6))
