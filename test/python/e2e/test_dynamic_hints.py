@@ -292,7 +292,7 @@ LAYERS = {
 def test_a_batch_of_one_of_one_channel(name):
     """The layer fixes the number of channels, which is 1, too; the batch stays what it may be."""
     layer, example, others = LAYERS[name]
-    hints = {dim: Dim.AUTO for dim in range(len(example))}
+    hints = dict.fromkeys(range(len(example)), Dim.AUTO)
     model = disc.compile(layer, (torch.randn(example),), dynamic_shapes=(hints,))
     for shape in (example, *others, example):
         x = torch.randn(shape)
