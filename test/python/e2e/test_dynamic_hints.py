@@ -244,21 +244,6 @@ def test_an_example_of_1_that_is_broadcast_is_refused_for_dynamic():
         disc.compile(module, (torch.rand(1, 3), torch.rand(2, 1)), dynamic_shapes=(dims,))
 
 
-def test_slices_of_less_than_the_example():
-    """Python's bounds: at any size, whatever side of them the example is on."""
-
-    def cut(x):
-        pieces = x[:-1], x[:, -2:-1], x[:-8], x[-8:], x[1:3, 1:7:2], x[:, 8:], x[: x.shape[1]], x[:1]
-        # Sums of nothing say where a piece is empty.
-        return *pieces, *(piece.sum() for piece in pieces), x.flatten()[1:] - x.flatten()[:-1]
-
-    free = {0: Dim.AUTO, 1: Dim.AUTO}
-    model = disc.compile(Function(cut), (torch.randn(3, 9),), dynamic_shapes=((free,),))
-    for shape in ((3, 9), (3, 1), (1, 1), (0, 9), (9, 0), (0, 0), (2, 2), (13, 4), (8, 17)):
-        x = torch.randn(shape)
-        torch.testing.assert_close(model(x), cut(x), rtol=1e-5, atol=1e-5)
-
-
 POOLS = {
     "maximum": torch.nn.MaxPool1d(6, 2, padding=3, dilation=2),
     "ceiling": torch.nn.MaxPool1d([3], [2], [1], ceil_mode=True),
@@ -314,3 +299,16 @@ def test_a_minimum_that_must_be_a_number():
         torch.testing.assert_close(model(x), nearest(x), rtol=1e-5, atol=1e-5)
     with pytest.raises(disc.ShapeError, match="== 4, got 3"):
         model(torch.randn(3, 6))
+
+
+@pytest.mark.filterwarnings("ignore:input")
+@pytest.mark.parametrize("hint", [Dim.AUTO, Dim("n", min=2, max=99)], ids=["auto", "dim"])
+def test_squeeze_of_parts(hint):
+    def parts(x):
+        ones = x[:1].squeeze(0), x[-1:].squeeze(), x[:1].squeeze(), x[-1:].squeeze(0)
+        return ones, (x[-3:], x[-3:-1], x[1:3], x[-3::2], x[-3:0], x[0:3], x[3:2], x[-1:-2], x[1:-1], x[-4:2])
+
+    model = compiled(parts, 5, hint)
+    for size in (5, 2, 3, 4, 17):
+        x = torch.randn(size, 6)
+        torch.testing.assert_close(model(x), parts(x))
