@@ -263,8 +263,13 @@ class ExtentBuilder:
         return self._between(extent, 6)[1] <= 1
 
     def repeats(self, have: Extent, want: Extent) -> bool:
-        """Whether broadcasting an extent to another one repeats what is there."""
-        return have != want and self.at_most_one(have)
+        """Whether broadcasting an extent to another one repeats what is there; requires that something is."""
+        if isinstance(have, int):
+            return have == 1 and want != 1
+        if have == want or not self.at_most_one(have):
+            return False
+        self.require_equal(self.minimum(want, 1), have, "extents of broadcast operands differ")
+        return True
 
     def _between(self, extent: Extent, depth: int) -> tuple[float, float]:
         """The least and the greatest value of an extent, read off ``depth`` levels of its arithmetic."""
