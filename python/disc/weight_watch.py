@@ -83,6 +83,8 @@ _watches_lock = threading.Lock()
 
 def _registered(module: torch.nn.Module, *_: Any) -> None:
     """A module gets a parameter, buffer or part: PyTorch says so before it is there."""
+    if torch.compiler.is_dynamo_compiling():
+        return  # Dynamo traces hooks, too. What it compiles assigns the attribute itself, and calls this again.
     for watch in tuple(_watches.get(module, ())):
         watch.registrations.value += 1
 

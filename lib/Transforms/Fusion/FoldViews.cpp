@@ -22,6 +22,7 @@
 #include "lib/Transforms/Fusion/KernelGroups.h"
 #include "lib/Transforms/Support/HostFlow.h"
 #include "lib/Transforms/Support/ViewLayout.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "llvm/ADT/SmallBitVector.h"
 
 namespace mlir::disc {
@@ -147,6 +148,17 @@ static bool foldResult(PermuteOp permute, ShapeAnalysis &shapes) {
   setDims(op, dims);
   permute.replaceAllUsesWith(op->getResult(0));
   permute.erase();
+  if (op.getNumReductionLoops() && !isContraction(op, shapes)) {
+    // Dot products are rows, too: the loops take the order of the result.
+    SmallVector<unsigned> order;
+    for (AffineExpr e : results)
+      order.push_back(cast<AffineDimExpr>(e).getPosition());
+    op.getReductionDims(order);
+    IRRewriter rewriter(op);
+    LogicalResult interchanged = linalg::interchangeGenericOp(rewriter, op, order);
+    assert(succeeded(interchanged) && "the result of a contraction has all its parallel loops");
+    (void)interchanged;
+  }
   return true;
 }
 

@@ -58,8 +58,7 @@ static Loops loopsOf(linalg::GenericOp op, ShapeAnalysis &shapes) {
   return loops;
 }
 
-/// A product with columns to keep in registers. Without any, it is a dot product per row: a reduction like others.
-static bool isContraction(linalg::GenericOp op, ShapeAnalysis &shapes) {
+bool mlir::disc::isContraction(linalg::GenericOp op, ShapeAnalysis &shapes) {
   if (!linalg::isaContractionOpInterface(op))
     return false;
   Loops loops = loopsOf(op, shapes);

@@ -39,6 +39,9 @@ struct KernelGroup {
 /// True for computations that are cloned into each kernel that uses them: extents, constants, fills, empty tensors.
 bool isCloned(Operation *op);
 
+/// A product with columns to keep in registers. Without any, it is a dot product per row: a reduction like others.
+bool isContraction(linalg::GenericOp op, ShapeAnalysis &shapes);
+
 class KernelGroups {
 public:
   /// With `manyProducts`, a kernel may have several products of one left operand; with `fuseConcats`, loops read and

@@ -1,20 +1,25 @@
 """What PyTorch asks of sizes to decide how tensors lie in memory is no condition on the model's inputs.
 
-While it traces, PyTorch notes whether each result is dense, and chooses the memory format of convolutions: for symbolic
-sizes both install guards, that a batch is not 1 for one. The compiled program has layouts of its own.
+While it traces, PyTorch notes whether each result is dense, chooses the memory format of convolutions, and whether a
+reshape can be a view: for symbolic sizes all these install guards, that a batch is not 1 for one. The compiled program
+has layouts of its own.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 from unittest import mock
 
+import sympy
 import torch
 from torch._subclasses import fake_impls
 from torch.fx.experimental import proxy_tensor
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.passes import shape_prop
 
 _CONVOLUTIONS = (
@@ -22,6 +27,11 @@ _CONVOLUTIONS = (
     torch.ops.aten._convolution.default,
     torch.ops.aten.convolution_backward.default,
 )
+_aten = torch.ops.aten
+_VIEWS = {_aten.view, _aten._unsafe_view, _aten.reshape, _aten.reshape_as, _aten.view_as, _aten.flatten, _aten.unflatten}
+"""Operators that compare sizes only to learn whether a view will do: what else they ask has a file of its own."""
+_COMPARISONS = "SymInt.h"
+"""Where C++ code compares sizes as if they were numbers."""
 
 
 @contextmanager
@@ -35,6 +45,9 @@ def answered_by_the_example() -> Iterator[None]:
             asked = getattr(module, "suggest_memory_format", None)
             if asked is not None:
                 stack.enter_context(mock.patch.object(module, "suggest_memory_format", _unguarded(asked)))
+        for name in ("is_contiguous", "_compute_stride"):
+            stack.enter_context(mock.patch.object(fake_impls, name, _unguarded(getattr(fake_impls, name))))
+        stack.enter_context(mock.patch.object(SymNode, "guard_bool", _guard_bool))
         kernels: Any = fake_impls.op_implementations_dict
         stack.enter_context(
             mock.patch.dict(kernels, {op: _plain(kernels[op]) for op in _CONVOLUTIONS if op in kernels})
@@ -43,7 +56,7 @@ def answered_by_the_example() -> Iterator[None]:
 
 
 def _unguarded(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """``fn`` of a tensor, without guards on its sizes."""
+    """``fn`` of a tensor, or of its sizes, without guards on them."""
 
     @functools.wraps(fn)
     def call(x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -55,8 +68,39 @@ def _unguarded(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def unguarded(x: Any) -> Any:
     """While it is active, what is asked of the sizes of a tensor is answered by the example, and installs no guards."""
-    env = next((size.node.shape_env for size in x.shape if isinstance(size, torch.SymInt)), None)
+    sizes = x.shape if isinstance(x, torch.Tensor) else x
+    env = next((size.node.shape_env for size in sizes if isinstance(size, torch.SymInt)), None)
     return nullcontext() if env is None else env.suppress_guards()
+
+
+_asked: Callable[[SymNode, str, int], bool] = SymNode.guard_bool
+
+
+def _guard_bool(self: SymNode, file: str, line: int) -> bool:
+    """The truth of a condition that C++ code asks for: without a guard where only a layout depends on it."""
+    env = self.shape_env
+    if env is None or not file.endswith(_COMPARISONS) or not _of_layout(env, self.expr):
+        return _asked(self, file, line)
+    with env.suppress_guards():
+        return _asked(self, file, line)
+
+
+def _of_layout(env: ShapeEnv, condition: Any) -> bool:
+    """Whether a condition is that of a stride, or that an extent is other than 1.
+
+    Code that treats 1 apart saves work, drops dims, as squeeze does, or broadcasts. The general way is as right for 1
+    in the first case and the last. Operators that drop dims ask without a comparison.
+    """
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code is not proxy_tensor.proxy_call.__code__:
+        frame = frame.f_back  # type: ignore[assignment]
+    if frame is not None and getattr(frame.f_locals["func"], "overloadpacket", None) in _VIEWS:
+        return True
+    if not isinstance(condition, (sympy.Eq, sympy.Ne)) or not condition.rhs.is_Integer:
+        return False
+    factor, _ = (condition.lhs - condition.rhs).as_content_primitive()
+    general = isinstance(condition, sympy.Ne)
+    return factor == abs(condition.rhs) and env.guarding_hint_or_throw(condition) == general
 
 
 def _plain(kernel: Callable[..., Any]) -> Callable[..., Any]:

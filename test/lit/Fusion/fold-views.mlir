@@ -86,3 +86,33 @@ func.func @attention(%q: tensor<4x?x8xf32> {disc_shape.dims = #disc_shape.dims<[
   %r = disc_tensor.reshape %p(%s) : tensor<?x4x8xf32> -> tensor<?x32xf32>
   return %r : tensor<?x32xf32>
 }
+
+// -----
+
+// Dot products per row whose results are stored in another order: the loops take that order.
+// CHECK-DAG: #[[$X:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+// CHECK-DAG: #[[$Y:.*]] = affine_map<(d0, d1, d2, d3) -> (d1, d3, d2)>
+// CHECK-DAG: #[[$R:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
+// CHECK-LABEL: func.func @dots
+// CHECK: %[[D:.*]] = linalg.generic {indexing_maps = [#[[$X]], #[[$Y]], #[[$R]]], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+// CHECK: return %[[D]] : tensor<?x6x1xf32>
+disc_shape.symbol @B min 1
+func.func @dots(%x: tensor<?x6x4xf32> {disc_shape.dims = #disc_shape.dims<[B, 6, 4]>}, %y: tensor<6x4x1xf32>) -> tensor<?x6x1xf32> {
+  %b = disc_shape.dim <B>
+  %zero = arith.constant 0.0 : f32
+  %p = disc_tensor.permute %x [1, 0, 2] : tensor<?x6x4xf32> -> tensor<6x?x4xf32>
+  %e = tensor.empty(%b) : tensor<6x?x1xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<6x?x1xf32>) -> tensor<6x?x1xf32>
+  %d = linalg.generic {
+      indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d3, d2)>,
+                       affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%p, %y : tensor<6x?x4xf32>, tensor<6x4x1xf32>) outs(%f : tensor<6x?x1xf32>) {
+  ^bb0(%l: f32, %r: f32, %o: f32):
+    %0 = arith.mulf %l, %r : f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<6x?x1xf32>
+  %t = disc_tensor.permute %d [1, 0, 2] : tensor<6x?x1xf32> -> tensor<?x6x1xf32>
+  return %t : tensor<?x6x1xf32>
+}

@@ -331,3 +331,34 @@ def test_calls_of_several_threads_see_a_change_once():
 def test_the_layout_of_this_pytorch_is_known():
     found = layout()
     assert found is not None and found.owners is not None
+
+
+@pytest.mark.parametrize("backend", ["eager", "disc"])
+def test_modules_that_torch_compile_changes(backend):
+    """Dynamo sees nothing of the watch, which sees what Dynamo's code assigns."""
+
+    class Running(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("shift", torch.zeros(6))
+            self.scale = nn.Parameter(torch.ones(6))
+
+        def forward(self, x):
+            return x * self.scale + self.shift
+
+        def update(self, x):
+            self.shift = self.shift * 0.5 + x.data.mean(0)
+            return self(x)
+
+    module = Running()
+    model = disc.compile(module, (torch.randn(4, 6),), dynamic_shapes=({0: N},))
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    update = torch.compile(module.update, backend=backend, dynamic=True, fullgraph=True)
+    for n in (4, 9, 2):
+        x = torch.randn(n, 6)
+        with torch.no_grad():
+            expected = copy.deepcopy(module).update(x)
+            torch.testing.assert_close(update(x), expected)
+            torch.testing.assert_close(model(x), expected)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
