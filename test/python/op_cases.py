@@ -252,6 +252,8 @@ def _contractions() -> list[Case]:
         Case("baddbmm", torch.baddbmm, ("B S T", "B S 8", "B 8 T")),
         Case("einsum", lambda x, y: torch.einsum("bsh,bth->bst", x, y), ("B S 8", "B T 8")),
         Case("einsum_heads", lambda x, w: torch.einsum("bsd,dhk->bhsk", x, w), ("B S 8", "8 2 4")),
+        Case("einsum_dots", lambda x, y: torch.einsum("bsd,sd->bs", x, y), ("B S 8", "S 8")),
+        Case("einsum_dots_reversed", lambda x, y: torch.einsum("sbd,d->bs", x, y), ("S B 8", "8")),
         Case("outer", torch.outer, ("S", "T")),
         Case("matmul_int", torch.matmul, ("B 6:i64", "6 4:i64"), -9, 9),
     ]

@@ -113,6 +113,40 @@ void SymbolFacts::assumeOfAll(const SymExpr &lhs, const SymExpr &rhs) {
       atom->kind() == Kind::Min ? assume(Predicate::Le, rhs, arg) : assume(Predicate::Le, arg, rhs);
 }
 
+void SymbolFacts::assumeNonNegative(SymExpr expr) {
+  // What follows for the symbols may simplify the expression, from which more may follow.
+  constexpr int kRounds = 4;
+  for (int round = 0; round < kRounds && !expr.isConstant(); ++round) {
+    nonNegatives.push_back(expr);
+    // What is known of a bound symbol says nothing of the others, which are used before it has a value.
+    if (!expr.isDefined() || mentionsBound(expr) || !tighten(expr))
+      return;
+    expr = simplify(expr);
+  }
+}
+
+/// Bounds a symbol that is a term of `expr >= 0` by what the other terms are at most: 1 + min(S, 1) <= S has S >= 1.
+/// True if that is new.
+bool SymbolFacts::tighten(const SymExpr &expr) {
+  bool changed = false;
+  for (const SymTerm &term : expr.terms()) {
+    if (term.factors.size() != 1 || term.factors.front().kind() != Kind::Symbol)
+      continue;
+    const SymAtom &atom = term.factors.front();
+    std::optional<int64_t> rest = range(expr - SymExpr(term.coefficient) * SymExpr::atom(atom)).max;
+    std::optional<int64_t> bound = rest ? checkedFloorDiv(*rest, std::abs(term.coefficient)) : std::nullopt;
+    if (!bound || *bound == std::numeric_limits<int64_t>::min())
+      continue;
+    Symbol &symbol = symbols[atom.name()];
+    Range known = symbol.range;
+    symbol.range = intersect(known, term.coefficient > 0 ? Range{-*bound, std::nullopt} : Range{std::nullopt, *bound});
+    changed |= symbol.range.min != known.min || symbol.range.max != known.max;
+  }
+  if (changed)
+    answers.clear();
+  return changed;
+}
+
 void SymbolFacts::assume(Predicate predicate, const SymExpr &rawLhs, const SymExpr &rawRhs) {
   SymExpr lhs = simplify(rawLhs), rhs = simplify(rawRhs);
   answers.clear();
@@ -135,7 +169,7 @@ void SymbolFacts::assume(Predicate predicate, const SymExpr &rawLhs, const SymEx
     else if (std::optional<StringRef> name = rhs.asSymbol(); name && lhs.isConstant())
       symbols[*name].range = intersect(symbols[*name].range, {lhs.constant(), std::nullopt});
     else
-      nonNegatives.push_back(rhs - lhs);
+      assumeNonNegative(rhs - lhs);
     return;
   case Predicate::Divisible:
     if (!rhs.isConstant())

@@ -63,6 +63,8 @@ private:
   bool mentionsBound(const SymExpr &expr) const;
   bool orient(const SymExpr &lhs, const SymExpr &rhs);
   void assumeOfAll(const SymExpr &lhs, const SymExpr &rhs);
+  void assumeNonNegative(SymExpr expr);
+  bool tighten(const SymExpr &expr);
   SymExpr simplifyAtom(const SymAtom &atom) const;
   SymExpr decideAtom(const SymAtom &atom) const;
   Range computeRange(const SymExpr &expr) const;

@@ -28,7 +28,15 @@ _CONVOLUTIONS = (
     torch.ops.aten.convolution_backward.default,
 )
 _aten = torch.ops.aten
-_VIEWS = {_aten.view, _aten._unsafe_view, _aten.reshape, _aten.reshape_as, _aten.view_as, _aten.flatten, _aten.unflatten}
+_VIEWS = {
+    _aten.view,
+    _aten._unsafe_view,
+    _aten.reshape,
+    _aten.reshape_as,
+    _aten.view_as,
+    _aten.flatten,
+    _aten.unflatten,
+}
 """Operators that compare sizes only to learn whether a view will do: what else they ask has a file of its own."""
 _COMPARISONS = "SymInt.h"
 """Where C++ code compares sizes as if they were numbers."""

@@ -118,3 +118,19 @@ func.func @least() {
   disc_shape.require eq %c4, %least "the same again"
   return
 }
+
+// -----
+
+// What is left of min(N, 1) within N is 1 at least, for which N must be 2: the slice starts at 1.
+// CHECK-LABEL: func.func @rest(
+// CHECK-NEXT:    disc_shape.guard <min(N, 1) + 1> le <N> "a slice"
+// CHECK-NEXT:    return
+disc_shape.symbol @N min 0
+func.func @rest() {
+  %end = disc_shape.dim <min(N, 1) + 1>
+  %n = disc_shape.dim <N>
+  %c2 = arith.constant 2 : index
+  disc_shape.require le %end, %n "a slice"
+  disc_shape.require le %c2, %n "two rows"
+  return
+}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
+import sympy
 import torch
+from torch_mlir import ir
 
 from .. import locations, scalar
 from ..builder import Builder
@@ -14,6 +17,9 @@ from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, RuntimeNumber, Tensor, is_one, normalize_dim
 from .common import loops, signed_number
+
+_MOST_TRIED = 4
+"""Lengths that depend on more symbols are not tried."""
 
 
 @lowers("torch.aten.view", "torch.aten.reshape", "torch.aten._unsafe_view", "torch.aten._reshape_alias")
@@ -179,13 +185,14 @@ def slice_(
 def _piece(b: Builder, x: Tensor, dim: int, start: Any, end: Any, exported: Any, step: int = 1) -> Tensor:
     """x[start:end:step], which is ``exported`` to torch.export."""
     given = [*b.operand_values[2:4], None, None]
+    known = [g if isinstance(g, torch.SymInt) else n for g, n in zip(given, (start, end), strict=False)]
     start, end = signed_number(b, start, given[0]), signed_number(b, end, given[1])
     begin, span = slice_bounds(b, x.dims[dim], start, end)
     size = b.floordiv(b.add(span, step - 1), step)
     if any(isinstance(bound, RuntimeNumber) for bound in (start, end)) and not isinstance(size, int):
         # Export has a symbol of its own for what follows from data.
         size = _bound_to(b, lambda: scalar.from_extent(size, torch.int64), exported.shape[dim])
-    return b.slice(x, dim, begin, _exported(b, dim, size, exported), step)
+    return b.slice(x, dim, begin, _exported(b, dim, size, exported, [*known, step]), step)
 
 
 def _bound_to(b: Builder, fn: Callable[[], Elem], size: Any = None) -> Extent:
@@ -227,19 +234,45 @@ def _may_cross(start: Extent, end: Extent) -> bool:
     return start != 0
 
 
-def _exported(b: Builder, dim: int, size: Extent, exported: Any) -> Extent:
+def _exported(b: Builder, dim: int, size: Extent, exported: Any, bounds: Sequence[Any]) -> Extent:
     """The size as torch.export wrote it, which knows the symbols' ranges: ``min(S, 512)`` is ``S``.
 
-    The ranges are guards of the compiled program, so that nothing is assumed here.
+    The ranges are guards of the compiled program. That sizes are 2 or more may be torch.export's assumption alone: what
+    it wrote with that in mind is required where it does not hold for less.
     """
-    if isinstance(size, int):
+    if isinstance(size, int) or not isinstance(exported, torch.Tensor):
         return size
-    if isinstance(exported, torch.Tensor):
-        known = exported.shape[dim]
-        extent = b.extent_of(known.node.expr if isinstance(known, torch.SymInt) else int(known))
-        if extent is not None:
-            return extent
-    return size
+    known, whole = exported.shape[dim], b.operand_value(0)
+    expr = known.node.expr if isinstance(known, torch.SymInt) else sympy.Integer(known)
+    extent = b.extent_of(expr)
+    if extent is None:
+        return size
+    if isinstance(whole, torch.Tensor) and not _holds_for_less(b, expr, whole.shape[dim], bounds):
+        message = f"{locations.operation()}: dim {dim} is too small: a slice has another length there"
+        b.require_equal(size, extent, message)
+    return extent
+
+
+def _holds_for_less(b: Builder, expr: sympy.Expr, whole: Any, bounds: Sequence[Any]) -> bool:
+    """Whether ``expr`` is the length of start:end:step of ``whole``, where symbols are 0 or 1 that may be."""
+    if any(isinstance(x, (ir.Value, RuntimeNumber)) for x in bounds):
+        return True
+    numbers = [x.node.expr if isinstance(x, torch.SymInt) else x for x in (whole, *bounds)]
+    symbols = sorted(set().union(*(sympy.sympify(x).free_symbols for x in (expr, *numbers) if x is not None)), key=str)
+    ranges = [b.symbol_ranges.get(symbol) for symbol in symbols]
+    if len(symbols) > _MOST_TRIED or any(known is None for known in ranges):
+        return True
+    choices = [[n for n in (0, 1, 2, 7) if known is not None and n in known] for known in ranges]
+    for values in itertools.product(*choices):
+        if all(value > 1 for value in values):
+            continue
+        point = dict(zip(symbols, map(sympy.Integer, values), strict=True))
+        size, start, end, step = (None if x is None else int(sympy.sympify(x).xreplace(point)) for x in numbers)
+        if size is None or size < 0:
+            continue
+        if len(range(*slice(start, end, step).indices(size))) != expr.xreplace(point):
+            return False
+    return True
 
 
 @lowers("torch.aten.select.int")

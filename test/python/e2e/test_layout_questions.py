@@ -1,0 +1,59 @@
+"""Sizes that PyTorch asks about only to lay tensors out: 1 and odd sizes are sizes like others."""
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+import disc
+
+
+class Model(nn.Module):
+    def __init__(self, function, *layers):
+        super().__init__()
+        self.function, self.layers = function, nn.ModuleList(layers)
+
+    def forward(self, x):
+        return self.function(x, *self.layers)
+
+
+def pairs(x):
+    whole = x.shape[1] // 2 * 2
+    return x[:, :whole].reshape(x.shape[0], whole // 2, 2, -1).sum(2), x[:, :whole].unflatten(1, (-1, 2))
+
+
+def heads(x):
+    split = x[:, 1:].reshape(x.shape[0], x.shape[1] - 1, 2, 2).transpose(1, 2)
+    return split.reshape(x.shape[0], x.shape[1] - 1, 4), split.flatten(2)
+
+
+MODELS = {
+    "linear": (lambda x, layer: (layer(x[:, 1:]), layer(x[:, ::2])), nn.Linear(4, 6)),
+    "attention": (lambda x, layer: layer(x[:, 1:], x[:, 1:], x[:, 1:]), nn.MultiheadAttention(4, 2, batch_first=True)),
+    "convolution": (lambda x, layer: layer(x[:, 1:].transpose(1, 2)), nn.Conv1d(4, 6, 3, padding=1)),
+    "norm": (lambda x, layer: layer(x[:, 1:].transpose(1, 2)), nn.GroupNorm(2, 4)),
+    "einsum": (lambda x: torch.einsum("bnd,bmd->bnm", x[:, 1:], x[:, :-1]),),
+    "flatten": (lambda x: (x[:, 1:].flatten(1), x[:, 1:].flatten(0, 1), x[:, 1:].contiguous().view(x.shape[0], -1)),),
+    "heads": (heads,),
+    "pairs": (pairs,),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_sizes_that_layouts_ask_about(name):
+    torch.manual_seed(0)
+    function, *layers = MODELS[name]
+    module = Model(function, *layers).eval()
+    model = disc.compile(module, (torch.randn(3, 7, 4),), dynamic_shapes=({0: Dim.AUTO, 1: Dim.AUTO},))
+    for batch, n in ((3, 7), (1, 2), (2, 2), (1, 3), (5, 8), (2, 13), (1, 64)):
+        x = torch.randn(batch, n, 4)
+        with torch.no_grad():
+            torch.testing.assert_close(model(x), module(x), rtol=1e-5, atol=1e-5)
+
+
+def test_what_squeeze_asks_is_a_condition():
+    model = disc.compile(Model(lambda x: x[:, 1:].squeeze(1)), (torch.randn(3, 7, 4),), dynamic_shapes=({1: Dim.AUTO},))
+    x = torch.randn(3, 3, 4)
+    torch.testing.assert_close(model(x), x[:, 1:])
+    with pytest.raises(disc.ShapeError, match="dim 1 has size 1, which squeeze would drop"):
+        model(torch.randn(3, 2, 4))
