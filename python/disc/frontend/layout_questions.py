@@ -19,7 +19,7 @@ import torch
 from torch._subclasses import fake_impls
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.sym_node import SymNode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 from torch.fx.passes import shape_prop
 
 _CONVOLUTIONS = (
@@ -38,6 +38,12 @@ _VIEWS = {
     _aten.unflatten,
 }
 """Operators that compare sizes only to learn whether a view will do: what else they ask has a file of its own."""
+_ASKING: tuple[tuple[Any, str], ...] = (
+    (fake_impls, "_compute_stride"),
+    (fake_impls, "is_contiguous"),
+    (torch._prims_common, "is_contiguous"),
+    (torch._prims_common, "check_contiguous_sizes_strides"),
+)
 _COMPARISONS = "SymInt.h"
 """Where C++ code compares sizes as if they were numbers."""
 
@@ -53,8 +59,8 @@ def answered_by_the_example() -> Iterator[None]:
             asked = getattr(module, "suggest_memory_format", None)
             if asked is not None:
                 stack.enter_context(mock.patch.object(module, "suggest_memory_format", _unguarded(asked)))
-        for name in ("is_contiguous", "_compute_stride"):
-            stack.enter_context(mock.patch.object(fake_impls, name, _unguarded(getattr(fake_impls, name))))
+        for owner, name in _ASKING:
+            stack.enter_context(mock.patch.object(owner, name, _unguarded(getattr(owner, name))))
         stack.enter_context(mock.patch.object(SymNode, "guard_bool", _guard_bool))
         kernels: Any = fake_impls.op_implementations_dict
         stack.enter_context(
@@ -67,16 +73,21 @@ def _unguarded(fn: Callable[..., Any]) -> Callable[..., Any]:
     """``fn`` of a tensor, or of its sizes, without guards on them."""
 
     @functools.wraps(fn)
-    def call(x: Any, *args: Any, **kwargs: Any) -> Any:
-        with unguarded(x):
-            return fn(x, *args, **kwargs)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with unguarded(*args):
+            return fn(*args, **kwargs)
 
     return call
 
 
-def unguarded(x: Any) -> Any:
-    """While it is active, what is asked of the sizes of a tensor is answered by the example, and installs no guards."""
-    sizes = x.shape if isinstance(x, torch.Tensor) else x
+def unguarded(*given: Any) -> Any:
+    """While it is active, what is asked of sizes is answered by the example, and installs no guards.
+
+    ``given``: the tensors, or their sizes and strides; anything else in it counts for nothing.
+    """
+    sizes = [
+        n for x in given for n in (x.shape if isinstance(x, torch.Tensor) else x if isinstance(x, tuple | list) else ())
+    ]
     env = next((size.node.shape_env for size in sizes if isinstance(size, torch.SymInt)), None)
     return nullcontext() if env is None else env.suppress_guards()
 
@@ -105,6 +116,8 @@ def _of_layout(env: ShapeEnv, condition: Any) -> bool:
     if frame is not None and getattr(frame.f_locals["func"], "overloadpacket", None) in _VIEWS:
         return True
     if not isinstance(condition, (sympy.Eq, sympy.Ne)) or not condition.rhs.is_Integer:
+        return False
+    if free_unbacked_symbols(condition):
         return False
     factor, _ = (condition.lhs - condition.rhs).as_content_primitive()
     general = isinstance(condition, sympy.Ne)

@@ -44,7 +44,8 @@ def unspecialised(program: ExportedProgram) -> Iterator[list[EntryGuard]]:
     @functools.wraps(original)
     def check_frozen(self: ShapeEnv, expr: Any, concrete_val: Any) -> None:
         original(self, expr, concrete_val)
-        if self is env:
+        # What only a layout depends on is asked with guards suppressed.
+        if self is env and not (self._suppress_guards_tls() and concrete_val in (sympy.true, sympy.false)):
             answers.append(_Answer(expr, concrete_val, fx_traceback.current_meta.get("stack_trace") or ""))
 
     env = environment(program)

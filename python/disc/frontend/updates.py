@@ -20,6 +20,7 @@ from .decompositions import decomposition_table, needs_decomposition
 from .entry_guards import EntryGuard
 from .higher_order import flattened
 from .hints import environment
+from .layout_questions import answered_by_the_example
 from .settle import allowing_extremes, settle
 from .specialisation import unspecialised
 
@@ -59,6 +60,7 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
             flattened(),
             allowing_extremes(),
             unspecialised(exported) as guards,
+            answered_by_the_example(),
             _regardless_of_ones(exported),
             warnings.catch_warnings(),
         ):

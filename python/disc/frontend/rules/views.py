@@ -267,10 +267,12 @@ def _holds_for_less(b: Builder, expr: sympy.Expr, whole: Any, bounds: Sequence[A
         if all(value > 1 for value in values):
             continue
         point = dict(zip(symbols, map(sympy.Integer, values), strict=True))
-        size, start, end, step = (None if x is None else int(sympy.sympify(x).xreplace(point)) for x in numbers)
-        if size is None or size < 0:
-            continue
-        if len(range(*slice(start, end, step).indices(size))) != expr.xreplace(point):
+        try:
+            size, start, end, step = (None if x is None else int(sympy.sympify(x).xreplace(point)) for x in numbers)
+            length = expr.xreplace(point)
+        except ZeroDivisionError:
+            continue  # the model divides by this extent
+        if size is not None and size >= 0 and len(range(*slice(start, end, step).indices(size))) != length:
             return False
     return True
 
