@@ -1,7 +1,7 @@
 //===- KnownAtLoad.h - values computed from parameters alone ----*- C++ -*-===//
 //
-// What does not depend on the inputs of a call is computed once, when the model is loaded (HoistParameters), and weights
-// among it are packed then (PackWeights). Passes that run before ask here what will be known at load.
+// What does not depend on the inputs of a call is computed once, when the model is loaded (HoistParameters), and
+// weights among it are packed then (PackWeights). Passes that run before ask here what will be known at load.
 //
 //===----------------------------------------------------------------------===//
 #ifndef DISC_TRANSFORMS_SUPPORT_KNOWNATLOAD_H
@@ -21,9 +21,9 @@ public:
   bool contains(Operation *op) {
     if (auto known = answers.find(op); known != answers.end())
       return known->second;
-    bool answer = isa<ParameterOp>(op) || ((isView(op) || isa<KernelOp>(op)) && op->getNumOperands() != 0 &&
-                                           mentionsNoSymbol(op) && !isReturned(op) &&
-                                           llvm::all_of(op->getOperands(), [&](Value v) { return isOperand(v); }));
+    bool answer = isa<ParameterOp>(op) ||
+                  ((isView(op) || isa<KernelOp>(op)) && op->getNumOperands() != 0 && mentionsNoSymbol(op) &&
+                   !isReturned(op) && llvm::all_of(op->getOperands(), [&](Value v) { return isOperand(v); }));
     return answers[op] = answer;
   }
 

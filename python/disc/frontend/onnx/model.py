@@ -13,17 +13,14 @@ import numpy as np
 import onnx
 import onnx.inliner
 import torch
-from onnx import numpy_helper, version_converter
+from onnx import numpy_helper
 
 from ...errors import ArgumentValueError, CompileError
 from .. import dtypes
 from ..registry import find_rule
 from .known import LIMIT
+from .old_opsets import OPSET, current
 from .scopes import hoist_initializers
-
-OLDEST = 9
-"""Models of an older opset are converted to OPSET first."""
-OPSET = 17
 
 DTYPES: dict[int, torch.dtype] = {
     onnx.TensorProto.FLOAT: torch.float32,
@@ -135,7 +132,7 @@ def prepare(
     ``fixed`` are inputs that become constants, ``extents`` dim_params that become static, ``inline`` the (domain, name)
     of operators to be replaced by their definition.
     """
-    proto = _current(proto)
+    proto = current(proto, name)
     if not any(o.domain in ("", "ai.onnx") for o in proto.opset_import):
         # Definitions are made of ONNX's own operators.
         proto.opset_import.append(onnx.helper.make_opsetid("", onnx.defs.onnx_opset_version()))
@@ -249,21 +246,6 @@ def _number(node: onnx.NodeProto, nodes: list[onnx.NodeProto]) -> None:
     for attribute in node.attribute:
         for inner in attribute.g.node:
             _number(inner, nodes)
-
-
-def _current(proto: onnx.ModelProto) -> onnx.ModelProto:
-    version = next((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), OPSET)
-    if version >= OLDEST:
-        return proto
-    if version < 9 and any(node.op_type == "Scan" for node in proto.graph.node):
-        # The converter leaves it as it is, and it says something else from then on.
-        raise CompileError(
-            "import", f"the Scan of opset {version}, which has batches, is not supported: opset 9 has none"
-        )
-    try:
-        return version_converter.convert_version(proto, OPSET)
-    except Exception as error:
-        raise CompileError("import", f"opset {version} cannot be converted to {OPSET}: {error}") from error
 
 
 def _forget_unknown_dims(graph: onnx.GraphProto) -> None:
