@@ -183,6 +183,9 @@ def _lower(
         results = [_computed(lowering, block, result) for result in results]
     outputs, returned, returned_names = _outputs(block, results, names, parameters)
     outputs = [replace(output, units=search.cases.groups(i)) for i, output in enumerate(outputs)]
+    if not library:
+        _check_maps(model, dict(zip(names, results, strict=True)))
+        outputs = [replace(o, keys=model.maps.get(name, ())) for o, name in zip(outputs, names, strict=True)]
     text = finish(module, [Result(tensor, name) for tensor, name in zip(returned, returned_names, strict=True)])
     if len(leaves) == 1:
         (leaves,) = leaves.values()
@@ -200,6 +203,17 @@ def _lower(
         out_spec=pytree.tree_flatten(leaves)[1],
         exported=None,
     )
+
+
+def _check_maps(model: OnnxModel, results: Mapping[str, Tensor]) -> None:
+    for name, keys in model.maps.items():
+        rank, width = results[name].rank, results[name].dims[-1] if results[name].rank else 0
+        if rank not in (1, 2) or width != len(keys):
+            raise CompileError(
+                "import",
+                f"{model.name}: output {name!r}: ZipMap has {len(keys)} keys, and needs as many columns; its operand"
+                f" has rank {rank} and {width if isinstance(width, int) else 'a dynamic number of'} columns",
+            )
 
 
 def _result_names(leaves: Mapping[str, Any]) -> list[str]:

@@ -19,6 +19,7 @@ from ...errors import ArgumentValueError, CompileError
 from .. import dtypes
 from ..registry import find_rule
 from .known import LIMIT
+from .maps import maps_of_outputs, refuse_maps
 from .old_opsets import OPSET, current
 from .scopes import hoist_initializers
 
@@ -88,6 +89,8 @@ class OnnxModel:
     """Initializers and the values of Constant nodes."""
     narrow: dict[str, torch.dtype]
     """The types of inputs and constants whose elements are stored as bytes; ``proto`` has them as bytes."""
+    maps: dict[str, tuple[int | str, ...]]
+    """Outputs that are lists of maps, with the keys of each map; ``proto`` has a row of a tensor for each."""
 
     @property
     def inputs(self) -> list[onnx.ValueInfoProto]:
@@ -146,6 +149,7 @@ def prepare(
     _constants_to_initializers(proto.graph)
     hoist_initializers(proto.graph)
     constants, narrow = _take_constants(proto.graph)
+    maps = maps_of_outputs(proto.graph)
     nodes: list[onnx.NodeProto] = []
     for node in proto.graph.node:
         _number(node, nodes)
@@ -153,7 +157,7 @@ def prepare(
         proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except Exception as error:
         raise CompileError("import", f"{name}: the types of its values cannot be inferred: {error}") from error
-    _refuse_maps(proto.graph, name, nodes)
+    refuse_maps(proto.graph, name, nodes)
     for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
         dtype = DTYPES.get(value.type.tensor_type.elem_type)
         if dtype is not None and dtypes.storage(dtype) != dtype:
@@ -162,24 +166,7 @@ def prepare(
     for i in proto.graph.initializer:
         if i.name in narrow:
             i.data_type = _BYTES[dtypes.storage(narrow[i.name])]
-    return OnnxModel(proto, name, nodes, constants, narrow)
-
-
-def _refuse_maps(graph: onnx.GraphProto, name: str, nodes: list[onnx.NodeProto]) -> None:
-    """Raises for a node that makes maps, which the importer has no type for, and whose results it would not name."""
-    values = (*graph.output, *graph.value_info)
-    maps = {
-        v.name for v in values if v.type.HasField("map_type") or v.type.sequence_type.elem_type.HasField("map_type")
-    }
-    for place, node in enumerate(nodes):
-        if node.op_type != "ZipMap" and not maps & set(node.output):
-            continue
-        help = "; export the model without it (zipmap=False), or make its operand the output instead"
-        raise CompileError(
-            "import",
-            f"{name}#{node.name or node.op_type}:{place + 1}: {node.op_type}: its result is made of maps, which are not"
-            f" supported{help if node.op_type == 'ZipMap' else ''}",
-        )
+    return OnnxModel(proto, name, nodes, constants, narrow, maps)
 
 
 def _inlined(proto: onnx.ModelProto, inline: Collection[tuple[str, str]]) -> onnx.ModelProto:
