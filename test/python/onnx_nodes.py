@@ -94,8 +94,13 @@ def _compare(case, model, inputs, outputs, names, fixed) -> str:
 
     given = [_tensor(x) for name, x in zip(names, inputs, strict=False) if name not in fixed]
     result = model(*given)
-    results = [result] if isinstance(result, torch.Tensor) else list(result.values())
+    results = list(result.values()) if isinstance(result, dict) else [result]
+    triples = []
     for value, want, got in zip(case.model.graph.output, outputs, results, strict=True):
+        # A sequence is a list of tensors.
+        pairs = zip(want, got, strict=True) if isinstance(got, list) else [(want, got)]
+        triples += [(value, *pair) for pair in pairs]
+    for value, want, got in triples:
         expected = _tensor(want)
         if got.shape != expected.shape or got.dtype != expected.dtype:
             return f"{value.name} is {got.dtype} {list(got.shape)}, not {expected.dtype} {list(expected.shape)}"

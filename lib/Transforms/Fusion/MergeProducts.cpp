@@ -24,6 +24,7 @@
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Support/HostFlow.h"
+#include "lib/Transforms/Support/KnownAtLoad.h"
 #include "lib/Transforms/Support/SymbolBindings.h"
 #include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/IR/IRMapping.h"
@@ -52,9 +53,6 @@ static Value inputBehind(KernelOp kernel, Value inside) {
   return arg ? kernel.getInputs()[arg.getArgNumber()] : Value();
 }
 
-/// Whether the weights can be packed at load: they depend on parameters alone.
-static bool isParameter(Value v) { return v && isa_and_present<ParameterOp>(viewBase(v).getDefiningOp()); }
-
 static bool fitTogether(KernelOp a, KernelOp b) {
   linalg::GenericOp x = productOf(a), y = productOf(b);
   if (!x || !y || x.getIteratorTypesArray() != y.getIteratorTypesArray() ||
@@ -67,7 +65,9 @@ static bool fitTogether(KernelOp a, KernelOp b) {
   // Columns may differ, batch and depth may not: both products see the right operand's in one order.
   if (x.getIndexingMapsArray()[1] != y.getIndexingMapsArray()[1])
     return false;
-  return isParameter(inputBehind(a, x.getDpsInputs()[1])) == isParameter(inputBehind(b, y.getDpsInputs()[1]));
+  // Weights that are known at load are packed, and the products of a kernel read panels all or none.
+  KnownAtLoad known;
+  return known.contains(inputBehind(a, x.getDpsInputs()[1])) == known.contains(inputBehind(b, y.getDpsInputs()[1]));
 }
 
 /// Whether `from` reaches `to` through other operations of the block.

@@ -23,6 +23,7 @@
 #include "lib/Transforms/Schedule/Passes.h"
 
 #include "lib/Transforms/Support/HostFlow.h"
+#include "lib/Transforms/Support/KnownAtLoad.h"
 #include "mlir/IR/IRMapping.h"
 
 namespace mlir::disc {
@@ -44,8 +45,7 @@ struct HoistParameters : disc::impl::HoistParametersBase<HoistParameters> {
     auto init = func::FuncOp::create(b, main.getLoc(), "init", b.getFunctionType({}, {}));
     OpBuilder body = OpBuilder::atBlockBegin(init.addEntryBlock());
 
-    // Constant: a parameter, or a view or kernel of constants that mentions no symbol, and is not a result of the
-    // model: the caller's buffers are written by each call.
+    KnownAtLoad known;
     llvm::SmallPtrSet<Operation *, 16> constant;
     // What is outside comes first.
     SmallVector<Block *> blocks;
@@ -54,9 +54,7 @@ struct HoistParameters : disc::impl::HoistParametersBase<HoistParameters> {
         blocks.append(inner.rbegin(), inner.rend());
     for (Block *block : blocks)
       for (Operation &op : *block)
-        if (isa<ParameterOp>(op) ||
-            ((isView(&op) || isa<KernelOp>(op)) && op.getNumOperands() != 0 && mentionsNoSymbol(&op) &&
-             !isReturned(&op) && llvm::all_of(op.getOperands(), [&](Value v) { return isConstant(v, constant); })))
+        if (known.contains(&op))
           constant.insert(&op);
 
     IRMapping map;
@@ -85,28 +83,6 @@ struct HoistParameters : disc::impl::HoistParametersBase<HoistParameters> {
     for (auto func : module.getOps<func::FuncOp>())
       if (func != init)
         eraseDead(func);
-  }
-
-  static bool isReturned(Operation *op) {
-    return llvm::any_of(op->getUsers(), [](Operation *user) {
-      return user->hasTrait<OpTrait::IsTerminator>() || (isView(user) && isReturned(user));
-    });
-  }
-
-  static bool isConstant(Value v, const llvm::SmallPtrSetImpl<Operation *> &constant) {
-    Operation *def = v.getDefiningOp();
-    return def &&
-           (constant.contains(def) || (isa<DimOp>(def) && cast<DimOp>(def).getExprAttr().getValue().isConstant()) ||
-            def->hasTrait<OpTrait::ConstantLike>());
-  }
-
-  static bool mentionsNoSymbol(Operation *op) {
-    for (Type type : op->getResultTypes())
-      if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && !tensor.hasStaticShape())
-        return false;
-    return !op->walk([](DimOp dim) {
-                return dim.getExprAttr().getValue().isConstant() ? WalkResult::advance() : WalkResult::interrupt();
-              }).wasInterrupted();
   }
 
   static void cloneInto(Operation *op, OpBuilder &b, IRMapping &map) {

@@ -70,9 +70,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
         func.walk([&](KernelOp kernel) { kernels.push_back(kernel); });
     for (KernelOp kernel : kernels)
       if (kernel.getKind() == KernelKind::Contraction)
-        for (auto generic : kernel.getBody().front().getOps<linalg::GenericOp>())
-          if (linalg::isaContractionOpInterface(generic))
-            pack(kernel, generic, target, shapes);
+        packProducts(kernel, target, shapes);
     init.walk([&](KernelOp kernel) { kernels.push_back(kernel); });
     for (KernelOp kernel : kernels)
       if (kernel.getKind() == KernelKind::Convolution)
@@ -317,16 +315,46 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     return kernel.getOutputs()[0];
   }
 
-  void pack(KernelOp kernel, linalg::GenericOp contraction, const TargetInfo &target, ShapeAnalysis &shapes) {
-    Block &body = kernel.getBody().front();
+  /// Packs the weights of a kernel's products: of all, since the loops over them are the same, or of none.
+  void packProducts(KernelOp kernel, const TargetInfo &target, ShapeAnalysis &shapes) {
+    SmallVector<Product> products;
+    for (auto generic : kernel.getBody().front().getOps<linalg::GenericOp>())
+      if (linalg::isaContractionOpInterface(generic)) {
+        std::optional<Product> product = packable(kernel, generic);
+        if (!product)
+          return;
+        products.push_back(*product);
+      }
+    for (Product &product : products)
+      pack(kernel, product, target, shapes);
+  }
+
+  /// A product whose weights are known at load.
+  struct Product {
+    linalg::GenericOp op;
+    RhsDims dims;
+    Value source; // in @init
+  };
+
+  std::optional<Product> packable(KernelOp kernel, linalg::GenericOp contraction) {
     auto arg = dyn_cast<BlockArgument>(contraction.getDpsInputs()[1]);
     if (!arg || !arg.hasOneUse())
-      return;
+      return std::nullopt;
     Value weight = kernel.getInputs()[arg.getArgNumber()];
-    auto type = cast<RankedTensorType>(weight.getType());
     std::optional<RhsDims> dims = rhsDims(contraction);
-    if (!type.hasStaticShape() || !dims || dims->n.empty() || dims->k.empty())
-      return;
+    if (!cast<RankedTensorType>(weight.getType()).hasStaticShape() || !dims || dims->n.empty() || dims->k.empty())
+      return std::nullopt;
+    OpBuilder b(init.getBody().front().getTerminator());
+    Value source = inInit(weight, b, initValues);
+    return source ? std::optional<Product>({contraction, *dims, source}) : std::nullopt;
+  }
+
+  void pack(KernelOp kernel, Product &product, const TargetInfo &target, ShapeAnalysis &shapes) {
+    Block &body = kernel.getBody().front();
+    linalg::GenericOp contraction = product.op;
+    const RhsDims *dims = &product.dims;
+    auto arg = cast<BlockArgument>(contraction.getDpsInputs()[1]);
+    auto type = cast<RankedTensorType>(kernel.getInputs()[arg.getArgNumber()].getType());
 
     Type element = cast<RankedTensorType>(contraction->getResult(0).getType()).getElementType();
     int64_t n = 1, k = 1;
@@ -337,9 +365,6 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     int64_t panel = target.tile(element.getIntOrFloatBitWidth(), n).columns;
     OpBuilder b(init.getBody().front().getTerminator());
     Type stored = precision == "bf16" && element.isF32() ? b.getBF16Type() : element;
-    Value source = inInit(weight, b, initValues);
-    if (!source)
-      return;
     bool pairs = stored != element && k % 2 == 0 && target.bf16Dot && target.vectorBits == 512 && canRound(kernel);
 
     SmallVector<int64_t> shape;
@@ -349,7 +374,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     shape.append({static_cast<int64_t>(llvm::divideCeil(n, panel)), k / side, panel * side});
     auto packedType = RankedTensorType::get(shape, stored);
     Location loc = contraction.getLoc();
-    StringRef global = panelsAtLoad(source, *dims, packedType, panel, pairs, loc);
+    StringRef global = panelsAtLoad(product.source, *dims, packedType, panel, pairs, loc);
 
     OpBuilder at(kernel);
     Value load = GlobalLoadOp::create(at, loc, packedType, global);

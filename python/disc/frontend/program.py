@@ -153,7 +153,8 @@ class ImportedProgram:
                 if output.units:
                     shape = leaf.shape
                     leaf = leaf.squeeze([d for g in output.units if all(shape[d] == 1 for d in g) for d in g])
-                leaves.append(leaf if output.stored is None else leaf.view(output.stored))
+                leaf = leaf if output.stored is None else leaf.view(output.stored)
+                leaves.append(output.maps(leaf) if output.keys else leaf)
             elif output.kind == "number":
                 leaves.append(results[output.index].item())
             elif output.kind == "int":

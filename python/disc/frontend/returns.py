@@ -40,10 +40,18 @@ class Output:
     units: tuple[tuple[int, ...], ...] = ()
     """Groups of dims that the caller does not get where all of a group are 1: the model's rank depends on that."""
 
+    keys: tuple[int | str, ...] = ()
+    """If not empty, the caller gets a list with a dict for each row, of the row's numbers under these keys."""
+
     @property
     def is_plain(self) -> bool:
         """Whether the caller gets result ``index`` as it is."""
-        return self.kind == "tensor" and not self.complex and self.stored is None and not self.units
+        return self.kind == "tensor" and not (self.complex or self.stored or self.units or self.keys)
+
+    def maps(self, leaf: torch.Tensor) -> list[dict[int | str, float]]:
+        """The rows of a tensor as dicts."""
+        rows = leaf.tolist() if leaf.dim() == 2 else [leaf.tolist()]
+        return [dict(zip(self.keys, row, strict=True)) for row in rows]
 
 
 def _passed(kind: str, index: int, dtype: torch.dtype) -> Output:

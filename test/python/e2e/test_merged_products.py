@@ -83,3 +83,27 @@ class Scores(nn.Module):
 
 def test_one_column_is_a_dot_product():
     assert not run(Scores(), 37)
+
+
+class Mixed(nn.Module):
+    """Products by weights that are computed from parameters, and by what is computed from an input."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.other = nn.Parameter(torch.randn(32, 24)), nn.Parameter(torch.randn(32, 40))
+
+    def forward(self, x, y):
+        return x @ self.weight.sigmoid(), x @ y.sigmoid(), x @ self.other, x @ y.tanh()
+
+
+def test_what_is_known_at_load_and_what_is_not_stay_apart():
+    torch.manual_seed(0)
+    module, y = Mixed().eval(), torch.randn(32, 16)
+    model = disc.compile(module, (torch.randn(5, 32), y), dynamic_shapes=({0: B}, None))
+    with torch.no_grad():
+        for rows in (1, 2, 7, 31):
+            x = torch.randn(rows, 32)
+            for e, a in zip(module(x, y), model(x, y), strict=True):
+                assert (a - e).abs().max() <= 5e-6 * e.abs().max(), rows
+    # The weights alone are packed, by one kernel for both products.
+    assert len(re.findall(r"disc_plan.kernel +contraction", model.ir("fusion"))) == 2

@@ -258,6 +258,36 @@ def test_missing_values_are_replaced():
     np.testing.assert_array_equal(found.numpy(), np.where(np.isnan(x), np.float32([1, 2, 3, 4]), x))
 
 
-def test_maps_are_refused_with_what_helps():
+@pytest.mark.parametrize("labels", [{"classlabels_int64s": [3, 0, 7]}, {"classlabels_strings": ["a", "b", "c"]}])
+def test_maps_are_dicts(labels):
+    x = samples(5, 3)
+    compiled = disc.compile(model("ZipMap", labels, width=3))
+    keys = next(iter(labels.values()))
+    for n in (0, 1, 5):
+        assert compiled(torch.from_numpy(x[:n])) == [dict(zip(keys, row.tolist(), strict=True)) for row in x[:n]]
+
+
+def test_scores_of_a_classifier_as_maps():
+    # What skl2onnx exports where nothing else is asked for.
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["scores"]),
+        helper.make_node("ZipMap", ["scores"], ["y1"], domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2, 3]),
+        helper.make_node("ArgMax", ["scores"], ["y0"], axis=1, keepdims=0),
+    ]
+    proto = model("ZipMap", {}, outputs=2)
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+    x = torch.from_numpy(samples(6))
+    found = disc.compile(proto)(x)
+    torch.testing.assert_close(torch.tensor([list(row.values()) for row in found["y1"]]), x.softmax(1))
+    assert torch.equal(found["y0"], x.argmax(1))
+
+
+def test_maps_elsewhere_are_refused_with_what_helps():
+    with pytest.raises(disc.CompileError, match=r"3 keys(.|\n)*4 columns"):
+        disc.compile(model("ZipMap", {"classlabels_int64s": [0, 1, 2]}))
+    proto = model("ZipMap", {"classlabels_int64s": [0, 1, 2, 3]}, outputs=1)
+    proto.graph.node.append(helper.make_node("SequenceLength", ["y0"], ["y1"]))
+    proto.graph.output[0].name = "y1"
     with pytest.raises(disc.CompileError, match=r"zipmap=False"):
-        disc.compile(model("ZipMap", {"classlabels_int64s": [0, 1, 2, 3]}))
+        disc.compile(proto)

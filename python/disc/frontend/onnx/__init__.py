@@ -173,13 +173,22 @@ def _lower(
     module, results = lowering.run(torch_module, fakes)
     block = next(v.operation for v in module.body.operations if v.operation.name == "func.func").regions[0].blocks[0]
     results = lowering.finish(block, results)
-    names = [o.name for o in model.proto.graph.output]
+    leaves: Any = {
+        o.name: [0] * len(x) if isinstance(x, list) else 0
+        for o, x in zip(model.proto.graph.output, results, strict=True)
+    }
+    names = _result_names(leaves)
+    results = [t for x in results for t in (x if isinstance(x, list) else [x])]
     if library:
         results = [_computed(lowering, block, result) for result in results]
     outputs, returned, returned_names = _outputs(block, results, names, parameters)
     outputs = [replace(output, units=search.cases.groups(i)) for i, output in enumerate(outputs)]
+    if not library:
+        _check_maps(model, dict(zip(names, results, strict=True)))
+        outputs = [replace(o, keys=model.maps.get(name, ())) for o, name in zip(outputs, names, strict=True)]
     text = finish(module, [Result(tensor, name) for tensor, name in zip(returned, returned_names, strict=True)])
-    leaves: Any = 0 if len(names) == 1 else dict.fromkeys(names, 0)
+    if len(leaves) == 1:
+        (leaves,) = leaves.values()
     return ImportedProgram(
         text=text,
         parameters={name: signless(t) for name, t in parameters.items() if _quoted(name) in text},
@@ -194,6 +203,30 @@ def _lower(
         out_spec=pytree.tree_flatten(leaves)[1],
         exported=None,
     )
+
+
+def _check_maps(model: OnnxModel, results: Mapping[str, Tensor]) -> None:
+    for name, keys in model.maps.items():
+        rank, width = results[name].rank, results[name].dims[-1] if results[name].rank else 0
+        if rank not in (1, 2) or width != len(keys):
+            raise CompileError(
+                "import",
+                f"{model.name}: output {name!r}: ZipMap has {len(keys)} keys, and needs as many columns; its operand"
+                f" has rank {rank} and {width if isinstance(width, int) else 'a dynamic number of'} columns",
+            )
+
+
+def _result_names(leaves: Mapping[str, Any]) -> list[str]:
+    """The names of the outputs; elements of a sequence are numbered."""
+    names: list[str] = []
+    for name, leaf in leaves.items():
+        if not isinstance(leaf, list):
+            names.append(name)
+            continue
+        while any(f"{name}_{i}" in leaves for i in range(len(leaf))):
+            name += "_"
+        names += [f"{name}_{i}" for i in range(len(leaf))]
+    return names
 
 
 def _quoted(name: str) -> str:

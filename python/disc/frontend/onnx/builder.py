@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from ..registry import NotLowerable, Rule, find_rule
 from ..values import Extent, ResultInfo, RuntimeNumber, Tensor
 from .cases import Condition
 from .known import Known, Unknown, bounds, elements
+from .tensor_list import TensorList
 
 _Fn = TypeVar("_Fn", bound=Callable[..., Any])
 
@@ -28,6 +30,12 @@ def known(*positions: int) -> Callable[[_Fn], _Fn]:
         return rule
 
     return mark
+
+
+def known_everywhere(rule: _Fn) -> _Fn:
+    """As :func:`known`, for all operands."""
+    rule.known = range(sys.maxsize)  # type: ignore[attr-defined]
+    return rule
 
 
 class _Any:
@@ -245,4 +253,6 @@ class OnnxBuilder(Builder):
 
     def tensor(self, x: Any) -> Any:
         """A known operand as a tensor."""
+        if isinstance(x, TensorList):
+            raise NotLowerable("a sequence as a result of a branch, or carried by a loop, is not supported")
         return self.materialise(x) if isinstance(x, Known) else x

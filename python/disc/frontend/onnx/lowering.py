@@ -27,6 +27,7 @@ from .dialect import ITEMS, OWN, constant_of, number_of
 from .known import LIMIT, RELATIONS, Known, Unknown, evaluate, indicator
 from .model import DTYPES, OnnxModel, to_tensor
 from .regions import REGIONS, SIGNS, Given, OnnxRegionLowering, declared_rank
+from .tensor_list import TensorList
 
 _TRANSPARENT = ("Not", "Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape")
 """Operators whose result, of one element, says the same as their operand, or the opposite."""
@@ -109,10 +110,16 @@ class OnnxLowering(Lowering):
         return name.removeprefix(OWN).removeprefix("torch.")
 
     def finish(self, block: ir.Block, outputs: list[Any]) -> list[Any]:
-        """The outputs as tensors; of narrow elements as they are stored."""
+        """The outputs as tensors, and sequences as lists of them; of narrow elements as they are stored."""
+
+        def tensor(x: Any) -> Any:
+            if isinstance(x, TensorList):
+                return [tensor(item) for item in x.items]
+            made = self._materialise(x)
+            return replace(made, dtype=dtypes.storage(made.dtype))
+
         with ir.Location.name("outputs"), ir.InsertionPoint(block):
-            tensors = [self._materialise(x) for x in outputs]
-        return [replace(t, dtype=dtypes.storage(t.dtype)) for t in tensors]
+            return [tensor(x) for x in outputs]
 
     def _bind_inputs(self, source: ir.Block, block: ir.Block, inputs: Sequence[tuple[str, Any]]) -> None:
         super()._bind_inputs(source, block, inputs)

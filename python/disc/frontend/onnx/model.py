@@ -13,17 +13,15 @@ import numpy as np
 import onnx
 import onnx.inliner
 import torch
-from onnx import numpy_helper, version_converter
+from onnx import numpy_helper
 
 from ...errors import ArgumentValueError, CompileError
 from .. import dtypes
 from ..registry import find_rule
 from .known import LIMIT
+from .maps import maps_of_outputs, refuse_maps
+from .old_opsets import OPSET, current
 from .scopes import hoist_initializers
-
-OLDEST = 9
-"""Models of an older opset are converted to OPSET first."""
-OPSET = 17
 
 DTYPES: dict[int, torch.dtype] = {
     onnx.TensorProto.FLOAT: torch.float32,
@@ -91,6 +89,8 @@ class OnnxModel:
     """Initializers and the values of Constant nodes."""
     narrow: dict[str, torch.dtype]
     """The types of inputs and constants whose elements are stored as bytes; ``proto`` has them as bytes."""
+    maps: dict[str, tuple[int | str, ...]]
+    """Outputs that are lists of maps, with the keys of each map; ``proto`` has a row of a tensor for each."""
 
     @property
     def inputs(self) -> list[onnx.ValueInfoProto]:
@@ -135,7 +135,7 @@ def prepare(
     ``fixed`` are inputs that become constants, ``extents`` dim_params that become static, ``inline`` the (domain, name)
     of operators to be replaced by their definition.
     """
-    proto = _current(proto)
+    proto = current(proto, name)
     if not any(o.domain in ("", "ai.onnx") for o in proto.opset_import):
         # Definitions are made of ONNX's own operators.
         proto.opset_import.append(onnx.helper.make_opsetid("", onnx.defs.onnx_opset_version()))
@@ -149,6 +149,7 @@ def prepare(
     _constants_to_initializers(proto.graph)
     hoist_initializers(proto.graph)
     constants, narrow = _take_constants(proto.graph)
+    maps = maps_of_outputs(proto.graph)
     nodes: list[onnx.NodeProto] = []
     for node in proto.graph.node:
         _number(node, nodes)
@@ -156,7 +157,7 @@ def prepare(
         proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except Exception as error:
         raise CompileError("import", f"{name}: the types of its values cannot be inferred: {error}") from error
-    _refuse_maps(proto.graph, name, nodes)
+    refuse_maps(proto.graph, name, nodes)
     for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
         dtype = DTYPES.get(value.type.tensor_type.elem_type)
         if dtype is not None and dtypes.storage(dtype) != dtype:
@@ -165,24 +166,7 @@ def prepare(
     for i in proto.graph.initializer:
         if i.name in narrow:
             i.data_type = _BYTES[dtypes.storage(narrow[i.name])]
-    return OnnxModel(proto, name, nodes, constants, narrow)
-
-
-def _refuse_maps(graph: onnx.GraphProto, name: str, nodes: list[onnx.NodeProto]) -> None:
-    """Raises for a node that makes maps, which the importer has no type for, and whose results it would not name."""
-    values = (*graph.output, *graph.value_info)
-    maps = {
-        v.name for v in values if v.type.HasField("map_type") or v.type.sequence_type.elem_type.HasField("map_type")
-    }
-    for place, node in enumerate(nodes):
-        if node.op_type != "ZipMap" and not maps & set(node.output):
-            continue
-        help = "; export the model without it (zipmap=False), or make its operand the output instead"
-        raise CompileError(
-            "import",
-            f"{name}#{node.name or node.op_type}:{place + 1}: {node.op_type}: its result is made of maps, which are not"
-            f" supported{help if node.op_type == 'ZipMap' else ''}",
-        )
+    return OnnxModel(proto, name, nodes, constants, narrow, maps)
 
 
 def _inlined(proto: onnx.ModelProto, inline: Collection[tuple[str, str]]) -> onnx.ModelProto:
@@ -249,21 +233,6 @@ def _number(node: onnx.NodeProto, nodes: list[onnx.NodeProto]) -> None:
     for attribute in node.attribute:
         for inner in attribute.g.node:
             _number(inner, nodes)
-
-
-def _current(proto: onnx.ModelProto) -> onnx.ModelProto:
-    version = next((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), OPSET)
-    if version >= OLDEST:
-        return proto
-    if version < 9 and any(node.op_type == "Scan" for node in proto.graph.node):
-        # The converter leaves it as it is, and it says something else from then on.
-        raise CompileError(
-            "import", f"the Scan of opset {version}, which has batches, is not supported: opset 9 has none"
-        )
-    try:
-        return version_converter.convert_version(proto, OPSET)
-    except Exception as error:
-        raise CompileError("import", f"opset {version} cannot be converted to {OPSET}: {error}") from error
 
 
 def _forget_unknown_dims(graph: onnx.GraphProto) -> None:

@@ -9,16 +9,6 @@ from ..builder import OnnxBuilder
 
 _REASONS = {
     "loops over sequences are not supported": ("SequenceMap",),
-    "sequences are not supported": (
-        "ConcatFromSequence",
-        "SequenceAt",
-        "SequenceConstruct",
-        "SequenceEmpty",
-        "SequenceErase",
-        "SequenceInsert",
-        "SequenceLength",
-        "SplitToSequence",
-    ),
 }
 
 
