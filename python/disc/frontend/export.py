@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import UnsupportedOperatorException
 from torch.export import AdditionalInputs, ExportedProgram, ShapesCollection, _trace
 from torch.fx.experimental import _config as symbolic_config
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.value_ranges import ValueRanges
 
 from .. import errors
 from ..trees import Unknown, by_rows
@@ -28,7 +29,7 @@ from . import (
     layout_questions,
     meta_kernels,  # noqa: F401  (registers them)
 )
-from .entry_guards import allows_negative, entry_guards, note_lines, requires_two, with_sources
+from .entry_guards import EntryGuard, allows_negative, entry_guards, note_lines, requires_two, with_sources
 from .higher_order import flattened
 from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, warn
 from .proving import proved_by_trying
@@ -263,6 +264,8 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
             lambda s: requires_two(program, s),  # noqa: B023
             lambda s: not oblivious and allows_negative(program, s),  # noqa: B023
         )
+        for guard, *_, value in _singles(program, specs):
+            program._range_constraints[guard.condition.lhs] = ValueRanges(value, value)
         if mine is not args:
             program._example_inputs = (tuple(args), dict(kwargs or {}))
             if any(guard.number for guard in guards) or not enlarged_examples.serves(program, args, kwargs, specs):
@@ -278,6 +281,7 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
 
     def costs(traced: tuple[ExportedProgram, list[_Guard]]) -> tuple[int, bool, int]:
         fixed, bounded = hints.narrowed(traced[0], specs)
+        fixed += len(_singles(traced[0], specs))
         return fixed, fixed + bounded > 0, len(entry_guards(traced[0]))
 
     program, guards = min(programs, key=costs)
@@ -292,21 +296,22 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
     return program
 
 
-def _refuse_single(program: ExportedProgram, specs: Sequence[Any]) -> None:
-    """Refuses a dynamic dim that the model's code takes for 0 or 1 because the example has that there.
-
-    The program has a symbol there, and knows of nothing that follows from its size: the example itself would fail.
-    """
-    fixed = {}
+def _singles(program: ExportedProgram, specs: Sequence[Any]) -> list[tuple[EntryGuard, int, int, int]]:
+    """The conditions that take a dynamic dim for 0 or 1, as the example has it: with the input, the dim and the size."""
+    places = {}
     for leaf, dim, size, spec in hints.dims(program, specs):
         if hints.is_hint(spec) and dim is not None and isinstance(size, torch.SymInt):
             value = size.node.shape_env.backed_var_to_val.get(size.node.expr)
-            fixed[sympy.Eq(size.node.expr, value)] = (leaf, dim, value) if value in (0, 1) else None
-    for guard in entry_guards(program):
-        if place := fixed.get(guard.condition):
-            leaf, dim, value = place
-            text = f"input {leaf}, dim {dim} is {value} in the example, and the model's code takes it for {value}"
-            raise errors.DynamicDimError("import", f"{text}: use Dim.AUTO, or another example", guard.source)
+            if value in (0, 1):
+                places[sympy.Eq(size.node.expr, value)] = leaf, dim, int(value)
+    return [(guard, *places[guard.condition]) for guard in entry_guards(program) if guard.condition in places]
+
+
+def _refuse_single(program: ExportedProgram, specs: Sequence[Any]) -> None:
+    """Refuses a dynamic dim that the model's code takes for 0 or 1 because the example has that there."""
+    for guard, leaf, dim, value in _singles(program, specs):
+        text = f"input {leaf}, dim {dim} is {value} in the example, and the model's code takes it for {value}"
+        raise errors.DynamicDimError("import", f"{text}: use Dim.AUTO, or another example", guard.source)
 
 
 def _traced_by_dims(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any) -> ExportedProgram:

@@ -312,3 +312,17 @@ def test_squeeze_of_parts(hint):
     for size in (5, 2, 3, 4, 17):
         x = torch.randn(size, 6)
         torch.testing.assert_close(model(x), parts(x))
+
+
+class LogAddExp(torch.nn.Module):
+    def forward(self, a, b):
+        return torch.logaddexp2(a, b)
+
+
+def test_a_dim_that_is_taken_for_the_one_of_the_example():
+    dims = {0: Dim.AUTO, 1: Dim.AUTO}
+    args = torch.rand(1, 2, 4), torch.rand(1, 1, 4)
+    model = disc.compile(LogAddExp(), args, dynamic_shapes={"a": dims, "b": dims})
+    for batch, channels in ((1, 2), (3, 2), (3, 5)):
+        given = torch.rand(batch, channels, 4), torch.rand(batch, 1, 4)
+        torch.testing.assert_close(model(*given), torch.logaddexp2(*given))
