@@ -16,7 +16,7 @@ from unittest import mock
 
 import sympy
 import torch
-from torch._subclasses import fake_impls
+from torch._subclasses import fake_impls, fake_tensor
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
@@ -38,6 +38,8 @@ _VIEWS = {
     _aten.unflatten,
 }
 """Operators that compare sizes only to learn whether a view will do: what else they ask has a file of its own."""
+_CHOOSING = (torch._prims_common, torch._meta_registrations, torch._decomp.decompositions, torch._refs, fake_tensor)
+"""Modules that choose memory formats."""
 _ASKING: tuple[tuple[Any, str], ...] = (
     (fake_impls, "_compute_stride"),
     (fake_impls, "is_contiguous"),
@@ -55,7 +57,7 @@ def answered_by_the_example() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(shape_prop, "_extract_tensor_metadata", described))
         stack.enter_context(mock.patch.object(proxy_tensor, "_extract_tensor_metadata", described))
-        for module in (torch._prims_common, torch._meta_registrations):
+        for module in _CHOOSING:
             asked = getattr(module, "suggest_memory_format", None)
             if asked is not None:
                 stack.enter_context(mock.patch.object(module, "suggest_memory_format", _unguarded(asked)))
