@@ -1,7 +1,7 @@
 //===- Descriptor.cpp - attributes of C types whose accesses are noted ----===//
 //
-// A property in the place of a C type's attribute is seen: Dynamo traces its Python code, and looks up the attributes of
-// torch.Tensor by the type of their descriptors. This makes a descriptor of the same type.
+// A property in the place of a C type's attribute is seen: Dynamo traces its Python code, and looks up the attributes
+// of torch.Tensor by the type of their descriptors. This makes a descriptor of the same type.
 //
 //===----------------------------------------------------------------------===//
 

@@ -394,7 +394,7 @@ asked: list[str] = []
 
 
 def test_nobody_sees_that_data_is_noted(compiled):
-    net, model = compiled
+    net, _ = compiled
     aliases_of(net.first.weight)
     assert type(torch.Tensor.data) is type(torch._C.TensorBase.__dict__["data"])
     asked.clear()
