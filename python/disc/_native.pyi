@@ -140,6 +140,9 @@ class ArtifactBuilder:
         `weights` is a safetensors file, which goes into the library unless `weights_file` names it as one beside it.
         """
 
+def noted_attribute(original: Any, getter: Callable[[Any], Any]) -> Any:
+    """An attribute like `original`, of the same C type, that `getter` reads."""
+
 def load_init(module: Module, tensor_type: type) -> Executable:
     """Loads what lays out the weights of a module, in the LLVM dialect, for whatever target; it can't run()."""
 

@@ -10,10 +10,12 @@ import ctypes
 import functools
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
+from . import _native
 from .tensor_layout import Layout, layout
 
 # The dead ones are dropped when there are twice as many aliases as were alive the last time, and at least so many.
@@ -21,6 +23,9 @@ _FEW = 16
 
 # What PyTorch itself does for the attribute.
 _data: Any = torch._C.TensorBase.__dict__["data"]
+
+# The same as a function, which code that Dynamo compiles calls.
+_data_of: Any = torch._C._autograd._get_data_attr  # type: ignore[attr-defined]
 
 # By the storage's address, which is not reused while there are aliases.
 _watched: dict[int, weakref.ref[Aliases]] = {}
@@ -130,24 +135,37 @@ def _word(address: int) -> int:
 
 
 def _get_data(tensor: torch.Tensor) -> torch.Tensor:
-    alias: torch.Tensor = _data.__get__(tensor)
+    return _noted(tensor, _data.__get__)
+
+
+def _compiled_get_data(tensor: torch.Tensor) -> torch.Tensor:
+    return _noted(tensor, _data_of)
+
+
+def _noted(tensor: torch.Tensor, get: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    alias = get(tensor)
     if not _watched:
         return alias
-    try:
-        key = torch._C.TensorBase.untyped_storage(alias)._cdata
-    except (NotImplementedError, RuntimeError):
-        return alias  # A layout without a storage, such as a sparse one.
-    reference = _watched.get(key)
-    aliases, place = None if reference is None else reference(), layout()
-    if aliases is not None and place is not None:
-        if alias.is_inference():
-            # These have no version counter.
-            with torch.inference_mode(False):
-                alias = _data.__get__(tensor)
+    # What subclasses and modes hear of is ``.data`` alone.
+    with torch._C.DisableTorchFunction():
+        try:
+            key = torch._C.TensorBase.untyped_storage(alias)._cdata
+        except (NotImplementedError, RuntimeError):
+            return alias  # A layout without a storage, such as a sparse one.
+        reference = _watched.get(key)
+        aliases, place = None if reference is None else reference(), layout()
+        if aliases is None or place is None:
+            return alias
+        unversioned = alias.is_inference()
+    if unversioned:
+        with torch.inference_mode(False):
+            alias = get(tensor)
+    with torch._C.DisableTorchFunction():
         aliases.add(alias, place)
     return alias
 
 
 @functools.cache
 def _note_reads() -> None:
-    torch.Tensor.data = property(_get_data, _data.__set__, _data.__delete__, _data.__doc__)  # type: ignore[assignment]
+    torch.Tensor.data = _native.noted_attribute(_data, _get_data)
+    torch._C._autograd._get_data_attr = _compiled_get_data  # type: ignore[attr-defined]

@@ -25,6 +25,8 @@ class Layout(NamedTuple):
     """From the counter: the version."""
     owners: int | None
     """From the counter: how many tensors share it; None if that was not found."""
+    data: int
+    """From the storage: the address of its elements."""
 
 
 def _read(memory: int, address: int, count: int) -> bytes:
@@ -69,9 +71,18 @@ def layout() -> Layout | None:
                 return None
             counter, version = places.pop()
             owners = _owners(memory, tensor, counter, version)
+            data = _data(memory)
     finally:
         os.close(memory)
-    return Layout(storages[0], counter, version, owners)
+    return None if data is None else Layout(storages[0], counter, version, owners, data)
+
+
+def _data(memory: int) -> int | None:
+    """Where a storage has the address of its elements; other words may be equal to it for what PyTorch allocates."""
+    storage = torch.frombuffer(bytearray(64), dtype=torch.uint8).untyped_storage()
+    words = _read(memory, storage._cdata, 8 * _WORD)
+    places = [at for at in range(0, len(words), _WORD) if struct.unpack_from("Q", words, at)[0] == storage.data_ptr()]
+    return places[0] if len(places) == 1 else None
 
 
 def _owners(memory: int, tensor: torch.Tensor, counter: int, version: int) -> int | None:

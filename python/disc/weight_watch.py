@@ -1,10 +1,11 @@
 """Finding out that a compiled model's parameters have changed, at the cost of a few loads a call.
 
 A model packs its parameters when it is compiled. PyTorch counts in-place changes of each tensor, and ``.data = ...``
-gives a tensor other memory. The compiled model compares both words of its parameters (``tensor_layout.py``) before each
-call, and the counters of what ``.data`` returned (``data_aliases.py``). One word more counts what is registered in the
-model's modules: a new parameter, buffer or layer in the place of another, which may live on. Tensors that are plain
-attributes, or in lists and dicts, are looked up where they were found.
+gives a tensor other memory, as ``share_memory_()`` does its storage. The compiled model compares these words of its
+parameters (``tensor_layout.py``) before each call, and the counters of what ``.data`` returned (``data_aliases.py``).
+One word more counts what is registered in the model's modules: a new parameter, buffer or layer in the place of
+another, which may live on. Tensors that are plain attributes, or in lists and dicts, are looked up where they were
+found.
 """
 
 from __future__ import annotations
@@ -57,7 +58,10 @@ class _Parameter:
 
     def _now(self, tensor: torch.Tensor) -> tuple[Any, ...]:
         version = 0 if tensor.is_inference() or not self.counted else tensor._version
-        return version, tensor.untyped_storage()._cdata, 0 if self.aliases is None else self.aliases.changes
+        storage = tensor.untyped_storage()._cdata
+        place = layout()
+        data = 0 if place is None else _pointer(storage + place.data)
+        return version, storage, data, 0 if self.aliases is None else self.aliases.changes
 
     def is_packed(self, tensor: torch.Tensor) -> bool:
         """Whether this is still the tensor that was packed, unchanged."""
@@ -140,7 +144,10 @@ class WeightWatch:
             tensor = parameter.found
             if tensor is None:
                 continue
-            storages.append((tensor._cdata + place.storage, tensor.untyped_storage()._cdata))
+            storage = tensor.untyped_storage()._cdata
+            storages.append((tensor._cdata + place.storage, storage))
+            # A storage may get other memory: ``share_memory_`` and ``resize_`` free what it had.
+            storages.append((storage + place.data, _pointer(storage + place.data)))
             if parameter.place is not None:
                 places.append((*parameter.place, tensor))
             if parameter.counted and not tensor.is_inference():

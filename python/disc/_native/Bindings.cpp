@@ -15,4 +15,5 @@ NB_MODULE(_native, m) {
   disc::py::bindModule(m);
   disc::py::bindExecutable(m);
   disc::py::bindArtifact(m);
+  disc::py::bindDescriptor(m);
 }

@@ -13,6 +13,7 @@ void bindErrors(nb::module_ &m);
 void bindModule(nb::module_ &m);
 void bindExecutable(nb::module_ &m);
 void bindArtifact(nb::module_ &m);
+void bindDescriptor(nb::module_ &m);
 
 } // namespace disc::py
 

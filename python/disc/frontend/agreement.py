@@ -85,7 +85,9 @@ class Agreement:
             return True
         free = sorted(expression.free_symbols | want.free_symbols, key=str)
         guards = [guard.expr for guard in env.guards if not guard.expr.free_symbols.isdisjoint(free)]
-        points = [p for p in (self._point(free, *steps) for steps in _STEPS) if p is not None]
+        # A guard may relate these symbols by way of others: ``x.view(a, b)`` asks for ``a * b * n == m * n``.
+        every = sorted(set(free).union(*(guard.free_symbols for guard in guards)), key=str)
+        points = [p for p in (self._point(every, *steps) for steps in _STEPS) if p is not None]
         if any(all(guard.xreplace(point) != sympy.false for guard in guards) for point in points):
             return True
         # The guards hold at the example's sizes.

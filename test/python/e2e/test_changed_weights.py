@@ -1,6 +1,7 @@
 """Parameters that change after compiling: the next call uses the new ones."""
 
 import copy
+import functools
 import gc
 import threading
 import weakref
@@ -106,6 +107,20 @@ def data_in_place(net):
     net.shift.detach().data.add_(1.0)
 
 
+def data_in_compiled_code(net):
+    @functools.partial(torch.compile, backend="eager", fullgraph=True)
+    def update():
+        net.first.weight.data.mul_(1.5)
+
+    torch._dynamo.reset()
+    update()
+
+
+def shared(net):
+    # The storages of all weights get other memory.
+    net.share_memory()
+
+
 def data_in_inference_mode(net):
     with torch.inference_mode():
         net.last.weight.data.mul_(0.5)
@@ -152,6 +167,8 @@ CHANGES = [
     data,
     data_in_place,
     data_in_inference_mode,
+    data_in_compiled_code,
+    shared,
     attribute_replaced,
     attribute_replaced_and_kept,
     element_replaced,
@@ -362,3 +379,33 @@ def test_modules_that_torch_compile_changes(backend):
             torch.testing.assert_close(update(x), expected)
             torch.testing.assert_close(model(x), expected)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+class Noting(torch.Tensor):
+    """Notes what it is asked for."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        asked.append(torch.overrides.resolve_name(func))
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+asked: list[str] = []
+
+
+def test_nobody_sees_that_data_is_noted(compiled):
+    net, _ = compiled
+    aliases_of(net.first.weight)
+    assert type(torch.Tensor.data) is type(torch._C.TensorBase.__dict__["data"])
+    asked.clear()
+    assert type(net.scale.as_subclass(Noting).data) is Noting
+    assert type(net.first.weight.detach().as_subclass(Noting).data) is Noting
+    assert set(asked) == {"torch.Tensor.data.__get__"}
+    x = torch.randn(3)
+    torch._dynamo.reset()
+    read = torch.compile(lambda x: torch.Tensor.data.__get__(x) + x.data, backend="eager", fullgraph=True)
+    torch.testing.assert_close(read(x), 2 * x)
+    with pytest.raises((RuntimeError, TypeError)):
+        del x.data
+    with pytest.raises(RuntimeError, match="under vmap"):
+        torch.vmap(lambda row: row.data)(x)

@@ -126,6 +126,11 @@ PROGRAMS = {
         (torch.randn(2, 2, dtype=torch.float64), torch.randn(2, 2)),
     ),
     "a size that a guard shows": (blocks, (torch.randn(2, 8, 3, 4), torch.ones(6, 1), 4)),
+    "a view with sizes of another": (
+        lambda x, y: x.view(y.shape) + y,
+        (torch.randn(50, 20), torch.randn(10, 5, 20)),
+        (torch.randn(12, 7), torch.randn(4, 3, 7)),
+    ),
     "chunk over a graph break": (chunk_over_graph_break, torch.arange(8.0), V),
 }  # fmt: skip
 
