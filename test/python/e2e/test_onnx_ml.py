@@ -291,3 +291,9 @@ def test_maps_elsewhere_are_refused_with_what_helps():
     proto.graph.output[0].name = "y1"
     with pytest.raises(disc.CompileError, match=r"zipmap=False"):
         disc.compile(proto)
+
+
+def test_coefficients_for_other_samples_are_refused():
+    attributes = {"coefficients": [1.0] * 12, "intercepts": [0.0] * 3, "classlabels_ints": [0, 1, 2]}
+    with pytest.raises(disc.UnsupportedOpError, match=r"LinearClassifier(.|\n)*samples of 4 features(.|\n)*has 2"):
+        disc.compile(model("LinearClassifier", attributes, outputs=2, width=2))

@@ -25,6 +25,8 @@ def _product(b: OnnxBuilder, rows: Tensor, coefficients: Sequence[float], interc
     """rows @ coefficients^T + intercepts; a row of coefficients for each result."""
     count = len(intercepts) if intercepts else 1
     width = len(coefficients) // count
+    if isinstance(rows.dims[1], int) and rows.dims[1] != width:
+        raise NotLowerable(f"its coefficients are for samples of {width} features, its operand has {rows.dims[1]}")
     b.require_equal(rows.dims[1], width, f"the model was made for samples of {width} features")
     weight = b.tensor(Known.of(np.array(list(coefficients), dtype=object).reshape(count, width), F32))
     shift = None if not intercepts else b.tensor(Known.of(list(intercepts), F32))
