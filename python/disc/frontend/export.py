@@ -297,7 +297,7 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
 
 
 def _singles(program: ExportedProgram, specs: Sequence[Any]) -> list[tuple[EntryGuard, int, int, int]]:
-    """The conditions that take a dynamic dim for 0 or 1, as the example has it: with the input, the dim and the size."""
+    """The conditions that take a dynamic dim for the example's 0 or 1: with the input, the dim and the size."""
     places = {}
     for leaf, dim, size, spec in hints.dims(program, specs):
         if hints.is_hint(spec) and dim is not None and isinstance(size, torch.SymInt):
