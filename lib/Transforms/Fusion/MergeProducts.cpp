@@ -62,6 +62,18 @@ static bool fitTogether(KernelOp a, KernelOp b) {
   Value left = inputBehind(a, x.getDpsInputs()[0]), other = inputBehind(b, y.getDpsInputs()[0]);
   if (!left || !other || !sameView(left, other))
     return false;
+  // Only columns may differ: the left operand has to have each other dimension, which one that is repeated along some
+  // does not.
+  llvm::SmallDenseSet<unsigned> given;
+  for (AffineExpr result : x.getIndexingMapsArray().front().getResults())
+    result.walk([&](AffineExpr e) {
+      if (auto dim = dyn_cast<AffineDimExpr>(e))
+        given.insert(dim.getPosition());
+    });
+  for (auto [dim, kind] : llvm::enumerate(x.getIteratorTypesArray()))
+    if (!given.contains(dim) &&
+        (kind == utils::IteratorType::reduction || !x.getIndexingMapsArray()[1].isFunctionOfDim(dim)))
+      return false;
   // Columns may differ, batch and depth may not: both products see the right operand's in one order.
   if (x.getIndexingMapsArray()[1] != y.getIndexingMapsArray()[1])
     return false;

@@ -41,7 +41,7 @@ from .rewriting.hooks import NeedsRewriting, guarded, needs_rewriting
 from .rewriting.recursion import Recursive, endless
 from .script_operators import numbers_in_python
 from .scripted import traced_through
-from .settle import allowing_extremes, settle, sizes_from_zero
+from .settle import allowing_many, settle, sizes_from_zero
 from .sharing import check_sharing
 from .symbols import flatten_dynamic_shapes, parameter_names
 from .torchscript import without_scripts
@@ -104,7 +104,7 @@ def export(
         flattened(),
         proved_by_trying(),
         _unprinted(),
-        allowing_extremes(),
+        allowing_many(),
         sizes_from_zero(),
         layout_questions.answered_by_the_example(),
         without_scripts(module),

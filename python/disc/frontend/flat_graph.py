@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from .decompositions import decomposition_table
 from .higher_order import FLATTENED, flattened
-from .settle import allowing_extremes, settle
+from .settle import allowing_many, settle
 
 
 def is_flattened(target: Any) -> bool:
@@ -52,7 +52,7 @@ def flat_graph(
         mode.shape_env.ignore_fresh_unbacked_symbols(),  # type: ignore[union-attr]
         enable_python_dispatcher(),
         flattened(subgraphs=True),
-        allowing_extremes(),
+        allowing_many(),
     ):
         flat = make_fx(tracer.traced, decomposition_table())(*values, *fakes)  # type: ignore[arg-type]
     settle(flat.graph)

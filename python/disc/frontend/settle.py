@@ -7,11 +7,13 @@ what it is made of is known there alone: torch takes what both sides read from o
 
 from __future__ import annotations
 
+import functools
 import operator
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import sympy
 import torch
@@ -47,17 +49,30 @@ _FOLDED: dict[Any, Callable[..., Any]] = {
 }
 
 
-# What torch makes of the largest or least of more than two numbers. Its own verifier does not know these functions.
-_EXTREMES = {proxy_tensor._nary_sym_max: torch.sym_max, proxy_tensor._nary_sym_min: torch.sym_min}
+def _product(*numbers: Any) -> Any:
+    return functools.reduce(operator.mul, numbers)
+
+
+# What is made of more than two numbers. Torch's own verifier does not know these functions.
+_MANY: dict[Any, Callable[..., Any]] = {
+    proxy_tensor._nary_sym_max: torch.sym_max,
+    proxy_tensor._nary_sym_min: torch.sym_min,
+    _product: operator.mul,
+}
 
 
 @contextmanager
-def allowing_extremes() -> Iterator[None]:
-    """While it is active, programs may have extremes of several numbers; :func:`settle` makes pairs of them."""
+def allowing_many() -> Iterator[None]:
+    """While it is active, programs may have extremes and products of many numbers; :func:`settle` makes pairs of them.
+
+    Torch makes a product of three numbers by a function of two, and fails.
+    """
     allowed = Verifier.allowed_op_types
     Verifier.allowed_op_types = lambda self: (*allowed(self), types.FunctionType)  # type: ignore[method-assign]
+    made_by: Any = proxy_tensor._sympy_handlers()
     try:
-        yield
+        with mock.patch.dict(made_by, {sympy.Mul: _product}):
+            yield
     finally:
         Verifier.allowed_op_types = allowed  # type: ignore[method-assign]
 
@@ -83,16 +98,17 @@ def sizes_from_zero() -> Iterator[None]:
 
 def _make_pairs(graph: Graph) -> None:
     for node in list(graph.nodes):
-        extreme = _EXTREMES.get(node.target)
-        if extreme is None:
+        pair = _MANY.get(node.target)
+        if pair is None:
             continue
         first, *others = node.args
         env = node.meta["val"].node.shape_env
         expr = _expression(first)
         with graph.inserting_before(node):
             for other in others:
-                first = graph.call_function(extreme, (first, other))
-                expr = type(node.meta["val"].node.expr)(expr, _expression(other))
+                first = graph.call_function(pair, (first, other))
+                more = _expression(other)
+                expr = expr * more if pair is operator.mul else type(node.meta["val"].node.expr)(expr, more)
                 first.meta.update(node.meta)
                 first.meta["val"] = int(expr) if expr.is_Integer else env.create_symintnode(expr, hint=None)
         node.replace_all_uses_with(first)

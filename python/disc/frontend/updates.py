@@ -21,7 +21,7 @@ from .entry_guards import EntryGuard
 from .higher_order import flattened
 from .hints import environment
 from .layout_questions import answered_by_the_example
-from .settle import allowing_extremes, settle
+from .settle import allowing_many, settle
 from .specialisation import unspecialised
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
         with (
             torch.no_grad(),
             flattened(),
-            allowing_extremes(),
+            allowing_many(),
             unspecialised(exported) as guards,
             answered_by_the_example(),
             _regardless_of_ones(exported),

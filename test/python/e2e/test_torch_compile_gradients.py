@@ -132,3 +132,17 @@ def test_version_counters_of_buffers(fallback):
         x = torch.ones(3)
         torch.testing.assert_close(compiled(x), own(x))
         assert other.count._version == own.count._version == n
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_two_products_of_one_repeated_number(columns):
+    """Both products of the backward pass have the sum's gradient as an operand, which has none of their sizes."""
+    own = [torch.randn(5, 16), torch.randn(2, 16), torch.randn(columns, 2)]
+    others = [x.clone() for x in own]
+
+    def loss(x, w, v):
+        return ((x @ w.t()) @ v.t()).sum()
+
+    for inputs, run in ((own, loss), (others, torch.compile(loss, backend="disc", dynamic=True, options=OPTIONS))):
+        run(*[x.requires_grad_() for x in inputs]).backward()
+    assert_same([x.grad for x in own], [x.grad for x in others], 1e-4)
