@@ -22,6 +22,7 @@ from torch_mlir import ir
 from . import dtypes, locations, scalar
 from .regions import RegionBuilder, declare_symbol
 from .registry import NotLowerable
+from .rounding import ROUNDED, in_integers
 from .scalar import Elem
 from .symbols import LEAST, SymbolTable
 from .values import (
@@ -643,6 +644,10 @@ def _whole(condition: Any) -> Any:
     if not (isinstance(condition, sympy.core.relational.Relational) and condition.rhs.is_number):
         return condition
     lhs, bound = condition.lhs, condition.rhs
+    lhs = lhs.replace(lambda x: isinstance(x, ROUNDED), lambda x: in_integers(x) or x)
+    condition = condition.func(lhs, bound)
+    if not isinstance(condition, sympy.core.relational.Relational):
+        return condition
     whole = lhs.replace(torch_sympy.ToFloat, lambda x: x)
     if whole == lhs or not whole.is_integer:
         return condition

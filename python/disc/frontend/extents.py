@@ -15,6 +15,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 from torch_mlir import ir
 
 from .registry import NotLowerable
+from .rounding import ROUNDED, in_integers
 from .values import Extent
 
 _DIVISIONS = (torch_sympy.FloorDiv, torch_sympy.CleanDiv)
@@ -239,6 +240,9 @@ class ExtentBuilder:
             return int(expr)
         if not isinstance(expr, sympy.Expr):
             return None  # a condition, or one of the cases of a Piecewise
+        if isinstance(expr, ROUNDED):
+            whole = in_integers(expr)
+            return None if whole is None else self.extent_of(whole)
         if expr in self.symbol_values:
             return self.symbol_values[expr]
         bounds = self.bounds(expr)

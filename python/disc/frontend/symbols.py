@@ -20,6 +20,7 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from ..errors import ArgumentValueError, CompileError
+from .rounding import ROUNDED, in_integers
 
 LEAST = -(2**62)
 """The least value of a symbol: sums of two are still numbers of 64 bits."""
@@ -140,8 +141,8 @@ class SymbolTable:
             if expr not in self._table:
                 raise CompileError("import", f"extent {expr} does not follow from the inputs")
             return self._table[expr].name
-        if isinstance(expr, (torch_sympy.TruncToInt, torch_sympy.FloorToInt)):
-            return self._rounded_down(expr)
+        if isinstance(expr, ROUNDED) and (whole := in_integers(expr)) is not None:
+            return self.expression(whole)
         args = [self.expression(arg) for arg in expr.args]
         wrapped = [f"({a})" if " " in a and not a.startswith("max(") else a for a in args]
         if isinstance(expr, sympy.Add):
@@ -159,26 +160,6 @@ class SymbolTable:
         if isinstance(expr, (torch_sympy.Max, sympy.Max)):
             return _nest("max", args)
         raise CompileError("import", f"extent {expr} is not an expression DISC knows")
-
-    def _rounded_down(self, expr: sympy.Expr) -> str:
-        """An integer part, where the product of floats is exact: their factors are fractions such as 3/2."""
-        exact = expr.args[0].replace(torch_sympy.ToFloat, lambda x: x).replace(sympy.Float, _fraction)
-        numerator, denominator = sympy.fraction(sympy.together(exact))
-        terms = sympy.Add.make_args(sympy.expand(numerator))
-        known = denominator.is_Integer and not numerator.has(sympy.Float)
-        if not known or not all(term.as_coeff_Mul()[0] >= 0 and self._is_polynomial(term) for term in terms):
-            raise CompileError("import", f"extent {expr} is not an expression DISC knows")
-        return self.expression(torch_sympy.FloorDiv(sympy.expand(numerator), denominator))
-
-    def _is_polynomial(self, term: sympy.Expr) -> bool:
-        return bool(term.is_polynomial(*term.free_symbols)) and term.free_symbols <= self._table.keys()
-
-
-def _fraction(*args: object) -> sympy.Expr:
-    """A float as a fraction if that is short enough for exact products with sizes."""
-    value = sympy.Float(*args)
-    exact = sympy.Rational(float(value))
-    return exact if exact.q <= 1 << 10 and abs(exact.p) < 1 << 20 else value
 
 
 def _nest(function: str, args: list[str]) -> str:
