@@ -46,6 +46,7 @@ _ASKING: tuple[tuple[Any, str], ...] = (
     (fake_impls, "is_contiguous"),
     (torch._prims_common, "is_contiguous"),
     (torch._prims_common, "check_contiguous_sizes_strides"),
+    (torch._prims_common, "_is_non_overlapping_and_dense_or_false"),
 )
 _COMPARISONS = "SymInt.h"
 """Where C++ code compares sizes as if they were numbers."""

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 from torch.export import Dim
+from torch.nn import functional as F
 
 import disc
 
@@ -57,3 +58,27 @@ def test_what_squeeze_asks_is_a_condition():
     torch.testing.assert_close(model(x), x[:, 1:])
     with pytest.raises(disc.ShapeError, match="dim 1 has size 1, which squeeze would drop"):
         model(torch.randn(3, 2, 4))
+
+
+class Patches(nn.Module):
+    """Rows and columns of patches with places of their own, as sequences."""
+
+    def __init__(self):
+        super().__init__()
+        self.cut, self.places = nn.Conv2d(3, 8, 4, 4), nn.Parameter(torch.randn(1, 8, 3, 3))
+
+    def forward(self, x):
+        patches = self.cut(x)
+        places = F.interpolate(self.places, size=patches.shape[-2:], mode="bilinear")
+        return (patches + places).flatten(2).transpose(1, 2)
+
+
+def test_one_patch():
+    module = Patches().eval()
+    model = disc.compile(
+        module, (torch.randn(2, 3, 16, 24),), dynamic_shapes=({0: Dim.AUTO, 2: Dim.AUTO, 3: Dim.AUTO},)
+    )
+    for batch, height, width in ((2, 16, 24), (1, 4, 4), (3, 4, 17), (1, 31, 7)):
+        x = torch.randn(batch, 3, height, width)
+        with torch.no_grad():
+            torch.testing.assert_close(model(x), module(x), rtol=1e-5, atol=1e-5)
