@@ -86,10 +86,11 @@ SmallVector<SmallVector<unsigned>> mlir::disc::inPlaceOperands(KernelFuncOp kern
   unsigned numInputs = kernel.getNumInputs();
   SmallVector<SmallVector<unsigned>> result(kernel.getNumResults());
   if (kernel.getKind() == KernelKind::Call) {
-    // Functions see to it themselves; they write row-major results.
+    // Functions see to it themselves, of this operand alone: x.scatter(0, i, x) reads what it has written. They write
+    // row-major results.
     auto call = kernel.getYield().getValues()[0].getDefiningOp<CallFunctionOp>();
     auto arg = call && call.getInPlace() ? dyn_cast<BlockArgument>(call.getInputs()[0]) : BlockArgument();
-    if (arg && Layout::get(kernel.getLayout(arg.getArgNumber())).isContiguous(shapes.dims(arg)))
+    if (arg && arg.hasOneUse() && Layout::get(kernel.getLayout(arg.getArgNumber())).isContiguous(shapes.dims(arg)))
       result[0].push_back(arg.getArgNumber());
     return result;
   }

@@ -68,3 +68,35 @@ def test_memory_needs_every_symbol():
     )
     with pytest.raises(ValueError, match="every symbol"):
         model.memory(rows=3)
+
+
+WRITTEN_WITH_ITSELF = {
+    "scatter": lambda x, i: x.scatter(1, i, x),
+    "scatter of a view": lambda x, i: x.scatter(1, i, x.t().reshape(x.shape)),
+    "scatter_reduce": lambda x, i: x.scatter_reduce(1, i, x, "amax"),
+    "scatter_add": lambda x, i: x.scatter_add(1, i, x),
+    "index_put": lambda x, i: x.index_put((i[:, 0] % x.shape[0],), x),
+    "index_add": lambda x, i: x.index_add(1, i[0], x),
+    "slice_scatter": lambda x, i: x.slice_scatter(x[:, :-1], 1, 1),
+    "select_scatter": lambda x, i: x.select_scatter(x[0], 0, x.shape[0] - 1),
+    "masked_scatter": lambda x, i: x.masked_scatter(x > 0, x),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_WITH_ITSELF)
+def test_what_is_written_into_a_tensor_is_that_tensor(name):
+    """Its memory, which nobody reads later, is no place for the result: what is written there is still to be read."""
+    write = WRITTEN_WITH_ITSELF[name]
+
+    class Write(torch.nn.Module):
+        def forward(self, x, i):
+            return write(x * 2, i) + 1
+
+    def inputs(rows, columns):
+        return torch.randn(rows, columns), torch.rand(rows, columns).argsort(1)
+
+    dims = dict.fromkeys(range(2), Dim.AUTO)
+    model = disc.compile(Write(), inputs(3, 11), dynamic_shapes=(dims, dims))
+    for rows, columns in ((3, 11), (2, 5), (7, 40), (1, 300)):
+        x, i = inputs(rows, columns)
+        torch.testing.assert_close(model(x, i), Write()(x, i))
