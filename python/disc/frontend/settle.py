@@ -101,23 +101,24 @@ def _make_pairs(graph: Graph) -> None:
         pair = _MANY.get(node.target)
         if pair is None:
             continue
-        first, *others = node.args
-        env = node.meta["val"].node.shape_env
+        first, *others, last = node.args
+        result = node.meta["val"]
+        env = result.node.shape_env
+        number = env.create_symintnode if isinstance(result, torch.SymInt) else env.create_symfloatnode
         expr = _expression(first)
         with graph.inserting_before(node):
             for other in others:
                 first = graph.call_function(pair, (first, other))
                 more = _expression(other)
-                expr = expr * more if pair is operator.mul else type(node.meta["val"].node.expr)(expr, more)
+                expr = expr * more if pair is operator.mul else type(result.node.expr)(expr, more)
                 first.meta.update(node.meta)
-                first.meta["val"] = int(expr) if expr.is_Integer else env.create_symintnode(expr, hint=None)
-        node.replace_all_uses_with(first)
-        graph.erase_node(node)
+                first.meta["val"] = int(expr) if expr.is_Integer else number(expr, hint=None)
+        node.target, node.args = pair, (first, last)
 
 
 def _expression(value: Any) -> Any:
     value = value.meta["val"] if isinstance(value, Node) else value
-    return value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(value)
+    return value.node.expr if isinstance(value, (torch.SymInt, torch.SymFloat)) else sympy.sympify(value)
 
 
 def settle(graph: Graph) -> None:

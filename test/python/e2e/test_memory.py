@@ -72,6 +72,7 @@ def test_memory_needs_every_symbol():
 
 WRITTEN_WITH_ITSELF = {
     "scatter": lambda x, i: x.scatter(1, i, x),
+    "scatter of integers": lambda x, i: (k := (x * 4).long()).scatter(1, i, k),
     "scatter of a view": lambda x, i: x.scatter(1, i, x.t().reshape(x.shape)),
     "scatter_reduce": lambda x, i: x.scatter_reduce(1, i, x, "amax"),
     "scatter_add": lambda x, i: x.scatter_add(1, i, x),
