@@ -87,7 +87,7 @@ def _unguarded(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_kernels(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """``fn`` without guards where it is part of a fake kernel: only the result's strides come of what it does."""
+    """``fn`` without guards where a fake kernel calls it: only the strides of the result depend on it."""
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -102,9 +102,8 @@ def unguarded(*given: Any) -> Any:
 
     ``given``: the tensors, or their sizes and strides; anything else in it counts for nothing.
     """
-    sizes = [
-        n for x in given for n in (x.shape if isinstance(x, torch.Tensor) else x if isinstance(x, tuple | list) else ())
-    ]
+    shapes = (x.shape if isinstance(x, torch.Tensor) else x for x in given)
+    sizes = (size for shape in shapes if isinstance(shape, (tuple, list)) for size in shape)
     env = next((size.node.shape_env for size in sizes if isinstance(size, torch.SymInt)), None)
     return nullcontext() if env is None else env.suppress_guards()
 
@@ -130,10 +129,10 @@ def _operator() -> Any:
 
 
 def _of_layout(env: ShapeEnv, condition: Any) -> bool:
-    """Whether a condition is that of a stride, or that an extent is other than 1.
+    """Whether a condition compares strides, or says that an extent is not 1.
 
-    Code that treats 1 apart saves work, drops dims, as squeeze does, or broadcasts. The general way is as right for 1
-    in the first case and the last. Operators that drop dims ask without a comparison.
+    Code that treats 1 in a way of its own saves work, broadcasts, or drops dims, as squeeze does. In the first two
+    cases the general way is right for 1, too. Operators that drop dims ask by other functions.
     """
     if getattr(_operator(), "overloadpacket", None) in _VIEWS:
         return True
@@ -143,7 +142,7 @@ def _of_layout(env: ShapeEnv, condition: Any) -> bool:
         return False
     factor, _ = (condition.lhs - condition.rhs).as_content_primitive()
     general = isinstance(condition, sympy.Ne)
-    return factor == abs(condition.rhs) and env.guarding_hint_or_throw(condition) == general
+    return factor == condition.rhs and env.guarding_hint_or_throw(condition) == general
 
 
 def _plain(kernel: Callable[..., Any]) -> Callable[..., Any]:

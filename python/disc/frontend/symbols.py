@@ -141,7 +141,10 @@ class SymbolTable:
             if expr not in self._table:
                 raise CompileError("import", f"extent {expr} does not follow from the inputs")
             return self._table[expr].name
-        if isinstance(expr, ROUNDED) and (whole := in_integers(expr)) is not None:
+        if isinstance(expr, ROUNDED):
+            whole = in_integers(expr)
+            if whole is None:
+                raise CompileError("import", f"extent {expr} is not an expression DISC knows")
             return self.expression(whole)
         args = [self.expression(arg) for arg in expr.args]
         wrapped = [f"({a})" if " " in a and not a.startswith("max(") else a for a in args]
