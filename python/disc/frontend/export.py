@@ -139,6 +139,9 @@ def export(
                     fixed += [error] if isinstance(error, _Fixed) else []
                     if converter.recursion.unroll():
                         continue
+                    if needs_rewriting(error) and converter.include(error):
+                        why = None
+                        continue
                     break
         if fixed:
             least = min(fixed, key=lambda error: len(error.dims))

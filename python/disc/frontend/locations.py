@@ -18,6 +18,8 @@ from torch_mlir import ir
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _DISC = str(Path(__file__).parents[1])
 _TORCH = str(Path(torch.__file__).parent)
+_LAYERS = tuple(f"{_TORCH}/{part}" for part in ("nn/functional.py", "nn/modules/", "distributions/"))
+_MODULE = f"{_TORCH}/nn/modules/module.py"
 _TYPED = ("<ipython-input-", "<python-input-", "<doctest ")
 _SYMPY = str(Path(sympy.__file__).parent)
 _STANDARD = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
@@ -29,6 +31,11 @@ def is_user_file(file: str) -> bool:
         # What was typed at a prompt has lines, and so has what PyTorch generates.
         return file.startswith(_TYPED) and bool(linecache.getlines(file))
     return not file.startswith((_TORCH, "torch/"))
+
+
+def is_layer_file(file: str) -> bool:
+    """Whether a file is PyTorch's code that models are made of: layers, their functions, distributions."""
+    return file.startswith(_LAYERS) and file != _MODULE
 
 
 def source_of(node: Node | None) -> tuple[str, int] | None:

@@ -57,6 +57,14 @@ def _of_list(owner: list[Any], name: str) -> Callable[..., Any] | None:
     return None
 
 
+_PLAIN = (Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
+
+
+def _overridden(*values: Any) -> bool:
+    """``torch.overrides.has_torch_function``, which is true of anything while a model is traced: for types' own alone."""
+    return any(getattr(type(value), "__torch_function__", _PLAIN[0]) not in _PLAIN for value in values)
+
+
 _min, _max = min, max
 _METHODS = (type("".join), type([].__len__))
 
@@ -288,6 +296,9 @@ _VARIANTS: dict[Any, Callable[..., Any]] = {
     all: _all,
     sum: _sum,
     isinstance: _isinstance,
+    torch.overrides.has_torch_function: lambda _, values: _overridden(*values),
+    torch.overrides.has_torch_function_unary: lambda _, value: _overridden(value),
+    torch.overrides.has_torch_function_variadic: lambda _, *values: _overridden(*values),
     torch.unbind: lambda _, value, dim=0: _unbind(value, dim),
     torch.tensor: lambda _, values, **options: (tensor_of if has_parts(values) else torch.tensor)(values, **options),
     torch.equal: lambda _, a, b: _equal(a, b),

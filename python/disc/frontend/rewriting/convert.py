@@ -18,7 +18,7 @@ import torch.utils._pytree as pytree
 
 from ... import errors
 from ...caches import is_cache
-from ..locations import is_user_file
+from ..locations import is_layer_file, is_user_file
 from ..scripted import unwrapped
 from . import choice, dynamic, operators, values
 from .builtin import variant
@@ -36,6 +36,15 @@ _DISC = str(Path(__file__).parents[2])
 
 def _frames(error: BaseException) -> list[types.FrameType]:
     return [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+
+
+def _reasons(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what it came from."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        yield error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
 
 
 def _is_hidden(frame: types.FrameType) -> bool:
@@ -77,8 +86,10 @@ class Converter:
     assert_ = staticmethod(operators.assert_)
     Undefined = operators.Undefined
 
-    def __init__(self) -> None:
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._model = model
         self._functions: dict[int, tuple[Any, Any]] = {}
+        self._library: set[types.CodeType] = set()
         self._patched: list[tuple[torch.nn.Module, Any]] = []
         self.refused: dict[types.CodeType, NotRewritable] = {}
         self.sites: list[Site] = []
@@ -115,9 +126,12 @@ class Converter:
         if isinstance(f, type):
             return self._class(f)
         inner = getattr(type(f), "__call__", None)  # noqa: B004
-        if isinstance(inner, types.FunctionType) and is_user_function(inner):
+        if isinstance(inner, types.FunctionType) and self._is_of_model(inner):
             return types.MethodType(self._function(inner), f)
         return f
+
+    def _is_of_model(self, function: Any) -> bool:
+        return is_user_function(function) or getattr(function, "__code__", None) in self._library
 
     def _function(self, function: types.FunctionType) -> Any:
         known = self._functions.get(id(function))
@@ -133,7 +147,7 @@ class Converter:
     def _rewritten(self, function: types.FunctionType) -> Any:
         if is_rewritten(function):
             return function
-        if is_user_function(function):
+        if self._is_of_model(function):
             if OPERATORS in function.__code__.co_freevars:
                 # Rewritten with the function around it.
                 return self._watched(function)
@@ -167,7 +181,7 @@ class Converter:
         return self.converted(value) if isinstance(value, (types.FunctionType, types.MethodType)) else value
 
     def _class(self, kind: type) -> Any:
-        if type(kind) is type and kind.__new__ is object.__new__ and is_user_function(kind.__init__):  # type: ignore[misc]
+        if type(kind) is type and kind.__new__ is object.__new__ and self._is_of_model(kind.__init__):  # type: ignore[misc]
 
             def make(*args: Any, **kwargs: Any) -> Any:
                 made: Any = object.__new__(kind)
@@ -210,6 +224,28 @@ class Converter:
             source = f"{code.co_filename}:{code.co_firstlineno}"
         return errors.CompileError("import", f"torch.export failed: {text}", source)
 
+    def include(self, error: BaseException) -> bool:
+        """Has PyTorch's layers and distributions in which tracing failed rewritten, too; whether that adds any."""
+        found = {
+            frame.f_code
+            for reason in _reasons(error)
+            for frame in _frames(reason)
+            if is_layer_file(frame.f_code.co_filename)
+        }
+        if found <= self._library:
+            return False
+        self._library |= found
+        self._functions = {key: known for key, known in self._functions.items() if known[0] is not known[1]}
+        self.restore()
+        self.begin()
+        return True
+
+    def begin(self) -> None:
+        """Has the model's modules run rewritten functions."""
+        for module in self._model.modules():
+            self.patch(module)
+        _finish(self._model, self)
+
     def patch(self, module: torch.nn.Module) -> None:
         """Has a module run its rewritten ``forward``."""
         forward = module.forward
@@ -238,13 +274,11 @@ class _UserFrames(set):  # type: ignore[type-arg]
 @contextmanager
 def rewritten(model: torch.nn.Module) -> Iterator[Converter]:
     """While it is active, a model's modules run rewritten functions."""
-    converter = Converter()
+    converter = Converter(model)
     anchors = fx_proxy._STACK_TRACE_ANCHORS
     try:
         fx_proxy._STACK_TRACE_ANCHORS = _UserFrames()
-        for module in model.modules():
-            converter.patch(module)
-        _finish(model, converter)
+        converter.begin()
         yield converter
     finally:
         fx_proxy._STACK_TRACE_ANCHORS = anchors

@@ -118,7 +118,7 @@ def _left(
         changes = heap.changes()
         heap.restore(changes)
         put(before)
-    return None if changes or region.copies else after
+    return None if changes or region.copies or region.checks else after
 
 
 def equal(a: Any, b: Any, facts: Sequence[Any]) -> bool:

@@ -6,6 +6,7 @@ import ast
 import linecache
 import re
 import traceback
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from . import graph
 from .sites import Site
 
 # What numbers and tensors that are known at run time only become in a text.
-_TRACED = re.compile(r"\b(?:[suz]|zf|u?f|zuf)\d+\b|FakeTensor\(|<disc\.")
+_TRACED = re.compile(r"\b(?:[suz]|zf|u?f|zuf)\d+\b|FakeTensor|<disc\.")
 
 
 def text_of_raise(error: Exception) -> str:
@@ -24,7 +25,8 @@ def text_of_raise(error: Exception) -> str:
     if _TRACED.search(text):
         statement = _statement(file, line or 0, ast.Raise)
         made = None if statement is None else statement.exc
-        text = ", ".join(_source(arg) for arg in made.args) if isinstance(made, ast.Call) else ""
+        frame = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
+        text = ", ".join(_source(arg, frame) for arg in made.args) if isinstance(made, ast.Call) else ""
     return _joined(type(error).__name__, text, file, line or 0)
 
 
@@ -66,10 +68,24 @@ def _statement(file: str, line: int, kind: type[ast.AST]) -> Any:
     return found[-1] if found else None
 
 
-def _source(text: ast.expr) -> str:
-    """A text as its source has it: what is put into it in braces."""
+def _source(text: ast.expr, frame: types.FrameType | None = None) -> str:
+    """A text as its source has it: what is put into it in braces, but for what is known in ``frame``."""
     if isinstance(text, ast.Constant):
         return str(text.value)
     if isinstance(text, ast.JoinedStr):
-        return "".join(_source(part) for part in text.values)
-    return "{" + ast.unparse(text.value if isinstance(text, ast.FormattedValue) else text) + "}"
+        return "".join(_source(part, frame) for part in text.values)
+    value = text.value if isinstance(text, ast.FormattedValue) else text
+    known = None if frame is None else _known(text, frame)
+    return "{" + ast.unparse(value) + "}" if known is None else known
+
+
+def _known(text: ast.expr, frame: types.FrameType) -> str | None:
+    """A part of a text as it was while tracing, if nothing in it is known at run time only."""
+    whole = ast.JoinedStr([text]) if isinstance(text, ast.FormattedValue) else text
+    code = compile(ast.fix_missing_locations(ast.Expression(whole)), "<message>", "eval")
+    try:
+        with graph.tried():
+            said = str(eval(code, frame.f_globals, frame.f_locals))
+    except Exception:
+        return None
+    return None if _TRACED.search(said) else said

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from ... import errors
 from .. import markers
-from ..locations import is_user_file
+from ..locations import is_layer_file, is_user_file
 
 PACKAGE = str(Path(__file__).parents[2])
 
@@ -77,6 +77,9 @@ def depth() -> int:
     return len(_regions)
 
 
+_CHECKS = (torch._assert_async, torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg)
+
+
 class NoValue(BaseException):
     """Stands for what a recursive function gives, while nothing is known of that."""
 
@@ -108,6 +111,8 @@ class Region(TorchFunctionMode):
         """Of storages that are copies: those of what they are copies of."""
         self._views: dict[int, tuple[Tensor, Callable[..., Any], Any, Any, int]] = {}
         """Views made inside of tensors outside: how they were made."""
+        self.checks = False
+        """Whether something inside may be an error at run time."""
 
     def __enter__(self) -> Region:
         """Begins the region."""
@@ -156,6 +161,7 @@ class Region(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in _PLAIN:
             return func(*args, **kwargs)
+        self.checks |= func in _CHECKS
         for tensor in _written(func, args, kwargs):
             self._write(tensor)
         given = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
@@ -263,14 +269,14 @@ def _asked_for(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
 
 
 def raised_by_user(error: BaseException) -> bool:
-    """Whether a ``raise`` statement of the user's code raised an error."""
+    """Whether a ``raise`` statement of the user's code, or of a layer in it, raised an error."""
     if isinstance(error, errors.CompileError):
         return False
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     file = "" if trace is None else trace.tb_frame.f_code.co_filename
-    if trace is None or not is_user_file(file) or file.startswith(PACKAGE):
+    if trace is None or not (is_user_file(file) or is_layer_file(file)) or file.startswith(PACKAGE):
         return False
     code = trace.tb_frame.f_code.co_code
 

@@ -258,8 +258,8 @@ def logsumexp(b: Builder, x: Tensor, dims: Any, keepdim: bool = False) -> Tensor
 # -- logic -----------------------------------------------------------------------------------------
 
 
-def _register_logic(name: str, neutral: bool, fn: Callable[[Elem, Elem], Elem]) -> None:
-    @lowers(f"torch.aten.{name}")
+def _register_logic(name: str, of_all: str, neutral: bool, fn: Callable[[Elem, Elem], Elem]) -> None:
+    @lowers(f"torch.aten.{name}", f"torch.aten.{of_all}")
     def rule(b: Builder, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
         # Unlike for sums, no dims are none of them, and not all.
         empty = dims == [] and b.op_name.endswith(".dims")
@@ -274,8 +274,8 @@ def _register_logic(name: str, neutral: bool, fn: Callable[[Elem, Elem], Elem]) 
         return convert(b, folded, b.out.dtype)
 
 
-_register_logic("any", False, lambda acc, x: acc | x)
-_register_logic("all", True, lambda acc, x: acc & x)
+_register_logic("any", "_is_any_true", False, lambda acc, x: acc | x)
+_register_logic("all", "_is_all_true", True, lambda acc, x: acc & x)
 
 # -- norms and running sums ------------------------------------------------------------------------
 
