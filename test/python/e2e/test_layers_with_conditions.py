@@ -122,5 +122,5 @@ def test_what_a_side_checks_holds_on_that_side_alone(kind):
     for size in ((3, 4), (1, 4)):
         x, y = torch.rand(3, 4), torch.rand(size)
         torch.testing.assert_close(model(x, y), module(x, y))
-    with pytest.raises(disc.ShapeError, match="sizes do not fit|neither equal nor one"):
+    with pytest.raises(disc.ShapeError, match=r"sizes do not fit|neither equal nor one"):
         model(torch.rand(3, 4), torch.rand(2, 4))

@@ -61,7 +61,7 @@ _PLAIN = (Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
 
 
 def _overridden(*values: Any) -> bool:
-    """``torch.overrides.has_torch_function``, which is true of anything while a model is traced: for types' own alone."""
+    """``torch.overrides.has_torch_function``, true for types with one of their own only: tracing has one for all."""
     return any(getattr(type(value), "__torch_function__", _PLAIN[0]) not in _PLAIN for value in values)
 
 
