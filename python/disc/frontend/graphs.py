@@ -27,6 +27,7 @@ from torch_mlir.extras.fx_importer import _get_mlir_op_name_for_schema
 from ..errors import CompileError
 from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
 from .flat_graph import flat_graph, is_flattened, subgraphs
+from .higher_order import reason_against_higher_order
 from .lower import IGNORED
 from .registry import find_rule
 from .result_layouts import (
@@ -104,7 +105,7 @@ def reason_against(node: Node) -> str | None:
     if is_flattened(target):
         return "it draws random numbers inside" if draws(node) else None
     if isinstance(target, torch._ops.HigherOrderOperator):
-        return "higher-order operators are not supported"
+        return reason_against_higher_order(node)
     if isinstance(target, torch._ops.OpOverload):
         name = _get_mlir_op_name_for_schema(target._schema)
         if draws(node):

@@ -17,6 +17,7 @@ import torch._higher_order_ops.utils as utils
 import torch.utils._pytree as pytree
 from torch import Tensor
 from torch._higher_order_ops.flex_attention import math_attention
+from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .. import errors
@@ -331,3 +332,12 @@ def _method(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, **named)
 
     return call
+
+
+def reason_against_higher_order(node: Node) -> str:
+    """Why a node that calls a higher-order operator cannot be compiled."""
+    custom = node.args[0] if node.args and isinstance(node.args[0], torch._ops.OpOverload) else None
+    if custom is not None:
+        # auto_functionalized: an operator that changes its arguments, on copies of them.
+        return f"it stands for the custom operator {custom}, which changes its arguments"
+    return "higher-order operators are not supported"

@@ -21,6 +21,7 @@ from torch_mlir.dialects import torch as torch_d
 from torch_mlir.extras import fx_importer
 
 from ..errors import CompileError
+from .higher_order import reason_against_higher_order
 from .locations import describe, source_of
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
         elif isinstance(target, torch._ops.OpOverload):
             self._import_torch_op_overload(loc, node)
         elif isinstance(target, torch._ops.HigherOrderOperator):
-            raise NotImplementedError("higher-order operators are not supported")
+            raise NotImplementedError(reason_against_higher_order(node))
         else:
             # Python's arithmetic on extents: operator.add, torch.sym_max, ...
             self._import_python_function(loc, node)

@@ -125,6 +125,11 @@ def test_without_leave_it_is_an_error():
         disc.compile(Failing(), (torch.randn(3, 4),), dynamic_shapes=(N,))
 
 
+def test_an_operator_that_changes_its_arguments_is_named():
+    with pytest.raises(disc.CompileError, match=r"the custom operator disc_test_fallback.add_to.default, which changes"):
+        disc.compile(Changing(), (torch.randn(3, 4),), dynamic_shapes=(N,))
+
+
 def test_threads_and_lifetime():
     net = Plain()
     model, x, results = compiled(net), torch.randn(5, 4), []

@@ -147,3 +147,13 @@ def test_product(name):
             scale = expected.double().abs().max().clamp(min=1e-9)
             error = ((actual.double() - expected.double()).abs().max() / scale).item()
             assert error <= TOLERANCE[expected.dtype], f"{size}: {error:.1e}"
+
+
+@pytest.mark.parametrize("types", [(torch.int64, torch.float32), (torch.float16, torch.float32)])
+@pytest.mark.parametrize("product", [F.linear, torch.matmul])
+def test_factors_of_two_dtypes_are_an_error(product, types):
+    x, w = torch.ones(3, 3, dtype=types[0]), torch.ones(3, 3, dtype=types[1])
+    with pytest.raises(disc.UnsupportedOpError, match=r"must have the same dtype, but have torch\.\w+ and torch\.float32"):
+        disc.compile(Module(lambda _, x, w: product(x, w)), (x, w))
+    with torch.no_grad(), pytest.raises(RuntimeError, match="same dtype"):
+        torch.compile(product, backend="disc")(x, w)

@@ -17,6 +17,7 @@ def linear(b: Builder, x: Tensor, weight: Tensor, bias: Tensor | None = None) ->
     if weight.rank == 1:
         product = matmul_product(b, x, weight)
     else:
+        _require_one_dtype(x, weight)
         batch = list(x.dims[:-1])
         n, k = len(batch), len(batch) + 1
         b.require_equal(x.dims[-1], weight.dims[1], "linear: features of input and weight differ")
@@ -35,6 +36,7 @@ def matmul(b: Builder, x: Tensor, y: Tensor) -> Tensor:
 
 def matmul_product(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     """x @ y, in the type it is accumulated in."""
+    _require_one_dtype(x, y)
     x_batch, y_batch = list(x.dims[:-2]), list(y.dims[:-2])
     batch = b.broadcast_dims([x_batch, y_batch])
     domain: list[Extent] = list(batch)
@@ -53,6 +55,12 @@ def matmul_product(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     x_loops.append(k)
     y_loops += [k, y_column] if y.rank > 1 else [k]
     return b.contract(x, y, x_loops, y_loops, domain)
+
+
+def _require_one_dtype(x: Tensor, y: Tensor) -> None:
+    # PyTorch's meta kernels take any.
+    if x.dtype != y.dtype:
+        raise NotLowerable(f"the factors of a product must have the same dtype, but have {x.dtype} and {y.dtype}")
 
 
 def _batch_loops(b: Builder, dims: list[Extent], batch: list[Extent]) -> list[int | None]:
