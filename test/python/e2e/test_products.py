@@ -153,7 +153,7 @@ def test_product(name):
 @pytest.mark.parametrize("product", [F.linear, torch.matmul])
 def test_factors_of_two_dtypes_are_an_error(product, types):
     x, w = torch.ones(3, 3, dtype=types[0]), torch.ones(3, 3, dtype=types[1])
-    with pytest.raises(disc.UnsupportedOpError, match=r"must have the same dtype, but have torch\.\w+ and torch\.float32"):
+    with pytest.raises(disc.UnsupportedOpError, match=r"must have the same dtype, but have torch\.\w+ and"):
         disc.compile(Module(lambda _, x, w: product(x, w)), (x, w))
     with torch.no_grad(), pytest.raises(RuntimeError, match="same dtype"):
         torch.compile(product, backend="disc")(x, w)
