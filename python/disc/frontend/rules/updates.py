@@ -15,7 +15,7 @@ from ..registry import NotLowerable, lowers
 from ..values import Extent, RuntimeNumber, Tensor, is_one, normalize_dim
 from .common import number
 from .scatter import index_put
-from .views import slice_bounds
+from .views import from_start, slice_bounds
 
 
 @lowers("torch.aten.copy")
@@ -50,8 +50,7 @@ def select_scatter(b: Builder, x: Tensor, src: Tensor, dim: int, index: Extent |
         # It may be negative, and is checked.
         at = b.map(torch.int64, [number(index)], lambda e: e, number_dtype=torch.int64, dims=[])
         return index_put(b, x, [*[None] * dim, at], _converted(b, src, x))
-    if isinstance(index, int) and index < 0:
-        index = b.add(x.dims[dim], index)
+    index = from_start(b, index, x.dims[dim], b.operand_value(3))
     _require_shape(b, src, [*x.dims[:dim], *x.dims[dim + 1 :]])
     b.require_at_most(0, index, "the index of a slice is out of range")
     b.require_at_most(b.add(index, 1), x.dims[dim], "the index of a slice is out of range")

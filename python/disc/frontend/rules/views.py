@@ -220,12 +220,30 @@ def _bound(b: Builder, bound: Extent | RuntimeNumber, extent: Extent, given: Any
             return scalar.minimum(scalar.maximum(place, 0), size)
 
         return _bound_to(b, clamped)
-    dynamic = isinstance(given, torch.SymInt) and not isinstance(bound, int)
-    if b.bounds(given.node.expr).upper < 0 if dynamic else isinstance(bound, int) and bound < 0:
-        return b.maximum(b.add(bound, extent), 0)
+    place = from_start(b, bound, extent, given)
+    if place is not bound:
+        return b.maximum(place, 0)
     if bound == 0:
         return 0
     return b.minimum(bound, extent)
+
+
+def from_start(b: Builder, index: Extent, extent: Extent, given: Any) -> Extent:
+    """An index into ``extent``, which is ``given`` to torch.export, with negative ones counted from the end.
+
+    torch.export decides the sign of a symbolic index by its example. One that may also be 0, as ``-n`` where ``n`` may
+    be, counts from the end where it is negative alone: ``x[-0:]`` is all of ``x``.
+    """
+    if isinstance(index, int):
+        return b.add(index, extent) if index < 0 else index
+    if not isinstance(given, torch.SymInt):
+        return index
+    if b.bounds(given.node.expr).upper < 0:
+        return b.add(index, extent)
+    if b.bounds(given.node.expr).lower >= 0 or not given.node.has_hint() or given.node.hint >= 0:
+        return index
+    is_negative = b.minimum(b.maximum(b.sub(0, index), 0), 1)
+    return b.minimum(b.add(index, b.mul(extent, is_negative)), extent)
 
 
 def _may_cross(start: Extent, end: Extent) -> bool:
@@ -291,8 +309,7 @@ def select(b: Builder, x: Tensor, dim: int, index: Any) -> Tensor:
             return b.extract(x, at)
 
         return b.generic([], [], rest, x.dtype, element)
-    if isinstance(index, int) and index < 0:
-        index = b.add(index, x.dims[dim])
+    index = from_start(b, index, x.dims[dim], b.operand_value(2))
     return b.reshape(b.slice(x, dim, index, 1), rest)
 
 
@@ -309,8 +326,8 @@ def narrow(b: Builder, x: Tensor, dim: int, start: Extent | RuntimeNumber, lengt
             return scalar.select(place < 0, place + scalar.from_extent(extent, torch.int64), place)
 
         start = _bound_to(b, begin)
-    elif isinstance(start, int) and start < 0:
-        start = b.add(start, x.dims[dim])
+    else:
+        start = from_start(b, start, x.dims[dim], b.operand_value(2))
     return b.slice(x, dim, start, length)
 
 
