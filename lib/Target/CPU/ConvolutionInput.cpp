@@ -60,7 +60,14 @@ LogicalResult disc::storeConvolution(KernelEmission &e, PointEmitter &points, Va
     if (failed(at))
       return e.kernel.emitError("result ") << i << " of a convolution kernel is not over the convolution's domain";
     Value v = points.eval(yielded, *at, mask);
-    if (!v || failed(points.store(i, *at, v, mask)))
+    if (!v)
+      return failure();
+    // A result without a dimension for the only channel: that channel is the first lane.
+    if (isa<VectorType>(v.getType()) && llvm::all_of(*at, [](const Idx &index) { return index.isUniform(); })) {
+      Value first = LLVM::ConstantOp::create(e.builder, v.getLoc(), e.builder.getI64IntegerAttr(0));
+      v = LLVM::ExtractElementOp::create(e.builder, v.getLoc(), v, first);
+    }
+    if (failed(points.store(i, *at, v, mask)))
       return failure();
   }
   points.unbind(result);

@@ -149,6 +149,10 @@ class RegionLowering:
             return value
         raise NotLowerable("an extent that may be negative, as far as torch knows; torch._check(n >= 0) says that not")
 
+    def _size(self, value: Any) -> Extent:
+        """What a side or a step gives for a number that torch knows not to be negative behind it; checked."""
+        return value if isinstance(value, (int, ir.Value)) else self._b.bind(self._tensor(value))
+
     def _shape(self, sizes: Sequence[Any], new: dict[sympy.Expr, str]) -> list[NamedExtent | None]:
         """A shape as torch has it; ``new``: the symbols that the region defines. None: not known outside of it."""
         dims: list[NamedExtent | None] = []
@@ -214,7 +218,7 @@ class RegionLowering:
                     self._lowering.check()
                     values, given = self._operands(last, 1), self._operands(last, 3)
                     worth = [self._extent(values[which].dims[d]) for which, d, _ in sizes]
-                    worth += [self._extent(given[n]) for n, x in numbers.items() if x.name is not None]
+                    worth += [self._size(given[n]) for n, x in numbers.items() if x.name is not None]
                     return Side([*(values[n] for n in results), *(self._tensor(given[n]) for n in loose)], worth)
 
             return build
@@ -300,7 +304,7 @@ class RegionLowering:
                     [*following, *(self._tensor(given[n]) for n in loose)],
                     [rows[n] for n in stacks],
                     None if again is None else self._b.reshape(again, []),
-                    [*(self._extent(given[n]) for n in sized), *(following[which].dims[d] for which, d, _, _ in grown)],
+                    [*(self._size(given[n]) for n in sized), *(following[which].dims[d] for which, d, _, _ in grown)],
                 )
 
         lasts, rows = self._b.loop(

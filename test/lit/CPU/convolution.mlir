@@ -3,11 +3,15 @@
 // RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s
 // Depthwise: eight sums at a time, from registers to their results.
 // RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s --check-prefix=DEPTHWISE
+// One filter, and a result without its dimension: the first lane is stored.
+// RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s --check-prefix=FILTER
 // Everything lowers.
 // RUN: disc-opt %s -disc-cpu-emit-kernels -canonicalize -cse -disc-lower-math -convert-vector-to-llvm -convert-scf-to-cf -convert-arith-to-llvm -convert-index-to-llvm -convert-math-to-llvm -convert-func-to-llvm -convert-cf-to-llvm -reconcile-unrealized-casts | FileCheck %s --check-prefix=LLVM
 
 #id = affine_map<(n, h, w, c) -> (n, h, w, c)>
 #c = affine_map<(n, h, w, c) -> (c)>
+#first = affine_map<(n, h, w) -> (n, h, w, 0)>
+#line = affine_map<(n, h, w) -> (n, h, w)>
 module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
   disc_shape.symbol @B min 1 max 8
   disc_shape.symbol @H min 8 max 256
@@ -56,7 +60,33 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
     %y = disc_tensor.convolution %x, %w strides [1, 1] low [1, 1] high [1, 1] dilations [1, 1] input_dilations [1, 1] {disc_shape.dims = [#disc_shape.dims<[B, H, H, 32]>]} : tensor<?x?x?x32xf32>, tensor<32x1x3x3x1xf32> -> tensor<?x?x?x32xf32>
     disc_plan.yield %y : tensor<?x?x?x32xf32>
   }
+
+  // FILTER-LABEL: func.func @one_filter(
+  // FILTER: %[[SUM:.*]] = math.absf %{{.*}} : vector<16xf32>
+  // FILTER: %[[FIRST:.*]] = llvm.extractelement %[[SUM]][%{{.*}} : i64] : vector<16xf32>
+  // FILTER: llvm.store %[[FIRST]], %{{.*}} : f32, !llvm.ptr
+  disc_plan.kernel_func convolution @one_filter attributes {
+      layouts = [#disc_plan.layout<<0>, <[H * H * 16, H * 16, 16, 1]>>, #disc_plan.layout<<0>, <[2304, 2304, 16, 1]>>,
+                 #disc_plan.layout<<0>, <[H * H, H, 1]>>],
+      arg_dims = [#disc_shape.dims<[B, H, H, 16]>, #disc_shape.dims<[1, 1, 144, 16]>],
+      schedule = {rows = 14 : i64, columns = 16 : i64, chunk_rows = #disc_shape.expr<4>, chunk_tiles = #disc_shape.expr<19>,
+                  input_scratch = #disc_shape.expr<1792>},
+      symbols = ["B", "H"]} {
+  ^bb0(%x: tensor<?x?x?x16xf32>, %p: tensor<1x1x144x16xf32>):
+    %w = disc_tensor.unpack %p batch [0] n [1] k [2, 3, 4] panel 16 : tensor<1x1x144x16xf32> -> tensor<1x1x3x3x16xf32>
+    %y = disc_tensor.convolution %x, %w strides [1, 1] low [1, 1] high [1, 1] dilations [1, 1] input_dilations [1, 1] {disc_shape.dims = [#disc_shape.dims<[B, H, H, 1]>]} : tensor<?x?x?x16xf32>, tensor<1x1x3x3x16xf32> -> tensor<?x?x?x1xf32>
+    %b = disc_shape.dim <B>
+    %h = disc_shape.dim <H>
+    %e = tensor.empty(%b, %h, %h) : tensor<?x?x?xf32>
+    %z = linalg.generic {indexing_maps = [#first, #line], iterator_types = ["parallel", "parallel", "parallel"]} ins(%y : tensor<?x?x?x1xf32>) outs(%e : tensor<?x?x?xf32>) {
+    ^bb0(%a: f32, %o: f32):
+      %s = math.absf %a : f32
+      linalg.yield %s : f32
+    } -> tensor<?x?x?xf32>
+    disc_plan.yield %z : tensor<?x?x?xf32>
+  }
 }
 // LLVM: llvm.func @plain(
 // LLVM: llvm.func @depthwise(
+// LLVM: llvm.func @one_filter(
 // LLVM-NOT: scf.

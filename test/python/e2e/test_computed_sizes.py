@@ -9,6 +9,7 @@ from torch import nn
 from torch.export import Dim
 
 import disc
+from disc.frontend.rewriting.transform import is_rewritten
 
 N = Dim("n", min=1, max=4096)
 GRAPHS = [(7, 3), (1, 1), (13, 5), (64, 40), (3, 2), (200, 17), (2, 2)]
@@ -80,7 +81,40 @@ class DenseBatch(nn.Module):
         return out.view(size, most, x.shape[1]), mask.view(size, most)
 
 
-@pytest.mark.parametrize("net", [Creation(), Arithmetic(), Equalities()], ids=lambda net: type(net).__name__)
+class Squares(nn.Module):
+    """Conditions that ask for products and quotients of computed numbers."""
+
+    def forward(self, index):
+        n = int(index.max()) + 1
+        if n * n > torch.iinfo(index.dtype).max:
+            raise ValueError("too many")
+        if n * n * n > 30 and n / index.shape[0] < 0.4:
+            return index * n
+        return index - n
+
+
+class OwnCall(nn.Module):
+    """A module whose class has a ``__call__`` of its own, which counts before ``forward`` runs."""
+
+    def __call__(self, x, index, size=None):
+        if size is None:
+            size = int(index.max()) + 1 if index.numel() > 0 else 0
+        return super().__call__(x, index, size)
+
+    def forward(self, x, index, size=None):
+        return x.new_zeros(size, x.shape[1]).index_add_(0, index, x)
+
+
+class OwnCalls(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList([OwnCall(), OwnCall()])
+
+    def forward(self, x, index):
+        return [part(x + n, index) for n, part in enumerate(self.parts)]
+
+
+@pytest.mark.parametrize("net", [Creation(), Arithmetic(), Equalities(), Squares()], ids=lambda net: type(net).__name__)
 def test_sizes(net):
     model = disc.compile(net, (batch(5, 4),), dynamic_shapes=({0: N},))
     for nodes, graphs in GRAPHS:
@@ -88,12 +122,30 @@ def test_sizes(net):
         torch.testing.assert_close(model(index), net(index))
 
 
-@pytest.mark.parametrize("net", [Pooling(), DenseBatch()], ids=lambda net: type(net).__name__)
+@pytest.mark.parametrize("net", [Pooling(), DenseBatch(), OwnCall(), OwnCalls()], ids=lambda net: type(net).__name__)
 def test_graphs(net):
     model = disc.compile(net, (torch.randn(5, 6), batch(5, 4)), dynamic_shapes=({0: N}, {0: N}))
     for nodes, graphs in GRAPHS:
         given = torch.randn(nodes, 6), batch(nodes, graphs)
         torch.testing.assert_close(model(*given), net(*given), rtol=1e-5, atol=1e-5)
+
+
+def test_a_number_of_one_side_that_may_be_negative():
+    def count(index):
+        return int(index.max()) + 1 if index.numel() > 0 else 0
+
+    class Net(nn.Module):
+        def forward(self, index):
+            return torch.arange(count(index))
+
+    net = Net()
+    model = disc.compile(net, (torch.tensor([3, 1]),), dynamic_shapes=({0: Dim.AUTO},))
+    for index in ([3, 1], [7], [], [-1]):
+        given = torch.tensor(index, dtype=torch.int64)
+        torch.testing.assert_close(model(given), net(given))
+    with pytest.raises(disc.ShapeError, match="-1"):
+        model(torch.tensor([-2]))
+    assert OwnCall.__call__.__code__.co_name == "__call__" and not is_rewritten(OwnCall.__call__)
 
 
 def test_numbers_of_a_list():

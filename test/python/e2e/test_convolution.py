@@ -447,3 +447,25 @@ def test_any_size_of_kernels_that_are_inputs():
         inputs = make(*size)
         for got, want in zip(pytree.tree_leaves(model(*inputs)), pytree.tree_leaves(Inputs()(*inputs)), strict=True):
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+class OneFilter(torch.nn.Module):
+    """What is computed from a convolution's only channel has no dimension for it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 1, (1, 5)), nn.Conv2d(4, 1, 3, padding=1)
+
+    def forward(self, x):
+        y, z = self.first(x), self.second(x.expand(-1, 4, -1, -1))
+        return y[:, 0] * 2 + 1, (y * 4) * y, (z.squeeze(1) + x[:, 0]).relu()
+
+
+def test_one_filter():
+    model = OneFilter().eval()
+    compiled = disc.compile(model, (randn(2, 1, 20, 22),), dynamic_shapes=(IMAGES,))
+    for shape in ((1, 1, 8, 9), (3, 1, 33, 31), (2, 1, 9, 70)):
+        x = randn(shape)
+        with torch.no_grad():
+            for got, want in zip(compiled(x), model(x), strict=True):
+                torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)

@@ -56,9 +56,22 @@ def asserted(x):
     return x + 1
 
 
+def single(x):
+    if x.shape[0] == 1:
+        total = x.square()
+    else:
+        total = x.abs().sum(0, keepdim=True)
+    return x * total
+
+
+def many(x):
+    total = x.abs().sum(0, keepdim=True) if x.shape[0] != 1 else x.square()
+    return x * total
+
+
 @pytest.mark.parametrize("least", [0, 1, 2])
 @pytest.mark.parametrize(
-    "function", [equal, unequal, empty, less, number, truth, nested, asserted], ids=lambda f: f.__name__
+    "function", [equal, unequal, empty, less, number, truth, nested, asserted, single, many], ids=lambda f: f.__name__
 )
 def test_conditions_on_extents(function, least):
     program = export(Function(function), (torch.randn(5, 3),), None, (({0: Dim("T", min=least, max=40)},),))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,6 +95,7 @@ class _Merge:
         if isinstance(a, Tensor) and isinstance(b, Tensor):
             # The other way around its extent would come after what it is for.
             ways[1] = self._fitted(ways[1], b, a)
+            ways = [self._single(ways[0], a, b, 0), self._single(ways[1], b, a, 1)]
         slot = self._slot(*ways)
         slot.outside = tuple(  # type: ignore[assignment]
             x if isinstance(x, Tensor) and given.region.is_outside(x) else None
@@ -111,6 +113,19 @@ class _Merge:
         if all(new is old for new, old in zip(sizes, inside.shape, strict=True)):
             return value
         return lambda: value().expand(sizes)
+
+    def _single(self, value: Callable[[], Tensor], inside: Tensor, other: Tensor, which: int) -> Callable[[], Tensor]:
+        """One side's tensor, with an extent of 1 where it must be 1 there and the other side's is: it broadcasts."""
+        facts = implied(self.pred)[which]
+        dims = [
+            dim
+            for dim, (x, y) in enumerate(zip(inside.shape, other.shape, strict=True))
+            if not isinstance(x, int) and isinstance(y, int) and y == 1 and identities.equal(x, y, facts)
+        ]
+        # A slice would ask whether there is an element.
+        return lambda: functools.reduce(
+            lambda x, dim: x.index_select(dim, torch.zeros(1, dtype=torch.int64)), dims, value()
+        )
 
     def _scalars(self, a: Any, b: Any, name: str) -> Callable[[], Any]:
         if same_number(a, b):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,6 +52,8 @@ class _Numbers(PythonReferenceAnalysis):  # type: ignore[misc]
     """What Python computes of the functions in an expression."""
 
     trunc_to_int = staticmethod(lambda value, dtype: math.trunc(value))
+    int_truediv = staticmethod(operator.truediv)
+    pow_by_natural = staticmethod(lambda base, exponent: math.prod([base] * int(exponent)))
 
 
 def decide(value: Any) -> bool | Tensor:
@@ -240,14 +243,23 @@ def _operand(expr: Any, env: ShapeEnv) -> Tensor:
     return number_tensor(number(expr, env), torch.int64 if whole else torch.float64)
 
 
+# torch builds nodes for all functions of numbers but these.
+_NOT_BUILT = (
+    torch_sympy.PythonMod,
+    torch_sympy.TruncToInt,
+    torch_sympy.IntTrueDiv,
+    torch_sympy.PowByNatural,
+    sympy.Pow,
+)
+
+
 def number(expr: Any, env: ShapeEnv) -> Any:
     """A sympy expression as a number of Python, or as one of torch."""
     if expr.is_Integer:
         return int(expr)
     if expr.is_number:
         return float(expr)
-    # torch builds nodes for all expressions but these.
-    if expr.has(torch_sympy.PythonMod, torch_sympy.TruncToInt):
+    if expr.has(*_NOT_BUILT):
         known = {symbol: _node(symbol, env) for symbol in expr.free_symbols}
         return sympy_interp(_Numbers, known, expr)
     return _node(expr, env)

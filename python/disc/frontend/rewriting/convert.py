@@ -91,6 +91,7 @@ class Converter:
         self._functions: dict[int, tuple[Any, Any]] = {}
         self._library: set[types.CodeType] = set()
         self._patched: list[tuple[torch.nn.Module, Any]] = []
+        self._called: list[tuple[type[torch.nn.Module], Any]] = []
         self.refused: dict[types.CodeType, NotRewritable] = {}
         self.sites: list[Site] = []
         self.recursion = Recursion()
@@ -247,7 +248,12 @@ class Converter:
         _finish(self._model, self)
 
     def patch(self, module: torch.nn.Module) -> None:
-        """Has a module run its rewritten ``forward``."""
+        """Has a module run its rewritten ``forward``, and the ``__call__`` of its class if that is the user's."""
+        kind = next(kind for kind in type(module).__mro__ if "__call__" in vars(kind))
+        called = vars(kind)["__call__"]
+        if isinstance(called, types.FunctionType) and (rewritten := self._function(called)) is not called:
+            self._called.append((kind, called))
+            kind.__call__ = rewritten  # type: ignore[method-assign]
         forward = module.forward
         function = self.converted(forward)
         if function is not forward and not is_rewritten(getattr(forward, "__func__", forward)):
@@ -255,13 +261,16 @@ class Converter:
             module.__dict__["forward"] = function
 
     def restore(self) -> None:
-        """Gives all modules their own ``forward``."""
+        """Gives all modules their own ``forward`` and ``__call__``."""
         for module, forward in reversed(self._patched):
             if forward is None:
                 del module.__dict__["forward"]
             else:
                 module.__dict__["forward"] = forward
         self._patched.clear()
+        for kind, called in reversed(self._called):
+            kind.__call__ = called  # type: ignore[method-assign]
+        self._called.clear()
 
 
 class _UserFrames(set):  # type: ignore[type-arg]
