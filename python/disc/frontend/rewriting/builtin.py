@@ -39,6 +39,9 @@ def variant(function: Any, site: Site) -> Callable[..., Any] | None:
             return None if method is None else functools.partial(method, owner)
         if type(owner) is list:
             return _of_list(owner, function.__name__)
+        if isinstance(owner, torch.Size) and function.__name__ == "numel":
+            # PyTorch's makes a number of Python of each extent.
+            return functools.partial(math.prod, owner)
     try:
         found = _VARIANTS.get(function)
     except TypeError:
@@ -90,6 +93,8 @@ def _int(_: Site, *args: Any, **kwargs: Any) -> Any:
     if _is_of_extents(value):
         # An extent again.
         return math.trunc(value)
+    if isinstance(value, torch.SymBool) and (known := known_truth(value)) is not None:
+        return int(known)
     if isinstance(value, (torch.SymFloat, torch.SymBool)):
         return number_tensor(value, torch.float64).to(torch.int64).item()
     return value if isinstance(value, torch.SymInt) else int(value)
@@ -100,7 +105,8 @@ def _float(_: Site, *args: Any) -> Any:
     if isinstance(value, Tensor) and constant_of(value) is None:
         return value.to(torch.float64).item()
     if isinstance(value, torch.SymBool):
-        return number_tensor(value, torch.float64).item()
+        known = known_truth(value)
+        return number_tensor(value, torch.float64).item() if known is None else float(known)
     return torch.sym_float(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else float(*args)
 
 
