@@ -31,6 +31,11 @@ def Shape_Dialect : Dialect {
     dimension.
     (A2) the expression of a static dimension is that constant.
     (A3) the symbols of the expressions are declared.
+
+    An argument of `main` may have `disc_shape.repeats`, an array of dims. Along such a dim a call may give one element
+    where other dims of the same symbol are longer: the runtime repeats it before `main` runs.
+
+    (A4) they are dims of the argument, and dynamic.
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasConstantMaterializer = 1;
@@ -39,6 +44,10 @@ def Shape_Dialect : Dialect {
   let hasRegionResultAttrVerify = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect"];
   let extraClassDeclaration = [{
+    /// The attribute that says which dims of an argument may be 1 where others of their symbols are not.
+    static constexpr llvm::StringLiteral getRepeatsAttrName() {
+      return "disc_shape.repeats";
+    }
     /// The attribute that names the extents of a tensor.
     static constexpr llvm::StringLiteral getDimsAttrName() {
       return "disc_shape.dims";

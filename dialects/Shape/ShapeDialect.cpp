@@ -122,6 +122,15 @@ static LogicalResult verifyBoundary(Operation *op, NamedAttribute attribute, Typ
       return op->emitOpError("expects disc_shape.name to be a string");
     return success();
   }
+  if (attribute.getName() == ShapeDialect::getRepeatsAttrName()) {
+    auto dims = dyn_cast<DenseI64ArrayAttr>(attribute.getValue());
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!dims || !tensor || llvm::any_of(dims.asArrayRef(), [&](int64_t dim) {
+          return dim < 0 || dim >= tensor.getRank() || !tensor.isDynamicDim(dim);
+        }))
+      return op->emitOpError("(A4) expects disc_shape.repeats to be an array of dynamic dims");
+    return success();
+  }
   if (attribute.getName() != ShapeDialect::getDimsAttrName())
     return op->emitOpError("has the unknown attribute ") << attribute.getName();
   if (failed(verifyDims(op, attribute.getValue(), type)))

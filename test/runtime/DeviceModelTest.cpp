@@ -114,7 +114,9 @@ struct ModelOn : On {
             1,
             1,
             kernelInfos,
-            &code};
+            &code,
+            0,
+            nullptr};
   }
 };
 } // namespace

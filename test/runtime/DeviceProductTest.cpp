@@ -154,8 +154,23 @@ static int32_t runProduct(disc_call *call) {
 TEST(deviceModelChoosesTheLibrary) {
   for (const char *name : kDrivers) {
     On on(name, 2, kernels44);
-    disc_model_info_t info = {
-        DISC_MODEL_INFO_VERSION, 1, in44, 1, out44, 0, nullptr, 0, nullptr, 0, nullptr, 0, 1, info44, &on.code};
+    disc_model_info_t info = {DISC_MODEL_INFO_VERSION,
+                              1,
+                              in44,
+                              1,
+                              out44,
+                              0,
+                              nullptr,
+                              0,
+                              nullptr,
+                              0,
+                              nullptr,
+                              0,
+                              1,
+                              info44,
+                              &on.code,
+                              0,
+                              nullptr};
     std::unique_ptr<Model> model;
     CHECK(Model::create({&info, nullptr, runProduct, nullptr}, {}, model).ok() && model->load(nullptr, 0).ok());
     OnDevice x(*on.device, 16);

@@ -61,6 +61,47 @@ TEST(modelRuns) {
       CHECK(fixture.computes(b, s));
 }
 
+TEST(modelRepeatsInputs) {
+  static const disc_repeat_info repeats[] = {{0, 0, 0, 1}, {0, 1, 0, 0}, {1, 0, 1, 0}};
+  static disc_model_info_t info = kScaleInfo;
+  info.num_repeats = 3;
+  info.repeats = repeats;
+  std::unique_ptr<Library> library = scaleLibrary(3);
+  library->variant.info = &info;
+  disc_model *model = nullptr;
+  CHECK(disc_open(&library->library, nullptr, &model) == DISC_OK);
+  auto rows = [&](int64_t b, int64_t of, int64_t expected) {
+    Floats x({b, 4});
+    Longs mask({of, 3});
+    const DLTensor *list[] = {&x.tensor, &mask.tensor};
+    int64_t shape[2] = {-7, -7}, *shapes[] = {shape};
+    disc_output y = {};
+    disc_status code = disc_run(model, list, 2, &y, 1);
+    CHECK(disc_output_shapes(model, list, 2, shapes, 1) == code);
+    CHECK(code == (expected < 0 ? DISC_ERROR_SHAPE : DISC_OK));
+    CHECK(shape[0] == (expected < 0 ? -7 : expected));
+    // The caller's tensor stays as it is.
+    CHECK(x.tensor.shape[0] == b);
+    if (!y.managed)
+      return;
+    const DLTensor &tensor = y.managed->dl_tensor;
+    CHECK(tensor.shape[0] == expected && tensor.shape[1] == 4);
+    auto *data = static_cast<float *>(tensor.data);
+    for (int64_t i = 0; i < expected * 4; ++i)
+      CHECK(data[i] == x.data[i % (b * 4)] * 3 + 6);
+    y.managed->deleter(y.managed);
+  };
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    rows(1, 5, 5);
+    rows(5, 5, 5);
+    rows(1, 1, 1);
+    rows(1, 0, 0);
+    rows(5, 1, -1); // no dim that repeats
+    rows(2, 5, -1);
+  }
+  CHECK(disc_free(model) == DISC_OK);
+}
+
 TEST(modelTakesStridedInputs) {
   Fixture fixture;
   Longs mask({2, 3});

@@ -141,6 +141,10 @@ Storage::Storage(const disc_model_info_t &info, const Allocator &host, Device *d
       outputs(size_t(info.num_outputs)) {
   for (int64_t i = 0; i < info.num_inputs; ++i)
     inputs.emplace_back(allocator);
+  if (info.num_repeats > 0) {
+    repeated.resize(size_t(info.num_inputs));
+    given.resize(size_t(info.num_inputs));
+  }
   size_t ranks = 0;
   for (int64_t i = 0; i < info.num_outputs; ++i) {
     scattered.emplace_back(allocator);

@@ -15,8 +15,10 @@
 #include "lib/Runtime/Core/ModelInfo.h"
 #include "lib/Runtime/Core/Mutex.h"
 #include "lib/Runtime/Core/Stack.h"
+#include "lib/Runtime/Core/Tensor.h"
 #include "lib/Runtime/disc.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -80,6 +82,12 @@ struct OutputSlot {
   bool done = false;
 };
 
+/// A view of an input with other extents.
+struct Repeated {
+  DLTensor tensor;
+  std::array<int64_t, kMaxRank> shape, strides;
+};
+
 /// The buffers of one call. Those of kernels lie on the device if there is one: work that an earlier call put into a
 /// stream may still use them.
 struct Storage {
@@ -92,15 +100,17 @@ struct Storage {
 
   KernelError *failure = nullptr; ///< What kernels of calls report to; null before the first that may fail.
 
-  std::vector<Buffer> arena;       ///< Temporaries, in parts.
-  std::vector<Buffer> slots;       ///< What loops carry, where its size changes.
-  Frames frames;                   ///< Memory of procedures' activations.
-  Stack stack;                     ///< What they run on.
-  Buffer scratch;                  ///< Of the calling thread, while it takes part.
-  std::vector<Buffer> staged;      ///< On the host, what kernels there have of a device's buffers.
-  std::vector<Buffer> inputs;      ///< Contiguous copies of strided inputs.
-  std::vector<Buffer> scattered;   ///< Strided outputs before they are scattered.
-  std::vector<OutputSlot> outputs; ///< Their `dims` point into `dims`.
+  std::vector<Buffer> arena;           ///< Temporaries, in parts.
+  std::vector<Buffer> slots;           ///< What loops carry, where its size changes.
+  Frames frames;                       ///< Memory of procedures' activations.
+  Stack stack;                         ///< What they run on.
+  Buffer scratch;                      ///< Of the calling thread, while it takes part.
+  std::vector<Buffer> staged;          ///< On the host, what kernels there have of a device's buffers.
+  std::vector<Buffer> inputs;          ///< Contiguous copies of strided inputs.
+  std::vector<Buffer> scattered;       ///< Strided outputs before they are scattered.
+  std::vector<Repeated> repeated;      ///< Inputs that are repeated along dims of extent 1, or empty.
+  std::vector<const DLTensor *> given; ///< With those in their places, the inputs of such a call.
+  std::vector<OutputSlot> outputs;     ///< Their `dims` point into `dims`.
   std::vector<int64_t> dims;
 };
 

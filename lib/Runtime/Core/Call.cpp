@@ -3,6 +3,7 @@
 #include "lib/Runtime/Core/Call.h"
 #include "lib/Runtime/Core/Tensor.h"
 
+#include <algorithm>
 #include <cstddef>
 
 using namespace disc::rt;
@@ -66,7 +67,49 @@ int32_t disc_call::checkTensors() {
     return 0;
   if (int32_t code = record(checkInputs(model.info(), inputs, /*readsData=*/entry == Entry::Main, model.where())))
     return code;
+  if (model.info().num_repeats > 0 && !model.device())
+    repeatInputs();
   return entry == Entry::Main ? record(checkOutputs()) : 0;
+}
+
+void disc_call::repeatInputs() {
+  const disc_model_info_t &info = model.info();
+  const disc_repeat_info *end = info.repeats + info.num_repeats;
+  for (const disc_repeat_info *dim = info.repeats; dim != end;) {
+    const disc_repeat_info *first = dim;
+    int64_t extent = 1;
+    for (; dim != end && dim->symbol == first->symbol; ++dim)
+      if (extent == 1)
+        extent = inputs[dim->input]->shape[dim->dim];
+    if (extent == 1)
+      continue;
+    for (const disc_repeat_info *each = first; each != dim; ++each)
+      if (each->repeats && inputs[each->input]->shape[each->dim] == 1)
+        repeat(each->input, each->dim, extent);
+  }
+}
+
+void disc_call::repeat(int64_t input, int64_t dim, int64_t extent) {
+  size_t count = size_t(model.info().num_inputs);
+  if (inputs != storage->given.data()) {
+    std::copy_n(inputs, count, storage->given.begin());
+    inputs = storage->given.data();
+  }
+  Repeated &view = storage->repeated[size_t(input)];
+  if (inputs[input] != &view.tensor) {
+    view.tensor = *inputs[input];
+    int64_t stride = 1;
+    for (int32_t i = view.tensor.ndim; i-- > 0;) {
+      view.shape[size_t(i)] = view.tensor.shape[i];
+      view.strides[size_t(i)] = view.tensor.strides ? view.tensor.strides[i] : stride;
+      stride *= std::max<int64_t>(view.tensor.shape[i], 1);
+    }
+    view.tensor.shape = view.shape.data();
+    view.tensor.strides = view.strides.data();
+    storage->given[size_t(input)] = &view.tensor;
+  }
+  view.shape[size_t(dim)] = extent;
+  view.strides[size_t(dim)] = 0;
 }
 
 int32_t disc_call::guardFailed(int64_t guard, int64_t lhs, int64_t rhs) {

@@ -105,6 +105,8 @@ struct disc_call {
   int64_t nextSlot = 0; ///< Of the next activation.
 
 private:
+  void repeatInputs();
+  void repeat(int64_t input, int64_t dim, int64_t extent);
   void finishInputs();
   Status checkOutputs() const;
   int32_t askHost();

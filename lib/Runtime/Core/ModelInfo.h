@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define DISC_MODEL_INFO_VERSION 5
+#define DISC_MODEL_INFO_VERSION 6
 /// Extent of a dim that is not static.
 #define DISC_DYNAMIC (-1)
 /// Extent of an output's dim that is known only after the run.
@@ -88,6 +88,15 @@ typedef struct disc_guard_info {
                        ///< relation ("1 <= B <= 64").
   const char *message; ///< What is wrong ("is out of range"), or "".
 } disc_guard_info;
+
+/// A dim of an input whose extent is a symbol, where the model's code broadcasts some of that symbol's dims. They are
+/// listed symbol by symbol, all of them.
+typedef struct disc_repeat_info {
+  int64_t symbol; ///< A number for it.
+  int64_t input;
+  int64_t dim;
+  int64_t repeats; ///< 1 if the dim may be 1 where the others are not: the input is repeated along it.
+} disc_repeat_info;
 
 typedef struct disc_parameter_info {
   const char *name;
@@ -164,6 +173,8 @@ typedef struct disc_model_info_t {
   int64_t num_kernels;
   const disc_kernel_info *kernels;
   const disc_device_code *device; ///< NULL: kernels run on the CPU.
+  int64_t num_repeats;
+  const disc_repeat_info *repeats;
 } disc_model_info_t;
 
 #ifdef __cplusplus

@@ -11,6 +11,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/LLVMIR/ROCDLDialect.h"
 #include "mlir/IR/Builders.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
@@ -45,6 +46,7 @@ private:
   Type rowType(const Row &fields);
 
   FailureOr<StringAttr> tensors(StringRef name, ArrayAttr interface);
+  SmallVector<Row> repeats();
   StringAttr symbols();
   StringAttr guards();
   FailureOr<StringAttr> parameters();
@@ -168,6 +170,35 @@ FailureOr<StringAttr> TableEmitter::tensors(StringRef name, ArrayAttr interface)
   return table(("disc_" + name + "s").str(), rows);
 }
 
+/// All dims of the symbols that a dim that may be repeated has.
+SmallVector<Row> TableEmitter::repeats() {
+  llvm::MapVector<StringRef, SmallVector<Row>> rows;
+  llvm::SmallDenseSet<StringRef> wanted;
+  for (bool collecting : {true, false})
+    for (auto [i, entry] : llvm::enumerate(main.getInputs())) {
+      auto dict = cast<DictionaryAttr>(entry);
+      auto repeated = dict.getAs<DenseI64ArrayAttr>("repeats");
+      for (auto [d, expr] : llvm::enumerate(dict.getAs<DimsAttr>("dims").getDims())) {
+        bool repeats = repeated && llvm::is_contained(repeated.asArrayRef(), static_cast<int64_t>(d));
+        std::optional<StringRef> name = expr.asSymbol();
+        if (!name)
+          continue;
+        StringRef symbol = StringAttr::get(module.getContext(), *name).getValue();
+        if (collecting && repeats)
+          wanted.insert(symbol);
+        if (!collecting && wanted.contains(symbol)) {
+          auto number = static_cast<int64_t>(rows.insert({symbol, {}}).first - rows.begin());
+          rows[symbol].push_back(
+              {number, static_cast<int64_t>(i), static_cast<int64_t>(d), static_cast<int64_t>(repeats)});
+        }
+      }
+    }
+  SmallVector<Row> all;
+  for (auto &[symbol, dims] : rows)
+    llvm::append_range(all, dims);
+  return all;
+}
+
 StringAttr TableEmitter::symbols() {
   SmallVector<Row> rows;
   for (auto symbol : module.getOps<SymbolOp>()) {
@@ -289,6 +320,7 @@ LogicalResult TableEmitter::emit() {
   if (failed(inputs) || failed(outputs) || failed(params) || failed(code))
     return failure();
   auto count = [](auto range) { return static_cast<int64_t>(llvm::range_size(range)); };
+  SmallVector<Row> repeated = repeats();
   Row fields = {DISC_MODEL_INFO_VERSION,
                 static_cast<int64_t>(main.getInputs().size()),
                 *inputs,
@@ -304,7 +336,9 @@ LogicalResult TableEmitter::emit() {
                 static_cast<int64_t>(info.globals.size()),
                 static_cast<int64_t>(info.kernels.size()),
                 kernels(),
-                *code};
+                *code,
+                static_cast<int64_t>(repeated.size()),
+                table("disc_repeats", repeated)};
   Type type = rowType(fields);
   auto global = LLVM::GlobalOp::create(b, module.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::External,
                                        "disc_model_info", /*value=*/Attribute());

@@ -70,6 +70,8 @@ DictionaryAttr EntryBuilder::describe(StringRef fallback, unsigned index, Type t
     fields.push_back(b.getNamedAttr("unsigned", b.getUnitAttr()));
   if (updated)
     fields.push_back(b.getNamedAttr("updated", b.getUnitAttr()));
+  if (Attribute repeats = attrs ? attrs.get(ShapeDialect::getRepeatsAttrName()) : Attribute())
+    fields.push_back(b.getNamedAttr("repeats", repeats));
   return b.getDictionaryAttr(fields);
 }
 

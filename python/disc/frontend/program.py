@@ -27,6 +27,7 @@ from .hints import without_assumed_bounds
 from .input_check import check_inputs
 from .lower import Lowering
 from .markers import is_step
+from .repeated_inputs import asked_symbols, changes_tensors, repeated_inputs
 from .returns import Output, Returns
 from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes, parameter_names, sizing_numbers
 from .torch_dialect import import_torch_dialect, single_threaded_context
@@ -253,10 +254,13 @@ def _imported(
     program = copy.copy(decomposed)
     program._range_constraints = {**program.range_constraints, **ranges}
     guards = [*guards, *asked]
+    conditions = None
+    if not given and not changes_tensors(exported):
+        conditions = asked_symbols(exported).union(*(guard.condition.free_symbols for guard in guards))
     if fallback:
-        imported = _with_fallbacks(program, specs, guards)
+        imported = _with_fallbacks(program, specs, guards, conditions)
     else:
-        imported = import_functional(program, specs, library=library, guards=guards)
+        imported = import_functional(program, specs, library=library, guards=guards, asked=conditions)
     if floats:
         leaves, _ = pytree.tree_flatten_with_path((tuple(args), dict(kwargs or {})))
         places = {i for i, (path, _) in enumerate(leaves) if tuple(path) in floats}
@@ -266,13 +270,15 @@ def _imported(
     return imported
 
 
-def _with_fallbacks(program: Program, specs: Sequence[Any], guards: Sequence[EntryGuard]) -> ImportedProgram:
+def _with_fallbacks(
+    program: Program, specs: Sequence[Any], guards: Sequence[EntryGuard], asked: set[sympy.Symbol] | None
+) -> ImportedProgram:
     """Imports a program, with the operations that have no rule left to PyTorch."""
     nodes: set[str] = set()
     while True:
         fallbacks = Fallbacks(nodes)
         try:
-            imported = import_functional(program, specs, guards=guards, fallbacks=fallbacks)
+            imported = import_functional(program, specs, guards=guards, asked=asked, fallbacks=fallbacks)
         except errors.UnsupportedOpError as error:
             forget(fallbacks.functions)
             refused = {op.node for op in error.ops}
@@ -292,11 +298,13 @@ def import_functional(
     library: bool = False,
     owned: bool = False,
     guards: Sequence[EntryGuard] = (),
+    asked: set[sympy.Symbol] | None = None,
     fallbacks: Fallbacks | None = None,
 ) -> ImportedProgram:
     """Imports a program whose ops change nothing in place. ``specs``: a spec of dims for each leaf of the arguments.
 
     With ``owned`` each tensor that ``main`` returns is in memory of its own. ``guards`` are checked at the entry.
+    ``asked``: the symbols that conditions of the model's code are about; None if they are not known.
     """
     updates = find_updates(program)
     program = without_updates(program)
@@ -318,6 +326,9 @@ def import_functional(
         states = name_states(updates, parameters)
         lowering = Lowering(program, symbols, parameters, states, guards)
         lowering.builder.sizing = sizing
+        if asked is not None:
+            changed = {update.input for update in updates if update.input is not None}
+            lowering.repeats = repeated_inputs(program.graph, [n for n, _ in named], leaf_specs, asked, changed)
         lowering.builder.fallbacks = fallbacks
         module, results = lowering.run(torch_module, named)
         places = _symbol_places(symbols, fakes)

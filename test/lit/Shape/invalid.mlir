@@ -191,3 +191,19 @@ func.func @f(%n: tensor<i64>, %c: i1) {
   }
   return
 }
+
+// -----
+
+disc_shape.symbol @S
+// expected-error @below {{(A4) expects disc_shape.repeats to be an array of dynamic dims}}
+func.func @f(%x: tensor<?x8xf32> {disc_shape.dims = #disc_shape.dims<[S, 8]>, disc_shape.repeats = array<i64: 1>}) {
+  return
+}
+
+// -----
+
+disc_shape.symbol @S
+// expected-error @below {{(A4) expects disc_shape.repeats to be an array of dynamic dims}}
+func.func @f(%x: tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[S]>, disc_shape.repeats = 0 : i64}) {
+  return
+}

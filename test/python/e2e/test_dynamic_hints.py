@@ -118,8 +118,9 @@ def test_sizes_that_the_code_makes_equal():
     shapes = (({0: Dim.AUTO}, {0: Dim.AUTO}),)
     model = disc.compile(Function(torch.add), (torch.randn(4, 3), torch.randn(4, 3)), dynamic_shapes=shapes)
     torch.testing.assert_close(model(torch.ones(1, 3), torch.ones(1, 3)), torch.full((1, 3), 2.0))
+    torch.testing.assert_close(model(torch.ones(1, 3), torch.ones(5, 3)), torch.full((5, 3), 2.0))
     with pytest.raises(disc.ShapeError, match="input 'args_1', dim 0"):
-        model(torch.ones(1, 3), torch.ones(5, 3))
+        model(torch.ones(2, 3), torch.ones(5, 3))
 
 
 def test_squeeze_of_a_size_of_1():

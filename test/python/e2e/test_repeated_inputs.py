@@ -1,0 +1,135 @@
+"""Dims that are equal in the example and marked Dim.AUTO: 1 beside n broadcasts as in eager, or is refused."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim
+
+import disc
+
+EXAMPLE = (torch.rand(4, 3), torch.rand(4, 3))
+EXTENTS = [(1, 1), (1, 5), (5, 1), (5, 5), (2, 5), (1, 0), (0, 1), (0, 0)]
+SHAPES = [((a, c), (b, d)) for (a, b), (c, d) in itertools.product(EXTENTS, EXTENTS)]
+
+
+class Of(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x, y):
+        return self.function(x, y)
+
+
+def compiled(function, example=EXAMPLE, **options):
+    dims = tuple(dict.fromkeys(range(x.dim()), Dim.AUTO) for x in example)
+    return disc.compile(Of(function), example, dynamic_shapes=dims, **options)
+
+
+BROADCASTS = {
+    "add": lambda x, y: x + y,
+    "before": lambda x, y: (x * 2).exp() + y.sin(),
+    "behind": lambda x, y: (x + y).sum(0),
+    "other_dim": lambda x, y: x + y.mean(1, keepdim=True),
+    "moved": lambda x, y: (x.t() * y.t()).contiguous().view(-1),
+    "outer": lambda x, y: x[:, None, :] * y[None, :, :],
+    "rows": lambda x, y: F.softmax(x, -1).sum(1) + y.amax(1),
+    "grams": lambda x, y: x @ x.t() + y @ y.t(),
+    "twice": lambda x, y: torch.where(x > y, x, y) + x.t().t(),
+}
+"""All of these take 1 beside n wherever eager does, but for sums over what eager has one of."""
+
+OTHERS = {
+    "two_results": lambda x, y: (x + y, x * 2),
+    "number": lambda x, y: x / x.shape[0] + y,
+    "made": lambda x, y: x + y + torch.ones(x.shape[0], 1),
+    "counted": lambda x, y: x + y + torch.arange(y.shape[1]),
+    "expanded": lambda x, y: x.expand(y.shape) * y,
+    "viewed": lambda x, y: x.reshape(y.shape[0], x.shape[1]).sum(1) + y.sum(1),
+    "branch": lambda x, y: x + y if x.shape[0] == 1 else x * y,
+    "largest": lambda x, y: (x + y).sum() + x.sum(),
+    "in_place": lambda x, y: (x * 2).add_(y),
+    "copied": lambda x, y: x.clone().copy_(y),
+    "joined": lambda x, y: torch.cat([x, y], 1),
+    "product": lambda x, y: torch.addmm(x, y, torch.ones(y.shape[1], x.shape[1])),
+    "drawn": lambda x, y: F.dropout(x, 0.0, training=True) + y,
+}
+"""These are refused where it is not known that repeating an input gives what eager does."""
+
+
+@pytest.mark.parametrize("name", [*BROADCASTS, *OTHERS])
+def test_what_is_accepted_is_as_in_eager(name):
+    function = {**BROADCASTS, **OTHERS}[name]
+    model = compiled(function)
+    accepted = 0
+    for shapes in SHAPES:
+        x, y = (torch.rand(shape) for shape in shapes)
+        try:
+            wanted = function(x.clone(), y.clone())
+        except (RuntimeError, IndexError):
+            with pytest.raises(disc.ShapeError):
+                model(x, y)
+            continue
+        try:
+            result = model(x, y)
+        except disc.ShapeError:
+            assert name in OTHERS or name == "rows", shapes
+            continue
+        torch.testing.assert_close(result, wanted, equal_nan=True)
+        accepted += 1
+    assert accepted >= (25 if name in BROADCASTS else 4)
+
+
+def test_three_inputs():
+    def function(x, y, z):
+        return (x + y) * z, ((x - y) * z).sum(0)
+
+    class Three(nn.Module):
+        def forward(self, x, y, z):
+            return function(x, y, z)
+
+    dims = ({0: Dim.AUTO, 1: Dim.AUTO},) * 3
+    model = disc.compile(Three(), (torch.rand(4, 3),) * 3, dynamic_shapes=dims)
+    for rows in itertools.product((1, 5), repeat=3):
+        for columns in itertools.product((1, 6), repeat=3):
+            inputs = [torch.rand(size) for size in zip(rows, columns, strict=True)]
+            torch.testing.assert_close(model(*inputs), function(*inputs))
+
+
+def test_strided_inputs_are_repeated():
+    model = compiled(BROADCASTS["add"])
+    x, y = torch.rand(8, 6)[::8, ::2], torch.rand(3, 5).t()
+    torch.testing.assert_close(model(x, y), x + y)
+
+
+def test_named_dims_are_not():
+    rows = Dim("rows")
+    model = disc.compile(Of(torch.add), EXAMPLE, dynamic_shapes=({0: rows}, {0: rows}))
+    with pytest.raises(disc.ShapeError, match="has the wrong extent: expected rows = 5, got 1"):
+        model(torch.rand(5, 3), torch.rand(1, 3))
+
+
+def test_an_input_that_is_changed_is_not():
+    model = compiled(lambda x, y: x.add_(y))
+    with pytest.raises(disc.ShapeError):
+        model(torch.rand(1, 3), torch.rand(5, 3))
+
+
+def test_in_a_library(tmp_path):
+    dims = ({0: Dim.AUTO, 1: Dim.AUTO},) * 2
+    path = tmp_path / "libadd.so"
+    disc.aot_compile(Of(BROADCASTS["before"]), EXAMPLE, dynamic_shapes=dims, output=path)
+    library = disc.load(path)
+    for shapes in (((5, 6), (5, 6)), ((1, 6), (5, 6)), ((5, 1), (1, 6))):
+        x, y = (torch.rand(shape) for shape in shapes)
+        torch.testing.assert_close(library(x, y), BROADCASTS["before"](x, y))
+
+
+def test_it_is_in_the_ir():
+    text = compiled(BROADCASTS["add"]).ir("import")
+    assert text.count("disc_shape.repeats = array<i64: 0, 1>") == 2
+    # The number of rows is asked for, that of columns is not.
+    assert compiled(OTHERS["number"]).ir("import").count("disc_shape.repeats = array<i64: 1>") == 2
