@@ -90,6 +90,7 @@ class Converter:
         self._model = model
         self._functions: dict[int, tuple[Any, Any]] = {}
         self._library: set[types.CodeType] = set()
+        self._places: set[tuple[str, int, str]] = set()
         self._patched: list[tuple[torch.nn.Module, Any]] = []
         self._called: list[tuple[type[torch.nn.Module], Any]] = []
         self.refused: dict[types.CodeType, NotRewritable] = {}
@@ -233,9 +234,12 @@ class Converter:
             for frame in _frames(reason)
             if is_layer_file(frame.f_code.co_filename)
         }
-        if found <= self._library:
+        # Functions inside functions are made anew each time.
+        places = {(code.co_filename, code.co_firstlineno, code.co_name) for code in found}
+        if places <= self._places:
             return False
         self._library |= found
+        self._places |= places
         self._functions = {key: known for key, known in self._functions.items() if known[0] is not known[1]}
         self.restore()
         self.begin()
