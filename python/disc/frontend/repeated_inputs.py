@@ -100,9 +100,17 @@ def _reads_a_size(node: Node) -> bool:
     )
 
 
+# PyTorch does not say of these that they work on each element alone, and broadcast.
+_UNTAGGED = {
+    *(_aten.floor_divide.default, _aten.complex.default, _aten.polar.default, _aten.hardtanh_backward.default),
+    *(_aten.where.Scalar, _aten.where.ScalarOther, _aten.where.ScalarSelf, _aten.masked_fill.Tensor),
+    *(getattr(_aten, f"__{name}__").Tensor for name in ("and", "or", "xor", "lshift", "rshift")),
+}
+
+
 def _is_pointwise(target: Any) -> bool:
     tags = getattr(target, "tags", ())
-    return torch.Tag.pointwise in tags and torch.Tag.nondeterministic_seeded not in tags
+    return target in _UNTAGGED or (torch.Tag.pointwise in tags and torch.Tag.nondeterministic_seeded not in tags)
 
 
 def _is_tensor(arg: Any) -> bool:
@@ -275,7 +283,7 @@ _RULES: Mapping[Any, Callable[[_Dims, Node], list[Any]]] = {
     **dict.fromkeys((_aten.softmax.int, _aten.log_softmax.int, _aten.cumsum.default), _rowwise),
     _aten.layer_norm.default: _normalized,
     **dict.fromkeys((_aten.mm.default, _aten.matmul.default), _product),
-    _aten.addmm.default: _added_product,
+    **dict.fromkeys((_aten.addmm.default, _aten.baddbmm.default), _added_product),
     _aten.linear.default: _linear,
 }
 

@@ -38,6 +38,7 @@ BROADCASTS = {
     "outer": lambda x, y: x[:, None, :] * y[None, :, :],
     "rows": lambda x, y: F.softmax(x, -1).sum(1) + y.amax(1),
     "grams": lambda x, y: x @ x.t() + y @ y.t(),
+    "untagged": lambda x, y: torch.where(x > y, x, 2.0) + x.masked_fill(y > 0.5, 1.0) + x.floor_divide(y + 1),
     "twice": lambda x, y: torch.where(x > y, x, y) + x.t().t(),
 }
 """All of these take 1 beside n wherever eager does, but for sums over what eager has one of."""
