@@ -91,8 +91,8 @@ class Lowering:
         ``guards``: conditions on the inputs' extents that the entry checks.
         """
         self._guards = guards
-        self.repeats: list[list[int]] = []
-        """Of each input the dims that may be 1 where others of their symbols are not."""
+        self.repeats: Mapping[str, list[int]] = {}
+        """Of inputs the dims that may be 1 where others of their symbols are not."""
         self._nodes: dict[str, Node] = {}
         self._constants: set[str] = set()
         if program is not None:
@@ -154,7 +154,7 @@ class Lowering:
     def _emit_main(self, inputs: Sequence[tuple[str, Any]]) -> ir.Block:
         arg_types = []
         arg_attrs = []
-        for place, (name, value) in enumerate(inputs):
+        for name, value in inputs:
             fake = _as_tensor(value)
             dims = [d if isinstance(d, int) else None for d in fake.shape]
             dynamic = ir.ShapedType.get_dynamic_size()
@@ -172,8 +172,8 @@ class Lowering:
             if dtypes.storage(fake.dtype) in dtypes.UNSIGNED:
                 # The one fact about an input that MLIR's signless types lose.
                 attrs["disc_tensor.unsigned"] = ir.UnitAttr.get()
-            if place < len(self.repeats) and self.repeats[place]:
-                attrs["disc_shape.repeats"] = ir.DenseI64ArrayAttr.get(self.repeats[place])
+            if name in self.repeats:
+                attrs["disc_shape.repeats"] = ir.DenseI64ArrayAttr.get(self.repeats[name])
             arg_attrs.append(ir.DictAttr.get(attrs))
         for name, tensor in self._states.items():
             arg_types.append(ir.RankedTensorType.get(list(tensor.shape), dtypes.element_type(tensor.dtype)))

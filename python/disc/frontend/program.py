@@ -254,13 +254,16 @@ def _imported(
     program = copy.copy(decomposed)
     program._range_constraints = {**program.range_constraints, **ranges}
     guards = [*guards, *asked]
-    conditions = None
+    repeats: Mapping[str, list[int]] = {}
     if not given and not changes_tensors(exported):
+        # Decomposed, operations that do not broadcast become some that do.
+        tensors, _, _ = _user_inputs(exported)
         conditions = asked_symbols(exported).union(*(guard.condition.free_symbols for guard in guards))
+        repeats = repeated_inputs(exported.graph, [(name, _spec(specs, leaf)) for leaf, name in tensors], conditions)
     if fallback:
-        imported = _with_fallbacks(program, specs, guards, conditions)
+        imported = _with_fallbacks(program, specs, guards, repeats)
     else:
-        imported = import_functional(program, specs, library=library, guards=guards, asked=conditions)
+        imported = import_functional(program, specs, library=library, guards=guards, repeats=repeats)
     if floats:
         leaves, _ = pytree.tree_flatten_with_path((tuple(args), dict(kwargs or {})))
         places = {i for i, (path, _) in enumerate(leaves) if tuple(path) in floats}
@@ -271,14 +274,14 @@ def _imported(
 
 
 def _with_fallbacks(
-    program: Program, specs: Sequence[Any], guards: Sequence[EntryGuard], asked: set[sympy.Symbol] | None
+    program: Program, specs: Sequence[Any], guards: Sequence[EntryGuard], repeats: Mapping[str, list[int]]
 ) -> ImportedProgram:
     """Imports a program, with the operations that have no rule left to PyTorch."""
     nodes: set[str] = set()
     while True:
         fallbacks = Fallbacks(nodes)
         try:
-            imported = import_functional(program, specs, guards=guards, asked=asked, fallbacks=fallbacks)
+            imported = import_functional(program, specs, guards=guards, repeats=repeats, fallbacks=fallbacks)
         except errors.UnsupportedOpError as error:
             forget(fallbacks.functions)
             refused = {op.node for op in error.ops}
@@ -298,18 +301,18 @@ def import_functional(
     library: bool = False,
     owned: bool = False,
     guards: Sequence[EntryGuard] = (),
-    asked: set[sympy.Symbol] | None = None,
+    repeats: Mapping[str, list[int]] | None = None,
     fallbacks: Fallbacks | None = None,
 ) -> ImportedProgram:
     """Imports a program whose ops change nothing in place. ``specs``: a spec of dims for each leaf of the arguments.
 
     With ``owned`` each tensor that ``main`` returns is in memory of its own. ``guards`` are checked at the entry.
-    ``asked``: the symbols that conditions of the model's code are about; None if they are not known.
+    ``repeats``: of inputs the dims along which the runtime may repeat them.
     """
     updates = find_updates(program)
     program = without_updates(program)
     inputs, fakes, constants = _user_inputs(program)
-    leaf_specs = [specs[leaf] if leaf < len(specs) else None for leaf, _ in inputs]
+    leaf_specs = [_spec(specs, leaf) for leaf, _ in inputs]
     named = [(name, fake) for (_, name), fake in zip(inputs, fakes, strict=True)]
     computed = [
         symbol
@@ -326,9 +329,7 @@ def import_functional(
         states = name_states(updates, parameters)
         lowering = Lowering(program, symbols, parameters, states, guards)
         lowering.builder.sizing = sizing
-        if asked is not None:
-            changed = {update.input for update in updates if update.input is not None}
-            lowering.repeats = repeated_inputs(program.graph, [n for n, _ in named], leaf_specs, asked, changed)
+        lowering.repeats = repeats or {}
         lowering.builder.fallbacks = fallbacks
         module, results = lowering.run(torch_module, named)
         places = _symbol_places(symbols, fakes)
@@ -382,6 +383,10 @@ def signless(tensor: torch.Tensor) -> torch.Tensor:
 
 def _dim(symbols: SymbolTable, size: Any) -> int | str:
     return size if isinstance(size, int) else symbols.text(size)
+
+
+def _spec(specs: Sequence[Any], leaf: int) -> Any:
+    return specs[leaf] if leaf < len(specs) else None
 
 
 def _user_inputs(

@@ -10,7 +10,8 @@ is done with it until it meets a tensor that has 4 is done to each element alone
 Followed through the graph are *sources*: the dims of inputs such that a tensor's dim has one element in eager exactly
 if all of them have. If these are all dims of the symbol, or one of them must not be repeated, it has as many as in the
 compiled model. Where another tensor's dim, or a number, reaches an operation that is not known to keep the elements
-apart, its sources are not repeated.
+apart, its sources are not repeated. Nor are dims whose extents the model's own code reads (``rewriting/seen.py``): what
+it decides by them is not in the graph.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
 from .hints import environment, is_hint, spec_of
+from .rewriting.seen import seen_symbols
 
 _Source = tuple[int, int]
 """An input and one of its dims."""
@@ -289,36 +291,32 @@ _RULES: Mapping[Any, Callable[[_Dims, Node], list[Any]]] = {
 
 
 def repeated_inputs(
-    graph: Graph,
-    inputs: Sequence[str],
-    specs: Sequence[Any],
-    asked: Collection[sympy.Symbol],
-    changed: Collection[str],
-) -> list[list[int]]:
-    """Of each input the dims along which it may be repeated.
+    graph: Graph, inputs: Sequence[tuple[str, Any]], asked: Collection[sympy.Symbol]
+) -> dict[str, list[int]]:
+    """Of inputs the dims along which they may be repeated.
 
     Args:
         graph: what the inputs go through, without effects.
-        inputs: the names of the placeholders.
-        specs: for each what ``dynamic_shapes`` says; only dims that it leaves to torch.export are repeated.
-        asked: the symbols that the model's code asks something of: their dims are not repeated.
-        changed: the inputs that the model writes to.
+        inputs: the names of the placeholders, and what ``dynamic_shapes`` says of each; only dims that it leaves to
+            torch.export are repeated.
+        asked: the symbols whose values the model's code has seen: their dims are not repeated.
     """
     nodes = {node.name: node for node in graph.nodes if node.op == "placeholder"}
+    names = [name for name, _ in inputs]
     members: dict[sympy.Symbol, set[_Source]] = {}
-    for i, name in enumerate(inputs):
+    for i, name in enumerate(names):
         value = nodes[name].meta.get("val") if name in nodes else None
         for d, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                 members.setdefault(size.node.expr, set()).add((i, d))
-    result: list[list[int]] = [[] for _ in inputs]
+    result: dict[str, list[int]] = {}
     for symbol, found in members.items():
-        repeated = {(i, d) for i, d in found if is_hint(spec_of(specs[i], d)) and inputs[i] not in changed}
+        repeated = {(i, d) for i, d in found if is_hint(spec_of(inputs[i][1], d))}
         if len(found) < 2 or symbol in asked:
             continue
-        for i, d in _settled(graph, inputs, nodes, _Dims(symbol, frozenset(found), repeated)):
-            result[i].append(d)
-    return [sorted(dims) for dims in result]
+        for i, d in sorted(_settled(graph, names, nodes, _Dims(symbol, frozenset(found), repeated))):
+            result.setdefault(names[i], []).append(d)
+    return {name: sorted(dims) for name, dims in result.items()}
 
 
 def _settled(graph: Graph, inputs: Sequence[str], nodes: Mapping[str, Node], dims: _Dims) -> set[_Source]:
@@ -343,12 +341,15 @@ def _settled(graph: Graph, inputs: Sequence[str], nodes: Mapping[str, Node], dim
 
 
 def asked_symbols(program: ExportedProgram) -> set[sympy.Symbol]:
-    """The symbols of inputs that conditions of a program's code are about, those of equal dims left out."""
+    """The symbols that conditions of a program's code are about, or whose values it has seen.
+
+    Equal dims are left out: a condition that operations ask for, and no matter of what the code decides.
+    """
     env = environment(program)
     found: set[sympy.Symbol] = set()
     if env is not None:
-        for guard in env.guards:
-            found |= env.replace(guard.expr).free_symbols
+        for expr in (*(guard.expr for guard in env.guards), *seen_symbols(env)):
+            found |= env.replace(expr).free_symbols
     return found
 
 

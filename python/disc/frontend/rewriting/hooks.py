@@ -19,8 +19,8 @@ from torch.overrides import TorchFunctionMode
 
 from ... import errors
 from ...trees import Unknown
-from ..locations import is_user_file, is_user_line
-from . import filled
+from ..locations import is_layer_file, is_user_file, is_user_line
+from . import filled, seen
 from .conditions import compared, constant_of, is_assumed, narrows_hint, number_tensor, predicate
 from .dynamic import is_dynamic
 from .raised import is_message
@@ -95,6 +95,7 @@ class _Guarding(TorchFunctionMode):
         called = symbolic_call(func, args, kwargs or {}) or func
         result = called(*args, **(kwargs or {}))
         filled.note(func, args, kwargs or {}, result)
+        seen.note_result(func, args, kwargs or {}, result)
         carry_changes(self, called, args, kwargs or {})
         return result
 
@@ -183,7 +184,10 @@ def _comparison(name: str, kind: Any) -> Any:
 
     @functools.wraps(original)
     def compare(self: torch.SymInt, other: Any) -> Any:
-        asking = is_user_line(sys._getframe(1).f_code.co_filename)
+        file = sys._getframe(1).f_code.co_filename
+        asking = is_user_line(file)
+        if asking or is_layer_file(file):
+            seen.note((self, other))
         depends = compared(self, other, kind) if asking else None
         return original(self, other) if depends is None else depends
 
