@@ -33,11 +33,11 @@ _Source = tuple[int, int]
 """An input and one of its dims."""
 _Sources = frozenset[_Source]
 _aten: Any = torch.ops.aten
-_APART: tuple[_Source, ...] = ()
+_APART: _Sources = frozenset()
 
 
 class _Mixed(Exception):
-    """An operation may give something else for repeated elements."""
+    """The result of an operation may differ for repeated elements."""
 
     def __init__(self, sources: Iterable[_Source]) -> None:
         self.sources = frozenset(sources)
@@ -77,7 +77,7 @@ class _Dims:
                 raise _Mixed(self.repeated)
 
     def follow(self, node: Node) -> None:
-        """Notes the sources of what a node gives."""
+        """Notes the sources of a node's result."""
         if node.op == "output":
             self.require_apart(node.args)
         if node.op != "call_function" or _reads_a_size(node):
@@ -119,7 +119,7 @@ def _is_tensor(arg: Any) -> bool:
     return isinstance(arg, Node) and isinstance(arg.meta.get("val"), torch.Tensor)
 
 
-def _joined(dims: _Dims, rank: int, operands: Iterable[tuple[Sequence[Any], Sequence[_Sources | None]]]) -> list[Any]:
+def _joined(rank: int, operands: Iterable[tuple[Sequence[Any], Sequence[_Sources | None]]]) -> list[Any]:
     """The sources of what is broadcast from sizes with theirs."""
     result: list[Any] = [_APART] * rank
     for sizes, sources in operands:
@@ -137,12 +137,12 @@ def _pointwise(dims: _Dims, node: Node) -> list[Any]:
     args = pytree.tree_leaves((node.args, node.kwargs))
     dims.require_apart([arg for arg in args if not _is_tensor(arg)])
     operands = [arg for arg in args if _is_tensor(arg)]
-    return _joined(dims, _tensor(node).dim(), [(_tensor(x).shape, dims.of(x)) for x in operands])
+    return _joined(_tensor(node).dim(), [(_tensor(x).shape, dims.of(x)) for x in operands])
 
 
 def _viewed(dims: _Dims, node: Node) -> list[Any]:
     """Dims before and behind which there are as many elements as before stay what they are."""
-    # Of which input's dim a number is the extent nobody knows.
+    # It is not known which input's dim a number comes from.
     dims.require_apart(node.args[1:])
     x: Any = node.args[0]
     old, new = list(_tensor(x).shape), list(_tensor(node).shape)
@@ -209,7 +209,7 @@ def _unsqueezed(dims: _Dims, node: Node) -> list[Any]:
 
 
 def _along(dims: _Dims, node: Node, over: Any, keepdim: bool) -> list[Any]:
-    """What is done along some dims, which one of the others knows nothing of."""
+    """For operations along some dims: the other dims keep their sources."""
     found = dims.of(node.args[0])  # type: ignore[arg-type]
     rank = len(found)
     over = range(rank) if over is None or over == [] else [over] if isinstance(over, int) else over
@@ -242,7 +242,7 @@ def _multiplied(dims: _Dims, x: Node, y: Node) -> list[Any]:
         if dims.open(sources):
             raise _Mixed(sources or ())
     sizes = [(_tensor(z).shape[:-2], dims.of(z)[:-2]) for z in (x, y)]
-    batch = _joined(dims, max(len(size) for size, _ in sizes), sizes)
+    batch = _joined(max(len(size) for size, _ in sizes), sizes)
     return [*batch, rows[-2], columns[-1]]
 
 
@@ -320,7 +320,7 @@ def repeated_inputs(
 
 
 def _settled(graph: Graph, inputs: Sequence[str], nodes: Mapping[str, Node], dims: _Dims) -> set[_Source]:
-    """What is left of the dims to be repeated when no operation mixes what they give."""
+    """The dims that may be repeated, without those whose elements some operation mixes."""
     while dims.repeated:
         dims.sources.clear()
         for i, name in enumerate(inputs):
