@@ -25,6 +25,7 @@ from .builtin import variant
 from .conditions import stands_for_bool
 from .expressions import OPERATORS
 from .parts import Part
+from .raised import reasons
 from .recursion import Recursion, endless, is_users_file
 from .region import forget_shared
 from .sites import Site
@@ -36,15 +37,6 @@ _DISC = str(Path(__file__).parents[2])
 
 def _frames(error: BaseException) -> list[types.FrameType]:
     return [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-
-
-def _reasons(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what it came from."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        yield error
-        seen.add(id(error))
-        error = error.__cause__ or error.__context__
 
 
 def _is_hidden(frame: types.FrameType) -> bool:
@@ -230,7 +222,7 @@ class Converter:
         """Has PyTorch's layers and distributions in which tracing failed rewritten, too; whether that adds any."""
         found = {
             frame.f_code
-            for reason in _reasons(error)
+            for reason in reasons(error)
             for frame in _frames(reason)
             if is_layer_file(frame.f_code.co_filename)
         }

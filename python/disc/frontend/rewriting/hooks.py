@@ -23,7 +23,7 @@ from ..locations import is_layer_file, is_user_file, is_user_line
 from . import filled, seen
 from .conditions import compared, constant_of, is_assumed, narrows_hint, number_tensor, predicate
 from .dynamic import is_dynamic
-from .raised import is_message
+from .raised import is_message, reasons
 from .region import carry_changes
 from .symbolic_calls import symbolic_call
 
@@ -39,13 +39,8 @@ class NeedsRewriting(BaseException):
 
 def needs_rewriting(error: BaseException | None) -> bool:
     """Whether what went wrong is that Python was asked for something that is known at run time only."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, (NeedsRewriting, Unknown, GuardOnDataDependentSymNode, DataDependentOutputException)):
-            return True
-        seen.add(id(error))
-        error = error.__cause__ or error.__context__
-    return False
+    kinds = (NeedsRewriting, Unknown, GuardOnDataDependentSymNode, DataDependentOutputException)
+    return any(isinstance(reason, kinds) for reason in reasons(error))
 
 
 class _Ranges(type):

@@ -7,7 +7,7 @@ import linecache
 import re
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,15 @@ from .sites import Site
 
 # What numbers and tensors that are known at run time only become in a text.
 _TRACED = re.compile(r"\b(?:[suz]|zf|u?f|zuf)\d+\b|FakeTensor|<disc\.")
+
+
+def reasons(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, its cause, the cause of that, and so on."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        yield error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
 
 
 def text_of_raise(error: Exception) -> str:

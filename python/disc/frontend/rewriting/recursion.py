@@ -25,6 +25,7 @@ from ..locations import is_user_file
 from .arguments import Mismatch
 from .conditions import SYMBOLIC
 from .procedures import Procedure
+from .raised import reasons
 from .region import PACKAGE, depth
 from .sites import Site
 from .state import is_scalar, parts
@@ -172,15 +173,11 @@ def _caller(function: types.FunctionType) -> Site:
 
 def endless(error: BaseException) -> errors.CompileError | None:
     """What went wrong, if it is that functions call each other without end."""
-    reason: BaseException | None = error
-    seen: set[int] = set()
-    while reason is not None and id(reason) not in seen:
+    for reason in reasons(error):
         if isinstance(reason, RecursionError):
             frames = [f for f in traceback.extract_tb(reason.__traceback__) if is_users_file(f.filename)]
             lines = Counter(f"{f.filename}:{f.lineno}" for f in frames).most_common(1)
             return errors.CompileError("import", _NEVER_ENDS, lines[0][0] if lines else None)
-        seen.add(id(reason))
-        reason = reason.__cause__ or reason.__context__
     return None
 
 
