@@ -8,6 +8,12 @@
 //   scf.for %i = %lo to %full step 16 { vector<16xf32> of each input; body; store }
 //   scf.if %rest { the same once, under a mask }
 //
+// Short inner dimensions (the parts of complex numbers, x/y/z) that do not merge with the dimension outside them, since
+// buffers are walked otherwise along them, are joined with it all the same: the lanes run over both, and each buffer
+// is read by whole vectors, of which shuffles make the lanes (PointEmitter::loadPattern). Of x [N, 2] + b [2]:
+//
+//   scf.for %i = %lo to %hi step 16 { x: vector<16xf32> load; b: vector<2xf32> load, shuffle [0, 1, 0, 1, ..]; .. }
+//
 // Tasks are chunks of the row-major range of the domain, whatever the layouts are: a row may be cut anywhere, so that
 // work divides evenly over threads for every shape.
 //
@@ -32,12 +38,14 @@ namespace {
 class LoopEmitter {
 public:
   explicit LoopEmitter(KernelEmission &e)
-      : e(e), b(e.builder), loc(e.kernel.getLoc()), points(e.builder, e.kernel, e.args(), e.lanes(), e.shapes) {}
+      : e(e), b(e.builder), loc(e.kernel.getLoc()), points(e.builder, e.kernel, e.args(), e.lanes(), e.shapes),
+        width(e.lanes()) {}
 
   LogicalResult run();
 
 private:
   bool planConcat();
+  void planJoin(const KernelAccess &access);
   LogicalResult rows();
   LogicalResult tiles(CrossedTiles &crossed, unsigned across);
   LogicalResult segment(ArrayRef<Idx> outer, Value from, Value to);
@@ -58,6 +66,9 @@ private:
   PointEmitter points;
   SmallVector<SymExpr> domain;
   SmallVector<MergedDims> runs;
+  SmallVector<MergedDims> joined; // what the innermost run is made of, if the lanes run over several
+  int64_t unit = 1;     // rows, and what is left of them, are multiples of this: the joined runs within the first
+  int64_t width;        // elements in a vector, a multiple of `unit`
   bool aligned = false; // vectors start at multiples of the lanes, and rows are made of whole vectors
   ConcatOp concat;      // the kernel's only work, along a dimension of the innermost run
 };
@@ -77,12 +88,31 @@ LogicalResult LoopEmitter::run() {
     access.write(i, at);
   }
   runs = access.mergedRuns(0, domain.size());
-  for (unsigned r = 0; r + 1 < runs.size(); ++r) {
+  planJoin(access);
+  for (unsigned r = 0; r + 1 < runs.size() && joined.empty(); ++r) {
     CrossedTiles crossed(points, access, runs.back().innermost, runs[r].innermost, 0, e.kernel.getNumInputs());
     if (!crossed.empty())
       return tiles(crossed, r);
   }
   return rows();
+}
+
+/// Joins runs while those inside the outermost of them have half as many elements as there are lanes, or fewer.
+void LoopEmitter::planJoin(const KernelAccess &access) {
+  // Lanes that data sends to places of their own are gathered one by one, which rows that are read whole are not.
+  int64_t most = access.readsByData() ? e.lanes() / 8 : e.lanes() / 2;
+  size_t first = runs.size();
+  int64_t inside = 1;
+  while (first > 1 && runs[first - 1].extent.isConstant() && inside * runs[first - 1].extent.constant() <= most)
+    inside *= runs[--first].extent.constant();
+  if (first == runs.size() || inside <= 1)
+    return;
+  joined.assign(runs.begin() + first - 1, runs.end());
+  unit = inside;
+  width = e.lanes() - e.lanes() % unit;
+  MergedDims all{runs.back().innermost, joined.front().extent * SymExpr(unit)};
+  runs.truncate(first - 1);
+  runs.push_back(all);
 }
 
 /// A concatenation is copied part by part, each with the dimensions inside the joined one in the same run: whether a
@@ -100,7 +130,7 @@ bool LoopEmitter::planConcat() {
     access.read(input, at);
   // The parts end within each step of the dimensions outside the joined one, however the buffers lie.
   SmallVector<MergedDims> inner = access.mergedRuns(op.getDim(), domain.size());
-  if (inner.size() != 1)
+  if (inner.size() != 1 || (inner.front().extent.isConstant() && inner.front().extent.constant() * 2 <= e.lanes()))
     return false;
   runs = access.mergedRuns(0, op.getDim());
   runs.push_back(inner.front());
@@ -178,8 +208,11 @@ LogicalResult LoopEmitter::rows() {
   SymExpr total(1);
   for (const MergedDims &run : runs)
     total *= run.extent;
-  Value lo = mul(index(e.begin()), chunk);
-  Value hi = min(mul(index(e.end()), chunk), points.expr(total));
+  auto whole = [&](Value n) {
+    return unit == 1 ? n : sub(n, arith::RemUIOp::create(b, loc, n, points.constantIndex(unit)));
+  };
+  Value lo = whole(mul(index(e.begin()), chunk));
+  Value hi = min(whole(mul(index(e.end()), chunk)), points.expr(total));
   if (runs.empty()) {
     SmallVector<Idx> at(domain.size(), points.uniform(0));
     return success(point(at, Value(), Value()));
@@ -187,7 +220,8 @@ LogicalResult LoopEmitter::rows() {
 
   SymExpr inner = runs.back().extent;
   ArrayRef<MergedDims> outerRuns = ArrayRef<MergedDims>(runs).drop_back();
-  aligned = !concat && inner.content() % e.lanes() == 0 && e.schedule("chunk", 4096) % e.lanes() == 0;
+  aligned =
+      !concat && width == e.lanes() && inner.content() % e.lanes() == 0 && e.schedule("chunk", 4096) % e.lanes() == 0;
   SmallVector<Idx> outer(domain.size(), points.uniform(0));
   if (outerRuns.empty())
     return segment(outer, lo, hi);
@@ -240,15 +274,20 @@ bool LoopEmitter::concatSegment(ArrayRef<Idx> outer, Value from, Value to) {
 
 /// `point` at each vector of positions [from, to), which may be empty.
 bool LoopEmitter::vectors(Value from, Value to, Point point) {
-  int64_t lanes = e.lanes();
   int64_t unroll = e.schedule("unroll", 1);
   SymExpr inner = runs.back().extent;
   bool ok = true;
+  Value all; // the lanes that there are elements for
+  if (width < e.lanes()) {
+    SmallVector<bool> on(e.lanes());
+    std::fill_n(on.begin(), width, true);
+    all = points.constant(DenseElementsAttr::get(points.vectorOf(b.getI1Type()), ArrayRef<bool>(on)));
+  }
   auto body = [&](int64_t copies) {
     return [&, copies](Value i, ValueRange) {
       PointEmitter::Scope scope(points);
       for (int64_t u = 0; u < copies; ++u)
-        ok &= point(u ? add(i, points.constantIndex(u * lanes)) : i, Value());
+        ok &= point(u ? add(i, points.constantIndex(u * width)) : i, all);
       return SmallVector<Value>();
     };
   };
@@ -258,15 +297,15 @@ bool LoopEmitter::vectors(Value from, Value to, Point point) {
     return add(start, whole);
   };
   Value at = from;
-  bool isShort = inner.isConstant() && inner.constant() < lanes;
+  bool isShort = inner.isConstant() && inner.constant() < width;
   if (!isShort) {
-    if (unroll > 1 && !(inner.isConstant() && inner.constant() < unroll * lanes)) {
-      Value stop = wholeUnits(at, unroll * lanes);
-      emitFor(b, loc, at, stop, points.constantIndex(unroll * lanes), {}, body(unroll));
+    if (unroll > 1 && !(inner.isConstant() && inner.constant() < unroll * width)) {
+      Value stop = wholeUnits(at, unroll * width);
+      emitFor(b, loc, at, stop, points.constantIndex(unroll * width), {}, body(unroll));
       at = stop;
     }
-    Value stop = aligned ? to : wholeUnits(at, lanes);
-    emitFor(b, loc, at, stop, points.constantIndex(lanes), {}, body(1));
+    Value stop = aligned ? to : wholeUnits(at, width);
+    emitFor(b, loc, at, stop, points.constantIndex(width), {}, body(1));
     at = stop;
   }
   if (!aligned) {
@@ -284,8 +323,12 @@ bool LoopEmitter::vectors(Value from, Value to, Point point) {
 /// One vector of results at `position` of the innermost run; a scalar if there is no run.
 bool LoopEmitter::point(ArrayRef<Idx> outer, Value position, Value mask) {
   SmallVector<Idx> at(outer);
-  if (position)
-    at[runs.back().innermost] = Idx(position, true, 1, aligned ? e.lanes() : 1);
+  if (position) {
+    Idx within(position, true, 1, aligned ? e.lanes() : unit);
+    for (const MergedDims &run : llvm::reverse(ArrayRef(joined).drop_front(joined.empty() ? 0 : 1)))
+      std::tie(within, at[run.innermost]) = points.divModIdx(within, run.extent);
+    at[joined.empty() ? runs.back().innermost : joined.front().innermost] = within;
+  }
   return succeeded(points.storeResults(at, domain, mask));
 }
 

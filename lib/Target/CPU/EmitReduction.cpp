@@ -415,7 +415,7 @@ void ReductionEmitter::bindStaged(unsigned i) {
   points.bind(v, [this, i, v](ArrayRef<Idx> idx, Value mask) -> Value {
     SmallVector<Idx> here = points.reshapeIdx(current.at, plan.domain, e.shapes.dims(v));
     for (auto [a, c] : llvm::zip(idx, here))
-      if (a.base != c.base || a.each != c.each || a.lanes != c.lanes || (a.lanes && a.step != c.step))
+      if (!(a == c))
         return points.recompute(v, idx, mask);
     Value buffer = stagedBuffer(i);
     return points.load(buffer, current.slot, getElementTypeOrSelf(v.getType()), mask);

@@ -36,6 +36,7 @@ static LinearCoord add(const LinearCoord &a, const LinearCoord &b) {
   sum.opaque |= b.opaque;
   sum.offset += b.offset;
   sum.exact &= b.exact;
+  sum.byData |= b.byData;
   return sum;
 }
 
@@ -108,7 +109,8 @@ void KernelAccess::access(unsigned buffer, ArrayRef<LinearCoord> at) {
 
 void KernelAccess::access(unsigned buffer, const LinearCoord &address) {
   barriers |= address.opaque;
-  LinearAccess access{buffer, address.coefficients, address.offset, address.exact && address.opaque.none()};
+  LinearAccess access{buffer, address.coefficients, address.offset, address.exact && address.opaque.none(),
+                      address.byData};
   if (!llvm::is_contained(accesses, access))
     accesses.push_back(std::move(access));
 }
@@ -123,6 +125,10 @@ const LinearAccess *KernelAccess::onlyAccess(unsigned buffer) const {
     found = &access;
   }
   return found;
+}
+
+bool KernelAccess::readsByData() const {
+  return llvm::any_of(accesses, [](const LinearAccess &access) { return access.byData; });
 }
 
 void KernelAccess::write(unsigned result, ArrayRef<LinearCoord> at) { access(kernel.getNumInputs() + result, at); }
@@ -223,7 +229,10 @@ void KernelAccess::readInputs(linalg::GenericOp op, ArrayRef<LinearCoord> iters)
       // A coordinate computed from values is right wherever the values are.
       auto index = v.getDefiningOp<linalg::IndexOp>();
       at.push_back(index ? iters[index.getDim()] : zero());
-      at.back().exact &= bool(index);
+      if (!index) {
+        at.back().exact = false;
+        at.back().byData = true;
+      }
     }
     read(extract.getTensor(), at);
   });

@@ -17,7 +17,8 @@ struct LinearCoord {
   SmallVector<SymExpr> coefficients;
   llvm::SmallBitVector opaque;
   SymExpr offset;
-  bool exact = true; // false if something not seen here adds to it, such as an index that is computed from values
+  bool exact = true;   // false if something not seen here adds to it
+  bool byData = false; // an index that is computed from values
 };
 
 /// A load or store: the element at `offset + sum(strides[d] * domain[d])` of a buffer, if `exact`.
@@ -25,10 +26,10 @@ struct LinearAccess {
   unsigned buffer; // inputs, then results
   SmallVector<SymExpr> strides;
   SymExpr offset;
-  bool exact;
+  bool exact, byData;
 
   bool operator==(const LinearAccess &o) const {
-    return buffer == o.buffer && strides == o.strides && offset == o.offset && exact == o.exact;
+    return buffer == o.buffer && strides == o.strides && offset == o.offset && exact == o.exact && byData == o.byData;
   }
 };
 
@@ -63,6 +64,9 @@ public:
   /// Dimensions [begin, end) of the domain as runs that may each be walked as one, outermost first. Unit extents are
   /// in no run: their coordinate is 0.
   SmallVector<MergedDims> mergedRuns(unsigned begin, unsigned end);
+
+  /// True if values decide which element of some buffer is read.
+  bool readsByData() const;
 
   /// The one way in which a buffer is addressed; null if there are several, or none that is known exactly.
   const LinearAccess *onlyAccess(unsigned buffer) const;

@@ -57,9 +57,10 @@ PointEmitter::Scope::~Scope() {
 }
 
 Value PointEmitter::eval(Value tensor, ArrayRef<Idx> idx, Value mask) {
-  PointKey key{{tensor.getAsOpaquePointer(), mask.getAsOpaquePointer(), 0}};
+  PointKey key{{tensor.getAsOpaquePointer(), mask.getAsOpaquePointer(), nullptr, 0}};
   for (const Idx &i : idx)
-    key.push_back({i.base.getAsOpaquePointer(), i.each.getAsOpaquePointer(), i.lanes ? i.step : 0});
+    key.push_back({i.base.getAsOpaquePointer(), i.each.getAsOpaquePointer(), i.pattern.getAsOpaquePointer(),
+                   i.lanes ? i.step : 0});
   if (auto it = points.find(key); it != points.end())
     return it->second;
   Value result;
@@ -295,6 +296,7 @@ Idx PointEmitter::affine(AffineExpr e, ArrayRef<Idx> iters) {
 }
 
 /// The part of `concat` that covers a point is chosen by branches: the other parts' coordinates would be out of range.
+/// Where the lanes of a part are known while compiling, it is read under their mask.
 Value PointEmitter::evalConcat(ConcatOp op, ArrayRef<Idx> idx, Value mask) {
   unsigned dim = op.getDim();
   Type elem = getElementTypeOrSelf(op.getType());
@@ -303,46 +305,50 @@ Value PointEmitter::evalConcat(ConcatOp op, ArrayRef<Idx> idx, Value mask) {
   Value coordinate = materialize(idx[dim]);
   Value result = arith::ConstantOp::create(builder, loc, cast<TypedAttr>(builder.getZeroAttr(type)));
   SymExpr offset(0);
-  bool failed = false;
   for (Value input : op.getInputs()) {
     SymExpr end = offset + shapeAnalysis.dims(input)[dim];
     auto compare = [&](arith::CmpIPredicate predicate, const SymExpr &bound) -> Value {
       Value limit = expr(bound);
       if (isa<VectorType>(coordinate.getType()))
         limit = splat(limit);
-      return arith::CmpIOp::create(builder, loc, predicate, coordinate, limit);
+      return builder.createOrFold<arith::CmpIOp>(loc, predicate, coordinate, limit);
     };
-    Value inside = arith::AndIOp::create(builder, loc, compare(arith::CmpIPredicate::sge, offset),
-                                         compare(arith::CmpIPredicate::slt, end));
-    Value partMask = mask, any = inside;
-    if (isa<VectorType>(inside.getType())) {
-      partMask = mask ? arith::AndIOp::create(builder, loc, inside, mask).getResult() : inside;
-      any = vector::ReductionOp::create(builder, loc, vector::CombiningKind::OR, partMask);
-    }
-    auto branch = scf::IfOp::create(builder, loc, TypeRange(type), any, /*withElseRegion=*/true);
-    {
-      OpBuilder::InsertionGuard guard(builder);
-      Scope scope(*this);
-      builder.setInsertionPointToStart(branch.thenBlock());
-      SmallVector<Idx> at(idx);
-      at[dim] = addIdx(at[dim], uniform(expr(SymExpr(0) - offset)));
-      Value v = eval(input, at, partMask);
-      failed |= !v;
-      if (!v)
-        v = result;
-      if (anyLanes)
-        v = splat(v);
-      if (isa<VectorType>(inside.getType()))
-        v = arith::SelectOp::create(builder, loc, inside, v, result);
-      scf::YieldOp::create(builder, loc, v);
-    }
-    {
-      OpBuilder::InsertionGuard guard(builder);
-      builder.setInsertionPointToStart(branch.elseBlock());
-      scf::YieldOp::create(builder, loc, result);
-    }
-    result = branch.getResult(0);
+    Value inside = builder.createOrFold<arith::AndIOp>(loc, compare(arith::CmpIPredicate::sge, offset),
+                                                       compare(arith::CmpIPredicate::slt, end));
+    SmallVector<Idx> at(idx);
+    at[dim] = addIdx(at[dim], uniform(expr(SymExpr(0) - offset)));
     offset = end;
+    Value partMask = mask;
+    if (isa<VectorType>(inside.getType()))
+      partMask = mask ? builder.createOrFold<arith::AndIOp>(loc, inside, mask) : inside;
+    auto readPart = [&](Value otherwise) -> Value {
+      Value v = eval(input, at, partMask);
+      if (v && anyLanes)
+        v = splat(v);
+      if (v && isa<VectorType>(inside.getType()))
+        v = arith::SelectOp::create(builder, loc, inside, v, otherwise);
+      return v;
+    };
+    Value here = isa<VectorType>(inside.getType()) ? partMask : inside;
+    if (matchPattern(here, m_Zero()))
+      continue;
+    if (matchPattern(here, m_Constant())) {
+      if (!(result = readPart(result)))
+        return {};
+      continue;
+    }
+    Value any = here;
+    if (isa<VectorType>(here.getType()))
+      any = vector::ReductionOp::create(builder, loc, vector::CombiningKind::OR, here);
+    bool ok = true;
+    result = emitIf(builder, loc, any, result, [&] {
+               Scope scope(*this);
+               Value v = readPart(result);
+               ok = bool(v);
+               return SmallVector<Value>{ok ? v : result};
+             }).front();
+    if (!ok)
+      return {};
   }
-  return failed ? Value() : result;
+  return result;
 }

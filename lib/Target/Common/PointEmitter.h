@@ -26,15 +26,17 @@ namespace mlir::disc {
 class ConcatOp;
 class ReshapeOp;
 
-/// One coordinate of a point. Three forms:
+/// One coordinate of a point. Four forms:
 ///   uniform    `base` for every lane
 ///   lanes      `base + step * [0, 1, .., V)`
-///   arbitrary  `each`, a vector<V x index>, when a coordinate is not affine along the lanes
+///   pattern    `base + pattern[lane]`, as where the lanes run over two dimensions of which the inner is short
+///   arbitrary  `each`, a vector<V x index>, when nothing is known while compiling of how it runs along the lanes
 struct Idx {
   Value base;
   bool lanes = false;
   int64_t step = 1;     // meaningful when lanes
   int64_t multiple = 1; // `base` is known to be a multiple of this; lets blocks of V lanes be split without division
+  DenseI64ArrayAttr pattern;
   Value each;
 
   Idx() = default;
@@ -42,7 +44,11 @@ struct Idx {
       : base(base), lanes(lanes), step(step), multiple(multiple) {}
   static Idx arbitrary(Value each);
 
-  bool isUniform() const { return !lanes && !each; }
+  bool isUniform() const { return !lanes && !each && !pattern; }
+  /// The same coordinate, by the same values.
+  bool operator==(const Idx &o) const {
+    return base == o.base && each == o.each && pattern == o.pattern && lanes == o.lanes && (!lanes || step == o.step);
+  }
 };
 
 /// A run of dimensions of one shape that hold the same elements as a run of another's.
@@ -153,6 +159,8 @@ public:
   //===--- index arithmetic ----------------------------------------------------===//
   Idx uniform(Value base) { return Idx(base); }
   Idx uniform(int64_t base);
+  /// `base + offsets[lane]`, in the simplest form.
+  Idx patterned(Value base, ArrayRef<int64_t> offsets, int64_t multiple = 1);
   /// An affine expression of an iteration space's coordinates.
   Idx affine(AffineExpr e, ArrayRef<Idx> iters);
   Idx addIdx(const Idx &a, const Idx &b);
@@ -177,7 +185,7 @@ public:
   void store(Value ptr, const Idx &offset, Value v, Value mask = {});
 
 private:
-  using PointKey = std::vector<std::tuple<const void *, const void *, int64_t>>;
+  using PointKey = std::vector<std::tuple<const void *, const void *, const void *, int64_t>>;
   using IndexKey = std::tuple<int, const void *, const void *>;
 
   Value evalGeneric(OpResult result, linalg::GenericOp op, ArrayRef<Idx> idx, Value mask);
@@ -187,6 +195,9 @@ private:
   Value evalConcat(ConcatOp op, ArrayRef<Idx> idx, Value mask);
   Value evalExtract(tensor::ExtractOp op, IRMapping &map, const DenseMap<Value, Idx> &coordinates, Value mask);
   Idx address(LayoutAttr layout, ArrayRef<Idx> idx);
+  SmallVector<int64_t> laneOffsets(const Idx &a) const;
+  Value askedFor(Value mask, ArrayRef<int64_t> offsets, int64_t begin);
+  Value loadPattern(Value ptr, const Idx &offset, Type memory, Value mask);
   unsigned alignmentAt(Value ptr, const Idx &offset, Type memory);
   Value indexOp(int kind, Value lhs, Value rhs);
   Value entryPtr(unsigned slot);

@@ -187,16 +187,41 @@ Value PointEmitter::indexOp(int kind, Value lhs, Value rhs) {
 
 Idx PointEmitter::uniform(int64_t base) { return Idx(constantIndex(base)); }
 
+Idx PointEmitter::patterned(Value base, ArrayRef<int64_t> offsets, int64_t multiple) {
+  int64_t first = offsets.front(), step = offsets.size() > 1 ? offsets[1] - first : 0;
+  bool even = true;
+  for (auto [i, offset] : llvm::enumerate(offsets))
+    even &= offset == first + static_cast<int64_t>(i) * step;
+  if (even) {
+    Idx result(indexOp(Add, base, constantIndex(first)), step != 0, step ? step : 1);
+    result.multiple = std::gcd(multiple, first);
+    return result;
+  }
+  Idx result(base);
+  result.multiple = multiple;
+  result.pattern = builder.getDenseI64ArrayAttr(offsets);
+  return result;
+}
+
+/// What each lane adds to the base. Not of an arbitrary coordinate.
+SmallVector<int64_t> PointEmitter::laneOffsets(const Idx &a) const {
+  if (a.pattern)
+    return SmallVector<int64_t>(a.pattern.asArrayRef());
+  SmallVector<int64_t> offsets(vectorLanes);
+  for (int64_t i = 0; i < vectorLanes; ++i)
+    offsets[i] = a.lanes ? i * a.step : 0;
+  return offsets;
+}
+
 Value PointEmitter::materialize(const Idx &a) {
   if (a.each)
     return a.each;
-  if (!a.lanes)
+  if (a.isUniform())
     return a.base;
-  SmallVector<int64_t> offsets(vectorLanes);
-  for (int64_t i = 0; i < vectorLanes; ++i)
-    offsets[i] = i * a.step;
   auto type = vectorOf(builder.getIndexType());
-  Value steps = constant(DenseElementsAttr::get(type, ArrayRef<int64_t>(offsets)));
+  Value steps = constant(DenseElementsAttr::get(type, ArrayRef<int64_t>(laneOffsets(a))));
+  if (constantValue(a.base) == 0)
+    return steps;
   IndexKey key{Add, splat(a.base).getAsOpaquePointer(), steps.getAsOpaquePointer()};
   Value &known = indices[key];
   if (!known) {
@@ -209,6 +234,12 @@ Value PointEmitter::materialize(const Idx &a) {
 Idx PointEmitter::addIdx(const Idx &a, const Idx &b) {
   if (a.each || b.each)
     return Idx::arbitrary(arith::AddIOp::create(builder, loc, splat(materialize(a)), splat(materialize(b))));
+  if (a.pattern || b.pattern) {
+    SmallVector<int64_t> offsets = laneOffsets(a);
+    for (auto [offset, more] : llvm::zip(offsets, laneOffsets(b)))
+      offset += more;
+    return patterned(indexOp(Add, a.base, b.base), offsets, std::gcd(knownMultiple(a), knownMultiple(b)));
+  }
   Idx sum(indexOp(Add, a.base, b.base));
   sum.multiple = std::gcd(knownMultiple(a), knownMultiple(b));
   sum.step = (a.lanes ? a.step : 0) + (b.lanes ? b.step : 0);
@@ -230,8 +261,14 @@ Idx PointEmitter::mulIdx(const Idx &a, const SymExpr &factor) {
   }
   if (a.each)
     return Idx::arbitrary(arith::MulIOp::create(builder, loc, a.each, splat(f)));
-  // base * f + (step * lane) * f: the second part is the same for all points, and leaves the loop.
-  Value steps = arith::MulIOp::create(builder, loc, materialize(Idx(constantIndex(0), true, a.step)), splat(f));
+  if (a.pattern && factor.isConstant()) {
+    SmallVector<int64_t> offsets = laneOffsets(a);
+    for (int64_t &offset : offsets)
+      offset *= factor.constant();
+    return patterned(indexOp(Mul, a.base, f), offsets, knownMultiple(a) * std::abs(factor.constant()));
+  }
+  // base * f + offset * f: the second part is the same for all points, and leaves the loop.
+  Value steps = arith::MulIOp::create(builder, loc, materialize(patterned(constantIndex(0), laneOffsets(a))), splat(f));
   return Idx::arbitrary(arith::AddIOp::create(builder, loc, splat(indexOp(Mul, a.base, f)), steps));
 }
 
@@ -257,6 +294,18 @@ std::pair<Idx, Idx> PointEmitter::divModIdx(const Idx &a, const SymExpr &extent)
   if (step > 0 && constantExtent && step % constantExtent == 0) {
     Idx quotient(indexOp(Div, a.base, n), true, step / constantExtent);
     return {quotient, Idx(indexOp(Rem, a.base, n))};
+  }
+  if (!a.each && constantExtent && knownMultiple(a) % constantExtent == 0) {
+    // The lanes' own offsets divide while compiling.
+    SmallVector<int64_t> quotients = laneOffsets(a), remainders = quotients;
+    if (llvm::all_of(quotients, [](int64_t offset) { return offset >= 0; })) {
+      for (int64_t &offset : quotients)
+        offset /= constantExtent;
+      for (int64_t &offset : remainders)
+        offset %= constantExtent;
+      return {patterned(indexOp(Div, a.base, n), quotients, knownMultiple(a) / constantExtent),
+              patterned(constantIndex(0), remainders, 0)};
+    }
   }
   if (step > 0 && constantExtent && constantExtent + span < (int64_t(1) << 31)) {
     // One scalar division for the block; what is left is small, so that 32 bits do for the lanes' own.

@@ -92,6 +92,101 @@ static Value elementPtr(OpBuilder &b, Location loc, Value ptr, Type memory, Valu
   return LLVM::GEPOp::create(b, loc, type, memory, ptr, ArrayRef<LLVM::GEPArg>{index});
 }
 
+/// The lanes of a mask that may be on; all where the mask is computed.
+static SmallVector<bool> possibleLanes(Value mask, int64_t lanes) {
+  SmallVector<bool> possible(lanes, true);
+  DenseElementsAttr known;
+  if (mask && matchPattern(mask, m_Constant(&known)))
+    for (auto [lane, on] : llvm::enumerate(known.getValues<bool>()))
+      possible[lane] = on;
+  return possible;
+}
+
+/// A mask of the elements from `begin` on that lanes of `mask` ask for, lane l for element offsets[l]; null if none do.
+Value PointEmitter::askedFor(Value mask, ArrayRef<int64_t> offsets, int64_t begin) {
+  SmallVector<SmallVector<int64_t>> askers(vectorLanes);
+  size_t rounds = 0;
+  for (auto [lane, o] : llvm::enumerate(offsets))
+    if (int64_t e = o - begin; e >= 0 && e < vectorLanes) {
+      askers[e].push_back(lane);
+      rounds = std::max(rounds, askers[e].size());
+    }
+  Value none = constant(DenseElementsAttr::get(cast<VectorType>(mask.getType()), false)), on;
+  for (size_t round = 0; round < rounds; ++round) {
+    SmallVector<int64_t> from(vectorLanes, vectorLanes); // the first lane of `none`
+    for (auto [e, lanes] : llvm::enumerate(askers))
+      if (round < lanes.size())
+        from[e] = lanes[round];
+    Value some = vector::ShuffleOp::create(builder, loc, mask, none, from);
+    on = on ? arith::OrIOp::create(builder, loc, on, some).getResult() : some;
+  }
+  return on;
+}
+
+/// Vectors of all that lies between the first and the last element that a lane asks for, which are of one buffer, and
+/// from them the lanes by shuffles. Null where too much lies between.
+Value PointEmitter::loadPattern(Value ptr, const Idx &offset, Type memory, Value mask) {
+  constexpr int64_t most = 4; // as many loads are dearer than a gather's
+  SmallVector<int64_t> offsets = laneOffsets(offset);
+  SmallVector<bool> possible = possibleLanes(mask, vectorLanes);
+  std::optional<int64_t> first, last;
+  for (auto [lane, o] : llvm::enumerate(offsets))
+    if (possible[lane]) {
+      first = std::min(first.value_or(o), o);
+      last = std::max(last.value_or(o), o);
+    }
+  if (!first || *last - *first >= most * vectorLanes)
+    return {};
+  int64_t count = *last - *first + 1;
+  VectorType type = vectorOf(memory);
+  Idx start = addIdx(Idx(offset.base, false, 1, offset.multiple), uniform(*first));
+  bool someOff = mask && !matchPattern(mask, m_Constant());
+
+  // Where any lane may be off, masks say what is read; else whole vectors, of which the last ends with the last
+  // element. (Masked loads are slow where the cache has to fetch: they are not used for their own sake.)
+  SmallVector<Value> parts;
+  SmallVector<int64_t> partStarts;
+  int64_t size = someOff ? vectorLanes : std::min<int64_t>(vectorLanes, llvm::bit_floor<uint64_t>(count));
+  for (int64_t from = 0; from < count; from += size) {
+    int64_t begin = someOff ? from : std::min(from, count - size);
+    Idx here = addIdx(start, uniform(begin));
+    Value at = elementPtr(builder, loc, ptr, memory, here.base);
+    unsigned align = alignmentAt(ptr, here, memory);
+    Value part;
+    if (someOff) {
+      if (Value on = askedFor(mask, offsets, *first + begin)) {
+        Value zeros = constant(cast<TypedAttr>(builder.getZeroAttr(type)));
+        part =
+            LLVM::MaskedLoadOp::create(builder, loc, type, at, on, zeros, builder.getI32IntegerAttr(align), UnitAttr());
+      }
+    } else {
+      part = LLVM::LoadOp::create(builder, loc, VectorType::get({size}, memory), at, align);
+    }
+    parts.push_back(part);
+    partStarts.push_back(begin);
+  }
+
+  // Each shuffle takes the lanes of one more vector.
+  Value result;
+  for (auto [part, begin] : llvm::zip(parts, partStarts)) {
+    if (!part)
+      continue;
+    SmallVector<int64_t> from(vectorLanes);
+    bool asked = false;
+    for (auto [lane, o] : llvm::enumerate(offsets)) {
+      int64_t e = o - *first - begin;
+      bool isHere = possible[lane] && e >= 0 && e < size;
+      asked |= isHere;
+      from[lane] = isHere ? e : result ? size + static_cast<int64_t>(lane) : 0;
+    }
+    if (!asked)
+      continue;
+    result = result ? vector::ShuffleOp::create(builder, loc, part, result, from)
+                    : vector::ShuffleOp::create(builder, loc, part, part, from);
+  }
+  return result;
+}
+
 Value PointEmitter::load(Value ptr, const Idx &offset, Type elem, Value mask) {
   Type memory = memoryType(elem);
   unsigned align = bytesOf(memory);
@@ -102,7 +197,7 @@ Value PointEmitter::load(Value ptr, const Idx &offset, Type elem, Value mask) {
   }
   VectorType type = vectorOf(memory);
   Value zeros = mask ? constant(cast<TypedAttr>(builder.getZeroAttr(type))) : Value();
-  if (offset.lanes && offset.step == 1) {
+  if (offset.lanes && offset.step == 1 && !(mask && matchPattern(mask, m_Constant()))) {
     Value at = elementPtr(builder, loc, ptr, memory, offset.base);
     align = alignmentAt(ptr, offset, memory);
     result = mask ? LLVM::MaskedLoadOp::create(builder, loc, type, at, mask, zeros, builder.getI32IntegerAttr(align),
@@ -111,6 +206,9 @@ Value PointEmitter::load(Value ptr, const Idx &offset, Type elem, Value mask) {
                   : LLVM::LoadOp::create(builder, loc, type, at, align).getResult();
     return fromMemory(builder, loc, result, elem);
   }
+  if (!offset.each)
+    if (Value read = loadPattern(ptr, offset, memory, mask))
+      return fromMemory(builder, loc, read, elem);
   Value at = elementPtr(builder, loc, ptr, memory, materialize(offset));
   Value on = mask ? mask : constant(DenseElementsAttr::get(vectorOf(builder.getI1Type()), true));
   ValueRange passThru = mask ? ValueRange(zeros) : ValueRange();

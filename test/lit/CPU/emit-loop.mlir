@@ -75,6 +75,43 @@ disc_plan.kernel_func loop @rows attributes {symbols = ["B", "S"],
   disc_plan.yield %r : tensor<?x?xf32>
 }
 
+// Complex numbers times one for each row of pairs: the lanes run over the rows and the two parts. The real parts, at
+// even elements, are read by whole vectors and doubled by shuffles; which part a lane holds is known. Lanes that may be
+// off are read under a mask, made of the lanes that ask for each element.
+// CHECK-LABEL: func.func @parts
+// CHECK: scf.for
+// CHECK-NOT: gather
+// CHECK: llvm.load {{.*}} -> vector<8xf32>
+// CHECK: llvm.load {{.*}} -> vector<8xf32>
+// CHECK: vector.shuffle {{.*}} : vector<8xf32>, vector<8xf32>
+// CHECK: vector.shuffle {{.*}} : vector<8xf32>, vector<16xf32>
+// CHECK: llvm.load {{.*}} -> vector<2xf32>
+// CHECK: vector.shuffle {{.*}} [0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1] : vector<2xf32>, vector<2xf32>
+// CHECK: llvm.store {{.*}} : vector<16xf32>
+// CHECK: scf.if
+// CHECK: vector.shuffle {{.*}} : vector<16xi1>, vector<16xi1>
+// CHECK: llvm.intr.masked.load
+// CHECK-NOT: gather
+// CHECK: llvm.intr.masked.store
+disc_plan.kernel_func loop @parts attributes {symbols = ["B"],
+    arg_dims = [#disc_shape.dims<[B]>, #disc_shape.dims<[2]>],
+    layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[2]>>,
+               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
+               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[2, 1]>>]} {
+^bb0(%x: tensor<?xf32>, %w: tensor<2xf32>):
+  %B = disc_shape.dim <B>
+  %e = tensor.empty(%B) : tensor<?x2xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (j)>,
+                                        affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%x, %w : tensor<?xf32>, tensor<2xf32>) outs(%e : tensor<?x2xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.mulf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<?x2xf32>
+  disc_plan.yield %r : tensor<?x2xf32>
+}
+
 // Rank 0: one scalar, no loop.
 // CHECK-LABEL: func.func @scalar
 // CHECK-NOT: scf.for
