@@ -74,9 +74,11 @@ class Model:
         if executable and program.fallbacks.functions:
             bind_lifetime(self, program.fallbacks)
             self._run = raising(executable.run)
-        self._names = _plain_arguments(program, signature)
+        self._names = _simple_arguments(program, signature)
+        self._taken = [(n, i) for n, i in enumerate(program.inputs) if not i.is_plain]
         self._planned: _native.Module | None = None
-        self._single, self._sequence = _plain_results(program)
+        self._single, self._sequence = _simple_results(program)
+        self._given = [(n, o) for n, o in enumerate(program.outputs) if not o.is_plain]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model: the original module's arguments and results.
@@ -90,13 +92,19 @@ class Model:
         if self._names is None or len(args) + len(kwargs) != len(self._names):
             inputs = self._flatten(args, kwargs)
         elif not kwargs:
-            inputs = args
+            inputs = self._take(args) if self._taken else args
         else:
             try:
                 inputs = args + tuple([kwargs[name] for name in self._names[len(args) :]])
+                inputs = self._take(inputs) if self._taken else inputs
             except KeyError:
                 inputs = self._flatten(args, kwargs)
-        results = self._run(inputs)
+        results: Sequence[Any] = self._run(inputs)
+        if self._given and (self._single or self._sequence is not None):
+            given = list(results)
+            for n, output in self._given:
+                given[n] = output.given(given[n])
+            results = given
         if self._single:
             return results[0]
         if self._sequence is not None:
@@ -200,6 +208,12 @@ class Model:
         inputs = ", ".join(f"{i.name}: {_dtype_name(i)}[{', '.join(map(str, i.dims))}]" for i in self.inputs)
         return f"disc.Model({inputs})"
 
+    def _take(self, args: Sequence[Any]) -> Sequence[Any]:
+        inputs = list(args)
+        for n, entry in self._taken:
+            inputs[n] = entry.taken(inputs[n])
+        return inputs
+
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         try:
             return self._program.flatten(args, kwargs)
@@ -236,13 +250,11 @@ def _dtype_name(tensor: Input) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _plain_arguments(program: ImportedProgram, signature: inspect.Signature | None) -> tuple[str, ...] | None:
-    """The names of the arguments, if the model takes tensors alone; None if it takes anything else."""
+def _simple_arguments(program: ImportedProgram, signature: inspect.Signature | None) -> tuple[str, ...] | None:
+    """The names of the arguments, if each is an input; None if there are structures or constants among them."""
     args, kwargs = program.in_spec.children()
     leaves = [*args.children(), *kwargs.children()]
-    if any(not i.is_plain for i in program.inputs):
-        return None
-    if program.constants or any(i.is_number for i in program.inputs) or not all(leaf.is_leaf() for leaf in leaves):
+    if program.constants or not all(leaf.is_leaf() for leaf in leaves):
         return None
     if [i.leaf for i in program.inputs] != list(range(len(leaves))):
         return None
@@ -252,12 +264,11 @@ def _plain_arguments(program: ImportedProgram, signature: inspect.Signature | No
     return (*positional, *(kwargs.context or ()))
 
 
-def _plain_results(program: ImportedProgram) -> tuple[bool, type | None]:
-    """Whether the result is one tensor, and the sequence type if it is one of tensors."""
-    plain = [(o.kind, o.index) for o in program.outputs] == [("tensor", i) for i in range(len(program.outputs))]
-    plain = plain and all(o.is_plain for o in program.outputs)
+def _simple_results(program: ImportedProgram) -> tuple[bool, type | None]:
+    """Whether there is one result, which ``main`` has, and the sequence type if it is a sequence of such."""
+    simple = [(o.kind, o.index) for o in program.outputs] == [("tensor", i) for i in range(len(program.outputs))]
     spec = program.out_spec
-    if not plain:
+    if not simple:
         return False, None
     if spec.is_leaf():
         return True, None

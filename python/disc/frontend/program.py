@@ -52,7 +52,21 @@ class Input:
     @property
     def is_plain(self) -> bool:
         """Whether ``main`` takes the caller's tensor as it is."""
-        return not self.dtype.is_complex and not dtypes.is_stored(self.dtype)
+        return not self.is_number and not self.dtype.is_complex and not dtypes.is_stored(self.dtype)
+
+    def taken(self, leaf: Any) -> Any:
+        """What ``main`` takes for the caller's ``leaf``; TypeError if that is of another kind or dtype."""
+        if self.is_number:
+            return _number(self.name, leaf, self.dtype)
+        if self.is_plain:
+            return leaf
+        # Compiled code sees the parts of complex numbers, or integers: it cannot tell them from such tensors.
+        if not isinstance(leaf, torch.Tensor):
+            raise TypeError(f"input {self.name!r}: expected a Tensor, got {type(leaf).__name__}")
+        if leaf.dtype != self.dtype:
+            expected, got = (str(dtype).removeprefix("torch.") for dtype in (self.dtype, leaf.dtype))
+            raise TypeError(f"input {self.name!r}, dtype: expected {expected}, got {got}")
+        return passed(leaf)
 
 
 @dataclass
@@ -99,8 +113,8 @@ class ImportedProgram:
         kinds = {argument.path[1:]: argument.kind for argument in self.trees}
         found = [kinds.get((pytree.SequenceKey(n),)) for n in range(args.num_children)]
         plain = all(kind or spec.is_leaf() for kind, spec in zip(found, args.children(), strict=True))
-        numbers = any(i.is_number or not i.is_plain for i in self.inputs)
-        if not plain or numbers or kwargs.num_children or [i.leaf for i in self.inputs] != list(range(args.num_leaves)):
+        views = any(not i.is_plain for i in self.inputs)
+        if not plain or views or kwargs.num_children or [i.leaf for i in self.inputs] != list(range(args.num_leaves)):
             return None
         return found
 
@@ -135,27 +149,14 @@ class ImportedProgram:
                     f"argument {leaf} was {value!r} when the model was compiled and is part of it; got "
                     f"{leaves[leaf]!r}{why}"
                 )
-        return [self._entry(i, leaves[i.leaf]) for i in self.inputs]
-
-    @staticmethod
-    def _entry(entry: Input, leaf: Any) -> Any:
-        """What ``main`` takes for a leaf."""
-        if entry.is_number:
-            return _number(entry.name, leaf, entry.dtype)
-        return leaf if entry.is_plain else passed(leaf)
+        return [i.taken(leaves[i.leaf]) for i in self.inputs]
 
     def unflatten(self, results: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Any:
         """The model's output from ``main``'s ``results`` and the (flat) ``inputs`` of the call."""
         leaves = []
         for output in self.outputs:
             if output.kind in ("tensor", "input"):
-                leaf = (results if output.kind == "tensor" else inputs)[output.index]
-                leaf = torch.view_as_complex(leaf) if output.complex else leaf
-                if output.units:
-                    shape = leaf.shape
-                    leaf = leaf.squeeze([d for g in output.units if all(shape[d] == 1 for d in g) for d in g])
-                leaf = leaf if output.stored is None else leaf.view(output.stored)
-                leaves.append(output.maps(leaf) if output.keys else leaf)
+                leaves.append(output.given((results if output.kind == "tensor" else inputs)[output.index]))
             elif output.kind == "number":
                 leaves.append(results[output.index].item())
             elif output.kind == "int":

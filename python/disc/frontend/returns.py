@@ -48,6 +48,15 @@ class Output:
         """Whether the caller gets result ``index`` as it is."""
         return self.kind == "tensor" and not (self.complex or self.stored or self.units or self.keys)
 
+    def given(self, leaf: torch.Tensor) -> Any:
+        """What the caller gets for a tensor of ``main``'s."""
+        leaf = torch.view_as_complex(leaf) if self.complex else leaf
+        if self.units:
+            shape = leaf.shape
+            leaf = leaf.squeeze([d for g in self.units if all(shape[d] == 1 for d in g) for d in g])
+        leaf = leaf if self.stored is None else leaf.view(self.stored)
+        return self.maps(leaf) if self.keys else leaf
+
     def maps(self, leaf: torch.Tensor) -> list[dict[int | str, float]]:
         """The rows of a tensor as dicts."""
         rows = leaf.tolist() if leaf.dim() == 2 else [leaf.tolist()]

@@ -262,3 +262,26 @@ def test_no_stage_needs_the_ones_before_in_memory():
         executable.init([module.get_parameter(name).detach() for name in executable.info()["parameters"]])
         x = torch.randn(7, 24)
         assert torch.equal(executable.run((x,))[0], model(x)), stage.name
+
+
+class Turned(torch.nn.Module):
+    def forward(self, x, turns, times: int):
+        return x * turns, (turns + 1j) * times
+
+
+def test_complex_arguments_and_results():
+    x, turns = torch.randn(5), torch.randn(5, dtype=torch.complex64)
+    shapes = {"x": {0: N}, "turns": {0: N}, "times": Dim.DYNAMIC}
+    model = disc.compile(Turned(), (x, turns, 3), dynamic_shapes=shapes)
+    for n in (2, 7, 64):
+        args = torch.randn(n), torch.randn(n, dtype=torch.complex64), n
+        torch.testing.assert_close(model(*args), Turned()(*args))
+        torch.testing.assert_close(model(args[0], times=n, turns=args[1].conj()), Turned()(args[0], args[1].conj(), n))
+    # Compiled code has pairs of real numbers, which such an argument is not.
+    for wrong in (torch.randn(5, 2), turns.to(torch.complex128)):
+        with pytest.raises(TypeError, match=r"input 'turns', dtype: expected complex64, got (float32|complex128)"):
+            model(x, wrong, 3)
+    with pytest.raises(TypeError, match="input 'turns': expected a Tensor, got ndarray"):
+        model(x, torch.randn(5, 2).numpy(), 3)
+    with pytest.raises(TypeError, match="input 'times': expected an int, got float"):
+        model(x, turns, 3.0)
