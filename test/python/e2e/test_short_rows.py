@@ -116,7 +116,13 @@ def test_short_rows(width, dtype):
 def complex_numbers(x, y):
     z, f = torch.view_as_complex(x), torch.view_as_complex(y)
     turned = z * f[None]
-    return torch.view_as_real(turned).flatten(2), torch.view_as_real(z.conj() + turned), z.abs(), turned.real, z.imag * 2
+    return (
+        torch.view_as_real(turned).flatten(2),
+        torch.view_as_real(z.conj() + turned),
+        z.abs(),
+        turned.real,
+        z.imag * 2,
+    )
 
 
 @pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3", None])
