@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .program import ImportedProgram
 
 _EQUALITY = re.compile(r'"disc_shape\.require".*predicate = "eq"')
+_BOUND = re.compile(r'"disc_shape\.require".*predicate = "l[et]"')
 _UNBOUNDED = 2**62
 """From here on, torch.export's upper bounds stand for no bound."""
 
@@ -47,11 +48,13 @@ def check_inputs(
 def check_interface(program: ImportedProgram, interface: Mapping[str, Any]) -> None:
     """CompileError if a dim that was imported as dynamic is static in a compiled model.
 
-    A program that requires sizes to be equal may fix one by that: the guard at its entry then names the line.
+    A program that requires sizes to be equal may fix one by that, or by a bound if the range has an end already: the
+    guard at its entry then names the line.
     """
     if _EQUALITY.search(program.text):
         return
-    fixed = {symbol.name for symbol in program.symbols if symbol.min == symbol.max}
+    bounded = _BOUND.search(program.text) is not None
+    fixed = {symbol.name for symbol in program.symbols if symbol.min == symbol.max or bounded and symbol.max is not None}
     known = {name: dims for name, _, dims, *_ in interface["inputs"]}
     for x in program.inputs:
         for dim, (have, compiled) in enumerate(zip(x.dims, known.get(x.name, ()), strict=False)):

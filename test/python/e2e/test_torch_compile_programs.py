@@ -425,3 +425,13 @@ def test_backward_operator_of_convolution():
         return aten.convolution_backward(grad, x, weight, [6], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True] * 3)
 
     check(call, *[(torch.randn(n, 6, n, 5), torch.randn(n, 4, n, 5), torch.randn(6, 4, 1, 1)) for n in (3, 5)])
+
+
+def test_number_fixed_by_two_bounds():
+    """At n = 1 Dynamo's guard says n <= 1, and the largest of n counts needs n >= 1."""
+
+    def call(index, n):
+        ones = torch.ones_like(index)
+        return index.new_zeros(n).scatter_add_(0, index.view(-1).expand_as(ones), ones).max()
+
+    check(call, *[(torch.zeros(k, dtype=torch.int64), n) for k, n in ((5, 3), (1, 1), (1, 4), (7, 7))])
