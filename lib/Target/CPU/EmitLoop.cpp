@@ -99,12 +99,18 @@ LogicalResult LoopEmitter::run() {
 
 /// Joins runs while those inside the outermost of them have half as many elements as there are lanes, or fewer.
 void LoopEmitter::planJoin(const KernelAccess &access) {
-  // Lanes that data sends to places of their own are gathered one by one, which rows that are read whole are not.
+  // Lanes that data sends to places of their own are gathered one by one, which rows that are read whole are not; and
+  // of more than a few rows far apart, tiles are the better way.
   int64_t most = access.readsByData() ? e.lanes() / 8 : e.lanes() / 2;
   size_t first = runs.size();
   int64_t inside = 1;
-  while (first > 1 && runs[first - 1].extent.isConstant() && inside * runs[first - 1].extent.constant() <= most)
+  while (first > 1 && runs[first - 1].extent.isConstant()) {
+    if (!access.isStatic(runs[first - 1].innermost))
+      most = std::min<int64_t>(most, 8);
+    if (inside * runs[first - 1].extent.constant() > most)
+      break;
     inside *= runs[--first].extent.constant();
+  }
   if (first == runs.size() || inside <= 1)
     return;
   joined.assign(runs.begin() + first - 1, runs.end());

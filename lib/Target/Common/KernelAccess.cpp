@@ -127,6 +127,10 @@ const LinearAccess *KernelAccess::onlyAccess(unsigned buffer) const {
   return found;
 }
 
+bool KernelAccess::isStatic(unsigned dim) const {
+  return llvm::all_of(accesses, [&](const LinearAccess &access) { return access.strides[dim].isConstant(); });
+}
+
 bool KernelAccess::readsByData() const {
   return llvm::any_of(accesses, [](const LinearAccess &access) { return access.byData; });
 }

@@ -65,6 +65,8 @@ public:
   /// in no run: their coordinate is 0.
   SmallVector<MergedDims> mergedRuns(unsigned begin, unsigned end);
 
+  /// True if a step along the dimension is a step known while compiling in every buffer.
+  bool isStatic(unsigned dim) const;
   /// True if values decide which element of some buffer is read.
   bool readsByData() const;
 

@@ -57,10 +57,10 @@ PointEmitter::Scope::~Scope() {
 }
 
 Value PointEmitter::eval(Value tensor, ArrayRef<Idx> idx, Value mask) {
-  PointKey key{{tensor.getAsOpaquePointer(), mask.getAsOpaquePointer(), nullptr, 0}};
+  PointKey key{{tensor.getAsOpaquePointer(), mask.getAsOpaquePointer(), nullptr, nullptr, nullptr, 0}};
   for (const Idx &i : idx)
     key.push_back({i.base.getAsOpaquePointer(), i.each.getAsOpaquePointer(), i.pattern.getAsOpaquePointer(),
-                   i.lanes ? i.step : 0});
+                   i.rows.getAsOpaquePointer(), i.stride.getAsOpaquePointer(), i.lanes ? i.step : 0});
   if (auto it = points.find(key); it != points.end())
     return it->second;
   Value result;

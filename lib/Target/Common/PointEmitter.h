@@ -29,7 +29,8 @@ class ReshapeOp;
 /// One coordinate of a point. Four forms:
 ///   uniform    `base` for every lane
 ///   lanes      `base + step * [0, 1, .., V)`
-///   pattern    `base + pattern[lane]`, as where the lanes run over two dimensions of which the inner is short
+///   pattern    `base + pattern[lane]`, as where the lanes run over two dimensions of which the inner is short; and
+///              perhaps `+ rows[lane] * stride`, where the lanes fall on a few rows a dynamic stride apart
 ///   arbitrary  `each`, a vector<V x index>, when nothing is known while compiling of how it runs along the lanes
 struct Idx {
   Value base;
@@ -37,6 +38,8 @@ struct Idx {
   int64_t step = 1;     // meaningful when lanes
   int64_t multiple = 1; // `base` is known to be a multiple of this; lets blocks of V lanes be split without division
   DenseI64ArrayAttr pattern;
+  DenseI64ArrayAttr rows; // null unless the lanes fall on rows
+  Value stride;           // of the rows
   Value each;
 
   Idx() = default;
@@ -44,10 +47,11 @@ struct Idx {
       : base(base), lanes(lanes), step(step), multiple(multiple) {}
   static Idx arbitrary(Value each);
 
-  bool isUniform() const { return !lanes && !each && !pattern; }
+  bool isUniform() const { return !lanes && !each && !pattern && !rows; }
   /// The same coordinate, by the same values.
   bool operator==(const Idx &o) const {
-    return base == o.base && each == o.each && pattern == o.pattern && lanes == o.lanes && (!lanes || step == o.step);
+    return base == o.base && each == o.each && pattern == o.pattern && rows == o.rows && stride == o.stride &&
+           lanes == o.lanes && (!lanes || step == o.step);
   }
 };
 
@@ -185,7 +189,8 @@ public:
   void store(Value ptr, const Idx &offset, Value v, Value mask = {});
 
 private:
-  using PointKey = std::vector<std::tuple<const void *, const void *, const void *, int64_t>>;
+  using PointKey =
+      std::vector<std::tuple<const void *, const void *, const void *, const void *, const void *, int64_t>>;
   using IndexKey = std::tuple<int, const void *, const void *>;
 
   Value evalGeneric(OpResult result, linalg::GenericOp op, ArrayRef<Idx> idx, Value mask);
@@ -196,10 +201,12 @@ private:
   Value evalExtract(tensor::ExtractOp op, IRMapping &map, const DenseMap<Value, Idx> &coordinates, Value mask);
   Idx address(LayoutAttr layout, ArrayRef<Idx> idx);
   SmallVector<int64_t> laneOffsets(const Idx &a) const;
-  Value askedFor(Value mask, ArrayRef<int64_t> offsets, int64_t begin);
+  Value askedFor(Value mask, ArrayRef<int64_t> offsets, ArrayRef<bool> possible, int64_t begin);
   Value loadPattern(Value ptr, const Idx &offset, Type memory, Value mask);
+  Value loadRow(Value ptr, const Idx &offset, Type memory, Value mask, ArrayRef<bool> possible);
   unsigned alignmentAt(Value ptr, const Idx &offset, Type memory);
-  Value indexOp(int kind, Value lhs, Value rhs);
+  enum IndexOpKind { Add, Mul, Div, Rem };
+  Value indexOp(IndexOpKind kind, Value lhs, Value rhs);
   Value entryPtr(unsigned slot);
   OpBuilder &builder;
   KernelFuncOp kernelFunc;

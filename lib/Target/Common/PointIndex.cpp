@@ -20,8 +20,6 @@ using namespace mlir;
 using namespace mlir::disc;
 
 namespace {
-enum IndexOpKind { Add, Mul, Div, Rem };
-
 std::optional<int64_t> constantValue(Value v) {
   APInt value;
   if (v && matchPattern(v, m_ConstantInt(&value)))
@@ -160,7 +158,7 @@ Value PointEmitter::expr(const SymExpr &e) {
   return exprs[e.str()] = result;
 }
 
-Value PointEmitter::indexOp(int kind, Value lhs, Value rhs) {
+Value PointEmitter::indexOp(IndexOpKind kind, Value lhs, Value rhs) {
   auto l = constantValue(lhs), r = constantValue(rhs);
   if (l && r && (*r != 0 || kind < Div))
     return constantIndex(kind == Add ? *l + *r : kind == Mul ? *l * *r : kind == Div ? *l / *r : *l % *r);
@@ -203,7 +201,7 @@ Idx PointEmitter::patterned(Value base, ArrayRef<int64_t> offsets, int64_t multi
   return result;
 }
 
-/// What each lane adds to the base. Not of an arbitrary coordinate.
+/// What each lane adds to the base, and to its row's beginning. Not of an arbitrary coordinate.
 SmallVector<int64_t> PointEmitter::laneOffsets(const Idx &a) const {
   if (a.pattern)
     return SmallVector<int64_t>(a.pattern.asArrayRef());
@@ -220,6 +218,10 @@ Value PointEmitter::materialize(const Idx &a) {
     return a.base;
   auto type = vectorOf(builder.getIndexType());
   Value steps = constant(DenseElementsAttr::get(type, ArrayRef<int64_t>(laneOffsets(a))));
+  if (a.rows) {
+    Value row = constant(DenseElementsAttr::get(type, a.rows.asArrayRef()));
+    steps = arith::AddIOp::create(builder, loc, steps, arith::MulIOp::create(builder, loc, row, splat(a.stride)));
+  }
   if (constantValue(a.base) == 0)
     return steps;
   IndexKey key{Add, splat(a.base).getAsOpaquePointer(), steps.getAsOpaquePointer()};
@@ -232,13 +234,16 @@ Value PointEmitter::materialize(const Idx &a) {
 }
 
 Idx PointEmitter::addIdx(const Idx &a, const Idx &b) {
-  if (a.each || b.each)
+  if (a.each || b.each || (a.rows && b.rows))
     return Idx::arbitrary(arith::AddIOp::create(builder, loc, splat(materialize(a)), splat(materialize(b))));
-  if (a.pattern || b.pattern) {
+  if (a.pattern || b.pattern || a.rows || b.rows) {
     SmallVector<int64_t> offsets = laneOffsets(a);
     for (auto [offset, more] : llvm::zip(offsets, laneOffsets(b)))
       offset += more;
-    return patterned(indexOp(Add, a.base, b.base), offsets, std::gcd(knownMultiple(a), knownMultiple(b)));
+    Idx sum = patterned(indexOp(Add, a.base, b.base), offsets, std::gcd(knownMultiple(a), knownMultiple(b)));
+    sum.rows = a.rows ? a.rows : b.rows;
+    sum.stride = a.rows ? a.stride : b.stride;
+    return sum;
   }
   Idx sum(indexOp(Add, a.base, b.base));
   sum.multiple = std::gcd(knownMultiple(a), knownMultiple(b));
@@ -253,6 +258,8 @@ Idx PointEmitter::mulIdx(const Idx &a, const SymExpr &factor) {
   if (factor.isConstant(1))
     return a;
   Value f = expr(factor);
+  if (a.rows)
+    return Idx::arbitrary(arith::MulIOp::create(builder, loc, materialize(a), splat(f)));
   if (a.isUniform() || (a.lanes && factor.isConstant())) {
     Idx product(indexOp(Mul, a.base, f), a.lanes);
     product.step = a.lanes ? a.step * factor.constant() : 1;
@@ -267,6 +274,12 @@ Idx PointEmitter::mulIdx(const Idx &a, const SymExpr &factor) {
       offset *= factor.constant();
     return patterned(indexOp(Mul, a.base, f), offsets, knownMultiple(a) * std::abs(factor.constant()));
   }
+  if (a.pattern && llvm::SmallDenseSet<int64_t>(llvm::from_range, laneOffsets(a)).size() <= 8) {
+    Idx product(indexOp(Mul, a.base, f));
+    product.rows = a.pattern;
+    product.stride = f;
+    return product;
+  }
   // base * f + offset * f: the second part is the same for all points, and leaves the loop.
   Value steps = arith::MulIOp::create(builder, loc, materialize(patterned(constantIndex(0), laneOffsets(a))), splat(f));
   return Idx::arbitrary(arith::AddIOp::create(builder, loc, splat(indexOp(Mul, a.base, f)), steps));
@@ -275,6 +288,8 @@ Idx PointEmitter::mulIdx(const Idx &a, const SymExpr &factor) {
 std::pair<Idx, Idx> PointEmitter::divModIdx(const Idx &a, const SymExpr &extent) {
   if (extent.isConstant(1))
     return {a, uniform(0)};
+  if (a.rows)
+    return divModIdx(Idx::arbitrary(materialize(a)), extent);
   Value n = expr(extent);
   int64_t constantExtent = extent.isConstant() ? extent.constant() : 0;
   int64_t step = a.lanes ? a.step : 0;

@@ -10,6 +10,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace mlir::disc;
@@ -102,12 +103,13 @@ static SmallVector<bool> possibleLanes(Value mask, int64_t lanes) {
   return possible;
 }
 
-/// A mask of the elements from `begin` on that lanes of `mask` ask for, lane l for element offsets[l]; null if none do.
-Value PointEmitter::askedFor(Value mask, ArrayRef<int64_t> offsets, int64_t begin) {
+/// A mask of the elements from `begin` on that lanes of `mask` ask for, lane l for element offsets[l], if it is
+/// possible at all; null if none do.
+Value PointEmitter::askedFor(Value mask, ArrayRef<int64_t> offsets, ArrayRef<bool> possible, int64_t begin) {
   SmallVector<SmallVector<int64_t>> askers(vectorLanes);
   size_t rounds = 0;
   for (auto [lane, o] : llvm::enumerate(offsets))
-    if (int64_t e = o - begin; e >= 0 && e < vectorLanes) {
+    if (int64_t e = o - begin; possible[lane] && e >= 0 && e < vectorLanes) {
       askers[e].push_back(lane);
       rounds = std::max(rounds, askers[e].size());
     }
@@ -123,12 +125,44 @@ Value PointEmitter::askedFor(Value mask, ArrayRef<int64_t> offsets, int64_t begi
   return on;
 }
 
-/// Vectors of all that lies between the first and the last element that a lane asks for, which are of one buffer, and
-/// from them the lanes by shuffles. Null where too much lies between.
+/// The lanes of each row by themselves, then together. Null where a row's lie too far apart.
 Value PointEmitter::loadPattern(Value ptr, const Idx &offset, Type memory, Value mask) {
+  SmallVector<bool> possible = possibleLanes(mask, vectorLanes);
+  if (!offset.rows)
+    return loadRow(ptr, offset, memory, mask, possible);
+  ArrayRef<int64_t> rows = offset.rows;
+  llvm::SmallSetVector<int64_t, 4> numbers;
+  for (auto [lane, row] : llvm::enumerate(rows))
+    if (possible[lane])
+      numbers.insert(row);
+  Idx within = offset;
+  within.rows = nullptr;
+  within.stride = Value();
+  Value result;
+  for (int64_t number : numbers) {
+    SmallVector<bool> here(possible);
+    SmallVector<int64_t> from(vectorLanes);
+    for (auto [lane, row] : llvm::enumerate(rows)) {
+      here[lane] = here[lane] && row == number;
+      from[lane] = row == number ? lane : vectorLanes + lane;
+    }
+    Idx at = within;
+    Value begin = indexOp(Mul, offset.stride, constantIndex(number));
+    at.base = indexOp(Add, within.base, begin);
+    at.multiple = 1;
+    Value part = loadRow(ptr, at, memory, mask, here);
+    if (!part)
+      return {};
+    result = result ? vector::ShuffleOp::create(builder, loc, part, result, from).getResult() : part;
+  }
+  return result;
+}
+
+/// Vectors of all that lies between the first and the last element that a possible lane asks for, which are of one
+/// buffer, and from them the lanes by shuffles. Null where too much lies between.
+Value PointEmitter::loadRow(Value ptr, const Idx &offset, Type memory, Value mask, ArrayRef<bool> possible) {
   constexpr int64_t most = 4; // as many loads are dearer than a gather's
   SmallVector<int64_t> offsets = laneOffsets(offset);
-  SmallVector<bool> possible = possibleLanes(mask, vectorLanes);
   std::optional<int64_t> first, last;
   for (auto [lane, o] : llvm::enumerate(offsets))
     if (possible[lane]) {
@@ -154,7 +188,7 @@ Value PointEmitter::loadPattern(Value ptr, const Idx &offset, Type memory, Value
     unsigned align = alignmentAt(ptr, here, memory);
     Value part;
     if (someOff) {
-      if (Value on = askedFor(mask, offsets, *first + begin)) {
+      if (Value on = askedFor(mask, offsets, possible, *first + begin)) {
         Value zeros = constant(cast<TypedAttr>(builder.getZeroAttr(type)));
         part =
             LLVM::MaskedLoadOp::create(builder, loc, type, at, on, zeros, builder.getI32IntegerAttr(align), UnitAttr());
@@ -197,7 +231,7 @@ Value PointEmitter::load(Value ptr, const Idx &offset, Type elem, Value mask) {
   }
   VectorType type = vectorOf(memory);
   Value zeros = mask ? constant(cast<TypedAttr>(builder.getZeroAttr(type))) : Value();
-  if (offset.lanes && offset.step == 1 && !(mask && matchPattern(mask, m_Constant()))) {
+  if (offset.lanes && offset.step == 1 && !offset.rows && !(mask && matchPattern(mask, m_Constant()))) {
     Value at = elementPtr(builder, loc, ptr, memory, offset.base);
     align = alignmentAt(ptr, offset, memory);
     result = mask ? LLVM::MaskedLoadOp::create(builder, loc, type, at, mask, zeros, builder.getI32IntegerAttr(align),
@@ -225,7 +259,7 @@ void PointEmitter::store(Value ptr, const Idx &offset, Value v, Value mask) {
     return;
   }
   value = splat(value);
-  if (offset.lanes && offset.step == 1) {
+  if (offset.lanes && offset.step == 1 && !offset.rows) {
     Value at = elementPtr(builder, loc, ptr, memory, offset.base);
     align = alignmentAt(ptr, offset, memory);
     if (mask)
