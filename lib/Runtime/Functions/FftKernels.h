@@ -121,12 +121,15 @@ template <typename T, int R, typename E> DISC_INLINE void butterfly(Pair<E> (&x)
       differences[q] = x[q] - x[R - q];
       x[0] = x[0] + sums[q];
     }
-#pragma clang loop unroll(full)
+    // Large radices are rare, and would be half of the code if it were written out for each result.
+#pragma clang loop unroll_count(R > 7 ? 1 : R / 2)
     for (int r = 1; r <= R / 2; ++r) {
       Pair<E> even = first, odd = {E{}, E{}};
+      int at = 0;
 #pragma clang loop unroll(full)
       for (int q = 1; q <= R / 2; ++q) {
-        const T c = T(UnitRoots<R>::cosines[r * q % R]), s = T(UnitRoots<R>::sines[r * q % R]);
+        at = at + r < R ? at + r : at + r - R;
+        const T c = T(UnitRoots<R>::cosines[at]), s = T(UnitRoots<R>::sines[at]);
         even.re += c * sums[q].re;
         even.im += c * sums[q].im;
         odd.re += s * differences[q].re;
