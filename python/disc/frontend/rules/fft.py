@@ -39,12 +39,15 @@ def _convolution(b: Builder, n: Extent) -> Extent:
     return 0 if rest <= 1 else 1 << (2 * n - 2).bit_length()
 
 
-def _rows_per_task(b: Builder, n: Extent, last: bool) -> Extent:
-    """Rows of length ``n`` that a task transforms, at once where they are short.
+def _rows_per_task(b: Builder, n: Extent, count: Extent, last: bool) -> Extent:
+    """How many of ``count`` rows of length ``n`` a task transforms at once.
 
-    Neighbouring columns are worth it for longer ones: a cache line has elements of several.
+    Fewer where rows are long, or where ``count`` is too few for two threads. Columns next to each other share cache
+    lines and are worth it for longer ones.
     """
-    return b.maximum(b.minimum(b.floordiv(4096 if last else 16 * _TOGETHER, b.maximum(n, 1)), 16), 1)
+    n = b.maximum(n, 1)
+    long = b.minimum(b.floordiv((8 if last else 16) * _TOGETHER, n), b.floordiv(count, 2))
+    return b.maximum(b.minimum(b.maximum(long, b.floordiv(2 * _TOGETHER, n)), 16), 1)
 
 
 def _transform(
@@ -63,8 +66,8 @@ def _transform(
     plan = b.call("fft_plan", [], [([size], part)], config=[n, int(kind != _COMPLEX)], scratch=scratch)[0]
     dims = [*x.dims[:dim], results, *x.dims[dim + 1 :]]
     after = x.rank - 1 - dim
-    rows = _rows_per_task(b, n, after == 0)
     count = b.product([*x.dims[:dim], *x.dims[dim + 1 :]])
+    rows = _rows_per_task(b, n, count, after == 0)
     made = b.call(
         "fft",
         [x if kind == _TO_COMPLEX else b.as_pairs(x), plan],
