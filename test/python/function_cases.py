@@ -288,6 +288,12 @@ def _ffts() -> list[Case]:
         Case("rfft2", lambda x: (fft.rfft2(x), fft.irfft2(fft.rfft2(x), s=(6, 8))), ("B 6 8",)),
         Case("fftn", lambda x: fft.fftn(x), ("4 6 8",)),
         Case("hfft", lambda x: fft.ihfft(x), ("B 8",)),
+        Case("fft_middle", lambda x: fft.ifft(fft.fft(x, dim=1), dim=1, norm="ortho"), ("3 N 19",)),
+        Case("rfft_middle", lambda x: fft.irfft(fft.rfft(x, dim=1), x.shape[1], dim=1), ("B 30 19",)),
+        Case("fft_permuted", lambda x: fft.fft(fft.rfft(x.permute(2, 0, 1)[..., ::2]), dim=0), ("5 48 N",)),
+        Case("fft_conjugated", lambda x: fft.fft(fft.rfft(x).conj().mT), ("B 2048:f64",)),
+        Case("rfft_twosided", lambda x: fft.fft(x).imag, ("B 257",)),
+        Case("rfft2_dynamic", lambda x: fft.irfft2(fft.rfft2(x), s=x.shape[-2:]), ("2 S N",)),
     ]
 
 

@@ -8,8 +8,11 @@
 #include "Check.h"
 #include "lib/Runtime/Functions/Order.h"
 
+#include <algorithm>
 #include <cmath>
+#include <complex>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -179,35 +182,157 @@ TEST(uniqueKeepsNansApart) {
   CHECK(count.data[0] == 2 && first.data[0] == 1 && first.data[1] == 0 && times.data[1] == 2 && of.data[2] == 1);
 }
 
-TEST(fftOfEveryLength) {
-  for (int64_t n = 1; n <= 140; ++n) {
-    int64_t length = 1;
-    while (length < 2 * n - 1)
-      length *= 2;
-    Tensor<double> x(DISC_F64, {1, n, 2}), plan(DISC_F64, {2 * n + 6 * length}), y(DISC_F64, {1, n, 2});
-    for (size_t i = 0; i < x.data.size(); ++i)
-      x.data[i] = std::sin(double(i * i));
-    CHECK(runParts(disc_fn_fft_plan, {plan}, {n}, 1, 1) == DISC_OK);
-    double factor = 1;
-    int64_t bits;
-    std::memcpy(&bits, &factor, sizeof(bits));
-    CHECK(runParts(disc_fn_fft, {x, plan, y}, {n, 0, 0, bits}, 1, 1, size_t(length + n) * 32) == DISC_OK);
-    double worst = 0;
-    for (int64_t k = 0; k < n; ++k) {
-      double re = 0, im = 0;
-      for (int64_t j = 0; j < n; ++j) {
-        double angle = -2 * 3.14159265358979323846 * double(j * k % n) / double(n);
-        double a = x.data[size_t(2 * j)], c = x.data[size_t(2 * j + 1)];
-        re += a * std::cos(angle) - c * std::sin(angle);
-        im += a * std::sin(angle) + c * std::cos(angle);
-      }
-      worst = std::max({worst, std::fabs(re - y.data[size_t(2 * k)]), std::fabs(im - y.data[size_t(2 * k + 1)])});
-    }
-    CHECK(worst < 1e-12 * double(n));
+namespace {
+using Spectrum = std::vector<std::complex<double>>;
+
+/// The transform by its definition.
+Spectrum slowTransform(const Spectrum &x) {
+  size_t n = x.size();
+  Spectrum roots(n), y(n);
+  for (size_t k = 0; k < n; ++k)
+    roots[k] = std::polar(1.0, -2 * 3.14159265358979323846 * double(k) / double(n));
+  for (size_t k = 0; k < n; ++k)
+    for (size_t j = 0; j < n; ++j)
+      y[k] += x[j] * roots[j * k % n];
+  return y;
+}
+
+enum class Layout { Rows, Columns, Gaps };
+
+/// Transforms rows that are multiples of one, of n elements of `x` with 1 or 2 components, and compares with those of
+/// `want`. The largest error, relative to the largest element; or 1 if a division into tasks changes the result.
+template <typename T>
+double fftError(int64_t n, int64_t rows, int64_t kind, bool backward, double factor, const Spectrum &x,
+                const Spectrum &want, Layout layout) {
+  const int64_t dtype = sizeof(T) == 8 ? DISC_F64 : DISC_F32, count = int64_t(x.size()), results = int64_t(want.size());
+  const int64_t m = kind != 0 && n % 2 == 0 ? n / 2 : n, in = kind == 1 ? 1 : 2, out = kind == 2 ? 1 : 2;
+  int64_t convolution = 1;
+  while (convolution < 2 * m - 1)
+    convolution *= 2;
+  int64_t rest = m;
+  for (int64_t prime : {2, 3, 5, 7, 11, 13})
+    while (rest % prime == 0)
+      rest /= prime;
+  convolution = rest > 1 ? convolution : 0;
+  const int64_t longest = std::max(m, convolution);
+  const auto scratch = size_t(longest * 5 * int64_t(sizeof(T)) + std::min<int64_t>(longest, 2048) * 256 + 1024);
+
+  const bool columns = layout == Layout::Columns;
+  const int64_t gap = layout == Layout::Gaps ? 3 : 1, stride = (columns ? rows : 1) * in * gap,
+                rowStride = (columns ? 1 : count) * in * gap;
+  std::vector<int64_t> dims = columns ? std::vector<int64_t>{count, rows} : std::vector<int64_t>{rows, count};
+  std::vector<int64_t> strides =
+      columns ? std::vector<int64_t>{stride, rowStride} : std::vector<int64_t>{rowStride, stride};
+  std::vector<T> data(size_t(rows * count * in * gap));
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t k = 0; k < count; ++k)
+      for (int64_t part = 0; part < in; ++part)
+        data[size_t(r * rowStride + k * stride + part * gap)] =
+            T(double(r % 5 + 1) * (part ? x[size_t(k)].imag() : x[size_t(k)].real()));
+  if (in == 2) {
+    dims.push_back(2);
+    strides.push_back(gap);
   }
-  Tensor<double> small(DISC_F64, {3}), x(DISC_F64, {2, 2});
-  CHECK(runParts(disc_fn_fft_plan, {small}, {4}, 1, 1) == DISC_ERROR_SHAPE);
-  CHECK(runParts(disc_fn_fft, {x, small, x}, {4, 0, 0, 0}, 1, 1) == DISC_ERROR_SHAPE);
+  disc_view from{data.data(), dtype, int64_t(dims.size()), dims.data(), strides.data()};
+  std::vector<int64_t> to = columns ? std::vector<int64_t>{results, rows} : std::vector<int64_t>{rows, results};
+  if (out == 2)
+    to.push_back(2);
+  Tensor<T> plan(dtype, {7 * m + 9 * convolution + 160}), y(dtype, to), again(dtype, to);
+  int64_t bits;
+  std::memcpy(&bits, &factor, sizeof(bits));
+  if (runParts(disc_fn_fft_plan, {plan}, {n, kind != 0}, 1, 1, scratch) != DISC_OK)
+    return 1;
+  const int64_t group = rows % 2 ? 16 : 1, tasks = (rows + group - 1) / group;
+  const std::vector<int64_t> config = {n, kind, backward, bits, columns, group};
+  if (runParts(disc_fn_fft, {from, plan, y}, config, tasks, tasks, scratch) != DISC_OK ||
+      runParts(disc_fn_fft, {from, plan, again}, config, tasks, 1, scratch) != DISC_OK || y.data != again.data)
+    return 1;
+  double worst = 0, most = 0;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t k = 0; k < results; ++k)
+      for (int64_t part = 0; part < out; ++part) {
+        double value =
+            double(y.data[size_t(((columns ? k * rows + r : r * results + k)) * out + part)]) / double(r % 5 + 1);
+        double wanted = part ? want[size_t(k)].imag() : want[size_t(k)].real();
+        worst = std::max(worst, std::fabs(value - wanted));
+        most = std::max(most, std::fabs(wanted));
+      }
+  return most > 0 ? worst / most : worst;
+}
+
+/// All kinds of transforms of length n; the largest error over the dtype's epsilon.
+template <typename T>
+double fftErrors(int64_t n, int64_t rows, Layout layout, const Spectrum &x, const Spectrum &y, const Spectrum &real,
+                 const Spectrum &spectrum) {
+  Spectrum conjugate(x.size()), backward(x.size());
+  std::transform(x.begin(), x.end(), conjugate.begin(), [](auto z) { return std::conj(z); });
+  std::transform(y.begin(), y.end(), backward.begin(), [](auto z) { return std::conj(z) * 0.5; });
+  const Spectrum half(spectrum.begin(), spectrum.begin() + n / 2 + 1);
+  double worst = 0;
+  for (double error : {fftError<T>(n, rows, 0, false, 1, x, y, layout),
+                       fftError<T>(n, rows, 0, true, 0.5, conjugate, backward, layout),
+                       fftError<T>(n, rows, 1, false, 1, real, half, layout),
+                       fftError<T>(n, rows, 1, false, 1, real, spectrum, layout),
+                       fftError<T>(n, rows, 2, true, 1 / double(n), half, real, layout)})
+    worst = std::max(worst, error);
+  return worst / double(std::numeric_limits<T>::epsilon());
+}
+} // namespace
+
+TEST(fftOfEveryLength) {
+  std::mt19937 random(1);
+  std::normal_distribution<double> normal;
+  std::vector<int64_t> lengths(132);
+  std::iota(lengths.begin(), lengths.end(), 1);
+  lengths.insert(lengths.end(), {169, 256, 400, 509, 997, 1000, 1018});
+  for (int64_t n : lengths) {
+    Spectrum x(static_cast<size_t>(n)), real(x);
+    for (size_t k = 0; k < x.size(); ++k) {
+      // Floats, so that the inputs are the same numbers for both dtypes.
+      x[k] = {float(normal(random)), float(normal(random))};
+      real[k] = x[k].real();
+    }
+    const Spectrum y = slowTransform(x), spectrum = slowTransform(real);
+    int64_t turn = n;
+    // Around the numbers of lanes: 4, 8 and 16 rows of f32, 2, 4 and 8 of f64.
+    for (int64_t rows : {1, 2, 3, 7, 8, 9, 15, 17, 35}) {
+      if (n > 132 && rows > 9)
+        continue;
+      auto layout = Layout(turn++ % 3);
+      CHECK(fftErrors<float>(n, rows, layout, x, y, real, spectrum) < 16);
+      CHECK(fftErrors<double>(n, rows, layout, x, y, real, spectrum) <
+            16 + 0.1 * double(n)); // of slowTransform as well
+    }
+  }
+}
+
+TEST(fftOfLongRows) {
+  // A wave has one line in its spectrum.
+  for (int64_t n : {4096, 4098, 5000, 4099, 65536, 78125}) {
+    Spectrum wave(static_cast<size_t>(n)), line(wave);
+    for (size_t k = 0; k < wave.size(); ++k)
+      wave[k] = std::polar(1.0, 2 * 3.14159265358979323846 * double(3 * k % size_t(n)) / double(n));
+    line[3] = double(n);
+    for (int64_t rows : {1, 2, 9}) {
+      auto layout = Layout(rows % 3);
+      CHECK(fftError<float>(n, rows, 0, false, 1, wave, line, layout) < 1e-6);
+      CHECK(fftError<double>(n, rows, 0, false, 1, wave, line, layout) < 1e-14);
+      Spectrum real(wave), half(static_cast<size_t>(n / 2 + 1));
+      for (auto &z : real)
+        z = z.real();
+      half[3] = double(n) / 2;
+      CHECK(fftError<float>(n, rows, 1, false, 1, real, half, layout) < 1e-6);
+      CHECK(fftError<double>(n, rows, 2, true, 1 / double(n), half, real, layout) < 1e-14);
+    }
+  }
+}
+
+TEST(fftErrors) {
+  Tensor<double> small(DISC_F64, {3}), plan(DISC_F64, {500}), x(DISC_F64, {2, 2}), y(DISC_F64, {40, 2});
+  CHECK(runParts(disc_fn_fft_plan, {small}, {4, 0}, 1, 1, 4096) == DISC_ERROR_SHAPE);
+  CHECK(runParts(disc_fn_fft_plan, {plan}, {0, 0}, 1, 1, 4096) == DISC_ERROR_SHAPE);
+  CHECK(runParts(disc_fn_fft, {x, plan, x}, {4, 0, 0, 0, 0, 1}, 1, 1, 4096) == DISC_ERROR_SHAPE);
+  CHECK(runParts(disc_fn_fft, {y, small, y}, {40, 0, 0, 0, 0, 1}, 1, 1, 65536) == DISC_ERROR_SHAPE);
 }
 
 TEST(philoxIsPhilox) {

@@ -11,7 +11,6 @@ from .. import dtypes, scalar
 from ..builder import Builder
 from ..registry import lowers
 from ..values import Extent, Tensor, normalize_dim
-from .calls import dim_back, dim_last
 from .elementwise import convert
 
 _COMPLEX, _TO_COMPLEX, _TO_REAL = range(3)
@@ -19,8 +18,17 @@ _NONE, _ROOT, _WHOLE = range(3)
 _RADICES = (2, 3, 5, 7, 11, 13)
 
 
+_TOGETHER = 2048
+"""The longest transform of which several rows are done at once (kLongestTogether of the runtime's Fft.cpp)."""
+
+
+def _complex_length(b: Builder, n: Extent, kind: int) -> Extent:
+    """The length of the complex transform: half of an even number of real elements, else at most ``n``."""
+    return n // 2 if isinstance(n, int) and kind != _COMPLEX and n % 2 == 0 else n
+
+
 def _convolution(b: Builder, n: Extent) -> Extent:
-    """The length of the convolution that a transform of length ``n`` needs; of an unknown length an upper bound."""
+    """The length of the convolution that a complex transform of length ``n`` needs, or an upper bound."""
     if not isinstance(n, int):
         # A power of two below twice 2n.
         return b.mul(n, 4)
@@ -31,27 +39,45 @@ def _convolution(b: Builder, n: Extent) -> Extent:
     return 0 if rest <= 1 else 1 << (2 * n - 2).bit_length()
 
 
+def _rows_per_task(b: Builder, n: Extent, count: Extent, last: bool) -> Extent:
+    """How many of ``count`` rows of length ``n`` a task transforms at once.
+
+    Fewer where rows are long, or where ``count`` is too few for two threads. Columns next to each other share cache
+    lines and are worth it for longer ones.
+    """
+    n = b.maximum(n, 1)
+    long = b.minimum(b.floordiv((8 if last else 16) * _TOGETHER, n), b.floordiv(count, 2))
+    return b.maximum(b.minimum(b.maximum(long, b.floordiv(2 * _TOGETHER, n)), 16), 1)
+
+
 def _transform(
     b: Builder, x: Tensor, dim: int, n: Extent, kind: int, backward: bool, scale: float, results: Extent
 ) -> Tensor:
     """The transforms of length ``n`` along ``dim``."""
     part = dtypes.part(x.dtype)
-    rank = x.rank
-    last = dim_last(b, x, dim)
-    convolution = _convolution(b, n)
-    size = b.add(b.mul(n, 2), b.mul(convolution, 6))
-    plan = b.call("fft_plan", [], [([size], part)], config=[n])[0]
-    dims = [*last.dims[:-1], results]
+    scalar_ = x.rank == 0
+    x = b.reshape(x, [1]) if scalar_ else x
+    dim = normalize_dim(dim, x.rank)
+    length = _complex_length(b, n, kind)
+    convolution = _convolution(b, length)
+    size = b.add(b.add(b.mul(length, 7), b.mul(convolution, 9)), 160)
+    longest = b.maximum(length, convolution)
+    scratch = b.add(b.add(b.mul(longest, 5 * part.itemsize), b.mul(b.minimum(longest, _TOGETHER), 256)), 1024)
+    plan = b.call("fft_plan", [], [([size], part)], config=[n, int(kind != _COMPLEX)], scratch=scratch)[0]
+    dims = [*x.dims[:dim], results, *x.dims[dim + 1 :]]
+    after = x.rank - 1 - dim
+    count = b.product([*x.dims[:dim], *x.dims[dim + 1 :]])
+    rows = _rows_per_task(b, n, count, after == 0)
     made = b.call(
         "fft",
-        [last if kind == _TO_COMPLEX else b.as_pairs(last), plan],
+        [x if kind == _TO_COMPLEX else b.as_pairs(x), plan],
         [(dims if kind == _TO_REAL else [*dims, 2], part)],
-        config=[n, kind, int(backward), float(scale)],
-        tasks=b.product(dims[:-1]),
-        scratch=b.mul(b.maximum(n, convolution), 4 * part.itemsize),
+        config=[n, kind, int(backward), float(scale), after, rows],
+        tasks=b.floordiv(b.add(count, b.sub(rows, 1)), rows),
+        scratch=scratch,
     )[0]
     result = made if kind == _TO_REAL else b.as_complex(made)
-    return dim_back(b, result, dim, rank)
+    return b.reshape(result, []) if scalar_ else result
 
 
 def _scale(extents: Sequence[Extent], normalization: int) -> float | None:
