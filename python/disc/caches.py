@@ -148,7 +148,8 @@ def returned(module: torch.nn.Module, same: dict[Path, Path]) -> Iterator[None]:
     if _MODULE not in sys.modules:
         yield
         return
-    hook = module.register_forward_hook(leave, with_kwargs=True)
+    # In front of hooks that make other objects of results.
+    hook = module.register_forward_hook(leave, with_kwargs=True, prepend=True)
     try:
         yield
     finally:

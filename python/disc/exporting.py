@@ -10,7 +10,7 @@ import torch
 from torch._export.serde.serialize import GraphModuleSerializer
 from torch.export import ExportedProgram
 
-from . import trees
+from . import jagged, trees
 from .errors import CompileError
 from .frontend.entry_guards import keep_bounds
 from .frontend.export import export as trace
@@ -48,6 +48,8 @@ def export(
     if found:
         where = ", ".join(str(argument.path) for argument in found)
         raise CompileError("import", f"the tree among the arguments ({where}) cannot be a part of a saved program")
+    if jagged.find(args, kwargs or {}):
+        raise CompileError("import", "a nested tensor among the arguments cannot be a part of a saved program")
     dynamic_shapes = named_shapes(dynamic_shapes, module, args, kwargs)
     program = trace(module, args, kwargs, dynamic_shapes)
     keep_bounds(program, flatten_dynamic_shapes(dynamic_shapes, args, kwargs or {}, names))

@@ -232,7 +232,10 @@ class Model:
             given = self._signature.bind(*args, **kwargs).arguments
         except TypeError:
             return None
+        variadic = inspect.Parameter.VAR_POSITIONAL
         positional = list(self._signature.parameters)[: self._program.in_spec.child(0).num_children]
+        if any(self._signature.parameters[name].kind is variadic for name in positional):
+            return None
         keywords = list(self._program.in_spec.child(1).context)
         names = [*positional, *keywords]
         if any(name not in given for name in names):

@@ -14,6 +14,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
 
+from .. import jagged
 from .entry_guards import entry_guards
 from .example import differing
 from .hints import dims, is_hint, spec_of
@@ -25,7 +26,8 @@ def enlarged(args: Any, kwargs: Any, specs: Sequence[Any]) -> list[tuple[Any, An
     The second one keeps what is not the first dim of an input: channels, say, of which a model takes one alone.
     """
     leaves, _ = pytree.tree_flatten((args, kwargs))
-    every = [_small(x, spec) for x, spec in zip(leaves, specs, strict=False)]
+    more = jagged.more_than_sequences((args, kwargs))
+    every = [_small(x, spec, n) for x, spec, n in zip(leaves, specs, more, strict=False)]
     batches = [[dim for dim in dims if dim == 0] for dims in every]
     chosen = [every, batches] if batches != every else [every]
     return [_with_larger(args, kwargs, dims) for dims in chosen if any(dims)]
@@ -34,29 +36,30 @@ def enlarged(args: Any, kwargs: Any, specs: Sequence[Any]) -> list[tuple[Any, An
 def _with_larger(args: Any, kwargs: Any, chosen: Sequence[Sequence[int]]) -> tuple[Any, Any]:
     leaves, tree = pytree.tree_flatten((args, kwargs))
     taken = {size for x in leaves if isinstance(x, torch.Tensor) for size in x.shape}
-    small = {x.shape[dim] for x, dims in zip(leaves, chosen, strict=False) for dim in dims}
+    more = jagged.more_than_sequences((args, kwargs))
+    small = {x.shape[dim] - n for x, dims, n in zip(leaves, chosen, more, strict=False) for dim in dims}
     # Equal sizes stay equal, and are equal to no others: those may be of dims that have nothing to do with them.
     free = (n for n in range(5, 5 + len(taken) + len(small) + 1) if n not in taken)
     sizes = {size: next(free) for size in sorted(small)}
-    for i, (x, found) in enumerate(zip(leaves, chosen, strict=False)):
+    for i, (x, found, n) in enumerate(zip(leaves, chosen, more, strict=False)):
         if found:
-            shape = [sizes[size] if dim in found else size for dim, size in enumerate(x.shape)]
+            shape = [sizes[size - n] + n if dim in found else size for dim, size in enumerate(x.shape)]
             order = sorted(range(x.dim()), key=lambda dim: -x.stride(dim))
             leaves[i] = torch.empty_permuted(shape, order, dtype=x.dtype, device=x.device)
     new: tuple[Any, Any] = pytree.tree_unflatten(leaves, tree)
     return new
 
 
-def _small(x: Any, spec: Any) -> list[int]:
-    """The dims of an example that are 0 or 1 and may be anything."""
+def _small(x: Any, spec: Any, more: int) -> list[int]:
+    """The dims of an example that are 0 or 1, and as many ``more``, and may be anything."""
     if type(x) is not torch.Tensor or x.layout is not torch.strided:
         return []
     return [
         dim
         for dim, size in enumerate(x.shape)
-        if size < 2
+        if size - more < 2
         and is_hint(found := spec_of(spec, dim))
-        and (found.min or 0) < 2
+        and (found.min or 0) - more < 2
         and (found.max is None or found.max > 64)
     ]
 

@@ -14,6 +14,7 @@ import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 
@@ -37,7 +38,8 @@ def differing(program: ExportedProgram, at: Mapping[sympy.Symbol, Any] | None = 
         size == 1 for value in values if isinstance(value, torch.Tensor) for size in _sizes(value, None)
     ):
         return None
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    # With symbols for the numbers that data decides, where an operation that fails counts.
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=None if at is None else ShapeEnv())
     try:
         with mode, torch.no_grad():
             _Shapes(program.graph_module, at).run(*(_at_example(value, at) for value in values))

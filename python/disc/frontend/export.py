@@ -26,6 +26,7 @@ from . import (
     enlarged_examples,
     example,
     hints,
+    jagged_tracing,
     layout_questions,
     meta_kernels,  # noqa: F401  (registers them)
 )
@@ -107,6 +108,7 @@ def export(
         allowing_many(),
         sizes_from_zero(),
         layout_questions.answered_by_the_example(),
+        jagged_tracing.taken_apart(),
         without_scripts(module),
     ):
         args, kwargs = _distinct(args, kwargs)
@@ -215,8 +217,8 @@ def _failure(error: BaseException) -> errors.CompileError:
     text = str(error).split(_ADVICE)[0].rstrip() or type(error).__name__
     if isinstance(error, UnsupportedOperatorException):
         text = f"{text} has no fake kernel, which says the shape of its result: see torch.library.register_fake"
-    if any(Path(frame.filename).parent == _NESTED for frame in traceback.extract_tb(error.__traceback__)):
-        text = f"nested tensors in a model are not supported: use padded tensors, or values and offsets ({text})"
+        if any(Path(frame.filename).parent == _NESTED for frame in traceback.extract_tb(error.__traceback__)):
+            text = f"strided nested tensors are not supported: use layout=torch.jagged ({text})"
     return endless(error) or errors.CompileError("import", f"torch.export failed: {text}", source_of_error(error))
 
 

@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, SymIntArgument, TensorArgument
 from torch_mlir import ir
 
-from .. import caches, errors, trees
+from .. import caches, errors, jagged, trees
 from ..trees import Argument, TreeType
 from . import dtypes, rules, structure  # noqa: F401  (rules registers the built-in lowering rules)
 from .argument_check import check_example
@@ -91,6 +91,10 @@ class ImportedProgram:
     """The model's own tensors that calls update: buffers, for the most part."""
     trees: list[Argument] = field(default_factory=list)
     """The arguments that are trees; ``in_spec`` has tables in their places."""
+    nested: list[jagged.Argument] = field(default_factory=list)
+    """The arguments that are nested tensors; ``in_spec`` has their parts in their places."""
+    returns_nested: bool = False
+    """Whether ``out_spec`` has parts in the places of nested tensors."""
     constants: dict[int, Any] = field(default_factory=dict)
     """The value of each input leaf that is no tensor: it was fixed by the export."""
     same_caches: dict[caches.Path, caches.Path] = field(default_factory=dict)
@@ -137,6 +141,8 @@ class ImportedProgram:
                 kwargs = {key: kwargs[key] for key in expected}
         if self.trees:
             args, kwargs = trees.replaced(args, kwargs, self.trees, trees.table)
+        if self.nested:
+            args, kwargs = jagged.replaced(args, kwargs, self.nested)
         leaves, spec = pytree.tree_flatten((tuple(args), kwargs))
         if spec != self.in_spec:
             raise TypeError(structure.difference(self.in_spec, spec))
@@ -163,7 +169,8 @@ class ImportedProgram:
                 leaves.append(self._evaluate(output.value, inputs))
             else:
                 leaves.append(output.value)
-        return pytree.tree_unflatten(leaves, self.out_spec)
+        result = pytree.tree_unflatten(leaves, self.out_spec)
+        return jagged.rebuilt(result) if self.returns_nested else result
 
     def _evaluate(self, expr: sympy.Expr, inputs: Sequence[torch.Tensor]) -> int:
         sizes = {symbol: inputs[i].shape[d] for symbol, (i, d) in self._symbol_places.items()}
@@ -208,13 +215,41 @@ def import_program(
     if found:
         dynamic_shapes = trees.dynamic_shapes(dynamic_shapes, args, kwargs or {}, names, found)
         args, kwargs = trees.replaced(args, kwargs or {}, found, trees.example)
+    dynamic_shapes = jagged.dynamic_shapes(dynamic_shapes, args, kwargs or {}, names)
+    nested = jagged.find(args, kwargs or {})
+    if nested:
+        args, kwargs = jagged.replaced(args, kwargs or {}, nested)
     floats = find_floats(args, kwargs or {})
     check_example(model, args, kwargs or {})
+    with jagged.as_parts(model, nested), jagged.watched() as asked:
+        imported = _traced(
+            model, args, kwargs or {}, dynamic_shapes, names, floats, same, library=library, fallback=fallback
+        )
+    imported.trees = found
+    imported.nested = jagged.with_asked(nested, asked)
+    imported.returns_nested = jagged.are_returned(imported.out_spec)
+    imported.same_caches = same
+    return imported
+
+
+def _traced(
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    dynamic_shapes: Any,
+    names: Sequence[str],
+    floats: Sequence[Path],
+    same: dict[caches.Path, caches.Path],
+    *,
+    library: bool,
+    fallback: bool,
+) -> ImportedProgram:
+    """A module as a program that takes its floats as inputs, or else one that they are a part of."""
     try:
-        given, given_kwargs = as_tensors(args, kwargs or {}, floats)
+        given, given_kwargs = as_tensors(args, kwargs, floats)
         with caches.returned(model, same), floats_as_inputs(model, floats):
             exported = export(model, given, given_kwargs, dynamic_shapes)
-        imported = _imported(
+        return _imported(
             exported, given, given_kwargs, dynamic_shapes, names, floats, library=library, fallback=fallback
         )
     except errors.CompileError as error:
@@ -228,9 +263,7 @@ def import_program(
             raise error from None
         # Python, or an operation, asks for the number itself: then it is a part of the model.
         imported.frozen_floats = error
-    imported.trees = found
-    imported.same_caches = same
-    return imported
+        return imported
 
 
 def _imported(
