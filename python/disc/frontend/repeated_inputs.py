@@ -234,6 +234,8 @@ def _moved(order: Callable[[Node, int], Sequence[int]]) -> Callable[[_Dims, Node
 
 def _transposed(node: Node, rank: int) -> list[int]:
     order = list(range(rank))
+    if not order:
+        return order
     a, b = (int(d) % rank for d in node.args[1:3])  # type: ignore[arg-type]
     order[a], order[b] = b, a
     return order
@@ -359,7 +361,7 @@ _RULES: Mapping[Any, Callable[[_Dims, Node], list[Any]]] = {
     _aten.t.default: _moved(lambda node, rank: range(rank)[::-1]),
     _aten.unsqueeze.default: _unsqueezed,
     _aten.slice.Tensor: _sliced,
-    _aten.mT.default: _moved(lambda node, rank: [*range(rank - 2), rank - 1, rank - 2]),
+    _aten.mT.default: _moved(lambda node, rank: range(rank) if rank < 2 else [*range(rank - 2), rank - 1, rank - 2]),
     _aten.select.int: _selected,
     **dict.fromkeys((_aten.squeeze.dim, _aten.squeeze.dims), _squeezed),
     **dict.fromkeys((_aten.sum.dim_IntList, _aten.mean.dim, _aten.amax.default, _aten.amin.default), _reduces(1, 2)),

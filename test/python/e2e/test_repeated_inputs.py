@@ -76,6 +76,7 @@ OTHERS = {
     "copied_to_rows": lambda x, y: (z := x * 1, z.t().copy_(y.t()), z)[2],
     "in_place_behind": lambda x, y: (x + y).add_(y),
     "in_place_and_behind": lambda x, y: (z := x * 2).add_(y) + z.add_(x * y),
+    "number_transposed": lambda x, y: (x + y).sum().mT + (x * y).sum().transpose(0, -1) + x * y,
     "selected_row": lambda x, y: x[0] + y,
     "loss_of_parts": lambda x, y: aten.mse_loss(x, x * 2, 1) + x * y,
     "similar_rows": lambda x, y: F.cosine_similarity(x, x * 2)[:, None] + x * y,
