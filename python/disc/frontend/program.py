@@ -27,7 +27,7 @@ from .hints import without_assumed_bounds
 from .input_check import check_inputs
 from .lower import Lowering
 from .markers import is_step
-from .repeated_inputs import asked_symbols, changes_tensors, repeated_inputs
+from .repeated_inputs import asked_symbols, repeated_inputs
 from .returns import Output, Returns
 from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes, parameter_names, sizing_numbers
 from .torch_dialect import import_torch_dialect, single_threaded_context
@@ -289,7 +289,7 @@ def _imported(
     program._range_constraints = {**program.range_constraints, **ranges}
     guards = [*guards, *asked]
     repeats: Mapping[str, list[int]] = {}
-    if not given and not changes_tensors(exported):
+    if not given:
         # Decomposed, operations that do not broadcast become some that do.
         tensors, _, _ = _user_inputs(exported)
         conditions = asked_symbols(exported).union(*(guard.condition.free_symbols for guard in guards))

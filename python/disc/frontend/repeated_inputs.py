@@ -82,7 +82,7 @@ class _Dims:
             self.require_apart(node.args)
         if node.op != "call_function" or _reads_a_size(node):
             return
-        rule = _RULES.get(node.target) or (_pointwise if _is_pointwise(node.target) else None)
+        rule = _rule_of(node.target)
         if rule is None or not isinstance(node.meta.get("val"), torch.Tensor):
             self.require_apart(node.args, node.kwargs)
             return
@@ -107,12 +107,28 @@ _UNTAGGED = {
     *(_aten.floor_divide.default, _aten.complex.default, _aten.polar.default, _aten.hardtanh_backward.default),
     *(_aten.where.Scalar, _aten.where.ScalarOther, _aten.where.ScalarSelf, _aten.masked_fill.Tensor),
     *(getattr(_aten, f"__{name}__").Tensor for name in ("and", "or", "xor", "lshift", "rshift")),
+    *(getattr(_aten, f"{name}_backward").default for name in ("leaky_relu", "softplus", "rrelu_with_noise")),
+    *(_aten.hardswish.default, _aten.log_sigmoid.default, _aten.isclose.default, _aten.rsub.Tensor),
 }
+_QUANTIZED = ("quantized_decomposed.quantize_per_tensor.default", "quantized_decomposed.dequantize_per_tensor.default")
 
 
 def _is_pointwise(target: Any) -> bool:
     tags = getattr(target, "tags", ())
-    return target in _UNTAGGED or (torch.Tag.pointwise in tags and torch.Tag.nondeterministic_seeded not in tags)
+    if target in _UNTAGGED or str(target) in _QUANTIZED:
+        return True
+    return torch.Tag.pointwise in tags and torch.Tag.nondeterministic_seeded not in tags
+
+
+def _rule_of(target: Any) -> Callable[[_Dims, Node], list[Any]] | None:
+    if _is_mutable(target):
+        # A copy may become its source itself, which is not repeated where it is a result.
+        return _written if _is_pointwise(target) else None
+    return _RULES.get(target) or (_pointwise if _is_pointwise(target) else None)
+
+
+def _is_mutable(target: Any) -> bool:
+    return bool(getattr(getattr(target, "_schema", None), "is_mutable", False))
 
 
 def _is_tensor(arg: Any) -> bool:
@@ -134,10 +150,36 @@ def _joined(rank: int, operands: Iterable[tuple[Sequence[Any], Sequence[_Sources
 
 
 def _pointwise(dims: _Dims, node: Node) -> list[Any]:
+    """The operands are broadcast."""
     args = pytree.tree_leaves((node.args, node.kwargs))
     dims.require_apart([arg for arg in args if not _is_tensor(arg)])
     operands = [arg for arg in args if _is_tensor(arg)]
-    return _joined(_tensor(node).dim(), [(_tensor(x).shape, dims.of(x)) for x in operands])
+    rank = max((_tensor(x).dim() for x in operands), default=0)
+    return _joined(rank, [(_tensor(x).shape, dims.of(x)) for x in operands])
+
+
+def _written(dims: _Dims, node: Node) -> list[Any]:
+    """In place: the other operands are broadcast to the tensor that changes, but not the other way around."""
+    changed: Any = node.args[0]
+    dims.require_apart(changed)
+    _pointwise(dims, node)
+    return dims.of(changed)
+
+
+def _loss(dims: _Dims, node: Node) -> list[Any]:
+    """Element-wise, then perhaps reduced to a number."""
+    found = _pointwise(dims, node)
+    return found if _tensor(node).dim() else _without(dims, found, range(len(found)), keepdim=False)
+
+
+def _compared_rows(dims: _Dims, node: Node) -> list[Any]:
+    """Vectors along a dim are compared, after broadcasting."""
+    if node.target == _aten.cosine_similarity.default:
+        dim = int(node.args[2]) if len(node.args) > 2 else int(node.kwargs.get("dim", 1))  # type: ignore[arg-type, call-overload]
+    else:
+        dim = -1
+    found = _pointwise(dims, node)
+    return _without(dims, found, dim, keepdim=len(found) == _tensor(node).dim())
 
 
 def _viewed(dims: _Dims, node: Node) -> list[Any]:
@@ -192,6 +234,8 @@ def _moved(order: Callable[[Node, int], Sequence[int]]) -> Callable[[_Dims, Node
 
 def _transposed(node: Node, rank: int) -> list[int]:
     order = list(range(rank))
+    if not order:
+        return order
     a, b = (int(d) % rank for d in node.args[1:3])  # type: ignore[arg-type]
     order[a], order[b] = b, a
     return order
@@ -210,7 +254,11 @@ def _unsqueezed(dims: _Dims, node: Node) -> list[Any]:
 
 def _along(dims: _Dims, node: Node, over: Any, keepdim: bool) -> list[Any]:
     """For operations along some dims: the other dims keep their sources."""
-    found = dims.of(node.args[0])  # type: ignore[arg-type]
+    return _without(dims, dims.of(node.args[0]), over, keepdim)  # type: ignore[arg-type]
+
+
+def _without(dims: _Dims, found: Sequence[Any], over: Any, keepdim: bool) -> list[Any]:
+    """The dims that some dims are not: their elements are mixed."""
     rank = len(found)
     over = range(rank) if over is None or over == [] else [over] if isinstance(over, int) else over
     along = {int(d) % rank for d in over} if rank else set()
@@ -220,10 +268,16 @@ def _along(dims: _Dims, node: Node, over: Any, keepdim: bool) -> list[Any]:
     return [None if d in along else s for d, s in enumerate(found) if keepdim or d not in along]
 
 
-def _reduced(dims: _Dims, node: Node) -> list[Any]:
-    over = node.args[1] if len(node.args) > 1 else None
-    keepdim = bool(node.args[2]) if len(node.args) > 2 else bool(node.kwargs.get("keepdim", False))
-    return _along(dims, node, over, keepdim)
+def _reduces(place: int, keepdim: int) -> Callable[[_Dims, Node], list[Any]]:
+    """A rule for reductions whose dims and ``keepdim`` are the arguments at these places."""
+
+    def rule(dims: _Dims, node: Node) -> list[Any]:
+        dims.require_apart(node.args[1:])
+        over = node.args[place] if len(node.args) > place else node.kwargs.get("dim")
+        keep = node.args[keepdim] if len(node.args) > keepdim else node.kwargs.get("keepdim", False)
+        return _along(dims, node, over, bool(keep))
+
+    return rule
 
 
 def _rowwise(dims: _Dims, node: Node) -> list[Any]:
@@ -235,9 +289,22 @@ def _normalized(dims: _Dims, node: Node) -> list[Any]:
     return _along(dims, node, [-1 - d for d in range(len(node.args[1]))], keepdim=True)  # type: ignore[arg-type]
 
 
-def _multiplied(dims: _Dims, x: Node, y: Node) -> list[Any]:
-    """The rows of one matrix by the columns of another."""
-    rows, columns = dims.of(x), dims.of(y)
+def _selected(dims: _Dims, node: Node) -> list[Any]:
+    dims.require_apart(node.args[1:])
+    return _along(dims, node, node.args[1], keepdim=False)
+
+
+def _squeezed(dims: _Dims, node: Node) -> list[Any]:
+    found = _along(dims, node, node.args[1], keepdim=True)
+    dropped = _along(dims, node, node.args[1], keepdim=False)
+    return found if len(found) == _tensor(node).dim() else dropped
+
+
+def _multiplied(dims: _Dims, x: Node, y: Node, transposed: bool = False) -> list[Any]:
+    """The rows of one matrix by the columns of another, or by its rows."""
+    rows, columns = dims.of(x), list(dims.of(y))
+    if transposed:
+        columns[-2:] = columns[:-3:-1]
     for sources in (rows[-1], columns[-2]):
         if dims.open(sources):
             raise _Mixed(sources or ())
@@ -252,6 +319,20 @@ def _product(dims: _Dims, node: Node) -> list[Any]:
         dims.require_apart(x, y)
         return [None] * _tensor(node).dim()
     return _multiplied(dims, x, y)  # type: ignore[arg-type]
+
+
+def _batched_product(dims: _Dims, node: Node) -> list[Any]:
+    x, y = node.args[:2]
+    for batch in (dims.of(x)[0], dims.of(y)[0]):  # type: ignore[arg-type]
+        if dims.open(batch):
+            raise _Mixed(batch or ())
+    return _multiplied(dims, x, y)  # type: ignore[arg-type]
+
+
+def _distances(dims: _Dims, node: Node) -> list[Any]:
+    dims.require_apart(node.args[2:])
+    x, y = node.args[:2]
+    return _multiplied(dims, x, y, transposed=True)  # type: ignore[arg-type]
 
 
 def _added_product(dims: _Dims, node: Node) -> list[Any]:
@@ -280,11 +361,24 @@ _RULES: Mapping[Any, Callable[[_Dims, Node], list[Any]]] = {
     _aten.t.default: _moved(lambda node, rank: range(rank)[::-1]),
     _aten.unsqueeze.default: _unsqueezed,
     _aten.slice.Tensor: _sliced,
-    **dict.fromkeys((_aten.sum.dim_IntList, _aten.mean.dim, _aten.amax.default, _aten.amin.default), _reduced),
+    _aten.mT.default: _moved(lambda node, rank: range(rank) if rank < 2 else [*range(rank - 2), rank - 1, rank - 2]),
+    _aten.select.int: _selected,
+    **dict.fromkeys((_aten.squeeze.dim, _aten.squeeze.dims), _squeezed),
+    **dict.fromkeys((_aten.sum.dim_IntList, _aten.mean.dim, _aten.amax.default, _aten.amin.default), _reduces(1, 2)),
+    **dict.fromkeys((_aten.any.dim, _aten.all.dim, _aten.any.dims, _aten.all.dims, _aten.prod.dim_int), _reduces(1, 2)),
+    **dict.fromkeys((_aten.argmax.default, _aten.argmin.default, _aten.logsumexp.default), _reduces(1, 2)),
+    **dict.fromkeys((_aten.std.dim, _aten.var.dim), _reduces(1, 3)),
+    **dict.fromkeys((_aten.std.correction, _aten.var.correction), _reduces(1, 4)),
+    _aten.linalg_vector_norm.default: _reduces(2, 3),
+    **dict.fromkeys((_aten.mse_loss.default, _aten.l1_loss.default, _aten.smooth_l1_loss.default), _loss),
+    **dict.fromkeys((_aten.huber_loss.default, _aten.kl_div.default, _aten.poisson_nll_loss.default), _loss),
+    **dict.fromkeys((_aten.cosine_similarity.default, _aten.pairwise_distance.default), _compared_rows),
     **dict.fromkeys((_aten._softmax.default, _aten._log_softmax.default), _rowwise),
     **dict.fromkeys((_aten.softmax.int, _aten.log_softmax.int, _aten.cumsum.default), _rowwise),
     _aten.layer_norm.default: _normalized,
     **dict.fromkeys((_aten.mm.default, _aten.matmul.default), _product),
+    _aten.bmm.default: _batched_product,
+    **dict.fromkeys((_aten.cdist.default, _aten._cdist_forward.default), _distances),
     **dict.fromkeys((_aten.addmm.default, _aten.baddbmm.default), _added_product),
     _aten.linear.default: _linear,
 }
@@ -296,7 +390,7 @@ def repeated_inputs(
     """Of inputs the dims along which they may be repeated.
 
     Args:
-        graph: what the inputs go through, without effects.
+        graph: what the inputs go through.
         inputs: the names of the placeholders, and what ``dynamic_shapes`` says of each; only dims that it leaves to
             torch.export are repeated.
         asked: the symbols whose values the model's code has seen: their dims are not repeated.
@@ -351,8 +445,3 @@ def asked_symbols(program: ExportedProgram) -> set[sympy.Symbol]:
         for expr in (*(guard.expr for guard in env.guards), *seen_symbols(env)):
             found |= env.replace(expr).free_symbols
     return found
-
-
-def changes_tensors(program: ExportedProgram) -> bool:
-    """Whether a program changes tensors in place, which then have their own size: nothing is broadcast to them."""
-    return any(getattr(getattr(node.target, "_schema", None), "is_mutable", False) for node in program.graph.nodes)

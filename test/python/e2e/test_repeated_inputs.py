@@ -4,12 +4,16 @@ import itertools
 
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed
 import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 
 import disc
 
+aten = torch.ops.aten
+quantized = torch.ops.quantized_decomposed
+SCALE = (0.1, 3, -128, 127, torch.int8)
 EXAMPLE = (torch.rand(4, 3), torch.rand(4, 3))
 EXTENTS = [(1, 1), (1, 5), (5, 1), (5, 5), (2, 5), (1, 0), (0, 1), (0, 0)]
 SHAPES = [((a, c), (b, d)) for (a, b), (c, d) in itertools.product(EXTENTS, EXTENTS)]
@@ -29,6 +33,10 @@ def compiled(function, example=EXAMPLE, **options):
     return disc.compile(Of(function), example, dynamic_shapes=dims, **options)
 
 
+def bytes_of(x):
+    return quantized.quantize_per_tensor(x, *SCALE)
+
+
 BROADCASTS = {
     "add": lambda x, y: x + y,
     "before": lambda x, y: (x * 2).exp() + y.sin(),
@@ -40,6 +48,18 @@ BROADCASTS = {
     "grams": lambda x, y: x @ x.t() + y @ y.t(),
     "untagged": lambda x, y: torch.where(x > y, x, 2.0) + x.masked_fill(y > 0.5, 1.0) + x.floor_divide(y + 1),
     "twice": lambda x, y: torch.where(x > y, x, y) + x.t().t(),
+    "activations": lambda x, y: F.hardswish(x) + F.logsigmoid(y) * torch.isclose(x, y),
+    "gradients": lambda x, y: aten.leaky_relu_backward(x, y, 0.1, False) + aten.softplus_backward(x, y, 1.0, 20.0),
+    "selected": lambda x, y: x[:, None][:, 0] + y[..., None].select(-1, 0) + y[None].squeeze(0),
+    "reduced": lambda x, y: x[..., None].prod(-1) + y[..., None].logsumexp(-1) + y[None].norm(dim=0),
+    "losses": lambda x, y: aten.mse_loss(x, y, 0) + aten.huber_loss(x, y, 0) + aten.kl_div(x, y, 0),
+    "mean_loss": lambda x, y: aten.mse_loss(x, y, 1) + aten.smooth_l1_loss(x, y, 2) + aten.l1_loss(x, y, 1),
+    "similarity": lambda x, y: F.cosine_similarity(x, y) + F.pairwise_distance(x, y),
+    "distances": lambda x, y: torch.cdist(x[..., None], y[..., None]),
+    "grams_by_batch": lambda x, y: torch.bmm(x[None], x[None].mT)[0] + torch.bmm(y[None], y[None].mT)[0],
+    "in_place": lambda x, y: (x * 2).add_(y),
+    "in_place_of_a_view": lambda x, y: (x * 2, (z := x * 3).t().mul_(y.t()), z)[2],
+    "quantized": lambda x, y: quantized.dequantize_per_tensor(bytes_of(x), *SCALE) + bytes_of(y),
 }
 """All of these take 1 beside n wherever eager does, but for sums over what eager has one of."""
 
@@ -52,8 +72,17 @@ OTHERS = {
     "viewed": lambda x, y: x.reshape(y.shape[0], x.shape[1]).sum(1) + y.sum(1),
     "branch": lambda x, y: x + y if x.shape[0] == 1 else x * y,
     "largest": lambda x, y: (x + y).sum() + x.sum(),
-    "in_place": lambda x, y: (x * 2).add_(y),
     "copied": lambda x, y: x.clone().copy_(y),
+    "copied_to_rows": lambda x, y: (z := x * 1, z.t().copy_(y.t()), z)[2],
+    "in_place_behind": lambda x, y: (x + y).add_(y),
+    "in_place_and_behind": lambda x, y: (z := x * 2).add_(y) + z.add_(x * y),
+    "number_transposed": lambda x, y: (x + y).sum().mT + (x * y).sum().transpose(0, -1) + x * y,
+    "selected_row": lambda x, y: x[0] + y,
+    "loss_of_parts": lambda x, y: aten.mse_loss(x, x * 2, 1) + x * y,
+    "similar_rows": lambda x, y: F.cosine_similarity(x, x * 2)[:, None] + x * y,
+    "batches": lambda x, y: torch.bmm(x[:, :, None], y[:, None, :]),
+    "distances_of_vectors": lambda x, y: torch.cdist(x, y),
+    "spread": lambda x, y: (x * y)[..., None].std(-1, correction=0) + x.std(0, correction=0) + y,
     "joined": lambda x, y: torch.cat([x, y], 1),
     "product": lambda x, y: torch.addmm(x, y, torch.ones(y.shape[1], x.shape[1])),
     "compared": lambda x, y: (x + y) * 2 if x.shape == y.shape else x * y,
@@ -125,6 +154,10 @@ def test_an_input_that_is_changed_is_not():
     model = compiled(lambda x, y: x.add_(y))
     with pytest.raises(disc.ShapeError):
         model(torch.rand(1, 3), torch.rand(5, 3))
+    x, y = torch.rand(5, 3), torch.rand(1, 3)
+    wanted = x + y
+    torch.testing.assert_close(model(x, y), wanted)
+    torch.testing.assert_close(x, wanted)
 
 
 def test_in_a_library(tmp_path):
