@@ -54,7 +54,9 @@ def check_interface(program: ImportedProgram, interface: Mapping[str, Any]) -> N
     if _EQUALITY.search(program.text):
         return
     bounded = _BOUND.search(program.text) is not None
-    fixed = {symbol.name for symbol in program.symbols if symbol.min == symbol.max or bounded and symbol.max is not None}
+    fixed = {
+        symbol.name for symbol in program.symbols if symbol.min == symbol.max or bounded and symbol.max is not None
+    }
     known = {name: dims for name, _, dims, *_ in interface["inputs"]}
     for x in program.inputs:
         for dim, (have, compiled) in enumerate(zip(x.dims, known.get(x.name, ()), strict=False)):
