@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch._prims_common import suggest_memory_format
 from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx import Node
 from torch_mlir.extras.fx_importer import _get_mlir_op_name_for_schema
 
@@ -299,6 +300,39 @@ def _window(shape: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., torc
     return window
 
 
+_OVERLAP = 16
+
+
+def _unfold_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, size: int, step: int) -> torch.Tensor:
+    """The sum of windows [.., windows, size] where they overlap, ``step`` apart: rows of ``step`` elements that a few
+    windows have in common, each of them a slice."""
+    parts = -(-size // step) if isinstance(size, int) and isinstance(step, int) else 0
+    dim = dim % max(len(sizes), 1)
+    count = grad.shape[dim] if sizes else 0
+    covered = (count + parts) * step
+    if not 0 < parts <= _OVERLAP or not sizes or not statically_known_true(sizes[dim] <= covered):
+        known: torch.Tensor = torch._decomp.decomposition_table[torch.ops.aten.unfold_backward.default](
+            grad, sizes, dim, size, step
+        )
+        return known
+    windows = torch.nn.functional.pad(grad.movedim(dim, -2), (0, 0, parts - 1, parts))
+    last = size - (parts - 1) * step  # as many elements of a row are in all of the windows
+
+    def overlapping(parts: int, begin: int, end: int) -> torch.Tensor:
+        """Elements ``begin`` to ``end`` of each row."""
+        rows = windows.new_zeros([])
+        for part in range(parts):
+            first = total - 1 - part
+            rows = rows + windows[..., first : first + count + total, part * step + begin : part * step + end]
+        return rows
+
+    total = parts
+    columns = [overlapping(parts, 0, last)]
+    if last < step:
+        columns.append(overlapping(parts - 1, last, step))
+    return torch.cat(columns, -1).flatten(-2)[..., : sizes[dim]].movedim(-1, dim)
+
+
 def _cosines(*weights: float) -> Callable[[torch.Tensor], torch.Tensor]:
     """The sum of weights * cos(2 pi k x), with alternating signs."""
 
@@ -348,6 +382,7 @@ OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
     torch.ops.aten.histogram.bin_ct: _histogram_of_count,
     torch.ops.aten.histogram.bins_tensor: _histogram_of_edges,
     torch.ops.aten._pdist_forward.default: _pdist,
+    torch.ops.aten.unfold_backward.default: _unfold_backward,
     torch.ops.aten.as_strided_scatter.default: _as_strided_scatter,
     **{
         getattr(getattr(torch.ops.aten, name), overload): _window(shape)

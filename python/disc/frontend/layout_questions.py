@@ -47,6 +47,8 @@ _ASKING: tuple[tuple[Any, str], ...] = (
     (torch._prims_common, "is_contiguous"),
     (torch._prims_common, "check_contiguous_sizes_strides"),
     (torch._prims_common, "_is_non_overlapping_and_dense_or_false"),
+    (torch._meta_registrations, "_exec_fft"),
+    (torch._meta_registrations, "_sort_dims"),
 )
 _COMPARISONS = "SymInt.h"
 """Where C++ code compares sizes as if they were numbers."""
@@ -68,6 +70,8 @@ def answered_by_the_example() -> Iterator[None]:
         reshaped: Any = torch._refs._reshape_view_helper_core_alg
         stack.enter_context(mock.patch.object(torch._refs, reshaped.__name__, _in_kernels(reshaped)))
         stack.enter_context(mock.patch.object(SymNode, "guard_bool", _guard_bool))
+        for name in ("guard_or_false", "guard_or_true"):
+            stack.enter_context(mock.patch.object(SymNode, name, _of_views(getattr(SymNode, name))))
         kernels: Any = fake_impls.op_implementations_dict
         stack.enter_context(
             mock.patch.dict(kernels, {op: _plain(kernels[op]) for op in _CONVOLUTIONS if op in kernels})
@@ -120,6 +124,27 @@ def _guard_bool(self: SymNode, file: str, line: int) -> bool:
         return _asked(self, file, line)
 
 
+def _of_views(asked: Callable[[SymNode, str, int], bool]) -> Callable[[SymNode, str, int], bool]:
+    """What C++ code asks of sizes: without guards where it decides whether a view will do."""
+
+    def ask(self: SymNode, file: str, line: int) -> bool:
+        env = self.shape_env
+        with nullcontext() if env is None or not _views() else env.suppress_guards():
+            return asked(self, file, line)
+
+    return ask
+
+
+def _views() -> bool:
+    """Whether an operator that views or copies is taken apart, be it in the fake kernel of another."""
+    if getattr(_operator(), "overloadpacket", None) in _VIEWS:
+        return True
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not torch._ops.OpOverload.decompose.__code__:
+        frame = frame.f_back
+    return frame is not None and getattr(frame.f_locals["self"], "overloadpacket", None) in _VIEWS
+
+
 def _operator() -> Any:
     """The operator of the trace whose fake kernel is running, if one is."""
     frame: FrameType | None = sys._getframe(1)
@@ -134,7 +159,7 @@ def _of_layout(env: ShapeEnv, condition: Any) -> bool:
     Code that treats 1 in a way of its own saves work, broadcasts, or drops dims, as squeeze does. In the first two
     cases the general way is right for 1, too. Operators that drop dims ask by other functions.
     """
-    if getattr(_operator(), "overloadpacket", None) in _VIEWS:
+    if _views():
         return True
     if not isinstance(condition, (sympy.Eq, sympy.Ne)) or not condition.rhs.is_Integer:
         return False

@@ -82,3 +82,16 @@ def test_one_patch():
         x = torch.randn(batch, 3, height, width)
         with torch.no_grad():
             torch.testing.assert_close(model(x), module(x), rtol=1e-5, atol=1e-5)
+
+
+class Spectra(nn.Module):
+    def forward(self, x):
+        return torch.fft.fft(x), torch.fft.fft(x, dim=0), torch.fft.rfft2(x), torch.fft.ifft2(x)
+
+
+def test_transforms_of_squares():
+    """The order of strides, which PyTorch asks for, says nothing of the result."""
+    model = disc.compile(Spectra(), (torch.randn(5, 7),), dynamic_shapes=({0: Dim.AUTO, 1: Dim.AUTO},))
+    for shape in ((5, 7), (6, 6), (7, 3), (1, 4), (4, 1), (1, 1)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(model(x), Spectra()(x), rtol=1e-5, atol=1e-5)

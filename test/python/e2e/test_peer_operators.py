@@ -59,3 +59,19 @@ def test_operators(name):
     for n in (3, 2, 4, 7, 18):
         given = inputs(n)
         torch.testing.assert_close(model(*given), net(*given), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("size, step", [(1, 1), (3, 1), (5, 2), (4, 4), (2, 3), (20, 1), (8, 3)])
+def test_overlapping_windows_are_summed(size, step):
+    """Few windows overlap, or many; what no window covers is 0."""
+
+    class Sum(torch.nn.Module):
+        def forward(self, x):
+            windows = x.unfold(1, size, step)
+            return torch.ops.aten.unfold_backward(windows, [*x.shape], 1, size, step)
+
+    example = torch.randn(3, 24, 2)
+    model = disc.compile(Sum(), (example,), dynamic_shapes=({0: Dim.AUTO, 1: Dim.AUTO},))
+    for batch, n in ((1, size), (2, size + 1), (3, 29), (2, 100)):
+        x = torch.randn(batch, n, 2)
+        torch.testing.assert_close(model(x), Sum()(x), rtol=1e-5, atol=1e-5)

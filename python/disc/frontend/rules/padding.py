@@ -12,7 +12,7 @@ from ..builder import Builder
 from ..registry import lowers
 from ..scalar import Elem
 from ..values import Extent, Tensor, normalize_dim
-from .common import loops, number, read_if, within
+from .common import loops, number, within
 
 
 def _padded_dims(b: Builder, x: Tensor, pads: Sequence[Extent]) -> tuple[list[Extent], dict[int, Extent]]:
@@ -21,6 +21,8 @@ def _padded_dims(b: Builder, x: Tensor, pads: Sequence[Extent]) -> tuple[list[Ex
     for i in range(len(pads) // 2):
         dim = x.rank - 1 - i
         before, after = pads[2 * i], pads[2 * i + 1]
+        if before == after == 0:
+            continue
         dims[dim] = b.add(b.add(dims[dim], before), after)
         front[dim] = before
     return b.as_exported(dims), front
@@ -44,7 +46,12 @@ def constant_pad(b: Builder, x: Tensor, pads: Sequence[Extent], value: Any = 0) 
             inside = here if inside is None else inside & here
         fill = number(0 if value is None else value)
         other = fill if isinstance(fill, (int, float)) else fill.emit().to(x.dtype)
-        return read_if(b, inside or scalar.constant(True, torch.bool), x, index, other)
+        if inside is None:
+            return b.extract(x, index)
+        # The other dims are the result's: rows that are read whole stay so.
+        for dim in front:
+            index[dim] = scalar.select(inside, index[dim], 0)
+        return scalar.select(inside, b.extract(x, index), other)
 
     return b.generic([], [], dims, x.dtype, body)
 
