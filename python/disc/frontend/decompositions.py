@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch._prims_common import suggest_memory_format
 from torch.export import ExportedProgram
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch_mlir.extras.fx_importer import _get_mlir_op_name_for_schema
 
 from . import recurrent

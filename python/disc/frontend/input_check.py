@@ -55,7 +55,7 @@ def check_interface(program: ImportedProgram, interface: Mapping[str, Any]) -> N
         return
     bounded = _BOUND.search(program.text) is not None
     fixed = {
-        symbol.name for symbol in program.symbols if symbol.min == symbol.max or bounded and symbol.max is not None
+        symbol.name for symbol in program.symbols if symbol.min == symbol.max or (bounded and symbol.max is not None)
     }
     known = {name: dims for name, _, dims, *_ in interface["inputs"]}
     for x in program.inputs:

@@ -1,5 +1,7 @@
-"""Short inner dims (parts of complex numbers, colours, coordinates) and steps between elements, which vectors read whole
-and shuffle: at the edges of vectors and chunks, with inputs that end, or begin, where memory does."""
+"""Short inner dims (parts of complex numbers, colours, coordinates) and steps between elements.
+
+Vectors read them whole and shuffle: at the edges of vectors and chunks, with inputs that end, or begin, where memory does.
+"""
 
 import ctypes
 import mmap
