@@ -1,6 +1,7 @@
 """Short inner dims (parts of complex numbers, colours, coordinates) and steps between elements.
 
-Vectors read them whole and shuffle: at the edges of vectors and chunks, with inputs that end, or begin, where memory does.
+Vectors read them whole and shuffle: at the edges of vectors and chunks, with inputs that end, or begin, where memory
+ends or begins.
 """
 
 import ctypes
