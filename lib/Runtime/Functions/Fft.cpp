@@ -359,8 +359,9 @@ bool transformTasks(const disc_view *operands, const int64_t *config, int64_t be
 } // namespace
 
 /// -> plan [size]: what transforms of length config[0] need, of real numbers if config[1]. Let m be the length, or half
-/// of it where it is even and numbers are real, and c be 0, or, where m has primes above 13, the power of two from
-/// 2 * m - 1 on. size: 7 * m + 9 * c + 160 suffices. f32 or f64. scratch: as `fft`.
+/// of it where it is even and numbers are real, and c be 0, or, where m has primes above 13, the least number from
+/// 2 * m - 1 on that is a power of two times 1, 3, 5, 9 or 15 (5 / 2 * m suffices). size: 7 * m + 9 * c + 160 suffices.
+/// f32 or f64. scratch: as `fft`.
 int32_t disc_fn_fft_plan(disc_call *call, const disc_view *operands, const int64_t *config, int64_t, int64_t,
                          void *scratch) {
   bool done = config[0] >= 1 && (operands[0].dtype == DISC_F64 ? fillPlan<double>(operands[0], config, scratch)

@@ -30,13 +30,15 @@ def _complex_length(b: Builder, n: Extent, kind: int) -> Extent:
 def _convolution(b: Builder, n: Extent) -> Extent:
     """The length of the convolution that a complex transform of length ``n`` needs, or an upper bound."""
     if not isinstance(n, int):
-        # A power of two below twice 2n.
-        return b.mul(n, 4)
+        # Of the lengths below, neighbours are at most a quarter apart.
+        return b.floordiv(b.mul(n, 5), 2)
     rest = n
     for radix in _RADICES:
         while rest > 1 and rest % radix == 0:
             rest //= radix
-    return 0 if rest <= 1 else 1 << (2 * n - 2).bit_length()
+    if rest <= 1:
+        return 0
+    return min(factor << max(-(-(2 * n - 1) // factor) - 1, 0).bit_length() for factor in (1, 3, 5, 9, 15))
 
 
 def _rows_per_task(b: Builder, n: Extent, count: Extent, last: bool) -> Extent:
