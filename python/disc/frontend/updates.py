@@ -5,15 +5,17 @@ from __future__ import annotations
 import copy
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
+from unittest import mock
 
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind, SymBoolArgument, SymFloatArgument, SymIntArgument
 from torch.fx.experimental import _config as symbolic_config
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from .. import errors
 from .decompositions import decomposition_table, needs_decomposition
@@ -62,6 +64,7 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
             unspecialised(exported) as guards,
             answered_by_the_example(),
             _regardless_of_ones(exported),
+            _views_made_again(exported),
             warnings.catch_warnings(),
         ):
             # PyTorch copies what it warns of.
@@ -80,6 +83,23 @@ def _regardless_of_ones(exported: ExportedProgram) -> AbstractContextManager[Any
     env = environment(exported)
     small = env is not None and any(value in (0, 1) for value in env.backed_var_to_val.values())
     return symbolic_config.patch(backed_size_oblivious=True) if small else nullcontext()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _views_made_again(exported: ExportedProgram) -> Iterator[None]:
+    """Before PyTorch records a program it runs it once, where it makes views of changed tensors again.
+
+    A slice up to a number that data decides has a new symbol for its size each time, which nothing then looks for.
+    """
+    env = environment(exported)
+    sync = torch._sync  # type: ignore[attr-defined]
+
+    def synced(tensor: torch.Tensor) -> None:
+        with nullcontext() if env is None or get_proxy_mode() else env.ignore_fresh_unbacked_symbols():
+            sync(tensor)
+
+    with mock.patch.object(torch, "_sync", synced):
+        yield
 
 
 def find_updates(program: Program) -> list[Update]:

@@ -81,6 +81,19 @@ class DenseBatch(nn.Module):
         return out.view(size, most, x.shape[1]), mask.view(size, most)
 
 
+class CutBatch(nn.Module):
+    """A tensor that changes in place, and then a view of a slice of it, up to a number of unknown sign."""
+
+    def forward(self, x, index):
+        size, most = int(index.max()) + 1, int(torch.bincount(index).max())
+        room = size * most + 1
+        start = torch.bincount(index).cumsum(0) - torch.bincount(index)
+        place = torch.arange(index.shape[0]) - start[index] + index * most
+        out = x.new_zeros(room, x.shape[1])
+        out[place % room] = x
+        return out[: size * most].view(size, most, x.shape[1])
+
+
 class Squares(nn.Module):
     """Conditions that ask for products and quotients of computed numbers."""
 
@@ -122,7 +135,7 @@ def test_sizes(net):
         torch.testing.assert_close(model(index), net(index))
 
 
-@pytest.mark.parametrize("net", [Pooling(), DenseBatch(), OwnCall(), OwnCalls()], ids=lambda net: type(net).__name__)
+@pytest.mark.parametrize("net", [Pooling(), DenseBatch(), CutBatch(), OwnCall(), OwnCalls()], ids=lambda net: type(net).__name__)
 def test_graphs(net):
     model = disc.compile(net, (torch.randn(5, 6), batch(5, 4)), dynamic_shapes=({0: N}, {0: N}))
     for nodes, graphs in GRAPHS:
