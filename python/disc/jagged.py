@@ -24,6 +24,10 @@ from .errors import ArgumentTypeError
 
 _NUMBERS = ("min_seqlen", "max_seqlen")
 LONGEST = "max_seqlen"
+CARRIED = (
+    "a branch or loop on data cannot pass on a nested tensor: pass on its values, and make a nested tensor of them"
+    " behind it"
+)
 
 
 @dataclass(frozen=True)

@@ -40,10 +40,7 @@ def _taken_apart(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
             " the nested tensor, or pad it"
         )
     if func.namespace == "disc":
-        raise RuntimeError(
-            "a branch or loop on data cannot pass on a nested tensor: pass on its values, and make a nested tensor of"
-            " them behind it"
-        )
+        raise RuntimeError(jagged.CARRIED)
     if func is _aten.to_padded_tensor.default and len(args) < 3 and not kwargs.get("output_size"):
         jagged.asks(jagged.LONGEST)
     if ops.lookup_jagged(func, *args, **kwargs) is None:

@@ -237,9 +237,25 @@ def test_wrong_arguments():
         dense(nested((3, 2), 4))
 
 
+def chosen(_, x):
+    if x.values().sum() > 0:
+        y = x * 2
+    else:
+        y = x - 1
+    return y
+
+
+def doubled(_, x):
+    for i in range(x.size(0)):
+        x = x * 2 + i
+    return x
+
+
 @pytest.mark.parametrize(
     ("function", "text"),
     [
+        (chosen, "a branch or loop on data cannot pass on a nested tensor"),
+        (doubled, "a branch or loop on data cannot pass on a nested tensor"),
         (lambda m, x: x.unbind()[0], "unbind of a nested tensor returns one tensor for each sequence"),
         (lambda m, x: x * int(x.shape[1]), "the size of a ragged dimension is not one number"),
     ],

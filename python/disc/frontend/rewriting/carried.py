@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...jagged import CARRIED, is_jagged
 from .. import markers
 from . import graph
 from .conditions import (
@@ -186,6 +187,8 @@ class Value(Carried):
 
     def prepare(self) -> None:
         """Computes its first value."""
+        if is_jagged(self.first):
+            raise RuntimeError(CARRIED)
         if self.made or isinstance(self.first, Zeros):
             self._before = torch.zeros(self.shape, dtype=self.dtype, device=self._device)
         else:
