@@ -135,7 +135,9 @@ def test_sizes(net):
         torch.testing.assert_close(model(index), net(index))
 
 
-@pytest.mark.parametrize("net", [Pooling(), DenseBatch(), CutBatch(), OwnCall(), OwnCalls()], ids=lambda net: type(net).__name__)
+@pytest.mark.parametrize(
+    "net", [Pooling(), DenseBatch(), CutBatch(), OwnCall(), OwnCalls()], ids=lambda net: type(net).__name__
+)
 def test_graphs(net):
     model = disc.compile(net, (torch.randn(5, 6), batch(5, 4)), dynamic_shapes=({0: N}, {0: N}))
     for nodes, graphs in GRAPHS:
