@@ -12,6 +12,7 @@ import importlib.metadata
 import inspect
 import json
 import os
+import re
 import sys
 import time
 import traceback
@@ -154,7 +155,8 @@ class Worker:
 
 def reason(error: BaseException) -> str:
     """What went wrong, in a line or two: engines put the place in their own sources first, and the cause later."""
-    lines = [line.strip() for line in str(error).splitlines()]
+    text = re.sub("\x1b\\[[0-9;]*m", "", str(error))  # colours of terminals
+    lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("Exception from", "/"))]
     name = "" if isinstance(error, engines.NotSupported) else f"{type(error).__name__}: "
     return (name + " ".join(lines))[:240]
