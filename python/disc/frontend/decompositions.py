@@ -304,8 +304,10 @@ _OVERLAP = 16
 
 
 def _unfold_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, size: int, step: int) -> torch.Tensor:
-    """The sum of windows [.., windows, size] where they overlap, ``step`` apart: rows of ``step`` elements that a few
-    windows have in common, each of them a slice."""
+    """The sum of windows [.., windows, size], ``step`` apart, where they overlap.
+
+    The result is rows of ``step`` elements, and each row is the sum of a few slices.
+    """
     parts = -(-size // step) if isinstance(size, int) and isinstance(step, int) else 0
     dim = dim % max(len(sizes), 1)
     count = grad.shape[dim] if sizes else 0
@@ -316,21 +318,18 @@ def _unfold_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, size: i
         )
         return known
     windows = torch.nn.functional.pad(grad.movedim(dim, -2), (0, 0, parts - 1, parts))
-    last = size - (parts - 1) * step  # as many elements of a row are in all of the windows
+    last = size - (parts - 1) * step  # the columns below it have elements of one window more
 
-    def overlapping(parts: int, begin: int, end: int) -> torch.Tensor:
-        """Elements ``begin`` to ``end`` of each row."""
-        rows = windows.new_zeros([])
-        for part in range(parts):
-            first = total - 1 - part
-            rows = rows + windows[..., first : first + count + total, part * step + begin : part * step + end]
-        return rows
+    def columns(overlapping: int, begin: int, end: int) -> torch.Tensor:
+        """Columns ``begin`` to ``end`` of all rows."""
+        total = windows.new_zeros([*windows.shape[:-2], count + parts, end - begin])
+        for part in range(overlapping):
+            first = parts - 1 - part
+            total = total + windows[..., first : first + count + parts, part * step + begin : part * step + end]
+        return total
 
-    total = parts
-    columns = [overlapping(parts, 0, last)]
-    if last < step:
-        columns.append(overlapping(parts - 1, last, step))
-    return torch.cat(columns, -1).flatten(-2)[..., : sizes[dim]].movedim(-1, dim)
+    rows = torch.cat([columns(parts, 0, last), columns(parts - 1, last, step)], -1)
+    return rows.flatten(-2)[..., : sizes[dim]].movedim(-1, dim)
 
 
 def _cosines(*weights: float) -> Callable[[torch.Tensor], torch.Tensor]:

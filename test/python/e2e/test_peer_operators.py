@@ -75,3 +75,5 @@ def test_overlapping_windows_are_summed(size, step):
     for batch, n in ((1, size), (2, size + 1), (3, 29), (2, 100)):
         x = torch.randn(batch, n, 2)
         torch.testing.assert_close(model(x), Sum()(x), rtol=1e-5, atol=1e-5)
+    fixed = disc.compile(Sum(), (example,))
+    torch.testing.assert_close(fixed(example), Sum()(example), rtol=1e-5, atol=1e-5)
