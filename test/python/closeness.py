@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 RUNS = 8
 """How often a program runs with random roundings."""
 AMPLIFIED = 6.0
-"""How many times the largest deviation of these runs a result may be off: they are few, and one operation may be several."""
+"""How many times the largest deviation of these runs a result may be off: the runs are few."""
 # (rtol, atol): what torch.testing.assert_close takes.
 TOLERANCES = {
     torch.bfloat16: (1.6e-2, 1e-5),
@@ -53,7 +53,7 @@ def _widened(value: Any) -> Any:
 
 
 class _InWide(TorchDispatchMode):
-    """Runs every operation in f64, with results that are off by at most an ulp of their own dtype if ``noise`` is given."""
+    """Runs every operation in f64; with ``noise``, results are off by up to an ulp of the dtype they stand for."""
 
     def __init__(self, noise: torch.Generator | None) -> None:
         super().__init__()
@@ -187,8 +187,10 @@ def exact(call: Callable[..., Any], args: Any) -> list[Any] | None:
 
 
 def spread(call: Callable[..., Any], args: Any, exact_leaves: Sequence[Any]) -> list[torch.Tensor | None]:
-    """For each leaf how far (elementwise) runs with random roundings get from the exact result; inf where they disagree on
-    an integer, an infinity or a shape."""
+    """For each leaf the elementwise distance of runs with random roundings from the exact result.
+
+    It is inf where they disagree on an integer, an infinity or a shape.
+    """
     found: list[torch.Tensor | None] = [
         torch.zeros(e.shape, dtype=torch.float64) if isinstance(e, torch.Tensor) else None for e in exact_leaves
     ]
@@ -209,7 +211,7 @@ def spread(call: Callable[..., Any], args: Any, exact_leaves: Sequence[Any]) -> 
 
 
 def _distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """|a - b| elementwise in f64; 0 for the same infinity or two NaN, inf for one of either and for unequal integers."""
+    """|a - b| elementwise in f64; 0 for two equal infinities or NaN, inf for only one and for unequal integers."""
     if not _inexact(b.dtype):
         return torch.where(a == b, 0.0, torch.inf).double()
     if a.is_complex() or b.is_complex():
@@ -275,8 +277,16 @@ def disagreements(
     tolerance: Callable[[torch.dtype], tuple[float, float]] = lambda dtype: TOLERANCES.get(dtype, (0.0, 0.0)),
     prepare: Callable[[torch.Tensor], torch.Tensor] = lambda t: t,
 ) -> list[str]:
-    """What is wrong with ``got`` (a tree of tensors and numbers), the result of a compiled ``call(*args)``, beside eager's
-    ``want``: one line for each leaf, none if all is right. ``prepare`` takes out of a leaf what does not count."""
+    """Says of each wrong leaf of ``got``, a compiled program's result for ``args``, what is wrong.
+
+    Args:
+        call: The program in eager PyTorch.
+        args: Its arguments.
+        got: The result, a tree of tensors and numbers.
+        want: Eager's result.
+        tolerance: The (rtol, atol) of a dtype.
+        prepare: Removes from a leaf what does not count, such as signs.
+    """
     got_leaves, want_leaves = pytree.tree_leaves(got), pytree.tree_leaves(want)
     if len(got_leaves) != len(want_leaves):
         return [f"{len(got_leaves)} results instead of {len(want_leaves)}"]

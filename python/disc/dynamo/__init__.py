@@ -174,7 +174,8 @@ def _listening() -> Iterator[list[GraphReport]]:
     try:
         yield reports
     finally:
-        _listeners.remove(reports)
+        # By identity: what another one has heard may be equal.
+        del _listeners[next(i for i, listener in enumerate(_listeners) if listener is reports)]
 
 
 def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:

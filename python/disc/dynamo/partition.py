@@ -21,8 +21,8 @@ from .result_function import LayoutError
 # Compiling a part again with what the last attempt found it cannot hold.
 _MAX_ATTEMPTS = 10
 
-_VIEWS = ("aten.view", "aten.permute", "aten.expand", "aten.slice", "aten.unsqueeze", "aten.squeeze", "aten.select",
-          "aten.t", "aten.transpose", "aten.alias", "aten.detach", "aten._unsafe_view", "aten.sym_size")  # fmt: skip
+# Operations without work that are no views by their schemas.
+_FREE = {torch.ops.aten._unsafe_view, torch.ops.aten.sym_size, torch.ops.aten.sym_stride, torch.ops.aten.sym_numel}
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class GraphReport:
     """Those of them that native code does."""
     parts: int = 0
     """The pieces of native code."""
+    views: int = 0
+    """Operations that only make views, in graphs or between parts where nothing else is: PyTorch makes them."""
     fallbacks: list[Fallback] = field(default_factory=list)
 
     def warning(self) -> str:
@@ -62,6 +64,7 @@ class GraphReport:
 
     def __str__(self) -> str:
         text = f"{self.kind} graph: {self.compiled} of {self.ops} operations in {self.parts} compiled parts"
+        text += f", {self.views} views" if self.views else ""
         return "\n".join([text, *(f"  in PyTorch: {fallback}" for fallback in self.fallbacks)])
 
 
@@ -151,7 +154,9 @@ def _compile(
     ops = [node for node in graph.graph.nodes if node.op == "call_function"]
     against = {node.name: why for node in ops if (why := reason_against(node)) is not None}
     nodes = {node.name: node for node in ops}
-    if not against and any(map(_computes, ops)):
+    if not any(map(_computes, ops)):
+        report.views = len(ops)
+    elif not against:
         try:
             compiled = CompiledGraph(graph, options, fixed, updates)
             report.compiled, report.parts = report.ops, 1
@@ -364,10 +369,11 @@ def _append_results(graph: GraphModule, values: list[Node]) -> None:
 
 
 def _computes(node: Node) -> bool:
-    target = str(node.target)
-    return is_flattened(node.target) or (
-        isinstance(node.target, torch._ops.OpOverload) and not target.startswith(_VIEWS)
-    )
+    """Whether the node is work for native code: views cost PyTorch no more."""
+    target = node.target
+    if is_flattened(target):
+        return True
+    return isinstance(target, torch._ops.OpOverload) and not (target.is_view or target.overloadpacket in _FREE)
 
 
 def _source(node: Node) -> str:

@@ -13,7 +13,7 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch_mlir.extras.fx_importer import _get_mlir_op_name_for_schema
 
-from . import recurrent
+from . import recurrent, transformer_layers
 from .backward import BACKWARD
 from .lower import IGNORED
 from .registry import find_rule
@@ -418,6 +418,7 @@ def decomposition_table(
     table.update({op: decomposition for op, decomposition in _prims() if op not in table})
     table.update({op: decomposition for op, decomposition in OWN.items() if not _has_rule(op)})
     table.update(recurrent.decompositions())
+    table.update(transformer_layers.DECOMPOSITIONS)
     # PyTorch fails to trace it again for an element whose place depends on data.
     table[torch.ops.aten.item.default] = torch.ops.aten._local_scalar_dense.default
     return table

@@ -46,3 +46,23 @@ def libraries(tmp_path_factory):
         return made[key]
 
     return compile
+
+
+@pytest.fixture(autouse=True)
+def compiled_parts(request):
+    """Whatever a test of torch.compile asserts of results and Dynamo's graphs: DISC must have compiled all of them.
+
+    Tests of what PyTorch runs are marked ``falls_back``; of them only their own assertions are asked.
+    """
+    if not request.module.__name__.rpartition(".")[2].startswith("test_torch_compile"):
+        yield
+        return
+    import disc.dynamo
+
+    with disc.dynamo._listening() as reports:
+        yield
+    if request.node.get_closest_marker("falls_back"):
+        return
+    assert any(report.parts or report.views for report in reports), "nothing was compiled"
+    left = [f"{report.kind}: {report.warning()}" for report in reports if report.fallbacks]
+    assert not left, "\n".join(left)

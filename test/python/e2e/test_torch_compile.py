@@ -126,6 +126,7 @@ def _(x):
     return torch.empty_like(x)
 
 
+@pytest.mark.falls_back("an operation without a rule")
 def test_ops_without_a_rule_run_in_pytorch(caplog):
     class Unknown(Net):
         def forward(self, x):
@@ -217,6 +218,7 @@ def test_options_and_entry_point():
     assert torch._dynamo.lookup_backend("disc") is backend
 
 
+@pytest.mark.falls_back("compiled in another process")
 def test_found_by_name():
     """Dynamo finds the back end through the package's entry point, without an import of disc."""
     code = (

@@ -118,6 +118,7 @@ def turned(x: torch.Tensor) -> torch.Tensor:
 turned.register_fake(lambda x: torch.empty_like(x))
 
 
+@pytest.mark.falls_back("an operation without a rule")
 def test_branches_between_operations_of_pytorch():
     state = torch.zeros(3)
 
@@ -149,6 +150,7 @@ def test_gradients(function):
     assert [report.kind for report in reports] == ["forward", "backward"] and not Explanation(reports).fallbacks
 
 
+@pytest.mark.falls_back("draws are PyTorch's")
 def test_draws_in_a_branch():
     """PyTorch runs the branch, in its place among the draws."""
 

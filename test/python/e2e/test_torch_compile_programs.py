@@ -167,6 +167,7 @@ def _(x):
     return torch.empty_like(x)
 
 
+@pytest.mark.falls_back("an operation without a rule")
 def test_views_cross_the_border_to_pytorch():
     """A part's results share memory with its operands where eager's do."""
 
@@ -200,6 +201,22 @@ def test_views_of_a_changed_input_begin_where_it_does():
     assert list(laid_out(compiled)) == list(laid_out(change))
 
 
+@pytest.mark.parametrize(
+    "function",
+    # Operations whose names begin as those of views do.
+    [torch.tan, torch.tanh, torch.triu, torch.trunc, lambda x: x.take(torch.arange(4)), lambda x: x.topk(2, 0)[0]]
+    + [
+        lambda x: x.select_scatter(x[0], 0, 1),
+        lambda x: x.to(torch.float64),
+        lambda x: torch.expand_copy(x[:1], (3, -1)),
+    ],
+)
+def test_one_operation_alone(function):
+    reports = check(function, torch.randn(4, 4), torch.randn(6, 8))
+    assert {report.parts for report in reports} == {1}
+
+
+@pytest.mark.falls_back("an operation without a rule")
 def test_fallback_is_one_warning_line(caplog):
     with caplog.at_level(logging.WARNING, "disc.dynamo"):
         check(lambda x: turned(x + 1) * 2, M, fallbacks=["disc_test.turned.default"])
@@ -209,6 +226,7 @@ def test_fallback_is_one_warning_line(caplog):
     assert len(text.splitlines()) == 1
 
 
+@pytest.mark.falls_back("an error of the compiler")
 def test_internal_errors_fall_back(monkeypatch, caplog):
     """Any exception of the compiler leaves the graph to PyTorch, and the report says so."""
 
@@ -226,6 +244,7 @@ def test_internal_errors_fall_back(monkeypatch, caplog):
         strict(M)
 
 
+@pytest.mark.falls_back("graphs that cannot be traced")
 def test_untraceable_graphs_fall_back(monkeypatch):
     monkeypatch.setattr(disc.dynamo, "aot_autograd", lambda **_: lambda *_: 1 / 0)
     explained = disc.explain(lambda x: torch.relu(x + 1), M)

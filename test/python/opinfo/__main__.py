@@ -31,12 +31,18 @@ def selection(patterns: Sequence[str], dtypes: Sequence[str]) -> list[tuple[str,
 
 
 def outcomes(
-    chosen: Sequence[tuple[str, str]], limit: int, processes: int, *, survey: bool = False, verbose: bool = False
+    chosen: Sequence[tuple[str, str]],
+    limit: int,
+    processes: int,
+    *,
+    shapes: int = 2,
+    survey: bool = False,
+    verbose: bool = False,
 ) -> list[Outcome]:
     """Evaluates each op by itself."""
     result = []
-    tasks = [(evaluate, (name, dtype, limit, survey)) for name, dtype in chosen]
-    for place, outcome in run(tasks, processes, _SECONDS):
+    tasks = [(evaluate, (name, dtype, limit, survey, shapes)) for name, dtype in chosen]
+    for place, outcome in run(tasks, processes, _SECONDS if limit else 10 * _SECONDS):
         if isinstance(outcome, Lost):
             outcome = Outcome(*chosen[place], "fail", str(outcome))
         result.append(outcome)
@@ -53,7 +59,7 @@ def outcomes_together(
 
     Ops that are listed for some dtype are likely to fail for others, and would fail their neighbours.
     """
-    listed = {op for path in (expected.PATH, expected.NOT_EXPORTED) for op, _ in expected.read(path)}
+    listed = {op for path in (expected.PATH, expected.LESS, expected.NOT_EXPORTED) for op, _ in expected.read(path)}
     alone = [c for c in chosen if c[0] in listed]
     size = max(_GROUP // limit, 1)
     pending: list[tuple[list[str], str]] = []
@@ -84,17 +90,24 @@ def quick(processes: int) -> list[str]:
     failing, unexported = expected.read(expected.PATH), expected.read(expected.NOT_EXPORTED)
     chosen = [c for c in selection([], list(DTYPES)) if c not in unexported and not crc32(" ".join(c).encode()) % _PART]
     passing = outcomes_together([c for c in chosen if c not in failing], 2, processes)
-    return disagreements(passing + outcomes([c for c in chosen if c in failing], SAMPLES, processes))
+    return disagreements(passing + outcomes([c for c in chosen if c in failing], SAMPLES, processes), together=True)
 
 
-def disagreements(results: Sequence[Outcome]) -> list[str]:
-    """What the lists say otherwise."""
+def disagreements(results: Sequence[Outcome], *, together: bool = False) -> list[str]:
+    """What the lists say otherwise; fewer samples, ``together``, may have nothing less asked of them."""
     failing, unexported = expected.read(expected.PATH), expected.read(expected.NOT_EXPORTED)
+    less = expected.read(expected.LESS)
     lines = []
     for r in results:
         key = (r.op, r.dtype)
-        if r.kind == "pass" and (key in failing or key in unexported):
+        if r.kind == "less" and key not in less:
+            lines.append(f"{r.op} {r.dtype}: passes only with less asked: {r.less}")
+        elif r.kind in ("pass", "less") and (key in failing or key in unexported):
             lines.append(f"{r.op} {r.dtype}: passes; remove it from the list (python -m opinfo --shrink {r.op})")
+        elif r.kind == "pass" and key in less and not together:
+            lines.append(
+                f"{r.op} {r.dtype}: passes with nothing less asked; remove it (python -m opinfo --shrink {r.op})"
+            )
         elif r.kind == "fail" and key not in failing:
             lines.append(f"{r.op} {r.dtype}: fails: {r.reason}")
         elif r.kind == "export" and key not in unexported:
@@ -107,14 +120,17 @@ def table(results: Sequence[Outcome]) -> str:
     lines = []
     for dtype in ALL_DTYPES:
         kinds = Counter(r.kind for r in results if r.dtype == dtype)
-        total = kinds["pass"] + kinds["fail"]
+        total = kinds["pass"] + kinds["less"] + kinds["fail"]
         if total:
             share = 100.0 * kinds["pass"] / total
+            less = Counter(r.less for r in results if r.dtype == dtype and r.kind == "less")
+            apart = ", ".join(f"{what} {count}" for what, count in sorted(less.items()))
+            compared = sum(r.shapes for r in results if r.dtype == dtype)
             lines.append(
-                f"{dtype:5} {kinds['pass']:4} of {total:4} pass ({share:.1f} %), {kinds['export']} not exported"
+                f"{dtype:5} {kinds['pass']:4} of {total:4} pass ({share:.1f} %), {kinds['less']} with less asked"
+                f"{f' ({apart})' if apart else ''}, {kinds['fail']} fail, {kinds['export']} not exported; "
+                f"{compared} calls"
             )
-            less = Counter(r.less for r in results if r.dtype == dtype and r.kind == "pass" and r.less)
-            lines += [f"      with less asked ({what}): {count}" for what, count in sorted(less.items())]
     return "\n".join(lines)
 
 
@@ -126,6 +142,8 @@ def main() -> int:
         "--dtypes", default=",".join(DTYPES), help="default: %(default)s; also " + ", ".join(MORE_DTYPES)
     )
     parser.add_argument("--samples", type=int, default=SAMPLES, help="samples of each op (default: %(default)s)")
+    parser.add_argument("--all-samples", action="store_true", help="every sample of each op")
+    parser.add_argument("--shapes", type=int, default=2, help="shapes of each sample (default: %(default)s)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--quick", action="store_true", help="what CI runs: a part of all ops and dtypes, together")
     parser.add_argument("--together", action="store_true", help="many ops in one program, which is quicker")
@@ -145,13 +163,14 @@ def main() -> int:
         if args.together:
             results = outcomes_together(chosen, args.samples, args.processes, verbose=True)
         else:
-            results = outcomes(chosen, args.samples, args.processes, survey=args.survey, verbose=True)
+            limit = 0 if args.all_samples else args.samples
+            results = outcomes(chosen, limit, args.processes, shapes=args.shapes, survey=args.survey, verbose=True)
         print(table(results))
         if args.survey:
             return 0
         if args.shrink or args.grow:
             expected.renew([r for r in results if r.dtype in DTYPES], grow=args.grow)
-        lines = disagreements([r for r in results if r.dtype in DTYPES])
+        lines = disagreements([r for r in results if r.dtype in DTYPES], together=args.together)
     print("\n".join(lines))
     print(f"{len(lines)} disagree with the list; {time.monotonic() - start:.0f} s")
     return 1 if lines else 0

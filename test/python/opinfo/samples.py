@@ -67,8 +67,12 @@ class Sample:
     tensors: tuple[torch.Tensor, ...]
     leaves: list[Any]
     spec: pytree.TreeSpec
+    op_name: str
+    """The op's name without that of its variant."""
     drops: bool = False
     """Whether it drops elements at random, as only some samples of attention do."""
+    stable: bool = False
+    """Whether equal elements keep their order."""
 
     def call(self, tensors: Sequence[torch.Tensor]) -> Any:
         """The op of ``tensors`` in the places of the sample's own."""
@@ -79,9 +83,12 @@ class Sample:
 
 
 def samples(op: OpInfo, dtype: torch.dtype, limit: int) -> list[Sample]:
-    """At most ``limit`` samples, spread evenly over those that eager PyTorch accepts."""
+    """At most ``limit`` samples, spread evenly over the op's; all of them if ``limit`` is 0."""
     torch.manual_seed(0)
-    found = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=False), _CONSIDERED))
+    generated = op.sample_inputs("cpu", dtype, requires_grad=False)
+    if not limit:
+        return [_sample(op, info) for info in generated]
+    found = list(itertools.islice(generated, _CONSIDERED))
     step = max(len(found) / limit, 1.0)
     places = sorted({min(int(i * step), len(found) - 1) for i in range(min(limit, len(found)))})
     return [_sample(op, found[i]) for i in places]
@@ -91,7 +98,8 @@ def _sample(op: OpInfo, info: Any) -> Sample:
     leaves, spec = pytree.tree_flatten(((info.input, *info.args), dict(info.kwargs)))
     tensors = tuple(leaf.detach() for leaf in leaves if isinstance(leaf, torch.Tensor))
     holes = [_HOLE if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-    return Sample(name_of(op), op.op, tensors, holes, spec, bool(info.kwargs.get("dropout_p")))
+    drops, stable = bool(info.kwargs.get("dropout_p")), bool(info.kwargs.get("stable"))
+    return Sample(name_of(op), op.op, tensors, holes, spec, op.name, drops, stable)
 
 
 class Program(nn.Module):
