@@ -316,3 +316,11 @@ def disagreements(
         if bool(wrong.any()):
             reasons.append("values: " + described(g, w, e, wrong))
     return reasons
+
+
+def check(call: Callable[..., Any], args: Sequence[Any], got: Any) -> None:
+    """Asserts that ``got`` is ``call(*args)``, per element."""
+    with torch.no_grad():
+        want = call(*pytree.tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) else t, tuple(args)))
+    reasons = disagreements(call, args, got, want)
+    assert not reasons, "; ".join(reasons)

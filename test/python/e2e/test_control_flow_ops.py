@@ -1,5 +1,6 @@
 """PyTorch's control flow operators, compiled, against eager PyTorch at many shapes and on all sides of branches."""
 
+import functools
 import re
 
 import pytest
@@ -9,6 +10,7 @@ from torch._higher_order_ops import associative_scan, scan, while_loop
 from torch._higher_order_ops import map as map_over
 from torch.export import Dim
 
+import closeness
 import disc
 
 B = Dim("B", min=1, max=64)
@@ -34,7 +36,7 @@ def inputs():
         yield torch.zeros(size, 4)
 
 
-def check(fn, expected=None, exported=False, tolerance=1e-5):
+def check(fn, expected=None, exported=False):
     """``expected``: what the function gives, in plain Python."""
     torch.manual_seed(0)
     module = Function(fn).eval()
@@ -44,8 +46,7 @@ def check(fn, expected=None, exported=False, tolerance=1e-5):
             model = torch.export.export(module, args, dynamic_shapes=shapes)
         model = disc.compile(model, args, dynamic_shapes=shapes)
         for x in inputs():
-            want = expected(module, x) if expected else fn(module, x)
-            torch.testing.assert_close(model(x), want, rtol=tolerance, atol=tolerance)
+            closeness.check(functools.partial(expected or fn, module), (x,), model(x))
 
 
 def halves(cond):
@@ -165,7 +166,6 @@ def test_map():
     check(
         lambda self, x: map_over(lambda y, z: (self.linear(y) @ z, y.sum()), x, x.T @ x),
         lambda self, x: tuple(torch.stack(s) for s in zip(*[(self.linear(y) @ (x.T @ x), y.sum()) for y in x])),
-        tolerance=1e-3,
     )
 
 
@@ -190,7 +190,7 @@ def test_associative_scan():
             decay.append(a * decay[-1] if decay else a)
         return torch.stack(rows), (torch.stack(decay[::-1]), torch.stack(states[::-1]))
 
-    check(lambda self, x: (products(x), recurrence(x)), expected, tolerance=1e-3)
+    check(lambda self, x: (products(x), recurrence(x)), expected)
 
 
 def tower(cond, loop, scan):
@@ -252,7 +252,7 @@ def test_complex_numbers_and_random_ones():
         z = torch.view_as_complex(x.reshape(-1, 2, 2))
         return python_scan(lambda c, y: (c * y, c + y), z[0] * 0 + 1, z)
 
-    check(fn, expected, tolerance=1e-3)
+    check(fn, expected)
 
     def noise(self, x):
         return scan(lambda c, y: (c + 1, torch.rand(3) + c * 0), torch.zeros(3), x)[1]

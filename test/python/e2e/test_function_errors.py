@@ -90,7 +90,7 @@ def test_libraries(tmp_path):
     library = disc.load(path)
     first, ordered, inverse, spectrum = (torch.as_tensor(t) for t in library(x))
     want = fn(x)
-    torch.testing.assert_close((ordered, inverse, spectrum), want[1:], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close((ordered, inverse, spectrum), want[1:])
     second = torch.as_tensor(library(x)[0])
     library.seed(0)
     assert torch.equal(torch.as_tensor(library(x)[0]), first) and not torch.equal(second, first)

@@ -167,7 +167,7 @@ def test_operators_on_quantised_tensors():
         for name, value in wanted.items():
             assert np.abs(found[name].numpy().astype(float) - value).max() <= 1, name
         exact = a @ ((signed.astype(float) - [0, 1, 2, 3]) * columns) + shift
-        np.testing.assert_allclose(found["floats"].numpy(), exact, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(found["floats"].numpy(), exact, rtol=1.3e-6, atol=1e-5)
 
 
 def test_dynamic_quantize_lstm():

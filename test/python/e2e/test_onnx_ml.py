@@ -196,7 +196,7 @@ def test_support_vectors(kernel):
         "LINEAR": x @ vectors.T,
     }[kernel]
     found = disc.compile(model("SVMRegressor", attributes))(torch.from_numpy(x))
-    np.testing.assert_allclose(found.numpy()[:, 0], near @ weights + 0.75, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found.numpy()[:, 0], near @ weights + 0.75, rtol=1.3e-6, atol=1e-5)
 
 
 def test_support_vectors_vote():
@@ -218,7 +218,7 @@ def test_support_vectors_vote():
         scores[:, pair] += attributes["rho"][pair]
         votes[np.arange(9), np.where(scores[:, pair] > 0, i, j)] += 1
     found = disc.compile(model("SVMClassifier", attributes, outputs=2))(torch.from_numpy(x))
-    np.testing.assert_allclose(found["y1"].numpy(), scores, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found["y1"].numpy(), scores, rtol=1.3e-6, atol=1e-5)
     assert found["y0"].tolist() == (votes.argmax(1) + 4).tolist()
 
 

@@ -27,7 +27,7 @@ before = resident()
 del module
 gc.collect()
 after = resident()
-torch.testing.assert_close(model(example), expected, rtol=1e-4, atol=1e-4)
+torch.testing.assert_close(model(example), expected)
 print(before - after)
 """
 
