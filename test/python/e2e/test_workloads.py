@@ -34,3 +34,15 @@ def test_static_shapes(name):
             expected = flat(module(*inputs))
         actual = flat(disc.compile(module, inputs)(*inputs))
         assert workload.largest_difference(actual, expected) <= workload.tolerance, shape
+
+
+@pytest.mark.parametrize("name", [name for name in workloads.names() if workloads.load(name).written is not None])
+def test_written_for_exporters(name):
+    """What peers are measured and judged on gives what the model gives, in eager, at all inputs of the benchmark."""
+    workload = workloads.load(name)
+    natural, written = workload.build(), workload.exportable()
+    for shape in workload.shapes:
+        inputs = workload.inputs(shape)
+        with torch.inference_mode():
+            expected, found = flat(natural(*inputs)), flat(written(*inputs))
+        assert workload.largest_difference(found, expected) <= workload.tolerance, shape
