@@ -18,7 +18,7 @@ from closeness import disagreements
 from disc.errors import DynamicDimError, InternalError
 
 from .inputs import assignments, make
-from .program import EXAMPLE, Group, Program, load
+from .program import EXAMPLE, IMPORTS, Group, Program, load
 
 BAD = ("wrong", "internal", "unsupported", "refused", "error", "lost")
 """Outcomes that are failures."""
@@ -75,17 +75,15 @@ def _at_least(program: Program, values: Mapping[str, int]) -> dict[str, int]:
 def _named(text: str, programs: Sequence[Program]) -> list[Program]:
     """The programs whose dims or lines an error names."""
     names = set(re.findall(r"\b(P\w+?)_[ABC]\b", text))
+    places = {int(n) for n in re.findall(r"inputs'?\]?[\[_](\d+)[\]_]", text)}
     lines = [int(n) for n in re.findall(r"group_\w+\.py:(\d+)", text)]
-    begin, found = IMPORT_LINES, []
-    for program in programs:
+    begin, found = len(IMPORTS.splitlines()), []
+    for place, program in enumerate(programs):
         end = begin + len(program.source.splitlines()) + 2
-        if program.name in names or any(begin < line <= end for line in lines):
+        if program.name in names or place in places or any(begin < line <= end for line in lines):
             found.append(program)
         begin = end
     return found if len(found) < len(programs) else []
-
-
-IMPORT_LINES = 4
 
 
 def _refusal(error: Exception) -> tuple[str, str]:
@@ -142,7 +140,7 @@ class _Runs:
     def _alone(self, place: int, case: _Case, cases: list[_Case]) -> None:
         """One program at its sizes, the others at those of the example."""
         error = self._call(cases)
-        if isinstance(error, disc.ShapeError):
+        if isinstance(error, disc.ShapeError) or "it is updated in place, but a stride" in str(error):
             self._count(place, "guarded")
             self.result[self.programs[place].name].text = f"guard: {error}"
         elif error is not None:
