@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 RUNS = 8
 """How often a program runs with random roundings."""
 AMPLIFIED = 6.0
-"""How many times the largest deviation of these runs a result may be off: they are few, and one operation may be several."""
+"""How many times the largest deviation of these runs a result may be off: they are few, an operation may be several."""
 # (rtol, atol): what torch.testing.assert_close takes.
 TOLERANCES = {
     torch.bfloat16: (1.6e-2, 1e-5),
@@ -53,7 +53,7 @@ def _widened(value: Any) -> Any:
 
 
 class _InWide(TorchDispatchMode):
-    """Runs every operation in f64, with results that are off by at most an ulp of their own dtype if ``noise`` is given."""
+    """Runs every operation in f64; with ``noise``, results are off by at most an ulp of their own dtype."""
 
     def __init__(self, noise: torch.Generator | None) -> None:
         super().__init__()
@@ -187,8 +187,8 @@ def exact(call: Callable[..., Any], args: Any) -> list[Any] | None:
 
 
 def spread(call: Callable[..., Any], args: Any, exact_leaves: Sequence[Any]) -> list[torch.Tensor | None]:
-    """For each leaf how far (elementwise) runs with random roundings get from the exact result; inf where they disagree on
-    an integer, an infinity or a shape."""
+    """For each leaf how far (elementwise) runs with random roundings get from the exact result; inf where they
+    disagree on an integer, an infinity or a shape."""
     found: list[torch.Tensor | None] = [
         torch.zeros(e.shape, dtype=torch.float64) if isinstance(e, torch.Tensor) else None for e in exact_leaves
     ]
@@ -209,7 +209,7 @@ def spread(call: Callable[..., Any], args: Any, exact_leaves: Sequence[Any]) -> 
 
 
 def _distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """|a - b| elementwise in f64; 0 for the same infinity or two NaN, inf for one of either and for unequal integers."""
+    """|a - b| elementwise in f64; 0 for equal infinities or two NaN, inf for one of either and for unequal integers."""
     if not _inexact(b.dtype):
         return torch.where(a == b, 0.0, torch.inf).double()
     if a.is_complex() or b.is_complex():
@@ -275,8 +275,9 @@ def disagreements(
     tolerance: Callable[[torch.dtype], tuple[float, float]] = lambda dtype: TOLERANCES.get(dtype, (0.0, 0.0)),
     prepare: Callable[[torch.Tensor], torch.Tensor] = lambda t: t,
 ) -> list[str]:
-    """What is wrong with ``got`` (a tree of tensors and numbers), the result of a compiled ``call(*args)``, beside eager's
-    ``want``: one line for each leaf, none if all is right. ``prepare`` takes out of a leaf what does not count."""
+    """What is wrong with ``got`` (a tree of tensors and numbers), the result of a compiled ``call(*args)``, beside
+    eager's ``want``: one line for each leaf, none if all is right. ``prepare``
+    takes out of a leaf what does not count."""
     got_leaves, want_leaves = pytree.tree_leaves(got), pytree.tree_leaves(want)
     if len(got_leaves) != len(want_leaves):
         return [f"{len(got_leaves)} results instead of {len(want_leaves)}"]

@@ -60,7 +60,11 @@ def shrunk(program: Program, seed: int, kind: str, text: str) -> Program:
 def _class(kind: str, text: str) -> str:
     """What failures of one cause have in common: the message without names, numbers and places."""
     first = text.strip().splitlines()[0] if text.strip() else ""
-    first = text.strip().splitlines()[1] if first.endswith("unsupported operation:") or first.endswith("operations:") else first
+    first = (
+        text.strip().splitlines()[1]
+        if first.endswith("unsupported operation:") or first.endswith("operations:")
+        else first
+    )
     return kind + ": " + re.sub(r"[\w/.-]*\.py:\d+|\bP\d+R?_?|-?\d+(\.\d+)?(e[+-]\d+)?", "#", first)[:160]
 
 
@@ -84,7 +88,9 @@ class Report:
                 group = _class(outcome.kind, outcome.text)
                 self.bad[group].append(outcome)
                 if len(self.bad[group]) == 1:
-                    print(f"== {group}\n{outcome.text[:600]}\nat {dict(outcome.at)}\n{outcome.program.source}", flush=True)
+                    print(
+                        f"== {group}\n{outcome.text[:600]}\nat {dict(outcome.at)}\n{outcome.program.source}", flush=True
+                    )
             elif outcome.text:
                 self.refusals[_class(outcome.kind, outcome.text)] += 1
 

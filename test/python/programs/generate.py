@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from . import grammar, operators
 from .grammar import Template
 from .inputs import make
-from .program import DTYPES, EXAMPLE, Input, Program, Step
+from .program import DTYPES, EXAMPLE, Input, Program, Step, plain_cond
 
 KINDS = ("plain", "mutation", "flow", "data")
 # Whether these copy depends on strides and on extents of 1, of which torch.export records those of the example.
@@ -84,7 +84,9 @@ class Generator:
         symbols = ["A", "B", "C"][: rng.choice((1, 2, 2, 3))]
         minimum = {s: rng.choice((0, 0, 1, 2)) for s in symbols}
         inputs = []
-        base = [rng.choice([*symbols, *symbols, *symbols, 1, 2, 3, 4, 8, 16]) for _ in range(rng.choice((1, 2, 2, 3, 3, 4)))]
+        base = [
+            rng.choice([*symbols, *symbols, *symbols, 1, 2, 3, 4, 8, 16]) for _ in range(rng.choice((1, 2, 2, 3, 3, 4)))
+        ]
         main = rng.choice(_DTYPES)
         for place in range(rng.choice((1, 2, 2, 3))):
             dims = list(base)
@@ -101,7 +103,12 @@ class Generator:
             inputs[0] = replace(inputs[0], dims=(symbols[0], *inputs[0].dims[1:]))
         self.empty = Program(name, tuple(inputs), (), (), minimum)
         low = {s: minimum[s] for s in symbols}
-        sizes = [EXAMPLE, {"A": 13, "B": 4, "C": 3}, low, {"A": 9, "B": max(minimum.get("B", 0), 1), "C": minimum.get("C", 0) + 1}]
+        sizes = [
+            EXAMPLE,
+            {"A": 13, "B": 4, "C": 3},
+            low,
+            {"A": 9, "B": max(minimum.get("B", 0), 1), "C": minimum.get("C", 0) + 1},
+        ]
         made = [make(self.empty, values, self.seed, plain=True) for values in sizes]
         self.pool = [_Value(i.name, [m[place] for m in made]) for place, i in enumerate(inputs)]
 
@@ -165,7 +172,9 @@ class Generator:
             return _broadcast(a, b)
         if a.rank != b.rank or a.dtype != b.dtype:
             return False
-        return all(p == q for place, (p, q) in enumerate(zip(a.shape, b.shape, strict=True)) if like == "same" or place != dim)
+        return all(
+            p == q for place, (p, q) in enumerate(zip(a.shape, b.shape, strict=True)) if like == "same" or place != dim
+        )
 
     def _flow(self) -> Step | None:
         a, b = self._first(), self.rng.choice(self.pool)
@@ -187,7 +196,7 @@ class Generator:
         names = {v.name: v for v in self.pool}
         results = []
         code = compile(step.text, "step", "exec")
-        with warnings.catch_warnings(), torch.no_grad():
+        with warnings.catch_warnings(), torch.no_grad(), plain_cond():
             warnings.simplefilter("ignore")
             for place in range(len(self.pool[0].tensors)):
                 space: dict[str, Any] = {"torch": torch, "F": F}
@@ -219,7 +228,9 @@ def _copied(tensor: torch.Tensor, memory: dict[int, torch.Tensor]) -> torch.Tens
     if storage.data_ptr() not in memory:
         memory[storage.data_ptr()] = torch.empty(0, dtype=torch.uint8).set_(storage.clone())
     copy = torch.empty(0, dtype=tensor.dtype)
-    result = copy.set_(memory[storage.data_ptr()].untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+    result = copy.set_(
+        memory[storage.data_ptr()].untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride()
+    )
     return result.conj() if tensor.is_conj() else result
 
 

@@ -85,8 +85,6 @@ def _values(shape: list[int], dtype: torch.dtype, generator: torch.Generator, sp
     if dtype.is_complex:
         return torch.complex(result, torch.randn(shape, generator=generator, dtype=torch.float64)).to(dtype)
     if special:
-        chosen = torch.tensor(_SPECIALS, dtype=torch.float64)[
-            torch.randint(len(_SPECIALS), shape, generator=generator)
-        ]
+        chosen = torch.tensor(_SPECIALS, dtype=torch.float64)[torch.randint(len(_SPECIALS), shape, generator=generator)]
         result = torch.where(torch.rand(shape, generator=generator) < 0.15, chosen, result)
     return result.to(dtype)

@@ -1,4 +1,4 @@
-"""Statements out of PyTorch's operator database: names of operators of one or two tensors, and arguments of its samples."""
+"""Statements from PyTorch's operator database: its operators, with the arguments of its samples."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ def _written(name: str, sample: Any) -> str | None:
             return "[" + ", ".join(map(text, value)) + "]"
         if isinstance(value, tuple):
             return "(" + ", ".join(map(text, value)) + ("," if len(value) == 1 else "") + ")"
-        if value is None or isinstance(value, bool | int | float | str) and value == value and abs(_number(value)) < 1e9:
+        if value is None or (
+            isinstance(value, bool | int | float | str) and value == value and abs(_number(value)) < 1e9
+        ):
             return repr(value)
         if isinstance(value, torch.dtype):
             return str(value)

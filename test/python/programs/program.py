@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import nn
@@ -116,7 +117,7 @@ IMPORTS = "import torch\nimport torch.nn.functional as F\n\n\n"
 
 
 def load(programs: Sequence[Program], folder: str) -> list[nn.Module]:
-    """The programs' modules, out of one file in ``folder``: the compiler reads the code of functions with control flow."""
+    """The programs' modules, from one file in ``folder``: the compiler reads the code of control flow."""
     with tempfile.NamedTemporaryFile("w", suffix=".py", dir=folder, prefix="group_", delete=False) as handle:
         handle.write(IMPORTS + "\n\n".join(p.source for p in programs))
     path = Path(handle.name)
@@ -125,6 +126,11 @@ def load(programs: Sequence[Program], folder: str) -> list[nn.Module]:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return [getattr(module, p.name)() for p in programs]
+
+
+def plain_cond() -> Any:
+    """A context in which `torch.cond` is an `if`: eager PyTorch compiles it, which is slow and fails at times."""
+    return mock.patch("torch.cond", lambda chosen, yes, no, operands=(): (yes if chosen else no)(*operands))
 
 
 class Group(nn.Module):

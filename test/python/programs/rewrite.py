@@ -42,7 +42,13 @@ def rewritten(program: Program, seed: int) -> Program:
         if (match := _COMMUTATIVE.match(text)) and rng.random() < 0.5:
             text = f"{match[1]} = {match[4]} {match[3]} {match[2]}"
         # A copy of what is changed later, or shares memory with it, is not the same.
-        if not mutates and step.defines and step.op not in ("flow", "compaction") and "\n" not in text and rng.random() < 0.5:
+        if (
+            not mutates
+            and step.defines
+            and step.op not in ("flow", "compaction")
+            and "\n" not in text
+            and rng.random() < 0.5
+        ):
             name = step.result
             inner = f"w{name[1:]}"
             steps.append(replace(step, text=text.replace(f"{name} = ", f"{inner} = ", 1), result=inner))

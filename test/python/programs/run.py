@@ -18,13 +18,15 @@ from closeness import disagreements
 from disc.errors import DynamicDimError, InternalError
 
 from .inputs import assignments, make
-from .program import EXAMPLE, IMPORTS, Group, Program, load
+from .program import EXAMPLE, IMPORTS, Group, Program, load, plain_cond
 
 BAD = ("wrong", "internal", "unsupported", "refused", "error", "lost")
 """Outcomes that are failures."""
 Compile = Callable[[nn.Module, Any, Any], Callable[..., Any]]
 # Refusals whose reason is that torch.export fixes an extent, or has no rule for a size that depends on data.
-_EXPORT = re.compile(r"torch\.export|Constraints violated|data-dependent|specialized|Could not guard|unbacked|must be constant")
+_EXPORT = re.compile(
+    r"torch\.export|Constraints violated|data-dependent|specialized|Could not guard|unbacked|must be constant"
+)
 
 
 @dataclass
@@ -160,7 +162,8 @@ class _Runs:
         for plain in (False, True):
             args = make(program, sizes, seed, plain)
             try:
-                return _Case(sizes, seed, plain, (module(*args), args))
+                with plain_cond():
+                    return _Case(sizes, seed, plain, (module(*args), args))
             except Exception as error:
                 refusal = error
         return _Case(sizes, seed, True, refusal)
@@ -176,7 +179,8 @@ class _Runs:
             if case.want is None or isinstance(case.want, Exception):
                 continue
             module, original = self.modules[place], case.inputs(self.programs[place])
-            reasons = disagreements(lambda *a, m=module: (m(*a), a), original, (got[place], args[place]), case.want)
+            with plain_cond():
+                reasons = disagreements(lambda *a, m=module: (m(*a), a), original, (got[place], args[place]), case.want)
             if reasons:
                 self._fail(place, "wrong", "; ".join(reasons), case.sizes)
             else:
