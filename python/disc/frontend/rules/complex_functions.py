@@ -12,7 +12,7 @@ from .. import dtypes, scalar
 from ..builder import Builder
 from ..registry import Rule, find_rule, lowers_complex
 from ..values import Extent, Number, Tensor
-from . import convolution
+from . import convolution, scatter
 from .complex import (
     Pair,
     add,
@@ -77,6 +77,18 @@ def fill(b: Builder, x: Tensor, value: Any) -> Tensor:
     if not dtypes.is_complex(x.dtype):
         return b.map(x.dtype, [real_part(b, value)], lambda v: v, dims=x.dims)
     return complex_map(b, [b.full(x.dims, 0, x.dtype), value], lambda _, v: v, x.dtype)
+
+
+@lowers_complex("torch.aten.index_fill")
+def index_fill(b: Builder, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """result[index[i]] = value, for dim 0."""
+    if isinstance(value, Tensor):
+        value = complex_map(b, [value], lambda v: v, x.dtype)
+        re, im = real_part(b, value), imaginary_part(b, value)
+    else:
+        re, im = complex(value).real, complex(value).imag
+    parts = (real_part(b, x), re), (imaginary_part(b, x), im)
+    return joined(b, *(scatter.index_fill(b, part, dim, index, v) for part, v in parts))
 
 
 @lowers_complex("torch.aten.addmm", "torch.aten.baddbmm", "torch.aten.addmv")

@@ -251,7 +251,6 @@ _LINEAR = (
     "gather",
     "index_add",
     "index_copy",
-    "index_fill",
     "index_put",
     "_unsafe_index_put",
     "_index_put_impl",
