@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from opinfo.pool import Lost, run
@@ -17,8 +18,9 @@ from .coverage import Coverage
 from .generate import KINDS, generate, kind_of
 from .program import IMPORTS, Program
 from .rewrite import rewritten
-from .run import BAD, Outcome, check
+from .run import BAD, Outcome, check, compiled
 from .shrink import shrink
+from .ways import WAYS
 
 GROUP = 12
 """Programs in one module."""
@@ -34,6 +36,13 @@ def check_numbers(seed: int, numbers: Sequence[int]) -> tuple[list[Outcome], Cov
         own += [rewritten(p, seed) for p in own[::2]]
         if own:
             outcomes += check(own, seed)
+    # One program of every group also by another way.
+    way = list(WAYS)[numbers[0] // len(numbers) % len(WAYS)]
+    chosen = next((p for p in programs if kind_of(p) == "plain"), None)
+    if chosen is not None:
+        for outcome in check([replace(chosen, name=chosen.name + "W")], seed, WAYS[way]):
+            outcome.kind += f" by {way}" if outcome.kind != "pass" else ""
+            outcomes.append(outcome)
     coverage = Coverage()
     for program in programs:
         coverage.add(program)
@@ -46,12 +55,12 @@ def check_one(seed: int, number: int, second: bool) -> list[Outcome]:
     return check([rewritten(program, seed) if second else program], seed)
 
 
-def shrunk(program: Program, seed: int, kind: str, text: str) -> Program:
+def shrunk(program: Program, seed: int, kind: str, way: str, text: str) -> Program:
     """The smallest form that fails in the same way."""
     wanted = _class(kind, text)
 
     def fails(candidate: Program) -> bool:
-        outcome = check([candidate], seed)[0]
+        outcome = check([candidate], seed, WAYS.get(way, compiled))[0]
         return outcome.kind == kind and (kind == "wrong" or _class(outcome.kind, outcome.text) == wanted)
 
     return shrink(program, fails)
@@ -84,7 +93,8 @@ class Report:
         for outcome in outcomes:
             self.kinds[outcome.kind] += 1
             self.runs.update(outcome.counts)
-            if outcome.kind in BAD:
+            kind = outcome.kind.partition(" by ")[0]
+            if kind in BAD:
                 group = _class(outcome.kind, outcome.text)
                 self.bad[group].append(outcome)
                 if len(self.bad[group]) == 1:
@@ -151,7 +161,7 @@ def _shrink_all(report: Report, processes: int, folder: Path | None) -> None:
     """Shrinks one program of each group of failures, prints it, and writes it as a test."""
     # A hang or a crash is no failure of a worker here: what is shrunk does not survive it.
     first = [(what, found[0]) for what, found in report.bad.items() if found[0].kind != "lost"]
-    tasks = [(shrunk, (o.program, report.seed, o.kind, o.text)) for _, o in first]
+    tasks = [(shrunk, (o.program, report.seed, *o.kind.partition(" by ")[::2], o.text)) for _, o in first]
     for place, result in run(tasks, processes, 2 * _SECONDS):
         what, outcome = first[place]
         program = outcome.program if isinstance(result, Lost) else result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -124,6 +125,7 @@ def load(programs: Sequence[Program], folder: str) -> list[nn.Module]:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # where Dynamo looks for it
     spec.loader.exec_module(module)
     return [getattr(module, p.name)() for p in programs]
 
