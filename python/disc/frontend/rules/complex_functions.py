@@ -82,6 +82,8 @@ def fill(b: Builder, x: Tensor, value: Any) -> Tensor:
 @lowers_complex("torch.aten.index_fill")
 def index_fill(b: Builder, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """result[index[i]] = value, for dim 0."""
+    re: Any
+    im: Any
     if isinstance(value, Tensor):
         value = complex_map(b, [value], lambda v: v, x.dtype)
         re, im = real_part(b, value), imaginary_part(b, value)
