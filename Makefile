@@ -5,7 +5,7 @@ PY := .venv/bin/python
 BUILD := build
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo service bench bench-quick bench-service test nightly check lit runtime sanitize fuzz pytest docs opinfo onnx-nodes format clean
+.PHONY: build setup demo service bench bench-quick bench-service test nightly check lit runtime sanitize fuzz fuzz-programs pytest docs opinfo onnx-nodes format clean
 
 build: setup
 
@@ -51,6 +51,7 @@ nightly: setup
 	@$(PY) test/python/onnx_nodes.py --dynamic
 	@cd test/python && ../../$(PY) -m opinfo
 	@cd test/python && ../../$(PY) -m zoo
+	@cd test/python && ../../$(PY) -m programs --count 20000 --seed $$RANDOM --failures ../../$(BUILD)/found-programs
 
 check: setup
 	@scripts/check.sh
@@ -71,6 +72,13 @@ sanitize: setup
 FUZZ_SECONDS ?= 8
 fuzz: setup
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+# Random programs at nine sizes each, against eager PyTorch: `make fuzz-programs N=20000 SEED=7`. Those that fail are
+# shrunk and written to build/found-programs.
+N ?= 1000
+SEED ?= 0
+fuzz-programs: setup
+	@cd test/python && ../../$(PY) -m programs --count $(N) --seed $(SEED) --failures ../../$(BUILD)/found-programs
 
 # A worker for each core; their idle threads must not spin away the others' time.
 pytest: setup

@@ -15,8 +15,8 @@
 // In a gpu.module there is no libm: everything is expanded, f64 too. Largest errors of f64 there, in ulp:
 //   exp, exp2 1 · expm1 2 · erf 1.5 · log, log2, log10 1.5 · log1p, tanh 2.5 · erfc, sinh, cosh, atanh 4 · pow 1
 //   sin, cos 1 · tan 3 · atan, atan2, asin, acos 2.5 · asinh, acosh 4
-// and of f32: asinh, acosh 4 · erfc, pow 1, which are computed in f64 (test/python/unit/test_device_math.py). sin,
-// tan, tanh and expm1 may lose the sign of a zero.
+// and of f32: asinh, acosh 4 · erfc, pow 1, which are computed in f64 (test/python/unit/test_device_math.py).
+// Zeros keep their sign.
 //
 // Lit test: test/lit/Common/lower-math.mlir.
 //
@@ -102,17 +102,21 @@ LogicalResult expandBelow(Op op, PatternRewriter &rewriter, function_ref<Value(M
 
 template <typename Op> struct ExpandTrig : OpRewritePattern<Op> {
   using Expansion = Value (*)(MathEmitter &, const MathEmitter::Reduced &);
-  ExpandTrig(MLIRContext *context, Expansion expansion) : OpRewritePattern<Op>(context), expansion(expansion) {}
+  ExpandTrig(MLIRContext *context, Expansion expansion, bool isOdd = false)
+      : OpRewritePattern<Op>(context), expansion(expansion), isOdd(isOdd) {}
 
   LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
     Value x = op.getOperand();
     return expandBelow(
         op, rewriter, [&](MathEmitter &f) { return f.allBelow(f.abs(x), f.trigLimit()); },
-        [&](MathEmitter &f) { return expansion(f, f.reduceTrig(x)); },
-        [&](MathEmitter &f) { return expansion(f, f.reduceTrigFar(x)); });
+        [&](MathEmitter &f) { return keepZero(f, x, expansion(f, f.reduceTrig(x))); },
+        [&](MathEmitter &f) { return keepZero(f, x, expansion(f, f.reduceTrigFar(x))); });
   }
 
+  Value keepZero(MathEmitter &f, Value x, Value result) const { return isOdd ? f.keepZero(x, result) : result; }
+
   Expansion expansion;
+  bool isOdd;
 };
 
 struct ExpandRem : OpRewritePattern<arith::RemFOp> {
@@ -311,9 +315,9 @@ struct LowerMath : disc::impl::LowerMathBase<LowerMath> {
     patterns.add<Expand<math::ErfcOp>>(context, [](M &f, Value x) { return f.erfc(x); }, /*onHost=*/false);
     patterns.add<Expand<math::AsinhOp>>(context, [](M &f, Value x) { return f.asinh(x); }, /*onHost=*/false);
     patterns.add<Expand<math::AcoshOp>>(context, [](M &f, Value x) { return f.acosh(x); }, /*onHost=*/false);
-    patterns.add<ExpandTrig<math::SinOp>>(context, [](M &f, const M::Reduced &x) { return f.sin(x); });
+    patterns.add<ExpandTrig<math::SinOp>>(context, [](M &f, const M::Reduced &x) { return f.sin(x); }, /*isOdd=*/true);
     patterns.add<ExpandTrig<math::CosOp>>(context, [](M &f, const M::Reduced &x) { return f.cos(x); });
-    patterns.add<ExpandTrig<math::TanOp>>(context, [](M &f, const M::Reduced &x) { return f.tan(x); });
+    patterns.add<ExpandTrig<math::TanOp>>(context, [](M &f, const M::Reduced &x) { return f.tan(x); }, /*isOdd=*/true);
     patterns.add<ExpandAtan2, ExpandPow>(context);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       return signalPassFailure();

@@ -55,9 +55,12 @@ public:
   /// For any x with an exponent up to this; NaN for those that are not finite.
   virtual Reduced reduceTrigFar(Value x, int64_t largestExponent) = 0;
   Reduced reduceTrigFar(Value x) { return reduceTrigFar(x, bias); }
+  /// Where a zero was reduced, without its sign: see keepZero().
   Value sin(const Reduced &x) { return sinOf(x, 0); }
   Value cos(const Reduced &x) { return sinOf(x, 1); }
   Value tan(const Reduced &x);
+  /// `result`, of an odd function; x itself where that is a zero.
+  Value keepZero(Value x, Value result) { return select(equal(x, c(0.0)), x, result); }
 
   /// The remainder of x / y, truncated; |x| / |y| < remLimit().
   Value rem(Value x, Value y);

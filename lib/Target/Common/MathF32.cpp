@@ -30,7 +30,7 @@ public:
     // 2^n (t + 1) - 1, without cancelling; 2^n in two factors as in scale().
     Value first = sar(n, 1), second = subI(n, first);
     Value power = powerOfTwo(first), one = powerOfTwo(subI(ci(0), second));
-    return mul(fma(power, expm1OfReduced(r), sub(power, one)), powerOfTwo(second));
+    return copySign(mul(fma(power, expm1OfReduced(r), sub(power, one)), powerOfTwo(second)), x); // also of a zero
   }
 
   // ln 2 in the unit of each result, its high part with few bits so that n * high is exact.
@@ -45,7 +45,7 @@ public:
     Value small = fma(mul(x, z), p, x);
     Value e = exp(add(magnitude, magnitude));
     Value large = sub(c(1.0f), div(c(2.0f), add(e, c(1.0f))));
-    return select(less(magnitude, c(0.625f)), small, copySign(large, x));
+    return copySign(select(less(magnitude, c(0.625f)), small, large), x); // also of a zero
   }
 
   Value erf(Value x) override {

@@ -50,7 +50,7 @@ public:
     // 2^n (t + 1) - 1, without cancelling; 2^n in two factors as in scale().
     Value first = sar(n, 1), second = subI(n, first);
     Value power = powerOfTwo(first), one = powerOfTwo(subI(ci(0), second));
-    return mul(fma(power, expm1OfReduced(r), sub(power, one)), powerOfTwo(second));
+    return copySign(mul(fma(power, expm1OfReduced(r), sub(power, one)), powerOfTwo(second)), x); // also of a zero
   }
 
   Value log(Value x) override { return log(x, kLn2High, kLn2Low, 1.0); }

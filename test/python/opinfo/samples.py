@@ -29,6 +29,7 @@ MORE_DTYPES = {
     "i16": torch.int16,
     "i32": torch.int32,
     "f16": torch.float16,
+    "c64": torch.complex64,
 }
 ALL_DTYPES = {**DTYPES, **MORE_DTYPES}
 # Given other values in the place of these offsets and lengths, eager PyTorch crashes; and an array that is a matrix to

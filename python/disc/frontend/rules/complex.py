@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from torch_mlir import ir
 
 from .. import dtypes, scalar
 from ..builder import Builder
-from ..registry import NotLowerable, find_rule, lowers, lowers_complex
+from ..registry import NotLowerable, Rule, find_rule, lowers, lowers_complex
 from ..scalar import Elem
 from ..values import Extent, Number, RuntimeNumber, Tensor, normalize_dim
 from . import contraction, gather
@@ -376,6 +377,21 @@ def logical_not(b: Builder, x: Tensor) -> Tensor:
     return real_map(b, [x], lambda x: x[0].eq(0) & x[1].eq(0), torch.bool)
 
 
+def _register_logical(name: str, fn: Callable[[Elem, Elem], Elem]) -> None:
+    @lowers_complex(f"torch.aten.logical_{name}")
+    def rule(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+        return real_map(b, [x, y], lambda x, y: fn(_nonzero(x), _nonzero(y)), torch.bool)
+
+
+def _nonzero(x: Pair) -> Elem:
+    return x[0].ne(0) | x[1].ne(0)
+
+
+_register_logical("and", lambda x, y: x & y)
+_register_logical("or", lambda x, y: x | y)
+_register_logical("xor", lambda x, y: x ^ y)
+
+
 @lowers("torch.aten.real")
 def real(b: Builder, x: Tensor) -> Tensor:
     """The real parts."""
@@ -462,16 +478,33 @@ def clone(b: Builder, x: Tensor, *_: Any) -> Tensor:
 # -- sums and products -----------------------------------------------------------------------------
 
 
+def of_result_type(rule: Rule) -> Rule:
+    """The rule after a conversion to the result's type, which may be real: then the rule of real tensors."""
+
+    @functools.wraps(rule)
+    def converted(b: Builder, x: Tensor, *operands: Any) -> Any:
+        x = to(b, x)
+        if dtypes.is_complex(x.dtype):
+            return rule(b, x, *operands)
+        real = find_rule(b.op_name)
+        assert real is not None
+        return real(b, x, *operands)
+
+    return converted
+
+
 @lowers_complex("torch.aten.sum")
+@of_result_type
 def sum_(b: Builder, x: Tensor, dims: Any = None, keepdim: Any = False, *_: Any) -> Tensor:
     """The sum over ``dims``."""
     if "dim" not in b.op_name:
         dims, keepdim = None, False
-    pairs = b.as_pairs(x) if dtypes.is_complex(x.dtype) else b.as_pairs(to(b, x))
+    pairs = b.as_pairs(x)
     return b.as_complex(b.reduce([pairs], axes(dims, x.rank), pairs.dtype, 0, lambda acc, x: acc + x, keepdim=keepdim))
 
 
 @lowers_complex("torch.aten.mean")
+@of_result_type
 def mean(b: Builder, x: Tensor, dims: Any = None, keepdim: Any = False, *_: Any) -> Tensor:
     """The mean over ``dims``."""
     if "dim" not in b.op_name:
@@ -486,6 +519,7 @@ def mean(b: Builder, x: Tensor, dims: Any = None, keepdim: Any = False, *_: Any)
 
 
 @lowers_complex("torch.aten.cumsum")
+@of_result_type
 def cumsum(b: Builder, x: Tensor, dim: int, *_: Any) -> Tensor:
     """Running sums."""
     if x.rank == 0:

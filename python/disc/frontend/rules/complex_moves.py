@@ -8,11 +8,11 @@ from typing import Any
 from ..builder import Builder
 from ..registry import Rule, find_rule, lowers_complex
 from ..values import Extent, Tensor, normalize_dim
-from . import gather, masks, padding, strided, updates
+from . import data_dependent, gather, masks, padding, pooling, strided, updates
 from .complex import imaginary_part, joined, real_part, to
 
 # Which register the rules for real tensors.
-_REAL = (gather, masks, padding, strided, updates)
+_REAL = (data_dependent, gather, masks, padding, pooling, strided, updates)
 
 _MOVES = (
     "flip",
@@ -28,6 +28,8 @@ _MOVES = (
     "as_strided_copy",
     "take",
     "masked_scatter",
+    "masked_select",
+    "im2col",
     *(f"{kind}_pad{n}d" for kind in ("reflection", "replication") for n in (1, 2, 3)),
 )
 

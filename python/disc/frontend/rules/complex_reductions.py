@@ -21,13 +21,13 @@ from .complex import (
     imaginary_part,
     joined,
     logarithm,
+    of_result_type,
     quotient,
     real_map,
     real_part,
     root,
     size,
     times,
-    to,
 )
 from .cumulative import running_product
 
@@ -77,11 +77,11 @@ def _multiplied(b: Builder, x: Tensor, y: Tensor) -> Tensor:
 
 
 @lowers_complex("torch.aten.prod")
+@of_result_type
 def prod(b: Builder, x: Tensor, dims: Any = None, keepdim: Any = False, *_: Any) -> Tensor:
     """The product over a dimension: by halves where the extent is static, else by logarithms of the absolute values."""
     if "dim" not in b.op_name:
         dims, keepdim = None, False
-    x = to(b, x)
     reduced = axes(dims, x.rank)
     kept = [i for i in range(x.rank) if i not in reduced]
     count = b.product([x.dims[i] for i in reduced])
@@ -292,6 +292,7 @@ for _name in _LINEAR:
 
 
 @lowers_complex("torch.aten.cumprod")
+@of_result_type
 def cumprod(b: Builder, x: Tensor, dim: int, *_: Any) -> Tensor:
     """Running products: along a static dim by products at doubled distances, else absolute values and angles in f64."""
     if x.rank == 0:

@@ -250,8 +250,8 @@ def gelu(b: Builder, x: Tensor, approximate: str = "none") -> Tensor:
 
 @lowers("torch.aten.relu")
 def relu(b: Builder, x: Tensor) -> Tensor:
-    """max(x, 0)."""
-    return b.elementwise(b.out.dtype, [x], lambda x: scalar.maximum(x, 0), compute=b.out.dtype)
+    """0 where x is below it: unlike the maximum it keeps -0, as eager PyTorch does."""
+    return b.elementwise(b.out.dtype, [x], lambda x: scalar.select(x < 0, x.like(0), x), compute=b.out.dtype)
 
 
 @lowers("torch.aten.threshold_backward")
@@ -264,7 +264,7 @@ def threshold_backward(b: Builder, grad: Tensor, x: Tensor, threshold: Number) -
 @lowers("torch.aten.relu6")
 def relu6(b: Builder, x: Tensor) -> Tensor:
     """min(max(x, 0), 6)."""
-    return b.elementwise(b.out.dtype, [x], lambda x: scalar.minimum(scalar.maximum(x, 0), 6))
+    return b.elementwise(b.out.dtype, [x], lambda x: scalar.minimum(scalar.select(x < 0, x.like(0), x), 6))
 
 
 @lowers("torch.aten.sigmoid")

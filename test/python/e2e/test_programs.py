@@ -1,0 +1,62 @@
+"""Random programs against eager PyTorch: a fixed share of what `make fuzz-programs` draws, and what it once found."""
+
+import pytest
+import torch
+from torch.export import Dim
+
+import disc
+from programs.__main__ import check_numbers
+from programs.run import BAD
+
+SEED = 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [0, 8, 16])
+def test_share_of_random_programs(first):
+    outcomes, _ = check_numbers(SEED, range(first, first + 8))
+    bad = [f"{o.kind}: {o.text} at {dict(o.at)}\n{o.program.source}" for o in outcomes if o.kind in BAD]
+    assert not bad, "\n".join(bad)
+    assert sum(o.counts["agree"] for o in outcomes) > 50
+
+
+def compiled(fn, *args):
+    class Program(torch.nn.Module):
+        def forward(self, *args):
+            return fn(*args)
+
+    shapes = ({d: Dim(f"d{d}", min=1) for d in range(args[0].dim())}, *({} for _ in args[1:]))
+    return disc.compile(Program(), args, dynamic_shapes=(shapes,))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_zeros_keep_their_sign(dtype):
+    functions = (torch.sin, torch.tan, torch.tanh, torch.expm1, torch.relu, torch.nn.functional.relu6)
+    x = torch.tensor([0.0, -0.0, 1.0, -1.0], dtype=dtype)
+    model = compiled(lambda x: [f(x) for f in functions], x)
+    for got, fn in zip(model(x), functions, strict=True):
+        assert torch.equal(got.signbit(), fn(x).signbit()), fn
+
+
+X = torch.complex(torch.linspace(-1, 2, 12), torch.linspace(1, -0.5, 12)).reshape(3, 4)
+COMPLEX = {
+    "sums of another dtype": lambda x: (x.sum(1, dtype=torch.float64), x.cumsum(0, dtype=torch.float32), x.mean(0)),
+    "logic": lambda x: (torch.logical_xor(x, x * 0), torch.logical_and(x, x), torch.logical_or(x * 0, x)),
+    "functions": lambda x: (torch.sinc(x), torch.exp2(x), torch.nn.functional.silu(x), torch.logaddexp(x, -x)),
+    "products": lambda x: (torch.addmm(x[:, :3], x, x.mT, beta=2, alpha=3j), torch.outer(x[0], x[1])),
+    "rms_norm": lambda x: torch.nn.functional.rms_norm(x, (4,)),
+    "filling": lambda x: (x.index_fill(1, torch.arange(2), 2 - 1j), torch.fill(x, torch.tensor(3)), x[x.real > 0]),
+    "convolution": lambda x: torch.nn.functional.conv1d(x[None], torch.ones(2, 3, 2, dtype=x.dtype) * 1j, padding=1),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_numbers(name):
+    class Program(torch.nn.Module):
+        def forward(self, x):
+            return COMPLEX[name](x)
+
+    model = disc.compile(Program(), (X,), dynamic_shapes=({1: Dim("n", min=4)},) if name == "logic" else None)
+    got, want = model(X), COMPLEX[name](X)
+    for g, w in zip(*(t if isinstance(t, tuple | list) else [t] for t in (got, want)), strict=True):
+        torch.testing.assert_close(g, w)
