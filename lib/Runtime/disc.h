@@ -104,7 +104,8 @@ typedef enum disc_status {
   DISC_ERROR_TARGET = 8,    /* code for another kind of machine */
   DISC_ERROR_WEIGHTS = 9,   /* weights that are not the model's: names, dtypes, shapes or contents differ */
   DISC_ERROR_DEVICE = 10,   /* a device, or its driver, failed: also work that an earlier call put into a stream */
-  DISC_ERROR_CANCELLED = 11 /* disc_options.interrupted asked for the end of the run */
+  DISC_ERROR_CANCELLED = 11, /* disc_options.interrupted asked for the end of the run */
+  DISC_ERROR_SANITIZER = 12 /* a model compiled with checks of memory accesses failed one of them: a bug of DISC */
 } disc_status;
 
 /* "DISC_OK", "DISC_ERROR_TYPE", ...; "unknown status" for anything else. */
