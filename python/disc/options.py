@@ -78,10 +78,10 @@ class Options:
 
     @staticmethod
     def _sanitized(pipeline: Pipeline) -> Pipeline:
-        if not pipeline.has("disc-cpu-emit-kernels"):
+        if pipeline.has("disc-gpu-emit-kernels"):
             raise ValueError(
-                f"sanitize=True is for CPUs: no stage has a pass 'disc-cpu-emit-kernels' for target "
-                f"{pipeline.target!r}; the targets 'cuda-emulated' and 'rocm-emulated' check the kernels of GPUs"
+                f"sanitize=True is for CPUs, not for target {pipeline.target!r}; "
+                "the targets 'cuda-emulated' and 'rocm-emulated' check the kernels of GPUs"
             )
         pipeline = pipeline.configure("disc-memory-plan-arena", "sanitize=true")
         return pipeline.insert_pass_before("disc-codegen-verify", "disc-cpu-check-accesses")

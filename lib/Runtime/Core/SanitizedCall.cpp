@@ -39,9 +39,7 @@ struct CheckedLaunch {
   static CheckedLaunch &of(const int64_t *bounds) {
     return *reinterpret_cast<CheckedLaunch *>(uintptr_t(bounds[DISC_RT_BOUNDS_OWNER]));
   }
-  static CheckedLaunch &of(void *const *args) {
-    return of(static_cast<const int64_t *>(args[-1]));
-  }
+  static CheckedLaunch &of(void *const *args) { return of(static_cast<const int64_t *>(args[-1])); }
 
   void parse(const char *text, void *const *args, disc_call::CheckedBuffers given);
   bool contains(uintptr_t first, uintptr_t last) const {
@@ -105,9 +103,7 @@ void CheckedLaunch::run(void *const *args, int64_t begin, int64_t end, void *scr
                   std::to_string(bytes) + " bytes");
 }
 
-void disc_call::sanitize() {
-  sanitizer = std::make_unique<Sanitizer>();
-}
+void disc_call::sanitize() { sanitizer = std::make_unique<Sanitizer>(); }
 
 void disc_call::accessFailed(std::string message) {
   std::lock_guard<std::mutex> lock(failing);

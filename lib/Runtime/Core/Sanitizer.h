@@ -1,8 +1,8 @@
 //===- Sanitizer.h - the memory of a sanitized call -------------*- C++ -*-===//
 //
 // A model that is compiled with `sanitize` checks its own memory accesses. Kernels compare each address with the bounds
-// of the buffer that it derives from. This class knows the rest: which bytes of the call's memory have been written, and
-// the red zones around buffers.
+// of the buffer that it derives from. This class knows the rest: which bytes of the call's memory have been written,
+// and the red zones around buffers.
 //
 //   arena slot:   | red zone | x: poison, then data, then poison again after its last use | red zone |
 //

@@ -116,7 +116,7 @@ private:
   Location loc;
   Type i32, i64, ptr;
 
-  Value bounds; // of the launch
+  Value bounds;        // of the launch
   unsigned numOwn = 0; // arguments of a shared function before the signature was extended
   llvm::DenseMap<unsigned, Bounds> ofBuffers;
   Bounds ofScratch;
@@ -226,8 +226,9 @@ std::optional<SmallVector<Access>> Checker::accessesOf(Operation *op) {
       .Case([&](LLVM::MaskedStoreOp store) {
         return lanes(true, store.getData(), store.getMask(), store.getValue().getType());
       })
-      .Case(
-          [&](LLVM::masked_gather gather) { return lanes(false, gather.getPtrs(), gather.getMask(), gather.getType()); })
+      .Case([&](LLVM::masked_gather gather) {
+        return lanes(false, gather.getPtrs(), gather.getMask(), gather.getType());
+      })
       .Case([&](LLVM::masked_scatter scatter) {
         return lanes(true, scatter.getPtrs(), scatter.getMask(), scatter.getValue().getType());
       })
@@ -387,11 +388,10 @@ Value Checker::site(const Access &access) {
   default:
     break;
   }
-  int64_t form = access.scattered()  ? DISC_ACCESS_ADDRESSES
-                 : access.lanes == 1 ? DISC_ACCESS_WHOLE
-                                     : DISC_ACCESS_LANES;
+  int64_t form = access.scattered() ? DISC_ACCESS_ADDRESSES : access.lanes == 1 ? DISC_ACCESS_WHOLE : DISC_ACCESS_LANES;
   std::string source = isKernel ? sourceLine(access.op->getLoc()) : "";
-  std::string key = source + "|" + std::to_string(access.writes) + "|" + std::to_string(buffer) + "|" + std::to_string(form);
+  std::string key =
+      source + "|" + std::to_string(access.writes) + "|" + std::to_string(buffer) + "|" + std::to_string(form);
   LLVM::GlobalOp &global = sites[key];
   if (!global) {
     OpBuilder::InsertionGuard guard(b);
@@ -420,8 +420,8 @@ Block *Checker::reportBlock() {
   if (report)
     return report;
   OpBuilder::InsertionGuard guard(b);
-  report = b.createBlock(&func.getBody(), func.getBody().end(), {ptr, i64, i64, i64, i64},
-                         SmallVector<Location>(5, loc));
+  report =
+      b.createBlock(&func.getBody(), func.getBody().end(), {ptr, i64, i64, i64, i64}, SmallVector<Location>(5, loc));
   ValueRange args = report->getArguments();
   runtimeCall("disc_rt_check_access", i32, {bounds, args[0], args[1], number(1), args[2], args[3], args[4]});
   LLVM::ReturnOp::create(b, loc, ValueRange());
@@ -452,8 +452,7 @@ void Checker::check(const Access &access) {
   Value at, mask = number(1), wrong;
   Type bits = b.getIntegerType(access.lanes);
   if (access.lanes != 1)
-    mask = access.mask ? LLVM::BitcastOp::create(b, loc, bits, access.mask).getResult()
-                       : number(-1);
+    mask = access.mask ? LLVM::BitcastOp::create(b, loc, bits, access.mask).getResult() : number(-1);
   if (access.scattered()) {
     auto type = VectorType::get({access.lanes}, i64);
     auto splat = [&](Value scalar) -> Value {
