@@ -43,7 +43,7 @@ class Options:
     sanitize: bool = False
     """Check memory accesses while the model runs, to find bugs in DISC: kernels check every access against the bounds
     of the buffer, temporaries and outputs are surrounded by red zones, and memory that has not been written is filled
-    with NaNs. A violation raises :class:`disc.SanitizerError`. Code is several times slower. For CPUs."""
+    with NaNs. A violation raises :class:`disc.SanitizerError`. Code takes about twice as long. For CPUs."""
     pipeline: Pipeline | None = None
     """The stages; None means ``disc.pipeline.default(target)``."""
 

@@ -113,8 +113,8 @@ struct disc_call {
   bool failureIsNamed = false; ///< `status` says which operation failed.
   const disc::rt::Model::Random random;
   std::unique_ptr<disc::rt::Sanitizer> sanitizer; ///< Of a sanitized model's call, else null.
-  int64_t depth = 0;    ///< Activations of procedures.
-  int64_t nextSlot = 0; ///< Of the next activation.
+  int64_t depth = 0;                              ///< Activations of procedures.
+  int64_t nextSlot = 0;                           ///< Of the next activation.
 
 private:
   void repeatInputs();

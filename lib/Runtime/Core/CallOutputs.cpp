@@ -134,8 +134,7 @@ void *disc_call::output(int64_t index, int64_t rank, const int64_t *dims) {
                                    " (" + made.error().message + ")");
     return slot.made->dl_tensor.data;
   }
-  slot.made =
-      model.outputPool_->allocate(info.outputs[index].dtype, rank, dims, sanitizer ? Sanitizer::kRedZone : 0);
+  slot.made = model.outputPool_->allocate(info.outputs[index].dtype, rank, dims, sanitizer ? Sanitizer::kRedZone : 0);
   if (!slot.made)
     return fail(Code::Memory, "no memory for " + outputText(info, index) + " of shape " + shapeText(dims, rank));
   void *data = slot.made->dl_tensor.data;

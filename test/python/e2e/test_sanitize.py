@@ -109,7 +109,7 @@ def test_product_beyond_its_operand(planned):
     line = launch(text, 0)
     smaller = re.sub(r"(checked #disc_shape\.dims<\[.*?, )6144", r"\g<1>6080", line)
     assert smaller != line
-    with pytest.raises(disc.SanitizerError, match="reads .* of packed weights 'packed0', which has 6080 bytes"):
+    with pytest.raises(disc.SanitizerError, match=r"reads .* of packed weights 'packed0', which has 6080 bytes"):
         run(module, text.replace(line, smaller), torch.randn(64, 24))
 
 
@@ -117,14 +117,14 @@ def test_function_beyond_its_operand(planned):
     """Operands of the runtime's functions are checked as a whole."""
     module, text = planned
     name = re.search(r"kernel_func  call @(\w*sort\w*)", text)[1]
-    with pytest.raises(disc.SanitizerError, match="passes operand 0 of .* bytes to a function"):
+    with pytest.raises(disc.SanitizerError, match=r"passes operand 0 of .* bytes to a function"):
         run(module, edited(text, name, "layout<<0>", "layout<<4>"), torch.randn(7, 24))
 
 
 def test_memory_that_was_never_written(planned):
     """A kernel that is not launched."""
     module, text = planned
-    with pytest.raises(disc.SanitizerError, match="reads .*: its memory from offset 0 to .* was never written"):
+    with pytest.raises(disc.SanitizerError, match=r"reads .*: its memory from offset 0 to .* was never written"):
         run(module, text.replace(launch(text, 0), ""), torch.randn(7, 24))
 
 
@@ -133,7 +133,7 @@ def test_use_after_the_end_of_life(planned):
     module, text = planned
     lines = re.findall(r"^ *disc_rt\.launch .*\n", text.split("@main")[1], re.M)
     early = next(line for line in lines if '"rs ' in line)
-    with pytest.raises(disc.SanitizerError, match="was poisoned after the last planned use"):
+    with pytest.raises(disc.SanitizerError, match=r"was poisoned after the last planned use"):
         run(module, text.replace(early, early.replace('"rs ', '"rsl ')), torch.randn(7, 24))
 
 
@@ -148,13 +148,13 @@ def test_temporaries_that_overlap(planned):
             f"{result} = disc_rt.offset {base}, {offset}\n", f"{result} = disc_rt.offset {base}, {first}\n"
         )
     # The first offset may be defined after the others are used.
-    with pytest.raises(disc.SanitizerError, match="was reused for|was poisoned|red zone"):
+    with pytest.raises(disc.SanitizerError, match=r"was reused for|was poisoned|red zone"):
         run(module, broken, torch.randn(7, 24))
 
 
 @pytest.mark.parametrize("target", ["cuda-emulated", "cuda"])
 def test_other_targets_say_what_to_do(target):
-    with pytest.raises(ValueError, match="sanitize=True is for CPUs"):
+    with pytest.raises(ValueError, match=r"sanitize=True is for CPUs"):
         _ = disc.Options(sanitize=True, target=target).stages
 
 
