@@ -14,6 +14,11 @@
 
 using namespace disc::rt;
 
+/// Argument `i` of a launch: each has 8 bytes, also where pointers have 4.
+static void *&argument(void *const *args, int64_t i) {
+  return *reinterpret_cast<void **>(reinterpret_cast<uintptr_t>(args) + uintptr_t(i * 8));
+}
+
 namespace {
 struct CheckedBuffer {
   std::string name;
@@ -39,7 +44,7 @@ struct CheckedLaunch {
   static CheckedLaunch &of(const int64_t *bounds) {
     return *reinterpret_cast<CheckedLaunch *>(uintptr_t(bounds[DISC_RT_BOUNDS_OWNER]));
   }
-  static CheckedLaunch &of(void *const *args) { return of(static_cast<const int64_t *>(args[-1])); }
+  static CheckedLaunch &of(void *const *args) { return of(static_cast<const int64_t *>(argument(args, -1))); }
 
   void parse(const char *text, void *const *args, disc_call::CheckedBuffers given);
   bool contains(uintptr_t first, uintptr_t last) const {
@@ -83,7 +88,7 @@ void CheckedLaunch::parse(const char *text, void *const *args, disc_call::Checke
     if (*text)
       buffer.name.assign(text + 1, end);
     text = *end ? end + 1 : end;
-    buffer.data = static_cast<char *>(args[i]);
+    buffer.data = static_cast<char *>(argument(args, i));
     buffer.bytes = std::max<int64_t>(given.bytes[i], 0);
     buffers.push_back(std::move(buffer));
   }
@@ -124,7 +129,7 @@ int32_t disc_call::checkedLaunch(disc_kernel_fn kernel, void **args, const char 
     launch.bounds[DISC_RT_BOUNDS_BUFFERS + 2 * i] = int64_t(launch.buffers[i].begin());
     launch.bounds[DISC_RT_BOUNDS_BUFFERS + 2 * i + 1] = int64_t(launch.buffers[i].end());
   }
-  args[-1] = launch.bounds.data();
+  argument(args, -1) = launch.bounds.data();
   if (tasks <= 0)
     return 0;
 
