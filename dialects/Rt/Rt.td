@@ -36,6 +36,12 @@ def Rt_CheckInputsOp : Rt_Op<"check_inputs"> {
   let assemblyFormat = "$call attr-dict";
 }
 
+def Rt_SanitizeOp : Rt_Op<"sanitize"> {
+  let summary = "begins the checks of a sanitized model's call";
+  let arguments = (ins Rt_Ptr:$call);
+  let assemblyFormat = "$call attr-dict";
+}
+
 def Rt_ExtentOp : Rt_Op<"extent", [Pure]> {
   let summary = "an extent of an input, read from its descriptor";
   let arguments = (ins Rt_Ptr:$call, I64Attr:$input, I64Attr:$dim);
@@ -148,18 +154,24 @@ def Rt_OutputOp : Rt_Op<"output"> {
 
 def Rt_CopyOp : Rt_Op<"copy"> {
   let summary = "copies bytes; for an input or a parameter that is not updated in place";
-  let arguments = (ins Rt_Ptr:$target, Rt_Ptr:$source, Index:$bytes);
-  let assemblyFormat = "$target `,` $source `,` $bytes attr-dict";
+  let description = "With `checked`, of which the value is the call, the runtime checks both ranges (`sanitize`).";
+  let arguments = (ins Rt_Ptr:$target, Rt_Ptr:$source, Index:$bytes, Optional<Rt_Ptr>:$checked);
+  let assemblyFormat = "$target `,` $source `,` $bytes (`checked` $checked^)? attr-dict";
 }
 
 def Rt_LaunchOp : Rt_Op<"launch"> {
   let summary = "runs a kernel's tasks on the thread pool";
   let description = [{
     Buffers are the kernel's operands, then its results. The kernel's `tasks`, `scratch` and `cost` are evaluated at
-    the symbols' values.
+    the symbols' values. In a sanitized model, `bytes` are the sizes of the buffers and `texts` describe them, as
+    `disc_rt_checked_launch` expects: flags, a space and a name.
+
+    (R7) `bytes` and `texts` have an entry for each buffer.
   }];
-  let arguments = (ins Rt_Ptr:$call, FlatSymbolRefAttr:$kernel, Variadic<Rt_Ptr>:$buffers);
-  let assemblyFormat = "$call $kernel `(` $buffers `)` attr-dict";
+  let arguments = (ins Rt_Ptr:$call, FlatSymbolRefAttr:$kernel, Variadic<Rt_Ptr>:$buffers,
+                       OptionalAttr<AnyAttr>:$bytes, OptionalAttr<StrArrayAttr>:$texts);
+  let assemblyFormat = "$call $kernel `(` $buffers `)` (`checked` $bytes^ `as` $texts)? attr-dict";
+  let hasVerifier = 1;
 }
 
 def Rt_DeviceKernelOp : Rt_Op<"device_kernel", [Symbol]> {

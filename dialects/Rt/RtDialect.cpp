@@ -32,6 +32,12 @@ LogicalResult CheckSizesOp::verify() {
   return success();
 }
 
+LogicalResult LaunchOp::verify() {
+  if (!getBytes() == !getTexts() && (!getTexts() || getTexts()->size() == getBuffers().size()))
+    return success();
+  return emitOpError("each buffer must have a size and a text (R7)");
+}
+
 LogicalResult RtLoopOp::verify() {
   auto next = dyn_cast<RtNextOp>(getBody().front().getTerminator());
   TypeRange types = getInits().getTypes();

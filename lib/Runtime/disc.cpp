@@ -57,9 +57,9 @@ static disc_status invalid(const char *what) { return report(Status(Code::Invali
 
 const char *disc_status_name(disc_status status) {
   static const char *const kNames[] = {
-      "DISC_OK",           "DISC_ERROR_TYPE",     "DISC_ERROR_SHAPE",   "DISC_ERROR_MEMORY", "DISC_ERROR_INVALID",
-      "DISC_ERROR_INDEX",  "DISC_ERROR_FILE",     "DISC_ERROR_VERSION", "DISC_ERROR_TARGET", "DISC_ERROR_WEIGHTS",
-      "DISC_ERROR_DEVICE", "DISC_ERROR_CANCELLED"};
+      "DISC_OK",           "DISC_ERROR_TYPE",      "DISC_ERROR_SHAPE",    "DISC_ERROR_MEMORY", "DISC_ERROR_INVALID",
+      "DISC_ERROR_INDEX",  "DISC_ERROR_FILE",      "DISC_ERROR_VERSION",  "DISC_ERROR_TARGET", "DISC_ERROR_WEIGHTS",
+      "DISC_ERROR_DEVICE", "DISC_ERROR_CANCELLED", "DISC_ERROR_SANITIZER"};
   // C programs may pass any number.
   uint32_t number;
   static_assert(sizeof(number) == sizeof(status), "an int");

@@ -94,17 +94,18 @@ typedef struct DLManagedTensorVersioned {
 
 typedef enum disc_status {
   DISC_OK = 0,
-  DISC_ERROR_TYPE = 1,      /* dtype, device or number of tensors */
-  DISC_ERROR_SHAPE = 2,     /* rank, or extents that the model was not compiled for */
-  DISC_ERROR_MEMORY = 3,    /* an allocation failed */
-  DISC_ERROR_INVALID = 4,   /* misuse: a null pointer, a freed model, a struct without its size */
-  DISC_ERROR_INDEX = 5,     /* an element of an input indexes beyond a dimension */
-  DISC_ERROR_FILE = 6,      /* a file cannot be read, or is not what it should be, or is damaged */
-  DISC_ERROR_VERSION = 7,   /* made by a version of DISC that does not fit this one */
-  DISC_ERROR_TARGET = 8,    /* code for another kind of machine */
-  DISC_ERROR_WEIGHTS = 9,   /* weights that are not the model's: names, dtypes, shapes or contents differ */
-  DISC_ERROR_DEVICE = 10,   /* a device, or its driver, failed: also work that an earlier call put into a stream */
-  DISC_ERROR_CANCELLED = 11 /* disc_options.interrupted asked for the end of the run */
+  DISC_ERROR_TYPE = 1,       /* dtype, device or number of tensors */
+  DISC_ERROR_SHAPE = 2,      /* rank, or extents that the model was not compiled for */
+  DISC_ERROR_MEMORY = 3,     /* an allocation failed */
+  DISC_ERROR_INVALID = 4,    /* misuse: a null pointer, a freed model, a struct without its size */
+  DISC_ERROR_INDEX = 5,      /* an element of an input indexes beyond a dimension */
+  DISC_ERROR_FILE = 6,       /* a file cannot be read, or is not what it should be, or is damaged */
+  DISC_ERROR_VERSION = 7,    /* made by a version of DISC that does not fit this one */
+  DISC_ERROR_TARGET = 8,     /* code for another kind of machine */
+  DISC_ERROR_WEIGHTS = 9,    /* weights that are not the model's: names, dtypes, shapes or contents differ */
+  DISC_ERROR_DEVICE = 10,    /* a device, or its driver, failed: also work that an earlier call put into a stream */
+  DISC_ERROR_CANCELLED = 11, /* disc_options.interrupted asked for the end of the run */
+  DISC_ERROR_SANITIZER = 12  /* a model compiled with checks of memory accesses failed one of them: a bug of DISC */
 } disc_status;
 
 /* "DISC_OK", "DISC_ERROR_TYPE", ...; "unknown status" for anything else. */

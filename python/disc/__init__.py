@@ -14,7 +14,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from . import pipeline, targets
-from .errors import CompileError, LibraryError, ShapeError, UnsupportedOp, UnsupportedOpError, WeightsError
+from .errors import (
+    CompileError,
+    LibraryError,
+    SanitizerError,
+    ShapeError,
+    UnsupportedOp,
+    UnsupportedOpError,
+    WeightsError,
+)
 from .options import Options
 from .profile import KernelTime, Launch, Profile
 
@@ -43,6 +51,7 @@ __all__ = [
     "NotLowerable",
     "Options",
     "Profile",
+    "SanitizerError",
     "ShapeError",
     "UnsupportedOp",
     "UnsupportedOpError",

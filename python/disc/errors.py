@@ -155,6 +155,10 @@ class ShapeError(ValueError):
         super().__init__(message)
 
 
+class SanitizerError(RuntimeError):
+    """A model compiled with ``Options(sanitize=True)`` accessed memory that it must not access: a bug in DISC."""
+
+
 class LibraryError(OSError):
     """A compiled library, or a file of its weights, cannot be used.
 

@@ -40,6 +40,10 @@ class Options:
     """Convolutions by 3 x 3 kernels in fewer multiplications (Winograd's), where that is faster. Rounding differs, by
     no more than that of other orders of summation, and an infinite or NaN input spreads to all results of the 2 x 2
     blocks that it meets."""
+    sanitize: bool = False
+    """Check memory accesses while the model runs, to find bugs in DISC: kernels check every access against the bounds
+    of the buffer, temporaries and outputs are surrounded by red zones, and memory that has not been written is filled
+    with NaNs. A violation raises :class:`disc.SanitizerError`. Code takes about twice as long. For CPUs."""
     pipeline: Pipeline | None = None
     """The stages; None means ``disc.pipeline.default(target)``."""
 
@@ -61,6 +65,8 @@ class Options:
         pipeline = self.pipeline if self.pipeline is not None else default(self.target or "cpu")
         if not self.winograd and pipeline.has("disc-schedule-winograd"):
             pipeline = pipeline.without("disc-schedule-winograd")
+        if self.sanitize:
+            pipeline = self._sanitized(pipeline)
         if self.precision == "f32":
             return pipeline
         if not pipeline.has("disc-schedule-pack-weights"):
@@ -69,3 +75,13 @@ class Options:
                 f"for target {pipeline.target!r}"
             )
         return pipeline.configure("disc-schedule-pack-weights", f"precision={self.precision}")
+
+    @staticmethod
+    def _sanitized(pipeline: Pipeline) -> Pipeline:
+        if pipeline.has("disc-gpu-emit-kernels"):
+            raise ValueError(
+                f"sanitize=True is for CPUs, not for target {pipeline.target!r}; "
+                "the targets 'cuda-emulated' and 'rocm-emulated' check the kernels of GPUs"
+            )
+        pipeline = pipeline.configure("disc-memory-plan-arena", "sanitize=true")
+        return pipeline.insert_pass_before("disc-codegen-verify", "disc-cpu-check-accesses")

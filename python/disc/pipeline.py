@@ -139,6 +139,16 @@ class Pipeline:
 
         return self._with(tuple(map(configured, self.stages)))
 
+    def insert_pass_before(self, name: str, new: str) -> Pipeline:
+        """The pipeline with another pass before the pass of this name."""
+        self._check_pass(name)
+
+        def extended(stage: Stage) -> Stage:
+            pairs = ((new, p) if _pass_name(p) == name else (p,) for p in stage.passes)
+            return replace(stage, passes=tuple(p for pair in pairs for p in pair))
+
+        return self._with(tuple(map(extended, self.stages)))
+
     def append(self, stage: Stage) -> Pipeline:
         """A new stage at the end."""
         return self._with((*self.stages, stage))

@@ -7,10 +7,25 @@ import hypothesis
 import numpy as np
 import pytest
 
+import sanitized
+
 # Reproducible by default; `HYPOTHESIS_PROFILE=explore` looks for new counterexamples.
 hypothesis.settings.register_profile("default", derandomize=True, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--sanitize",
+        action="store_true",
+        help="compile every model for the CPU with Options(sanitize=True)",
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("--sanitize"):
+        sanitized.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -70,7 +70,8 @@ TEST(statusNames) {
   CHECK_TEXT(disc_status_name(DISC_OK), "DISC_OK");
   CHECK_TEXT(disc_status_name(DISC_ERROR_DEVICE), "DISC_ERROR_DEVICE");
   CHECK_TEXT(disc_status_name(DISC_ERROR_CANCELLED), "DISC_ERROR_CANCELLED");
-  CHECK_TEXT(disc_status_name(disc_status(12)), "unknown status");
+  CHECK_TEXT(disc_status_name(DISC_ERROR_SANITIZER), "DISC_ERROR_SANITIZER");
+  CHECK_TEXT(disc_status_name(disc_status(13)), "unknown status");
   CHECK(disc_version() == DISC_VERSION);
 }
 

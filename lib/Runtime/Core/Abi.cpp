@@ -54,6 +54,17 @@ int32_t disc_rt_parallel_for(disc_call *call, disc_kernel_fn kernel, void *const
   return call->parallelFor(kernel, args, tasks, cost_ns, scratch_bytes);
 }
 
+void disc_rt_sanitize(disc_call *call) { call->sanitize(); }
+
+int32_t disc_rt_checked_launch(disc_call *call, disc_kernel_fn kernel, void **args, const char *buffers, int64_t count,
+                               const int64_t *bytes, int64_t tasks, int64_t cost_ns, int64_t scratch_bytes) {
+  return call->checkedLaunch(kernel, args, buffers, {count, bytes}, tasks, cost_ns, scratch_bytes);
+}
+
+void disc_rt_checked_copy(disc_call *call, void *to, const void *from, int64_t bytes) {
+  call->checkedCopy(to, from, bytes);
+}
+
 int32_t disc_rt_device_launch(disc_call *call, int64_t kernel, void *const *args, int64_t count, int64_t blocks) {
   return call->deviceLaunch(kernel, args, count, blocks);
 }

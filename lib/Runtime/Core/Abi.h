@@ -102,6 +102,62 @@ int32_t disc_rt_output_shape(disc_call *call, int64_t output, int64_t rank, cons
 int32_t disc_rt_parallel_for(disc_call *call, disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t cost_ns,
                              int64_t scratch_bytes);
 
+/// Begins the checks of a sanitized model's call: the functions above then track the memory that they return, fill it
+/// with a poison pattern, and surround outputs with red zones.
+void disc_rt_sanitize(disc_call *call);
+
+/// disc_rt_parallel_for for a kernel of a sanitized model. `buffers` describes the first `count` args, a line each:
+/// flags, a space, and the buffer's name for reports. `bytes` are their sizes. `args[-1]` is free: this function stores
+/// the address of the launch's bounds there, int64_t numbers at DISC_RT_BOUNDS_*. Flags:
+///   r  an operand: it must have been written
+///   w  a result: it is poisoned before the launch, unless an operand is stored in the same memory
+///   s  the buffer is an arena slot of its own, with red zones of DISC_RT_RED_ZONE bytes before and after it
+///   l  nothing reads the buffer after this launch: it is poisoned
+int32_t disc_rt_checked_launch(disc_call *call, disc_kernel_fn kernel, void **args, const char *buffers, int64_t count,
+                               const int64_t *bytes, int64_t tasks, int64_t cost_ns, int64_t scratch_bytes);
+#define DISC_RT_RED_ZONE 128
+#define DISC_RT_BOUNDS_OWNER 0   ///< The runtime's.
+#define DISC_RT_BOUNDS_SCRATCH 1 ///< Bytes of a worker's scratch.
+#define DISC_RT_BOUNDS_BUFFERS 2 ///< The addresses of the first buffer's begin and end, then of the next one's, ...
+
+/// A copy of the host flow in a sanitized model.
+void disc_rt_checked_copy(disc_call *call, void *to, const void *from, int64_t bytes);
+
+/// An operation of a sanitized kernel that accesses memory. Each field has 8 bytes.
+typedef struct disc_access_site {
+  __attribute__((aligned(8))) const char *source; ///< "model.py:12", or "".
+  int64_t writes;                                 ///< 1: it writes, 0: it reads.
+  int64_t buffer;                                 ///< An arg of the kernel, or DISC_ACCESS_*.
+  int64_t form;                                   ///< enum disc_access_form
+} disc_access_site;
+
+#define DISC_ACCESS_ANY (-1)     ///< Any buffer of the launch, or scratch.
+#define DISC_ACCESS_SCRATCH (-2) ///< The worker's scratch.
+#define DISC_ACCESS_STACK (-3)   ///< An array on the stack.
+#define DISC_ACCESS_CONSTANT (-4)
+#define DISC_ACCESS_PANEL (-5) ///< What the caller passed to a function that several kernels share.
+
+enum disc_access_form {
+  DISC_ACCESS_WHOLE = 0,    ///< `bytes` bytes at the address.
+  DISC_ACCESS_LANES = 1,    ///< `bytes` bytes for each lane, one after the other.
+  DISC_ACCESS_ADDRESSES = 2 ///< `bytes` bytes at each lane's own address; the address is that of an array of int64_t.
+};
+
+/// Called by a sanitized kernel before an access that may be out of bounds: returns 0 if all lanes in `mask` access
+/// [begin, end) only, or with DISC_ACCESS_ANY another buffer. Else the launch fails with a report, and the kernel must
+/// not do the access. Thread-safe.
+int32_t disc_rt_check_access(const int64_t *bounds, const disc_access_site *site, int64_t address, int64_t mask,
+                             int64_t bytes, int64_t begin, int64_t end);
+
+/// The begin and the end of the buffer of the launch that an address is in; 0 if there is none. `scratch` and
+/// `scratch_end` are the worker's.
+int64_t disc_rt_buffer_begin(const int64_t *bounds, int64_t address, int64_t scratch, int64_t scratch_end);
+int64_t disc_rt_buffer_end(const int64_t *bounds, int64_t address, int64_t scratch, int64_t scratch_end);
+
+/// The same for the operands of a function (lib/Runtime/Functions): each must be in one buffer as a whole. Memory that
+/// the function accesses is not checked one by one.
+int32_t disc_rt_check_views(const int64_t *bounds, const struct disc_view *views, int64_t count);
+
 /// Puts a kernel of the model's device code, by its number there, into the call's stream. `args` holds `count` values
 /// of 8 bytes, as for disc_rt_parallel_for. Without blocks there is nothing to do.
 int32_t disc_rt_device_launch(disc_call *call, int64_t kernel, void *const *args, int64_t count, int64_t blocks);

@@ -13,7 +13,7 @@ static_assert(int32_t(Code::Type) == DISC_ERROR_TYPE && int32_t(Code::Shape) == 
                   int32_t(Code::Index) == DISC_ERROR_INDEX && int32_t(Code::File) == DISC_ERROR_FILE &&
                   int32_t(Code::Version) == DISC_ERROR_VERSION && int32_t(Code::Target) == DISC_ERROR_TARGET &&
                   int32_t(Code::Weights) == DISC_ERROR_WEIGHTS && int32_t(Code::Device) == DISC_ERROR_DEVICE &&
-                  int32_t(Code::Cancelled) == DISC_ERROR_CANCELLED,
+                  int32_t(Code::Cancelled) == DISC_ERROR_CANCELLED && int32_t(Code::Sanitizer) == DISC_ERROR_SANITIZER,
               "one set of codes");
 
 static disc_status open(const disc_library *library, const char *folder, const disc_options *options,

@@ -193,6 +193,8 @@ void *disc_call::global(int64_t index, int64_t bytes) {
     global.bytes = size_t(bytes);
     if (!global.data)
       return noMemory(weights.memory, "no memory for a global of " + std::to_string(bytes) + " bytes");
+    if (sanitizer)
+      sanitizer->track(global.data, size_t(bytes), "packed weights " + std::to_string(index));
   }
   if (!global.data)
     return fail(Code::Invalid, "global " + std::to_string(index) + " was never filled");
@@ -215,12 +217,16 @@ static Buffer *numbered(std::vector<Buffer> &buffers, int64_t number, const Allo
 void *disc_call::arena(int64_t part, int64_t bytes) {
   Buffer *buffer = bytes < 0 ? nullptr : numbered(storage->arena, part, storage->allocator);
   void *data = buffer ? buffer->reserve(memorySize(bytes)) : nullptr;
+  if (sanitizer && data)
+    sanitizer->trackPart(part, data, size_t(bytes));
   return data ? data : noMemory(storage->memory, "no memory for temporaries of " + std::to_string(bytes) + " bytes");
 }
 
 void *disc_call::slot(int64_t number, int64_t bytes, bool keep) {
   Buffer *buffer = bytes < 0 ? nullptr : numbered(storage->slots, number, storage->allocator);
   void *data = buffer ? buffer->grow(memorySize(bytes), keep) : nullptr;
+  if (sanitizer && data && !keep)
+    Sanitizer::poison(data, size_t(bytes));
   return data ? data
               : noMemory(storage->memory, "no memory for a loop's tensor of " + std::to_string(bytes) + " bytes");
 }
@@ -263,6 +269,8 @@ void disc_call::leave(int64_t slot, int64_t mark) {
 
 void *disc_call::push(int64_t bytes) {
   void *data = bytes < 0 ? nullptr : storage->frames.push(memorySize(bytes));
+  if (sanitizer && data)
+    Sanitizer::poison(data, size_t(bytes));
   return data ? data : noMemory(storage->memory, "no memory for temporaries of " + std::to_string(bytes) + " bytes");
 }
 

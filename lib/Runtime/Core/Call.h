@@ -9,6 +9,7 @@
 #define DISC_RUNTIME_CORE_CALL_H
 
 #include "lib/Runtime/Core/Model.h"
+#include "lib/Runtime/Core/Sanitizer.h"
 
 #include <atomic>
 #include <mutex>
@@ -49,6 +50,16 @@ struct disc_call {
   int32_t outputShape(int64_t index, int64_t rank, const int64_t *dims);
   int32_t poll();
   int32_t parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes);
+  void sanitize();
+  struct CheckedBuffers {
+    int64_t count;
+    const int64_t *bytes;
+  };
+  int32_t checkedLaunch(disc_kernel_fn kernel, void **args, const char *text, CheckedBuffers buffers, int64_t tasks,
+                        int64_t costNs, int64_t scratchBytes);
+  void checkedCopy(void *to, const void *from, int64_t bytes);
+  /// Reports wrong use of memory. From kernels, so from any thread.
+  void accessFailed(std::string message);
   int32_t deviceLaunch(int64_t kernel, void *const *args, int64_t count, int64_t blocks);
   /// The numbers of kernels among the device's.
   struct OrderKernels {
@@ -101,8 +112,9 @@ struct disc_call {
   std::mutex failing;          ///< Held by kernels that set `status`.
   bool failureIsNamed = false; ///< `status` says which operation failed.
   const disc::rt::Model::Random random;
-  int64_t depth = 0;    ///< Activations of procedures.
-  int64_t nextSlot = 0; ///< Of the next activation.
+  std::unique_ptr<disc::rt::Sanitizer> sanitizer; ///< Of a sanitized model's call, else null.
+  int64_t depth = 0;                              ///< Activations of procedures.
+  int64_t nextSlot = 0;                           ///< Of the next activation.
 
 private:
   void repeatInputs();
@@ -114,6 +126,7 @@ private:
   void endOnDevice();
   int64_t askedNs = 0; ///< When the host was asked last whether the run should end.
   template <typename Work> int32_t onDevice(const disc_device_kernel &kernel, int64_t tasks, Work work);
+  Status checkOutputMemory() const;
   Status placeOutput(disc::rt::OutputSlot &slot, int64_t index);
 };
 

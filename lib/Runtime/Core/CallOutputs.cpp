@@ -121,7 +121,11 @@ void *disc_call::output(int64_t index, int64_t rank, const int64_t *dims) {
   if (slot.given) {
     if (record(placeOutput(slot, index)))
       return nullptr;
-    return slot.scattered ? slot.scattered : dataOf(*slot.given);
+    void *data = slot.scattered ? slot.scattered : dataOf(*slot.given);
+    int64_t bytes;
+    if (sanitizer && data && denseBytes(slot.dims, rank, elementBytes(info.outputs[index].dtype), bytes))
+      sanitizer->track(data, size_t(bytes), outputText(info, index));
+    return data;
   }
   if (Device *device = model.device()) {
     Status made = allocateOutput(*device, stream, info.outputs[index].dtype, rank, dims, slot.made);
@@ -130,10 +134,14 @@ void *disc_call::output(int64_t index, int64_t rank, const int64_t *dims) {
                                    " (" + made.error().message + ")");
     return slot.made->dl_tensor.data;
   }
-  slot.made = model.outputPool_->allocate(info.outputs[index].dtype, rank, dims);
+  slot.made = model.outputPool_->allocate(info.outputs[index].dtype, rank, dims, sanitizer ? Sanitizer::kRedZone : 0);
   if (!slot.made)
     return fail(Code::Memory, "no memory for " + outputText(info, index) + " of shape " + shapeText(dims, rank));
-  return slot.made->dl_tensor.data;
+  void *data = slot.made->dl_tensor.data;
+  int64_t bytes;
+  if (sanitizer && denseBytes(dims, rank, elementBytes(info.outputs[index].dtype), bytes))
+    sanitizer->track(data, size_t(bytes), outputText(info, index), /*hasRedZones=*/true);
+  return data;
 }
 
 int32_t disc_call::outputShape(int64_t index, int64_t rank, const int64_t *dims) {
@@ -152,6 +160,9 @@ Status disc_call::finishOutputs() {
   for (size_t i = 0; i < storage->outputs.size(); ++i)
     if (!storage->outputs[i].done)
       return Status(Code::Invalid, "the compiled code made no output " + std::to_string(i));
+  if (sanitizer)
+    if (Status checked = checkOutputMemory(); !checked.ok())
+      return checked;
   for (OutputSlot &slot : storage->outputs) {
     if (slot.scattered)
       scatterContiguous(slot.scattered, slot.dims, *slot.given);
@@ -163,6 +174,22 @@ Status disc_call::finishOutputs() {
   if (entry == Entry::Main)
     finishInputs();
   return Status();
+}
+
+/// In a sanitized model: every output has been written, and nothing beyond it.
+Status disc_call::checkOutputMemory() const {
+  for (size_t i = 0; i < storage->outputs.size(); ++i) {
+    const OutputSlot &slot = storage->outputs[i];
+    const disc_tensor_info &output = model.info().outputs[i];
+    void *data = slot.made ? slot.made->dl_tensor.data : slot.scattered ? slot.scattered : dataOf(*slot.given);
+    int64_t bytes;
+    if (!data || !denseBytes(slot.dims, output.rank, elementBytes(output.dtype), bytes))
+      continue;
+    if (std::string problem = sanitizer->read(data, size_t(bytes)); !problem.empty())
+      return Status(Code::Sanitizer, "sanitizer: " + outputText(model.info(), int64_t(i)) + ": " + problem);
+  }
+  std::string problem = sanitizer->verify();
+  return problem.empty() ? Status() : Status(Code::Sanitizer, "sanitizer: at the end of the call, " + problem);
 }
 
 void disc_call::handOver(disc_output *list) {

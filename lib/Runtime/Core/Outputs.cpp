@@ -89,17 +89,20 @@ void OutputPool::close() {
   freeBytes = 0;
 }
 
-DLManagedTensorVersioned *OutputPool::allocate(int64_t dtype, int64_t rank, const int64_t *dims) {
+DLManagedTensorVersioned *OutputPool::allocate(int64_t dtype, int64_t rank, const int64_t *dims, size_t redZone) {
   int64_t bytes;
   if (!denseBytes(dims, rank, elementBytes(dtype), bytes))
     return nullptr;
-  Block block = take(memorySize(bytes));
+  size_t size = memorySize(bytes);
+  if (size > size_t(PTRDIFF_MAX) - 2 * redZone)
+    return nullptr;
+  Block block = take(size + 2 * redZone);
   if (!block.data)
     return nullptr;
   auto *output = new Output;
   output->pool = shared_from_this();
   output->block = block;
-  output->describe(block.data, {kDLCPU, 0}, dtype, rank, dims);
+  output->describe(static_cast<char *>(block.data) + redZone, {kDLCPU, 0}, dtype, rank, dims);
   output->tensor.deleter = &Output::destroy;
   return &output->tensor;
 }

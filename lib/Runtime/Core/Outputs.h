@@ -32,8 +32,8 @@ public:
   ~OutputPool();
 
   /// A contiguous tensor, or null if there is no memory. The pool lives on until the
-  /// last of its tensors is deleted.
-  DLManagedTensorVersioned *allocate(int64_t dtype, int64_t rank, const int64_t *dims);
+  /// last of its tensors is deleted. `redZone` bytes before and after it are nobody's.
+  DLManagedTensorVersioned *allocate(int64_t dtype, int64_t rank, const int64_t *dims, size_t redZone = 0);
 
   /// There will be no later calls: nothing is kept any more.
   void close();

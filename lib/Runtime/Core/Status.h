@@ -24,6 +24,7 @@ enum class Code : int32_t {
   Weights = 9,    ///< Weights that are not the model's.
   Device = 10,    ///< A device, or its driver, failed.
   Cancelled = 11, ///< The host program asked for the end of the run.
+  Sanitizer = 12, ///< A sanitized model's code used memory in a wrong way.
 };
 
 /// What went wrong. The fields beside the message are empty where they do not apply.

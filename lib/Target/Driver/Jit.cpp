@@ -95,6 +95,13 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(disc_rt_output);
   DISC_RT_SYMBOL(disc_rt_output_shape);
   DISC_RT_SYMBOL(disc_rt_parallel_for);
+  DISC_RT_SYMBOL(disc_rt_sanitize);
+  DISC_RT_SYMBOL(disc_rt_checked_launch);
+  DISC_RT_SYMBOL(disc_rt_checked_copy);
+  DISC_RT_SYMBOL(disc_rt_check_access);
+  DISC_RT_SYMBOL(disc_rt_check_views);
+  DISC_RT_SYMBOL(disc_rt_buffer_begin);
+  DISC_RT_SYMBOL(disc_rt_buffer_end);
   DISC_RT_SYMBOL(disc_rt_device_launch);
   DISC_RT_SYMBOL(disc_rt_device_matmul);
   DISC_RT_SYMBOL(disc_rt_device_call_host);

@@ -74,6 +74,8 @@ private:
   LogicalResult lowerGlobal(RtGlobalOp op);
   void lowerOutput(OutputOp op);
   LogicalResult lowerLaunch(LaunchOp op);
+  LogicalResult lowerCheckedLaunch(LaunchOp op, func::FuncOp kernel, Value taskCount, const SymExpr &cost,
+                                   const SymExpr &scratch);
   LogicalResult lowerDeviceLaunch(LaunchOp op, DeviceKernelOp kernel);
   LogicalResult launchOnDevice(LaunchOp op, DeviceKernelOp kernel);
   LogicalResult bringOperand(LaunchOp op, const UpdateAttrs &update);

@@ -369,6 +369,7 @@ LogicalResult EntryLowering::lowerOp(Operation &op) {
         checkStatus(loc, runtime.call(b, loc, "disc_rt_check_inputs", i32, call));
         return success();
       })
+      .Case([&](SanitizeOp) { return callVoid(loc, "disc_rt_sanitize", call), success(); })
       .Case([&](ExtentOp extent) { return lowerExtent(extent), success(); })
       .Case([&](BindSymbolOp bind) { return lowerBind(bind); })
       .Case([&](RtGuardOp guard) { return lowerGuard(guard), success(); })
@@ -422,6 +423,11 @@ LogicalResult EntryLowering::lowerOp(Operation &op) {
           Value bytes = toI64(loc, mapped(copy.getBytes()));
           checkStatus(loc, runtime.call(b, loc, "disc_rt_device_copy", i32,
                                         {call, mapped(copy.getTarget()), mapped(copy.getSource()), bytes}));
+          return success();
+        }
+        if (copy.getChecked()) {
+          callVoid(loc, "disc_rt_checked_copy",
+                   {call, mapped(copy.getTarget()), mapped(copy.getSource()), toI64(loc, mapped(copy.getBytes()))});
           return success();
         }
         LLVM::MemcpyOp::create(b, loc, mapped(copy.getTarget()), mapped(copy.getSource()),

@@ -45,6 +45,8 @@ LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
     return failure();
 
   bool reports = kernel->hasAttr(kKernelCallAttr);
+  if (op.getBytes())
+    return lowerCheckedLaunch(op, kernel, taskCount, cost, scratch);
   auto bytes = kernel->getAttrOfType<DimsAttr>(kKernelBuffersAttr);
   size_t numArgs = op.getBuffers().size() + symbolNames.size() + reports;
   Value args = slots(loc, numArgs + (bytes ? op.getBuffers().size() : 0));
@@ -103,6 +105,40 @@ LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
   checkStatus(
       loc, runtime.call(b, loc, "disc_rt_parallel_for", i32,
                         {call, address, args, toI64(loc, taskCount), toI64(loc, costValue), toI64(loc, scratchValue)}));
+  return success();
+}
+
+/// The slot before the arguments is the runtime's, behind them are the sizes of the buffers.
+LogicalResult EntryLowering::lowerCheckedLaunch(LaunchOp op, func::FuncOp kernel, Value taskCount, const SymExpr &cost,
+                                                const SymExpr &scratch) {
+  Location loc = op.getLoc();
+  auto symbolNames = kernel->getAttrOfType<ArrayAttr>(kKernelSymbolsAttr);
+  bool reports = kernel->hasAttr(kKernelCallAttr);
+  size_t numBuffers = op.getBuffers().size(), numArgs = numBuffers + symbolNames.size() + reports, slot = 0;
+  auto from = [&](Value array, size_t first) -> Value {
+    return LLVM::GEPOp::create(b, loc, ptr, i64, array, ArrayRef<LLVM::GEPArg>{int32_t(first)});
+  };
+  Value args = from(slots(loc, 1 + numArgs + numBuffers), 1);
+  if (failed(storeArguments(op, symbolNames, args, slot)))
+    return failure();
+  if (reports)
+    store(loc, call, args, slot++);
+  std::string buffers;
+  for (auto [size, text] :
+       llvm::zip(cast<DimsAttr>(*op.getBytes()).getDims(), op.getTextsAttr().getAsRange<StringAttr>())) {
+    Value value = emitExpr(op, size);
+    if (!value)
+      return failure();
+    store(loc, toI64(loc, value), args, slot++);
+    buffers += (text.getValue() + "\n").str();
+  }
+  Value costValue = emitExpr(op, cost), scratchValue = emitExpr(op, scratch);
+  if (!costValue || !scratchValue)
+    return failure();
+  checkStatus(loc, runtime.call(b, loc, "disc_rt_checked_launch", i32,
+                                {call, functionAddress(b, loc, kernel), args, textAddress(b, loc, module, buffers),
+                                 constant64(loc, numBuffers), from(args, numArgs), toI64(loc, taskCount),
+                                 toI64(loc, costValue), toI64(loc, scratchValue)}));
   return success();
 }
 

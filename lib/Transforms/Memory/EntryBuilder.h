@@ -27,8 +27,10 @@ inline int64_t elementBytes(Type type) {
 /// Rewrites one function into an entry.
 class EntryBuilder {
 public:
-  EntryBuilder(func::FuncOp func, ShapeAnalysis &shapes)
-      : func(func), shapes(shapes), module(func->getParentOfType<ModuleOp>()), b(func), loc(func.getLoc()) {}
+  /// With `sanitize` the runtime is told what the buffers of launches are, and red zones lie between temporaries.
+  EntryBuilder(func::FuncOp func, ShapeAnalysis &shapes, bool sanitize)
+      : func(func), shapes(shapes), module(func->getParentOfType<ModuleOp>()), b(func), loc(func.getLoc()),
+        sanitize(sanitize) {}
   LogicalResult run();
 
 private:
@@ -72,6 +74,9 @@ private:
                               int64_t inPlace);
   LogicalResult fetch(Value tensor);
   FailureOr<Value> buffer(Value tensor);
+  void copy(Value target, Value source, const SymExpr &bytes);
+  void describeBuffers(LaunchOp launch, CallOp kernel);
+  std::string bufferName(Value base);
   static std::optional<unsigned> stackOf(LoopOp loop, unsigned carried);
   /// Whether what a step writes is a row of a stack.
   static bool isStacked(LoopOp loop, Value written);
@@ -87,6 +92,7 @@ private:
   ModuleOp module;
   OpBuilder b;
   Location loc;
+  const bool sanitize;
   EntryOp entry;
   Type pointer = LLVM::LLVMPointerType::get(func.getContext());
   Value call;

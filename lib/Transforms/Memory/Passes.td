@@ -13,6 +13,8 @@ def OutlineKernels : Pass<"disc-memory-outline-kernels", "::mlir::ModuleOp"> {
 def PlanArena : Pass<"disc-memory-plan-arena", "::mlir::ModuleOp"> {
   let summary = "Gives every tensor of the host flow its memory, and every symbol its value";
   let dependentDialects = ["::mlir::disc::RtDialect", "::mlir::arith::ArithDialect"];
+  let options = [Option<"sanitize", "sanitize", "bool", /*default=*/"false",
+                        "red zones between temporaries, and launches that tell the runtime what their buffers are">];
 }
 
 def CheckSizes : Pass<"disc-memory-check-sizes", "::mlir::ModuleOp"> {

@@ -413,6 +413,10 @@ Value EntryBuilder::placed(Value value) {
   llvm_unreachable("unknown place");
 }
 
+void EntryBuilder::copy(Value target, Value source, const SymExpr &bytes) {
+  CopyOp::create(b, loc, target, source, dim(bytes), sanitize ? call : Value());
+}
+
 LogicalResult EntryBuilder::emit(Block &block) {
   for (Operation &op : block) {
     if (auto loop = dyn_cast<LoopOp>(op)) {
@@ -436,7 +440,10 @@ LogicalResult EntryBuilder::emit(Block &block) {
           return failure();
         list.push_back(*data);
       }
-      LaunchOp::create(b, op.getLoc(), call, cast<CallOp>(op).getCallee(), list);
+      auto launch = LaunchOp::create(b, op.getLoc(), call, cast<CallOp>(op).getCallee(), list,
+                                     /*bytes=*/Attribute(), /*texts=*/ArrayAttr());
+      if (sanitize)
+        describeBuffers(launch, cast<CallOp>(op));
     }
     if (epochAfter.contains(&op) && failed(beginEpoch(&op)))
       return failure();
@@ -480,7 +487,7 @@ LogicalResult EntryBuilder::emit(InvokeOp invoke) {
     if (!memory)
       memory = placed(result);
     if (memory)
-      CopyOp::create(b, loc, memory, data, dim(bytesOf(result)));
+      copy(memory, data, bytesOf(result));
     buffers[result] = memory ? memory : data;
   }
   return success();
@@ -526,7 +533,7 @@ LogicalResult EntryBuilder::emit(BranchOp branch) {
           places.erase(given);
         }
         if (memory) {
-          CopyOp::create(b, at, memory, *data, dim(bytesOf(given)));
+          copy(memory, *data, bytesOf(given));
           data = memory;
         }
       }
@@ -556,7 +563,7 @@ LogicalResult EntryBuilder::emit(LoopOp loop) {
       firsts.push_back(*data);
       llvm::append_range(firsts, alternating.lookup(result)); // what the first step writes, then the second
     } else if (Value memory = buffers.lookup(result); memory != *data) {
-      CopyOp::create(b, at, memory, *data, dim(bytesOf(init)));
+      copy(memory, *data, bytesOf(init));
     }
   }
   unsigned pointers = firsts.size();
@@ -620,7 +627,7 @@ LogicalResult EntryBuilder::emit(LoopOp loop) {
       // The row may move when the next step's is appended.
       Value row = next;
       next = inside->getArgument(place + 1);
-      CopyOp::create(b, at, next, row, dim(bytesOf(values[i])));
+      copy(next, row, bytesOf(values[i]));
     }
     nexts.push_back(next);
     if (alternating.contains(result))
@@ -685,6 +692,8 @@ LogicalResult EntryBuilder::runEntry() {
   b.setInsertionPointToStart(block);
   Block &flow = func.getBody().front();
   numberSteps(flow);
+  if (sanitize)
+    SanitizeOp::create(b, loc, call);
   if (failed(bindSymbols()) || failed(build(flow)))
     return failure();
   ReturnOp::create(b, loc, ValueRange());
@@ -747,21 +756,22 @@ LogicalResult EntryBuilder::build(Block &flow) {
   if (failed(fetchOperands()) || failed(emit(flow)))
     return failure();
   // Last, as nothing can fail any more.
-  for (const Copy &copy : copies)
-    CopyOp::create(b, loc, copy.target, buffers.lookup(copy.value), dim(copy.bytes));
+  for (const Copy &c : copies)
+    copy(c.target, buffers.lookup(c.value), c.bytes);
   for (const Update &update : updates)
     if (update.chain.empty())
-      CopyOp::create(b, loc, buffers.lookup(update.replaced), buffers.lookup(update.value),
-                     dim(bytesOf(update.replaced)));
+      copy(buffers.lookup(update.replaced), buffers.lookup(update.value), bytesOf(update.replaced));
   return success();
 }
 
 namespace {
 struct PlanArena : disc::impl::PlanArenaBase<PlanArena> {
+  using Base::Base;
+
   void runOnOperation() override {
     ShapeAnalysis shapes(getOperation());
     for (auto func : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
-      if (failed(EntryBuilder(func, shapes).run()))
+      if (failed(EntryBuilder(func, shapes, sanitize).run()))
         return signalPassFailure();
   }
 };

@@ -10,6 +10,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "lib/Transforms/Memory/EntryBuilder.h"
+
+#include "lib/Runtime/Core/Abi.h"
 #include "lib/Transforms/Memory/InPlace.h"
 #include "lib/Transforms/Memory/Updates.h"
 #include "lib/Transforms/Support/ViewLayout.h"
@@ -265,15 +267,23 @@ void EntryBuilder::planTemporaries() {
 void EntryBuilder::assignTemporaries(unsigned epoch) {
   SmallVector<ArenaPlanner::Temporary> part;
   llvm::DenseMap<unsigned, unsigned> place;
+  // A red zone follows each temporary, and one comes before the first.
+  SymExpr zone(sanitize ? DISC_RT_RED_ZONE : 0);
   for (auto [i, temporary] : llvm::enumerate(temporaries))
     if (epochOf(temporary.bytes) == epoch) {
       place[i] = part.size();
-      part.push_back(temporary);
+      part.push_back({temporary.bytes + zone, temporary.life});
     }
   if (part.empty())
     return;
   ArenaPlanner::Plan plan = ArenaPlanner(shapes).plan(part);
   ArenaOffsets offsets = emitArenaOffsets(b, loc, plan, part, shapes);
+  if (sanitize) {
+    Value first = dim(zone);
+    offsets.bytes = arith::AddIOp::create(b, loc, offsets.bytes, first);
+    for (Value &offset : offsets.offsets)
+      offset = arith::AddIOp::create(b, loc, offset, first);
+  }
   Value arena = ArenaOp::create(b, loc, pointer, call, offsets.bytes, epoch, describePlan(plan, part, inPlace[epoch]),
                                 isProcedure);
   SmallVector<Value> pointers;

@@ -86,6 +86,8 @@ void disc::py::raiseError(const disc_error &error) {
     if (PyErr_Occurred()) // what a signal handler raised, KeyboardInterrupt as a rule
       throw nb::python_error();
     break;
+  case DISC_ERROR_SANITIZER:
+    raiseInstance(errorType("SanitizerError")(decode(error.message)));
   case DISC_ERROR_DEVICE:
   case DISC_OK:
     break;

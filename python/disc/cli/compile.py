@@ -109,6 +109,11 @@ def _parser() -> argparse.ArgumentParser:
         default=True,
         help="3 x 3 convolutions in fewer multiplications where that is faster (the default)",
     )
+    add(
+        "--sanitize",
+        action="store_true",
+        help="check every memory access while the model runs, to find bugs in DISC (slow)",
+    )
     add("--dump-ir", metavar="DIR", type=Path, help="write the IR after each stage, and LLVM IR and assembly")
     stages = (pipeline.IMPORT, *pipeline.default().names)
     add("--compile-to", metavar="STAGE", choices=stages, help=f"only write the IR after a stage: {', '.join(stages)}")
@@ -149,6 +154,7 @@ def _run(args: argparse.Namespace) -> int:
         opt_level=args.opt_level,
         precision=args.precision,
         winograd=args.winograd,
+        sanitize=args.sanitize,
         dump_ir=args.dump_ir,
         progress=False if args.quiet else True if args.verbose else None,
         stop_after=args.compile_to,

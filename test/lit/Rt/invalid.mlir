@@ -58,3 +58,12 @@ disc_rt.entry @main attributes {inputs = [], outputs = []} {
   disc_rt.check_sizes %call [#disc_shape.expr<4>] of [] as ["a tensor"]
   disc_rt.return
 }
+
+// -----
+
+disc_rt.entry @main attributes {inputs = [], outputs = []} {
+^bb0(%call: !llvm.ptr):
+  // expected-error @+1 {{each buffer must have a size and a text (R7)}}
+  disc_rt.launch %call @k(%call, %call) checked #disc_shape.dims<[4, 4]> as ["r input 'x'"]
+  disc_rt.return
+}

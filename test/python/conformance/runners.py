@@ -42,13 +42,14 @@ class Runner:
 class InProcess(Runner):
     """A target whose models run in this process."""
 
-    def __init__(self, target: str) -> None:
-        self.name = target
+    def __init__(self, target: str, sanitize: bool = False) -> None:
+        self.name = f"{target}-sanitized" if sanitize else target
+        self.options = disc.Options(target=target, sanitize=sanitize)
         self.missing = disc.targets.find(target).target.missing()
 
     @contextlib.contextmanager
     def compile(self, case: Case, module: nn.Module, folder: Path) -> Iterator[Run]:
-        model = disc.compile(module, case.examples(), dynamic_shapes=case.dynamic_shapes, target=self.name)
+        model = disc.compile(module, case.examples(), dynamic_shapes=case.dynamic_shapes, options=self.options)
         yield lambda *inputs: torch.utils._pytree.tree_leaves(model(*inputs))
 
 
@@ -141,6 +142,7 @@ def _read(path: Path) -> dict[str, Tensor]:
 
 RUNNERS: list[Runner] = [
     InProcess("cpu"),
+    InProcess("cpu", sanitize=True),
     InProcess("cuda-emulated"),
     InProcess("rocm-emulated"),
     Foreign("qemu-aarch64", "aarch64-linux-gnu", "cortex-a76", ["qemu-aarch64"]),
