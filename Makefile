@@ -60,8 +60,9 @@ lit: setup
 
 # The runtime on its own, without the compiler.
 runtime: setup
-	@ninja -C $(BUILD) disc-runtime-test >/dev/null
+	@ninja -C $(BUILD) disc-runtime-test disc-runtime-fault-test >/dev/null
 	@$(BUILD)/test/runtime/disc-runtime-test
+	@$(BUILD)/test/runtime/disc-runtime-fault-test
 
 # Its tests again under AddressSanitizer and UndefinedBehaviorSanitizer, and under ThreadSanitizer.
 sanitize: setup
