@@ -4,13 +4,14 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=${1:-8} seed=${2:-1} dir=build/fuzz
+names=${FUZZERS:-Safetensors Tensors Seal Functions Trees Request Tokenizer Http}
 
 cmake -S test/runtime -B $dir -G Ninja -DDISC_SANITIZE=address,undefined -DDISC_FUZZ=ON >/dev/null
-nice ninja -C $dir fuzz-Safetensors fuzz-Tensors fuzz-Seal >$dir/build.log 2>&1 || { tail -n 30 $dir/build.log; exit 1; }
+nice ninja -C $dir $(printf 'fuzz-%s ' $names) >$dir/build.log 2>&1 || { tail -n 30 $dir/build.log; exit 1; }
 mkdir -p $dir/findings
 # A broadcast tensor may claim more than there is memory for; that is an error to report, not one of ours.
 export ASAN_OPTIONS=allocator_may_return_null=1:max_allocation_size_mb=256
-for name in ${FUZZERS:-Safetensors Tensors Seal}; do
+for name in $names; do
   corpus=$dir/corpus/$name
   mkdir -p "$corpus"
   python3 test/fuzz/seeds.py $name "$corpus"
