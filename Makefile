@@ -72,7 +72,7 @@ sanitize: setup
 coverage: setup
 	@scripts/coverage.sh
 
-# Code that reads data of unknown origin: FUZZ_SECONDS for each of the eleven fuzzers.
+# Code that reads data of unknown origin: FUZZ_SECONDS for each of the ten fuzzers.
 FUZZ_SECONDS ?= 5
 fuzz: setup
 	@scripts/fuzz.sh $(FUZZ_SECONDS)

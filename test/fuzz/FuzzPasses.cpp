@@ -25,6 +25,14 @@
 
 using namespace mlir;
 
+/// The seeds. Without coverage, libFuzzer would keep none of them.
+static std::vector<std::string> &seeds() {
+  static std::vector<std::string> &list = *new std::vector<std::string>;
+  return list;
+}
+
+static bool readsSeeds = true; ///< Until the first mutation.
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static DialectRegistry &registry = *[] {
     auto *made = new DialectRegistry;
@@ -33,7 +41,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return made;
   }();
   llvm::StringRef text(reinterpret_cast<const char *>(data), size);
-  auto [passes, code] = text.split('\n');
+  if (readsSeeds && size)
+    seeds().push_back(text.str());
+  auto [passes, body] = text.split('\n');
+  std::string code = body.str(); // MLIR's lexer needs the 0 behind it
   // A context grows with every type and attribute that it meets.
   static MLIRContext *context = nullptr;
   static int uses = 0;
@@ -146,7 +157,10 @@ std::string mutated(llvm::StringRef code, std::minstd_rand &random) {
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) {
   std::minstd_rand random(seed);
-  auto [passes, code] = llvm::StringRef(reinterpret_cast<char *>(data), size).split('\n');
+  readsSeeds = false;
+  if (seeds().empty())
+    return size;
+  auto [passes, code] = llvm::StringRef(seeds()[random() % seeds().size()]).split('\n');
   std::string result = (passes + "\n").str() + mutated(code, random);
   size = std::min(result.size(), most);
   std::memcpy(data, result.data(), size);
