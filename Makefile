@@ -72,7 +72,7 @@ sanitize: setup
 coverage: setup
 	@scripts/coverage.sh
 
-# Code that reads data of unknown origin: FUZZ_SECONDS for each of the ten fuzzers.
+# Code that reads data of unknown origin: FUZZ_SECONDS for each of the fuzzers.
 FUZZ_SECONDS ?= 5
 fuzz: setup
 	@scripts/fuzz.sh $(FUZZ_SECONDS)

@@ -15,5 +15,5 @@ llvm-profdata-22 merge -sparse $dir/*.profraw -o $dir/tests.profdata
 report=$(llvm-cov-22 report $dir/disc-runtime-test -object $dir/disc-runtime-fault-test -object $dir/libdisc-runtime-test-library.so \
   -instr-profile=$dir/tests.profdata -show-region-summary=0 -show-branch-summary "$PWD/lib/Runtime" 2>/dev/null)
 # Columns of the report: functions, lines, branches; of each how many, how many missed, the share.
-awk '$NF ~ /%|-/ { file = $1; sub(/.*lib\/Runtime\//, "", file)
+awk '/^-+$/ { next } $NF ~ /%|-/ { file = $1; sub(/.*lib\/Runtime\//, "", file)
                    printf "%-32s lines %8s  branches %6s of %6s  %8s\n", file, $7, $8 - $9, $8, $10 }' <<<"$report"

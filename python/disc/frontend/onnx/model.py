@@ -312,6 +312,7 @@ def _take_constants(graph: onnx.GraphProto) -> tuple[dict[str, torch.Tensor], di
 def _constant_value(node: onnx.NodeProto) -> onnx.TensorProto | None:
     if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
         return None
+
     def malformed(reason: str) -> CompileError:
         return CompileError("import", f"ONNX node {node.name!r}: Constant {reason}")
 
