@@ -5,7 +5,7 @@ PY := .venv/bin/python
 BUILD := build
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo service bench bench-quick bench-service test nightly check lit runtime sanitize fuzz fuzz-programs pytest docs opinfo onnx-nodes format clean
+.PHONY: build setup demo service bench bench-quick bench-service test nightly check lit runtime sanitize coverage fuzz fuzz-programs pytest docs opinfo onnx-nodes format clean
 
 build: setup
 
@@ -64,15 +64,20 @@ lit: setup
 
 # The runtime on its own, without the compiler.
 runtime: setup
-	@ninja -C $(BUILD) disc-runtime-test >/dev/null
+	@ninja -C $(BUILD) disc-runtime-test disc-runtime-fault-test >/dev/null
 	@$(BUILD)/test/runtime/disc-runtime-test
+	@$(BUILD)/test/runtime/disc-runtime-fault-test
 
 # Its tests again under AddressSanitizer and UndefinedBehaviorSanitizer, and under ThreadSanitizer.
 sanitize: setup
 	@scripts/sanitize.sh
 
-# What reads files and tensors of unknown origin, FUZZ_SECONDS for each of three fuzzers.
-FUZZ_SECONDS ?= 8
+# Lines and branches of lib/Runtime that its own tests execute, by file.
+coverage: setup
+	@scripts/coverage.sh
+
+# Code that reads data of unknown origin: FUZZ_SECONDS for each of the fuzzers.
+FUZZ_SECONDS ?= 5
 fuzz: setup
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 

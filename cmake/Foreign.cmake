@@ -32,7 +32,7 @@ function(disc_foreign_objects machine result)
     add_custom_command(OUTPUT "${object}" DEPFILE "${object}.d" VERBATIM
       DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${source}" COMMENT "Building for ${machine}: ${source}"
       COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} "${CMAKE_CXX_COMPILER}" --target=${machine}
-        ${DISC_FOREIGN_FLAGS_${machine}} ${optimise} -std=c++17 -fPIC -Wall -Wextra ${DISC_WERROR} -fno-exceptions
+        ${DISC_FOREIGN_FLAGS_${machine}} ${optimise} -std=c++17 -fPIC -Wall -Wextra ${DISC_WERROR} -fexceptions
         -fno-rtti -fvisibility=hidden -ffunction-sections -fdata-sections "-I${PROJECT_SOURCE_DIR}" -MD -MF
         "${object}.d" -c "${CMAKE_CURRENT_SOURCE_DIR}/${source}" -o "${object}")
     list(APPEND objects "${object}")

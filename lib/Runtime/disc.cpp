@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "lib/Runtime/Core/Guarded.h"
 #include "lib/Runtime/Core/Handle.h"
 #include "lib/Runtime/Core/LastError.h"
 #include "lib/Runtime/Core/Loader.h"
@@ -13,6 +14,15 @@
 
 using namespace disc::rt;
 
+/// `body`, whose allocations may fail.
+template <typename Body> static disc_status safely(Body body) { return guarded(body, reportNoMemory); }
+
+static disc_status fail(Code code, const char *what) {
+  return safely([&] { return report(Status(code, what)); });
+}
+
+static disc_status invalid(const char *what) { return fail(Code::Invalid, what); }
+
 /// What a foreign runtime said becomes what this one says.
 static disc_status takeOver(const disc_api *api, disc_status status) {
   if (status == DISC_OK || api == &disc_rt_api)
@@ -20,16 +30,18 @@ static disc_status takeOver(const disc_api *api, disc_status status) {
   disc_error from = {};
   from.size = sizeof(from);
   if (api->last_error(&from) != DISC_OK)
-    return report(Status(Code(status), "a library of another version failed"));
-  Error error;
-  error.code = Code(status);
-  error.message = from.message;
-  error.input = from.input;
-  error.dim = from.dim;
-  error.symbol = from.symbol;
-  error.expected = from.expected;
-  error.got = from.got;
-  return report(error);
+    return fail(Code(status), "a library of another version failed");
+  return safely([&] {
+    Error error;
+    error.code = Code(status);
+    error.message = from.message;
+    error.input = from.input;
+    error.dim = from.dim;
+    error.symbol = from.symbol;
+    error.expected = from.expected;
+    error.got = from.got;
+    return report(error);
+  });
 }
 
 /// Null, with an error, unless the handle is a model's.
@@ -43,7 +55,7 @@ static const disc_api *apiOf(const disc_model *model) {
       return model->api;
     wrong = magic == kFreedModel ? "the model was freed" : "not a model: the handle points to something else";
   }
-  report(Status(Code::Invalid, wrong));
+  (void)invalid(wrong);
   return nullptr;
 }
 
@@ -52,8 +64,6 @@ static disc_status onModel(Function disc_api::*function, Model *model, Args... a
   const disc_api *api = apiOf(model);
   return api ? takeOver(api, (api->*function)(model, args...)) : DISC_ERROR_INVALID;
 }
-
-static disc_status invalid(const char *what) { return report(Status(Code::Invalid, what)); }
 
 const char *disc_status_name(disc_status status) {
   static const char *const kNames[] = {
@@ -69,7 +79,9 @@ const char *disc_status_name(disc_status status) {
 
 const char *disc_last_error(void) { return lastError().message.c_str(); }
 
-disc_status disc_last_error_details(disc_error *error) { return describeLastError(error); }
+disc_status disc_last_error_details(disc_error *error) {
+  return safely([&] { return describeLastError(error); });
+}
 
 uint32_t disc_version(void) { return DISC_VERSION; }
 
@@ -95,7 +107,7 @@ disc_status disc_open(const disc_library *library, const disc_options *options, 
     return invalid("the place for the model is null");
   if (!library)
     return invalid("the library is null");
-  return open(library, nullptr, options, model);
+  return safely([&] { return open(library, nullptr, options, model); });
 }
 
 disc_status disc_load(const char *path, const disc_options *options, disc_model **model) {
@@ -103,14 +115,16 @@ disc_status disc_load(const char *path, const disc_options *options, disc_model 
     return invalid("the place for the model is null");
   if (!path)
     return invalid("the path is null");
-  disc_options read = disc_default_options();
-  if (options)
-    if (Status status = readStruct(options, "disc_options", read); !status.ok())
+  return safely([&] {
+    disc_options read = disc_default_options();
+    if (options)
+      if (Status status = readStruct(options, "disc_options", read); !status.ok())
+        return report(status);
+    const disc_library *library = nullptr;
+    if (Status status = loadLibrary(path, read.flags & DISC_TRUST_FILES, library); !status.ok())
       return report(status);
-  const disc_library *library = nullptr;
-  if (Status status = loadLibrary(path, read.flags & DISC_TRUST_FILES, library); !status.ok())
-    return report(status);
-  return open(library, folderOfPath(path).c_str(), options, model);
+    return open(library, folderOfPath(path).c_str(), options, model);
+  });
 }
 
 disc_status disc_free(disc_model *model) { return model ? onModel(&disc_api::free, model) : DISC_OK; }
@@ -151,8 +165,10 @@ disc_status disc_run(disc_model *model, const DLTensor *const *inputs, int64_t n
 disc_status disc_find_device(const char *kind, int32_t number) {
   if (!kind)
     return invalid("the kind of device is null");
-  Device *device = nullptr;
-  return kind == std::string("cpu") ? DISC_OK : report(DeviceRegistry::get().find(kind, number, device));
+  return safely([&] {
+    Device *device = nullptr;
+    return kind == std::string("cpu") ? DISC_OK : report(DeviceRegistry::get().find(kind, number, device));
+  });
 }
 
 /// The first version whose table has the functions about streams.
@@ -162,7 +178,7 @@ disc_status disc_run_on(disc_model *model, void *stream, const DLTensor *const *
                         disc_output *outputs, int64_t num_outputs) {
   const disc_api *api = apiOf(model);
   if (api && api->version < kStreams)
-    return report(Status(Code::Version, "the model's library is of a version without streams"));
+    return fail(Code::Version, "the model's library is of a version without streams");
   return api ? takeOver(api, api->run_on(model, stream, inputs, num_inputs, outputs, num_outputs)) : DISC_ERROR_INVALID;
 }
 

@@ -153,7 +153,10 @@ typedef void (*disc_release_fn)(void *context, void *data, size_t bytes);
 enum {
   /* Files were checked by other means: their contents are not compared with the checksums recorded in the library.
    * Formats and bounds still are. */
-  DISC_TRUST_FILES = 1
+  DISC_TRUST_FILES = 1,
+  /* Files of weights are mapped, not read: processes share their pages, and loading costs no copy. A mapped file that
+   * is cut short or overwritten while a model uses it ends the process with a bus error; replace it by renaming. */
+  DISC_MAP_FILES = 2
 };
 
 /* Whether the run that calls it should end. */

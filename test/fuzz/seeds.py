@@ -1,8 +1,10 @@
 """Inputs that a fuzzer begins with: seeds.py FUZZER FOLDER. Small, and made anew each time, so that none is in git."""
 
 import json
+import re
 import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -33,11 +35,59 @@ def safetensors() -> list[bytes]:
     return seeds
 
 
+REQUESTS = [
+    b'{"sentences": ["a b", "\\u00e9"]}',
+    b'{"sentence": "\\ud83d\\ude00", "sentence": "a"}',
+    b'{"sentences": [1, null, {"a": [true]}], "x": -1e9}',
+    b"[]",
+]
+
+
+def http() -> list[bytes]:
+    """Requests of each kind, whole and in pieces that follow each other."""
+    posts = [b"POST /embed HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body) for body in REQUESTS]
+    chunked = (
+        b"POST /embed HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n12\r\n" + b'{"sentence": "ab"}' + b"\r\n0\r\n\r\n"
+    )
+    gets = [b"GET /%s HTTP/1.1\r\nHost: a\r\n\r\n" % path for path in (b"health", b"metrics", b"embed", b"none%20")]
+    form = b"POST /embed HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 5\r\n\r\n--b--"
+    ranges = b"GET /metrics HTTP/1.1\r\nRange: bytes=0-1,4-\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
+    return [*posts, *gets, chunked, form, ranges, gets[0] + posts[0] + b"HEAD /health HTTP/1.0\r\n\r\n"]
+
+
+def passes() -> list[bytes]:
+    """Each module of a lit test behind the passes that the test runs."""
+    seeds = []
+    for file in sorted((Path(__file__).parents[1] / "lit").rglob("*.mlir")):
+        text = file.read_text()
+        run = re.search(r"RUN: (?:not )?disc-opt %s([^|]*)", text)
+        pipeline = run and re.search(r"--?pass-pipeline='builtin\.module\((.*?)\)'", run[1])
+        flags = re.findall(r"(?<=\s)--?((?:disc-[a-z0-9-]+|canonicalize|cse)(?:=\S+)?)", run[1]) if run else []
+        listed = pipeline[1] if pipeline else ",".join(re.sub("=(.*)", r"{\1}", flag) for flag in flags)
+        for module in re.split(r"^// -----.*$", text, flags=re.MULTILINE):
+            code = re.sub(r"^\s*//.*\n", "", module, flags=re.MULTILINE)
+            if code.strip():
+                seeds.append(f"{listed}\n{code}".encode())
+    return seeds
+
+
+SEEDS: dict[str, Callable[[], list[bytes]]] = {
+    "Safetensors": safetensors,
+    "Tensors": lambda: [bytes(64)],
+    "Seal": lambda: [bytes(200)],
+    "Functions": lambda: [bytes(range(k, k + 120)) for k in range(0, 120, 8)],
+    "Trees": lambda: [bytes(64), bytes(range(200))],
+    "Passes": passes,
+    "Request": lambda: REQUESTS,
+    "Http": http,
+    "Tokenizer": lambda: [b"\x20" + text.encode() for text in ("the ab!1", "[SEP]a[MASK", "É中\u0301ß", "a" * 120)],
+}
+
+
 def main() -> None:
     """Writes the seeds of one fuzzer; those whose inputs are plain choices have none."""
     fuzzer, folder = sys.argv[1], Path(sys.argv[2])
-    seeds = {"Safetensors": safetensors, "Tensors": lambda: [bytes(64)], "Seal": lambda: [bytes(200)]}[fuzzer]()
-    for number, seed in enumerate(seeds):
+    for number, seed in enumerate(SEEDS[fuzzer]()):
         (folder / f"seed{number}").write_bytes(seed)
 
 

@@ -8,7 +8,7 @@
 
 #include "HandModel.h"
 #include "lib/Runtime/Core/Hash.h"
-#include "lib/Runtime/Core/MappedFile.h"
+#include "lib/Runtime/Core/StoredFile.h"
 
 #include <algorithm>
 #include <chrono>
@@ -68,9 +68,10 @@ int main(int argc, char **argv) {
   if (argc > 1) {
     auto printMs = [](const char *what, double ns) { std::printf("%-58s %8.3f ms\n", what, ns / 1e6); };
     printMs("checksum of the file", median(21, 1, [&] {
-              std::shared_ptr<disc::rt::MappedFile> file;
+              std::shared_ptr<disc::rt::StoredFile> file;
               disc::rt::Hash128 hash;
-              if (!disc::rt::MappedFile::open(argv[1], file).ok() || !file->hash(file->size(), hash).ok())
+              if (!disc::rt::StoredFile::open(argv[1], disc::rt::StoredFile::Access::Parts, file).ok() ||
+                  !file->hash(file->size(), hash).ok())
                 std::exit(1);
             }));
     disc_options options = disc_default_options();

@@ -4,7 +4,7 @@
 #include "Check.h"
 #include "HandModel.h"
 #include "lib/Runtime/Core/Hash.h"
-#include "lib/Runtime/Core/MappedFile.h"
+#include "lib/Runtime/Core/StoredFile.h"
 
 #include <cstring>
 #include <sys/stat.h>
@@ -125,8 +125,8 @@ TEST(safetensorsCutAnywhere) {
 
 TEST(mappedFilesAreRegular) {
   auto complaintOf = [](const std::string &path) {
-    std::shared_ptr<MappedFile> file;
-    Status status = MappedFile::open(path, file);
+    std::shared_ptr<StoredFile> file;
+    Status status = StoredFile::open(path, StoredFile::Access::Copy, file);
     return status.ok() ? "" : status.error().message;
   };
   std::string path = temporaryPath("mapped"), fifo = temporaryPath("fifo"), missing = temporaryPath("missing");
@@ -138,8 +138,9 @@ TEST(mappedFilesAreRegular) {
   writeFile(path, "");
   CHECK_TEXT(complaintOf(path), path + ": is empty");
   writeFile(path, "abc");
-  std::shared_ptr<MappedFile> file;
-  CHECK(MappedFile::open(path, file).ok() && file->size() == 3 && std::memcmp(file->data(), "abc", 3) == 0);
+  std::shared_ptr<StoredFile> file;
+  CHECK(StoredFile::open(path, StoredFile::Access::Map, file).ok() && file->size() == 3 &&
+        std::memcmp(file->data(), "abc", 3) == 0);
   file->prefetch(file->data(), file->size());
   Hash128 hash;
   CHECK(file->hash(3, hash).ok() && hash == blockwiseHash("abc", 3));
@@ -151,9 +152,9 @@ TEST(hashesOfFilesAreThoseOfTheirBytes) {
     std::string bytes(size, 'a');
     bytes[size / 2] = 'b';
     writeFile(path, bytes);
-    std::shared_ptr<MappedFile> file;
+    std::shared_ptr<StoredFile> file;
     Hash128 hash, shorter;
-    CHECK(MappedFile::open(path, file).ok() && file->hash(size, hash).ok());
+    CHECK(StoredFile::open(path, StoredFile::Access::Parts, file).ok() && file->hash(size, hash).ok());
     CHECK(hash == blockwiseHash(bytes.data(), size));
     CHECK(file->hash(size - 1, shorter).ok() && !(hash == shorter));
     CHECK(!file->hash(size + 1, shorter).ok()); // beyond its end

@@ -1,5 +1,6 @@
 //===- Api.cpp - the C interface as this runtime implements it ------------===//
 
+#include "lib/Runtime/Core/Guarded.h"
 #include "lib/Runtime/Core/Handle.h"
 #include "lib/Runtime/Core/LastError.h"
 #include "lib/Runtime/Core/LoadedModel.h"
@@ -96,7 +97,29 @@ static disc_status seed(disc_model *model, uint64_t value) {
   return DISC_OK;
 }
 
+/// A function of the table, which no exception leaves.
+template <auto function> struct Guarded;
+template <typename... Args, disc_status (*function)(Args...)> struct Guarded<function> {
+  static disc_status call(Args... args) {
+    return guarded([&] { return function(args...); }, reportNoMemory);
+  }
+};
+
 const disc_api disc_rt_api = {
-    DISC_VERSION,      describeLastError, open, freeModel,    swapWeights, describe, describeInput, describeOutput,
-    describeParameter, describeSymbol,    run,  outputShapes, seed,        reset,    runOn,         synchronize,
+    DISC_VERSION,
+    Guarded<describeLastError>::call,
+    Guarded<open>::call,
+    Guarded<freeModel>::call,
+    Guarded<swapWeights>::call,
+    Guarded<describe>::call,
+    Guarded<describeInput>::call,
+    Guarded<describeOutput>::call,
+    Guarded<describeParameter>::call,
+    Guarded<describeSymbol>::call,
+    Guarded<run>::call,
+    Guarded<outputShapes>::call,
+    Guarded<seed>::call,
+    Guarded<reset>::call,
+    Guarded<runOn>::call,
+    Guarded<synchronize>::call,
 };

@@ -1,6 +1,7 @@
 //===- Arena.cpp - memory that one call owns while it runs ----------------===//
 
 #include "lib/Runtime/Core/Arena.h"
+#include "lib/Runtime/Core/Guarded.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -207,8 +208,11 @@ void StoragePool::clear() {
 }
 
 void StoragePool::release(std::unique_ptr<Storage> storage) {
-  std::lock_guard<Mutex> lock(mutex);
-  free.push_back(std::move(storage));
+  // Without memory for the list it is freed: the next call makes another.
+  (void)attempt([&] {
+    std::lock_guard<Mutex> lock(mutex);
+    free.push_back(std::move(storage));
+  });
 }
 
 Buffer ScratchPool::acquire() {
@@ -221,8 +225,10 @@ Buffer ScratchPool::acquire() {
 }
 
 void ScratchPool::release(Buffer buffer) {
-  std::lock_guard<Mutex> lock(mutex);
-  free.push_back(std::move(buffer));
+  (void)attempt([&] {
+    std::lock_guard<Mutex> lock(mutex);
+    free.push_back(std::move(buffer));
+  });
 }
 
 } // namespace disc::rt

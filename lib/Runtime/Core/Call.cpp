@@ -1,10 +1,12 @@
 //===- Call.cpp - one execution of a model --------------------------------===//
 
 #include "lib/Runtime/Core/Call.h"
+#include "lib/Runtime/Core/Guarded.h"
 #include "lib/Runtime/Core/Tensor.h"
 
 #include <algorithm>
 #include <cstddef>
+#include <new>
 
 using namespace disc::rt;
 
@@ -27,8 +29,9 @@ disc_call::~disc_call() {
   for (OutputSlot &slot : storage->outputs)
     if (slot.made)
       slot.made->deleter(slot.made);
-  if (model.device() && entry != Entry::Shapes)
-    endOnDevice();
+  // Without the events nobody would know when the buffers are free.
+  if (model.device() && entry != Entry::Shapes && !attempt([&] { endOnDevice(); }))
+    (void)model.device()->synchronizeAll();
   model.storages_.release(std::move(storage));
 }
 
@@ -54,6 +57,8 @@ Status disc_call::execute(disc_entry_fn function) {
   int32_t code = status.ok() ? function(this) : 0;
   if (!status.ok())
     return std::move(status);
+  if (lacksMemory.load(std::memory_order_relaxed))
+    throw std::bad_alloc();
   if (model.device() && model.device()->isSynchronous())
     if (Status failed = takeFailure(storage->failure); !failed.ok())
       return failed;
@@ -308,7 +313,7 @@ int32_t disc_call::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t
   if (profiled)
     model.profile_.add({kernel, begin, Profile::now(), tasks});
   if (kernelFailed.load(std::memory_order_relaxed)) // its threads are done, so `status` is ours again
-    return int32_t(status.code());
+    return status.ok() ? int32_t(Code::Memory) : int32_t(status.code());
   if (!done.ok())
     return record(std::move(done));
   if (!model.options_.interrupted)

@@ -94,6 +94,13 @@ struct disc_call {
   /// The outputs that are ours go to the caller.
   void handOver(disc_output *list);
 
+  /// For a callee of compiled code that has no memory: execute() throws once that code has returned. A code of failure.
+  int32_t outOfMemory() {
+    lacksMemory.store(true, std::memory_order_relaxed);
+    kernelFailed.store(true, std::memory_order_relaxed);
+    return int32_t(disc::rt::Code::Memory);
+  }
+
   /// Keeps the first error of the call, returns its code.
   int32_t record(Status status);
   void *fail(disc::rt::Code code, std::string message);
@@ -109,8 +116,9 @@ struct disc_call {
   Status status;
   /// Set as soon as a kernel failed: by any thread, while others run.
   std::atomic<bool> kernelFailed{false};
-  std::mutex failing;          ///< Held by kernels that set `status`.
-  bool failureIsNamed = false; ///< `status` says which operation failed.
+  std::atomic<bool> lacksMemory{false}; ///< So much that there is no `status` that says so.
+  std::mutex failing;                   ///< Held by kernels that set `status`.
+  bool failureIsNamed = false;          ///< `status` says which operation failed.
   const disc::rt::Model::Random random;
   std::unique_ptr<disc::rt::Sanitizer> sanitizer; ///< Of a sanitized model's call, else null.
   int64_t depth = 0;                              ///< Activations of procedures.

@@ -37,7 +37,6 @@ void disc_call::endOnDevice() {
     end = device.record(weights.written, stream);
     weights.writtenIn = stream;
   }
-  // Without the events nobody would know when the buffers are free.
   if (!end.ok())
     (void)device.synchronizeAll();
 }

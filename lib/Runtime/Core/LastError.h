@@ -14,6 +14,9 @@ const Error &lastError();
 /// Keeps an error for lastError(); success leaves what is there. Returns the code.
 disc_status report(const Status &status);
 
+/// What is reported when there is no memory, not even for a text of its own. Allocates nothing.
+disc_status reportNoMemory();
+
 /// lastError() as the public struct.
 disc_status describeLastError(disc_error *error);
 

@@ -14,7 +14,7 @@ static Status readOptions(const disc_options *given, disc_options &options) {
       return status;
   if (options.threads < 0)
     return Status(Code::Invalid, "disc_options.threads is " + std::to_string(options.threads));
-  if (options.flags & ~uint32_t(DISC_TRUST_FILES))
+  if (options.flags & ~uint32_t(DISC_TRUST_FILES | DISC_MAP_FILES))
     return Status(Code::Invalid, "disc_options.flags has bits that mean nothing: " + std::to_string(options.flags));
   if (!options.allocate != !options.release)
     return Status(Code::Invalid, "disc_options: allocate and release go together");
@@ -38,21 +38,23 @@ static Status chooseVariant(const disc_library &library, const disc_variant *&ch
                                   machineName() + "): " + (missing.empty() ? "it has none at all" : missing));
 }
 
-/// Reads a file of weights; the mapping stays for as long as the weights need it.
-static Status bindFile(const std::string &path, const Weights::Binding &binding, Weights &weights) {
-  std::shared_ptr<MappedFile> mapping;
-  if (Status status = MappedFile::open(path, mapping); !status.ok())
+/// Reads a file of weights; its memory stays for as long as the weights need it.
+static Status bindFile(const std::string &path, bool mapped, const Weights::Binding &binding, Weights &weights) {
+  std::shared_ptr<StoredFile> stored;
+  StoredFile::Access access = mapped ? StoredFile::Access::Map : StoredFile::Access::Copy;
+  if (Status status = StoredFile::open(path, access, stored); !status.ok())
     return status;
   Safetensors file;
-  if (Status status = Safetensors::read(mapping->data(), mapping->size(), path, file); !status.ok())
+  if (Status status = Safetensors::read(stored->data(), stored->size(), path, file); !status.ok())
     return status;
-  return weights.bind(file, std::move(mapping), binding);
+  return weights.bind(file, std::move(stored), binding);
 }
 
 static Status bindWeights(const disc_library &library, const char *folder, const disc_options &options,
                           Weights::Binding binding, Weights &weights) {
+  bool mapped = options.flags & DISC_MAP_FILES;
   if (options.weights)
-    return bindFile(options.weights, binding, weights);
+    return bindFile(options.weights, mapped, binding, weights);
   Safetensors file;
   if (library.weights) {
     // Part of the library: what checks its file checks them.
@@ -65,7 +67,7 @@ static Status bindWeights(const disc_library &library, const char *folder, const
   if (!*library.weights_file) // a model without any
     return weights.bind(file, nullptr, binding);
   std::string path = folder ? folder : folderOf(&library);
-  return bindFile(path + "/" + library.weights_file, binding, weights);
+  return bindFile(path + "/" + library.weights_file, mapped, binding, weights);
 }
 
 Status LoadedModel::open(const disc_library &library, const char *folder, const disc_options *given,
@@ -104,7 +106,8 @@ Status LoadedModel::open(const disc_library &library, const char *folder, const 
   if (Status status = model->adopt(std::move(weights), /*runInit=*/!packed); !status.ok())
     return status;
   const disc_model_info_t &info = model->info();
-  result.reset(new LoadedModel{library, *variant, std::move(model), Descriptions(info)});
+  result.reset(
+      new LoadedModel{library, *variant, std::move(model), Descriptions(info), (options.flags & DISC_MAP_FILES) != 0});
   return Status();
 }
 
@@ -114,7 +117,7 @@ Status LoadedModel::swapWeights(const std::string &path) {
     return scope.status();
   auto weights = std::make_shared<Weights>(model->info(), model->allocator(), model->device());
   Weights::Binding binding{&library, &variant, /*packed=*/false, /*compare=*/false, model->threads()};
-  if (Status status = bindFile(path, binding, *weights); !status.ok())
+  if (Status status = bindFile(path, mapsFiles, binding, *weights); !status.ok())
     return status;
   return model->adopt(std::move(weights), /*runInit=*/true);
 }

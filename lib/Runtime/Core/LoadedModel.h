@@ -42,6 +42,7 @@ struct LoadedModel {
   const disc_variant &variant;
   std::unique_ptr<Model> model;
   Descriptions descriptions;
+  bool mapsFiles; ///< DISC_MAP_FILES
 
   /// The variant that fits the machine, with its weights. `folder` is where a file of weights lies; null if the library
   /// is to be looked for.

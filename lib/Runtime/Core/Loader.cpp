@@ -6,11 +6,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "lib/Runtime/Core/Loader.h"
-#include "lib/Runtime/Core/MappedFile.h"
 #include "lib/Runtime/Core/Mutex.h"
 #include "lib/Runtime/Core/Seal.h"
+#include "lib/Runtime/Core/StoredFile.h"
 
-#include <cstring>
 #include <dlfcn.h>
 #include <link.h>
 #include <map>
@@ -53,13 +52,12 @@ static Status checkSameFile(const std::string &path, const Seal &seal) {
 Status loadLibrary(const std::string &given, bool trusted, const disc_library *&library) {
   // Without a slash, the dynamic linker would search its own folders.
   std::string path = given.find('/') == std::string::npos ? "./" + given : given;
-  std::shared_ptr<MappedFile> file;
-  if (Status status = MappedFile::open(path, file); !status.ok())
-    return status;
-  if (Status status = checkSealed(*file, trusted); !status.ok())
+  std::shared_ptr<StoredFile> file;
+  if (Status status = StoredFile::open(path, StoredFile::Access::Parts, file); !status.ok())
     return status;
   Seal seal;
-  std::memcpy(&seal, file->data() + file->size() - sizeof(Seal), sizeof(Seal));
+  if (Status status = checkSealed(*file, trusted, seal); !status.ok())
+    return status;
   if (Status status = checkSameFile(path, seal); !status.ok())
     return status;
   void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

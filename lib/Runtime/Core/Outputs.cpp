@@ -1,6 +1,7 @@
 //===- Outputs.cpp - tensors that outlive the call ------------------------===//
 
 #include "lib/Runtime/Core/Outputs.h"
+#include "lib/Runtime/Core/Guarded.h"
 #include "lib/Runtime/Core/Tensor.h"
 
 #include <algorithm>
@@ -15,7 +16,8 @@ struct Managed {
   DLManagedTensorVersioned tensor;
   std::vector<int64_t> extents; ///< Shape, then strides.
 
-  void describe(void *data, DLDevice device, int64_t dtype, int64_t rank, const int64_t *dims);
+  /// All but where the data is.
+  void describe(DLDevice device, int64_t dtype, int64_t rank, const int64_t *dims);
 };
 
 /// In a device's memory.
@@ -44,7 +46,7 @@ struct OutputPool::Output : Managed {
   }
 };
 
-void Managed::describe(void *data, DLDevice device, int64_t dtype, int64_t rank, const int64_t *dims) {
+void Managed::describe(DLDevice device, int64_t dtype, int64_t rank, const int64_t *dims) {
   extents.resize(2 * size_t(rank));
   int64_t stride = 1;
   // Strides of an empty tensor are those of a tensor with its zeros read as ones.
@@ -58,7 +60,7 @@ void Managed::describe(void *data, DLDevice device, int64_t dtype, int64_t rank,
   tensor.manager_ctx = this;
   tensor.flags = 0;
   DLDataType type = {uint8_t(dtype >> 8), uint8_t(dtype & 0xff), 1};
-  tensor.dl_tensor = {data, device, int32_t(rank), type, extents.data(), extents.data() + rank, 0};
+  tensor.dl_tensor = {nullptr, device, int32_t(rank), type, extents.data(), extents.data() + rank, 0};
 }
 
 Status allocateOutput(Device &device, Stream stream, int64_t dtype, int64_t rank, const int64_t *dims,
@@ -67,14 +69,15 @@ Status allocateOutput(Device &device, Stream stream, int64_t dtype, int64_t rank
   void *data = nullptr;
   if (!denseBytes(dims, rank, elementBytes(dtype), bytes))
     return Status(Code::Memory, "too many elements");
-  if (Status status = device.allocate(size_t(bytes), stream, data); !status.ok())
-    return status;
-  auto *output = new DeviceOutput;
+  auto output = std::make_unique<DeviceOutput>();
   output->device = &device;
   output->stream = stream;
-  output->describe(data, device.where, dtype, rank, dims);
+  output->describe(device.where, dtype, rank, dims);
   output->tensor.deleter = &DeviceOutput::destroy;
-  tensor = &output->tensor;
+  if (Status status = device.allocate(size_t(bytes), stream, data); !status.ok())
+    return status;
+  tensor = &output.release()->tensor;
+  tensor->dl_tensor.data = data;
   return Status();
 }
 
@@ -96,21 +99,20 @@ DLManagedTensorVersioned *OutputPool::allocate(int64_t dtype, int64_t rank, cons
   size_t size = memorySize(bytes);
   if (size > size_t(PTRDIFF_MAX) - 2 * redZone)
     return nullptr;
-  Block block = take(size + 2 * redZone);
-  if (!block.data)
-    return nullptr;
-  auto *output = new Output;
+  auto output = std::make_unique<Output>();
   output->pool = shared_from_this();
-  output->block = block;
-  output->describe(static_cast<char *>(block.data) + redZone, {kDLCPU, 0}, dtype, rank, dims);
+  output->describe({kDLCPU, 0}, dtype, rank, dims);
   output->tensor.deleter = &Output::destroy;
-  return &output->tensor;
+  output->block = take(size + 2 * redZone);
+  if (!output->block.data)
+    return nullptr;
+  output->tensor.dl_tensor.data = static_cast<char *>(output->block.data) + redZone;
+  return &output.release()->tensor;
 }
 
 OutputPool::Block OutputPool::take(size_t bytes) {
   // Rounded so that nearby sizes can share a block.
   size_t rounded = std::max<size_t>(kAlignment, (bytes + 511) / 512 * 512);
-  std::vector<Block> dropped;
   Block result{nullptr, 0};
   {
     std::lock_guard<Mutex> lock(mutex);
@@ -127,16 +129,10 @@ OutputPool::Block OutputPool::take(size_t bytes) {
     size_t capacity = result.data ? result.capacity : rounded;
     usedBytes += capacity;
     peakBytes = std::max(peakBytes, usedBytes);
-    // What is kept and what is in use together stay within the peak; a long list
-    // would make the search above slow.
-    while (!free.empty() && (usedBytes + freeBytes > peakBytes || free.size() > kMaxFreeBlocks)) {
-      freeBytes -= free.front().capacity;
-      dropped.push_back(free.front());
-      free.erase(free.begin());
-    }
   }
-  for (Block &block : dropped)
-    allocator.release(block.data, block.capacity);
+  // What is kept and what is in use together stay within the peak; a long list would make the search above slow.
+  for (Block dropped = dropOne(); dropped.data; dropped = dropOne())
+    allocator.release(dropped.data, dropped.capacity);
   if (!result.data) {
     result = {allocator.allocate(rounded), rounded};
     if (!result.data) {
@@ -145,6 +141,16 @@ OutputPool::Block OutputPool::take(size_t bytes) {
     }
   }
   return result;
+}
+
+OutputPool::Block OutputPool::dropOne() {
+  std::lock_guard<Mutex> lock(mutex);
+  if (free.empty() || (usedBytes + freeBytes <= peakBytes && free.size() <= kMaxFreeBlocks))
+    return {nullptr, 0};
+  Block block = free.front();
+  freeBytes -= block.capacity;
+  free.erase(free.begin());
+  return block;
 }
 
 size_t OutputPool::heldBytes() {
@@ -156,9 +162,8 @@ void OutputPool::give(Block block) {
   {
     std::lock_guard<Mutex> lock(mutex);
     usedBytes -= block.capacity;
-    if (!closed) {
+    if (!closed && attempt([&] { free.push_back(block); })) {
       freeBytes += block.capacity;
-      free.push_back(block);
       return;
     }
   }

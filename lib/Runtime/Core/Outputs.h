@@ -50,6 +50,8 @@ private:
 
   Block take(size_t bytes);
   void give(Block block);
+  /// A block that is not to be kept any longer, or one without data.
+  Block dropOne();
 
   const Allocator allocator; ///< A copy: outputs outlive the model.
   Mutex mutex;

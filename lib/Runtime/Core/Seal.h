@@ -14,7 +14,7 @@
 #include <cstdint>
 
 namespace disc::rt {
-class MappedFile;
+class StoredFile;
 
 constexpr char kSealMagic[8] = {'D', 'I', 'S', 'C', 'S', 'E', 'A', 'L'};
 constexpr uint32_t kSealVersion = 2;
@@ -35,8 +35,8 @@ static_assert(sizeof(Seal) == 64, "as the file has it");
 /// Appends the seal to a linked library, in place of one that is there already.
 Status sealFile(const std::string &path);
 
-/// Whether a file is a whole library for this machine. `trusted` skips the checksum of the contents.
-Status checkSealed(const MappedFile &file, bool trusted);
+/// Whether a file is a whole library for this machine, and its seal. `trusted` skips the checksum of the contents.
+Status checkSealed(const StoredFile &file, bool trusted, Seal &seal);
 
 /// The same of bytes in memory.
 Status checkSealed(const void *file, size_t bytes, const std::string &name, bool trusted);

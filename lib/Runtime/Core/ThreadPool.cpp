@@ -91,8 +91,11 @@ ThreadPool::ThreadPool(unsigned threads) : wanted(threads), ranges(new Range[thr
 }
 
 void ThreadPool::start() {
+  // All that may fail comes before the first thread.
+  std::vector<std::unique_ptr<Worker>> fresh;
   for (unsigned i = 1; i < wanted; ++i)
-    workers.push_back(std::make_unique<Worker>());
+    fresh.push_back(std::make_unique<Worker>());
+  workers = std::move(fresh);
 #ifdef __linux__
   // Signals are for the threads of the host program.
   sigset_t all, old;

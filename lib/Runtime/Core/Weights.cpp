@@ -1,12 +1,14 @@
 //===- Weights.cpp - what a model reads beside its inputs -----------------===//
 
 #include "lib/Runtime/Core/Weights.h"
+#include "lib/Runtime/Core/Guarded.h"
 #include "lib/Runtime/Core/Hash.h"
 #include "lib/Runtime/Core/Tensor.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <new>
 #include <pthread.h>
 
 namespace disc::rt {
@@ -129,7 +131,10 @@ Status Weights::takeOne(size_t index, DLManagedTensorVersioned *managed) {
 }
 
 Status Weights::take(DLManagedTensorVersioned *const *tensors, size_t count) {
-  owned.assign(tensors, tensors + count);
+  if (!attempt([&] { owned.assign(tensors, tensors + count); })) {
+    std::for_each(tensors, tensors + count, release);
+    throw std::bad_alloc();
+  }
   if (count != size_t(info.num_parameters))
     return Status(Code::Invalid,
                   "expected " + std::to_string(info.num_parameters) + " parameters, got " + std::to_string(count));
@@ -212,7 +217,7 @@ struct Comparison {
 /// Shared by the threads that hash.
 struct Hashing {
   std::vector<Comparison> list;
-  const MappedFile *mapping = nullptr;
+  const StoredFile *mapping = nullptr;
   std::atomic<size_t> next{0};
 
   void work() {
@@ -249,8 +254,8 @@ static std::string tensorText(const StoredTensor &tensor) {
   return tensorText(tensor.dtype, tensor.shape.data(), int64_t(tensor.shape.size()));
 }
 
-Status Weights::bind(const Safetensors &file, std::shared_ptr<MappedFile> mapped, const Binding &binding) {
-  mapping = std::move(mapped);
+Status Weights::bind(const Safetensors &file, std::shared_ptr<StoredFile> stored, const Binding &binding) {
+  mapping = std::move(stored);
   Problems problems;
   Hashing hashing;
   std::vector<const disc_stored_tensor *> recorded;

@@ -11,10 +11,10 @@
 
 #include "lib/Runtime/Core/Arena.h"
 #include "lib/Runtime/Core/Library.h"
-#include "lib/Runtime/Core/MappedFile.h"
 #include "lib/Runtime/Core/Mutex.h"
 #include "lib/Runtime/Core/Safetensors.h"
 #include "lib/Runtime/Core/Status.h"
+#include "lib/Runtime/Core/StoredFile.h"
 
 #include <memory>
 #include <mutex>
@@ -44,7 +44,7 @@ public:
   };
   /// Parameters, and packed globals, from a file by their names. The file's memory lives as long as `mapping`, or
   /// longer than this.
-  Status bind(const Safetensors &file, std::shared_ptr<MappedFile> mapping, const Binding &binding);
+  Status bind(const Safetensors &file, std::shared_ptr<StoredFile> mapping, const Binding &binding);
 
   /// Lets go of what only init reads. Weights that are packed now would double the model's size.
   void initialised();
@@ -79,7 +79,7 @@ private:
   const disc_model_info_t &info;
   std::vector<DLManagedTensorVersioned *> owned; ///< Keep parameters alive; null once let go of.
   std::vector<Buffer> copies;                    ///< Of strided or misaligned parameters, by number.
-  std::shared_ptr<MappedFile> mapping;
+  std::shared_ptr<StoredFile> mapping;
   std::vector<std::pair<void *, size_t>> onlyForInit; ///< In the mapping.
   struct State {
     void *data;

@@ -36,6 +36,7 @@ bool BlockRunner::run(EmulatedLaunch &newLaunch, uint32_t block) {
   count = uint32_t(launch->kernel.threads);
   if (threads.size() < count)
     threads.resize(count);
+  idle.reserve(count); // fibers add to it, which cannot report that there is no memory
   for (uint32_t i = 0; i < count; ++i) {
     EmulatedThread &thread = threads[i];
     thread.thread = i;
@@ -195,6 +196,11 @@ bool BlockRunner::report(const EmulatedThread &thread, const disc_emulated_site 
     text += std::string(" at ") + site->where;
   launch->fail(Code::Invalid, text + ": " + what);
   return false;
+}
+
+void BlockRunner::outOfMemory(EmulatedThread &thread) {
+  launch->failed.store(true, std::memory_order_relaxed);
+  stop(thread, State::Left, nullptr);
 }
 
 char *BlockRunner::shared(EmulatedThread &thread, int64_t bytes) {

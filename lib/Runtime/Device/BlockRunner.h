@@ -24,6 +24,8 @@ struct EmulatedLaunch {
   void run(uint32_t begin, uint32_t end);
   /// Keeps the first error.
   void fail(Code code, std::string message);
+  /// What there is to say once all blocks have run.
+  Status end();
 
   Emulator &emulator;
   const disc_device_kernel &kernel;
@@ -68,6 +70,8 @@ public:
   uint64_t shuffle(EmulatedThread &thread, const disc_emulated_site *site, uint64_t value, int32_t offset,
                    int32_t width);
   void check(EmulatedThread &thread, int64_t most);
+  /// For a thread whose request needed memory that there is not. It does not go on.
+  void outOfMemory(EmulatedThread &thread);
   void extent(EmulatedThread &thread, const disc_emulated_site *site, int64_t bytes);
   void access(EmulatedThread &thread, const disc_emulated_site *site, const void *address, uint64_t lanes);
 

@@ -44,8 +44,10 @@ Status Device::takeRecord(KernelError *&record) {
     // Each in a cache line of its own: different devices' kernels do not meet there.
     constexpr size_t kLine = 64, kLines = 64;
     void *data = nullptr;
+    records.reserve(recordsMade + kLines);
     if (Status status = doAllocateVisible(kLine * kLines, data); !status.ok())
       return status;
+    recordsMade += kLines;
     for (size_t i = 0; i < kLines; ++i)
       records.push_back(reinterpret_cast<KernelError *>(static_cast<char *>(data) + i * kLine));
   }

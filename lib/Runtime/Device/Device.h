@@ -202,7 +202,8 @@ protected:
 
 private:
   Mutex recordsMutex;
-  std::vector<KernelError *> records; ///< That nobody uses.
+  std::vector<KernelError *> records; ///< That nobody uses; there is room for all that were made.
+  size_t recordsMade = 0;
 };
 
 /// A device without memory of its own, whose work is done when a function returns.

@@ -1,11 +1,14 @@
 //===- Emulated.cpp - a device that runs kernels of a GPU on the CPU ------===//
 
 #include "lib/Runtime/Device/Emulated.h"
+#include "lib/Runtime/Core/Guarded.h"
 #include "lib/Runtime/Device/AccessChecks.h"
 #include "lib/Runtime/Device/EmulatedProduct.h"
 #include "lib/Runtime/Device/Emulator.h"
 
 #include <cstdlib>
+#include <new>
+#include <utility>
 
 namespace disc::rt {
 
@@ -35,9 +38,11 @@ protected:
       return HostDevice::doAllocate(bytes, stream, data);
     if (Status status = HostDevice::doAllocate(bytes + 2 * kGap, stream, data); !status.ok())
       return status;
-    data = static_cast<char *>(data) + kGap;
-    memory.add(data, bytes);
-    return Status();
+    void *block = std::exchange(data, static_cast<char *>(data) + kGap);
+    if (attempt([&] { memory.add(data, bytes); }))
+      return Status();
+    HostDevice::doRelease(block, stream);
+    throw std::bad_alloc();
   }
 
   void doRelease(void *data, Stream stream) override {

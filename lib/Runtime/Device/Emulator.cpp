@@ -1,6 +1,7 @@
 //===- Emulator.cpp - kernels of a GPU on the CPU -------------------------===//
 
 #include "lib/Runtime/Device/Emulator.h"
+#include "lib/Runtime/Core/Guarded.h"
 #include "lib/Runtime/Device/BlockRunner.h"
 
 #include <utility>
@@ -11,8 +12,16 @@ using namespace disc::rt;
 
 static EmulatedThread &threadOf(disc_thread *thread) { return *static_cast<EmulatedThread *>(thread); }
 
+/// Nothing unwinds through a kernel: without memory the thread stops for good.
+template <typename Body> static void safely(disc_thread *thread, Body body) {
+  if (!attempt(body))
+    threadOf(thread).runner->outOfMemory(threadOf(thread));
+}
+
 char *disc_rt_emulate_shared(disc_thread *thread, int64_t bytes) {
-  return threadOf(thread).runner->shared(threadOf(thread), bytes);
+  char *memory = nullptr;
+  safely(thread, [&] { memory = threadOf(thread).runner->shared(threadOf(thread), bytes); });
+  return memory;
 }
 
 void disc_rt_emulate_barrier(disc_thread *thread, const disc_emulated_site *site) {
@@ -25,15 +34,15 @@ uint64_t disc_rt_emulate_shuffle(disc_thread *thread, const disc_emulated_site *
 }
 
 void disc_rt_emulate_check(disc_thread *thread, int64_t most) {
-  threadOf(thread).runner->check(threadOf(thread), most);
+  safely(thread, [&] { threadOf(thread).runner->check(threadOf(thread), most); });
 }
 
 void disc_rt_emulate_extent(disc_thread *thread, const disc_emulated_site *site, int64_t bytes) {
-  threadOf(thread).runner->extent(threadOf(thread), site, bytes);
+  safely(thread, [&] { threadOf(thread).runner->extent(threadOf(thread), site, bytes); });
 }
 
 void disc_rt_emulate_access(disc_thread *thread, const disc_emulated_site *site, const void *address, uint64_t lanes) {
-  threadOf(thread).runner->access(threadOf(thread), site, address, lanes);
+  safely(thread, [&] { threadOf(thread).runner->access(threadOf(thread), site, address, lanes); });
 }
 
 namespace disc::rt {
@@ -47,11 +56,22 @@ void EmulatedLaunch::fail(Code code, std::string message) {
 }
 
 void EmulatedLaunch::run(uint32_t begin, uint32_t end) {
-  std::unique_ptr<BlockRunner> runner = emulator.acquire();
-  for (uint32_t block = begin; block < end && !failed.load(std::memory_order_relaxed); ++block)
-    if (!runner->run(*this, block))
-      break;
-  emulator.release(std::move(runner));
+  // Its threads are a pool's.
+  bool done = attempt([&] {
+    std::unique_ptr<BlockRunner> runner = emulator.acquire();
+    for (uint32_t block = begin; block < end && !failed.load(std::memory_order_relaxed); ++block)
+      if (!runner->run(*this, block))
+        break;
+    emulator.release(std::move(runner));
+  });
+  if (!done)
+    failed.store(true, std::memory_order_relaxed);
+}
+
+Status EmulatedLaunch::end() {
+  if (failed.load(std::memory_order_relaxed) && status.ok())
+    return Status(Code::Memory, "no memory to run it");
+  return std::move(status);
 }
 
 Emulator::Emulator(unsigned threads) : pool(ThreadPool::get(threads)) {}
@@ -88,7 +108,7 @@ Status Emulator::run(const disc_device_kernel &kernel, void *const *args, int64_
   if (launch.checks)
     launch.run(1, uint32_t(blocks));
   if (launch.checks || blocks == 1)
-    return std::move(launch.status);
+    return launch.end();
   void *self = &launch;
   // About what a call of a small kernel costs.
   constexpr int64_t kThreadNs = 20;
@@ -98,7 +118,7 @@ Status Emulator::run(const disc_device_kernel &kernel, void *const *args, int64_
   };
   if (!pool || !pool->parallelFor(runBlocks, &self, blocks - 1, kernel.threads * kThreadNs, 0, scratch))
     return Status(Code::Memory, "no memory to run it");
-  return std::move(launch.status);
+  return launch.end();
 }
 
 } // namespace disc::rt

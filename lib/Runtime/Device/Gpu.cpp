@@ -40,7 +40,7 @@ struct GpuEvent : DeviceEvent {
   GpuEvent(GpuDevice &device, void *event) : device(device), event(event) {}
   ~GpuEvent() override;
   GpuDevice &device;
-  void *const event;
+  void *event;
 };
 
 struct GpuModule : DeviceModule {
@@ -120,7 +120,8 @@ private:
   bool blasOpened = false;
   std::unique_ptr<Blas> blas; ///< Null if there is none.
   Mutex readingMutex;
-  std::vector<void *> reading; ///< Pinned blocks that no read uses.
+  std::vector<void *> reading; ///< Pinned blocks that no read uses; there is room for all of them.
+  size_t pinnedBlocks = 0;
 };
 } // namespace
 
@@ -236,9 +237,11 @@ Status GpuDevice::doRead(void *to, const void *from, size_t bytes, Stream stream
     if (!reading.empty()) {
       pinned = reading.back();
       reading.pop_back();
-    } else if (Status status = check(driver.allocateHost(&pinned, kPinned, kHostPortable), "pinned memory");
-               !status.ok()) {
-      return status;
+    } else {
+      reading.reserve(pinnedBlocks + 1); // to give it back needs no memory then
+      if (Status status = check(driver.allocateHost(&pinned, kPinned, kHostPortable), "pinned memory"); !status.ok())
+        return status;
+      ++pinnedBlocks;
     }
   }
   // What is larger, the driver takes through memory of its own.
@@ -258,16 +261,17 @@ Status GpuDevice::doRead(void *to, const void *from, size_t bytes, Stream stream
 
 GpuEvent::~GpuEvent() {
   DeviceScope scope(&device);
-  (void)device.driver.destroyEvent(event);
+  if (event)
+    (void)device.driver.destroyEvent(event);
 }
 
 Status GpuDevice::record(std::unique_ptr<DeviceEvent> &event, Stream stream, bool timed) {
   if (!event) {
-    void *made = nullptr;
-    if (Status status = check(driver.createEvent(&made, timed ? 0 : kEventWithoutTiming), "making an event");
+    auto made = std::make_unique<GpuEvent>(*this, nullptr);
+    if (Status status = check(driver.createEvent(&made->event, timed ? 0 : kEventWithoutTiming), "making an event");
         !status.ok())
       return status;
-    event = std::make_unique<GpuEvent>(*this, made);
+    event = std::move(made);
   }
   return check(driver.recordEvent(static_cast<GpuEvent &>(*event).event, stream), "recording an event");
 }

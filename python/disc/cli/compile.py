@@ -220,6 +220,8 @@ def _load(path: Path) -> ExportedProgram | Path:
             is_archive = zipfile.is_zipfile(path)
     except OSError as error:
         _fail(_reason(error))
+    except zipfile.BadZipFile:
+        is_archive = False
     wanted = "torch.export.save writes them"
     if not is_archive:
         _fail(f"{path} is not an exported program ({wanted})")
@@ -227,8 +229,11 @@ def _load(path: Path) -> ExportedProgram | Path:
         import torch
     except ImportError as error:
         _fail(f"{error}; compiling needs torch")
-    with zipfile.ZipFile(path) as archive:
-        names = [name.partition("/")[2] for name in archive.namelist()]
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name.partition("/")[2] for name in archive.namelist()]
+    except Exception as error:  # Damage is found at many places, and reported as many kinds of exception.
+        _fail(f"{path} is not an exported program ({wanted}): the archive is damaged: {error}")
     if not any(name.startswith("models/") for name in names) and "data.pkl" not in names:
         _fail(f"{path} is not an exported program ({wanted})")
     if "data.pkl" in names:

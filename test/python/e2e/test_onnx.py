@@ -361,3 +361,25 @@ def test_a_damaged_file(tmp_path, capsys):
         disc_compile([str(tmp_path / "bad.onnx"), "-o", str(tmp_path / "libbad.so")])
     assert info.value.code == 1
     assert "is not an ONNX model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes", "message"),
+    [
+        ([], {}, "must have one attribute"),
+        (["x"], {"value_int": 1}, "no input"),
+        ([], {"axis": 0}, "has no value: its attribute is 'axis'"),
+        ([], {"value": 3}, "has no value|malformed"),
+    ],
+)
+def test_malformed_constants_are_errors(inputs: list[str], attributes: dict[str, int], message: str) -> None:
+    """A Constant that is not the standard's once made the conversion run forever."""
+    f32 = TensorProto.FLOAT
+    nodes = [
+        helper.make_node("Constant", inputs, ["c"], **attributes),
+        helper.make_node("Add", ["x", "c"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(name, f32, ["B", 4]) for name in "xy")
+    model = helper.make_model(helper.make_graph(nodes, "g", [x], [y]))
+    with pytest.raises(disc.CompileError, match=message):
+        disc.compile(model)

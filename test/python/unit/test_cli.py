@@ -149,6 +149,17 @@ def test_files_that_are_no_models(model, tmp_path, capsys):
             archive.writestr(name, b"{}" if name.endswith("model.json") else whole.read(name))
     assert run(tmp_path / "damaged.pt2") == 1
     assert f"damaged.pt2 is not an exported program that torch {torch.__version__} reads" in error(capsys)
+    # Python still takes a file for an archive whose list of members is damaged.
+    for at, byte in ((0, 0), (46, 0xE6)):
+        data = bytearray(model.read_bytes())
+        directory = data.rindex(b"PK\x05\x06")
+        begin = int.from_bytes(data[directory + 16 : directory + 20], "little")
+        begin = begin if begin < len(data) else data.index(b"PK\x01\x02")
+        data[begin + 8 : begin + 10] = (0x800).to_bytes(2, "little")  # names are UTF-8
+        data[begin + at] = byte
+        (tmp_path / "directory.pt2").write_bytes(data)
+        assert run(tmp_path / "directory.pt2") == 1
+        assert "the archive is damaged" in error(capsys)
 
 
 @pytest.mark.parametrize(

@@ -312,16 +312,29 @@ def _take_constants(graph: onnx.GraphProto) -> tuple[dict[str, torch.Tensor], di
 def _constant_value(node: onnx.NodeProto) -> onnx.TensorProto | None:
     if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
         return None
+
+    def malformed(reason: str) -> CompileError:
+        return CompileError("import", f"ONNX node {node.name!r}: Constant {reason}")
+
+    # torch-mlir's conversion does not end for a Constant that is not the standard's.
+    if len(node.attribute) != 1 or node.input or len(node.output) != 1:
+        counts = f"{len(node.attribute)} attributes, {len(node.input)} inputs, {len(node.output)} outputs"
+        raise malformed(f"must have one attribute, no input and one output, got {counts}")
     attribute = node.attribute[0]
-    if attribute.name == "value":
+    if attribute.name == "value" and attribute.type == onnx.AttributeProto.TENSOR:
         return attribute.t
-    value = onnx.helper.get_attribute_value(attribute)
     types = {
         "value_float": np.float32,
         "value_floats": np.float32,
         "value_int": np.int64,
         "value_ints": np.int64,
     }
-    if attribute.name not in types:
+    if attribute.name in ("sparse_value", "value_string", "value_strings"):
         return None
-    return numpy_helper.from_array(np.asarray(value, dtype=types[attribute.name]))
+    if attribute.name not in types:
+        raise malformed(f"has no value: its attribute is {attribute.name!r}")
+    try:
+        value = onnx.helper.get_attribute_value(attribute)
+        return numpy_helper.from_array(np.asarray(value, dtype=types[attribute.name]))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise malformed(f"has a malformed {attribute.name}: {error}") from error
