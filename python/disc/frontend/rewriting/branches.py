@@ -14,6 +14,7 @@ from ... import errors
 from .. import markers
 from . import graph, identities, lists
 from .conditions import equal_sizes, implied, is_bool, is_int, known_truth, marked, number_tensor, same_number
+from .optional import OptionalValue, settled, where
 from .parts import has_parts
 from .raised import text_of_raise
 from .region import NoValue, Region, raised_by_user, share
@@ -59,6 +60,10 @@ class _Merge:
         """Gives what computes the merged value afterwards. ``made``: a side without a value may be given any."""
         if a is b:
             return lambda: a
+        a, b = (settled(x, side.facts) for x, side in zip((a, b), self._sides, strict=True))
+        optional = (a is None) is not (b is None) or OptionalValue in (type(a), type(b))
+        if optional and not isinstance(a, Undefined) and not isinstance(b, Undefined):
+            return self._optional(a, b, name)
         if isinstance(a, Undefined) or isinstance(b, Undefined):
             if isinstance(a, Undefined) and isinstance(b, Undefined):
                 return lambda: a
@@ -72,6 +77,20 @@ class _Merge:
         if is_scalar(a) and is_scalar(b):
             return self._scalars(a, b, name)
         return self._structures(a, b, name, made)
+
+    def _optional(self, a: Any, b: Any, name: str) -> Callable[[], Any]:
+        """A value of one side, where the other one leaves None, or either may."""
+        held = [x.parts() if isinstance(x, OptionalValue) else {"value": x, "present": True} for x in (a, b)]
+        missing = {"value": Undefined(name), "present": False}
+        held = [missing if x is None else parts for x, parts in zip((a, b), held, strict=True)]
+        value = self.plan(held[0]["value"], held[1]["value"], name, made=True)
+
+        def there(present: Any, side: _Side) -> Callable[[], Tensor]:
+            known = isinstance(present, bool)
+            return lambda: torch.full((), present) if known else side.region.now(present).view_as(present)
+
+        slot = self._slot(*(there(x["present"], side) for x, side in zip(held, self._sides, strict=True)))
+        return lambda: OptionalValue(value(), marked(slot.result), name)
 
     def _slot(self, then: Callable[[], Tensor], orelse: Callable[[], Tensor]) -> _Slot:
         self.slots.append(_Slot(then, orelse))
@@ -272,6 +291,8 @@ class _Side:
     raised: BaseException | None
     """What stopped it: an error of the user's, or a call that gives nothing yet."""
     region: Region
+    facts: tuple[Any, ...]
+    """What holds there."""
 
     def parts(self, value: Any) -> dict[Any, Any] | None:
         """The elements or attributes that a value has on this side."""
@@ -315,7 +336,8 @@ def branch(
         raised: BaseException | None = None
         for fact in implied(pred)[0 if side is sides[0] else 1]:
             graph.assume(token, fact)
-        with region:
+        facts = implied(pred)[0 if side is sides[0] else 1]
+        with region, where(facts):
             try:
                 side()
             except NoValue as error:
@@ -331,7 +353,7 @@ def branch(
                 raised = error
                 graph.require(torch.logical_not(pred) if side is sides[0] else pred, text_of_raise(error))
             graph.keep_conditions(token)
-        left = _Side(get(), heap.changes(), region.copies, raised, region)
+        left = _Side(get(), heap.changes(), region.copies, raised, region, facts)
         with graph.unnoticed():
             heap.restore(left.changes)
             put(before)

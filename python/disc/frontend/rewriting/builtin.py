@@ -12,7 +12,17 @@ import torch
 from torch import Tensor
 
 from . import operators
-from .conditions import SYMBOLIC, constant_of, decide, is_float, known_truth, number_tensor, stand_in, stands_for_bool
+from .conditions import (
+    SYMBOLIC,
+    constant_of,
+    decide,
+    is_float,
+    is_present,
+    known_truth,
+    number_tensor,
+    stand_in,
+    stands_for_bool,
+)
 from .dynamic import (
     METHODS,
     Dynamic,
@@ -25,6 +35,8 @@ from .dynamic import (
     whole_of,
 )
 from .hooks import Range
+from .operators import not_
+from .optional import OptionalValue, settled
 from .parts import has_parts, length
 from .sites import Site
 from .values import VARIANTS, order
@@ -199,7 +211,11 @@ def _sum(_: Site, iterable: Any, start: Any = 0) -> Any:
     return builtins.sum(iterable, start)
 
 
-def _isinstance(_: Site, value: Any, kinds: Any) -> bool:
+def _isinstance(site: Site, value: Any, kinds: Any) -> Any:
+    value = settled(value)
+    if isinstance(value, OptionalValue):
+        there, missing = _isinstance(site, value.parts()["value"], kinds), isinstance(None, kinds)
+        return there if there is missing else is_present(value) if there else not_(is_present(value), site)
     if isinstance(value, kinds):
         return True
     for symbolic, kind in ((torch.SymInt, int), (torch.SymFloat, float), (torch.SymBool, bool)):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,9 +25,22 @@ from .conditions import (
     stands_for_bool,
 )
 from .dynamic import Steps, can_join, kind_of, row_type, whole_of
+from .optional import OptionalValue
 from .parts import has_parts
 from .sites import Site
 from .state import Undefined, described, is_scalar, part_name, parts, rebuilt
+
+_allowed: list[bool] = []
+
+
+@contextmanager
+def optional_variables() -> Iterator[None]:
+    """Inside, a variable may be None before some steps of a loop."""
+    _allowed.append(True)
+    try:
+        yield
+    finally:
+        _allowed.pop()
 
 
 class Mismatch(Exception):
@@ -297,6 +311,59 @@ class Structure(Carried):
         )
 
 
+class _Optional(Structure):
+    """A variable that is None before some steps, and something else before others."""
+
+    def __init__(self, name: str) -> None:
+        """``name``: the variable's."""
+        super().__init__(OptionalValue(None, False, name), made=False)
+
+    def close(self, run: Markers, after: Any) -> None:
+        """Notes its value for the next step."""
+        super().close(run, _optional(after, self._inside))
+
+    def open(self, run: Markers) -> Any:
+        """Gives what stands for it in a step."""
+        self._inside = super().open(run)
+        return self._inside
+
+
+def _optional(value: Any, otherwise: Any = None) -> OptionalValue:
+    """A value as an optional one; ``otherwise`` has the value that nobody asks for where it is None."""
+    if isinstance(value, OptionalValue):
+        return value
+    if value is not None:
+        return OptionalValue(value, True, "")
+    held = otherwise.parts()["value"] if isinstance(otherwise, OptionalValue) else otherwise
+    return OptionalValue(held, False, "")
+
+
+def _carry_optional(
+    known: Carried | None,
+    before: Any,
+    inside: Any,
+    after: Any,
+    name: str,
+    symbols: graph.Symbols,
+    were: Callable[[Any], dict[Any, Any] | None],
+) -> tuple[Carried | None, bool]:
+    now = _optional(after, inside if isinstance(inside, OptionalValue) else before)
+    if known is None:
+        known = _Optional(name)
+    assert isinstance(known, _Optional)
+    first = before if before is not None else OptionalValue(_nothing_like(now.parts()["value"]), False, name)
+    outer = inside if inside is not None else first
+    return _carry_parts(known, now, _optional(first), _optional(outer), now, name, symbols, were)
+
+
+def _nothing_like(value: Any) -> Any:
+    """The first value of a variable that is None then: nobody reads it."""
+    if isinstance(value, Tensor) or is_scalar(value):
+        return False if is_bool(value) else 0 if is_int(value) else 0.0 if is_float(value) else Zeros()
+    held = parts(value)
+    return value if held is None else rebuilt(value, {key: _nothing_like(x) for key, x in held.items()})
+
+
 class Rows(Carried):
     """A list whose length changes from step to step: the rows of one tensor."""
 
@@ -353,6 +420,9 @@ def carry(
     """
     if after is inside and not isinstance(known, (Value, Structure)):
         return known, False
+    begins = known is None and _allowed and (before is None) is not (after is None) and not isinstance(after, Undefined)
+    if begins or isinstance(known, _Optional):
+        return _carry_optional(known, before, inside, after, name, symbols, were)
     if isinstance(known, Rows):
         return known, known.learn(after)
     if isinstance(known, Value):
@@ -373,7 +443,7 @@ def carry(
             return known, False
         raise Mismatch
     if isinstance(after, Tensor) or isinstance(before, Tensor):
-        if not made and not _comparable(before, after):
+        if not made and not isinstance(before, Zeros) and not _comparable(before, after):
             raise Mismatch
         value = Value(before, after if isinstance(after, Tensor) else before, symbols)
         value.learn(after)

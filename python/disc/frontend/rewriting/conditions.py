@@ -22,6 +22,7 @@ from torch.utils._sympy.value_ranges import bound_sympy
 from ... import errors
 from ...trees import Placeholder, Row
 from ..proving import declared_ranges, is_hinted, may_be_empty
+from .optional import OptionalValue, Present, settled
 from .parts import has_parts, length
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -58,6 +59,9 @@ class _Numbers(PythonReferenceAnalysis):  # type: ignore[misc]
 
 def decide(value: Any) -> bool | Tensor:
     """``bool(value)``: as it is if that is known while tracing, else as a 0-d bool tensor."""
+    value = settled(value)
+    if isinstance(value, OptionalValue):
+        return _truth_of_optional(value)
     if isinstance(value, Tensor):
         return _of_tensor(value)
     missing = missing_node(value)
@@ -78,6 +82,23 @@ def decide(value: Any) -> bool | Tensor:
             predicate(value.node.expr, value.node.shape_env), (value.node.expr,), (sympy.Not(value.node.expr),)
         )
     return bool(value)
+
+
+def _truth_of_optional(value: OptionalValue) -> bool | Tensor:
+    """An optional value is true where it is there and true itself."""
+    inside = decide(value.parts()["value"])
+    if inside is False:
+        return False
+    there = is_present(value)
+    if inside is True:
+        return there
+    return implying(torch.logical_and(there, inside), (Present(value, True),), ())
+
+
+def is_present(value: OptionalValue) -> Tensor:
+    """The condition that an optional value is not None."""
+    present = value.parts()["present"]
+    return marked(implying(present.view_as(present), (Present(value, True),), (Present(value, False),)))
 
 
 def missing_node(value: Any) -> Tensor | None:

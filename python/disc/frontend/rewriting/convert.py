@@ -24,12 +24,13 @@ from . import choice, dynamic, operators, values
 from .builtin import variant
 from .conditions import stands_for_bool
 from .expressions import OPERATORS
+from .optional import OptionalValue, settled
 from .parts import Part
 from .raised import reasons
-from .recursion import Recursion, endless, is_users_file
+from .recursion import Recursion, endless
 from .region import forget_shared
-from .sites import Site
-from .state import check_chosen, forget_chosen
+from .sites import Site, is_users_file
+from .state import check_chosen, described, forget_chosen
 from .transform import NotRewritable, is_rewritten, rewrite
 
 _DISC = str(Path(__file__).parents[2])
@@ -297,10 +298,13 @@ def _finish(model: torch.nn.Module, converter: Converter) -> None:
     forward: Callable[..., Any] = model.forward
 
     def leaf(x: Any) -> Any:
-        if isinstance(x, (Part, dynamic.Dynamic)):
+        x = settled(x)
+        if isinstance(x, (Part, dynamic.Dynamic, OptionalValue)):
             code = getattr(inspect.unwrap(forward), "__code__", None)
             source = None if code is None else f"{code.co_filename}:{code.co_firstlineno}"
             why = "the model returns a list whose length depends on data: stack what is in it"
+            if isinstance(x, OptionalValue):
+                why = f"the model returns {described(x)}, as data decides: return a tensor, and whether it counts"
             raise errors.CompileError("import", why, source)
         return x.item() if isinstance(x, torch.Tensor) and stands_for_bool(x) else x
 

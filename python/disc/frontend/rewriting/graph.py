@@ -21,6 +21,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 from .. import facts, markers
 from ..proving import declared_ranges
 from .conditions import known_truth, number
+from .optional import OptionalValue
 
 
 def is_traced() -> bool:
@@ -166,6 +167,9 @@ class Placeholder:
 def require(pred: Tensor, message: str) -> None:
     """Puts an error for run time where ``pred`` does not hold."""
     torch.ops.aten._assert_async.msg(pred, message)
+
+
+OptionalValue.require = staticmethod(require)  # type: ignore[assignment]
 
 
 def bounds(values: Iterable[Any]) -> tuple[int | None, int | None]:

@@ -15,11 +15,22 @@ from torch import Tensor
 
 from . import graph
 from .branches import branch
-from .conditions import decide, implied, implying, is_bool, marked, missing_node, stand_in, stands_for_bool
+from .conditions import (
+    decide,
+    implied,
+    implying,
+    is_bool,
+    is_present,
+    marked,
+    missing_node,
+    stand_in,
+    stands_for_bool,
+)
 from .dynamic import Maybe, Steps, only_if_alike, sequence_of
 from .hooks import needs_rewriting
+from .optional import OptionalValue, replaced, settled, used, values_of
 from .raised import text_of_assert
-from .sites import Site, site
+from .sites import Site, called_from, site
 from .state import Undefined, closure_of
 from .steps import Loop
 
@@ -128,12 +139,49 @@ def not_(value: Any, site: Site) -> Any:
     return not known if isinstance(known, bool) else _negated(known)
 
 
+def _of_optional(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function of torch of values that may be None: a branch, if it takes None."""
+    found = values_of((args, kwargs))
+    if not found:
+        return function(*args, **kwargs)
+    this = found[0]
+
+    def of(value: Any) -> Any:
+        given, named = replaced((args, kwargs), this, value)
+        return _of_optional(function, given, named)
+
+    known = settled(this)
+    if not isinstance(known, OptionalValue):
+        return of(known)
+    try:
+        with graph.tried():
+            replaced_args, replaced_kwargs = replaced((args, kwargs), this, None)
+            function(*replaced_args, **replaced_kwargs)
+    except Exception:
+        return of(used(this))
+    here = called_from(getattr(function, "__name__", "a function of torch"))
+    return if_exp(is_present(this), lambda: of(this.parts()["value"]), lambda: of(None), here)
+
+
+OptionalValue.call = staticmethod(_of_optional)  # type: ignore[assignment]
+
+
 def _negated(value: Tensor) -> Tensor:
     return marked(implying(torch.logical_not(value), *reversed(implied(value))))
 
 
 def is_(a: Any, b: Any) -> Any:
     """``a is b``: a bool that depends on data is compared by its value."""
+    a, b = settled(a), settled(b)
+    if isinstance(b, OptionalValue):
+        a, b = b, a
+    if isinstance(a, OptionalValue):
+        if b is None:
+            return _negated(is_present(a))
+        if isinstance(b, OptionalValue):
+            return a is b
+        same = is_(a.parts()["value"], b)
+        return torch.logical_and(is_present(a), same) if same is not False else False
     if (a is True or a is False) and _stands_for_bool(b):
         a, b = b, a
     if (b is True or b is False) and _stands_for_bool(a):
@@ -149,7 +197,7 @@ def is_(a: Any, b: Any) -> Any:
 def is_not(a: Any, b: Any) -> Any:
     """``a is not b``."""
     same = is_(a, b)
-    return not same if isinstance(same, bool) else marked(torch.logical_not(same))
+    return not same if isinstance(same, bool) else _negated(same)
 
 
 def _stands_for_bool(value: Any) -> bool:

@@ -8,8 +8,6 @@ once, as a procedure (:mod:`.procedures`): the trace begins again with that func
 from __future__ import annotations
 
 import inspect
-import sys
-import sysconfig
 import traceback
 import types
 from collections import Counter
@@ -21,16 +19,13 @@ from typing import Any
 from torch import Tensor
 
 from ... import errors
-from ..locations import is_user_file
 from .arguments import Mismatch
 from .conditions import SYMBOLIC
 from .procedures import Procedure
 from .raised import reasons
-from .region import PACKAGE, depth
-from .sites import Site
+from .region import depth
+from .sites import called_from, is_users_file
 from .state import is_scalar, parts
-
-_STANDARD = sysconfig.get_paths()["stdlib"]
 
 _NEVER_ENDS = (
     "a function calls itself without end while it is traced; what ends recursion must be a condition on its tensors,"
@@ -103,7 +98,7 @@ class Recursion:
                     return procedure.call(bound.arguments)
                 except Mismatch:
                     continue
-        return Procedure(function, bound, _caller(function)).run(self._opened)
+        return Procedure(function, bound, called_from(function.__name__, function.__code__)).run(self._opened)
 
     @contextmanager
     def _opened(self, procedure: Procedure) -> Iterator[None]:
@@ -160,17 +155,6 @@ def _progress(before: Any, now: Any) -> int:
         return 2
 
 
-def _caller(function: types.FunctionType) -> Site:
-    """Where a function is called from, in the user's code."""
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if is_users_file(file):
-            return Site(file, frame.f_lineno, function.__name__)
-        frame = frame.f_back
-    return Site(function.__code__.co_filename, function.__code__.co_firstlineno, function.__name__)
-
-
 def endless(error: BaseException) -> errors.CompileError | None:
     """What went wrong, if it is that functions call each other without end."""
     for reason in reasons(error):
@@ -179,9 +163,3 @@ def endless(error: BaseException) -> errors.CompileError | None:
             lines = Counter(f"{f.filename}:{f.lineno}" for f in frames).most_common(1)
             return errors.CompileError("import", _NEVER_ENDS, lines[0][0] if lines else None)
     return None
-
-
-def is_users_file(file: str) -> bool:
-    """Whether a file is neither PyTorch's, Python's nor ours."""
-    standard = file.startswith(_STANDARD) and "site-packages" not in file
-    return is_user_file(file) and not standard and not file.startswith(PACKAGE)

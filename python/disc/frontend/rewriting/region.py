@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import opcode
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,8 +15,7 @@ from torch.overrides import TorchFunctionMode
 from ... import errors
 from .. import markers
 from ..locations import is_layer_file, is_user_file
-
-PACKAGE = str(Path(__file__).parents[2])
+from .sites import PACKAGE
 
 
 def quietly(function: Callable[..., Any], *args: Any) -> Any:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+import sysconfig
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ... import errors
+from ..locations import is_user_file
+
+PACKAGE = str(Path(__file__).parents[2])
+_STANDARD = sysconfig.get_paths()["stdlib"]
 
 handlers: list[Callable[[], Any]] = []
 """What the ``except`` clauses around the code that runs catch."""
@@ -35,3 +43,20 @@ class Site:
 def site(file: str, line: int, text: str) -> Site:
     """The place of a construct; ``text`` is its first line."""
     return Site(file, line, text)
+
+
+def called_from(text: str, code: types.CodeType | None = None) -> Site:
+    """Where the user's code is that called something: ``text``; else where ``code`` begins."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if is_users_file(file):
+            return Site(file, frame.f_lineno, text)
+        frame = frame.f_back
+    return Site("<torch>", 0, text) if code is None else Site(code.co_filename, code.co_firstlineno, text)
+
+
+def is_users_file(file: str) -> bool:
+    """Whether a file is neither PyTorch's, Python's nor ours."""
+    standard = file.startswith(_STANDARD) and "site-packages" not in file
+    return is_user_file(file) and not standard and not file.startswith(PACKAGE)

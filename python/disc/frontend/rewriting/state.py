@@ -17,6 +17,7 @@ from torch import Tensor
 from ... import errors
 from ...trees import Placeholder, Row, Table, placeholder
 from .conditions import SYMBOLIC, is_bool, is_float, is_int
+from .optional import OptionalValue
 
 
 class Undefined:
@@ -53,6 +54,8 @@ def parts(value: Any) -> dict[Any, Any] | None:
     if isinstance(value, Placeholder):
         source = value._disc_source
         return {"table": source.table, "row": source.row} if isinstance(source, Row) else None
+    if isinstance(value, OptionalValue):
+        return value.parts()
     if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
         return dict(enumerate(value))
     if isinstance(value, dict):
@@ -67,6 +70,8 @@ def rebuilt(value: Any, elements: dict[Any, Any]) -> Any:
     """A structure like ``value`` with other elements."""
     if isinstance(value, Placeholder):
         return placeholder(value._disc_type, Row(elements["table"], elements["row"]))
+    if isinstance(value, OptionalValue):
+        return value.rebuilt(elements)
     if isinstance(value, tuple):
         return type(value)(*elements.values()) if hasattr(value, "_fields") else type(value)(elements.values())
     if type(value) is list:
@@ -278,6 +283,8 @@ def described(value: Any) -> str:
         return f"{type(value).__name__} of {len(value)}"
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
+    if isinstance(value, OptionalValue):
+        return f"{described(value.parts()['value'])} or None"
     return type(value).__name__
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from ... import errors
 from .. import markers
 from . import graph
-from .carried import Carried, Markers, Mismatch, Rows, Value, Zeros, carry, refuse
+from .carried import Carried, Markers, Mismatch, Rows, Value, Zeros, carry, optional_variables, refuse
 from .conditions import decide, known_truth, number_tensor
 from .dynamic import Steps, can_join, kind_of, row_of
 from .parts import Part
@@ -121,7 +121,7 @@ class Loop:
         """``roots``: what a step can reach beside the variables."""
         self._site, self._names, self._get, self._put = site, names, get, put
         self._needed, self._read, self._roots = needed, read, roots
-        self._peeled = False
+        self._peeled = self._optional = False
         self.begun = False
         """Whether more than trials has been traced."""
 
@@ -144,7 +144,14 @@ class Loop:
         except _OtherKind as other:
             self._reset()
             if not self._has_step() or self._peeled:
-                raise other.error from None
+                if self._optional:
+                    raise other.error from None
+                with optional_variables():
+                    again = Loop(self._site, self._names, self._get, self._put, self._needed, self._read, self._roots)
+                    again._optional = True
+                    again.run(count, pred, step, more, fact)
+                self.begun = again.begun
+                return
             # The first step makes of None, or of a number, what the others begin with: it is traced by itself.
             self._peeled = self.begun = True
             step(0)

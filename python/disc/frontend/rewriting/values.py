@@ -16,10 +16,12 @@ from .conditions import (
     compared,
     constant_of,
     is_bool,
+    is_present,
     marked,
     stand_in,
     stands_for_bool,
 )
+from .optional import OptionalValue, settled
 from .parts import has_parts
 from .sites import Site
 
@@ -35,6 +37,16 @@ def _has_traced(value: Any) -> bool:
 
 def eq_(a: Any, b: Any, site: Site) -> Any:
     """``a == b``: lists and tuples element by element."""
+    a, b = settled(a), settled(b)
+    if isinstance(b, OptionalValue) and not isinstance(a, OptionalValue):
+        a, b = b, a
+    if isinstance(a, OptionalValue):
+        if b is None:
+            return operators.is_(a, b)
+        if isinstance(b, OptionalValue):
+            raise NotImplementedError("a comparison of two variables, both of which may be None")
+        value = a.parts()["value"]
+        return operators.and_(is_present(a), lambda: eq_(value, b, site), site=site)
     depends = compared(a, b, sympy.Eq)
     if depends is not None:
         return depends
@@ -50,6 +62,8 @@ def eq_(a: Any, b: Any, site: Site) -> Any:
 
 def ne_(a: Any, b: Any, site: Site) -> Any:
     """``a != b``."""
+    if isinstance(a, OptionalValue) or isinstance(b, OptionalValue):
+        return operators.not_(eq_(a, b, site), site)
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return operators.not_(eq_(a, b, site), site)
     depends = compared(a, b, sympy.Ne)
