@@ -65,6 +65,7 @@ def evaluate(name: str, dtype: str, limit: int, survey: bool = False, shapes: in
 
 
 _TOGETHER = 16
+_WRONG = ("values", "distribution", "comparing", "running", "structure")
 
 
 def _evaluate(name: str, dtype: str, calls: list[Sample], survey: bool, wanted: int) -> Outcome:
@@ -72,14 +73,15 @@ def _evaluate(name: str, dtype: str, calls: list[Sample], survey: bool, wanted: 
     if not programs:
         return Outcome(name, dtype, "export", one_line(why))
     shapes, reason = _check_all(programs, survey, wanted)
-    refused = reason is not None and not reason.startswith(("values", "running", "distribution", "comparing"))
+    # Also of its own shapes: the exporter may have taken extents that broadcast for equal ones.
+    refused = reason is not None and not reason.startswith(_WRONG)
     if refused and any(len(call.tensors) > 1 for call in calls):
         # A layer's weights have static extents, and may have to: the kernel of a convolution.
         try:
             whole = Program(calls)
             again = export(whole, whole.inputs(), None, whole.dynamic_shapes(first=True))
             shapes, other = _check(whole, again, survey=survey, wanted=wanted)
-            if other is None or other.startswith(("values", "running", "distribution")):
+            if other is None or other.startswith(_WRONG):
                 reason, less = other, "weights"
         except disc.CompileError:
             pass
@@ -214,7 +216,8 @@ def _run(
     except Exception as error:
         # Shapes that the exported program itself refuses are not ours to run.
         refused = _own_results(exported, tensors) is None
-        return 0, None if refused else one_line(f"running: {type(error).__name__}: {error}")
+        said = "refused" if isinstance(error, disc.ShapeError) else "running"
+        return 0, None if refused else one_line(f"{said}: {type(error).__name__}: {error}")
     draws = [got]
     if any(is_random(call) for call, wanted in zip(program.calls, compared, strict=True) if wanted):
         draws += [model(*inputs()) for _ in range(DRAWS - 1)]

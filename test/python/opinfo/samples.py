@@ -32,9 +32,15 @@ MORE_DTYPES = {
     "c64": torch.complex64,
 }
 ALL_DTYPES = {**DTYPES, **MORE_DTYPES}
-# Given other values in the place of these offsets and lengths, eager PyTorch crashes; and an array that is a matrix to
-# tensorinv has no inverse when its rows repeat.
-_FIXED = ("_segment_reduce.lengths", "_segment_reduce.offsets", "linalg.tensorinv")
+# Given other values in the place of these offsets and lengths, eager PyTorch crashes, or gives anything; and an array
+# that is a matrix to tensorinv and tensorsolve has no inverse when its rows repeat.
+_FIXED = (
+    "_segment_reduce.lengths",
+    "_segment_reduce.offsets",
+    "linalg.tensorinv",
+    "linalg.tensorsolve",
+    "nn.functional.embedding_bag",
+)
 # Generating all of an op's samples can take seconds; the first ones are as varied as the rest.
 _CONSIDERED = 96
 
