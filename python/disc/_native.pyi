@@ -119,7 +119,15 @@ class ArtifactBuilder:
 
     def __init__(self, name: str) -> None: ...
     def add_variant(
-        self, module: Module, cpu: str, *, kind: str = "object", opt_level: int = 3, dump_prefix: str = ""
+        self,
+        module: Module,
+        cpu: str,
+        *,
+        kind: str = "object",
+        opt_level: int = 3,
+        dump_prefix: str = "",
+        cache_folder: str = "",
+        cache_limit: int = 0,
     ) -> dict[str, float]:
         """Compiles a module that is in the LLVM dialect, as the code for `cpu`, to an "object", "asm" or "llvm".
 
@@ -158,5 +166,10 @@ def jit(
     opt_level: int = 3,
     dump_prefix: str = "",
     device: int = 0,
+    cache_folder: str = "",
+    cache_limit: int = 0,
 ) -> Executable:
-    """Compiles a module that is in the LLVM dialect and loads it. `threads` = 0 means every core."""
+    """Compiles a module that is in the LLVM dialect and loads it. `threads` = 0 means every core.
+
+    Objects are looked up in `cache_folder` first and stored there, unless it is empty.
+    """

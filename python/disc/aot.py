@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch.export import ExportedProgram
 
-from . import __version__, _native, targets
+from . import __version__, _native, code_cache, targets
 from .compilation import EMIT, Compilation
 from .compiler import check_arguments
 from .frontend import ImportedProgram
@@ -224,6 +224,8 @@ class _Job:
                     kind=kind,
                     opt_level=self.compilation.options.opt_level,
                     dump_prefix=self.compilation.dump_prefix(),
+                    cache_folder=code_cache.folder(self.compilation.options.code_cache),
+                    cache_limit=self.compilation.options.code_cache_limit,
                 )
             except RuntimeError as error:
                 self.compilation.emit_failed(error)

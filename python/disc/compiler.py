@@ -12,7 +12,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from . import _native
+from . import _native, code_cache
 from .compilation import EMIT, LOAD, Compilation, is_onnx
 from .errors import ArgumentValueError, CompileError, boundary
 from .frontend import ImportedProgram
@@ -170,6 +170,8 @@ def _emit(compilation: Compilation, module: _native.Module, device: int) -> _nat
             opt_level=options.opt_level,
             dump_prefix=compilation.dump_prefix(),
             device=device,
+            cache_folder=code_cache.folder(options.code_cache),
+            cache_limit=options.code_cache_limit,
         )
     except ValueError as error:
         raise ArgumentValueError(str(error)) from None

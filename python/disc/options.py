@@ -32,6 +32,13 @@ class Options:
     """Show the stages on stderr; None means if that is a terminal."""
     opt_level: int = 3
     """LLVM's optimisation level, 0 to 3."""
+    code_cache: str | os.PathLike[str] | Literal[False] | None = None
+    """The folder that caches machine code between compilations, of this process and others. An entry is found by the
+    LLVM IR of the whole model, the CPU and LLVM's version. None means ``$DISC_CODE_CACHE`` if that is set (empty: no
+    cache), else ``$XDG_CACHE_HOME/disc/code``, which is ``~/.cache/disc/code`` by default. False means no cache. A
+    folder that other users may write to is not used."""
+    code_cache_limit: int = 1 << 30
+    """The most bytes that the folder may take; entries that were not used for longest are removed first."""
     precision: Literal["f32", "bf16"] = "f32"
     """``"bf16"`` keeps the f32 weights of products as bf16 (each rounded by at most 2**-8 of its value), in half the
     memory. Where the CPU multiplies bf16 (AVX512-BF16), activations of these products are rounded too; elsewhere
@@ -52,6 +59,10 @@ class Options:
             raise ValueError(f"threads: expected None or a number from 1 to 4096, got {self.threads!r}")
         if self.opt_level not in (0, 1, 2, 3):
             raise ValueError(f"opt_level: expected 0, 1, 2 or 3, got {self.opt_level!r}")
+        if self.code_cache is True or not isinstance(self.code_cache, (str, os.PathLike, bool, type(None))):
+            raise TypeError(f"code_cache: expected a folder, False or None, got {self.code_cache!r}")
+        if not isinstance(self.code_cache_limit, int) or not 0 <= self.code_cache_limit < 1 << 63:
+            raise ValueError(f"code_cache_limit: expected a number of bytes, got {self.code_cache_limit!r}")
         if self.precision not in ("f32", "bf16"):
             raise ValueError(f"precision: expected 'f32' or 'bf16', got {self.precision!r}")
         if self.pipeline is not None and not isinstance(self.pipeline, Pipeline):

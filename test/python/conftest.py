@@ -24,6 +24,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # Every test compiles what it tests; those of the cache choose a folder.
+    os.environ["DISC_CODE_CACHE"] = ""
     if config.getoption("--sanitize"):
         sanitized.enable()
 

@@ -2,12 +2,14 @@
 
 #include "lib/Target/Driver/Codegen.h"
 #include "lib/Target/Common/EmitCode.h"
+#include "lib/Target/Driver/CodeCache.h"
 #include "lib/Target/Driver/HostTarget.h"
 
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Target/LLVMIR/ModuleTranslation.h"
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/Module.h"
@@ -290,6 +292,36 @@ llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> mlir::disc::assemble(llvm::M
                                                          /*RequiresNullTerminator=*/false);
 }
 
+/// What the code of a module depends on. The IR has the CPU and its features, but not what chooses LLVM's passes.
+static std::string cacheKey(const llvm::Module &module, const HostTarget &target, const CodegenOptions &options) {
+  constexpr llvm::StringLiteral kGenerator = "1"; // raise it with every change of this file and of optimizeModule
+  SmallVector<char, 0> bitcode;
+  llvm::raw_svector_ostream os(bitcode);
+  llvm::WriteBitcodeToFile(module, os);
+  return CodeCache::key({kGenerator, LLVM_VERSION_STRING, target.triple, target.cpu, target.features,
+                         std::to_string(options.optLevel), StringRef(bitcode.data(), bitcode.size())});
+}
+
+static llvm::Expected<ObjectCode> compileModule(llvm::Module &module, Compiler &compiler, const HostTarget &target,
+                                                const CodegenOptions &options, CodegenTimes &spent, Stopwatch &watch) {
+  unsigned parts = numParts(module, options);
+  if (parts > 1) {
+    std::vector<SmallVector<char, 0>> bitcode = split(module, parts);
+    spent.translate = watch.lap();
+    return compileParts(bitcode, target, options, spent);
+  }
+
+  spent.translate = watch.lap();
+  auto object = compiler.compile(module);
+  if (!object)
+    return object.takeError();
+  spent.optimize = compiler.optimizeSeconds;
+  spent.emit = compiler.emitSeconds;
+  ObjectCode objects;
+  objects.push_back(std::move(*object));
+  return objects;
+}
+
 llvm::Expected<ObjectCode> mlir::disc::generateCode(ModuleOp module, const CodegenOptions &options,
                                                     CodegenTimes *times) {
   initializeTargets();
@@ -317,20 +349,20 @@ llvm::Expected<ObjectCode> mlir::disc::generateCode(ModuleOp module, const Codeg
   if (!options.dumpPrefix.empty())
     dump(options.dumpPrefix + ".ll", *llvmModule);
 
-  unsigned parts = numParts(*llvmModule, options);
-  if (parts > 1) {
-    std::vector<SmallVector<char, 0>> bitcode = split(*llvmModule, parts);
-    spent.translate = watch.lap();
-    return compileParts(bitcode, target, options, spent);
+  bool cacheable = options.kind == CodeKind::Object && options.dumpPrefix.empty();
+  CodeCache cache(cacheable ? options.cacheFolder : "", options.cacheLimit);
+  std::string key = cache.enabled() ? cacheKey(*llvmModule, target, options) : "";
+  if (cache.enabled()) {
+    ObjectCode objects = cache.find(key);
+    if (!objects.empty()) {
+      spent.translate = watch.lap();
+      spent.cached = true;
+      return objects;
+    }
   }
 
-  spent.translate = watch.lap();
-  auto object = compiler.compile(*llvmModule);
-  if (!object)
-    return object.takeError();
-  spent.optimize = compiler.optimizeSeconds;
-  spent.emit = compiler.emitSeconds;
-  ObjectCode objects;
-  objects.push_back(std::move(*object));
+  auto objects = compileModule(*llvmModule, compiler, target, options, spent, watch);
+  if (objects && cache.enabled())
+    cache.store(key, *objects);
   return objects;
 }

@@ -35,6 +35,9 @@ struct CodegenOptions {
   /// Code for this machine, whatever the module's target is, of `disc_init` and what it calls. It lays weights out as
   /// the module's schedules want them, for code that this machine need not be able to run.
   bool initOnly = false;
+  /// When not empty: a folder of compiled objects by content, and how many bytes it may take.
+  std::string cacheFolder;
+  uint64_t cacheLimit = 0;
   /// Null, or set by another thread: the code is not wanted any more, which is an error as soon as it is noticed.
   const std::atomic<bool> *cancelled = nullptr;
 };
@@ -42,6 +45,8 @@ struct CodegenOptions {
 /// Seconds spent, for the compile-time table.
 struct CodegenTimes {
   double translate = 0, optimize = 0, emit = 0;
+  /// Whether the objects come from the cache.
+  bool cached = false;
 };
 
 /// The native objects of one module, to be linked together; of the other kinds, one text.

@@ -17,11 +17,14 @@ static void raiseIf(llvm::Error error) {
 }
 
 static nb::dict addVariant(nb::handle_t<ArtifactBuilder> self, nb::handle_t<Module> code, const std::string &cpu,
-                           const std::string &kind, int optLevel, const std::string &dumpPrefix) {
+                           const std::string &kind, int optLevel, const std::string &dumpPrefix,
+                           const std::string &cacheFolder, uint64_t cacheLimit) {
   CodegenOptions options;
   options.kind = kind == "asm" ? CodeKind::Assembly : kind == "llvm" ? CodeKind::LLVMIR : CodeKind::Object;
   options.optLevel = optLevel;
   options.dumpPrefix = dumpPrefix;
+  options.cacheFolder = cacheFolder;
+  options.cacheLimit = cacheLimit;
   struct Outcome {
     CodegenTimes times;
     std::string message;
@@ -77,7 +80,8 @@ void disc::py::bindArtifact(nb::module_ &m) {
   nb::class_<ArtifactBuilder>(m, "ArtifactBuilder", "Gathers the parts of an ahead-of-time library.")
       .def(nb::init<std::string>(), nb::arg("name"))
       .def("add_variant", &addVariant, nb::arg("module"), nb::arg("cpu"), nb::kw_only(), nb::arg("kind") = "object",
-           nb::arg("opt_level") = 3, nb::arg("dump_prefix") = "",
+           nb::arg("opt_level") = 3, nb::arg("dump_prefix") = "", nb::arg("cache_folder") = "",
+           nb::arg("cache_limit") = 0,
            "Compiles a module that is in the LLVM dialect, as the code for `cpu`, to an \"object\", \"asm\" or "
            "\"llvm\"; "
            "gives the seconds by step. The variants added first are preferred.")

@@ -369,7 +369,8 @@ static std::unique_ptr<Executable> load(ModuleHandle self, nb::type_object type,
 }
 
 static std::unique_ptr<Executable> jit(ModuleHandle module, nb::type_object type, unsigned threads, bool profile,
-                                       int optLevel, const std::string &dumpPrefix, int32_t device) {
+                                       int optLevel, const std::string &dumpPrefix, int32_t device,
+                                       const std::string &cacheFolder, uint64_t cacheLimit) {
   if (llvm::StringRef machine = getHostTarget(*nb::cast<Module &>(module).op).machine();
       machine != HostTarget::ownMachine())
     raise(PyExc_ValueError,
@@ -377,6 +378,8 @@ static std::unique_ptr<Executable> jit(ModuleHandle module, nb::type_object type
   CodegenOptions options;
   options.optLevel = optLevel;
   options.dumpPrefix = dumpPrefix;
+  options.cacheFolder = cacheFolder;
+  options.cacheLimit = cacheLimit;
   JitOptions jitOptions;
   jitOptions.perfMap = profile;
   return load(module, std::move(type), threads, device, options, jitOptions);
@@ -422,6 +425,8 @@ void disc::py::bindExecutable(nb::module_ &m) {
         "Loads what lays out the weights of a module, in the LLVM dialect, for whatever target; it can't run().");
   m.def("jit", &jit, nb::arg("module"), nb::arg("tensor_type"), nb::kw_only(), nb::arg("threads") = 0,
         nb::arg("profile") = false, nb::arg("opt_level") = 3, nb::arg("dump_prefix") = "", nb::arg("device") = 0,
+        nb::arg("cache_folder") = "", nb::arg("cache_limit") = 0,
         "Compiles a module that is in the LLVM dialect and loads it. `threads` = 0 "
-        "means every core; `device` is the number of the device that the module is for.");
+        "means every core; `device` is the number of the device that the module is for. Objects are looked up in "
+        "`cache_folder` first and stored there, unless it is empty.");
 }

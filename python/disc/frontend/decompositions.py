@@ -400,7 +400,7 @@ def decomposition_table(
     """
     table = torch.export.default_decompositions()
     nodes = program.graph.nodes if program is not None else ()
-    partly = {node.target for node in nodes if node.op == "call_function" and _trains(node)}
+    partly = {node.target for node in nodes if node.op == "call_function" and trains(node)}
     for name in _KEPT_COMPOSITES:
         packet, _, overload = name.partition(".")
         table.pop(getattr(getattr(torch.ops.aten, packet), overload or "default"), None)
@@ -437,7 +437,7 @@ def _prims() -> Iterator[tuple[torch._ops.OpOverload, Callable[..., Any]]]:
             yield op, function
 
 
-def _trains(node: Node) -> bool:
+def trains(node: Node) -> bool:
     """Whether a norm takes the statistics of its batch and updates the running ones, or attention drops out."""
     if node.target is torch.ops.aten.instance_norm.default:
         return True
@@ -456,12 +456,13 @@ def needs_decomposition(program: ExportedProgram) -> bool:
     Most models of plain layers need none, and decomposing traces the whole program again.
     """
     return any(
-        node.op == "get_attr" or (node.op == "call_function" and (not _lowers_as_it_is(node.target) or _trains(node)))
+        node.op == "get_attr" or (node.op == "call_function" and (not lowers_as_it_is(node.target) or trains(node)))
         for node in program.graph.nodes
     )
 
 
-def _lowers_as_it_is(target: Any) -> bool:
+def lowers_as_it_is(target: Any) -> bool:
+    """Whether the lowering takes an operation of a graph without changes."""
     if not isinstance(target, torch._ops.OpOverload):
         # Python's arithmetic on extents; higher-order operators are no functions.
         return not isinstance(target, torch._ops.HigherOrderOperator)

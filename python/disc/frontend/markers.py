@@ -60,6 +60,8 @@ from torch.fx.node import has_side_effect
 
 from .facts import assume, leave, scoped
 
+_MARKERS: set[Any] = set()
+
 
 def _run(*_: Any) -> Any:
     raise NotImplementedError("a program with control flow runs only when it is compiled")
@@ -73,7 +75,9 @@ def _marker(schema: str, fake: Callable[..., Any]) -> Any:
     torch.library.define(f"disc::{name}", schema[len(name) :], tags=tags)
     torch.library.impl(f"disc::{name}", "CompositeExplicitAutograd", _run)
     torch.library.register_fake(f"disc::{name}", fake)
-    return getattr(torch.ops.disc, name).default
+    marker = getattr(torch.ops.disc, name).default
+    _MARKERS.add(marker)
+    return marker
 
 
 def _number(*_: Any) -> torch.Tensor:
@@ -156,6 +160,11 @@ for _structure in (branch_begin, branch_fact, branch_else, branch_end, loop_begi
     has_side_effect(_structure)
 # As torch has it for the one with a message.
 has_side_effect(torch.ops.aten._assert_async.default)
+
+
+def is_marker(target: Any) -> bool:
+    """Whether a target is an operator of this module."""
+    return isinstance(target, torch._ops.OpOverload) and target in _MARKERS
 
 
 def is_step(node: Node) -> bool:

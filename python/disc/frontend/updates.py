@@ -23,6 +23,7 @@ from .entry_guards import EntryGuard
 from .higher_order import flattened
 from .hints import environment
 from .layout_questions import answered_by_the_example
+from .node_decompositions import decomposed_by_node
 from .settle import allowing_many, settle
 from .specialisation import unspecialised
 
@@ -69,7 +70,8 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
         ):
             # PyTorch copies what it warns of.
             warnings.filterwarnings("ignore", message=r".*LeafSpec", category=FutureWarning)
-            program = exported.run_decompositions(decomposition_table())
+            # Tracing all of it again takes as long as the export.
+            program = decomposed_by_node(exported) or exported.run_decompositions(decomposition_table())
             settle(program.graph)
         return program, guards
     except errors.CompileError:

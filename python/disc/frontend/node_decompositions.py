@@ -1,0 +1,274 @@
+"""Decomposes single nodes of an exported program, without tracing the program again.
+
+``run_decompositions`` traces all nodes for the sake of a few, which takes as long as the export. Most programs need
+one of two local changes only:
+
+- An operation without a rule is replaced by its decomposition, which is traced for this node alone.
+- An in-place operation on a tensor that nothing aliases becomes its functional form::
+
+      x = relu(y)                     x = relu(y)
+      z = add_(x, 1)          ->      z = add(x, 1)
+      mul(x, z)                       mul(z, z)
+
+Whatever else there is (views of what is changed, updates of inputs, graphs inside of graphs) is left to PyTorch.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+import torch.fx.traceback as fx_traceback
+import torch.utils._pytree as pytree
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.export import ExportedProgram
+from torch.export.exported_program import (
+    _override_composite_implicit_decomp,
+    _split_decomp_table_to_cia_and_python_decomp,
+)
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from . import markers
+from .decompositions import decomposition_table, lowers_as_it_is, trains
+
+_BEGINS = (markers.branch_begin, markers.loop_begin, markers.procedure_begin)
+_SIDES = (markers.branch_else,)
+_ENDS = (markers.branch_end, markers.loop_end, markers.procedure_end)
+_ORIGIN = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "custom")
+"""What the metadata of a node says about the model's code."""
+_ALIASES = (torch.ops.aten._unsafe_view.default,)
+"""Views whose schema does not say so."""
+_NEW = frozenset(
+    "linear matmul layer_norm rms_norm group_norm softmax log_softmax conv1d conv2d conv3d conv_transpose1d"
+    " conv_transpose2d conv_transpose3d scaled_dot_product_attention".split()
+)
+"""Composite operations whose result is a new tensor. Others, such as dropout, may return their operand."""
+
+_Table = dict[torch._ops.OperatorBase, Callable[..., Any]]
+
+
+class _Declined(Exception):
+    """The program needs more than local changes."""
+
+
+def decomposed_by_node(program: ExportedProgram) -> ExportedProgram | None:
+    """The program with nodes replaced one by one; None if PyTorch has to decompose it as a whole."""
+    graph = Graph()
+    copies: dict[Node, Node] = {}
+    output = graph.graph_copy(program.graph, copies)
+    graph.output(output).meta = dict(next(iter(reversed(program.graph.nodes))).meta)
+    for old, new in copies.items():
+        new.name = old.name  # graph_copy renames nodes that have the name of a builtin function
+    try:
+        _make_functional(graph)
+        _decompose_nodes(graph)
+    except _Declined:
+        return None
+    graph.eliminate_dead_code()
+    module = GraphModule(torch.nn.Module(), graph)
+    module.meta.update(program.graph_module.meta)
+    result = copy.copy(program)
+    result._graph_module = module
+    result._graph_signature = _renamed(program, graph)
+    return result
+
+
+def _renamed(program: ExportedProgram, graph: Graph) -> Any:
+    """The signature with the names of the nodes that are returned now."""
+    returned = next(iter(reversed(graph.nodes))).args[0]
+    assert isinstance(returned, (tuple, list))
+    specs = [
+        dataclasses.replace(spec, arg=dataclasses.replace(spec.arg, name=node.name))
+        if isinstance(node, Node) and hasattr(spec.arg, "name")
+        else spec
+        for spec, node in zip(program.graph_signature.output_specs, returned, strict=True)
+    ]
+    return dataclasses.replace(program.graph_signature, output_specs=specs)
+
+
+# -- in-place operations --------------------------------------------------------------------------------------------
+
+
+def _make_functional(graph: Graph) -> None:
+    mutable = [node for node in graph.nodes if _is_mutable(node.target)]
+    if not mutable:
+        return
+    order = {node: place for place, node in enumerate(graph.nodes)}
+    regions = _regions(graph)
+    for node in mutable:
+        base, value = _functional(node, order, regions)
+        order[value], regions[value] = order[node], regions[node]
+        later = [user for user in base.users if order[user] > order[node]]
+        for user in later:
+            user.replace_input_with(base, value)
+        node.replace_all_uses_with(value)
+        graph.erase_node(node)
+
+
+def _functional(node: Node, order: Mapping[Node, int], regions: Mapping[Node, int]) -> tuple[Node, Node]:
+    """The tensor that a node changes, and the node that computes the new value, of which nothing else is changed."""
+    schema = node.target._schema  # type: ignore[union-attr]
+    changed = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    base = node.args[0] if node.args else None
+    in_place = schema.name.endswith("_") and len(changed) == 1 and changed[0] is schema.arguments[0]
+    # Nobody else may have a view of the tensor before it changes.
+    if not (
+        in_place
+        and isinstance(base, Node)
+        and _is_new(base)
+        and regions[base] == regions[node]
+        and all(_is_new(user) or user is node for user in base.users if order[user] <= order[node])
+        and sum(argument is base for argument in pytree.tree_leaves((node.args, node.kwargs))) == 1
+    ):
+        raise _Declined
+    if node.target is torch.ops.aten.detach_.default:
+        return base, base
+    packet = getattr(torch.ops.aten, schema.name.removeprefix("aten::").removesuffix("_"), None)
+    target = getattr(packet, schema.overload_name or "default", None)
+    if target is None or target._schema.is_mutable or not schema.name.startswith("aten::"):
+        raise _Declined
+    names = [a.name for a in schema.arguments]
+    old = base.meta.get("val")
+    if names != [a.name for a in target._schema.arguments] or not isinstance(old, FakeTensor):
+        raise _Declined
+    args, kwargs = pytree.tree_map_only(Node, lambda n: n.meta.get("val"), (node.args, node.kwargs))
+    with old.fake_mode, enable_python_dispatcher():
+        new = target(*args, **kwargs)
+    # An in-place operation keeps dtype and shape of what it changes; the functional one may promote or broadcast.
+    if new.dtype != old.dtype or new.dim() != old.dim() or not _same_sizes(new, old):
+        raise _Declined
+    with node.graph.inserting_before(node):
+        value = node.graph.call_function(target, node.args, node.kwargs)
+    value.meta = {**node.meta, "val": new}
+    value.meta.pop("tensor_meta", None)
+    return base, value
+
+
+def _same_sizes(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return all(_expression(x) == _expression(y) for x, y in zip(a.shape, b.shape, strict=True))
+
+
+def _expression(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else size
+
+
+def _is_mutable(target: Any) -> bool:
+    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+
+
+def _is_new(node: Node) -> bool:
+    """Whether the results of a node are not views of its operands."""
+    target = node.target
+    if node.op == "output":
+        return True
+    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload) or target in _ALIASES:
+        return False
+    if target._schema.is_mutable or any(result.alias_info is not None for result in target._schema.returns):
+        return False
+    composite = target._can_decompose() and torch._C._dispatch_has_kernel_for_dispatch_key(
+        target.name(), "CompositeImplicitAutograd"
+    )
+    return not composite or target._schema.name.removeprefix("aten::") in _NEW
+
+
+def _regions(graph: Graph) -> dict[Node, int]:
+    """The number of the region of control flow that each node belongs to."""
+    regions: dict[Node, int] = {}
+    open_regions = [0]
+    count = 0
+    for node in graph.nodes:
+        if node.target in _ENDS or node.target in _SIDES:
+            open_regions.pop()
+        if node.target in _BEGINS or node.target in _SIDES:
+            count += 1
+            open_regions.append(count)
+        regions[node] = open_regions[-1]
+    return regions
+
+
+# -- operations without a rule --------------------------------------------------------------------------------------
+
+
+def _decompose_nodes(graph: Graph) -> None:
+    if any(node.op == "get_attr" or _needs_tracing(node.target) for node in graph.nodes):
+        raise _Declined
+    open_nodes = [node for node in graph.nodes if node.op == "call_function" and not _is_kept(node)]
+    if not open_nodes:
+        return
+    kept, table = _split_decomp_table_to_cia_and_python_decomp(decomposition_table())
+    for node in open_nodes:
+        _decompose_node(node, kept, table)
+
+
+def _needs_tracing(target: Any) -> bool:
+    """Whether a function of Python's disappears, or takes another form, when the program is traced again."""
+    return target is torch.sym_sum or "functorch" in str(getattr(target, "__module__", ""))
+
+
+def _is_kept(node: Node) -> bool:
+    return (lowers_as_it_is(node.target) or markers.is_marker(node.target)) and not trains(node)
+
+
+def _decompose_node(node: Node, kept: _Table, table: _Table) -> None:
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or trains(node) or node.meta.get("unbacked_bindings"):
+        raise _Declined
+    leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
+    nodes = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
+    values = [n.meta.get("val") for n in nodes]
+    mode = next((v.fake_mode for v in pytree.tree_leaves(node.meta.get("val")) if isinstance(v, FakeTensor)), None)
+    if mode is None or not all(isinstance(v, (FakeTensor, torch.SymInt)) for v in values):
+        raise _Declined
+
+    def call(*given: Any) -> Any:
+        known = dict(zip(nodes, given, strict=True))
+        args, kwargs = pytree.tree_unflatten([known[x] if isinstance(x, Node) else x for x in leaves], spec)
+        return target(*args, **kwargs)
+
+    with fx_traceback.preserve_node_meta(), fx_traceback.set_current_meta(node):
+        body = _trace(call, values, mode, kept, table)
+    if not any(n.op == "call_function" and n.target is target for n in body.nodes):
+        _inline(node, nodes, body)
+    elif not all(n.op in ("placeholder", "output") or n.target is target for n in body.nodes):
+        raise _Declined
+
+
+def _trace(call: Callable[..., Any], values: Sequence[Any], mode: FakeTensorMode, kept: _Table, table: _Table) -> Graph:
+    ignored = mode.shape_env.ignore_fresh_unbacked_symbols() if mode.shape_env is not None else nullcontext()
+    with mode, ignored, enable_python_dispatcher(), _override_composite_implicit_decomp(kept):
+        body = make_fx(call, decomposition_table=table)(*values).graph  # type: ignore[arg-type]
+    body.eliminate_dead_code()
+    return body
+
+
+def _inline(node: Node, operands: Sequence[Node], body: Graph) -> None:
+    """Replaces a node by the graph of its decomposition."""
+    inner = [n for n in body.nodes if n.op not in ("placeholder", "output")]
+    if not all(n.op == "call_function" and _is_kept(n) and not n.meta.get("unbacked_bindings") for n in inner):
+        raise _Declined
+    graph = node.graph
+    origin = {key: node.meta[key] for key in _ORIGIN if key in node.meta}
+    known = dict(zip((n for n in body.nodes if n.op == "placeholder"), operands, strict=True))
+    with graph.inserting_before(node):
+        for part in inner:
+            known[part] = graph.node_copy(part, known.__getitem__)
+            known[part].meta = {**origin, "val": part.meta.get("val")}
+    results = next(iter(reversed(body.nodes))).args[0]
+    if isinstance(results, Node):
+        node.replace_all_uses_with(known[results])
+    else:
+        assert isinstance(results, (tuple, list))
+        for user in list(node.users):
+            result = results[user.args[1]] if user.target is operator.getitem else None  # type: ignore[index]
+            if not isinstance(result, Node):
+                raise _Declined
+            user.replace_all_uses_with(known[result])
+            graph.erase_node(user)
+    graph.erase_node(node)

@@ -1,0 +1,134 @@
+"""Programs decomposed node by node: which are, and that the others are left to PyTorch."""
+
+import pytest
+import torch
+from torch.export import Dim
+
+import disc
+from disc.frontend.node_decompositions import decomposed_by_node
+
+
+class Net(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def promoted(x):
+    y = torch.relu(x).half()
+    y.add_(x)
+    return y * 2
+
+
+def view_before(x):
+    y = torch.relu(x)
+    first = y[:, 0]
+    y.add_(1)
+    return first + y.sum(1)
+
+
+def view_after(x):
+    y = torch.relu(x)
+    y.add_(1)
+    first = y[:, 0]
+    y.mul_(3)
+    return first, y
+
+
+def changed_after_use(x):
+    y = torch.relu(x)
+    before = y * 2
+    z = y.add_(x[0], alpha=2).mul_(3)
+    return before, y, z
+
+
+def sole_view(x):
+    y = torch.relu(x)
+    y.add_(1)
+    return y[:, 0] * y.sum()
+
+
+def unnamed_alias(x):
+    y = torch.nn.functional.dropout(torch.relu(x), 0.5, False)
+    y.add_(1)
+    return y
+
+
+def returned_operand(x):
+    y = torch.relu(x)
+    z = torch.nn.functional.dropout(y, 0.5, False)
+    z.add_(1)
+    return y + z
+
+
+def own_operand(x):
+    y = torch.relu(x)
+    y.add_(y)
+    return y
+
+
+def changed_row(x):
+    y = torch.zeros_like(x)
+    y[:, 0] = x[:, 1]
+    return y
+
+
+def without_rule(x):
+    return torch.diff(x, dim=1, prepend=x[:, :1]), torch.std_mean(x, 1)
+
+
+def several_results(x):
+    values, places = torch.aminmax(x, dim=1)
+    return places - values
+
+
+LOCAL = [changed_after_use, sole_view, without_rule, several_results]
+OTHERS = [promoted, view_before, view_after, unnamed_alias, returned_operand, own_operand, changed_row]
+
+
+def exported(function):
+    with torch.no_grad():
+        return torch.export.export(Net(function), (torch.randn(3, 4),), dynamic_shapes=({0: Dim("n", max=64)},))
+
+
+@pytest.mark.parametrize("function", LOCAL)
+def test_local_changes_do(function):
+    program = exported(function)
+    before = [node.name for node in program.graph.nodes]
+    assert decomposed_by_node(program) is not None
+    assert [node.name for node in program.graph.nodes] == before
+
+
+@pytest.mark.parametrize("function", OTHERS)
+def test_others_are_left_to_pytorch(function):
+    assert decomposed_by_node(exported(function)) is None
+
+
+@pytest.mark.parametrize("function", LOCAL + [f for f in OTHERS if f is not returned_operand])
+def test_results_are_those_of_eager(function):
+    model = disc.compile(Net(function), (torch.randn(3, 4),), dynamic_shapes=({0: Dim("n", max=64)},))
+    for n in (2, 17):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(model(x), function(x))
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x):
+        y = torch.relu(x)
+        if x.sum() > 0:
+            z = x * 2
+            z.add_(1)
+            y = z * y
+        else:
+            y.sub_(1)
+        return y * 2
+
+
+def test_changes_inside_of_branches():
+    model = disc.compile(Branches(), (torch.randn(3, 4),), dynamic_shapes=({0: Dim("n", max=64)},))
+    for sign in (-1.0, 1.0):
+        x = torch.full((5, 4), sign)
+        torch.testing.assert_close(model(x), Branches()(x))
