@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import sympy
@@ -83,6 +83,8 @@ class Agreement:
         expression = self._expression(have, self._symbols())
         if env is None or expression is None:
             return True
+        if any(self._compared(have, exact, False) for exact in _exact_quotients(want, env.divisible)):
+            return False
         free = sorted(expression.free_symbols | want.free_symbols, key=str)
         guards = [guard.expr for guard in env.guards if not guard.expr.free_symbols.isdisjoint(free)]
         # A guard may relate these symbols by way of others: ``x.view(a, b)`` asks for ``a * b * n == m * n``.
@@ -133,3 +135,12 @@ class Agreement:
             return None
         operands = [self._expression(operand, symbols) for operand in operation.operands]
         return None if None in operands else combine(operands[0], operands[1])
+
+
+def _exact_quotients(expr: sympy.Expr, divisible: Iterable[sympy.Expr]) -> Iterator[sympy.Expr]:
+    """What ``a * (b // n)`` stands for where only ``a * b`` is known to be a multiple of n: PyTorch writes it so."""
+    for multiple in divisible:
+        product, divisor = multiple.args
+        for quotient in expr.atoms(FloorDiv):
+            if quotient.args[1] == divisor and sympy.expand(expr * quotient.args[0] - product * quotient) == 0:
+                yield FloorDiv(product, divisor)

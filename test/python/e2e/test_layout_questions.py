@@ -95,3 +95,18 @@ def test_transforms_of_squares():
     for shape in ((5, 7), (6, 6), (7, 3), (1, 4), (4, 1), (1, 1)):
         x = torch.randn(shape)
         torch.testing.assert_close(model(x), Spectra()(x), rtol=1e-5, atol=1e-5)
+
+
+def test_views_of_products_that_are_multiples():
+    """PyTorch writes (n * m) // 5 as m * (n // 5), which it is only where n is a multiple of 5."""
+
+    class Views(nn.Module):
+        def forward(self, a, b, c, d):
+            return a.view(25, 5), b.view(5, 5, 5), c.view(5, -1, 5), d.view(5, -1)
+
+    example = torch.randn(5, 5, 5), torch.randn(25, 5), torch.randn(25, 5), torch.randn(50, 5)
+    shapes = tuple(dict.fromkeys(range(x.dim()), Dim.AUTO) for x in example)
+    model = disc.compile(Views(), example, dynamic_shapes=shapes)
+    for n, m in ((50, 5), (2, 5), (10, 3), (7, 10)):
+        args = *example[:3], torch.randn(n, m)
+        torch.testing.assert_close(model(*args), Views()(*args))
