@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
@@ -36,7 +37,7 @@ class Outcome:
 
 def one_line(text: object, limit: int = 140) -> str:
     """The start of a message, as one line without the list's separator."""
-    line = " ".join(str(text).split()).replace("|", "/")
+    line = re.sub(r" at /\S+:\d+ .*", "", " ".join(str(text).split())).replace("|", "/")
     return line if len(line) <= limit else line[: limit - 3] + "..."
 
 
