@@ -22,8 +22,10 @@ from .run import BAD, Outcome, check, compiled
 from .shrink import shrink
 from .ways import WAYS
 
-GROUP = 12
-"""Programs in one module."""
+GROUP = 48
+"""Programs that a worker draws and checks at once."""
+TOGETHER, FLOW_TOGETHER = 24, 8
+"""Programs in one module; those with control flow trace slower if they are many."""
 _SECONDS = 240.0
 
 
@@ -34,8 +36,9 @@ def check_numbers(seed: int, numbers: Sequence[int]) -> tuple[list[Outcome], Cov
     for kind in KINDS:
         own = [p for p in programs if kind_of(p) == kind]
         own += [rewritten(p, seed) for p in own[::2]]
-        if own:
-            outcomes += check(own, seed)
+        most = TOGETHER if kind in ("plain", "mutation") else FLOW_TOGETHER
+        for begin in range(0, len(own), most):
+            outcomes += check(own[begin : begin + most], seed)
     # One program of every group also by another way.
     way = list(WAYS)[numbers[0] // len(numbers) % len(WAYS)]
     chosen = next((p for p in programs if kind_of(p) == "plain"), None)
@@ -124,7 +127,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first program")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--group", type=int, default=GROUP, help="programs in one module (default: %(default)s)")
+    parser.add_argument("--group", type=int, default=GROUP, help="programs of one task (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=0, help="stop after this time; 0: no limit")
     parser.add_argument("--failures", type=Path, help="folder for shrunk programs that fail")
     args = parser.parse_args()
