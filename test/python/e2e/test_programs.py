@@ -6,7 +6,10 @@ from torch.export import Dim
 
 import disc
 from programs.__main__ import check_numbers
-from programs.run import BAD
+from programs.found import paths, read
+from programs.run import BAD, check
+from programs.run import compiled as compiled_program
+from programs.ways import WAYS
 
 SEED = 0
 
@@ -61,3 +64,23 @@ def test_complex_numbers(name):
     got, want = model(X), COMPLEX[name](X)
     for g, w in zip(*(t if isinstance(t, tuple | list) else [t] for t in (got, want)), strict=True):
         torch.testing.assert_close(g, w)
+
+
+def test_complex_input_updated_with_another():
+    class Program(torch.nn.Module):
+        def forward(self, x, y):
+            y.copy_(x)
+            return y.sum()
+
+    sizes = {0: Dim("n", min=0), 1: Dim("m", min=2)}
+    model = disc.compile(Program(), (X, X + 1), dynamic_shapes=(sizes, sizes))
+    x, y = torch.cat([X, 2 * X]), torch.cat([X, X]) + 1
+    torch.testing.assert_close(model(x, y), x.sum())
+    assert torch.equal(y, x)
+
+
+@pytest.mark.parametrize("path", paths(), ids=lambda path: path.stem)
+def test_program_that_failed_once(path):
+    program, seed, way = read(path)
+    outcome = check([program], seed, WAYS.get(way, compiled_program))[0]
+    assert outcome.kind not in BAD, f"{outcome.text} at {dict(outcome.at)}"
