@@ -47,7 +47,12 @@ COMPLEX = {
     "logic": lambda x: (torch.logical_xor(x, x * 0), torch.logical_and(x, x), torch.logical_or(x * 0, x)),
     "functions": lambda x: (torch.sinc(x), torch.exp2(x), torch.nn.functional.silu(x), torch.logaddexp(x, -x)),
     "products": lambda x: (torch.addmm(x[:, :3], x, x.mT, beta=2, alpha=3j), torch.outer(x[0], x[1])),
-    "logsumexp": lambda x: (x.logsumexp(1), x.logsumexp((0, 1), keepdim=True), (x + 200).logsumexp(0), x[0, 0].logsumexp(0)),
+    "logsumexp": lambda x: (
+        x.logsumexp(1),
+        x.logsumexp((0, 1), keepdim=True),
+        (x + 200).logsumexp(0),
+        x[0, 0].logsumexp(0),
+    ),
     "rms_norm": lambda x: torch.nn.functional.rms_norm(x, (4,)),
     "filling": lambda x: (x.index_fill(1, torch.arange(2), 2 - 1j), torch.fill(x, torch.tensor(3)), x[x.real > 0]),
     "convolution": lambda x: torch.nn.functional.conv1d(x[None], torch.ones(2, 3, 2, dtype=x.dtype) * 1j, padding=1),

@@ -160,7 +160,9 @@ def main() -> int:
             break
     # A crash or a hang takes its group with it.
     cases = [(n, second) for n in lost for second in (False, True)]
-    for place, result in run([(check_one, (args.seed, *c, args.sanitize)) for c in cases], args.processes, _SECONDS / 4):
+    for place, result in run(
+        [(check_one, (args.seed, *c, args.sanitize)) for c in cases], args.processes, _SECONDS / 4
+    ):
         number, second = cases[place]
         if isinstance(result, Lost):
             program = generate(args.seed, number)

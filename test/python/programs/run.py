@@ -27,7 +27,8 @@ BAD = ("wrong", "internal", "unsupported", "refused", "error", "lost")
 Compile = Callable[[nn.Module, Any, Any], Callable[..., Any]]
 # Refusals whose reason is that torch.export fixes an extent, or has no rule for a size that depends on data.
 _EXPORT = re.compile(
-    r"torch\.export|Constraints violated|data-dependent|specialized|Could not guard|unbacked|must be constant"
+    r"torch\.export|Constraints violated|data-dependent|specialized|Could not guard|unbacked|must be constant|"
+    r"tensor being mutated that has internal overlap"
 )
 
 

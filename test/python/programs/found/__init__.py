@@ -18,8 +18,9 @@ def write(folder: Path, program: Program, seed: int, way: str, what: str) -> Pat
     path = folder / (re.sub(r"\W+", "_", f"{program.name.lower()} {seed} {way}".strip()) + ".py")
     inputs = [(i.name, i.dtype, i.dims) for i in program.inputs]
     steps = [(s.result, s.text, s.op) for s in program.steps]
+    imports = IMPORTS if "F." in program.source else IMPORTS.replace("import torch.nn.functional as F\n", "")
     path.write_text(
-        f'"""{" ".join(what.split())[:90]}"""\n\n{IMPORTS}{program.source}\n\n'
+        f'"""{" ".join(what.split())[:90]}"""\n\n{imports}{program.source}\n\n'
         f"SEED = {seed}\nWAY = {way!r}\nINPUTS = {inputs!r}\nMINIMUM = {dict(program.minimum)!r}\n"
         f"OUTPUTS = {program.outputs!r}\nSTEPS = [\n" + "".join(f"    {step!r},\n" for step in steps) + "]\n"
     )
