@@ -89,3 +89,18 @@ def test_program_that_failed_once(path):
     program, seed, way = read(path)
     outcome = check([program], seed, WAYS.get(way, compiled_program))[0]
     assert outcome.kind not in BAD, f"{outcome.text} at {dict(outcome.at)}"
+
+
+@pytest.mark.parametrize("updated", [False, True])
+def test_emulated_device_copies_misaligned_inputs(updated):
+    class Program(torch.nn.Module):
+        def forward(self, x):
+            return x.add_(1) if updated else torch.where(x > 0, x, -x)
+
+    model = disc.compile(Program(), (torch.arange(7),), dynamic_shapes=({0: Dim("n", min=0)},), target="cuda-emulated")
+    for n in (1, 3, 4, 64):
+        memory = torch.arange(n + 1)
+        x = memory[1:]
+        want = x + 1 if updated else x.clone()
+        assert torch.equal(model(x), want)
+        assert torch.equal(memory[1:], want)
