@@ -150,9 +150,15 @@ void disc_call::functionAt(int32_t code, const char *what) {
   status = Status(std::move(error));
 }
 
+/// Whether kernels may read the tensor where it is. Kernels of a device read vectors, also those that the emulated
+/// device runs in the memory of this process.
+static bool isAlignedFor(bool ofDevice, const DLTensor &tensor) {
+  return !ofDevice || reinterpret_cast<uintptr_t>(dataOf(tensor)) % 16 == 0;
+}
+
 void disc_call::finishInputs() {
   for (int64_t i = 0; i < model.info().num_inputs; ++i)
-    if (model.info().inputs[i].updated && !inPlace(*inputs[i]))
+    if (model.info().inputs[i].updated && !(inPlace(*inputs[i]) && isAlignedFor(model.device(), *inputs[i])))
       scatterContiguous(storage->inputs[i].data(), inputs[i]->shape, *inputs[i]);
 }
 
@@ -162,7 +168,7 @@ void *disc_call::input(int64_t index) {
   const DLTensor &tensor = *inputs[index];
   int64_t width = elementBytes(dtypeOf(tensor)), bytes;
   void *data = dataOf(tensor);
-  bool suits = !model.device() || suitsKernels(data, model.where());
+  bool suits = isAlignedFor(model.device(), tensor);
   if (inPlace(tensor) && suits) {
     if (model.device() && data && denseBytes(tensor.shape, tensor.ndim, width, bytes))
       model.device()->lend(data, size_t(bytes));
@@ -174,7 +180,7 @@ void *disc_call::input(int64_t index) {
     copy = storage->inputs[index].reserve(memorySize(bytes));
   if (!copy)
     return noMemory(storage->memory, "no memory for a contiguous copy of " + inputText(model.info(), index));
-  if (suits)
+  if (suits || model.where().device_type == kDLCPU)
     copyContiguous(tensor, copy);
   else if (record(model.device()->copy(copy, data, size_t(bytes), stream)))
     return nullptr;

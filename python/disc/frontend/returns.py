@@ -226,17 +226,24 @@ class Returns:
             return value
         b = self._builder
         with ir.InsertionPoint(self._block), self._func.location:
+            pairs = b.as_pairs(value) if value.dtype.is_complex else value
             dims = [
                 ir.Operation.create("tensor.dim", [ir.IndexType.get()], [argument, b.index(d)]).result
                 if argument.type.is_dynamic_dim(d)
                 else argument.type.get_dim_size(d)
-                for d in range(value.rank)
+                for d in range(pairs.rank)
             ]
-            return b.elementwise(value.dtype, [b.reshape(value, dims)], lambda x: x)
+            return self._copied(b.reshape(pairs, dims), value.dtype)
 
     def _copy(self, value: Tensor) -> Tensor:
         with ir.InsertionPoint(self._block), self._func.location:
-            return self._builder.elementwise(value.dtype, [value], lambda x: x)
+            pairs = self._builder.as_pairs(value) if value.dtype.is_complex else value
+            return self._copied(pairs, value.dtype)
+
+    def _copied(self, value: Tensor, dtype: torch.dtype) -> Tensor:
+        """A copy of a tensor, or of the pairs that stand for one of complex numbers."""
+        copy = self._builder.elementwise(value.dtype, [value], lambda x: x)
+        return self._builder.as_complex(copy) if dtype.is_complex else copy
 
 
 def _output_names(keys: Sequence[tuple[Any, ...]], outputs: Sequence[Output]) -> list[str]:

@@ -15,30 +15,33 @@ from pathlib import Path
 from opinfo.pool import Lost, run
 
 from .coverage import Coverage
+from .found import write
 from .generate import KINDS, generate, kind_of
-from .program import IMPORTS, Program
+from .program import Program
 from .rewrite import rewritten
-from .run import BAD, Outcome, check, compiled
+from .run import BAD, Outcome, check, compiled, sanitized
 from .shrink import shrink
 from .ways import WAYS
 
-GROUP = 12
-"""Programs in one module."""
+GROUP = 48
+"""Programs that a worker draws and checks at once."""
+TOGETHER = 4
+"""Programs in one module: the cost of tracing one grows with the number of symbols in it."""
 _SECONDS = 240.0
 
 
-def check_numbers(seed: int, numbers: Sequence[int]) -> tuple[list[Outcome], Coverage]:
+def check_numbers(seed: int, numbers: Sequence[int], sanitize: bool = False) -> tuple[list[Outcome], Coverage]:
     """Outcomes of the programs of these numbers; every second one is also rewritten."""
     programs = [generate(seed, n) for n in numbers]
     outcomes: list[Outcome] = []
     for kind in KINDS:
         own = [p for p in programs if kind_of(p) == kind]
         own += [rewritten(p, seed) for p in own[::2]]
-        if own:
-            outcomes += check(own, seed)
+        for begin in range(0, len(own), TOGETHER):
+            outcomes += check(own[begin : begin + TOGETHER], seed, sanitized if sanitize else compiled)
     # One program of every group also by another way.
     way = list(WAYS)[numbers[0] // len(numbers) % len(WAYS)]
-    chosen = next((p for p in programs if kind_of(p) == "plain"), None)
+    chosen = next((p for p in programs if kind_of(p) == "plain" and not _complex(p)), None)
     if chosen is not None:
         for outcome in check([replace(chosen, name=chosen.name + "W")], seed, WAYS[way]):
             outcome.kind += f" by {way}" if outcome.kind != "pass" else ""
@@ -49,21 +52,31 @@ def check_numbers(seed: int, numbers: Sequence[int]) -> tuple[list[Outcome], Cov
     return outcomes, coverage
 
 
-def check_one(seed: int, number: int, second: bool) -> list[Outcome]:
+def _complex(program: Program) -> bool:
+    """Whether complex numbers may occur: a library takes and returns their parts."""
+    return "complex" in program.source or any(i.dtype == "c64" for i in program.inputs)
+
+
+def check_one(seed: int, number: int, second: bool, sanitize: bool = False) -> list[Outcome]:
     """Of one program, or of its rewritten form, by itself."""
     program = generate(seed, number)
-    return check([rewritten(program, seed) if second else program], seed)
+    return check([rewritten(program, seed) if second else program], seed, sanitized if sanitize else compiled)
 
 
-def shrunk(program: Program, seed: int, kind: str, way: str, text: str) -> Program:
+def shrunk(program: Program, seed: int, kind: str, way: str, text: str, sanitize: bool = False) -> Program:
     """The smallest form that fails in the same way."""
     wanted = _class(kind, text)
+    compile = WAYS.get(way, sanitized if sanitize else compiled)
 
     def fails(candidate: Program) -> bool:
-        outcome = check([candidate], seed, WAYS.get(way, compiled))[0]
+        if kind == "lost":
+            # What crashes or hangs must not take the shrinking with it.
+            [(_, result)] = run([(check, ([candidate], seed, compile))], 1, _SECONDS / 8)
+            return isinstance(result, Lost)
+        outcome = check([candidate], seed, compile)[0]
         return outcome.kind == kind and (kind == "wrong" or _class(outcome.kind, outcome.text) == wanted)
 
-    return shrink(program, fails)
+    return shrink(program, fails, 600 if kind == "lost" else 60)
 
 
 def _class(kind: str, text: str) -> str:
@@ -124,16 +137,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first program")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--group", type=int, default=GROUP, help="programs in one module (default: %(default)s)")
+    parser.add_argument("--group", type=int, default=GROUP, help="programs of one task (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=0, help="stop after this time; 0: no limit")
     parser.add_argument("--failures", type=Path, help="folder for shrunk programs that fail")
+    parser.add_argument("--sanitize", action="store_true", help="with checks of all memory accesses")
     args = parser.parse_args()
     report, begin, drawn = Report(args.seed), time.monotonic(), 0
     groups = [
         range(first, min(first + args.group, args.first + args.count))
         for first in range(args.first, args.first + args.count, args.group)
     ]
-    tasks = [(check_numbers, (args.seed, group)) for group in groups]
+    tasks = [(check_numbers, (args.seed, group, args.sanitize)) for group in groups]
     lost = []
     for place, result in run(tasks, args.processes, _SECONDS):
         if isinstance(result, Lost):
@@ -146,30 +160,39 @@ def main() -> int:
             break
     # A crash or a hang takes its group with it.
     cases = [(n, second) for n in lost for second in (False, True)]
-    for place, result in run([(check_one, (args.seed, *c)) for c in cases], args.processes, _SECONDS / 4):
+    for place, result in run(
+        [(check_one, (args.seed, *c, args.sanitize)) for c in cases], args.processes, _SECONDS / 4
+    ):
         number, second = cases[place]
         if isinstance(result, Lost):
             program = generate(args.seed, number)
             result = [Outcome(rewritten(program, args.seed) if second else program, "lost", str(result))]
         report.add(result)
     print(report.text(time.monotonic() - begin, drawn))
-    _shrink_all(report, args.processes, args.failures)
+    _shrink_all(report, args.processes, args.failures, args.sanitize)
     return 1 if report.bad else 0
 
 
-def _shrink_all(report: Report, processes: int, folder: Path | None) -> None:
-    """Shrinks one program of each group of failures, prints it, and writes it as a test."""
-    # A hang or a crash is no failure of a worker here: what is shrunk does not survive it.
-    first = [(what, found[0]) for what, found in report.bad.items() if found[0].kind != "lost"]
-    tasks = [(shrunk, (o.program, report.seed, *o.kind.partition(" by ")[::2], o.text)) for _, o in first]
+def _shrink_all(report: Report, processes: int, folder: Path | None, sanitize: bool) -> None:
+    """Shrinks one program of each group of failures, prints it, and writes it as a regression test."""
+    groups = [(what, found[0]) for what, found in report.bad.items()]
+    # Crashes and hangs are shrunk by this process, in a process of their own for each candidate.
+    place_of = {False: [g for g in groups if g[1].kind != "lost"], True: [g for g in groups if g[1].kind == "lost"]}
+    tasks = [
+        (shrunk, (o.program, report.seed, *o.kind.partition(" by ")[::2], o.text, sanitize)) for _, o in place_of[False]
+    ]
     for place, result in run(tasks, processes, 2 * _SECONDS):
-        what, outcome = first[place]
-        program = outcome.program if isinstance(result, Lost) else result
-        print(f"\n-- {what}\n{program.source}", flush=True)
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            name = f"{outcome.kind}_{program.name}_{place}.py".replace(" ", "_")
-            (folder / name).write_text(f"# {what}\n# minimum {dict(program.minimum)}\n" + IMPORTS + program.source)
+        what, outcome = place_of[False][place]
+        _write(what, outcome, outcome.program if isinstance(result, Lost) else result, report.seed, folder)
+    for what, outcome in place_of[True]:
+        program = shrunk(outcome.program, report.seed, "lost", "", outcome.text, sanitize)
+        _write(what, outcome, program, report.seed, folder)
+
+
+def _write(what: str, outcome: Outcome, program: Program, seed: int, folder: Path | None) -> None:
+    print(f"\n-- {what}\n{program.source}", flush=True)
+    if folder is not None:
+        write(folder, program, seed, outcome.kind.partition(" by ")[2], what)
 
 
 if __name__ == "__main__":

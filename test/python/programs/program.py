@@ -16,6 +16,8 @@ import torch
 from torch import nn
 from torch.export import Dim
 
+from disc.frontend.rewriting.hooks import needs_rewriting
+
 DTYPES = {
     "bool": torch.bool,
     "u8": torch.uint8,
@@ -141,6 +143,25 @@ class Group(nn.Module):
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         super().__init__()
         self.programs = nn.ModuleList(modules)
+        self.failed: set[int] = set()
+        """The numbers of programs without results."""
 
     def forward(self, *inputs: tuple[torch.Tensor, ...]) -> list[Any]:
         return [program(*own) for program, own in zip(self.programs, inputs, strict=True)]
+
+
+class TolerantGroup(Group):
+    """The same, but a program that cannot be traced is left out."""
+
+    def forward(self, *inputs: tuple[torch.Tensor, ...]) -> list[Any]:
+        results: list[Any] = []
+        for place, (program, own) in enumerate(zip(self.programs, inputs, strict=True)):
+            try:
+                results.append([] if place in self.failed else program(*own))
+            except Exception as error:
+                # Control flow that depends on data must reach the compiler.
+                if needs_rewriting(error):
+                    raise
+                self.failed.add(place)
+                results.append([])
+        return results

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import re
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,14 +19,16 @@ from closeness import disagreements
 from disc.errors import DynamicDimError, InternalError
 
 from .inputs import assignments, make
-from .program import EXAMPLE, IMPORTS, Group, Program, load, plain_cond
+from .program import EXAMPLE, IMPORTS, Group, Program, TolerantGroup, load, plain_cond
+from .tracing import cheap
 
 BAD = ("wrong", "internal", "unsupported", "refused", "error", "lost")
 """Outcomes that are failures."""
 Compile = Callable[[nn.Module, Any, Any], Callable[..., Any]]
 # Refusals whose reason is that torch.export fixes an extent, or has no rule for a size that depends on data.
 _EXPORT = re.compile(
-    r"torch\.export|Constraints violated|data-dependent|specialized|Could not guard|unbacked|must be constant"
+    r"torch\.export|Constraints violated|data-dependent|specialized|Could not guard|unbacked|must be constant|"
+    r"tensor being mutated that has internal overlap"
 )
 
 
@@ -47,21 +50,31 @@ def compiled(module: nn.Module, args: Any, shapes: Any) -> Callable[..., Any]:
     return disc.compile(module, args, dynamic_shapes=shapes, options=disc.Options(threads=1))
 
 
+def sanitized(module: nn.Module, args: Any, shapes: Any) -> Callable[..., Any]:
+    """With checks of all accesses to memory."""
+    return disc.compile(module, args, dynamic_shapes=shapes, options=disc.Options(threads=1, sanitize=True))
+
+
 def check(programs: Sequence[Program], seed: int, compile: Compile = compiled) -> list[Outcome]:
     """Outcomes of programs that are compiled together, or in parts where that fails."""
     with tempfile.TemporaryDirectory(prefix="programs-") as folder, warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         modules = load(programs, folder)
+        straight = all(s.op not in ("flow", "compaction") for p in programs for s in p.steps)
+        group = TolerantGroup(modules) if straight and len(programs) > 1 else Group(modules)
         try:
             args = tuple(make(p, _at_least(p, EXAMPLE), f"{seed}", plain=True) for p in programs)
-            model = compile(Group(modules), args, (tuple(p.dynamic_shapes() for p in programs),))
+            with cheap(first_attempt=random.Random(f"{seed} {programs[0].name} trace").random() < 0.125):
+                model = compile(group, args, (tuple(p.dynamic_shapes() for p in programs),))
         except Exception as error:
             if len(programs) == 1:
                 return [Outcome(programs[0], *_refusal(error))]
             text = str(error)
         else:
-            return _Runs(programs, modules, seed, model).outcomes()
-    culprits = _named(text, programs)
+            found = _Runs(programs, modules, seed, model, group.failed).outcomes()
+            alone = [o for place in sorted(group.failed) for o in check([programs[place]], seed, compile)]
+            return [*found, *alone]
+    culprits = _named(text, programs) or [programs[place] for place in sorted(group.failed)]
     if culprits:
         rest = [p for p in programs if p not in culprits]
         alone = [o for p in culprits for o in check([p], seed, compile)]
@@ -116,9 +129,13 @@ class _Case:
 class _Runs:
     """Calls of a compiled group."""
 
-    def __init__(self, programs: Sequence[Program], modules: Sequence[nn.Module], seed: int, model: Any) -> None:
+    def __init__(
+        self, programs: Sequence[Program], modules: Sequence[nn.Module], seed: int, model: Any, failed: Collection[int]
+    ) -> None:
         self.programs, self.modules, self.seed, self.model = programs, modules, seed, model
-        self.result = {p.name: Outcome(p, "pass") for p in programs}
+        self.failed = failed
+        """Those whose tracing failed: they have no results."""
+        self.result = {p.name: Outcome(p, "pass") for place, p in enumerate(programs) if place not in failed}
 
     def outcomes(self) -> list[Outcome]:
         """Runs every program at all its sizes."""
@@ -128,10 +145,15 @@ class _Runs:
         return list(self.result.values())
 
     def _round(self, sizes: list[dict[str, int]], seed: str) -> None:
-        own = [self._case(p, m, s, seed) for p, m, s in zip(self.programs, self.modules, sizes, strict=True)]
+        own = [
+            _Case(_at_least(p, EXAMPLE), seed, plain=True) if place in self.failed else self._case(p, m, s, seed)
+            for place, (p, m, s) in enumerate(zip(self.programs, self.modules, sizes, strict=True))
+        ]
         spare = [_Case(_at_least(p, EXAMPLE), seed, plain=True) for p in self.programs]
         error = self._call([s if isinstance(c.want, Exception) else c for s, c in zip(spare, own, strict=True)])
         for place, case in enumerate(own):
+            if place in self.failed:
+                continue
             alone = [case if i == place else s for i, s in enumerate(spare)]
             if isinstance(case.want, Exception):
                 self._count(place, "refused by eager")

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .. import scalar
+from .. import dtypes, scalar
 from ..builder import Builder
 from ..registry import Rule, find_rule, lowers_complex
 from ..scalar import Elem
@@ -18,6 +18,7 @@ from .complex import (
     Pair,
     arc_tangent,
     complex_map,
+    exponential,
     imaginary_part,
     joined,
     logarithm,
@@ -39,6 +40,28 @@ def vector_norm(b: Builder, x: Tensor, order: Any = 2, dims: Any = None, keepdim
     """The norm of the absolute values."""
     part = x.dtype.to_real()
     return reduction.vector_norm(b, real_map(b, [x], size, part), order, dims, keepdim)
+
+
+@lowers_complex("torch.aten.logsumexp")
+def logsumexp(b: Builder, x: Tensor, dims: Any, keepdim: bool = False) -> Tensor:
+    """log(sum of e^x); the greatest real part is subtracted first, unless it is infinite."""
+    reduced = axes(dims, x.rank)
+    re = real_part(b, x)
+    dtype = re.dtype
+    top = b.reduce([re], reduced, dtype, dtypes.lowest(dtype), scalar.maximum, keepdim=True)
+    base = b.elementwise(dtype, [top], lambda m: scalar.select(scalar.absolute(m).eq(math.inf), m.like(0), m))
+    terms = complex_map(b, [x, base], lambda p, m: exponential((p[0] - m[0], p[1])), x.dtype)
+    sums = [
+        b.reduce([part], reduced, dtype, 0, lambda acc, x: acc + x, keepdim=True)
+        for part in (real_part(b, terms), imaginary_part(b, terms))
+    ]
+
+    def log_plus(total: Pair, m: Pair) -> Pair:
+        length, angle = logarithm(total)
+        return length + m[0], angle
+
+    result = complex_map(b, [joined(b, *sums), base], log_plus, x.dtype)
+    return result if keepdim else b.reshape(result, [d for i, d in enumerate(x.dims) if i not in reduced])
 
 
 def _moments(b: Builder, x: Tensor, args: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
