@@ -75,7 +75,12 @@ def page() -> str:
     lines += ["", "| op | dtypes | what is asked |", "|---|---|---|"]
     lines += [f"| `{op}` | {dtypes} | {_ASKED[what]} |" for op, dtypes, what in less]
     names = sorted({op for op, _, _ in unexported})
-    lines += ["", "## Not exported", "", "`torch.export` has no graph of: " + ", ".join(f"`{name}`" for name in names) + "."]
+    lines += [
+        "",
+        "## Not exported",
+        "",
+        "`torch.export` has no graph of: " + ", ".join(f"`{name}`" for name in names) + ".",
+    ]
     return "\n".join(lines) + "\n"
 
 

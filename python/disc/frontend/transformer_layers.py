@@ -27,21 +27,21 @@ def multi_head_attention(
     mask_type: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention of [batch, length, channels] with one matrix of the three projections, and its weights if needed."""
-    parts = [
+    q, k, v = (
         F.linear(x, weight, bias).unflatten(-1, (num_head, embed_dim // num_head)).transpose(1, 2)
         for x, weight, bias in zip((query, key, value), qkv_weight.chunk(3), qkv_bias.chunk(3), strict=True)
-    ]
+    )
     if mask is not None:
         mask = mask.to(torch.bool)
         mask = mask[:, None, None, :] if mask_type == _PADDING else mask
     if not need_weights:
         # Of scaled_dot_product_attention's masks, true means used.
-        attended = F.scaled_dot_product_attention(*parts, None if mask is None else mask.logical_not())
+        attended = F.scaled_dot_product_attention(q, k, v, None if mask is None else mask.logical_not())
         weights = query.new_empty([0])
     else:
-        scores = (parts[0] / math.sqrt(embed_dim // num_head)) @ parts[1].transpose(-1, -2)
+        scores = (q / math.sqrt(embed_dim // num_head)) @ k.transpose(-1, -2)
         weights = (scores if mask is None else scores.masked_fill(mask, -math.inf)).softmax(-1)
-        attended = weights @ parts[2]
+        attended = weights @ v
         weights = weights.mean(1) if average_attn_weights else weights
     return F.linear(attended.transpose(1, 2).flatten(2), proj_weight, proj_bias), weights
 
