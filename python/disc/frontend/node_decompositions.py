@@ -67,6 +67,7 @@ def decomposed_by_node(program: ExportedProgram) -> ExportedProgram | None:
     for old, new in copies.items():
         new.name = old.name  # graph_copy renames nodes that have the name of a builtin function
     try:
+        _check_regions(graph)
         _make_functional(graph)
         _decompose_nodes(graph)
     except _Declined:
@@ -178,8 +179,8 @@ def _is_new(node: Node) -> bool:
     return not composite or target._schema.name.removeprefix("aten::") in _NEW
 
 
-def _regions(graph: Graph) -> dict[Node, int]:
-    """The number of the region of control flow that each node belongs to."""
+def _regions(graph: Graph, around: dict[Node, tuple[int, ...]] | None = None) -> dict[Node, int]:
+    """The number of the region of control flow that each node is in; ``around`` gets those of the regions around it."""
     regions: dict[Node, int] = {}
     open_regions = [0]
     count = 0
@@ -190,7 +191,18 @@ def _regions(graph: Graph) -> dict[Node, int]:
             count += 1
             open_regions.append(count)
         regions[node] = open_regions[-1]
+        if around is not None:
+            around[node] = tuple(open_regions)
     return regions
+
+
+def _check_regions(graph: Graph) -> None:
+    """Declines if a region computes what is used behind it: sizes, which export does not compute again there."""
+    around: dict[Node, tuple[int, ...]] = {}
+    _regions(graph, around)
+    for node in graph.nodes:
+        if not markers.is_marker(node.target) and any(around[x][-1] not in around[node] for x in node.all_input_nodes):
+            raise _Declined
 
 
 # -- operations without a rule --------------------------------------------------------------------------------------
@@ -209,6 +221,8 @@ def _decompose_nodes(graph: Graph) -> None:
 
 def _needs_tracing(target: Any) -> bool:
     """Whether a function of Python's disappears, or takes another form, when the program is traced again."""
+    if target in (torch.ops.aten.stride.int, torch.ops.aten.sym_stride.int, torch.ops.aten.sym_storage_offset.default):
+        return True
     return target is torch.sym_sum or "functorch" in str(getattr(target, "__module__", ""))
 
 

@@ -132,3 +132,24 @@ def test_changes_inside_of_branches():
     for sign in (-1.0, 1.0):
         x = torch.full((5, 4), sign)
         torch.testing.assert_close(model(x), Branches()(x))
+
+
+class SizeBehind(torch.nn.Module):
+    """The size of what a side computes is used behind the branch."""
+
+    def forward(self, x):
+        y = x
+        if x.mean() > 0:
+            y = torch.softmax(x, 0)
+        if x.sum() > 0:
+            return y + 1
+        if y.numel() > 40:
+            return y - 1
+        return y.clone()
+
+
+def test_sizes_behind_branches():
+    model = disc.compile(SizeBehind(), (torch.randn(5, 2),), dynamic_shapes=({0: Dim("n", min=0, max=64)},))
+    for n in (0, 1, 5, 21):
+        for x in (torch.rand(n, 2), -torch.rand(n, 2)):
+            torch.testing.assert_close(model(x), SizeBehind()(x))
