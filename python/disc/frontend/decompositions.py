@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch._prims_common import suggest_memory_format
 from torch.export import ExportedProgram
+from torch.export.exported_program import _override_composite_implicit_decomp
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch_mlir.extras.fx_importer import _get_mlir_op_name_for_schema
@@ -351,7 +352,22 @@ _WINDOWS = {
     "bartlett_window": lambda x: 1 - torch.abs(2 * x - 1),
 }
 
+
 # Where PyTorch has none, or a wrong one.
+def _dropout(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+    """Elements dropped at random; without training the operand itself."""
+    return torch.ops.aten.native_dropout(x, p, train)[0] if train and p else x
+
+
+def run_decompositions(program: ExportedProgram) -> ExportedProgram:
+    """The program, traced again with the decompositions.
+
+    PyTorch's own decomposition of dropout makes a copy: what is then changed in place is not the operand any more.
+    """
+    with _override_composite_implicit_decomp({torch.ops.aten.dropout.default: _dropout}):
+        return program.run_decompositions(decomposition_table())
+
+
 OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
     torch.ops.aten._trilinear.default: _trilinear,
     torch.ops.aten.addbmm.default: _addbmm,

@@ -18,7 +18,7 @@ from torch.fx.experimental import _config as symbolic_config
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from .. import errors
-from .decompositions import decomposition_table, needs_decomposition
+from .decompositions import needs_decomposition, run_decompositions
 from .entry_guards import EntryGuard
 from .higher_order import flattened
 from .hints import environment
@@ -71,7 +71,7 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
             # PyTorch copies what it warns of.
             warnings.filterwarnings("ignore", message=r".*LeafSpec", category=FutureWarning)
             # Tracing all of it again takes as long as the export.
-            program = decomposed_by_node(exported) or exported.run_decompositions(decomposition_table())
+            program = decomposed_by_node(exported) or run_decompositions(exported)
             settle(program.graph)
         return program, guards
     except errors.CompileError:

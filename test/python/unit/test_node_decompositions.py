@@ -107,7 +107,7 @@ def test_others_are_left_to_pytorch(function):
     assert decomposed_by_node(exported(function)) is None
 
 
-@pytest.mark.parametrize("function", LOCAL + [f for f in OTHERS if f is not returned_operand])
+@pytest.mark.parametrize("function", LOCAL + OTHERS)
 def test_results_are_those_of_eager(function):
     model = disc.compile(Net(function), (torch.randn(3, 4),), dynamic_shapes=({0: Dim("n", max=64)},))
     for n in (2, 17):
