@@ -36,6 +36,8 @@ class EngineProcess:
             python, path = ROOT / ".venv" / "bin" / "python", [str(ROOT), str(ROOT / "python")]
         environment = {
             **os.environ,
+            # Compile times are those of a first compilation.
+            "DISC_CODE_CACHE": "",
             "OMP_NUM_THREADS": str(threads),
             "TVM_NUM_THREADS": str(threads),
             "PYTHONPATH": os.pathsep.join(path),
