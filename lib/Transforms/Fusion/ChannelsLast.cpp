@@ -258,7 +258,9 @@ struct Rewriter {
       unsigned number = result.getResultNumber();
       auto given = [&](unsigned side) { return op.getYield(side).getValues()[number]; };
       int64_t rank = rankOf(result);
-      if (rank < 3 || (!channelsLast(given(0)) && !channelsLast(given(1))))
+      int last = bool(channelsLast(given(0))) + bool(channelsLast(given(1)));
+      // With three dims, as for concatenations: a permutation put on the other side would be one to move again.
+      if (rank < 3 || last == 0 || (rank == 3 && last < 2))
         continue;
       SmallVector<SymExpr> from = shapes.dims(result), dims;
       SmallVector<int64_t> shape;

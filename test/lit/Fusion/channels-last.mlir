@@ -82,4 +82,21 @@ module {
     %1 = disc_tensor.concat %0, %z dim 2 : tensor<2x4x8xf32>, tensor<2x4x1xf32> -> tensor<2x4x9xf32>
     return %1 : tensor<2x4x9xf32>
   }
+
+  // The same for one of two sides of a branch: a permutation put on the other side would move to and fro without end.
+  // CHECK-LABEL: func.func @sides
+  // CHECK: disc_tensor.permute %{{.*}} [0, 2, 1]
+  // CHECK: disc_tensor.branch
+  // CHECK-NOT: disc_tensor.permute
+  // CHECK: return
+  func.func @sides(%x: tensor<2x8x4xf32>, %w: tensor<1x4x3x4xf32>, %z: tensor<2x4x8xf32>, %p: tensor<i1>) -> tensor<2x4x8xf32> {
+    %c = disc_tensor.convolution %x, %w strides [1] low [1] high [1] dilations [1] input_dilations [1] : tensor<2x8x4xf32>, tensor<1x4x3x4xf32> -> tensor<2x8x4xf32>
+    %0 = disc_tensor.permute %c [0, 2, 1] : tensor<2x8x4xf32> -> tensor<2x4x8xf32>
+    %1 = disc_tensor.branch %p {disc_shape.dims = [#disc_shape.dims<[2, 4, 8]>]} : tensor<i1> -> (tensor<2x4x8xf32>) {
+      disc_tensor.yield %0 : tensor<2x4x8xf32>
+    } else {
+      disc_tensor.yield %z : tensor<2x4x8xf32>
+    }
+    return %1 : tensor<2x4x8xf32>
+  }
 }
