@@ -265,7 +265,10 @@ def _trace(call: Callable[..., Any], values: Sequence[Any], mode: FakeTensorMode
 def _inline(node: Node, operands: Sequence[Node], body: Graph) -> None:
     """Replaces a node by the graph of its decomposition."""
     inner = [n for n in body.nodes if n.op not in ("placeholder", "output")]
-    if not all(n.op == "call_function" and _is_kept(n) and not n.meta.get("unbacked_bindings") for n in inner):
+    # Sizes that it computes are those of this trace.
+    computed = any(isinstance(n.meta.get("val"), torch.SymInt) for n in inner)
+    known_ops = all(n.op == "call_function" and _is_kept(n) and not n.meta.get("unbacked_bindings") for n in inner)
+    if computed or not known_ops:
         raise _Declined
     graph = node.graph
     origin = {key: node.meta[key] for key in _ORIGIN if key in node.meta}

@@ -18,7 +18,7 @@ import torch._export.utils
 from torch.fx.experimental import _config as symbolic_config
 
 from disc import errors
-from disc.frontend import export, updates
+from disc.frontend import decompositions, export
 from disc.frontend.rewriting.hooks import needs_rewriting
 
 _by_dims = export._traced_by_dims
@@ -39,7 +39,7 @@ def _for_all_sizes(module: torch.nn.Module, args: Any, kwargs: Any, shapes: Any)
 
 @functools.cache
 def _table() -> dict[Any, Any]:
-    return dict(updates.decomposition_table())
+    return dict(decompositions.decomposition_table())
 
 
 @functools.cache
@@ -57,7 +57,7 @@ def cheap(first_attempt: bool) -> Iterator[None]:
     with ExitStack() as stack:
         # No two operations of random programs are the same, but each one is hashed with its symbols.
         stack.enter_context(torch._dynamo.config.patch(fake_tensor_cache_enabled=False))  # type: ignore[attr-defined]
-        stack.enter_context(mock.patch.object(updates, "decomposition_table", lambda: dict(_table())))
+        stack.enter_context(mock.patch.object(decompositions, "decomposition_table", lambda: dict(_table())))
         stack.enter_context(mock.patch.object(torch._export.utils, "_materialize_cpp_cia_ops", _materialized))
         if not first_attempt:
             stack.enter_context(mock.patch.object(export, "_traced_by_dims", _for_all_sizes))
