@@ -98,5 +98,6 @@ def test_convolution_with_many_terms(channels, kernel):
     width = torch.export.Dim("width", min=kernel[1])
     example = positive(1, channels, kernel[0], kernel[1] + 6)
     model = disc.compile(module, (example,), dynamic_shapes=({3: width},), options=Options(progress=False))
+    # How many terms one register sums depends on the caches, at most all 4,001: roundings add up to their square root.
     for more in (0, 1, 16, 40):
-        check(model, module, (positive(1, channels, kernel[0], kernel[1] + more),), 32)
+        check(model, module, (positive(1, channels, kernel[0], kernel[1] + more),), 64)
