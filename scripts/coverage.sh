@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Branch coverage of lib/Runtime by its own tests, each fault walked, and the inputs that fuzzers have kept so far.
+# Branch coverage of lib/Runtime by its own tests and the fault test.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 dir=build/coverage

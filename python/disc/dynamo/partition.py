@@ -52,7 +52,7 @@ class GraphReport:
     parts: int = 0
     """The pieces of native code."""
     views: int = 0
-    """Operations that only make views, in graphs or between parts where nothing else is: PyTorch makes them."""
+    """The operations of a graph that only makes views: PyTorch runs it."""
     fallbacks: list[Fallback] = field(default_factory=list)
 
     def warning(self) -> str:

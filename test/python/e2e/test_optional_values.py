@@ -161,6 +161,20 @@ def test_none_used_as_a_value():
         model(-x)
 
 
+def compared(x):
+    first = second = None
+    if x.sum() > 0:
+        first = x * 2
+    if x.sum() > 1:
+        second = x * 3
+    return x if first is second else -x
+
+
+def test_two_that_may_be_none_are_not_compared():
+    with pytest.raises((disc.CompileError, NotImplementedError), match="both of which may be None"):
+        compiled(compared)
+
+
 def returned(x):
     y = None
     if x.sum() > 0:

@@ -178,10 +178,15 @@ def is_(a: Any, b: Any) -> Any:
     if isinstance(a, OptionalValue):
         if b is None:
             return _negated(is_present(a))
+        if a is b:
+            return True
         if isinstance(b, OptionalValue):
-            return a is b
+            # Both may be None, which is one object.
+            raise NotImplementedError("a comparison of two variables, both of which may be None")
         same = is_(a.parts()["value"], b)
-        return torch.logical_and(is_present(a), same) if same is not False else False
+        if isinstance(same, bool):
+            return is_present(a) if same else False
+        return marked(torch.logical_and(is_present(a), same))
     if (a is True or a is False) and _stands_for_bool(b):
         a, b = b, a
     if (b is True or b is False) and _stands_for_bool(a):
