@@ -52,12 +52,12 @@ def best(run: Callable[[], object], seconds: float) -> float:
     return fastest
 
 
-def compile_linear(columns: int, depth: int) -> tuple[nn.Module, disc.Model]:
+def compile_linear(columns: int, depth: int, cpu: str | None) -> tuple[nn.Module, disc.Model]:
     """A linear layer, compiled for any number of rows."""
     module = nn.Linear(depth, columns).eval()
     rows = torch.export.Dim("rows", min=1, max=1 << 16)
     compiled = disc.compile(
-        module, (torch.randn(6, depth),), dynamic_shapes=({0: rows},), options=disc.Options(threads=1)
+        module, (torch.randn(6, depth),), dynamic_shapes=({0: rows},), options=disc.Options(threads=1, cpu=cpu)
     )
     return module, compiled
 
@@ -67,11 +67,12 @@ def attention_inputs(batch: int, length: int) -> tuple[Tensor, ...]:
     return tuple(torch.randn(batch, length, HEADS * HEAD_SIZE) for _ in range(3))
 
 
-def compile_attention() -> tuple[nn.Module, disc.Model]:
+def compile_attention(cpu: str | None) -> tuple[nn.Module, disc.Model]:
     """Attention, compiled for any batch and length."""
     batch, length = torch.export.Dim("batch", min=1, max=64), torch.export.Dim("length", min=1, max=4096)
     module, shapes = Attention(), ({0: batch, 1: length},) * 3
-    return module, disc.compile(module, attention_inputs(2, 6), dynamic_shapes=shapes, options=disc.Options(threads=1))
+    options = disc.Options(threads=1, cpu=cpu)
+    return module, disc.compile(module, attention_inputs(2, 6), dynamic_shapes=shapes, options=options)
 
 
 def check(actual: Tensor, expected: Tensor) -> None:
@@ -90,9 +91,9 @@ def report(
     print(f"{name:>18}  {columns}", flush=True)
 
 
-def sweep(first: int, last: int, columns: int, depth: int, secs: float) -> None:
+def sweep(first: int, last: int, columns: int, depth: int, cpu: str | None, secs: float) -> None:
     """Every row count, and those that cost more than 5 % over the line between their neighbours."""
-    _, model = compile_linear(columns, depth)
+    _, model = compile_linear(columns, depth, cpu)
     times = {m: best(partial(model, torch.randn(m, depth)), secs) for m in range(first, last + 1)}
     cliffs = []
     for m, t in times.items():
@@ -109,6 +110,7 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=1536, help="of the sweep")
     parser.add_argument("--depth", type=int, default=384, help="of the sweep")
     parser.add_argument("--attention", action="store_true", help="attention instead of products")
+    parser.add_argument("--cpu", help="code for this kind, such as x86-64-v3 (PyTorch: ONEDNN_MAX_CPU_ISA, ...)")
     parser.add_argument("--seconds", type=float, default=0.3, help="per figure")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -116,11 +118,11 @@ def main() -> None:
     with torch.no_grad():
         if args.rows:
             first, last = args.rows
-            sweep(first, last, args.columns, args.depth, args.seconds)
+            sweep(first, last, args.columns, args.depth, args.cpu, args.seconds)
             return
         print(f"{'':>18}  {'us':>10}  {'GFLOP/s':>9}  {'PyTorch':>9}  {'ratio':>6}")
         if args.attention:
-            module, model = compile_attention()
+            module, model = compile_attention(args.cpu)
             for batch, length in ATTENTION:
                 inputs = attention_inputs(batch, length)
                 flops = 4.0 * batch * HEADS * length**2 * HEAD_SIZE
@@ -129,7 +131,7 @@ def main() -> None:
         compiled: dict[tuple[int, int], tuple[nn.Module, disc.Model]] = {}
         for m, n, k in SHAPES:
             if (n, k) not in compiled:
-                compiled[n, k] = compile_linear(n, k)
+                compiled[n, k] = compile_linear(n, k, args.cpu)
             report(f"{m} x {n} x {k}", 2.0 * m * n * k, *compiled[n, k], (torch.randn(m, k),), args.seconds)
 
 

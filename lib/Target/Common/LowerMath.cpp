@@ -7,6 +7,7 @@
 //
 // The same for scalars. Largest errors found, in ulp of f32 (test/python/unit/test_math_accuracy.py checks them):
 //   exp, exp2 1 · expm1 1.5 · log 1 · log1p 2.5 · log2, log10 2 · tanh 2 · erf 2
+//   1 + erf, 1 + tanh 1.5, of the unit of 1
 //   sin, cos 1.1 · tan 3 · atan, atan2, asin, acos 2.5 · sinh, cosh 2.5 · atanh 3 · remainders are exact
 // All handle infinities, NaN and denormals. Arguments of sin, cos and tan from 12000 on, and quotients from 2^22 on, go
 // to libm, as do the other functions, and f64, per lane. f16 is computed in f32; so is bf16, whose conversions become
@@ -31,6 +32,7 @@
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/BuiltinDialect.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/DialectConversion.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
@@ -70,6 +72,38 @@ template <typename Op> struct Expand : OpRewritePattern<Op> {
 
   Expansion expansion;
   bool onHost;
+};
+
+/// 1 + f(x) or 1 - f(x) of an odd f, as in both forms of GELU. What is small in f(x) is lost in the sum, so that f need
+/// not be exact where it is small.
+template <typename Op> struct ExpandWithOne : OpRewritePattern<Op> {
+  ExpandWithOne(MLIRContext *context, Expansion expansion)
+      : OpRewritePattern<Op>(context, /*benefit=*/2), expansion(expansion) {}
+
+  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
+    std::unique_ptr<MathEmitter> f = emitterFor(op, rewriter);
+    if (!f || !op->hasOneUse())
+      return rewriter.notifyMatchFailure(op, "left to libm, or needed itself");
+    Operation *user = *op->user_begin();
+    Value x = op.getOperand(), value = op.getResult();
+    auto isOne = [](Value v) { return matchPattern(v, m_OneFloat()); };
+    if (auto sum = dyn_cast<arith::AddFOp>(user)) {
+      if (!isOne(sum.getLhs() == value ? sum.getRhs() : sum.getLhs()))
+        return rewriter.notifyMatchFailure(op, "not added to 1");
+    } else if (auto difference = dyn_cast<arith::SubFOp>(user)) {
+      if (!isOne(difference.getLhs()) || difference.getRhs() != value)
+        return rewriter.notifyMatchFailure(op, "not subtracted from 1");
+      x = arith::NegFOp::create(rewriter, op.getLoc(), x);
+    } else {
+      return rewriter.notifyMatchFailure(op, "not added to 1");
+    }
+    Value result = expansion(*f, x);
+    rewriter.replaceOp(user, result);
+    rewriter.eraseOp(op);
+    return success();
+  }
+
+  Expansion expansion;
 };
 
 /// What an operation that is left to libm carries, so that it is not expanded again.
@@ -306,6 +340,8 @@ struct LowerMath : disc::impl::LowerMathBase<LowerMath> {
     patterns.add<Expand<math::Log1pOp>>(context, [](M &f, Value x) { return f.log1p(x); });
     patterns.add<Expand<math::TanhOp>>(context, [](M &f, Value x) { return f.tanh(x); });
     patterns.add<Expand<math::ErfOp>>(context, [](M &f, Value x) { return f.erf(x); });
+    patterns.add<ExpandWithOne<math::ErfOp>>(context, [](M &f, Value x) { return f.onePlusErf(x); });
+    patterns.add<ExpandWithOne<math::TanhOp>>(context, [](M &f, Value x) { return f.onePlusTanh(x); });
     patterns.add<Expand<math::AtanOp>>(context, [](M &f, Value x) { return f.atan(x); });
     patterns.add<Expand<math::AsinOp>>(context, [](M &f, Value x) { return f.asin(x); });
     patterns.add<Expand<math::AcosOp>>(context, [](M &f, Value x) { return f.acos(x); });

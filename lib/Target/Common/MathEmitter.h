@@ -33,6 +33,9 @@ public:
   virtual Value tanh(Value x) = 0;
   virtual Value erf(Value x) = 0;
   virtual Value erfc(Value x) = 0;
+  /// 1 + f(x), of which an error that is small against 1 is allowed: that is less work than f.
+  virtual Value onePlusErf(Value x) { return add(c(1.0), erf(x)); }
+  virtual Value onePlusTanh(Value x) { return add(c(1.0), tanh(x)); }
   virtual Value pow(Value x, Value y) = 0;
   Value log1p(Value x);
   Value atan(Value x);

@@ -62,6 +62,22 @@ public:
     return select(less(magnitude, c(0.93f)), small, copySign(large, x));
   }
 
+  // erfc(-x): e for negative x and 2 - e for positive, with e = erfc |x|, whose logarithm is a polynomial. Past 4 it is
+  // less than half of what 2 is rounded to.
+  Value onePlusErf(Value x) override {
+    Value magnitude = abs(x), t = atMost(magnitude, c(4.0f)), s = mul(t, t);
+    // The even and the odd powers apart: half the latency.
+    Value even = polynomial(s, {-1.6279093899251647, -0.14856277031748932, -0.0010533962140019011, 0.0003772224787563615});
+    Value odd = polynomial(s, {-0.9184022107940664, 0.02846382929836729, -0.0012941836687870856, -3.6018338435636794e-05});
+    Value power = mul(t, fma(odd, t, even));
+    auto [n, integer] = round(add(power, c(magic())));
+    Value p = polynomial(sub(power, n), {1.0, 0.6931471824645996, 0.24022647738456726, 0.055503323674201965,
+                                         0.00961843691766262, 0.0013398875016719103, 0.00015353360504377633});
+    Value e = select(less(c(4.0f), magnitude), c(0.0f), mul(p, powerOfTwo(integer)));
+    return select(isNegative(x), e, sub(c(2.0f), e));
+  }
+  Value onePlusTanh(Value x) override { return div(c(2.0f), add(c(1.0f), exp(mul(x, c(-2.0f))))); }
+
   // These need more bits than f32 has, as does the reduction of large angles.
   Value erfc(Value x) override { return narrow(math::ErfcOp::create(b, widen(x))); }
   Value pow(Value x, Value y) override { return narrow(math::PowFOp::create(b, widen(x), widen(y))); }

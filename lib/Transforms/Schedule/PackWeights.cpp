@@ -112,7 +112,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       dims.n = {0, 1};
     } else {
       dims.batch = {0}, dims.n = {1};
-      panel = target.tile(bits, shapes.range(shapes.dims(arg)[1]).max).columns;
+      panel = target.panelColumns(bits, shapes.range(shapes.dims(arg)[1]).max);
     }
     for (int64_t d = 2; d < type.getRank(); ++d)
       dims.k.push_back(d);
@@ -362,7 +362,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       n *= type.getDimSize(d);
     for (int64_t d : dims->k)
       k *= type.getDimSize(d);
-    int64_t panel = target.tile(element.getIntOrFloatBitWidth(), n).columns;
+    int64_t panel = target.panelColumns(element.getIntOrFloatBitWidth(), n);
     OpBuilder b(init.getBody().front().getTerminator());
     Type stored = precision == "bf16" && element.isF32() ? b.getBF16Type() : element;
     bool pairs = stored != element && k % 2 == 0 && target.bf16Dot && target.vectorBits == 512 && canRound(kernel);

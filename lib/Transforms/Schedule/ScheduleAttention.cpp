@@ -99,7 +99,7 @@ LogicalResult disc::scheduleAttention(KernelOp kernel, ShapeAnalysis &shapes, co
   SymExpr l = dims[dims.size() - 2], depth = dims.back(), s = keyDims[keyDims.size() - 2];
   SymExpr valueSize = shapes.dims(op.getValue()).back();
 
-  int64_t rows = target.tile(bits).rows;
+  int64_t rows = target.tileRows(bits, width);
   int64_t keys = std::max<int64_t>(target.l1Bytes * 2 / 3 / rowBytes / rows, 1) * rows;
   SymExpr scores = depth * SymExpr(rowBytes), out = scores + SymExpr::min(s, SymExpr(keys)) * SymExpr(rowBytes);
   SymExpr scratch = out + roundUp(valueSize, lanes) * SymExpr(rowBytes);

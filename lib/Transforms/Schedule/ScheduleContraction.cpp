@@ -22,6 +22,7 @@
 
 #include "lib/Transforms/Schedule/ContractionInfo.h"
 #include "lib/Transforms/Schedule/Schedules.h"
+#include <limits>
 
 using namespace mlir;
 using namespace mlir::disc;
@@ -36,7 +37,7 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
     return failure();
   const ContractionInfo &info = parts->front().first(); // says what all products share
   SymExpr m = info.size(info.rows), k = info.size(info.depth);
-  int64_t sumBytes = bytesOf(info.accumulator), rows = 0;
+  int64_t sumBytes = bytesOf(info.accumulator), rows = std::numeric_limits<int64_t>::max();
   SymExpr batches = info.size(info.batch);
 
   // A part's task has a panel of each of its products.
@@ -45,17 +46,18 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   SymExpr panels(0);
   int64_t sumsPerRow = 0, panelBytes = 0; // of the widest part; panels per value of k
   for (const ContractionPart &part : *parts) {
-    TargetInfo::Tile tile = target.tile(8 * sumBytes, shapes.range(part.columns()).max);
-    if (UnpackOp packed = part.first().panels)
-      tile.columns = packed.getPanel();
-    rows = tile.rows;
+    UnpackOp packed = part.first().panels;
+    int64_t panel =
+        packed ? packed.getPanel() : target.panelColumns(8 * sumBytes, shapes.range(part.columns()).max);
+    // All parts share the tiles of rows.
+    rows = std::min(rows, target.tileRows(8 * sumBytes, panel));
     int64_t bytes = 0;
     for (const ContractionInfo &product : part.products)
-      bytes += tile.columns * bytesOf(product.rhsElement);
+      bytes += panel * bytesOf(product.rhsElement);
     panelBytes = std::max(panelBytes, bytes);
-    sumsPerRow = std::max<int64_t>(sumsPerRow, tile.columns * part.products.size());
-    columns.push_back(b.getI64IntegerAttr(tile.columns));
-    panels += SymExpr::ceilDiv(part.columns(), SymExpr(tile.columns));
+    sumsPerRow = std::max<int64_t>(sumsPerRow, panel * part.products.size());
+    columns.push_back(b.getI64IntegerAttr(panel));
+    panels += SymExpr::ceilDiv(part.columns(), SymExpr(panel));
   }
 
   // Panels of up to 3/16 of the second-level cache are used whole, beside as many rows as fit into 5/8 of it. Of longer

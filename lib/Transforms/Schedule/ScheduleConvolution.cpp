@@ -39,7 +39,7 @@ LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, 
   if (!info.panels)
     return info.op.emitError("the weights of a convolution must be packed");
   int64_t panel = info.panels.getPanel(), sumBytes = bytesOf(info.accumulator);
-  int64_t tile = target.tile(8 * sumBytes, panel).rows;
+  int64_t tile = target.tileRows(8 * sumBytes, panel);
   ConvolutionInfo::Axis &z = info.z(), &h = info.h(), &w = info.w();
   SymExpr taps = z.kernel * h.kernel * w.kernel;
   SymExpr one(1), tiles = atLeastOne(SymExpr::ceilDiv(w.output, SymExpr(tile)));

@@ -36,7 +36,7 @@ LogicalResult disc::scheduleWinograd(KernelOp kernel, ShapeAnalysis &shapes, con
   SymExpr channels = shapes.dims(op.getInput()).back(), one(1), two(2);
   int64_t panel = panels.getPanel();
   int64_t bits = getElementTypeOrSelf(op.getResult().getType()).getIntOrFloatBitWidth(), bytes = bits / 8;
-  int64_t rows = target.tile(bits, panel).rows;
+  int64_t rows = target.tileRows(bits, panel);
 
   SymExpr blocks = result[0] * blocksOfWinograd(op, 0, shapes) * blocksOfWinograd(op, 1, shapes);
   SymExpr tiles = SymExpr::max(SymExpr::ceilDiv(blocks, SymExpr(rows)), one);

@@ -2,6 +2,9 @@
 
 #include "lib/Transforms/Schedule/TargetInfo.h"
 
+#include "llvm/Support/MathExtras.h"
+#include <algorithm>
+
 using namespace mlir;
 using namespace mlir::disc;
 
@@ -28,9 +31,21 @@ TargetInfo TargetInfo::get(ModuleOp module) {
   return info;
 }
 
-TargetInfo::Tile TargetInfo::tile(int64_t bits, std::optional<int64_t> maxColumns) const {
-  // Two vectors wide; as many rows as leave registers for one row of the right-hand side and a broadcast.
-  int64_t lanes = vectorBits / bits;
-  int64_t columns = maxColumns && *maxColumns <= lanes ? lanes : 2 * lanes;
-  return {(vectorRegisters - 3) / 2, columns};
+int64_t TargetInfo::panelColumns(int64_t bits, std::optional<int64_t> maxColumns) const {
+  int64_t lanes = vectorBits / bits, two = 2 * lanes, three = 3 * lanes;
+  if (!maxColumns)
+    return two;
+  if (*maxColumns <= lanes)
+    return lanes;
+  // With sixteen registers, tiles of three vectors by four rows load less for each product than those of two by six,
+  // and an uneven split leaves them more independent sums: 8 rows are 4 and 4, each with twelve of them instead of
+  // eight, as many as just hide the latency. Worth it unless much of the last panel is left empty.
+  auto padded = [&](int64_t panel) { return int64_t(llvm::divideCeil(*maxColumns, panel)) * panel; };
+  return vectorRegisters < 32 && padded(three) * 32 <= padded(two) * 33 ? three : two;
+}
+
+int64_t TargetInfo::tileRows(int64_t bits, int64_t columns) const {
+  // As many as leave registers for one row of the right-hand side and a broadcast.
+  int64_t vectors = std::max<int64_t>(columns * bits / vectorBits, 2);
+  return (vectorRegisters - 1 - vectors) / vectors;
 }

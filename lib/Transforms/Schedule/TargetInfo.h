@@ -25,12 +25,11 @@ struct TargetInfo {
   /// 32-bit elements in a vector; kernels process this many elements of any type at a time.
   int64_t lanes() const { return vectorBits / 32; }
 
-  /// Register tile of the product kernels for elements of `bits` bits: rows and columns.
-  struct Tile {
-    int64_t rows, columns;
-  };
-  /// A result of few columns (`maxColumns`, if known) needs no wider tile than one vector.
-  Tile tile(int64_t bits, std::optional<int64_t> maxColumns = std::nullopt) const;
+  /// Columns of a register tile of the product kernels, which are those of a panel, for sums of `bits` bits and a
+  /// result of so many columns at most, if that is known.
+  int64_t panelColumns(int64_t bits, std::optional<int64_t> maxColumns = std::nullopt) const;
+  /// Rows of a register tile with panels of so many columns.
+  int64_t tileRows(int64_t bits, int64_t columns) const;
 };
 
 } // namespace mlir::disc
