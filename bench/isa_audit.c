@@ -5,8 +5,8 @@
 // have looked at believe neither without the other. Settings of their own (ONEDNN_MAX_CPU_ISA, ATEN_CPU_CAPABILITY)
 // hold only a part of them: OpenVINO multiplies matrices with AVX-512 regardless.
 //
-// BENCH_ISA says what stays visible: avx2 or sse. BENCH_ISA_LIST is a file with a line for each instruction, its address
-// in the file's own numbering and the file: isa.py writes it, and sets all this up.
+// BENCH_ISA says what stays visible: avx2 or sse. BENCH_ISA_LIST is a file with a line for each instruction, its
+// address in the file's own numbering and the file: isa.py writes it, and sets all this up.
 #define _GNU_SOURCE
 #include <link.h>
 #include <signal.h>
@@ -52,7 +52,7 @@ static void patch(unsigned char *at) {
 unsigned int la_version(unsigned int version) {
   const char *level = getenv("BENCH_ISA");
   if (!level || (strcmp(level, "avx2") && strcmp(level, "sse")))
-    return 0; // nothing to hide: not loaded
+    return 0;                          // nothing to hide: not loaded
   kept = strcmp(level, "sse") ? 7 : 3; // x87, SSE, and AVX
   struct sigaction action = {.sa_sigaction = answer, .sa_flags = SA_SIGINFO | SA_NODEFER};
   if (sigaction(SIGILL, &action, NULL))

@@ -309,9 +309,9 @@ SmallVector<Value> ContractionEmitter::placeRhs(Part &part, const Task &task, Va
     PointEmitter::Scope inner(points);
     ContractionInfo &own = product.info;
     PanelSource source{own.right(), [&](Idx column, Idx depth) {
-                         SmallVector<Idx> iters =
-                             iteration(points, own, task, noRows, split(points, own, column, own.columns),
-                                       split(points, own, depth, own.depth)),
+                         SmallVector<Idx> iters = iteration(points, own, task, noRows,
+                                                            split(points, own, column, own.columns),
+                                                            split(points, own, depth, own.depth)),
                                           point;
                          for (AffineExpr r : own.rhsMap().getResults())
                            point.push_back(points.affine(r, iters));

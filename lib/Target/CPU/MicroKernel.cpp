@@ -159,19 +159,23 @@ private:
 
   /// Adds the products of `k` neighbouring values.
   SmallVector<Value> run(Value k, SmallVector<Value> sums) {
+    // A row of one and a half lines is fetched with the next one, or a line of each two would be fetched twice.
+    int64_t row = spec.panel() * bytes(spec.b), unroll = splits;
+    if (splits == 1 && prefetches() && !spec.pairs && row % cacheLine == cacheLine / 2)
+      unroll = 2;
     Value zero = i64(0), one = i64(1), whole = zero;
-    if (splits > 1) {
-      Value step = i64(splits);
+    if (unroll > 1) {
+      Value step = i64(unroll);
       whole = arith::SubIOp::create(b, loc, k, arith::RemUIOp::create(b, loc, k, step));
       SmallVector<Value> parts(sums);
       parts.append(rows * spec.vectors * (splits - 1),
                    arith::ConstantOp::create(b, loc, b.getZeroAttr(accType)).getResult());
-      sums = fold(loop(zero, whole, step, parts, splits));
+      sums = fold(loop(zero, whole, step, parts, unroll));
     }
     return loop(whole, k, one, sums, 1);
   }
 
-  /// Steps `k` through [from, to); each step handles `unroll` values of k, each with sums of its own.
+  /// Steps `k` through [from, to); each step handles `unroll` values of k. As many sums as `init` has go round.
   SmallVector<Value> loop(Value from, Value to, Value step, ArrayRef<Value> init, int64_t unroll) {
     auto forOp = scf::ForOp::create(b, loc, from, to, step, init, [&](OpBuilder &, Location, Value k, ValueRange in) {
       SmallVector<Value> sums(in);
@@ -179,11 +183,14 @@ private:
       int64_t side = spec.pairs ? 2 : 1, row = spec.panel() * bytes(spec.b) * side;
       Value bRow = offset(bPtr, arith::MulIOp::create(b, loc, k, i64(row)));
       Value ahead = prefetches() ? offset(next.from, arith::MulIOp::create(b, loc, k, next.step)) : Value();
+      int64_t fetched = 0;
       for (int64_t u = 0; u < unroll; ++u) {
         if (prefetches()) {
-          prefetch(ahead, secondLevel);
-          for (int64_t line = 0; line < row; line += cacheLine)
-            prefetch(offset(bRow, u * row + aheadBytes + line), firstLevel);
+          // A step of two brings one line: only beside few rows is that less than their share.
+          if (u == 0 || unroll == splits)
+            prefetch(ahead, secondLevel);
+          for (; fetched < (u + 1) * row; fetched += cacheLine)
+            prefetch(offset(bRow, aheadBytes + fetched), firstLevel);
           if (u + 1 < unroll)
             ahead = offset(ahead, next.step);
         }
@@ -198,7 +205,7 @@ private:
           left = spec.pairs ? vector::BitCastOp::create(b, loc, VectorType::get({spec.lanes * 2}, spec.a), left)
                             : widen(left);
           for (int64_t j = 0; j < spec.vectors; ++j) {
-            Value &sum = sums[(u * rows + i) * spec.vectors + j];
+            Value &sum = sums[(u * rows * spec.vectors + i * spec.vectors + j) % sums.size()];
             sum = multiplyAdd(left, right[j], sum);
           }
         }

@@ -7,7 +7,7 @@
 //
 // The same for scalars. Largest errors found, in ulp of f32 (test/python/unit/test_math_accuracy.py checks them):
 //   exp, exp2 1 · expm1 1.5 · log 1 · log1p 2.5 · log2, log10 2 · tanh 2 · erf 2
-//   1 + erf, 1 + tanh 1.5, of the unit of 1
+//   1 + erf, 1 + tanh 2 units of the last place of 1
 //   sin, cos 1.1 · tan 3 · atan, atan2, asin, acos 2.5 · sinh, cosh 2.5 · atanh 3 · remainders are exact
 // All handle infinities, NaN and denormals. Arguments of sin, cos and tan from 12000 on, and quotients from 2^22 on, go
 // to libm, as do the other functions, and f64, per lane. f16 is computed in f32; so is bf16, whose conversions become

@@ -28,6 +28,8 @@ TargetInfo TargetInfo::get(ModuleOp module) {
   read("warp", info.warp);
   if (auto flag = dict.getAs<BoolAttr>("bf16_dot"))
     info.bf16Dot = flag.getValue();
+  if (auto flag = dict.getAs<BoolAttr>("fma"))
+    info.fma = flag.getValue();
   return info;
 }
 
@@ -39,9 +41,10 @@ int64_t TargetInfo::panelColumns(int64_t bits, std::optional<int64_t> maxColumns
     return lanes;
   // With sixteen registers, tiles of three vectors by four rows load less for each product than those of two by six,
   // and an uneven split leaves them more independent sums: 8 rows are 4 and 4, each with twelve of them instead of
-  // eight, as many as just hide the latency. Worth it unless much of the last panel is left empty.
+  // eight, as many as just hide the latency. Worth it unless much of the last panel is left empty. A product and a sum
+  // apart need one register more.
   auto padded = [&](int64_t panel) { return int64_t(llvm::divideCeil(*maxColumns, panel)) * panel; };
-  return vectorRegisters < 32 && padded(three) * 32 <= padded(two) * 33 ? three : two;
+  return fma && vectorRegisters < 32 && padded(three) * 32 <= padded(two) * 33 ? three : two;
 }
 
 int64_t TargetInfo::tileRows(int64_t bits, int64_t columns) const {

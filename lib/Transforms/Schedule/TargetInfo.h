@@ -18,6 +18,7 @@ struct TargetInfo {
   int64_t cores = 1;
   int64_t warp = 32; // threads of a device that step together
   bool bf16Dot = false;
+  bool fma = true;
 
   static constexpr llvm::StringLiteral attrName = "disc_plan.target";
   static TargetInfo get(ModuleOp module);

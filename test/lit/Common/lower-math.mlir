@@ -20,6 +20,25 @@ func.func @scalars(%x: f32) -> f32 {
   return %3 : f32
 }
 
+// 1 + erf is erfc of the negative, and 1 - tanh a quotient: neither needs the function where it is small. A result that is
+// used as well is computed.
+// CHECK-LABEL: func.func @with_one
+// CHECK-NOT: math.{{tanh|erf}}
+// CHECK-COUNT-1: arith.select
+// CHECK: arith.divf
+// CHECK: arith.select
+// CHECK: return
+func.func @with_one(%x: vector<8xf32>) -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
+  %one = arith.constant dense<1.0> : vector<8xf32>
+  %0 = math.erf %x : vector<8xf32>
+  %1 = arith.addf %0, %one : vector<8xf32>
+  %2 = math.tanh %x : vector<8xf32>
+  %3 = arith.subf %one, %2 : vector<8xf32>
+  %4 = math.erf %1 : vector<8xf32>
+  %5 = arith.addf %one, %4 : vector<8xf32>
+  return %1, %3, %5, %4 : vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>
+}
+
 // CHECK-LABEL: func.func @f64
 // CHECK-COUNT-4: call @exp(%{{.*}}) : (f64) -> f64
 func.func @f64(%x: vector<4xf64>) -> vector<4xf64> {

@@ -4,25 +4,25 @@
 // ERROR: precision is f32 or bf16, not 'f8'
 
 // Weights are kept as bf16; the product widens them and sums in f32.
-// BF16: disc_plan.global @packed0 : tensor<2x8x16xbf16>
-// BF16: disc_tensor.pack %{{.*}} panel 16 : tensor<20x8xf32> -> tensor<2x8x16xbf16>
-// BF16: disc_tensor.unpack %{{.*}} : tensor<2x8x16xbf16> -> tensor<20x8xbf16>
+// BF16: disc_plan.global @packed0 : tensor<1x8x24xbf16>
+// BF16: disc_tensor.pack %{{.*}} panel 24 : tensor<20x8xf32> -> tensor<1x8x24xbf16>
+// BF16: disc_tensor.unpack %{{.*}} : tensor<1x8x24xbf16> -> tensor<20x8xbf16>
 // BF16: ^bb0(%[[I:.*]]: f32, %[[J:.*]]: bf16, %[[O:.*]]: f32):
 // BF16: %[[WIDE:.*]] = arith.extf %[[J]] : bf16 to f32
 // BF16: arith.mulf %[[I]], %[[WIDE]] : f32
 
 // One weight in two products with the same dimensions is packed once, in panels of the target's width.
-// CHECK: disc_plan.global @packed0 : tensor<2x8x16xf32>
+// CHECK: disc_plan.global @packed0 : tensor<1x8x24xf32>
 // CHECK-NOT: disc_plan.global @packed1
 // CHECK: func.func @init()
 // CHECK: %[[W:.*]] = disc_tensor.parameter "w" : tensor<20x8xf32>
-// CHECK: %[[P:.*]] = disc_plan.kernel pack ins(%[[W]] : tensor<20x8xf32>) -> tensor<2x8x16xf32>
-// CHECK: disc_tensor.pack %{{.*}} batch [] n [0] k [1] panel 16
+// CHECK: %[[P:.*]] = disc_plan.kernel pack ins(%[[W]] : tensor<20x8xf32>) -> tensor<1x8x24xf32>
+// CHECK: disc_tensor.pack %{{.*}} batch [] n [0] k [1] panel 24
 // CHECK: disc_plan.global_store @packed0, %[[P]]
 // CHECK: func.func @main
 // CHECK: %[[L:.*]] = disc_plan.global_load @packed0
-// CHECK: disc_plan.kernel contraction ins(%{{.*}}, %[[L]] : tensor<?x8xf32>, tensor<2x8x16xf32>)
-// CHECK: %[[U:.*]] = disc_tensor.unpack %{{.*}} batch [] n [0] k [1] panel 16 : tensor<2x8x16xf32> -> tensor<20x8xf32>
+// CHECK: disc_plan.kernel contraction ins(%{{.*}}, %[[L]] : tensor<?x8xf32>, tensor<1x8x24xf32>)
+// CHECK: %[[U:.*]] = disc_tensor.unpack %{{.*}} batch [] n [0] k [1] panel 24 : tensor<1x8x24xf32> -> tensor<20x8xf32>
 // CHECK: linalg.generic {{.*}} ins(%{{.*}}, %[[U]] :
 // CHECK: %[[L1:.*]] = disc_plan.global_load @packed0
 // CHECK: disc_plan.kernel contraction ins(%{{.*}}, %[[L1]] :

@@ -1,6 +1,7 @@
 // Tiles fit the vectors and registers that the target says it has: NEON of AArch64 and ARMv7, SVE, AVX2, SSE.
 // RUN: sed 's/TARGET/vector_bits = 128 : i64, vector_registers = 32 : i64/' %s | disc-opt -disc-schedule-pack-weights -disc-schedule-kernels | FileCheck %s --check-prefix=NEON
 // RUN: sed 's/TARGET/vector_bits = 128 : i64, vector_registers = 16 : i64/' %s | disc-opt -disc-schedule-pack-weights -disc-schedule-kernels | FileCheck %s --check-prefix=SHORT
+// RUN: sed 's/TARGET/vector_bits = 128 : i64, vector_registers = 16 : i64, fma = false/' %s | disc-opt -disc-schedule-pack-weights -disc-schedule-kernels | FileCheck %s --check-prefix=SSE
 // RUN: sed 's/TARGET/vector_bits = 256 : i64, vector_registers = 32 : i64/' %s | disc-opt -disc-schedule-pack-weights -disc-schedule-kernels | FileCheck %s --check-prefix=SVE
 // RUN: sed 's/TARGET/vector_bits = 256 : i64, vector_registers = 16 : i64/' %s | disc-opt -disc-schedule-pack-weights -disc-schedule-kernels | FileCheck %s --check-prefix=AVX2
 
@@ -12,12 +13,14 @@ module attributes {disc_plan.target = {TARGET}} {
 
   // NEON: columns = [8]
   // NEON-SAME: rows = 14 : i64
-  // SHORT: columns = [8]
-  // SHORT-SAME: rows = 6 : i64
+  // SHORT: columns = [12]
+  // SHORT-SAME: rows = 4 : i64
+  // SSE: columns = [8]
+  // SSE-SAME: rows = 6 : i64
   // SVE: columns = [16]
   // SVE-SAME: rows = 14 : i64
-  // AVX2: columns = [16]
-  // AVX2-SAME: rows = 6 : i64
+  // AVX2: columns = [24]
+  // AVX2-SAME: rows = 4 : i64
   func.func @product(%x: tensor<?x384xf32> {disc_shape.dims = #disc_shape.dims<[M, 384]>}, %v: tensor<384x384xf32>) -> (tensor<?x384xf32> {disc_shape.dims = #disc_shape.dims<[M, 384]>}) {
     %0 = disc_plan.kernel contraction ins(%x, %v : tensor<?x384xf32>, tensor<384x384xf32>) -> tensor<?x384xf32> attributes {name = "linear"} {
     ^bb0(%a: tensor<?x384xf32>, %b: tensor<384x384xf32>):

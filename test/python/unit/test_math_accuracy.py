@@ -1,5 +1,7 @@
 """Largest errors of the compiled transcendental functions, in units in the last place, against float64."""
 
+import platform
+
 import pytest
 import torch
 
@@ -118,3 +120,33 @@ def test_gelu_where_it_does_not_cancel():
     got = compiled(torch.nn.functional.gelu)(x)
     want = torch.nn.functional.gelu(x.double())
     assert ((got.double() - want) / want).abs()[x.abs() > 1e-6].max().item() <= 1e-6
+
+
+@pytest.mark.parametrize("function", [torch.erf, torch.tanh], ids=["erf", "tanh"])
+def test_one_plus_a_function(function):
+    # Computed as one, within two units of the last place of 1; no sign or NaN is lost.
+    plus, minus = compiled(lambda x: 1 + function(x)), compiled(lambda x: 1 - function(x))
+    x = torch.cat([samples(-12, 12), SPECIAL, torch.tensor([7.2, -7.2, 7.3, 1e30, -1e30])])
+    for model, sign in ((plus, 1), (minus, -1)):
+        got, want = model(x), 1 + sign * function(x.double())
+        assert torch.equal(got.isnan(), want.isnan())
+        assert torch.nan_to_num(got.double() - want).abs().max().item() <= 2 * 2**-23
+    # What both are multiplied by may be large: where they are 0, that is exact.
+    assert plus(torch.tensor([-100.0, -1e30, -float("inf")])).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("cpu", [None, "x86-64-v3", "x86-64-v2"])
+def test_gelu_behind_a_product_of_any_width(cpu):
+    # Panels of one, two and three vectors, whole and cut; rows of a panel are evaluated at once.
+    if cpu is not None and platform.machine() != "x86_64":
+        pytest.skip("names of x86 processors")
+    for columns in (5, 8, 16, 17, 24, 31, 40, 72, 95):
+        module = torch.nn.Sequential(torch.nn.Linear(33, columns), torch.nn.GELU()).eval()
+        rows = torch.export.Dim("rows", min=1, max=64)
+        options = disc.Options(cpu=cpu)
+        model = disc.compile(module, (torch.randn(4, 33),), dynamic_shapes=({0: rows},), options=options)
+        exact = torch.nn.Sequential(torch.nn.Linear(33, columns), torch.nn.GELU()).double()
+        exact.load_state_dict({name: value.double() for name, value in module.state_dict().items()})
+        for count in (1, 3, 4, 5, 7, 13, 64, 6):
+            x = torch.randn(count, 33)
+            torch.testing.assert_close(model(x).double(), exact(x.double()), rtol=1e-5, atol=2e-6)
