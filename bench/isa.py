@@ -97,6 +97,7 @@ def environment(level: str, cache: Path) -> dict[str, str]:
         "BENCH_ISA": level,
         "BENCH_ISA_LIST": str(listing),
         "LD_AUDIT": str(library),
+        "LD_PRELOAD": str(library),
         "GLIBC_TUNABLES": "glibc.cpu.hwcaps=" + ",".join(f"-{name}" for name in GLIBC[level]),
     }
 

@@ -21,13 +21,21 @@
 static const unsigned char kXgetbv[3] = {0x0f, 0x01, 0xd0}, kTrap[3] = {0x0f, 0x0b, 0x90};
 static uint64_t kept; // the states that are not hidden
 
+// The C library's own name for it: the other one is ours below.
+extern int __sigaction(int signal, const struct sigaction *action, struct sigaction *old);
+
+// Preloaded as well, this keeps others (LLVM, Python's faulthandler) from taking the signal away.
+int sigaction(int signal, const struct sigaction *action, struct sigaction *old) {
+  return __sigaction(signal, signal == SIGILL ? NULL : action, old);
+}
+
 static void answer(int signal, siginfo_t *info, void *context) {
   (void)info;
   greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
   const unsigned char *at = (const unsigned char *)registers[REG_RIP];
   if (memcmp(at, kTrap, sizeof kTrap) != 0) { // somebody else's
     struct sigaction standard = {.sa_handler = SIG_DFL};
-    sigaction(signal, &standard, NULL);
+    __sigaction(signal, &standard, NULL);
     return;
   }
   uint32_t low, high;
@@ -55,7 +63,7 @@ unsigned int la_version(unsigned int version) {
     return 0;                          // nothing to hide: not loaded
   kept = strcmp(level, "sse") ? 7 : 3; // x87, SSE, and AVX
   struct sigaction action = {.sa_sigaction = answer, .sa_flags = SA_SIGINFO | SA_NODEFER};
-  if (sigaction(SIGILL, &action, NULL))
+  if (__sigaction(SIGILL, &action, NULL))
     abort();
   return version;
 }

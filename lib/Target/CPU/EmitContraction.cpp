@@ -78,6 +78,9 @@ public:
       Part &own = parts.emplace_back();
       own.results = part.results;
       own.vectors = cast<IntegerAttr>(columns[i]).getInt() / lanes;
+      // Made here, as what holds for the whole function is emitted where an emitter is made.
+      if (int64_t several = epilogueVectors(e.kernel, own.vectors); several > 1 && !widePoints.count(several))
+        widePoints[several] = std::make_unique<PointEmitter>(b, e.kernel, e.args(), several * lanes, e.shapes);
       for (const ContractionInfo &product : part.products) {
         UnpackOp panels = product.panels;
         own.products.push_back(
@@ -127,7 +130,7 @@ private:
   Type acc;
   int64_t lanes;
   PointEmitter points;
-  std::map<int64_t, std::unique_ptr<PointEmitter>> widePoints; // by lanes
+  std::map<int64_t, std::unique_ptr<PointEmitter>> widePoints; // by vectors of a panel
   int64_t tileRows;
   std::vector<Part> parts;
 
@@ -475,13 +478,8 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
 /// lanes become several registers, whose instructions alternate, so that none waits for the one before, and share
 /// constants.
 PointEmitter &ContractionEmitter::epilogueOf(Part &part) {
-  int64_t wide = epilogueVectors(e.kernel, part.vectors) * lanes;
-  if (wide == lanes)
-    return points;
-  std::unique_ptr<PointEmitter> &emitter = widePoints[wide];
-  if (!emitter)
-    emitter = std::make_unique<PointEmitter>(b, e.kernel, e.args(), wide, e.shapes);
-  return *emitter;
+  auto wide = widePoints.find(part.vectors);
+  return wide == widePoints.end() ? points : *wide->second;
 }
 
 LogicalResult ContractionEmitter::emitEpilogue(Part &part, const Task &task, Value firstRow, Value rows,

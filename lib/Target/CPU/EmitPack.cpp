@@ -17,6 +17,7 @@
 #include "lib/Target/CPU/PackPanel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace mlir::disc;
@@ -70,9 +71,8 @@ LogicalResult disc::emitPack(KernelEmission &e) {
     return e.kernel.emitError("a pack kernel must yield a disc_tensor.pack");
   auto type = cast<RankedTensorType>(pack.getResult().getType());
   int64_t bits = pack.getPairs() ? 32 : type.getElementTypeBitWidth();
-  int64_t lanes = std::min<int64_t>(e.vectorBits / bits, pack.getPanel());
-  if (pack.getPanel() % lanes != 0)
-    return pack.emitError("the panel is not a whole number of vectors");
+  // The panel is a whole number of vectors of sums; narrower elements may be more than it in one.
+  int64_t lanes = std::gcd(e.vectorBits / bits, pack.getPanel());
   Layout result = Layout::get(e.kernel.getLayout(e.kernel.getNumInputs()));
   SmallVector<SymExpr> dims = e.shapes.dims(pack.getSource());
   if (!result.isContiguous(e.shapes.dims(pack.getResult())))
