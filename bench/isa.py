@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -72,10 +73,13 @@ def instructions(path: Path) -> list[int]:
 
 
 def files() -> list[Path]:
-    """Whatever a process of this environment may load or start."""
+    """Whatever a process of this environment, or of another of the project's, may load or start."""
+    root = Path(__file__).resolve().parent.parent
     multiarch = sysconfig.get_config_var("MULTIARCH") or ""
-    folders = [*(f for f in sys.path if f and Path(f).is_dir()), f"/usr/lib/{multiarch}", "/usr/lib/llvm-22/lib"]
-    found = {p.resolve() for folder in folders for p in Path(folder).glob("**/*.so*") if p.is_file()}
+    folders = [Path(f) for f in sys.path if f and Path(f).is_dir()]
+    folders += [*root.glob(".venv*/lib/*/site-packages"), root / "python"]
+    folders += [Path("/usr/lib", multiarch), Path("/usr/lib/llvm-22/lib")]
+    found = {p.resolve() for folder in folders for p in folder.glob("**/*.so*") if p.is_file()}
     programs = [Path(sys.executable), *(Path("/usr/bin").glob("*g++*")), *(Path("/usr/bin").glob("clang*"))]
     return sorted(found | {p.resolve() for p in programs if p.is_file()})
 
@@ -86,7 +90,8 @@ def environment(level: str, cache: Path) -> dict[str, str]:
     cache.mkdir(parents=True, exist_ok=True)
     library = cache / f"isa-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}.so"
     if not library.exists():
-        subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+        compiler = next(name for name in ("cc", "gcc", "clang", "clang-22") if shutil.which(name))
+        subprocess.run([compiler, "-O2", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
     paths = files()
     states = [f"{p} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in paths]
     listing = cache / f"isa-{hashlib.sha256(chr(10).join(states).encode()).hexdigest()[:12]}.list"

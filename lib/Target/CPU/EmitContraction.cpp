@@ -36,7 +36,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
-#include <map>
 
 using namespace mlir;
 using namespace mlir::disc;
@@ -78,9 +77,6 @@ public:
       Part &own = parts.emplace_back();
       own.results = part.results;
       own.vectors = cast<IntegerAttr>(columns[i]).getInt() / lanes;
-      // Made here, as what holds for the whole function is emitted where an emitter is made.
-      if (int64_t several = epilogueVectors(e.kernel, own.vectors); several > 1 && !widePoints.count(several))
-        widePoints[several] = std::make_unique<PointEmitter>(b, e.kernel, e.args(), several * lanes, e.shapes);
       for (const ContractionInfo &product : part.products) {
         UnpackOp panels = product.panels;
         own.products.push_back(
@@ -115,13 +111,11 @@ private:
   SmallVector<Value> placeRhs(Part &part, const Task &task, Value &key);
   void emitTiles(Part &part, const Task &task, Value lhs, ArrayRef<Value> rhs);
   LogicalResult emitEpilogue(Part &part, const Task &task, Value firstRow, Value rows, ArrayRef<Value> sums);
-  LogicalResult emitVector(Part &part, PointEmitter &at, const Task &task, ArrayRef<Value> rowCoordinates,
-                           int64_t vector, ArrayRef<Value> sumRows, Value mask);
-  SmallVector<Idx> iteration(PointEmitter &at, ContractionInfo &product, const Task &task,
-                             ArrayRef<Value> rowCoordinates, ArrayRef<Idx> columns, ArrayRef<Idx> depth);
-  SmallVector<Idx> split(PointEmitter &at, ContractionInfo &product, Idx linear, ArrayRef<unsigned> dims);
-  /// What evaluates a part's epilogue.
-  PointEmitter &epilogueOf(Part &part);
+  LogicalResult emitVector(Part &part, const Task &task, ArrayRef<Value> rowCoordinates, int64_t vector,
+                           ArrayRef<Value> sumRows, Value mask);
+  SmallVector<Idx> iteration(ContractionInfo &product, const Task &task, ArrayRef<Value> rowCoordinates,
+                             ArrayRef<Idx> columns, ArrayRef<Idx> depth);
+  SmallVector<Idx> split(ContractionInfo &product, Idx linear, ArrayRef<unsigned> dims);
 
   KernelEmission &e;
   OpBuilder &b;
@@ -130,7 +124,6 @@ private:
   Type acc;
   int64_t lanes;
   PointEmitter points;
-  std::map<int64_t, std::unique_ptr<PointEmitter>> widePoints; // by vectors of a panel
   int64_t tileRows;
   std::vector<Part> parts;
 
@@ -312,9 +305,8 @@ SmallVector<Value> ContractionEmitter::placeRhs(Part &part, const Task &task, Va
     PointEmitter::Scope inner(points);
     ContractionInfo &own = product.info;
     PanelSource source{own.right(), [&](Idx column, Idx depth) {
-                         SmallVector<Idx> iters = iteration(points, own, task, noRows,
-                                                            split(points, own, column, own.columns),
-                                                            split(points, own, depth, own.depth)),
+                         SmallVector<Idx> iters = iteration(own, task, noRows, split(own, column, own.columns),
+                                                            split(own, depth, own.depth)),
                                           point;
                          for (AffineExpr r : own.rhsMap().getResults())
                            point.push_back(points.affine(r, iters));
@@ -330,24 +322,23 @@ SmallVector<Value> ContractionEmitter::placeRhs(Part &part, const Task &task, Va
 }
 
 /// Coordinates over `dims` of a position in their row-major order.
-SmallVector<Idx> ContractionEmitter::split(PointEmitter &at, ContractionInfo &product, Idx linear,
-                                           ArrayRef<unsigned> dims) {
+SmallVector<Idx> ContractionEmitter::split(ContractionInfo &product, Idx linear, ArrayRef<unsigned> dims) {
   SmallVector<Idx> out(dims.size());
   for (size_t i = dims.size(); i-- > 1;)
-    std::tie(linear, out[i]) = at.divModIdx(linear, product.sizes[dims[i]]);
+    std::tie(linear, out[i]) = points.divModIdx(linear, product.sizes[dims[i]]);
   if (!dims.empty())
     out[0] = linear;
   return out;
 }
 
-SmallVector<Idx> ContractionEmitter::iteration(PointEmitter &at, ContractionInfo &product, const Task &task,
+SmallVector<Idx> ContractionEmitter::iteration(ContractionInfo &product, const Task &task,
                                                ArrayRef<Value> rowCoordinates, ArrayRef<Idx> columns,
                                                ArrayRef<Idx> depth) {
-  SmallVector<Idx> iters(product.sizes.size(), at.uniform(int64_t(0)));
+  SmallVector<Idx> iters(product.sizes.size(), points.uniform(int64_t(0)));
   for (auto [d, v] : llvm::zip_equal(product.batch, task.batch))
-    iters[d] = at.uniform(v);
+    iters[d] = points.uniform(v);
   for (auto [d, v] : llvm::zip_equal(product.rows, rowCoordinates))
-    iters[d] = at.uniform(v);
+    iters[d] = points.uniform(v);
   for (auto [d, idx] : llvm::zip_equal(product.columns, columns))
     iters[d] = idx;
   for (auto [d, idx] : llvm::zip_equal(product.depth, depth))
@@ -365,9 +356,9 @@ Value ContractionEmitter::packLhs(const Task &task) {
   Value whole = m.mul(m.div(depthCount, step), lanes);
   auto copyVector = [&](ArrayRef<Value> row, Value r, Value k, Value mask) {
     PointEmitter::Scope scope(points);
-    SmallVector<Idx> depth = split(points, info, Idx(k, /*lanes=*/true, 1, lanes), info.depth);
+    SmallVector<Idx> depth = split(info, Idx(k, /*lanes=*/true, 1, lanes), info.depth);
     SmallVector<Idx> columns(info.columns.size(), points.uniform(zero));
-    SmallVector<Idx> iters = iteration(points, info, task, row, columns, depth), point;
+    SmallVector<Idx> iters = iteration(info, task, row, columns, depth), point;
     for (AffineExpr x : info.lhsMap().getResults())
       point.push_back(points.affine(x, iters));
     Value v = points.eval(info.left(), point, mask);
@@ -474,42 +465,32 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
   });
 }
 
-/// Where an epilogue computes much and all of it lies side by side, it takes a panel's row at once: vectors of so many
-/// lanes become several registers, whose instructions alternate, so that none waits for the one before, and share
-/// constants.
-PointEmitter &ContractionEmitter::epilogueOf(Part &part) {
-  auto wide = widePoints.find(part.vectors);
-  return wide == widePoints.end() ? points : *wide->second;
-}
-
 LogicalResult ContractionEmitter::emitEpilogue(Part &part, const Task &task, Value firstRow, Value rows,
                                                ArrayRef<Value> sums) {
   SmallVector<Value> rowSizes = sizes(info.rows);
   ContractionInfo &own = part.info();
   bool ok = true;
-  PointEmitter &at = own.columns.empty() ? points : epilogueOf(part);
-  PointEmitter::Scope outer(at);
-  int64_t panel = part.vectors * lanes, width = at.lanes();
+  int64_t panel = part.vectors * lanes;
   Value rowBytes = m.constant(panel * byteSize(acc));
   // All rows of the tile, with the columns of whole panels or of the last, cut one.
   auto tileRowsLoop = [&](bool cut) {
     emitFor(b, loc(), m.constant(0), rows, m.constant(1), m.delinearize(firstRow, rowSizes),
             [&](Value r, ValueRange row) {
-              PointEmitter::Scope scope(at);
+              PointEmitter::Scope scope(points);
               SmallVector<Value> coordinates(row), sumRows;
               for (Value tile : sums)
                 sumRows.push_back(m.advance(tile, m.mul(r, rowBytes)));
-              for (int64_t v = 0; v < panel / width; ++v) {
+              for (int64_t v = 0; v < part.vectors; ++v) {
                 if (!cut) {
-                  ok &= succeeded(emitVector(part, at, task, coordinates, v, sumRows, {}));
+                  ok &= succeeded(emitVector(part, task, coordinates, v, sumRows, {}));
                   continue;
                 }
-                Value left = m.sub(part.columnCount, m.add(task.firstColumn, m.constant(v * width)));
+                Value left = m.sub(part.columnCount, m.add(task.firstColumn, m.constant(v * lanes)));
                 auto some = scf::IfOp::create(b, loc(), m.less(m.constant(0), left));
                 OpBuilder::InsertionGuard guard(b);
                 b.setInsertionPointToStart(&some.getThenRegion().front());
-                PointEmitter::Scope inner(at);
-                ok &= succeeded(emitVector(part, at, task, coordinates, v, sumRows, at.tailMask(left)));
+                PointEmitter::Scope inner(points);
+                ok &= succeeded(emitVector(part, task, coordinates, v, sumRows, points.tailMask(left)));
               }
               return m.next(coordinates, rowSizes);
             });
@@ -522,7 +503,7 @@ LogicalResult ContractionEmitter::emitEpilogue(Part &part, const Task &task, Val
     OpBuilder::InsertionGuard guard(b);
     for (bool cut : {false, true}) {
       b.setInsertionPointToStart(cut ? &either.getElseRegion().front() : &either.getThenRegion().front());
-      PointEmitter::Scope inner(at);
+      PointEmitter::Scope inner(points);
       tileRowsLoop(cut);
     }
   }
@@ -530,44 +511,42 @@ LogicalResult ContractionEmitter::emitEpilogue(Part &part, const Task &task, Val
 }
 
 /// The results at one row and one vector of columns, from the sums at `sumRows`.
-LogicalResult ContractionEmitter::emitVector(Part &part, PointEmitter &at, const Task &task,
-                                             ArrayRef<Value> rowCoordinates, int64_t vector, ArrayRef<Value> sumRows,
-                                             Value mask) {
+LogicalResult ContractionEmitter::emitVector(Part &part, const Task &task, ArrayRef<Value> rowCoordinates,
+                                             int64_t vector, ArrayRef<Value> sumRows, Value mask) {
   bool scalar = part.info().columns.empty();
   if (scalar && vector > 0)
     return success();
-  PointEmitter::Scope scope(at);
-  int64_t width = at.lanes();
-  Value first = m.add(task.firstColumn, m.constant(vector * width));
+  PointEmitter::Scope scope(points);
+  Value first = m.add(task.firstColumn, m.constant(vector * lanes));
   SmallVector<SmallVector<Idx>> pointsOf;
   for (auto [product, sumRow] : llvm::zip_equal(part.products, sumRows)) {
     ContractionInfo &own = product.info;
-    SmallVector<Idx> columns = split(at, own, Idx(first, /*lanes=*/true, 1, width), own.columns);
-    SmallVector<Idx> depth(own.depth.size(), at.uniform(int64_t(0)));
-    SmallVector<Idx> iters = iteration(at, own, task, rowCoordinates, columns, depth);
+    SmallVector<Idx> columns = split(own, Idx(first, /*lanes=*/true, 1, lanes), own.columns);
+    SmallVector<Idx> depth(own.depth.size(), points.uniform(int64_t(0)));
+    SmallVector<Idx> iters = iteration(own, task, rowCoordinates, columns, depth);
     SmallVector<Idx> &point = pointsOf.emplace_back();
     for (AffineExpr x : own.resultMap().getResults())
-      point.push_back(at.affine(x, iters));
-    at.bind(own.op.getResult(0), [&, row = sumRow](ArrayRef<Idx>, Value) -> Value {
-      Type type = scalar ? acc : VectorType::get({width}, acc);
-      return LLVM::LoadOp::create(b, loc(), type, m.advance(row, m.constant(vector * width * byteSize(acc))),
+      point.push_back(points.affine(x, iters));
+    points.bind(own.op.getResult(0), [&, at = sumRow](ArrayRef<Idx>, Value) -> Value {
+      Type type = scalar ? acc : VectorType::get({lanes}, acc);
+      return LLVM::LoadOp::create(b, loc(), type, m.advance(at, m.constant(vector * lanes * byteSize(acc))),
                                   byteSize(acc));
     });
   }
   for (unsigned i : part.results) {
     Value yielded = e.kernel.getYield().getValues()[i];
-    FailureOr<SmallVector<Idx>> place = failure();
+    FailureOr<SmallVector<Idx>> at = failure();
     for (auto [product, point] : llvm::zip_equal(part.products, pointsOf))
-      if (failed(place))
-        place = followResult(at, yielded, product.info.op.getResult(0), point);
-    if (failed(place))
+      if (failed(at))
+        at = followResult(points, yielded, product.info.op.getResult(0), point);
+    if (failed(at))
       return e.kernel.emitError("result ") << i << " of a contraction kernel is not over the contraction's domain";
-    Value v = at.eval(yielded, *place, mask);
-    if (!v || failed(at.store(i, *place, v, mask)))
+    Value v = points.eval(yielded, *at, mask);
+    if (!v || failed(points.store(i, *at, v, mask)))
       return failure();
   }
   for (Product &product : part.products)
-    at.unbind(product.info.op.getResult(0));
+    points.unbind(product.info.op.getResult(0));
   return success();
 }
 

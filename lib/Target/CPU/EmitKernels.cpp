@@ -25,8 +25,6 @@
 #include "lib/Target/CPU/Passes.h"
 #include "lib/Target/Common/KernelAttrs.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 
 namespace mlir::disc {
 #define GEN_PASS_DEF_CPUEMITKERNELS
@@ -41,28 +39,6 @@ int64_t KernelEmission::schedule(StringRef name, int64_t fallback) {
     if (auto value = attrs.getAs<IntegerAttr>(name))
       return value.getInt();
   return fallback;
-}
-
-int64_t disc::epilogueVectors(KernelFuncOp kernel, int64_t vectors) {
-  bool computes = false;
-  for (Operation &op : kernel.getBody().front()) {
-    for (Type type : op.getResultTypes())
-      if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && !tensor.getElementType().isF32())
-        return 1;
-    auto generic = dyn_cast<linalg::GenericOp>(op);
-    if (!generic) {
-      // Neither views, which may cut a row in parts, nor anything that is not over the row's points.
-      if (isa<TensorDialect>(op.getDialect()) && !isa<UnpackOp, ConvolutionOp, WinogradOp, BroadcastOp>(op))
-        return 1;
-      continue;
-    }
-    if (generic.getNumReductionLoops() > 0)
-      continue;
-    if (!llvm::all_of(generic.getIndexingMapsArray(), [](AffineMap map) { return map.isProjectedPermutation(true); }))
-      return 1;
-    generic.getBody()->walk([&](Operation *inner) { computes |= isa<math::MathDialect>(inner->getDialect()); });
-  }
-  return computes ? vectors : 1;
 }
 
 namespace {

@@ -29,11 +29,6 @@ struct KernelEmission {
   int64_t schedule(StringRef name, int64_t fallback);
 };
 
-/// How many vectors of a product's row to evaluate the epilogue for at once: `vectors`, or 1. Several where it computes
-/// functions, whose instructions then alternate; but only of f32, and only if all that it reads and writes lies along
-/// the row, since for a part of it that is not so, one vector may be simple where several are not.
-int64_t epilogueVectors(KernelFuncOp kernel, int64_t vectors);
-
 /// All report what they cannot emit.
 LogicalResult emitLoop(KernelEmission &e);
 /// A loop kernel that is one `disc_tensor.running_sum`.

@@ -161,7 +161,7 @@ private:
   SmallVector<Value> run(Value k, SmallVector<Value> sums) {
     // A row of one and a half lines is fetched with the next one, or a line of each two would be fetched twice.
     int64_t row = spec.panel() * bytes(spec.b), unroll = splits;
-    if (splits == 1 && prefetches() && !spec.pairs && row % cacheLine == cacheLine / 2)
+    if (splits == 1 && prefetches() && !spec.pairs && row > cacheLine && row % cacheLine == cacheLine / 2)
       unroll = 2;
     Value zero = i64(0), one = i64(1), whole = zero;
     if (unroll > 1) {

@@ -137,7 +137,7 @@ def test_one_plus_a_function(function):
 
 @pytest.mark.parametrize("cpu", [None, "x86-64-v3", "x86-64-v2"])
 def test_gelu_behind_a_product_of_any_width(cpu):
-    # Panels of one, two and three vectors, whole and cut; rows of a panel are evaluated at once.
+    # Panels of one, two and three vectors, whole and cut.
     if cpu is not None and platform.machine() != "x86_64":
         pytest.skip("names of x86 processors")
     for columns in (5, 8, 16, 17, 24, 31, 40, 72, 95):
