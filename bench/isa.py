@@ -85,7 +85,7 @@ def files() -> list[Path]:
 
 
 def environment(level: str, cache: Path) -> dict[str, str]:
-    """Environment variables for processes that shall see `level` at most; writes the library and its list to `cache`."""
+    """Environment variables for processes that shall see `level` at most; the library and its list go to `cache`."""
     source = Path(__file__).with_name("isa_audit.c")
     cache.mkdir(parents=True, exist_ok=True)
     library = cache / f"isa-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}.so"
