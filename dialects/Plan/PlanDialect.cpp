@@ -6,6 +6,7 @@
 
 #include "dialects/Plan/PlanDialect.h"
 
+#include "dialects/Plan/Schedule.h"
 #include "dialects/Tensor/TensorDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -13,6 +14,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -51,6 +53,39 @@ static LogicalResult verifyBody(Operation *kernel, Region &body, StringRef label
   return success();
 }
 
+template <typename Kernel> static LogicalResult verifyDecisions(Kernel kernel) {
+  if (failed(verifyLaunch(kernel, kernel.getTasksAttr(), kernel.getScratchAttr(), kernel.getCostAttr())))
+    return failure();
+  DictionaryAttr schedule = kernel.getScheduleAttr();
+  return schedule ? verifySchedule(kernel, kernel.getKind(), kernel.getBody().front(), schedule) : success();
+}
+
+/// (P11): code for an expression needs the values of its symbols.
+static LogicalResult verifySymbols(KernelFuncOp kernel) {
+  llvm::StringSet<> known;
+  for (StringAttr name : kernel.getSymbols().getAsRange<StringAttr>())
+    known.insert(name.getValue());
+  bool ok = true;
+  auto check = [&](Attribute attrs, StringRef what) {
+    if (attrs)
+      attrs.walk([&](ExprAttr attr) {
+        for (const std::string &symbol : attr.getValue().symbols())
+          if (ok && !known.contains(symbol)) {
+            kernel.emitOpError() << "does not list '" << symbol << "', which its " << what << " uses (P11)";
+            ok = false;
+          }
+      });
+  };
+  check(kernel.getLayouts(), "layouts");
+  check(kernel.getArgDims(), "extents");
+  check(kernel.getScheduleAttr(), "schedule");
+  return success(ok);
+}
+
+LogicalResult PlanDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
+  return attr.getName() == "disc_plan.target" ? verifyTarget(op, attr.getValue()) : success();
+}
+
 YieldOp KernelOp::getYield() { return cast<YieldOp>(getBody().front().getTerminator()); }
 YieldOp KernelFuncOp::getYield() { return cast<YieldOp>(getBody().front().getTerminator()); }
 unsigned KernelFuncOp::getNumResults() { return getYield().getValues().size(); }
@@ -61,7 +96,7 @@ LogicalResult KernelOp::verify() {
     return emitOpError("region arguments do not have the types of the inputs (P1)");
   if (getYield().getValues().getTypes() != getOutputs().getTypes())
     return emitOpError("yielded values do not have the types of the results (P2)");
-  return verifyBody(*this, getBody(), "(P3)");
+  return success(succeeded(verifyBody(*this, getBody(), "(P3)")) && succeeded(verifyDecisions(*this)));
 }
 
 LogicalResult KernelFuncOp::verify() {
@@ -77,7 +112,9 @@ LogicalResult KernelFuncOp::verify() {
     return emitOpError("needs a layout with a stride per dimension for each argument and result (P4)");
   if (getArgDims().size() != getNumInputs() || !llvm::all_of(getArgDims(), llvm::IsaPred<DimsAttr>))
     return emitOpError("needs the extents of each argument (P6)");
-  return verifyBody(*this, getBody(), "(P5)");
+  if (failed(verifyBody(*this, getBody(), "(P5)")) || failed(verifyDecisions(*this)))
+    return failure();
+  return verifySymbols(*this);
 }
 
 SmallVector<SymExpr> KernelOp::getResultDims(unsigned index, DimsQuery &query) {
