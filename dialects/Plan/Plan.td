@@ -110,7 +110,6 @@ def Plan_KernelFuncOp : Plan_Op<"kernel_func", [
     (P5) the region holds only operations that kernels are made of.
     (P6) there are extents for each argument.
     (P8) and (P9) are those of `kernel`.
-    (P11) expressions of layouts, extents and schedule use the kernel's symbols.
   }];
   let arguments = !con((ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility,
                             Plan_KernelKindAttr:$kind, StrArrayAttr:$symbols, ArrayAttr:$layouts,

@@ -14,7 +14,6 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
-#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -60,28 +59,6 @@ template <typename Kernel> static LogicalResult verifyDecisions(Kernel kernel) {
   return schedule ? verifySchedule(kernel, kernel.getKind(), kernel.getBody().front(), schedule) : success();
 }
 
-/// (P11): code for an expression needs the values of its symbols.
-static LogicalResult verifySymbols(KernelFuncOp kernel) {
-  llvm::StringSet<> known;
-  for (StringAttr name : kernel.getSymbols().getAsRange<StringAttr>())
-    known.insert(name.getValue());
-  bool ok = true;
-  auto check = [&](Attribute attrs, StringRef what) {
-    if (attrs)
-      attrs.walk([&](ExprAttr attr) {
-        for (const std::string &symbol : attr.getValue().symbols())
-          if (ok && !known.contains(symbol)) {
-            kernel.emitOpError() << "does not list '" << symbol << "', which its " << what << " uses (P11)";
-            ok = false;
-          }
-      });
-  };
-  check(kernel.getLayouts(), "layouts");
-  check(kernel.getArgDims(), "extents");
-  check(kernel.getScheduleAttr(), "schedule");
-  return success(ok);
-}
-
 LogicalResult PlanDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
   return attr.getName() == "disc_plan.target" ? verifyTarget(op, attr.getValue()) : success();
 }
@@ -112,9 +89,7 @@ LogicalResult KernelFuncOp::verify() {
     return emitOpError("needs a layout with a stride per dimension for each argument and result (P4)");
   if (getArgDims().size() != getNumInputs() || !llvm::all_of(getArgDims(), llvm::IsaPred<DimsAttr>))
     return emitOpError("needs the extents of each argument (P6)");
-  if (failed(verifyBody(*this, getBody(), "(P5)")) || failed(verifyDecisions(*this)))
-    return failure();
-  return verifySymbols(*this);
+  return success(succeeded(verifyBody(*this, getBody(), "(P5)")) && succeeded(verifyDecisions(*this)));
 }
 
 SmallVector<SymExpr> KernelOp::getResultDims(unsigned index, DimsQuery &query) {

@@ -35,7 +35,7 @@ constexpr Field kRow[] = {{"accumulators"}, {"short_rows", {}, false, 0, 4096}};
 constexpr Field kColumn[] = {{"blocks"}};
 constexpr Field kContraction[] = {{"rows", {}, true},
                                   {"columns", Field::Type::Numbers, true, 1, 1024},
-                                  {"k_block", {}, true, 1, kMany},
+                                  {"k_block", {}, false, 1, kMany},
                                   {"row_tiles", kExpr, true, 1, kMany},
                                   {"lhs_scratch", kExpr, true, 0, kMany},
                                   {"rhs_scratch", kExpr, true, 0, kMany}};
@@ -48,7 +48,7 @@ constexpr Field kAttention[] = {{"rows", {}, true},
 /// Beside the others, where `few_queries` is.
 constexpr Field kFewQueries[] = {{"shared_dims", Field::Type::Dims, true, 0},
                                  {"row_keys", {}, true, 1, kMany},
-                                 {"large_bytes", {}, true, 0, kMany},
+                                 {"large_bytes", {}, false, 0, kMany},
                                  {"row_queries", kExpr, true, 0, kMany},
                                  {"row_scores", kExpr, true, 0, kMany},
                                  {"row_results", kExpr, true, 0, kMany},

@@ -3,7 +3,7 @@
 
 // expected-error @+1 {{a kernel of a device needs 'threads' in its schedule}}
 disc_plan.kernel_func loop @threads attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {vector = 4 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {}} {
 ^bb0(%x: tensor<4xf32>):
   disc_plan.yield %x : tensor<4xf32>
 }
@@ -22,7 +22,7 @@ disc_plan.kernel_func pack @pack attributes {symbols = [], arg_dims = [#disc_sha
 
 // expected-error @+1 {{an attention kernel holds no attention}}
 disc_plan.kernel_func attention @none attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, queries = 16 : i64, keys = 32 : i64}} {
 ^bb0(%x: tensor<4xf32>):
   disc_plan.yield %x : tensor<4xf32>
 }
