@@ -69,9 +69,10 @@ bool spanOf(const DLTensor &tensor, int64_t width, int64_t &low, int64_t &high) 
       return false;
     empty |= extent == 0;
     __int128 stride = tensor.strides ? __int128(tensor.strides[i]) * width : dense;
-    __int128 reach = fits && extent ? (extent - 1) * stride : 0;
+    __int128 reach = 0;
+    fits = fits && !__builtin_mul_overflow(__int128(std::max<int64_t>(extent - 1, 0)), stride, &reach);
     (reach < 0 ? below : above) += reach;
-    dense = fits ? dense * extent : dense;
+    dense = fits ? dense * std::max<int64_t>(extent, 1) : dense;
     fits = fits && dense < (1ll << 40) && above < (1ll << 40) && below > -(1ll << 40);
   }
   if (empty) {

@@ -86,7 +86,7 @@ def main() -> None:
         disc.aot_compile(
             module,
             example,
-            dynamic_shapes=shapes,
+            dynamic_shapes=(shapes,) if isinstance(module, Function) else shapes,
             output=folder / f"{name}.o",
             name=name,
             emit="obj",

@@ -44,7 +44,7 @@ using Clock = std::chrono::steady_clock;
 #define REQUIRE(condition, ...)                                                                                        \
   do {                                                                                                                 \
     if (!(condition)) {                                                                                                \
-      std::fprintf(stderr, "soak: line %d: " #condition ": ", __LINE__);                                               \
+      std::fprintf(stderr, "soak: line %d: %s: ", __LINE__, #condition);                                               \
       std::fprintf(stderr, __VA_ARGS__);                                                                               \
       std::fprintf(stderr, "; the last error: %s\n", disc_last_error());                                               \
       std::_Exit(1);                                                                                                   \
@@ -328,7 +328,7 @@ void Worker::forkAndCall(Subject &s, size_t index) {
 void Worker::cancel() {
   const Subject &s = *loop();
   uint64_t hash = 0;
-  deadline = Clock::now() + std::chrono::microseconds(below(20000));
+  deadline = Clock::now() + std::chrono::microseconds(below(4000));
   disc_status status = runCase(s, slow, s.cases.size() - 1, hash);
   deadline = {};
   REQUIRE(status == DISC_ERROR_CANCELLED || (status == DISC_OK && hash == s.expected.back()[0]), "status %d", status);
@@ -350,9 +350,9 @@ void Worker::profile(Subject &s, size_t index) {
   std::lock_guard<std::mutex> lock(s.profiling);
   disc::rt::Model &model = *s.model->loaded->model;
   std::vector<disc::rt::LaunchRecord> launches;
-  REQUIRE(!model.startProfile().failed(), "%s", s.name.c_str());
+  REQUIRE(model.startProfile().ok(), "%s", s.name.c_str());
   call(s, index);
-  REQUIRE(!model.stopProfile(launches).failed() && !launches.empty(), "%s", s.name.c_str());
+  REQUIRE(model.stopProfile(launches).ok() && !launches.empty(), "%s", s.name.c_str());
   ++counts[Profiled];
 }
 
