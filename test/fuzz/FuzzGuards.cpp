@@ -165,7 +165,7 @@ void change(FuzzedDataProvider &bytes, Input &input) {
   case 6:
     addStrides();
     if (rank)
-      input.strides[dim] = bytes.ConsumeBool() ? 0 : -input.strides[dim];
+      input.strides[dim] = bytes.ConsumeBool() ? 0 : int64_t(-uint64_t(input.strides[dim]));
     break;
   case 7:
     input.tensor.device = {bytes.ConsumeIntegralInRange(0, 16), bytes.ConsumeIntegralInRange(0, 2)};
@@ -183,14 +183,14 @@ void allocate(FuzzedDataProvider &bytes, Input &input) {
   tensor.shape = input.shape.data();
   tensor.strides = input.strides.size() == input.shape.size() && !input.shape.empty() ? input.strides.data() : nullptr;
   int64_t low, high, width = (int64_t(tensor.dtype.bits) * tensor.dtype.lanes + 7) / 8;
-  if (!spanOf(tensor, width, low, high) || tensor.byte_offset > 1024)
+  if (!spanOf(tensor, width, low, high) || (high && tensor.byte_offset > 1024))
     return;
   bool misaligned = bytes.ConsumeIntegralInRange(0, 15) == 0;
   input.hasMemory = true;
   if (high == 0 && bytes.ConsumeBool())
     return; // nothing to point at
   input.bytes = size_t(high - low);
-  size_t room = input.bytes + tensor.byte_offset + misaligned;
+  size_t room = high ? input.bytes + tensor.byte_offset + misaligned : 0;
   input.memory.reset(new char[room]);
   std::vector<char> values = bytes.ConsumeBytes<char>(std::min<size_t>(room, 32));
   bool isBool = tensor.dtype.code == kDLBool, isIndex = tensor.dtype.code == kDLInt && tensor.dtype.bits == 64;
@@ -200,7 +200,7 @@ void allocate(FuzzedDataProvider &bytes, Input &input) {
     input.memory[i] = isBool ? value & 1 : isIndex ? (i % 8 == (misaligned + tensor.byte_offset) % 8 ? value & 7 : 0) : value;
   }
   input.before.assign(input.memory.get(), room);
-  tensor.data = input.memory.get() + misaligned - low;
+  tensor.data = input.memory.get() + (high ? misaligned - low : 0);
 }
 
 /// A failed call says why.
@@ -263,6 +263,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     inputs[which].tensor.ndim = -1 - int32_t(bytes.ConsumeIntegral<uint16_t>());
     break;
   case 5:
+    mistake = inputs[which].tensor.ndim ? mistake : 0; // a scalar needs none
     inputs[which].tensor.shape = nullptr;
     break;
   default:

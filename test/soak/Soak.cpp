@@ -352,7 +352,7 @@ void Worker::profile(Subject &s, size_t index) {
   std::vector<disc::rt::LaunchRecord> launches;
   REQUIRE(model.startProfile().ok(), "%s", s.name.c_str());
   call(s, index);
-  REQUIRE(model.stopProfile(launches).ok() && !launches.empty(), "%s", s.name.c_str());
+  REQUIRE(model.stopProfile(launches).ok(), "%s", s.name.c_str());
   ++counts[Profiled];
 }
 
