@@ -60,7 +60,9 @@ template <typename Kernel> static LogicalResult verifyDecisions(Kernel kernel) {
 }
 
 LogicalResult PlanDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
-  return attr.getName() == "disc_plan.target" ? verifyTarget(op, attr.getValue()) : success();
+  if (attr.getName() == "disc_plan.target")
+    return verifyTarget(op, attr.getValue());
+  return verifyDeviceLaunch(op, attr.getName(), attr.getValue());
 }
 
 YieldOp KernelOp::getYield() { return cast<YieldOp>(getBody().front().getTerminator()); }

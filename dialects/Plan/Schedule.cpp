@@ -255,3 +255,77 @@ LogicalResult disc::verifyTarget(Operation *op, Attribute target) {
   }
   return success();
 }
+
+namespace {
+/// A field of what a device's kernel says of its launches.
+struct LaunchField {
+  enum class Type { Number, Flag, Unit, Indices, Expr, Dims, Kernel };
+
+  StringLiteral attr, name;
+  Type type;
+  bool optional = false;
+  size_t entries = 0; ///< Of Dims.
+};
+using LaunchType = LaunchField::Type;
+
+constexpr LaunchField kLaunchFields[] = {
+    {"disc_plan.order", "merge", LaunchType::Kernel},
+    {"disc_plan.order", "last", LaunchType::Kernel},
+    {"disc_plan.order", "rows", LaunchType::Expr},
+    {"disc_plan.order", "length", LaunchType::Expr},
+    {"disc_plan.split", "part", LaunchType::Kernel},
+    {"disc_plan.split", "whole", LaunchType::Kernel},
+    {"disc_plan.split", "most", LaunchType::Expr},
+    {"disc_plan.split", "values", LaunchType::Expr},
+    {"disc_plan.update", "result", LaunchType::Number},
+    {"disc_plan.update", "bytes", LaunchType::Expr},
+    {"disc_plan.update", "copy", LaunchType::Kernel, true},
+    {"disc_plan.library", "operands", LaunchType::Indices},
+    {"disc_plan.library", "extents", LaunchType::Dims, false, 7},
+    {"disc_plan.library", "dtype", LaunchType::Number},
+    {"disc_plan.library", "a_columns", LaunchType::Flag},
+    {"disc_plan.library", "b_columns", LaunchType::Flag},
+    {"disc_plan.library", "gelu_tanh", LaunchType::Unit, true},
+    {"disc_plan.library", "epilogue", LaunchType::Kernel, true},
+};
+} // namespace
+
+static bool hasType(const LaunchField &field, Attribute attr) {
+  auto isDefined = [](ExprAttr expr) { return expr.getValue().isDefined(); };
+  switch (field.type) {
+  case LaunchType::Number:
+    return isNumber(attr);
+  case LaunchType::Flag:
+    return isa<BoolAttr>(attr);
+  case LaunchType::Unit:
+    return isa<UnitAttr>(attr);
+  case LaunchType::Indices:
+    return isa<DenseI64ArrayAttr>(attr);
+  case LaunchType::Expr:
+    return isa<ExprAttr>(attr) && isDefined(cast<ExprAttr>(attr));
+  case LaunchType::Dims: {
+    auto dims = dyn_cast<DimsAttr>(attr);
+    return dims && dims.size() == field.entries && llvm::all_of(dims.getExprs(), isDefined);
+  }
+  case LaunchType::Kernel:
+    return isa<FlatSymbolRefAttr>(attr);
+  }
+  llvm_unreachable("unknown type of field");
+}
+
+LogicalResult disc::verifyDeviceLaunch(Operation *op, StringRef name, Attribute attr) {
+  if (name == "disc_plan.symbols" || name == "disc_plan.texts") {
+    auto list = dyn_cast<ArrayAttr>(attr);
+    if (!list || !llvm::all_of(list, llvm::IsaPred<StringAttr>))
+      return op->emitOpError() << "'" << name << "' must be a list of strings (P11)";
+  }
+  for (const LaunchField &field : kLaunchFields) {
+    if (field.attr != name)
+      continue;
+    auto fields = dyn_cast<DictionaryAttr>(attr);
+    Attribute value = fields ? fields.get(field.name) : Attribute();
+    if (!fields || (value ? !hasType(field, value) : !field.optional))
+      return op->emitOpError() << "'" << name << "' has no '" << field.name << "', or one of another type (P11)";
+  }
+  return success();
+}

@@ -24,6 +24,9 @@ LogicalResult verifyLaunch(Operation *kernel, Attribute tasks, Attribute scratch
 /// (P10): what is known of the machine is positive, of the right type, and a power of two where it has to be.
 LogicalResult verifyTarget(Operation *op, Attribute target);
 
+/// (P11): what a device's kernel says of its launches (lib/Target/Common/KernelAttrs.h) has the fields of these types.
+LogicalResult verifyDeviceLaunch(Operation *op, StringRef name, Attribute attr);
+
 } // namespace mlir::disc
 
 #endif // DISC_DIALECTS_PLAN_SCHEDULE_H

@@ -17,6 +17,7 @@
 #include "lib/Target/CPU/PackPanel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::disc;
@@ -71,7 +72,8 @@ LogicalResult disc::emitPack(KernelEmission &e) {
   auto type = cast<RankedTensorType>(pack.getResult().getType());
   int64_t bits = pack.getPairs() ? 32 : type.getElementTypeBitWidth();
   int64_t lanes = std::min<int64_t>(e.vectorBits / bits, pack.getPanel());
-  if (pack.getPanel() % lanes != 0)
+  // Narrow panels have narrow vectors, whose squares are transposed by halves.
+  if (!llvm::isPowerOf2_64(uint64_t(lanes)) || pack.getPanel() % lanes != 0)
     return pack.emitError("the panel is not a whole number of vectors");
   Layout result = Layout::get(e.kernel.getLayout(e.kernel.getNumInputs()));
   SmallVector<SymExpr> dims = e.shapes.dims(pack.getSource());

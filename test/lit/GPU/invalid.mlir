@@ -106,3 +106,31 @@ disc_plan.kernel_func contraction @two attributes {
   } -> tensor<8x8xf32>
   disc_plan.yield %c, %d : tensor<8x8xf32>, tensor<8x8xf32>
 }
+
+// -----
+
+disc_plan.kernel_func call @insert_dim attributes {symbols = [], tasks = #disc_shape.expr<1>,
+    arg_dims = [#disc_shape.dims<[99]>, #disc_shape.dims<[8]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>]} {
+^bb0(%x: tensor<99xf32>, %v: tensor<8xf32>):
+  %0 = arith.constant 0 : index
+  %1 = arith.constant 1 : index
+  // expected-error @+1 {{inserts along a dimension that there is not}}
+  %r = disc_tensor.call "insert"(%x, %v) config(%1, %0, %1) tasks %1 scratch %0 "" in_place on_device
+      : (tensor<99xf32>, tensor<8xf32>) -> tensor<99xf32>
+  disc_plan.yield %r : tensor<99xf32>
+}
+
+// -----
+
+disc_plan.kernel_func call @insert_nothing attributes {symbols = [], tasks = #disc_shape.expr<1>,
+    arg_dims = [#disc_shape.dims<[99]>, #disc_shape.dims<[8]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>]} {
+^bb0(%x: tensor<99xf32>, %v: tensor<8xf32>):
+  %0 = arith.constant 0 : index
+  %1 = arith.constant 1 : index
+  // expected-error @+1 {{'insert' takes other operands, or more of them}}
+  %r = disc_tensor.call "insert"(%x) config(%0, %0, %1) tasks %1 scratch %0 "" in_place on_device
+      : (tensor<99xf32>) -> tensor<99xf32>
+  disc_plan.yield %r : tensor<99xf32>
+}

@@ -289,3 +289,20 @@ module attributes {disc_plan.target = {vector_bits = 96 : i64}} {}
 
 // expected-error @+1 {{'disc_plan.target': 'cores' must be an integer from 1 to 1048576, not 0 : i64 (P10)}}
 module attributes {disc_plan.target = {cores = 0 : i64}} {}
+
+// -----
+
+// expected-error @+1 {{'disc_plan.update' has no 'bytes', or one of another type (P11)}}
+disc_rt.device_kernel @p11 threads 256 writes "01" {disc_plan.update = {result = 1 : i64}}
+
+// -----
+
+// expected-error @+1 {{'disc_plan.library' has no 'extents', or one of another type (P11)}}
+disc_rt.device_kernel @p11_extents threads 256 writes "001" {
+    disc_plan.library = {operands = array<i64: 0, 1, 2>, extents = #disc_shape.dims<[1, 2]>, dtype = 544 : i64,
+                         a_columns = false, b_columns = true}}
+
+// -----
+
+// expected-error @+1 {{'disc_plan.symbols' must be a list of strings (P11)}}
+disc_rt.device_kernel @p11_symbols threads 256 writes "01" {disc_plan.symbols = [1]}
