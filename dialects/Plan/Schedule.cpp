@@ -46,12 +46,9 @@ constexpr Field kAttention[] = {{"rows", {}, true},
                                 {"out_scratch", kExpr, true, 0, kMany},
                                 {"few_queries", {}, false, 0, kMany}};
 /// Beside the others, where `few_queries` is.
-constexpr Field kFewQueries[] = {{"shared_dims", Field::Type::Dims, true, 0},
-                                 {"row_keys", {}, true, 1, kMany},
-                                 {"large_bytes", {}, false, 0, kMany},
-                                 {"row_queries", kExpr, true, 0, kMany},
-                                 {"row_scores", kExpr, true, 0, kMany},
-                                 {"row_results", kExpr, true, 0, kMany},
+constexpr Field kFewQueries[] = {{"shared_dims", Field::Type::Dims, true, 0}, {"row_keys", {}, true, 1, kMany},
+                                 {"large_bytes", {}, false, 0, kMany},        {"row_queries", kExpr, true, 0, kMany},
+                                 {"row_scores", kExpr, true, 0, kMany},       {"row_results", kExpr, true, 0, kMany},
                                  {"row_stats", kExpr, true, 0, kMany}};
 constexpr Field kConvolution[] = {{"rows", {}, true},
                                   {"columns", {}, true, 1, 1024},
@@ -198,8 +195,8 @@ static LogicalResult verifyDeviceSchedule(Verifier &v, KernelKind kind, Block &b
     if (failed(v.check(kDeviceProduct)) || failed(v.divides("tile_rows", v.number("thread_rows"), "'thread_rows'")) ||
         failed(v.divides("tile_columns", v.number("thread_columns"), "'thread_columns'")))
       return failure();
-    int64_t threads = v.number("tile_rows") / v.number("thread_rows") *
-                      (v.number("tile_columns") / v.number("thread_columns"));
+    int64_t threads =
+        v.number("tile_rows") / v.number("thread_rows") * (v.number("tile_columns") / v.number("thread_columns"));
     if (v.number("threads") != threads)
       return v.error() << "the tile takes " << threads << " 'threads' (P8)";
     return success();

@@ -1,7 +1,7 @@
 //===- Schedule.h - the numbers of a kernel's schedule -----------*- C++ -*-===//
 //
-// Code generators divide, allocate and loop by these numbers. The verifiers of `kernel` and `kernel_func` check them, so
-// that a code generator needs no checks of its own.
+// Code generators divide, allocate and loop by these numbers. The verifiers of `kernel` and `kernel_func` check them,
+// so that a code generator needs no checks of its own.
 //
 //===----------------------------------------------------------------------===//
 

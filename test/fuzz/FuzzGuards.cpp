@@ -151,8 +151,8 @@ void change(FuzzedDataProvider &bytes, Input &input) {
     input.tensor.dtype.code = bytes.ConsumeIntegralInRange<uint8_t>(0, 8);
     break;
   case 4:
-    input.tensor.dtype.bits = bytes.ConsumeBool() ? uint8_t(8u << bytes.ConsumeIntegralInRange(0, 3))
-                                                  : bytes.ConsumeIntegral<uint8_t>();
+    input.tensor.dtype.bits =
+        bytes.ConsumeBool() ? uint8_t(8u << bytes.ConsumeIntegralInRange(0, 3)) : bytes.ConsumeIntegral<uint8_t>();
     input.tensor.dtype.lanes = bytes.ConsumeIntegralInRange<uint16_t>(0, 4) ? 1 : bytes.ConsumeIntegral<uint16_t>();
     break;
   case 5: // strides: any, transposed, repeated, backwards
@@ -171,8 +171,8 @@ void change(FuzzedDataProvider &bytes, Input &input) {
     input.tensor.device = {bytes.ConsumeIntegralInRange(0, 16), bytes.ConsumeIntegralInRange(0, 2)};
     break;
   default:
-    input.tensor.byte_offset = bytes.ConsumeBool() ? bytes.ConsumeIntegralInRange<uint64_t>(0, 64)
-                                                   : uint64_t(oddNumber(bytes));
+    input.tensor.byte_offset =
+        bytes.ConsumeBool() ? bytes.ConsumeIntegralInRange<uint64_t>(0, 64) : uint64_t(oddNumber(bytes));
   }
 }
 
@@ -197,7 +197,9 @@ void allocate(FuzzedDataProvider &bytes, Input &input) {
   for (size_t i = 0; i < room; ++i) {
     char value = values.empty() ? char(i) : values[i % values.size()];
     // Indices are small, and mostly in range; booleans are 0 and 1.
-    input.memory[i] = isBool ? value & 1 : isIndex ? (i % 8 == (misaligned + tensor.byte_offset) % 8 ? value & 7 : 0) : value;
+    input.memory[i] = isBool    ? value & 1
+                      : isIndex ? (i % 8 == (misaligned + tensor.byte_offset) % 8 ? value & 7 : 0)
+                                : value;
   }
   input.before.assign(input.memory.get(), room);
   tensor.data = input.memory.get() + (high ? misaligned - low : 0);

@@ -159,8 +159,9 @@ TEST(halvesKeepTheirBits) {
   for (int64_t dtype : {DISC_F16, DISC_BF16}) {
     // An infinity, NaNs of each kind and sign, zeros, a subnormal and a number.
     uint16_t infinity = dtype == DISC_F16 ? 0x7c00 : 0x7f80, quiet = dtype == DISC_F16 ? 0x200 : 0x40;
-    std::vector<uint16_t> bits{infinity, uint16_t(infinity | 1), uint16_t(0x8000 | infinity | 3),
-                               uint16_t(infinity | quiet), 0, 0x8000, 1, 0x3c00, uint16_t(0xffff ^ quiet)};
+    std::vector<uint16_t> bits{
+        infinity, uint16_t(infinity | 1),  uint16_t(0x8000 | infinity | 3), uint16_t(infinity | quiet), 0, 0x8000, 1,
+        0x3c00,   uint16_t(0xffff ^ quiet)};
     auto n = int64_t(bits.size());
     Tensor<uint16_t> x(dtype, {1, n}, bits), values(dtype, {1, n}), one(dtype, {1});
     Ints indices(DISC_I64, {1, n}), index(DISC_I64, {1}), count(DISC_I64, {});

@@ -60,8 +60,8 @@ using Case = std::vector<Tensor>;
 
 /// What happened how often.
 enum Count { Calls, Own, Wrong, Swaps, Forks, ForksRefused, Cancelled, CancelledLate, Opened, Profiled, kCounts };
-constexpr const char *kNames[kCounts] = {"calls",         "into own tensors", "wrong calls",       "swaps",
-                                         "forks",         "forks refused",    "cancelled",         "cancelled too late",
+constexpr const char *kNames[kCounts] = {"calls",         "into own tensors", "wrong calls", "swaps",
+                                         "forks",         "forks refused",    "cancelled",   "cancelled too late",
                                          "models opened", "profiles"};
 std::array<std::atomic<int64_t>, kCounts> counts;
 
@@ -133,7 +133,8 @@ disc_status run(disc_model *model, Call &call, uint64_t &hash, bool ownTensors) 
     std::vector<int64_t *> into;
     for (auto &shape : shapes)
       into.push_back(shape.data());
-    disc_status status = disc_output_shapes(model, call.list.data(), int64_t(call.list.size()), into.data(), int64_t(n));
+    disc_status status =
+        disc_output_shapes(model, call.list.data(), int64_t(call.list.size()), into.data(), int64_t(n));
     if (status != DISC_OK)
       return status;
   }

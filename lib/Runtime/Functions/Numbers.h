@@ -17,8 +17,8 @@
 
 namespace disc::rt {
 
-/// A 16-bit float as its bits. Native values would not be copied as they are: Clang widens a __bf16 that has several uses
-/// to float and rounds it again, which makes a signaling NaN a quiet one.
+/// A 16-bit float as its bits. Native values would not be copied as they are: Clang widens a __bf16 that has several
+/// uses to float and rounds it again, which makes a signaling NaN a quiet one.
 template <typename Native> struct Stored {
   Stored() = default;
   template <typename Number> explicit Stored(Number number) {

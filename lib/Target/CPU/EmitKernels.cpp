@@ -63,7 +63,8 @@ LogicalResult emitKernel(KernelEmission &e) {
   DictionaryAttr schedule = e.kernel.getScheduleAttr();
   if (isDeviceSchedule(schedule))
     return e.kernel.emitError("has a schedule for blocks of threads, which CPUs do not run");
-  if (!schedule && (kind == KernelKind::Contraction || kind == KernelKind::Attention || kind == KernelKind::Convolution))
+  if (!schedule &&
+      (kind == KernelKind::Contraction || kind == KernelKind::Attention || kind == KernelKind::Convolution))
     return e.kernel.emitError() << "a kernel of kind " << stringifyKernelKind(kind) << " needs a schedule";
   switch (kind) {
   case KernelKind::Loop:

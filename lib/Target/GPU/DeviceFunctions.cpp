@@ -86,8 +86,7 @@ FailureOr<std::unique_ptr<DeviceFunction>> DeviceFunction::get(CallFunctionOp op
   std::unique_ptr<DeviceFunction> function;
   if (found != std::end(known)) {
     if (op.getInputs().size() < found->inputs || op.getOutputs().size() < found->outputs ||
-        op.getConfig().size() < found->config ||
-        cast<RankedTensorType>(op.getOutputs()[0].getType()).getRank() == 0)
+        op.getConfig().size() < found->config || cast<RankedTensorType>(op.getOutputs()[0].getType()).getRank() == 0)
       return op.emitError() << "'" << op.getFunction() << "' takes other operands, or more of them";
     function = found->make(op, shapes);
   }

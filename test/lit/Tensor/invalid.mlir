@@ -311,7 +311,7 @@ func.func @t13_panel(%w: tensor<64x32xf32>) {
 // -----
 
 func.func @t14_panel(%w: tensor<4x32x16xf32>) {
-  // expected-error @+1 {{the panel must have from 1 to 1024 elements, not -1 (T14)}}
-  %0 = disc_tensor.unpack %w batch [] n [0, 2] k [1] panel -1 : tensor<4x32x16xf32> -> tensor<64x32xf32>
+  // expected-error @+1 {{the panel must have from 1 to 1024 elements, not 2048 (T14)}}
+  %0 = disc_tensor.unpack %w batch [] n [0, 2] k [1] panel 2048 : tensor<4x32x16xf32> -> tensor<64x32xf32>
   return
 }
