@@ -5,7 +5,7 @@ PY := .venv/bin/python
 BUILD := build
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo service bench bench-quick bench-service test nightly check lit runtime sanitize coverage fuzz fuzz-programs pytest docs opinfo onnx-nodes format clean
+.PHONY: build setup demo service bench bench-quick bench-service test nightly check lit runtime sanitize coverage fuzz fuzz-programs soak pytest docs opinfo onnx-nodes format clean
 
 build: setup
 
@@ -40,11 +40,14 @@ bench-service: setup
 	@.venv-bench/bin/python -m bench.service $(BENCH_ARGS)
 
 # The cheap checks come first, so that a slip shows within seconds; pytest's closing line is the last.
-test: setup check lit runtime sanitize fuzz pytest
+test: setup check lit runtime sanitize fuzz
+	@scripts/soak.sh calls=20000
+	@$(MAKE) --no-print-directory pytest
 
 # What takes longer than `make test` may: whole databases of operators, all shapes, minutes of fuzzing. Some hours.
 nightly: setup
 	@scripts/fuzz.sh 600 $$RANDOM
+	@scripts/soak.sh seconds=7200 seed=$$RANDOM
 	@DISC_ALL_MODELS=1 DISC_FUZZ_PROGRAMS=2000 DISC_ODD_CALLS=700 OMP_WAIT_POLICY=passive \
 	  $(PY) -m pytest -n $$(nproc) --dist loadfile --no-loadscope-reorder -m ''
 	@OMP_WAIT_POLICY=passive $(PY) -m pytest --sanitize -n $$(nproc) --dist loadfile --no-loadscope-reorder \
@@ -80,6 +83,11 @@ coverage: setup
 FUZZ_SECONDS ?= 5
 fuzz: setup
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+# Six compiled models on 16 threads, with errors, forks and swapped weights between the calls: `make soak SECONDS=60` or
+# `CALLS=20000`.
+soak: setup
+	@scripts/soak.sh $(if $(CALLS),calls=$(CALLS),seconds=$(or $(SECONDS),900))
 
 # Random programs at nine sizes each, against eager PyTorch: `make fuzz-programs N=20000 SEED=7`. Those that fail are
 # shrunk and written to build/found-programs.

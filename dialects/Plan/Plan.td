@@ -20,6 +20,8 @@ def Plan_Dialect : Dialect {
   let cppNamespace = "::mlir::disc";
   let summary = "Kernels, their schedules, and the layouts of their buffers";
   let useDefaultAttributePrinterParser = 1;
+  // (P10) on a module's `disc_plan.target`.
+  let hasOperationAttrVerify = 1;
 }
 
 class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemonic, traits>;
@@ -78,6 +80,9 @@ def Plan_KernelOp : Plan_Op<"kernel", [
     (P1) the region's arguments have the types of the inputs.
     (P2) the yielded values have the types of the results.
     (P3) the region holds only operations that kernels are made of.
+    (P8) each number of the schedule belongs to kernels of this kind and is within its bounds; none that they need is
+    missing.
+    (P9) `tasks`, `scratch` and `cost` are expressions.
   }];
   let arguments = !con((ins Variadic<AnyRankedTensor>:$inputs, Plan_KernelKindAttr:$kind,
                             OptionalAttr<StrAttr>:$name), KernelDecisions);
@@ -104,6 +109,7 @@ def Plan_KernelFuncOp : Plan_Op<"kernel_func", [
     (P4) there is a layout for each argument and each result, with a stride for each dimension.
     (P5) the region holds only operations that kernels are made of.
     (P6) there are extents for each argument.
+    (P8) and (P9) are those of `kernel`.
   }];
   let arguments = !con((ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility,
                             Plan_KernelKindAttr:$kind, StrArrayAttr:$symbols, ArrayAttr:$layouts,

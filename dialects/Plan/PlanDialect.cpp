@@ -6,6 +6,7 @@
 
 #include "dialects/Plan/PlanDialect.h"
 
+#include "dialects/Plan/Schedule.h"
 #include "dialects/Tensor/TensorDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -51,6 +52,19 @@ static LogicalResult verifyBody(Operation *kernel, Region &body, StringRef label
   return success();
 }
 
+template <typename Kernel> static LogicalResult verifyDecisions(Kernel kernel) {
+  if (failed(verifyLaunch(kernel, kernel.getTasksAttr(), kernel.getScratchAttr(), kernel.getCostAttr())))
+    return failure();
+  DictionaryAttr schedule = kernel.getScheduleAttr();
+  return schedule ? verifySchedule(kernel, kernel.getKind(), kernel.getBody().front(), schedule) : success();
+}
+
+LogicalResult PlanDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
+  if (attr.getName() == "disc_plan.target")
+    return verifyTarget(op, attr.getValue());
+  return verifyDeviceLaunch(op, attr.getName(), attr.getValue());
+}
+
 YieldOp KernelOp::getYield() { return cast<YieldOp>(getBody().front().getTerminator()); }
 YieldOp KernelFuncOp::getYield() { return cast<YieldOp>(getBody().front().getTerminator()); }
 unsigned KernelFuncOp::getNumResults() { return getYield().getValues().size(); }
@@ -61,7 +75,7 @@ LogicalResult KernelOp::verify() {
     return emitOpError("region arguments do not have the types of the inputs (P1)");
   if (getYield().getValues().getTypes() != getOutputs().getTypes())
     return emitOpError("yielded values do not have the types of the results (P2)");
-  return verifyBody(*this, getBody(), "(P3)");
+  return success(succeeded(verifyBody(*this, getBody(), "(P3)")) && succeeded(verifyDecisions(*this)));
 }
 
 LogicalResult KernelFuncOp::verify() {
@@ -77,7 +91,7 @@ LogicalResult KernelFuncOp::verify() {
     return emitOpError("needs a layout with a stride per dimension for each argument and result (P4)");
   if (getArgDims().size() != getNumInputs() || !llvm::all_of(getArgDims(), llvm::IsaPred<DimsAttr>))
     return emitOpError("needs the extents of each argument (P6)");
-  return verifyBody(*this, getBody(), "(P5)");
+  return success(succeeded(verifyBody(*this, getBody(), "(P5)")) && succeeded(verifyDecisions(*this)));
 }
 
 SmallVector<SymExpr> KernelOp::getResultDims(unsigned index, DimsQuery &query) {

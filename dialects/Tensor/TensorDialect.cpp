@@ -197,6 +197,10 @@ LogicalResult CallFunctionOp::verify() {
 
 /// Panels and what they hold: `dims` name each dimension of `type` once.
 template <typename PanelOp> static LogicalResult verifyPanelDims(PanelOp op, RankedTensorType type, StringRef label) {
+  constexpr int64_t kWidest = 1024;
+  if (op.getPanel() < 1 || op.getPanel() > kWidest)
+    return op.emitOpError() << "the panel must have from 1 to " << kWidest << " elements, not " << op.getPanel() << " "
+                            << label;
   llvm::SmallBitVector seen(type.getRank());
   int64_t named = 0;
   for (ArrayRef<int64_t> dims : {op.getBatchDims(), op.getNDims(), op.getKDims()})

@@ -76,6 +76,7 @@ SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "Tensors": lambda: [bytes(64)],
     "Seal": lambda: [bytes(200)],
     "Functions": lambda: [bytes(range(k, k + 120)) for k in range(0, 120, 8)],
+    "Guards": lambda: [bytes([k]) * 40 for k in range(8)],
     "Trees": lambda: [bytes(64), bytes(range(200))],
     "Passes": passes,
     "Request": lambda: REQUESTS,

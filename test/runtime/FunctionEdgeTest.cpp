@@ -154,6 +154,62 @@ TEST(sortIsStableWithNanLast) {
     }
 }
 
+// Whatever a 16-bit float is, a signaling NaN too, its bits are what is copied.
+TEST(halvesKeepTheirBits) {
+  for (int64_t dtype : {DISC_F16, DISC_BF16}) {
+    // An infinity, NaNs of each kind and sign, zeros, a subnormal and a number.
+    uint16_t infinity = dtype == DISC_F16 ? 0x7c00 : 0x7f80, quiet = dtype == DISC_F16 ? 0x200 : 0x40;
+    std::vector<uint16_t> bits{
+        infinity, uint16_t(infinity | 1),  uint16_t(0x8000 | infinity | 3), uint16_t(infinity | quiet), 0, 0x8000, 1,
+        0x3c00,   uint16_t(0xffff ^ quiet)};
+    auto n = int64_t(bits.size());
+    Tensor<uint16_t> x(dtype, {1, n}, bits), values(dtype, {1, n}), one(dtype, {1});
+    Ints indices(DISC_I64, {1, n}), index(DISC_I64, {1}), count(DISC_I64, {});
+    auto scratch = size_t(16 * n);
+
+    for (int64_t descending : {0, 1}) {
+      CHECK(runParts(disc_fn_sort, {x, values, indices}, {dtype, descending}, 1, 1, scratch) == DISC_OK);
+      for (size_t i = 0; i < bits.size(); ++i)
+        CHECK(values.data[i] == bits[size_t(indices.data[i])]);
+    }
+    for (int64_t k = 0; k < n; ++k) // more often than the other statistics need
+      for (int64_t statistic = 0; statistic < 4; ++statistic) {
+        CHECK(runParts(disc_fn_select, {x, one, index}, {dtype, statistic, k}, 1, 1, scratch) == DISC_OK);
+        CHECK(one.data[0] == bits[size_t(index.data[0])]);
+      }
+    for (int64_t operation : {2, 3}) {
+      CHECK(runParts(disc_fn_cumulative, {x, values, indices}, {dtype, operation}, 1, 1) == DISC_OK);
+      for (size_t i = 0; i < bits.size(); ++i)
+        CHECK(values.data[i] == bits[size_t(indices.data[i])]);
+    }
+    Tensor<uint16_t> row(dtype, {n}, bits), distinct(dtype, {n}), updated(dtype, {n});
+    Ints inverse(DISC_I64, {n}), counts(DISC_I64, {n}), reversed(DISC_I64, {n});
+    CHECK(runParts(disc_fn_unique, {row, distinct, inverse, counts, count}, {dtype, 1}, 1, 1, scratch) == DISC_OK);
+    for (size_t i = 0; i < bits.size(); ++i)
+      if (bits[i] != 0x8000) // equals the 0 before it
+        CHECK(distinct.data[size_t(inverse.data[i])] == bits[i]);
+    for (int64_t i = 0; i < n; ++i)
+      reversed.data[size_t(i)] = n - 1 - i;
+    // dtype, operation, hasSelf, fill, wrap, parts, loops, indices; the loops' dims, the indices' dims
+    CHECK(runParts(disc_fn_scatter, {row, row, reversed, updated}, {dtype, 0, 1, 0, 0, 1, 1, 1, -1, 0}, 1, 1) ==
+          DISC_OK);
+    for (size_t i = 0; i < bits.size(); ++i)
+      CHECK(updated.data[i] == bits[bits.size() - 1 - i]);
+  }
+}
+
+// Each row has a sorter of its own, whichever task begins there.
+TEST(searchChecksEverySorter) {
+  Floats sorted(DISC_F32, {2, 2}, {1, 2, 1, 2}), values(DISC_F32, {2, 3}, {0, 1, 2, 0, 1, 2});
+  Ints places(DISC_I64, {2, 3});
+  for (int64_t wrong : {int64_t(2), int64_t(-1), int64_t(1) << 60})
+    for (int64_t tasks = 1; tasks <= 6; ++tasks) {
+      Ints sorter(DISC_I64, {2, 2}, {0, 1, 0, wrong});
+      CHECK(runParts(disc_fn_searchsorted, {sorted, values, sorter, places}, {DISC_F32, 0, 1, tasks}, tasks, 1) ==
+            DISC_ERROR_INDEX);
+    }
+}
+
 TEST(selectOfNothingFails) {
   Floats x(DISC_F32, {2, 0}), values(DISC_F32, {2}), none(DISC_F32, {0, 0}), nothing(DISC_F32, {0});
   Ints indices(DISC_I64, {2}), noIndices(DISC_I64, {0});

@@ -75,6 +75,9 @@ TEST(rangesOfTensors) {
   CHECK(!byteRange(tensor, other));
   shape = {0, 3};
   CHECK(byteRange(tensor, other) && other.begin == other.end && !range.overlaps(other));
+  tensor.byte_offset = UINT64_MAX - 2; // there are no elements, but a start
+  CHECK(!byteRange(tensor, other));
+  tensor.byte_offset = 0;
 }
 
 TEST(overlapOfViews) {

@@ -94,7 +94,9 @@ bool denseBytes(const int64_t *shape, int64_t rank, int64_t elementBytes, int64_
 bool byteRange(const DLTensor &tensor, ByteRange &range) {
   range = {};
   int64_t width = elementBytes(dtypeOf(tensor)), bytes, low = 0, high = width;
-  if (!denseBytes(tensor.shape, tensor.ndim, width, bytes))
+  uintptr_t data = reinterpret_cast<uintptr_t>(tensor.data);
+  if (!denseBytes(tensor.shape, tensor.ndim, width, bytes) ||
+      __builtin_add_overflow(data, tensor.byte_offset, &data)) // of an empty tensor too: its start is computed
     return false;
   if (bytes == 0)
     return true;
@@ -107,9 +109,7 @@ bool byteRange(const DLTensor &tensor, ByteRange &range) {
         __builtin_add_overflow(reach < 0 ? low : high, reach, reach < 0 ? &low : &high))
       return false;
   }
-  uintptr_t data = reinterpret_cast<uintptr_t>(tensor.data);
-  return !__builtin_add_overflow(data, tensor.byte_offset, &data) && !__builtin_add_overflow(data, low, &range.begin) &&
-         !__builtin_add_overflow(data, high, &range.end);
+  return !__builtin_add_overflow(data, low, &range.begin) && !__builtin_add_overflow(data, high, &range.end);
 }
 
 namespace {

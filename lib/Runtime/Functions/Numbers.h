@@ -11,13 +11,37 @@
 #include "lib/Runtime/Functions/Elements.h"
 
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
 namespace disc::rt {
 
-using Half = _Float16;
-using BFloat = __bf16;
+/// A 16-bit float as its bits. Native values would not be copied as they are: Clang widens a __bf16 that has several
+/// uses to float and rounds it again, which makes a signaling NaN a quiet one.
+template <typename Native> struct Stored {
+  Stored() = default;
+  template <typename Number> explicit Stored(Number number) {
+    auto native = Native(number);
+    std::memcpy(&bits, &native, sizeof(bits));
+  }
+  operator float() const {
+    if constexpr (std::is_same_v<Native, __bf16>) {
+      uint32_t wide = uint32_t(bits) << 16; // not by way of a __bf16, see above
+      float value;
+      std::memcpy(&value, &wide, sizeof(value));
+      return value;
+    } else {
+      Native native;
+      std::memcpy(&native, &bits, sizeof(bits));
+      return float(native);
+    }
+  }
+  uint16_t bits;
+};
+
+using Half = Stored<_Float16>;
+using BFloat = Stored<__bf16>;
 
 template <typename T> constexpr bool isHalf = std::is_same_v<T, Half> || std::is_same_v<T, BFloat>;
 template <typename T> constexpr bool isReal = std::is_floating_point_v<T> || isHalf<T>;

@@ -38,19 +38,23 @@ int32_t searchAll(disc_call *call, const disc_view *operands, const int64_t *con
   int64_t row = first / length;
   Rows rows(sorted, single ? 0 : row), sorters(hasSorter ? *sorter : sorted, single ? 0 : row);
   StridedWalk walk(values.rank, values.dims, values.strides, first);
+  const int64_t *by = nullptr;
   for (int64_t i = first; i < last; ++i, walk.next()) {
+    bool begins = i == first;
     if (i / length != row) {
       row = i / length;
       if (!single) {
         rows.next();
         sorters.next();
+        begins = true;
       }
     }
-    const int64_t *by = hasSorter ? dataOf<const int64_t>(*sorter) + sorters.offset() : nullptr;
-    if (by)
-      for (int64_t k = 0; i == first && k < rows.length(); ++k)
+    if (begins && hasSorter) {
+      by = dataOf<const int64_t>(*sorter) + sorters.offset();
+      for (int64_t k = 0; k < rows.length(); ++k)
         if (uint64_t(by[k * sorters.stride()]) >= uint64_t(rows.length()))
           return disc_rt_function_failed(call, DISC_ERROR_INDEX, "sorter index out of range");
+    }
     dataOf<int64_t>(result)[i] = search(dataOf<const T>(sorted) + rows.offset(), rows.stride(), by, sorters.stride(),
                                         rows.length(), dataOf<const T>(values)[walk.offset], right);
   }

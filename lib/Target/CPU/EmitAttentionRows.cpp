@@ -114,8 +114,11 @@ private:
 LogicalResult AttentionRows::emit() {
   auto shared = e.kernel.getScheduleAttr().getAs<DenseI64ArrayAttr>("shared_dims");
   llvm::SmallBitVector isShared(dims.size());
-  for (int64_t d : shared.asArrayRef())
+  for (int64_t d : shared.asArrayRef()) {
+    if (d + 2 >= int64_t(dims.size()))
+      return e.kernel.emitError() << "'shared_dims' has " << d << ", which is no dimension of the batch";
     isShared.set(d);
+  }
   rows = queryCount;
   for (unsigned d = 0; d + 2 < dims.size(); ++d) {
     (isShared[d] ? sharedDims : ownDims).push_back(d);

@@ -556,5 +556,12 @@ LogicalResult disc::emitContraction(KernelEmission &e) {
   FailureOr<std::vector<ContractionPart>> parts = contractionParts(e.kernel, e.kernel.getBody().front(), e.shapes);
   if (failed(parts))
     return failure();
+  auto columns = e.kernel.getScheduleAttr().getAs<ArrayAttr>("columns");
+  if (columns.size() != parts->size())
+    return e.kernel.emitError() << "has " << parts->size() << " products, and 'columns' for " << columns.size();
+  int64_t lanes = e.vectorBits / int64_t(parts->front().first().accumulator.getIntOrFloatBitWidth());
+  for (IntegerAttr each : columns.getAsRange<IntegerAttr>())
+    if (failed(e.checkColumns(each.getInt(), lanes)))
+      return failure();
   return ContractionEmitter(e, *parts).emit();
 }

@@ -310,5 +310,8 @@ LogicalResult disc::emitConvolution(KernelEmission &e) {
     return failure();
   if (!info->panels)
     return info->op.emitError("the weights of a convolution must be packed");
+  int64_t lanes = e.vectorBits / int64_t(info->accumulator.getIntOrFloatBitWidth());
+  if (failed(e.checkColumns(e.schedule("columns", lanes), lanes)))
+    return failure();
   return info->isDepthwise ? emitDepthwise(e, *info) : ConvolutionEmitter(e, *info).emit();
 }

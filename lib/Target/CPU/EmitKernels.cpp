@@ -21,6 +21,7 @@
 
 #include "lib/Target/CPU/EmitKernels.h"
 
+#include "dialects/Plan/Schedule.h"
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Target/CPU/Passes.h"
 #include "lib/Target/Common/KernelAttrs.h"
@@ -41,6 +42,13 @@ int64_t KernelEmission::schedule(StringRef name, int64_t fallback) {
   return fallback;
 }
 
+LogicalResult KernelEmission::checkColumns(int64_t columns, int64_t lanes) {
+  if (columns % lanes == 0)
+    return success();
+  return kernel.emitError() << "a tile of " << columns << " columns is not one of whole vectors of " << lanes
+                            << " elements";
+}
+
 namespace {
 /// The widest vectors of the module's target; 256 bits when it names none.
 int64_t targetVectorBits(ModuleOp module) {
@@ -51,7 +59,14 @@ int64_t targetVectorBits(ModuleOp module) {
 }
 
 LogicalResult emitKernel(KernelEmission &e) {
-  switch (e.kernel.getKind()) {
+  KernelKind kind = e.kernel.getKind();
+  DictionaryAttr schedule = e.kernel.getScheduleAttr();
+  if (isDeviceSchedule(schedule))
+    return e.kernel.emitError("has a schedule for blocks of threads, which CPUs do not run");
+  if (!schedule &&
+      (kind == KernelKind::Contraction || kind == KernelKind::Attention || kind == KernelKind::Convolution))
+    return e.kernel.emitError() << "a kernel of kind " << stringifyKernelKind(kind) << " needs a schedule";
+  switch (kind) {
   case KernelKind::Loop:
     return emitLoop(e);
   case KernelKind::Row:

@@ -27,6 +27,8 @@ struct KernelEmission {
   int64_t lanes() const { return vectorBits / 32; }
   /// An integer of the kernel's schedule.
   int64_t schedule(StringRef name, int64_t fallback);
+  /// Reports a tile of so many columns that is not one of whole vectors of `lanes` elements.
+  LogicalResult checkColumns(int64_t columns, int64_t lanes);
 };
 
 /// All report what they cannot emit.

@@ -84,6 +84,8 @@ LogicalResult WinogradEmitter::emit() {
   weights = BufferOperand::get(e.kernel, packed.getSource(), e.shapes);
   if (!input || !weights)
     return op.emitError("input and panels of a convolution must lie in buffers");
+  if (failed(e.checkColumns(e.schedule("columns", lanes), lanes)))
+    return failure();
   int64_t rows = e.schedule("rows", 1);
   spec = {acc, acc, acc, lanes, vectors, /*prefetch=*/true};
   heights = tileHeights(1, -1, rows);

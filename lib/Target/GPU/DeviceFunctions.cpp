@@ -52,6 +52,8 @@ public:
     SymExpr dim = shapes.expr(op.getConfig()[0]), step = shapes.expr(op.getConfig()[2]);
     if (!dim.isConstant() || !step.isConstant())
       return op.emitError("inserts along a dimension, or by a step, that is not constant");
+    if (dim.constant() < 0 || dim.constant() >= cast<RankedTensorType>(op.getInputs()[1].getType()).getRank())
+      return op.emitError("inserts along a dimension that there is not");
     PointEmitter points = k.points(1);
     Value start = points.expr(shapes.expr(op.getConfig()[1]));
     bool ok = true;
@@ -71,14 +73,23 @@ std::unique_ptr<DeviceFunction> disc::makeDeviceInsert(CallFunctionOp op, ShapeA
 }
 
 FailureOr<std::unique_ptr<DeviceFunction>> DeviceFunction::get(CallFunctionOp op, ShapeAnalysis &shapes) {
-  using Make = std::unique_ptr<DeviceFunction> (*)(CallFunctionOp, ShapeAnalysis &);
-  Make make = llvm::StringSwitch<Make>(op.getFunction())
-                  .Case("cumulative", makeDeviceCumulative)
-                  .Case("insert", makeDeviceInsert)
-                  .Case("scatter", makeDeviceScatter)
-                  .Case("sort", makeDeviceSort)
-                  .Default(nullptr);
-  std::unique_ptr<DeviceFunction> function = make ? make(op, shapes) : nullptr;
+  struct Known {
+    StringLiteral name;
+    std::unique_ptr<DeviceFunction> (*make)(CallFunctionOp, ShapeAnalysis &);
+    size_t inputs, outputs, config; // at least
+  };
+  static constexpr Known known[] = {{"cumulative", makeDeviceCumulative, 1, 1, 2},
+                                    {"insert", makeDeviceInsert, 2, 1, 3},
+                                    {"scatter", makeDeviceScatter, 2, 1, 8},
+                                    {"sort", makeDeviceSort, 1, 2, 2}};
+  const Known *found = llvm::find_if(known, [&](const Known &each) { return each.name == op.getFunction(); });
+  std::unique_ptr<DeviceFunction> function;
+  if (found != std::end(known)) {
+    if (op.getInputs().size() < found->inputs || op.getOutputs().size() < found->outputs ||
+        op.getConfig().size() < found->config || cast<RankedTensorType>(op.getOutputs()[0].getType()).getRank() == 0)
+      return op.emitError() << "'" << op.getFunction() << "' takes other operands, or more of them";
+    function = found->make(op, shapes);
+  }
   if (!function)
     return op.emitError() << "no kernels of a device do this call of '" << op.getFunction() << "'";
   return function;

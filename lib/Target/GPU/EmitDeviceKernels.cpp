@@ -23,6 +23,7 @@
 
 #include "lib/Target/GPU/Passes.h"
 
+#include "dialects/Plan/Schedule.h"
 #include "lib/Target/Common/KernelAttrs.h"
 #include "lib/Target/GPU/DeviceFunctions.h"
 #include "lib/Target/GPU/DeviceOrder.h"
@@ -109,9 +110,9 @@ struct Emission {
       types.append(texts.size(), b.getI64Type());
       writes += "1" + std::string(texts.size(), 's');
     }
-    auto threads = kernel.getScheduleAttr().getAs<IntegerAttr>("threads");
-    if (!threads)
+    if (!isDeviceSchedule(kernel.getScheduleAttr()))
       return kernel.emitError("a kernel of a device needs 'threads' in its schedule");
+    auto threads = kernel.getScheduleAttr().getAs<IntegerAttr>("threads");
 
     b.setInsertionPointToEnd(device.getBody());
     auto function = gpu::GPUFuncOp::create(b, loc, name.str(), b.getFunctionType(types, {}));

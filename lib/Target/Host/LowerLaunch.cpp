@@ -25,6 +25,14 @@
 using namespace mlir;
 using namespace mlir::disc;
 
+/// What a kernel says of its buffers must fit the launch.
+static LogicalResult checkBuffer(LaunchOp op, int64_t index) {
+  if (index >= 0 && index < int64_t(op.getBuffers().size()))
+    return success();
+  return op.emitOpError() << "has " << op.getBuffers().size() << " buffers, of which " << op.getKernel()
+                          << " uses number " << index;
+}
+
 LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
   Location loc = op.getLoc();
   Operation *symbol = module.lookupSymbol(op.getKernelAttr());
@@ -163,6 +171,9 @@ LogicalResult EntryLowering::lowerDeviceLaunch(LaunchOp op, DeviceKernelOp kerne
     return launchOnDevice(op, kernel);
   Location loc = op.getLoc();
   LibraryProductAttrs product = LibraryProductAttrs::fromAttr(library);
+  for (int64_t operand : product.operands)
+    if (failed(checkBuffer(op, operand)))
+      return failure();
   SmallVector<Value> extents;
   for (const SymExpr &e : product.extents)
     if (Value value = emitExpr(op, e))
@@ -287,6 +298,8 @@ LogicalResult EntryLowering::launchOnDevice(LaunchOp op, DeviceKernelOp kernel) 
 /// The first operand goes to where the first result is, unless it is there.
 LogicalResult EntryLowering::bringOperand(LaunchOp op, const UpdateAttrs &update) {
   Location loc = op.getLoc();
+  if (failed(checkBuffer(op, 0)) || failed(checkBuffer(op, update.result)))
+    return failure();
   if (update.copy) {
     auto copy = module.lookupSymbol<DeviceKernelOp>(update.copy);
     return copy ? launchOnDevice(op, copy) : op.emitOpError() << "names no kernel: " << update.copy;

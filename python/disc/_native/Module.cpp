@@ -147,11 +147,14 @@ static nb::list tensors(EntryOp main, mlir::ArrayAttr interface) {
   return result;
 }
 
-/// The names of the parameters that an entry reads.
-static nb::list parameters(Module &module, const char *entry) {
+/// The names of the parameters that `init` reads, or everything else: `main` and the procedures, which only it invokes.
+static nb::list parameters(Module &module, bool inInit) {
   nb::list result;
-  if (auto op = module.op->lookupSymbol<EntryOp>(entry))
-    op->walk([&](RtParameterOp parameter) { result.append(parameter.getName().str()); });
+  for (mlir::Operation &op : *module.op->getBody()) {
+    auto entry = llvm::dyn_cast<EntryOp>(op);
+    if ((entry && entry.getSymName() == "init") == inInit)
+      op.walk([&](RtParameterOp parameter) { result.append(parameter.getName().str()); });
+  }
   return result;
 }
 
@@ -169,8 +172,8 @@ static nb::object interface(Module &module) {
                                   max ? nb::object(nb::int_(*max)) : nb::none(), symbol.getDivisor()));
   }
   result["symbols"] = symbols;
-  result["init"] = parameters(module, "init");
-  result["main"] = parameters(module, "main");
+  result["init"] = parameters(module, /*inInit=*/true);
+  result["main"] = parameters(module, /*inInit=*/false);
   return result;
 }
 

@@ -3,7 +3,7 @@
 
 // expected-error @+1 {{a kernel of a device needs 'threads' in its schedule}}
 disc_plan.kernel_func loop @threads attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {vector = 4 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {}} {
 ^bb0(%x: tensor<4xf32>):
   disc_plan.yield %x : tensor<4xf32>
 }
@@ -22,7 +22,7 @@ disc_plan.kernel_func pack @pack attributes {symbols = [], arg_dims = [#disc_sha
 
 // expected-error @+1 {{an attention kernel holds no attention}}
 disc_plan.kernel_func attention @none attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, queries = 16 : i64, keys = 32 : i64}} {
 ^bb0(%x: tensor<4xf32>):
   disc_plan.yield %x : tensor<4xf32>
 }
@@ -105,4 +105,32 @@ disc_plan.kernel_func contraction @two attributes {
     linalg.yield %a : f32
   } -> tensor<8x8xf32>
   disc_plan.yield %c, %d : tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+// -----
+
+disc_plan.kernel_func call @insert_dim attributes {symbols = [], tasks = #disc_shape.expr<1>,
+    arg_dims = [#disc_shape.dims<[99]>, #disc_shape.dims<[8]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>]} {
+^bb0(%x: tensor<99xf32>, %v: tensor<8xf32>):
+  %0 = arith.constant 0 : index
+  %1 = arith.constant 1 : index
+  // expected-error @+1 {{inserts along a dimension that there is not}}
+  %r = disc_tensor.call "insert"(%x, %v) config(%1, %0, %1) tasks %1 scratch %0 "" in_place on_device
+      : (tensor<99xf32>, tensor<8xf32>) -> tensor<99xf32>
+  disc_plan.yield %r : tensor<99xf32>
+}
+
+// -----
+
+disc_plan.kernel_func call @insert_nothing attributes {symbols = [], tasks = #disc_shape.expr<1>,
+    arg_dims = [#disc_shape.dims<[99]>, #disc_shape.dims<[8]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>]} {
+^bb0(%x: tensor<99xf32>, %v: tensor<8xf32>):
+  %0 = arith.constant 0 : index
+  %1 = arith.constant 1 : index
+  // expected-error @+1 {{'insert' takes other operands, or more of them}}
+  %r = disc_tensor.call "insert"(%x) config(%0, %0, %1) tasks %1 scratch %0 "" in_place on_device
+      : (tensor<99xf32>) -> tensor<99xf32>
+  disc_plan.yield %r : tensor<99xf32>
 }

@@ -56,3 +56,16 @@ disc_rt.entry @main attributes {inputs = [], outputs = []} {
 // expected-error @below {{has an image for an unknown kind of device: #spirv.target_env}}
 gpu.binary @kernels [#gpu.object<#spirv.target_env<#spirv.vce<v1.0, [Shader], []>, #spirv.resource_limits<>>, bin = "spirv">]
 }
+
+// -----
+
+module attributes {disc_plan.target = {device = "cuda"}} {
+disc_rt.device_kernel @k threads 256 writes "01" {disc_plan.kind = "call", disc_plan.symbols = [],
+    disc_plan.update = {result = 1 : i64, bytes = #disc_shape.expr<4>}}
+disc_rt.entry @main attributes {inputs = [], outputs = []} {
+^bb0(%call: !llvm.ptr):
+  // expected-error @below {{has 0 buffers, of which k uses number 0}}
+  disc_rt.launch %call @k()
+  disc_rt.return
+}
+}

@@ -67,3 +67,242 @@ func.func @p7(%x: tensor<4xf32>) {
   %0 = "disc_plan.call"(%x) {callee = @missing, result_dims = [#disc_shape.dims<[4]>]} : (tensor<4xf32>) -> tensor<4xf32>
   return
 }
+
+// -----
+
+// expected-error @+1 {{schedule: 'chunk' must be from 1 to 1099511627776, not 0 (P8)}}
+disc_plan.kernel_func loop @p8_1 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {chunk = 0 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'unroll' must be from 1 to 64, not -1 (P8)}}
+disc_plan.kernel_func loop @p8_2 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {unroll = -1 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'chunk' must be a 64-bit integer, not 1.000000e+00 : f32 (P8)}}
+disc_plan.kernel_func loop @p8_3 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {chunk = 1.0 : f32}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: no kernel of this kind has a 'blocks' (P8)}}
+disc_plan.kernel_func loop @p8_4 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {blocks = 1 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'accumulators' must be from 1 to 64, not 0 (P8)}}
+disc_plan.kernel_func row @p8_5 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {accumulators = 0 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'blocks' must be from 1 to 64, not 65 (P8)}}
+disc_plan.kernel_func column @p8_6 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {blocks = 65 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'row_tiles' is missing (P8)}}
+disc_plan.kernel_func contraction @p8_7 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {rows = 6 : i64, columns = [16 : i64], lhs_scratch = #disc_shape.expr<0>, rhs_scratch = #disc_shape.expr<0>}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'row_tiles' must be from 1 to 1099511627776, not 0 (P8)}}
+disc_plan.kernel_func contraction @p8_8 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {rows = 6 : i64, columns = [16 : i64], row_tiles = #disc_shape.expr<0>, lhs_scratch = #disc_shape.expr<0>, rhs_scratch = #disc_shape.expr<0>}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'lhs_scratch' must be an expression, not 0 : i64 (P8)}}
+disc_plan.kernel_func contraction @p8_9 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {rows = 6 : i64, columns = [16 : i64], row_tiles = #disc_shape.expr<1>, lhs_scratch = 0 : i64, rhs_scratch = #disc_shape.expr<0>}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'columns' must be a list of 64-bit integers, not 16 : i64 (P8)}}
+disc_plan.kernel_func contraction @p8_10 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {rows = 6 : i64, columns = 16 : i64, row_tiles = #disc_shape.expr<1>, lhs_scratch = #disc_shape.expr<0>, rhs_scratch = #disc_shape.expr<0>}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'columns' must be from 1 to 1024, not 0 (P8)}}
+disc_plan.kernel_func contraction @p8_11 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {rows = 6 : i64, columns = [0 : i64], row_tiles = #disc_shape.expr<1>, lhs_scratch = #disc_shape.expr<0>, rhs_scratch = #disc_shape.expr<0>}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'shared_dims' is missing (P8)}}
+disc_plan.kernel_func attention @p8_12 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {rows = 6 : i64, keys = 64 : i64, query_scratch = #disc_shape.expr<0>, score_scratch = #disc_shape.expr<0>, out_scratch = #disc_shape.expr<0>, few_queries = 2 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'shared_dims' must be an array of 64-bit integers, not [0] (P8)}}
+disc_plan.kernel_func attention @p8_13 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {rows = 6 : i64, keys = 64 : i64, query_scratch = #disc_shape.expr<0>, score_scratch = #disc_shape.expr<0>, out_scratch = #disc_shape.expr<0>, few_queries = 2 : i64, shared_dims = [0]}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'merges_lines' must be true or false, not 1 : i64 (P8)}}
+disc_plan.kernel_func convolution @p8_14 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {rows = 6 : i64, columns = 16 : i64, chunk_rows = #disc_shape.expr<1>, chunk_tiles = #disc_shape.expr<1>, input_scratch = #disc_shape.expr<0>, merges_lines = 1 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'threads' is not a multiple of 'group' (P8)}}
+disc_plan.kernel_func row @p8_15 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, group = 48 : i64, vector = 1 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'group' is not a power of two (P8)}}
+disc_plan.kernel_func row @p8_16 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 96 : i64, group = 48 : i64, vector = 1 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'threads' is not a multiple of 'columns' (P8)}}
+disc_plan.kernel_func column @p8_17 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, columns = 48 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'tile_rows' is not a multiple of 'thread_rows' (P8)}}
+disc_plan.kernel_func contraction @p8_18 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64, thread_rows = 3 : i64, thread_columns = 4 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'tile_columns' is not a multiple of 'thread_columns' (P8)}}
+disc_plan.kernel_func contraction @p8_19 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64, thread_rows = 4 : i64, thread_columns = 3 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: the tile takes 256 'threads' (P8)}}
+disc_plan.kernel_func contraction @p8_20 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64, thread_rows = 4 : i64, thread_columns = 4 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'threads' is not a multiple of 32 (P8)}}
+disc_plan.kernel_func attention @p8_21 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 48 : i64, queries = 16 : i64, keys = 32 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'queries' is not a multiple of 'threads' / 32 (P8)}}
+disc_plan.kernel_func attention @p8_22 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, queries = 15 : i64, keys = 32 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{'tasks' must be an expression, not 1 : i64 (P9)}}
+disc_plan.kernel_func loop @p9 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], tasks = 1 : i64} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{'disc_plan.target' must be a dictionary (P10)}}
+module attributes {disc_plan.target = "avx"} {}
+
+// -----
+
+// expected-error @+1 {{'disc_plan.target': 'vector_bits' must be a power of two from 64 to 4096, not 96 : i64 (P10)}}
+module attributes {disc_plan.target = {vector_bits = 96 : i64}} {}
+
+// -----
+
+// expected-error @+1 {{'disc_plan.target': 'cores' must be an integer from 1 to 1048576, not 0 : i64 (P10)}}
+module attributes {disc_plan.target = {cores = 0 : i64}} {}
+
+// -----
+
+// expected-error @+1 {{'disc_plan.update' has no 'bytes', or one of another type (P11)}}
+disc_rt.device_kernel @p11 threads 256 writes "01" {disc_plan.update = {result = 1 : i64}}
+
+// -----
+
+// expected-error @+1 {{'disc_plan.library' has no 'extents', or one of another type (P11)}}
+disc_rt.device_kernel @p11_extents threads 256 writes "001" {
+    disc_plan.library = {operands = array<i64: 0, 1, 2>, extents = #disc_shape.dims<[1, 2]>, dtype = 544 : i64,
+                         a_columns = false, b_columns = true}}
+
+// -----
+
+// expected-error @+1 {{'disc_plan.symbols' must be a list of strings (P11)}}
+disc_rt.device_kernel @p11_symbols threads 256 writes "01" {disc_plan.symbols = [1]}

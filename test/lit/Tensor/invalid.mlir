@@ -299,3 +299,19 @@ func.func @call_ordered(%x: tensor<4xf32>, %n: index) {
   %0 = disc_tensor.call "sort"(%x) tasks %n scratch %n "" on_device ordered [0] : (tensor<4xf32>) -> tensor<4xf32>
   return
 }
+
+// -----
+
+func.func @t13_panel(%w: tensor<64x32xf32>) {
+  // expected-error @+1 {{the panel must have from 1 to 1024 elements, not 0 (T13)}}
+  %0 = disc_tensor.pack %w batch [] n [0] k [1] panel 0 : tensor<64x32xf32> -> tensor<4x32x16xf32>
+  return
+}
+
+// -----
+
+func.func @t14_panel(%w: tensor<4x32x16xf32>) {
+  // expected-error @+1 {{the panel must have from 1 to 1024 elements, not 2048 (T14)}}
+  %0 = disc_tensor.unpack %w batch [] n [0, 2] k [1] panel 2048 : tensor<4x32x16xf32> -> tensor<64x32xf32>
+  return
+}

@@ -65,6 +65,33 @@ def test_forward_may_call_itself():
     check(Itself(), (torch.rand(5),), ({0: N},), vectors(0.1, 10, 1e4))
 
 
+class Layered(torch.nn.Module):
+    """Reads its parameters in the function that calls itself, and nowhere else."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 8)
+
+    def f(self, x, depth):
+        if depth <= 0:
+            return x
+        return self.f(torch.tanh(self.layer(x)), depth - 1) + x
+
+    def forward(self, x, depth):
+        return self.f(x, depth)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("weights", ["embed", "file"])
+def test_a_library_has_the_parameters_of_its_procedures(tmp_path, packed, weights):
+    module, path = Layered(), tmp_path / "liblayered.so"
+    args = (torch.randn(3, 8), torch.tensor(4))
+    file = "embed" if weights == "embed" else tmp_path / "weights.safetensors"
+    with torch.no_grad():
+        disc.aot_compile(module, args, dynamic_shapes=({0: N}, None), output=path, weights=file, packed=packed)
+        torch.testing.assert_close(disc.load(path)(*args), module(*args), rtol=1e-5, atol=1e-5)
+
+
 def plain(x, weight, depth):
     if x.sum() < 1:
         return x + depth

@@ -1,0 +1,328 @@
+//===- Schedule.cpp - the numbers of a kernel's schedule ------------------===//
+//
+// One table per kind of kernel, for CPUs and for devices, of the fields that lib/Transforms/Schedule writes. Bounds are
+// far beyond what the schedules choose: they keep generated code and its buffers of a size that can be compiled.
+//
+// Test: test/lit/Plan/invalid.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/Plan/Schedule.h"
+
+#include "dialects/Tensor/TensorDialect.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+constexpr int64_t kMany = int64_t(1) << 40;
+
+struct Field {
+  enum class Type { Number, Numbers, Dims, Expr, Flag };
+
+  StringLiteral name;
+  Type type = Type::Number;
+  bool required = false;
+  /// Of a number, of each element of a list, and of an expression that is constant.
+  int64_t min = 1, max = 64;
+};
+
+constexpr Field::Type kExpr = Field::Type::Expr;
+
+constexpr Field kLoop[] = {{"chunk", {}, false, 1, kMany}, {"unroll"}};
+constexpr Field kRow[] = {{"accumulators"}, {"short_rows", {}, false, 0, 4096}};
+constexpr Field kColumn[] = {{"blocks"}};
+constexpr Field kContraction[] = {{"rows", {}, true},
+                                  {"columns", Field::Type::Numbers, true, 1, 1024},
+                                  {"k_block", {}, false, 1, kMany},
+                                  {"row_tiles", kExpr, true, 1, kMany},
+                                  {"lhs_scratch", kExpr, true, 0, kMany},
+                                  {"rhs_scratch", kExpr, true, 0, kMany}};
+constexpr Field kAttention[] = {{"rows", {}, true},
+                                {"keys", {}, true, 1, kMany},
+                                {"query_scratch", kExpr, true, 0, kMany},
+                                {"score_scratch", kExpr, true, 0, kMany},
+                                {"out_scratch", kExpr, true, 0, kMany},
+                                {"few_queries", {}, false, 0, kMany}};
+/// Beside the others, where `few_queries` is.
+constexpr Field kFewQueries[] = {{"shared_dims", Field::Type::Dims, true, 0}, {"row_keys", {}, true, 1, kMany},
+                                 {"large_bytes", {}, false, 0, kMany},        {"row_queries", kExpr, true, 0, kMany},
+                                 {"row_scores", kExpr, true, 0, kMany},       {"row_results", kExpr, true, 0, kMany},
+                                 {"row_stats", kExpr, true, 0, kMany}};
+constexpr Field kConvolution[] = {{"rows", {}, true},
+                                  {"columns", {}, true, 1, 1024},
+                                  {"chunk_rows", kExpr, true, 1, kMany},
+                                  {"chunk_tiles", kExpr, true, 1, kMany},
+                                  {"input_scratch", kExpr, true, 0, kMany},
+                                  {"merges_lines", Field::Type::Flag}};
+constexpr Field kWinograd[] = {{"rows", {}, true},
+                               {"columns", {}, true, 1, 1024},
+                               {"chunk_tiles", kExpr, true, 1, kMany},
+                               {"panel_groups", kExpr, true, 1, kMany},
+                               {"plane", kExpr, true, 0, kMany},
+                               {"sums_scratch", {}, true, 0, kMany}};
+
+constexpr Field kThreads = {"threads", {}, true, 1, 1024};
+constexpr Field kVector = {"vector", {}, true, 1, 16};
+constexpr Field kPart = {"part", {}, false, 1, kMany};
+constexpr Field kBlocksOfThreads[] = {kThreads};
+constexpr Field kDeviceLoop[] = {kThreads, kVector};
+constexpr Field kDeviceSum[] = {kThreads, {"line_threads", {}, true, 1, 1024}};
+constexpr Field kDeviceRow[] = {kThreads, kVector, {"group", {}, true, 1, 1024}, kPart};
+constexpr Field kDeviceColumn[] = {kThreads, {"columns", {}, true, 1, 1024}, kPart};
+constexpr Field kDeviceProduct[] = {kThreads,
+                                    {"tile_rows", {}, true, 1, 256},
+                                    {"tile_columns", {}, true, 1, 256},
+                                    {"tile_depth", {}, true},
+                                    {"thread_rows", {}, true, 1, 16},
+                                    {"thread_columns", {}, true, 1, 16}};
+constexpr Field kDeviceAttention[] = {kThreads, {"queries", {}, true}, {"keys", {}, true, 1, 1024}};
+
+struct Verifier {
+  Operation *kernel;
+  DictionaryAttr schedule;
+
+  InFlightDiagnostic error() { return kernel->emitOpError("schedule: "); }
+  LogicalResult bounds(const Field &field, int64_t value) {
+    if (value >= field.min && value <= field.max)
+      return success();
+    return error() << "'" << field.name << "' must be from " << field.min << " to " << field.max << ", not " << value
+                   << " (P8)";
+  }
+  LogicalResult check(const Field &field);
+  LogicalResult check(ArrayRef<Field> fields, ArrayRef<Field> more = {});
+  int64_t number(StringRef name) { return schedule.getAs<IntegerAttr>(name).getInt(); }
+  /// `name` is a multiple of `divisor`.
+  LogicalResult divides(StringRef name, int64_t divisor, StringRef what) {
+    if (number(name) % divisor == 0)
+      return success();
+    return error() << "'" << name << "' is not a multiple of " << what << " (P8)";
+  }
+};
+
+/// An integer as an attribute that `getInt` accepts.
+bool isNumber(Attribute attr) {
+  auto number = dyn_cast<IntegerAttr>(attr);
+  return number && number.getType().isSignlessInteger(64);
+}
+} // namespace
+
+LogicalResult Verifier::check(const Field &field) {
+  Attribute attr = schedule.get(field.name);
+  if (!attr)
+    return field.required ? LogicalResult(error() << "'" << field.name << "' is missing (P8)") : success();
+  auto wrongType = [&](StringRef wanted) {
+    return error() << "'" << field.name << "' must be " << wanted << ", not " << attr << " (P8)";
+  };
+  switch (field.type) {
+  case Field::Type::Number:
+    return isNumber(attr) ? bounds(field, cast<IntegerAttr>(attr).getInt()) : wrongType("a 64-bit integer");
+  case Field::Type::Numbers: {
+    auto list = dyn_cast<ArrayAttr>(attr);
+    if (!list || list.empty() || !llvm::all_of(list, isNumber))
+      return wrongType("a list of 64-bit integers");
+    return success(llvm::all_of(list.getAsRange<IntegerAttr>(),
+                                [&](IntegerAttr each) { return succeeded(bounds(field, each.getInt())); }));
+  }
+  case Field::Type::Dims: {
+    auto list = dyn_cast<DenseI64ArrayAttr>(attr);
+    if (!list)
+      return wrongType("an array of 64-bit integers");
+    return success(llvm::all_of(list.asArrayRef(), [&](int64_t each) { return succeeded(bounds(field, each)); }));
+  }
+  case Field::Type::Expr: {
+    auto expr = dyn_cast<ExprAttr>(attr);
+    if (!expr || !expr.getValue().isDefined())
+      return wrongType("an expression");
+    return expr.getValue().isConstant() ? bounds(field, expr.getValue().constant()) : success();
+  }
+  case Field::Type::Flag:
+    return isa<BoolAttr>(attr) ? success() : LogicalResult(wrongType("true or false"));
+  }
+  llvm_unreachable("unknown type of field");
+}
+
+LogicalResult Verifier::check(ArrayRef<Field> fields, ArrayRef<Field> more) {
+  auto all = llvm::concat<const Field>(fields, more);
+  for (NamedAttribute attr : schedule)
+    if (llvm::none_of(all, [&](const Field &field) { return field.name == attr.getName().strref(); }))
+      return error() << "no kernel of this kind has a '" << attr.getName().strref() << "' (P8)";
+  return success(llvm::all_of(all, [&](const Field &field) { return succeeded(check(field)); }));
+}
+
+bool disc::isDeviceSchedule(DictionaryAttr schedule) { return schedule && schedule.contains("threads"); }
+
+static LogicalResult verifyHostSchedule(Verifier &v, KernelKind kind, Block &body) {
+  switch (kind) {
+  case KernelKind::Loop:
+    return v.check(kLoop);
+  case KernelKind::Row:
+    return v.check(kRow);
+  case KernelKind::Column:
+    return v.check(kColumn);
+  case KernelKind::Contraction:
+    return v.check(kContraction);
+  case KernelKind::Attention:
+    return v.schedule.contains("few_queries") ? v.check(kAttention, kFewQueries) : v.check(kAttention);
+  case KernelKind::Convolution:
+    return body.getOps<WinogradOp>().empty() ? v.check(kConvolution) : v.check(kWinograd);
+  case KernelKind::Pack:
+  case KernelKind::Call:
+    return v.check({});
+  }
+  llvm_unreachable("unknown kernel kind");
+}
+
+static LogicalResult verifyDeviceSchedule(Verifier &v, KernelKind kind, Block &body) {
+  switch (kind) {
+  case KernelKind::Loop: {
+    bool isSum = !body.getOps<RunningSumOp>().empty();
+    return isSum ? v.check(kDeviceSum) : v.check(kDeviceLoop);
+  }
+  case KernelKind::Row:
+    if (failed(v.check(kDeviceRow)) || failed(v.divides("threads", v.number("group"), "'group'")))
+      return failure();
+    if (!llvm::isPowerOf2_64(uint64_t(v.number("group"))))
+      return v.error() << "'group' is not a power of two (P8)";
+    return success();
+  case KernelKind::Column:
+    if (failed(v.check(kDeviceColumn)))
+      return failure();
+    return v.divides("threads", v.number("columns"), "'columns'");
+  case KernelKind::Contraction:
+  case KernelKind::Convolution: {
+    if (failed(v.check(kDeviceProduct)) || failed(v.divides("tile_rows", v.number("thread_rows"), "'thread_rows'")) ||
+        failed(v.divides("tile_columns", v.number("thread_columns"), "'thread_columns'")))
+      return failure();
+    int64_t threads =
+        v.number("tile_rows") / v.number("thread_rows") * (v.number("tile_columns") / v.number("thread_columns"));
+    if (v.number("threads") != threads)
+      return v.error() << "the tile takes " << threads << " 'threads' (P8)";
+    return success();
+  }
+  case KernelKind::Attention:
+    // 32 threads share a query.
+    if (failed(v.check(kDeviceAttention)) || failed(v.divides("threads", 32, "32")))
+      return failure();
+    return v.divides("queries", v.number("threads") / 32, "'threads' / 32");
+  case KernelKind::Pack:
+  case KernelKind::Call:
+    return v.check(kBlocksOfThreads);
+  }
+  llvm_unreachable("unknown kernel kind");
+}
+
+LogicalResult disc::verifySchedule(Operation *kernel, KernelKind kind, Block &body, DictionaryAttr schedule) {
+  Verifier v{kernel, schedule};
+  return isDeviceSchedule(schedule) ? verifyDeviceSchedule(v, kind, body) : verifyHostSchedule(v, kind, body);
+}
+
+LogicalResult disc::verifyLaunch(Operation *kernel, Attribute tasks, Attribute scratch, Attribute cost) {
+  for (auto [name, attr] : {std::pair<StringRef, Attribute>("tasks", tasks), {"scratch", scratch}, {"cost", cost}}) {
+    auto expr = dyn_cast_if_present<ExprAttr>(attr);
+    if (attr && (!expr || !expr.getValue().isDefined()))
+      return kernel->emitOpError() << "'" << name << "' must be an expression, not " << attr << " (P9)";
+  }
+  return success();
+}
+
+LogicalResult disc::verifyTarget(Operation *op, Attribute target) {
+  auto fields = dyn_cast<DictionaryAttr>(target);
+  if (!fields)
+    return op->emitOpError("'disc_plan.target' must be a dictionary (P10)");
+  struct Number {
+    StringLiteral name;
+    int64_t min, max;
+    bool powerOf2 = false;
+  };
+  constexpr Number numbers[] = {{"vector_bits", 64, 4096, true}, {"vector_registers", 8, 1024},
+                                {"l1d_bytes", 1 << 10, kMany},   {"l1d_ways", 1, 1 << 10},
+                                {"l2_bytes", 1 << 10, kMany},    {"l3_bytes", 0, kMany},
+                                {"cores", 1, 1 << 20},           {"warp", 1, 1024, true}};
+  for (const Number &number : numbers) {
+    Attribute attr = fields.get(number.name);
+    if (!attr)
+      continue;
+    int64_t value = isNumber(attr) ? cast<IntegerAttr>(attr).getInt() : -1;
+    if (value < number.min || value > number.max || (number.powerOf2 && !llvm::isPowerOf2_64(uint64_t(value))))
+      return op->emitOpError() << "'disc_plan.target': '" << number.name << "' must be "
+                               << (number.powerOf2 ? "a power of two" : "an integer") << " from " << number.min
+                               << " to " << number.max << ", not " << attr << " (P10)";
+  }
+  return success();
+}
+
+namespace {
+/// A field of what a device's kernel says of its launches.
+struct LaunchField {
+  enum class Type { Number, Flag, Unit, Indices, Expr, Dims, Kernel };
+
+  StringLiteral attr, name;
+  Type type;
+  bool optional = false;
+  size_t entries = 0; ///< Of Dims.
+};
+using LaunchType = LaunchField::Type;
+
+constexpr LaunchField kLaunchFields[] = {
+    {"disc_plan.order", "merge", LaunchType::Kernel},
+    {"disc_plan.order", "last", LaunchType::Kernel},
+    {"disc_plan.order", "rows", LaunchType::Expr},
+    {"disc_plan.order", "length", LaunchType::Expr},
+    {"disc_plan.split", "part", LaunchType::Kernel},
+    {"disc_plan.split", "whole", LaunchType::Kernel},
+    {"disc_plan.split", "most", LaunchType::Expr},
+    {"disc_plan.split", "values", LaunchType::Expr},
+    {"disc_plan.update", "result", LaunchType::Number},
+    {"disc_plan.update", "bytes", LaunchType::Expr},
+    {"disc_plan.update", "copy", LaunchType::Kernel, true},
+    {"disc_plan.library", "operands", LaunchType::Indices},
+    {"disc_plan.library", "extents", LaunchType::Dims, false, 7},
+    {"disc_plan.library", "dtype", LaunchType::Number},
+    {"disc_plan.library", "a_columns", LaunchType::Flag},
+    {"disc_plan.library", "b_columns", LaunchType::Flag},
+    {"disc_plan.library", "gelu_tanh", LaunchType::Unit, true},
+    {"disc_plan.library", "epilogue", LaunchType::Kernel, true},
+};
+} // namespace
+
+static bool hasType(const LaunchField &field, Attribute attr) {
+  auto isDefined = [](ExprAttr expr) { return expr.getValue().isDefined(); };
+  switch (field.type) {
+  case LaunchType::Number:
+    return isNumber(attr);
+  case LaunchType::Flag:
+    return isa<BoolAttr>(attr);
+  case LaunchType::Unit:
+    return isa<UnitAttr>(attr);
+  case LaunchType::Indices:
+    return isa<DenseI64ArrayAttr>(attr);
+  case LaunchType::Expr:
+    return isa<ExprAttr>(attr) && isDefined(cast<ExprAttr>(attr));
+  case LaunchType::Dims: {
+    auto dims = dyn_cast<DimsAttr>(attr);
+    return dims && dims.size() == field.entries && llvm::all_of(dims.getExprs(), isDefined);
+  }
+  case LaunchType::Kernel:
+    return isa<FlatSymbolRefAttr>(attr);
+  }
+  llvm_unreachable("unknown type of field");
+}
+
+LogicalResult disc::verifyDeviceLaunch(Operation *op, StringRef name, Attribute attr) {
+  if (name == "disc_plan.symbols" || name == "disc_plan.texts") {
+    auto list = dyn_cast<ArrayAttr>(attr);
+    if (!list || !llvm::all_of(list, llvm::IsaPred<StringAttr>))
+      return op->emitOpError() << "'" << name << "' must be a list of strings (P11)";
+  }
+  for (const LaunchField &field : kLaunchFields) {
+    if (field.attr != name)
+      continue;
+    auto fields = dyn_cast<DictionaryAttr>(attr);
+    Attribute value = fields ? fields.get(field.name) : Attribute();
+    if (!fields || (value ? !hasType(field, value) : !field.optional))
+      return op->emitOpError() << "'" << name << "' has no '" << field.name << "', or one of another type (P11)";
+  }
+  return success();
+}
