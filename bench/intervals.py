@@ -27,8 +27,8 @@ class Interval:
 def of_ratio(peers: Sequence[Sequence[float]], ours: Sequence[float]) -> Interval | None:
     """The interval of the fastest peer's median over our median.
 
-    Rounds are drawn with replacement, and all engines' figures of a round are drawn together: what slows down a round as
-    a whole then cancels out. In each resample the fastest peer is chosen anew, as it was in the measurement: with one
+    Rounds are drawn with replacement, and all engines' figures of a round are drawn together: what slows down a whole
+    round then cancels out. In each resample the fastest peer is chosen anew, as it was in the measurement: with one
     peer chosen for all, its luck would count as its speed.
 
     None without peers, or with fewer than two rounds.

@@ -82,7 +82,7 @@ def dirty(text: str) -> bool:
 
 
 def revision() -> str:
-    """The commit that is checked out, with a + if files differ from it: any but results, which the bench itself writes."""
+    """The commit that is checked out, with a + if files other than the bench's own results differ from it."""
     commit = _git("rev-parse", "--short=12", "HEAD")
     changed = _git("status", "--porcelain", "--", ".", ":!bench/results")
     return (commit or "unknown") + "+" * bool(changed)

@@ -82,6 +82,22 @@ def allocators() -> dict[str, str]:
     return {name: str(files[0]) for name, files in found.items() if files}
 
 
+def read_line(descriptor: int, buffer: bytearray, timeout: float) -> bytes:
+    """The next line of a pipe; what comes after it stays in the buffer. BrokenPipeError at the end of the pipe."""
+    end = time.monotonic() + timeout
+    while b"\n" not in buffer:
+        ready, _, _ = select.select([descriptor], [], [], max(0.0, end - time.monotonic()))
+        if not ready:
+            raise Failed(f"no answer within {timeout:.0f} s")
+        chunk = os.read(descriptor, 1 << 16)
+        if not chunk:
+            raise BrokenPipeError
+        buffer += chunk
+    line, _, rest = buffer.partition(b"\n")
+    buffer[:] = rest
+    return bytes(line)
+
+
 class EngineProcess:
     """Starts `bench.worker`. Between answers the process is stopped, threads and all: many engines let their threads
     spin for a while after a call, which would slow down whoever has the next turn.
@@ -101,7 +117,7 @@ class EngineProcess:
             cwd=ROOT,
         )
         self.pid = self._process.pid
-        self._buffer = b""
+        self._buffer = bytearray()
 
     def ask(self, do: str, timeout: float = 120.0, **arguments: Any) -> dict[str, Any]:
         """One command and its answer."""
@@ -133,18 +149,13 @@ class EngineProcess:
 
     def _line(self, timeout: float) -> bytes:
         assert self._process.stdout is not None
-        descriptor, end = self._process.stdout.fileno(), time.monotonic() + timeout
-        while b"\n" not in self._buffer:
-            ready, _, _ = select.select([descriptor], [], [], max(0.0, end - time.monotonic()))
-            if not ready:
-                self.close()
-                raise Failed(f"no answer within {timeout:.0f} s")
-            chunk = os.read(descriptor, 1 << 16)
-            if not chunk:
-                raise Failed(self._death())
-            self._buffer += chunk
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return line
+        try:
+            return read_line(self._process.stdout.fileno(), self._buffer, timeout)
+        except BrokenPipeError:
+            raise Failed(self._death()) from None
+        except Failed:
+            self.close()
+            raise
 
     def _signal(self, number: int) -> None:
         if self._process.poll() is None:
