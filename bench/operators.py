@@ -252,8 +252,8 @@ class Worker:
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "python")]),
         }
         command = [sys.executable, "-m", "bench.operators", "--worker"]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        return subprocess.Popen(command, env=environment, cwd=ROOT, **pipes)
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=environment, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
 
     def close(self) -> None:
         """Ends the process."""

@@ -5,7 +5,7 @@ import torch
 
 import disc
 
-# Bounds as stated at the top of lib/Target/Common/LowerMath.cpp.
+# Bounds as stated at the top of lib/Target/Common/LowerMath.cpp, and of special_polynomials.py of the lowering rules.
 FUNCTIONS = {
     "exp": (torch.exp, -104, 89, 1),
     "exp2": (torch.exp2, -150, 128, 1),
@@ -27,6 +27,13 @@ FUNCTIONS = {
     "cosh": (torch.cosh, -89, 89, 2.5),
     "atanh": (torch.atanh, -0.9999999, 0.9999999, 3),
     "rsqrt": (torch.rsqrt, 1e-38, 1e38, 1.6),
+    "erfinv": (torch.erfinv, -0.99999994, 0.99999994, 3.5),
+    "i0e": (torch.special.i0e, -1e30, 1e30, 7),
+    "i0e, near": (torch.special.i0e, -40, 40, 7),
+    "i1e": (torch.special.i1e, -1e30, 1e30, 6.5),
+    "i1e, near": (torch.special.i1e, -40, 40, 6.5),
+    "i0": (torch.special.i0, -91, 91, 6),
+    "i1": (torch.special.i1, -91, 91, 8),
 }
 SPECIAL = torch.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), float("nan"), 1e-45, 1e-40, -1e-40, 3e38])
 
