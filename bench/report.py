@@ -118,7 +118,8 @@ def engine_rows(result: WorkloadResult) -> tuple[list[str], list[list[str]]]:
     def row(engine: EngineResult) -> list[str]:
         memory = [engine.peak_of_calls, engine.peak_over_weights]
         mib = [number(None if m is None else m / 2**20, "{:.0f}") for m in memory]
-        tried = ", ".join(f"{name} {figure}" for name, figure in engine.variants.items())
+        figures = {name: figure.partition(";")[0] for name, figure in engine.variants.items()}
+        tried = ", ".join(f"{name} {figure if figure[:1].isdigit() else '✗'}" for name, figure in figures.items())
         return [engine.title, number(engine.compile_seconds, "{:.1f}"), *mib, engine.version, engine.variant, tried]
 
     shape = label(result.memory_shape)

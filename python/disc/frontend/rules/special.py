@@ -1,4 +1,4 @@
-"""Special functions, element by element: in f32 polynomials where there are some, else those of lib/Runtime/Functions."""
+"""Special functions, by element: polynomials in f32 where there are some, else those of lib/Runtime/Functions."""
 
 from __future__ import annotations
 
