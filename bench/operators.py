@@ -58,6 +58,8 @@ class Row:
     """The seconds of a call in each round."""
     problems: dict[str, str] = field(default_factory=dict)
     """Why an engine has no figures."""
+    view: bool = False
+    """Whether eager's result is a view of an input: it computes nothing, and its time is that of making the view."""
 
     def ratio(self, peer: str) -> float | None:
         """The peer's time over ours, both of their fastest rounds."""
@@ -100,6 +102,7 @@ def measure_operator(name: str, dtype: str, inductor: bool) -> list[Row]:
         runs: dict[str, Callable[[], Any]] = {"eager": lambda op=call.op, a=args, k=kwargs: op(*a, **k)}  # type: ignore
         with torch.inference_mode():
             expected = runs["eager"]()
+        row.view = is_view(expected, call.tensors)
         for engine, compile_ in compilers.items():
             try:
                 if engine not in models:
@@ -139,7 +142,7 @@ def _disc(call: Any) -> Callable[..., Any]:
 
     from .operator_cases import Program
 
-    shapes = (tuple(dict.fromkeys(range(t.dim()), Dim.AUTO) for t in call.tensors),)
+    shapes = (tuple(dict.fromkeys(range(t.dim()), Dim.AUTO) for t in call.tensors),) if call.tensors else None
     options = disc.Options(threads=1, progress=False)
     return disc.compile(Program(call).eval(), call.tensors, dynamic_shapes=shapes, options=options)
 
@@ -154,6 +157,16 @@ def _inductor(call: Any) -> Callable[..., Any]:
     with torch.inference_mode():
         model(*call.tensors)
     return model
+
+
+def is_view(result: Any, inputs: Sequence[Any]) -> bool:
+    """Whether a result shares the memory of an input."""
+    import torch
+    import torch.utils._pytree as pytree
+
+    own = {t.untyped_storage().data_ptr() for t in inputs if t.layout == torch.strided}
+    found = (leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
+    return any(t.layout == torch.strided and t.numel() and t.untyped_storage().data_ptr() in own for t in found)
 
 
 def difference(actual: Any, expected: Any, values: bool) -> str:
@@ -204,7 +217,8 @@ def rounds(runs: dict[str, Callable[[], Any]], order: random.Random) -> dict[str
 
 
 def _short(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
+    text = str(error).replace(f"{ROOT}/", "")
+    return f"{type(error).__name__}: {' '.join(text.split())}"[:200]
 
 
 def work() -> None:
@@ -285,7 +299,8 @@ def load(folder: Path) -> tuple[list[Row], dict[str, str]]:
 def markdown(rows: Sequence[Row], about: dict[str, str]) -> str:
     """The page of tables."""
     measured = sorted((r for r in rows if r.lowest() is not None), key=lambda r: r.lowest() or 0.0)
-    slower = [row for row in measured if row.verdict() == "slower"]
+    slower = [row for row in measured if row.verdict() == "slower" and not row.view]
+    views = [row for row in measured if row.verdict() == "slower" and row.view]
     lines = ["# Operators", "", "Made by `python -m bench.operators`: every operator of PyTorch's OpInfo database, one"]
     lines += [
         "thread. Times are of the fastest of up to 30 rounds; ratios are the peer's time over DISC's. DISC is *slower*"
@@ -305,6 +320,8 @@ def markdown(rows: Sequence[Row], about: dict[str, str]) -> str:
         "",
     ]
     lines += [f"## Slower than the fastest peer: {len(slower)} rows", "", *_table(slower)]
+    lines += ["", f"## Views in eager: {len(views)} rows where it is faster", ""]
+    lines += ["Eager computes nothing here: its time is that of making a view of an input.", "", *_table(views)]
     problems = [row for row in rows if row.problems]
     lines += ["", "## Without a figure", ""]
     header = ["operator", "dtype", "size", "engine", "why"]

@@ -233,7 +233,13 @@ def test_report():
     assert [row[-1] for row in rows] == ["faster", "–", ""]
     assert "3 rounds repeated because other programs ran, 1 kept" in report.subtitle(made)
     assert "✗" in rows[1]
-    assert report.reasons(made) == ["IREE: no such | op", "OpenVINO at 2×8: wrong result"]
+    made.engines["openvino_pt"].variants = {"export": "NotSupported: no", "traced": "1.000"}
+    assert report.engine_rows(made)[1][2][-1] == "export ✗, traced 1.000"
+    assert report.reasons(made) == [
+        "IREE: no such | op",
+        "OpenVINO, export: NotSupported: no",
+        "OpenVINO at 2×8: wrong result",
+    ]
     text = report.markdown([made], "ratios.png")
     assert "| Toy | 2 | 1.00 | 0.50 at 2×8 | 1 | 0 | 0 | 2.0 | – | – | – | 2.0 |" in text
     for line in text.splitlines():

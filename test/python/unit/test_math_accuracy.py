@@ -16,6 +16,7 @@ FUNCTIONS = {
     "log10": (torch.log10, 1e-45, 3e38, 2),
     "tanh": (torch.tanh, -12, 12, 2),
     "erf": (torch.erf, -6, 6, 2),
+    "erfc": (torch.erfc, -4, 10.05, 4),
     "sin": (torch.sin, -1e4, 1e4, 1.1),
     "cos": (torch.cos, -1e4, 1e4, 1.1),
     "sin, far": (torch.sin, -1e9, 1e9, 1.1),
