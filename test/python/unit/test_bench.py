@@ -234,7 +234,7 @@ def test_report():
     assert "3 rounds repeated because other programs ran, 1 kept" in report.subtitle(made)
     assert "✗" in rows[1]
     made.engines["openvino_pt"].variants = {"export": "NotSupported: no", "traced": "1.000"}
-    assert report.engine_rows(made)[1][2][-1] == "export ✗, traced 1.000"
+    assert report.engine_rows(made)[1][3][-1] == "export ✗, traced 1.000"
     assert report.reasons(made) == [
         "IREE: no such | op",
         "OpenVINO, export: NotSupported: no",
