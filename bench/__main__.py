@@ -1,9 +1,10 @@
 """Measures DISC against its peers: `make bench`, or, in the peers' environment, `python -m bench`.
 
-make bench                                          # everything; an hour or so
+make bench                                          # everything; some hours
 make bench-quick                                    # fast compilers, few shapes
 make bench BENCH_ARGS='minilm ctr_ranker'           # these workloads; the report keeps the others' last results
 make bench BENCH_ARGS='minilm --static'             # and what dynamic shapes cost
+make bench BENCH_ARGS='--isa avx2 --threads 1'      # tables of their own
 make bench BENCH_ARGS='--report'                    # only the report, of the results that are there
 """
 
@@ -17,7 +18,8 @@ from rich.console import Console
 from tqdm import tqdm
 
 from . import engines, machine, report, workloads
-from .measure import Run, Settings
+from .measure import ROUNDS, Run, Settings
+from .process import allocators
 from .results import geomean
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -46,7 +48,17 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--shapes", nargs="+", type=parse_shape, help="instead of the workload's own")
     result.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
+    result.add_argument("--isa", choices=engines.ISAS, default=engines.NATIVE, help="instructions that engines may use")
     result.add_argument("--seconds", type=float, help="measured per engine and shape (default: 1, quick 0.25)")
+    result.add_argument("--rounds", type=int, default=ROUNDS, help=f"turns of each engine (default: {ROUNDS})")
+    result.add_argument("--seed", type=int, default=0, help="of the order of engines in each round")
+    result.add_argument("--allow-dirty", action="store_true", help="measure files that differ from the commit")
+    result.add_argument(
+        "--allocators",
+        nargs="*",
+        choices=list(allocators()),
+        help="what peers are tried with (default: all; quick: none)",
+    )
     result.add_argument("--out", type=Path, help="folder of the results (default: bench/results)")
     result.add_argument("--report", action="store_true", help="measure nothing, write the report again")
     return result
@@ -67,9 +79,12 @@ def settings(args: argparse.Namespace) -> Settings:
         engines=tuple(names),
         threads=args.threads,
         seconds=args.seconds or (0.25 if args.quick else 1.0),
-        rounds=4 if args.quick else 8,
+        rounds=args.rounds,
         quick=args.quick,
         shapes=tuple(args.shapes) if args.shapes else None,
+        isa=args.isa,
+        seed=args.seed,
+        allocators=tuple(([] if args.quick else allocators()) if args.allocators is None else args.allocators),
     )
 
 
@@ -87,6 +102,8 @@ def main() -> None:
     console = Console(width=None if os.isatty(1) else 180)
     folder = args.out or (QUICK_RESULTS if args.quick else RESULTS)
     if not args.report:
+        if machine.dirty(machine.revision()) and not args.allow_dirty:
+            command.error("files differ from the commit, so that figures would be of none: commit, or --allow-dirty")
         measure(console, folder, args.workloads or workloads.names(), settings(args))
     results = report.write(folder)
     if args.report:
@@ -94,7 +111,8 @@ def main() -> None:
             report.show(console, result)
     for result in results:
         mean = geomean(result.ratio(shape) for shape in result.shapes)
-        console.print(f"{result.title:>20}  best peer / DISC, geomean {report.number(mean)}", highlight=False)
+        line = f"{result.section:>9} {result.title:>20}  best peer / DISC, geomean {report.number(mean)}"
+        console.print(line, highlight=False)
     console.print(f"Tables, JSON and plot: {folder}")
 
 
@@ -113,6 +131,8 @@ def measure(console: Console, folder: Path, names: list[str], chosen: Settings) 
 
         for name in names:
             result = Run(name, chosen, host, step).run()
+            if machine.revision() != host.revision:
+                raise SystemExit(f"{name}: files or the commit changed while it was measured: it has no result")
             result.save(folder)
             bar.clear()
             report.show(console, result)

@@ -47,8 +47,11 @@ def sections(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def is_instruction(code: bytes, at: int) -> bool:
-    """Whether an instruction begins at `at`. Decoding that starts somewhere before falls into step within a few of them:
-    of many starts, a good part arrives at a true beginning and none at bytes inside of another instruction."""
+    """Whether an instruction begins at `at`.
+
+    Decoding that starts somewhere before falls into step within a few instructions: of many starts, a good part arrives
+    at a true beginning and none at bytes inside of another one.
+    """
     decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
     starts = range(max(at - 64, 0), at - 15)
     arrived = 0

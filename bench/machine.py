@@ -76,9 +76,17 @@ def fma_peak(threads: int) -> float | None:
         return float(subprocess.run([program, str(threads)], capture_output=True, text=True, check=True).stdout)
 
 
+def dirty(text: str) -> bool:
+    """Whether a revision says that files differ from it."""
+    return text.endswith("+")
+
+
 def revision() -> str:
-    """The commit that is checked out, with a + if files differ from it."""
-    result = subprocess.run(
-        ["git", "describe", "--always", "--dirty=+", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True
-    )
-    return result.stdout.strip() or "unknown"
+    """The commit that is checked out, with a + if files other than the bench's own results differ from it."""
+    commit = _git("rev-parse", "--short=12", "HEAD")
+    changed = _git("status", "--porcelain", "--", ".", ":!bench/results")
+    return (commit or "unknown") + "+" * bool(changed)
+
+
+def _git(*command: str) -> str:
+    return subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True).stdout.strip()

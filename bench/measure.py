@@ -5,25 +5,32 @@ from __future__ import annotations
 import contextlib
 import datetime
 import math
+import random
 import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from . import engines, workloads
+from . import engines, variants, workloads
+from .engines import NATIVE
+from .foreign import Watch
 from .machine import Machine
-from .process import EngineProcess, Failed
-from .results import Cell, EngineResult, Shape, WorkloadResult, cell
+from .process import EngineProcess, Failed, Launch
+from .results import FEW_ROUNDS, Cell, Disturbance, EngineResult, Shape, WorkloadResult, cell
+from .variants import Trial, choose
 from .workloads import Workload
 
 CACHE = Path(__file__).resolve().parent / ".cache"
 COMPILE_LIMIT = 900.0
-# Engines much slower than the best get fewer calls: nobody needs their second digit.
-SLOW = 4.0
+ROUNDS = 30
+# Peers so much slower than the fastest get few rounds.
+SLOW = 8.0
+# A call that takes longer needs none before it to bring its data back into the caches.
+LONG_CALL = 0.1
 
 Step = Callable[[str], None]
 
@@ -35,11 +42,16 @@ class Settings:
     engines: tuple[str, ...]
     threads: int
     seconds: float
-    """Measured time of one engine at one shape."""
-    rounds: int = 8
+    """Measured time of one engine at one shape, if its calls are short."""
+    rounds: int = ROUNDS
     quick: bool = False
     shapes: tuple[Shape, ...] | None = None
     """Instead of the workload's own."""
+    isa: str = NATIVE
+    seed: int = 0
+    """Of the order of engines in each round."""
+    allocators: tuple[str, ...] = ()
+    """What peers are tried with besides the C library's."""
 
     def shapes_of(self, workload: Workload) -> tuple[Shape, ...]:
         """The shapes to run at."""
@@ -47,15 +59,18 @@ class Settings:
 
     def describe(self) -> str:
         """One line."""
-        return f"{self.threads} threads, {self.seconds:g} s per engine and shape in up to {self.rounds} rounds"
+        isa = "all instructions" if self.isa == NATIVE else f"no instructions beyond {self.isa.upper()}"
+        return (
+            f"{self.threads} threads, {isa}, {self.rounds} rounds in random order (seed {self.seed}), "
+            f"{self.seconds:g} s per engine and shape"
+        )
 
 
-def turns(seconds_per_call: float, fastest: float, settings: Settings) -> int:
-    """How many rounds an engine takes part in."""
-    if seconds_per_call > SLOW * fastest:
-        return 2
-    # A turn has a call that is not counted, and one that is.
-    return max(3, min(settings.rounds, math.floor(settings.seconds / (2 * seconds_per_call))))
+def rounds_of(quickest: dict[str, float], rounds: int) -> dict[str, int]:
+    """How many rounds each engine takes part in, by the seconds of a call."""
+    fastest = min((quickest[name] for name in quickest if name not in engines.OWN), default=math.inf)
+    slow = {name for name in quickest if name not in engines.OWN and quickest[name] > SLOW * fastest}
+    return {name: min(FEW_ROUNDS, rounds) if name in slow else rounds for name in quickest}
 
 
 class Run:
@@ -72,57 +87,152 @@ class Run:
             machine=machine,
             date=datetime.date.today().isoformat(),
             settings=settings.describe(),
+            isa=settings.isa,
         )
         # The reference comes first, whether or not it is among those that are asked for.
         self.names = list(dict.fromkeys((engines.REFERENCE, *settings.engines)))
         self.result.engines = {name: EngineResult(engines.load(name).title) for name in self.names}
+        if settings.isa == engines.AVX2:
+            for name, figures in self.result.engines.items():
+                figures.note = engines.load(name).avx2 and f"not held to AVX2: {engines.load(name).avx2}"
         self._files: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        # The variants of each engine whose compile time is known of their trial: later ones find it in caches.
+        self._tried: defaultdict[str, set[str]] = defaultdict(set)
+        self._random = random.Random(f"{settings.seed} {name}")
 
     def run(self) -> WorkloadResult:
         """Everything."""
         CACHE.mkdir(exist_ok=True)
         with contextlib.ExitStack() as stack:
             stack.callback(self._close)
+            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="disc-bench-")))
+            self._expect()
             # In turns, so that compile times are of an otherwise idle machine; a quick run does not care.
             with ThreadPoolExecutor(2 if self.settings.quick else 1) as pool:
                 list(pool.map(self._start, self.names))
-            if engines.REFERENCE not in self.processes:
-                raise SystemExit(f"{self.name}: eager failed: {self.result.engines[engines.REFERENCE].failed}")
-            self.result.weights = self.processes[engines.REFERENCE].ask("weights")["bytes"]
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="disc-bench-"))
-            shapes = self.settings.shapes_of(self.workload)
             # The largest comes first: memory that an engine keeps from one shape must not hide what the next one needs.
-            self._memory(min(shapes, key=math.prod), max(shapes, key=math.prod))
-            for shape in shapes:
+            self._memory(min(self.shapes, key=math.prod), max(self.shapes, key=math.prod))
+            for shape in self.shapes:
                 self.step(f"{self.name} {'x'.join(map(str, shape))}")
-                self.result.shapes[shape] = self._shape(shape, Path(folder) / "expected.pt")
+                self.result.shapes[shape] = self._shape(shape)
         return self.result
 
-    def _start(self, name: str) -> None:
-        """Prepares and loads an engine; one that cannot is a reason instead."""
-        self.step(f"{self.name}: {engines.load(name).title}")
-        figures = self.result.engines[name]
-        try:
-            with self._lock_of(name):
-                seconds = self._ask_once(name, "prepare")
-            process = self._spawn(name)
-            self.processes[name] = process
-            answer = process.ask("load", COMPILE_LIMIT)
-            figures.version = answer["version"]
-            figures.compile_seconds = seconds + answer["seconds"]
-        except Failed as failure:
-            self._drop(name, str(failure))
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """What is measured."""
+        return self.settings.shapes_of(self.workload)
 
-    def _ask_once(self, name: str, do: str) -> float:
-        """The seconds that a command takes in a process of its own."""
-        process = self._spawn(name)
+    def _expect(self) -> None:
+        """Saves what outputs are compared with."""
+        process = EngineProcess(self._launch(engines.REFERENCE))
         try:
-            return float(process.ask(do, COMPILE_LIMIT)["seconds"])
+            process.ask("load", COMPILE_LIMIT)
+            self.result.weights = process.ask("weights")["bytes"]
+            for shape in self.shapes:
+                process.ask("bind", COMPILE_LIMIT, shape=shape)
+                process.ask("save", path=str(self._expected(shape)))
+        except Failed as failure:
+            raise SystemExit(f"{self.name}: eager failed: {failure}") from failure
         finally:
             process.close()
 
-    def _spawn(self, name: str) -> EngineProcess:
-        return EngineProcess(name, self.name, self.settings.threads, CACHE)
+    def _launch(self, name: str) -> Launch:
+        """An engine in its default form."""
+        chosen, inductor = self.settings, self.folder / "inductor"
+        return Launch(name, self.name, chosen.threads, CACHE, chosen.isa, inductor=inductor)
+
+    def _expected(self, shape: Shape) -> Path:
+        return self.folder / f"{'x'.join(map(str, shape))}.pt"
+
+    def _start(self, name: str) -> None:
+        """Prepares and loads an engine in its fastest variant; one that cannot is a reason instead."""
+        self.step(f"{self.name}: {engines.load(name).title}")
+        try:
+            with self._lock_of(name):
+                launch, compiled = self._choose(name)
+            process = EngineProcess(launch)
+            self.processes[name] = process
+            answer = process.ask("load", COMPILE_LIMIT)
+        except Failed as failure:
+            self._drop(name, str(failure))
+            return
+        figures = self.result.engines[name]
+        figures.version = answer["version"]
+        figures.variant = ", ".join(part for part in (launch.variant, launch.allocator) if part)
+        figures.compile_seconds = compiled[launch.variant]
+        if launch.variant not in self._tried[name]:
+            figures.compile_seconds += answer["seconds"]
+
+    def _choose(self, name: str) -> tuple[Launch, dict[str, float]]:
+        """The fastest variant, prepared, and the compile times of all as far as they are known."""
+        plain, kind = self._launch(name), engines.load(name)
+        compiled: dict[str, float] = {}
+        if not plain.python().exists():
+            raise Failed("not installed: bench/setup.sh says why")
+        context = engines.Context(self.workload, self.name, plain.threads, CACHE, "", isa=plain.isa)
+        others = () if name in engines.OWN else self.settings.allocators
+        names = kind.variants(context)
+        launches = [replace(plain, variant=variant) for variant in names]
+        reasons: dict[str, str] = {}
+        for launch in launches:
+            try:
+                compiled[launch.variant] = self._prepare(launch)
+            except Failed as failure:
+                reasons[launch.variant] = str(failure)
+        ready = [launch for launch in launches if launch.variant in compiled]
+        if not ready:
+            raise Failed(reasons[names[0]])
+        if len(names) == 1 and not others:
+            return ready[0], compiled
+        trials = [self._try(launch, compiled) for launch in ready]
+        best = choose(trials)
+        # The allocator matters little to the choice among files, and each trial takes time.
+        trials += [self._try(replace(best.launch, allocator=other), compiled) for other in others if best.times]
+        best = choose(trials)
+        self.result.engines[name].variants = reasons | {trial.label: trial.against(best) for trial in trials}
+        if not best.times:
+            raise Failed(best.problem)
+        return best.launch, compiled
+
+    def _prepare(self, launch: Launch) -> float:
+        """Makes the variant's file in a process of its own; the seconds that took."""
+        process = EngineProcess(launch)
+        try:
+            return float(process.ask("prepare", COMPILE_LIMIT)["seconds"])
+        finally:
+            process.close()
+
+    def _try(self, launch: Launch, compiled: dict[str, float]) -> Trial:
+        """Checks a variant at all shapes, and measures it for a moment. A first trial's compile time counts."""
+        trial = Trial(launch)
+        process = EngineProcess(launch)
+        try:
+            seconds = process.ask("load", COMPILE_LIMIT)["seconds"]
+            for shape in self.shapes:
+                try:
+                    bound = process.ask("bind", COMPILE_LIMIT, shape=shape)["seconds"]
+                    seconds += bound if self._compiled(launch.engine, bound) else 0.0
+                    error = process.ask("check", path=str(self._expected(shape)))["error"]
+                    if not error <= self.workload.tolerance:
+                        raise Failed("wrong result")
+                    arguments = {"warm": 0.0, "seconds": variants.SECONDS, "most": 100}
+                    trial.times[shape] = min(process.ask("time", COMPILE_LIMIT, **arguments)["samples"])
+                except Failed as failure:
+                    trial.problem = trial.problem or f"at {shape}: {failure}"
+                    if not process.alive():
+                        break
+            if not launch.allocator:
+                compiled[launch.variant] += seconds
+                self._tried[launch.engine].add(launch.variant)
+        except Failed as failure:
+            trial.problem = str(failure)
+        finally:
+            process.close()
+        return trial
+
+    def _compiled(self, name: str, seconds: float) -> bool:
+        """Whether a first call at a shape took longer than a call can: the engine compiled something."""
+        return engines.load(name).recompiles and seconds > 1.0
 
     def _lock_of(self, name: str) -> threading.Lock:
         """Engines that read the same file must not make it twice."""
@@ -142,8 +252,7 @@ class Run:
         answer = self.processes[name].ask("bind", COMPILE_LIMIT, shape=shape, **options)
         seconds = float(answer["seconds"])
         figures = self.result.engines[name]
-        # More than a call can take: the engine compiled something.
-        if engines.load(name).recompiles and seconds > 1.0 and figures.compile_seconds is not None:
+        if figures.compile_seconds is not None and not self._tried[name] and self._compiled(name, seconds):
             figures.compile_seconds += seconds
         return answer
 
@@ -161,46 +270,55 @@ class Run:
             figures.peak_of_calls = answer["calls"]
             figures.peak_over_weights = answer["process"] - self.result.weights
 
-    def _shape(self, shape: Shape, expected: Path) -> dict[str, Cell]:
+    def _shape(self, shape: Shape) -> dict[str, Cell]:
         """Checks all engines at a shape, then times those that were right."""
         cells: dict[str, Cell] = {}
         errors: dict[str, float] = {}
-        # The reference first: it saves what the others are compared with.
-        for name in sorted(self.processes, key=lambda name: name != engines.REFERENCE):
+        for name in list(self.processes):
             try:
                 self._bind(name, shape)
-                if name == engines.REFERENCE:
-                    self.processes[name].ask("save", path=str(expected))
-                errors[name] = self.processes[name].ask("check", path=str(expected))["error"]
+                errors[name] = self.processes[name].ask("check", path=str(self._expected(shape)))["error"]
             except Failed as failure:
                 cells[name] = Cell(failed=str(failure))
-                if self._dead(name):
+                if not self.processes[name].alive():
                     self._drop(name, f"at {shape}: {failure}")
                 continue
             if not errors[name] <= self.workload.tolerance:
                 cells[name] = Cell(error=errors.pop(name), failed="wrong result")
-        for name, samples in self._rounds(list(errors)).items():
+        rounds, self.result.disturbances[shape] = self._rounds(list(errors))
+        for name, samples in rounds.items():
             cells[name] = cell(samples, errors[name])
         return {name: cells[name] for name in self.names if name in cells}
 
-    def _dead(self, name: str) -> bool:
-        try:
-            self.processes[name].ask("time", warm=0.0, seconds=0.0, most=1)
-        except Failed:
-            return True
-        return False
+    def _rounds(self, names: list[str]) -> tuple[dict[str, list[list[float]]], Disturbance]:
+        """The samples of each engine in each round; rounds that others disturbed are measured again, up to a limit.
 
-    def _rounds(self, names: list[str]) -> dict[str, list[float]]:
-        """The samples of each engine."""
-        samples: dict[str, list[float]] = {name: [] for name in names}
+        A whole round is judged and repeated: a turn may be shorter than the tick by which the kernel counts the time of
+        others, and figures are compared within a round.
+        """
+        samples: dict[str, list[list[float]]] = {name: [] for name in names}
         quickest = {name: min(self._turn(name, 0.02, 0.05)) for name in names}
-        left = {name: turns(quickest[name], min(quickest.values()), self.settings) for name in names}
+        wanted = rounds_of(quickest, self.settings.rounds)
         turn = self.settings.seconds / self.settings.rounds
-        for done in range(self.settings.rounds):
-            for name in names:
-                if done < left[name]:
-                    samples[name] += self._turn(name, min(turn / 4, 0.02), turn)
-        return samples
+        watch = Watch(self.processes[name].pid for name in names)
+        repeated = kept = done = 0
+        while done < self.settings.rounds:
+            order = [name for name in names if done < wanted[name]]
+            self._random.shuffle(order)
+            watch.start()
+            found = {}
+            for name in order:
+                warm = 0.0 if quickest[name] > LONG_CALL else max(quickest[name], min(turn / 4, 0.02))
+                found[name] = self._turn(name, warm, turn)
+            if watch.disturbed():
+                if repeated < self.settings.rounds:
+                    repeated += 1
+                    continue
+                kept += 1
+            for name, calls in found.items():
+                samples[name].append(calls)
+            done += 1
+        return samples, Disturbance(repeated, kept)
 
     def _turn(self, name: str, warm: float, seconds: float) -> list[float]:
         """One turn of an engine."""

@@ -8,8 +8,8 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,32 +22,102 @@ class Failed(Exception):
     """The engine said no, died, or took too long."""
 
 
+@dataclass(frozen=True)
+class Launch:
+    """What a process runs, and how."""
+
+    engine: str
+    workload: str
+    threads: int
+    cache: Path
+    isa: str = engines.NATIVE
+    variant: str = ""
+    allocator: str = ""
+    """One of `allocators()`; empty is the C library's."""
+    inductor: Path | None = None
+    """Where Inductor keeps what it compiled, for other processes of the run."""
+
+    def environment(self) -> dict[str, str]:
+        """The variables that it is started with."""
+        result = {
+            **os.environ,
+            # Compile times are those of a first compilation.
+            "DISC_CODE_CACHE": "",
+            "OMP_NUM_THREADS": str(self.threads),
+            "TVM_NUM_THREADS": str(self.threads),
+            "PYTHONPATH": os.pathsep.join(map(str, self.path())),
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        }
+        if self.inductor is not None:
+            result["TORCHINDUCTOR_CACHE_DIR"] = str(self.inductor)
+        if self.isa == engines.AVX2:
+            result |= AVX2_ONLY
+        if self.allocator:
+            result["LD_PRELOAD"] = allocators()[self.allocator]
+        return result
+
+    def path(self) -> list[Path]:
+        """Where it finds modules besides its environment's."""
+        own = engines.load(self.engine).environment == ".venv"
+        return [ROOT, ROOT / "python"] if own else [ROOT]
+
+    def python(self) -> Path:
+        """Its interpreter."""
+        return ROOT / engines.load(self.engine).environment / "bin" / "python"
+
+
+AVX2_ONLY = {
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "DNNL_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+}
+"""What holds the libraries behind the engines to AVX2; engines that compile are told by `Context.isa`."""
+
+
+def allocators() -> dict[str, str]:
+    """The files of the allocators that are installed and may replace the C library's."""
+    names = {"tcmalloc": "libtcmalloc_minimal.so.4", "jemalloc": "libjemalloc.so.2"}
+    found = {name: sorted(Path("/usr/lib").glob(f"*/{file}")) for name, file in names.items()}
+    return {name: str(files[0]) for name, files in found.items() if files}
+
+
+def read_line(descriptor: int, buffer: bytearray, timeout: float) -> bytes:
+    """The next line of a pipe; what comes after it stays in the buffer. BrokenPipeError at the end of the pipe."""
+    end = time.monotonic() + timeout
+    while b"\n" not in buffer:
+        ready, _, _ = select.select([descriptor], [], [], max(0.0, end - time.monotonic()))
+        if not ready:
+            raise Failed(f"no answer within {timeout:.0f} s")
+        chunk = os.read(descriptor, 1 << 16)
+        if not chunk:
+            raise BrokenPipeError
+        buffer += chunk
+    line, _, rest = buffer.partition(b"\n")
+    buffer[:] = rest
+    return bytes(line)
+
+
 class EngineProcess:
     """Starts `bench.worker`. Between answers the process is stopped, threads and all: many engines let their threads
     spin for a while after a call, which would slow down whoever has the next turn.
     """
 
-    def __init__(self, engine: str, workload: str, threads: int, cache: Path):
-        self.engine = engine
-        self.log = cache / f"{workload}.{engine}.log"
+    def __init__(self, launch: Launch):
+        self.log = launch.cache / f"{launch.workload}.{launch.engine}.log"
         self.log.unlink(missing_ok=True)
-        python, path = Path(sys.executable), [str(ROOT)]
-        if engines.load(engine).home:
-            python, path = ROOT / ".venv" / "bin" / "python", [str(ROOT), str(ROOT / "python")]
-        environment = {
-            **os.environ,
-            # Compile times are those of a first compilation.
-            "DISC_CODE_CACHE": "",
-            "OMP_NUM_THREADS": str(threads),
-            "TVM_NUM_THREADS": str(threads),
-            "PYTHONPATH": os.pathsep.join(path),
-            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        }
-        command = [str(python), "-m", "bench.worker", engine, workload, str(threads), str(cache), str(self.log)]
+        context = [launch.engine, launch.variant, launch.workload, str(launch.threads), launch.isa]
+        command = [str(launch.python()), "-m", "bench.worker", *context, str(launch.cache), str(self.log)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, cwd=ROOT
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=launch.environment(),
+            cwd=ROOT,
         )
-        self._buffer = b""
+        self.pid = self._process.pid
+        self._buffer = bytearray()
 
     def ask(self, do: str, timeout: float = 120.0, **arguments: Any) -> dict[str, Any]:
         """One command and its answer."""
@@ -64,6 +134,10 @@ class EngineProcess:
             raise Failed(answer["failed"])
         return answer
 
+    def alive(self) -> bool:
+        """Whether it can still be asked something."""
+        return self._process.poll() is None
+
     def close(self) -> None:
         """Ends the process."""
         self._process.kill()
@@ -75,18 +149,13 @@ class EngineProcess:
 
     def _line(self, timeout: float) -> bytes:
         assert self._process.stdout is not None
-        descriptor, end = self._process.stdout.fileno(), time.monotonic() + timeout
-        while b"\n" not in self._buffer:
-            ready, _, _ = select.select([descriptor], [], [], max(0.0, end - time.monotonic()))
-            if not ready:
-                self.close()
-                raise Failed(f"no answer within {timeout:.0f} s")
-            chunk = os.read(descriptor, 1 << 16)
-            if not chunk:
-                raise Failed(self._death())
-            self._buffer += chunk
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return line
+        try:
+            return read_line(self._process.stdout.fileno(), self._buffer, timeout)
+        except BrokenPipeError:
+            raise Failed(self._death()) from None
+        except Failed:
+            self.close()
+            raise
 
     def _signal(self, number: int) -> None:
         if self._process.poll() is None:

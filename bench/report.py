@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,13 +11,30 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .engines import LIBRARY, OURS, STATIC
-from .results import Cell, EngineResult, Shape, WorkloadResult, geomean, load
+from .engines import LIBRARY, NATIVE, OURS, STATIC
+from .machine import dirty
+from .results import FEW_ROUNDS, Cell, EngineResult, Shape, WorkloadResult, geomean, load
 
 
 def read(folder: Path) -> list[WorkloadResult]:
-    """All results of a folder."""
-    return [load(path) for path in sorted(folder.glob("*.json"))]
+    """All results below a folder, section by section."""
+    folders = [below for below in sorted(folder.iterdir()) if re.fullmatch(r"[a-z0-9]+-\d+", below.name)]
+    return [load(path) for below in folders for path in sorted(below.glob("*.json"))]
+
+
+def by_section(results: Sequence[WorkloadResult]) -> dict[str, list[WorkloadResult]]:
+    """Results that belong into one table."""
+    found: dict[str, list[WorkloadResult]] = {}
+    for result in results:
+        found.setdefault(result.section, []).append(result)
+    return found
+
+
+def section_title(result: WorkloadResult) -> str:
+    """What the results of a section have in common."""
+    isa = "all instructions" if result.isa == NATIVE else f"{result.isa.upper()} only"
+    threads = result.machine.threads
+    return f"{isa}, {threads} thread{'s' * (threads > 1)}"
 
 
 def label(shape: Shape) -> str:
@@ -41,7 +59,19 @@ def entry(cell: Cell | None) -> str:
     """What a table shows of one engine at one shape."""
     if cell is None:
         return "–"
-    return milliseconds(cell.median) if cell.failed is None else "✗"
+    if cell.failed is not None:
+        return "✗"
+    # A peer that is far from the fastest has few rounds.
+    rough = "~" * (0 < len(cell.rounds) <= FEW_ROUNDS)
+    return rough + milliseconds(cell.median)
+
+
+def ratio_entry(result: WorkloadResult, shape: Shape) -> list[str]:
+    """The ratio, its interval, and what follows."""
+    interval = result.interval(shape)
+    if interval is None:
+        return [number(result.ratio(shape)), "–", "–"]
+    return [number(result.ratio(shape)), f"{interval.low:.2f}–{interval.high:.2f}", interval.verdict]
 
 
 def columns(result: WorkloadResult) -> list[str]:
@@ -53,6 +83,11 @@ def columns(result: WorkloadResult) -> list[str]:
 def reasons(result: WorkloadResult) -> list[str]:
     """Why figures are missing, one line per engine and reason."""
     lines = [f"{e.title}: {e.failed}" for e in result.engines.values() if e.failed]
+    lines += [f"{e.title}: {e.note}" for e in result.engines.values() if e.note and not e.failed]
+    for engine in result.engines.values():
+        for variant, figure in engine.variants.items():
+            if figure and not figure[0].isdigit() and figure != engine.failed:
+                lines.append(f"{engine.title}, {variant}: {figure}")
     for name, engine in result.engines.items():
         failures: dict[str, list[Shape]] = {}
         for shape, cells in result.shapes.items():
@@ -68,16 +103,16 @@ def latency_rows(result: WorkloadResult) -> tuple[list[str], list[list[str]]]:
     names = columns(result)
     static = STATIC in names
     header = ["×".join(result.dims), *(result.engines[n].title for n in names)]
-    header += (["dynamic/static"] if static else []) + ["best peer", "best peer/DISC"]
+    header += (["dynamic/static"] if static else []) + ["best peer", "best peer/DISC", "95 %", "DISC is"]
     rows = []
     for shape, cells in result.shapes.items():
         best = result.best_peer(shape)
         row = [label(shape), *(entry(cells.get(n)) for n in names)]
         row += [number(result.price_of_dynamism(shape))] if static else []
-        rows.append([*row, result.engines[best[0]].title if best else "–", number(result.ratio(shape))])
+        rows.append([*row, result.engines[best[0]].title if best else "–", *ratio_entry(result, shape)])
     last = ["geomean", *[""] * len(names)]
     last += [number(geomean(result.price_of_dynamism(s) for s in result.shapes), "{:.3f}")] if static else []
-    rows.append([*last, "", number(geomean(result.ratio(s) for s in result.shapes))])
+    rows.append([*last, "", number(geomean(result.ratio(s) for s in result.shapes)), "", ""])
     return header, rows
 
 
@@ -87,16 +122,27 @@ def engine_rows(result: WorkloadResult) -> tuple[list[str], list[list[str]]]:
     def row(engine: EngineResult) -> list[str]:
         memory = [engine.peak_of_calls, engine.peak_over_weights]
         mib = [number(None if m is None else m / 2**20, "{:.0f}") for m in memory]
-        return [engine.title, number(engine.compile_seconds, "{:.1f}"), *mib, engine.version]
+        figures = {name: figure.partition(";")[0] for name, figure in engine.variants.items()}
+        tried = ", ".join(f"{name} {figure if figure[:1].isdigit() else '✗'}" for name, figure in figures.items())
+        return [engine.title, number(engine.compile_seconds, "{:.1f}"), *mib, engine.version, engine.variant, tried]
 
     shape = label(result.memory_shape)
     header = ["engine", "compile s", f"peak of calls at {shape}, MiB", "process over weights, MiB", "versions"]
+    header += ["variant", "variants tried, time over the fastest's"]
     return header, [row(result.engines[n]) for n in columns(result)]
 
 
 def subtitle(result: WorkloadResult) -> str:
-    """On what, when and how long."""
-    return f"{result.machine.describe()}. {result.settings}, {result.date}, DISC at {result.machine.revision}."
+    """On what, when and how long, and how much others disturbed it."""
+    repeated = sum(d.repeated for d in result.disturbances.values())
+    kept = sum(d.kept for d in result.disturbances.values())
+    disturbed = f"; {repeated} rounds repeated because other programs ran, {kept} kept although they did"
+    disturbed = disturbed if result.disturbances else ""
+    if dirty(result.machine.revision):
+        disturbed = " and files that differ from it" + disturbed
+    return (
+        f"{result.machine.describe()}. {result.settings}, {result.date}, DISC at {result.machine.revision}{disturbed}."
+    )
 
 
 def show(console: Console, result: WorkloadResult) -> None:
@@ -104,11 +150,11 @@ def show(console: Console, result: WorkloadResult) -> None:
     header, rows = latency_rows(result)
     table = Table(title=f"{result.title}: latency, ms", caption=subtitle(result), caption_justify="left")
     for i, name in enumerate(header):
-        table.add_column(name, justify="left" if i in (0, len(header) - 2) else "right")
-    for row in rows[:-1]:
-        table.add_row(*row[:-1], colored(row[-1]))
-    table.add_section()
-    table.add_row(*rows[-1][:-1], colored(rows[-1][-1]))
+        table.add_column(name, justify="left" if i in (0, len(header) - 4) else "right")
+    for row in rows:
+        if row is rows[-1]:
+            table.add_section()
+        table.add_row(*row[:-3], colored(row[-3], row[-1]), *row[-2:])
     console.print(table)
     header, rows = engine_rows(result)
     table = Table()
@@ -122,13 +168,9 @@ def show(console: Console, result: WorkloadResult) -> None:
     console.print()
 
 
-def colored(ratio: str) -> Text:
+def colored(ratio: str, verdict: str) -> Text:
     """A ratio in green where we are faster, red where we are not."""
-    try:
-        value = float(ratio)
-    except ValueError:
-        return Text(ratio)
-    return Text(ratio, style="bold green" if value >= 1.0 else "yellow" if value >= 0.95 else "bold red")
+    return Text(ratio, style={"faster": "bold green", "slower": "bold red"}.get(verdict, ""))
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -144,16 +186,38 @@ def summary(results: Sequence[WorkloadResult]) -> tuple[list[str], list[list[str
         ratios = {shape: r for shape in result.shapes if (r := result.ratio(shape)) is not None}
         worst = min(ratios, key=lambda s: ratios[s], default=None)
         low = f"{ratios[worst]:.2f} at {label(worst)}" if worst else "–"
-        compiled = result.engines[OURS].compile_seconds if OURS in result.engines else None
-        rows.append([result.title, str(len(ratios)), number(geomean(ratios.values())), low, number(compiled, "{:.1f}")])
-    return ["workload", "shapes", "geomean of best peer/DISC", "lowest", "DISC compile s"], rows
+        intervals = [interval for shape in ratios if (interval := result.interval(shape)) is not None]
+        verdicts = [interval.verdict for interval in intervals]
+        counts = [str(verdicts.count(verdict)) if verdicts else "–" for verdict in ("faster", "same", "slower")]
+        mean = number(geomean(ratios.values()))
+        rows.append([result.title, str(len(ratios)), mean, low, *counts, *_compile_seconds(result)])
+    header = ["workload", "shapes", "geomean of best peer/DISC", "lowest", "faster", "same", "slower"]
+    return [*header, "compile s: DISC", *("torch.compile", "AOTInductor", "ONNX Runtime", "OpenVINO")], rows
+
+
+def _compile_seconds(result: WorkloadResult) -> list[str]:
+    names = (OURS, "inductor", "aotinductor", "onnx_runtime", "openvino_pt")
+    return [number(result.engines[n].compile_seconds if n in result.engines else None, "{:.1f}") for n in names]
+
+
+def revisions(results: Sequence[WorkloadResult]) -> str:
+    """Of what a table is: it should be one commit."""
+    found = sorted({result.machine.revision for result in results})
+    if len(found) == 1:
+        return f"DISC at {found[0]}" + (" and files that differ from it." if dirty(found[0]) else ".")
+    return f"**Not of one revision of DISC**, but of {', '.join(found)}."
 
 
 def markdown(results: Sequence[WorkloadResult], plot: str) -> str:
-    """The whole report."""
-    lines = ["# Latency against the best peer", ""]
-    lines += ["Made by `make bench`. Medians in ms; the ratio is the time of the fastest peer at that shape over ours."]
-    lines += ["", f"![ratios]({plot})", "", *markdown_table(*summary(results)), ""]
+    """The report of a section."""
+    lines = [f"# Latency against the best peer: {section_title(results[0])}", ""]
+    lines += [
+        "Made by `make bench`. Medians in ms; the ratio is the time of the fastest peer at that shape over ours, with "
+        "its 95 % bootstrap interval over rounds. DISC is *faster* or *slower* where the interval excludes 1. A time "
+        f"with ~ is of {FEW_ROUNDS} rounds: that peer is far from the fastest."
+    ]
+    lines += ["", f"{results[0].machine.describe()}. {revisions(results)}", ""]
+    lines += [f"![ratios]({plot})", "", *markdown_table(*summary(results)), ""]
     for result in results:
         lines += [f"## {result.title}", "", subtitle(result), "", *markdown_table(*latency_rows(result)), ""]
         lines += markdown_table(*engine_rows(result))
@@ -161,15 +225,39 @@ def markdown(results: Sequence[WorkloadResult], plot: str) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def overview(sections: dict[str, list[WorkloadResult]]) -> str:
+    """The page that leads to the reports of all sections: the geomeans side by side."""
+    lines = [
+        "# Latency against the best peer",
+        "",
+        "Made by `make bench`: time of the fastest peer over ours, geomean over",
+    ]
+    lines += ["shapes, in each section's own run.", ""]
+    for name, results in sections.items():
+        lines += [f"- [{section_title(results[0])}]({name}/report.md): {len(results)} workloads. {revisions(results)}"]
+    titles = list(dict.fromkeys(result.title for results in sections.values() for result in results))
+    means = {
+        (name, result.title): number(geomean(result.ratio(shape) for shape in result.shapes))
+        for name, results in sections.items()
+        for result in results
+    }
+    header = ["workload", *(section_title(results[0]) for results in sections.values())]
+    rows = [[title, *(means.get((name, title), "–") for name in sections)] for title in titles]
+    return "\n".join([*lines, "", *markdown_table(header, rows)]) + "\n"
+
+
 def write(folder: Path) -> list[WorkloadResult]:
-    """Makes report.md and ratios.png of a folder's JSON files."""
+    """Makes report.md and ratios.png of each section, and a report.md that leads to them."""
     from . import plot
 
     try:
         results = read(folder)
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise SystemExit(f"{folder}: a result of another version of the bench? {error!r}") from error
+    sections = by_section(results)
+    for name, members in sections.items():
+        plot.draw(members, folder / name / "ratios.png")
+        (folder / name / "report.md").write_text(markdown(members, "ratios.png"), encoding="utf-8")
     if results:
-        plot.draw(results, folder / "ratios.png")
-        (folder / "report.md").write_text(markdown(results, "ratios.png"), encoding="utf-8")
+        (folder / "report.md").write_text(overview(sections), encoding="utf-8")
     return results

@@ -1,4 +1,4 @@
-"""One engine in a process of its own: `python -m bench.worker ENGINE WORKLOAD THREADS CACHE LOG`.
+"""One engine in a process of its own: `python -m bench.worker ENGINE VARIANT WORKLOAD THREADS ISA CACHE LOG`.
 
 It takes one JSON object a line on standard input and answers each with one on standard output. Whatever engines print
 goes to the log.
@@ -138,10 +138,9 @@ class Worker:
         return {"seconds": time.perf_counter() - start, "process": highest - self.before, "calls": highest - resident}
 
     def time(self, warm: float, seconds: float, most: int) -> Answer:
-        """One turn: calls that are not counted until the machine is ours again, then as many as fit."""
+        """One turn: calls that are not counted until the machine is ours again, then as many as fit, at least one."""
         run, clock = self.run, time.perf_counter
         end = clock() + warm
-        run()
         while clock() < end:
             run()
         samples: list[float] = []
@@ -151,6 +150,10 @@ class Worker:
             run()
             samples.append(clock() - before)
         return {"samples": samples}
+
+
+CALLS = ("bind", "save", "check", "time")
+"""The commands that call the model."""
 
 
 def reason(error: BaseException) -> str:
@@ -164,20 +167,30 @@ def reason(error: BaseException) -> str:
 
 def main() -> None:
     """Answers commands until standard input ends."""
-    engine, workload, threads, cache, log = sys.argv[1:]
+    engine, variant, workload, threads, isa, cache, log = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(sink, 1)
     os.dup2(sink, 2)
     torch.set_grad_enabled(False)
     context = Context(
-        workloads.load(workload), workload, int(threads), Path(cache), digest(sources(), torch.__version__)
+        workload=workloads.load(workload),
+        name=workload,
+        threads=int(threads),
+        cache=Path(cache),
+        fingerprint=digest(sources(), torch.__version__),
+        variant=variant,
+        isa=isa,
     )
     worker = Worker(engines.load(engine), context)
     for line in sys.stdin:
         command = json.loads(line)
         try:
-            answer = getattr(worker, command.pop("do"))(**command)
+            do = command.pop("do")
+            # Engines are called in inference mode. Models are made and exported outside it: exporters want parameters
+            # that are ordinary tensors.
+            with torch.inference_mode(do in CALLS):
+                answer = getattr(worker, do)(**command)
         except Exception as error:
             traceback.print_exc()
             answer = {"failed": reason(error)}

@@ -14,6 +14,7 @@ from ..workloads import Shape
 from ..workloads.base import flat
 from .base import Context, Engine
 from .exports import exported_program
+from .inductor import hold
 
 
 class Peer(Engine):
@@ -26,11 +27,13 @@ class Peer(Engine):
     @classmethod
     def artifact(cls, context: Context) -> Path:
         """The package."""
-        return context.cache / f"{context.name}.pt2"
+        return context.cache / f"{context.stem}.pt2"
 
     @classmethod
     def prepare(cls, context: Context) -> None:
         """Compiles it, with frozen parameters where Inductor can (it says no to some), else without."""
+        torch.set_num_threads(context.threads)
+        hold(context)
         program = exported_program(context)
         path = str(cls.artifact(context))
         try:

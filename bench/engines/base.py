@@ -14,6 +14,11 @@ from torch import Tensor
 
 from ..workloads import Shape, Workload
 
+NATIVE = "native"
+AVX2 = "avx2"
+ISAS = (NATIVE, AVX2)
+"""What `--isa` takes: all of the machine's instructions, or none beyond AVX2."""
+
 
 class NotSupported(Exception):
     """The engine cannot run this workload, and why."""
@@ -31,6 +36,21 @@ class Context:
     """Where `prepare` leaves what it made, for this run and later ones."""
     fingerprint: str
     """Changes with the workload's code."""
+    variant: str = ""
+    """One of the engine's variants; empty if it has only one."""
+    isa: str = NATIVE
+    """The instructions that engines may use: one of `ISAS`."""
+
+    @property
+    def stem(self) -> str:
+        """The start of the names of files that hold code: it is for one variant, instruction set and thread count."""
+        parts = [self.name, self.variant, "" if self.isa == NATIVE else self.isa, f"t{self.threads}"]
+        return ".".join(part for part in parts if part)
+
+    @property
+    def cpu(self) -> str:
+        """The CPU to compile for, named as for clang's `-march`."""
+        return "native" if self.isa == NATIVE else "x86-64-v3"
 
 
 class Engine(ABC):
@@ -51,8 +71,10 @@ class Engine(ABC):
     """Whether it compiles fast enough for a quick run."""
     recompiles: ClassVar[bool] = False
     """Whether a first call at a shape may compile: then that is part of the compile time."""
-    home: ClassVar[bool] = False
-    """Whether it lives in DISC's environment instead of the peers'."""
+    environment: ClassVar[str] = ".venv-bench"
+    """The folder of the virtual environment it lives in."""
+    avx2: ClassVar[str] = ""
+    """Why `--isa avx2` cannot hold it to AVX2; empty if it can."""
 
     def __init__(self, context: Context):
         self.context = context
@@ -61,6 +83,11 @@ class Engine(ABC):
     def version(cls) -> str:
         """The versions of its packages."""
         return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in cls.packages)
+
+    @classmethod
+    def variants(cls, context: Context) -> tuple[str, ...]:
+        """The ways to prepare or call the engine on this workload; the bench measures all and keeps the fastest."""
+        return ("",)
 
     @classmethod
     def artifact(cls, context: Context) -> Path | None:

@@ -10,7 +10,12 @@ from torch import Tensor
 
 from ..workloads import Shape
 from ..workloads.base import flat
-from .base import Engine
+from .base import NATIVE, Context, Engine
+
+
+def cpu(context: Context) -> str | None:
+    """The CPU to compile for, as `disc.Options` takes it."""
+    return None if context.isa == NATIVE else context.cpu
 
 
 class Peer(Engine):
@@ -20,14 +25,14 @@ class Peer(Engine):
     packages = ("disc",)
     imports = ("disc", "torch.export", "torch._dynamo")
     quick = True
-    home = True
+    environment = ".venv"
 
     def compile(self) -> None:
         """Compiles for all shapes."""
         import disc
 
         workload = self.context.workload
-        options = disc.Options(threads=self.context.threads)
+        options = disc.Options(threads=self.context.threads, cpu=cpu(self.context))
         self.model = disc.compile(
             workload.build(), workload.example(), dynamic_shapes=workload.dynamic_shapes(), options=options
         )

@@ -13,6 +13,7 @@ from torch import Tensor
 from ..workloads import Shape
 from ..workloads.base import flat
 from .base import Context, Engine
+from .disc import cpu
 
 
 class Peer(Engine):
@@ -21,7 +22,7 @@ class Peer(Engine):
     title = "DISC library"
     packages = ("disc",)
     imports = ("disc.library",)
-    home = True
+    environment = ".venv"
 
     @classmethod
     def artifact(cls, context: Context) -> Path:
@@ -31,7 +32,7 @@ class Peer(Engine):
         folder = Path(disc.__file__).parent
         files = [*sorted(folder.rglob("*.py")), *sorted(folder.glob("_native*.so")), *sorted(folder.glob("lib/*"))]
         digest = hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).hexdigest()
-        return context.cache / f"lib{context.name}-{digest[:12]}.so"
+        return context.cache / f"lib{context.stem}-{digest[:12]}.so"
 
     @classmethod
     def prepare(cls, context: Context) -> None:
@@ -45,6 +46,7 @@ class Peer(Engine):
             dynamic_shapes=workload.dynamic_shapes(),
             output=cls.artifact(context),
             name=context.name,
+            cpu=cpu(context),
         )
 
     def compile(self) -> None:

@@ -27,5 +27,7 @@ class Peer(disc.Peer):
         """A call of a model for this shape alone."""
         import disc as compiler
 
-        model = compiler.compile(self.module, inputs, options=compiler.Options(threads=self.context.threads))
+        model = compiler.compile(
+            self.module, inputs, options=compiler.Options(threads=self.context.threads, cpu=disc.cpu(self.context))
+        )
         return partial(model, *inputs)

@@ -8,11 +8,17 @@ from typing import Any, ClassVar
 
 import torch
 
-from .base import Context, Engine, NotSupported
+from .base import Context, Engine
 
-# 23 is the first with an attention operator, with which ONNX Runtime and OpenVINO are faster than with attention
-# spelled out; but they do not take every such operator.
-OPSETS = (23, 18)
+EXPORTERS = {
+    # Its first opset with an attention operator, with which ONNX Runtime and OpenVINO are faster than with attention
+    # spelled out; but they do not take every such operator.
+    "dynamo-23": (True, 23),
+    "dynamo-18": (True, 18),
+    # Has LSTM and GRU as operators, where the other writes loops or nothing.
+    "script-20": (False, 20),
+}
+"""By name: whether the exporter is the one on torch.export or the one on TorchScript, and the opset."""
 
 
 def exported_program(context: Context) -> torch.export.ExportedProgram:
@@ -22,52 +28,49 @@ def exported_program(context: Context) -> torch.export.ExportedProgram:
 
 
 class FromOnnx(Engine):
-    """An engine that reads the file that torch.onnx writes; those who do share it.
-
-    The artifact is the name of the file with the newest operators that the engine can run.
-    """
+    """An engine that reads the file that torch.onnx writes; those who do share it. A variant for each exporter."""
 
     tools: ClassVar[tuple[str, ...]] = ("torch", "onnx", "onnxscript")
 
     @classmethod
+    def variants(cls, context: Context) -> tuple[str, ...]:
+        """The exporters."""
+        return tuple(EXPORTERS)
+
+    @classmethod
     def artifact(cls, context: Context) -> Path:
-        """The file's name in a file."""
-        return context.cache / f"{context.name}.{cls.__module__.rpartition('.')[2]}.txt"
+        """The file's name in a file: the ONNX file is not the engine's alone."""
+        return context.cache / f"{context.stem}.{cls.__module__.rpartition('.')[2]}.txt"
 
     @classmethod
     def prepare(cls, context: Context) -> float | None:
-        """Writes ONNX files until there is one that runs."""
-        example, problem = context.workload.example(), ""
-        for opset in OPSETS:
-            path, reused = export_onnx(context, opset)
-            cls.artifact(context).write_text(path.name, encoding="utf-8")
-            engine = cls(context)
-            try:
-                engine.compile()
-                engine.bind(context.workload.example_shape(), example)()
-            except Exception as error:
-                problem = problem or str(error)
-            else:
-                return reused
-        cls.artifact(context).unlink()
-        raise NotSupported(problem)
+        """Writes the ONNX file, unless another engine did."""
+        path, reused = export_onnx(context, context.variant)
+        cls.artifact(context).write_text(path.name, encoding="utf-8")
+        return reused
 
     def file(self) -> str:
         """The ONNX file."""
         return str(self.context.cache / self.artifact(self.context).read_text(encoding="utf-8"))
 
 
-def export_onnx(context: Context, opset: int) -> tuple[Path, float]:
+def export_onnx(context: Context, exporter: str) -> tuple[Path, float]:
     """Writes an ONNX file unless it is there, and says how long that once took."""
-    path = context.cache / f"{context.name}.{context.fingerprint}.opset{opset}.onnx"
+    path = context.cache / f"{context.name}.{context.fingerprint}.{exporter}.onnx"
     took = path.with_suffix(".seconds")
     if took.exists():
         return path, float(took.read_text(encoding="ascii"))
-    for old in context.cache.glob(f"{context.name}.*.opset{opset}.*"):
+    for old in context.cache.glob(f"{context.name}.*.{exporter}[.-]*"):
         old.unlink()
-    options: dict[str, Any] = {"dynamo": True, "opset_version": opset, "external_data": True, "verbose": False}
+    dynamo, opset = EXPORTERS[exporter]
     workload, start = context.workload, time.perf_counter()
-    module, example, shapes = workload.exportable(), workload.example(), workload.dynamic_shapes()
-    torch.onnx.export(module, example, str(path), dynamic_shapes=shapes, **options)
+    options: dict[str, Any] = {"dynamo": dynamo, "opset_version": opset}
+    if dynamo:
+        options |= {"dynamic_shapes": workload.dynamic_shapes(), "external_data": True, "verbose": False}
+    else:
+        names = [f"input{i}" for i in range(len(workload.axes))]
+        axes = {name: dict(named) for name, named in zip(names, workload.axes, strict=True)}
+        options |= {"input_names": names, "dynamic_axes": axes}
+    torch.onnx.export(workload.exportable(), workload.example(), str(path), **options)
     took.write_text(f"{time.perf_counter() - start}", encoding="ascii")
     return path, 0.0

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..workloads import Shape
-from .base import Context, Engine, NotSupported
+from .base import NATIVE, Context, Engine, NotSupported
 from .exports import exported_program
 
 LIMIT = 300.0
@@ -30,7 +30,7 @@ class Peer(Engine):
     @classmethod
     def artifact(cls, context: Context) -> Path:
         """IREE's module."""
-        return context.cache / f"{context.name}.vmfb"
+        return context.cache / f"{context.stem}.vmfb"
 
     @classmethod
     def prepare(cls, context: Context) -> None:
@@ -48,7 +48,8 @@ class Peer(Engine):
         text = cls.artifact(context).with_suffix(".mlir")
         command = [str(Path(sys.executable).with_name("iree-compile")), str(text), "-o", str(cls.artifact(context))]
         command += ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"]
-        command += ["--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3"]
+        cpu = "host" if context.isa == NATIVE else context.cpu
+        command += [f"--iree-llvmcpu-target-cpu={cpu}", "--iree-opt-level=O3"]
         # Otherwise rows of some hundred elements are an error.
         command += ["--iree-llvmcpu-fail-on-large-vector=false"]
         try:

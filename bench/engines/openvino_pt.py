@@ -1,8 +1,9 @@
-"""OpenVINO on what torch.export gives, in f32."""
+"""OpenVINO on what torch.export or TorchScript makes of the model, in f32."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,20 +25,28 @@ class Peer(Engine):
     quick = True
 
     @classmethod
+    def variants(cls, context: Context) -> tuple[str, ...]:
+        """From torch.export, or traced: then recurrent layers stay what they are."""
+        return ("export", "traced")
+
+    @classmethod
     def artifact(cls, context: Context) -> Path:
         """OpenVINO's own file format."""
-        return context.cache / f"{context.name}.xml"
+        return context.cache / f"{context.stem}.xml"
 
     @classmethod
     def prepare(cls, context: Context) -> float | None:
         """Converts the exported program; decomposed, if there is an operator that OpenVINO does not know."""
         import openvino
 
-        program = exported_program(context)
-        try:
-            model = openvino.convert_model(program)
-        except Exception:
-            model = openvino.convert_model(program.run_decompositions())
+        if context.variant == "traced":
+            model = openvino.convert_model(context.workload.exportable(), example_input=context.workload.example())
+        else:
+            program = exported_program(context)
+            try:
+                model = openvino.convert_model(program)
+            except Exception:
+                model = openvino.convert_model(program.run_decompositions())
         openvino.save_model(model, str(cls.artifact(context)), compress_to_fp16=False)
         return None
 
@@ -67,7 +76,8 @@ class Peer(Engine):
         self.inputs = [x.numpy() for x in inputs]
         for i, array in enumerate(self.inputs):
             self.request.set_input_tensor(i, openvino.Tensor(array, shared_memory=True))
-        return self.request.infer
+        # Otherwise each call copies the outputs.
+        return partial(self.request.infer, share_inputs=True, share_outputs=True)
 
     def outputs(self, result: Any) -> tuple[Tensor, ...]:
         """Copies."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..workloads import Shape
-from .base import Context, Engine
+from .base import NATIVE, Context, Engine
 from .exports import exported_program
 
 
@@ -27,7 +27,7 @@ class Peer(Engine):
     @classmethod
     def artifact(cls, context: Context) -> Path:
         """A shared object; the parameters are constants in it."""
-        return context.cache / f"{context.name}.tvm.so"
+        return context.cache / f"{context.stem}.tvm.so"
 
     @classmethod
     def prepare(cls, context: Context) -> None:
@@ -36,14 +36,15 @@ class Peer(Engine):
         from tvm.relax.frontend.torch import from_exported_program
 
         module = from_exported_program(exported_program(context))
-        relax.build(module, target=cls.target()).export_library(str(cls.artifact(context)))
+        relax.build(module, target=cls.target(context)).export_library(str(cls.artifact(context)))
 
     @staticmethod
-    def target() -> Any:
+    def target(context: Context) -> Any:
         """This machine."""
         import tvm
 
-        return tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu()})
+        cpu = tvm.target.codegen.llvm_get_system_cpu() if context.isa == NATIVE else context.cpu
+        return tvm.target.Target({"kind": "llvm", "mcpu": cpu})
 
     def compile(self) -> None:
         """Loads the shared object."""

@@ -61,7 +61,7 @@ def onnx_file(cache: Path) -> Path:
     from ..engines.onnx_runtime import Peer
     from ..workloads import minilm
 
-    context = Context(minilm.FULL, "service", 1, cache, "1")
+    context = Context(minilm.FULL, "service", 1, cache, "1", variant="dynamo-23")
     artifact = Peer.artifact(context)
     if not artifact.exists():
         Peer.prepare(context)

@@ -74,7 +74,7 @@ LogicalResult disc::emitPack(KernelEmission &e) {
   // A panel is a whole number of vectors of sums. Narrower elements may be more than it in one vector, and narrow
   // panels have narrow vectors; squares are transposed by halves, so that the lanes are a power of two.
   int64_t lanes = std::gcd(e.vectorBits / bits, pack.getPanel());
-  if (lanes < std::min<int64_t>(4, pack.getPanel()))
+  if (2 * lanes < std::min<int64_t>(e.vectorBits / bits, pack.getPanel()))
     return pack.emitError("the panel is not a whole number of vectors");
   Layout result = Layout::get(e.kernel.getLayout(e.kernel.getNumInputs()));
   SmallVector<SymExpr> dims = e.shapes.dims(pack.getSource());

@@ -49,10 +49,7 @@ public:
   }
 
   Value erf(Value x) override {
-    Value magnitude = abs(x), z = mul(x, x);
-    Value p = polynomial(z, {0.12837916612625122f, -0.37612631916999817f, 0.11283687502145767f, -0.026858940720558167f,
-                             0.005199906416237354f, -0.0008130011847242713f, 8.316772436955944e-05f});
-    Value small = fma(x, p, x);
+    Value magnitude = abs(x), small = erfOfSmall(x);
     // 1 - e^(ln erfc |x|); past 4 that is 1.
     Value t = atMost(magnitude, c(4.0f));
     Value q = mul(t, polynomial(t, {-1.1285111904144287f, -0.6357290744781494f, -0.10524770617485046f,
@@ -82,8 +79,13 @@ public:
   }
   Value onePlusTanh(Value x) override { return div(c(2.0f), add(c(1.0f), exp(mul(x, c(-2.0f))))); }
 
-  // These need more bits than f32 has, as does the reduction of large angles.
-  Value erfc(Value x) override { return narrow(math::ErfcOp::create(b, widen(x))); }
+  Value erfc(Value x) override {
+    Value magnitude = abs(x), far = erfcOfLarge(magnitude);
+    Value large = select(less(x, c(0.0f)), sub(c(2.0f), far), far);
+    return select(less(magnitude, c(0.5f)), sub(c(1.0f), erfOfSmall(x)), large);
+  }
+
+  // This needs more bits than f32 has, as does the reduction of large angles.
   Value pow(Value x, Value y) override { return narrow(math::PowFOp::create(b, widen(x), widen(y))); }
   Reduced reduceTrigFar(Value x, int64_t largestExponent) override {
     Value wide = widen(x);
@@ -130,6 +132,25 @@ protected:
 private:
   Value widen(Value x) { return arith::ExtFOp::create(b, withElement(b.getF64Type()), x); }
   Value narrow(Value x) { return arith::TruncFOp::create(b, type, x); }
+
+  /// For |x| < 0.93.
+  Value erfOfSmall(Value x) {
+    Value p = polynomial(mul(x, x),
+                         {0.12837916612625122f, -0.37612631916999817f, 0.11283687502145767f, -0.026858940720558167f,
+                          0.005199906416237354f, -0.0008130011847242713f, 8.316772436955944e-05f});
+    return fma(x, p, x);
+  }
+  /// For x >= 1/2, as in f64: past 10.3 it is zero.
+  Value erfcOfLarge(Value x) {
+    Value near = atMost(x, c(10.3f)), t = div(sub(near, c(4.0f)), add(near, c(4.0f)));
+    Value p = polynomial(t, {1.2329951524734497f, -0.13962110877037048f, 0.015379637479782104f, 0.06809604912996292f,
+                             -0.10103989392518997f, 0.09375494718551636f, -0.06630150228738785f, 0.03701132535934448f,
+                             -0.016463322564959526f, 0.005344506353139877f});
+    auto [square, rest] = exactProduct(near, near);
+    auto [n, r] = reduceExp(neg(square));
+    Value scaled = div(p, fma(near, c(2.0f), c(1.0f)));
+    return scale(mul(scaled, expOfReduced(sub(r, rest))), n);
+  }
 
   /// e^r - 1 - r over r^2, for |r| <= ln(2) / 2.
   Value expTail(Value r) {

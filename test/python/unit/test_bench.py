@@ -1,15 +1,24 @@
 """The parts of the bench that measure nothing: what follows from figures, and how it is shown."""
 
+import json
 import math
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from bench import engines, report, workloads
+from bench import engines, foreign, machine, operator_cases, operators, process, report, workloads
 from bench.__main__ import parse_shape, parser, settings
+from bench.intervals import Interval, of_ratio
 from bench.machine import Machine
-from bench.measure import Settings, turns
-from bench.results import Cell, EngineResult, WorkloadResult, cell, geomean, load
+from bench.measure import FEW_ROUNDS, Run, Settings, rounds_of
+from bench.results import Cell, Disturbance, EngineResult, WorkloadResult, cell, geomean, load
+from bench.variants import Trial, choose
 from bench.worker import reason
 from bench.workloads.base import Workload, flat
 
@@ -24,8 +33,8 @@ def result():
     made.engines["iree"].failed = "no such | op"
     made.shapes[1, 2] = {
         "eager": Cell(4e-3, 4e-3, 9, 0.0),
-        "openvino_pt": Cell(2e-3, 1e-3, 9, 1e-7),
-        "disc": Cell(1e-3, 1e-3, 9, 1e-7),
+        "openvino_pt": Cell(2e-3, 1e-3, 9, 1e-7, rounds=[2e-3, 2.1e-3, 1.9e-3]),
+        "disc": Cell(1e-3, 1e-3, 9, 1e-7, rounds=[1e-3, 1.1e-3, 0.9e-3]),
         "disc_static": Cell(0.8e-3, 1e-3, 9, 1e-7),
     }
     made.shapes[2, 8] = {
@@ -33,6 +42,7 @@ def result():
         "openvino_pt": Cell(error=1.0, failed="wrong result"),
         "disc": Cell(8e-3, 8e-3, 9, 1e-7),
     }
+    made.disturbances = {(1, 2): Disturbance(3, 1), (2, 8): Disturbance()}
     return made
 
 
@@ -42,7 +52,7 @@ def test_geomean():
 
 
 def test_cell_is_the_median():
-    assert cell([3.0, 1.0, 2.0], 0.5) == Cell(2.0, 1.0, 3, 0.5)
+    assert cell([[3.0, 9.0, 3.0], [1.0], [2.0, 2.0]], 0.5) == Cell(2.0, 1.0, 6, 0.5, rounds=[3.0, 1.0, 2.0])
     assert cell([], 0.5) == Cell(error=0.5)
 
 
@@ -59,19 +69,179 @@ def test_ratio_is_to_the_fastest_peer_that_is_right():
 def test_json_round_trip(tmp_path):
     made = result()
     made.save(tmp_path)
-    assert load(tmp_path / "toy.json") == made
+    path = tmp_path / "native-2" / "toy.json"
+    assert load(path) == made
+    assert '"rounds": [ 0.002, 0.0021, 0.0019 ]' in path.read_text(encoding="utf-8")
+    assert report.read(tmp_path) == [made]
+
+
+def test_results_of_before_rounds_are_read(tmp_path):
+    made = result()
+    made.save(tmp_path)
+    path = tmp_path / "native-2" / "toy.json"
+    data = json.loads(path.read_text(encoding="utf-8"))
+    del data["isa"]
+    for engine in data["engines"].values():
+        for key in ("variant", "variants", "note"):
+            del engine[key]
+    for row in data["shapes"]:
+        for key in ("interval", "repeated", "kept"):
+            del row[key]
+        for figures in row["engines"].values():
+            del figures["rounds"]
+    path.write_text(json.dumps(data), encoding="utf-8")
+    old = load(path)
+    assert old.ratio((1, 2)) == made.ratio((1, 2))
+    assert old.interval((1, 2)) is None
+    assert report.ratio_entry(old, (1, 2)) == ["2.00", "–", "–"]
+
+
+def test_results_in_the_repository_are_read():
+    results = report.read(Path(report.__file__).parent / "results")
+    assert {r.name for r in results} <= set(workloads.names())
+    assert results
+
+
+def test_each_instruction_set_and_thread_count_has_its_folder(tmp_path):
+    made = result()
+    made.save(tmp_path)
+    made.isa = engines.AVX2
+    made.save(tmp_path)
+    assert sorted(path.parent.name for path in tmp_path.rglob("*.json")) == ["avx2-2", "native-2"]
+    sections = report.by_section(report.read(tmp_path))
+    text = report.overview(sections)
+    assert "[all instructions, 2 threads](native-2/report.md)" in text
+    assert "[AVX2 only, 2 threads](avx2-2/report.md)" in text
+    assert "| Toy | 1.00 | 1.00 |" in text
+
+
+def test_interval():
+    clock = random.Random(1)
+    ours = [1.0 + clock.random() / 10 for _ in range(30)]
+    assert of_ratio([[2 * t for t in ours]], ours) == Interval(2.0, 2.0), "rounds are drawn in pairs"
+    slower = [1.2 * (1.0 + clock.random() / 10) for _ in range(30)]
+    interval = of_ratio([slower, [9.0] * 30], ours)
+    assert 1.1 < interval.low < 1.2 < interval.high < 1.3
+    assert interval.verdict == "faster"
+    assert of_ratio([ours], slower).verdict == "slower"
+    assert of_ratio([[1.0 + clock.random() for _ in range(30)]], [1.0 + clock.random() for _ in range(30)]).verdict == (
+        "same"
+    )
+    assert of_ratio([], ours) is None
+    assert of_ratio([[1.0]], [1.0]) is None
+    with pytest.raises(ValueError, match="a round is missing"):
+        of_ratio([[1.0]], ours)
+
+
+def test_a_peer_of_few_rounds_is_not_in_the_interval():
+    made = result()
+    made.shapes[1, 2]["eager"] = cell([[1e-9]] * 2, 0.0)
+    assert made.interval((1, 2)).low == pytest.approx(2e-3 / 1e-3, rel=0.25)
+
+
+STAT = """cpu  900 0 0 900 0 0 0 0 0 0
+cpu0 100 1 10 500 7 2 3 4 50 0
+cpu1 200 0 0 500 0 0 0 0 0 0
+intr 1 2 3
+"""
+
+
+def test_busy_seconds_of_cores():
+    assert foreign.busy(STAT, [0]) == pytest.approx(120 / os.sysconf("SC_CLK_TCK"))
+    assert foreign.busy(STAT, [0, 1]) == pytest.approx(320 / os.sysconf("SC_CLK_TCK"))
+
+
+@pytest.mark.parametrize(
+    ("wall", "busy", "own", "expected"),
+    [
+        (1.0, 1.0, 1.0, False),
+        (1.0, 1.04, 1.0, False),
+        (1.0, 1.2, 1.0, True),
+        (1.0, 0.5, 0.1, True),
+        (0.05, 0.05, 0.04, False),  # a tick
+    ],
+)
+def test_foreign_time(wall, busy, own, expected):
+    before = foreign.Reading(7.0, 5.0, 3.0)
+    assert foreign.disturbed(before, foreign.Reading(7.0 + wall, 5.0 + busy, 3.0 + own), 2) is expected
+
+
+def test_cpu_time_of_another_process():
+    program = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1) as other:
+        other.stdout.readline()
+        assert 0.15 < foreign.process_seconds(other.pid) < 5.0
+        other.communicate(b"\n")
+    assert foreign.process_seconds(other.pid) == 0.0
+
+
+def trial(variant, times, problem="", allocator=""):
+    launch = process.Launch("onnx_runtime", "lstm", 1, Path(), variant=variant, allocator=allocator)
+    return Trial(launch, {(i,): seconds for i, seconds in enumerate(times)}, problem)
+
+
+def test_the_fastest_variant_that_is_right_at_most_shapes_is_chosen():
+    wrong, slow = trial("a", [], "at (0,): wrong result"), trial("b", [2.0, 3.0])
+    fast, part = trial("c", [1.0, 2.0]), trial("d", [0.1], "at (1,): no")
+    assert choose([wrong, slow, fast, part]) is fast
+    assert choose([wrong]) is wrong
+    assert choose([part, wrong]) is part
+    assert wrong.against(fast) == "at (0,): wrong result"
+    assert slow.against(fast) == "1.732"
+    assert part.against(fast) == "0.100; at (1,): no"
+    assert trial("", [1.0], allocator="jemalloc").label == "default, jemalloc"
+
+
+def test_instruction_sets(tmp_path):
+    launch = process.Launch("onnx_runtime", "lstm", 2, tmp_path, isa=engines.AVX2)
+    assert launch.environment()["ONEDNN_MAX_CPU_ISA"] == "AVX2"
+    assert launch.environment()["ATEN_CPU_CAPABILITY"] == "avx2"
+    native = process.Launch("onnx_runtime", "lstm", 2, tmp_path).environment()
+    assert native.get("ONEDNN_MAX_CPU_ISA") == os.environ.get("ONEDNN_MAX_CPU_ISA")
+    run = Run("lstm", Settings(("onnx_runtime", "disc"), 2, 1.0, isa=engines.AVX2), MACHINE, print)
+    assert "not held to AVX2" in run.result.engines["onnx_runtime"].note
+    assert run.result.engines["disc"].note == ""
+    workload = workloads.load("lstm", small=True)
+    contexts = [engines.Context(workload, "lstm", 2, tmp_path, "", isa=isa) for isa in engines.ISAS]
+    assert [context.cpu for context in contexts] == ["native", "x86-64-v3"]
+    assert len({engines.load("aotinductor").artifact(context) for context in contexts}) == 2
+
+
+def test_every_exporter_is_a_variant(tmp_path):
+    context = engines.Context(workloads.load("lstm", small=True), "lstm", 1, tmp_path, "")
+    exporters = {"dynamo-23", "dynamo-18", "script-20"}
+    assert set(engines.load("openvino_onnx").variants(context)) == exporters
+    assert set(engines.load("onnx_runtime").variants(context)) > exporters
+    assert engines.load("disc").variants(context) == ("",)
+
+
+def test_revision():
+    assert machine.dirty("0123456789ab+")
+    assert not machine.dirty("0123456789ab")
+    assert report.revisions([result(), result()]) == "DISC at abc."
+    other = result()
+    other.machine = replace(MACHINE, revision="abd+")
+    assert report.revisions([result(), other]) == "**Not of one revision of DISC**, but of abc, abd+."
 
 
 def test_report():
     made = result()
     header, rows = report.latency_rows(made)
     assert header[:3] == ["batch×length", "DISC", "DISC, static"]
-    assert header[-2:] == ["best peer", "best peer/DISC"]
-    assert [row[-1] for row in rows] == ["2.00", "0.50", "1.00"]
+    assert header[-4:] == ["best peer", "best peer/DISC", "95 %", "DISC is"]
+    assert [row[-3] for row in rows] == ["2.00", "0.50", "1.00"]
+    assert [row[-1] for row in rows] == ["faster", "–", ""]
+    assert "3 rounds repeated because other programs ran, 1 kept" in report.subtitle(made)
     assert "✗" in rows[1]
-    assert report.reasons(made) == ["IREE: no such | op", "OpenVINO at 2×8: wrong result"]
+    made.engines["openvino_pt"].variants = {"export": "NotSupported: no", "traced": "1.000"}
+    assert report.engine_rows(made)[1][3][-1] == "export ✗, traced 1.000"
+    assert report.reasons(made) == [
+        "IREE: no such | op",
+        "OpenVINO, export: NotSupported: no",
+        "OpenVINO at 2×8: wrong result",
+    ]
     text = report.markdown([made], "ratios.png")
-    assert "| Toy | 2 | 1.00 | 0.50 at 2×8 | 2.0 |" in text
+    assert "| Toy | 2 | 1.00 | 0.50 at 2×8 | 1 | 0 | 0 | 2.0 | – | – | – | 2.0 |" in text
     for line in text.splitlines():
         if line.startswith("| batch×length"):
             assert line.count("|") == len(header) + 1
@@ -84,12 +254,14 @@ def test_milliseconds(seconds, shown):
     assert report.milliseconds(seconds) == shown
 
 
-def test_slow_engines_get_fewer_rounds():
-    chosen = Settings(engines=(), threads=1, seconds=1.0, rounds=8)
-    assert turns(1e-3, 1e-3, chosen) == 8
-    assert turns(0.1, 0.1, chosen) == 5
-    assert turns(2.0, 1.0, chosen) == 3
-    assert turns(2.0, 0.1, chosen) == 2
+def test_peers_far_from_the_fastest_get_few_rounds():
+    assert rounds_of({"eager": 9.0, "inductor": 1.0, "disc": 1.0}, 30) == {
+        "eager": FEW_ROUNDS,
+        "inductor": 30,
+        "disc": 30,
+    }
+    assert rounds_of({"eager": 7.0, "disc": 0.1}, 30) == {"eager": 30, "disc": 30}, "the fastest peer counts"
+    assert rounds_of({"eager": 1.0, "disc": 90.0}, 30) == {"eager": 30, "disc": 30}
 
 
 def test_command_line():
@@ -98,7 +270,9 @@ def test_command_line():
     assert chosen.engines[-2:] == ("disc", "disc_static")
     assert "eager" not in chosen.engines
     assert all(engines.load(name).quick for name in chosen.engines[:-1])
-    assert (chosen.threads, chosen.seconds) == (3, 0.25)
+    assert (chosen.threads, chosen.seconds, chosen.rounds, chosen.allocators) == (3, 0.25, 30, ())
+    chosen = settings(parser().parse_args(["--isa", "avx2", "--seed", "7"]))
+    assert (chosen.isa, chosen.seed, chosen.allocators) == ("avx2", 7, tuple(process.allocators()))
     everything = settings(parser().parse_args([])).engines
     assert set(everything) == set(engines.names()) - {"disc_static", "disc_library"}
 
@@ -157,3 +331,55 @@ def test_reason():
         reason(RuntimeError("Exception from src/a.cpp:1:\n\n/b.cpp:2 c\n no such op\n")) == "RuntimeError: no such op"
     )
     assert reason(engines.NotSupported("neither")) == "neither"
+
+
+def test_calls_of_operators():
+    calls = operator_cases.calls("erfinv", "f32")
+    assert {size: call.label() for size, call in calls.items()} == {"small": "8×16", "large": "512×1000"}
+    assert calls["small"].like(calls["large"])
+    assert torch.equal(calls["small"](*calls["small"].tensors), calls["small"].tensors[0].erfinv())
+    calls = operator_cases.calls("sum", "f32")
+    assert calls["large"](*calls["large"].tensors).shape == (512,)
+    calls = operator_cases.calls("addmm", "f32")
+    assert calls["small"].tensors[0].numel() < calls["large"].tensors[0].numel()
+    assert operator_cases.database.S == 5, "the database is as it was"
+    assert not calls["small"].like(operator_cases.calls("mm", "f32")["small"])
+
+
+def test_selection_of_operators():
+    chosen = operator_cases.selection()
+    assert {("erfinv", "f32"), ("mul", "c64"), ("isin", "i64"), ("bitwise_and", "i64"), ("matmul", "bf16")} <= {*chosen}
+    assert len(chosen) == len(set(chosen))
+    assert operators.matches("fft.rfft", ["erfinv", "fft.*"])
+    assert not operators.matches("rfft", ["fft.*"])
+
+
+def test_results_of_operators(tmp_path):
+    fast = operators.Row("exp", "f32", "large", "8×16", {"eager": 2.0, "inductor": 1.5, "disc": 1.0})
+    fast.rounds = {"eager": [2.0] * 3, "inductor": [1.5] * 3, "disc": [1.0] * 3}
+    slow = operators.Row("erfinv", "f32", "large", "8×16", {"eager": 1.0, "disc": 4.0})
+    slow.rounds = {"eager": [1.0] * 3, "disc": [4.0] * 3}
+    broken = operators.Row("svd", "f32", "large", "8×16", {"eager": 1.0}, problems={"disc": "other values"})
+    about = {"cpu": "a CPU", "date": "2026-01-01", "revision": "abc"}
+    operators.save(tmp_path, [fast, slow, broken], about)
+    rows, said = operators.load(tmp_path)
+    assert (rows, said) == ([fast, slow, broken], about)
+    assert (fast.lowest(), fast.verdict(), slow.verdict(), broken.verdict()) == (1.5, "faster", "slower", "–")
+    text = operators.markdown(rows, about)
+    assert "## Slower than the fastest peer: 1 rows" in text
+    assert "| svd | f32 | large | disc | other values |" in text
+    row = "| erfinv | f32 | 8×16 | 1e+06 | – | 4e+06 | 0.25 | – | 0.25 | slower |"
+    assert text.count(row) == 2
+
+
+def test_comparison_of_operators():
+    one = torch.tensor([1.0, math.nan])
+    assert operators.difference((one, None), [one], True) == ""
+    assert operators.difference(one, one.double(), True) == "another shape or dtype"
+    assert operators.difference(one, torch.tensor([2.0, math.nan]), True) == "other values"
+    assert operators.difference(one, torch.tensor([2.0, math.nan]), False) == ""
+
+
+def test_turns_of_operators():
+    found = operators.rounds({"a": lambda: None, "b": lambda: None}, random.Random(0))
+    assert {name: len(figures) for name, figures in found.items()} == {"a": 30, "b": 30}

@@ -36,7 +36,7 @@ UNARY = {
     "acosh": (torch.acosh, (1, 1e308), 4, 4),
     "atanh": (torch.atanh, (-0.9999999, 0.9999999), 4, None),
     "erf": (torch.erf, (-7, 7), 1.5, None),
-    "erfc": (torch.erfc, (-7, 26), 4, 1),
+    "erfc": (torch.erfc, (-7, 26), 4, 4),
 }
 
 

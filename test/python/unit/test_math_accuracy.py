@@ -7,7 +7,7 @@ import torch
 
 import disc
 
-# Bounds as stated at the top of lib/Target/Common/LowerMath.cpp.
+# Bounds as stated at the top of lib/Target/Common/LowerMath.cpp, and of special_polynomials.py of the lowering rules.
 FUNCTIONS = {
     "exp": (torch.exp, -104, 89, 1),
     "exp2": (torch.exp2, -150, 128, 1),
@@ -18,6 +18,7 @@ FUNCTIONS = {
     "log10": (torch.log10, 1e-45, 3e38, 2),
     "tanh": (torch.tanh, -12, 12, 2),
     "erf": (torch.erf, -6, 6, 2),
+    "erfc": (torch.erfc, -4, 10.05, 4),
     "sin": (torch.sin, -1e4, 1e4, 1.1),
     "cos": (torch.cos, -1e4, 1e4, 1.1),
     "sin, far": (torch.sin, -1e9, 1e9, 1.1),
@@ -29,6 +30,13 @@ FUNCTIONS = {
     "cosh": (torch.cosh, -89, 89, 2.5),
     "atanh": (torch.atanh, -0.9999999, 0.9999999, 3),
     "rsqrt": (torch.rsqrt, 1e-38, 1e38, 1.6),
+    "erfinv": (torch.erfinv, -0.99999994, 0.99999994, 3.5),
+    "i0e": (torch.special.i0e, -1e30, 1e30, 7),
+    "i0e, near": (torch.special.i0e, -40, 40, 7),
+    "i1e": (torch.special.i1e, -1e30, 1e30, 6.5),
+    "i1e, near": (torch.special.i1e, -40, 40, 6.5),
+    "i0": (torch.special.i0, -91, 91, 6),
+    "i1": (torch.special.i1, -91, 91, 8),
 }
 SPECIAL = torch.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), float("nan"), 1e-45, 1e-40, -1e-40, 3e38])
 

@@ -1,8 +1,10 @@
-"""Special functions: those of lib/Runtime/Functions, element by element, in f32 or f64."""
+"""Special functions, by element: polynomials in f32 where there are some, else those of lib/Runtime/Functions."""
 
 from __future__ import annotations
 
 import math
+
+import torch
 
 from .. import dtypes, scalar
 from ..builder import Builder, Input
@@ -11,6 +13,7 @@ from ..scalar import Elem
 from ..values import Tensor
 from .common import number
 from .elementwise import convert
+from .special_polynomials import FUNCTIONS
 
 # Elements that one task computes: kPerTask of SpecialMaps.h.
 _PER_TASK = 1024
@@ -68,6 +71,8 @@ def _call(b: Builder, function: str, operands: list[Input]) -> Tensor:
 def _register_unary(function: str, names: tuple[str, ...]) -> None:
     @lowers(*(f"torch.aten.{name}" for name in names))
     def rule(b: Builder, x: Tensor) -> Tensor:
+        if function in FUNCTIONS and dtypes.opmath(b.out.dtype) == torch.float32:
+            return b.elementwise(b.out.dtype, [x], FUNCTIONS[function])
         return _call(b, function, [x])
 
 
