@@ -53,6 +53,7 @@ nightly: setup
 	@OMP_WAIT_POLICY=passive $(PY) -m pytest --sanitize -n $$(nproc) --dist loadfile --no-loadscope-reorder \
 	  test/python/e2e/test_{ops,operators,opinfo,models,minilm,loops,scan,recurrent,trees,recursion,data_dependent}.py \
 	  test/python/property/test_random_programs.py
+	@$(PY) -m bench.isa avx2 $(PY) -m pytest -n $$(nproc) --dist loadfile --no-loadscope-reorder test/python/e2e
 	@$(PY) test/python/onnx_nodes.py
 	@$(PY) test/python/onnx_nodes.py --dynamic
 	@cd test/python && ../../$(PY) -m opinfo

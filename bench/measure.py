@@ -92,9 +92,6 @@ class Run:
         # The reference comes first, whether or not it is among those that are asked for.
         self.names = list(dict.fromkeys((engines.REFERENCE, *settings.engines)))
         self.result.engines = {name: EngineResult(engines.load(name).title) for name in self.names}
-        if settings.isa == engines.AVX2:
-            for name, figures in self.result.engines.items():
-                figures.note = engines.load(name).avx2 and f"not held to AVX2: {engines.load(name).avx2}"
         self._files: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         # The variants of each engine whose compile time is known of their trial: later ones find it in caches.
         self._tried: defaultdict[str, set[str]] = defaultdict(set)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import select
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import engines
+from . import engines, isa
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -50,10 +51,10 @@ class Launch:
         }
         if self.inductor is not None:
             result["TORCHINDUCTOR_CACHE_DIR"] = str(self.inductor)
-        if self.isa == engines.AVX2:
-            result |= AVX2_ONLY
+        if self.isa != engines.NATIVE:
+            result |= hidden(self.isa, self.cache)
         if self.allocator:
-            result["LD_PRELOAD"] = allocators()[self.allocator]
+            result["LD_PRELOAD"] = f"{result.get('LD_PRELOAD', '')} {allocators()[self.allocator]}".strip()
         return result
 
     def path(self) -> list[Path]:
@@ -66,13 +67,8 @@ class Launch:
         return ROOT / engines.load(self.engine).environment / "bin" / "python"
 
 
-AVX2_ONLY = {
-    "ONEDNN_MAX_CPU_ISA": "AVX2",
-    "DNNL_MAX_CPU_ISA": "AVX2",
-    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-    "ATEN_CPU_CAPABILITY": "avx2",
-}
-"""What holds the libraries behind the engines to AVX2; engines that compile are told by `Context.isa`."""
+hidden = functools.cache(isa.environment)
+"""What makes every engine take the machine for a lesser one. Looked for once in all libraries, which takes seconds."""
 
 
 def allocators() -> dict[str, str]:

@@ -83,7 +83,6 @@ def columns(result: WorkloadResult) -> list[str]:
 def reasons(result: WorkloadResult) -> list[str]:
     """Why figures are missing, one line per engine and reason."""
     lines = [f"{e.title}: {e.failed}" for e in result.engines.values() if e.failed]
-    lines += [f"{e.title}: {e.note}" for e in result.engines.values() if e.note and not e.failed]
     for engine in result.engines.values():
         for variant, figure in engine.variants.items():
             if figure and not figure[0].isdigit() and figure != engine.failed:

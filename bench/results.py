@@ -33,8 +33,6 @@ class EngineResult:
     """Which of its variants was the fastest: the figures are this one's."""
     variants: dict[str, str] = field(default_factory=dict)
     """Of each variant that was tried, its time over that of the fastest, or why it is out."""
-    note: str = ""
-    """What the figures' reader must know."""
     compile_seconds: float | None = None
     peak_of_calls: int | None = None
     """Bytes resident at most during calls at the largest shape, over those before: temporaries and outputs."""

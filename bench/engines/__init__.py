@@ -8,9 +8,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from .base import AVX2, ISAS, NATIVE, Context, Engine, NotSupported
+from .base import ISAS, NATIVE, Context, Engine, NotSupported
 
-__all__ = ["AVX2", "ISAS", "NATIVE", "Context", "Engine", "NotSupported", "load", "names"]
+__all__ = ["ISAS", "NATIVE", "Context", "Engine", "NotSupported", "load", "names"]
 
 OURS = "disc"
 STATIC = "disc_static"

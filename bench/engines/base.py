@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from .. import isa
 from ..workloads import Shape, Workload
 
 NATIVE = "native"
-AVX2 = "avx2"
-ISAS = (NATIVE, AVX2)
-"""What `--isa` takes: all of the machine's instructions, or none beyond AVX2."""
+ISAS = (NATIVE, *isa.LEVELS)
+"""What `--isa` takes: all of the machine's instructions, or none beyond these."""
 
 
 class NotSupported(Exception):
@@ -50,7 +50,7 @@ class Context:
     @property
     def cpu(self) -> str:
         """The CPU to compile for, named as for clang's `-march`."""
-        return "native" if self.isa == NATIVE else "x86-64-v3"
+        return "native" if self.isa == NATIVE else isa.LEVELS[self.isa]
 
 
 class Engine(ABC):
@@ -73,8 +73,6 @@ class Engine(ABC):
     """Whether a first call at a shape may compile: then that is part of the compile time."""
     environment: ClassVar[str] = ".venv-bench"
     """The folder of the virtual environment it lives in."""
-    avx2: ClassVar[str] = ""
-    """Why `--isa avx2` cannot hold it to AVX2; empty if it can."""
 
     def __init__(self, context: Context):
         self.context = context

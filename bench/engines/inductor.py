@@ -10,15 +10,15 @@ from torch import Tensor
 
 from ..workloads import Shape
 from ..workloads.base import flat
-from .base import AVX2, Context, Engine
+from .base import NATIVE, Context, Engine
 
 
 def hold(context: Context) -> None:
     """Makes Inductor generate code for the instructions that engines may use."""
     import torch._inductor.config
 
-    if context.isa == AVX2:
-        torch._inductor.config.cpp.simdlen = 256
+    # Vectors are chosen by what the machine seems to have; the C++ compiler would take it as it is.
+    if context.isa != NATIVE:
         torch._inductor.config.cpp.march = context.cpu
 
 

@@ -34,7 +34,6 @@ class Peer(FromOnnx):
     packages = ("onnxruntime",)
     imports = ("onnxruntime",)
     quick = True
-    avx2 = "its kernels choose instructions by what the processor says, and nothing changes that"
 
     @classmethod
     def variants(cls, context: Context) -> tuple[str, ...]:

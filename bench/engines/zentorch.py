@@ -13,4 +13,3 @@ class Peer(inductor.Peer):
     imports = ("torch._dynamo", "torch._inductor.compile_fx", "zentorch")
     environment = ".venv-zentorch"
     backend = "zentorch"
-    avx2 = "its library chooses instructions by itself"
