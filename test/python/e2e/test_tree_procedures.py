@@ -103,6 +103,26 @@ class Shrinking(torch.nn.Module):
         return self.node(tree)
 
 
+def rounding(module, tree):
+    """How far sums over all nodes may lie apart by their order alone: each of two has a random walk of roundings.
+
+    Down's pass through values that are ten times as large as what is left of them in the end.
+    """
+    if module is not Down:
+        return 0
+    largest = torch.zeros(WIDTH)
+
+    class Watched(Down):
+        def node(self, *args):
+            result = super().node(*args)
+            torch.maximum(largest, result.abs(), out=largest)
+            return result
+
+    Watched()(tree)
+    # Four standard deviations of the difference.
+    return 4 * (2 * count(tree) / 12) ** 0.5 * 2**-23 * largest.max().item()
+
+
 @pytest.mark.parametrize(
     ("module", "cls"),
     [(Gated, Tree), (Gated, Named), (Down, Tree), (Counting, Tree), (Walking, Named), (Shrinking, Tree)],
@@ -114,7 +134,7 @@ def test_nodes_one_after_the_other(module, cls):
     compiled = disc.compile(model, (example,))
     trees = [example, cls(leaf()), chain(200, cls), *(random_tree(n, source, cls) for n in (2, 3, 5, 20, 100))]
     for tree in trees:
-        torch.testing.assert_close(compiled(tree), model(tree))
+        torch.testing.assert_close(compiled(tree), model(tree), rtol=1.3e-6, atol=1e-5 + rounding(module, tree))
 
 
 class Searching(torch.nn.Module):
