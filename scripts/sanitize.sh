@@ -4,8 +4,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # A child of fork() that starts threads is what one of the tests is about.
-export TSAN_OPTIONS=die_after_fork=0:halt_on_error=1
-export ASAN_OPTIONS=detect_stack_use_after_return=1
+# Memory that there is not is an error to report, as without a sanitizer.
+export TSAN_OPTIONS=die_after_fork=0:halt_on_error=1:allocator_may_return_null=1
+export ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1
 
 run() {
   local name=$1 sanitizers=$2 log

@@ -274,6 +274,54 @@ TEST(callsGoToTheModelsRuntime) {
   CHECK_TEXT(error.input, "there");
 }
 
+// A runtime that is older has no streams, may not know an option, or cannot say what was wrong.
+TEST(olderRuntimes) {
+  static disc_api api = disc_rt_api;
+  struct {
+    uint64_t magic;
+    const disc_api *api;
+  } foreign = {0x6c65646f4d435344, &api};
+  auto *model = reinterpret_cast<disc_model *>(&foreign);
+  api.run_on = [](disc_model *, void *, const DLTensor *const *, int64_t, disc_output *, int64_t) { return DISC_OK; };
+  api.synchronize = [](disc_model *, void *) { return DISC_ERROR_DEVICE; };
+  api.last_error = foreignError;
+  CHECK(disc_run_on(model, nullptr, nullptr, 0, nullptr, 0) == DISC_OK);
+  CHECK(disc_synchronize(model, nullptr) == DISC_ERROR_DEVICE);
+  CHECK_TEXT(disc_last_error(), "from afar");
+  api.last_error = [](disc_error *) { return DISC_ERROR_INVALID; };
+  CHECK(disc_synchronize(model, nullptr) == DISC_ERROR_DEVICE);
+  CHECK_TEXT(disc_last_error(), "a library of another version failed");
+  api.version = 0x000100;
+  CHECK(disc_run_on(model, nullptr, nullptr, 0, nullptr, 0) == DISC_ERROR_VERSION);
+  CHECK_TEXT(disc_last_error(), "the model's library is of a version without streams");
+  CHECK(disc_synchronize(model, nullptr) == DISC_OK);
+  CHECK(disc_run_on(nullptr, nullptr, nullptr, 0, nullptr, 0) == DISC_ERROR_INVALID);
+  CHECK(disc_synchronize(nullptr, nullptr) == DISC_ERROR_INVALID);
+
+  // disc_options.interrupted is newer than the runtime: the model is opened without.
+  static int opened;
+  opened = 0;
+  api.open = [](const disc_library *, const char *, const disc_options *options, disc_model **) {
+    ++opened;
+    return options && !options->interrupted ? DISC_OK : DISC_ERROR_VERSION;
+  };
+  std::unique_ptr<Library> library = scaleLibrary(3);
+  library->library.api = &api;
+  disc_options options = disc_default_options();
+  disc_model *made = nullptr;
+  options.interrupted = [](void *) { return 0; };
+  CHECK(disc_open(&library->library, &options, &made) == DISC_OK && opened == 2);
+  options.interrupted = nullptr;
+  CHECK(disc_open(&library->library, &options, &made) == DISC_OK && opened == 3);
+  CHECK(disc_open(&library->library, nullptr, &made) == DISC_ERROR_VERSION && opened == 4);
+  // Options that this runtime cannot read are not given again.
+  options.size = 1;
+  options.interrupted = [](void *) { return 0; };
+  CHECK(disc_open(&library->library, &options, &made) == DISC_ERROR_VERSION && opened == 5);
+  library->library.api = nullptr;
+  CHECK(disc_open(&library->library, nullptr, &made) == DISC_ERROR_VERSION && opened == 5);
+}
+
 //===-- Allocators --------------------------------------------------------===//
 
 TEST(allocatorServesEverything) {

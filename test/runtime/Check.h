@@ -17,6 +17,10 @@ struct Case {
 
 void check(bool holds, const char *file, int line, const std::string &what);
 
+inline void checkText(const std::string &actual, const std::string &expected, const char *file, int line) {
+  check(actual == expected, file, line, "got \"" + actual + "\"");
+}
+
 } // namespace disc::test
 
 #define TEST(name)                                                                                                     \
@@ -25,7 +29,6 @@ void check(bool holds, const char *file, int line, const std::string &what);
   static void test_##name()
 
 #define CHECK(condition) ::disc::test::check(bool(condition), __FILE__, __LINE__, #condition)
-#define CHECK_TEXT(actual, expected)                                                                                   \
-  ::disc::test::check((actual) == std::string(expected), __FILE__, __LINE__, std::string("got \"") + (actual) + "\"")
+#define CHECK_TEXT(actual, expected) ::disc::test::checkText(actual, expected, __FILE__, __LINE__)
 
 #endif // DISC_TEST_RUNTIME_CHECK_H

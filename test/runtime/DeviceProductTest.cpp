@@ -122,6 +122,66 @@ TEST(deviceProductAlgorithmsAreOfBuckets) {
   }
 }
 
+// Whatever the library refuses to describe is left to a kernel, and nothing of it stays.
+TEST(deviceProductsThatAreNotDescribed) {
+  for (const char *name : kDrivers) {
+    On on(name);
+    DeviceScope scope(on.device);
+    int64_t m = 300;
+    for (int64_t epilogue : {DISC_PRODUCT_BIAS, DISC_PRODUCT_BIAS_GELU_TANH})
+      for (const char *function :
+           {"createProduct", "setProduct", "createLayout", "setLayout", "createPreference", "setPreference"})
+        for (int after = 0;; ++after) {
+          // A shape of its own: the library is asked for an algorithm once.
+          Product test(on, 1, ++m, 3, 3, after % 2, after % 3, epilogue);
+          on.fake->faults[function] = {15, after, true};
+          bool done = false;
+          CHECK(on.device->multiply(test.product, stream(1), done).ok());
+          bool failed = on.fake->faults[function].after < 0;
+          on.fake->faults.clear();
+          CHECK(on.device->synchronize(stream(1)).ok());
+          CHECK(done != failed && (!done || test.right(on, stream(1))));
+          if (!failed)
+            break;
+        }
+    // No memory for what the library needs.
+    Product test(on, 1, 8, 8, 8, false, false, 0);
+    bool done = false;
+    on.fake->faults["allocate"] = {2};
+    CHECK(on.device->multiply(test.product, stream(1), done).code() == Code::Memory && !done);
+    on.fake->faults.clear();
+    // One matrix for the whole batch.
+    Product shared(on, 2, 4, 4, 4, false, false, 0);
+    shared.product.strideA = shared.product.strideB = 0;
+    CHECK(on.device->multiply(shared.product, stream(1), done).ok() && done && shared.right(on, stream(1)));
+    // A library whose handle it does not make.
+    std::string device = name;
+    on.fake->faults["createBlas"] = {1};
+    CHECK(!Blas::open(device));
+    on.fake->lastError = 0; // that the device would ask for
+    on.fake->faults.clear();
+    CHECK(on.device->synchronize(stream(1)).ok());
+  }
+}
+
+// The table of algorithms is of a bounded size, and asks again for what was dropped.
+TEST(deviceProductAlgorithmsAreForgotten) {
+  On on("rocm");
+  DeviceScope scope(on.device);
+  Product test(on, 1, 2000, 1, 1, false, false, 0);
+  int64_t asked = 0;
+  for (int again = 0; again < 2; ++again)
+    for (int64_t m = 700; m < 1800; ++m) {
+      test.product.m = m;
+      bool done = false;
+      on.fake->calls.clear();
+      CHECK(on.device->multiply(test.product, stream(1), done).ok() && done);
+      asked += on.count("heuristic");
+    }
+  CHECK(asked > 1200 && asked <= 2200);
+  CHECK(on.device->synchronize(stream(1)).ok());
+}
+
 TEST(nullDeviceHasNoProducts) {
   On on("null");
   Product test(on, 1, 3, 5, 4, false, false, 0);

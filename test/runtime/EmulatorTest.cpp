@@ -254,6 +254,11 @@ struct Checked {
   int64_t threads = 16, blocks = 1;
   float in[16] = {}, out[32] = {};
 
+  /// Other tests have other things at these places of the stack.
+  ~Checked() {
+    memory().remove(in);
+    memory().remove(out);
+  }
   std::string run(disc_emulated_kernel kernel) {
     memory().add(in, sizeof(in));
     memory().add(out, sizeof(out));
@@ -483,6 +488,93 @@ TEST(checks_find_reads_of_unwritten_shared_memory) {
              "block 1, thread 0 at model.py:3: reads byte 0 of an array in shared memory, which its block has "
              "not written");
   CHECK(c.out[0] == 0 && c.out[16] == 1); // a signalling NaN
+}
+
+//===-- What only some kernels do -----------------------------------------===//
+
+static void tellsOfNoBuffer(disc_thread *thread, void *const *args) {
+  disc_rt_emulate_check(thread, 0);
+  static const disc_emulated_site sites[] = {site(DISC_EMULATED_BUFFER, -1), site(DISC_EMULATED_BUFFER, 2),
+                                             site(DISC_EMULATED_BUFFER, 3)};
+  disc_rt_emulate_extent(thread, &sites[value<int64_t>(args, 2)], 64);
+}
+
+TEST(checks_know_which_arguments_are_buffers) {
+  for (int64_t i : {0, 1, 2}) {
+    Checked c;
+    memory().add(c.in, sizeof(c.in));
+    memory().add(c.out, sizeof(c.out));
+    const char *names[] = {"-1", "2", "3"};
+    std::string text = textOf(launch(&tellsOfNoBuffer, 1, 1, "01s", c.in, c.out, i));
+    CHECK(text.find(std::string("argument ") + names[i] + " is no buffer") != std::string::npos);
+  }
+}
+
+static void updatesOddly(disc_thread *thread, void *const *args) {
+  Kernel k(thread, args);
+  static const disc_emulated_site update = site(DISC_EMULATED_ATOMIC, 0);
+  (void)on(thread, update, k.in + k.i);
+}
+
+static void readsMisaligned(disc_thread *thread, void *const *args) {
+  Kernel k(thread, args);
+  (void)on(thread, kRead0, reinterpret_cast<float *>(reinterpret_cast<char *>(k.in) + 2));
+}
+
+static void readsSharedAnywhere(disc_thread *thread, void *const *args) {
+  Kernel k(thread, args);
+  *on(thread, kWriteAny, k.shared + k.i) = 1;
+  (void)on(thread, kReadAny, k.shared + k.i);
+}
+
+static void startsNowhere(disc_thread *thread, void *const *args) {
+  Kernel k(thread, args);
+  (void)on(thread, kReadAny, reinterpret_cast<float *>(64));
+}
+
+static void goesPastLanes(disc_thread *thread, void *const *args) {
+  Kernel k(thread, args);
+  (void)on(thread, kRead0, k.in + 14, 0x7); // three lanes, of which the last is behind the end
+}
+
+static void runsBackwards(disc_thread *thread, void *const *args) {
+  Kernel k(thread, args);
+  (void)on(thread, kRead0, k.in - 1);
+}
+
+TEST(checks_find_what_few_kernels_do) {
+  const struct {
+    disc_emulated_kernel kernel;
+    const char *report;
+  } table[] = {
+      {&updatesOddly, "updates 4 bytes at 0 of argument 0, which it may only read"},
+      {&readsMisaligned, "reads 4 bytes at 2 of argument 0, which is no multiple of 4"},
+      {&readsSharedAnywhere, nullptr},
+      {&startsNowhere, "reads 4 bytes at 64, where no buffer of the launch is"},
+      {&goesPastLanes, "reads 4 bytes at 64 of argument 0, which has 64"},
+      {&runsBackwards, "reads 4 bytes at -4 of argument 0, which has 64"},
+  };
+  for (const auto &row : table) {
+    Checked c;
+    std::string text = c.run(row.kernel);
+    CHECK_TEXT(text, row.report ? kPrefix + "0" + kAt + row.report : "");
+  }
+}
+
+TEST(lent_memory_may_be_empty) {
+  EmulatedMemory m;
+  char data[16];
+  m.lend(data, 0);
+  CHECK(m.bytesFrom(data) == 0);
+  m.lend(data, 16);
+  m.lend(data, 0); // takes nothing away
+  CHECK(m.bytesFrom(data + 4) == 12 && m.bytesFrom(data + 16) == 0);
+}
+
+TEST(launches_beyond_the_devices_limits) {
+  for (auto [threads, blocks] : {std::pair<int64_t, int64_t>{0, 1}, {-1, 1}, {32, int64_t(1) << 31}})
+    CHECK(textOf(launch(&addOne, threads, blocks, "1s", nullptr, 1)).find("are more than a device runs") !=
+          std::string::npos);
 }
 
 //===-- The device --------------------------------------------------------===//

@@ -37,6 +37,8 @@ API(cublasLtCreate, hipblasLtCreate)(void **handle) {
   return fakeCall("createBlas", "");
 }
 API(cublasLtMatmulDescCreate, hipblasLtMatmulDescCreate)(void **product, int compute, int) {
+  if (int result = fakeOutcome("createProduct"))
+    return result;
   *product = new Product;
   static_cast<Product *>(*product)->compute = compute;
   return 0;
@@ -51,7 +53,7 @@ API(cublasLtMatmulDescSetAttribute, hipblasLtMatmulDescSetAttribute)(void *produ
                                            : nullptr;
   if (field)
     std::memcpy(field, value, bytes);
-  return 0;
+  return fakeOutcome("setProduct");
 }
 API(cublasLtMatmulDescDestroy, hipblasLtMatmulDescDestroy)(void *product) {
   delete static_cast<Product *>(product);
@@ -59,6 +61,8 @@ API(cublasLtMatmulDescDestroy, hipblasLtMatmulDescDestroy)(void *product) {
 }
 API(cublasLtMatrixLayoutCreate, hipblasLtMatrixLayoutCreate)(void **layout, int type, uint64_t rows, uint64_t columns,
                                                              int64_t leading) {
+  if (int result = fakeOutcome("createLayout"))
+    return result;
   *layout = new Layout{type, rows, columns, leading};
   return 0;
 }
@@ -69,13 +73,15 @@ API(cublasLtMatrixLayoutSetAttribute, hipblasLtMatrixLayoutSetAttribute)(void *l
     std::memcpy(&self.batch, value, bytes);
   if (attribute == kStride)
     std::memcpy(&self.stride, value, bytes);
-  return 0;
+  return fakeOutcome("setLayout");
 }
 API(cublasLtMatrixLayoutDestroy, hipblasLtMatrixLayoutDestroy)(void *layout) {
   delete static_cast<Layout *>(layout);
   return 0;
 }
 API(cublasLtMatmulPreferenceCreate, hipblasLtMatmulPreferenceCreate)(void **preference) {
+  if (int result = fakeOutcome("createPreference"))
+    return result;
   *preference = new std::string;
   return 0;
 }
@@ -85,7 +91,7 @@ API(cublasLtMatmulPreferenceSetAttribute, hipblasLtMatmulPreferenceSetAttribute)
   std::memcpy(&number, value, bytes);
   if (attribute == 3 || attribute == 5)
     *static_cast<std::string *>(preference) += (attribute == 3 ? " sums " : " aligned ") + std::to_string(number);
-  return 0;
+  return fakeOutcome("setPreference");
 }
 API(cublasLtMatmulPreferenceDestroy, hipblasLtMatmulPreferenceDestroy)(void *preference) {
   delete static_cast<std::string *>(preference);

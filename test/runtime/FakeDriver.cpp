@@ -76,8 +76,8 @@ int lateError = 0;
 
 extern "C" __attribute__((visibility("default"))) FakeDriver *disc_fake_driver() { return &fake; }
 
-static int enter(const char *function, const std::string &what = "") {
-  fake.calls.push_back(function + (what.empty() ? "" : " " + what));
+/// What a function returns: 0, or the fault that is set for it.
+static int outcome(const char *function) {
   auto it = fake.faults.find(function);
   if (it == fake.faults.end() || it->second.after-- > 0)
     return 0;
@@ -88,6 +88,11 @@ static int enter(const char *function, const std::string &what = "") {
   fake.lastError = result;
 #endif
   return result;
+}
+
+static int enter(const char *function, const std::string &what = "") {
+  fake.calls.push_back(function + (what.empty() ? "" : " " + what));
+  return outcome(function);
 }
 
 static int failContext() {
@@ -140,6 +145,11 @@ __attribute__((visibility("default"))) int disc::test::fakeCall(const char *func
   return enter(function, what);
 }
 
+__attribute__((visibility("default"))) int disc::test::fakeOutcome(const char *function) {
+  LOCK;
+  return outcome(function);
+}
+
 __attribute__((visibility("default"))) void disc::test::fakeEnqueue(void *stream, std::function<void()> work) {
   LOCK;
   streams[stream].push_back({std::move(work)});
@@ -153,16 +163,20 @@ API(cuInit, hipInit)(unsigned) {
 }
 API(cuDeviceGetCount, hipGetDeviceCount)(int *count) {
   LOCK;
+  if (int result = outcome("count"))
+    return result;
   *count = fake.devices;
   return fake.devices ? 0 : kNoDevice;
 }
 API(cuDeviceGet, hipDeviceGet)(int *device, int number) {
+  LOCK;
   *device = number;
-  return 0;
+  return outcome("device");
 }
 API(cuDeviceGetName, hipDeviceGetName)(char *name, int bytes, int) {
+  LOCK;
   std::strncpy(name, "Fake", size_t(bytes));
-  return 0;
+  return outcome("deviceName");
 }
 API(cuCtxSynchronize, hipDeviceSynchronize)() {
   LOCK;
@@ -191,16 +205,18 @@ API(, hipGetLastError)() {
   return std::exchange(fake.lastError, 0);
 }
 API(, hipGetDevicePropertiesR0600)(void *properties, int) {
+  LOCK;
   std::strcpy(static_cast<char *>(properties) + 1160, fake.arch.c_str());
-  return 0;
+  return outcome("arch");
 }
 extern "C" __attribute__((visibility("default"))) const char *hipGetErrorName(int result) {
   return result == kNoMemory ? "hipErrorOutOfMemory" : result == 700 ? "hipErrorIllegalAddress" : "hipErrorOther";
 }
 #else
 API(cuDevicePrimaryCtxRetain, )(void **context, int) {
+  LOCK;
   *context = &fake;
-  return 0;
+  return outcome("retainContext");
 }
 API(cuCtxPushCurrent_v2, )(void *) {
   LOCK;
@@ -215,8 +231,9 @@ API(cuCtxPopCurrent_v2, )(void **) {
   return 0;
 }
 API(cuDeviceGetAttribute, )(int *value, int attribute, int) {
+  LOCK;
   *value = attribute == 75 ? fake.major : attribute == 76 ? fake.minor : 0;
-  return 0;
+  return outcome("arch");
 }
 API(cuGetErrorName, )(int result, const char **name) {
   *name = result == kNoMemory ? "CUDA_ERROR_OUT_OF_MEMORY"
@@ -249,14 +266,16 @@ API(cuStreamIsCapturing, hipStreamIsCapturing)(void *stream, int *capturing) {
   LOCK;
   needContext();
   *capturing = stream == fake.captured;
-  return 0;
+  return outcome("capturing");
 }
 API(cuEventCreate, hipEventCreateWithFlags)(void **event, unsigned) {
   LOCK;
   needContext();
+  if (int result = enter("createEvent"))
+    return result;
   ++fake.events;
   *event = new Event;
-  return enter("createEvent");
+  return 0;
 }
 API(cuEventDestroy_v2, hipEventDestroy)(void *event) {
   LOCK;
@@ -286,12 +305,16 @@ API(cuEventRecord, hipEventRecord)(void *event, void *stream) {
 API(cuEventQuery, hipEventQuery)(void *event) {
   LOCK;
   needContext();
+  if (int result = outcome("queryEvent"))
+    return result;
   return static_cast<Event *>(event)->passed < static_cast<Event *>(event)->recorded ? kNotReady : 0;
 }
 API(cuEventSynchronize, hipEventSynchronize)(void *event) {
   LOCK;
   needContext();
   auto *waited = static_cast<Event *>(event);
+  if (int result = outcome("synchronizeEvent"))
+    return result;
   drain(waited->stream, waited, waited->recorded);
   return lateError;
 }
@@ -308,6 +331,9 @@ API(cuMemPoolCreate, hipMemPoolCreate)(void **pool, const disc::rt::PoolProperti
   return enter("createPool");
 }
 API(cuMemPoolSetAttribute, hipMemPoolSetAttribute)(void *, int attribute, void *value) {
+  LOCK;
+  if (int result = outcome("setPool"))
+    return result;
   return attribute == 4 && *static_cast<uint64_t *>(value) == UINT64_MAX ? 0 : kInvalid;
 }
 API(cuMemPoolTrimTo, hipMemPoolTrimTo)(void *, size_t) {
@@ -409,6 +435,9 @@ API(cuModuleUnload, hipModuleUnload)(void *) {
   return 0;
 }
 API(cuModuleGetFunction, hipModuleGetFunction)(void **function, void *, const char *name) {
+  LOCK;
+  if (int result = outcome("getFunction"))
+    return result;
   for (const Kernel &kernel : kKernels)
     if (std::strcmp(kernel.name, name) == 0)
       return *function = const_cast<Kernel *>(&kernel), 0;

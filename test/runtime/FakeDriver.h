@@ -47,6 +47,8 @@ struct FakeDriver {
 
 /// For the fake libraries over the driver: one call of `function`, and what it puts into a stream.
 int fakeCall(const char *function, const std::string &what);
+/// The same for a function that `calls` does not list.
+int fakeOutcome(const char *function);
 void fakeEnqueue(void *stream, std::function<void()> work);
 
 using FakeDriverFn = FakeDriver *();

@@ -14,6 +14,7 @@
 #include "lib/Runtime/Core/Stack.h"
 #include "lib/Runtime/Core/ThreadPool.h"
 #include "lib/Runtime/Device/Device.h"
+#include "lib/Runtime/Device/Emulator.h"
 
 #include <cstdio>
 #include <cstring>
@@ -196,6 +197,111 @@ TEST(everyFaultOfDataDependentOutputsIsAStatus) {
     CHECK(faulty([&] { return disc_free(model); }) == DISC_OK);
     return told;
   });
+}
+
+//===-- Models that do more than call kernels -----------------------------===//
+
+static int32_t recurse(disc_call *call) {
+  int64_t mark = 0, first = disc_rt_enter(call, 1, &mark);
+  if (first < 0)
+    return 1;
+  auto *memory = static_cast<int64_t *>(disc_rt_push(call, 1 << 20));
+  auto *slot = static_cast<int64_t *>(memory ? disc_rt_slot(call, first, 1000, 0) : nullptr);
+  if (!slot)
+    return 1;
+  *memory = *slot = first;
+  int64_t depth = first - (1 << 12);
+  int32_t status = depth < 5 ? recurse(call) : 0;
+  bool isKept = *memory == first && *slot == first; // CHECK would allocate
+  disc_rt_leave(call, first, mark);
+  return status ? status : isKept ? 0 : 1;
+}
+
+static int32_t recursiveMain(disc_call *call) {
+  for (int64_t bytes : {100, 5000, 100000}) {
+    auto *slot = static_cast<char *>(disc_rt_slot(call, 0, bytes, 1));
+    if (!slot || !disc_rt_arena(call, 3, bytes))
+      return 1;
+    slot[0] = slot[bytes - 1] = 1;
+  }
+  return disc_rt_on_stack(call, recurse);
+}
+
+/// Block b of 64 threads reverses its numbers by way of shared memory.
+static void reverseBlock(disc_thread *thread, void *const *args) {
+  static const disc_emulated_site barrier = {"model.py:7", DISC_EMULATED_BARRIER, 0, 0, 0, 0, 0};
+  auto *shared = reinterpret_cast<float *>(disc_rt_emulate_shared(thread, int64_t(thread->blockDim) * 4));
+  float *row = *static_cast<float *const *>(args[0]) + int64_t(thread->block) * thread->blockDim;
+  shared[thread->thread] = row[thread->thread];
+  disc_rt_emulate_barrier(thread, &barrier);
+  row[thread->thread] = shared[thread->blockDim - 1 - thread->thread];
+}
+
+static int32_t emulatedMain(disc_call *call) {
+  auto *data = static_cast<float *>(disc_rt_arena(call, 0, 64 * 64 * 4));
+  if (!data || !disc_rt_device_errors(call))
+    return 1;
+  for (int i = 0; i < 64 * 64; ++i)
+    data[i] = float(i);
+  void *args[] = {data};
+  int32_t status = disc_rt_device_launch(call, 0, args, 1, 64);
+  return status ? status : data[0] == 63 && data[64 * 64 - 1] == 63 * 64 ? 0 : 1;
+}
+
+/// Opens a model without tensors, runs it twice and closes it.
+static Told lifeWithoutTensors(const Library &library) {
+  Told told;
+  disc_options options = twoThreads();
+  disc_model *model = nullptr;
+  told.call(faulty([&] { return disc_open(&library.library, &options, &model); }));
+  for (int run = 0; model && run < 2; ++run)
+    told.call(faulty([&] { return disc_run(model, nullptr, 0, nullptr, 0); }));
+  (void)disc_free(model);
+  return told;
+}
+
+TEST(everyFaultOfProceduresIsAStatus) {
+  disc_model_info_t info = {};
+  info.version = DISC_MODEL_INFO_VERSION;
+  Library library(info, nullptr, recursiveMain, nullptr, {});
+  walk("procedures", [&] { return lifeWithoutTensors(library); });
+  walk("procedures, without memory from there on", [&] { return lifeWithoutTensors(library); }, /*onwards=*/true);
+}
+
+TEST(everyFaultOfTheEmulatedDeviceIsAStatus) {
+  const disc_device_kernel kernel = {"reverse", 64, 0, reinterpret_cast<const void *>(&reverseBlock), "1"};
+  const disc_device_code code = {"emulated", 0, nullptr, 1, &kernel};
+  disc_model_info_t info = {};
+  info.version = DISC_MODEL_INFO_VERSION;
+  info.device = &code;
+  Library library(info, nullptr, emulatedMain, nullptr, {});
+  walk("emulated", [&] { return lifeWithoutTensors(library); });
+}
+
+// The container's share of the cores, as the kernel words it. Linux alone has the file.
+TEST(threadsAreAsManyAsTheQuota) {
+#ifdef __linux__
+  const unsigned all = disc::rt::defaultThreads();
+  const struct {
+    const char *text;
+    unsigned most;
+  } table[] = {{"max 100000\n", all},
+               {"", all},
+               {"-1 100000\n", all},
+               {"50000 0\n", all},
+               {"100000 100000\n", 1},
+               {"50000 100000\n", 1},
+               {"150000 100000\n", std::min(all, 2u)}};
+  for (const auto &row : table) {
+    std::string path = temporaryPath("cpu.max");
+    writeFile(path, row.text);
+    OpenInstead file(path.c_str());
+    // Without a quota as many as before, which may be bounded by the real one.
+    CHECK(disc::rt::defaultThreads() == row.most || (row.most == all && disc::rt::defaultThreads() >= all));
+  }
+  OpenInstead none("/no/such/file");
+  CHECK(disc::rt::defaultThreads() >= all);
+#endif
 }
 
 TEST(everyFaultOfAThreadOfItsOwnIsAStatus) {

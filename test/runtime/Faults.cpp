@@ -47,6 +47,12 @@ CutAt::~CutAt() { cutLeft = 0; }
 
 bool CutAt::fired() const { return cutLeft <= 0; }
 
+static std::atomic<const char *> insteadPath{nullptr};
+
+OpenInstead::OpenInstead(const char *path) { insteadPath = path; }
+
+OpenInstead::~OpenInstead() { insteadPath = nullptr; }
+
 static bool fails(Fault fault) {
   if (armed.load(std::memory_order_relaxed) != int(fault) || !inside.load(std::memory_order_relaxed))
     return false;
@@ -145,7 +151,7 @@ int __wrap_fstat(int fd, struct stat *info) {
 std::FILE *__real_fopen(const char *path, const char *mode);
 std::FILE *__wrap_fopen(const char *path, const char *mode) {
   if (!fails(Fault::Stream))
-    return __real_fopen(path, mode);
+    return __real_fopen(insteadPath ? insteadPath.load() : path, mode);
   errno = EMFILE;
   return nullptr;
 }

@@ -34,6 +34,13 @@ public:
   bool fired() const;
 };
 
+/// While it lives, fopen() opens this file whatever it is asked for.
+class OpenInstead {
+public:
+  explicit OpenInstead(const char *path);
+  ~OpenInstead();
+};
+
 void expectFaults(bool expected);
 
 /// What `body` returns, while which calls may fail: the test's own allocations may not.

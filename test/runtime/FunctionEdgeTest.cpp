@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Check.h"
+#include "Operands.h"
 #include "lib/Runtime/Functions/Order.h"
 
 #include <algorithm>
@@ -17,40 +18,7 @@
 #include <vector>
 
 using namespace disc::rt;
-
-namespace {
-/// A dense tensor and its view.
-template <typename T> struct Tensor {
-  Tensor(int64_t dtype, std::vector<int64_t> dims, std::vector<T> values = {})
-      : dtype(dtype), dims(std::move(dims)), strides(this->dims.size()), data(std::move(values)) {
-    int64_t count = 1;
-    for (size_t i = this->dims.size(); i-- > 0;) {
-      strides[i] = count;
-      count *= this->dims[i];
-    }
-    data.resize(size_t(count));
-  }
-  operator disc_view() { return {data.data(), dtype, int64_t(dims.size()), dims.data(), strides.data()}; }
-
-  int64_t dtype;
-  std::vector<int64_t> dims, strides;
-  std::vector<T> data;
-};
-
-using Ints = Tensor<int64_t>;
-using Floats = Tensor<float>;
-const double kNan = std::numeric_limits<double>::quiet_NaN();
-
-int32_t runParts(disc_function function, const std::vector<disc_view> &operands, const std::vector<int64_t> &config,
-                 int64_t tasks, int64_t step, size_t scratch = 0) {
-  std::vector<double> memory(scratch / 8 + 1);
-  for (int64_t begin = 0; begin < tasks; begin += step)
-    if (int32_t status =
-            function(nullptr, operands.data(), config.data(), begin, std::min(begin + step, tasks), memory.data()))
-      return status;
-  return DISC_OK;
-}
-} // namespace
+using namespace disc::test;
 
 TEST(scatterDoesNotDependOnTasks) {
   std::mt19937 random(1);

@@ -160,3 +160,17 @@ TEST(hashesOfFilesAreThoseOfTheirBytes) {
     CHECK(!file->hash(size + 1, shorter).ok()); // beyond its end
   }
 }
+
+TEST(namesAsTheyArePrinted) {
+  using disc::rt::printable;
+  CHECK_TEXT(printable("a\tb\x7f"), "a?b?");
+  const std::string most(120, 'a');
+  CHECK_TEXT(printable(most), most);
+  CHECK_TEXT(printable(most + "b"), most + "...");
+  // A character of two bytes is cut as a whole; what is no text is cut anyway.
+  CHECK_TEXT(printable(std::string(119, 'a') + "\xc3\xa4"), std::string(119, 'a') + "...");
+  CHECK_TEXT(printable(std::string(200, '\x80')), "...");
+  CHECK_TEXT(disc::rt::storedTypeName(DISC_BF16), "BF16");
+  CHECK_TEXT(disc::rt::storedTypeName(0xe08), "F8_E8M0");
+  CHECK_TEXT(disc::rt::storedTypeName(0x999), "");
+}

@@ -80,3 +80,48 @@ TEST(anArenaThatIsRequestedAgainIsNewMemory) {
   CHECK_TEXT(t.sanitizer.read(t.memory + 1024, 100), "");
   CHECK_TEXT(t.sanitizer.verify(), "");
 }
+
+TEST(memoryThatIsNotTrackedIsLeftAlone) {
+  Tracked t;
+  unsigned char other[64] = {1};
+  t.sanitizer.beginWrite(other, 64, "o", "k", /*isSlot=*/true);
+  t.sanitizer.endLife(other, 64, "o", "k");
+  CHECK(other[0] == 1);
+  CHECK_TEXT(t.sanitizer.read(other, 64), "");
+  // Partly beyond the arena, on either side: nothing is known of that buffer.
+  unsigned char *begin = t.memory;
+  for (unsigned char *at : {begin - 32, begin + sizeof(t.memory) - 32}) {
+    t.sanitizer.endLife(at, 64, "o", "k");
+    t.sanitizer.beginWrite(at, 64, "o", "k", /*isSlot=*/true);
+  }
+  CHECK_TEXT(t.sanitizer.read(t.slot, 100), "");
+  t.sanitizer.endLife(t.slot, 0, "o", "k");
+  CHECK_TEXT(t.sanitizer.read(t.slot, 100), "");
+  // A buffer without bytes has no red zones, and neither has one that is no slot.
+  t.sanitizer.beginWrite(t.slot + 50, 0, "empty", "k", /*isSlot=*/true);
+  CHECK_TEXT(t.sanitizer.read(t.slot, 100), "");
+  t.sanitizer.beginWrite(t.memory + 1024, 16, "plain", "k", /*isSlot=*/false);
+  t.memory[1024 + 16] = 7;
+  CHECK_TEXT(t.sanitizer.verify(), "");
+}
+
+TEST(redZonesEndWithTheArena) {
+  Tracked t;
+  t.sanitizer.beginWrite(t.memory, 64, "first", "k", /*isSlot=*/true);
+  t.sanitizer.beginWrite(t.memory + sizeof(t.memory) - 64, 64, "last", "k", /*isSlot=*/true);
+  CHECK_TEXT(t.sanitizer.verify(), "");
+  t.memory[sizeof(t.memory) - 65] = 0;
+  CHECK(mentions(t.sanitizer.verify(), "red zone of last was overwritten"));
+}
+
+// Other memory that was tracked since over a part of the arena.
+TEST(partsMayBeReplaced) {
+  Tracked t;
+  alignas(64) unsigned char elsewhere[64];
+  t.sanitizer.track(t.memory, 0, "nothing", /*hasRedZones=*/false);
+  t.sanitizer.trackPart(1, t.memory + 512, 64);
+  t.sanitizer.track(t.memory + 500, 128, "an output");
+  t.sanitizer.trackPart(1, elsewhere, 64);
+  CHECK(mentions(t.sanitizer.read(elsewhere, 64), "was never written"));
+  CHECK(mentions(t.sanitizer.read(t.memory + 512, 64), "was never written"));
+}

@@ -111,6 +111,61 @@ TEST(sealsOfOthersAreTold) {
   CHECK_TEXT(complaint(withHeader([](Elf64_Ehdr &header) { header.e_ident[0] = 'x'; })), "f: not an ELF file");
 }
 
+template <typename Header, typename Segment> static std::string elfOf(unsigned char kind, Segment segment) {
+  Header header = {};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = kind;
+  header.e_ident[EI_DATA] = ELFDATA2LSB;
+  header.e_ident[EI_VERSION] = EV_CURRENT;
+  header.e_type = ET_DYN;
+  header.e_machine = decltype(header.e_machine)(elfMachine());
+  header.e_phoff = sizeof(header);
+  header.e_phentsize = sizeof(segment);
+  header.e_phnum = 1;
+  return std::string(reinterpret_cast<char *>(&header), sizeof(header)) +
+         std::string(reinterpret_cast<char *>(&segment), sizeof(segment));
+}
+
+TEST(headersOfLibrariesAreChecked) {
+  std::string path = temporaryPath("header");
+  auto complains = [&](const std::string &file, const char *why) {
+    writeFile(path, file);
+    Status status = sealFile(path);
+    CHECK_TEXT(status.ok() ? "" : status.error().message, *why ? path + ": " + why : "");
+  };
+  // Both kinds of headers, with a segment that may lie beyond the file.
+  for (uint64_t offset : {0, 4, 100000}) {
+    Elf64_Phdr wide = {};
+    Elf32_Phdr narrow = {};
+    wide.p_type = narrow.p_type = PT_LOAD;
+    wide.p_offset = offset;
+    narrow.p_offset = Elf32_Off(offset);
+    wide.p_filesz = narrow.p_filesz = 84; // all of the narrow file
+    std::string small = elfOf<Elf32_Ehdr>(ELFCLASS32, narrow), large = elfOf<Elf64_Ehdr>(ELFCLASS64, wide);
+    CHECK(small.size() == 84 && large.size() == 120);
+    complains(small, offset ? "its segments lie beyond the file" : "");
+    complains(large, offset == 100000 ? "its segments lie beyond the file" : "");
+    wide.p_type = PT_NOTE; // nobody maps it
+    complains(elfOf<Elf64_Ehdr>(ELFCLASS64, wide), "");
+  }
+  const std::string whole = elfOf<Elf64_Ehdr>(ELFCLASS64, Elf64_Phdr{});
+  complains(whole.substr(0, 10), "too short for a library");
+  complains(whole.substr(0, 40), "too short for a library");
+  complains(whole.substr(0, 70), "its program headers lie beyond the file");
+  auto changed = [&](void (*change)(Elf64_Ehdr &)) {
+    std::string file = whole;
+    Elf64_Ehdr header;
+    std::memcpy(&header, file.data(), sizeof(header));
+    change(header);
+    std::memcpy(&file[0], &header, sizeof(header));
+    return file;
+  };
+  complains(changed([](Elf64_Ehdr &header) { header.e_phentsize = 8; }), "its program headers lie beyond the file");
+  complains(changed([](Elf64_Ehdr &header) { header.e_phnum = 0; }), "its program headers lie beyond the file");
+  complains(changed([](Elf64_Ehdr &header) { header.e_ident[EI_VERSION] = 9; }), "not a little-endian ELF file");
+  complains(changed([](Elf64_Ehdr &header) { header.e_ident[EI_CLASS] = 3; }), "not an ELF file of 32 or 64 bits");
+}
+
 TEST(onlyLibrariesAreSealed) {
   std::string path = temporaryPath("text");
   writeFile(path, std::string(200, 'x'));

@@ -5,6 +5,7 @@
 #include "HandModel.h"
 #include "lib/Runtime/Core/Arena.h"
 #include "lib/Runtime/Core/Call.h"
+#include "lib/Runtime/Core/Half.h"
 #include "lib/Runtime/Core/Outputs.h"
 
 #include <cstring>
@@ -156,10 +157,94 @@ TEST(sizesThatOverflow) {
 }
 
 TEST(names) {
-  CHECK_TEXT(dtypeName(DISC_F32), "float32");
-  CHECK_TEXT(dtypeName(DISC_BF16), "bfloat16");
-  CHECK_TEXT(dtypeName(0x508), "unknown type (code 5, 8 bits)");
-  CHECK_TEXT(deviceName({2, 1}), "cuda:1");
+  const std::pair<int64_t, const char *> types[] = {
+      {DISC_I8, "int8"},     {DISC_I16, "int16"},   {DISC_I32, "int32"},   {DISC_I64, "int64"},
+      {DISC_U8, "uint8"},    {DISC_U16, "uint16"},  {DISC_U32, "uint32"},  {DISC_U64, "uint64"},
+      {DISC_F16, "float16"}, {DISC_F32, "float32"}, {DISC_F64, "float64"}, {DISC_BF16, "bfloat16"},
+      {DISC_BOOL, "bool"},   {0x540, "complex64"},  {0x580, "complex128"}, {0x508, "unknown type (code 5, 8 bits)"}};
+  for (auto [dtype, name] : types)
+    CHECK_TEXT(dtypeName(dtype), name);
+  const std::pair<int, const char *> devices[] = {{kDLCPU, "cpu"},     {kDLCUDA, "cuda:1"}, {8, "mps"},
+                                                  {kDLROCM, "rocm:1"}, {14, "xpu:1"},       {99, "device type 99"}};
+  for (auto [type, name] : devices)
+    CHECK_TEXT(deviceName({type, 1}), name);
+}
+
+TEST(rangesBeyondTheAddressSpace) {
+  char data[64];
+  std::vector<int64_t> shape{3, 3}, strides{1, 1};
+  auto valid = [&](std::vector<int64_t> extents, std::vector<int64_t> steps, void *at = nullptr, uint64_t offset = 0) {
+    shape = std::move(extents);
+    strides = std::move(steps);
+    DLTensor tensor = makeTensor(at ? at : data, shape, strides);
+    tensor.byte_offset = offset;
+    ByteRange range;
+    bool result = byteRange(tensor, range);
+    CHECK(!result || mayOverlap(tensor, tensor) == (range.begin != range.end));
+    return result;
+  };
+  const int64_t most = INT64_MAX;
+  CHECK(valid({3, 3}, {3, 1}));
+  CHECK(valid({0, 3}, {most, most}));
+  CHECK(!valid({-1, 3}, {3, 1}));
+  CHECK(!valid({3, 3}, {most, 1}));     // the factor
+  CHECK(!valid({3, 3}, {most / 4, 1})); // in bytes
+  CHECK(!valid({2, 2}, {most / 4, most / 4}));
+  CHECK(!valid({2, 2}, {-most / 4, -most / 4}));
+  CHECK(!valid({3}, {-1}, reinterpret_cast<void *>(4)));
+  CHECK(!valid({3}, {1}, reinterpret_cast<void *>(UINTPTR_MAX - 7)));
+  CHECK(!valid({3}, {1}, nullptr, UINT64_MAX));
+  // Ranges of more than an eighth of the address space are not searched.
+  std::vector<int64_t> two{2}, far{most / 8};
+  DLTensor wide = makeTensor(data, two, far), near = makeTensor(data + 8, two, far);
+  CHECK(mayOverlap(wide, near));
+  two = {2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2};
+  // So many combinations of steps that trying them takes too long.
+  std::vector<int64_t> steps, others;
+  for (int64_t i = 0; i < 12; ++i) {
+    steps.push_back(1000003 + 1009 * i * i * i);
+    others.push_back(1000033 + 1013 * i * i * i);
+  }
+  DLTensor many = makeTensor(reinterpret_cast<void *>(uintptr_t(1) << 32), two, steps);
+  DLTensor odd = makeTensor(reinterpret_cast<void *>((uintptr_t(1) << 32) + 4000), two, others);
+  CHECK(mayOverlap(many, odd));
+  std::vector<int64_t> huge{most, most}, huger{most, 1};
+  CHECK(!isContiguous(huge.data(), huger.data(), 2));
+}
+
+template <typename T> static void checkStrided(uint8_t code) {
+  // Every second column of a 2x4 matrix, there and back.
+  T data[8], dense[4] = {}, back[8] = {};
+  for (size_t i = 0; i < 8; ++i)
+    std::memset(&data[i], int(i + 1), sizeof(T));
+  std::vector<int64_t> shape{2, 2}, strides{4, 2};
+  DLTensor tensor = makeTensor(data, shape, strides);
+  tensor.dtype = {code, uint8_t(sizeof(T) * 8), 1};
+  copyContiguous(tensor, dense);
+  CHECK(std::memcmp(&dense[1], &data[2], sizeof(T)) == 0 && std::memcmp(&dense[3], &data[6], sizeof(T)) == 0);
+  tensor.data = back;
+  scatterContiguous(dense, shape.data(), tensor);
+  for (size_t i = 0; i < 8; i += 2)
+    CHECK(std::memcmp(&back[i], &data[i], sizeof(T)) == 0);
+  tensor.strides = nullptr;
+  scatterContiguous(dense, shape.data(), tensor);
+  CHECK(std::memcmp(back, dense, sizeof(dense)) == 0);
+  shape[0] = 0;
+  std::memset(back, 0, sizeof(back));
+  copyContiguous(tensor, dense);
+  scatterContiguous(dense, shape.data(), tensor);
+  shape[0] = -1; // no elements either
+  copyContiguous(tensor, dense);
+  scatterContiguous(dense, shape.data(), tensor);
+  CHECK(back[0] == T());
+}
+
+TEST(elementsOfEveryWidth) {
+  checkStrided<uint8_t>(kDLUInt);
+  checkStrided<uint16_t>(kDLUInt);
+  checkStrided<float>(kDLFloat);
+  checkStrided<double>(kDLFloat);
+  checkStrided<__int128>(5); // complex
 }
 
 TEST(bufferGrowsAndStays) {
@@ -174,6 +259,18 @@ TEST(bufferGrowsAndStays) {
   CHECK(buffer.reserve(100) != nullptr);
 }
 
+TEST(largeBuffersHaveAllTheirBytes) {
+  for (size_t bytes : {size_t(128) << 10, (size_t(2) << 20) - 64, (size_t(2) << 20) + 1, (size_t(7) << 20) + 4097}) {
+    Buffer buffer;
+    auto *data = static_cast<char *>(buffer.reserve(bytes));
+    CHECK(data && uintptr_t(data) % kAlignment == 0);
+    std::memset(data, 1, bytes);
+    CHECK(buffer.grow(3 * bytes, /*keep=*/true));
+    CHECK(static_cast<char *>(buffer.data())[bytes - 1] == 1);
+    std::memset(buffer.data(), 2, 3 * bytes);
+  }
+}
+
 TEST(storagesAreReused) {
   StoragePool pool(disc::test::kScaleInfo, Allocator::standard());
   auto first = pool.acquire(), second = pool.acquire();
@@ -181,6 +278,87 @@ TEST(storagesAreReused) {
   Storage *address = first.get();
   pool.release(std::move(first));
   CHECK(pool.acquire().get() == address);
+}
+
+/// Counts what has been allocated and not released.
+struct Counted : Allocator {
+  int64_t bytes = 0;
+  Counted() {
+    context = this;
+    allocateFn = [](void *self, size_t size, size_t alignment) -> void * {
+      void *data = nullptr;
+      if (posix_memalign(&data, alignment, size) != 0)
+        return nullptr;
+      static_cast<Counted *>(self)->bytes += int64_t(size);
+      return data;
+    };
+    releaseFn = [](void *self, void *data, size_t size) {
+      static_cast<Counted *>(self)->bytes -= int64_t(size);
+      std::free(data);
+    };
+  }
+};
+
+TEST(storagesOfABurstAreFreedAfterIt) {
+  constexpr int64_t kEach = 4096, kManyCalls = 20 * 1024;
+  Counted counted;
+  {
+    StoragePool pool(disc::test::kScaleInfo, counted);
+    std::vector<std::unique_ptr<Storage>> burst;
+    for (int i = 0; i < 16; ++i) {
+      burst.push_back(pool.acquire());
+      burst.back()->inputs[0].reserve(kEach);
+    }
+    for (auto &storage : burst)
+      pool.release(std::move(storage));
+    CHECK(counted.bytes == 16 * kEach);
+    // Two at a time from now on.
+    for (int64_t i = 0; i < kManyCalls; ++i) {
+      auto one = pool.acquire(), other = pool.acquire();
+      CHECK(one->inputs[0].data() && other->inputs[0].data()); // none of them is new
+      pool.release(std::move(one));
+      pool.release(std::move(other));
+    }
+    CHECK(counted.bytes == 2 * kEach);
+  }
+  CHECK(counted.bytes == 0);
+}
+
+TEST(scratchOfABurstIsFreedAfterIt) {
+  Counted counted;
+  {
+    ScratchPool pool(counted);
+    std::vector<Buffer> burst;
+    for (int i = 0; i < 8; ++i) {
+      burst.push_back(pool.acquire());
+      burst.back().reserve(1024);
+    }
+    for (Buffer &buffer : burst)
+      pool.release(std::move(buffer));
+    for (int i = 0; i < 10 * 1024; ++i)
+      pool.release(pool.acquire());
+    CHECK(counted.bytes == 1024);
+  }
+  CHECK(counted.bytes == 0);
+}
+
+TEST(outputsOfABurstAreFreedAfterIt) {
+  Counted counted;
+  auto pool = std::make_shared<OutputPool>(counted);
+  int64_t dims[] = {64, 64};
+  std::vector<DLManagedTensorVersioned *> burst;
+  for (int i = 0; i < 16; ++i)
+    burst.push_back(pool->allocate(DISC_F32, 2, dims));
+  for (DLManagedTensorVersioned *output : burst)
+    output->deleter(output);
+  CHECK(pool->heldBytes() == size_t(16 * 64 * 64 * 4));
+  for (int i = 0; i < 4 * 1024; ++i) {
+    DLManagedTensorVersioned *output = pool->allocate(DISC_F32, 2, dims);
+    output->deleter(output);
+  }
+  CHECK(pool->heldBytes() == size_t(64 * 64 * 4) && counted.bytes == 64 * 64 * 4);
+  pool.reset();
+  CHECK(counted.bytes == 0);
 }
 
 TEST(outputsAreReusedAndOutliveThePool) {
@@ -214,4 +392,52 @@ TEST(outputsKeepNoMoreThanThePeak) {
     output->deleter(output);
   }
   CHECK(pool->heldBytes() <= 2 * 4000 * 256);
+}
+
+// As hardware rounds: to the nearest, ties to even, and what is too large becomes an infinity.
+TEST(halvesRoundAsHardwareDoes) {
+  auto bits = [](auto half) {
+    uint16_t result;
+    std::memcpy(&result, &half, sizeof(result));
+    return result;
+  };
+  const float inf = __builtin_inff(), nan = __builtin_nanf("");
+  const struct {
+    float value;
+    uint16_t half, bfloat;
+  } table[] = {
+      {0, 0, 0},
+      {-0.0f, 0x8000, 0x8000},
+      {1, 0x3c00, 0x3f80},
+      {1 + 0x1p-11f, 0x3c00, 0x3f80},        // a tie, to even
+      {1 + 3 * 0x1p-11f, 0x3c02, 0x3f80},    // a tie, upwards
+      {1 + 0x1p-8f, 0x3c04, 0x3f80},         //
+      {1 + 3 * 0x1p-8f, 0x3c0c, 0x3f82},     //
+      {-65504, 0xfbff, 0xc780},              // the largest
+      {65520, 0x7c00, 0x4780},               // beyond
+      {1e30f, 0x7c00, 0x714a},               //
+      {3.4e38f, 0x7c00, 0x7f80},             //
+      {0x1p-24f, 0x0001, 0x3380},            // the smallest
+      {0x1p-25f, 0x0000, 0x3300},            // a tie with zero
+      {0x1p-14f - 0x1p-24f, 0x03ff, 0x3880}, // the largest subnormal
+      {0x1p-100f, 0x0000, 0x0d80},           //
+      {0x1p-149f, 0x0000, 0x0000},           // subnormal before
+      {inf, 0x7c00, 0x7f80},
+      {-inf, 0xfc00, 0xff80},
+      {nan, 0x7e00, 0x7fc0},
+  };
+  for (const auto &row : table) {
+    CHECK(bits(__truncsfhf2(row.value)) == row.half && bits(__truncdfhf2(row.value)) == row.half);
+    CHECK(bits(__truncsfbf2(row.value)) == row.bfloat && bits(__truncdfbf2(row.value)) == row.bfloat);
+  }
+  CHECK(bits(__truncdfhf2(1e300)) == 0x7c00 && bits(__truncdfbf2(1e-300)) == 0);
+  // Back, every one of them.
+  for (int value = 0; value < 0x10000; ++value) {
+    auto half = uint16_t(value);
+    _Float16 narrow;
+    std::memcpy(&narrow, &half, sizeof(half));
+    float wide = __extendhfsf2(narrow);
+    CHECK(bits(__truncsfhf2(wide)) == (wide == wide ? half : half | 0x200));
+    CHECK(__extendhfdf2(narrow) == double(wide) || wide != wide);
+  }
 }

@@ -159,3 +159,95 @@ TEST(swapKeepsTheOldWeightsOnFailure) {
   }
   disc_free(model);
 }
+
+/// scale, of which a run doubles the parameter.
+static int32_t doublingMain(disc_call *call) {
+  auto *w = static_cast<float *>(disc_rt_parameter(call, 0));
+  if (!w)
+    return 1;
+  *w *= 2;
+  return scaleMain(call);
+}
+
+// A model's state begins with what the file has, each model's its own, and does so again after a reset.
+TEST(stateIsOfEachModel) {
+  static const int64_t shape[] = {1};
+  static const disc_parameter_info state[] = {{"scale", DISC_F32, 1, shape, 1, 1}};
+  disc_model_info_t info = kScaleInfo;
+  info.parameters = state;
+  Library library(info, scaleInit, doublingMain, scaleShapes, {{"scale", "F32", {1}, bytesOf({3})}});
+  disc_model *first = open(library), *second = open(library);
+  // w doubles with each run; g, which init made, does not.
+  CHECK(factor(first) * 3 == 12 && factor(first) * 3 == 18);
+  CHECK(factor(second) * 3 == 12);
+  CHECK(disc_reset(first) == DISC_OK && factor(first) * 3 == 12);
+  CHECK(factor(second) * 3 == 18);
+  disc_free(first);
+  disc_free(second);
+}
+
+TEST(weightsWhoseHashesAreNotThere) {
+  auto library = scaleLibrary(3, /*packed=*/true, "beside.safetensors");
+  std::string path = temporaryPath("hashes.safetensors");
+  writeFile(path, safetensors(library->data));
+  for (const char *other : {"a", "z"}) { // before all names, and behind
+    library->tensors[1].name = other;
+    refuses(*library, path, DISC_ERROR_WEIGHTS, path + ": the library records no hash of 'scale'");
+  }
+  library->library.num_tensors = 0;
+  refuses(*library, path, DISC_ERROR_WEIGHTS,
+          path + ": the library records no hash of 'scale'; the library records no hash of 'disc.packed.test.0'");
+}
+
+TEST(packedWeightsAreBytes) {
+  auto library = scaleLibrary(3, /*packed=*/true, "beside.safetensors");
+  std::string path = temporaryPath("packed.safetensors");
+  auto refusesPacked = [&](StoredData packed, const std::string &got) {
+    writeFile(path, safetensors({{"scale", "F32", {1}, bytesOf({3})}, std::move(packed)}));
+    refuses(*library, path, DISC_ERROR_WEIGHTS, path + ": 'disc.packed.test.0': expected bytes, got " + got,
+            DISC_TRUST_FILES);
+  };
+  refusesPacked({"disc.packed.test.0", "F32", {1}, bytesOf({6})}, "float32 [1]");
+  refusesPacked({"disc.packed.test.0", "U8", {2, 2}, "abcd"}, "uint8 [2, 2]");
+}
+
+// What init alone reads is neither needed nor compared where packed weights are there; else it is let go of afterwards.
+TEST(weightsForInitAlone) {
+  static const int64_t shape[] = {1};
+  static const disc_parameter_info unused[] = {{"scale", DISC_F32, 1, shape, 1, 0}, {"raw", DISC_F32, 1, shape, 0, 0}};
+  disc_model_info_t info = kScaleInfo;
+  info.num_parameters = 2;
+  info.parameters = unused;
+  const StoredData scale = {"scale", "F32", {1}, bytesOf({3})}, raw = {"raw", "F32", {1}, bytesOf({1})},
+                   packed = {"disc.packed.test.0", "U8", {64}, bytesOf({6}) + std::string(60, '\0')};
+  std::string path = temporaryPath("unused.safetensors");
+  for (bool isPacked : {false, true})
+    for (bool hasRaw : {false, true}) {
+      std::vector<StoredData> data = {scale};
+      if (isPacked)
+        data.push_back(packed);
+      if (hasRaw)
+        data.push_back(raw);
+      Library library(info, scaleInit, scaleMain, scaleShapes, data, "beside.safetensors");
+      library.variant.packed = isPacked;
+      writeFile(path, safetensors(data));
+      if (!isPacked && !hasRaw) {
+        refuses(library, path, DISC_ERROR_WEIGHTS, path + ": there is no 'raw'");
+        continue;
+      }
+      disc_model *model = open(library, path.c_str());
+      CHECK(factor(model) == 3);
+      disc_free(model);
+    }
+}
+
+TEST(modelsAreOpenedAsOptionsSay) {
+  auto library = scaleLibrary(3);
+  disc_options options = disc_default_options();
+  options.device = -1;
+  disc_model *model = nullptr;
+  CHECK(disc_open(&library->library, &options, &model) == DISC_ERROR_INVALID && !model);
+  // A library that calls its own runtime with a descriptor of another version.
+  library->library.version += 1;
+  CHECK(disc_rt_api.open(&library->library, nullptr, nullptr, &model) == DISC_ERROR_VERSION && !model);
+}

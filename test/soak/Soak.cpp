@@ -8,8 +8,9 @@
 //
 // At the end memory must not have grown. A line is fitted to the samples behind the warm-up, the first third: resident
 // memory may rise by 2 % or 8 MiB over what is left, whichever is more, and what malloc has given out by 1 MiB, beside
-// 64 bytes for each freed model, whose handle stays. With calls=N both are only printed. malloc has two arenas: with
-// one for each thread, its fragments were still spreading after ten minutes.
+// 64 bytes for each freed model, whose handle stays. Large buffers have pages of their own, which only the first
+// counts. With calls=N both are only printed. malloc has two arenas: with one for each thread, its fragments were still
+// spreading after ten minutes.
 //
 // Objects of the models, weights and inputs come from models.py.
 //

@@ -92,11 +92,12 @@ void disc_rt_sanitize(disc_call *call) { call->sanitize(); }
 
 int32_t disc_rt_checked_launch(disc_call *call, disc_kernel_fn kernel, void **args, const char *buffers, int64_t count,
                                const int64_t *bytes, int64_t tasks, int64_t cost_ns, int64_t scratch_bytes) {
-  return call->checkedLaunch(kernel, args, buffers, {count, bytes}, tasks, cost_ns, scratch_bytes);
+  return safely(
+      call, [&] { return call->checkedLaunch(kernel, args, buffers, {count, bytes}, tasks, cost_ns, scratch_bytes); });
 }
 
 void disc_rt_checked_copy(disc_call *call, void *to, const void *from, int64_t bytes) {
-  call->checkedCopy(to, from, bytes);
+  safely(call, [&] { call->checkedCopy(to, from, bytes); });
 }
 
 int32_t disc_rt_device_launch(disc_call *call, int64_t kernel, void *const *args, int64_t count, int64_t blocks) {
@@ -116,7 +117,9 @@ int32_t disc_rt_device_order(disc_call *call, int64_t tiles, int64_t merge, int6
 
 int32_t disc_rt_device_reduce(disc_call *call, int64_t all, int64_t part, int64_t whole, void **args, int64_t count,
                               int64_t first_own, int64_t blocks, int64_t most, int64_t points, int64_t values) {
-  return call->deviceReduce({all, part, whole}, args, count, first_own, {blocks, most, points, values});
+  return safely(call, [&] {
+    return call->deviceReduce({all, part, whole}, args, count, first_own, {blocks, most, points, values});
+  });
 }
 
 void *disc_rt_device_errors(disc_call *call) {

@@ -17,6 +17,10 @@ constexpr size_t kAlignment = 64;
 /// The size of memory that compiled code asks for: what has more bits than sizes have here stays too large.
 inline size_t memorySize(int64_t bytes) { return size_t(std::min(uint64_t(bytes), uint64_t(PTRDIFF_MAX) + 1)); }
 
+/// How long memory is likely to be used. What large blocks that last leave in malloc's heap when they go fits nothing
+/// else.
+enum class Use { Brief, Lasting };
+
 /// The caller's functions, a device's, or the C library where there are none.
 struct Allocator {
   disc_allocate_fn allocateFn = nullptr;
@@ -27,9 +31,9 @@ struct Allocator {
 
   /// At a multiple of kAlignment, on huge pages where it is large; null if there is none. Never null for zero bytes
   /// otherwise.
-  void *allocate(size_t bytes) const;
-  /// `bytes` as it was allocated.
-  void release(void *data, size_t bytes) const;
+  void *allocate(size_t bytes, Use use = Use::Brief) const;
+  /// `bytes` and `use` as it was allocated.
+  void release(void *data, size_t bytes, Use use = Use::Brief) const;
   bool copy(void *to, const void *from, size_t bytes) const;
 
   static const Allocator &standard();

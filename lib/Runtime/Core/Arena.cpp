@@ -15,6 +15,8 @@
 namespace disc::rt {
 
 constexpr size_t kHugePage = size_t(2) << 20;
+/// From here on, memory that lasts has pages of its own.
+constexpr size_t kOwnPages = size_t(128) << 10;
 
 bool Allocator::copy(void *to, const void *from, size_t bytes) const {
   if (copyFn)
@@ -30,7 +32,37 @@ const Allocator &Allocator::standard() {
   return allocator;
 }
 
-void *Allocator::allocate(size_t bytes) const {
+#ifdef __linux__
+static bool isMapped(size_t bytes, Use use) { return use == Use::Lasting && bytes >= kOwnPages; }
+
+/// In whole pages, of whichever size the machine has.
+static size_t mappedSize(size_t bytes) {
+  constexpr size_t kPage = size_t(64) << 10;
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+/// Large memory begins with a huge page. Null if there is none.
+static void *map(size_t bytes) {
+  size_t size = mappedSize(bytes), more = bytes >= kHugePage ? kHugePage : 0;
+  void *mapped = mmap(nullptr, size + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED || !more)
+    return mapped == MAP_FAILED ? nullptr : mapped;
+  char *begin = static_cast<char *>(mapped);
+  size_t before = (kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage) % kHugePage;
+  if (before)
+    (void)munmap(begin, before);
+  (void)munmap(begin + before + size, more - before);
+  return begin + before;
+}
+
+static void unmap(void *data, size_t bytes) { (void)munmap(data, mappedSize(bytes)); }
+#else
+static bool isMapped(size_t, Use) { return false; }
+static void *map(size_t) { return nullptr; }
+static void unmap(void *, size_t) {}
+#endif
+
+void *Allocator::allocate(size_t bytes, Use use) const {
   // Sizes come from arithmetic on extents; one this large is an overflow.
   if (bytes > size_t(PTRDIFF_MAX) - kHugePage)
     return nullptr;
@@ -45,27 +77,31 @@ void *Allocator::allocate(size_t bytes) const {
   }
   size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
   void *data = nullptr;
-  if (posix_memalign(&data, alignment, bytes) != 0)
-    return nullptr;
+  if (isMapped(bytes, use))
+    data = map(bytes);
+  else if (posix_memalign(&data, alignment, bytes) != 0)
+    data = nullptr;
 #ifdef __linux__
   // Only a hint: fewer page faults on first touch, fewer TLB misses after.
-  if (alignment == kHugePage)
+  if (data && alignment == kHugePage)
     (void)madvise(data, bytes, MADV_HUGEPAGE);
 #endif
   return data;
 }
 
-void Allocator::release(void *data, size_t bytes) const {
+void Allocator::release(void *data, size_t bytes, Use use) const {
   if (!data)
     return;
   if (releaseFn)
-    releaseFn(context, data, rounded(bytes));
+    return releaseFn(context, data, rounded(bytes));
+  if (isMapped(rounded(bytes), use))
+    unmap(data, rounded(bytes));
   else
     std::free(data);
 }
 
 void Buffer::release() {
-  allocator_->release(data_, capacity_);
+  allocator_->release(data_, capacity_, Use::Lasting);
   data_ = nullptr;
   capacity_ = 0;
 }
@@ -82,7 +118,7 @@ void *Buffer::reserve(size_t bytes) {
     return data_;
   // Freed first: the old and the new one together would be the peak.
   release();
-  data_ = allocator_->allocate(bytes);
+  data_ = allocator_->allocate(bytes, Use::Lasting);
   capacity_ = data_ ? bytes : 0;
   return data_;
 }
@@ -166,6 +202,8 @@ static int suits(Storage &storage, Stream stream) {
 
 std::unique_ptr<Storage> StoragePool::acquire(Device *device, Stream stream) {
   constexpr size_t kWithoutSharing = 8;
+  std::unique_ptr<Storage> storage;
+  std::unique_ptr<Storage> unneeded; // freed without the lock
   {
     std::lock_guard<Mutex> lock(mutex);
     bool found = !free.empty();
@@ -177,16 +215,15 @@ std::unique_ptr<Storage> StoragePool::acquire(Device *device, Stream stream) {
           best = fit, chosen = i;
       found = chosen < free.size();
       if (found)
-        std::swap(free[chosen], free.back());
+        std::swap(free[chosen], free[free.size() - 1]);
     }
-    if (found) {
-      // On the CPU, the last one given back is still in the caches.
-      std::unique_ptr<Storage> storage = std::move(free.back());
-      free.pop_back();
-      return storage;
-    }
+    if (found)
+      storage = free.pop();
+    // A device's work may still use those that are spare.
+    if (!device)
+      unneeded = free.trim();
   }
-  return std::make_unique<Storage>(info, allocator, device);
+  return storage ? std::move(storage) : std::make_unique<Storage>(info, allocator, device);
 }
 
 Status StoragePool::failure() {
@@ -211,23 +248,22 @@ void StoragePool::release(std::unique_ptr<Storage> storage) {
   // Without memory for the list it is freed: the next call makes another.
   (void)attempt([&] {
     std::lock_guard<Mutex> lock(mutex);
-    free.push_back(std::move(storage));
+    free.push(std::move(storage));
   });
 }
 
 Buffer ScratchPool::acquire() {
+  Buffer unneeded;
   std::lock_guard<Mutex> lock(mutex);
-  if (free.empty())
-    return Buffer(allocator);
-  Buffer buffer = std::move(free.back());
-  free.pop_back();
+  Buffer buffer = free.empty() ? Buffer(allocator) : free.pop();
+  unneeded = free.trim();
   return buffer;
 }
 
 void ScratchPool::release(Buffer buffer) {
   (void)attempt([&] {
     std::lock_guard<Mutex> lock(mutex);
-    free.push_back(std::move(buffer));
+    free.push(std::move(buffer));
   });
 }
 

@@ -3,7 +3,7 @@
 // A model keeps a list of Storages. A call takes one, and gives it back at its end, so
 // that concurrent calls never share one and a steady state allocates nothing. Buffers
 // grow to the largest size asked for and stay there: memory is flat after the largest
-// call.
+// call. Storages that only a burst of calls needed are freed after it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,11 +18,13 @@
 #include "lib/Runtime/Core/Tensor.h"
 #include "lib/Runtime/disc.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace disc::rt {
@@ -117,6 +119,49 @@ struct Storage {
 /// The error that a record tells of, once. Whoever wrote to it has ended.
 Status takeFailure(KernelError *record);
 
+/// Things that calls take and give back, the last one given back first: it is still in the caches. Those at the bottom
+/// that were not needed for many calls are freed, one at a time; else memory would be that of the most calls that ever
+/// ran at once, each at its largest extents, and creep there for days.
+template <class T> class Spares {
+public:
+  /// How often one is taken between two looks at what was needed.
+  static constexpr int64_t kPeriod = 1024;
+
+  bool empty() const { return items.empty(); }
+  size_t size() const { return items.size(); }
+  T &operator[](size_t i) { return items[i]; }
+  auto begin() { return items.begin(); }
+  auto end() { return items.end(); }
+  void clear() { items.clear(), untouched = 0; }
+
+  void push(T item) { items.push_back(std::move(item)); }
+  T pop() {
+    T item = std::move(items.back());
+    items.pop_back();
+    untouched = std::min(untouched, items.size());
+    return item;
+  }
+
+  /// To be called for each taking, whether there was one or not. One that is not needed any more, for the caller to
+  /// free without the lock.
+  T trim() {
+    T unneeded = T();
+    if (++taken < kPeriod)
+      return unneeded;
+    if (untouched > 0) {
+      unneeded = std::move(items.front());
+      items.erase(items.begin());
+    }
+    taken = 0, untouched = items.size();
+    return unneeded;
+  }
+
+private:
+  std::vector<T> items;
+  size_t untouched = 0; ///< So many at the bottom have not been taken since the last look.
+  int64_t taken = 0;
+};
+
 /// The storages that no call uses at the moment. What it is made from lives longer.
 class StoragePool {
 public:
@@ -135,7 +180,7 @@ private:
   const disc_model_info_t &info;
   const Allocator &allocator;
   Mutex mutex;
-  std::vector<std::unique_ptr<Storage>> free; ///< The last one given back comes last.
+  Spares<std::unique_ptr<Storage>> free;
 };
 
 /// Scratch for threads that are not ours.
@@ -149,7 +194,7 @@ public:
 private:
   const Allocator &allocator;
   Mutex mutex;
-  std::vector<Buffer> free;
+  Spares<Buffer> free;
 };
 
 } // namespace disc::rt

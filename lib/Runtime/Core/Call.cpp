@@ -150,12 +150,6 @@ void disc_call::functionAt(int32_t code, const char *what) {
   status = Status(std::move(error));
 }
 
-/// Whether kernels may read the tensor where it is. Kernels of a device read vectors, also those that the emulated
-/// device runs in the memory of this process.
-static bool isAlignedFor(bool ofDevice, const DLTensor &tensor) {
-  return !ofDevice || reinterpret_cast<uintptr_t>(dataOf(tensor)) % 16 == 0;
-}
-
 void disc_call::finishInputs() {
   for (int64_t i = 0; i < model.info().num_inputs; ++i)
     if (model.info().inputs[i].updated && !(inPlace(*inputs[i]) && isAlignedFor(model.device(), *inputs[i])))

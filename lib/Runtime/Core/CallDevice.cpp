@@ -62,7 +62,8 @@ template <typename Work> int32_t disc_call::onDevice(const disc_device_kernel &k
     times.name = kernel.name;
     times.tasks = tasks;
     done = device.record(times.end, stream, /*timed=*/true);
-    model.profile_.add(std::move(times));
+    if (done.ok()) // else there is no second event to measure with
+      model.profile_.add(std::move(times));
   }
   if (done.ok())
     return 0;

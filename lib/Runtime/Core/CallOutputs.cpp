@@ -95,13 +95,14 @@ Status disc_call::placeOutput(OutputSlot &slot, int64_t index) {
   if (!denseBytes(slot.dims, expected.rank, width, bytes))
     return Status(Code::Shape, outputText(model.info(), index) + ": too many elements");
   uintptr_t data = reinterpret_cast<uintptr_t>(dataOf(tensor));
-  if (data && data % uintptr_t(width) == 0 && suitsKernels(dataOf(tensor), model.where()) &&
+  if (data && data % uintptr_t(width) == 0 && isAlignedFor(model.device(), tensor) &&
       isContiguous(slot.dims, tensor.strides, expected.rank)) {
     if (model.device())
       model.device()->lend(dataOf(tensor), size_t(bytes));
     return Status();
   }
-  if (model.where().device_type != kDLCPU)
+  // Without elements nothing is written; compiled code still wants a pointer.
+  if (bytes > 0 && model.where().device_type != kDLCPU)
     return Status(Code::Invalid, outputText(model.info(), index) + ": on " + deviceName(model.where()) +
                                      " it must be contiguous and begin at a multiple of 16 bytes");
   slot.scattered = storage->scattered[index].reserve(memorySize(bytes));

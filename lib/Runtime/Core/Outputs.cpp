@@ -5,10 +5,13 @@
 #include "lib/Runtime/Core/Tensor.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace disc::rt {
 
 constexpr size_t kMaxFreeBlocks = 64;
+/// Blocks taken after which it is asked anew how much is needed.
+constexpr int64_t kPeriod = 1024;
 
 namespace {
 /// A managed tensor and its extents in one object.
@@ -128,6 +131,8 @@ OutputPool::Block OutputPool::take(size_t bytes) {
     }
     size_t capacity = result.data ? result.capacity : rounded;
     usedBytes += capacity;
+    if (++taken == kPeriod)
+      taken = 0, earlierPeak = std::exchange(peakBytes, 0);
     peakBytes = std::max(peakBytes, usedBytes);
   }
   // What is kept and what is in use together stay within the peak; a long list would make the search above slow.
@@ -145,7 +150,7 @@ OutputPool::Block OutputPool::take(size_t bytes) {
 
 OutputPool::Block OutputPool::dropOne() {
   std::lock_guard<Mutex> lock(mutex);
-  if (free.empty() || (usedBytes + freeBytes <= peakBytes && free.size() <= kMaxFreeBlocks))
+  if (free.empty() || (usedBytes + freeBytes <= std::max(peakBytes, earlierPeak) && free.size() <= kMaxFreeBlocks))
     return {nullptr, 0};
   Block block = free.front();
   freeBytes -= block.capacity;

@@ -3,7 +3,7 @@
 // Outputs belong to the caller once the call returns, as DLPack managed tensors. Their
 // blocks come back here when the caller lets go of them, and serve later calls: fresh
 // pages cost more than many a kernel. How much is kept is bounded by the most that
-// was in use at one time.
+// was in use at one time, of late.
 //
 //===----------------------------------------------------------------------===//
 
@@ -57,7 +57,9 @@ private:
   Mutex mutex;
   std::vector<Block> free; ///< Least recently given first.
   bool closed = false;
-  size_t freeBytes = 0, usedBytes = 0, peakBytes = 0;
+  size_t freeBytes = 0, usedBytes = 0;
+  size_t peakBytes = 0, earlierPeak = 0; ///< Most in use at once, in this period of blocks taken and in the one before.
+  int64_t taken = 0;                     ///< In this period.
 };
 
 } // namespace disc::rt

@@ -76,6 +76,12 @@ inline bool suitsKernels(const void *data, DLDevice where) {
   return where.device_type == kDLCPU || reinterpret_cast<uintptr_t>(data) % 16 == 0;
 }
 
+/// Whether kernels may access the tensor where it is. Kernels of a device move vectors, also those that the emulated
+/// device runs in the memory of this process.
+inline bool isAlignedFor(bool ofDevice, const DLTensor &tensor) {
+  return !ofDevice || reinterpret_cast<uintptr_t>(dataOf(tensor)) % 16 == 0;
+}
+
 /// Whether compiled code can use the tensor where it is.
 inline bool inPlace(const DLTensor &tensor) {
   int64_t width = elementBytes(dtypeOf(tensor));

@@ -159,7 +159,7 @@ bool triangularize(Matrix h, Matrix v, Complex *values, double norm) {
     int64_t l = n;
     for (; l > 0; --l) {
       double size = std::fabs(h(l - 1, l - 1)) + std::fabs(h(l, l));
-      if (std::fabs(h(l, l - 1)) < kEpsilon * (size == 0 ? norm : size))
+      if (std::fabs(h(l, l - 1)) <= kEpsilon * (size == 0 ? norm : size)) // equal: both are 0 in a matrix of zeros
         break;
     }
     if (l == n) {

@@ -164,8 +164,7 @@ static double inverseErfc(double y) {
     double t = kRootPi / 2 * (1 - y), square = t * t;
     z = t * (1 + square * (1.0 / 3 + square * (7.0 / 30 + square * (127.0 / 630))));
   } else {
-    double power = -std::log(y * kRootPi * std::sqrt(-std::log(y)));
-    z = std::sqrt(power > 0.25 ? power : 0.25);
+    z = std::sqrt(-std::log(y * kRootPi * std::sqrt(-std::log(y)))); // of more than 0.5
   }
   for (int i = 0; i < 8; ++i) {
     // The quotient of function and derivative, in which e^(-z^2) cancels: no underflow.
