@@ -19,8 +19,17 @@ def Plan_Dialect : Dialect {
   let name = "disc_plan";
   let cppNamespace = "::mlir::disc";
   let summary = "Kernels, their schedules, and the layouts of their buffers";
+  let description = [{
+    The attribute `disc_plan.target` of a module is a dictionary of what is known of the machine.
+
+    (P10) its numbers are integers within bounds, and powers of two where they must be.
+
+    The attributes of a device's kernel say what its launches need: `disc_plan.symbols` and `disc_plan.texts` are lists
+    of strings, `disc_plan.order`, `split`, `update` and `library` dictionaries (lib/Target/Common/KernelAttrs.h).
+
+    (P11) these attributes have the types above, and the dictionaries all of their fields, each of its type.
+  }];
   let useDefaultAttributePrinterParser = 1;
-  // (P10) on a module's `disc_plan.target`.
   let hasOperationAttrVerify = 1;
 }
 
@@ -106,9 +115,11 @@ def Plan_KernelFuncOp : Plan_Op<"kernel_func", [
     `layouts` has one `disc_plan.layout` per region argument, then one per yielded value; `arg_dims` the extents of each
     region argument; `symbols` names the symbols whose values the kernel is given.
 
-    (P4) there is a layout for each argument and each result, with a stride for each dimension.
+    (P4) there is a layout for each argument and each result, with a stride for each dimension; no expression in it is
+    undefined.
     (P5) the region holds only operations that kernels are made of.
-    (P6) there are extents for each argument.
+    (P6) there are extents for each argument, which agree with its type.
+    (P12) there is a result.
     (P8) and (P9) are those of `kernel`.
   }];
   let arguments = !con((ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility,
@@ -134,7 +145,8 @@ def Plan_CallOp : Plan_Op<"call", [
     Between outlining and the memory plan. The inputs are buffers, not views: the kernel's layouts say how each is
     addressed. `result_dims` are the extents of the results, which are dense.
 
-    (P7) the callee is a `disc_plan.kernel_func` with as many inputs and results.
+    (P7) the callee is a `disc_plan.kernel_func` with as many inputs and results, and `result_dims` agree with the types
+    of the results.
   }];
   let arguments = (ins FlatSymbolRefAttr:$callee, Variadic<AnyRankedTensor>:$inputs, ArrayAttr:$result_dims);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);

@@ -78,18 +78,38 @@ LogicalResult KernelOp::verify() {
   return success(succeeded(verifyBody(*this, getBody(), "(P3)")) && succeeded(verifyDecisions(*this)));
 }
 
+static bool isDefined(const SymExpr &expr) { return expr.isDefined(); }
+
+/// Whether these are extents that a tensor of the type may have.
+static bool areDimsOf(Attribute attribute, Type type) {
+  auto dims = dyn_cast<DimsAttr>(attribute);
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!dims || !tensor || tensor.getRank() != static_cast<int64_t>(dims.size()))
+    return false;
+  return llvm::all_of(llvm::zip(tensor.getShape(), dims.getDims()), [](auto pair) {
+    auto &[extent, expr] = pair;
+    return expr.isDefined() && (ShapedType::isDynamic(extent) || expr.isConstant(extent));
+  });
+}
+
 LogicalResult KernelFuncOp::verify() {
   SmallVector<Value> values(getBody().getArguments().begin(), getBody().getArguments().end());
   llvm::append_range(values, getYield().getValues());
+  if (getNumResults() == 0)
+    return emitOpError("must have a result (P12)");
   bool ok = getLayouts().size() == values.size();
   for (unsigned i = 0; ok && i < values.size(); ++i) {
     auto layout = dyn_cast<LayoutAttr>(getLayouts()[i]);
     auto type = dyn_cast<RankedTensorType>(values[i].getType());
-    ok = layout && type && static_cast<int64_t>(layout.getStrides().size()) == type.getRank();
+    ok = layout && type && static_cast<int64_t>(layout.getStrides().size()) == type.getRank() &&
+         layout.getOffset().getValue().isDefined() && llvm::all_of(layout.getStrides().getDims(), isDefined);
   }
   if (!ok)
     return emitOpError("needs a layout with a stride per dimension for each argument and result (P4)");
-  if (getArgDims().size() != getNumInputs() || !llvm::all_of(getArgDims(), llvm::IsaPred<DimsAttr>))
+  ok = getArgDims().size() == getNumInputs();
+  for (auto [argument, dims] : llvm::zip(getBody().getArguments(), getArgDims()))
+    ok = ok && areDimsOf(dims, argument.getType());
+  if (!ok)
     return emitOpError("needs the extents of each argument (P6)");
   return success(succeeded(verifyBody(*this, getBody(), "(P5)")) && succeeded(verifyDecisions(*this)));
 }
@@ -117,7 +137,9 @@ SmallVector<SymExpr> CallOp::getResultDims(unsigned index, DimsQuery &) {
 LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto callee = symbols.lookupNearestSymbolFrom<KernelFuncOp>(*this, getCalleeAttr());
   if (!callee || callee.getNumInputs() != getInputs().size() || callee.getNumResults() != getOutputs().size() ||
-      getResultDimsAttr().size() != getOutputs().size())
+      getResultDimsAttr().size() != getOutputs().size() ||
+      !llvm::all_of(llvm::zip(getResultDimsAttr(), getOutputs().getTypes()),
+                    [](auto pair) { return areDimsOf(std::get<0>(pair), std::get<1>(pair)); }))
     return emitOpError("does not fit a disc_plan.kernel_func of that name (P7)");
   return success();
 }

@@ -316,6 +316,13 @@ LogicalResult disc::verifyDeviceLaunch(Operation *op, StringRef name, Attribute 
     if (!list || !llvm::all_of(list, llvm::IsaPred<StringAttr>))
       return op->emitOpError() << "'" << name << "' must be a list of strings (P11)";
   }
+  if (name == "disc_plan.results" && !isNumber(attr))
+    return op->emitOpError() << "'" << name << "' must be a 64-bit integer (P11)";
+  if (name == "disc_plan.buffer_bytes") {
+    auto bytes = dyn_cast<DimsAttr>(attr);
+    if (!bytes || !llvm::all_of(bytes.getDims(), [](const SymExpr &expr) { return expr.isDefined(); }))
+      return op->emitOpError() << "'" << name << "' must be a list of expressions (P11)";
+  }
   for (const LaunchField &field : kLaunchFields) {
     if (field.attr != name)
       continue;

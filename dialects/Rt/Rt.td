@@ -205,6 +205,7 @@ def Rt_RtLoopOp : Rt_Op<"loop", [SingleBlock, AttrSizedOperandSegments]> {
     `inits` at first, then what `next` gave; so are the results. `trips` is the number of steps.
 
     (R3) the region's arguments, the values of `next` and the results have the types of `inits`.
+    (R8) there is a count or a condition; a reversed loop has only a count.
   }];
   let arguments = (ins FlatSymbolRefAttr:$symbol, Optional<Index>:$count, Optional<I8>:$condition,
                        Variadic<AnyType>:$inits, UnitAttr:$reverse);

@@ -44,6 +44,8 @@ LogicalResult RtLoopOp::verify() {
   if (!next || getBody().front().getArgumentTypes() != types || next.getValues().getTypes() != types ||
       getResults().getTypes() != types || !getCondition() != !next.getCondition())
     return emitOpError("arguments, next values and results must have the types of what comes in (R3)");
+  if ((!getCount() && !getCondition()) || (getReverse() && (!getCount() || getCondition())))
+    return emitOpError("the loop must have a count or a condition, and only a count if reversed (R8)");
   return success();
 }
 

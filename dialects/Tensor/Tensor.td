@@ -22,7 +22,15 @@ def Tensor_Dialect : Dialect {
     change how a buffer is addressed. *Computations* (`attention`, `convolution`, `concat`, `running_sum`, `pack`,
     `call`)
     become kernels. `loop` and `branch` are control: their bodies stay a part of the host flow.
+
+    A function with the attribute `disc_tensor.procedure` is a procedure (see `invoke`); `disc_tensor.given` names the
+    extents that it hands back.
+
+    (T34) `disc_tensor.procedure` is a list of symbol names on a function, whose tensors with dynamic dims have
+    `disc_shape.dims`.
+    (T35) `disc_tensor.given` is a list of pairs of numbers: of a result, and of one of its dynamic dims.
   }];
+  let hasOperationAttrVerify = 1;
 }
 
 class Tensor_Op<string mnemonic, list<Trait> traits = []>

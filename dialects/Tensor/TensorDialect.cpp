@@ -23,6 +23,57 @@ void TensorDialect::initialize() {
       >();
 }
 
+/// (T34)
+static LogicalResult verifyProcedure(Operation *op, Attribute attribute) {
+  auto symbols = dyn_cast<ArrayAttr>(attribute);
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (!symbols || !function || !llvm::all_of(symbols, llvm::IsaPred<FlatSymbolRefAttr>))
+    return op->emitOpError("'disc_tensor.procedure' must be a list of symbols on a function (T34)");
+  StringRef name = ShapeDialect::getDimsAttrName();
+  auto verifyType = [&](Type type, DimsAttr dims) -> LogicalResult {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (tensor && (dims || tensor.hasStaticShape()))
+      return success();
+    return op->emitOpError() << "is a procedure, but the extents of a " << type << " are unknown (T34)";
+  };
+  for (auto [i, type] : llvm::enumerate(function.getArgumentTypes()))
+    if (failed(verifyType(type, function.getArgAttrOfType<DimsAttr>(i, name))))
+      return failure();
+  for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
+    if (failed(verifyType(type, function.getResultAttrOfType<DimsAttr>(i, name))))
+      return failure();
+  return success();
+}
+
+/// (T35). The memory stage keeps the attribute on what a procedure becomes, which has no result types.
+static LogicalResult verifyGiven(Operation *op, Attribute attribute) {
+  auto numbers = dyn_cast<DenseI64ArrayAttr>(attribute);
+  auto isPlace = [&](int64_t result, int64_t dim) {
+    auto function = dyn_cast<FunctionOpInterface>(op);
+    if (!function)
+      return result >= 0 && dim >= 0;
+    if (result < 0 || result >= static_cast<int64_t>(function.getNumResults()))
+      return false;
+    auto type = dyn_cast<RankedTensorType>(function.getResultTypes()[result]);
+    return type && dim >= 0 && dim < type.getRank() && type.isDynamicDim(dim);
+  };
+  bool ok = numbers && numbers.size() % 2 == 0;
+  for (int64_t i = 0; ok && i < numbers.size(); i += 2)
+    ok = isPlace(numbers[i], numbers[i + 1]);
+  if (!ok)
+    return op->emitOpError() << "'disc_tensor.given' must be pairs of a result and its dynamic dim, not " << attribute
+                             << " (T35)";
+  return success();
+}
+
+LogicalResult TensorDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
+  if (attribute.getName() == InvokeOp::getProcedureAttrName())
+    return verifyProcedure(op, attribute.getValue());
+  if (attribute.getName() == InvokeOp::getGivenAttrName())
+    return verifyGiven(op, attribute.getValue());
+  return success();
+}
+
 static RankedTensorType tensorType(Value v) { return cast<RankedTensorType>(v.getType()); }
 
 static bool extentsMayAgree(int64_t a, int64_t b) {

@@ -152,6 +152,8 @@ LogicalResult AttentionRows::emitHead(Value task) {
   FailureOr<Source> k = source(op.getKey(), depth), v = source(op.getValue(), valueSize);
   if (failed(k) || failed(v) || failed(loadQueries()))
     return failure();
+  if (k->parts.size() != v->parts.size())
+    return op.emitError("keys and values must be joined from as many parts");
 
   Value zero = m.constant(0), one = m.constant(1), count = points.expr(keyCount);
   if (op.getIsCausal())

@@ -72,6 +72,31 @@ std::unique_ptr<DeviceFunction> disc::makeDeviceInsert(CallFunctionOp op, ShapeA
   return std::make_unique<DeviceInsert>(op, shapes);
 }
 
+/// Whether the types of the operands are what the device's functions address: the first result is like the first
+/// operand, but for extents. The other tensors of values have its element type, and those of places are i64.
+static bool fitsFunction(CallFunctionOp op) {
+  auto type = [](Value v) { return cast<RankedTensorType>(v.getType()); };
+  RankedTensorType first = type(op.getInputs()[0]), result = type(op.getOutputs()[0]);
+  auto isLikeFirst = [&](RankedTensorType other) {
+    return other.getRank() == first.getRank() && other.getElementType() == first.getElementType();
+  };
+  auto isPlaces = [](RankedTensorType other, int64_t rank) {
+    return other.getRank() == rank && other.getElementType().isInteger(64);
+  };
+  if (result.getRank() == 0 || !isLikeFirst(result) || !first.getElementType().isIntOrFloat())
+    return false;
+  StringRef name = op.getFunction();
+  if (name == "insert")
+    return isLikeFirst(type(op.getInputs()[1]));
+  if (name == "scatter") {
+    RankedTensorType values = type(op.getInputs()[1]);
+    return values.getElementType() == first.getElementType() &&
+           llvm::all_of(op.getInputs().drop_front(2), [&](Value v) { return isPlaces(type(v), values.getRank()); });
+  }
+  bool hasPlaces = op.getOutputs().size() > 1 && isPlaces(type(op.getOutputs()[1]), first.getRank());
+  return hasPlaces || (name == "cumulative" && op.getOutputs().size() == 1);
+}
+
 FailureOr<std::unique_ptr<DeviceFunction>> DeviceFunction::get(CallFunctionOp op, ShapeAnalysis &shapes) {
   struct Known {
     StringLiteral name;
@@ -86,7 +111,7 @@ FailureOr<std::unique_ptr<DeviceFunction>> DeviceFunction::get(CallFunctionOp op
   std::unique_ptr<DeviceFunction> function;
   if (found != std::end(known)) {
     if (op.getInputs().size() < found->inputs || op.getOutputs().size() < found->outputs ||
-        op.getConfig().size() < found->config || cast<RankedTensorType>(op.getOutputs()[0].getType()).getRank() == 0)
+        op.getConfig().size() < found->config || !fitsFunction(op))
       return op.emitError() << "'" << op.getFunction() << "' takes other operands, or more of them";
     function = found->make(op, shapes);
   }

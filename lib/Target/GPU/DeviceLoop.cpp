@@ -124,7 +124,8 @@ static LogicalResult emitTiles(DeviceKernel &k, ArrayRef<SymExpr> domain, ArrayR
 LogicalResult disc::emitDeviceLoop(DeviceKernel &k) {
   IndexMath &m = k.m;
   ValueRange results = k.kernel.getYield().getValues();
-  if (results.front().getDefiningOp<RunningSumOp>())
+  // Their schedules have other fields.
+  if (!k.kernel.getBody().getOps<RunningSumOp>().empty())
     return emitDeviceRunningSum(k);
   int64_t width = k.schedule("vector");
   // Whether a point lies in one part of a concatenation or another is asked for each.
@@ -139,7 +140,8 @@ LogicalResult disc::emitDeviceLoop(DeviceKernel &k) {
     access.write(i, at);
   }
   SmallVector<MergedDims> runs = access.mergedRuns(0, domain.size());
-  if (!runs.empty())
+  // The threads of a block are rows of a tile.
+  if (!runs.empty() && k.threads() % kTile == 0)
     for (unsigned r = 0; r + 1 < runs.size(); ++r)
       if (auto crossed = findCrossed(k, access, runs.back().innermost, runs[r].innermost); !crossed.empty())
         return emitTiles(k, domain, runs, r, crossed);

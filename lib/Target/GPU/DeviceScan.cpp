@@ -291,6 +291,8 @@ LogicalResult Cumulative::store(ArrayRef<Idx> at, const State &v) {
 
 LogicalResult disc::emitDeviceRunningSum(DeviceKernel &k) {
   auto op = k.kernel.getYield().getValues().front().getDefiningOp<RunningSumOp>();
+  if (!op)
+    return k.kernel.emitError("a kernel with a running sum must yield it");
   return RunningSum(k, op).emit(k.schedule("line_threads") > 1);
 }
 
@@ -314,6 +316,11 @@ std::unique_ptr<DeviceFunction> disc::makeDeviceCumulative(CallFunctionOp op, Sh
   if (!dtype.isConstant() || !what.isConstant() || what.constant() < 0 ||
       what.constant() > int64_t(Cumulation::LogSumExp))
     return nullptr;
+  auto cumulation = Cumulation(what.constant());
+  bool isExtremum = cumulation == Cumulation::Maximum || cumulation == Cumulation::Minimum;
+  bool isFloat = isa<FloatType>(getElementTypeOrSelf(op.getOutputs()[0].getType()));
+  if ((isExtremum && op.getOutputs().size() < 2) || (cumulation == Cumulation::LogSumExp && !isFloat))
+    return nullptr;
   bool isUnsigned = dtype.constant() == DISC_U8 || dtype.constant() == DISC_BOOL;
-  return std::make_unique<DeviceCumulative>(op, shapes, Cumulation(what.constant()), isUnsigned);
+  return std::make_unique<DeviceCumulative>(op, shapes, cumulation, isUnsigned);
 }

@@ -228,7 +228,8 @@ private:
 
 std::unique_ptr<DeviceFunction> disc::makeDeviceScatter(CallFunctionOp op, ShapeAnalysis &shapes) {
   std::optional<ScatterInfo> info = ScatterInfo::get(op, shapes);
-  if (!info || !info->hasSelf || info->operation > ScatterInfo::Maximum || !op.getOrdered())
+  if (!info || !info->hasSelf || info->operation > ScatterInfo::Maximum || !op.getOrdered() ||
+      llvm::any_of(*op.getOrdered(), [&](int64_t l) { return l < 0 || l >= int64_t(info->loops.size()); }))
     return nullptr;
   for (auto [l, dim] : llvm::enumerate(info->loops))
     if (dim < 0 && !llvm::is_contained(*op.getOrdered(), int64_t(l)))

@@ -116,7 +116,7 @@ LogicalResult DeviceSort::emit(DeviceKernel &k) {
 
 std::unique_ptr<DeviceFunction> disc::makeDeviceSort(CallFunctionOp op, ShapeAnalysis &shapes) {
   SymExpr dtype = shapes.expr(op.getConfig()[0]), descending = shapes.expr(op.getConfig()[1]);
-  if (!dtype.isConstant() || !descending.isConstant() || !op.getOrdered())
+  if (!dtype.isConstant() || !descending.isConstant() || !op.getOrdered() || op.getOutputs().size() < 3)
     return nullptr;
   bool isUnsigned = dtype.constant() == DISC_U8 || dtype.constant() == DISC_BOOL;
   return std::make_unique<DeviceSort>(op, shapes, isUnsigned, descending.constant() != 0);

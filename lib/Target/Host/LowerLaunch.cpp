@@ -74,7 +74,10 @@ LogicalResult EntryLowering::lowerLaunch(LaunchOp op) {
     Value costValue = emitExpr(op, cost), scratchValue = emitExpr(op, scratch);
     if (!costValue || !scratchValue)
       return failure();
-    int64_t results = kernel->getAttrOfType<IntegerAttr>(kKernelResultsAttr).getInt();
+    auto resultsAttr = kernel->getAttrOfType<IntegerAttr>(kKernelResultsAttr);
+    if (!resultsAttr)
+      return kernel.emitError() << "'" << kKernelBuffersAttr << "' needs '" << kKernelResultsAttr << "' beside it";
+    int64_t results = resultsAttr.getInt();
     checkStatus(loc, runtime.call(b, loc, "disc_rt_device_call_host", i32,
                                   {call, functionAddress(b, loc, kernel), args, constant64(loc, numArgs),
                                    constant64(loc, bytes.getDims().size()), constant64(loc, results),

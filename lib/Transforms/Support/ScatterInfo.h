@@ -20,7 +20,7 @@ struct ScatterInfo {
   bool wrap;                           // negative indices count from the end
   SmallVector<int64_t> loops, indices; // the target's dim of each, or -1 for a loop along none
 
-  /// Nothing if they are not constant.
+  /// Nothing if they are not constant, or do not fit the operands.
   static std::optional<ScatterInfo> get(CallFunctionOp op, ShapeAnalysis &shapes);
 };
 

@@ -134,3 +134,42 @@ disc_plan.kernel_func call @insert_nothing attributes {symbols = [], tasks = #di
       : (tensor<99xf32>) -> tensor<99xf32>
   disc_plan.yield %r : tensor<99xf32>
 }
+
+// -----
+
+// A negative number of loops.
+disc_plan.kernel_func call @scatter attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>, #disc_shape.dims<[2]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>]} {
+^bb0(%x: tensor<4xf32>, %v: tensor<2xf32>):
+  %none = arith.constant -1 : index
+  %0 = arith.constant 0 : index
+  %1 = arith.constant 1 : index
+  %f32 = arith.constant 544 : index
+  // expected-error @+1 {{no kernels of a device do this call of 'scatter'}}
+  %r:2 = disc_tensor.call "scatter"(%x, %v) config(%f32, %1, %1, %0, %0, %1, %none, %1) tasks %1 scratch %0 ""
+      in_place on_device ordered [0] : (tensor<4xf32>, tensor<2xf32>) -> (tensor<4xf32>, tensor<8xi64>)
+  disc_plan.yield %r#0, %r#1 : tensor<4xf32>, tensor<8xi64>
+}
+
+// -----
+
+disc_plan.kernel_func call @sort attributes {symbols = [], arg_dims = [#disc_shape.dims<[]>],
+    layouts = [#disc_plan.layout<<0>, <[]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>]} {
+^bb0(%x: tensor<f32>):
+  %1 = arith.constant 1 : index
+  %f32 = arith.constant 544 : index
+  // expected-error @+1 {{'sort' takes other operands, or more of them}}
+  %r:3 = disc_tensor.call "sort"(%x) config(%f32, %1) tasks %1 scratch %1 "" on_device ordered [0]
+      : (tensor<f32>) -> (tensor<4xf32>, tensor<4xi64>, tensor<8xi64>)
+  disc_plan.yield %r#0, %r#1, %r#2 : tensor<4xf32>, tensor<4xi64>, tensor<8xi64>
+}
+
+// -----
+
+// expected-error @+1 {{a kernel with a running sum must yield it}}
+disc_plan.kernel_func loop @sum attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 32 : i64, line_threads = 32 : i64}} {
+^bb0(%x: tensor<4xf32>):
+  %s = disc_tensor.running_sum %x dim 0 : tensor<4xf32> -> tensor<4xf32>
+  disc_plan.yield %x : tensor<4xf32>
+}

@@ -69,3 +69,19 @@ disc_rt.entry @main attributes {inputs = [], outputs = []} {
   disc_rt.return
 }
 }
+
+// -----
+
+module attributes {disc_plan.target = {device = "cuda"}} {
+// expected-error @below {{'disc_plan.buffer_bytes' needs 'disc_plan.results' beside it}}
+func.func @k(%args: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr)
+    attributes {disc_plan.symbols = [], disc_plan.kind = "call", disc_plan.tasks = #disc_shape.expr<1>,
+                disc_plan.buffer_bytes = #disc_shape.dims<[4]>} {
+  return
+}
+disc_rt.entry @main attributes {inputs = [], outputs = []} {
+^bb0(%call: !llvm.ptr):
+  disc_rt.launch %call @k(%call)
+  disc_rt.return
+}
+}

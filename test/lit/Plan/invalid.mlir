@@ -306,3 +306,53 @@ disc_rt.device_kernel @p11_extents threads 256 writes "001" {
 
 // expected-error @+1 {{'disc_plan.symbols' must be a list of strings (P11)}}
 disc_rt.device_kernel @p11_symbols threads 256 writes "01" {disc_plan.symbols = [1]}
+
+// -----
+
+// expected-error @+1 {{needs a layout with a stride per dimension for each argument and result (P4)}}
+disc_plan.kernel_func loop @p4_undefined attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<1 floordiv 0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>]} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{needs the extents of each argument (P6)}}
+disc_plan.kernel_func loop @p6_rank attributes {symbols = [], arg_dims = [#disc_shape.dims<[4, 4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>]} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+disc_plan.kernel_func loop @k attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>]} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+func.func @p7_dims(%x: tensor<4xf32>) {
+  // expected-error @+1 {{does not fit a disc_plan.kernel_func of that name (P7)}}
+  %0 = disc_plan.call @k(%x) result_dims [4] : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{must have a result (P12)}}
+disc_plan.kernel_func loop @p12 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>]} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield
+}
+
+// -----
+
+// expected-error @+1 {{'disc_plan.results' must be a 64-bit integer (P11)}}
+func.func private @p11_results() attributes {disc_plan.results = "1"}
+
+// -----
+
+// expected-error @+1 {{'disc_plan.buffer_bytes' must be a list of expressions (P11)}}
+func.func private @p11_bytes() attributes {disc_plan.buffer_bytes = [4]}

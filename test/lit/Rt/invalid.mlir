@@ -67,3 +67,29 @@ disc_rt.entry @main attributes {inputs = [], outputs = []} {
   disc_rt.launch %call @k(%call, %call) checked #disc_shape.dims<[4, 4]> as ["r input 'x'"]
   disc_rt.return
 }
+
+// -----
+
+disc_shape.symbol @i
+disc_rt.entry @main attributes {inputs = [], outputs = []} {
+^bb0(%call: !llvm.ptr):
+  // expected-error @+1 {{the loop must have a count or a condition, and only a count if reversed (R8)}}
+  %last, %trips = disc_rt.loop @i carries(%call) : (!llvm.ptr) -> (!llvm.ptr, index) {
+  ^bb0(%p: !llvm.ptr):
+    disc_rt.next %p : !llvm.ptr
+  }
+  disc_rt.return
+}
+
+// -----
+
+disc_shape.symbol @i
+disc_rt.entry @main attributes {inputs = [], outputs = []} {
+^bb0(%call: !llvm.ptr):
+  // expected-error @+1 {{the loop must have a count or a condition, and only a count if reversed (R8)}}
+  %last, %trips = disc_rt.loop @i reverse carries(%call) : (!llvm.ptr) -> (!llvm.ptr, index) {
+  ^bb0(%p: !llvm.ptr):
+    disc_rt.next %p : !llvm.ptr
+  }
+  disc_rt.return
+}

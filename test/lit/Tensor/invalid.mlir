@@ -315,3 +315,28 @@ func.func @t14_panel(%w: tensor<4x32x16xf32>) {
   %0 = disc_tensor.unpack %w batch [] n [0, 2] k [1] panel 2048 : tensor<4x32x16xf32> -> tensor<64x32xf32>
   return
 }
+
+// -----
+
+// expected-error @+1 {{'disc_tensor.procedure' must be a list of symbols on a function (T34)}}
+func.func private @t34() attributes {disc_tensor.procedure = [1]}
+
+// -----
+
+// expected-error @+1 {{is a procedure, but the extents of a 'tensor<?xf32>' are unknown (T34)}}
+func.func private @t34_extents() -> tensor<?xf32> attributes {disc_tensor.procedure = []}
+
+// -----
+
+disc_shape.symbol @m
+// expected-error @+1 {{'disc_tensor.given' must be pairs of a result and its dynamic dim, not array<i64: 0, 1> (T35)}}
+func.func private @t35() -> (tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[m]>})
+    attributes {disc_tensor.procedure = [], disc_tensor.given = array<i64: 0, 1>}
+
+// -----
+
+// expected-error @+1 {{'disc_tensor.given' must be pairs of a result and its dynamic dim, not array<i64: 0, -1> (T35)}}
+disc_rt.procedure @t35_after attributes {disc_tensor.given = array<i64: 0, -1>} {
+^bb0(%call: !llvm.ptr):
+  disc_rt.return
+}
