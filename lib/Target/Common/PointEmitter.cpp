@@ -228,6 +228,8 @@ LogicalResult PointEmitter::emitBody(linalg::GenericOp op, ArrayRef<Idx> iters, 
     // masked off (and read as zeros) do not.
     if (inner.getNumRegions() || !isMemoryEffectFree(&inner))
       return inner.emitError("cannot be evaluated along lanes");
+    if (std::optional<Idx> known = computedCoordinate(inner, coordinates, operands))
+      coordinates[inner.getResult(0)] = *known;
     map.map(inner.getResults(), cloneOn(&inner, operands)->getResults());
   }
   for (Value v : op.getBody()->getTerminator()->getOperands())
@@ -238,6 +240,37 @@ LogicalResult PointEmitter::emitBody(linalg::GenericOp op, ArrayRef<Idx> iters, 
       map.map(v, known);
     }
   return success();
+}
+
+/// A coordinate that sums and constant multiples make of others, as a reversed dimension or a sliding window does, runs
+/// along the lanes in a known way, too. `operands` are the values of `op`'s.
+std::optional<Idx> PointEmitter::computedCoordinate(Operation &op, const DenseMap<Value, Idx> &coordinates,
+                                                    ArrayRef<Value> operands) {
+  if (!isa<arith::IndexCastOp, arith::AddIOp, arith::SubIOp, arith::MulIOp>(op) ||
+      llvm::none_of(op.getOperands(), [&](Value v) { return coordinates.contains(v); }))
+    return std::nullopt;
+  auto isWide = [](Type type) { return type.isIndex() || type.isInteger(64); };
+  SmallVector<Idx> at;
+  for (auto [operand, value] : llvm::zip(op.getOperands(), operands)) {
+    if (auto it = coordinates.find(operand); it != coordinates.end())
+      at.push_back(it->second);
+    else if (isWide(value.getType())) // the same for all lanes
+      at.push_back(Idx(value.getType().isIndex()
+                           ? value
+                           : arith::IndexCastOp::create(builder, loc, builder.getIndexType(), value).getResult()));
+    else
+      return std::nullopt;
+  }
+  if (isa<arith::IndexCastOp>(op))
+    return isWide(op.getResult(0).getType()) ? std::optional(at[0]) : std::nullopt;
+  if (isa<arith::AddIOp>(op))
+    return addIdx(at[0], at[1]);
+  if (isa<arith::SubIOp>(op))
+    return addIdx(at[0], mulIdx(at[1], SymExpr(-1)));
+  for (unsigned i : {0, 1})
+    if (APInt factor; matchPattern(op.getOperand(i), m_ConstantInt(&factor)))
+      return mulIdx(at[1 - i], SymExpr(factor.getSExtValue()));
+  return std::nullopt;
 }
 
 /// Whatever the index that data says, there is no element to read if the dimension has none.

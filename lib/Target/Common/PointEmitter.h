@@ -198,6 +198,8 @@ private:
   Idx groupPosition(const ReshapeGroup &group, ArrayRef<Idx> from, ArrayRef<SymExpr> fromDims);
   Value checkIndex(CheckIndexOp op, Value index, Value extent, Value mask);
   Value evalConcat(ConcatOp op, ArrayRef<Idx> idx, Value mask);
+  std::optional<Idx> computedCoordinate(Operation &op, const llvm::DenseMap<Value, Idx> &coordinates,
+                                        ArrayRef<Value> operands);
   Value evalExtract(tensor::ExtractOp op, IRMapping &map, const DenseMap<Value, Idx> &coordinates, Value mask);
   Idx address(LayoutAttr layout, ArrayRef<Idx> idx);
   SmallVector<int64_t> laneOffsets(const Idx &a) const;

@@ -57,6 +57,37 @@ disc_plan.kernel_func loop @embedding attributes {symbols = ["B"],
   disc_plan.yield %r : tensor<?x48xf32>
 }
 
+// A reversed dimension, as `flip` computes it: whole vectors, whose lanes a shuffle turns round.
+// CHECK-LABEL: func.func @reversed
+// CHECK-NOT: gather
+// CHECK: %[[V:.*]] = llvm.load {{.*}} -> vector<8xf32>
+// CHECK: vector.shuffle %[[V]], %[[V]] [7, 6, 5, 4, 3, 2, 1, 0]
+// CHECK-LABEL: func.func @after_reversed
+disc_plan.kernel_func loop @reversed attributes {symbols = ["B"], arg_dims = [#disc_shape.dims<[B, 48]>],
+    layouts = [#disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[48, 1]>>]} {
+^bb0(%x: tensor<?x48xf32>):
+  %B = disc_shape.dim <B>
+  %e = tensor.empty(%B) : tensor<?x48xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      outs(%e : tensor<?x48xf32>) {
+  ^bb0(%o: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %wide = arith.index_cast %j : index to i64
+    %last = arith.constant 47 : i64
+    %back = arith.subi %last, %wide : i64
+    %at = arith.index_cast %back : i64 to index
+    %v = tensor.extract %x[%i, %at] : tensor<?x48xf32>
+    linalg.yield %v : f32
+  } -> tensor<?x48xf32>
+  disc_plan.yield %r : tensor<?x48xf32>
+}
+disc_plan.kernel_func loop @after_reversed attributes {symbols = ["B"], arg_dims = [#disc_shape.dims<[B, 48]>],
+    layouts = [#disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[48, 1]>>]} {
+^bb0(%x: tensor<?x48xf32>):
+  disc_plan.yield %x : tensor<?x48xf32>
+}
+
 // Parts of a concatenation are read where they are: along rows by a branch.
 // CHECK-LABEL: func.func @concat_and_more
 // CHECK: scf.if {{.*}} -> (vector<8xi8>)
