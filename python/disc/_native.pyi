@@ -21,8 +21,8 @@ class Module:
     def parse(text: str) -> Module:
         """Parses MLIR text; raises PipelineError."""
 
-    def run(self, pipeline: str) -> None:
-        """Runs a textual pass pipeline in place; raises PipelineError."""
+    def run(self, pipeline: str, *, verify_each: bool = False) -> None:
+        """Runs a textual pass pipeline in place, verified after each pass or at the end; raises PipelineError."""
 
     def text(self, *, generic: bool = False, locations: bool = False) -> str:
         """Prints the module."""

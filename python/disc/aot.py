@@ -23,7 +23,7 @@ from .header import header as header_text
 from .interface import Interface, SymbolSpec, TensorSpec
 from .options import Options
 from .package import install_library
-from .weights import ALIGNMENT, packed_name, write_weights
+from .weights import PaddedBytes, packed_name, write_weights
 
 if TYPE_CHECKING:
     import onnx
@@ -193,7 +193,8 @@ class _Job:
         # What a device lays out it does when the model is loaded: this machine need not have one.
         self._packed = packed and self.compilation.pipeline.has("disc-schedule-pack-weights")
         self.variants: list[str] = []
-        self._globals: dict[str, torch.Tensor] = {}
+        self._globals: dict[str, PaddedBytes] = {}
+        """Packed weights by name, in memory of the code that packed them."""
         self._parameters: set[str] = set()
 
     @property
@@ -245,9 +246,7 @@ class _Job:
         executable.init([program.parameters[name].detach() for name in executable.info()["parameters"]])
         number = len(self.variants) - 1
         for i, data in enumerate(executable.globals()):
-            padded = torch.zeros(-(-data.nbytes // ALIGNMENT) * ALIGNMENT, dtype=torch.uint8)
-            padded.numpy()[: data.nbytes] = data
-            self._globals[packed_name(self.variants[number], i)] = padded
+            self._globals[packed_name(self.variants[number], i)] = PaddedBytes(data)
         self._builder.set_packed(number)
 
     def write(self, program: ImportedProgram, output: Path, weights: Path | None) -> Path | None:
@@ -255,18 +254,23 @@ class _Job:
         if self._emit in ("llvm", "asm"):
             output.write_text(self._builder.text(0), encoding="utf-8")
             return None
-        tensors = {**{name: program.parameters[name] for name in sorted(self._parameters)}, **self._globals}
-        if not tensors:
+        tensors: dict[str, torch.Tensor | PaddedBytes] = {n: program.parameters[n] for n in sorted(self._parameters)}
+        tensors.update(self._globals)
+        stored = bool(tensors)
+        if not stored:
             weights = None
         with tempfile.TemporaryDirectory(dir=output.parent) as folder:
             image = Path(folder) / "weights"
-            if tensors:
+            if stored:
                 write_weights(image, tensors)
+            # Linking needs memory for the image, too.
+            tensors.clear()
+            self._globals.clear()
             self._builder.write(
                 str(output),
                 kind=self._emit,
                 runtime=_runtime(self._emit, self.compilation.machine),
-                weights=str(image) if tensors else "",
+                weights=str(image) if stored else "",
                 weights_file=weights.name if weights else "",
             )
             if weights:

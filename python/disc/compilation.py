@@ -166,7 +166,9 @@ class Compilation:
 
     def _run_stage(self, module: _native.Module, stage: Stage) -> None:
         try:
-            module.run(stage.text)
+            # Verifying after each pass takes a third of the time; it is for those who look for mistakes in passes.
+            looking = self.options.sanitize or self._dump is not None
+            module.run(stage.text, verify_each=looking)
         except _native.PipelineError as error:
             self._fail(stage.name, error, self._last_text(), stage.text)
         # Model.ir makes the last stage's text again: code is long, and seldom looked at.

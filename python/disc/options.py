@@ -23,7 +23,8 @@ class Options:
     stop_after: str | None = None
     """Stop after this stage: the model then has IR and cannot be called."""
     dump_ir: str | os.PathLike[str] | None = None
-    """A folder that gets the IR after each stage, and the LLVM IR and assembly."""
+    """A folder that gets the IR after each stage, and the LLVM IR and assembly. The IR is then verified after each
+    pass, otherwise after each stage."""
     profile: bool = False
     """Tell ``perf`` the names of kernels, through /tmp/perf-<pid>.map."""
     reproducer_dir: str | os.PathLike[str] | None = None
@@ -50,7 +51,8 @@ class Options:
     sanitize: bool = False
     """Check memory accesses while the model runs, to find bugs in DISC: kernels check every access against the bounds
     of the buffer, temporaries and outputs are surrounded by red zones, and memory that has not been written is filled
-    with NaNs. A violation raises :class:`disc.SanitizerError`. Code takes about twice as long. For CPUs."""
+    with NaNs. A violation raises :class:`disc.SanitizerError`. Code takes about twice as long. The compiler verifies
+    the IR after each pass. For CPUs."""
     pipeline: Pipeline | None = None
     """The stages; None means ``disc.pipeline.default(target)``."""
 

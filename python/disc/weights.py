@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
@@ -36,7 +37,26 @@ def packed_name(cpu: str, number: int) -> str:
     return f"disc.packed.{cpu}.{number}"
 
 
-def write_weights(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor]) -> None:
+@dataclass(frozen=True)
+class PaddedBytes:
+    """Bytes of another owner, stored as a tensor with zeros behind them up to a multiple of ``ALIGNMENT``."""
+
+    data: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        """The size with the zeros."""
+        return -(-self.data.nbytes // ALIGNMENT) * ALIGNMENT
+
+    @property
+    def shape(self) -> tuple[int]:
+        """That of the tensor."""
+        return (self.nbytes,)
+
+    dtype = torch.uint8
+
+
+def write_weights(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor | PaddedBytes]) -> None:
     """Writes ``tensors`` to a safetensors file; contents are copied row-major, one tensor at a time."""
     # What is no multiple of a cache line comes last, so that the rest stays aligned.
     order = sorted(tensors, key=lambda name: tensors[name].nbytes % ALIGNMENT != 0)
@@ -61,7 +81,10 @@ def write_weights(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tens
             _write(file, tensors[name])
 
 
-def _write(file: BinaryIO, tensor: torch.Tensor) -> None:
-    if tensor.numel() != 0:
+def _write(file: BinaryIO, tensor: torch.Tensor | PaddedBytes) -> None:
+    if isinstance(tensor, PaddedBytes):
+        file.write(tensor.data.data)
+        file.write(bytes(tensor.nbytes - tensor.data.nbytes))
+    elif tensor.numel() != 0:
         data: np.ndarray = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
         file.write(data.data)

@@ -18,8 +18,11 @@
 #include "llvm/IR/GlobalAlias.h"
 #include "llvm/IR/GlobalVariable.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Object/ELFObjectFile.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
+
+#include <fstream>
 
 using namespace mlir;
 using namespace mlir::disc;
@@ -192,13 +195,19 @@ llvm::Error ArtifactBuilder::Descriptor::addWeights() {
   if (!options.weightsFile.empty())
     return llvm::Error::success();
 
-  // The assembler reads the file itself. Its pages hold nothing else, so that processes share them, and the section is
-  // one of those that code reaches from any distance.
-  std::string symbol = "disc_" + builder.name + "_weights";
+  // The section's pages hold nothing else, so that processes share them, and it is one of those that code reaches from
+  // any distance.
+  std::string symbol = builder.weightsSymbol();
   bool large = llvm::Triple(builder.variants.front().target.triple).getArch() == llvm::Triple::x86_64;
-  module.appendModuleInlineAsm(".section ." + std::string(large ? "l" : "") + "rodata.disc_weights,\"a" +
-                               (large ? "l" : "") + "\",%progbits\n.p2align 12\n.hidden " + symbol + "\n.globl " +
-                               symbol + "\n" + symbol + ":\n.incbin " + quoted(options.weights) + "\n");
+  std::string section = ".section ." + std::string(large ? "l" : "") + "rodata.disc_weights,\"a" + (large ? "l" : "");
+  std::string label = ".p2align 12\n.hidden " + symbol + "\n.globl " + symbol + "\n" + symbol + ":\n";
+  if (options.kind == ArtifactKind::Shared)
+    // Space only, which fillWeights() fills: the assembler and the linker would each hold a copy of the file. What the
+    // linker joins with a section that has contents takes space in the file.
+    module.appendModuleInlineAsm(section + "R\",%progbits\n.quad 0\n" + section + "\",%nobits,unique,1\n" + label +
+                                 ".zero " + std::to_string(bytes.size()) + "\n");
+  else
+    module.appendModuleInlineAsm(section + "\",%progbits\n" + label + ".incbin " + quoted(options.weights) + "\n");
   image = external(symbol);
   imageBytes = int64_t(bytes.size());
   return llvm::Error::success();
@@ -225,8 +234,37 @@ llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> ArtifactBuilder::Descriptor:
   return assemble(module, builder.variants.front().target);
 }
 
+/// Writes the weights to the space that a linked library has for them.
+static llvm::Error fillWeights(const std::string &path, StringRef symbol, const std::string &weights) {
+  auto library = llvm::object::ObjectFile::createObjectFile(path);
+  if (!library)
+    return library.takeError();
+  std::optional<uint64_t> offset;
+  for (const llvm::object::SymbolRef &candidate : library->getBinary()->symbols()) {
+    auto name = candidate.getName();
+    auto section = candidate.getSection();
+    auto address = candidate.getAddress();
+    if (!name || !section || !address)
+      return llvm::joinErrors(llvm::joinErrors(name.takeError(), section.takeError()), address.takeError());
+    if (*name == symbol && *section != library->getBinary()->section_end())
+      offset = llvm::object::ELFSectionRef(**section).getOffset() + *address - (*section)->getAddress();
+  }
+  if (!offset)
+    return makeError("the library '" + path + "' has no space for weights");
+
+  std::ifstream source(weights, std::ios::binary);
+  std::fstream target(path, std::ios::binary | std::ios::in | std::ios::out);
+  target.seekp(std::streamoff(*offset));
+  target << source.rdbuf();
+  target.close();
+  if (!source || !target)
+    return makeError("cannot copy '" + weights + "' to '" + path + "'");
+  return llvm::Error::success();
+}
+
 static llvm::Error writeAs(const std::string &path, StringRef machine, StringRef soname,
-                           ArrayRef<llvm::MemoryBufferRef> objects, const ArtifactOptions &options) {
+                           ArrayRef<llvm::MemoryBufferRef> objects, StringRef weightsSymbol,
+                           const ArtifactOptions &options) {
   switch (options.kind) {
   case ArtifactKind::Object:
     return linkRelocatable(objects, path);
@@ -237,6 +275,9 @@ static llvm::Error writeAs(const std::string &path, StringRef machine, StringRef
   }
   if (llvm::Error error = linkShared(objects, options.runtime, machine, soname, path))
     return error;
+  if (!options.weights.empty() && options.weightsFile.empty())
+    if (llvm::Error error = fillWeights(path, weightsSymbol, options.weights))
+      return error;
   if (::disc::rt::Status status = ::disc::rt::sealFile(path); !status.ok())
     return makeError(status.error().message);
   return llvm::Error::success();
@@ -267,8 +308,8 @@ llvm::Error ArtifactBuilder::write(StringRef output, const ArtifactOptions &opti
   // Beside the output: a rename does not cross file systems.
   std::string unfinished = (output + ".tmp").str();
   llvm::scope_exit cleanUp([&] { llvm::sys::fs::remove(unfinished); });
-  if (llvm::Error error =
-          writeAs(unfinished, variants.front().target.machine(), llvm::sys::path::filename(output), objects, options))
+  if (llvm::Error error = writeAs(unfinished, variants.front().target.machine(), llvm::sys::path::filename(output),
+                                  objects, weightsSymbol(), options))
     return error;
   if (std::error_code code = llvm::sys::fs::rename(unfinished, output))
     return makeError("cannot write '" + output + "': " + code.message());

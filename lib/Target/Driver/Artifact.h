@@ -57,6 +57,8 @@ private:
   };
   class Descriptor;
 
+  std::string weightsSymbol() const { return "disc_" + name + "_weights"; }
+
   std::string name;
   std::vector<Variant> variants;
 };

@@ -5,6 +5,7 @@
 #include "mlir/IR/Action.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Location.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassInstrumentation.h"
@@ -136,8 +137,11 @@ LogicalResult mlir::disc::runPipeline(ModuleOp module, StringRef pipeline, Pipel
   if (options.timing)
     manager.enableTiming();
   manager.addInstrumentation(std::make_unique<FailedPassRecorder>(diagnostics));
+  auto verified = [&](LogicalResult result) {
+    return success(succeeded(result) && (options.verifyEach || succeeded(verify(module))));
+  };
   if (!options.cancelled)
-    return manager.run(module);
+    return verified(manager.run(module));
   MLIRContext &context = *module.getContext();
   context.registerActionHandler([&](llvm::function_ref<void()> apply, const tracing::Action &action) {
     if (!isa<PassExecutionAction>(action) || !options.cancelled->load(std::memory_order_relaxed))
@@ -145,5 +149,5 @@ LogicalResult mlir::disc::runPipeline(ModuleOp module, StringRef pipeline, Pipel
   });
   LogicalResult result = manager.run(module);
   context.registerActionHandler(nullptr);
-  return failure(failed(result) || options.cancelled->load());
+  return failure(options.cancelled->load() || failed(verified(result)));
 }

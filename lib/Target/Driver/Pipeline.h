@@ -33,8 +33,8 @@ struct PipelineDiagnostics {
 };
 
 struct PipelineOptions {
-  bool verifyEach = true;
-  bool timing = false; // print MLIR's timing tree to stderr
+  bool verifyEach = true; // after each pass; otherwise once, after the last
+  bool timing = false;    // print MLIR's timing tree to stderr
   /// Null, or set by another thread: passes that have not begun are skipped then, and the pipeline fails.
   const std::atomic<bool> *cancelled = nullptr;
 };

@@ -48,15 +48,16 @@ static std::unique_ptr<Module> parse(const std::string &text) {
   return std::move(parsed->module);
 }
 
-static void run(nb::handle_t<Module> self, const std::string &pipeline) {
+static void run(nb::handle_t<Module> self, const std::string &pipeline, bool verifyEach) {
   struct Outcome {
     PipelineDiagnostics diagnostics;
     bool failed = false;
   };
   auto outcome = std::make_shared<Outcome>();
   auto &module = nb::cast<Module &>(self);
-  runInterruptibly(nb::borrow(self), [outcome, pipeline, &module](const std::atomic<bool> &cancelled) {
+  runInterruptibly(nb::borrow(self), [outcome, pipeline, verifyEach, &module](const std::atomic<bool> &cancelled) {
     PipelineOptions options;
+    options.verifyEach = verifyEach;
     options.cancelled = &cancelled;
     outcome->failed = mlir::failed(runPipeline(*module.op, pipeline, outcome->diagnostics, options));
   });
@@ -243,7 +244,8 @@ static nb::dict hostTarget() {
 void disc::py::bindModule(nb::module_ &m) {
   nb::class_<Module>(m, "Module", "An MLIR module in a context of its own.")
       .def_static("parse", &parse, nb::arg("text"), "Parses MLIR text; raises PipelineError.")
-      .def("run", &run, nb::arg("pipeline"), "Runs a textual pass pipeline in place; raises PipelineError.")
+      .def("run", &run, nb::arg("pipeline"), nb::kw_only(), nb::arg("verify_each") = false,
+           "Runs a textual pass pipeline in place, verified after each pass or at the end; raises PipelineError.")
       .def("text", &text, nb::kw_only(), nb::arg("generic") = false, nb::arg("locations") = false, "Prints the module.")
       .def(
           "arena", &arena, nb::arg("function"), nb::arg("symbols"),

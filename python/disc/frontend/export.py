@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +65,16 @@ _DIM = re.compile(r"(?:Not all values of|You marked) ([\w*]+) ")
 class _Guard:
     """A condition on extents that the model's code asked for while it was traced."""
 
-    text: str
+    env: ShapeEnv = field(compare=False)
+    condition: Any
     source: str
     number: bool = False
     """Whether the code made a number of Python of an extent, which fixes it."""
+
+    @functools.cached_property
+    def text(self) -> str:
+        """The condition with the places in the inputs for its symbols; only messages need the text."""
+        return with_sources(self.env, self.condition)
 
 
 def named_shapes(
@@ -375,11 +383,12 @@ def _recorded(guards: list[_Guard]) -> Iterator[None]:
     original = ShapeEnv._log_guard
 
     def record(self: ShapeEnv, prefix: str, g: Any, forcing_spec: bool) -> None:
-        stack = traceback.extract_stack()
-        frames = [f for f in stack if is_user_file(f.filename) and not f.filename.startswith(_DISC)]
-        if frames:
-            number = any(f.name in ("guard_int", "guard_float") for f in stack)
-            guards.append(_Guard(with_sources(self, g), f"{frames[-1].filename}:{frames[-1].lineno}", number))
+        stack = [(frame.f_code, line) for frame, line in traceback.walk_stack(sys._getframe())]
+        files = ((code.co_filename, line) for code, line in stack)
+        place = next(((f, line) for f, line in files if is_user_file(f) and not f.startswith(_DISC)), None)
+        if place is not None:
+            number = any(code.co_name in ("guard_int", "guard_float") for code, _ in stack)
+            guards.append(_Guard(self, g, f"{place[0]}:{place[1]}", number))
         original(self, prefix, g, forcing_spec)
 
     ShapeEnv._log_guard = record  # type: ignore[method-assign]

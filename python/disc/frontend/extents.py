@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,9 +47,19 @@ class ExtentBuilder:
         self.names: dict[ir.Value, str] = {}
         """The expressions over symbols that extents are, where that is known."""
         # Values of the shape symbols of torch.export, set by the importer at the entry, and of numbers that have no
-        # expression of ours; and the symbols' ranges.
+        # expression of ours.
         self.symbol_values: dict[sympy.Expr, Extent] = {}
-        self.symbol_ranges: dict[sympy.Symbol, ValueRanges[sympy.Expr]] = {}
+        self.symbol_ranges = {}
+
+    @property
+    def symbol_ranges(self) -> Mapping[sympy.Symbol, ValueRanges[sympy.Expr]]:
+        """The ranges of the symbols of torch.export; replaced as a whole, because bounds are computed once for them."""
+        return self._symbol_ranges
+
+    @symbol_ranges.setter
+    def symbol_ranges(self, ranges: Mapping[sympy.Symbol, ValueRanges[sympy.Expr]]) -> None:
+        self._symbol_ranges = dict(ranges)
+        self._bounds: dict[sympy.Expr, ValueRanges[sympy.Expr]] = {}
 
     def index(self, extent: Extent) -> ir.Value:
         """``extent`` as an SSA value."""
@@ -260,7 +270,11 @@ class ExtentBuilder:
 
     def bounds(self, expr: sympy.Expr | int) -> ValueRanges[sympy.Expr]:
         """Between what an expression lies, for symbols in their ranges, which are guards of the compiled program."""
-        return bound_sympy(sympy.sympify(expr), self.symbol_ranges)
+        expr = sympy.sympify(expr)
+        # Tensors of one shape share its expressions, whose bounds cost more than the lowering of an operation.
+        if expr not in self._bounds:
+            self._bounds[expr] = bound_sympy(expr, self._symbol_ranges)
+        return self._bounds[expr]
 
     def at_most_one(self, extent: Extent) -> bool:
         """Whether an extent is 0 or 1 whatever the symbols are, as min(n, 1) is: broadcasting takes it for 1."""

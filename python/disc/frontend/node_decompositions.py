@@ -34,6 +34,7 @@ from torch.export.exported_program import (
 )
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import free_symbols
 
 from . import markers
 from .decompositions import decomposition_table, lowers_as_it_is, trains
@@ -46,7 +47,7 @@ _ORIGIN = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "cus
 _ALIASES = (torch.ops.aten._unsafe_view.default,)
 """Views whose schema does not say so."""
 _NEW = frozenset(
-    "linear matmul layer_norm rms_norm group_norm softmax log_softmax conv1d conv2d conv3d conv_transpose1d"
+    "linear matmul layer_norm rms_norm group_norm batch_norm softmax log_softmax conv1d conv2d conv3d conv_transpose1d"
     " conv_transpose2d conv_transpose3d scaled_dot_product_attention".split()
 )
 """Composite operations whose result is a new tensor. Others, such as dropout, may return their operand."""
@@ -123,7 +124,7 @@ def _functional(node: Node, order: Mapping[Node, int], regions: Mapping[Node, in
     if not (
         in_place
         and isinstance(base, Node)
-        and _is_new(base)
+        and (_is_new(base) or _is_new_part(base))
         and regions[base] == regions[node]
         and all(_is_new(user) or user is node for user in base.users if order[user] <= order[node])
         and sum(argument is base for argument in pytree.tree_leaves((node.args, node.kwargs))) == 1
@@ -177,6 +178,16 @@ def _is_new(node: Node) -> bool:
         target.name(), "CompositeImplicitAutograd"
     )
     return not composite or target._schema.name.removeprefix("aten::") in _NEW
+
+
+def _is_new_part(node: Node) -> bool:
+    """Whether a node takes one of several results of an operation, which is new, and no other node takes the same."""
+    if node.target is not operator.getitem:
+        return False
+    source, index = node.args
+    if not isinstance(source, Node) or getattr(source.target, "namespace", None) != "aten" or not _is_new(source):
+        return False
+    return all(user is node or (user.target is operator.getitem and user.args[1] != index) for user in source.users)
 
 
 def _regions(graph: Graph, around: dict[Node, tuple[int, ...]] | None = None) -> dict[Node, int]:
@@ -265,10 +276,11 @@ def _trace(call: Callable[..., Any], values: Sequence[Any], mode: FakeTensorMode
 def _inline(node: Node, operands: Sequence[Node], body: Graph) -> None:
     """Replaces a node by the graph of its decomposition."""
     inner = [n for n in body.nodes if n.op not in ("placeholder", "output")]
-    # Sizes that it computes are those of this trace.
-    computed = any(isinstance(n.meta.get("val"), torch.SymInt) for n in inner)
-    known_ops = all(n.op == "call_function" and _is_kept(n) and not n.meta.get("unbacked_bindings") for n in inner)
-    if computed or not known_ops:
+    if not all(n.op == "call_function" and _is_kept(n) and not n.meta.get("unbacked_bindings") for n in inner):
+        raise _Declined
+    # A size that data decides has a new symbol in each trace, which nothing else in the program knows.
+    known_symbols = free_symbols([x.meta.get("val") for x in (node, *operands)])
+    if any(_needs_tracing(n.target) or not free_symbols(n.meta.get("val")) <= known_symbols for n in inner):
         raise _Declined
     graph = node.graph
     origin = {key: node.meta[key] for key in _ORIGIN if key in node.meta}

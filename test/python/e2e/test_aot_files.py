@@ -4,6 +4,8 @@ import json
 import os
 import random
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -235,3 +237,27 @@ def test_swap_while_running(libraries, tmp_path):
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+_PEAK = """
+import resource, sys, torch, disc
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+def compiled(size):
+    with torch.no_grad():
+        layer = torch.nn.Linear(size, size, bias=False)
+    n = torch.export.Dim("n", max=64)
+    before = peak()
+    disc.aot_compile(layer, (torch.randn(3, size),), dynamic_shapes=({0: n},), output=sys.argv[1])
+    return (peak() - before) / layer.weight.nbytes
+compiled(16)  # loads what compiling needs
+print(compiled(6144))
+"""
+
+
+def test_compiling_holds_one_copy_of_the_weights(tmp_path):
+    """Beside the model's own: the packed ones, until they are in a file. Neither assembler nor linker has another."""
+    path = tmp_path / "libbig.so"
+    output = subprocess.run([sys.executable, "-c", _PEAK, path], capture_output=True, text=True, check=True).stdout
+    assert float(output) < 1.5
+    assert path.stat().st_size > 6144 * 6144 * 4

@@ -80,13 +80,98 @@ def without_rule(x):
     return torch.diff(x, dim=1, prepend=x[:, :1]), torch.std_mean(x, 1)
 
 
+def differences_along_dynamic(x):
+    return torch.diff(x, dim=0, prepend=x[:1])
+
+
+def einsum_over_dynamic(x):
+    return torch.einsum("nc,mc->nm", x, x * 2)
+
+
+def grid_of_dynamic(x):
+    rows, columns = torch.meshgrid(torch.arange(x.shape[0]), torch.arange(x.shape[1]), indexing="ij")
+    return x + rows * columns
+
+
+def changed_part(x):
+    values, places = torch.topk(x, 2, dim=1)
+    before = values * 2
+    values /= values.sum(1, keepdim=True)
+    return before, values, places
+
+
+def changed_view_among_parts(x):
+    first, second = torch.relu(x).split(2, 1)
+    first += 1
+    return first, second
+
+
 def several_results(x):
     values, places = torch.aminmax(x, dim=1)
     return places - values
 
 
-LOCAL = [changed_after_use, sole_view, without_rule, several_results]
-OTHERS = [promoted, view_before, view_after, unnamed_alias, returned_operand, own_operand, changed_row]
+LOCAL = [
+    changed_after_use,
+    sole_view,
+    without_rule,
+    differences_along_dynamic,
+    einsum_over_dynamic,
+    grid_of_dynamic,
+    changed_part,
+    several_results,
+]
+OTHERS = [
+    promoted,
+    view_before,
+    view_after,
+    unnamed_alias,
+    returned_operand,
+    own_operand,
+    changed_row,
+    changed_view_among_parts,
+]
+
+
+class Residual(torch.nn.Module):
+    """The sum of a residual block, in place, as vision models write it."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(4)
+
+    def forward(self, x):
+        y = self.norm(x)
+        y += x
+        return torch.relu_(y)
+
+
+def test_residual_blocks_are_not_traced_again(monkeypatch):
+    monkeypatch.setattr("disc.frontend.updates.run_decompositions", None)
+    module = Residual().eval()
+    model = disc.compile(module, (torch.randn(3, 4),), dynamic_shapes=({0: Dim("n", max=64)},))
+    for n in (2, 17):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(model(x), module(x))
+
+
+class OfPositives(torch.nn.Module):
+    """The size of what is decomposed depends on data: it has a new symbol in each trace."""
+
+    def forward(self, x):
+        positive = x[:, 0].nonzero().squeeze(1)
+        count = x[0].argmax().item()
+        torch._check(count >= 0)
+        torch._check(count <= x.shape[0])
+        first = x[:count]
+        return torch.einsum("nc,mc->nm", x[positive], first)
+
+
+def test_sizes_that_data_decides():
+    model = disc.compile(OfPositives(), (torch.randn(5, 4),), dynamic_shapes=({0: Dim("n", min=4, max=64)},))
+    for n in (4, 17):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(model(x), OfPositives()(x))
 
 
 def exported(function):
