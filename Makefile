@@ -56,7 +56,7 @@ nightly: setup
 	@$(PY) -m bench.isa avx2 $(PY) -m pytest -n $$(nproc) --dist loadfile --no-loadscope-reorder test/python/e2e
 	@$(PY) test/python/onnx_nodes.py
 	@$(PY) test/python/onnx_nodes.py --dynamic
-	@cd test/python && ../../$(PY) -m opinfo
+	@cd test/python && ../../$(PY) -m opinfo --all-samples --shapes 3
 	@cd test/python && ../../$(PY) -m zoo
 	@cd test/python && ../../$(PY) -m programs --count 20000 --seed $$RANDOM --failures ../../$(BUILD)/found-programs
 

@@ -318,6 +318,49 @@ def disagreements(
     return reasons
 
 
+def differences(call: Callable[..., Any], args: Any, first: Any, second: Any, want: Any) -> list[str]:
+    """Says where two compiled results of one program differ by more than both may be wrong together.
+
+    The bound of an element is that of :func:`wrong_elements`, twice, and the distance between the two values that a
+    result may be close to: eager's and the exact one. Where no rounding is involved, it is 0.
+
+    Args:
+        call: The program in eager PyTorch.
+        args: Its arguments.
+        first: One result, a tree of tensors and numbers.
+        second: The other one.
+        want: Eager's result.
+    """
+    leaves = [pytree.tree_leaves(tree) for tree in (first, second, want)]
+    if len({len(each) for each in leaves}) != 1:
+        return [f"{len(leaves[0])} and {len(leaves[1])} results instead of {len(leaves[2])}"]
+    reasons, exact_leaves, spread_leaves = [], None, None
+    for place, (a, b, w) in enumerate(zip(*leaves, strict=True)):
+        if not isinstance(w, torch.Tensor):
+            if not (a == b or (a != a and b != b)):
+                reasons.append(f"{a!r} and {b!r}")
+            continue
+        if a.dtype != b.dtype or a.shape != b.shape:
+            reasons.append(f"{a.dtype} {list(a.shape)} and {b.dtype} {list(b.shape)}")
+            continue
+        rtol, atol = TOLERANCES.get(w.dtype, (0.0, 0.0))
+        off, allowed = _distance(a, b), 2 * (atol + rtol * _magnitude(w))
+        if bool((off <= allowed).all()):
+            continue
+        if exact_leaves is None:
+            exact_leaves = exact(call, args) or []
+            spread_leaves = spread(call, args, exact_leaves)
+        e = exact_leaves[place] if place < len(exact_leaves) else None
+        if isinstance(e, torch.Tensor) and e.shape == a.shape:
+            most = (spread_leaves or [])[place]
+            allowed = torch.maximum(allowed, 2 * (atol + rtol * _magnitude(e))) + _distance(w, e)
+            allowed = allowed if most is None else allowed + 2 * AMPLIFIED * most
+        wrong = ~(off <= allowed)
+        if bool(wrong.any()):
+            reasons.append("values: " + described(a, b, None, wrong).replace("eager", "rewritten"))
+    return reasons
+
+
 def check(call: Callable[..., Any], args: Sequence[Any], got: Any) -> None:
     """Asserts that ``got`` is ``call(*args)``, per element."""
     with torch.no_grad():

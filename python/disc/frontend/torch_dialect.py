@@ -59,6 +59,20 @@ def single_threaded_context() -> ir.Context:
     return context
 
 
+_ORDERINGS = (operator.le, operator.lt, operator.ge, operator.gt)
+_INT64 = torch.iinfo(torch.int64)
+
+
+def _clamp_bounds(node: Node) -> None:
+    """Makes 64-bit integers of the bounds in a comparison of sizes.
+
+    torch.export records how large a size may become, as a product of the largest extents: more than a size can be.
+    """
+    for i, bound in enumerate(node.args):
+        if type(bound) is int and not _INT64.min <= bound <= _INT64.max:
+            node.update_arg(i, max(_INT64.min, min(bound, _INT64.max)))
+
+
 class _Hooks(fx_importer.FxImporterHooks):
     """Collects the tensors the program refers to."""
 
@@ -105,6 +119,8 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
 
     def _import_call(self, loc: ir.Location, node: Node) -> None:
         target: Any = node.target
+        if target in _ORDERINGS:
+            _clamp_bounds(node)
         if node.name in self.fx_importer._hooks.fallbacks:
             self._emit_operator(loc, node, "torch.disc.fallback", leaves=True)
         elif target is operator.getitem:

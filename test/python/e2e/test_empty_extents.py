@@ -237,3 +237,17 @@ def test_a_convolution_over_time_without_a_window() -> None:
         torch.testing.assert_close(model(*args), module(*args), atol=1e-5, rtol=1e-5)
     with pytest.raises(disc.ShapeError):
         model(torch.randn(1, 2, 3), torch.randn(5, 3, 5), args[2])
+
+
+def test_a_range_that_may_be_negative_is_refused() -> None:
+    """torch.export records Min(m, n - 1) as the length of this diagonal, as if n were never 0."""
+    model = disc.compile(
+        Fn(lambda x: torch.arange(x.diagonal(1, 1, 0).size(1))),
+        (torch.ones(5, 7, 3),),
+        dynamic_shapes=({0: Dim("n", min=0), 1: Dim("m", min=0)},),
+    )
+    for n, m in ((5, 7), (7, 5), (1, 1), (2, 1), (3, 0), (65, 3)):
+        assert torch.equal(model(torch.ones(n, m, 3)), torch.arange(min(n - 1, m))), (n, m)
+    for m in (0, 3):
+        with pytest.raises(disc.ShapeError, match="the end lies before the start"):
+            model(torch.ones(0, m, 3))

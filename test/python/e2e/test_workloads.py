@@ -46,3 +46,29 @@ def test_written_for_exporters(name):
         with torch.inference_mode():
             expected, found = flat(natural(*inputs)), flat(written(*inputs))
         assert workload.largest_difference(found, expected) <= workload.tolerance, shape
+
+
+NOT_EXPORTED = {"dynamic_beam_search": "Constraints violated"}
+"""What `torch.export` says of those that it refuses."""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [name for name in workloads.names() if workloads.load(name).written is not None])
+def test_exported(name):
+    """So does the program that torch.export makes of it: where a peer is wrong, it is not for what it was given."""
+    workload = workloads.load(name)
+    natural, written = workload.build(), workload.exportable()
+
+    def export() -> torch.export.ExportedProgram:
+        return torch.export.export(written, workload.example(), dynamic_shapes=workload.dynamic_shapes())
+
+    if name in NOT_EXPORTED:
+        with pytest.raises(Exception, match=NOT_EXPORTED[name]):
+            export()
+        return
+    exported = export().module()
+    for shape in workload.shapes:
+        inputs = workload.inputs(shape)
+        with torch.inference_mode():
+            expected, found = flat(natural(*inputs)), flat(exported(*inputs))
+        assert workload.largest_difference(found, expected) <= workload.tolerance, shape

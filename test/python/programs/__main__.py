@@ -36,7 +36,8 @@ def check_numbers(seed: int, numbers: Sequence[int], sanitize: bool = False) -> 
     outcomes: list[Outcome] = []
     for kind in KINDS:
         own = [p for p in programs if kind_of(p) == kind]
-        own += [rewritten(p, seed) for p in own[::2]]
+        # A program and its rewritten form are in one module, where they are called with the same inputs.
+        own = [form for p in own[::2] for form in (p, rewritten(p, seed))] + own[1::2]
         for begin in range(0, len(own), TOGETHER):
             outcomes += check(own[begin : begin + TOGETHER], seed, sanitized if sanitize else compiled)
     # One program of every group also by another way.
@@ -49,6 +50,8 @@ def check_numbers(seed: int, numbers: Sequence[int], sanitize: bool = False) -> 
     coverage = Coverage()
     for program in programs:
         coverage.add(program)
+    for outcome in outcomes:
+        coverage.kernels.update(outcome.kernels)
     return outcomes, coverage
 
 

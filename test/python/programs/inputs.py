@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from .program import DTYPES, Input, Program
+from .rewrite import original_name
 
 # 0, 1, primes, and one beside the sizes of tiles and vectors.
 SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 31, 32, 33, 63, 64, 65)
@@ -18,8 +19,11 @@ _SPECIALS = ((0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1.0), (0.0, 
 
 
 def assignments(program: Program, seed: int) -> list[dict[str, int]]:
-    """Sizes of a program's symbols for each of its runs: growing, then shrinking; at most one of them is large."""
-    rng = random.Random(f"{seed} {program.name} sizes")
+    """Sizes of a program's symbols for each of its runs: growing, then shrinking; at most one of them is large.
+
+    A program and its rewritten form have the same.
+    """
+    rng = random.Random(f"{seed} {original_name(program.name)} sizes")
     rising = [1, 2, 3, 3, 7, 9, 17, 33, 65]
     result = []
     for place in range(ROUNDS):

@@ -32,6 +32,16 @@ _SAME = (
 _COMMUTATIVE = re.compile(r"^(v\d+) = ([xv]\d+) ([+*&|^]) ([xv]\d+)$")
 
 
+def rewritten_name(name: str) -> str:
+    """The name of a program's rewritten form."""
+    return name + "R"
+
+
+def original_name(name: str) -> str:
+    """The name of the program that a rewritten form is of; of another program its own."""
+    return name.removesuffix("R")
+
+
 def rewritten(program: Program, seed: int) -> Program:
     """The program with some values replaced by equal ones; named with an R."""
     rng = random.Random(f"{seed} {program.name} rewritten")
@@ -60,4 +70,4 @@ def rewritten(program: Program, seed: int) -> Program:
         # The inputs as well.
         chosen = rng.choice(program.inputs).name
         steps.insert(0, Step(chosen, f"{chosen} = " + rng.choice(_SAME).format(v=chosen), "rewrite"))
-    return replace(program, name=program.name + "R", steps=tuple(steps))
+    return replace(program, name=rewritten_name(program.name), steps=tuple(steps))

@@ -15,11 +15,13 @@ import torch
 from torch import nn
 
 import disc
-from closeness import disagreements
+from closeness import differences, disagreements
 from disc.errors import DynamicDimError, InternalError
 
+from .coverage import kernels_of
 from .inputs import assignments, make
 from .program import EXAMPLE, IMPORTS, Group, Program, TolerantGroup, load, plain_cond
+from .rewrite import rewritten_name
 from .tracing import cheap
 
 BAD = ("wrong", "internal", "unsupported", "refused", "error", "lost")
@@ -41,6 +43,8 @@ class Outcome:
     text: str = ""
     at: Mapping[str, int] = field(default_factory=dict)
     """The sizes at which it went wrong."""
+    kernels: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """What the kernels of its module compute; with the first program of a module."""
     counts: Counter[str] = field(default_factory=Counter)
     """Runs that agree ("agree"), that eager refuses ("refused by eager"), and that a guard refuses ("guarded")."""
 
@@ -72,6 +76,8 @@ def check(programs: Sequence[Program], seed: int, compile: Compile = compiled) -
             text = str(error)
         else:
             found = _Runs(programs, modules, seed, model, group.failed).outcomes()
+            if found and hasattr(model, "ir"):
+                found[0].kernels = kernels_of(model.ir("schedule", locations=True))
             alone = [o for place in sorted(group.failed) for o in check([programs[place]], seed, compile)]
             return [*found, *alone]
     culprits = _named(text, programs) or [programs[place] for place in sorted(group.failed)]
@@ -207,7 +213,33 @@ class _Runs:
                 self._fail(place, "wrong", "; ".join(reasons), case.sizes)
             else:
                 self._count(place, "agree")
+        self._compare_forms(cases, args, got)
         return None
+
+    def _compare_forms(self, cases: Sequence[_Case], args: Sequence[Any], got: Sequence[Any]) -> None:
+        """A program and its rewritten form, called with the same inputs, must agree with each other."""
+        places = {p.name: place for place, p in enumerate(self.programs)}
+        for place, program in enumerate(self.programs):
+            other = places.get(rewritten_name(program.name))
+            if other is None:
+                continue
+            case, same = cases[place], cases[other]
+            skipped = any(c.want is None or isinstance(c.want, Exception) for c in (case, same))
+            if skipped or (case.sizes, case.plain) != (same.sizes, same.plain):
+                continue
+            original = case.inputs(program)
+            with plain_cond():
+                reasons = differences(
+                    lambda *a, m=self.modules[place]: (m(*a), a),
+                    original,
+                    (got[place], args[place]),
+                    (got[other], args[other]),
+                    case.want,
+                )
+            if reasons:
+                self._fail(place, "wrong", "unlike its rewritten form: " + "; ".join(reasons), case.sizes)
+            else:
+                self._count(place, "agree with the rewritten form")
 
     def _count(self, place: int, what: str) -> None:
         self.result[self.programs[place].name].counts[what] += 1

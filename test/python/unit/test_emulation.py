@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import disc
 from disc import _native
 
 PASSES = (
@@ -140,3 +141,24 @@ def test_divergent_barrier_is_found() -> None:
             r"a barrier, but thread 1 has left the kernel",
         ):
             load(check=check, barrier=text).run([torch.ones(2, 300)])
+
+
+@pytest.mark.parametrize("first", [0, 1, 3])
+def test_results_may_begin_anywhere(tmp_path, first):
+    """Kernels of a device write vectors of 16 bytes; a caller's own memory may begin at any element."""
+
+    class Double(torch.nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    n = torch.export.Dim("n", min=1, max=300)
+    path = tmp_path / "libdouble.so"
+    disc.aot_compile(Double(), (torch.ones(5),), dynamic_shapes=({0: n},), output=path, target="cuda-emulated")
+    model = disc.load(path)
+    x, memory = torch.arange(64.0), torch.full((80,), -1.0)
+    start = -(memory.data_ptr() // 4) % 4 + first
+    out = memory[start : start + 64]
+    assert out.data_ptr() % 16 == 4 * first
+    assert model(x, out=out) is out
+    assert torch.equal(out, 2 * x)
+    assert int((memory == -1).sum()) == 16

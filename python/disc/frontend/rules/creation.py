@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch_mlir import ir
 
-from .. import dtypes, scalar
+from .. import dtypes, locations, scalar
 from ..builder import Builder
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
@@ -128,6 +128,8 @@ def _arange_count(b: Builder, start: Any, end: Any, step: Any) -> Extent:
     # A number that may be negative is no extent.
     if isinstance(step, int) and not any(isinstance(v, (float, RuntimeNumber)) for v in (start, end)):
         span = b.sub(end, start) if step > 0 else b.sub(start, end)
+        # torch.export records sizes as they are for dims of 2 and more; below they may be negative.
+        b.require_at_most(0, span, f"{locations.operation()}: the end lies before the start")
         return b.floordiv(b.add(span, abs(step) - 1), abs(step))
     if isinstance(start, (int, float)) and isinstance(step, (int, float)) and isinstance(end, (int, ir.Value)):
         # ceil((end - start) / step) in integers.
