@@ -280,6 +280,10 @@ class ExtentBuilder:
         """Whether an extent is 0 or 1 whatever the symbols are, as min(n, 1) is: broadcasting takes it for 1."""
         return self._between(extent, 6)[1] <= 1
 
+    def never_negative(self, extent: Extent) -> bool:
+        """Whether an extent is 0 or more whatever the symbols are."""
+        return self._between(extent, 6)[0] >= 0
+
     def repeats(self, have: Extent, want: Extent) -> bool:
         """Whether broadcasting an extent to another one repeats what is there; requires that something is."""
         if isinstance(have, int):

@@ -34,7 +34,7 @@ from torch.export.exported_program import (
 )
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import free_symbols
+from torch.fx.experimental.symbolic_shapes import free_symbols, statically_known_true
 
 from . import markers
 from .decompositions import decomposition_table, lowers_as_it_is, trains
@@ -273,6 +273,23 @@ def _trace(call: Callable[..., Any], values: Sequence[Any], mode: FakeTensorMode
     return body
 
 
+def _agree(results: Any, values: Any) -> bool:
+    """Whether what a decomposition returns has the sizes and dtypes that its operation has where the export calls it.
+
+    They differ where the operation's own shape function overlooks something, as that of ``unfold_backward`` does for
+    a gradient that is to be broadcast; what follows in the program then has other sizes too.
+    """
+    if isinstance(results, Node):
+        value = results.meta.get("val")
+        if not isinstance(values, torch.Tensor) or not isinstance(value, torch.Tensor):
+            return type(value) is type(values)
+        same = value.dtype == values.dtype and value.dim() == values.dim()
+        return same and all(statically_known_true(a == b) for a, b in zip(value.shape, values.shape, strict=True))
+    if isinstance(results, (tuple, list)) and isinstance(values, (tuple, list)):
+        return len(results) == len(values) and all(_agree(r, v) for r, v in zip(results, values, strict=True))
+    return results is None
+
+
 def _inline(node: Node, operands: Sequence[Node], body: Graph) -> None:
     """Replaces a node by the graph of its decomposition."""
     inner = [n for n in body.nodes if n.op not in ("placeholder", "output")]
@@ -282,6 +299,9 @@ def _inline(node: Node, operands: Sequence[Node], body: Graph) -> None:
     known_symbols = free_symbols([x.meta.get("val") for x in (node, *operands)])
     if any(_needs_tracing(n.target) or not free_symbols(n.meta.get("val")) <= known_symbols for n in inner):
         raise _Declined
+    results = next(iter(reversed(body.nodes))).args[0]
+    if not _agree(results, node.meta.get("val")):
+        raise _Declined
     graph = node.graph
     origin = {key: node.meta[key] for key in _ORIGIN if key in node.meta}
     known = dict(zip((n for n in body.nodes if n.op == "placeholder"), operands, strict=True))
@@ -289,7 +309,6 @@ def _inline(node: Node, operands: Sequence[Node], body: Graph) -> None:
         for part in inner:
             known[part] = graph.node_copy(part, known.__getitem__)
             known[part].meta = {**origin, "val": part.meta.get("val")}
-    results = next(iter(reversed(body.nodes))).args[0]
     if isinstance(results, Node):
         node.replace_all_uses_with(known[results])
     else:

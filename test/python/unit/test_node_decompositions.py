@@ -174,6 +174,22 @@ def test_sizes_that_data_decides():
         torch.testing.assert_close(model(x), OfPositives()(x))
 
 
+class Overlapped(torch.nn.Module):
+    """PyTorch's decomposition of istft sums windows of one signal; the shape function says as many as signals."""
+
+    def forward(self, x):
+        window = torch.hann_window(8)
+        return torch.istft(torch.complex(x, x), 8, hop_length=2, window=window, length=2 * x.size(2) + 1)
+
+
+def test_a_decomposition_of_another_shape_is_left_to_pytorch():
+    x = torch.randn(2, 5, 12)
+    model = disc.compile(Overlapped(), (x,), dynamic_shapes=({2: Dim("n", min=6, max=64)},))
+    for n in (6, 12, 31):
+        x = torch.randn(2, 5, n)
+        torch.testing.assert_close(model(x), Overlapped()(x), rtol=1e-4, atol=1e-5)
+
+
 def exported(function):
     with torch.no_grad():
         return torch.export.export(Net(function), (torch.randn(3, 4),), dynamic_shapes=({0: Dim("n", max=64)},))

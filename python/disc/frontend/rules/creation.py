@@ -129,7 +129,8 @@ def _arange_count(b: Builder, start: Any, end: Any, step: Any) -> Extent:
     if isinstance(step, int) and not any(isinstance(v, (float, RuntimeNumber)) for v in (start, end)):
         span = b.sub(end, start) if step > 0 else b.sub(start, end)
         # torch.export records sizes as they are for dims of 2 and more; below they may be negative.
-        b.require_at_most(0, span, f"{locations.operation()}: the end lies before the start")
+        if not b.never_negative(span):
+            b.require_at_most(0, span, f"{locations.operation()}: the end lies before the start")
         return b.floordiv(b.add(span, abs(step) - 1), abs(step))
     if isinstance(start, (int, float)) and isinstance(step, (int, float)) and isinstance(end, (int, ir.Value)):
         # ceil((end - start) / step) in integers.
