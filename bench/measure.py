@@ -29,8 +29,15 @@ COMPILE_LIMIT = 900.0
 ROUNDS = 30
 # Peers so much slower than the fastest get few rounds.
 SLOW = 8.0
-# A call that takes longer needs none before it to bring its data back into the caches.
+# A call that takes longer needs none before it to bring its data back into the caches, and varies little: peers so much
+# slower than the fastest get few rounds then.
 LONG_CALL = 0.1
+SLOW_AT_LONG = 1.25
+# Variants are not tried at shapes where a call of eager takes longer, unless all shapes do.
+LONG_TRIAL = 0.5
+# All rounds of the fastest peer at a shape may take so many seconds, unless that leaves too few for an interval.
+LONGEST_SHAPE = 60.0
+FEWEST_ROUNDS = 10
 
 Step = Callable[[str], None]
 
@@ -69,7 +76,10 @@ class Settings:
 def rounds_of(quickest: dict[str, float], rounds: int) -> dict[str, int]:
     """How many rounds each engine takes part in, by the seconds of a call."""
     fastest = min((quickest[name] for name in quickest if name not in engines.OWN), default=math.inf)
-    slow = {name for name in quickest if name not in engines.OWN and quickest[name] > SLOW * fastest}
+    limit = fastest * (SLOW_AT_LONG if fastest > LONG_CALL else SLOW)
+    slow = {name for name in quickest if name not in engines.OWN and quickest[name] > limit}
+    if math.isfinite(fastest):
+        rounds = min(rounds, max(FEWEST_ROUNDS, int(LONGEST_SHAPE / fastest)))
     return {name: min(FEW_ROUNDS, rounds) if name in slow else rounds for name in quickest}
 
 
@@ -96,6 +106,8 @@ class Run:
         # The variants of each engine whose compile time is known of their trial: later ones find it in caches.
         self._tried: defaultdict[str, set[str]] = defaultdict(set)
         self._random = random.Random(f"{settings.seed} {name}")
+        self._seconds: dict[Shape, float] = {}
+        """Of a call of eager."""
 
     def run(self) -> WorkloadResult:
         """Everything."""
@@ -128,6 +140,7 @@ class Run:
             for shape in self.shapes:
                 process.ask("bind", COMPILE_LIMIT, shape=shape)
                 process.ask("save", path=str(self._expected(shape)))
+                self._seconds[shape] = process.ask("time", COMPILE_LIMIT, warm=0.0, seconds=0.0, most=1)["samples"][0]
         except Failed as failure:
             raise SystemExit(f"{self.name}: eager failed: {failure}") from failure
         finally:
@@ -200,12 +213,12 @@ class Run:
             process.close()
 
     def _try(self, launch: Launch, compiled: dict[str, float]) -> Trial:
-        """Checks a variant at all shapes, and measures it for a moment. A first trial's compile time counts."""
+        """Checks a variant, and measures it for a moment. A first trial's compile time counts."""
         trial = Trial(launch)
         process = EngineProcess(launch)
         try:
             seconds = process.ask("load", COMPILE_LIMIT)["seconds"]
-            for shape in self.shapes:
+            for shape in self._trial_shapes():
                 try:
                     bound = process.ask("bind", COMPILE_LIMIT, shape=shape)["seconds"]
                     seconds += bound if self._compiled(launch.engine, bound) else 0.0
@@ -226,6 +239,11 @@ class Run:
         finally:
             process.close()
         return trial
+
+    def _trial_shapes(self) -> list[Shape]:
+        """Where variants are tried."""
+        longest = max(LONG_TRIAL, min(self._seconds.values()))
+        return [shape for shape in self.shapes if self._seconds[shape] <= longest]
 
     def _compiled(self, name: str, seconds: float) -> bool:
         """Whether a first call at a shape took longer than a call can: the engine compiled something."""
@@ -299,7 +317,8 @@ class Run:
         turn = self.settings.seconds / self.settings.rounds
         watch = Watch(self.processes[name].pid for name in names)
         repeated = kept = done = 0
-        while done < self.settings.rounds:
+        rounds = max(wanted.values(), default=0)
+        while done < rounds:
             order = [name for name in names if done < wanted[name]]
             self._random.shuffle(order)
             watch.start()
@@ -308,7 +327,7 @@ class Run:
                 warm = 0.0 if quickest[name] > LONG_CALL else max(quickest[name], min(turn / 4, 0.02))
                 found[name] = self._turn(name, warm, turn)
             if watch.disturbed():
-                if repeated < self.settings.rounds:
+                if repeated < rounds:
                     repeated += 1
                     continue
                 kept += 1

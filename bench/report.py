@@ -61,7 +61,7 @@ def entry(cell: Cell | None) -> str:
         return "–"
     if cell.failed is not None:
         return "✗"
-    # A peer that is far from the fastest has few rounds.
+    # A peer that is not near the fastest has few rounds.
     rough = "~" * (0 < len(cell.rounds) <= FEW_ROUNDS)
     return rough + milliseconds(cell.median)
 
@@ -213,7 +213,7 @@ def markdown(results: Sequence[WorkloadResult], plot: str) -> str:
     lines += [
         "Made by `make bench`. Medians in ms; the ratio is the time of the fastest peer at that shape over ours, with "
         "its 95 % bootstrap interval over rounds. DISC is *faster* or *slower* where the interval excludes 1. A time "
-        f"with ~ is of {FEW_ROUNDS} rounds: that peer is far from the fastest."
+        f"with ~ is of {FEW_ROUNDS} rounds: that peer is not near the fastest."
     ]
     lines += ["", f"{results[0].machine.describe()}. {revisions(results)}", ""]
     lines += [f"![ratios]({plot})", "", *markdown_table(*summary(results)), ""]

@@ -258,13 +258,18 @@ def test_milliseconds(seconds, shown):
 
 
 def test_peers_far_from_the_fastest_get_few_rounds():
-    assert rounds_of({"eager": 9.0, "inductor": 1.0, "disc": 1.0}, 30) == {
-        "eager": FEW_ROUNDS,
-        "inductor": 30,
-        "disc": 30,
-    }
-    assert rounds_of({"eager": 7.0, "disc": 0.1}, 30) == {"eager": 30, "disc": 30}, "the fastest peer counts"
-    assert rounds_of({"eager": 1.0, "disc": 90.0}, 30) == {"eager": 30, "disc": 30}
+    short = {"eager": 9e-3, "inductor": 1e-3, "disc": 1e-3}
+    assert rounds_of(short, 30) == {"eager": FEW_ROUNDS, "inductor": 30, "disc": 30}
+    assert rounds_of({"eager": 7e-3, "disc": 1e-4}, 30) == {"eager": 30, "disc": 30}, "the fastest peer counts"
+    assert rounds_of({"eager": 1e-3, "disc": 9e-2}, 30) == {"eager": 30, "disc": 30}
+    assert rounds_of({"disc": 1e-3}, 30) == {"disc": 30}, "there may be no peer"
+
+
+def test_long_calls_get_fewer_rounds():
+    found = rounds_of({"eager": 1.3, "inductor": 1.2, "onnx_runtime": 1.0, "disc": 1.5}, 30)
+    assert found == {"eager": FEW_ROUNDS, "inductor": 30, "onnx_runtime": 30, "disc": 30}
+    assert rounds_of({"eager": 4.0, "disc": 3.0}, 30) == {"eager": 15, "disc": 15}
+    assert rounds_of({"eager": 50.0, "disc": 30.0}, 30) == {"eager": 10, "disc": 10}
 
 
 def test_command_line():
