@@ -53,6 +53,14 @@ class Softmax(nn.Module):
         return torch.softmax(x, dim=-1) + x.mean()
 
 
+class Repeated(nn.Module):
+    """Some of the results are one tensor in eager; the caller of a library gives each memory of its own."""
+
+    def forward(self, x):
+        y = torch.relu(x)
+        return y, x, y.flatten(0, 0), x, y + 1, y
+
+
 class Constant(nn.Module):
     """Nothing dynamic."""
 
@@ -119,6 +127,7 @@ CASES = {
     "softmax": Case(
         Softmax, lambda n, m: (torch.randn(n, m),), ({0: _N, 1: Dim("m", min=1)},), [(1, 1), (50, 333), (7, 31), (2, 2)]
     ),
+    "repeated": Case(Repeated, lambda n: (torch.randn(n, 3),), ({0: _N},), [(1,), (50,), (7,), (2,)]),
     "constant": Case(Constant, lambda: (torch.randn(3, 6),), None, [(), ()]),
 }
 

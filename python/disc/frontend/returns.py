@@ -145,6 +145,9 @@ class Returns:
                 output = Output("tensor")
             elif library and node in updated:
                 result = self._copy(result)
+            if library and result in returned:
+                # The caller of a library knows outputs by number and name, and gives each memory of its own.
+                result = self._copy(result)
             if output.kind in ("tensor", "number"):
                 if result not in returned:
                     returned.append(result)
