@@ -59,6 +59,9 @@ def parser() -> argparse.ArgumentParser:
         choices=list(allocators()),
         help="what peers are tried with (default: all; quick: none)",
     )
+    result.add_argument(
+        "--choices", metavar="SECTION", help="take the variants that were the fastest in this section (native-2)"
+    )
     result.add_argument("--out", type=Path, help="folder of the results (default: bench/results)")
     result.add_argument("--report", action="store_true", help="measure nothing, write the report again")
     return result
@@ -84,6 +87,7 @@ def settings(args: argparse.Namespace) -> Settings:
         shapes=tuple(args.shapes) if args.shapes else None,
         isa=args.isa,
         seed=args.seed,
+        choices=(args.out or RESULTS) / args.choices if args.choices else None,
         allocators=tuple(([] if args.quick else allocators()) if args.allocators is None else args.allocators),
     )
 

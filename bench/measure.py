@@ -21,7 +21,7 @@ from .foreign import Watch
 from .machine import Machine
 from .process import EngineProcess, Failed, Launch
 from .results import FEW_ROUNDS, Cell, Disturbance, EngineResult, Shape, WorkloadResult, cell
-from .variants import Trial, choose
+from .variants import Trial, choose, known
 from .workloads import Workload
 
 CACHE = Path(__file__).resolve().parent / ".cache"
@@ -59,6 +59,8 @@ class Settings:
     """Of the order of engines in each round."""
     allocators: tuple[str, ...] = ()
     """What peers are tried with besides the C library's."""
+    choices: Path | None = None
+    """A folder of results: the variants that were the fastest there are taken, and no others are tried."""
 
     def shapes_of(self, workload: Workload) -> tuple[Shape, ...]:
         """The shapes to run at."""
@@ -70,6 +72,7 @@ class Settings:
         return (
             f"{self.threads} threads, {isa}, {self.rounds} rounds in random order (seed {self.seed}), "
             f"{self.seconds:g} s per engine and shape"
+            + (f", variants as in {self.choices.name}" if self.choices else "")
         )
 
 
@@ -168,7 +171,7 @@ class Run:
             return
         figures = self.result.engines[name]
         figures.version = answer["version"]
-        figures.variant = ", ".join(part for part in (launch.variant, launch.allocator) if part)
+        figures.variant = launch.form
         figures.compile_seconds = compiled[launch.variant]
         if launch.variant not in self._tried[name]:
             figures.compile_seconds += answer["seconds"]
@@ -183,6 +186,10 @@ class Run:
         others = () if name in engines.OWN else self.settings.allocators
         names = kind.variants(context)
         launches = [replace(plain, variant=variant) for variant in names]
+        chosen = self.settings.choices and known(self.settings.choices, launches)
+        if chosen:
+            compiled[chosen.variant] = self._prepare(chosen)
+            return chosen, compiled
         reasons: dict[str, str] = {}
         for launch in launches:
             try:

@@ -38,6 +38,11 @@ class Launch:
     inductor: Path | None = None
     """Where Inductor keeps what it compiled, for other processes of the run."""
 
+    @property
+    def form(self) -> str:
+        """The variant and the allocator, as results name them."""
+        return ", ".join(part for part in (self.variant, self.allocator) if part)
+
     def environment(self) -> dict[str, str]:
         """The variables that it is started with."""
         result = {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from .process import Launch
-from .results import Shape, geomean
+from .process import Launch, allocators
+from .results import Shape, geomean, load
 
 SECONDS = 0.05
 """Measured of each variant at each shape."""
@@ -45,3 +46,13 @@ def choose(trials: Sequence[Trial]) -> Trial:
     complete = [trial for trial in trials if len(trial.times) == most]
     # Those that are right at the same number of shapes need not be so at the same ones: the first is the measure then.
     return min(complete, key=lambda trial: trial.slower(complete[0]))
+
+
+def known(results: Path, launches: Sequence[Launch]) -> Launch | None:
+    """The variant that was the fastest by a folder's results: one of the launches, perhaps with another allocator."""
+    path = results / f"{launches[0].workload}.json"
+    engine = load(path).engines.get(launches[0].engine) if path.exists() else None
+    if engine is None or engine.failed:
+        return None
+    forms = [replace(launch, allocator=other) for launch in launches for other in ("", *allocators())]
+    return next((launch for launch in forms if launch.form == engine.variant), None)

@@ -19,7 +19,7 @@ from bench.intervals import Interval, of_ratio
 from bench.machine import Machine
 from bench.measure import FEW_ROUNDS, rounds_of
 from bench.results import Cell, Disturbance, EngineResult, WorkloadResult, cell, geomean, load
-from bench.variants import Trial, choose
+from bench.variants import Trial, choose, known
 from bench.worker import reason
 from bench.workloads.base import Workload, flat
 
@@ -191,6 +191,23 @@ def test_the_fastest_variant_that_is_right_at_most_shapes_is_chosen():
     assert slow.against(fast) == "1.732"
     assert part.against(fast) == "0.100; at (1,): no"
     assert trial("", [1.0], allocator="jemalloc").label == "default, jemalloc"
+
+
+def test_variants_that_another_section_found(tmp_path):
+    made = result()
+    made.engines["openvino_pt"].variant = "traced"
+    made.save(tmp_path)
+    folder = tmp_path / made.section
+
+    def launches(engine, *names):
+        return [process.Launch(engine, "toy", 1, Path(), variant=name) for name in names]
+
+    assert known(folder, launches("openvino_pt", "export", "traced")) == launches("openvino_pt", "traced")[0]
+    assert known(folder, launches("openvino_pt", "export")) is None, "no longer there"
+    assert known(folder, launches("eager", "")) == launches("eager", "")[0]
+    assert known(folder, launches("iree", "")) is None, "it failed"
+    assert known(folder, launches("onnx_runtime", "a")) is None, "not measured"
+    assert known(tmp_path, launches("eager", "")) is None, "no results"
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="instruction sets of x86")
