@@ -60,6 +60,9 @@ def parser() -> argparse.ArgumentParser:
         help="what peers are tried with (default: all; quick: none)",
     )
     result.add_argument(
+        "--allocator", choices=list(allocators()), help="what peers that can are run with, without a trial"
+    )
+    result.add_argument(
         "--choices", metavar="SECTION", help="take the variants that were the fastest in this section (native-2)"
     )
     result.add_argument("--out", type=Path, help="folder of the results (default: bench/results)")
@@ -88,8 +91,15 @@ def settings(args: argparse.Namespace) -> Settings:
         isa=args.isa,
         seed=args.seed,
         choices=(args.out or RESULTS) / args.choices if args.choices else None,
-        allocators=tuple(([] if args.quick else allocators()) if args.allocators is None else args.allocators),
+        allocator=args.allocator or "",
+        allocators=_tried(args),
     )
+
+
+def _tried(args: argparse.Namespace) -> tuple[str, ...]:
+    if args.allocators is not None:
+        return tuple(args.allocators)
+    return () if args.quick or args.allocator else tuple(allocators())
 
 
 def main() -> None:

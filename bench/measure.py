@@ -29,10 +29,11 @@ COMPILE_LIMIT = 900.0
 ROUNDS = 30
 # Peers so much slower than the fastest get few rounds.
 SLOW = 8.0
-# A call that takes longer needs none before it to bring its data back into the caches, and varies little: peers so much
-# slower than the fastest get few rounds then.
+# Calls of a fastest peer that takes longer vary little: so much slower peers get few rounds then.
+STEADY_CALL = 0.03
+SLOW_AT_STEADY = 1.25
+# A call that takes longer needs none before it to bring its data back into the caches.
 LONG_CALL = 0.1
-SLOW_AT_LONG = 1.25
 # Variants are not tried at shapes where a call of eager takes longer, unless all shapes do.
 LONG_TRIAL = 0.5
 # All rounds of the fastest peer at a shape may take so many seconds, unless that leaves too few for an interval.
@@ -59,6 +60,8 @@ class Settings:
     """Of the order of engines in each round."""
     allocators: tuple[str, ...] = ()
     """What peers are tried with besides the C library's."""
+    allocator: str = ""
+    """What peers that can are run with, without a trial."""
     choices: Path | None = None
     """A folder of results: the variants that were the fastest there are taken, and no others are tried."""
 
@@ -73,13 +76,14 @@ class Settings:
             f"{self.threads} threads, {isa}, {self.rounds} rounds in random order (seed {self.seed}), "
             f"{self.seconds:g} s per engine and shape"
             + (f", variants as in {self.choices.name}" if self.choices else "")
+            + (f", {self.allocator}" if self.allocator else "")
         )
 
 
 def rounds_of(quickest: dict[str, float], rounds: int) -> dict[str, int]:
     """How many rounds each engine takes part in, by the seconds of a call."""
     fastest = min((quickest[name] for name in quickest if name not in engines.OWN), default=math.inf)
-    limit = fastest * (SLOW_AT_LONG if fastest > LONG_CALL else SLOW)
+    limit = fastest * (SLOW_AT_STEADY if fastest > STEADY_CALL else SLOW)
     slow = {name for name in quickest if name not in engines.OWN and quickest[name] > limit}
     if math.isfinite(fastest):
         rounds = min(rounds, max(FEWEST_ROUNDS, int(LONGEST_SHAPE / fastest)))
@@ -179,11 +183,13 @@ class Run:
     def _choose(self, name: str) -> tuple[Launch, dict[str, float]]:
         """The fastest variant, prepared, and the compile times of all as far as they are known."""
         plain, kind = self._launch(name), engines.load(name)
+        others: tuple[str, ...] = ()
+        if kind.any_allocator and name not in engines.OWN:
+            plain, others = replace(plain, allocator=self.settings.allocator), self.settings.allocators
         compiled: dict[str, float] = {}
         if not plain.python().exists():
             raise Failed("not installed: bench/setup.sh says why")
         context = engines.Context(self.workload, self.name, plain.threads, CACHE, "", isa=plain.isa)
-        others = () if name in engines.OWN else self.settings.allocators
         names = kind.variants(context)
         launches = [replace(plain, variant=variant) for variant in names]
         chosen = self.settings.choices and known(self.settings.choices, launches)
@@ -238,7 +244,8 @@ class Run:
                     trial.problem = trial.problem or f"at {shape}: {failure}"
                     if not process.alive():
                         break
-            if not launch.allocator:
+            # Later trials of the variant find what it compiled in caches.
+            if launch.variant not in self._tried[launch.engine]:
                 compiled[launch.variant] += seconds
                 self._tried[launch.engine].add(launch.variant)
         except Failed as failure:

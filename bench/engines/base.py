@@ -71,6 +71,8 @@ class Engine(ABC):
     """Whether it compiles fast enough for a quick run."""
     recompiles: ClassVar[bool] = False
     """Whether a first call at a shape may compile: then that is part of the compile time."""
+    any_allocator: ClassVar[bool] = True
+    """Whether it runs with another allocator in the place of the C library's."""
     environment: ClassVar[str] = ".venv-bench"
     """The folder of the virtual environment it lives in."""
 

@@ -289,6 +289,17 @@ def test_long_calls_get_fewer_rounds():
     assert rounds_of({"eager": 50.0, "disc": 30.0}, 30) == {"eager": 10, "disc": 10}
 
 
+def test_allocators():
+    tried = tuple(process.allocators())
+    assert settings(parser().parse_args(["minilm"])).allocators == tried
+    assert settings(parser().parse_args(["minilm", "--quick"])).allocators == ()
+    for name in tried:
+        chosen = settings(parser().parse_args(["minilm", "--allocator", name]))
+        assert (chosen.allocator, chosen.allocators) == (name, ())
+        assert chosen.describe().endswith(name)
+    assert not engines.load("openvino_onnx").any_allocator
+
+
 def test_command_line():
     assert parse_shape("1x8") == parse_shape("1,8") == (1, 8)
     chosen = settings(parser().parse_args(["minilm", "--quick", "--without", "eager", "--threads", "3", "--static"]))
