@@ -327,7 +327,7 @@ class Run:
         """
         samples: dict[str, list[list[float]]] = {name: [] for name in names}
         # Twice, in turns: the first calls at a shape may be many times slower than later ones.
-        quickest = {name: math.inf for name in names}
+        quickest = dict.fromkeys(names, math.inf)
         for name in [*names, *names]:
             quickest[name] = min(quickest[name], *self._turn(name, 0.02, 0.05))
         wanted = rounds_of(quickest, self.settings.rounds)
