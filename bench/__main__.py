@@ -115,6 +115,9 @@ def main() -> None:
         command.error("--shapes needs one workload")
     console = Console(width=None if os.isatty(1) else 180)
     folder = args.out or (QUICK_RESULTS if args.quick else RESULTS)
+    choices = settings(args).choices
+    if choices and not any(choices.glob("*.json")):
+        command.error(f"--choices: no results in {choices}")
     if not args.report:
         if machine.dirty(machine.revision()) and not args.allow_dirty:
             command.error("files differ from the commit, so that figures would be of none: commit, or --allow-dirty")

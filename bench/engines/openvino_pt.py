@@ -23,7 +23,7 @@ class Peer(Engine):
     imports = ("openvino",)
     tools: ClassVar[tuple[str, ...]] = ("torch", "openvino")
     quick = True
-    any_allocator = False  # it frees what another one has allocated: "free(): invalid pointer"
+    any_allocator = False  # with tcmalloc it dies of "free(): invalid pointer"; jemalloc was not tried
 
     @classmethod
     def variants(cls, context: Context) -> tuple[str, ...]:
