@@ -59,6 +59,7 @@ struct Product {
 /// Products of the same columns, whose tiles of sums lie one after the other.
 struct Part {
   std::vector<Product> products;
+  SmallVector<Value> ends; // of the packed right operands; null if a panel is packed in scratch
   SmallVector<unsigned> results;
   int64_t vectors; // of a panel
   Value columnCount, panelCount;
@@ -274,6 +275,7 @@ Value ContractionEmitter::placeLhs(const Task &task, Value &key) {
 /// The panels of the part's products.
 SmallVector<Value> ContractionEmitter::placeRhs(Part &part, const Task &task, Value &key) {
   SmallVector<Value> out;
+  part.ends.clear();
   if (info.panels) {
     Value panel = m.add(m.mul(task.batchLinear, part.panelCount), task.ownPanel);
     for (Product &product : part.products) {
@@ -284,12 +286,14 @@ SmallVector<Value> ContractionEmitter::placeRhs(Part &part, const Task &task, Va
         return {};
       }
       int64_t bytes = byteSize(product.spec.b);
-      Value offset = m.mul(points.expr(buffer->layout.offset), bytes);
-      offset = m.add(offset, m.mul(panel, m.mul(depthCount, product.spec.panel() * bytes)));
-      out.push_back(m.advance(points.operandPtr(buffer->argument), offset));
+      Value base = m.advance(points.operandPtr(buffer->argument), m.mul(points.expr(buffer->layout.offset), bytes));
+      Value panelBytes = m.mul(depthCount, product.spec.panel() * bytes);
+      out.push_back(m.advance(base, m.mul(panel, panelBytes)));
+      part.ends.push_back(m.advance(base, m.mul(m.mul(size(info.batch), part.panelCount), panelBytes)));
     }
     return out;
   }
+  part.ends.assign(part.products.size(), Value());
   Value scratch = m.advance(e.scratch(), points.expr(scheduled("rhs_scratch")));
   for (Product &product : part.products) {
     out.push_back(scratch);
@@ -418,7 +422,7 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
       if (blocked)
         tileSums = m.advance(tileSums, arith::SelectOp::create(b, loc(), several, m.mul(inChunk, sumRowBytes), zero));
       SmallVector<Value> sums;
-      for (auto [product, panel] : llvm::zip_equal(part.products, rhs)) {
+      for (auto [product, panel, end] : llvm::zip_equal(part.products, rhs, part.ends)) {
         sums.push_back(tileSums);
         tileSums = m.advance(tileSums, sumsBytes);
         Value own = m.advance(panel, m.mul(from, step * product.spec.panel() * byteSize(product.spec.b)));
@@ -432,7 +436,7 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
           Value share =
               arith::SelectOp::create(b, loc(), m.less(one, tiles), m.ceilDiv(m.constant(panelBytes), tiles), zero);
           Value skipped = m.mul(m.mul(m.sub(tile, task.firstTile), share), count);
-          next = {m.advance(own, m.add(m.mul(count, panelBytes), skipped)), m.i64(share)};
+          next = {m.advance(own, m.add(m.mul(count, panelBytes), skipped)), m.i64(share), end};
         }
         callMicroKernel(b, loc(), product.spec, heights, m.i64(rows), a, m.i64(rowBytes), m.i64(depthBytes), own,
                         m.i64(count), sums.back(), accumulate, next);

@@ -75,6 +75,7 @@ private:
   MicroKernelSpec spec;
   TileHeights heights{1, 1};
   Value group, firstColumn, columnCount, depthCount, panelPtr; // of the current task
+  Value panelsEnd;                                             // of all panels
   Value tilesOfTask, share;
   bool failedInside = false;
 };
@@ -133,9 +134,10 @@ SmallVector<Value> ConvolutionEmitter::emitTask(Value task, Value lastChunk) {
   }
   int64_t bytes = byteSize(spec.b);
   Value number = m.add(m.mul(group, panels), panel);
-  Value offset =
-      m.add(m.mul(points.expr(buffer->layout.offset), bytes), m.mul(number, m.mul(depthCount, panelColumns * bytes)));
-  panelPtr = m.advance(points.operandPtr(buffer->argument), offset);
+  Value base = m.advance(points.operandPtr(buffer->argument), m.mul(points.expr(buffer->layout.offset), bytes));
+  Value panelBytes = m.mul(depthCount, panelColumns * bytes);
+  panelPtr = m.advance(base, m.mul(number, panelBytes));
+  panelsEnd = m.advance(base, m.mul(m.mul(groups, panels), panelBytes));
 
   // Each tile fetches its share of the next panel, as products do.
   Value one = m.constant(1), tilesOfLine = m.sub(chunk.endTile, chunk.firstTile);
@@ -210,7 +212,7 @@ void ConvolutionEmitter::multiplyBlocks(Value a, Value panel, Value accumulate, 
   Value innerBytes = m.mul(points.expr(inner.stride), bytes), outerBytes = m.mul(points.expr(outer.stride), bytes);
   auto call = [&](Value run, Value runCount, Value from, Value count, Value more) {
     Value before = m.add(m.mul(run, k), from), own = m.add(skipped, m.mul(before, share));
-    Prefetch next{m.advance(panelPtr, m.add(m.mul(depthCount, panelBytes), own)), m.i64(share)};
+    Prefetch next{m.advance(panelPtr, m.add(m.mul(depthCount, panelBytes), own)), m.i64(share), panelsEnd};
     Runs runs;
     if (spec.runs)
       runs = {m.i64(runCount), m.i64(outerBytes)};

@@ -228,14 +228,15 @@ void WinogradEmitter::transformBlock(ValueRange at, Value to, bool border) {
 void WinogradEmitter::multiply(Value panel, Value a, Value rows) {
   int64_t panelRow = spec.panel() * byteSize(acc), tileBytes = e.schedule("rows", 1) * panelRow;
   Value panelBytes = m.mul(channels, panelRow);
-  Value base = m.advance(points.operandPtr(weights->argument),
-                         m.add(m.mul(points.expr(weights->layout.offset), byteSize(acc)), m.mul(panel, panelBytes)));
-  Value apart = m.mul(panels, panelBytes);
+  Value all =
+      m.advance(points.operandPtr(weights->argument), m.mul(points.expr(weights->layout.offset), byteSize(acc)));
+  Value base = m.advance(all, m.mul(panel, panelBytes));
+  Value apart = m.mul(panels, panelBytes), end = m.advance(all, m.mul(apart, 16));
   emitFor(b, loc(), m.constant(0), m.constant(16), m.constant(1), {}, [&](Value plane, ValueRange) {
     PointEmitter::Scope scope(points);
     Value right = m.advance(base, m.mul(plane, apart));
     // The next plane's panel comes while this one is read.
-    Prefetch next{m.advance(right, apart), m.i64(m.constant(panelRow))};
+    Prefetch next{m.advance(right, apart), m.i64(m.constant(panelRow)), end};
     callMicroKernel(b, loc(), spec, heights, m.i64(rows), m.advance(a, m.mul(plane, planeBytes)),
                     m.i64(m.mul(channels, byteSize(acc))), m.i64(m.constant(byteSize(acc))), right, m.i64(channels),
                     m.advance(e.scratch(), m.mul(plane, tileBytes)),

@@ -37,8 +37,9 @@ struct TileHeights {
 TileHeights tileHeights(int64_t minCount, int64_t maxCount, int64_t tile);
 
 /// Memory for a kernel with `prefetch` to fetch: at the k-th step the line at `from + k * step` (i64, in bytes).
+/// Nothing at or behind `end`, the end of what B is a part of, is fetched.
 struct Prefetch {
-  Value from, step;
+  Value from, step, end;
 };
 
 /// For a kernel with `runs`: how many there are, and the distance from one to the next in A (i64, in bytes). `k` is

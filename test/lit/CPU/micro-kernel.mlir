@@ -54,8 +54,15 @@ module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
 }
 
 // CHECK-LABEL: llvm.func internal @disc_product_f32_f32_f32_x16_p_r6(
+// CHECK-SAME: %[[END:[a-z0-9]*]]: !llvm.ptr {llvm.noalias})
 // CHECK-SAME: attributes {dso_local, no_inline}
+// Nothing at or behind the end of the panels is fetched: neither of what the next task needs ...
+// CHECK: llvm.ptrtoint %[[END]]
+// CHECK: arith.minui
 // CHECK: %[[SUMS:.*]]:12 = scf.for
+// ... nor of what this one reads later.
+// CHECK: llvm.ptrtoint %[[END]]
+// CHECK: arith.minui
 // CHECK-COUNT-2: "llvm.intr.prefetch"
 // CHECK: llvm.load %{{.*}} -> vector<8xf32>
 // CHECK: vector.broadcast %{{.*}} : f32 to vector<8xf32>
