@@ -145,11 +145,15 @@ LogicalResult AttentionBlocks::emit() {
 }
 
 /// Each task of a head asks for a part of the keys and values of the next head: rows of a few cache lines, far apart,
-/// that the hardware would not foresee.
+/// that the hardware would not foresee. The last head asks for nothing: what lies behind it may not be mapped, and
+/// fetching from there is slow.
 LogicalResult AttentionBlocks::fetchNextHead(Value head, Value index, Value blocks, ArrayRef<Value> batchSizes) {
-  SmallVector<Value> next = m.delinearize(m.add(head, m.constant(1)), batchSizes);
-  Value count = points.expr(keyCount), one = m.constant(1);
+  Value count = points.expr(keyCount), one = m.constant(1), heads = one, following = m.add(head, one);
+  for (Value size : batchSizes)
+    heads = m.mul(heads, size);
+  SmallVector<Value> next = m.delinearize(following, batchSizes);
   Value from = m.div(m.mul(index, count), blocks), to = m.div(m.mul(m.add(index, one), count), blocks);
+  to = arith::SelectOp::create(b, loc(), m.less(following, heads), to, from);
   for (auto [operand, size] : {std::pair(op.getKey(), depth), std::pair(op.getValue(), valueSize)}) {
     FailureOr<Matrix> matrix = this->matrix(operand, next);
     if (failed(matrix))
