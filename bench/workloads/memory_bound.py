@@ -23,7 +23,8 @@ class Chain(nn.Module):
         visible = mask.bool().unsqueeze(-1)
         for norm, scale, bias in zip(self.norms, self.scales, self.bias, strict=True):
             y = F.gelu(norm(x) + bias) * torch.sigmoid(gate)
-            weights = torch.softmax(y.masked_fill(y < -0.1, float("-inf")), dim=-1)
+            # By an input: a computed value near the bound would fall on either side, as it is rounded.
+            weights = torch.softmax(y.masked_fill(gate < -1.0, float("-inf")), dim=-1)
             x = torch.where(visible, scale(x + y + 8.0 * weights), 0.0)
         weights = torch.softmax(x.mean(dim=-1, keepdim=True).masked_fill(~visible, float("-inf")), dim=1)
         return x, torch.tanh((x * weights).sum(dim=1))
