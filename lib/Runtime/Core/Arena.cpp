@@ -100,6 +100,35 @@ void Allocator::release(void *data, size_t bytes, Use use) const {
     std::free(data);
 }
 
+Region::~Region() {
+  if (begin)
+    unmap(begin, size);
+}
+
+bool Region::open(size_t expected) {
+  if (begin || expected < kHugePage || expected > size_t(PTRDIFF_MAX) / 2)
+    return begin;
+  // Blocks are padded, to whole panels.
+  size_t wanted = expected + expected / 8;
+  begin = static_cast<char *>(map(wanted));
+  if (!begin)
+    return false;
+  size = wanted;
+#ifdef __linux__
+  // Behind the last whole huge page lie small ones, of which only those that are written to become resident.
+  (void)madvise(begin, expected / kHugePage * kHugePage, MADV_HUGEPAGE);
+#endif
+  return true;
+}
+
+void *Region::take(size_t bytes) {
+  if (bytes > size - used || rounded(bytes) > size - used)
+    return nullptr;
+  void *data = begin + used;
+  used += rounded(bytes);
+  return data;
+}
+
 void Buffer::release() {
   allocator_->release(data_, capacity_, Use::Lasting);
   data_ = nullptr;

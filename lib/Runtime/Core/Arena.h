@@ -57,6 +57,28 @@ private:
   size_t capacity_ = 0;
 };
 
+/// Memory for blocks that are all freed at the same time, side by side on huge pages. In pages of their own, blocks
+/// that are smaller than a huge page lie on small ones, and reading a few megabytes of weights in a row then waits for
+/// the translation of each page's address.
+class Region {
+public:
+  Region() = default;
+  Region(const Region &) = delete;
+  Region &operator=(const Region &) = delete;
+  ~Region();
+
+  /// Reserves addresses for blocks of about `expected` bytes together; memory is used as it is written to. False, and
+  /// nothing reserved, if that is less than a huge page, or if there is no memory.
+  bool open(size_t expected);
+  bool isOpen() const { return begin != nullptr; }
+  /// The next block, at a multiple of kAlignment. Null if no room is left.
+  void *take(size_t bytes);
+
+private:
+  char *begin = nullptr;
+  size_t size = 0, used = 0;
+};
+
 /// Memory of nested activations: taken at its end, and given back down to a mark. What it grew to it keeps.
 class Frames {
 public:

@@ -194,7 +194,7 @@ void *disc_call::global(int64_t index, int64_t bytes) {
   Weights::Global &global = weights.globals[index];
   // Only init may allocate: other calls run at the same time.
   if (!global.data && entry == Entry::Init) {
-    global.data = global.own.reserve(memorySize(bytes));
+    global.data = weights.allocate(size_t(index), memorySize(bytes), sanitizer != nullptr);
     global.bytes = size_t(bytes);
     if (!global.data)
       return noMemory(weights.memory, "no memory for a global of " + std::to_string(bytes) + " bytes");

@@ -29,6 +29,8 @@ Weights::Weights(const disc_model_info_t &info, const Allocator &host, Device *d
   }
   for (int64_t i = 0; i < info.num_globals; ++i)
     globals.emplace_back(allocator);
+  // A caller that allocates itself wants to see each block.
+  pooled = !device && !host.allocateFn;
 }
 
 Weights::~Weights() {
@@ -41,6 +43,19 @@ Weights::~Weights() {
   written.reset();
   for (DLManagedTensorVersioned *tensor : owned)
     release(tensor);
+}
+
+void *Weights::allocate(size_t index, size_t bytes, bool apart) {
+  if (pooled && !region.isOpen()) {
+    // What init makes of parameters takes about as much memory as they do.
+    int64_t expected = 0, size = 0;
+    for (int64_t i = 0; i < info.num_parameters; ++i)
+      if (const disc_parameter_info &p = info.parameters[i]; denseBytes(p.shape, p.rank, elementBytes(p.dtype), size))
+        expected += std::min<int64_t>(size, PTRDIFF_MAX / 4 - expected);
+    pooled = region.open(size_t(expected));
+  }
+  void *data = pooled && !apart ? region.take(bytes) : nullptr;
+  return data ? data : globals[index].own.reserve(bytes);
 }
 
 /// Types that differ in nothing but the sign of an integer: a parameter's table entry

@@ -46,6 +46,9 @@ public:
   /// longer than this.
   Status bind(const Safetensors &file, std::shared_ptr<StoredFile> mapping, const Binding &binding);
 
+  /// Memory for global `index`, `bytes` bytes at least; null if there is none. `apart` from all others, or beside them.
+  void *allocate(size_t index, size_t bytes, bool apart);
+
   /// Lets go of what only init reads. Weights that are packed now would double the model's size.
   void initialised();
 
@@ -56,7 +59,7 @@ public:
     explicit Global(const Allocator &allocator) : own(allocator) {}
     void *data = nullptr;
     size_t bytes = 0;
-    Buffer own; ///< Unless the data is in the file.
+    Buffer own; ///< Unless the data is in the file or in `region`.
   };
 
   DeviceMemory memory;            ///< With a device: its memory.
@@ -87,6 +90,8 @@ private:
     size_t bytes;
   };
   std::vector<State> states; ///< Of parameters that are from a file.
+  bool pooled;               ///< Globals may share the region.
+  Region region;
 };
 
 } // namespace disc::rt
