@@ -123,6 +123,52 @@ def test_pairs():
         torch.testing.assert_close(remainder, want, rtol=0, atol=0, equal_nan=True)
 
 
+class Power(torch.nn.Module):
+    def forward(self, x, y):
+        return torch.pow(x, y)
+
+
+@pytest.mark.parametrize("cpu", [None, "x86-64-v2"])
+def test_pow(cpu):
+    """Results of every size, bases next to 1, denormals, integers as exponents of negative bases, and all specials."""
+    if cpu is not None and platform.machine() != "x86_64":
+        pytest.skip("names of x86 processors")
+    shapes = ({0: torch.export.Dim("n", min=1)},) * 2
+    model = disc.compile(
+        Power(), (torch.rand(64), torch.rand(64)), dynamic_shapes=shapes, options=disc.Options(cpu=cpu)
+    )
+    special = torch.cat([SPECIAL, torch.tensor([2.0, -2.0, 3.0, -3.0, 0.5, -0.5, 2.5, 16777217.0, 1e38, -1e-45])])
+    x, y = (v.reshape(-1).contiguous() for v in torch.meshgrid(special, special, indexing="ij"))
+    torch.testing.assert_close(model(x, y), torch.pow(x.double(), y.double()).float(), rtol=1e-6, atol=0, equal_nan=True)
+    assert torch.equal(model(x, y).signbit() & ~model(x, y).isnan(), torch.pow(x, y).signbit() & ~torch.pow(x, y).isnan())
+
+    generator = torch.Generator().manual_seed(0)
+    count = 200_003
+    bases = torch.exp2(torch.rand(count, generator=generator) * 276 - 149)
+    exponents = (torch.rand(count, generator=generator) * 300 - 150) / bases.double().log2().float()
+    near = 1 + torch.randn(count, generator=generator) * 1e-3
+    far = (torch.rand(count, generator=generator) * 300 - 150) / near.double().log2().float()
+    small = -torch.exp2(torch.rand(count, generator=generator) * 8 - 4)
+    for a, b in ((bases, exponents), (near, far), (small, (exponents * 8).round().clamp(-40, 40))):
+        got, want = model(a, b), torch.pow(a.double(), b.double())
+        finite = want.float().isfinite()
+        assert torch.equal(got.isfinite(), finite)
+        assert ulps(got[finite], want[finite]).max().item() <= 0.6
+
+
+def test_pow_of_doubles():
+    """Of vectors it is the same code that devices run: test_device_math.py compares that with mpmath."""
+    n = 20_003
+    generator = torch.Generator().manual_seed(0)
+    x = torch.exp(torch.randn(n, dtype=torch.float64, generator=generator) * 30)
+    y = torch.randn(n, dtype=torch.float64, generator=generator) * 300 / x.log()
+    special = torch.cat([SPECIAL.double(), torch.tensor([2.0, -3.0, -0.5, 5e-324, 1e300], dtype=torch.float64)])
+    grid = (v.reshape(-1).contiguous() for v in torch.meshgrid(special, special, indexing="ij"))
+    model = disc.compile(Power(), (x, y), dynamic_shapes=({0: torch.export.Dim("n", min=1)},) * 2)
+    for a, b in ((x, y), tuple(grid)):
+        torch.testing.assert_close(model(a, b), torch.pow(a, b), rtol=6e-16, atol=5e-324, equal_nan=True)
+
+
 def test_gelu_where_it_does_not_cancel():
     x = torch.linspace(-2, 30, 300_001)
     got = compiled(torch.nn.functional.gelu)(x)
