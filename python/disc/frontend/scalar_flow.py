@@ -44,7 +44,7 @@ def branch(condition: Elem, then: Callable[[], Elem], otherwise: Elem) -> Elem:
     """What ``then`` computes where the condition holds: worth it for much work that few elements need."""
     if condition.dtype != torch.bool:
         raise TypeError(f"the condition of a branch is a bool, not {condition.dtype}")
-    op = scf.IfOp(condition.value, _types([otherwise]), hasElse=True)
+    op = scf.IfOp(condition.value, _types([otherwise]), has_else=True)
     with ir.InsertionPoint(op.then_block):
         scf.YieldOp([then().value])
     with ir.InsertionPoint(op.else_block):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import disc
+from float_accuracy import SPECIAL, compiled, samples, ulps
 
 # Bounds as stated at the top of lib/Target/Common/LowerMath.cpp, and of special_polynomials.py of the lowering rules.
 FUNCTIONS = {
@@ -38,37 +39,6 @@ FUNCTIONS = {
     "i0": (torch.special.i0, -91, 91, 6),
     "i1": (torch.special.i1, -91, 91, 8),
 }
-SPECIAL = torch.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), float("nan"), 1e-45, 1e-40, -1e-40, 3e38])
-
-
-class Function(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
-
-def compiled(function):
-    x = torch.rand(64)
-    return disc.compile(Function(function), (x,), dynamic_shapes=({0: torch.export.Dim("n", min=1)},))
-
-
-def samples(low, high):
-    """Points spread evenly over the range, and over its exponents."""
-    even = torch.linspace(low, high, 200_003, dtype=torch.float64)
-    top = torch.tensor(max(abs(low), abs(high)), dtype=torch.float64).log2().item()
-    geometric = torch.logspace(-40 if low < 1e-40 else -30, top, 200_003, base=2, dtype=torch.float64)
-    points = torch.cat([even, geometric, -geometric])
-    return points[(points >= low) & (points <= high)].float()
-
-
-def ulps(got, want):
-    """The distance in units of the last place of f32 at `want`."""
-    rounded = want.float()
-    unit = torch.nextafter(rounded.abs(), torch.tensor(float("inf"))).double() - rounded.abs().double()
-    return ((got.double() - want) / unit).abs()
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
