@@ -31,7 +31,7 @@ SmallVector<Value> mlir::disc::transposeVectors(OpBuilder &b, Location loc, Smal
 }
 
 CrossedTiles::CrossedTiles(PointEmitter &points, const KernelAccess &access, unsigned lanes, unsigned memory,
-                           unsigned first, unsigned count)
+                           unsigned first, unsigned count, int64_t capacity)
     : points(points), laneDim(lanes) {
   KernelFuncOp kernel = points.kernel();
   unsigned numInputs = kernel.getNumInputs();
@@ -45,7 +45,7 @@ CrossedTiles::CrossedTiles(PointEmitter &points, const KernelAccess &access, uns
     Type elem = getElementTypeOrSelf(tensor.getType());
     if (!elem.isIntOrFloat() || elem.getIntOrFloatBitWidth() < 8)
       continue;
-    int64_t bytes = points.lanes() * points.lanes() * (elem.getIntOrFloatBitWidth() / 8);
+    int64_t bytes = llvm::alignTo(capacity, points.lanes()) * points.lanes() * (elem.getIntOrFloatBitWidth() / 8);
     Value storage;
     points.atEntry([&] {
       OpBuilder &b = points.b();
@@ -89,6 +89,13 @@ Idx CrossedTiles::slot(Value k) {
   return Idx(first, true, 1, points.lanes());
 }
 
+Idx CrossedTiles::slot(const Place &place, int64_t k) {
+  Value at = points.constantIndex(k);
+  if (place.slot)
+    at = points.b().createOrFold<arith::AddIOp>(points.kernel().getLoc(), place.slot, at);
+  return slot(at);
+}
+
 void CrossedTiles::read(const Place &place) {
   OpBuilder &b = points.b();
   Location loc = points.kernel().getLoc();
@@ -103,7 +110,7 @@ void CrossedTiles::read(const Place &place) {
       rows.push_back(points.load(pointer(tile), rowAddress(tile, place, row), tile.elem, place.memoryMask));
     }
     for (auto [k, v] : llvm::enumerate(transposeVectors(b, loc, rows)))
-      points.store(tile.storage, Idx(points.constantIndex(k * points.lanes()), true), v);
+      points.store(tile.storage, slot(place, k), v);
   }
 }
 
@@ -113,7 +120,7 @@ void CrossedTiles::write(const Place &place) {
   for (const Tile &tile : tiles) {
     SmallVector<Value> rows;
     for (int64_t k = 0; k < points.lanes(); ++k)
-      rows.push_back(points.load(tile.storage, Idx(points.constantIndex(k * points.lanes()), true), tile.elem));
+      rows.push_back(points.load(tile.storage, slot(place, k), tile.elem));
     for (auto [r, v] : llvm::enumerate(transposeVectors(b, loc, rows))) {
       Value row = points.constantIndex(r), value = v;
       auto store = [&] {

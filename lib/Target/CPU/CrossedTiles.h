@@ -18,9 +18,10 @@ SmallVector<Value> transposeVectors(OpBuilder &b, Location loc, SmallVector<Valu
 class CrossedTiles {
 public:
   /// The buffers (of `count` from `first`, in the numbering of LinearAccess) that are only ever addressed with stride 1
-  /// along dimension `memory` of the domain, and with another one along dimension `lanes`.
+  /// along dimension `memory` of the domain, and with another one along dimension `lanes`. Up to `capacity` points
+  /// along `memory` are kept, in tiles of V.
   CrossedTiles(PointEmitter &points, const KernelAccess &access, unsigned lanes, unsigned memory, unsigned first,
-               unsigned count);
+               unsigned count, int64_t capacity);
 
   bool empty() const { return tiles.empty(); }
   bool contains(unsigned buffer) const;
@@ -31,13 +32,14 @@ public:
     SmallVector<Value> at; // one per dimension of the domain; null stands for zero
     Value laneCount;
     Value memoryMask;
+    Value slot; // of the tile's first point among those kept (null: zero)
   };
   /// Reads a tile of every buffer.
   void read(const Place &place);
   /// Writes what `put` has kept for every buffer. Lanes outside the domain are not written.
   void write(const Place &place);
 
-  /// The vector along the lanes at point `k` of the tile, along `memory`.
+  /// The vector along the lanes at the kept point `k`, along `memory`.
   Value get(unsigned buffer, Value k);
   void put(unsigned buffer, Value k, Value v);
 
@@ -46,12 +48,13 @@ private:
     unsigned buffer;
     LinearAccess access;
     Type elem;
-    Value storage; // V * V elements on the stack
+    Value storage; // capacity * V elements on the stack
   };
   const Tile &tile(unsigned buffer) const;
   Value pointer(const Tile &tile);
   Idx rowAddress(const Tile &tile, const Place &place, Value row);
   Idx slot(Value k);
+  Idx slot(const Place &place, int64_t k);
 
   PointEmitter &points;
   unsigned laneDim;

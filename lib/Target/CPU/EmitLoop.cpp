@@ -90,7 +90,8 @@ LogicalResult LoopEmitter::run() {
   runs = access.mergedRuns(0, domain.size());
   planJoin(access);
   for (unsigned r = 0; r + 1 < runs.size() && joined.empty(); ++r) {
-    CrossedTiles crossed(points, access, runs.back().innermost, runs[r].innermost, 0, e.kernel.getNumInputs());
+    CrossedTiles crossed(points, access, runs.back().innermost, runs[r].innermost, 0, e.kernel.getNumInputs(),
+                         e.lanes());
     if (!crossed.empty())
       return tiles(crossed, r);
   }

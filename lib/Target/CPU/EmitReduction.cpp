@@ -46,13 +46,13 @@ ReductionEmitter::ReductionEmitter(KernelEmission &e, ReductionPlan reductionPla
   parallelRuns = adjacentRuns(access, plan.parallel);
 }
 
-bool ReductionEmitter::useTiles() {
+bool ReductionEmitter::useTiles(int64_t longest) {
   if (runs.size() != 1 || parallelRuns.empty())
     return false;
   unsigned lanes = parallelRuns.back().innermost, memory = runs.back().innermost;
   unsigned numInputs = e.kernel.getNumInputs();
-  inputTiles.emplace(points, access, lanes, memory, 0, numInputs);
-  resultTiles.emplace(points, access, lanes, memory, numInputs, e.kernel.getNumResults());
+  inputTiles.emplace(points, access, lanes, memory, 0, numInputs, longest);
+  resultTiles.emplace(points, access, lanes, memory, numInputs, e.kernel.getNumResults(), longest);
   for (BlockArgument arg : e.kernel.getBody().getArguments())
     if (unsigned i = arg.getArgNumber(); inputTiles->contains(i))
       points.bind(
@@ -72,13 +72,33 @@ LogicalResult ReductionEmitter::emitRows(ValueRange at, Value count) {
   for (unsigned d : plan.parallel)
     point.push_back(byDim[d]);
   place.laneCount = count;
-  if (!runs.back().extent.isConstant(e.lanes()))
-    place.memoryMask = points.tailMask(points.expr(runs.back().extent));
-  inputTiles->read(place);
+  eachTile(place, [&] { inputTiles->read(place); });
   if (failed(emitPoints({point}, count ? points.tailMask(count) : Value())))
     return failure();
-  resultTiles->write(place);
+  eachTile(place, [&] { resultTiles->write(place); });
   return success();
+}
+
+/// `body` for each tile of the rows at `place`: whole ones, then what is left.
+void ReductionEmitter::eachTile(CrossedTiles::Place &place, function_ref<void()> body) {
+  int64_t lanes = e.lanes();
+  unsigned memory = runs.back().innermost;
+  if (runs.back().extent.isConstant(lanes))
+    return body();
+  auto at = [&](Value position, Value mask) {
+    PointEmitter::Scope scope(points);
+    place.at[memory] = place.slot = position;
+    place.memoryMask = mask;
+    body();
+    return SmallVector<Value>();
+  };
+  Value extent = points.expr(runs.back().extent);
+  Value rest = b.createOrFold<arith::RemUIOp>(loc, extent, points.constantIndex(lanes));
+  Value whole = b.createOrFold<arith::SubIOp>(loc, extent, rest);
+  emitFor(b, loc, points.constantIndex(0), whole, points.constantIndex(lanes), {},
+          [&](Value position, ValueRange) { return at(position, Value()); });
+  Value some = b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::ne, rest, points.constantIndex(0));
+  emitIf(b, loc, some, {}, [&] { return at(whole, points.tailMask(rest)); });
 }
 
 LogicalResult ReductionEmitter::emitPoints(ArrayRef<SmallVector<Idx>> at, Value mask) {

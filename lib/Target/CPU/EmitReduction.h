@@ -22,9 +22,9 @@ public:
   /// the domain; there is one point, or, if the lanes are parallel, one per vector of lanes done together.
   LogicalResult emitPoints(ArrayRef<SmallVector<Idx>> parallelPoints, Value mask);
 
-  /// For lanes that are parallel points of rows shorter than a vector: prepares to read and write V rows as tiles.
-  /// False if the rows do not lie one way; the lanes then run along `parallelRuns.back()`.
-  bool useTiles();
+  /// For lanes that are parallel points of rows of up to `longest` elements: prepares to read and write V rows as
+  /// tiles. False if the rows do not lie one way; the lanes then run along `parallelRuns.back()`.
+  bool useTiles(int64_t longest);
   /// All passes at V rows, the first one at `at` (a coordinate per parallel run); `count` of them are there (null:
   /// all).
   LogicalResult emitRows(ValueRange at, Value count);
@@ -44,6 +44,7 @@ private:
   };
   using SiteBody = function_ref<SmallVector<Value>(ArrayRef<Site>, Value mask, ValueRange carried)>;
 
+  void eachTile(CrossedTiles::Place &place, function_ref<void()> body);
   LogicalResult emitPass(unsigned pass);
   void emitSerial(const PlannedReduction &reduction);
   SmallVector<Value> emitSites(unsigned pass, ArrayRef<Site> sites, Value mask, ValueRange carried);

@@ -3,12 +3,12 @@
 //   disc_plan.kernel_func row @layer_norm { %s = sum of %x over d1 ; ... ; disc_plan.yield %y : tensor<?x384xf32> }
 //
 // A task is one parallel point: a row. Its passes run over the reduced range with the lanes along the innermost
-// dimension (EmitReduction.cpp). Where a row may be shorter than a vector, the lanes would be wasted and each row would
-// pay for combining them: below `short_rows` elements the lanes are neighbouring rows, read and written as transposed
-// tiles (CrossedTiles.cpp).
+// dimension (EmitReduction.cpp). Where a row may be short, lanes would be wasted and each row would pay for combining
+// them: up to `short_rows` elements the lanes are neighbouring rows, read and written as transposed tiles
+// (CrossedTiles.cpp).
 //
-//   scf.if %C <= 16 { scf.for 16 rows { 16 loads, transposed; passes with scf.for %k = 0 to %C } }
-//   scf.if %C > 16 { scf.for row { passes with scf.for %c = 0 to %C step 16 } }
+//   scf.if %C <= 64 { scf.for 16 rows { tiles: 16 loads, transposed; passes with scf.for %k = 0 to %C } }
+//   scf.if %C > 64 { scf.for row { passes with scf.for %c = 0 to %C step 16 } }
 //
 // Lit test: test/lit/CPU/emit-row.mlir.
 //
@@ -26,9 +26,9 @@ public:
   RowEmitter(KernelEmission &e, const ReductionPlan &plan)
       : e(e), b(e.builder), loc(e.kernel.getLoc()), row(plan.size(plan.reduced)),
         wide(e, plan, /*lanesAreReduced=*/true) {
-    if (e.schedule("short_rows", 0)) {
+    if (int64_t longest = e.schedule("short_rows", 0)) {
       narrow.emplace(e, plan, /*lanesAreReduced=*/false);
-      if (!narrow->useTiles())
+      if (!narrow->useTiles(longest))
         narrow.reset();
     }
   }

@@ -43,6 +43,20 @@ Value MathEmitter::log1p(Value x) {
   return select(equal(rounded, c(0.0)), x, result);
 }
 
+Value MathEmitter::signedPower(Value x, Value y, Value power) {
+  auto both = [&](Value p, Value q) -> Value { return arith::AndIOp::create(b, p, q); };
+  Value half = mul(y, c(0.5)), truncated = math::TruncOp::create(b, y);
+  // Of infinities neither y nor its half has a fraction: they are even.
+  Value odd = both(equal(truncated, y), compare(arith::CmpFPredicate::ONE, math::TruncOp::create(b, half), half));
+  power = select(both(isNegative(x), odd), neg(power), power);
+  // A negative finite base has no real power but for integers.
+  Value negative = both(less(x, c(0.0)), less(c(-std::numeric_limits<double>::infinity()), x));
+  Value fractional = compare(arith::CmpFPredicate::UNE, truncated, y);
+  power = select(both(negative, fractional), c(std::numeric_limits<double>::quiet_NaN()), power);
+  Value one = arith::OrIOp::create(b, equal(x, c(1.0)), equal(y, c(0.0)));
+  return select(one, c(1.0), power);
+}
+
 Value MathEmitter::sinOf(const Reduced &x, int64_t quarters) {
   Value n = addI(x.n, ci(quarters)), s = mul(x.r, x.r);
   Value p = select(isOdd(n), cosOfReduced(x, s), sinOfReduced(x, s));

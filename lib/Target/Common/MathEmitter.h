@@ -90,7 +90,9 @@ protected:
   virtual std::pair<double, double> halfPi() const = 0;
   virtual double largeArgument() const = 0;
 
-  Value c(double v) { return splat(FloatAttr::get(getElementTypeOrSelf(type), v), type); }
+  Value c(double v) { return constantOf(type, v); }
+  /// The constant in another float format than the emitter's: `like` is a value or vector of it.
+  Value constantOf(Type like, double v) { return splat(FloatAttr::get(getElementTypeOrSelf(like), v), like); }
   Value ci(int64_t v) { return splat(IntegerAttr::get(intElement, APInt(width(), v, /*isSigned=*/true)), intType()); }
   Value add(Value x, Value y) { return arith::AddFOp::create(b, x, y); }
   Value sub(Value x, Value y) { return arith::SubFOp::create(b, x, y); }
@@ -122,12 +124,12 @@ protected:
   Value toFloat(Value x) { return arith::SIToFPOp::create(b, type, x); }
   Value isNegative(Value x) { return lessI(bits(x), ci(0)); } // -0 as well
 
-  /// Horner's rule; coefficients from the constant one up.
+  /// Horner's rule, in the format of x; coefficients from the constant one up.
   template <typename T> Value polynomial(Value x, std::initializer_list<T> coefficients) {
     ArrayRef<T> all(coefficients);
-    Value p = c(all.back());
+    Value p = constantOf(x.getType(), all.back());
     for (T coefficient : llvm::reverse(all.drop_back()))
-      p = fma(p, x, c(coefficient));
+      p = fma(p, x, constantOf(x.getType(), coefficient));
     return p;
   }
 
@@ -164,6 +166,8 @@ protected:
   /// Mantissa in [sqrt(1/2), sqrt(2)) and exponent, as an integer, of a positive x.
   std::pair<Value, Value> splitExponent(Value x);
 
+  /// x^y from |x|^y, which is NaN where x or y is, unless the other one makes a NaN irrelevant.
+  Value signedPower(Value x, Value y, Value power);
   Value sinOf(const Reduced &x, int64_t quarters);
   Value isOdd(Value n) { return equalI(andI(n, ci(1)), ci(1)); }
   /// pi/2 - x, and pi - x.

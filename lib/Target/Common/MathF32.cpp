@@ -85,8 +85,36 @@ public:
     return select(less(magnitude, c(0.5f)), sub(c(1.0f), erfOfSmall(x)), large);
   }
 
-  // This needs more bits than f32 has, as does the reduction of large angles.
-  Value pow(Value x, Value y) override { return narrow(math::PowFOp::create(b, widen(x), widen(y))); }
+  /// 2^(y log2 |x|), with the product in f64: an exponent of up to 128 multiplies the error of the logarithm. With m
+  /// the mantissa and s = (m - 1) / (m + 1), log2 m = 2 atanh(s) / ln 2, to 2^-37 of itself. (Muller, "Elementary
+  /// Functions", 3rd edition 2016, 11.3 on powers and 11.2 on the signs of C's Annex F; both polynomials are minimax.)
+  Value pow(Value x, Value y) override {
+    Value infinity = c(std::numeric_limits<float>::infinity()), zero = c(0.0f);
+    Value magnitude = abs(x);
+    auto [mantissa, exponent] = splitExponent(magnitude);
+    // The mantissa is finite whatever x is: the exponent alone says that the logarithm is infinite or NaN.
+    Value n = select(less(magnitude, infinity), toFloat(exponent), magnitude);
+    n = select(equal(magnitude, zero), neg(infinity), n);
+    // Beyond 2^100 only the sign of y counts; and that is no infinity, whose product with 0 would be NaN.
+    Value power = widen(atLeast(atMost(y, c(0x1p100f)), c(-0x1p100f)));
+
+    Type wide = power.getType();
+    auto d = [&](double v) { return constantOf(wide, v); };
+    Value f = widen(sub(mantissa, c(1.0f))), s = div(f, add(f, d(2.0)));
+    Value p = polynomial(mul(s, s), {2.8853900817900864, 0.9617966733416803, 0.577083584976157, 0.4116727187418326,
+                                     0.34073010677074245});
+    // f64 has more exponents than f32: neither 2^n nor the result is out of range before it is rounded to f32.
+    Value product = atLeast(atMost(mul(power, fma(s, p, widen(n))), d(200.0)), d(-200.0));
+    double magic64 = 1.5 * 0x1p52;
+    Value shifted = add(product, d(magic64)), r = sub(product, sub(shifted, d(magic64)));
+    Value q = polynomial(r, {1.0000000005541556, 0.6931472057373329, 0.24022646890650354, 0.0555032877681101,
+                             0.00961848895567845, 0.0013399931274398111, 0.0001534581241236948});
+    Type i64 = withElement(b.getI64Type());
+    Value fifty = splat(b.getI64IntegerAttr(52), i64), one64 = splat(b.getI64IntegerAttr(int64_t(1023) << 52), i64);
+    Value twoToN = addI(arith::ShLIOp::create(b, arith::BitcastOp::create(b, i64, shifted), fifty), one64);
+    Value result = narrow(mul(q, arith::BitcastOp::create(b, wide, twoToN)));
+    return signedPower(x, y, result);
+  }
   Reduced reduceTrigFar(Value x, int64_t largestExponent) override {
     Value wide = widen(x);
     Reduced far = createMathF64(b, b.getLoc(), wide.getType())->reduceTrigFar(wide, largestExponent);

@@ -86,21 +86,7 @@ public:
     error = select(less(abs(product), c(800.0)), error, c(0.0));
     auto [n, r] = reduceExp(atLeast(atMost(product, c(710.0)), c(-746.0)));
     Value result = scale(expOfReduced(add(r, error)), n);
-
-    Value half = mul(y, c(0.5));
-    Value isInteger = equal(math::TruncOp::create(b, y), y);
-    Value isOdd =
-        arith::AndIOp::create(b, isInteger, compare(arith::CmpFPredicate::ONE, math::TruncOp::create(b, half), half));
-    Value negative = isNegative(x);
-    result = select(arith::AndIOp::create(b, negative, isOdd), neg(result), result);
-    // A negative finite base has no real power but for integers.
-    Value proper = arith::AndIOp::create(b, less(x, c(0.0)), less(magnitude, c(kInfinity)));
-    Value fractional = arith::AndIOp::create(b, less(abs(y), c(kInfinity)),
-                                             compare(arith::CmpFPredicate::ONE, math::TruncOp::create(b, y), y));
-    result = select(arith::AndIOp::create(b, proper, fractional), c(kNaN), result);
-    result = select(isNaN(x), x, result);
-    Value one = arith::OrIOp::create(b, equal(x, c(1.0)), equal(y, c(0.0)));
-    return select(one, c(1.0), result);
+    return signedPower(x, y, result);
   }
 
   double trigLimit() const override { return 0x1p20; }

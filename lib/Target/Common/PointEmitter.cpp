@@ -194,19 +194,38 @@ LogicalResult PointEmitter::emitBody(linalg::GenericOp op, ArrayRef<Idx> iters, 
     if (v)
       map.map(arg, v);
 
-  DenseMap<Value, Idx> coordinates; // those of the body's index values that run along the lanes in a known way
-  for (Operation &inner : op.getBody()->without_terminator()) {
+  BodyPoint point{iters, mask, DenseMap<Value, Idx>()};
+  if (failed(emitOps(*op.getBody(), map, point)))
+    return failure();
+  for (Value v : op.getBody()->getTerminator()->getOperands())
+    if (!map.contains(v)) {
+      Value known = scalar(v);
+      if (!known)
+        return failure();
+      map.map(v, known);
+    }
+  return success();
+}
+
+/// The operations of a generic's body, or of a region in it, up to the terminator.
+LogicalResult PointEmitter::emitOps(Block &block, IRMapping &map, BodyPoint &point) {
+  for (Operation &inner : block.without_terminator()) {
     if (auto index = dyn_cast<linalg::IndexOp>(inner)) {
-      coordinates[index] = iters[index.getDim()];
+      const Idx &iter = point.iters[index.getDim()];
+      point.coordinates[index] = iter;
       if (!llvm::all_of(index->getUsers(), llvm::IsaPred<tensor::ExtractOp>))
-        map.map(index.getResult(), materialize(iters[index.getDim()]));
+        map.map(index.getResult(), materialize(iter));
       continue;
     }
     if (auto extract = dyn_cast<tensor::ExtractOp>(inner)) {
-      Value v = evalExtract(extract, map, coordinates, mask);
+      Value v = evalExtract(extract, map, point.coordinates, point.mask);
       if (!v)
         return failure();
       map.map(extract.getResult(), v);
+      continue;
+    }
+    if (auto constantOp = dyn_cast<arith::ConstantOp>(inner)) {
+      map.map(constantOp.getResult(), constant(constantOp.getValue()));
       continue;
     }
     SmallVector<Value> operands;
@@ -216,29 +235,28 @@ LogicalResult PointEmitter::emitBody(linalg::GenericOp op, ArrayRef<Idx> iters, 
         return failure();
       operands.push_back(v);
     }
-    if (auto constantOp = dyn_cast<arith::ConstantOp>(inner)) {
-      map.map(constantOp.getResult(), constant(constantOp.getValue()));
+    if (auto check = dyn_cast<CheckIndexOp>(inner)) {
+      map.map(check.getResult(), checkIndex(check, operands[0], operands[1], point.mask));
       continue;
     }
-    if (auto check = dyn_cast<CheckIndexOp>(inner)) {
-      map.map(check.getResult(), checkIndex(check, operands[0], operands[1], mask));
+    if (auto branch = dyn_cast<scf::IfOp>(inner)) {
+      if (failed(emitBranch(branch, operands.front(), map, point)))
+        return failure();
+      continue;
+    }
+    if (auto loop = dyn_cast<scf::WhileOp>(inner)) {
+      if (failed(emitWhile(loop, operands, map, point)))
+        return failure();
       continue;
     }
     // Integer divisions are not pure, for they may trap; the import guards their divisors, so that lanes that are
     // masked off (and read as zeros) do not.
     if (inner.getNumRegions() || !isMemoryEffectFree(&inner))
       return inner.emitError("cannot be evaluated along lanes");
-    if (std::optional<Idx> known = computedCoordinate(inner, coordinates, operands))
-      coordinates[inner.getResult(0)] = *known;
+    if (std::optional<Idx> known = computedCoordinate(inner, point.coordinates, operands))
+      point.coordinates[inner.getResult(0)] = *known;
     map.map(inner.getResults(), cloneOn(&inner, operands)->getResults());
   }
-  for (Value v : op.getBody()->getTerminator()->getOperands())
-    if (!map.contains(v)) {
-      Value known = scalar(v);
-      if (!known)
-        return failure();
-      map.map(v, known);
-    }
   return success();
 }
 

@@ -12,6 +12,7 @@
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
@@ -192,6 +193,18 @@ private:
   using PointKey =
       std::vector<std::tuple<const void *, const void *, const void *, const void *, const void *, int64_t>>;
   using IndexKey = std::tuple<int, const void *, const void *>;
+
+  /// Where a generic's body is evaluated, and those of its index values that run along the lanes in a known way.
+  struct BodyPoint {
+    ArrayRef<Idx> iters;
+    Value mask;
+    llvm::DenseMap<Value, Idx> coordinates;
+  };
+  LogicalResult emitOps(Block &block, IRMapping &map, BodyPoint &point);
+  LogicalResult emitBranch(scf::IfOp op, Value condition, IRMapping &map, BodyPoint &point);
+  LogicalResult emitWhile(scf::WhileOp op, ArrayRef<Value> inits, IRMapping &map, BodyPoint &point);
+  LogicalResult regionValues(ValueRange values, IRMapping &map, bool alongLanes, SmallVectorImpl<Value> &results);
+  Value anyLane(Value condition);
 
   Value evalGeneric(OpResult result, linalg::GenericOp op, ArrayRef<Idx> idx, Value mask);
   Value evalReshape(ReshapeOp op, ArrayRef<Idx> idx, Value mask);

@@ -3,7 +3,7 @@
 // A task is one row: one point of the parallel dimensions. Values that later passes read back lie in scratch memory
 // (ReductionPlan). Long rows are summed in several accumulators, since one addition waits for the one before.
 //
-//   schedule = {accumulators = 4 : i64, short_rows = 16 : i64}, tasks = B * S, scratch = 1536
+//   schedule = {accumulators = 4 : i64, short_rows = 64 : i64}, tasks = B * S, scratch = 1536
 //
 // Test: test/lit/Schedule/loop-row-column.mlir
 //
@@ -16,17 +16,24 @@
 using namespace mlir;
 using namespace mlir::disc;
 
+/// The longest rows that are done a vector of rows at a time. Each reduction of a row by itself waits for the one
+/// before and ends in combining lanes, which costs as much as 64 elements: from there on the transposition is dearer.
+static int64_t shortRows(const ReductionPlan &plan, const TargetInfo &target) {
+  return plan.reductions.size() > 1 ? std::max<int64_t>(target.lanes(), 64) : target.lanes();
+}
+
 LogicalResult mlir::disc::scheduleRow(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target) {
   FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, kernel.getBody().front(), shapes);
   if (failed(plan))
     return failure();
   SymExpr row = plan->size(plan->reduced);
-  // Rows that may be shorter than a vector are done a vector of rows at a time; what is kept of them, too.
-  bool isShort = shapes.range(row).min.value_or(0) <= target.lanes() &&
+  // Rows that may be short are done a vector of rows at a time; what is kept of them, too.
+  int64_t longestShort = shortRows(*plan, target);
+  bool isShort = shapes.range(row).min.value_or(0) <= longestShort &&
                  shapes.range(plan->size(plan->parallel)).max.value_or(INT64_MAX) > 1;
   SymExpr kept = row;
   if (isShort)
-    kept = SymExpr::max(row, SymExpr::min(row, SymExpr(target.lanes())) * SymExpr(target.lanes()));
+    kept = SymExpr::max(row, SymExpr::min(row, SymExpr(longestShort)) * SymExpr(target.lanes()));
   SymExpr scratch(0);
   for (const StagedValue &staged : plan->staged)
     scratch += ReductionPlan::stagedBytes(staged, kept);
@@ -38,7 +45,7 @@ LogicalResult mlir::disc::scheduleRow(KernelOp kernel, ShapeAnalysis &shapes, co
   Builder b(kernel.getContext());
   SmallVector<NamedAttribute> schedule = {b.getNamedAttr("accumulators", b.getI64IntegerAttr(accumulators))};
   if (isShort)
-    schedule.push_back(b.getNamedAttr("short_rows", b.getI64IntegerAttr(target.lanes())));
+    schedule.push_back(b.getNamedAttr("short_rows", b.getI64IntegerAttr(longestShort)));
   kernel.setScheduleAttr(b.getDictionaryAttr(schedule));
   kernel.setTasksAttr(ExprAttr::get(b.getContext(), plan->size(plan->parallel)));
   kernel.setScratchAttr(ExprAttr::get(b.getContext(), scratch));

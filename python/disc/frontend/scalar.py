@@ -254,9 +254,15 @@ def _min_max(lhs: Elem, rhs: Operand, float_op: Any, signed_op: Any, unsigned_op
 
 def unary(name: str, x: Elem) -> Elem:
     """``math.<name>`` of a floating point element."""
-    if not dtypes.is_float(x.dtype) and name != "absi":
+    if not dtypes.is_float(x.dtype) and name not in ("absi", "cttz"):
         raise NotLowerable(f"{name} of {x.dtype} elements")
     return Elem(ir.Operation.create(f"math.{name}", [x.value.type], [x.value]).result, x.dtype)
+
+
+def fma(x: Elem, y: Operand, z: Operand) -> Elem:
+    """``x * y + z`` of floats, rounded once where the processor does that."""
+    op = ir.Operation.create("math.fma", [x.value.type], [x.value, x.like(y).value, x.like(z).value])
+    return Elem(op.result, x.dtype)
 
 
 def exp(x: Elem) -> Elem:

@@ -35,12 +35,17 @@ disc_plan.kernel_func loop @transpose attributes {symbols = ["B", "S"], arg_dims
   disc_plan.yield %r : tensor<?x?xf32>
 }
 
-// Rows of up to 8 elements, 8 of them at a time: the sum is one vector, and the result is transposed back. Longer ones
-// one by one.
+// Rows of up to 16 elements, 8 of them at a time, in whole tiles and a part of one: the sum is one vector, and the result
+// is transposed back. Longer ones one by one.
 // CHECK-LABEL: func.func @short_rows
+// CHECK-COUNT-2: llvm.alloca %c512_i64 x i8
 // CHECK: %[[SHORT:.*]] = arith.cmpi sle
 // CHECK: scf.if %[[SHORT]] {
 // CHECK: scf.for
+// CHECK: scf.for
+// CHECK-COUNT-8: llvm.load {{.*}} -> vector<8xf32>
+// CHECK-COUNT-24: vector.shuffle
+// CHECK: scf.if
 // CHECK-COUNT-8: llvm.intr.masked.load
 // CHECK-COUNT-24: vector.shuffle
 // CHECK: scf.for {{.*}} -> (vector<8xf32>)
@@ -53,7 +58,7 @@ disc_plan.kernel_func loop @transpose attributes {symbols = ["B", "S"], arg_dims
 // CHECK: vector.extract_strided_slice
 disc_plan.kernel_func row @short_rows attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>],
     layouts = [#disc_plan.layout<<0>, <[S, 1]>>, #disc_plan.layout<<0>, <[S, 1]>>],
-    schedule = {accumulators = 1 : i64, short_rows = 8 : i64}} {
+    schedule = {accumulators = 1 : i64, short_rows = 16 : i64}} {
 ^bb0(%x: tensor<?x?xf32>):
   %B = disc_shape.dim <B>
   %S = disc_shape.dim <S>

@@ -56,6 +56,27 @@ func.func @square(%x: vector<8xf32>) -> vector<8xf32> {
   return %r : vector<8xf32>
 }
 
+// Of f32 in f64, without libm; of f64 as well in lanes.
+// CHECK-LABEL: func.func @power
+// CHECK-NOT: call
+// CHECK: arith.extf {{.*}} : vector<8xf32> to vector<8xf64>
+// CHECK: arith.truncf {{.*}} : vector<8xf64> to vector<8xf32>
+// CHECK-NOT: call
+// CHECK: return
+func.func @power(%x: vector<8xf32>, %y: vector<8xf32>, %z: vector<8xf64>) -> (vector<8xf32>, vector<8xf64>) {
+  %r = math.powf %x, %y : vector<8xf32>
+  %s = math.powf %z, %z : vector<8xf64>
+  return %r, %s : vector<8xf32>, vector<8xf64>
+}
+
+// One number of f64: libm.
+// CHECK-LABEL: func.func @power_of_one
+// CHECK: call @pow(
+func.func @power_of_one(%x: f64) -> f64 {
+  %r = math.powf %x, %x : f64
+  return %r : f64
+}
+
 // bf16 in f32, its conversions in integers.
 // CHECK-LABEL: func.func @bf16
 // CHECK: arith.shli {{.*}} : vector<8xi32>

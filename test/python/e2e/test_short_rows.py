@@ -51,6 +51,24 @@ class Function(nn.Module):
         return self.fn(*args)
 
 
+def reductions(x):
+    return x.softmax(-1), x.log_softmax(-1), nn.functional.layer_norm(x, x.shape[-1:]), x.var(-1), x.logsumexp(-1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_reductions_of_short_rows(dtype):
+    # A vector of rows at a time up to 64 elements: whole tiles, parts of them, and too few rows, at the ends of memory.
+    bounds = {"rtol": 3e-2, "atol": 2e-2} if dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
+    dims = ({0: Dim("rows", min=2), 1: Dim("columns", min=2)},)
+    model = disc.compile(Function(reductions), (made((40, 40), dtype, 0),), dynamic_shapes=(dims,))
+    for columns in (2, 3, 4, 7, 8, 9, 15, 16, 17, 24, 31, 33, 40, 63, 64, 65, 80):
+        for rows in (2, 7, 8, 16, 19):
+            x = made((rows, columns), dtype, rows * columns)
+            for end in (False, True):
+                for got, want in zip(model(at_the_edge(x, end)), reductions(x), strict=True):
+                    torch.testing.assert_close(got, want, **bounds)
+
+
 def row(x, w):
     return x * w + x
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import disc
+from float_accuracy import SPECIAL, compiled, samples, ulps
 
 # Bounds as stated at the top of lib/Target/Common/LowerMath.cpp, and of special_polynomials.py of the lowering rules.
 FUNCTIONS = {
@@ -38,37 +39,6 @@ FUNCTIONS = {
     "i0": (torch.special.i0, -91, 91, 6),
     "i1": (torch.special.i1, -91, 91, 8),
 }
-SPECIAL = torch.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), float("nan"), 1e-45, 1e-40, -1e-40, 3e38])
-
-
-class Function(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
-
-def compiled(function):
-    x = torch.rand(64)
-    return disc.compile(Function(function), (x,), dynamic_shapes=({0: torch.export.Dim("n", min=1)},))
-
-
-def samples(low, high):
-    """Points spread evenly over the range, and over its exponents."""
-    even = torch.linspace(low, high, 200_003, dtype=torch.float64)
-    top = torch.tensor(max(abs(low), abs(high)), dtype=torch.float64).log2().item()
-    geometric = torch.logspace(-40 if low < 1e-40 else -30, top, 200_003, base=2, dtype=torch.float64)
-    points = torch.cat([even, geometric, -geometric])
-    return points[(points >= low) & (points <= high)].float()
-
-
-def ulps(got, want):
-    """The distance in units of the last place of f32 at `want`."""
-    rounded = want.float()
-    unit = torch.nextafter(rounded.abs(), torch.tensor(float("inf"))).double() - rounded.abs().double()
-    return ((got.double() - want) / unit).abs()
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -121,6 +91,53 @@ def test_pairs():
         # Eager gives NaN where the ratio overflows.
         want = torch.where((a / b).isinf() & (b != 0), remainder, torch.remainder(a, b))
         torch.testing.assert_close(remainder, want, rtol=0, atol=0, equal_nan=True)
+
+
+class Power(torch.nn.Module):
+    def forward(self, x, y):
+        return torch.pow(x, y)
+
+
+@pytest.mark.parametrize("cpu", [None, "x86-64-v2"])
+def test_pow(cpu):
+    """Results of every size, bases next to 1, denormals, integers as exponents of negative bases, and all specials."""
+    if cpu is not None and platform.machine() != "x86_64":
+        pytest.skip("names of x86 processors")
+    shapes = ({0: torch.export.Dim("n", min=1)},) * 2
+    model = disc.compile(
+        Power(), (torch.rand(64), torch.rand(64)), dynamic_shapes=shapes, options=disc.Options(cpu=cpu)
+    )
+    special = torch.cat([SPECIAL, torch.tensor([2.0, -2.0, 3.0, -3.0, 0.5, -0.5, 2.5, 16777217.0, 1e38, -1e-45])])
+    x, y = (v.reshape(-1).contiguous() for v in torch.meshgrid(special, special, indexing="ij"))
+    got, want = model(x, y), torch.pow(x.double(), y.double()).float()
+    torch.testing.assert_close(got, want, rtol=1e-6, atol=0, equal_nan=True)
+    assert torch.equal(got.signbit() & ~got.isnan(), want.signbit() & ~want.isnan())  # zeros' signs
+
+    generator = torch.Generator().manual_seed(0)
+    count = 200_003
+    bases = torch.exp2(torch.rand(count, generator=generator) * 276 - 149)
+    exponents = (torch.rand(count, generator=generator) * 300 - 150) / bases.double().log2().float()
+    near = 1 + torch.randn(count, generator=generator) * 1e-3
+    far = (torch.rand(count, generator=generator) * 300 - 150) / near.double().log2().float()
+    small = -torch.exp2(torch.rand(count, generator=generator) * 8 - 4)
+    for a, b in ((bases, exponents), (near, far), (small, (exponents * 8).round().clamp(-40, 40))):
+        got, want = model(a, b), torch.pow(a.double(), b.double())
+        finite = want.float().isfinite()
+        assert torch.equal(got.isfinite(), finite)
+        assert ulps(got[finite], want[finite]).max().item() <= 0.6
+
+
+def test_pow_of_doubles():
+    """Of vectors it is the same code that devices run: test_device_math.py compares that with mpmath."""
+    n = 20_003
+    generator = torch.Generator().manual_seed(0)
+    x = torch.exp(torch.randn(n, dtype=torch.float64, generator=generator) * 30)
+    y = torch.randn(n, dtype=torch.float64, generator=generator) * 300 / x.log()
+    special = torch.cat([SPECIAL.double(), torch.tensor([2.0, -3.0, -0.5, 5e-324, 1e300], dtype=torch.float64)])
+    grid = (v.reshape(-1).contiguous() for v in torch.meshgrid(special, special, indexing="ij"))
+    model = disc.compile(Power(), (x, y), dynamic_shapes=({0: torch.export.Dim("n", min=1)},) * 2)
+    for a, b in ((x, y), tuple(grid)):
+        torch.testing.assert_close(model(a, b), torch.pow(a, b), rtol=6e-16, atol=5e-324, equal_nan=True)
 
 
 def test_gelu_where_it_does_not_cancel():

@@ -11,9 +11,11 @@ from ..builder import Builder, Input
 from ..registry import lowers
 from ..scalar import Elem
 from ..values import Tensor
+from . import bessel_polynomials, gamma_polynomials, special_polynomials
 from .common import number
 from .elementwise import convert
-from .special_polynomials import FUNCTIONS
+
+_IN_LANES = {**special_polynomials.FUNCTIONS, **gamma_polynomials.FUNCTIONS, **bessel_polynomials.FUNCTIONS}
 
 # Elements that one task computes: kPerTask of SpecialMaps.h.
 _PER_TASK = 1024
@@ -71,8 +73,8 @@ def _call(b: Builder, function: str, operands: list[Input]) -> Tensor:
 def _register_unary(function: str, names: tuple[str, ...]) -> None:
     @lowers(*(f"torch.aten.{name}" for name in names))
     def rule(b: Builder, x: Tensor) -> Tensor:
-        if function in FUNCTIONS and dtypes.opmath(b.out.dtype) == torch.float32:
-            return b.elementwise(b.out.dtype, [x], FUNCTIONS[function])
+        if function in _IN_LANES and dtypes.opmath(b.out.dtype) == torch.float32:
+            return b.elementwise(b.out.dtype, [x], _IN_LANES[function])
         return _call(b, function, [x])
 
 
@@ -97,6 +99,8 @@ def polygamma(b: Builder, order: int, x: Tensor) -> Tensor:
 @lowers("torch.aten.mvlgamma", "torch.aten.special_multigammaln")
 def mvlgamma(b: Builder, x: Tensor, dimension: int) -> Tensor:
     """The logarithm of the multivariate gamma function: that of gamma(x - i / 2), summed."""
+    if dtypes.opmath(b.out.dtype) == torch.float32:
+        return b.elementwise(b.out.dtype, [x], lambda x: gamma_polynomials.mvlgamma(x, dimension))
     shift = math.log(math.pi) * dimension * (dimension - 1) / 4
     parts = []
     for i in range(dimension):
