@@ -49,14 +49,13 @@ class Outcome:
     """Runs that agree ("agree"), that eager refuses ("refused by eager"), and that a guard refuses ("guarded")."""
 
 
-def compiled(module: nn.Module, args: Any, shapes: Any) -> Callable[..., Any]:
-    """As users compile."""
-    return disc.compile(module, args, dynamic_shapes=shapes, options=disc.Options(threads=1))
-
-
-def sanitized(module: nn.Module, args: Any, shapes: Any) -> Callable[..., Any]:
-    """With checks of all accesses to memory."""
-    return disc.compile(module, args, dynamic_shapes=shapes, options=disc.Options(threads=1, sanitize=True))
+def compiled(
+    module: nn.Module, args: Any, shapes: Any, sanitize: bool = False, cpu: str | None = None, opt_level: int = 3
+) -> Callable[..., Any]:
+    """As users compile; with checks of all accesses to memory, or for another CPU than this one."""
+    # No two programs have the same code, so a cache of it would only grow.
+    options = disc.Options(threads=1, sanitize=sanitize, cpu=cpu, opt_level=opt_level, code_cache=False)
+    return disc.compile(module, args, dynamic_shapes=shapes, options=options)
 
 
 def check(programs: Sequence[Program], seed: int, compile: Compile = compiled) -> list[Outcome]:
