@@ -1,0 +1,72 @@
+"""What random programs (`test/python/programs`) found, said in the fewest words; each compares with eager PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+import torch
+from torch.export import Dim
+
+import disc
+
+
+class Fn(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, *args: torch.Tensor) -> Any:
+        """Calls it."""
+        return self.fn(*args)
+
+
+def compare(fn: Callable[..., Any], *args: torch.Tensor, dynamic: Iterable[dict[int, Any]], calls: Iterable[Any]) -> None:
+    """Compiles a function for ``args`` with ``dynamic`` dims, and compares it at ``calls``."""
+    model = disc.compile(Fn(fn), args, dynamic_shapes=(tuple(dynamic),))
+    for call in calls:
+        want = fn(*(x.clone() for x in call))
+        got = model(*call)
+        for g, w in zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,), strict=True):
+            assert g.dtype == w.dtype
+            torch.testing.assert_close(g, w, equal_nan=True)
+
+
+N = Dim("n", min=0, max=1000)
+
+
+def test_isin_of_no_elements() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.isin(x, y), torch.isin(y, x, invert=True), torch.isin(x, torch.arange(3)), torch.isin(x, y[0:0])
+
+    x, y = torch.arange(12).reshape(4, 3) % 7, torch.arange(30) * 2
+    calls = [(x, y), (x[:0], y), (x, y[:0]), (x[:1], y[:1]), (x[:0], y[:0]), (x.repeat(9, 1), y[3:])]
+    compare(fn, x, y, dynamic=[{0: N}, {0: Dim("m", min=0)}], calls=calls)
+    floats = [(a.double() / 2, b.float()) for a, b in calls]
+    compare(fn, *floats[0], dynamic=[{0: N}, {0: Dim("m", min=0)}], calls=floats)
+
+
+def test_loop_over_a_range_of_a_remainder() -> None:
+    """`n % 3` is no extent, as `n` may be negative, but as long as a loop."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        for i in range(int(x.sum()) % 3):
+            x = x + i + 1
+        return x
+
+    calls = [(torch.full((n,), k),) for n in (5, 1, 7) for k in (1, -1, -3, 2)]
+    compare(fn, torch.arange(5), dynamic=[{0: N}], calls=calls)
+
+
+def test_index_arithmetic_in_a_body_is_not_used_behind_it() -> None:
+    """The constant 1 of the places that masked_scatter reads, then of a slice."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x.masked_scatter(x > 0, x.flip(0))[None].float()
+        return y.unsqueeze(0).expand(2, *y.shape)[1]
+
+    x = torch.arange(40).reshape(2, 4, 5) % 7 - 3
+    compare(fn, x, dynamic=[{2: N}], calls=[(x,), (x[..., :1],), (x[..., :0],)])
