@@ -37,7 +37,7 @@ FLOW = [
     "state = {{'x': {a}, 'n': 0}}\nwhile state['n'] < 3 and state['x'].sum() < 9:\n"
     "    state = {{'x': state['x'] + 1, 'n': state['n'] + 1}}\n{r} = state['x']",
     "{r}, u = {a}, {a}\nfor i in range({n}):\n    {r}, u = u * 0.5 + {r} * 0.25, {r}",
-    "for i in range({a}.size(0)):\n    if {a}[i].sum() > 3:\n        {r} = {a}[i] * 2\n        break\n"
+    "{r} = {a}[0]\nfor i in range({a}.size(0)):\n    if {a}[i].sum() > 3:\n        {r} = {a}[i] * 2\n        break\n"
     "else:\n    {r} = {a}.sum(0).to({a}.dtype)",
     "{r} = {a}\nfor i in range({a}.size(0)):\n    if {p}:\n        {r} = {r} + {a}[i]\n    else:\n"
     "        {r} = {r} - {a}[i].flip(0)",

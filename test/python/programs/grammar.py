@@ -254,7 +254,7 @@ MUTATIONS = [
         "{a}[torch.arange({a}.size(0)).flip(0)] = {a}.clone()", "{a}[:, torch.arange({i}) % {a}.size(1)] = 4",
         "{a}.scatter_({d}, {a}.argsort({d}, stable=True), {a}.clone())", "{a}[-1] = {a}[0]", "{a}[::2] -= {a}[::2] * 2",
         "{a}.index_add_({d}, torch.arange({n}) // 2, {a}.clone())", "{a}.masked_scatter_({a} > 0, {a}.clone())",
-        "{a}.index_copy_({d}, torch.arange({n}).flip(0), {a}.clone())", "{a}.unfold({d}, 2, 2).add_(1)",
+        "{a}.index_copy_({d}, torch.arange({n}).flip(0), {a}.clone())", 
         "{a}.narrow({d}, 0, {n} // 2).add_(1)", "{a}.select({d}, -1).copy_({a}.select({d}, 0))", "{a}.real.add_(1)",
         "{a}.chunk(2, {d})[0].mul_(2)", "{a}.unbind({d})[0].fill_(1)", "{a}.movedim({d}, 0)[0] = 2", "{a}.sigmoid_()",
         "{a}.diagonal(1).add_(1)", "{a}.lerp_({a}.flip(0), 0.25)", "{a}.addcmul_({a}, {a}, value=0.1)",

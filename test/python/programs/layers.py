@@ -68,7 +68,7 @@ _POOLING = [
         ("F.pixel_unshuffle({a}, {i})",), ("F.channel_shuffle({a}, {g})",), ("F.lp_pool2d({a}, 2, {k}, {i})",),
         ("F.unfold({a}, ({k}, 2), {h}, {j}, {i})",), ("F.pad({a}, ({j}, {i}, {i}, {j}), mode='reflect')",),
         ("F.pad({a}, ({j}, {i}, 0, {k}), mode='replicate')",), ("F.pad({a}, ({j}, 1, {i}, {j}), mode='circular')",),
-        ("F.grid_sample({a}, F.affine_grid({w}, ({a}.size(0), 1, {k}, {i})))", "(s[0], 2, 3)"),
+        ("F.grid_sample({a}, F.affine_grid({w}, ({a}.size(0), 1, {k}, {i}), False), align_corners=False)", "(s[0], 2, 3)"),
         weight=1.5),
     *_layers(5, ("F.avg_pool3d({a}, 2, {i})",), ("F.max_pool3d({a}, 2, {i}, 1, ceil_mode=True)",),
         ("F.adaptive_avg_pool3d({a}, ({k}, 1, 2))",), ("F.interpolate({a}, scale_factor=2, mode='trilinear')",),

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import disc
-from closeness import differences, disagreements
+from closeness import differences, disagreements, wide_module
 from disc.errors import DynamicDimError, InternalError
 
 from .coverage import kernels_of
@@ -138,6 +138,8 @@ class _Runs:
         self, programs: Sequence[Program], modules: Sequence[nn.Module], seed: int, model: Any, failed: Collection[int]
     ) -> None:
         self.programs, self.modules, self.seed, self.model = programs, modules, seed, model
+        self.wide = [wide_module(m) for m in modules]
+        """The modules with what they hold in f64, for the exact values."""
         self.failed = failed
         """Those whose tracing failed: they have no results."""
         self.result = {p.name: Outcome(p, "pass") for place, p in enumerate(programs) if place not in failed}
@@ -205,7 +207,7 @@ class _Runs:
         for place, case in enumerate(cases):
             if case.want is None or isinstance(case.want, Exception):
                 continue
-            module, original = self.modules[place], case.inputs(self.programs[place])
+            module, original = self.wide[place], case.inputs(self.programs[place])
             with plain_cond():
                 reasons = disagreements(lambda *a, m=module: (m(*a), a), original, (got[place], args[place]), case.want)
             if reasons:
@@ -229,7 +231,7 @@ class _Runs:
             original = case.inputs(program)
             with plain_cond():
                 reasons = differences(
-                    lambda *a, m=self.modules[place]: (m(*a), a),
+                    lambda *a, m=self.wide[place]: (m(*a), a),
                     original,
                     (got[place], args[place]),
                     (got[other], args[other]),
