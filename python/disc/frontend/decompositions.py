@@ -93,7 +93,7 @@ def _isin(
     rows, _ = test.reshape(-1).to(common).sort()
     elements = elements.to(common)
     place = torch.searchsorted(rows, elements)
-    found = torch.cat([rows, rows.new_zeros(1)])[place] == elements
+    found = torch.cat([rows, rows.new_zeros(1)]).gather(0, place.reshape(-1)).reshape(place.shape) == elements
     found = found & (place < rows.shape[0])
     return ~found if invert else found
 
@@ -453,6 +453,8 @@ def decomposition_table(
     table.update({op: decomposition for op, decomposition in OWN.items() if not _has_rule(op)})
     table.update(recurrent.decompositions())
     table.update(transformer_layers.DECOMPOSITIONS)
+    # Its schema says that the result is new, but it is the operand if that has the dtype.
+    table[torch.ops.aten.type_as.default] = lambda x, like: x.to(like.dtype)
     # PyTorch fails to trace it again for an element whose place depends on data.
     table[torch.ops.aten.item.default] = torch.ops.aten._local_scalar_dense.default
     return table

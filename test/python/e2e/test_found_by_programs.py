@@ -40,7 +40,7 @@ N = Dim("n", min=0, max=1000)
 
 def test_isin_of_no_elements() -> None:
     def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return torch.isin(x, y), torch.isin(y, x, invert=True), torch.isin(x, torch.arange(3)), torch.isin(x, y[0:0])
+        return torch.isin(x, y), torch.isin(y, x, invert=True), torch.isin(x, torch.arange(3)), torch.isin(x.sum(), y)
 
     x, y = torch.arange(12).reshape(4, 3) % 7, torch.arange(30) * 2
     calls = [(x, y), (x[:0], y), (x, y[:0]), (x[:1], y[:1]), (x[:0], y[:0]), (x.repeat(9, 1), y[3:])]
@@ -70,3 +70,24 @@ def test_index_arithmetic_in_a_body_is_not_used_behind_it() -> None:
 
     x = torch.arange(40).reshape(2, 4, 5) % 7 - 3
     compare(fn, x, dynamic=[{2: N}], calls=[(x,), (x[..., :1],), (x[..., :0],)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_type_as_is_its_operand_or_a_copy(dtype: torch.dtype) -> None:
+    def first(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x.type_as(torch.ones(2, dtype=dtype))
+        y.add_(1)
+        return x.clone(), y.clone()
+
+    def second(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x.type_as(torch.ones(2, dtype=dtype))
+        x[1:] = x[:-1].clone()
+        return x * 2, y * 2
+
+    for fn in (first, second):
+        model = disc.compile(Fn(fn), (torch.arange(5.0),), dynamic_shapes=(({0: Dim("n", min=2)},),))
+        for n in (5, 2, 33):
+            x, y = torch.arange(float(n)), torch.arange(float(n))
+            for got, want in zip(model(x), fn(y), strict=True):
+                assert torch.equal(got, want)
+            assert torch.equal(x, y)
