@@ -188,13 +188,17 @@ def _in_wide(
 
 
 def wide_module(module: torch.nn.Module) -> torch.nn.Module:
-    """A copy with parameters and buffers in f64 that know the dtypes they stand for; to be called as for `exact`."""
+    """A copy with parameters, buffers and constants in f64 that know the dtypes they stand for, for :func:`exact`."""
     result = copy.deepcopy(module)
     held = [*result.parameters(), *result.buffers()]
     dtypes = [t.dtype for t in held]
     result.double()
     for tensor, dtype in zip([*result.parameters(), *result.buffers()], dtypes, strict=True):
         tensor.nominal = dtype  # type: ignore[attr-defined]
+    for part in result.modules():
+        for name, value in list(vars(part).items()):
+            if isinstance(value, torch.Tensor):
+                setattr(part, name, _widened(value))
     return result
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.export import Dim
 
 import disc
@@ -91,3 +92,29 @@ def test_type_as_is_its_operand_or_a_copy(dtype: torch.dtype) -> None:
             for got, want in zip(model(x), fn(y), strict=True):
                 assert torch.equal(got, want)
             assert torch.equal(x, y)
+
+
+def test_diagonal_replaced_by_another_dtype() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.diagonal_scatter(y.diagonal()), y.diagonal_scatter(x.diagonal(1), 1)
+
+    x, y = torch.arange(20).reshape(4, 5) % 3 > 0, torch.arange(20.0).reshape(4, 5)
+    compare(fn, x, y, dynamic=[{0: N}, {0: N}], calls=[(x, y), (x[:1], y[:1]), (x[:2], y[:2])])
+
+
+def test_places_of_nan_in_pools() -> None:
+    """Of several NaN the last one counts; of other equal elements the first."""
+    nan, inf = float("nan"), float("inf")
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        image = x.reshape(1, 1, -1, 4)
+        pools = [F.max_pool1d(x, 3, 1, 1, return_indices=True), F.adaptive_max_pool1d(x, 2, return_indices=True)]
+        pools += [F.max_pool2d(image, 2, 1, 1, return_indices=True), F.max_pool2d(image, (3, 2), 2, return_indices=True)]
+        pools += [F.adaptive_max_pool2d(image, 2, return_indices=True)]
+        pools += [F.max_pool3d(image[None], (1, 2, 2), 1, return_indices=True)]
+        return tuple(x for pair in pools for x in pair)
+
+    x = torch.tensor([nan, nan, 1, 2, 2, -inf, -inf, inf, inf, nan, 3, nan, nan, nan, 5, 5, 0, -0.0, 1, 1, nan, 3, 3, 2])
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        y = x.to(dtype).reshape(1, 1, -1)
+        compare(fn, y, dynamic=[{2: 4 * Dim("k", min=3)}], calls=[(y,), (y[..., :12],), (y.flip(2),), (y.repeat(1, 1, 3),)])

@@ -60,7 +60,7 @@ def check_numbers(
 
 def _complex(program: Program) -> bool:
     """Whether complex numbers may occur: a library takes and returns their parts."""
-    return "complex" in program.source or any(i.dtype == "c64" for i in program.inputs)
+    return any(i.dtype == "c64" for i in program.inputs) or re.search("complex|polar", program.source) is not None
 
 
 def check_one(seed: int, number: int, second: bool, compile: Compile = compiled) -> list[Outcome]:
@@ -164,6 +164,7 @@ def main() -> int:
             report.add(result[0])
             report.coverage.update(result[1])
         drawn += len(groups[place])
+        print(f"{drawn} programs in {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
         if args.seconds and time.monotonic() - begin > args.seconds:
             break
     # A crash or a hang takes its group with it.

@@ -260,7 +260,8 @@ class Generator:
 
     def _of_parameter(self, value: _Value) -> bool:
         """Whether it shares memory with a parameter."""
-        own = {h.untyped_storage().data_ptr() for h in self.held.values() if isinstance(h, torch.Tensor)}
+        # Those in the pool are copied together with what shares their memory.
+        own = {t.untyped_storage().data_ptr() for v in self.pool if v.name in self.held for t in v.tensors}
         return any(t.untyped_storage().data_ptr() in own for t in value.tensors)
 
     def _try(self, step: Step) -> None:

@@ -21,7 +21,7 @@ from disc.errors import DynamicDimError, InternalError
 from .coverage import kernels_of
 from .inputs import assignments, make
 from .program import EXAMPLE, IMPORTS, Group, Program, TolerantGroup, load, plain_cond
-from .rewrite import rewritten_name
+from .rewrite import original_name, rewritten_name
 from .tracing import cheap
 
 BAD = ("wrong", "internal", "unsupported", "refused", "error", "lost")
@@ -67,7 +67,9 @@ def check(programs: Sequence[Program], seed: int, compile: Compile = compiled) -
         group = TolerantGroup(modules) if straight and len(programs) > 1 else Group(modules)
         try:
             args = tuple(make(p, _at_least(p, EXAMPLE), f"{seed}", plain=True) for p in programs)
-            with cheap(first_attempt=random.Random(f"{seed} {programs[0].name} trace").random() < 0.125):
+            first = random.Random(f"{seed} {programs[0].name} trace").random() < 0.125
+            # Of several programs those that fail are compiled once more by themselves.
+            with cheap(first_attempt=first, again=len(programs) == 1):
                 model = compile(group, args, (tuple(p.dynamic_shapes() for p in programs),))
         except Exception as error:
             if len(programs) == 1:
@@ -82,8 +84,14 @@ def check(programs: Sequence[Program], seed: int, compile: Compile = compiled) -
     culprits = _named(text, programs) or [programs[place] for place in sorted(group.failed)]
     if culprits:
         rest = [p for p in programs if p not in culprits]
-        alone = [o for p in culprits for o in check([p], seed, compile)]
-        return alone + (check(rest, seed, compile) if rest else [])
+        alone: dict[str, list[Outcome]] = {}
+        for p in culprits:
+            known = alone.get(original_name(p.name), [])
+            if any(o.kind == "export" for o in known):
+                alone[p.name] = [Outcome(p, "export", known[0].text)]  # A rewritten form has the same dims.
+            else:
+                alone[p.name] = check([p], seed, compile)
+        return [o for found in alone.values() for o in found] + (check(rest, seed, compile) if rest else [])
     half = len(programs) // 2
     return check(programs[:half], seed, compile) + check(programs[half:], seed, compile)
 
