@@ -389,7 +389,7 @@ class Builder(RegionBuilder):
         )
         element_types = [x.value.type.element_type for x in inputs]
         block = op.regions[0].blocks.append(*element_types, out.type.element_type)
-        with ir.InsertionPoint(block):
+        with ir.InsertionPoint(block), self.inside_region():
             elems = [Elem(a, x.dtype) for a, x in zip(block.arguments, inputs, strict=False)]
             if init is not None:
                 elems.insert(0, Elem(block.arguments[len(inputs)], dtype))

@@ -82,6 +82,22 @@ def _put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate:
     return flat.reshape(x.shape)
 
 
+def _isin(
+    elements: torch.Tensor | float, test: torch.Tensor, *, assume_unique: bool = False, invert: bool = False
+) -> torch.Tensor:
+    """Which elements are among others, of which there may be none."""
+    if not isinstance(elements, torch.Tensor):
+        elements = torch.full((), elements, dtype=torch.int64 if isinstance(elements, int) else torch.float64)
+        elements = elements.to(torch.result_type(elements, test))
+    common = torch.promote_types(elements.dtype, test.dtype)
+    rows, _ = test.reshape(-1).to(common).sort()
+    elements = elements.to(common)
+    place = torch.searchsorted(rows, elements)
+    found = torch.cat([rows, rows.new_zeros(1)]).gather(0, place.reshape(-1)).reshape(place.shape) == elements
+    found = found & (place < rows.shape[0])
+    return ~found if invert else found
+
+
 def _masked_index(
     x: torch.Tensor, mask: torch.Tensor, indices: Sequence[torch.Tensor | None], fill: float
 ) -> torch.Tensor:
@@ -372,6 +388,8 @@ OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
     torch.ops.aten._trilinear.default: _trilinear,
     torch.ops.aten.addbmm.default: _addbmm,
     torch.ops.aten.put.default: _put,
+    torch.ops.aten.isin.Tensor_Tensor: _isin,
+    torch.ops.aten.isin.Scalar_Tensor: _isin,
     torch.ops.aten.avg_pool2d_backward.default: _avg_pool_backward(2),
     torch.ops.aten.avg_pool3d_backward.default: _avg_pool_backward(3),
     torch.ops.aten._weight_norm_interface_backward.default: _weight_norm_backward,
@@ -435,6 +453,8 @@ def decomposition_table(
     table.update({op: decomposition for op, decomposition in OWN.items() if not _has_rule(op)})
     table.update(recurrent.decompositions())
     table.update(transformer_layers.DECOMPOSITIONS)
+    # Its schema says that the result is new, but it is the operand if that has the dtype.
+    table[torch.ops.aten.type_as.default] = lambda x, like: x.to(like.dtype)
     # PyTorch fails to trace it again for an element whose place depends on data.
     table[torch.ops.aten.item.default] = torch.ops.aten._local_scalar_dense.default
     return table

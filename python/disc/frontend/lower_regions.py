@@ -246,7 +246,8 @@ class RegionLowering:
         end = self._ops[at_end]
         values = self._lowering.values
         count, pred = self._value(self._begin.operands[0]), self._value(self._begin.operands[1])
-        count = None if count == -1 else self._extent(count)
+        # `n % 3` of an `n` that may be negative is a number that may not.
+        count = None if count == -1 else self._size(count)
         inside = self._dependent(self._ops[self._start + 1 : at_end], block)
         slots = [self._value(v) for v in _items(end.operands[1])]
         carries = self._one(self._begin, "loop_carried", 3)

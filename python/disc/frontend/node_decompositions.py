@@ -226,8 +226,10 @@ def _decompose_nodes(graph: Graph) -> None:
     if not open_nodes:
         return
     kept, table = _split_decomp_table_to_cia_and_python_decomp(decomposition_table())
-    for node in open_nodes:
-        _decompose_node(node, kept, table)
+    # It touches every composite operation of PyTorch, so it is entered once and not for each node.
+    with _override_composite_implicit_decomp(kept):
+        for node in open_nodes:
+            _decompose_node(node, table)
 
 
 def _needs_tracing(target: Any) -> bool:
@@ -241,7 +243,7 @@ def _is_kept(node: Node) -> bool:
     return (lowers_as_it_is(node.target) or markers.is_marker(node.target)) and not trains(node)
 
 
-def _decompose_node(node: Node, kept: _Table, table: _Table) -> None:
+def _decompose_node(node: Node, table: _Table) -> None:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or trains(node) or node.meta.get("unbacked_bindings"):
         raise _Declined
@@ -258,16 +260,16 @@ def _decompose_node(node: Node, kept: _Table, table: _Table) -> None:
         return target(*args, **kwargs)
 
     with fx_traceback.preserve_node_meta(), fx_traceback.set_current_meta(node):
-        body = _trace(call, values, mode, kept, table)
+        body = _trace(call, values, mode, table)
     if not any(n.op == "call_function" and n.target is target for n in body.nodes):
         _inline(node, nodes, body)
     elif not all(n.op in ("placeholder", "output") or n.target is target for n in body.nodes):
         raise _Declined
 
 
-def _trace(call: Callable[..., Any], values: Sequence[Any], mode: FakeTensorMode, kept: _Table, table: _Table) -> Graph:
+def _trace(call: Callable[..., Any], values: Sequence[Any], mode: FakeTensorMode, table: _Table) -> Graph:
     ignored = mode.shape_env.ignore_fresh_unbacked_symbols() if mode.shape_env is not None else nullcontext()
-    with mode, ignored, enable_python_dispatcher(), _override_composite_implicit_decomp(kept):
+    with mode, ignored, enable_python_dispatcher():
         body = make_fx(call, decomposition_table=table)(*values).graph  # type: ignore[arg-type]
     body.eliminate_dead_code()
     return body

@@ -27,10 +27,10 @@ class _Worker:
         self.process.start()
         theirs.close()
         self.task = -1
-        self.deadline = 0.0
+        self.left = 0.0
 
     def give(self, place: int, task: Task, seconds: float) -> None:
-        self.task, self.deadline = place, time.monotonic() + seconds
+        self.task, self.left = place, seconds
         self.connection.send(task)
 
     def stop(self) -> None:
@@ -65,11 +65,15 @@ def run(tasks: Sequence[Task], processes: int, seconds: float) -> Iterator[tuple
                     place = pending.pop()
                     worker.give(place, tasks[place], seconds)
             busy = [w for w in workers if w.task >= 0]
+            before = time.monotonic()
             ready = wait([w.connection for w in busy], timeout=1.0)
+            # A machine that was suspended meanwhile, with its workers, has lost no more than this.
+            passed = min(time.monotonic() - before, 2.0)
             for i, worker in enumerate(workers):
                 if worker.task < 0:
                     continue
-                place, late = worker.task, time.monotonic() > worker.deadline
+                worker.left -= passed
+                place, late = worker.task, worker.left < 0
                 if worker.connection in ready:
                     try:
                         result = worker.connection.recv()

@@ -10,6 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from opinfo.pool import Lost, run
@@ -19,7 +20,7 @@ from .found import write
 from .generate import KINDS, generate, kind_of
 from .program import Program
 from .rewrite import rewritten
-from .run import BAD, Outcome, check, compiled, sanitized
+from .run import BAD, Compile, Outcome, check, compiled
 from .shrink import shrink
 from .ways import WAYS
 
@@ -30,7 +31,9 @@ TOGETHER = 4
 _SECONDS = 240.0
 
 
-def check_numbers(seed: int, numbers: Sequence[int], sanitize: bool = False) -> tuple[list[Outcome], Coverage]:
+def check_numbers(
+    seed: int, numbers: Sequence[int], compile: Compile = compiled
+) -> tuple[list[Outcome], Coverage]:
     """Outcomes of the programs of these numbers; every second one is also rewritten."""
     programs = [generate(seed, n) for n in numbers]
     outcomes: list[Outcome] = []
@@ -39,7 +42,7 @@ def check_numbers(seed: int, numbers: Sequence[int], sanitize: bool = False) -> 
         # A program and its rewritten form are in one module, where they are called with the same inputs.
         own = [form for p in own[::2] for form in (p, rewritten(p, seed))] + own[1::2]
         for begin in range(0, len(own), TOGETHER):
-            outcomes += check(own[begin : begin + TOGETHER], seed, sanitized if sanitize else compiled)
+            outcomes += check(own[begin : begin + TOGETHER], seed, compile)
     # One program of every group also by another way.
     way = list(WAYS)[numbers[0] // len(numbers) % len(WAYS)]
     chosen = next((p for p in programs if kind_of(p) == "plain" and not _complex(p)), None)
@@ -57,19 +60,19 @@ def check_numbers(seed: int, numbers: Sequence[int], sanitize: bool = False) -> 
 
 def _complex(program: Program) -> bool:
     """Whether complex numbers may occur: a library takes and returns their parts."""
-    return "complex" in program.source or any(i.dtype == "c64" for i in program.inputs)
+    return any(i.dtype == "c64" for i in program.inputs) or re.search("complex|polar", program.source) is not None
 
 
-def check_one(seed: int, number: int, second: bool, sanitize: bool = False) -> list[Outcome]:
+def check_one(seed: int, number: int, second: bool, compile: Compile = compiled) -> list[Outcome]:
     """Of one program, or of its rewritten form, by itself."""
     program = generate(seed, number)
-    return check([rewritten(program, seed) if second else program], seed, sanitized if sanitize else compiled)
+    return check([rewritten(program, seed) if second else program], seed, compile)
 
 
-def shrunk(program: Program, seed: int, kind: str, way: str, text: str, sanitize: bool = False) -> Program:
+def shrunk(program: Program, seed: int, kind: str, way: str, text: str, compile: Compile = compiled) -> Program:
     """The smallest form that fails in the same way."""
     wanted = _class(kind, text)
-    compile = WAYS.get(way, sanitized if sanitize else compiled)
+    compile = WAYS.get(way, compile)
 
     def fails(candidate: Program) -> bool:
         if kind == "lost":
@@ -144,13 +147,15 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0, help="stop after this time; 0: no limit")
     parser.add_argument("--failures", type=Path, help="folder for shrunk programs that fail")
     parser.add_argument("--sanitize", action="store_true", help="with checks of all memory accesses")
+    parser.add_argument("--cpu", help="compile for this kind of CPU, such as x86-64-v2")
     args = parser.parse_args()
+    compile = partial(compiled, sanitize=args.sanitize, cpu=args.cpu)
     report, begin, drawn = Report(args.seed), time.monotonic(), 0
     groups = [
         range(first, min(first + args.group, args.first + args.count))
         for first in range(args.first, args.first + args.count, args.group)
     ]
-    tasks = [(check_numbers, (args.seed, group, args.sanitize)) for group in groups]
+    tasks = [(check_numbers, (args.seed, group, compile)) for group in groups]
     lost = []
     for place, result in run(tasks, args.processes, _SECONDS):
         if isinstance(result, Lost):
@@ -159,36 +164,35 @@ def main() -> int:
             report.add(result[0])
             report.coverage.update(result[1])
         drawn += len(groups[place])
+        print(f"{drawn} programs in {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
         if args.seconds and time.monotonic() - begin > args.seconds:
             break
     # A crash or a hang takes its group with it.
     cases = [(n, second) for n in lost for second in (False, True)]
-    for place, result in run(
-        [(check_one, (args.seed, *c, args.sanitize)) for c in cases], args.processes, _SECONDS / 4
-    ):
+    for place, result in run([(check_one, (args.seed, *c, compile)) for c in cases], args.processes, _SECONDS / 4):
         number, second = cases[place]
         if isinstance(result, Lost):
             program = generate(args.seed, number)
             result = [Outcome(rewritten(program, args.seed) if second else program, "lost", str(result))]
         report.add(result)
     print(report.text(time.monotonic() - begin, drawn))
-    _shrink_all(report, args.processes, args.failures, args.sanitize)
+    _shrink_all(report, args.processes, args.failures, compile)
     return 1 if report.bad else 0
 
 
-def _shrink_all(report: Report, processes: int, folder: Path | None, sanitize: bool) -> None:
+def _shrink_all(report: Report, processes: int, folder: Path | None, compile: Compile) -> None:
     """Shrinks one program of each group of failures, prints it, and writes it as a regression test."""
     groups = [(what, found[0]) for what, found in report.bad.items()]
     # Crashes and hangs are shrunk by this process, in a process of their own for each candidate.
     place_of = {False: [g for g in groups if g[1].kind != "lost"], True: [g for g in groups if g[1].kind == "lost"]}
     tasks = [
-        (shrunk, (o.program, report.seed, *o.kind.partition(" by ")[::2], o.text, sanitize)) for _, o in place_of[False]
+        (shrunk, (o.program, report.seed, *o.kind.partition(" by ")[::2], o.text, compile)) for _, o in place_of[False]
     ]
     for place, result in run(tasks, processes, 2 * _SECONDS):
         what, outcome = place_of[False][place]
         _write(what, outcome, outcome.program if isinstance(result, Lost) else result, report.seed, folder)
     for what, outcome in place_of[True]:
-        program = shrunk(outcome.program, report.seed, "lost", "", outcome.text, sanitize)
+        program = shrunk(outcome.program, report.seed, "lost", "", outcome.text, compile)
         _write(what, outcome, program, report.seed, folder)
 
 

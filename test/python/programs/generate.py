@@ -14,10 +14,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from . import grammar, operators
+from . import control_flow, grammar, layers, operators
 from .grammar import Template
 from .inputs import make
-from .program import DTYPES, EXAMPLE, Input, Program, Step, plain_cond
+from .program import DTYPES, EXAMPLE, Input, Parameter, Program, Step, plain_cond
 
 KINDS = ("plain", "mutation", "flow", "data")
 # Whether these copy depends on strides and on extents of 1, of which torch.export records those of the example.
@@ -25,6 +25,11 @@ _MAYBE_VIEW = re.compile(r"reshape|flatten|contiguous|view_as_real|\bravel|\.vie
 _LIMIT = 6000
 """Elements of a value at the sizes tried."""
 _DTYPES = ["f32"] * 6 + ["f64", "f16", "bf16", "i64", "i64", "i32", "bool", "u8", "i8", "i16", "c64"]
+_FLOATS = ["f32"] * 6 + ["f64", "f16", "bf16"]
+_SCALARS = ("2", "0.5", "-1", "True", "3.0", "1e-3", "-2.5", "0", "100", "7")
+_SCALAR_DTYPES = ("float64", "float64", "float32", "int64", "int32", "float16", "bfloat16", "bool", "complex64")
+# Small numbers of layers: strides, paddings, sizes of kernels, dilations, groups, features.
+_NUMBERS = {"i": (1, 1, 2, 3), "j": (0, 1, 2), "k": (1, 2, 3, 5), "h": (1, 1, 2, 3), "g": (1, 2, 3), "o": (1, 3, 4, 8, 16, 17, 33)}
 
 
 @dataclass
@@ -61,7 +66,10 @@ class Generator:
         self.rng = random.Random(seed)
         self.seed, self.kind, self.length = seed, kind, length
         self.steps: list[Step] = []
-        self.count = 0
+        self.parameters: list[Parameter] = []
+        self.held: dict[str, Any] = {}
+        """What the parameters' names stand for while statements are tried."""
+        self.count = self.made = 0
 
     def program(self, name: str) -> Program:
         """A program called ``name``."""
@@ -77,17 +85,25 @@ class Generator:
         last = [n for n in values if n not in used]
         # Values that others use too are results now and then: fusion has to keep them.
         outputs = [n for n in values if n in last or self.rng.random() < 0.15] or [self.pool[0].name]
-        return replace(self.empty, steps=tuple(self.steps), outputs=tuple(dict.fromkeys(outputs))).pruned()
+        program = replace(self.empty, steps=tuple(self.steps), outputs=tuple(dict.fromkeys(outputs)))
+        return replace(program, parameters=tuple(self.parameters)).pruned()
 
     def _start(self, name: str) -> None:
         rng = self.rng
         symbols = ["A", "B", "C"][: rng.choice((1, 2, 2, 3))]
         minimum = {s: rng.choice((0, 0, 1, 2)) for s in symbols}
         inputs = []
-        base = [
-            rng.choice([*symbols, *symbols, *symbols, 1, 2, 3, 4, 8, 16]) for _ in range(rng.choice((1, 2, 2, 3, 3, 4)))
-        ]
+        ranks = (0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4)
+        base = [rng.choice([*symbols, *symbols, *symbols, 1, 2, 3, 4, 8, 16]) for _ in range(rng.choice(ranks))]
         main = rng.choice(_DTYPES)
+        # A batch with features, or channels and places.
+        self.layers = self.kind == "plain" and rng.random() < 0.35
+        if self.layers:
+            main = rng.choice(_FLOATS)
+            features = rng.choice((2, 3, 4, 6, 8, 16))
+            places: list[str | int] = [rng.choice([*symbols, *symbols, 3, 8]) for _ in range(rng.choice((0, 1, 1, 1, 2, 2, 2, 3)))]
+            batch = rng.choice([*symbols, 1, 2])
+            base = [batch, features, *places] if rng.random() < 0.6 else [batch, *places, features]
         for place in range(rng.choice((1, 2, 2, 3))):
             dims = list(base)
             if place:
@@ -111,6 +127,11 @@ class Generator:
         ]
         made = [make(self.empty, values, self.seed, plain=True) for values in sizes]
         self.pool = [_Value(i.name, [m[place] for m in made]) for place, i in enumerate(inputs)]
+        if rng.random() < 0.2:
+            # A weight that broadcasts with the inputs.
+            static = base[len(base) - next((n for n, d in enumerate(base[::-1]) if isinstance(d, str)), len(base)) :]
+            name = self._parameter(tuple(static[rng.randrange(len(static) + 1) :]), DTYPES[rng.choice(_DTYPES)])
+            self.pool.insert(0, _Value(name, [self.held[name]] * len(sizes)))
 
     # -- drawing a statement -----------------------------------------------------------------------
 
@@ -118,10 +139,13 @@ class Generator:
         rng = self.rng
         if self.kind == "mutation" and rng.random() < 0.35:
             return self._filled(self._weighted(grammar.MUTATIONS), in_place=True)
+        if self.layers and rng.random() < 0.55:
+            template = self._weighted(layers.LAYERS)
+            return self._filled(template, rank=template.rank)
         if self.kind == "flow" and rng.random() < 0.3:
             return self._flow()
-        if self.kind == "data" and not any(s.op == "compaction" for s in self.steps):
-            return self._filled(Template(rng.choice(grammar.COMPACTING), kind="compaction"))
+        if self.kind == "data" and (rng.random() < 0.1 or not any(s.op == "compaction" for s in self.steps)):
+            return self._filled(Template(rng.choice(control_flow.COMPACTING), kind="compaction"))
         if rng.random() < 0.2:
             chosen = operators.choose(rng)
             return None if chosen is None else self._filled(chosen[1], rank=chosen[0])
@@ -154,15 +178,61 @@ class Generator:
         rng = self.rng
         d, e = (rng.randrange(max(a.rank, 1)) for _ in range(2))
         names = {"a": a.name, "d": str(d), "e": str(e), "n": f"{a.name}.size({d})", **more}
+        numbers = {name: rng.choice(choices) for name, choices in _NUMBERS.items()}
+        names |= {name: str(number) for name, number in numbers.items()}
+        names |= {"z": rng.choice(_SCALARS), "t": rng.choice(_SCALAR_DTYPES)}
+        names |= {"L": f"{a.name}.size(-1)", "C": f"{a.name}.size(1)"}
         for operand in template.operands[1:]:
             fitting = [v for v in self.pool if self._fits(a, v, template.like, d)]
             if not fitting:
                 return None
             names[operand] = rng.choice(fitting).name
+        if template.weights:
+            made = self._weights(template, a, numbers)
+            if made is None:
+                return None
+            names |= made
         try:
             return text.format(**names)
         except (KeyError, IndexError, ValueError):
             return None
+
+    def _weights(self, template: Template, a: _Value, numbers: dict[str, int]) -> dict[str, str] | None:
+        """Parameters for a template's `{w}`, `{u}`, `{v}`; None where a size that they need is dynamic."""
+        sizes: dict[str, Any] = {"s": [], **numbers, "torch": torch}
+        static = [sizes_[0] if len(set(sizes_)) == 1 else None for sizes_ in a.shape]
+        sizes |= {"s": static, "C": static[1] if a.rank > 1 else None, "L": static[-1] if static else None}
+        dtype = a.dtype if a.dtype.is_floating_point or a.dtype.is_complex else torch.float32
+        names = {}
+        for placeholder, text in zip("wuv", template.weights, strict=False):
+            try:
+                if text.startswith("torch.nn."):
+                    code = re.sub(r"\b[ijkhgoCL]\b(?!=)", lambda m: str(int(sizes[m[0]])), text)
+                    names[placeholder] = self._held(code + f".to({dtype})")
+                else:
+                    names[placeholder] = self._parameter(eval(text, sizes), dtype)
+            except (TypeError, IndexError, ValueError, AssertionError, SyntaxError, RuntimeError):
+                return None
+        return names
+
+    def _parameter(self, shape: tuple[int, ...], dtype: torch.dtype) -> str:
+        """A parameter, a buffer or a constant of this shape."""
+        shape = tuple(map(int, shape))
+        code = f"torch.randn{shape}" if shape else "torch.randn(())"
+        if not dtype.is_floating_point:
+            code = f"({code} * 3).to({dtype})" if dtype is not torch.uint8 else f"({code} * 3).abs().to({dtype})"
+        elif dtype is not torch.float32:
+            code += f".to({dtype})"
+        if dtype.is_floating_point and (kind := self.rng.choice(("Parameter", "Parameter", "Buffer", ""))):
+            code = f"torch.nn.{kind}({code})"
+        return self._held(code)
+
+    def _held(self, code: str) -> str:
+        self.made += 1
+        parameter = Parameter(f"p{self.made}", code)
+        self.held[parameter.name] = parameter.make()
+        self.parameters.append(parameter)
+        return parameter.name
 
     @staticmethod
     def _fits(a: _Value, b: _Value, like: str, dim: int) -> bool:
@@ -180,26 +250,34 @@ class Generator:
         a, b = self._first(), self.rng.choice(self.pool)
         if a is None:
             return None
-        condition = self._text(self.rng.choice(grammar.CONDITIONS).replace("{b}", "{a}"), b, Template("{a}"))
+        condition = self._text(self.rng.choice(control_flow.CONDITIONS).replace("{b}", "{a}"), b, Template("{a}"))
         self.count += 1
         result = f"v{self.count}"
-        text = self._text(self.rng.choice(grammar.FLOW), a, Template("{a}"), r=result, p=condition or "")
+        text = self._text(self.rng.choice(control_flow.FLOW), a, Template("{a}"), r=result, p=condition or "")
         return None if text is None else Step(result, text, "flow")
 
     # -- trying it ---------------------------------------------------------------------------------
 
+    def _of_parameter(self, value: _Value) -> bool:
+        """Whether it shares memory with a parameter."""
+        # Those in the pool are copied together with what shares their memory.
+        own = {t.untyped_storage().data_ptr() for v in self.pool if v.name in self.held for t in v.tensors}
+        return any(t.untyped_storage().data_ptr() in own for t in value.tensors)
+
     def _try(self, step: Step) -> None:
+        names = {v.name: v for v in self.pool}
+        if not step.defines and self._of_parameter(names[step.result]):
+            return  # It would differ in the next call.
         if step.result.startswith("x") and re.search(r"\b(t_|unsqueeze_)\(", step.text):
             return  # torch.export has no inputs that change their rank.
         if self.kind == "mutation" and _MAYBE_VIEW.search(step.text):
             return
-        names = {v.name: v for v in self.pool}
         results = []
         code = compile(step.text, "step", "exec")
         with warnings.catch_warnings(), torch.no_grad(), plain_cond():
             warnings.simplefilter("ignore")
             for place in range(len(self.pool[0].tensors)):
-                space: dict[str, Any] = {"torch": torch, "F": F}
+                space: dict[str, Any] = {"torch": torch, "F": F, **self.held}
                 # A failing step must not change anything: views of one memory stay views of one copy.
                 memory: dict[int, torch.Tensor] = {}
                 for name, value in names.items():

@@ -1,6 +1,7 @@
 """The statements that random programs are made of: templates whose operands are drawn by the generator.
 
-A template names its operands `{a}`, `{b}`, `{c}`; `{d}` and `{e}` are dims of `{a}`, `{n}` a size of one of its dims.
+A template names its operands `{a}`, `{b}`, `{c}`; `{d}` and `{e}` are dims of `{a}`, `{n}` is a size of one of its dims.
+`{i}`, `{j}`, `{k}`, `{h}`, `{g}` and `{o}` are small numbers, `{C}` and `{L}` sizes of `{a}`, `{z}` is any scalar.
 What PyTorch refuses for the operands drawn is not taken, so a template says nothing about dtypes and ranks.
 """
 
@@ -18,6 +19,10 @@ class Template:
     like: str = "broadcast"
     kind: str = "pointwise"
     weight: float = 1.0
+    rank: int | None = None
+    """The rank that `{a}` must have."""
+    weights: tuple[str, ...] = ()
+    """The shapes of the parameters `{w}`, `{u}`, `{v}`, or modules: see `layers.py`."""
 
     @property
     def operands(self) -> list[str]:
@@ -42,6 +47,11 @@ _POINTWISE = [
         "torch.fmod({a}, 2)", "torch.remainder({a}, -3)", "torch.pow({a}, 3)", "torch.pow(2.0, {a})",
         "torch.div({a}, 3, rounding_mode='floor')", "torch.div({a}, 3, rounding_mode='trunc')", "{a}.heaviside({a})",
         "torch.view_as_real({a})", "{a}.real", "{a}.imag", "{a}.angle()",
+        "{a} + {z}", "{z} - {a}", "{a} * {z}", "{a} < {z}", "{z} / ({a}.abs() + 1)", "torch.where({a} > {z}, {a}, {z})",
+        "{a} + torch.tensor({z})", "torch.maximum({a}, torch.tensor({z}))", "torch.where({a} > 0, {z}, {z})",
+        "{a} // {z}", "torch.tensor({z}, dtype=torch.float64) * {a}", "torch.rsub({a}, {z}, alpha=2)",
+        "torch.isin({a}, torch.arange(3))", "{a}.mul({z}).add({z})", "torch.sign({a}) * {n}", "{a}.view(torch.uint8)",
+        "torch.clamp({a}, max={n})", "{a} * ({n} % 3)", "{a} - {n} * 0.5", "{a}.float() / max({n}, 1)",
     ], weight=6),
     *_all("pointwise", [
         "{a} + {b}", "{a} - {b}", "{a} * {b}", "torch.maximum({a}, {b})", "torch.minimum({a}, {b})", "{a} < {b}",
@@ -54,6 +64,9 @@ _POINTWISE = [
         "{a}.masked_fill({b} > 0, 2)", "torch.complex({a}, {b})", "torch.nextafter({a}, {b})",
         "torch.ldexp({a}, {b})",
         "torch.gcd({a}, {b})", "F.mse_loss({a}, {b}, reduction='none')", "F.huber_loss({a}, {b}, reduction='none')",
+        "{a}.amax() + {b}", "{a} * {b}.sum()", "{a}.sum() / ({b}.abs() + 1)", "torch.where({a}.any(), {a}, {b})",
+        "torch.lcm({a}, {b})", "torch.xlogy({a}.abs(), {b}.abs() + 1)", "torch.fmin({a}, {b})", "{a} <= {b}",
+        "torch.isclose({a}, {b})", "torch.float_power({a}.abs() + 0.5, {b})", "torch.true_divide({a}, {b}.abs() + 2)",
     ], weight=8),
     *_all("pointwise", [
         "torch.where({c} > 0, {a}, {b})", "torch.addcmul({a}, {b}, {c})", "torch.lerp({a}, {b}, 0.5)",
@@ -82,7 +95,10 @@ _REDUCTIONS = _all("reduction", [
     "{a}.argmax({d})", "{a}.argmin({d}, keepdim=True)", "{a}.max({d}).values", "{a}.min({d}, keepdim=True).indices",
     "{a}.var({d}, keepdim=True)", "{a}.std({d}, correction=0)", "torch.logsumexp({a}, {d})", "{a}.norm(dim={d})",
     "torch.linalg.vector_norm({a}, 1, {d})", "{a}.sum(({d}, {e}), keepdim=True)", "{a}.amax(({d}, {e}))",
-    "{a}.count_nonzero({d})",
+    "{a}.count_nonzero({d})", "torch.logsumexp({a}, ({d}, {e}))", "{a}.std(({d}, {e}))", "{a}.sum(dtype=torch.{t})",
+    "{a}.mean({d}, dtype=torch.{t})", "{a}.argmax()", "{a}.min()", "{a}.prod()", "{a}.nanmedian({d}).values", "{a}.all()",
+    "{a}.median()", "{a}.amax(tuple(range({a}.dim())))", "{a}.norm(p={i}, dim={d})", "{a}.max({d}).indices",
+    "{a}.prod({d}, keepdim=True, dtype=torch.{t})", "{a}.std()", "{a}.kthvalue({i}, {d}).values",
     "{a}.nansum({d})", "{a}.median({d}).values", "{a}.aminmax(dim={d}).max", "torch.var_mean({a}, {d})[1]",
     "{a}.sum({d}, dtype=torch.float64)", "{a}.any()", "{a}.mean()", "{a}.kthvalue(1, {d}).values", "{a}.max()",
 ], weight=7)  # fmt: skip
@@ -95,7 +111,12 @@ _ROWS = _all("scan", [
     "{a}.sort({d}, descending=True, stable=True).indices",
     "{a}.topk(1, {d}).values", "{a}.argsort({d}, stable=True)", "{a}.diff(dim={d})",
     "{a} - {a}.mean({d}, keepdim=True)",
-    "{a}.cummin({d}).values", "F.group_norm({a}, 1)", "{a}.renorm(2, {d}, 1.0)", "torch.trapezoid({a}, dim={d})",
+    "{a}.cummin({d}).values", "F.group_norm({a}, 1)", "{a}.cummax({d}).indices", "{a}.cumsum({d}, dtype=torch.{t})",
+    "{a}.topk({i}, {d}, largest=False).values", "{a}.sort({d}).values.cumsum({d})", "F.softmin({a}, {d})",
+    "{a} / {a}.sum({d}, keepdim=True).abs().clamp(min=1)", "{a}.flip({d}).cumsum({d}).flip({d})",
+    "{a}.diff(n=2, dim={d}, prepend={a}.narrow({d}, 0, 1))", "torch.cumulative_trapezoid({a}, dim={d})",
+    "({a} - {a}.amax({d}, keepdim=True)).exp().sum({d})", "{a}.softmax({d}, dtype=torch.{t})",
+    "{a}.argsort({d}, stable=True, descending=True)", "{a}.sort({d}, stable=True).indices", "{a}.renorm(2, {d}, 1.0)", "torch.trapezoid({a}, dim={d})",
 ], weight=4)  # fmt: skip
 
 _VIEWS = _all("view", [
@@ -114,7 +135,12 @@ _VIEWS = _all("view", [
     "{a}[: {n} // 2]", "{a}.chunk(2, {d})[0]", "{a}.split(2, {d})[0]", "{a}.tensor_split(2, {d})[-1]",
     "{a}.unbind(0)[0]",
     "{a}.expand_as({a})", "{a}.T", "{a}.narrow({d}, 1, {a}.size({d}) - 1)", "{a}[..., -1:]", "{a}[:, ::2, None]",
-    "{a}.view_as({a})",
+    "{a}.view_as({a})", "{a}.view(torch.int32)", "torch.view_as_complex({a})", "{a}.permute(*reversed(range({a}.dim())))",
+    "{a}.squeeze()", "{a}.reshape(-1, {i})", "{a}.reshape({i}, -1)", "{a}[{j}::{i}]", "{a}.unfold({d}, {i}, {k})",
+    "{a}.narrow({d}, {n} // 2, {n} - {n} // 2)", "{a}.flatten({d})", "{a}[..., {n} // 2 :]", "{a}.mH", "{a}[None, ..., None]",
+    "{a}.chunk({k}, {d})[-1]", "{a}.split({k}, {d})[-1]", "{a}.tensor_split({k}, {d})[1]", "{a}.unbind({d})[-1]",
+    "{a}.diagonal(-1, {d}, {e})", "{a}.expand(2, *{a}.shape).reshape(-1, *{a}.shape[1:])", "{a}.select({d}, {n} // 2)",
+    "{a}.transpose({d}, {e}).flatten({d}, {e})", "{a}.transpose(0, -1).reshape({a}.shape)", "{a}[{a}.dim() :]",
 ], weight=9)  # fmt: skip
 
 _MOVES = [
@@ -128,6 +154,11 @@ _MOVES = [
         "torch.rot90({a}, 1, ({d}, {e}))", "{a}.diag_embed()", "torch.cat([{a}, {a}.flip({d})], {d})",
         "F.one_hot({a}.long() & 3, 4)",
         "F.pixel_shuffle({a}, 1)", "{a}.repeat_interleave({n}, {d})", "torch.block_diag({a}, {a})", "{a}.fliplr()",
+        "{a}.roll(({i}, -{j}), ({d}, {e}))", "{a}.flip(({d}, {e}))", "F.pad({a}, ({j}, {i}, {j}, -{j}))", "{a}.tril(-{i})",
+        "torch.cat([{a}, torch.zeros_like({a})], {d})", "torch.cat([{a}[:1], {a}, {a}[-1:]])", "{a}.triu({i} - {k})",
+        "torch.cat({a}.split({k}, {d})[::-1], {d})", "torch.stack({a}.unbind({d})[::-1], {d})", "{a}.diagflat()",
+        "torch.nn.utils.rnn.pad_sequence([{a}, {a}[:1]])", "torch.rot90({a}, {k}, ({d}, {e}))", "torch.vander({a}, {k})",
+        "torch.cat([{a}, {a} * 2, {a}], -1)[..., {i}:]", "torch.combinations({a}.flatten()[:5])", "{a}.T.contiguous().T",
     ], weight=4),
     *_all("move", ["torch.stack([{a}, {b}], {d})", "torch.stack([{a}, {b}], -1)"], like="same", weight=1),
     *_all("move", ["torch.cat([{a}, {b}], {d})", "torch.cat([{a}, {b}, {a}], {d})"], like="but d", weight=3),
@@ -149,10 +180,28 @@ _INDEXING = [
         "{a}.take(torch.arange({a}.size(0)))", "{a}[{a}.argmax({d})]", "torch.bucketize({a}, torch.arange(5) * 0.5)",
         "torch.searchsorted({a}.sort(-1).values, {a})", "torch.bincount(({a}.long() & 7).reshape(-1), minlength=8)",
         "{a}.slice_scatter({a}[:1] * 2, 0, 0, 1)", "{a}.select_scatter({a}.select({d}, 0) + 1, {d}, 0)",
-        "{a}[{a}.size(0) // 2]",
+        "{a}[{a}.size(0) // 2]", "{a}[..., torch.arange({a}.size(-1)) // 2]", "{a}[torch.arange({a}.size(0)) - {a}.size(0)]",
+        "{a}[torch.arange(4) % {a}.size(0), torch.arange(4) % {a}.size(1)]", "{a}[torch.arange({i})[:, None] % {a}.size(0)]",
+        "{a}[:, None, torch.arange(4) % {a}.size(1)]", "{a}[torch.arange(3) % {a}.size(0), ..., 0]",
+        "{a}[torch.arange({k}) % {a}.size(0), :, torch.arange({k}) % {a}.size(-1)]",
+        "{a}.index_reduce({d}, torch.arange({n}) // 2, {a}, 'amax')", "{a}.index_reduce({d}, torch.arange({n}) // 3, {a}, 'mean')",
+        "{a}.index_reduce({d}, torch.arange({n}) // 2, {a}, 'prod', include_self=False)",
+        "{a}.scatter_reduce({d}, {a}.argsort({d}, stable=True) // 2, {a}, 'sum', include_self=False)",
+        "{a}.scatter_reduce({d}, {a}.argsort({d}, stable=True) // 2, {a}, 'mean')", "{a}.diagonal_scatter({a}.diagonal() + 1)",
+        "{a}.scatter_reduce({d}, {a}.argsort({d}, stable=True) // 3, {a}, 'amin', include_self=False)",
+        "{a}.masked_scatter({a} > 0, {a}.flip({d}))", "torch.searchsorted({a}.sort(-1).values, {a}, right=True)",
+        "{a}.index_put((torch.arange({a}.size(0)) % {k},), {a}[:1], accumulate=True)", "{a}.take_along_dim({a}.argsort({d}), {d})",
+        "{a}.index_put((torch.arange({a}.size(0)).flip(0),), {a})", "{a}.scatter({d}, {a}.argmin({d}, keepdim=True), {z})",
+        "{a}.index_add({d}, torch.arange({n}) % {k}, {a}, alpha=2)", "{a}.gather({d}, {a}.argmax({d}, keepdim=True))",
+        "torch.where({a} > 0, {a}.flip({d}), {a}.roll(1, {d}))", "{a}[{a}.argsort({d}, stable=True)[0]]",
     ], weight=4),
     *_all("index", ["{a}[({b}.long() & 1023) % {a}.size(0)]",
-        "F.embedding(({b}.long() & 1023) % {a}.size(0), {a})"], like="any", weight=1.5),
+        "F.embedding(({b}.long() & 1023) % {a}.size(0), {a})", "{a}.index_select(0, ({b}.flatten().long() & 63) % {a}.size(0))",
+        "{a}[..., ({b}.long() & 1023) % {a}.size(-1)]", "{a}.take(({b}.long() & 1023) % {a}.numel())",
+        "{a}[({b}.long() & 1023) % {a}.size(0), ({b}.long() & 511) % {a}.size(1)]", "torch.isin({a}, {b})",
+        "{a}.index_put((({b}.flatten().long() & 255) % {a}.size(0),), {a}[:1], accumulate=True)",
+        "torch.searchsorted({a}.flatten().sort().values, {b})", "torch.bucketize({b}, {a}.flatten().sort().values, right=True)",
+        ], like="any", weight=1.5),
 ]  # fmt: skip
 
 _PRODUCTS = [
@@ -201,35 +250,30 @@ MUTATIONS = [
         "{a}.neg_()", "{a}.clamp_(-1, 1)", "{a}.transpose(0, -1).add_(1)", "{a}.fill_(0.5)",
         "{a}.diagonal().zero_()", "{a}[:-1] *= 2",
         "{a}[{a} > 0] = 0", "{a}.masked_fill_({a} > 1, 0)", "{a}[..., : {n} // 2] = -1", "{a}.t_()",
+        "{a}.index_put_((torch.arange({a}.size(0)) // 2,), {a}[:1].clone(), accumulate=True)",
+        "{a}[torch.arange({a}.size(0)).flip(0)] = {a}.clone()", "{a}[:, torch.arange({i}) % {a}.size(1)] = 4",
+        "{a}.scatter_({d}, {a}.argsort({d}, stable=True), {a}.clone())", "{a}[-1] = {a}[0]", "{a}[::2] -= {a}[::2] * 2",
+        "{a}.index_add_({d}, torch.arange({n}) // 2, {a}.clone())", "{a}.masked_scatter_({a} > 0, {a}.clone())",
+        "{a}.index_copy_({d}, torch.arange({n}).flip(0), {a}.clone())", 
+        "{a}.narrow({d}, 0, {n} // 2).add_(1)", "{a}.select({d}, -1).copy_({a}.select({d}, 0))", "{a}.real.add_(1)",
+        "{a}.chunk(2, {d})[0].mul_(2)", "{a}.unbind({d})[0].fill_(1)", "{a}.movedim({d}, 0)[0] = 2", "{a}.sigmoid_()",
+        "{a}.diagonal(1).add_(1)", "{a}.lerp_({a}.flip(0), 0.25)", "{a}.addcmul_({a}, {a}, value=0.1)",
+        "F.relu({a}, inplace=True)", "torch.add({a}, 1, out={a})", "{a}.bitwise_xor_(3)", "{a}.floor_divide_(2)",
+        "{a}.swapaxes({d}, {e})[..., 0] = 5", "{a}.view(torch.int32).bitwise_and_(-2)", "{a}[{n} // 2 :] = {z}",
+        "{a}.scatter_add_({d}, {a}.argsort({d}, stable=True) // 2, {a}.clone())", "{a}.div_(3)", "{a}.mul_({z})",
+        "{a}[0], {a}[-1] = {a}[-1].clone(), {a}[0].clone()", "{a}.transpose(0, 1)[1:] *= {z}", "{a}[..., None].neg_()",
+        "{a}.squeeze().add_(1)", "{a}.detach().add_(1)", "{a}.clamp_(min={z})", "{a}.triu_(1)", "{a}.copy_({a}.roll(1, {d}))",
         "{a}.unsqueeze_(0)", "{a}.tril_()",
         "{a}.index_fill_({d}, torch.arange(1), 2)", "{a}.abs_()", "{a}.view(-1).mul_(3)", "{a}.cumsum_({d})",
     ], weight=2),
     *_all("mutation", ["{a}.add_({b})", "{a}.mul_({b})", "{a}.copy_({b})", "{a}.sub_({b}, alpha=2)",
         "{a}[...] = {b}", "{a} += {b}",
         "{a}.copy_({a}.flip(0))", "{a}[1:] = {a}[:-1].clone()", "{a}.logical_and_({b})",
-        "{a}.maximum({b}, out={a})"], weight=2),
-]  # fmt: skip
-
-FLOW = [
-    "{r} = torch.cond({p}, lambda t: t * 2, lambda t: t - 1, ({a},))",
-    "{r} = torch.cond({p}, lambda t: t.cumsum({d}).to(t.dtype), lambda t: t.flip({d}), ({a},))",
-    "if {p}:\n    {r} = {a} * 2\nelse:\n    {r} = {a} + {a}.flip({d})",
-    "{r} = {a}\nif {p}:\n    {r} = torch.softmax({a}.float(), {d}).to({a}.dtype)",
-    "if {p}:\n    {r} = {a} + 1\nelif {a}.numel() > 40:\n    {r} = {a} - 1\nelse:\n    {r} = {a}.clone()",
-    "{r}, k = {a}.clone(), 0\nwhile {r}.sum() < 50 and k < 4:\n    {r} = {r} + 3\n    k += 1",
-    "{r} = {a}[0] * 0\nfor i in range({a}.size(0)):\n    {r} = {r} * 2 + {a}[i]",
-    "{r} = {a}.clone()\nfor i in range({a}.size(0)):\n    {r}[i] = {r}[i] + i",
-    "{r} = {a}.sum()\nfor row in {a}:\n    if row.sum() > 2:\n        break\n    {r} = {r} + row.sum()",
-    "{r} = torch.stack([row.sum() for row in {a}])",
-    "{r} = {a}.clone()\nif {p}:\n    {r}.mul_(2)\n    {r}[0] = 1",
-    "{r} = {a} if {p} else {a} * 3",
-]
-CONDITIONS = [
-    "{b}.sum() > 0", "{b}.any()", "{b}.amax() > 1", "{b}.numel() > 20", "{b}.size(0) > 8",
-    "{b}.max() > {b}.min() + 2",
-    "bool(({b} > 0).all())", "{b}.mean() > 0", "({b} == 1).sum() > 1", "{b}.isnan().any()",
-]  # fmt: skip
-COMPACTING = [
-    "{a}[{a} > 0]", "{a}.nonzero()", "torch.masked_select({a}, {a} > 0)", "{a}[{a}.reshape({a}.size(0), -1).any(1)]",
-    "torch.unique({a})", "{a}.nonzero().sum(0)", "torch.where({a} > 0)[0]",
+        "{a}.maximum({b}, out={a})", "{a}[::2] += {b}", "{a}.transpose(0, -1).add_({b})", "{a}.masked_fill_({b} > 0, {z})",
+        "{a}.select({d}, 0).copy_({b})", "{a}.div_({b}.abs() + 1)", "{a}[{b} > 0] = 1", "{a}.xlogy_({b}.abs() + 1)"],
+        weight=2),
+    *_all("mutation", ["{a}[({b}.long() & 1023) % {a}.size(0)] = 1",
+        "{a}.index_fill_(0, ({b}.flatten().long() & 1023) % {a}.size(0), 2)",
+        "{a}.index_put_((({b}.flatten().long() & 63) % {a}.size(0),), {a}[:1].clone(), accumulate=True)"],
+        like="any", weight=0.5),
 ]  # fmt: skip

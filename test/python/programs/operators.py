@@ -16,7 +16,7 @@ from .grammar import Template
 
 # Random, uninitialised or not unique; PyTorch's f64 is not exact; eager crashes; sums in an order of the machine.
 _SKIPPED = re.compile(
-    r"empty|rand|bernoulli|normal|multinomial|dropout|exponential|geometric|cauchy|uniform|rrelu|unsafe|segment|fractional|"
+    r"_$|empty|rand|bernoulli|normal|multinomial|dropout|exponential|geometric|cauchy|uniform|rrelu|unsafe|segment|fractional|"
     r"as_strided|resize|set_|svd|eig|lowrank|qr|lstsq|linalg|cholesky|det$|inverse|lu|polynomial|special|item|tolist|"
     r"bessel|_like$|new_|to_sparse|jiterator|out_variants|ormqr|geqrf|fft|stft|mode$|topk|argsort|^sort|kthvalue|ctc|"
     r"embedding_bag|_softmax_backward|grid_sample|cdist|polygamma|erfinv|digamma|gamma|median|msort|quantile|histogram|"

@@ -33,7 +33,7 @@ DTYPES = {
 }
 EXAMPLE = {"A": 5, "B": 7, "C": 11}
 """Sizes of the inputs that a program is compiled with."""
-_NAME = re.compile(r"\b[xvw]\d+\b")
+_NAME = re.compile(r"\b[pxvw]\d+\b")
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,22 @@ class Input:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.dims))}]"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What a program's module holds: a parameter, a buffer, a constant tensor, or a module of `torch.nn`."""
+
+    name: str
+    code: str
+    """The expression that makes it."""
+
+    def make(self) -> Any:
+        """It, always with the same values; a module is in eval mode."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(self.name[1:]))
+            made = eval(self.code, {"torch": torch})
+        return made.eval() if isinstance(made, nn.Module) else made
 
 
 @dataclass(frozen=True)
@@ -79,15 +95,23 @@ class Program:
     outputs: tuple[str, ...]
     minimum: Mapping[str, int]
     """The smallest size of each symbol."""
+    parameters: tuple[Parameter, ...] = ()
 
     @property
     def source(self) -> str:
         """The module's class."""
         body = [line for step in self.steps for line in step.text.splitlines()]
         body.append(f"return [{', '.join(self.outputs)}]")
+        body = [re.sub(r"\b(p\d+)\b", r"self.\1", line) for line in body]
         arguments = ", ".join(["self", *(i.name for i in self.inputs)])
         comment = f"# {'; '.join(map(str, self.inputs))}"
-        lines = [f"class {self.name}(torch.nn.Module):", f"    {comment}", f"    def forward({arguments}):"]
+        lines = [f"class {self.name}(torch.nn.Module):", f"    {comment}"]
+        if self.parameters:
+            lines += ["    def __init__(self):", "        super().__init__()"]
+            for p in self.parameters:
+                lines += [f"        torch.manual_seed({p.name[1:]})", f"        self.{p.name} = {p.code}"]
+            lines.append("")
+        lines.append(f"    def forward({arguments}):")
         return "\n".join([*lines, *("        " + line for line in body), ""])
 
     @property
@@ -109,7 +133,8 @@ class Program:
                 kept.append(step)
                 needed |= step.reads
         inputs = tuple(i for i in self.inputs if i.name in needed) or self.inputs[:1]
-        return replace(self, inputs=inputs, steps=tuple(reversed(kept)))
+        parameters = tuple(p for p in self.parameters if p.name in needed)
+        return replace(self, inputs=inputs, steps=tuple(reversed(kept)), parameters=parameters)
 
     def sizes(self, values: Mapping[str, int]) -> list[list[int]]:
         """The inputs' shapes where the symbols have these values."""
@@ -129,7 +154,8 @@ def load(programs: Sequence[Program], folder: str) -> list[nn.Module]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module  # where Dynamo looks for it
     spec.loader.exec_module(module)
-    return [getattr(module, p.name)() for p in programs]
+    with torch.random.fork_rng(devices=[]):
+        return [getattr(module, p.name)().eval() for p in programs]
 
 
 def plain_cond() -> Any:

@@ -24,15 +24,15 @@ from disc.frontend.rewriting.hooks import needs_rewriting
 _by_dims = export._traced_by_dims
 
 
-def _for_all_sizes(module: torch.nn.Module, args: Any, kwargs: Any, shapes: Any) -> Any:
-    """Traces for all sizes first; as users do if that fails, which makes the error that they see."""
+def _for_all_sizes(module: torch.nn.Module, args: Any, kwargs: Any, shapes: Any, *, again: bool) -> Any:
+    """Traces for all sizes first; with ``again`` as users do if that fails, which makes the error that they see."""
     try:
         with symbolic_config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
             return torch.export.export(module, args, kwargs, dynamic_shapes=shapes)
     except errors.CompileError:
         raise
     except Exception as error:
-        if needs_rewriting(error):
+        if needs_rewriting(error) or not again:
             raise
         return _by_dims(module, args, kwargs, shapes)
 
@@ -51,8 +51,12 @@ _materialize = torch._export.utils._materialize_cpp_cia_ops
 
 
 @contextmanager
-def cheap(first_attempt: bool) -> Iterator[None]:
-    """Tracing without caches that cost more than they save; ``first_attempt``: with the assumption, as users trace."""
+def cheap(first_attempt: bool, again: bool = True) -> Iterator[None]:
+    """Tracing without caches that cost more than they save.
+
+    ``first_attempt``: with the assumption, as users trace. ``again``: once more, like users, if PyTorch refuses the
+    program; else its own error is what there is.
+    """
     _table()
     with ExitStack() as stack:
         # No two operations of random programs are the same, but each one is hashed with its symbols.
@@ -60,5 +64,6 @@ def cheap(first_attempt: bool) -> Iterator[None]:
         stack.enter_context(mock.patch.object(decompositions, "decomposition_table", lambda: dict(_table())))
         stack.enter_context(mock.patch.object(torch._export.utils, "_materialize_cpp_cia_ops", _materialized))
         if not first_attempt:
-            stack.enter_context(mock.patch.object(export, "_traced_by_dims", _for_all_sizes))
+            traced = functools.partial(_for_all_sizes, again=again)
+            stack.enter_context(mock.patch.object(export, "_traced_by_dims", traced))
         yield

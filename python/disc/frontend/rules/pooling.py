@@ -192,19 +192,29 @@ class Pool:
         return self.fold(dtype, dtypes.lowest(dtype), step)
 
     def position_of(self, best: Tensor) -> Tensor:
-        """The first place in the input's spatial dims, row-major, at which a window has its largest element."""
+        """The place in the input's spatial dims, row-major, at which a window has its largest element.
+
+        It is the first such place, but of several NaN the last one. Places of NaN are counted down from -1, so that
+        the least number is that place in both cases.
+        """
         nowhere = torch.iinfo(_I64).max
         floating = dtypes.is_float(self.x.dtype)
 
         def step(acc: Elem, x: Elem, inside: Elem | None, at: list[Elem], best: Elem) -> Elem:
-            hit = x.eq(best) | x.ne(x) if floating else x.eq(best)
+            hit = x.eq(best)
             flat = at[0]
             for extent, position in zip(self.image.dims[2:-1], at[1:], strict=True):
                 flat = flat * scalar.from_extent(extent, _I64) + position
+            if floating:
+                none = x.ne(x)
+                hit, flat = hit | none, scalar.select(none, -1 - flat, flat)
             hit = hit if inside is None else hit & inside
             return scalar.minimum(acc, scalar.select(hit, flat, nowhere))
 
-        return self.fold(_I64, nowhere, step, others=[best])  # type: ignore[arg-type]
+        def finish(place: Elem, _: list[Elem]) -> Elem:
+            return scalar.select(place < 0, -1 - place, place) if floating else place
+
+        return self.fold(_I64, nowhere, step, finish, others=[best])  # type: ignore[arg-type]
 
 
 def _max_windows(b: Builder, args: Sequence[Any], spatial: int) -> Callable[[Sequence[Extent]], list[Window]]:

@@ -13,6 +13,7 @@ from ..registry import NotLowerable, lowers
 from ..scalar import Elem
 from ..values import Extent, Tensor, normalize_dim
 from .common import loops, read_if
+from .elementwise import convert
 
 
 @lowers("torch.aten.diagonal", "torch.aten.diagonal_copy")
@@ -69,6 +70,7 @@ def diagonal_scatter(b: Builder, x: Tensor, src: Tensor, offset: int = 0, first:
     size = _diagonal_size(b, x, offset, first, second)
     for have, want in zip(src.dims, [*(x.dims[i] for i in kept), size], strict=True):
         b.require_equal(have, want, "a diagonal and what replaces it differ in size")
+    src = convert(b, src, x.dtype)
 
     def body(old: Elem) -> Elem:
         at = loops(x.rank)

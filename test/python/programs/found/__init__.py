@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from ..program import IMPORTS, Input, Program, Step
+from ..program import IMPORTS, Input, Parameter, Program, Step
 
 FOLDER = Path(__file__).parent
 
@@ -18,11 +18,14 @@ def write(folder: Path, program: Program, seed: int, way: str, what: str) -> Pat
     path = folder / (re.sub(r"\W+", "_", f"{program.name.lower()} {seed} {way}".strip()) + ".py")
     inputs = [(i.name, i.dtype, i.dims) for i in program.inputs]
     steps = [(s.result, s.text, s.op) for s in program.steps]
+    held = [(p.name, p.code) for p in program.parameters]
     imports = IMPORTS if "F." in program.source else IMPORTS.replace("import torch.nn.functional as F\n", "")
     path.write_text(
         f'"""{" ".join(what.split())[:90]}"""\n\n{imports}{program.source}\n\n'
         f"SEED = {seed}\nWAY = {way!r}\nINPUTS = {inputs!r}\nMINIMUM = {dict(program.minimum)!r}\n"
-        f"OUTPUTS = {program.outputs!r}\nSTEPS = [\n" + "".join(f"    {step!r},\n" for step in steps) + "]\n"
+        f"OUTPUTS = {program.outputs!r}\n"
+        + (f"PARAMETERS = {held!r}\n" if held else "")
+        + "STEPS = [\n" + "".join(f"    {step!r},\n" for step in steps) + "]\n"
     )
     return path
 
@@ -37,7 +40,8 @@ def read(path: Path) -> tuple[Program, int, str]:
     name = next(n for n in vars(found) if re.fullmatch(r"P\d+[RW]*", n))
     inputs = tuple(Input(*i) for i in found.INPUTS)
     steps = tuple(Step(*s) for s in found.STEPS)
-    return Program(name, inputs, steps, tuple(found.OUTPUTS), found.MINIMUM), found.SEED, found.WAY
+    parameters = tuple(Parameter(*p) for p in getattr(found, "PARAMETERS", ()))
+    return Program(name, inputs, steps, tuple(found.OUTPUTS), found.MINIMUM, parameters), found.SEED, found.WAY
 
 
 def paths() -> list[Path]:

@@ -1,0 +1,120 @@
+"""What random programs (`test/python/programs`) found, said in the fewest words; each compares with eager PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.export import Dim
+
+import disc
+
+
+class Fn(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, *args: torch.Tensor) -> Any:
+        """Calls it."""
+        return self.fn(*args)
+
+
+def compare(fn: Callable[..., Any], *args: torch.Tensor, dynamic: Iterable[dict[int, Any]], calls: Iterable[Any]) -> None:
+    """Compiles a function for ``args`` with ``dynamic`` dims, and compares it at ``calls``."""
+    model = disc.compile(Fn(fn), args, dynamic_shapes=(tuple(dynamic),))
+    for call in calls:
+        want = fn(*(x.clone() for x in call))
+        got = model(*call)
+        for g, w in zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,), strict=True):
+            assert g.dtype == w.dtype
+            torch.testing.assert_close(g, w, equal_nan=True)
+
+
+N = Dim("n", min=0, max=1000)
+
+
+def test_isin_of_no_elements() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.isin(x, y), torch.isin(y, x, invert=True), torch.isin(x, torch.arange(3)), torch.isin(x.sum(), y)
+
+    x, y = torch.arange(12).reshape(4, 3) % 7, torch.arange(30) * 2
+    calls = [(x, y), (x[:0], y), (x, y[:0]), (x[:1], y[:1]), (x[:0], y[:0]), (x.repeat(9, 1), y[3:])]
+    compare(fn, x, y, dynamic=[{0: N}, {0: Dim("m", min=0)}], calls=calls)
+    floats = [(a.double() / 2, b.float()) for a, b in calls]
+    compare(fn, *floats[0], dynamic=[{0: N}, {0: Dim("m", min=0)}], calls=floats)
+
+
+def test_loop_over_a_range_of_a_remainder() -> None:
+    """`n % 3` is no extent, as `n` may be negative, but as long as a loop."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        for i in range(int(x.sum()) % 3):
+            x = x + i + 1
+        return x
+
+    calls = [(torch.full((n,), k),) for n in (5, 1, 7) for k in (1, -1, -3, 2)]
+    compare(fn, torch.arange(5), dynamic=[{0: N}], calls=calls)
+
+
+def test_index_arithmetic_in_a_body_is_not_used_behind_it() -> None:
+    """The constant 1 of the places that masked_scatter reads, then of a slice."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x.masked_scatter(x > 0, x.flip(0))[None].float()
+        return y.unsqueeze(0).expand(2, *y.shape)[1]
+
+    x = torch.arange(40).reshape(2, 4, 5) % 7 - 3
+    compare(fn, x, dynamic=[{2: N}], calls=[(x,), (x[..., :1],), (x[..., :0],)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_type_as_is_its_operand_or_a_copy(dtype: torch.dtype) -> None:
+    def first(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x.type_as(torch.ones(2, dtype=dtype))
+        y.add_(1)
+        return x.clone(), y.clone()
+
+    def second(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x.type_as(torch.ones(2, dtype=dtype))
+        x[1:] = x[:-1].clone()
+        return x * 2, y * 2
+
+    for fn in (first, second):
+        model = disc.compile(Fn(fn), (torch.arange(5.0),), dynamic_shapes=(({0: Dim("n", min=2)},),))
+        for n in (5, 2, 33):
+            x, y = torch.arange(float(n)), torch.arange(float(n))
+            for got, want in zip(model(x), fn(y), strict=True):
+                assert torch.equal(got, want)
+            assert torch.equal(x, y)
+
+
+def test_diagonal_replaced_by_another_dtype() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.diagonal_scatter(y.diagonal()), y.diagonal_scatter(x.diagonal(1), 1)
+
+    x, y = torch.arange(20).reshape(4, 5) % 3 > 0, torch.arange(20.0).reshape(4, 5)
+    compare(fn, x, y, dynamic=[{0: N}, {0: N}], calls=[(x, y), (x[:1], y[:1]), (x[:2], y[:2])])
+
+
+def test_places_of_nan_in_pools() -> None:
+    """Of several NaN the last one counts; of other equal elements the first."""
+    nan, inf = float("nan"), float("inf")
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        image = x.reshape(1, 1, -1, 4)
+        pools = [F.max_pool1d(x, 3, 1, 1, return_indices=True), F.adaptive_max_pool1d(x, 2, return_indices=True)]
+        pools += [F.max_pool2d(image, 2, 1, 1, return_indices=True), F.max_pool2d(image, (3, 2), 2, return_indices=True)]
+        pools += [F.adaptive_max_pool2d(image, 2, return_indices=True)]
+        pools += [F.max_pool3d(image[None], (1, 2, 2), 1, return_indices=True)]
+        return tuple(x for pair in pools for x in pair)
+
+    x = torch.tensor([nan, nan, 1, 2, 2, -inf, -inf, inf, inf, nan, 3, nan, nan, nan, 5, 5, 0, -0.0, 1, 1, nan, 3, 3, 2])
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        y = x.to(dtype).reshape(1, 1, -1)
+        compare(fn, y, dynamic=[{2: 4 * Dim("k", min=3)}], calls=[(y,), (y[..., :12],), (y.flip(2),), (y.repeat(1, 1, 3),)])
