@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from . import pipeline, targets
 from .errors import (
     CompileError,
+    DynamicDimError,
     LibraryError,
     SanitizerError,
     ShapeError,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .exporting import export
     from .frontend import NotLowerable, lowers
     from .gradients import with_gradients
+    from .lazy import LazyModel
     from .library import Library, load
     from .model import MemoryUse, Model
     from .trees import flatten_tree
@@ -42,8 +44,10 @@ __version__ = "0.1.1"
 __all__ = [
     "Artifact",
     "CompileError",
+    "DynamicDimError",
     "KernelTime",
     "Launch",
+    "LazyModel",
     "Library",
     "LibraryError",
     "MemoryUse",
@@ -81,6 +85,7 @@ _LAZY = {
     "lowers": ("frontend", None),
     "Library": ("library", "_runtime"),
     "load": ("library", "_runtime"),
+    "LazyModel": ("lazy", None),
     "MemoryUse": ("model", "_native"),
     "Model": ("model", "_native"),
 }

@@ -16,6 +16,7 @@ from tqdm import tqdm
 from . import _native
 from .errors import ArgumentValueError, CompileError, boundary
 from .frontend import ImportedProgram, import_program
+from .frontend.examples import Examples
 from .frontend.input_check import check_interface
 from .interrupts import deferred_interrupts
 from .options import Options
@@ -94,6 +95,7 @@ class Compilation:
         *,
         library: bool = False,
         fallback: bool = False,
+        examples: Examples | None = None,
     ) -> ImportedProgram:
         """The import stage."""
         if self._dump:
@@ -105,7 +107,9 @@ class Compilation:
                     from .frontend.onnx import import_onnx
 
                 return import_onnx(model, fixed, dynamic_shapes, library=library)
-            return import_program(model, args, kwargs, dynamic_shapes, library=library, fallback=fallback)
+            return import_program(
+                model, args, kwargs, dynamic_shapes, library=library, fallback=fallback, examples=examples
+            )
 
     @contextlib.contextmanager
     def variant(self, cpu: str) -> Iterator[None]:

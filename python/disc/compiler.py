@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
+import functools
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import torch
 from torch.export import ExportedProgram
@@ -16,8 +16,11 @@ from . import _native, code_cache
 from .compilation import EMIT, LOAD, Compilation, is_onnx
 from .errors import ArgumentValueError, CompileError, boundary
 from .frontend import ImportedProgram
+from .frontend.argument_paths import signature_of
+from .frontend.callables import as_module
+from .frontend.examples import merged
 from .frontend.program import signless
-from .frontend.scripted import unwrapped_module
+from .lazy import LazyModel
 from .model import Model
 from .options import Options
 from .weight_watch import WeightWatch
@@ -26,25 +29,96 @@ if TYPE_CHECKING:
     import onnx
 
 
+Compilable: TypeAlias = "Callable[..., Any] | ExportedProgram | str | os.PathLike[str] | onnx.ModelProto"
+"""What can be compiled: a module or another callable, a program of ``torch.export``, an ONNX model."""
+
+
+@overload
 def compile(
-    model: torch.nn.Module | ExportedProgram | str | os.PathLike[str] | onnx.ModelProto,
-    args: Sequence[Any] = (),
+    model: Compilable,
+    args: Any,
     kwargs: Mapping[str, Any] | None = None,
     *,
+    examples: Sequence[Any] | None = None,
     dynamic_shapes: Any = None,
     fixed: Mapping[str, Any] | None = None,
     target: str | None = None,
     options: Options | None = None,
     fallback: bool = False,
-) -> Model:
+) -> Model: ...
+
+
+@overload
+def compile(  # type: ignore[overload-overlap]
+    model: torch.nn.Module | ExportedProgram | str | os.PathLike[str] | onnx.ModelProto,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    examples: Sequence[Any] | None = None,
+    dynamic_shapes: Any = None,
+    fixed: Mapping[str, Any] | None = None,
+    target: str | None = None,
+    options: Options | None = None,
+    fallback: bool = False,
+) -> Model: ...
+
+
+@overload
+def compile(
+    model: Callable[..., Any],
+    *,
+    dynamic_shapes: Any = None,
+    target: str | None = None,
+    options: Options | None = None,
+    fallback: bool = False,
+) -> LazyModel: ...
+
+
+@overload
+def compile(
+    *, dynamic_shapes: Any = None, target: str | None = None, options: Options | None = None, fallback: bool = False
+) -> Callable[[Callable[..., Any]], LazyModel]: ...
+
+
+def compile(
+    model: Any = None,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    examples: Sequence[Any] | None = None,
+    dynamic_shapes: Any = None,
+    fixed: Mapping[str, Any] | None = None,
+    target: str | None = None,
+    options: Options | None = None,
+    fallback: bool = False,
+) -> Any:
     """Compiles a model once, for every shape that ``dynamic_shapes`` allows.
 
+    >>> model = disc.compile(module, (ids, mask), dynamic_shapes="auto")
+    >>> model = disc.compile(module, examples=[(ids, mask), (other_ids, other_mask)])
+    >>> @disc.compile(dynamic_shapes="auto")
+    ... def f(x): ...
+
+    Without ``model``, and for a function without example arguments, it is a decorator: the function is compiled at its
+    first call, with that call's arguments as the example (see :class:`disc.LazyModel`).
+
     Args:
-        model: a module, or what ``torch.export.export`` made of one; or an ONNX model, in a file or as a ModelProto.
-        args: example arguments, as for ``torch.export.export``; none for ONNX.
+        model: a module, a function, a method, a ``functools.partial`` or another callable; what
+            ``torch.export.export`` made of a module; or an ONNX model, in a file or as a ModelProto.
+        args: example arguments, as for ``torch.export.export``, or one tensor, which is ``(tensor,)``; none for ONNX.
+            Values that are no tensors, such as strings, bools and None, are constants of the compiled model, which
+            calls must repeat. Floats are inputs where the model's code allows it, ints if ``dynamic_shapes`` says so.
         kwargs: example keyword arguments.
-        dynamic_shapes: which dims are dynamic, as for ``torch.export.export``. Those of an ONNX model are its
-            dim_params: ``{"batch": Dim("batch", max=64), "length": 128}`` gives one a range and makes one static.
+        examples: instead of ``args`` and ``kwargs`` several examples, each a tuple of arguments, a dict of keyword
+            arguments, or a tensor. Dims and ints that differ between them are dynamic, the others static unless
+            ``dynamic_shapes`` says more; ``model.dynamic_report`` lists both. The model serves all examples, or
+            compiling fails.
+        dynamic_shapes: which dims are dynamic: ``"auto"`` for every dim of every tensor that the model's code does not
+            fix (a warning lists those that it fixes), or specs as for ``torch.export.export``, where a string names a
+            dim, ``{0: "batch", 1: "length"}``. Dims of one name are equal. None: no dim is dynamic. Where the model
+            works for a part of a named dim's sizes only, that part is compiled, and a warning names it. Those of an
+            ONNX model are its dim_params: ``{"batch": Dim("batch", max=64), "length": 128}`` gives one a range and
+            makes one static.
         fixed: for ONNX, inputs that become constants of the compiled model, with their values.
         target: what it is to run on, ``"cpu"`` or ``"cuda"`` (see :mod:`disc.targets`); None means what the options say
             and, where they do not, the device of the model's parameters, or of the arguments if it has none. Of several
@@ -56,10 +130,21 @@ def compile(
     Raises:
         CompileError: a stage failed; its message has the line of Python and a reproducer.
         UnsupportedOpError: the model uses operations that cannot be lowered; it lists all of them.
+        DynamicDimError: the model does not work for all sizes of a dynamic dim, or for one of the examples.
+        TypeError, ValueError: arguments of the wrong kind.
     """
-    options = check_arguments(model, options, args, kwargs, fixed)
-    if isinstance(model, torch.nn.Module):
-        model = unwrapped_module(model)
+    if _is_decorator(model, args, kwargs, examples):
+        settings = {"dynamic_shapes": dynamic_shapes, "target": target, "options": options, "fallback": fallback}
+        decorator = functools.partial(LazyModel, compile=functools.partial(compile, **settings))
+        check_options(options)
+        return decorator if model is None else decorator(model)
+    model, args, options = check_arguments(model, options, args, kwargs, fixed)
+    several = None
+    if examples is not None:
+        if not isinstance(model, torch.nn.Module) or len(args) or kwargs:
+            raise TypeError("examples: expected a module or another callable, and neither args nor kwargs beside them")
+        several = merged(model, examples, dynamic_shapes)
+        args, kwargs, dynamic_shapes = several.args, several.kwargs, several.shapes
     devices = _devices_of(model, args, kwargs)
     if target is not None or options.target is None:
         options = dataclasses.replace(options, target=target or (_target_of(devices[0]) if devices else "cpu"))
@@ -67,7 +152,9 @@ def compile(
         raise ValueError(f"fallback: expected a PyTorch model on the CPU, got an ONNX model or {options.target!r}")
     compilation = Compilation(options)
     with compilation.progress(steps(compilation)):
-        program = compilation.import_model(model, args, kwargs, dynamic_shapes, fixed, fallback=fallback)
+        program = compilation.import_model(
+            model, args, kwargs, dynamic_shapes, fixed, fallback=fallback, examples=several
+        )
         watched = None
         executable = build(compilation, program, next((d.index for d in devices if d.type == "cuda"), 0))
         if executable is not None:
@@ -75,29 +162,64 @@ def compile(
                 load(executable, program.parameters)
                 watched = watch(executable, program, model)
             program.release()
-    signature = inspect.signature(model.forward) if isinstance(model, torch.nn.Module) else None
-    return Model(program, compilation.pipeline, compilation.texts, executable, compilation.timings, signature, watched)
+    return Model(
+        program,
+        compilation.pipeline,
+        compilation.texts,
+        executable,
+        compilation.timings,
+        program.signature,
+        watched,
+        model if isinstance(model, torch.nn.Module) else None,
+    )
 
 
-def check_arguments(
-    model: Any, options: Any, args: Sequence[Any] = (), kwargs: Any = None, fixed: Mapping[str, Any] | None = None
-) -> Options:
-    """The options to use; TypeError if an argument is none of its kind."""
-    if isinstance(model, (torch.nn.Module, ExportedProgram)):
-        if not isinstance(args, (tuple, list)):
-            raise TypeError(f"args: expected a tuple of example arguments, (x,) for one; got {type(args).__name__}")
-        if fixed:
-            raise TypeError("fixed: inputs of ONNX models alone can be fixed; a PyTorch model takes them as arguments")
-    elif not is_onnx(model):
-        found = repr(model) if isinstance(model, (str, os.PathLike)) else type(model).__name__
-        raise TypeError(f"expected a torch.nn.Module, an ExportedProgram or an ONNX model, got {found}")
-    elif args or kwargs:
-        raise TypeError("an ONNX model says itself what its inputs are: example arguments have no use")
+def _is_decorator(model: Any, args: Any, kwargs: Any, examples: Any) -> bool:
+    """Whether ``compile`` is used as a decorator: for a function that takes arguments, and none are given."""
+    if examples is not None or kwargs or not (isinstance(args, (tuple, list)) and not args):
+        return False
+    if model is None:
+        return True
+    if isinstance(model, (torch.nn.Module, ExportedProgram)) or not callable(model) or is_onnx(model):
+        return False
+    signature = signature_of(model)
+    return signature is None or bool(signature.parameters)
+
+
+def check_options(options: Any) -> Options:
+    """The options to use; TypeError if they are none."""
     if options is None:
         return Options()
     if not isinstance(options, Options):
         raise TypeError(f"options: expected disc.Options, got {type(options).__name__}")
     return options
+
+
+def check_arguments(
+    model: Any, options: Any, args: Any = (), kwargs: Any = None, fixed: Mapping[str, Any] | None = None
+) -> tuple[Any, Sequence[Any], Options]:
+    """The model, with a callable as a module, its arguments and the options; TypeError if one is none of its kind."""
+    module = as_module(model)
+    if module is not None or isinstance(model, ExportedProgram):
+        if isinstance(args, torch.Tensor):
+            args = (args,)
+        if not isinstance(args, (tuple, list)):
+            raise TypeError(
+                f"args: expected a tuple of example arguments or one tensor, got {type(args).__name__}; keyword"
+                " arguments are given as kwargs={...}"
+            )
+        if kwargs is not None and not isinstance(kwargs, Mapping):
+            raise TypeError(f"kwargs: expected a dict of example keyword arguments, got {type(kwargs).__name__}")
+        if fixed:
+            raise TypeError("fixed: inputs of ONNX models alone can be fixed; a PyTorch model takes them as arguments")
+    elif not is_onnx(model):
+        found = repr(model) if isinstance(model, (str, os.PathLike)) else type(model).__name__
+        raise TypeError(
+            f"expected a torch.nn.Module or another callable, an ExportedProgram or an ONNX model, got {found}"
+        )
+    elif len(args) or kwargs:
+        raise TypeError("an ONNX model says itself what its inputs are: example arguments have no use")
+    return (model if module is None else module), args, check_options(options)
 
 
 def _devices_of(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[torch.device]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 
 class CompileError(Exception):
@@ -61,7 +62,35 @@ class UnsupportedOp:
 
 
 class DynamicDimError(CompileError):
-    """The model's code does not work for all sizes of a dim that ``dynamic_shapes`` has as dynamic, or fixes it."""
+    """The model's code does not work for all sizes of a dim that ``dynamic_shapes`` has as dynamic, or fixes it.
+
+    Attributes:
+        refinements: what the model requires of named dims, as far as it is known.
+        reason: the line of Python that requires it, and the condition; "" if unknown.
+    """
+
+    def __init__(
+        self,
+        stage: str,
+        diagnostic: str,
+        source: str | None = None,
+        *,
+        refinements: Sequence[Any] = (),
+        reason: str = "",
+    ) -> None:
+        self.refinements = tuple(refinements)
+        self.reason = reason
+        super().__init__(stage, diagnostic, source)
+
+    def with_advice(self, advice: str) -> DynamicDimError:
+        """The same error with one more step to take."""
+        return DynamicDimError(
+            self.stage,
+            f"{self.diagnostic}\n  {advice}",
+            self.source,
+            refinements=self.refinements,
+            reason=self.reason,
+        )
 
 
 class UnsupportedOpError(CompileError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -12,15 +12,17 @@ from torch.export import ExportedProgram
 
 from . import jagged, trees
 from .errors import CompileError
+from .frontend.callables import as_module
 from .frontend.entry_guards import keep_bounds
-from .frontend.export import export as trace
-from .frontend.export import named_shapes
+from .frontend.export import refined_export
+from .frontend.keyword_arguments import named_keywords
+from .frontend.shape_specs import resolved
 from .frontend.symbols import flatten_dynamic_shapes, parameter_names
 
 
 def export(
-    module: torch.nn.Module,
-    args: Sequence[Any] = (),
+    module: Callable[..., Any],
+    args: Any = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
@@ -32,17 +34,29 @@ def export(
     ``torch.export.load`` needs ``import disc`` first. PyTorch cannot run branches and loops among them.
 
     Args:
-        module: the module.
-        args: example arguments, as for ``torch.export.export``.
+        module: the module, or another callable.
+        args: example arguments, as for ``torch.export.export``, or one tensor.
         kwargs: example keyword arguments.
-        dynamic_shapes: which dims are dynamic, as for ``torch.export.export``; also a ``ShapesCollection`` or
-            ``AdditionalInputs``.
+        dynamic_shapes: which dims are dynamic, in any form that :func:`disc.compile` takes.
 
     Raises:
         CompileError: the module cannot be exported, or its program cannot be saved.
     """
-    if not isinstance(module, torch.nn.Module):
-        raise TypeError(f"expected a torch.nn.Module, got {type(module).__name__}")
+    found_module = as_module(module)
+    if found_module is None:
+        raise TypeError(f"expected a torch.nn.Module or another callable, got {type(module).__name__}")
+    module = found_module
+    args = (args,) if isinstance(args, torch.Tensor) else args
+    with named_keywords(module, kwargs):
+        program = _exported(module, args, kwargs, dynamic_shapes)
+    _drop_unused_symbols(program)
+    _check_saveable(program)
+    return program
+
+
+def _exported(
+    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
+) -> ExportedProgram:
     names = parameter_names(module)
     found = trees.find(args, kwargs or {})
     if found:
@@ -50,11 +64,9 @@ def export(
         raise CompileError("import", f"the tree among the arguments ({where}) cannot be a part of a saved program")
     if jagged.find(args, kwargs or {}):
         raise CompileError("import", "a nested tensor among the arguments cannot be a part of a saved program")
-    dynamic_shapes = named_shapes(dynamic_shapes, module, args, kwargs)
-    program = trace(module, args, kwargs, dynamic_shapes)
+    dynamic_shapes = resolved(dynamic_shapes, module, args, kwargs)
+    program, dynamic_shapes = refined_export(module, args, kwargs, dynamic_shapes)
     keep_bounds(program, flatten_dynamic_shapes(dynamic_shapes, args, kwargs or {}, names))
-    _drop_unused_symbols(program)
-    _check_saveable(program)
     return program
 
 

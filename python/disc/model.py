@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,11 @@ import torch
 
 from . import _native
 from .caches import given_back
+from .errors import ArgumentTypeError
 from .frontend import ImportedProgram, Input
+from .frontend.argument_paths import positional_names
+from .frontend.callables import CallableModule
+from .frontend.dynamic_report import DynamicReport
 from .frontend.fallback import Fallback, bind_lifetime, raising
 from .frontend.symbols import Symbol
 from .pipeline import IMPORT, Pipeline
@@ -59,7 +64,11 @@ class Model:
         timings: Mapping[str, float],
         signature: inspect.Signature | None = None,
         weights: WeightWatch | None = None,
+        module: torch.nn.Module | None = None,
     ) -> None:
+        # Of a callable the module is ours; the user's own is the user's to keep.
+        self._kept = module if isinstance(module, CallableModule) else None
+        self._module = None if module is None else weakref.ref(module)
         self._program = program
         self._pipeline = pipeline
         self._texts = dict(texts)
@@ -193,6 +202,11 @@ class Model:
         return dict(self._program.states)
 
     @property
+    def dynamic_report(self) -> DynamicReport:
+        """Which dims of the inputs are dynamic and which are static, and why; its ``repr`` is one line."""
+        return self._program.dynamic_report
+
+    @property
     def threads(self) -> int:
         """Threads that a call may use."""
         return self._executable.threads if self._executable else 0
@@ -221,32 +235,71 @@ class Model:
             # The same call, spelled otherwise: a positional argument by its name, or the reverse.
             respelled = self._respell(args, kwargs)
             if respelled is None:
+                self._check_bound(args, kwargs)
                 raise
             return self._program.flatten(*respelled)
+
+    def _check_bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """ArgumentTypeError, in Python's words, if the arguments do not even fit the module's signature."""
+        if self._signature is None:
+            return
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            known = ", ".join(map(repr, self._argument_names())) or "no arguments"
+            raise ArgumentTypeError(f"{error}; the model was compiled for {known}") from None
+
+    def _constant_arguments(self) -> set[str]:
+        """The arguments that are one constant of the compiled model."""
+        args, kwargs = self._program.in_spec.children()
+        names, leaf = set(), 0
+        for name, spec in zip(self._argument_names(), [*args.children(), *kwargs.children()], strict=True):
+            if spec.is_leaf() and leaf in self._program.constants:
+                names.add(name)
+            leaf += spec.num_leaves
+        return names
+
+    def _argument_names(self) -> list[str]:
+        args, kwargs = self._program.in_spec.children()
+        return [*positional_names(self._signature, args.num_children), *(kwargs.context or ())]
 
     def _respell(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """The call with each argument passed as it was when the model was exported, or None."""
         if self._signature is None:
             return None
         try:
-            given = self._signature.bind(*args, **kwargs).arguments
+            given = dict(self._signature.bind(*args, **kwargs).arguments)
         except TypeError:
             return None
-        variadic = inspect.Parameter.VAR_POSITIONAL
-        positional = list(self._signature.parameters)[: self._program.in_spec.child(0).num_children]
-        if any(self._signature.parameters[name].kind is variadic for name in positional):
+        parameters = self._signature.parameters
+        kinds = {parameter.kind: name for name, parameter in parameters.items()}
+        given.update(given.pop(kinds.get(inspect.Parameter.VAR_KEYWORD, ""), {}))
+        positional = list(parameters)[: self._program.in_spec.child(0).num_children]
+        if kinds.get(inspect.Parameter.VAR_POSITIONAL) in positional:
             return None
-        keywords = list(self._program.in_spec.child(1).context)
-        names = [*positional, *keywords]
-        if any(name not in given for name in names):
-            return None
-        if any(value is not None for name, value in given.items() if name not in names):
-            return None
-        return tuple(given[name] for name in positional), {name: given[name] for name in keywords}
+        names = [*positional, *(self._program.in_spec.child(1).context or ())]
+        defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
+        constants = self._constant_arguments()
+        for name in names:
+            if name not in given:
+                if name not in defaults or name not in constants:
+                    return None
+                given[name] = defaults[name]
+        # What the example did not have has its default in the compiled model.
+        for name, value in given.items():
+            if name not in names and not (name in defaults and _is_default(value, defaults[name])):
+                return None
+        return tuple(given[name] for name in positional), {name: given[name] for name in names[len(positional) :]}
 
     def _not_built(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         last = self._pipeline.names[-1] if len(self._pipeline) else IMPORT
         raise RuntimeError(f"the compilation stopped after {last!r}: there is nothing to run")
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    if isinstance(value, torch.Tensor) or isinstance(default, torch.Tensor):
+        return value is default
+    return value is default or (type(value) is type(default) and bool(value == default))
 
 
 def _dtype_name(tensor: Input) -> str:

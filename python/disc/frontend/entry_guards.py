@@ -45,12 +45,17 @@ def note_lines(program: ExportedProgram, lines: Mapping[str, str]) -> None:
     program.graph_module.meta[_LINES] = dict(lines)
 
 
+def lines_of(program: ExportedProgram) -> dict[str, str]:
+    """The conditions that the model's code asked for while it was traced, with their lines."""
+    return dict(program.graph_module.meta.get(_LINES, {}))
+
+
 def entry_guards(program: ExportedProgram) -> list[EntryGuard]:
     """The conditions that a program's symbols do not fulfil in their whole ranges, without 0 and 1."""
     env = environment(program)
     if env is None:
         return []
-    lines = program.graph_module.meta.get(_LINES, {})
+    lines = lines_of(program)
     found = []
     given = declared(program)
     for condition, text in _conditions(program, env):

@@ -17,7 +17,7 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 from torch._subclasses.fake_tensor import UnsupportedOperatorException
-from torch.export import AdditionalInputs, ExportedProgram, ShapesCollection, _trace
+from torch.export import ExportedProgram, _trace
 from torch.fx.experimental import _config as symbolic_config
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.value_ranges import ValueRanges
@@ -32,10 +32,12 @@ from . import (
     layout_questions,
     meta_kernels,  # noqa: F401  (registers them)
 )
-from .entry_guards import EntryGuard, allows_negative, entry_guards, note_lines, requires_two, with_sources
+from .argument_paths import leaf_names, signature_of
+from .entry_guards import EntryGuard, allows_negative, entry_guards, lines_of, note_lines, requires_two, with_sources
 from .higher_order import flattened
 from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, warn
 from .proving import proved_by_trying
+from .readable import readable, requirement
 from .recurrent import kept_whole
 from .recursion import kept_recursion
 from .rewriting.conditions import narrowing_hints
@@ -46,6 +48,7 @@ from .script_operators import numbers_in_python
 from .scripted import traced_through
 from .settle import allowing_many, settle, sizes_from_zero
 from .sharing import check_sharing
+from .size_refinements import Refinement, applied, lines_to_write, suggested
 from .symbols import flatten_dynamic_shapes, parameter_names
 from .torchscript import without_scripts
 
@@ -59,6 +62,10 @@ _NESTED = Path(torch.nested.__file__).parent
 _SATISFY = "satisfy the generated guard"
 _FIXES = re.compile(r"^Eq\(.*\], \d+\)$")
 _DIM = re.compile(r"(?:Not all values of|You marked) ([\w*]+) ")
+_RELATED = re.compile(r"- The values of (\w+) = ")
+_CONSTANT = re.compile(r"You marked (\w+) as dynamic but .+? constant \((\d+)\)")
+_MOST_LINES = 4
+"""Torch has many conditions for what is one requirement."""
 
 
 @dataclass(frozen=True)
@@ -77,18 +84,34 @@ class _Guard:
         return with_sources(self.env, self.condition)
 
 
-def named_shapes(
-    dynamic_shapes: Any, module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None
-) -> Any:
-    """``dynamic_shapes`` as nested specs for the arguments, whichever form ``torch.export`` takes it in."""
-    if isinstance(dynamic_shapes, (ShapesCollection, AdditionalInputs)):
-        return dynamic_shapes.dynamic_shapes(module, tuple(args), dict(kwargs or {}))  # type: ignore[no-untyped-call]
-    if dynamic_shapes is None or isinstance(dynamic_shapes, (Mapping, list, tuple)):
-        return dynamic_shapes
-    raise errors.ArgumentTypeError(
-        "dynamic_shapes: expected a dict, list or tuple of specs, a torch.export.ShapesCollection or"
-        f" torch.export.AdditionalInputs, got {type(dynamic_shapes).__name__}"
-    )
+_MOST_REFINEMENTS = 8
+"""After so many refinements of its dims a model's requirements are taken to have no end."""
+
+
+def refined_export(
+    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
+) -> tuple[ExportedProgram, Any]:
+    """The program of ``module``, and the ``dynamic_shapes`` it serves.
+
+    Where the model works for some sizes of a named ``Dim`` only, those within a range or multiples, the dim is refined
+    and a warning says how. What would fix a dim, or tie it to another one, is an error with the line to write.
+    """
+    for _ in range(_MOST_REFINEMENTS):
+        try:
+            return export(module, args, kwargs, dynamic_shapes), dynamic_shapes
+        except errors.DynamicDimError as error:
+            found = applied(dynamic_shapes, error.refinements)
+            if found is None:
+                lines = lines_to_write(dynamic_shapes, error.refinements)
+                raise (error.with_advice(_advice(lines)) if lines else error) from error.__cause__
+            dynamic_shapes, lines = found
+            why = f": {error.reason}" if error.reason else ""
+            warn(f"the model works for some sizes of its dims only, and is compiled for {'; '.join(lines)}{why}")
+    return export(module, args, kwargs, dynamic_shapes), dynamic_shapes
+
+
+def _advice(lines: Sequence[str]) -> str:
+    return "write, or mark the dim as Dim.AUTO:\n" + "\n".join(f"    {line}" for line in lines)
 
 
 def export(
@@ -156,7 +179,7 @@ def export(
         if fixed:
             least = min(fixed, key=lambda error: len(error.dims))
             if least.dims:
-                warn(f"{least} (Dim.AUTO allows it)")
+                warn(f"{least.diagnostic} (Dim.AUTO allows it)")
             check_sharing(least.program)
             settle(least.program.graph)
             return least.program
@@ -206,7 +229,7 @@ class _Fixed(errors.DynamicDimError):
 
     def __init__(self, program: ExportedProgram, dims: Sequence[str], guards: Sequence[_Guard]) -> None:
         self.program, self.dims = program, dims
-        lines = list(dict.fromkeys(f"{guard.source} takes {guard.text} for granted" for guard in guards))
+        lines = list(dict.fromkeys(requirement(guard.source, guard.text) for guard in guards))
         where = " and ".join(dims) or "the inputs"
         text = f"{where} can have sizes like the example's only: {'; '.join(lines[:4])}"
         super().__init__("import", text, guards[0].source)
@@ -244,6 +267,7 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
     replaced by a larger one, if the program then serves its own sizes, too.
     """
     specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs, parameter_names(module))
+    names = leaf_names(signature_of(module), args, kwargs)
     programs: list[tuple[ExportedProgram, list[_Guard]]] = []
     failed: Exception | None = None
     larger = enlarged_examples.enlarged(args, kwargs, specs)
@@ -263,7 +287,9 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
             failed = failed or error
             continue
         if mine is args and oblivious and (node := example.differing(program)):
-            text = f"{hints.ones((args, kwargs), specs)} 1 in the example, for which the model does something else"
+            text = (
+                f"{hints.ones((args, kwargs), names, specs)} 1 in the example, for which the model does something else"
+            )
             source = source_of_trace(node.meta.get("stack_trace", ""))
             failed = errors.DynamicDimError(
                 "import", f"{text} than for larger sizes: use an example of 2 or more", source
@@ -299,13 +325,13 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
 
     program, guards = min(programs, key=costs)
     if failed is not None:
-        _refuse_single(program, specs)
+        _refuse_single(program, names, specs)
     numbers = [guard for guard in guards if guard.number]
     if numbers:
-        raise _Fixed(program, hints.fixed(program, (args, kwargs), specs), numbers)
-    hints.check_fixed(program, (args, kwargs), specs)
-    taken = [f"{guard.source} takes {guard.text} for granted" for guard in guards]
-    hints.check_narrowed(program, (args, kwargs), specs, taken)
+        raise _Fixed(program, hints.fixed(program, names, specs), numbers)
+    hints.check_fixed(program, names, specs, lines_of(program))
+    taken = [requirement(guard.source, guard.text) for guard in guards]
+    hints.check_narrowed(program, names, specs, taken)
     return program
 
 
@@ -320,10 +346,10 @@ def _singles(program: ExportedProgram, specs: Sequence[Any]) -> list[tuple[Entry
     return [(guard, *places[guard.condition]) for guard in entry_guards(program) if guard.condition in places]
 
 
-def _refuse_single(program: ExportedProgram, specs: Sequence[Any]) -> None:
+def _refuse_single(program: ExportedProgram, names: Sequence[str], specs: Sequence[Any]) -> None:
     """Refuses a dynamic dim that the model's code takes for 0 or 1 because the example has that there."""
     for guard, leaf, dim, value in _singles(program, specs):
-        text = f"input {leaf}, dim {dim} is {value} in the example, and the model's code takes it for {value}"
+        text = f"input {names[leaf]}, dim {dim} is {value} in the example, and the model's code takes it for {value}"
         raise errors.DynamicDimError("import", f"{text}: use Dim.AUTO, or another example", guard.source)
 
 
@@ -351,26 +377,34 @@ def _traced_by_dims(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sha
 
 
 def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
-    text = str(error)
-    dims = list(dict.fromkeys(_DIM.findall(text)))
+    text = str(error).split(_ADVICE)[0].rstrip()
+    dims = list(dict.fromkeys([*_DIM.findall(text), *_RELATED.findall(text)]))
     conditions = re.findall(r"Not all values of (.+?) satisfy the generated guard (.+)", text)
-    lines = [f"{where} must satisfy {condition.rstrip('.')}" for where, condition in conditions]
-    lines += [
-        f"{name} is {value} in the model's code"
-        for name, value in dict.fromkeys(re.findall(r"You marked (\S+) as dynamic but .+? constant \((\d+)\)", text))
-    ]
+    lines = [f"{readable(where)} must satisfy {readable(condition.rstrip('.'))}" for where, condition in conditions]
+    lines += [f"{name} is {value} in the model's code" for name, value in dict.fromkeys(_CONSTANT.findall(text))]
+    lines += [readable(line) for line in re.findall(r"- The values of (.+?)\.$", text, re.MULTILINE)]
     if not lines:
-        lines = [text]
+        lines = [readable(text)]
     distinct = list(dict.fromkeys(guards))
     found = [guard for guard in distinct if _FIXES.search(guard.text)]
     found += [guard for guard in distinct if guard not in found and _concerns(guard, text)]
     found = found or distinct
-    lines += [f"{guard.source}: takes {guard.text} for granted" for guard in found[:8]]
+    needs = [requirement(guard.source, guard.text) for guard in found]
     names = ", ".join(dims) or "a dim"
     head = f"{names}: the model's code does not work for the whole range of a dynamic dim, or fixes it"
     # Several conditions are one problem: the last line is where the tightest one comes from.
     source = found[0].source if found else None
-    return errors.DynamicDimError("import", "\n  ".join([head, *lines]), source)
+    refinements = [
+        *suggested(text),
+        *(Refinement(name, offset=int(n), fixed=True) for name, n in dict.fromkeys(_CONSTANT.findall(text))),
+    ]
+    return errors.DynamicDimError(
+        "import",
+        "\n  ".join([head, *lines[:_MOST_LINES], *needs[:_MOST_LINES]]),
+        source,
+        refinements=refinements,
+        reason=needs[0] if needs else "",
+    )
 
 
 def _concerns(guard: _Guard, text: str) -> bool:

@@ -20,6 +20,7 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from .locations import warn
+from .readable import readable, requirement
 
 _ASSUMED = 2
 """The least extent of a dynamic dim, as torch.export assumes."""
@@ -142,33 +143,33 @@ def narrowed(program: ExportedProgram, specs: Sequence[Any]) -> tuple[int, int]:
     return fixed, bounded
 
 
-def fixed(program: ExportedProgram, args: Any, specs: Sequence[Any]) -> list[str]:
+def fixed(program: ExportedProgram, names: Sequence[str], specs: Sequence[Any]) -> list[str]:
     """The dims without a range of the user's that are static in the program, in words."""
-    paths = [pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(args)[0]]
     return [
-        f"input {paths[leaf]}, dim {dim}"
+        f"input {names[leaf]}, dim {dim}"
         for leaf, dim, size, spec in dims(program, specs)
         if is_hint(spec) and dim is not None and isinstance(_known(size), int)
     ]
 
 
-def ones(args: Any, specs: Sequence[Any]) -> str:
+def ones(args: Any, names: Sequence[str], specs: Sequence[Any]) -> str:
     """The dims without a range of the user's that are 1 in the example, in words."""
     found = [
-        f"input {pytree.keystr(path)}, dim {dim}"
-        for (path, leaf), spec in zip(pytree.tree_flatten_with_path(args)[0], specs, strict=False)
+        f"input {name}, dim {dim}"
+        for name, leaf, spec in zip(names, pytree.tree_leaves(args), specs, strict=False)
         for dim, size in enumerate(leaf.shape if isinstance(leaf, torch.Tensor) else ())
         if size == 1 and is_hint(spec_of(spec, dim))
     ]
     return f"{', '.join(found)} {'is' if len(found) == 1 else 'are'}"
 
 
-def check_narrowed(program: ExportedProgram, args: Any, specs: Sequence[Any], conditions: Sequence[str]) -> None:
+def check_narrowed(
+    program: ExportedProgram, names: Sequence[str], specs: Sequence[Any], conditions: Sequence[str]
+) -> None:
     """Warns of a dim whose range is less than the user gave, which is any: the model's code narrows it.
 
     ``conditions`` are what the code took for granted, as they are to be told.
     """
-    paths = [pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(args)[0]]
     for leaf, dim, size, spec in dims(program, specs):
         if not is_hint(spec) or dim is None or not isinstance(size, torch.SymInt):
             continue
@@ -180,21 +181,40 @@ def check_narrowed(program: ExportedProgram, args: Any, specs: Sequence[Any], co
         ):
             continue
         most = "any" if largest >= _UNBOUNDED else str(largest)
-        sources = [source.name for source in size.node.shape_env.var_to_sources.get(size.node.expr, ())]
+        sources = [readable(_name(source)) for source in size.node.shape_env.var_to_sources.get(size.node.expr, ())]
         why = [text for text in conditions if any(source in text for source in sources)]
         because = f": {'; '.join(dict.fromkeys(why))}" if why else ""
         warn(
-            f"input {paths[leaf]}, dim {dim} has the range {known.lower} to {most} in the compiled model{because}",
+            f"input {names[leaf]}, dim {dim} has the range {known.lower} to {most} in the compiled model{because}",
         )
 
 
-def check_fixed(program: ExportedProgram, args: Any, specs: Sequence[Any]) -> None:
-    """Warns of a dim marked ``Dim.AUTO`` that became static because the example has 0 or 1 there."""
-    paths = [pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(args)[0]]
+def check_fixed(program: ExportedProgram, names: Sequence[str], specs: Sequence[Any], lines: Mapping[str, str]) -> None:
+    """Warns, in one line, of dims marked ``Dim.AUTO`` that became static, and says why.
+
+    ``lines``: the conditions that the model's code asked for, with their lines.
+    """
+    small, found = [], []
     for leaf, dim, size, spec in dims(program, specs):
-        if is_hint(spec) and isinstance(size, int) and size in (0, 1):
-            where = f"input {paths[leaf]}" + ("" if dim is None else f", dim {dim}")
-            warn(
+        known = _known(size)
+        if not is_hint(spec) or not isinstance(known, int):
+            continue
+        where = f"input {names[leaf]}" + ("" if dim is None else f", dim {dim}")
+        if isinstance(size, int) and size in (0, 1):
+            small.append(
                 f"{where} is static in the compiled model: it is Dim.{spec.type.name}, but the example has {size} there"
-                " and the model does not work with another size beside the other examples; use an example of 2 or more",
+                " and the model does not work with another size beside the other examples; use an example of 2 or more"
             )
+            continue
+        place = f"{names[leaf]}.shape[{dim}]"
+        why = next((requirement(s, c) for c, s in lines.items() if place in readable(c)), "")
+        found.append(f"{where} is {known}" + (f" ({why})" if why else ""))
+    for text in small:
+        warn(text)
+    if found:
+        warn(f"static in the compiled model though Dim.AUTO: {'; '.join(found)}")
+
+
+def _name(source: Any) -> str:
+    name: Any = source.name
+    return str(name() if callable(name) else name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,17 +19,22 @@ from .. import caches, errors, jagged, trees
 from ..trees import Argument, TreeType
 from . import dtypes, rules, structure  # noqa: F401  (rules registers the built-in lowering rules)
 from .argument_check import check_example
+from .argument_paths import leaf_names, signature_of
+from .dynamic_report import DynamicReport, report
 from .entry_guards import EntryGuard, entry_guards, requires_two
-from .export import export, named_shapes
+from .examples import Examples, check_served, differing_dims
+from .export import refined_export
 from .fallback import Fallbacks, forget
 from .finish import finish
 from .float_inputs import Path, as_tensors, find_floats, floats_as_inputs
 from .hints import without_assumed_bounds
 from .input_check import check_inputs
+from .keyword_arguments import named_keywords
 from .lower import Lowering
 from .markers import is_step
 from .repeated_inputs import asked_symbols, repeated_inputs
 from .returns import Output, Returns
+from .shape_specs import resolved
 from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes, parameter_names, sizing_numbers
 from .torch_dialect import import_torch_dialect, single_threaded_context
 from .updates import Program, decompose, find_updates, name_states, without_updates
@@ -101,8 +107,12 @@ class ImportedProgram:
     """The results that are caches among the arguments: paths into the result and into ``(args, kwargs)``."""
     fallbacks: Fallbacks = field(default_factory=Fallbacks)
     """What PyTorch does."""
+    dynamic_report: DynamicReport = field(default_factory=DynamicReport)
+    """Which dims of the inputs are dynamic, and why others are not."""
     frozen_floats: errors.CompileError | None = None
     """Why the floats among the constants are no inputs."""
+    signature: inspect.Signature | None = None
+    """That of the module, for the names of arguments in messages."""
     _symbol_places: dict[sympy.Symbol, tuple[int, int]] = field(default_factory=dict, repr=False)
     _direct: Any = field(default_factory=lambda: _UNKNOWN, repr=False)
 
@@ -145,17 +155,31 @@ class ImportedProgram:
             args, kwargs = jagged.replaced(args, kwargs, self.nested)
         leaves, spec = pytree.tree_flatten((tuple(args), kwargs))
         if spec != self.in_spec:
-            raise TypeError(structure.difference(self.in_spec, spec))
+            ordered = structure.ordered((tuple(args), kwargs), self.in_spec)
+            leaves, spec = pytree.tree_flatten(ordered)
+            if spec != self.in_spec:
+                raise errors.ArgumentTypeError(structure.difference(self.in_spec, spec, self.signature))
         for leaf, value in self.constants.items():
-            if leaves[leaf] is not value and leaves[leaf] != value:
-                why = ""
-                if isinstance(value, float) and self.frozen_floats is not None:
-                    why = f"; it is not an input because of this error: {self.frozen_floats}"
-                raise TypeError(
-                    f"argument {leaf} was {value!r} when the model was compiled and is part of it; got "
-                    f"{leaves[leaf]!r}{why}"
-                )
+            found = leaves[leaf]
+            if found is not value and (type(found) is not type(value) or found != value):
+                raise errors.ArgumentTypeError(self._constant_differs(leaf, value, found, args, kwargs))
         return [i.taken(leaves[i.leaf]) for i in self.inputs]
+
+    def _constant_differs(self, leaf: int, value: Any, found: Any, args: Any, kwargs: Any) -> str:
+        name = leaf_names(self.signature, args, kwargs)[leaf]
+        got = "a tensor" if isinstance(found, torch.Tensor) else repr(found)
+        advice = "compile a model for each value"
+        if type(value) is int:
+            advice += f", or make it an input: dynamic_shapes={{{name!r}: Dim.DYNAMIC}}"
+        if isinstance(value, float):
+            advice += ", or pass a tensor where the model's code allows it"
+        why = ""
+        if isinstance(value, float) and self.frozen_floats is not None:
+            why = f" The model's code asks for its value: {self.frozen_floats.diagnostic}"
+        return (
+            f"argument {name!r} is a constant of the compiled model: expected {value!r}, its value in the example, got"
+            f" {got}; {advice}.{why}"
+        )
 
     def unflatten(self, results: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Any:
         """The model's output from ``main``'s ``results`` and the (flat) ``inputs`` of the call."""
@@ -194,20 +218,39 @@ def import_program(
     *,
     library: bool = False,
     fallback: bool = False,
+    examples: Examples | None = None,
 ) -> ImportedProgram:
     """Imports ``model`` as DISC input IR.
 
     ``args``, ``kwargs`` and ``dynamic_shapes`` are ``torch.export.export``'s. For an ExportedProgram only
     ``dynamic_shapes`` matters, for the names of its ``Dim``s. With ``library`` every output is computed, also one that
-    is an input, a parameter or a number. With ``fallback`` PyTorch does what has no rule.
+    is an input, a parameter or a number. With ``fallback`` PyTorch does what has no rule. ``examples`` are those that
+    ``args``, ``kwargs`` and ``dynamic_shapes`` were merged of.
     """
     if isinstance(model, ExportedProgram):
         if model.example_inputs is not None:
             args, kwargs = model.example_inputs
         names = list(model.graph_signature.user_inputs)
         return _imported(model, args, kwargs, dynamic_shapes, names, library=library, fallback=fallback, given=True)
+    signature = signature_of(model)
+    with named_keywords(model, kwargs):
+        imported = _imported_module(model, args, kwargs, dynamic_shapes, library, fallback, examples)
+    imported.signature = signature
+    return imported
+
+
+def _imported_module(
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    library: bool,
+    fallback: bool,
+    examples: Examples | None,
+) -> ImportedProgram:
+    check_example(model, args, kwargs or {})
     names = parameter_names(model)
-    dynamic_shapes = named_shapes(dynamic_shapes, model, args, kwargs)
+    dynamic_shapes = resolved(dynamic_shapes, model, args, kwargs)
     caches.register()
     dynamic_shapes = caches.dynamic_shapes(dynamic_shapes, args, kwargs or {}, names)
     same: dict[caches.Path, caches.Path] = {}
@@ -220,10 +263,18 @@ def import_program(
     if nested:
         args, kwargs = jagged.replaced(args, kwargs or {}, nested)
     floats = find_floats(args, kwargs or {})
-    check_example(model, args, kwargs or {})
     with jagged.as_parts(model, nested), jagged.watched() as asked:
         imported = _traced(
-            model, args, kwargs or {}, dynamic_shapes, names, floats, same, library=library, fallback=fallback
+            model,
+            args,
+            kwargs or {},
+            dynamic_shapes,
+            names,
+            floats,
+            same,
+            library=library,
+            fallback=fallback,
+            examples=examples,
         )
     imported.trees = found
     imported.nested = jagged.with_asked(nested, asked)
@@ -243,22 +294,33 @@ def _traced(
     *,
     library: bool,
     fallback: bool,
+    examples: Examples | None,
 ) -> ImportedProgram:
     """A module as a program that takes its floats as inputs, or else one that they are a part of."""
     try:
         given, given_kwargs = as_tensors(args, kwargs, floats)
         with caches.returned(model, same), floats_as_inputs(model, floats):
-            exported = export(model, given, given_kwargs, dynamic_shapes)
+            exported, shapes = refined_export(model, given, given_kwargs, dynamic_shapes)
         return _imported(
-            exported, given, given_kwargs, dynamic_shapes, names, floats, library=library, fallback=fallback
+            exported,
+            given,
+            given_kwargs,
+            shapes,
+            names,
+            floats,
+            library=library,
+            fallback=fallback,
+            examples=examples,
         )
     except errors.CompileError as error:
         if not floats:
             raise
         try:
             with caches.returned(model, same):
-                exported = export(model, args, kwargs, dynamic_shapes)
-            imported = _imported(exported, args, kwargs, dynamic_shapes, names, library=library, fallback=fallback)
+                exported, shapes = refined_export(model, args, kwargs, dynamic_shapes)
+            imported = _imported(
+                exported, args, kwargs, shapes, names, library=library, fallback=fallback, examples=examples
+            )
         except errors.CompileError:
             raise error from None
         # Python, or an operation, asks for the number itself: then it is a part of the model.
@@ -277,6 +339,7 @@ def _imported(
     library: bool,
     fallback: bool = False,
     given: bool = False,
+    examples: Examples | None = None,
 ) -> ImportedProgram:
     """``given``: the program comes from the caller, not from :func:`export`."""
     specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs or {}, names)
@@ -304,6 +367,12 @@ def _imported(
         imported.inputs = [replace(i, is_number=True) if i.leaf in places else i for i in imported.inputs]
     imported.exported = exported
     check_inputs(exported, program.range_constraints, imported)
+    differing = None
+    if examples is not None:
+        repeated = {leaf: repeats.get(name, ()) for leaf, name in _user_inputs(exported)[0]}
+        check_served(examples, exported, guards, repeated)
+        differing = {x.leaf: differing_dims(examples, x.leaf) for x in imported.inputs}
+    imported.dynamic_report = report(exported, imported.inputs, imported.symbols, specs, differing)
     return imported
 
 

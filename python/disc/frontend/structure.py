@@ -2,44 +2,93 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
 from torch.utils._pytree import TreeSpec
 
-
-def difference(expected: TreeSpec, got: TreeSpec) -> str:
-    """The first difference between two structures of ``(args, kwargs)``."""
-    places, names = _children(expected)
-    given, keywords = _children(got)
-    if len(places) != len(given) or names.keys() != keywords.keys():
-        return f"the model was compiled for {_signature(places, names)}; got {_signature(given, keywords)}"
-    pairs = [(f"argument {i}", old, new) for i, (old, new) in enumerate(zip(places, given, strict=True))]
-    pairs += [(f"argument {name!r}", names[name], keywords[name]) for name in names]
-    for where, old, new in pairs:
-        if old != new:
-            return _inside(where, old, new)
-    return f"the arguments are structured as {got}, the model was compiled for {expected}"
+from .argument_paths import positional_names
 
 
-def _children(spec: TreeSpec) -> tuple[list[TreeSpec], dict[str, TreeSpec]]:
+def difference(
+    expected: TreeSpec,
+    got: TreeSpec,
+    signature: inspect.Signature | None = None,
+    *,
+    what: str = "the model was compiled for",
+) -> str:
+    """The first difference between two structures of ``(args, kwargs)``, as Python would say it.
+
+    ``signature``: that of the model, whose parameters give positional arguments their names. ``what`` introduces what
+    was expected.
+    """
+    wanted, given = _arguments(expected, signature), _arguments(got, signature)
+    missing = [name for name in wanted if name not in given]
+    extra = [name for name in given if name not in wanted]
+    if missing:
+        return f"missing {_named(missing)}; {what} {_listed(wanted)}"
+    if extra:
+        return f"unexpected {_named(extra)}{_why(extra[0], signature)}; {what} {_listed(wanted)}"
+    for name, old in wanted.items():
+        if old != given[name]:
+            return _inside(f"argument {_quoted(name)}", old, given[name], what)
+    return f"the arguments are structured as {got}; {what} {expected}"
+
+
+def ordered(value: Any, spec: TreeSpec) -> Any:
+    """``value`` with the keys of its dicts in the order of ``spec``, where they are the same keys."""
+    if spec.type is dict and isinstance(value, Mapping) and set(value) == set(spec.context):
+        return {key: ordered(value[key], spec.child(i)) for i, key in enumerate(spec.context)}
+    if spec.type in (list, tuple) and type(value) is spec.type and len(value) == spec.num_children:
+        return spec.type(ordered(part, spec.child(i)) for i, part in enumerate(value))
+    return value
+
+
+def _arguments(spec: TreeSpec, signature: inspect.Signature | None) -> dict[str, TreeSpec]:
     args, kwargs = (spec.child(i) for i in (0, 1))
-    named = {str(key): kwargs.child(i) for i, key in enumerate(kwargs.context or ())}
-    return [args.child(i) for i in range(args.num_children)], named
+    names = positional_names(signature, args.num_children)
+    found = {name: args.child(i) for i, name in enumerate(names)}
+    return found | {str(key): kwargs.child(i) for i, key in enumerate(kwargs.context or ())}
 
 
-def _signature(args: list[TreeSpec], kwargs: dict[str, TreeSpec]) -> str:
-    text = f"{len(args)} positional argument{'' if len(args) == 1 else 's'}"
-    return text + (f" and the keyword arguments {', '.join(kwargs)}" if kwargs else "")
+def _quoted(name: str) -> str:
+    # What has no name is "argument 2".
+    return name.removeprefix("argument ") if name.startswith("argument ") else repr(name)
 
 
-def _inside(where: str, expected: TreeSpec, got: TreeSpec) -> str:
+def _named(names: list[str]) -> str:
+    return f"argument{'' if len(names) == 1 else 's'} {', '.join(map(_quoted, names))}"
+
+
+def _listed(names: dict[str, TreeSpec]) -> str:
+    return ", ".join(map(_quoted, names)) or "no arguments"
+
+
+def _why(name: str, signature: inspect.Signature | None) -> str:
+    """What to say of an argument that the model's code has, but the compiled model has not."""
+    parameter = None if signature is None else signature.parameters.get(name)
+    if parameter is None or parameter.default is inspect.Parameter.empty:
+        return ""
+    return f", which had its default, {parameter.default!r}, when the model was compiled: compile with an example of it"
+
+
+def _inside(where: str, expected: TreeSpec, got: TreeSpec, what: str) -> str:
     """The first difference in one argument."""
+    if expected.type is dict and got.type is dict:
+        missing = [key for key in expected.context if key not in got.context]
+        extra = [key for key in got.context if key not in expected.context]
+        if missing or extra:
+            problem = f"missing key {missing[0]!r}" if missing else f"unexpected key {extra[0]!r}"
+            return f"{where}: {problem}; {what} a dict with {', '.join(map(repr, expected.context))}"
     if expected.type is not got.type or expected.num_children != got.num_children or expected.context != got.context:
-        return f"{where}: the model was compiled for {_kind(expected)}; got {_kind(got)}"
+        return f"{where}: {what} {_kind(expected)}; got {_kind(got)}"
     for i in range(expected.num_children):
         old, new = expected.child(i), got.child(i)
         if old != new:
             key = expected.context[i] if isinstance(expected.context, list) else i
-            return _inside(f"{where}[{key!r}]", old, new)
-    return f"{where}: the model was compiled for {expected}; got {got}"
+            return _inside(f"{where}[{key!r}]", old, new, what)
+    return f"{where}: {what} {expected}; got {got}"
 
 
 def _kind(spec: TreeSpec) -> str:

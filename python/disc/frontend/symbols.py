@@ -20,6 +20,7 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from ..errors import ArgumentValueError, CompileError
+from .dim_hints import name_of
 from .rounding import ROUNDED, in_integers
 
 LEAST = -(2**62)
@@ -73,7 +74,7 @@ class SymbolTable:
                 if not isinstance(size, torch.SymInt):
                     continue
                 expr = size.node.expr
-                given = _dim_name(spec, dim)
+                given = name_of(_entry(spec, dim))
                 free = sorted(expr.free_symbols, key=str)
                 extents.update(free)
                 if given and len(free) == 1:
@@ -213,16 +214,6 @@ def _entry(spec: Any, dim: int) -> Any:
 def _least(spec: Any, dim: int) -> int:
     """The least value of the root of a derived Dim."""
     return int(getattr(getattr(_entry(spec, dim), "root", None), "min", 0))
-
-
-def _dim_name(spec: Any, dim: int) -> str | None:
-    """The user's name for one dim: of its ``Dim``, or of the root of a derived one."""
-    entry = _entry(spec, dim)
-    if isinstance(entry, str):
-        return entry
-    root = getattr(entry, "root", entry)
-    # Dim.AUTO and Dim.DYNAMIC are hints, not names.
-    return getattr(root, "__name__", None) if isinstance(root, torch.export.Dim) else None
 
 
 def parameter_names(module: torch.nn.Module) -> list[str]:

@@ -113,10 +113,10 @@ def test_functions_typed_at_a_prompt(name):
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda m, x: m(), "compiled for 2 positional arguments; got 0 positional arguments"),
-        (lambda m, x: m(x, z=x), "got 1 positional argument and the keyword arguments z"),
-        (lambda m, x: m(x, (x, x)), "argument 1: the model was compiled for a dict with 'a', 'b'; got a tuple of 2"),
-        (lambda m, x: m(x, {"a": x, "b": x}), r"argument 1\['b'\]: the model was compiled for a list of 2; got one"),
+        (lambda m, x: m(), "missing a required argument: 'x'; the model was compiled for 'x', 'y'"),
+        (lambda m, x: m(x, x, z=x), "got an unexpected keyword argument 'z'"),
+        (lambda m, x: m(x, (x, x)), "argument 'y': the model was compiled for a dict with 'a', 'b'; got a tuple of 2"),
+        (lambda m, x: m(x, {"a": x, "b": x}), r"argument 'y'\['b'\]: the model was compiled for a list of 2; got one"),
     ],
 )
 def test_calls_with_other_arguments(call, text):
@@ -132,7 +132,9 @@ def test_calls_with_other_arguments(call, text):
 
 def test_example_arguments_of_the_wrong_kind():
     x = torch.ones(3, 4)
-    with pytest.raises(TypeError, match=r"args: expected a tuple of example arguments, \(x,\) for one; got Tensor"):
-        disc.compile(torch.nn.ReLU(), x)
+    with pytest.raises(TypeError, match="args: expected a tuple of example arguments or one tensor, got dict; keyword"):
+        disc.compile(torch.nn.ReLU(), {"input": x})
+    with pytest.raises(TypeError, match="kwargs: expected a dict of example keyword arguments, got list"):
+        disc.compile(torch.nn.ReLU(), (x,), [x])
     with pytest.raises(ValueError, match=r"2 is no dim of an input of shape \[3, 4\]; expected a number from 0 to 1"):
         disc.compile(torch.nn.ReLU(), (x,), dynamic_shapes=({2: Dim.AUTO},))
