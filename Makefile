@@ -5,12 +5,22 @@ PY := .venv/bin/python
 BUILD := build
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo service bench bench-quick bench-service test nightly check lit runtime sanitize coverage fuzz fuzz-programs soak pytest docs opinfo onnx-nodes format clean
+.PHONY: build setup wheel test-wheel demo service bench bench-quick bench-service test nightly check lit runtime sanitize coverage fuzz fuzz-programs soak pytest docs opinfo onnx-nodes format clean
 
 build: setup
 
 setup:
 	@scripts/setup.sh
+
+# Wheels that need no LLVM and no compiler, in dist/: one for each interpreter of PYTHONS, compiled in build-wheel.
+PYTHONS ?= python3
+wheel:
+	@scripts/setup.sh packages
+	@scripts/wheel.sh $(PYTHONS)
+
+# Installs a wheel of dist/ on a minimal Debian 12 without a compiler, and compiles MiniLM there: minutes.
+test-wheel:
+	@scripts/test-wheel.sh $(TEST_WHEEL_ARGS)
 
 demo: setup
 	@$(PY) examples/minilm.py

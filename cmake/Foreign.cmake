@@ -17,8 +17,8 @@ message(STATUS "Runtimes for other machines: ${DISC_FOREIGN_MACHINES}")
 
 # Where the Python package looks for what belongs to a machine.
 function(disc_foreign_folder machine result)
-  set(${result} "${PROJECT_SOURCE_DIR}/python/disc/lib/${machine}" PARENT_SCOPE)
-  file(MAKE_DIRECTORY "${PROJECT_SOURCE_DIR}/python/disc/lib/${machine}")
+  set(${result} "${DISC_PACKAGE_DIR}/lib/${machine}" PARENT_SCOPE)
+  file(MAKE_DIRECTORY "${DISC_PACKAGE_DIR}/lib/${machine}")
 endfunction()
 
 # The objects of sources, which are relative to the current folder.

@@ -4,6 +4,8 @@
 #
 #   PYTHON=python3.12   the interpreter that .venv is made with (default: python3)
 #   JOBS=n              parallel compilations (default: all cores)
+#
+# setup.sh packages installs the system packages alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -102,5 +104,6 @@ build() {
 }
 
 install_system_packages
+[ "${1:-}" != packages ] || exit 0
 install_python_packages
 build

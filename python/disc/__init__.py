@@ -10,10 +10,11 @@ imported when it is first used.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import pipeline, targets
+from . import pipeline, targets, torch_version
 from .errors import (
     CompileError,
     DynamicDimError,
@@ -90,17 +91,23 @@ _LAZY = {
     "Model": ("model", "_native"),
 }
 
+_WITHOUT_TORCH = ("library",)
+
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, extension = _LAZY[name]
+    if module not in _WITHOUT_TORCH:
+        torch_version.check()
     if extension is not None:
         _require(name, extension)
     try:
         value = getattr(importlib.import_module(f".{module}", __name__), name)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
+        if missing == __name__ and importlib.util.find_spec(f".{module}", __name__) is None:
+            raise ImportError(f"disc.{name} is not in disc-compiler-runtime; run: pip install disc-compiler") from error
         if missing in ("", __name__):
             raise
         raise ImportError(f"disc.{name} needs {missing}, which is not installed", name=error.name) from error
@@ -113,10 +120,18 @@ def _require(name: str, extension: str) -> None:
     try:
         module = importlib.import_module(f".{extension}", __name__)
     except ImportError as error:
+        if extension == "_native" and importlib.util.find_spec(".aot", __name__) is None:
+            raise ImportError(f"disc.{name} is not in disc-compiler-runtime; run: pip install disc-compiler") from error
         raise ImportError(f"disc.{name} needs disc.{extension}, which cannot be loaded ({error})") from error
     if getattr(module, "__file__", None) is None:
         # What was imported is the folder of its sources.
         raise ImportError(f"disc.{name} needs disc.{extension}, which is not built; run make")
+    number = getattr(module, "version", None)
+    if number is not None and (found := f"{number >> 16}.{number >> 8 & 255}.{number & 255}") != __version__:
+        raise ImportError(
+            f"disc {__version__} has a disc.{extension} of version {found}: two installations are mixed, or make has "
+            "not built this one; run: pip install --force-reinstall --no-deps disc-compiler"
+        )
 
 
 _SERIALIZER = "torch._export.serde.serialize"

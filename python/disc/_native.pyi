@@ -154,6 +154,12 @@ def noted_attribute(original: Any, getter: Callable[[Any], Any]) -> Any:
 def load_init(module: Module, tensor_type: type) -> Executable:
     """Loads what lays out the weights of a module, in the LLVM dialect, for whatever target; it can't run()."""
 
+version: int
+"""DISC_VERSION of disc.h."""
+
+def opt(arguments: Sequence[str]) -> int:
+    """Runs disc-opt with these arguments, the program's name first; returns its exit status. Once per process."""
+
 def host_target() -> dict[str, Any]:
     """The machine this process runs on, as the driver describes it."""
 

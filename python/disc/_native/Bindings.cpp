@@ -7,6 +7,23 @@
 
 #include "python/disc/_native/Bindings.h"
 
+#include "lib/Runtime/disc.h"
+#include "lib/Target/Driver/Opt.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <string>
+#include <vector>
+
+static int opt(std::vector<std::string> arguments) {
+  std::vector<char *> argv;
+  for (std::string &argument : arguments)
+    argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  nanobind::gil_scoped_release release;
+  return mlir::disc::runOpt(int(arguments.size()), argv.data());
+}
+
 NB_MODULE(_native, m) {
   m.doc() = "The native part of disc: MLIR modules, code generation, execution.";
   // Dynamo keeps compiled functions to the end of the process; nanobind reports them on stderr as leaked.
@@ -16,4 +33,7 @@ NB_MODULE(_native, m) {
   disc::py::bindExecutable(m);
   disc::py::bindArtifact(m);
   disc::py::bindDescriptor(m);
+  m.attr("version") = nanobind::int_(disc_version());
+  m.def("opt", &opt, nanobind::arg("arguments"),
+        "Runs disc-opt with these arguments, the program's name first; gives its exit status. Once per process.");
 }

@@ -1,1 +1,1 @@
-"""The commands ``disc-compile`` and ``disc-run``."""
+"""The command ``disc`` and its subcommands: the same as ``disc-compile``, ``disc-run`` and ``disc-opt``."""

@@ -1,155 +1,157 @@
-"""``disc-compile``: a library that C, C++ and Python programs use, from an exported or an ONNX model."""
+"""``disc compile``: a library that C, C++ and Python programs use, from an exported or an ONNX model."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import sys
 import warnings
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .. import __version__, pipeline
+import click
+
+from .. import pipeline, targets
 from ..errors import CompileError
 from ..header import c_identifier
 from ..options import Options
-from . import text
+from . import commands, text
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from ..aot import Artifact
 
-_COMMAND = "disc-compile"
-_COMPILE_ERROR = 1
-_USAGE_ERROR = 2
+_COMPILE_ERROR = text.FAILURE
+_USAGE_ERROR = text.USAGE
 _SUFFIXES = {"shared": ".so", "static": ".a", "obj": ".o", "llvm": ".ll", "asm": ".s"}
+_STAGES = (pipeline.IMPORT, *pipeline.default().names)
+_CPUS = ("host", "x86-64-v2", "x86-64-v3", "x86-64-v4")
+"""Kinds of CPU that errors name as examples."""
+_path = click.Path(path_type=Path)
 
-_DESCRIPTION = "Compiles an exported PyTorch model, or an ONNX one, ahead of time into a library for C, C++ and Python."
-_EPILOG = """\
-The model is exported in Python, with its dynamic dims:
-
-  program = disc.export(module, args, dynamic_shapes=...)
-  torch.export.save(program, "model.pt2")
-
-torch.export.export does, too, for models without recurrent layers and without branches or loops on data.
-
-The dynamic dims of an ONNX model are its dim_params.
-
-examples:
-  disc-compile minilm.pt2 -o libminilm.so --header minilm.h
-  disc-compile minilm.pt2 --prefix /opt/minilm --cpu x86-64-v4,x86-64-v3 --weights minilm.safetensors
-  disc-compile minilm.pt2 --target aarch64-linux-gnu --cpu cortex-a76 -o libminilm.so
-  disc-compile minilm.onnx --dims batch=1:64 -o libminilm.so
-  disc-compile minilm.pt2 --compile-to fusion -o -
-
-exit status: 0; 1 if the model cannot be compiled or a file not be written; 2 if the command line is wrong.
+_EXAMPLES = """\
+disc compile minilm.pt2 -o libminilm.so --header minilm.h
+disc compile minilm.pt2 --prefix /opt/minilm --cpu x86-64-v4,x86-64-v3 --weights minilm.safetensors
+disc compile minilm.pt2 --target aarch64-linux-gnu --cpu cortex-a76 -o libminilm.so
+disc compile minilm.onnx --dims batch=1:64 -o libminilm.so
+disc compile minilm.pt2 --compile-to fusion -o -
 """
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=_COMMAND, description=_DESCRIPTION, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("model", metavar="MODEL.pt2|.onnx", type=Path, help="what torch.export.save wrote, or an ONNX model")
-    add("-o", "--output", metavar="FILE", help="by default libNAME.so, libNAME.a, NAME.o, .ll or .s, as --emit says")
-    add("--header", metavar="FILE", type=Path, help="write the C header of the model")
-    add(
-        "--prefix", metavar="DIR", type=Path, help="install library, headers, CMake and pkg-config files to this folder"
-    )
-    add("--name", help="the library's name in C, disc_library_NAME; by default that of the output or the model")
-    add(
-        "--dims",
-        metavar="INPUT=NAME,...",
-        action="append",
-        default=[],
-        help="names of the dynamic dims of an input, which the file does not have (static ones are left empty): "
-        "--dims ids=batch,length; of an ONNX model, which has names, the range or number of one: batch=1:64",
-    )
-    add(
-        "--weights",
-        metavar="FILE|embed",
-        default="embed",
-        help="a safetensors file to write the weights to, beside the library, where it looks for them; embed (the "
-        "default): in the library",
-    )
-    add(
-        "--packed",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="store the weights also as the code wants them, so that loading computes nothing (the default)",
-    )
-    add(
-        "--target",
-        metavar="MACHINE",
-        default="host",
-        help="the machine: host, aarch64-linux-gnu, arm-linux-gnueabihf; or what --cpu says, for those like this one",
-    )
-    add(
-        "--cpu",
-        metavar="CPU[,CPU...]",
-        help="kinds of CPU: x86-64-v3, cortex-a76, neoverse-v1+sve256, ... or host; of several the best is chosen at "
-        "load",
-    )
-    add("--emit", choices=_SUFFIXES, default="shared", help="what to write (default: %(default)s)")
-    add("--opt-level", type=int, choices=range(4), default=3, help="LLVM's optimisation level (default: %(default)s)")
-    add(
-        "--precision",
-        choices=("f32", "bf16"),
-        default="f32",
-        help="bf16: keep the f32 weights of products as bf16 (default: %(default)s)",
-    )
-    add(
-        "--winograd",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="3 x 3 convolutions in fewer multiplications where that is faster (the default)",
-    )
-    add(
-        "--sanitize",
-        action="store_true",
-        help="check every memory access while the model runs, to find bugs in DISC (slow)",
-    )
-    add("--dump-ir", metavar="DIR", type=Path, help="write the IR after each stage, and LLVM IR and assembly")
-    stages = (pipeline.IMPORT, *pipeline.default().names)
-    add("--compile-to", metavar="STAGE", choices=stages, help=f"only write the IR after a stage: {', '.join(stages)}")
-    noise = parser.add_mutually_exclusive_group()
-    noise.add_argument("-q", "--quiet", action="store_true", help="print errors only")
-    noise.add_argument("-v", "--verbose", action="store_true", help="show progress also in files, and torch's own logs")
-    add("--version", action="version", version=f"disc {__version__}")
-    return parser
+@click.command(
+    "compile",
+    cls=commands.Command,
+    short_help="Compile a .pt2 or ONNX model into a library for C, C++ and Python.",
+    examples=_EXAMPLES,
+)
+@click.argument("model", metavar="MODEL.pt2|.onnx", type=_path)
+@click.option(
+    "-o", "--output", metavar="FILE", help="By default libNAME.so, libNAME.a, NAME.o, .ll or .s, as --emit says."
+)
+@click.option("--header", metavar="FILE", type=_path, help="Write the C header of the model.")
+@click.option("--prefix", metavar="DIR", type=_path, help="Install library, headers, CMake and pkg-config files here.")
+@click.option("--name", help="The library's name in C, disc_library_NAME; by default that of the output or the model.")
+@click.option(
+    "--dims",
+    metavar="INPUT=NAME,...",
+    multiple=True,
+    help="Names of the dynamic dims of an input, which a .pt2 file does not store: --dims ids=batch,length (static "
+    "ones are left empty). For an ONNX model, whose dims have names, the range or the size of one: --dims batch=1:64.",
+)
+@click.option(
+    "--weights",
+    metavar="FILE|embed",
+    default="embed",
+    show_default=True,
+    help="Write the weights to this safetensors file beside the library, or embed them in the library.",
+)
+@click.option(
+    "--packed/--no-packed",
+    default=True,
+    show_default=True,
+    help="Also store the weights in the layout that the code reads, so that loading computes nothing.",
+)
+@click.option(
+    "--target",
+    metavar="MACHINE",
+    default="host",
+    show_default=True,
+    help="The machine: host, aarch64-linux-gnu, arm-linux-gnueabihf, cuda, rocm; or a kind of CPU of this machine.",
+)
+@click.option(
+    "--cpu",
+    metavar="CPU[,CPU...]",
+    help="Kinds of CPU: host, x86-64-v3, cortex-a76, neoverse-v1+sve256, ... The library chooses the best when it is "
+    "loaded.",
+)
+@click.option("--emit", type=click.Choice(list(_SUFFIXES)), default="shared", show_default=True, help="What to write.")
+@click.option("--opt-level", type=click.IntRange(0, 3), default=3, show_default=True, help="LLVM's optimisation level.")
+@click.option(
+    "--precision",
+    type=click.Choice(["f32", "bf16"]),
+    default="f32",
+    show_default=True,
+    help="bf16: store the f32 weights of matrix products as bf16.",
+)
+@click.option(
+    "--winograd/--no-winograd",
+    default=True,
+    show_default=True,
+    help="Compute 3 x 3 convolutions with fewer multiplications where that is faster.",
+)
+@click.option(
+    "--sanitize", is_flag=True, help="Check every memory access while the model runs, to find bugs in DISC (slow)."
+)
+@click.option("--dump-ir", metavar="DIR", type=_path, help="Write the IR after each stage, LLVM IR and assembly.")
+@click.option(
+    "--compile-to",
+    metavar="STAGE",
+    type=click.Choice(_STAGES),
+    help=f"Only write the IR after a stage: {', '.join(_STAGES)}.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@click.option("-v", "--verbose", is_flag=True, help="Show progress also in files, and torch's own logs.")
+@commands.version_option
+def command(**options: Any) -> None:
+    """Compile an exported PyTorch model, or an ONNX model, into a library for C, C++ and Python.
+
+    The model is exported in Python, with its dynamic dims:
+
+    \b
+      program = disc.export(module, args, dynamic_shapes=...)
+      torch.export.save(program, "model.pt2")
+
+    torch.export.export works too, for models without recurrent layers and without branches or loops on data. The
+    dynamic dims of an ONNX model are its dim_params.
+    """
+    if options["quiet"] and options["verbose"]:
+        text.fail("--quiet and --verbose contradict each other", _USAGE_ERROR)
+    # Both are about torch's own code, not the user's.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", FutureWarning)
+        _run(argparse.Namespace(**options))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
-    args = _parser().parse_args(argv)
-    try:
-        # Both are about torch's own code, not the user's.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            warnings.simplefilter("ignore", FutureWarning)
-            return _run(args)
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # Whoever read the output has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _COMPILE_ERROR
+    """Runs the command as ``disc-compile``; returns its exit status."""
+    return commands.run(command, "disc-compile", argv)
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> None:
     _check(args)
     if not args.verbose:
         # It logs what it raises.
         logging.getLogger("torch.export").setLevel(logging.CRITICAL)
-    program = _load(args.model)
+    program = load_model(args.model)
     args.dynamic_shapes = None
     if args.dims:
-        args.dynamic_shapes = _ranges(args.dims) if isinstance(program, Path) else _named_dims(program, args.dims)
+        args.dynamic_shapes = dynamic_shapes(program, args.dims)
     options = Options(
         opt_level=args.opt_level,
         precision=args.precision,
@@ -159,23 +161,32 @@ def _run(args: argparse.Namespace) -> int:
         progress=False if args.quiet else True if args.verbose else None,
         stop_after=args.compile_to,
     )
-    try:
+    with compile_errors():
         if args.compile_to is not None:
             _write_ir(args, program, options)
         else:
             _compile(args, program, options)
+
+
+@contextlib.contextmanager
+def compile_errors() -> Iterator[None]:
+    """Turns what compiling raises into errors of a command."""
+    try:
+        yield
     except CompileError as error:
         _fail(str(error))
     except ValueError as error:
         # An option's value that only the compiler knows, such as a kind of CPU.
-        _fail(str(error), _USAGE_ERROR)
+        _fail(text.shortened(str(error), [*_CPUS, *targets.names()]), _USAGE_ERROR)
     except BrokenPipeError:
         raise
-    except (ImportError, OSError) as error:
-        _fail(_reason(error))
-    except MemoryError as error:
-        _fail(str(error) or "there is not enough memory")
-    return 0
+    except (ImportError, OSError, MemoryError) as error:
+        _fail(text.reason(error))
+
+
+def dynamic_shapes(program: ExportedProgram | Path, items: Sequence[str]) -> Any:
+    """What ``--dims`` says, as :func:`disc.compile` takes it."""
+    return _ranges(items) if isinstance(program, Path) else _named_dims(program, items)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -207,19 +218,19 @@ def _names(text: str) -> list[str]:
     return [name for name in text.split(",") if name]
 
 
-def _load(path: Path) -> ExportedProgram | Path:
-    """The exported program in a file; an ONNX file is read later."""
+def load_model(path: Path) -> ExportedProgram | Path:
+    """The exported program in a file; of an ONNX file, which is read later, its path."""
     if path.suffix == ".onnx":
         try:
             path.open("rb").close()
         except OSError as error:
-            _fail(_reason(error))
+            _fail(text.reason(error))
         return path
     try:
         with open(path, "rb"):
             is_archive = zipfile.is_zipfile(path)
     except OSError as error:
-        _fail(_reason(error))
+        _fail(text.reason(error))
     except zipfile.BadZipFile:
         is_archive = False
     wanted = "torch.export.save writes them"
@@ -356,14 +367,8 @@ def _write_ir(args: argparse.Namespace, program: ExportedProgram | Path, options
         Path(args.output).write_text(ir, encoding="utf-8")
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
-
-
 def _fail(message: str, status: int = _COMPILE_ERROR) -> NoReturn:
-    text.fail(_COMMAND, message, status)
+    text.fail(message, status)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``disc-run``: what a compiled library is, and how fast it runs on random inputs. Needs NumPy alone."""
+"""``disc run``: what a compiled library is, and how fast it runs on random inputs. Needs NumPy alone."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .. import __version__
-from ..interface import DTYPES, TensorSpec
-from . import text
+import click
+
+from ..interface import DTYPES, SymbolSpec, TensorSpec
+from . import commands, text
 
 if TYPE_CHECKING:
     from ..library import Library
 
-_COMMAND = "disc-run"
-_RUN_ERROR = 1
-_USAGE_ERROR = 2
+_RUN_ERROR = text.FAILURE
+_USAGE_ERROR = text.USAGE
 # As torch and MLIR write element types in short.
 _SHORT = {"i1": "bool", "bf16": "bfloat16"} | {
     f"{letter}{bits}": f"{name}{bits}"
@@ -30,67 +30,67 @@ _SHORT = {"i1": "bool", "bf16": "bfloat16"} | {
     if f"{name}{bits}" in DTYPES
 }
 
-_EPILOG = """\
-examples:
-  disc-run libminilm.so --info
-  disc-run libminilm.so batch=8 length=64
-  disc-run libminilm.so --input 8x64xi64 --input attention_mask=8x64xi64
-
-exit status: 0; 1 if the library cannot be loaded or the run fails; 2 if the command line is wrong.
+_EXAMPLES = """\
+disc run libminilm.so --info
+disc run libminilm.so batch=8 length=64
+disc run libminilm.so --input 8x64xi64 --input attention_mask=8x64xi64
 """
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=_COMMAND,
-        description="Runs a compiled library on random inputs, and prints shapes and times.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("library", metavar="LIBRARY.so")
-    add("symbols", metavar="SYMBOL=VALUE", nargs="*", help="the value of a dynamic extent; others get their least")
-    add("--input", metavar="[NAME=]2x8xi64", action="append", default=[], help="shape and dtype of an input, in order")
-    add("--info", action="store_true", help="only print what the library is")
-    add("--weights", metavar="FILE", help="take the weights from this safetensors file")
-    add("--threads", type=int, metavar="N", help="threads of one call (default: all cores)")
-    add("--repeat", type=int, metavar="N", default=20, help="runs to measure after a first one (default: %(default)s)")
-    add("--high", type=int, metavar="N", default=2, help="integer inputs are from 0 to N-1 (default: %(default)s)")
-    add("--seed", type=int, metavar="N", default=0, help="of the random inputs (default: %(default)s)")
-    add("--version", action="version", version=f"disc {__version__}")
-    return parser
+@click.command("run", cls=commands.Command, short_help="Run a compiled library on random inputs.", examples=_EXAMPLES)
+@click.argument("library", metavar="LIBRARY.so")
+@click.argument("symbols", metavar="[SYMBOL=VALUE]...", nargs=-1)
+@click.option("--input", metavar="[NAME=]2x8xi64", multiple=True, help="Shape and dtype of an input, in order.")
+@click.option("--info", is_flag=True, help="Only print what the library is.")
+@click.option("--weights", metavar="FILE", help="Take the weights from this safetensors file.")
+@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of one call (default: all cores).")
+@click.option(
+    "--repeat", type=click.IntRange(1), default=20, show_default=True, help="Runs to measure after the first."
+)
+@click.option(
+    "--high", type=click.IntRange(1), default=2, show_default=True, help="Integer inputs are from 0 to HIGH-1."
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random inputs.")
+@commands.version_option
+def command(**options: Any) -> None:
+    """Run a compiled library on random inputs; print shapes and times.
+
+    SYMBOL=VALUE sets a dynamic size; other symbols get their least value. Needs NumPy, no torch, no compiler.
+    """
+    _command(argparse.Namespace(**options))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
-    args = _parser().parse_args(argv)
-    if args.repeat < 1 or args.high < 1:
-        _fail("--repeat and --high: expected a number from 1", _USAGE_ERROR)
+    """Runs the command as ``disc-run``; returns its exit status."""
+    return commands.run(command, "disc-run", argv)
+
+
+def load_library(path: str, threads: int | None = None, weights: str | None = None) -> Library:
+    """Loads a library, with errors of a command."""
     try:
         import numpy  # noqa: F401  (for the message)
 
         from .. import load
 
-        start = time.perf_counter()
-        library = load(args.library, threads=args.threads, weights=args.weights)
-        elapsed = time.perf_counter() - start
-    except OSError as error:
-        _fail(f"{error.filename}: {error.strerror}" if error.strerror and error.filename else str(error))
-    except (ImportError, MemoryError) as error:
-        _fail(str(error))
+        return load(path, threads=threads, weights=weights)
+    except (OSError, ImportError, MemoryError) as error:
+        _fail(text.reason(error))
     except ValueError as error:
         _fail(str(error), _USAGE_ERROR)
+
+
+def _command(args: argparse.Namespace) -> None:
+    start = time.perf_counter()
+    library = load_library(args.library, args.threads, args.weights)
+    elapsed = time.perf_counter() - start
     if args.info:
         print(_info(library, args.library))
-        return 0
+        return
     shapes = _shapes(library, args)
     try:
         print(_run(library, shapes, args, elapsed))
     except (ValueError, TypeError, IndexError, MemoryError) as error:
-        _fail(str(error))
-    except KeyboardInterrupt:
-        return 130
-    return 0
+        _fail(text.reason(error))
 
 
 def _info(library: Library, path: str) -> str:
@@ -107,18 +107,24 @@ def _info(library: Library, path: str) -> str:
     return text.columns(facts)
 
 
-def _shapes(library: Library, args: argparse.Namespace) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Shape and dtype of each input, from the command line or from the values of symbols."""
-    values = {spec.name: max(spec.min, spec.divisor if spec.min > 0 else 0) for spec in library.symbols}
-    for item in args.symbols:
+def symbol_values(specs: Sequence[SymbolSpec], items: Sequence[str]) -> dict[str, int]:
+    """The value of each symbol that SYMBOL=VALUE sets, and the least one of the others."""
+    values = {spec.name: max(spec.min, spec.divisor if spec.min > 0 else 0) for spec in specs}
+    for item in items:
         name, _, value = item.partition("=")
         if name not in values:
-            known = ", ".join(values) or "none"
-            _fail(f"{item!r}: the library has no symbol {name!r}; its symbols: {known}", _USAGE_ERROR)
+            known = ", ".join(values) or "there are none"
+            _fail(f"{item!r}: the model has no symbol {name!r}; its symbols: {known}", _USAGE_ERROR)
         if not value.isdecimal():
             _fail(f"{item!r}: expected {name}=NUMBER", _USAGE_ERROR)
         values[name] = int(value)
-    result = {spec.name: (_extents(spec, values), spec.dtype) for spec in library.inputs}
+    return values
+
+
+def _shapes(library: Library, args: argparse.Namespace) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and dtype of each input, from the command line or from the values of symbols."""
+    values = symbol_values(library.symbols, args.symbols)
+    result = {spec.name: (extents(spec, values), spec.dtype) for spec in library.inputs}
     unnamed = list(result)
     for item in args.input:
         name, _, shape = item.rpartition("=")
@@ -131,7 +137,8 @@ def _shapes(library: Library, args: argparse.Namespace) -> dict[str, tuple[tuple
     return result
 
 
-def _extents(spec: TensorSpec, values: Mapping[str, int]) -> tuple[int, ...]:
+def extents(spec: TensorSpec, values: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape at these values of the symbols."""
     try:
         return tuple(dim.evaluate(values) for dim in spec.expressions())
     except ZeroDivisionError:
@@ -146,7 +153,8 @@ def _parse_shape(item: str, shape: str) -> tuple[tuple[int, ...], str]:
     return tuple(int(extent) for extent in match[1].split("x")[:-1]), dtype
 
 
-def _random(generator: Any, shape: tuple[int, ...], dtype: str, high: int) -> Any:
+def random_array(generator: Any, shape: tuple[int, ...], dtype: str, high: int) -> Any:
+    """Random numbers: integers from 0 to ``high - 1``, others of the normal distribution."""
     import numpy as np
 
     if dtype == "bfloat16":
@@ -164,7 +172,7 @@ def _run(library: Library, shapes: Mapping[str, tuple[tuple[int, ...], str]], ar
     import numpy as np
 
     generator = np.random.default_rng(args.seed)
-    inputs = {name: _random(generator, shape, dtype, args.high) for name, (shape, dtype) in shapes.items()}
+    inputs = {name: random_array(generator, shape, dtype, args.high) for name, (shape, dtype) in shapes.items()}
     times = []
     for _ in range(args.repeat + 1):
         start = time.perf_counter()
@@ -184,7 +192,7 @@ def _run(library: Library, shapes: Mapping[str, tuple[tuple[int, ...], str]], ar
 
 
 def _fail(message: str, status: int = _RUN_ERROR) -> NoReturn:
-    text.fail(_COMMAND, message, status)
+    text.fail(message, status)
 
 
 if __name__ == "__main__":

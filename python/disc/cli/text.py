@@ -1,16 +1,72 @@
-"""What the commands print."""
+"""Formats and errors that the commands share."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+import difflib
+import re
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
+from .. import __version__
 
-def fail(command: str, message: str, status: int) -> NoReturn:
-    """Ends the process with an error message."""
-    print(f"{command}: error: {message}", file=sys.stderr)
-    sys.exit(status)
+FAILURE = 1
+"""The exit status of a command that could not do its work."""
+USAGE = 2
+"""The exit status for a wrong command line."""
+INTERRUPTED = 130
+
+_LISTED = 12
+"""The most names that an error lists."""
+_KNOWN_NAMES = re.compile(r"(.*(?:no \w+ is called|no target) '([^']*)'.*?); (?:the targets are|there are): (.+)", re.S)
+
+
+class CommandError(Exception):
+    """What a command reports as one line on stderr, before it ends with ``status``."""
+
+    def __init__(self, message: str, status: int = FAILURE) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def fail(message: str, status: int = FAILURE) -> NoReturn:
+    """Ends the command with an error message."""
+    raise CommandError(message, status)
+
+
+def reason(error: BaseException) -> str:
+    """An exception in one sentence."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        return str(error) or "there is not enough memory"
+    return str(error) or type(error).__name__
+
+
+def version() -> str:
+    """What ``--version`` prints."""
+    return f"disc {__version__}"
+
+
+def shortened(message: str, others: Iterable[str] = ()) -> str:
+    """An error that lists every known name, with the names that are most like the one that was given.
+
+    ``others`` are names that would have been accepted in the same place.
+    """
+    match = _KNOWN_NAMES.fullmatch(message)
+    if match is None:
+        return message
+    start, given, listed = match[1], match[2], match[3].split(", ")
+    if len(listed) <= _LISTED:
+        return message
+    return f"{start}; {suggestion(given, [*others, *listed], others)}"
+
+
+def suggestion(given: str, known: Sequence[str], examples: Iterable[str] = ()) -> str:
+    """``did you mean a, b?``, or some examples if no known name is like the given one."""
+    near = difflib.get_close_matches(given.lower(), list(dict.fromkeys(known)), n=4, cutoff=0.6)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    return f"names are, for example: {', '.join(examples or known[:_LISTED])}"
 
 
 def size(count: int) -> str:

@@ -1,0 +1,14 @@
+//===- Opt.h - disc-opt as a function ---------------------------*- C++ -*-===//
+
+#ifndef DISC_TARGET_DRIVER_OPT_H
+#define DISC_TARGET_DRIVER_OPT_H
+
+namespace mlir::disc {
+
+/// mlir-opt with DISC's dialects and passes; returns the exit status. Call it once per process: it parses LLVM's
+/// global command-line options.
+int runOpt(int argc, char **argv);
+
+} // namespace mlir::disc
+
+#endif // DISC_TARGET_DRIVER_OPT_H
