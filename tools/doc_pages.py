@@ -85,4 +85,6 @@ def anchors(text: str) -> set[str]:
             count += 1
         found.add(unique)
     found.update(re.findall(r'<a (?:id|name)="([^"]+)"', plain))
+    # Docstrings that the site puts there.
+    found.update(re.findall(r"^::: (\S+)", plain, re.MULTILINE))
     return found

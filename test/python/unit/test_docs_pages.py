@@ -81,11 +81,15 @@ def run_console(block: Block) -> None:
 
 
 def test_few_blocks_are_illustrative():
-    found = [f"{p.name}:{b.line}" for p in HAND_WRITTEN for b in blocks(TEXTS[p]) if b.marker.startswith("illustrative")]
+    found = [
+        f"{p.name}:{b.line}" for p in HAND_WRITTEN for b in blocks(TEXTS[p]) if b.marker.startswith("illustrative")
+    ]
     assert len(found) <= MOST_ILLUSTRATIVE, found
 
 
-@pytest.mark.parametrize("check", [check_docs.link_mistakes, check_docs.form_mistakes], ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    "check", [check_docs.link_mistakes, check_docs.form_mistakes], ids=lambda check: check.__name__
+)
 def test_links_and_form(check):
     assert [mistake for page in pages() for mistake in check(page)] == []
 
@@ -101,7 +105,9 @@ def test_pages_that_code_names_exist():
 def test_broken_links_are_found(tmp_path, monkeypatch):
     monkeypatch.setattr(check_docs, "ROOT", tmp_path)
     page = tmp_path / "page.md"
-    page.write_text("# A `page`, here\n[a](#a-page-here) [b](#b) [c](none.md) [d](page.md#a-page-here)\n```\n[e](e.md)\n```\n")
+    page.write_text(
+        "# A `page`, here\n[a](#a-page-here) [b](#b) [c](none.md) [d](page.md#a-page-here)\n```\n[e](e.md)\n```\n"
+    )
     assert list(check_docs.link_mistakes(page)) == [
         "page.md:2: #b: no such heading",
         "page.md:2: none.md: no such file",
