@@ -10,7 +10,7 @@ import posixpath
 import re
 from typing import Any
 
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 
 from doc_pages import ROOT, links
 
@@ -45,7 +45,8 @@ def on_files(files: Files, config: Any) -> Files:
             if path in seen or path.startswith(_DOCS):
                 continue
             seen.add(path)
-            files.append(File.generated(config, _uri(path), abs_src_path=str(ROOT / path)))
+            level = InclusionLevel.NOT_IN_NAV
+            files.append(File.generated(config, _uri(path), abs_src_path=str(ROOT / path), inclusion=level))
             if path.endswith(".md"):
                 pending.append(path)
     return files
@@ -63,6 +64,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             return match[0]
         return f"{match[1]}({posixpath.relpath(_uri(path), posixpath.dirname(here) or '.')}{anchor})"
 
+    # The docstrings in it write x[i][j], which would be a link to a heading.
+    if here == "ops.md":
+        markdown = markdown.replace("][", "]\\[")
     return re.sub(r"(\])\((?![a-z]+:)([^()#\s]+)(#[^()\s]+)?\)", moved, markdown)
 
 
