@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 _FENCE = re.compile(r"^([ \t]*)(`{3,})([^\n`]*)\n(.*?)^\1\2[ \t]*$", re.MULTILINE | re.DOTALL)
-_MARKER = re.compile(r"<!-- (illustrative: [^\n]+|run) -->\s*\Z")
+_MARKER = re.compile(r"<!-- (illustrative: [^\n]+|needs [^\n]+|run) -->\s*\Z")
 _TITLE = re.compile(r'title="([^"]+)"')
 _LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(([^()\s]+(?:\([^()\s]*\))?)\)")
 _HEADING = re.compile(r"^(#{1,6}) +(.+?) *#*$", re.MULTILINE)
@@ -28,7 +28,7 @@ class Block:
     title: str
     """The file name in the fence's ``title="..."``, or ""."""
     marker: str
-    """The comment on the line before the fence: "run", "illustrative: reason", or ""."""
+    """The comment on the line before the fence: "run", "illustrative: reason", "needs disc.name", or ""."""
 
 
 def pages(root: Path = ROOT) -> list[Path]:

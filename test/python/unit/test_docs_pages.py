@@ -1,7 +1,7 @@
 """The pages of the documentation: their code runs, their links lead somewhere, their commands exist."""
 
-import argparse
 import contextlib
+import importlib
 import io
 import linecache
 import logging
@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import check_docs
+import disc
 from doc_pages import ROOT, Block, blocks, pages
 
 HAND_WRITTEN = [page for page in pages() if not page.is_relative_to(ROOT / "docs/reference")]
@@ -44,7 +45,7 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, quiet):
     for block in blocks(TEXTS[page]):
         if block.title:
             Path(block.title).write_text(block.code, encoding="utf-8")
-        if block.language == "python" and not block.marker.startswith("illustrative"):
+        if block.language == "python" and applies(block):
             lines[block.line - 1 : block.line - 1 + block.code.count("\n")] = block.code.splitlines()
         elif block.marker == "run":
             lines[block.line - 1] = f"run_console({len(consoles)})"
@@ -69,6 +70,12 @@ def quiet():
     yield
     for logger, level in zip(loggers, levels, strict=True):
         logger.setLevel(level)
+
+
+def applies(block: Block) -> bool:
+    """Whether a block is run: it is no illustration, and this version has what it needs."""
+    kind, _, what = block.marker.partition(" ")
+    return kind != "illustrative:" and (kind != "needs" or what.removeprefix("disc.") in disc.__all__)
 
 
 def run_console(block: Block) -> None:
@@ -114,10 +121,17 @@ def test_broken_links_are_found(tmp_path, monkeypatch):
     ]
 
 
-def parsers() -> dict[str, argparse.ArgumentParser]:
-    from disc.cli import compile, run
-
-    return {"disc-compile": compile._parser(), "disc-run": run._parser()}
+def options(command: str) -> set[str] | None:
+    """The options of ``disc compile``, ``disc-run``, ...; None if there is no such command."""
+    name = re.fullmatch(r"disc[ -](\w+)", command)[1]
+    try:
+        module = importlib.import_module(f"disc.cli.{name}")
+    except ModuleNotFoundError:
+        return None
+    if hasattr(module, "_parser"):
+        return set(module._parser()._option_string_actions)
+    listed = [option for p in module.command.params for option in (*p.opts, *p.secondary_opts)]
+    return {*listed, "-h", "--help"}
 
 
 def commands() -> list[tuple[str, str]]:
@@ -129,14 +143,13 @@ def commands() -> list[tuple[str, str]]:
                 continue
             for number, line in enumerate(block.code.splitlines(), block.line):
                 command = re.sub(r"\s#.*", "", line.removeprefix("$ ")).strip()
-                if re.match(r"(disc-(compile|run)|make)\b", command):
+                if re.match(r"(disc |disc-(compile|run)\b|make\b)", command):
                     found.append((f"{page.relative_to(ROOT)}:{number}", command))
     return found
 
 
 def test_commands_exist():
     """Options of DISC's commands, and targets of make."""
-    known = parsers()
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([\w-]+):", makefile, re.MULTILINE))
     mistakes = []
@@ -146,7 +159,13 @@ def test_commands_exist():
             names = [word for word in words[1:] if "=" not in word]
             mistakes += [f"{where}: make {name}: no such target" for name in names if name not in targets]
             continue
-        options = known[words[0]]._option_string_actions
-        given = [word.partition("=")[0] for word in words[1:] if word.startswith("-") and word != "-"]
-        mistakes += [f"{where}: {words[0]} has no option {option}" for option in given if option not in options]
+        name, rest = (words[0], words[1:]) if words[0] != "disc" else (" ".join(words[:2]), words[2:])
+        known = options(name)
+        if known is None:
+            mistakes.append(f"{where}: no command {name}")
+            continue
+        given = [word.partition("=")[0] for word in rest if word.startswith("-") and word != "-"]
+        # Passes are options of disc opt.
+        passes = name.endswith("opt")
+        mistakes += [f"{where}: {name} has no option {o}" for o in given if o not in known and not passes]
     assert commands() and mistakes == []
