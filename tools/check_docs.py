@@ -39,17 +39,18 @@ def link_mistakes(page: Path) -> Iterator[str]:
 def form_mistakes(page: Path) -> Iterator[str]:
     """Markdown that GitHub and the site render differently."""
     previous = ""
-    lines = prose(page.read_text(encoding="utf-8")).splitlines()
-    for number, line in enumerate(lines, 1):
+    text = page.read_text(encoding="utf-8")
+    for number, (line, original) in enumerate(zip(prose(text).splitlines(), text.splitlines(), strict=True), 1):
         where = f"{page.relative_to(ROOT)}:{number}"
-        text = line.strip()
-        is_item, was_item = bool(_LIST_ITEM.match(text)), previous.startswith((" ", "\t")) or _LIST_ITEM.match(previous)
+        item = line.strip()
+        is_item, was_item = bool(_LIST_ITEM.match(item)), previous.startswith((" ", "\t")) or _LIST_ITEM.match(previous)
         plain = previous.strip() and not previous.lstrip().startswith(("|", "#", ">"))
         if is_item and plain and not was_item:
             yield f"{where}: a list needs an empty line before it"
-        if text.startswith("|") and plain:
+        if item.startswith("|") and plain:
             yield f"{where}: a table needs an empty line before it"
-        previous = line
+        # A table or a list directly after a fence is text for the site.
+        previous = "```" if original.strip() == "```" else line
 
 
 def navigation_mistakes() -> Iterator[str]:

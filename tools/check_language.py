@@ -20,7 +20,7 @@ from doc_pages import ROOT, pages, prose
 # What to look for, and what to write instead.
 PATTERNS = [
     (r"(?:is|are|was|were|be) had\b", "use a verb: uses, has, receives"),
-    (r"(?-i:(?:is|are) none)(?: of)?\b", "say 'no X', 'is not an X' or 'X is missing'"),
+    (r"(?<!there )(?-i:(?:is|are) none)(?: of)?\b", "say 'no X', 'is not an X' or 'X is missing'"),
     (r"(?<!there )(?<!it )(?<!which )(?:is|are) no (?!longer|more|less|such|\w+er\b)\w+", "say 'is not a ...'"),
     (r"(?:is|are|was|were|be|being) refused\b", "say 'is not supported', 'is an error' or 'raises ...'"),
     (r"that (?:are|is) no (?!longer|more|less)\w+", "say 'that are not ...'"),

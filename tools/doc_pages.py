@@ -33,7 +33,9 @@ class Block:
 
 def pages(root: Path = ROOT) -> list[Path]:
     """Every hand-written or generated page, in the repository's order of reading."""
-    found = [root / "README.md", root / "CONTRIBUTING.md", root / "bench/README.md"]
+    names = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "bench/README.md"]
+    names += ["packaging/runtime/README.md"]
+    found = [root / name for name in names if (root / name).is_file()]
     found += sorted((root / "examples").rglob("README.md"))
     found += sorted((root / "docs").rglob("*.md"))
     return found

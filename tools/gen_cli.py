@@ -32,9 +32,8 @@ def page() -> str:
     sys.path.insert(0, str(ROOT / "python"))
     import click
 
-    from disc.cli import main as cli
-
-    commands = {name: importlib.import_module(f"disc.cli.{name}").command for name in cli._SUBCOMMANDS}
+    names = importlib.import_module("disc.cli.main")._SUBCOMMANDS
+    commands = {name: importlib.import_module(f"disc.cli.{name}").command for name in names}
     lines = [_INTRODUCTION.rstrip("\n")]
     lines += [f"| [`disc {name}`](#disc-{name}) | {summary(command)} |" for name, command in commands.items()]
     for name, command in commands.items():

@@ -168,4 +168,5 @@ def test_commands_exist():
         # Passes are options of disc opt.
         passes = name.endswith("opt")
         mistakes += [f"{where}: {name} has no option {o}" for o in given if o not in known and not passes]
-    assert commands() and mistakes == []
+    assert commands()
+    assert mistakes == []
