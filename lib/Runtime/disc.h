@@ -187,7 +187,8 @@ typedef struct disc_options {
   int32_t device;
 
   /* NULL, or called every few milliseconds by the thread that runs the model, between the steps of loops and behind
-   * long kernels. Once it returns a value other than 0 the run ends with DISC_ERROR_CANCELLED; the model can be run again. */
+   * long kernels. Once it returns a value other than 0 the run ends with DISC_ERROR_CANCELLED; the model can be run
+   * again. */
   disc_interrupted_fn interrupted;
   void *interrupted_context;
 } disc_options;
@@ -223,8 +224,8 @@ DISC_API disc_status disc_free(disc_model *model);
  * with the weights they began with. On failure the model keeps its weights. */
 DISC_API disc_status disc_swap_weights(disc_model *model, const char *path);
 
-/* Sets the seed of random operations (0 at first). Their numbers depend on the seed, on how many runs began since it was
- * set, and on their place in the model; not on threads. Runs at the same time share the count. */
+/* Sets the seed of random operations (0 at first). Their numbers depend on the seed, on how many runs began since it
+ * was set, and on their place in the model; not on threads. Runs at the same time share the count. */
 DISC_API disc_status disc_seed(disc_model *model, uint64_t seed);
 
 /* Resets the model's state (buffers that runs update, such as caches and counters) to the values it was compiled with.
@@ -310,8 +311,8 @@ DISC_API disc_status disc_run(disc_model *model, const DLTensor *const *inputs, 
  * It returns once the work is enqueued, and waits for the device only if a size depends on data. Inputs must not be
  * written to or freed before the stream has executed the work. Outputs are available to later work in the stream, and
  * `managed` ones are freed in its order: the stream must outlive them and its own work (another stream may get its
- * address). A failure after the return is reported by a later call. Runs on several streams may overlap, except those of
- * a model with state, which take turns. A stream that is being captured into a graph is an error. */
+ * address). A failure after the return is reported by a later call. Runs on several streams may overlap, except those
+ * of a model with state, which take turns. A stream that is being captured into a graph is an error. */
 DISC_API disc_status disc_run_on(disc_model *model, void *stream, const DLTensor *const *inputs, int64_t num_inputs,
                                  disc_output *outputs, int64_t num_outputs);
 
