@@ -253,7 +253,8 @@ void disc::py::bindModule(nb::module_ &m) {
           "one time (`live`), how many results were computed `in_place`, and (offset, bytes, first step, last step) of "
           "each of the `temporaries`. Raises ValueError if a symbol is missing.")
       .def("interface", &interface,
-           "The inputs and outputs of the model, after the memory stage, else None: `inputs` and `outputs` (name, dtype, "
+           "The inputs and outputs of the model, after the memory stage, else None: `inputs` and `outputs` (name, "
+           "dtype, "
            "dims as texts), `symbols` (name, min, max or None, divisor), and the names of the parameters that `init` "
            "and `main` read.")
       .def(
