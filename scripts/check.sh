@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The checks that need no build: layering, Python lint and types, C++ format, generated documentation.
+# The checks that need no build: layering, Python lint and types, C++ format, documentation.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PY=.venv/bin/python
@@ -27,4 +27,7 @@ check "ruff format" $PY -m ruff format --check .
 check "mypy" $PY -m mypy
 check "clang-format" clang_format
 check "reference docs" $PY tools/gen_reference.py --check
+check "C reference" $PY tools/gen_c_api.py --check
+check "documentation" $PY tools/check_docs.py
+check "language" $PY tools/check_language.py
 exit $failed

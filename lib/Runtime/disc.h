@@ -1,7 +1,7 @@
 /*===- disc.h - run compiled models ---------------------------------------===
  *
  * The C interface of every library that DISC compiles, and of libdisc.so, which loads such libraries by path. C99, also
- * usable from C++; this file is all that is needed. No C++ type and no exception crosses it.
+ * usable from C++; no other file is needed. No C++ type and no exception crosses it.
  *
  *   disc_model *model;
  *   if (disc_load("libminilm.so", NULL, &model))
@@ -14,9 +14,9 @@
  *
  * Threads: every function may be called from any thread, and any number of threads may run one model at the same time.
  * A model must not be freed while another thread uses it. Runs of a model with state (disc_reset) take turns. Inputs
- * that a model updates must not be used by another thread meanwhile.
+ * that a model updates must not be used by another thread during the run.
  *
- * Errors: a function that returns disc_status leaves a text for this thread when it fails (disc_last_error), and its
+ * Errors: a function that returns disc_status and fails stores a text for this thread (disc_last_error) and leaves its
  * results untouched, unless it says otherwise. Outputs of a failed run have unspecified contents.
  *
  * Versions: a struct that may grow begins with `size`, which the caller sets to its sizeof; a field beyond the size
@@ -95,23 +95,23 @@ typedef struct DLManagedTensorVersioned {
 typedef enum disc_status {
   DISC_OK = 0,
   DISC_ERROR_TYPE = 1,       /* dtype, device or number of tensors */
-  DISC_ERROR_SHAPE = 2,      /* rank, or extents that the model was not compiled for */
+  DISC_ERROR_SHAPE = 2,      /* rank, or sizes that the model was not compiled for */
   DISC_ERROR_MEMORY = 3,     /* an allocation failed */
   DISC_ERROR_INVALID = 4,    /* misuse: a null pointer, a freed model, a struct without its size */
   DISC_ERROR_INDEX = 5,      /* an element of an input indexes beyond a dimension */
-  DISC_ERROR_FILE = 6,       /* a file cannot be read, or is not what it should be, or is damaged */
+  DISC_ERROR_FILE = 6,       /* a file cannot be read, has another format, or is damaged */
   DISC_ERROR_VERSION = 7,    /* made by a version of DISC that does not fit this one */
   DISC_ERROR_TARGET = 8,     /* code for another kind of machine */
   DISC_ERROR_WEIGHTS = 9,    /* weights that are not the model's: names, dtypes, shapes or contents differ */
   DISC_ERROR_DEVICE = 10,    /* a device, or its driver, failed: also work that an earlier call put into a stream */
-  DISC_ERROR_CANCELLED = 11, /* disc_options.interrupted asked for the end of the run */
-  DISC_ERROR_SANITIZER = 12  /* a model compiled with checks of memory accesses failed one of them: a bug of DISC */
+  DISC_ERROR_CANCELLED = 11, /* disc_options.interrupted ended the run */
+  DISC_ERROR_SANITIZER = 12  /* a model compiled with checks of memory accesses failed one: a bug in DISC */
 } disc_status;
 
 /* "DISC_OK", "DISC_ERROR_TYPE", ...; "unknown status" for anything else. */
 DISC_API const char *disc_status_name(disc_status status);
 
-/* What the last failing call on this thread said; "" before the first. Valid until the next one fails. */
+/* The text of the last failing call on this thread; "" before the first. Valid until the next call fails. */
 DISC_API const char *disc_last_error(void);
 
 /* The same as data. Texts are "" where they do not apply, and valid as long as that of disc_last_error. */
@@ -128,7 +128,7 @@ typedef struct disc_error {
 
 DISC_API disc_status disc_last_error_details(disc_error *error);
 
-/* DISC_VERSION of the runtime that this function is in. */
+/* DISC_VERSION of the runtime that contains this function. */
 DISC_API uint32_t disc_version(void);
 
 /*===-- Models --------------------------------------------------------------------------------------------------===*/
@@ -139,14 +139,14 @@ typedef struct disc_library disc_library;
 /* A loaded model. */
 typedef struct disc_model disc_model;
 
-/* Does the tasks [begin, end) of a job. */
+/* Runs the tasks [begin, end) of a job. */
 typedef void (*disc_task_fn)(void *job, int64_t begin, int64_t end);
 
 /* Calls task(job, ...) for ranges that cover [0, count) once, from any threads, in any order; returns when all of them
  * have returned. */
 typedef void (*disc_parallel_for_fn)(void *context, int64_t count, disc_task_fn task, void *job);
 
-/* At least `bytes` bytes at a multiple of `alignment`, a power of 2; NULL if there are none. Thread-safe. */
+/* Returns at least `bytes` bytes at a multiple of `alignment`, a power of 2, or NULL. Thread-safe. */
 typedef void *(*disc_allocate_fn)(void *context, size_t bytes, size_t alignment);
 typedef void (*disc_release_fn)(void *context, void *data, size_t bytes);
 
@@ -163,10 +163,10 @@ enum {
 typedef int (*disc_interrupted_fn)(void *context);
 
 typedef struct disc_options {
-  size_t size; /* Set it to sizeof(disc_options), and what is not needed to 0: disc_default_options() does. */
+  size_t size; /* Set it to sizeof(disc_options), and unused fields to 0: disc_default_options() does. */
 
   /* Threads of one call, the caller's included; 0: every core this process may use. Models of the same number share one
-   * pool. With `parallel_for`, how many ranges are worth having. */
+   * pool. With `parallel_for`, how many ranges are useful. */
   int32_t threads;
   uint32_t flags;
 
@@ -177,17 +177,18 @@ typedef struct disc_options {
   disc_parallel_for_fn parallel_for;
   void *parallel_context;
 
-  /* For temporaries, outputs, packed weights; NULL: the C library. Both are given, or none. They are called until the
-   * model and all of its outputs are gone. */
+  /* For temporaries, outputs, packed weights; NULL: the C library. Set both or neither. They are called until the
+   * model and all of its outputs are freed. */
   disc_allocate_fn allocate;
   disc_release_fn release;
   void *allocator_context;
 
-  /* Of a model for a kind of device: which of them, 0, 1, ... */
+  /* For a model that runs on a device: the number of the device, 0, 1, ... */
   int32_t device;
 
   /* NULL, or called every few milliseconds by the thread that runs the model, between the steps of loops and behind
-   * long kernels. Once it returns other than 0 the run ends with DISC_ERROR_CANCELLED; the model can be run again. */
+   * long kernels. Once it returns a value other than 0 the run ends with DISC_ERROR_CANCELLED; the model can be run
+   * again. */
   disc_interrupted_fn interrupted;
   void *interrupted_context;
 } disc_options;
@@ -219,20 +220,20 @@ DISC_API disc_status disc_load(const char *path, const disc_options *options, di
 /* Frees the model; NULL is allowed. Outputs live on. */
 DISC_API disc_status disc_free(disc_model *model);
 
-/* Takes other weights of the same names, dtypes and shapes from a safetensors file. Calls that are running end with the
- * weights they began with. On failure the model keeps those it has. */
+/* Replaces the weights by those of a safetensors file with the same names, dtypes and shapes. Calls in progress finish
+ * with the weights they began with. On failure the model keeps its weights. */
 DISC_API disc_status disc_swap_weights(disc_model *model, const char *path);
 
-/* Random operations of the model: their numbers follow from the seed (0 at first), from how many runs began since it
- * was set, and from their place in the model; not from threads. Runs at the same time share the count. */
+/* Sets the seed of random operations (0 at first). Their numbers depend on the seed, on how many runs began since it
+ * was set, and on their place in the model; not on threads. Runs at the same time share the count. */
 DISC_API disc_status disc_seed(disc_model *model, uint64_t seed);
 
-/* Gives the model's state (buffers that runs update, such as caches and counters) the values it was compiled with. Each
- * model has its own. Waits for runs that are under way. A model without state is left as it is. */
+/* Resets the model's state (buffers that runs update, such as caches and counters) to the values it was compiled with.
+ * Each model has its own. Waits for runs in progress. Does nothing for a model without state. */
 DISC_API disc_status disc_reset(disc_model *model);
 
-/* Whether models for a kind of device ("cuda", "rocm", "emulated", ...) can run here, on the one of this number; the
- * error says what is missing. "cpu" always can. */
+/* Whether models for a kind of device ("cuda", "rocm", "emulated", ...) can run here, on the device of this number; the
+ * error says what is missing. DISC_OK for "cpu". */
 DISC_API disc_status disc_find_device(const char *kind, int32_t number);
 
 /*===-- What a model is -----------------------------------------------------------------------------------------===*/
@@ -252,7 +253,7 @@ typedef struct disc_model_spec {
 } disc_model_spec;
 
 enum {
-  /* Of an input: a run writes to its elements. Of a parameter: it is state. */
+  /* For an input: a run writes to its elements. For a parameter: it is state. */
   DISC_TENSOR_UPDATED = 1
 };
 
@@ -262,20 +263,20 @@ typedef struct disc_tensor_spec {
   const char *name;
   DLDataType dtype;
   int32_t ndim;
-  const char *const *dims; /* Of each dim, its expression: "batch", "batch * length", "384". */
-  const int64_t *min;      /* Of each dim, the least extent... */
-  const int64_t *max;      /* ...and the largest, INT64_MAX if there is none. */
+  const char *const *dims; /* The expression of each dim: "batch", "batch * length", "384". */
+  const int64_t *min;      /* The smallest size of each dim... */
+  const int64_t *max;      /* ...and the largest, INT64_MAX without a limit. */
   uint64_t flags;          /* DISC_TENSOR_UPDATED */
 } disc_tensor_spec;
 
-/* A dynamic extent with a name of its own. */
+/* A symbol: a dynamic size with a name of its own. */
 typedef struct disc_symbol_spec {
   size_t size; /* Set it to sizeof(disc_symbol_spec). */
   const char *name;
   int64_t min;
-  int64_t max;     /* INT64_MAX if there is none. */
+  int64_t max;     /* INT64_MAX without a limit. */
   int64_t divisor; /* Every value is a multiple. */
-  int64_t input;   /* Where the value comes from, or -1 if from no single dim. */
+  int64_t input;   /* The input and dim that the value comes from; -1 if it is not a single one. */
   int64_t dim;
 } disc_symbol_spec;
 
@@ -288,10 +289,10 @@ DISC_API disc_status disc_describe_symbol(const disc_model *model, int64_t index
 
 /*===-- Running -------------------------------------------------------------------------------------------------===*/
 
-/* Where one output goes. */
+/* The destination of one output. */
 typedef struct disc_output {
-  /* The caller's tensor, strided or not, written in place; or NULL. Its shape must be the output's. In a dim that is
-   * known only after the run it may be larger: the library then writes the extent into `shape`. */
+  /* The caller's tensor, strided or not, written in place; or NULL. Its shape must be the output's. If a size is
+   * known only after the run, the tensor may be larger there: the library then writes the size into `shape`. */
   DLTensor *tensor;
   /* Without `tensor`: set to a new tensor, which the caller deletes. */
   DLManagedTensorVersioned *managed;
@@ -307,20 +308,20 @@ DISC_API disc_status disc_run(disc_model *model, const DLTensor *const *inputs, 
  * NULL is the device's default stream, which disc_run takes. Inputs and outputs are tensors on that device, contiguous
  * ones.
  *
- * It returns once the work is in the stream, and waits for the device only where an extent depends on data. Inputs must
- * not be written to or freed before the stream has come by. Outputs are there for whatever comes later in the stream,
- * and `managed` ones are freed in its order: it must outlive them, and what is in it (another stream may get its
- * address). What fails later is an error of a later call. Runs on several streams may overlap, but for those of a model
- * with state, which take turns. A stream that is being captured into a graph is an error. */
+ * It returns once the work is enqueued, and waits for the device only if a size depends on data. Inputs must not be
+ * written to or freed before the stream has executed the work. Outputs are available to later work in the stream, and
+ * `managed` ones are freed in its order: the stream must outlive them and its own work (another stream may get its
+ * address). A failure after the return is reported by a later call. Runs on several streams may overlap, except those
+ * of a model with state, which take turns. A stream that is being captured into a graph is an error. */
 DISC_API disc_status disc_run_on(disc_model *model, void *stream, const DLTensor *const *inputs, int64_t num_inputs,
                                  disc_output *outputs, int64_t num_outputs);
 
-/* Waits for all that is in the stream, and tells whether any of it failed. Nothing to do for a model on the CPU. */
+/* Waits for all work in the stream, and reports whether any of it failed. Does nothing for a model on the CPU. */
 DISC_API disc_status disc_synchronize(disc_model *model, void *stream);
 
 /* The shapes that the outputs of a run with these inputs would have; checks the inputs as a run does, and reads no
- * data: `data` may be NULL. shapes[i] has room for the ndim of output i; NULL skips it. An extent that is known only
- * after the run is -1. */
+ * data: `data` may be NULL. shapes[i] has room for the ndim of output i; NULL skips it. A size that is known only after
+ * the run is -1. */
 DISC_API disc_status disc_output_shapes(disc_model *model, const DLTensor *const *inputs, int64_t num_inputs,
                                         int64_t *const *shapes, int64_t num_outputs);
 

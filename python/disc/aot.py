@@ -84,7 +84,11 @@ def aot_compile(
     else. ``disc.h`` and the generated header say how to call it; :func:`disc.load` runs it from Python.
 
     Args:
-        model, args, kwargs, dynamic_shapes, fixed: as for :func:`disc.compile`.
+        model: as for :func:`disc.compile`, as are the next four.
+        args: example arguments.
+        kwargs: example keyword arguments.
+        dynamic_shapes: which dims are dynamic.
+        fixed: for ONNX, inputs that become constants of the compiled model.
         output: the file to write.
         header: the C header to write.
         prefix: a folder to install the library to, with headers and with files for CMake and pkg-config.

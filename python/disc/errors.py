@@ -104,7 +104,7 @@ class UnsupportedOpError(CompileError):
         # PyTorch has no ONNX operators to fall back to.
         if not all(op.name.startswith("onnx.") for op in self.ops):
             lines.append("disc.compile(..., fallback=True) has PyTorch do them in this process.")
-        lines.append("A rule of your own can lower an op: see disc.lowers and docs/adding-an-op.md.")
+        lines.append("A rule of your own can lower an op: see disc.lowers and docs/tutorials/new-operator.md.")
         super().__init__("import", "\n".join(lines), self.ops[0].source if self.ops else None)
 
 

@@ -287,7 +287,7 @@ class _Header:
         lines = [
             "/* Runs the model on tensors that are row-major, without gaps:"
             if not self._device
-            else "/* Puts a run into a stream of the model's device. Tensors lie there, row-major, without gaps:",
+            else "/* Enqueues a run on a stream of the model's device. Tensors are there, row-major, without gaps:",
             *comments,
             " */",
             _wrap(start, parameters, ") {"),

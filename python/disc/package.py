@@ -83,7 +83,7 @@ def _cmake_config(name: str, file: str, static: bool) -> str:
     # By file, not by find_package(Threads): that needs C or C++ to be enabled already.
     libs = f'\n    INTERFACE_LINK_LIBRARIES "{";".join(_STATIC_LIBS)}"' if static else ""
     return f"""\
-# find_package({name}) gives the target {name}::{name}.
+# find_package({name}) defines the target {name}::{name}.
 if(NOT TARGET {name}::{name})
   get_filename_component(_{name}_prefix "${{CMAKE_CURRENT_LIST_DIR}}/../../.." ABSOLUTE)
   add_library({name}::{name} {"STATIC" if static else "SHARED"} IMPORTED)

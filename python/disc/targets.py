@@ -7,7 +7,7 @@ compiled for kinds of chips, which may be named behind a colon::
     disc.compile(model, args, target="cuda:sm_90")
 
 A target of one's own is a :class:`Target`, found by an entry point of the group ``disc.targets`` or given to
-:func:`register`; docs/adding-a-target.md makes one.
+:func:`register`; docs/howto/adding-a-target.md builds one.
 """
 
 from __future__ import annotations

@@ -450,7 +450,8 @@ def dynamic_shapes(
         given = dict(zip(keys, given, strict=False))
     for key, spec in given.items():
         if key not in specs:
-            raise ArgumentValueError(f"dynamic_shapes: {key!r} is none of the arguments; they are: {', '.join(specs)}")
+            known = ", ".join(specs)
+            raise ArgumentValueError(f"dynamic_shapes: {key!r} is not an argument; the arguments are: {known}")
         if key in places and spec is not None:
             raise ArgumentValueError(
                 f"dynamic_shapes: {key} holds a tree, whose number of nodes is always dynamic; give None"

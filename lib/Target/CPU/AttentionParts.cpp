@@ -36,7 +36,7 @@ Value AttentionParts::widen(Value v) {
 FailureOr<AttentionParts::Matrix> AttentionParts::matrix(Value operand, ArrayRef<Value> batch) {
   auto buffer = BufferOperand::get(e.kernel, operand, e.shapes);
   if (!buffer)
-    return op.emitError("keys and values must lie in a buffer");
+    return op.emitError("keys and values must be in a buffer");
   return matrix(points.operandPtr(buffer->argument), buffer->layout, getElementTypeOrSelf(operand.getType()), batch);
 }
 

@@ -81,7 +81,7 @@ ConvolutionInput::ConvolutionInput(KernelEmission &e, PointEmitter &points, Inde
 LogicalResult ConvolutionInput::plan() {
   buffer = BufferOperand::get(e.kernel, info.op.getInput(), e.shapes);
   if (!buffer)
-    return info.op.emitError("the input of a convolution must lie in a buffer");
+    return info.op.emitError("the input of a convolution must be in a buffer");
   ArrayRef<SymExpr> strides = buffer->layout.strides;
   copied = !info.isInside() || !(strides.back().isConstant(1) || info.groupInputs.isConstant(1));
   if (!copied) {

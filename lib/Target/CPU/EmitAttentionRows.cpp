@@ -231,7 +231,7 @@ FailureOr<AttentionRows::Source> AttentionRows::source(Value operand, const SymE
     SymExpr count = extents[extents.size() - 2];
     auto layout = buffer ? rows->through(buffer->layout, count, e.shapes) : std::nullopt;
     if (!layout)
-      return op.emitError("parts of keys and values must lie in buffers");
+      return op.emitError("parts of keys and values must be in buffers");
     out.parts.push_back(matrix(points.operandPtr(buffer->argument), *layout, out.element, headCoordinates));
     out.counts.push_back(points.expr(count));
   }

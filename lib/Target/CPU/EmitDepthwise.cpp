@@ -80,7 +80,7 @@ LogicalResult DepthwiseEmitter::emit() {
   buffer = BufferOperand::get(e.kernel, info.op.getInput(), e.shapes);
   auto panels = BufferOperand::get(e.kernel, info.panels.getSource(), e.shapes);
   if (!buffer || !panels)
-    return info.op.emitError("input and panels of a convolution must lie in buffers");
+    return info.op.emitError("input and panels of a convolution must be in buffers");
   Value channels = points.expr(info.groups), one = m.constant(1);
   Value taps = points.expr(info.z().kernel * info.h().kernel * info.w().kernel);
   int64_t width = vectors * lanes;

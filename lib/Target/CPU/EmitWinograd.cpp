@@ -83,7 +83,7 @@ LogicalResult WinogradEmitter::emit() {
   input = BufferOperand::get(e.kernel, op.getInput(), e.shapes);
   weights = BufferOperand::get(e.kernel, packed.getSource(), e.shapes);
   if (!input || !weights)
-    return op.emitError("input and panels of a convolution must lie in buffers");
+    return op.emitError("input and panels of a convolution must be in buffers");
   if (failed(e.checkColumns(e.schedule("columns", lanes), lanes)))
     return failure();
   int64_t rows = e.schedule("rows", 1);

@@ -191,7 +191,7 @@ LogicalResult Planner::addResult(unsigned number, Value v) {
   bool sizeIsFull = shapes.equal(size, SymExpr::product(plan.domain));
   bool sizeIsParallel = shapes.equal(size, plan.size(plan.parallel));
   if (!sizeIsFull && !sizeIsParallel)
-    return kernel->emitError() << "result " << number << " lies neither over the domain nor over its parallel part";
+    return kernel->emitError() << "result " << number << " covers neither the domain nor its parallel part";
   result.isFull = sizeIsFull && !isReduction(result.base) && (!sizeIsParallel || sameExtents(dims, plan.domain));
   result.pass = depth(result.base) + 1;
   plan.results.push_back(std::move(result));

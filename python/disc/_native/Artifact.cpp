@@ -84,7 +84,7 @@ void disc::py::bindArtifact(nb::module_ &m) {
            nb::arg("cache_limit") = 0,
            "Compiles a module that is in the LLVM dialect, as the code for `cpu`, to an \"object\", \"asm\" or "
            "\"llvm\"; "
-           "gives the seconds by step. The variants added first are preferred.")
+           "returns the seconds by step. The variants added first are preferred.")
       .def("text", &text, nb::arg("variant"), "The assembly or LLVM IR of a variant.")
       .def(
           "set_packed", [](ArtifactBuilder &builder, size_t variant) { builder.setPacked(variant); },

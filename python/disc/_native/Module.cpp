@@ -90,7 +90,7 @@ static nb::dict arena(Module &module, const std::string &function, const std::ma
   entry->walk([&](ArenaOp op) {
     mlir::DictionaryAttr plan = op.getPlanAttr();
     if (!plan)
-      raise(PyExc_ValueError, "the arena of '" + function + "' does not say what lies in it");
+      raise(PyExc_ValueError, "the arena of '" + function + "' does not list its contents");
     auto first = plan.getAs<mlir::DenseI64ArrayAttr>("first"), last = plan.getAs<mlir::DenseI64ArrayAttr>("last");
     llvm::SmallVector<ArenaLayout::Lifetime> lives;
     for (auto [f, l] : llvm::zip(first.asArrayRef(), last.asArrayRef()))
@@ -253,7 +253,8 @@ void disc::py::bindModule(nb::module_ &m) {
           "one time (`live`), how many results were computed `in_place`, and (offset, bytes, first step, last step) of "
           "each of the `temporaries`. Raises ValueError if a symbol is missing.")
       .def("interface", &interface,
-           "What the model takes and gives, after the memory stage, else None: `inputs` and `outputs` (name, dtype, "
+           "The inputs and outputs of the model, after the memory stage, else None: `inputs` and `outputs` (name, "
+           "dtype, "
            "dims as texts), `symbols` (name, min, max or None, divisor), and the names of the parameters that `init` "
            "and `main` read.")
       .def(

@@ -228,7 +228,7 @@ def test_export_refuses_what_no_file_holds():
 
 
 def test_the_page_of_export(tmp_path):
-    page = (Path(__file__).parents[3] / "docs/export.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs/howto/export.md").read_text(encoding="utf-8")
     (tmp_path / "page.py").write_text(page.partition("```python\n")[2].partition("```")[0], encoding="utf-8")
     command = [sys.executable, "page.py"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""docs/adding-a-target.md, followed."""
+"""docs/howto/adding-a-target.md, followed."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ import disc
 from disc import targets
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs/adding-a-target.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/howto/adding-a-target.md").read_text(encoding="utf-8")
 
 
 def blocks(language):
