@@ -33,10 +33,6 @@ if(DISC_PCH)
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     # Lets a compiler cache keep files that use it.
     target_compile_options(disc_compiler_flags INTERFACE "SHELL:-Xclang -fno-pch-timestamp")
-    # CMake hides these paths behind -Xclang. As options of the driver a compiler cache makes them relative to the tree
-    # (cmake/Defaults.cmake), so that a clone in another folder finds what was compiled in this one.
-    set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -include-pch <PCH_FILE>)
-    set(CMAKE_CXX_COMPILE_OPTIONS_CREATE_PCH -Xclang -emit-pch -include <PCH_HEADER> -x c++-header)
   endif()
 endif()
 
