@@ -2,12 +2,14 @@
 # Builds the wheels into dist/: disc_compiler (everything, LLVM inside) and disc_compiler_runtime (disc.load alone).
 #
 #   wheel.sh [PYTHON ...]    a wheel for each of these interpreters (default: python3), which need pip and headers
+#   WHEELS=runtime wheel.sh  only that one, which needs no LLVM
 #
 # The first wheel compiles all of the C++, in build-wheel; the wheels for further interpreters compile the bindings.
 # auditwheel checks which glibc a wheel needs, and names the wheel after it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 pythons=("${@:-python3}")
+wheels=${WHEELS:-runtime compiler}
 build=build-wheel
 log=$build/log
 max_compiler=$((150 * 1000 * 1000)) max_runtime=$((5 * 1000 * 1000))
@@ -47,6 +49,6 @@ one() {
 for python in "${pythons[@]}"; do
   command -v "$python" >/dev/null || die "there is no interpreter $python"
   "$python" -m pip --version >/dev/null 2>&1 || die "$python has no pip; install it (Debian: python3-venv, and use a venv)"
-  one "$python" packaging/runtime $build/runtime $max_runtime
-  one "$python" . $build/compiler $max_compiler
+  case $wheels in *runtime*) one "$python" packaging/runtime $build/runtime $max_runtime ;; esac
+  case $wheels in *compiler*) one "$python" . $build/compiler $max_compiler ;; esac
 done

@@ -60,7 +60,8 @@ def navigation_mistakes() -> Iterator[str]:
     existing = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
     for entry in sorted(set(entries) - existing):
         yield f"mkdocs.yml: {entry}: no such page in docs"
-    for page in sorted(existing - set(entries)):
+    listed = {page for page in existing if re.fullmatch(r"errors/DISC\d+\.md", page)}  # by errors/index.md
+    for page in sorted(existing - set(entries) - listed):
         yield f"docs/{page}: missing in the navigation of mkdocs.yml"
     for entry in sorted({entry for entry in entries if entries.count(entry) > 1}):
         yield f"mkdocs.yml: {entry} occurs twice"

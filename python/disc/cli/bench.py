@@ -76,7 +76,8 @@ def _bench(args: argparse.Namespace) -> None:
     subject = _library(args) if not args.model.endswith((".pt2", ".onnx")) else _compiled(args)
     results = []
     for shape in args.shapes or ("",):
-        values = symbol_values(subject.symbols, [item for item in shape.split(",") if item])
+        # Nothing can be said of empty tensors.
+        values = symbol_values(subject.symbols, [item for item in shape.split(",") if item], least=1)
         import numpy as np
 
         generator = np.random.default_rng(args.seed)
@@ -227,7 +228,6 @@ def _difference(got: Any, expected: Any) -> float | None:
 
 def _print(subject: _Subject, results: Sequence[Mapping[str, Any]]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     eager = "ratio" in results[0]
@@ -236,7 +236,7 @@ def _print(subject: _Subject, results: Sequence[Mapping[str, Any]]) -> None:
     for name in [f"p{q}" for q in _PERCENTILES] + ["best", "calls"]:
         table.add_column(name, justify="right")
     if eager:
-        for name in ("eager p50", "eager / DISC", "difference"):
+        for name in ("eager p50", "eager/DISC", "max. difference"):
             table.add_column(name, justify="right")
     for result in results:
         disc = result["disc"]
@@ -247,7 +247,7 @@ def _print(subject: _Subject, results: Sequence[Mapping[str, Any]]) -> None:
             row += [f"{result['eager']['p50'] * 1e3:.3f}", f"{result['ratio']:.2f}"]
             row.append("not comparable" if difference is None else f"{difference:.1e}")
         table.add_row(*row)
-    console = Console()
+    console = text.console()
     for note in subject.notes:
         console.print(note)
     console.print(table)

@@ -30,8 +30,8 @@ _COMPILE_ERROR = text.FAILURE
 _USAGE_ERROR = text.USAGE
 _SUFFIXES = {"shared": ".so", "static": ".a", "obj": ".o", "llvm": ".ll", "asm": ".s"}
 _STAGES = (pipeline.IMPORT, *pipeline.default().names)
-_CPUS = ("host", "x86-64-v2", "x86-64-v3", "x86-64-v4")
-"""Kinds of CPU that errors name as examples."""
+_LIKELY = ("host", "x86-64-v3", "x86-64-v4", "aarch64-linux-gnu", "cuda", "rocm")
+"""Targets and kinds of CPU that errors name as examples."""
 _path = click.Path(path_type=Path)
 
 _EXAMPLES = """\
@@ -177,7 +177,7 @@ def compile_errors() -> Iterator[None]:
         _fail(str(error))
     except ValueError as error:
         # An option's value that only the compiler knows, such as a kind of CPU.
-        _fail(text.shortened(str(error), [*_CPUS, *targets.names()]), _USAGE_ERROR)
+        _fail(text.shortened(str(error), _LIKELY, targets.names()), _USAGE_ERROR)
     except BrokenPipeError:
         raise
     except (ImportError, OSError, MemoryError) as error:

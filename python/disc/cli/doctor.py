@@ -308,7 +308,6 @@ def _load_runtime() -> str:
 
 
 def _print(findings: list[Finding]) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
@@ -320,7 +319,7 @@ def _print(findings: list[Finding]) -> None:
             section = finding.section
             table.add_row(f"[bold]{section}[/]")
         table.add_row(f"  {escape(finding.name)}", marks[finding.state], escape(finding.value))
-    console = Console()
+    console = text.console()
     console.print(table)
     count: Callable[[str], int] = lambda state: sum(f.state == state for f in findings)  # noqa: E731
     console.print(f"\n{count('error')} errors, {count('warning')} warnings")

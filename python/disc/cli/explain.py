@@ -128,10 +128,9 @@ def _source(place: str, places: Mapping[str, str]) -> str:
 
 def _print(found: Mapping[str, Any]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = text.console()
 
     def section(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], none: str) -> None:
         if not rows:

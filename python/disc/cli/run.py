@@ -107,9 +107,9 @@ def _info(library: Library, path: str) -> str:
     return text.columns(facts)
 
 
-def symbol_values(specs: Sequence[SymbolSpec], items: Sequence[str]) -> dict[str, int]:
-    """The value of each symbol that SYMBOL=VALUE sets, and the least one of the others."""
-    values = {spec.name: max(spec.min, spec.divisor if spec.min > 0 else 0) for spec in specs}
+def symbol_values(specs: Sequence[SymbolSpec], items: Sequence[str], least: int = 0) -> dict[str, int]:
+    """The value of each symbol that SYMBOL=VALUE sets, and the least one of the others, from ``least``."""
+    values = {spec.name: -(-max(spec.min, least) // spec.divisor) * spec.divisor for spec in specs}
     for item in items:
         name, _, value = item.partition("=")
         if name not in values:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from .. import __version__
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 FAILURE = 1
 """The exit status of a command that could not do its work."""
@@ -47,10 +51,10 @@ def version() -> str:
     return f"disc {__version__}"
 
 
-def shortened(message: str, others: Iterable[str] = ()) -> str:
+def shortened(message: str, examples: Sequence[str] = (), others: Iterable[str] = ()) -> str:
     """An error that lists every known name, with the names that are most like the one that was given.
 
-    ``others`` are names that would have been accepted in the same place.
+    ``others`` are names that would have been accepted in the same place, ``examples`` those that are used most.
     """
     match = _KNOWN_NAMES.fullmatch(message)
     if match is None:
@@ -58,15 +62,22 @@ def shortened(message: str, others: Iterable[str] = ()) -> str:
     start, given, listed = match[1], match[2], match[3].split(", ")
     if len(listed) <= _LISTED:
         return message
-    return f"{start}; {suggestion(given, [*others, *listed], others)}"
+    return f"{start}; {suggestion(given, [*others, *listed], examples)}"
 
 
-def suggestion(given: str, known: Sequence[str], examples: Iterable[str] = ()) -> str:
+def suggestion(given: str, known: Sequence[str], examples: Sequence[str] = ()) -> str:
     """``did you mean a, b?``, or some examples if no known name is like the given one."""
     near = difflib.get_close_matches(given.lower(), list(dict.fromkeys(known)), n=4, cutoff=0.6)
     if near:
         return f"did you mean {' or '.join(near)}?"
     return f"names are, for example: {', '.join(examples or known[:_LISTED])}"
+
+
+def console() -> Console:
+    """Where tables go: as wide as the terminal, and wide enough for whole rows in a file."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 160)
 
 
 def size(count: int) -> str:
