@@ -114,7 +114,7 @@ def aot_compile(
         ValueError: arguments that do not fit together.
         OSError: a file cannot be written.
     """
-    model, args, options = check_arguments(model, options, args, kwargs, fixed)
+    model, args, kwargs, options = check_arguments(model, options, args, kwargs, fixed)
     name_of_target, cpus = resolve(target, cpu)
     _check(options, cpus, emit, weights)
     options = replace(options, target=name_of_target)

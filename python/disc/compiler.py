@@ -14,12 +14,13 @@ from torch.utils import _pytree as pytree
 
 from . import _native, code_cache
 from .compilation import EMIT, LOAD, Compilation, is_onnx
-from .errors import ArgumentValueError, CompileError, boundary
+from .errors import ArgumentTypeError, ArgumentValueError, LoadError, boundary
 from .frontend import ImportedProgram
 from .frontend.argument_paths import signature_of
 from .frontend.callables import as_module
 from .frontend.examples import merged
 from .frontend.program import signless
+from .frontend.structure import plain
 from .lazy import LazyModel
 from .model import Model
 from .options import Options
@@ -138,18 +139,22 @@ def compile(
         decorator = functools.partial(LazyModel, compile=functools.partial(compile, **settings))
         check_options(options)
         return decorator if model is None else decorator(model)
-    model, args, options = check_arguments(model, options, args, kwargs, fixed)
+    model, args, kwargs, options = check_arguments(model, options, args, kwargs, fixed)
     several = None
     if examples is not None:
         if not isinstance(model, torch.nn.Module) or len(args) or kwargs:
-            raise TypeError("examples: expected a module or another callable, and neither args nor kwargs beside them")
+            raise ArgumentTypeError(
+                "examples: expected a module or another callable, and neither args nor kwargs beside them"
+            )
         several = merged(model, examples, dynamic_shapes)
         args, kwargs, dynamic_shapes = several.args, several.kwargs, several.shapes
     devices = _devices_of(model, args, kwargs)
     if target is not None or options.target is None:
         options = dataclasses.replace(options, target=target or (_target_of(devices[0]) if devices else "cpu"))
     if fallback and (is_onnx(model) or options.target != "cpu"):
-        raise ValueError(f"fallback: expected a PyTorch model on the CPU, got an ONNX model or {options.target!r}")
+        raise ArgumentValueError(
+            f"fallback: expected a PyTorch model on the CPU, got an ONNX model or {options.target!r}"
+        )
     compilation = Compilation(options)
     with compilation.progress(steps(compilation)):
         program = compilation.import_model(
@@ -191,35 +196,40 @@ def check_options(options: Any) -> Options:
     if options is None:
         return Options()
     if not isinstance(options, Options):
-        raise TypeError(f"options: expected disc.Options, got {type(options).__name__}")
+        raise ArgumentTypeError(f"options: expected disc.Options, got {type(options).__name__}")
     return options
 
 
 def check_arguments(
     model: Any, options: Any, args: Any = (), kwargs: Any = None, fixed: Mapping[str, Any] | None = None
-) -> tuple[Any, Sequence[Any], Options]:
+) -> tuple[Any, Sequence[Any], Mapping[str, Any] | None, Options]:
     """The model, with a callable as a module, its arguments and the options; TypeError if one is none of its kind."""
     module = as_module(model)
     if module is not None or isinstance(model, ExportedProgram):
         if isinstance(args, torch.Tensor):
             args = (args,)
         if not isinstance(args, (tuple, list)):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"args: expected a tuple of example arguments or one tensor, got {type(args).__name__}; keyword"
                 " arguments are given as kwargs={...}"
             )
         if kwargs is not None and not isinstance(kwargs, Mapping):
-            raise TypeError(f"kwargs: expected a dict of example keyword arguments, got {type(kwargs).__name__}")
+            raise ArgumentTypeError(
+                f"kwargs: expected a dict of example keyword arguments, got {type(kwargs).__name__}"
+            )
+        args, kwargs = plain(args), None if kwargs is None else plain(kwargs)
         if fixed:
-            raise TypeError("fixed: inputs of ONNX models alone can be fixed; a PyTorch model takes them as arguments")
+            raise ArgumentTypeError(
+                "fixed: inputs of ONNX models alone can be fixed; a PyTorch model takes them as arguments"
+            )
     elif not is_onnx(model):
         found = repr(model) if isinstance(model, (str, os.PathLike)) else type(model).__name__
-        raise TypeError(
+        raise ArgumentTypeError(
             f"expected a torch.nn.Module or another callable, an ExportedProgram or an ONNX model, got {found}"
         )
     elif len(args) or kwargs:
-        raise TypeError("an ONNX model says itself what its inputs are: example arguments have no use")
-    return (model if module is None else module), args, check_options(options)
+        raise ArgumentTypeError("an ONNX model says itself what its inputs are: example arguments have no use")
+    return (model if module is None else module), args, kwargs, check_options(options)
 
 
 def _devices_of(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[torch.device]:
@@ -232,7 +242,9 @@ def _devices_of(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | Non
     # Of CPUs there is one, whatever its number.
     devices = {x.device if x.device.type == "cuda" else torch.device(x.device.type) for x in tensors}
     if len(devices) > 1:
-        raise ValueError(f"the model's parameters lie on several devices: {', '.join(sorted(map(str, devices)))}")
+        raise ArgumentValueError(
+            f"the model's parameters lie on several devices: {', '.join(sorted(map(str, devices)))}"
+        )
     return [*devices, *(x.device for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor))]
 
 
@@ -266,7 +278,7 @@ def load(executable: _native.Executable, tensors: Mapping[str, torch.Tensor]) ->
     try:
         executable.init(parameters)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        raise CompileError(LOAD, str(error)) from error
+        raise LoadError(LOAD, str(error)) from error
 
 
 def watch(executable: _native.Executable, program: ImportedProgram, model: Any) -> WeightWatch | None:

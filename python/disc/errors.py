@@ -1,4 +1,4 @@
-"""The errors DISC raises, all importable from ``disc``."""
+"""The errors DISC raises. Each kind has a stable code, ``DISC0010``, and a page, ``docs/errors/DISC0010.md``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,56 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+CODES: dict[str, str] = {
+    "DISC0001": "a stage of the compiler failed",
+    "DISC0002": "internal error",
+    "DISC0003": "unsupported operations",
+    "DISC0004": "torch.export cannot trace the model",
+    "DISC0005": "the model's code fails for the example",
+    "DISC0006": "the example does not fit the model",
+    "DISC0007": "control flow that cannot be compiled",
+    "DISC0008": "an operator without a fake kernel",
+    "DISC0009": "an unsupported kind of input, output or update",
+    "DISC0010": "a dynamic dim that the model's code does not allow",
+    "DISC0011": "a size that the model's code makes a number of",
+    "DISC0012": "a size that is no known expression",
+    "DISC0013": "TorchScript that cannot be read",
+    "DISC0014": "recursion or a tree that cannot be compiled",
+    "DISC0015": "an ONNX model that cannot be imported",
+    "DISC0016": "a program that cannot be saved or read",
+    "DISC0017": "weights that cannot be loaded",
+    "DISC0018": "gradients that cannot be compiled",
+    "DISC0101": "a shape that the compiled model does not accept",
+    "DISC0102": "a call with other arguments",
+    "DISC0103": "another value of a constant argument",
+    "DISC0104": "an argument of another kind, dtype or device",
+    "DISC0201": "an argument of disc.compile of the wrong type",
+    "DISC0202": "an argument of disc.compile with the wrong value",
+    "DISC0301": "a compiled library that cannot be used",
+    "DISC0302": "weights that are not the library's",
+    "DISC0303": "an invalid memory access",
+}
+"""Every code, and what it stands for."""
+
+
+def _coded(message: str, code: str) -> str:
+    """A message with its code, once: an exception that is pickled is made of its own message again."""
+    return message if message.endswith(f"({code})") else f"{message} ({code})"
+
 
 class CompileError(Exception):
     """A model could not be compiled.
 
     Attributes:
+        code: what kind of error it is: a key of :data:`CODES`.
         stage: the stage of the pipeline that failed (``"import"``, ``"shape"``, ...).
         diagnostic: what went wrong, in words.
         source: the line of Python the failing operation came from, ``file.py:12``, or None.
         reproducer: path of a file that ``disc-opt`` runs to show the same failure, or None.
+        help: what to do about it, or None where the diagnostic says that.
     """
+
+    code: str = "DISC0001"
 
     def __init__(
         self,
@@ -26,18 +66,23 @@ class CompileError(Exception):
         diagnostic: str,
         source: str | None = None,
         reproducer: str | None = None,
+        *,
+        help: str | None = None,
     ) -> None:
+        self.help = help
         self.stage = stage
         self.diagnostic = diagnostic
         self.source = source
         self.reproducer = reproducer
-        text = f"[{stage}] {diagnostic}"
+        text = f"{self.code} [{stage}] {diagnostic}"
         if source:
             text += f"\n  at {source}"
             if code := _source_line(source):
                 text += f"\n    {code}"
         if reproducer:
             text += f"\n  reproduce with: disc-opt --run-reproducer {reproducer}"
+        if help:
+            text += f"\n  help: {help}"
         super().__init__(text)
 
 
@@ -69,6 +114,8 @@ class DynamicDimError(CompileError):
         reason: the line of Python that requires it, and the condition; "" if unknown.
     """
 
+    code = "DISC0010"
+
     def __init__(
         self,
         stage: str,
@@ -77,35 +124,135 @@ class DynamicDimError(CompileError):
         *,
         refinements: Sequence[Any] = (),
         reason: str = "",
+        help: str | None = None,
     ) -> None:
         self.refinements = tuple(refinements)
         self.reason = reason
-        super().__init__(stage, diagnostic, source)
+        super().__init__(stage, diagnostic, source, help=help)
 
-    def with_advice(self, advice: str) -> DynamicDimError:
-        """The same error with one more step to take."""
-        return DynamicDimError(
+    def with_help(self, help: str) -> DynamicDimError:
+        """The same error with what to do about it."""
+        return type(self)(
             self.stage,
-            f"{self.diagnostic}\n  {advice}",
+            self.diagnostic,
             self.source,
+            help=help,
             refinements=self.refinements,
             reason=self.reason,
         )
 
 
+class FixedSizeError(DynamicDimError):
+    """The model's code makes a number of Python of a dynamic size, and so takes the example's for granted."""
+
+    code = "DISC0011"
+    traced: tuple[Any, tuple[str, ...]] | None = None
+    """What was traced for that size alone: the program, and the dims that are static in it."""
+
+
+class ExportError(CompileError):
+    """``torch.export`` cannot trace a model."""
+
+    code = "DISC0004"
+
+
+class ModelError(CompileError):
+    """The model's own code raised an exception while it was traced for the example.
+
+    Attributes:
+        error: the exception.
+    """
+
+    code = "DISC0005"
+
+    def __init__(
+        self, stage: str, diagnostic: str, source: str | None, error: BaseException, *, help: str | None = None
+    ) -> None:
+        self.error = error
+        super().__init__(stage, diagnostic, source, help=help)
+
+
+class ExampleError(CompileError):
+    """The example arguments are not what the model takes, or are of a kind that no compiled model takes."""
+
+    code = "DISC0006"
+
+
+class ControlFlowError(CompileError):
+    """A branch, a loop or a change in place depends on data in a way that cannot be compiled."""
+
+    code = "DISC0007"
+
+
+class FakeKernelError(CompileError):
+    """A custom operator has no fake kernel, which says the shape of its result."""
+
+    code = "DISC0008"
+
+
+class UnsupportedTypeError(CompileError):
+    """An input, an output, a constant or an update has a kind or dtype that is not supported."""
+
+    code = "DISC0009"
+
+
+class SizeError(CompileError):
+    """A size of the model is no expression that DISC knows."""
+
+    code = "DISC0012"
+
+
+class TorchScriptError(CompileError):
+    """The code of a TorchScript module cannot be read as Python."""
+
+    code = "DISC0013"
+
+
+class TreeError(CompileError):
+    """A recursive function, or a tree among the arguments, cannot be compiled."""
+
+    code = "DISC0014"
+
+
+class OnnxError(CompileError):
+    """An ONNX model cannot be imported."""
+
+    code = "DISC0015"
+
+
+class ProgramError(CompileError):
+    """A program of ``torch.export`` cannot be saved, or what a file has cannot be read."""
+
+    code = "DISC0016"
+
+
+class LoadError(CompileError):
+    """The weights of a compiled model cannot be loaded or packed."""
+
+    code = "DISC0017"
+
+
+class GradientError(CompileError):
+    """The gradients of a model cannot be compiled."""
+
+    code = "DISC0018"
+
+
 class UnsupportedOpError(CompileError):
     """A model uses operations without a lowering rule; ``ops`` lists all of them."""
+
+    code = "DISC0003"
 
     def __init__(self, ops: Sequence[UnsupportedOp]) -> None:
         self.ops = tuple(ops)
         count = len(self.ops)
         lines = [f"{count} unsupported operation{'s' if count != 1 else ''}:"]
         lines += [f"  {op.source}: {op.name}: {op.reason}" for op in self.ops]
+        advice = "a rule of your own can lower an op: see disc.lowers and docs/tutorials/new-operator.md"
         # PyTorch has no ONNX operators to fall back to.
         if not all(op.name.startswith("onnx.") for op in self.ops):
-            lines.append("disc.compile(..., fallback=True) has PyTorch do them in this process.")
-        lines.append("A rule of your own can lower an op: see disc.lowers and docs/tutorials/new-operator.md.")
-        super().__init__("import", "\n".join(lines), self.ops[0].source if self.ops else None)
+            advice = f"disc.compile(..., fallback=True) has PyTorch do them in this process; {advice}"
+        super().__init__("import", "\n".join(lines), self.ops[0].source if self.ops else None, help=advice)
 
 
 REPORT = "This is a bug in DISC; please report it with this message and the model's code."
@@ -124,8 +271,10 @@ class InternalError(CompileError):
     Its ``__cause__`` is the exception that was raised.
     """
 
-    def __init__(self, stage: str, error: BaseException, source: str | None = None) -> None:
-        super().__init__(stage, internal(error), source)
+    code = "DISC0002"
+
+    def __init__(self, stage: str, error: BaseException | str, source: str | None = None) -> None:
+        super().__init__(stage, error if isinstance(error, str) else internal(error), source)
 
 
 @contextmanager
@@ -144,15 +293,44 @@ def boundary(stage: str) -> Iterator[None]:
 
 
 class ArgumentError(Exception):
-    """Mixed into the exceptions that report a wrong argument of the user's, so that the boundary lets them pass."""
+    """Mixed into the exceptions that report a wrong argument of the user's, so that the boundary lets them pass.
+
+    Attributes:
+        code: what kind of error it is: a key of :data:`CODES`.
+    """
+
+    code: str = "DISC0201"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_coded(message, self.code))
 
 
 class ArgumentTypeError(ArgumentError, TypeError):
-    """An argument has the wrong type."""
+    """An argument of a function of DISC has the wrong type."""
 
 
 class ArgumentValueError(ArgumentError, ValueError):
-    """An argument has the wrong value."""
+    """An argument of a function of DISC has the wrong value."""
+
+    code = "DISC0202"
+
+
+class CallError(ArgumentTypeError):
+    """A call of a compiled model has other arguments than the example it was compiled for."""
+
+    code = "DISC0102"
+
+
+class ConstantError(ArgumentTypeError):
+    """A call of a compiled model has another value for an argument that is a constant of it."""
+
+    code = "DISC0103"
+
+
+class InputTypeError(ArgumentTypeError):
+    """An argument of a compiled model is no tensor, or has another dtype or device than the example."""
+
+    code = "DISC0104"
 
 
 class ShapeError(ValueError):
@@ -164,7 +342,10 @@ class ShapeError(ValueError):
         symbol: name of the dim's symbol, or None.
         expected: what the model accepts, in words.
         got: what came, in words.
+        code: ``"DISC0101"``.
     """
+
+    code = "DISC0101"
 
     def __init__(
         self,
@@ -181,11 +362,20 @@ class ShapeError(ValueError):
         self.symbol = symbol
         self.expected = expected
         self.got = got
-        super().__init__(message)
+        super().__init__(_coded(message, self.code))
 
 
 class SanitizerError(RuntimeError):
-    """A model compiled with ``Options(sanitize=True)`` accessed memory that it must not access: a bug in DISC."""
+    """A model compiled with ``Options(sanitize=True)`` accessed memory that it must not access: a bug in DISC.
+
+    Attributes:
+        code: ``"DISC0303"``.
+    """
+
+    code = "DISC0303"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_coded(message, self.code))
 
 
 class LibraryError(OSError):
@@ -194,17 +384,25 @@ class LibraryError(OSError):
     Attributes:
         reason: ``"file"`` (it cannot be read, is no such file, or is damaged), ``"version"`` (made by a version of DISC
             that does not fit this one), ``"target"`` (code for another kind of machine) or ``"weights"``.
+        code: ``"DISC0301"``.
     """
 
+    code: str = "DISC0301"
     reason: str = "file"
 
     def __init__(self, message: str, *, reason: str = "file") -> None:
         self.reason = reason
-        super().__init__(message)
+        super().__init__(_coded(message, self.code))
 
 
 class WeightsError(LibraryError, ValueError):
-    """Weights that are not the model's: their names, dtypes, shapes or contents differ."""
+    """Weights that are not the model's: their names, dtypes, shapes or contents differ.
+
+    Attributes:
+        code: ``"DISC0302"``.
+    """
+
+    code = "DISC0302"
 
     def __init__(self, message: str) -> None:
         super().__init__(message, reason="weights")

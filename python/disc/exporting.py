@@ -11,12 +11,13 @@ from torch._export.serde.serialize import GraphModuleSerializer
 from torch.export import ExportedProgram
 
 from . import jagged, trees
-from .errors import CompileError
+from .errors import ProgramError
 from .frontend.callables import as_module
 from .frontend.entry_guards import keep_bounds
 from .frontend.export import refined_export
 from .frontend.keyword_arguments import named_keywords
 from .frontend.shape_specs import resolved
+from .frontend.structure import plain
 from .frontend.symbols import flatten_dynamic_shapes, parameter_names
 
 
@@ -46,7 +47,8 @@ def export(
     if found_module is None:
         raise TypeError(f"expected a torch.nn.Module or another callable, got {type(module).__name__}")
     module = found_module
-    args = (args,) if isinstance(args, torch.Tensor) else args
+    args = (args,) if isinstance(args, torch.Tensor) else plain(args)
+    kwargs = None if kwargs is None else plain(kwargs)
     with named_keywords(module, kwargs):
         program = _exported(module, args, kwargs, dynamic_shapes)
     _drop_unused_symbols(program)
@@ -61,9 +63,9 @@ def _exported(
     found = trees.find(args, kwargs or {})
     if found:
         where = ", ".join(str(argument.path) for argument in found)
-        raise CompileError("import", f"the tree among the arguments ({where}) cannot be a part of a saved program")
+        raise ProgramError("import", f"the tree among the arguments ({where}) cannot be a part of a saved program")
     if jagged.find(args, kwargs or {}):
-        raise CompileError("import", "a nested tensor among the arguments cannot be a part of a saved program")
+        raise ProgramError("import", "a nested tensor among the arguments cannot be a part of a saved program")
     dynamic_shapes = resolved(dynamic_shapes, module, args, kwargs)
     program, dynamic_shapes = refined_export(module, args, kwargs, dynamic_shapes)
     keep_bounds(program, flatten_dynamic_shapes(dynamic_shapes, args, kwargs or {}, names))
@@ -91,4 +93,4 @@ def _check_saveable(program: ExportedProgram) -> None:
     try:
         GraphModuleSerializer(program.graph_signature, program.module_call_graph).serialize(program.graph_module)
     except Exception as error:
-        raise CompileError("import", f"the program of the module cannot be saved: {error}") from error
+        raise ProgramError("import", f"the program of the module cannot be saved: {error}") from error

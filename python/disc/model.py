@@ -13,7 +13,7 @@ import torch
 
 from . import _native
 from .caches import given_back
-from .errors import ArgumentTypeError
+from .errors import CallError, InputTypeError
 from .frontend import ImportedProgram, Input
 from .frontend.argument_paths import positional_names
 from .frontend.callables import CallableModule
@@ -94,7 +94,9 @@ class Model:
 
         Raises:
             ShapeError: an input's rank or extents are not what the model was compiled for.
-            TypeError: dtype, device or structure of the arguments differ.
+            CallError: arguments are missing, there are more, or their structure differs.
+            ConstantError: an argument that is a constant of the compiled model has another value.
+            InputTypeError: an argument is no tensor, or its dtype or device differs. All three are TypeErrors.
         """
         # The common structures come first: a generic pytree costs more than a small model.
         inputs: Sequence[Any]
@@ -108,7 +110,12 @@ class Model:
                 inputs = self._take(inputs) if self._taken else inputs
             except KeyError:
                 inputs = self._flatten(args, kwargs)
-        results: Sequence[Any] = self._run(inputs)
+        try:
+            results: Sequence[Any] = self._run(inputs)
+        except TypeError as error:
+            if type(error) is TypeError and str(error).startswith("input "):
+                raise InputTypeError(str(error)) from None
+            raise
         if self._given and (self._single or self._sequence is not None):
             given = list(results)
             for n, output in self._given:
@@ -247,7 +254,7 @@ class Model:
             self._signature.bind(*args, **kwargs)
         except TypeError as error:
             known = ", ".join(map(repr, self._argument_names())) or "no arguments"
-            raise ArgumentTypeError(f"{error}; the model was compiled for {known}") from None
+            raise CallError(f"{error}; the model was compiled for {known}") from None
 
     def _constant_arguments(self) -> set[str]:
         """The arguments that are one constant of the compiled model."""

@@ -31,7 +31,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 
-from .errors import ArgumentTypeError, ArgumentValueError, CompileError, ShapeError
+from .errors import ArgumentTypeError, ArgumentValueError, CompileError, ShapeError, TreeError
 
 CHILDREN = "children"
 PRESENT = "present"
@@ -224,7 +224,7 @@ def _holds(hint: Any, cls: type) -> bool:
 
 
 def _refuse(cls: type, why: str) -> CompileError:
-    return CompileError("import", f"trees of {cls.__name__}: {why}")
+    return TreeError("import", f"trees of {cls.__name__}: {why}")
 
 
 # -- trees among arguments ---------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class Placeholder:
         return f"<node of a {self._disc_type.cls.__name__} that is traced>"
 
 
-class Unknown(CompileError):
+class Unknown(TreeError):
     """Something of a tree is asked for that is known when the program runs."""
 
 

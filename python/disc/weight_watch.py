@@ -28,7 +28,7 @@ from torch.nn.modules.module import (
 
 from . import _native
 from .data_aliases import aliases_of
-from .errors import CompileError
+from .errors import CompileError, LoadError
 from .tensor_layout import layout
 
 # How many lists and dicts in each other are looked into.
@@ -206,7 +206,7 @@ class WeightWatch:
             try:
                 executable.init([self._packed(tensors[name]).detach() for name in executable.info()["parameters"]])
             except (RuntimeError, TypeError, ValueError, IndexError) as error:
-                raise CompileError("load", f"the model's weights have changed and cannot be packed: {error}") from error
+                raise LoadError("load", f"the model's weights have changed and cannot be packed: {error}") from error
             self._adopt(tensors)
             self.start(executable)
 

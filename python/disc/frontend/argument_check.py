@@ -17,7 +17,7 @@ def check_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[s
     try:
         inspect.signature(model.forward).bind(*args, **kwargs)
     except TypeError as error:
-        raise errors.CompileError(
+        raise errors.ExampleError(
             "import", f"the example arguments do not fit {type(model).__qualname__}.forward: {error}"
         ) from None
     except ValueError:
@@ -29,7 +29,7 @@ def check_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[s
         kind = "argument" if path[0] == pytree.SequenceKey(0) else "keyword argument"
         where = f"the example's {kind} {pytree.keystr(path[1:])}"
         if problem := _not_dense(leaf):
-            raise errors.CompileError("import", f"{where} {problem}")
+            raise errors.ExampleError("import", f"{where} {problem}")
 
 
 def _not_dense(tensor: torch.Tensor) -> str | None:

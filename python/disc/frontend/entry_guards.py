@@ -173,13 +173,13 @@ def _parsed(program: ExportedProgram, code: str) -> Any:
                 raise NameError(f"unknown attribute {node.attr}")
         value = eval(compile(tree, "<guard>", "eval"), {**known, "__builtins__": {}})
     except Exception as error:
-        raise errors.CompileError(
+        raise errors.ProgramError(
             "import", f"the exported program has a condition on its inputs that cannot be read: {code} ({error})"
         ) from error
     if isinstance(value, torch.SymBool):
         return value.node.expr
     if value is not True:
-        raise errors.CompileError("import", f"the exported program has a condition that its inputs contradict: {code}")
+        raise errors.ProgramError("import", f"the exported program has a condition that its inputs contradict: {code}")
     return sympy.true
 
 

@@ -52,7 +52,7 @@ def merged(module: torch.nn.Module, examples: Sequence[Any], dynamic_shapes: Any
             "examples: expected a list of examples, each a tuple of arguments or a dict of keyword arguments; got"
             f" {type(examples).__name__}"
         )
-    calls = [_call(example, i) for i, example in enumerate(examples)]
+    calls = [_call(structure.plain(example), i) for i, example in enumerate(examples)]
     with named_keywords(module, calls[0][1]):
         return _merged(module, calls, dynamic_shapes)
 
@@ -224,9 +224,9 @@ def check_served(
 def _unserved(examples: Examples, number: int, text: str, source: str | None = None) -> DynamicDimError:
     return DynamicDimError(
         "import",
-        f"example {number} does not fit the program of example {examples.traced}: {text}. One program cannot do both:"
-        " compile a model for each, or change the model's code",
+        f"example {number} does not fit the program of example {examples.traced}: {text}",
         source,
+        help="one program cannot serve both: compile a model for each, or change the model's code",
     )
 
 

@@ -36,6 +36,7 @@ from .argument_paths import leaf_names, signature_of
 from .entry_guards import EntryGuard, allows_negative, entry_guards, lines_of, note_lines, requires_two, with_sources
 from .higher_order import flattened
 from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, warn
+from .model_errors import model_error, raise_failure
 from .proving import proved_by_trying
 from .readable import readable, requirement
 from .recurrent import kept_whole
@@ -103,7 +104,7 @@ def refined_export(
             found = applied(dynamic_shapes, error.refinements)
             if found is None:
                 lines = lines_to_write(dynamic_shapes, error.refinements)
-                raise (error.with_advice(_advice(lines)) if lines else error) from error.__cause__
+                raise (error.with_help(_advice(lines)) if lines else error) from error.__cause__
             dynamic_shapes, lines = found
             why = f": {error.reason}" if error.reason else ""
             warn(f"the model works for some sizes of its dims only, and is compiled for {'; '.join(lines)}{why}")
@@ -111,7 +112,8 @@ def refined_export(
 
 
 def _advice(lines: Sequence[str]) -> str:
-    return "write, or mark the dim as Dim.AUTO:\n" + "\n".join(f"    {line}" for line in lines)
+    text = "\n".join(f"    {line}" for line in dict.fromkeys(lines))
+    return f"write this, or mark the dim as Dim.AUTO, which finds it by itself:\n{text}"
 
 
 def export(
@@ -157,9 +159,9 @@ def export(
             raise
         except (Exception, NeedsRewriting) as error:
             if not (needs_rewriting(error) or isinstance(error, errors.DynamicDimError) or _is_the_models(error)):
-                raise _failure(error) from error
+                raise_failure(_failure(error), error)
             first = error
-            fixed += [error] if isinstance(error, _Fixed) else []
+            fixed += _programs(error)
         why: BaseException | None = None
         with rewritten(module) as converter, by_rows():
             while True:
@@ -169,7 +171,7 @@ def export(
                     converter.recursion.mark(found)
                 except (Exception, NeedsRewriting) as error:
                     why = why or error
-                    fixed += [error] if isinstance(error, _Fixed) else []
+                    fixed += _programs(error)
                     if converter.recursion.unroll():
                         continue
                     if needs_rewriting(error) and converter.include(error):
@@ -177,9 +179,9 @@ def export(
                         continue
                     break
         if fixed:
-            least = min(fixed, key=lambda error: len(error.dims))
+            least = min(fixed, key=lambda found: len(found.dims))
             if least.dims:
-                warn(f"{least.diagnostic} (Dim.AUTO allows it)")
+                warn(f"{least.error.diagnostic} (Dim.AUTO allows it)")
             check_sharing(least.program)
             settle(least.program.graph)
             return least.program
@@ -188,7 +190,7 @@ def export(
             return narrowed
         if isinstance(first, (errors.DynamicDimError, Unknown)) and not isinstance(why, errors.DynamicDimError):
             raise first from why
-        raise converter.explained(why) from why
+        raise_failure(converter.explained(why), why)
 
 
 def _narrowed(traced: Callable[[], ExportedProgram]) -> ExportedProgram | None:
@@ -219,20 +221,29 @@ def _silent(_: logging.LogRecord) -> bool:
     return False
 
 
-class _Fixed(errors.DynamicDimError):
-    """The model's code makes a number of Python of a dynamic extent, and so takes the example's for granted.
+@dataclass(frozen=True)
+class _Fixed:
+    """What was traced where the model's code makes a number of Python of a dynamic size: it serves that one alone."""
 
-    Attributes:
-        program: what was traced for that number alone.
-        dims: the dims, marked ``Dim.AUTO``, that are static in it.
-    """
+    error: errors.FixedSizeError
+    program: ExportedProgram
+    dims: Sequence[str]
+    """The dims, marked ``Dim.AUTO``, that are static in it."""
 
-    def __init__(self, program: ExportedProgram, dims: Sequence[str], guards: Sequence[_Guard]) -> None:
-        self.program, self.dims = program, dims
-        lines = list(dict.fromkeys(requirement(guard.source, guard.text) for guard in guards))
-        where = " and ".join(dims) or "the inputs"
-        text = f"{where} can have sizes like the example's only: {'; '.join(lines[:4])}"
-        super().__init__("import", text, guards[0].source)
+
+def _fixed(program: ExportedProgram, dims: Sequence[str], guards: Sequence[_Guard]) -> errors.FixedSizeError:
+    lines = list(dict.fromkeys(requirement(guard.source, guard.text) for guard in guards))
+    where = " and ".join(dims) or "the inputs"
+    text = f"{where} can have sizes like the example's only: {'; '.join(lines[:4])}"
+    error = errors.FixedSizeError("import", text, guards[0].source)
+    error.traced = program, tuple(dims)
+    return error
+
+
+def _programs(error: BaseException) -> list[_Fixed]:
+    if not isinstance(error, errors.FixedSizeError) or error.traced is None:
+        return []
+    return [_Fixed(error, *error.traced)]
 
 
 def _is_the_models(error: BaseException) -> bool:
@@ -246,11 +257,13 @@ def _failure(error: BaseException) -> errors.CompileError:
     if isinstance(error, errors.CompileError):
         return error
     text = str(error).split(_ADVICE)[0].rstrip() or type(error).__name__
+    source = source_of_error(error)
     if isinstance(error, UnsupportedOperatorException):
         text = f"{text} has no fake kernel, which says the shape of its result: see torch.library.register_fake"
         if any(Path(frame.filename).parent == _NESTED for frame in traceback.extract_tb(error.__traceback__)):
             text = f"strided nested tensors are not supported: use layout=torch.jagged ({text})"
-    return endless(error) or errors.CompileError("import", f"torch.export failed: {text}", source_of_error(error))
+        return errors.FakeKernelError("import", f"torch.export failed: {text}", source)
+    return endless(error) or model_error(error) or errors.ExportError("import", f"torch.export failed: {text}", source)
 
 
 def _traced(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any) -> ExportedProgram:
@@ -328,7 +341,7 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
         _refuse_single(program, names, specs)
     numbers = [guard for guard in guards if guard.number]
     if numbers:
-        raise _Fixed(program, hints.fixed(program, names, specs), numbers)
+        raise _fixed(program, hints.fixed(program, names, specs), numbers)
     hints.check_fixed(program, names, specs, lines_of(program))
     taken = [requirement(guard.source, guard.text) for guard in guards]
     hints.check_narrowed(program, names, specs, taken)
@@ -359,7 +372,7 @@ def _traced_by_dims(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sha
         with _recorded(first):
             program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
         if numbers := [guard for guard in first if guard.number]:
-            raise _Fixed(program, [], numbers)
+            raise _fixed(program, [], numbers)
         return program
     except Exception as error:
         if isinstance(error, errors.CompileError) or not any(text in str(error) for text in (_VIOLATED, _NARROWED)):

@@ -78,7 +78,7 @@ def value_and_gradients(
     except (AssertionError, RuntimeError) as error:
         if "not tracked with proxy" not in str(error):
             raise
-        raise errors.CompileError(
+        raise errors.GradientError(
             "import", "with_gradients: of the module's inputs only trees can have dynamic dims; make the others static"
         ) from error
     programs = [Program(recursion, function) for recursion, function, _ in recursions]
@@ -129,7 +129,7 @@ def _loss(output: Any) -> Tensor:
     loss = next(iter(pytree.tree_leaves(output)), None)
     if not isinstance(loss, Tensor) or loss.dim() or not loss.is_floating_point():
         what = f"{loss.dtype} {list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-        raise errors.CompileError(
+        raise errors.GradientError(
             "import", f"with_gradients: the (first) result of the module must be the loss, a number, and is {what}"
         )
     return loss

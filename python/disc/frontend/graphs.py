@@ -24,7 +24,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 from torch_mlir.extras.fx_importer import _get_mlir_op_name_for_schema
 
-from ..errors import CompileError
+from ..errors import SizeError
 from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
 from .flat_graph import flat_graph, is_flattened, subgraphs
 from .higher_order import reason_against_higher_order
@@ -406,7 +406,7 @@ class _Builder:
         for symbol in missing_symbols(layouts, sources):
             node = self._node_of(symbol)
             if node is None:
-                raise CompileError("import", f"the layout of a result depends on {symbol}, which no argument has")
+                raise SizeError("import", f"the layout of a result depends on {symbol}, which no argument has")
             sources[symbol] = Source("computed", len(self._computed), "value")
             self._bases.append(Owned(Base("computed", len(self._computed)), None, None))
             self._computed.append(node)

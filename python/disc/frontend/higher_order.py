@@ -29,7 +29,7 @@ _Values = Sequence[Any]
 
 
 def _refusal(why: str) -> errors.CompileError:
-    return errors.CompileError("import", why, user_line())
+    return errors.ControlFlowError("import", why, user_line())
 
 
 def _condition(pred: Any) -> Tensor:

@@ -79,8 +79,8 @@ def _text(low: int, high: int | None) -> str:
     return f"{low} and more" if high is None else f"{low} to {high}"
 
 
-def _failure(name: str, dim: int, symbol: Any, low: int, high: int | None, found: str) -> errors.CompileError:
-    return errors.CompileError(
+def _failure(name: str, dim: int, symbol: Any, low: int, high: int | None, found: str) -> errors.InternalError:
+    return errors.InternalError(
         "import",
         f"input {name!r}, dim {dim} ({symbol}): dynamic in the model's program, {_text(low, high)}, but in the compiled"
         f" model it {found}. {errors.REPORT}",

@@ -254,7 +254,7 @@ class Lowering:
                     # that there are, so that it need not be checked where it cannot be.
                     if isinstance(guard.condition, sympy.Ne) and sympy.S.One in guard.condition.args:
                         continue
-                    raise errors.CompileError(
+                    raise errors.DynamicDimError(
                         "import",
                         f"{what}{where}, which the compiled model cannot check: use a Dim with a range, or a derived"
                         " Dim such as 2 * Dim('n'), in dynamic_shapes",
@@ -450,7 +450,7 @@ class Lowering:
             return
         if isinstance(op, ir.Block) or op_name(op).startswith(MARKERS) or "vtensor" in str(value.type):
             text = "a value that a branch or a loop computes is used behind it; it must be one of its results"
-            raise errors.CompileError("import", text, describe(self._source))
+            raise errors.ControlFlowError("import", text, describe(self._source))
         self._lower_op(op, op_name(op))
 
     def _bind_marked(self, op: ir.Operation, marked: Marked) -> None:

@@ -34,7 +34,7 @@ from .lower import Lowering
 from .markers import is_step
 from .repeated_inputs import asked_symbols, repeated_inputs
 from .returns import Output, Returns
-from .shape_specs import resolved
+from .shape_specs import check_sizes, resolved
 from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes, parameter_names, sizing_numbers
 from .torch_dialect import import_torch_dialect, single_threaded_context
 from .updates import Program, decompose, find_updates, name_states, without_updates
@@ -68,10 +68,10 @@ class Input:
             return leaf
         # Compiled code sees the parts of complex numbers, or integers: it cannot tell them from such tensors.
         if not isinstance(leaf, torch.Tensor):
-            raise TypeError(f"input {self.name!r}: expected a Tensor, got {type(leaf).__name__}")
+            raise errors.InputTypeError(f"input {self.name!r}: expected a Tensor, got {type(leaf).__name__}")
         if leaf.dtype != self.dtype:
             expected, got = (str(dtype).removeprefix("torch.") for dtype in (self.dtype, leaf.dtype))
-            raise TypeError(f"input {self.name!r}, dtype: expected {expected}, got {got}")
+            raise errors.InputTypeError(f"input {self.name!r}, dtype: expected {expected}, got {got}")
         return passed(leaf)
 
 
@@ -158,11 +158,11 @@ class ImportedProgram:
             ordered = structure.ordered((tuple(args), kwargs), self.in_spec)
             leaves, spec = pytree.tree_flatten(ordered)
             if spec != self.in_spec:
-                raise errors.ArgumentTypeError(structure.difference(self.in_spec, spec, self.signature))
+                raise errors.CallError(structure.difference(self.in_spec, spec, self.signature))
         for leaf, value in self.constants.items():
             found = leaves[leaf]
             if found is not value and (type(found) is not type(value) or found != value):
-                raise errors.ArgumentTypeError(self._constant_differs(leaf, value, found, args, kwargs))
+                raise errors.ConstantError(self._constant_differs(leaf, value, found, args, kwargs))
         return [i.taken(leaves[i.leaf]) for i in self.inputs]
 
     def _constant_differs(self, leaf: int, value: Any, found: Any, args: Any, kwargs: Any) -> str:
@@ -206,7 +206,7 @@ def _number(name: str, value: Any, dtype: torch.dtype) -> torch.Tensor:
     if isinstance(value, bool) or not isinstance(value, kind):
         # An int is no float: x * 2 and x * 2.0 are of different dtypes if x has integers.
         expected = "a float" if kind is float else "an int"
-        raise TypeError(f"input {name!r}: expected {expected}, got {type(value).__name__}")
+        raise errors.InputTypeError(f"input {name!r}: expected {expected}, got {type(value).__name__}")
     return torch.tensor(value, dtype=dtype)
 
 
@@ -251,6 +251,10 @@ def _imported_module(
     check_example(model, args, kwargs or {})
     names = parameter_names(model)
     dynamic_shapes = resolved(dynamic_shapes, model, args, kwargs)
+    leaves = pytree.tree_leaves((tuple(args), dict(kwargs or {})))
+    specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs or {}, names)
+    if len(specs) == len(leaves):
+        check_sizes(leaf_names(signature_of(model), args, kwargs or {}), leaves, specs)
     caches.register()
     dynamic_shapes = caches.dynamic_shapes(dynamic_shapes, args, kwargs or {}, names)
     same: dict[caches.Path, caches.Path] = {}
@@ -507,7 +511,7 @@ def _user_inputs(
         if isinstance(spec.arg, TensorArgument):
             fake = values[spec.arg.name]
             if not dtypes.is_supported(fake.dtype):
-                raise errors.CompileError("import", f"input {spec.arg.name!r}: {fake.dtype} is not supported")
+                raise errors.UnsupportedTypeError("import", f"input {spec.arg.name!r}: {fake.dtype} is not supported")
             inputs.append((leaf, spec.arg.name))
             fakes.append(fake)
         elif isinstance(spec.arg, SymIntArgument) and isinstance(values.get(spec.arg.name), torch.SymInt):
@@ -516,7 +520,7 @@ def _user_inputs(
         elif hasattr(spec.arg, "value"):
             constants[leaf] = spec.arg.value
         else:
-            raise errors.CompileError(
+            raise errors.UnsupportedTypeError(
                 "import", f"input {spec.arg.name!r}: a dynamic number is not supported as an input"
             )
         leaf += 1

@@ -79,7 +79,7 @@ class _Child:
 
 
 def _refuse(why: str, source: str | None = None) -> errors.CompileError:
-    return errors.CompileError("import", f"recursion over a tree: {why}", source or user_line())
+    return errors.TreeError("import", f"recursion over a tree: {why}", source or user_line())
 
 
 # -- functions of a node -----------------------------------------------------------------------------------------

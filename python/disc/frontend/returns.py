@@ -210,7 +210,7 @@ class Returns:
             elif isinstance(output.value, (bool, int, float)):
                 kinds = {bool: torch.bool, int: torch.int64, float: torch.float64}
                 return b.full([], output.value, kinds[type(output.value)])
-        raise errors.CompileError(
+        raise errors.UnsupportedTypeError(
             "import",
             f"output {'.'.join(map(str, key)) or '0'} is {output.value!r}, which a library cannot give: its "
             "outputs are tensors and numbers",

@@ -18,6 +18,8 @@ from .. import caches, jagged, trees
 from ..errors import ArgumentTypeError, ArgumentValueError
 from .argument_paths import signature_of
 from .dim_hints import AUTO, dynamic
+from .hints import spec_of
+from .size_refinements import written
 
 
 def resolved(
@@ -139,6 +141,8 @@ def _spread(value: Any, spec: Any, names: _Names, where: str) -> Any:
         if spec != AUTO:
             raise ArgumentValueError(f'dynamic_shapes: {where}: expected a dict of dims or "auto", got {spec!r}')
         return automatic(value)
+    if isinstance(value, (str, bool)) and not isinstance(spec, str):
+        raise ArgumentValueError(f"dynamic_shapes: {where} is {value!r}, a constant, which has no dims: give None")
     if isinstance(value, torch.Tensor):
         if isinstance(spec, Mapping):
             return {d: _dim(said, names, f"{where}, dim {d}") for d, said in spec.items()}
@@ -164,6 +168,21 @@ def _spread(value: Any, spec: Any, names: _Names, where: str) -> Any:
 
 def _dim(said: Any, names: _Names, where: str) -> Any:
     return names.dim(said, where) if isinstance(said, str) else said
+
+
+def check_sizes(names: Sequence[str], leaves: Sequence[Any], specs: Sequence[Any]) -> None:
+    """ArgumentValueError if the example has a size that ``dynamic_shapes`` excludes."""
+    for name, leaf, spec in zip(names, leaves, specs, strict=False):
+        for dim, size in enumerate(leaf.shape if type(leaf) is torch.Tensor else ()):
+            said = spec_of(spec, dim)
+            if isinstance(said, Dim) and not said.min <= size <= said.max:
+                raise ArgumentValueError(
+                    f"dynamic_shapes: {name}, dim {dim} is {size} in the example, outside of {written(said)}"
+                )
+            if isinstance(said, int) and said != size:
+                raise ArgumentValueError(
+                    f"dynamic_shapes: {name}, dim {dim} is {size} in the example, but dynamic_shapes says {said}"
+                )
 
 
 def _shown(value: Any) -> str:

@@ -233,7 +233,7 @@ class _Sharing:
         kind = "branch" if "branch" in target else "loop" if "loop" in target else "recursive function"
         where = f" that the {kind} at {describe(source_of(made[0]))} leaves" if made else ""
         name = str(write.target).split(".")[1]
-        return errors.CompileError(
+        return errors.ControlFlowError(
             "import",
             f"{name} changes a tensor{where} in place, which may be the same as {what}, where that would not be seen:"
             " make a new tensor instead, or clone() it before",

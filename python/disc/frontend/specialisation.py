@@ -67,7 +67,7 @@ def _judge(program: ExportedProgram, env: ShapeEnv, answer: _Answer, guards: lis
         return
     source = source_of_trace(answer.trace)
     if answer.value not in (sympy.true, sympy.false):
-        raise errors.CompileError(
+        raise errors.DynamicDimError(
             "import",
             f"{with_sources(env, answer.expr)} is a dynamic size with the range {_range(program, answer.expr)}, and"
             f" PyTorch's decomposition of an operation fixes it to {answer.value}, the size in the example",

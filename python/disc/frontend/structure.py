@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from torch.utils._pytree import TreeSpec
+from torch.utils._pytree import SUPPORTED_NODES, TreeSpec
 
 from .argument_paths import positional_names
 
@@ -34,6 +34,15 @@ def difference(
         if old != given[name]:
             return _inside(f"argument {_quoted(name)}", old, given[name], what)
     return f"the arguments are structured as {got}; {what} {expected}"
+
+
+def plain(value: Any) -> Any:
+    """``value`` with dicts in the place of mappings that PyTorch does not look into, such as a tokenizer's results."""
+    if isinstance(value, Mapping) and type(value) not in SUPPORTED_NODES:
+        return {key: plain(part) for key, part in value.items()}
+    if type(value) is dict:
+        return {key: plain(part) for key, part in value.items()}
+    return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
 
 
 def ordered(value: Any, spec: TreeSpec) -> Any:

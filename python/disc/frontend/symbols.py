@@ -19,7 +19,7 @@ from torch.utils._sympy import functions as torch_sympy
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from ..errors import ArgumentValueError, CompileError
+from ..errors import ArgumentValueError, SizeError
 from .dim_hints import name_of
 from .rounding import ROUNDED, in_integers
 
@@ -140,12 +140,12 @@ class SymbolTable:
             return str(int(expr))
         if expr.is_Symbol:
             if expr not in self._table:
-                raise CompileError("import", f"extent {expr} does not follow from the inputs")
+                raise SizeError("import", f"extent {expr} does not follow from the inputs")
             return self._table[expr].name
         if isinstance(expr, ROUNDED):
             whole = in_integers(expr)
             if whole is None:
-                raise CompileError("import", f"extent {expr} is not an expression DISC knows")
+                raise SizeError("import", f"extent {expr} is not an expression DISC knows")
             return self.expression(whole)
         args = [self.expression(arg) for arg in expr.args]
         wrapped = [f"({a})" if " " in a and not a.startswith("max(") else a for a in args]
@@ -163,7 +163,7 @@ class SymbolTable:
             return _nest("min", args)
         if isinstance(expr, (torch_sympy.Max, sympy.Max)):
             return _nest("max", args)
-        raise CompileError("import", f"extent {expr} is not an expression DISC knows")
+        raise SizeError("import", f"extent {expr} is not an expression DISC knows")
 
 
 def _nest(function: str, args: list[str]) -> str:

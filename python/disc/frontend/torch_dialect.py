@@ -20,7 +20,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import torch as torch_d
 from torch_mlir.extras import fx_importer
 
-from ..errors import CompileError
+from ..errors import UnsupportedTypeError
 from .higher_order import reason_against_higher_order
 from .locations import describe, source_of
 
@@ -249,7 +249,7 @@ def _check_dtypes(program: Program) -> None:
             if isinstance(value, torch.Tensor) and value.dtype not in fx_importer.TORCH_DTYPE_TO_MLIR_TYPE_ASM:
                 name = f"input {node.name!r}" if node.op == "placeholder" else str(node.target)
                 source = describe(source_of(node)) if source_of(node) else None
-                raise CompileError("import", f"{name}: element type {value.dtype} is not supported", source)
+                raise UnsupportedTypeError("import", f"{name}: element type {value.dtype} is not supported", source)
 
 
 def import_torch_dialect(
@@ -268,5 +268,7 @@ def import_torch_dialect(
         try:
             importer.import_program(program, func_name="main")
         except NotImplementedError as error:
-            raise CompileError("import", f"the importer knows no input or output of this kind: {error}") from error
+            raise UnsupportedTypeError(
+                "import", f"the importer knows no input or output of this kind: {error}"
+            ) from error
     return importer.module, hooks.parameters

@@ -462,7 +462,7 @@ def _translated(script: Any, kind: str) -> Any:
     try:
         tree = _ToPython().visit(ast.parse(text))
     except SyntaxError as error:
-        raise errors.CompileError(
+        raise errors.TorchScriptError(
             "import",
             f"the TorchScript module {kind} cannot be read as Python: {error}. Compile the module that it was made of",
         ) from error

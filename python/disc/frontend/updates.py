@@ -77,7 +77,7 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
     except errors.CompileError:
         raise
     except Exception as error:
-        raise errors.CompileError("import", f"PyTorch fails to decompose the exported program: {error}") from error
+        raise errors.ExportError("import", f"PyTorch fails to decompose the exported program: {error}") from error
 
 
 def _regardless_of_ones(exported: ExportedProgram) -> AbstractContextManager[Any]:
@@ -120,7 +120,7 @@ def find_updates(program: Program) -> list[Update]:
             updates.append(Update(spec.arg.name, None, tensor, spec.target))
         else:
             what = spec.kind.name.lower().replace("_", " ")
-            raise errors.CompileError("import", f"output {spec.target!r} is a {what}, which is not supported")
+            raise errors.UnsupportedTypeError("import", f"output {spec.target!r} is a {what}, which is not supported")
     return updates
 
 
@@ -160,11 +160,11 @@ def name_states(updates: Sequence[Update], parameters: dict[str, torch.Tensor]) 
             continue
         name = state_name(update, parameters)
         if update.state.is_complex():
-            raise errors.CompileError(
+            raise errors.UnsupportedTypeError(
                 "import", f"the model updates {name!r}, whose dtype {update.state.dtype} has no update"
             )
         if not update.state.is_contiguous():
-            raise errors.CompileError(
+            raise errors.UnsupportedTypeError(
                 "import",
                 f"the model updates {name!r}, which must be contiguous and has strides {update.state.stride()}",
             )

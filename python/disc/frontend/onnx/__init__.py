@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.value_ranges import ValueRanges
 from torch_mlir import ir
 
-from ...errors import ArgumentValueError, CompileError
+from ...errors import ArgumentValueError, CompileError, OnnxError
 from ..finish import finish
 from ..program import ImportedProgram, Input, signless
 from ..returns import Output, Result
@@ -209,7 +209,7 @@ def _check_maps(model: OnnxModel, results: Mapping[str, Tensor]) -> None:
     for name, keys in model.maps.items():
         rank, width = results[name].rank, results[name].dims[-1] if results[name].rank else 0
         if rank not in (1, 2) or width != len(keys):
-            raise CompileError(
+            raise OnnxError(
                 "import",
                 f"{model.name}: output {name!r}: ZipMap has {len(keys)} keys, and needs as many columns; its operand"
                 f" has rank {rank} and {width if isinstance(width, int) else 'a dynamic number of'} columns",
@@ -272,9 +272,9 @@ def _inputs(
             tensor = value.type.tensor_type
             if value.type.WhichOneof("value") != "tensor_type":
                 kind = value.type.WhichOneof("value")
-                raise CompileError("import", f"input {value.name!r}: a {kind} is not supported, only tensors")
+                raise OnnxError("import", f"input {value.name!r}: a {kind} is not supported, only tensors")
             if not tensor.HasField("shape"):
-                raise CompileError("import", f"input {value.name!r} has no shape: its rank must be known")
+                raise OnnxError("import", f"input {value.name!r} has no shape: its rank must be known")
             dtype = dtype_of(tensor.elem_type, f"input {value.name!r}")
             shape: list[Any] = []
             names: dict[int, str] = {}

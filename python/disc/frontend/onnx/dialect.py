@@ -18,7 +18,7 @@ from torch_mlir.dialects import torch as torch_d
 from torch_mlir.extras import onnx_importer
 from torch_mlir.passmanager import PassManager
 
-from ...errors import CompileError
+from ...errors import OnnxError
 from ..lower import IGNORED
 from ..registry import find_rule
 from ..torch_dialect import PARAMETER_ATTR, PARAMETER_OP
@@ -85,14 +85,14 @@ def import_graph(model: OnnxModel, context: ir.Context) -> tuple[ir.Module, set[
             warnings.simplefilter("ignore")
             _define_main(info, module)
     except onnx_importer.OnnxImportError as error:
-        raise CompileError("import", f"{model.name}: {error}") from error
+        raise OnnxError("import", f"{model.name}: {error}") from error
     for op in _operators(module):
         _hide(op, lambda name: name in REGIONS or find_rule(name) is not None)
     inline: set[tuple[str, str]] = set()
     while (failed := _convert(module, context)) is not None:
         stuck = [op for op in _operators(module) if number_of(op) == failed and not _name(op).startswith(OWN)]
         if not stuck:
-            raise CompileError("import", f"{model.name}: torch-mlir cannot convert node {model.source(failed)[0]}")
+            raise OnnxError("import", f"{model.name}: torch-mlir cannot convert node {model.source(failed)[0]}")
         for op in stuck:
             node = model.nodes[failed]
             if _has_definition(node, model.proto):
@@ -181,7 +181,7 @@ def _convert(module: ir.Module, context: ir.Context) -> int | None:
                 match = _NODE.search(str(diagnostic.location))
                 if match:
                     return int(match.group(1))
-            raise CompileError("import", f"torch-mlir's conversion from ONNX failed: {error}") from error
+            raise OnnxError("import", f"torch-mlir's conversion from ONNX failed: {error}") from error
     return None
 
 

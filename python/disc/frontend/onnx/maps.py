@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx
 
-from ...errors import CompileError
+from ...errors import OnnxError
 
 
 def maps_of_outputs(graph: onnx.GraphProto) -> dict[str, tuple[int | str, ...]]:
@@ -35,7 +35,7 @@ def refuse_maps(graph: onnx.GraphProto, name: str, nodes: list[onnx.NodeProto]) 
         if node.op_type != "ZipMap" and not maps & set(node.output):
             continue
         help = "; export the model without it (zipmap=False), or make its operand the output instead"
-        raise CompileError(
+        raise OnnxError(
             "import",
             f"{name}#{node.name or node.op_type}:{place + 1}: {node.op_type}: its result is made of maps, which are not"
             f" supported{help if node.op_type == 'ZipMap' else ''}",

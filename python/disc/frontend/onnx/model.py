@@ -15,7 +15,7 @@ import onnx.inliner
 import torch
 from onnx import numpy_helper
 
-from ...errors import ArgumentValueError, CompileError
+from ...errors import ArgumentValueError, CompileError, OnnxError
 from .. import dtypes
 from ..registry import find_rule
 from .known import LIMIT
@@ -59,7 +59,7 @@ def dtype_of(code: int, what: str) -> torch.dtype:
     """The dtype behind ONNX's code; CompileError if there is none."""
     if code not in DTYPES:
         name = onnx.TensorProto.DataType.Name(code).lower()
-        raise CompileError("import", f"{what}: element type {name} is not supported")
+        raise OnnxError("import", f"{what}: element type {name} is not supported")
     return DTYPES[code]
 
 
@@ -120,7 +120,7 @@ def load(model: Any) -> tuple[onnx.ModelProto, str]:
     except OSError:
         raise
     except Exception as error:  # Whatever protobuf raises for a damaged file.
-        raise CompileError("import", f"{path} is not an ONNX model: {error}") from error
+        raise OnnxError("import", f"{path} is not an ONNX model: {error}") from error
 
 
 def prepare(
@@ -156,7 +156,7 @@ def prepare(
     try:
         proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except Exception as error:
-        raise CompileError("import", f"{name}: the types of its values cannot be inferred: {error}") from error
+        raise OnnxError("import", f"{name}: the types of its values cannot be inferred: {error}") from error
     refuse_maps(proto.graph, name, nodes)
     for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
         dtype = DTYPES.get(value.type.tensor_type.elem_type)
@@ -314,7 +314,7 @@ def _constant_value(node: onnx.NodeProto) -> onnx.TensorProto | None:
         return None
 
     def malformed(reason: str) -> CompileError:
-        return CompileError("import", f"ONNX node {node.name!r}: Constant {reason}")
+        return OnnxError("import", f"ONNX node {node.name!r}: Constant {reason}")
 
     # torch-mlir's conversion does not end for a Constant that is not the standard's.
     if len(node.attribute) != 1 or node.input or len(node.output) != 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 from onnx import version_converter
 
-from ...errors import CompileError
+from ...errors import OnnxError
 
 OLDEST = 9
 """Models of an older opset are converted to OPSET first."""
@@ -19,9 +19,7 @@ def current(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
         return proto
     if version < 9 and any(node.op_type == "Scan" for node in proto.graph.node):
         # The converter leaves it as it is, and it says something else from then on.
-        raise CompileError(
-            "import", f"the Scan of opset {version}, which has batches, is not supported: opset 9 has none"
-        )
+        raise OnnxError("import", f"the Scan of opset {version}, which has batches, is not supported: opset 9 has none")
     # Before version 4 of the format, initializers had to be inputs too, which writers did not always know.
     proto.ir_version = max(proto.ir_version, 4)
     if version < 7:
@@ -29,7 +27,7 @@ def current(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
     try:
         return version_converter.convert_version(proto, OPSET)
     except Exception as error:
-        raise CompileError("import", f"opset {version} cannot be converted to {OPSET}: {error}") from error
+        raise OnnxError("import", f"opset {version} cannot be converted to {OPSET}: {error}") from error
 
 
 def _slopes_by_channel(proto: onnx.ModelProto, name: str) -> None:
@@ -48,7 +46,7 @@ def _slopes_by_channel(proto: onnx.ModelProto, name: str) -> None:
             if x not in ranks or slope not in ranks:
                 place = f"{name}#{node.name or node.op_type}:{number + 1}"
                 missing = x if x not in ranks else slope
-                raise CompileError("import", f"{place}: PRelu: the rank of its operand {missing!r} is not known")
+                raise OnnxError("import", f"{place}: PRelu: the rank of its operand {missing!r} is not known")
             if ranks[slope] == 1 and ranks[x] > 2:
                 wide = f"{node.output[0]}_slopes"
                 axes = list(range(1, ranks[x] - 1))

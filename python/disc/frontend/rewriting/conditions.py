@@ -255,7 +255,7 @@ def predicate(expr: Any, env: ShapeEnv) -> Tensor:
         return torch.logical_not(predicate(expr.args[0], env))
     compare = _COMPARISONS.get(type(expr))
     if compare is None:
-        raise errors.CompileError("import", f"the condition {expr} is not an expression DISC knows")
+        raise errors.SizeError("import", f"the condition {expr} is not an expression DISC knows")
     return compare(_operand(expr.args[0], env), _operand(expr.args[1], env))
 
 

@@ -19,6 +19,7 @@ import torch.utils._pytree as pytree
 from ... import errors
 from ...caches import is_cache
 from ..locations import is_layer_file, is_user_file
+from ..model_errors import model_error
 from ..scripted import unwrapped
 from . import choice, dynamic, operators, values
 from .builtin import variant
@@ -203,21 +204,24 @@ class Converter:
         name = local[1] if local else getattr(error, "name", None)
         partial = [site for site in self.sites if name is not None and name in site.partial]
         if isinstance(error, NameError) and partial:
-            return errors.CompileError(
+            return errors.ControlFlowError(
                 "import",
                 f"{name} is used, but has a value on one side only of the branch on data at {partial[-1].source}:"
                 " give it one before",
                 source,
             )
         text = str(error) or type(error).__name__
+        hidden = [f for f in _frames(error) if _is_hidden(f)]
         if why:
             text = f"{why[-1].reason}; {why[-1].suggestion}\n  ({text})"
             source = f"{why[-1].file}:{why[-1].line}"
-        elif hidden := [f for f in _frames(error) if _is_hidden(f)]:
+        elif hidden:
             code = hidden[-1].f_code
             text = f"there is no source of {code.co_name}; define the function in a file\n  ({text})"
             source = f"{code.co_filename}:{code.co_firstlineno}"
-        return errors.CompileError("import", f"torch.export failed: {text}", source)
+        kind = errors.ControlFlowError if why or hidden else errors.ExportError
+        found = None if why or hidden else model_error(error)
+        return found or kind("import", f"torch.export failed: {text}", source)
 
     def include(self, error: BaseException) -> bool:
         """Has PyTorch's layers and distributions in which tracing failed rewritten, too; whether that adds any."""
@@ -305,7 +309,7 @@ def _finish(model: torch.nn.Module, converter: Converter) -> None:
             why = "the model returns a list whose length depends on data: stack what is in it"
             if isinstance(x, OptionalValue):
                 why = f"the model returns {described(x)}, as data decides: return a tensor, and whether it counts"
-            raise errors.CompileError("import", why, source)
+            raise errors.ControlFlowError("import", why, source)
         return x.item() if isinstance(x, torch.Tensor) and stands_for_bool(x) else x
 
     @functools.wraps(forward)

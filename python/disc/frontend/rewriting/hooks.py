@@ -160,7 +160,7 @@ def _text(original: Any) -> Any:
         env, symbols = self.node.shape_env, self.node.expr.free_symbols
         known = env is None or not any(map(env.is_unbacked_symint, symbols))
         if not known and is_user_line(file) and not is_message(file, line):
-            raise errors.CompileError(
+            raise errors.ControlFlowError(
                 "import",
                 "the text of a number that is known at run time only is used; it can be a part of a message alone",
                 f"{file}:{line}",

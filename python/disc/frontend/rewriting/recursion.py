@@ -161,5 +161,5 @@ def endless(error: BaseException) -> errors.CompileError | None:
         if isinstance(reason, RecursionError):
             frames = [f for f in traceback.extract_tb(reason.__traceback__) if is_users_file(f.filename)]
             lines = Counter(f"{f.filename}:{f.lineno}" for f in frames).most_common(1)
-            return errors.CompileError("import", _NEVER_ENDS, lines[0][0] if lines else None)
+            return errors.TreeError("import", _NEVER_ENDS, lines[0][0] if lines else None)
     return None

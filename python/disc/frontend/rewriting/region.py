@@ -218,7 +218,9 @@ class Region(TorchFunctionMode):
         return self._refuse(f"{self._what} changes a tensor in place that has other names (views of the same memory)")
 
     def _refuse(self, why: str) -> errors.CompileError:
-        return errors.CompileError("import", f"{why}; make a new tensor instead, or clone() it before", self._source)
+        return errors.ControlFlowError(
+            "import", f"{why}; make a new tensor instead, or clone() it before", self._source
+        )
 
 
 def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:

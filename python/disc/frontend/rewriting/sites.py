@@ -37,7 +37,7 @@ class Site:
 
     def refuse(self, why: str) -> errors.CompileError:
         """The error that says why the construct cannot be compiled."""
-        return errors.CompileError("import", why.replace("_disc_returned", "what is returned"), self.source)
+        return errors.ControlFlowError("import", why.replace("_disc_returned", "what is returned"), self.source)
 
 
 def site(file: str, line: int, text: str) -> Site:

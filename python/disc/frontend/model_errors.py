@@ -1,0 +1,71 @@
+"""Exceptions of the model's own code, as errors that show the user's line and not PyTorch's."""
+
+from __future__ import annotations
+
+import traceback
+from typing import NoReturn
+
+from torch._dynamo.exc import TorchDynamoException
+from torch._subclasses.fake_tensor import DataDependentOutputException, UnsupportedOperatorException
+from torch.fx.experimental.symbolic_shapes import ConstraintViolationError, GuardOnDataDependentSymNode
+
+from .. import errors
+from .locations import is_user_line, source_of_error
+from .readable import short
+
+_PLAIN = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+# What PyTorch raises for models that it cannot trace.
+_TRACING = (
+    ConstraintViolationError,
+    DataDependentOutputException,
+    GuardOnDataDependentSymNode,
+    TorchDynamoException,
+    UnsupportedOperatorException,
+)
+_OF_TRACING = ("SymInt", "SymBool", "SymFloat", "FakeTensor", "symbolic", "torch.export", "Proxy", "functional tensor")
+
+
+def model_error(error: BaseException) -> errors.ModelError | None:
+    """What to raise for an exception that the model's code raised by itself; None if PyTorch's tracing is behind it."""
+    if not isinstance(error, _PLAIN) or isinstance(error, (*_TRACING, errors.CompileError)):
+        return None
+    text = (
+        (str(error).strip() or "no message").partition("The error above occurred when calling torch.export")[0].strip()
+    )
+    source = source_of_error(error)
+    if source is None or any(word in text for word in _OF_TRACING):
+        return None
+    lines = [
+        f"the model's code raised {type(error).__name__} while torch.export ran it on the example: {text}",
+        *_callers(error, source),
+    ]
+    advice = "call the model with these arguments, without disc, to see the whole traceback"
+    return errors.ModelError("import", "\n".join(lines), source, error, help=advice)
+
+
+def _callers(error: BaseException, source: str) -> list[str]:
+    """The user's own line, where a package's code failed."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_line(f.filename)]
+    own = [f for f in frames if "site-packages" not in f.filename]
+    if "site-packages" not in source or not own:
+        return []
+    return [f"  called from {short(f'{own[-1].filename}:{own[-1].lineno}')}: {own[-1].line}"]
+
+
+def raise_failure(failure: errors.CompileError, error: BaseException | None) -> NoReturn:
+    """Raises ``failure``: with ``error`` as its cause, unless that only shows where PyTorch noticed it."""
+    if failure is error:
+        raise failure
+    if isinstance(failure, errors.ModelError):
+        raise failure from None
+    raise failure from error
