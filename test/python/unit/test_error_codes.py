@@ -1,0 +1,69 @@
+"""Every kind of error has a code and a page; texts say what happened, where, and what to do."""
+
+import inspect
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import disc
+from disc import errors
+
+PAGES = Path(__file__).resolve().parents[3] / "docs" / "errors"
+
+
+def kinds():
+    classes = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
+    return [kind for kind in classes if issubclass(kind, BaseException) and hasattr(kind, "code")]
+
+
+def test_every_code_has_a_page_and_every_page_a_code():
+    assert {path.stem for path in PAGES.glob("DISC*.md")} == set(errors.CODES)
+    index = (PAGES / "README.md").read_text()
+    for code, title in errors.CODES.items():
+        page = (PAGES / f"{code}.md").read_text()
+        assert page.startswith(f"# {code}: {title}\n")
+        assert "\n## Example\n" in page and "\n## What to do\n" in page
+        assert f"[{code}]({code}.md) | {title}" in index
+
+
+def test_every_class_has_a_code_of_its_own():
+    codes = [kind.code for kind in kinds() if kind is not errors.ArgumentError and kind is not errors.ArgumentTypeError]
+    assert len(codes) == len(set(codes))
+    assert {kind.code for kind in kinds()} == set(errors.CODES)
+    assert not [kind for kind in kinds() if kind.__name__.startswith("_") or kind.__module__ != "disc.errors"]
+
+
+def test_codes_are_in_the_texts():
+    assert str(errors.ModelError("import", "no", "m.py:1", KeyError(), help="do")) == (
+        "DISC0005 [import] no\n  at m.py:1\n  help: do"
+    )
+    error = errors.ShapeError("too long", input="x")
+    assert str(error) == "too long (DISC0101)"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+class Wrong(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(24, 8)
+
+    def forward(self, x):
+        return self.linear(x).relu()  # the user's line
+
+
+def test_a_size_bug_shows_the_users_line_alone():
+    with pytest.raises(errors.ModelError, match=r"reduction dim, but got \[8, 25\]") as caught:
+        disc.compile(Wrong(), torch.randn(8, 25))
+    text = str(caught.value)
+    assert re.search(r"at .*test_error_codes.py:\d+\n    return self.linear\(x\).relu\(\)  # the user's line", text)
+    assert "without disc" in text.splitlines()[-1]
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+    assert isinstance(caught.value.error, RuntimeError)
+
+
+def test_an_example_outside_of_the_range():
+    with pytest.raises(ValueError, match=r'x, dim 0 is 8 in the example, outside of Dim\("n", min=10\) \(DISC0202\)'):
+        disc.compile(Wrong(), torch.randn(8, 24), dynamic_shapes=({0: torch.export.Dim("n", min=10)},))
