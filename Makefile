@@ -5,7 +5,7 @@ PY := .venv/bin/python
 BUILD := build
 
 .DEFAULT_GOAL := build
-.PHONY: build setup wheel test-wheel demo service bench bench-quick bench-service test nightly check lit runtime sanitize coverage fuzz fuzz-programs soak pytest docs opinfo onnx-nodes format clean
+.PHONY: build setup wheel test-wheel demo service bench bench-quick bench-service test nightly check lit runtime sanitize coverage fuzz fuzz-programs soak pytest docs docs-site opinfo onnx-nodes format clean
 
 build: setup
 
@@ -115,6 +115,13 @@ pytest: setup
 docs: setup
 	@$(PY) tools/gen_reference.py
 	@$(PY) tools/gen_ops.py
+	@$(PY) tools/gen_c_api.py
+	@$(PY) tools/gen_cli.py
+
+# The documentation as a site, in build/site, with all links checked; in an environment of its own.
+docs-site: setup
+	@[ -x .venv-docs/bin/mkdocs ] || { python3 -m venv .venv-docs && .venv-docs/bin/pip install -q -r docs/requirements.txt; }
+	@PYTHONPATH=python .venv-docs/bin/mkdocs build --strict -q -d build/site
 
 # PyTorch's OpInfo database, whole; parts of it: `make opinfo OPINFO_ARGS='--dtypes bf16 nn.functional.*'`.
 OPINFO_ARGS ?= --together --samples 2

@@ -52,16 +52,17 @@ else()
   add_dependencies(disc_llvm disc_unused_backends)
 endif()
 
-# disc_hide_symbols(<module> <exported symbol>...): whatever else a module holds stays its own. torch-mlir, Triton and
-# others bring an LLVM into the same process.
+# disc_hide_symbols(<module> <exported symbol>...): with LLVM inside, whatever else a module contains stays its own:
+# torch-mlir, Triton and others bring an LLVM into the same process. Beside LLVM's shared libraries nothing may be
+# hidden: inline variables whose addresses identify types exist once a process only if they are exported.
 function(disc_hide_symbols target)
+  if(NOT DISC_STATIC_LLVM)
+    return()
+  endif()
   set(map "${CMAKE_CURRENT_BINARY_DIR}/${target}.map")
   list(JOIN ARGN "; " exports)
   file(CONFIGURE OUTPUT "${map}" CONTENT "{ global: ${exports}; local: *; };\n" @ONLY)
   target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL "LINKER:--version-script=${map}")
   set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${map}")
-  if(DISC_STATIC_LLVM)
-    target_link_options(${target} PRIVATE -Wl,--gc-sections -Wl,-Bsymbolic -Wl,-z,relro -Wl,-z,now
-      -Wl,--as-needed)
-  endif()
+  target_link_options(${target} PRIVATE -Wl,--gc-sections -Wl,-Bsymbolic -Wl,-z,relro -Wl,-z,now -Wl,--as-needed)
 endfunction()

@@ -28,6 +28,7 @@ check "mypy" $PY -m mypy
 check "clang-format" clang_format
 check "reference docs" $PY tools/gen_reference.py --check
 check "C reference" $PY tools/gen_c_api.py --check
+check "commands" $PY tools/gen_cli.py --check
 check "documentation" $PY tools/check_docs.py
 check "language" $PY tools/check_language.py
 exit $failed

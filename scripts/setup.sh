@@ -76,6 +76,8 @@ PY
   then args+=(--extra-index-url https://download.pytorch.org/whl/cpu); fi
   log=$(mktemp)
   if ! { .venv/bin/python -m pip install --disable-pip-version-check --no-input "${args[@]}" -r requirements-dev.txt &&
+         # The distribution was called disc before 0.1.1; its commands have the same names.
+         .venv/bin/python -m pip uninstall --disable-pip-version-check --no-input -y disc &&
          # Points .venv at python/ and registers the entry points; the native module is built below, by Ninja.
          .venv/bin/python -m pip install --disable-pip-version-check --no-input --no-deps --no-build-isolation \
            --config-settings wheel.cmake=false -e .; } >"$log" 2>&1; then

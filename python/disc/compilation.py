@@ -19,6 +19,7 @@ from .frontend import ImportedProgram, import_program
 from .frontend.examples import Examples
 from .frontend.input_check import check_interface
 from .interrupts import deferred_interrupts
+from .logs import log
 from .options import Options
 from .pipeline import IMPORT, Stage
 from .targets import find
@@ -32,6 +33,15 @@ def is_onnx(model: Any) -> bool:
     if isinstance(model, (str, os.PathLike)):
         return os.fspath(model).endswith(".onnx")
     return type(model).__name__ == "ModelProto" and type(model).__module__.startswith("onnx")
+
+
+_MOST_LINES = 4
+"""A diagnostic of more lines has IR in it."""
+
+
+def _shortened(text: str) -> str:
+    lines = text.splitlines()
+    return text if len(lines) <= _MOST_LINES else f"{lines[0][:200]} ... (the rest is in the reproducer)"
 
 
 class _Bar(tqdm):
@@ -80,8 +90,10 @@ class Compilation:
             self._bar.set_description_str(name)
         start = time.perf_counter()
         yield
+        seconds = time.perf_counter() - start
         key = self._label + name
-        self.timings[key] = self.timings.get(key, 0.0) + time.perf_counter() - start
+        self.timings[key] = self.timings.get(key, 0.0) + seconds
+        log.info("%s: %.3f s", key, seconds)
         if self._bar is not None:
             self._bar.update()
 
@@ -196,7 +208,9 @@ class Compilation:
     def _fail(self, stage: str, error: _native.PipelineError, text: str, pipeline: str) -> NoReturn:
         """Raises a CompileError that says what the diagnostics say."""
         diagnostics = error.diagnostics
-        lines = [d[1] if d[0] == "error" else f"{d[0]}: {d[1]}" for d in diagnostics] or [str(error)]
+        texts = [d[1] if d[0] == "error" else f"{d[0]}: {d[1]}" for d in diagnostics] or [str(error)]
+        # What a note prints of the IR is in the reproducer.
+        lines = [_shortened(text) for text in texts]
         if error.failed_pass:
             lines.append(f"(pass {error.failed_pass})")
         source = next(

@@ -22,6 +22,7 @@ from .frontend.examples import merged
 from .frontend.program import signless
 from .frontend.structure import plain
 from .lazy import LazyModel
+from .logs import log
 from .model import Model
 from .options import Options
 from .weight_watch import WeightWatch
@@ -167,6 +168,7 @@ def compile(
                 load(executable, program.parameters)
                 watched = watch(executable, program, model)
             program.release()
+    log.info("compiled %s in %.2f s: %r", _name_of(model), sum(compilation.timings.values()), program.dynamic_report)
     return Model(
         program,
         compilation.pipeline,
@@ -177,6 +179,10 @@ def compile(
         watched,
         model if isinstance(model, torch.nn.Module) else None,
     )
+
+
+def _name_of(model: Any) -> str:
+    return repr(model) if isinstance(model, (str, os.PathLike)) else type(model).__qualname__
 
 
 def _is_decorator(model: Any, args: Any, kwargs: Any, examples: Any) -> bool:

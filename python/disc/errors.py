@@ -21,7 +21,7 @@ CODES: dict[str, str] = {
     "DISC0009": "an unsupported kind of input, output or update",
     "DISC0010": "a dynamic dim that the model's code does not allow",
     "DISC0011": "a size that the model's code makes a number of",
-    "DISC0012": "a size that is no known expression",
+    "DISC0012": "a size without a known expression",
     "DISC0013": "TorchScript that cannot be read",
     "DISC0014": "recursion or a tree that cannot be compiled",
     "DISC0015": "an ONNX model that cannot be imported",

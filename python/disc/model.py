@@ -13,7 +13,7 @@ import torch
 
 from . import _native
 from .caches import given_back
-from .errors import CallError, InputTypeError
+from .errors import ArgumentValueError, CallError, InputTypeError
 from .frontend import ImportedProgram, Input
 from .frontend.argument_paths import positional_names
 from .frontend.callables import CallableModule
@@ -129,14 +129,16 @@ class Model:
         same = self._program.same_caches
         return given_back(result, args, kwargs, same) if same else result
 
-    def ir(self, stage: str, *, generic: bool = False, locations: bool = False) -> str:
+    def ir(self, stage: str | None = None, *, generic: bool = False, locations: bool = False) -> str:
         """The IR after a stage (``"import"``, ``"shape"``, ...), as text.
 
+        Raises ArgumentValueError, which lists the stages, without a stage or for one that the model did not go through.
         ``locations`` adds the line of Python each operation came from; ``generic`` prints MLIR's generic form.
         """
         names = (IMPORT, *self._pipeline.names)
-        if stage not in names:
-            raise ValueError(f"no stage {stage!r}; the stages are: {', '.join(names)}")
+        if stage is None or stage not in names:
+            problem = "ir: expected a stage" if stage is None else f"no stage {stage!r}"
+            raise ArgumentValueError(f"{problem}; the stages are: {', '.join(names)}")
         if stage in self._texts:
             module = _native.Module.parse(self._texts[stage])
         else:

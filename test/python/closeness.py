@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 RUNS = 8
 """How often a program runs with random roundings."""
 MORE_RUNS = 40
-"""How often before an element counts as wrong: two half-precision numbers that may be equal are so in some runs only."""
+"""How often before an element counts as wrong: two half-precision numbers may be equal in some runs only."""
 AMPLIFIED = 6.0
 """How many times the largest deviation of these runs a result may be off: the runs are few."""
 # (rtol, atol): what torch.testing.assert_close takes.
@@ -168,9 +168,7 @@ def _results(result: Any) -> list[Any]:
     return flat
 
 
-def _in_wide(
-    call: Callable[..., Any], args: Any, noise: torch.Generator | None, rounded: bool = False
-) -> list[Any]:
+def _in_wide(call: Callable[..., Any], args: Any, noise: torch.Generator | None, rounded: bool = False) -> list[Any]:
     wide = pytree.tree_map(_widened, args)
     if noise is not None:
         # What comes in is exact, but a kernel may as well be right for inputs that differ by a rounding.

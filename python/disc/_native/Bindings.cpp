@@ -35,5 +35,5 @@ NB_MODULE(_native, m) {
   disc::py::bindDescriptor(m);
   m.attr("version") = nanobind::int_(disc_version());
   m.def("opt", &opt, nanobind::arg("arguments"),
-        "Runs disc-opt with these arguments, the program's name first; gives its exit status. Once per process.");
+        "Runs disc-opt with these arguments, the program's name first; returns its exit status. Once per process.");
 }

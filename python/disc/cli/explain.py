@@ -153,8 +153,12 @@ def _print(found: Mapping[str, Any]) -> None:
     rows = [(o["op"], o["reason"], o["source"]) for o in found["unsupported"]]
     section("Unsupported operations", ("operation", "reason", "source"), rows, "none")
     if found["fallbacks"]:
-        rows = [(o["op"], o["source"]) for o in found["fallbacks"]]
-        section("With disc.compile(fallback=True) PyTorch runs", ("operation", "source"), rows, "none")
+        section(
+            "With disc.compile(fallback=True) PyTorch runs",
+            ("operation", "source"),
+            [(o["op"], o["source"]) for o in found["fallbacks"]],
+            "none",
+        )
     if found["error"]:
         where = f"\n  at {found['error']['source']}" if found["error"]["source"] else ""
         console.print(f"[bold]Error[/] in stage {found['error']['stage']}: {_plain(found['error']['message'])}{where}")

@@ -203,7 +203,8 @@ def _fallback(node: Node, reason: str) -> Fallback:
     name = (
         str(target) if isinstance(target, (str, torch._ops.OperatorBase)) else getattr(target, "__name__", str(target))
     )
-    return Fallback(name, reason, _source(node))
+    # A reason may have the IR of a whole operation: the logger has it at DEBUG.
+    return Fallback(name, _one_line(reason), _source(node))
 
 
 def _same_versions(tensors: Sequence[torch.Tensor]) -> Any:

@@ -23,6 +23,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from .. import errors
+from ..logs import log
 from ..trees import Unknown, by_rows
 from . import (
     enlarged_examples,
@@ -106,6 +107,7 @@ def refined_export(
                 lines = lines_to_write(dynamic_shapes, error.refinements)
                 raise (error.with_help(_advice(lines)) if lines else error) from error.__cause__
             dynamic_shapes, lines = found
+            log.debug("dims are refined: %s", "; ".join(lines))
             why = f": {error.reason}" if error.reason else ""
             warn(f"the model works for some sizes of its dims only, and is compiled for {'; '.join(lines)}{why}")
     return export(module, args, kwargs, dynamic_shapes), dynamic_shapes
@@ -162,6 +164,7 @@ def export(
                 raise_failure(_failure(error), error)
             first = error
             fixed += _programs(error)
+        log.debug("the model is traced again with its control flow rewritten: %s", str(first).partition("\n")[0])
         why: BaseException | None = None
         with rewritten(module) as converter, by_rows():
             while True:

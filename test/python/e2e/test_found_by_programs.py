@@ -25,13 +25,17 @@ class Fn(torch.nn.Module):
         return self.fn(*args)
 
 
-def compare(fn: Callable[..., Any], *args: torch.Tensor, dynamic: Iterable[dict[int, Any]], calls: Iterable[Any]) -> None:
+def compare(
+    fn: Callable[..., Any], *args: torch.Tensor, dynamic: Iterable[dict[int, Any]], calls: Iterable[Any]
+) -> None:
     """Compiles a function for ``args`` with ``dynamic`` dims, and compares it at ``calls``."""
     model = disc.compile(Fn(fn), args, dynamic_shapes=(tuple(dynamic),))
     for call in calls:
         want = fn(*(x.clone() for x in call))
         got = model(*call)
-        for g, w in zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,), strict=True):
+        for g, w in zip(
+            got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,), strict=True
+        ):
             assert g.dtype == w.dtype
             torch.testing.assert_close(g, w, equal_nan=True)
 
@@ -109,12 +113,19 @@ def test_places_of_nan_in_pools() -> None:
     def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         image = x.reshape(1, 1, -1, 4)
         pools = [F.max_pool1d(x, 3, 1, 1, return_indices=True), F.adaptive_max_pool1d(x, 2, return_indices=True)]
-        pools += [F.max_pool2d(image, 2, 1, 1, return_indices=True), F.max_pool2d(image, (3, 2), 2, return_indices=True)]
+        pools += [
+            F.max_pool2d(image, 2, 1, 1, return_indices=True),
+            F.max_pool2d(image, (3, 2), 2, return_indices=True),
+        ]
         pools += [F.adaptive_max_pool2d(image, 2, return_indices=True)]
         pools += [F.max_pool3d(image[None], (1, 2, 2), 1, return_indices=True)]
         return tuple(x for pair in pools for x in pair)
 
-    x = torch.tensor([nan, nan, 1, 2, 2, -inf, -inf, inf, inf, nan, 3, nan, nan, nan, 5, 5, 0, -0.0, 1, 1, nan, 3, 3, 2])
+    x = torch.tensor(
+        [nan, nan, 1, 2, 2, -inf, -inf, inf, inf, nan, 3, nan, nan, nan, 5, 5, 0, -0.0, 1, 1, nan, 3, 3, 2]
+    )
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         y = x.to(dtype).reshape(1, 1, -1)
-        compare(fn, y, dynamic=[{2: 4 * Dim("k", min=3)}], calls=[(y,), (y[..., :12],), (y.flip(2),), (y.repeat(1, 1, 3),)])
+        compare(
+            fn, y, dynamic=[{2: 4 * Dim("k", min=3)}], calls=[(y,), (y[..., :12],), (y.flip(2),), (y.repeat(1, 1, 3),)]
+        )

@@ -31,9 +31,7 @@ TOGETHER = 4
 _SECONDS = 240.0
 
 
-def check_numbers(
-    seed: int, numbers: Sequence[int], compile: Compile = compiled
-) -> tuple[list[Outcome], Coverage]:
+def check_numbers(seed: int, numbers: Sequence[int], compile: Compile = compiled) -> tuple[list[Outcome], Coverage]:
     """Outcomes of the programs of these numbers; every second one is also rewritten."""
     programs = [generate(seed, n) for n in numbers]
     outcomes: list[Outcome] = []

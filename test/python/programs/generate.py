@@ -29,7 +29,14 @@ _FLOATS = ["f32"] * 6 + ["f64", "f16", "bf16"]
 _SCALARS = ("2", "0.5", "-1", "True", "3.0", "1e-3", "-2.5", "0", "100", "7")
 _SCALAR_DTYPES = ("float64", "float64", "float32", "int64", "int32", "float16", "bfloat16", "bool", "complex64")
 # Small numbers of layers: strides, paddings, sizes of kernels, dilations, groups, features.
-_NUMBERS = {"i": (1, 1, 2, 3), "j": (0, 1, 2), "k": (1, 2, 3, 5), "h": (1, 1, 2, 3), "g": (1, 2, 3), "o": (1, 3, 4, 8, 16, 17, 33)}
+_NUMBERS = {
+    "i": (1, 1, 2, 3),
+    "j": (0, 1, 2),
+    "k": (1, 2, 3, 5),
+    "h": (1, 1, 2, 3),
+    "g": (1, 2, 3),
+    "o": (1, 3, 4, 8, 16, 17, 33),
+}
 
 
 @dataclass
@@ -101,7 +108,9 @@ class Generator:
         if self.layers:
             main = rng.choice(_FLOATS)
             features = rng.choice((2, 3, 4, 6, 8, 16))
-            places: list[str | int] = [rng.choice([*symbols, *symbols, 3, 8]) for _ in range(rng.choice((0, 1, 1, 1, 2, 2, 2, 3)))]
+            places: list[str | int] = [
+                rng.choice([*symbols, *symbols, 3, 8]) for _ in range(rng.choice((0, 1, 1, 1, 2, 2, 2, 3)))
+            ]
             batch = rng.choice([*symbols, 1, 2])
             base = [batch, features, *places] if rng.random() < 0.6 else [batch, *places, features]
         for place in range(rng.choice((1, 2, 2, 3))):

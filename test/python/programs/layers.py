@@ -11,7 +11,8 @@ from .grammar import Template
 
 def _layers(rank: int | None, *cases: tuple[str, ...], weight: float = 1.0) -> list[Template]:
     return [
-        Template(text, "any", "layer", weight / len(cases), rank=rank, weights=tuple(weights)) for text, *weights in cases
+        Template(text, "any", "layer", weight / len(cases), rank=rank, weights=tuple(weights))
+        for text, *weights in cases
     ]
 
 

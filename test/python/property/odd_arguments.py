@@ -297,7 +297,7 @@ def fault_of(error: BaseException) -> str | None:
             return None
         frame = traceback.extract_tb(error.__traceback__)[-1]
         return f"raw {type(error).__name__} ({frame.filename.rpartition('/')[2]}:{frame.lineno}): {text}"
-    if "torch.export failed" not in text and "PyTorch" not in text and (found := _RAW.search(text)):
+    if "torch.export" not in text and "PyTorch" not in text and (found := _RAW.search(text)):
         return f"raw text {found[0]!r}: {text}"
     if error.source is None:
         return f"no line: {text}"

@@ -127,7 +127,7 @@ def test_keyword_arguments_of_a_variadic_parameter():
 @pytest.mark.parametrize(
     ("shapes", "text"),
     [
-        ({"x": None, "masc": {0: "n"}}, r"'masc' is no argument of the example; the arguments: x, mask"),
+        ({"x": None, "masc": {0: "n"}}, r"'masc' is not an argument of the example; the arguments: x, mask"),
         ({"x": {0: "no name"}}, r"x, dim 0: expected the name of a dim or \"auto\", got 'no name'"),
         ("batch", r"expected \"auto\", a dict, .* got 'batch'"),
         (("auto",), r"expected a spec for each of the 2 arguments \(x, mask\), got 1"),

@@ -25,7 +25,9 @@ def write(folder: Path, program: Program, seed: int, way: str, what: str) -> Pat
         f"SEED = {seed}\nWAY = {way!r}\nINPUTS = {inputs!r}\nMINIMUM = {dict(program.minimum)!r}\n"
         f"OUTPUTS = {program.outputs!r}\n"
         + (f"PARAMETERS = {held!r}\n" if held else "")
-        + "STEPS = [\n" + "".join(f"    {step!r},\n" for step in steps) + "]\n"
+        + "STEPS = [\n"
+        + "".join(f"    {step!r},\n" for step in steps)
+        + "]\n"
     )
     return path
 
