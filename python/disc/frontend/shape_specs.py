@@ -83,7 +83,9 @@ def _by_name(shapes: Mapping[str, Any], arguments: Mapping[str, Any], variadic: 
     for name in given:
         if name not in arguments:
             known = ", ".join(arguments) or "none"
-            raise ArgumentValueError(f"dynamic_shapes: {name!r} is not an argument of the example; the arguments: {known}")
+            raise ArgumentValueError(
+                f"dynamic_shapes: {name!r} is not an argument of the example; the arguments: {known}"
+            )
     return {name: given.get(name) for name in arguments}
 
 
