@@ -34,13 +34,13 @@ def check_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[s
 
 def _not_dense(tensor: torch.Tensor) -> str | None:
     """What keeps a tensor from being an input, and what to do about it."""
-    if tensor.is_nested:
+    if tensor.is_nested and tensor.layout != torch.jagged:
         return (
             "is a strided nested tensor, which is not supported: use layout=torch.jagged, or pass"
             " tensor.to_padded_tensor(0.0) and lengths"
         )
     if tensor.is_quantized:
         return "is a quantized tensor, which is not supported: pass tensor.int_repr(), scale and zero point"
-    if tensor.layout != torch.strided:
+    if tensor.layout not in (torch.strided, torch.jagged):
         return f"has the layout {tensor.layout}, which is not supported: pass tensor.to_dense(), or its parts"
     return None

@@ -218,7 +218,7 @@ def test_errors_of_the_compiler(model, calls, monkeypatch, capsys):
 
     failing(disc.CompileError("fusion", "it does not fuse"))
     assert run(model) == 1
-    assert error(capsys) == "[fusion] it does not fuse"
+    assert error(capsys) == "DISC0001 [fusion] it does not fuse"
     failing(ValueError("no CPU is called 'pentium9000'"))
     assert run(model) == 2
     assert error(capsys) == "no CPU is called 'pentium9000'"

