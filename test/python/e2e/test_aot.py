@@ -238,7 +238,7 @@ def test_disc_compile_and_disc_run(tmp_path):
     assert "rows: 1 to 300" in info and "weights 5 tensors, 12.0 kB" in info
     for flags, status, message in (
         (["rows=301"], 1, "rows"),
-        (["columns=1"], 2, "the library has no symbol 'columns'"),
+        (["columns=1"], 2, "the model has no symbol 'columns'"),
         (["--input", "3x4xf31"], 2, "expected a shape and a dtype"),
         (["--threads", "0"], 2, "threads: expected"),
     ):
