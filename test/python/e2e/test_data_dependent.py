@@ -221,7 +221,9 @@ def test_item_as_size() -> None:
         agree(model(*args), fn(*args))
     with pytest.raises(disc.ShapeError, match=r"torch._check\(u0 <= length\)"):
         model(sparse(4), torch.tensor(5))
-    with pytest.raises(disc.ShapeError, match=r"item at .*:\d+: u0 is out of range: expected at least 0, got -1$"):
+    with pytest.raises(
+        disc.ShapeError, match=r"item at .*:\d+: u0 is out of range: expected at least 0, got -1 \(DISC0101\)$"
+    ):
         model(sparse(4), torch.tensor(-1))
 
 
