@@ -63,9 +63,13 @@ bool ShapeAnalysis::holdsEverywhere(GuardOp guard) {
   if (auto loop = dyn_cast<LoopOp>(guard->getParentOp()))
     for (StringRef name : symbolsInside(loop))
       own.insert(name);
-  return llvm::any_of(ArrayRef<SymExpr>{guard.getLhs().getValue(), guard.getRhs().getValue()}, [&](const SymExpr &e) {
-    return llvm::any_of(e.symbols(), [&](StringRef name) { return own.contains(name); });
-  });
+  bool ofOwn = false, ofOthers = false;
+  for (const SymExpr &side : {guard.getLhs().getValue(), guard.getRhs().getValue()})
+    for (StringRef name : side.symbols())
+      (own.contains(name) ? ofOwn : ofOthers) = true;
+  // An equality says what a symbol from inside is. A bound may say something of those from outside, too: 2 * i < B has
+  // B >= 1, which is true if there is a step.
+  return ofOwn && (!ofOthers || guard.getPredicate() == Predicate::Eq);
 }
 
 bool ShapeAnalysis::provedAt(Operation *op, Predicate predicate, const SymExpr &lhs, const SymExpr &rhs) {

@@ -45,7 +45,7 @@ public:
   void assumeLoops(ModuleOp module);
 
   /// True for a guard that is a fact about its symbols wherever they are used: a guard that stands in a loop or branch
-  /// and has symbols from outside alone may be true only there.
+  /// and has symbols from outside alone, or bounds them, may be true only there.
   static bool holdsEverywhere(GuardOp guard);
 
   /// Whether the relation holds whenever `op` runs: in the body of a loop, which has a step then, and behind the guards

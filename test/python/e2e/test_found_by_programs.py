@@ -129,3 +129,21 @@ def test_places_of_nan_in_pools() -> None:
         compare(
             fn, y, dynamic=[{2: 4 * Dim("k", min=3)}], calls=[(y,), (y[..., :12],), (y.flip(2),), (y.repeat(1, 1, 3),)]
         )
+
+
+def test_a_loop_without_steps_says_nothing_of_extents() -> None:
+    """The steps read the first row: behind the loop it need not exist."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y, i = x.clone(), 0
+        while i < x.size(0):
+            y[i] = y[i] + y[0]
+            i += 2
+        return y[:1] * 2
+
+    model = disc.compile(Fn(fn), (torch.randn(5, 4),), dynamic_shapes=(({0: Dim("n", min=0)},),))
+    for n in (5, 1, 2, 6):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(model(x), fn(x))
+    with pytest.raises(disc.ShapeError, match="dim 0 is too small"):
+        model(torch.randn(0, 4))
