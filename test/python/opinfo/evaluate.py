@@ -14,7 +14,7 @@ import torch
 import torch.testing._utils as testing_utils
 
 import disc
-from disc.frontend.program import export
+from disc.frontend.export import export
 
 from .compare import DRAWS, difference, distribution_difference, is_random
 from .samples import ALL_DTYPES, OPS, Program, Sample, other_shapes, samples
