@@ -81,6 +81,20 @@ bool applyRows(Updates &updates, const Loop &loop, T *to, const T *from, const i
   int64_t extent = updates.extents[0], stride = updates.strides[0],
           width = updates.numInner ? updates.inner[0].extent : 1;
   uint64_t part = uint64_t(updates.high) - uint64_t(updates.low);
+  if (width == 1 && updates.low <= 0 && part >= uint64_t(extent)) {
+    // Single elements, all of them this task's: there is nothing to search for, and processors look ahead themselves.
+    for (int64_t i = 0; i < loop.extent; ++i) {
+      int64_t at = index[i * loop.index[0]],
+              wrapped = updates.wrap && at < 0 ? int64_t(uint64_t(at) + uint64_t(extent)) : at;
+      if (uint64_t(wrapped) >= uint64_t(extent)) {
+        updates.wrong = at;
+        updates.wrongExtent = extent;
+        return false;
+      }
+      apply<T, kOperation>(to[wrapped * stride + i * loop.target], from[i * loop.values]);
+    }
+    return true;
+  }
   int64_t targets[kBlock + kAhead], sources[kBlock + kAhead];
   for (int64_t first = 0; first < loop.extent; first += kBlock) {
     int64_t last = std::min(first + kBlock, loop.extent), found = 0;
@@ -190,17 +204,23 @@ void copySelf(const Config &config, const disc_view *self, const disc_view &targ
   }
   if (count == 0)
     return;
-  int64_t length = target.rank ? dims[target.rank - 1] : 1;
   int64_t fromOffset = 0;
   if (target.rank) {
     offset = low * target.strides[split];
     fromOffset = self ? low * self->strides[split] : 0;
   }
-  int64_t rank = target.rank ? target.rank - 1 : 0;
+  // Inner dims that lie together in both are one row.
+  int64_t length = 1, rank = target.rank;
+  while (rank > 0 && target.strides[rank - 1] == length && (!self || self->strides[rank - 1] == length))
+    length *= dims[--rank];
+  int64_t step = 1;
+  if (self && rank == target.rank && rank > 0) {
+    length = dims[--rank];
+    step = self->strides[rank];
+  }
   StridedWalk to(rank, dims, target.strides), from(self ? rank : 0, dims, self ? self->strides : nullptr);
   double number = configFloat(config.fill);
   T fill = std::is_integral_v<T> ? T(config.fill) : T(Compute<T>(number));
-  int64_t step = self && target.rank ? self->strides[rank] : 1;
   for (int64_t row = 0; row < count; row += length) {
     T *into = dataOf<T>(target) + offset + to.offset;
     if (!self) {
