@@ -12,14 +12,17 @@ from .rewrite import original_name
 
 # 0, 1, primes, and one beside the sizes of tiles and vectors.
 SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 31, 32, 33, 63, 64, 65)
+LARGE = (127, 129, 192, 255, 257, 300, 513)
+"""Beside what is unrolled, blocked and given to several threads. Where the program's values get too large, smaller."""
 LAYOUTS = ("contiguous", "transposed", "step", "offset", "expanded", "overlapping")
 ROUNDS = 9
+LARGE_ROUNDS = 2
 # Not both at once: a product of denormals and infinities is 0, infinite or NaN as its factors are ordered.
 _SPECIALS = ((0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1.0), (0.0, -0.0, 1e-40, -1e-40, 6e-8, 1.0, -1.0))
 
 
 def assignments(program: Program, seed: int) -> list[dict[str, int]]:
-    """Sizes of a program's symbols for each of its runs: growing, then shrinking; at most one of them is large.
+    """Sizes of a program's symbols for each of its runs: growing, then shrinking, then one of them large.
 
     A program and its rewritten form have the same.
     """
@@ -36,6 +39,10 @@ def assignments(program: Program, seed: int) -> list[dict[str, int]]:
             # The largest are the most telling, beside those that are special.
             values[symbol] = rng.choice(fitting[-3:] + fitting[:1])
         result.append(values)
+    for _ in range(LARGE_ROUNDS):
+        large = rng.choice(program.symbols or [""])
+        small = {s: rng.choice([n for n in SIZES if program.minimum[s] <= n <= 9]) for s in program.symbols}
+        result.append({s: rng.choice(LARGE) if s == large else n for s, n in small.items()})
     return result
 
 

@@ -8,18 +8,21 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import disc
 from closeness import differences, disagreements, wide_module
 from disc.errors import DynamicDimError, InternalError
 
 from .coverage import kernels_of
-from .inputs import assignments, make
+from .inputs import LARGE, assignments, make
 from .program import EXAMPLE, IMPORTS, Group, Program, TolerantGroup, load, plain_cond
 from .rewrite import original_name, rewritten_name
 from .tracing import cheap
@@ -125,6 +128,23 @@ def _refusal(error: Exception) -> tuple[str, str]:
     return "refused", text
 
 
+class _TooLarge(Exception):
+    """A value of more elements than a run of a random program should have."""
+
+
+class _Limited(TorchDispatchMode):
+    """Raises :class:`_TooLarge` where a result has too many elements."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if any(isinstance(t, torch.Tensor) and t.numel() > _MOST_ELEMENTS for t in pytree.tree_leaves(result)):
+            raise _TooLarge
+        return result
+
+
+_MOST_ELEMENTS = 200_000
+
+
 @dataclass
 class _Case:
     """Inputs of one program in one call."""
@@ -196,11 +216,14 @@ class _Runs:
 
     def _case(self, program: Program, module: nn.Module, sizes: dict[str, int], seed: str) -> _Case:
         """Inputs, and what eager makes of them; plain ones if eager cannot write to others."""
+        limited = any(n in LARGE for n in sizes.values())
         for plain in (False, True):
             args = make(program, sizes, seed, plain)
             try:
-                with plain_cond():
+                with plain_cond(), _Limited() if limited else nullcontext():
                     return _Case(sizes, seed, plain, (module(*args), args))
+            except _TooLarge:
+                return self._case(program, module, {s: min(n, 33) for s, n in sizes.items()}, seed)
             except Exception as error:
                 refusal = error
         return _Case(sizes, seed, True, refusal)
