@@ -53,6 +53,9 @@ class Module:
         "" is one like this, of which "host" is this very CPU. Raises ValueError for an unknown name.
         """
 
+    def needs(self) -> dict[str, str]:
+        """What a machine needs to run the module's code: `machine`, `cpu`, and the `features` that it must have."""
+
     def set_host_target(self, cpu: str = "") -> None:
         """Sets `disc_plan.target` to the machine this process runs on, or to that machine as if it were only a `cpu`.
 
@@ -66,6 +69,12 @@ class Executable:
         """Binds the parameters and does the work that depends on them alone.
 
         They come in the order of info()['parameters']. Once.
+        """
+
+    def restore(self, parameters: Sequence[Any], packed: Sequence[Any]) -> None:
+        """Takes the kept() parameters and the globals() of an executable of the same objects(), in place of init().
+
+        Parameters come in the order of info()['parameters'], None for those that are not kept.
         """
 
     def run(self, inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
@@ -90,6 +99,12 @@ class Executable:
 
     def globals(self) -> list[np.ndarray]:
         """What init() computed: the bytes of each global, as arrays that keep this object alive."""
+
+    def kept(self) -> list[tuple[str, str, tuple[int, ...], np.ndarray]]:
+        """The parameters that runs read: name, dtype, shape, and bytes in an array that keeps this object alive."""
+
+    def objects(self) -> list[bytes]:
+        """The machine code, as ELF objects that link() takes."""
 
     def times(self) -> dict[str, float]:
         """Seconds of code generation, by step."""
@@ -162,6 +177,20 @@ def opt(arguments: Sequence[str]) -> int:
 
 def host_target() -> dict[str, Any]:
     """The machine this process runs on, as the driver describes it."""
+
+def link(
+    objects: Sequence[bytes], tensor_type: type, *, threads: int = 0, profile: bool = False, device: int = 0
+) -> Executable:
+    """Loads what Executable.objects() gave."""
+
+def find_cached(folder: str, limit: int, key: str) -> list[bytes] | None:
+    """What is stored under a key in a folder of cached code."""
+
+def store_cached(folder: str, limit: int, key: str, contents: Sequence[bytes]) -> None:
+    """Stores contents under a key in a folder of cached code, unless they are larger than its limit."""
+
+def missing_features(features: str) -> str:
+    """Those of a list of CPU features, "avx,avx2", that this machine lacks."""
 
 def jit(
     module: Module,

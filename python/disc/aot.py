@@ -23,7 +23,7 @@ from .header import header as header_text
 from .interface import Interface, SymbolSpec, TensorSpec
 from .options import Options
 from .package import install_library
-from .weights import PaddedBytes, packed_name, write_weights
+from .weights import StoredBytes, packed_name, write_weights
 
 if TYPE_CHECKING:
     import onnx
@@ -197,7 +197,7 @@ class _Job:
         # What a device lays out it does when the model is loaded: this machine need not have one.
         self._packed = packed and self.compilation.pipeline.has("disc-schedule-pack-weights")
         self.variants: list[str] = []
-        self._globals: dict[str, PaddedBytes] = {}
+        self._globals: dict[str, StoredBytes] = {}
         """Packed weights by name, in memory of the code that packed them."""
         self._parameters: set[str] = set()
 
@@ -250,7 +250,7 @@ class _Job:
         executable.init([program.parameters[name].detach() for name in executable.info()["parameters"]])
         number = len(self.variants) - 1
         for i, data in enumerate(executable.globals()):
-            self._globals[packed_name(self.variants[number], i)] = PaddedBytes(data)
+            self._globals[packed_name(self.variants[number], i)] = StoredBytes(data)
         self._builder.set_packed(number)
 
     def write(self, program: ImportedProgram, output: Path, weights: Path | None) -> Path | None:
@@ -258,7 +258,7 @@ class _Job:
         if self._emit in ("llvm", "asm"):
             output.write_text(self._builder.text(0), encoding="utf-8")
             return None
-        tensors: dict[str, torch.Tensor | PaddedBytes] = {n: program.parameters[n] for n in sorted(self._parameters)}
+        tensors: dict[str, torch.Tensor | StoredBytes] = {n: program.parameters[n] for n in sorted(self._parameters)}
         tensors.update(self._globals)
         stored = bool(tensors)
         if not stored:

@@ -143,8 +143,15 @@ class Compilation:
 
         ``cpu`` is a kind of CPU of the target's machine, this one or not; None means what the options say.
         """
+        return self.lowered(program, self.parsed(program, cpu))
+
+    def parsed(self, program: ImportedProgram, cpu: str | None = None) -> _native.Module:
+        """The input IR, for a kind of CPU."""
         with boundary(IMPORT):
-            module = self._parse(program.text, cpu)
+            return self._parse(program.text, cpu)
+
+    def lowered(self, program: ImportedProgram, module: _native.Module) -> _native.Module:
+        """The stages after the import, on what :meth:`parsed` gave."""
         for stage in self.pipeline:
             with self.step(stage.name), boundary(stage.name):
                 self._run_stage(module, stage)

@@ -25,6 +25,7 @@ from .lazy import LazyModel
 from .logs import log
 from .model import Model
 from .options import Options
+from .pipeline import IMPORT
 from .weight_watch import WeightWatch
 
 if TYPE_CHECKING:
@@ -271,11 +272,25 @@ def build(compilation: Compilation, program: ImportedProgram, device: int = 0) -
 
     ``device`` is the number of the GPU that it is for, if it is for one.
     """
-    module = compilation.lower(program)
-    if compilation.options.stop_after is not None:
+    options = compilation.options
+    module = compilation.parsed(program)
+    cached = code_cache.entry(options, compilation.pipeline, compilation.texts[IMPORT])
+    found = None if cached is None else cached.find()
+    if found is not None:
+        texts, objects = found
+        with compilation.step(EMIT), boundary(EMIT):
+            compilation.texts.update(texts)
+            return _native.link(
+                objects, torch.Tensor, threads=options.threads or 0, profile=options.profile, device=device
+            )
+    module = compilation.lowered(program, module)
+    if options.stop_after is not None:
         return None
     with compilation.step(EMIT), boundary(EMIT):
-        return _emit(compilation, module, device)
+        executable = _emit(compilation, module, device, "" if cached else code_cache.folder(options.code_cache))
+        if cached is not None:
+            cached.store(compilation.texts, executable.objects())
+        return executable
 
 
 def load(executable: _native.Executable, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -299,7 +314,7 @@ def watch(executable: _native.Executable, program: ImportedProgram, model: Any) 
     return weights
 
 
-def _emit(compilation: Compilation, module: _native.Module, device: int) -> _native.Executable:
+def _emit(compilation: Compilation, module: _native.Module, device: int, cache: str) -> _native.Executable:
     options = compilation.options
     try:
         return _native.jit(
@@ -310,7 +325,7 @@ def _emit(compilation: Compilation, module: _native.Module, device: int) -> _nat
             opt_level=options.opt_level,
             dump_prefix=compilation.dump_prefix(),
             device=device,
-            cache_folder=code_cache.folder(options.code_cache),
+            cache_folder=cache,
             cache_limit=options.code_cache_limit,
         )
     except ValueError as error:

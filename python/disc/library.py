@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _runtime
 from .interface import SymbolSpec, TensorSpec
 
+if TYPE_CHECKING:
+    from .model import Model
+
 _MAX_THREADS = 4096
+# A safetensors file with metadata: the size of its header, then that.
+_START, _METADATA = 8, b'{"__metadata__"'
 
 
 def load(
@@ -20,13 +25,17 @@ def load(
     weights: str | os.PathLike[str] | None = None,
     trust_files: bool = False,
     device: int = 0,
-) -> Library:
-    """Loads what :func:`disc.aot_compile` or ``disc-compile`` wrote. NumPy is all that is needed.
+) -> Library | Model:
+    """Loads a compiled model from a file. Nothing is compiled.
+
+    Either a library, which :func:`disc.aot_compile` or ``disc compile`` wrote: NumPy is all that is needed. Or what
+    :meth:`disc.Model.save` wrote, ``model.disc``: that needs the package with which it was compiled. Loading runs the
+    code in the file, so load only files that you trust.
 
     Args:
-        path: the library, ``libminilm.so``. It stays in the process also when nothing uses it any more.
+        path: the file, ``libminilm.so``. A library stays in the process also when nothing uses it any more.
         threads: threads of one call, the caller's included; None means every core this process may use.
-        weights: a safetensors file to take the weights from; None means those in the library, or of the file beside it.
+        weights: of a library: a safetensors file to take the weights from; None means those in the library, or of the file beside it.
         trust_files: do not compare files with the checksums in the library. Formats and bounds are checked anyway.
         device: of a library for GPUs, the number of the one to run on.
 
@@ -38,9 +47,34 @@ def load(
     """
     if threads is not None and (not isinstance(threads, int) or not 1 <= threads <= _MAX_THREADS):
         raise ValueError(f"threads: expected None or a number from 1 to {_MAX_THREADS}, got {threads!r}")
+    if _is_saved(path):
+        if weights is not None:
+            raise ValueError(
+                f"weights: {os.fspath(path)!r} is no library; to give a model other weights, call model.load_state_dict"
+            )
+        return _load_saved(path, threads, trust_files, device)
     return _open(
         _Source(_readable(path), threads, None if weights is None else _readable(weights), trust_files, device)
     )
+
+
+def _is_saved(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is one that :meth:`disc.Model.save` wrote, by its first bytes."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        return False
+    with open(path, "rb") as file:
+        return file.read(_START + len(_METADATA))[_START:] == _METADATA
+
+
+def _load_saved(path: str | os.PathLike[str], threads: int | None, trust_files: bool, device: int) -> Model:
+    try:
+        from . import saved
+    except ImportError as error:
+        raise ImportError(
+            f"{os.fspath(path)}: a file of disc.Model.save needs the package disc-compiler with torch ({error}); write a"
+            " library with disc.aot_compile for machines without it"
+        ) from error
+    return saved.load(path, threads=threads, trust_files=trust_files, device=device)
 
 
 @dataclass(frozen=True)

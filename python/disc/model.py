@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
+from torch.nn.modules.module import _IncompatibleKeys
 
-from . import _native
+from . import _native, saved
 from .caches import given_back
 from .errors import ArgumentValueError, CallError, InputTypeError
 from .frontend import ImportedProgram, Input
@@ -69,6 +71,9 @@ class Model:
         # Of a callable the module is ours; the user's own is the user's to keep.
         self._kept = module if isinstance(module, CallableModule) else None
         self._module = None if module is None else weakref.ref(module)
+        # Of a model from a file: the tensors that it has in the place of a module's, and their names there.
+        self._loaded_parameters: dict[str, torch.Tensor] = {}
+        self._state_dict_names: dict[str, str | None] = {}
         self._program = program
         self._pipeline = pipeline
         self._texts = dict(texts)
@@ -220,12 +225,59 @@ class Model:
         """Threads that a call may use."""
         return self._executable.threads if self._executable else 0
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a disc.Model contains machine code of this process and cannot be pickled or copied. To use it in another "
-            "process, write a library with disc.aot_compile and load it there with disc.load (what disc.load returns "
-            "can be pickled), or call disc.compile in that process"
-        )
+    @property
+    def module(self) -> torch.nn.Module | None:
+        """The module that was compiled, if it still exists; None for an ONNX model and one that was loaded."""
+        return None if self._module is None else self._module()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the compiled model with its weights to a file, which :func:`disc.load` reads without compiling.
+
+        >>> model.save("model.disc")
+        >>> model = disc.load("model.disc")
+
+        The file is for the same versions of DISC and PyTorch, and for machines whose CPU has the features of the one
+        that the model was compiled for. It is a safetensors file. A library (:func:`disc.aot_compile`) needs neither
+        PyTorch nor Python, and serves later versions.
+
+        Raises:
+            ProgramError: the model has parts that are no data: operations of PyTorch's (``fallback=True``), trees.
+            OSError: the file cannot be written.
+        """
+        saved.save(self, path)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """The parameters and buffers, by the names that the module's own ``state_dict`` has; not copies.
+
+        Of a model that was loaded, those that it uses.
+
+        Raises:
+            ProgramError: there is no module any more, or never was one, so that only packed weights are left.
+        """
+        module = self.module
+        return saved.state_dict(self) if module is None else dict(module.state_dict())
+
+    def load_state_dict(self, state_dict: Mapping[str, torch.Tensor], strict: bool = True) -> Any:
+        """Copies values to the parameters and buffers, as ``torch.nn.Module.load_state_dict`` does.
+
+        The next call packs them. No call may run meanwhile.
+
+        Returns:
+            ``missing_keys`` and ``unexpected_keys``, as PyTorch does.
+
+        Raises:
+            WeightsError: of a model that was loaded: names (with ``strict``) or shapes are not its own.
+            RuntimeError: the same of a module.
+            ProgramError: as :meth:`state_dict`.
+        """
+        module = self.module
+        if module is not None:
+            return module.load_state_dict(state_dict, strict=strict)
+        return _IncompatibleKeys(*saved.load_state_dict(self, state_dict, strict))
+
+    def __reduce__(self) -> Any:
+        # With its code and weights: another process need not compile it.
+        return saved.from_bytes, (saved.to_bytes(self),)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{i.name}: {_dtype_name(i)}[{', '.join(map(str, i.dims))}]" for i in self.inputs)

@@ -190,6 +190,11 @@ class WeightWatch:
         """Packs the parameters as they are now, whether they have changed or not."""
         self._changed(executable, force=True)
 
+    def current(self) -> dict[str, torch.Tensor] | None:
+        """The parameters as they are now, by name; None if the module is gone, and with it some of them."""
+        with self._lock:
+            return self._current()
+
     def _changed(self, executable: _native.Executable, *, force: bool = False) -> None:
         with self._lock:
             tensors = self._current()

@@ -6,11 +6,13 @@ which the kernels that read them in place are faster for.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 import torch
@@ -18,9 +20,12 @@ import torch
 ALIGNMENT = 64
 """Bytes of a cache line."""
 
-_NAMES = {
+NAMES = {
     torch.bool: "BOOL",
     torch.uint8: "U8",
+    torch.uint16: "U16",
+    torch.uint32: "U32",
+    torch.uint64: "U64",
     torch.int8: "I8",
     torch.int16: "I16",
     torch.int32: "I32",
@@ -38,7 +43,7 @@ def packed_name(cpu: str, number: int) -> str:
 
 
 @dataclass(frozen=True)
-class PaddedBytes:
+class StoredBytes:
     """Bytes of another owner, stored as a tensor with zeros behind them up to a multiple of ``ALIGNMENT``."""
 
     data: np.ndarray
@@ -56,35 +61,53 @@ class PaddedBytes:
     dtype = torch.uint8
 
 
-def write_weights(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor | PaddedBytes]) -> None:
-    """Writes ``tensors`` to a safetensors file; contents are copied row-major, one tensor at a time."""
+StoredTensor: TypeAlias = "torch.Tensor | StoredBytes"
+
+
+def write_weights(
+    to: str | os.PathLike[str] | BinaryIO,
+    tensors: Mapping[str, StoredTensor],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Writes ``tensors`` to a safetensors file; contents are copied row-major, one tensor at a time.
+
+    With ``metadata`` the file has these texts, and under ``"sha256"`` the hash of everything behind the header.
+    """
     # What is no multiple of a cache line comes last, so that the rest stays aligned.
     order = sorted(tensors, key=lambda name: tensors[name].nbytes % ALIGNMENT != 0)
     header: dict[str, object] = {}
+    if metadata is not None:
+        digest = hashlib.sha256()
+        for name in order:
+            for part in _parts(tensors[name]):
+                digest.update(part)
+        header["__metadata__"] = {**metadata, "sha256": digest.hexdigest()}
     offset = 0
     for name in order:
         tensor = tensors[name]
-        if tensor.dtype not in _NAMES:
+        if tensor.dtype not in NAMES:
             raise TypeError(f"parameter {name!r}: {tensor.dtype} has no place in a file of weights")
         header[name] = {
-            "dtype": _NAMES[tensor.dtype],
+            "dtype": NAMES[tensor.dtype],
             "shape": list(tensor.shape),
             "data_offsets": [offset, offset + tensor.nbytes],
         }
         offset += tensor.nbytes
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-(len(text) + 8) % ALIGNMENT)
-    with open(path, "wb") as file:
+    with open(to, "wb") if isinstance(to, (str, os.PathLike)) else contextlib.nullcontext(to) as file:
         file.write(len(text).to_bytes(8, "little"))
         file.write(text)
         for name in order:
-            _write(file, tensors[name])
+            for part in _parts(tensors[name]):
+                file.write(part)
 
 
-def _write(file: BinaryIO, tensor: torch.Tensor | PaddedBytes) -> None:
-    if isinstance(tensor, PaddedBytes):
-        file.write(tensor.data.data)
-        file.write(bytes(tensor.nbytes - tensor.data.nbytes))
+def _parts(tensor: StoredTensor) -> Iterator[Any]:
+    """The contents of a tensor."""
+    if isinstance(tensor, StoredBytes):
+        yield tensor.data.data
+        yield bytes(tensor.nbytes - tensor.data.nbytes)
     elif tensor.numel() != 0:
         data: np.ndarray = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        file.write(data.data)
+        yield data.data

@@ -62,6 +62,17 @@ Status Model::load(DLManagedTensorVersioned *const *parameters, size_t count, St
   return adopt(std::move(weights), /*runInit=*/true);
 }
 
+Status Model::restore(DLManagedTensorVersioned *const *parameters, size_t count,
+                      DLManagedTensorVersioned *const *packed, size_t numPacked, Stream stream) {
+  DeviceScope scope(device_);
+  if (!scope.status().ok())
+    return scope.status();
+  auto weights = std::make_shared<Weights>(info(), allocator(), device_, stream);
+  if (Status status = weights->restore(parameters, count, packed, numPacked); !status.ok())
+    return status;
+  return adopt(std::move(weights), /*runInit=*/false);
+}
+
 Status Model::adopt(std::shared_ptr<Weights> weights, bool runInit) {
   DeviceScope scope(device_);
   if (!scope.status().ok())

@@ -54,6 +54,10 @@ public:
   /// from the host to a device.
   Status load(DLManagedTensorVersioned *const *parameters, size_t count, Stream stream = nullptr);
 
+  /// Takes what a model of the same code had after load(); see Weights::restore.
+  Status restore(DLManagedTensorVersioned *const *parameters, size_t count, DLManagedTensorVersioned *const *packed,
+                 size_t numPacked, Stream stream = nullptr);
+
   /// Takes bound weights in place of those that it has, after `disc_init` if that is to run. On failure nothing
   /// changes. Waits for the stream, that of the weights.
   Status adopt(std::shared_ptr<Weights> weights, bool runInit);

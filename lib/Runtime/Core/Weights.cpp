@@ -160,6 +160,46 @@ Status Weights::take(DLManagedTensorVersioned *const *tensors, size_t count) {
   return Status();
 }
 
+Status Weights::restore(DLManagedTensorVersioned *const *tensors, size_t count, DLManagedTensorVersioned *const *packed,
+                        size_t numPacked) {
+  bool taken = attempt([&] {
+    owned.assign(tensors, tensors + count);
+    owned.insert(owned.end(), packed, packed + numPacked);
+  });
+  if (!taken) {
+    std::for_each(tensors, tensors + count, release);
+    std::for_each(packed, packed + numPacked, release);
+    throw std::bad_alloc();
+  }
+  if (count != size_t(info.num_parameters) || numPacked != size_t(info.num_globals))
+    return Status(Code::Invalid, "expected " + std::to_string(info.num_parameters) + " parameters and " +
+                                     std::to_string(info.num_globals) + " packed weights, got " +
+                                     std::to_string(count) + " and " + std::to_string(numPacked));
+  for (size_t i = 0; i < count; ++i) {
+    if (!tensors[i] && info.parameters[i].kept)
+      return Status(Code::Invalid, "parameter '" + std::string(info.parameters[i].name) + "' is missing");
+    if (tensors[i])
+      if (Status status = takeOne(i, tensors[i]); !status.ok())
+        return status;
+  }
+  for (size_t i = 0; i < numPacked; ++i) {
+    const DLTensor &tensor = packed[i]->dl_tensor;
+    if (dtypeOf(tensor) != DISC_U8 || tensor.ndim != 1 || tensor.device.device_type != kDLCPU || !isContiguous(tensor))
+      return Status(Code::Type, "packed weights " + std::to_string(i) + ": expected bytes on the CPU");
+    void *data = dataOf(tensor);
+    globals[i].bytes = size_t(tensor.shape[0]);
+    if (!isApart() && data && reinterpret_cast<uintptr_t>(data) % kAlignment == 0) {
+      globals[i].data = data;
+      continue;
+    }
+    if (Status status = fill(globals[i].own, data, globals[i].bytes, "packed weights"); !status.ok())
+      return status;
+    globals[i].data = globals[i].own.data();
+  }
+  lend();
+  return Status();
+}
+
 void Weights::initialised() {
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (info.parameters[i].kept)

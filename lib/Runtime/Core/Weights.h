@@ -35,6 +35,11 @@ public:
   /// copied, unless they are strided or go from the host to a device.
   Status take(DLManagedTensorVersioned *const *tensors, size_t count);
 
+  /// What a set like this one had after init: parameters that calls read, null for the others, and the bytes of each
+  /// global. The tensors are ours from here on, also if this fails.
+  Status restore(DLManagedTensorVersioned *const *tensors, size_t count, DLManagedTensorVersioned *const *packed,
+                 size_t numPacked);
+
   struct Binding {
     const disc_library *library;
     const disc_variant *variant;

@@ -53,8 +53,7 @@ static unsigned elfMachineOf(const HostTarget &target) {
   return triple.isAArch64() ? llvm::ELF::EM_AARCH64 : triple.isARM() ? llvm::ELF::EM_ARM : llvm::ELF::EM_X86_64;
 }
 
-/// The features that code of this target may use and that the runtime can look for.
-static llvm::Expected<std::string> requiredFeatures(const HostTarget &target) {
+llvm::Expected<std::string> mlir::disc::requiredFeatures(const HostTarget &target) {
   SmallVector<StringRef> known;
   for (const char *name : ::disc::rt::cpuFeatureNames(elfMachineOf(target)))
     if (!isForSystems(name))

@@ -30,6 +30,9 @@ struct ArtifactOptions {
   std::string weightsFile;
 };
 
+/// The features that code of this target may use and that the runtime can look for: "avx,avx2".
+llvm::Expected<std::string> requiredFeatures(const HostTarget &target);
+
 class ArtifactBuilder {
 public:
   /// A model of this name, which must be an identifier of C.

@@ -2,6 +2,7 @@
 
 #include "lib/Runtime/Core/Model.h"
 #include "lib/Runtime/Core/Tensor.h"
+#include "lib/Target/Driver/CodeCache.h"
 #include "lib/Target/Driver/Driver.h"
 #include "python/disc/_native/Errors.h"
 #include "python/disc/_native/Interruptible.h"
@@ -24,9 +25,16 @@ namespace rt = disc::rt;
 /// The code, then the model that runs it: the model goes first.
 class Executable {
 public:
-  Executable(std::unique_ptr<Jit> jit, CodegenTimes times, nb::type_object type, unsigned threads, int32_t device);
+  /// What is linked, to be written to a file.
+  using Objects = std::vector<std::string>;
+
+  Executable(std::unique_ptr<Jit> jit, Objects objects, CodegenTimes times, nb::type_object type, unsigned threads,
+             int32_t device);
 
   void init(nb::sequence parameters);
+  void restore(nb::sequence parameters, nb::sequence packed);
+  nb::list kept(nb::handle self) const;
+  nb::list objects() const;
   nb::tuple run(nb::handle self, nb::handle inputs);
   void watch(nb::sequence versions, nb::sequence storages, nb::sequence places, nb::object changed);
   nb::dict info() const;
@@ -59,7 +67,11 @@ private:
   };
   bool parametersChanged() const;
 
+  /// Each parameter, or null for None.
+  std::vector<DLManagedTensorVersioned *> acquire(nb::sequence tensors, const char *what) const;
+
   std::unique_ptr<Jit> jit;
+  Objects linked;
   CodegenTimes codegenTimes;
   TensorType tensors;
   std::unique_ptr<rt::Model> model;
@@ -81,9 +93,9 @@ template <typename T> T Executable::symbol(const std::string &name) {
   return reinterpret_cast<T>(*address);
 }
 
-Executable::Executable(std::unique_ptr<Jit> code, CodegenTimes times, nb::type_object type, unsigned threads,
-                       int32_t device)
-    : jit(std::move(code)), codegenTimes(times), tensors(std::move(type)) {
+Executable::Executable(std::unique_ptr<Jit> code, Objects objects, CodegenTimes times, nb::type_object type,
+                       unsigned threads, int32_t device)
+    : jit(std::move(code)), linked(std::move(objects)), codegenTimes(times), tensors(std::move(type)) {
   auto *info = symbol<const disc_model_info_t *>("disc_model_info");
   auto init = symbol<disc_entry_fn>("disc_init");
   auto main = symbol<disc_entry_fn>("disc_main");
@@ -105,24 +117,50 @@ rt::Stream Executable::currentStream() const {
   return stream;
 }
 
-void Executable::init(nb::sequence parameters) {
-  rt::Stream stream = currentStream();
+std::vector<DLManagedTensorVersioned *> Executable::acquire(nb::sequence sequence, const char *what) const {
   std::vector<DLManagedTensorVersioned *> owned;
-  for (nb::handle parameter : parameters) {
-    DLManagedTensorVersioned *tensor = tensors.isInstance(parameter.ptr()) ? tensors.acquire(parameter.ptr()) : nullptr;
+  for (nb::handle entry : sequence) {
+    if (entry.is_none()) {
+      owned.push_back(nullptr);
+      continue;
+    }
+    DLManagedTensorVersioned *tensor = tensors.isInstance(entry.ptr()) ? tensors.acquire(entry.ptr()) : nullptr;
     if (!tensor) {
       for (DLManagedTensorVersioned *other : owned)
-        other->deleter(other);
+        if (other)
+          other->deleter(other);
       if (!PyErr_Occurred())
-        raise(PyExc_TypeError, "parameters must be tensors");
+        raise(PyExc_TypeError, std::string(what) + " must be tensors");
       throw nb::python_error();
     }
     owned.push_back(tensor);
   }
+  return owned;
+}
+
+void Executable::init(nb::sequence parameters) {
+  rt::Stream stream = currentStream();
+  for (nb::handle parameter : parameters)
+    if (parameter.is_none())
+      raise(PyExc_TypeError, "parameters must be tensors");
+  std::vector<DLManagedTensorVersioned *> owned = acquire(parameters, "parameters");
   rt::Status status;
   {
     nb::gil_scoped_release release;
     status = model->load(owned.data(), owned.size(), stream);
+  }
+  if (!status.ok())
+    raiseRuntimeError(status.error());
+}
+
+void Executable::restore(nb::sequence parameters, nb::sequence packed) {
+  rt::Stream stream = currentStream();
+  std::vector<DLManagedTensorVersioned *> owned = acquire(parameters, "parameters");
+  std::vector<DLManagedTensorVersioned *> globals = acquire(packed, "packed weights");
+  rt::Status status;
+  {
+    nb::gil_scoped_release release;
+    status = model->restore(owned.data(), owned.size(), globals.data(), globals.size(), stream);
   }
   if (!status.ok())
     raiseRuntimeError(status.error());
@@ -271,22 +309,49 @@ nb::dict Executable::info() const {
   return result;
 }
 
+/// Memory of the model's, which lives as long as `owner`; of a device a copy.
+static nb::object bytesOf(rt::Device *device, const void *data, size_t size, nb::handle owner) {
+  size_t shape[] = {size};
+  if (!device)
+    return nb::cast(nb::ndarray<nb::numpy, const uint8_t>(data, 1, shape, owner));
+  rt::DeviceScope scope(device);
+  auto bytes = std::make_unique<uint8_t[]>(size);
+  if (rt::Status status = device->read(bytes.get(), data, size, nullptr); !status.ok())
+    raiseRuntimeError(status.error());
+  nb::capsule copy(bytes.get(), [](void *allocated) noexcept { delete[] static_cast<uint8_t *>(allocated); });
+  return nb::cast(nb::ndarray<nb::numpy, const uint8_t>(bytes.release(), 1, shape, copy));
+}
+
 nb::list Executable::globals(nb::handle self) const {
   nb::list result;
   std::shared_ptr<rt::Weights> weights = model->weights();
-  for (const rt::Weights::Global &global : weights->globals) {
-    size_t shape[] = {global.bytes};
-    if (rt::Device *device = model->device()) {
-      rt::DeviceScope scope(device);
-      auto bytes = std::make_unique<uint8_t[]>(global.bytes);
-      if (rt::Status status = device->read(bytes.get(), global.data, global.bytes, nullptr); !status.ok())
-        raiseRuntimeError(status.error());
-      nb::capsule owner(bytes.get(), [](void *data) noexcept { delete[] static_cast<uint8_t *>(data); });
-      result.append(nb::cast(nb::ndarray<nb::numpy, const uint8_t>(bytes.release(), 1, shape, owner)));
+  for (const rt::Weights::Global &global : weights->globals)
+    result.append(bytesOf(model->device(), global.data, global.bytes, self));
+  return result;
+}
+
+nb::list Executable::kept(nb::handle self) const {
+  nb::list result;
+  const disc_model_info_t &info = model->info();
+  std::shared_ptr<rt::Weights> weights = model->weights();
+  for (int64_t i = 0; i < info.num_parameters; ++i) {
+    const disc_parameter_info &parameter = info.parameters[i];
+    int64_t bytes = 0;
+    if (!parameter.kept || !rt::denseBytes(parameter.shape, parameter.rank, rt::elementBytes(parameter.dtype), bytes))
       continue;
-    }
-    result.append(nb::cast(nb::ndarray<nb::numpy, const uint8_t>(global.data, 1, shape, self)));
+    nb::list shape;
+    for (int64_t d = 0; d < parameter.rank; ++d)
+      shape.append(parameter.shape[d]);
+    result.append(nb::make_tuple(parameter.name, rt::dtypeName(parameter.dtype), nb::tuple(shape),
+                                 bytesOf(model->device(), weights->parameters[size_t(i)], size_t(bytes), self)));
   }
+  return result;
+}
+
+nb::list Executable::objects() const {
+  nb::list result;
+  for (const std::string &object : linked)
+    result.append(nb::bytes(object.data(), object.size()));
   return result;
 }
 
@@ -342,30 +407,88 @@ nb::list Executable::stopProfile() {
 
 using ModuleHandle = nb::handle_t<Module>;
 
+namespace {
+/// What a thread that may outlive its caller makes.
+struct Loading {
+  CodegenTimes times;
+  Executable::Objects objects;
+  std::unique_ptr<Jit> code;
+  std::string message;
+
+  void link(ObjectCode code, const JitOptions &options) {
+    for (const std::unique_ptr<llvm::MemoryBuffer> &object : code)
+      objects.push_back(object->getBuffer().str());
+    if (auto linked = Jit::create(std::move(code), options))
+      this->code = std::move(*linked);
+    else
+      message = llvm::toString(linked.takeError());
+  }
+};
+} // namespace
+
 static std::unique_ptr<Executable> load(ModuleHandle self, nb::type_object type, unsigned threads, int32_t device,
                                         const CodegenOptions &options, const JitOptions &jitOptions) {
-  struct Outcome {
-    CodegenTimes times;
-    std::unique_ptr<Jit> code;
-    std::string message;
-  };
-  auto outcome = std::make_shared<Outcome>();
+  auto outcome = std::make_shared<Loading>();
   auto &module = nb::cast<Module &>(self);
   runInterruptibly(nb::borrow(self), [=, &module](const std::atomic<bool> &cancelled) {
     CodegenOptions own = options;
     own.cancelled = &cancelled;
-    llvm::Expected<ObjectCode> objects = generateCode(*module.op, own, &outcome->times);
-    if (!objects) {
+    if (llvm::Expected<ObjectCode> objects = generateCode(*module.op, own, &outcome->times))
+      outcome->link(std::move(*objects), jitOptions);
+    else
       outcome->message = llvm::toString(objects.takeError());
-    } else if (auto linked = Jit::create(std::move(*objects), jitOptions)) {
-      outcome->code = std::move(*linked);
-    } else {
-      outcome->message = llvm::toString(linked.takeError());
-    }
   });
   if (!outcome->code)
     raise(PyExc_RuntimeError, outcome->message);
-  return std::make_unique<Executable>(std::move(outcome->code), outcome->times, std::move(type), threads, device);
+  return std::make_unique<Executable>(std::move(outcome->code), std::move(outcome->objects), outcome->times,
+                                      std::move(type), threads, device);
+}
+
+static std::unique_ptr<Executable> linkObjects(nb::sequence objects, nb::type_object type, unsigned threads,
+                                               bool profile, int32_t device) {
+  ObjectCode code;
+  for (nb::handle object : objects) {
+    auto bytes = nb::cast<nb::bytes>(object);
+    code.push_back(llvm::MemoryBuffer::getMemBufferCopy(
+        llvm::StringRef(static_cast<const char *>(bytes.data()), bytes.size()), "disc." + llvm::Twine(code.size())));
+  }
+  JitOptions options;
+  options.perfMap = profile;
+  Loading loading;
+  {
+    nb::gil_scoped_release release;
+    loading.link(std::move(code), options);
+  }
+  if (!loading.code)
+    raise(PyExc_RuntimeError, loading.message);
+  return std::make_unique<Executable>(std::move(loading.code), std::move(loading.objects), loading.times,
+                                      std::move(type), threads, device);
+}
+
+/// The objects that are cached under a key; None if there are none.
+static nb::object findCached(const std::string &folder, uint64_t limit, const std::string &key) {
+  CodeCache::Objects objects;
+  {
+    nb::gil_scoped_release release;
+    objects = CodeCache(folder, limit).find(key);
+  }
+  if (objects.empty())
+    return nb::none();
+  nb::list result;
+  for (const std::unique_ptr<llvm::MemoryBuffer> &object : objects)
+    result.append(nb::bytes(object->getBufferStart(), object->getBufferSize()));
+  return result;
+}
+
+static void storeCached(const std::string &folder, uint64_t limit, const std::string &key, nb::sequence contents) {
+  CodeCache::Objects objects;
+  for (nb::handle content : contents) {
+    auto bytes = nb::cast<nb::bytes>(content);
+    objects.push_back(
+        llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(static_cast<const char *>(bytes.data()), bytes.size())));
+  }
+  nb::gil_scoped_release release;
+  CodeCache(folder, limit).store(key, objects);
 }
 
 static std::unique_ptr<Executable> jit(ModuleHandle module, nb::type_object type, unsigned threads, bool profile,
@@ -396,6 +519,9 @@ void disc::py::bindExecutable(nb::module_ &m) {
       .def("init", &Executable::init, nb::arg("parameters"),
            "Binds the parameters, in the order of info()['parameters'], and does "
            "the work that depends on them alone. Once.")
+      .def("restore", &Executable::restore, nb::arg("parameters"), nb::arg("packed"),
+           "In place of init(): the kept() parameters, in the order of info()['parameters'] and None for the others, "
+           "and the globals() of an executable of the same objects().")
       .def(
           "run",
           [](nb::handle_t<Executable> self, nb::handle inputs) {
@@ -412,6 +538,10 @@ void disc::py::bindExecutable(nb::module_ &m) {
       .def(
           "globals", [](nb::handle_t<Executable> self) { return nb::cast<Executable &>(self).globals(self); },
           "What init() computed: the bytes of each global, as numpy arrays that keep this object alive.")
+      .def(
+          "kept", [](nb::handle_t<Executable> self) { return nb::cast<Executable &>(self).kept(self); },
+          "The parameters that runs read: (name, dtype, shape, bytes as a numpy array that keeps this object alive).")
+      .def("objects", &Executable::objects, "The machine code, as ELF objects that link() takes.")
       .def("times", &Executable::times, "Seconds of code generation, by step.")
       .def("seed", &Executable::seed, nb::arg("seed"), "What random numbers follow from.")
       .def("start_profile", &Executable::startProfile, "Records every launch from here on.")
@@ -429,4 +559,10 @@ void disc::py::bindExecutable(nb::module_ &m) {
         "Compiles a module that is in the LLVM dialect and loads it. `threads` = 0 "
         "means every core; `device` is the number of the device that the module is for. Objects are looked up in "
         "`cache_folder` first and stored there, unless it is empty.");
+  m.def("link", &linkObjects, nb::arg("objects"), nb::arg("tensor_type"), nb::kw_only(), nb::arg("threads") = 0,
+        nb::arg("profile") = false, nb::arg("device") = 0, "Loads what Executable.objects() gave.");
+  m.def("find_cached", &findCached, nb::arg("folder"), nb::arg("limit"), nb::arg("key"),
+        "What is stored under a key in a folder of cached code, or None.");
+  m.def("store_cached", &storeCached, nb::arg("folder"), nb::arg("limit"), nb::arg("key"), nb::arg("contents"),
+        "Stores contents under a key in a folder of cached code, unless they are larger than its limit.");
 }

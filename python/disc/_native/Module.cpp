@@ -3,6 +3,7 @@
 #include "python/disc/_native/Module.h"
 #include "dialects/Rt/RtDialect.h"
 #include "dialects/Shape/ShapeDialect.h"
+#include "lib/Runtime/Core/Cpu.h"
 #include "lib/Runtime/Core/Tensor.h"
 #include "lib/Target/Driver/Driver.h"
 #include "lib/Target/Host/EmitModelInfo.h"
@@ -241,6 +242,19 @@ static nb::dict hostTarget() {
   return result;
 }
 
+/// What a machine needs to run the module's code.
+static nb::dict needs(Module &module) {
+  HostTarget target = getHostTarget(*module.op);
+  llvm::Expected<std::string> features = requiredFeatures(target);
+  if (!features)
+    raise(PyExc_ValueError, llvm::toString(features.takeError()));
+  nb::dict result;
+  result["machine"] = target.machine().str();
+  result["cpu"] = target.cpu.c_str();
+  result["features"] = *features;
+  return result;
+}
+
 void disc::py::bindModule(nb::module_ &m) {
   nb::class_<Module>(m, "Module", "An MLIR module in a context of its own.")
       .def_static("parse", &parse, nb::arg("text"), "Parses MLIR text; raises PipelineError.")
@@ -261,6 +275,8 @@ void disc::py::bindModule(nb::module_ &m) {
           "images", &images,
           "The images for a device, once there are some: tuples (chip, \"binary\" or \"text\", bytes, what each kernel "
           "needs of the chip by the kernel's name).")
+      .def("needs", &needs,
+           "What a machine needs to run the module's code: `machine`, `cpu`, and the `features` that it must have.")
       .def(
           "set_target", &describeTarget, nb::arg("cpu"), nb::arg("machine") = "",
           "Sets `disc_plan.target` to one of the machines(), of which only the kind of CPU is known; \"\" is a machine "
@@ -269,5 +285,8 @@ void disc::py::bindModule(nb::module_ &m) {
           "set_host_target", &setTarget, nb::arg("cpu") = "",
           "Sets `disc_plan.target` to the machine this process runs on, or to that machine as if it were only a `cpu`; "
           "raises ValueError for one that it is not.");
+  m.def(
+      "missing_features", [](const std::string &features) { return disc::rt::missingFeatures(features.c_str()); },
+      nb::arg("features"), "Those of a list of CPU features, \"avx,avx2\", that this machine lacks.");
   m.def("host_target", &hostTarget, "The machine this process runs on, as the driver describes it.");
 }

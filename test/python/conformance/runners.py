@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 import disc
-from disc.weights import _NAMES, write_weights
+from disc.weights import NAMES, write_weights
 
 from .cases import Case
 
 Run = Callable[..., Sequence[Tensor]]
 _LIB = Path(disc.__file__).parent / "lib"
-_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+_DTYPES = {name: dtype for dtype, name in NAMES.items()}
 
 
 class Runner:
