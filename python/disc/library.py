@@ -35,7 +35,8 @@ def load(
     Args:
         path: the file, ``libminilm.so``. A library stays in the process also when nothing uses it any more.
         threads: threads of one call, the caller's included; None means every core this process may use.
-        weights: of a library: a safetensors file to take the weights from; None means those in the library, or of the file beside it.
+        weights: of a library: a safetensors file to take the weights from; None means those in the library, or of the
+            file beside it.
         trust_files: do not compare files with the checksums in the library. Formats and bounds are checked anyway.
         device: of a library for GPUs, the number of the one to run on.
 
@@ -71,7 +72,7 @@ def _load_saved(path: str | os.PathLike[str], threads: int | None, trust_files: 
         from . import saved
     except ImportError as error:
         raise ImportError(
-            f"{os.fspath(path)}: a file of disc.Model.save needs the package disc-compiler with torch ({error}); write a"
+            f"{os.fspath(path)}: a file of disc.Model.save needs disc-compiler and torch ({error}); write a"
             " library with disc.aot_compile for machines without it"
         ) from error
     return saved.load(path, threads=threads, trust_files=trust_files, device=device)

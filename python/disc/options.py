@@ -34,8 +34,8 @@ class Options:
     opt_level: int = 3
     """LLVM's optimisation level, 0 to 3."""
     code_cache: str | os.PathLike[str] | Literal[False] | None = None
-    """The folder that caches machine code between compilations, of this process and others. An entry is found by the
-    LLVM IR of the whole model, the CPU and LLVM's version. None means ``$DISC_CODE_CACHE`` if that is set (empty: no
+    """The folder that caches compiled models, of this process and others, without weights. An entry is found by the
+    imported model, the CPU and the build of DISC. None means ``$DISC_CODE_CACHE`` if that is set (empty: no
     cache), else ``$XDG_CACHE_HOME/disc/code``, which is ``~/.cache/disc/code`` by default. False means no cache. A
     folder that other users may write to is not used."""
     code_cache_limit: int = 1 << 30

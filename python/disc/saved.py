@@ -348,8 +348,8 @@ def _check_versions(file: _File) -> None:
     for key, what in ((_KEY, "format"), ("disc", "DISC"), ("torch", "PyTorch")):
         if file.metadata.get(key) != here[key]:
             raise LibraryError(
-                f"{file.name}: written with {what} {file.metadata.get(key)}, and this is {what} {here[key]}; compile the"
-                " model again, or write a library with disc.aot_compile, which later versions can load",
+                f"{file.name}: written with {what} {file.metadata.get(key)}, and this is {what} {here[key]}; compile"
+                " the model again, or write a library with disc.aot_compile, which later versions can load",
                 reason="version",
             )
 
@@ -393,7 +393,9 @@ def load_state_dict(model: Model, values: Mapping[str, torch.Tensor], strict: bo
     ]
     problems = [*wrong]
     if strict:
-        problems += [f"{key} is missing" for key in missing] + [f"{key} is no parameter of the model" for key in unexpected]
+        problems += [f"{key} is missing" for key in missing] + [
+            f"{key} is no parameter of the model" for key in unexpected
+        ]
     if problems:
         raise WeightsError(f"load_state_dict: {'; '.join(problems)}")
     with torch.no_grad():

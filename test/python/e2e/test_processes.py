@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
@@ -164,13 +165,11 @@ def test_pickled_libraries_keep_their_options(libraries, tmp_path):
     assert np.array_equal(pickle.loads(pickle.dumps(library))(x), library(x))
 
 
-def test_compiled_models_say_how_to_reach_other_processes():
-    model = disc.compile(nn.Linear(4, 4), (torch.randn(2, 4),))
-    with pytest.raises(TypeError, match=r"disc\.aot_compile .* disc\.load"):
-        pickle.dumps(model)
-    context = multiprocessing.get_context("spawn")
-    with pytest.raises(TypeError, match=r"disc\.aot_compile"):
-        context.Process(target=print, args=(model,)).start()
+def test_compiled_models_reach_other_processes():
+    model = disc.compile(nn.Linear(4, 4), (torch.randn(2, 4),), dynamic_shapes=({0: torch.export.Dim("rows", max=64)},))
+    x = torch.randn(33, 4)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        assert torch.equal(pool.submit(model, x).result(timeout=240), model(x))
 
 
 # -- Ctrl-C
