@@ -181,7 +181,7 @@ def host_target() -> dict[str, Any]:
 def link(
     objects: Sequence[bytes], tensor_type: type, *, threads: int = 0, profile: bool = False, device: int = 0
 ) -> Executable:
-    """Loads what Executable.objects() gave."""
+    """Loads what Executable.objects() returns."""
 
 def find_cached(folder: str, limit: int, key: str) -> list[bytes] | None:
     """What is stored under a key in a folder of cached code."""

@@ -246,10 +246,10 @@ class _File:
                 for name, e in header.items()
             }
         except (ValueError, KeyError, TypeError, AttributeError, IndexError):
-            raise LibraryError(f"{name}: the file is damaged or is no saved model") from None
+            raise LibraryError(f"{name}: the file is damaged, or not a saved model") from None
         end = max((end for _, end, *_ in self.entries.values()), default=0)
         if _KEY not in self.metadata or end > len(content) or _PROGRAM not in self.entries:
-            raise LibraryError(f"{name}: the file is damaged or is no saved model")
+            raise LibraryError(f"{name}: the file is damaged, or not a saved model")
         self.forms: dict[str, tuple[str, list[int]]] = {}
         """The dtype and shape of each tensor that is one of the model's."""
 

@@ -5,6 +5,7 @@
 #include "lib/Runtime/Core/LastError.h"
 #include "lib/Runtime/Core/LoadedModel.h"
 
+#include <iterator>
 #include <new>
 
 using namespace disc::rt;
@@ -17,30 +18,50 @@ static_assert(int32_t(Code::Type) == DISC_ERROR_TYPE && int32_t(Code::Shape) == 
                   int32_t(Code::Cancelled) == DISC_ERROR_CANCELLED && int32_t(Code::Sanitizer) == DISC_ERROR_SANITIZER,
               "one set of codes");
 
+/// Memory for a handle, which stays. Handles lie side by side: one among blocks that come and go would keep the
+/// allocator from ever joining these again. Null if there is none.
+static disc_model *newHandle() {
+  struct Block {
+    std::atomic<size_t> used;
+    Block *previous; ///< So that all stay reachable.
+    alignas(disc_model) unsigned char handles[127][sizeof(disc_model)];
+  };
+  static std::atomic<Block *> newest{nullptr};
+  while (true) {
+    Block *block = newest.load(std::memory_order_acquire);
+    if (block) {
+      size_t index = block->used.fetch_add(1, std::memory_order_relaxed);
+      if (index < std::size(block->handles))
+        return reinterpret_cast<disc_model *>(block->handles[index]);
+    }
+    auto *more = new (std::nothrow) Block;
+    if (!more)
+      return nullptr;
+    more->used.store(0, std::memory_order_relaxed);
+    more->previous = block;
+    if (!newest.compare_exchange_strong(block, more, std::memory_order_acq_rel))
+      delete more;
+  }
+}
+
 static disc_status open(const disc_library *library, const char *folder, const disc_options *options,
                         disc_model **model) {
   std::unique_ptr<LoadedModel> loaded;
   if (Status status = LoadedModel::open(*library, folder, options, loaded); !status.ok())
     return report(status);
-  auto *handle = new (std::nothrow) disc_model{{kLiveModel}, &disc_rt_api, loaded.get(), nullptr};
+  disc_model *handle = newHandle();
   if (!handle)
     return report(Status(Code::Memory, "no memory for a model"));
-  loaded.release();
-  *model = handle;
+  *model = new (handle) disc_model{{kLiveModel}, &disc_rt_api, loaded.release()};
   return DISC_OK;
 }
 
 static disc_status freeModel(disc_model *model) {
-  static std::atomic<disc_model *> freed{nullptr};
   uint64_t expected = kLiveModel;
   if (!model->magic.compare_exchange_strong(expected, kFreedModel))
     return report(Status(Code::Invalid, "the model was freed before"));
   delete model->loaded;
   model->loaded = nullptr;
-  // Its memory stays, and stays reachable, to be known for what it is.
-  model->nextFreed = freed.load(std::memory_order_relaxed);
-  while (!freed.compare_exchange_weak(model->nextFreed, model, std::memory_order_release, std::memory_order_relaxed))
-    ;
   return DISC_OK;
 }
 

@@ -24,7 +24,6 @@ struct disc_model {
   const disc_api *api;
   // Only for the runtime that the table is of.
   disc::rt::LoadedModel *loaded;
-  disc_model *nextFreed;
 };
 static_assert(sizeof(std::atomic<uint64_t>) == 8, "one word for all versions");
 

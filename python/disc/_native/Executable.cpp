@@ -560,7 +560,7 @@ void disc::py::bindExecutable(nb::module_ &m) {
         "means every core; `device` is the number of the device that the module is for. Objects are looked up in "
         "`cache_folder` first and stored there, unless it is empty.");
   m.def("link", &linkObjects, nb::arg("objects"), nb::arg("tensor_type"), nb::kw_only(), nb::arg("threads") = 0,
-        nb::arg("profile") = false, nb::arg("device") = 0, "Loads what Executable.objects() gave.");
+        nb::arg("profile") = false, nb::arg("device") = 0, "Loads what Executable.objects() returns.");
   m.def("find_cached", &findCached, nb::arg("folder"), nb::arg("limit"), nb::arg("key"),
         "What is stored under a key in a folder of cached code, or None.");
   m.def("store_cached", &storeCached, nb::arg("folder"), nb::arg("limit"), nb::arg("key"), nb::arg("contents"),

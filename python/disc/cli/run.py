@@ -70,13 +70,16 @@ def load_library(path: str, threads: int | None = None, weights: str | None = No
     try:
         import numpy  # noqa: F401  (for the message)
 
-        from .. import load
+        from .. import Library, load
 
-        return load(path, threads=threads, weights=weights)
+        library = load(path, threads=threads, weights=weights)
     except (OSError, ImportError, MemoryError) as error:
         _fail(text.reason(error))
     except ValueError as error:
         _fail(str(error), _USAGE_ERROR)
+    if not isinstance(library, Library):
+        _fail(f"{path}: a model that model.save wrote; load it in Python with disc.load", _USAGE_ERROR)
+    return library
 
 
 def _command(args: argparse.Namespace) -> None:
