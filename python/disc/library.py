@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
 from dataclasses import dataclass, replace
@@ -110,11 +111,51 @@ def _readable(path: str | os.PathLike[str]) -> bytes:
     return os.fsencode(os.path.abspath(path))
 
 
+class Results(tuple[Any, ...]):
+    """Several results of a library: a tuple, and like a dict by the names that :attr:`Library.outputs` has.
+
+    >>> scores, boxes = library(image)
+    >>> library(image)["boxes"]
+    >>> dict(library(image))
+    """
+
+    __slots__ = ()
+    names: tuple[str, ...] = ()
+
+    def __getitem__(self, key: Any) -> Any:
+        """A result by its number or name, or a tuple for a slice."""
+        if isinstance(key, str):
+            if key not in self.names:
+                raise KeyError(f"{key!r}; the results are: {', '.join(self.names)}")
+            key = self.names.index(key)
+        return super().__getitem__(key)
+
+    def keys(self) -> tuple[str, ...]:
+        """The names."""
+        return self.names
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _named_results, (self.names, tuple(self))
+
+    def __repr__(self) -> str:
+        return f"Results({', '.join(f'{name}={value!r}' for name, value in zip(self.names, self, strict=True))})"
+
+
+@functools.cache
+def _results_of(names: tuple[str, ...]) -> type[Results]:
+    return type("Results", (Results,), {"names": names, "__slots__": (), "__doc__": Results.__doc__})
+
+
+def _named_results(names: tuple[str, ...], values: tuple[Any, ...]) -> Results:
+    return _results_of(names)(values)
+
+
 class Library:
     """A compiled model from a library: call it with arrays, in the order of :attr:`inputs` or by their names.
 
     Arrays may be NumPy's, torch's, or anything with ``__dlpack__``, strided or not; they are not copied. If one of them
-    is torch's, the results are tensors of torch, else arrays of NumPy. One result comes alone, several as a tuple.
+    is torch's, the results are tensors of torch, else arrays of NumPy. One result comes alone, several as
+    :class:`Results`, a tuple that has them by their names, too.
     Calls may come from several threads at once, and leave other Python threads running; those of a model with state
     take turns. Inputs that are ``updated`` are written to.
 
@@ -153,6 +194,7 @@ class Library:
         self.symbols: tuple[SymbolSpec, ...] = tuple(SymbolSpec(*symbol) for symbol in model.symbols())
         """The dynamic extents: names and ranges."""
         self._names = tuple(spec.name for spec in self.inputs)
+        self._results = _results_of(tuple(spec.name for spec in self.outputs))
 
     def __call__(self, /, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Runs the model.
@@ -173,7 +215,7 @@ class Library:
         """
         inputs = args if not kwargs and len(args) == len(self._names) else self._bind(args, kwargs)
         results = self._run(inputs, None if out is None else self._targets(out))
-        return results[0] if len(results) == 1 else results
+        return results[0] if len(results) == 1 else self._results(results)
 
     def output_shapes(self, /, *args: Any, **kwargs: Any) -> tuple[tuple[int | None, ...], ...]:
         """The shape of each result that a call with these inputs would give; None for an extent that only a run tells.

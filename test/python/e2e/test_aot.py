@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -247,6 +248,28 @@ def test_disc_compile_and_disc_run(tmp_path):
         assert message in result.stderr
     result = run("run", "mlp.pt2")
     assert result.returncode == 1 and "mlp.pt2" in result.stderr and "Traceback" not in result.stderr
+
+
+class Named(torch.nn.Module):
+    def forward(self, x):
+        return {"plus": x + 1, "pair": (x * 2, x.sum())}
+
+
+def test_results_by_name(tmp_path):
+    rows = torch.export.Dim("rows", max=64)
+    disc.aot_compile(Named(), (torch.ones(3),), dynamic_shapes=({0: rows},), output=tmp_path / "libnamed.so")
+    library = disc.load(tmp_path / "libnamed.so")
+    for size in (1, 17, 64):
+        x = torch.randn(size)
+        results = library(x)
+        plus, double, total = results
+        assert results.keys() == ("plus", "pair_0", "pair_1") and isinstance(results, tuple)
+        assert torch.equal(plus, x + 1) and torch.equal(results["pair_0"], double) and results[2] is total
+        assert dict(results)["pair_1"] is total and results[1:] == (double, total)
+        copy = pickle.loads(pickle.dumps(results))
+        assert torch.equal(copy["plus"], plus)
+        with pytest.raises(KeyError, match="the results are: plus, pair_0, pair_1"):
+            results["other"]
 
 
 def test_numpy_and_torch_give_the_same(libraries):
