@@ -31,6 +31,8 @@ BAD = ("wrong", "internal", "unsupported", "refused", "error", "lost")
 """Outcomes that are failures."""
 Compile = Callable[[nn.Module, Any, Any], Callable[..., Any]]
 # Refusals whose reason is that torch.export fixes an extent, or has no rule for a size that depends on data.
+# `while x.sum() < 5: x = x + 1` of bools: whether the result has bools or integers depends on the data.
+_TYPE_OF_DATA = re.compile(r"before a step of a loop and .* after it")
 _EXPORT = re.compile(
     r"torch\.export|Constraints violated|data-dependent|specialized|Could not guard|unbacked|must be constant|"
     r"tensor being mutated that has internal overlap"
@@ -123,7 +125,7 @@ def _refusal(error: Exception) -> tuple[str, str]:
         return "internal", text
     if isinstance(error, disc.UnsupportedOpError):
         return "unsupported", text
-    if isinstance(error, DynamicDimError) or _EXPORT.search(text):
+    if isinstance(error, DynamicDimError) or _EXPORT.search(text) or _TYPE_OF_DATA.search(text):
         return "export", text
     return "refused", text
 

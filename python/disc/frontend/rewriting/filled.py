@@ -6,6 +6,7 @@ questions has seen the tensor: whatever else takes it may change it, or give awa
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,9 @@ _WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.i
 _VALUES = {torch.zeros: 0, torch.ones: 1}
 _GIVEN = {torch.full: (1, "fill_value"), torch.scalar_tensor: (0, "s")}
 """Which argument is the value."""
+
+# Those whose value is known, by id: mostly none, and every function of torch asks.
+_known: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
 
 ASKING = (Tensor.item, Tensor.__bool__, Tensor.__int__, Tensor.__index__)
 """What asks for the value of a tensor."""
@@ -32,6 +36,7 @@ def note(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any)
         return
     if result.dtype in _WHOLE and all(type(size) is int and size == 1 for size in result.shape):
         result._disc_filled = bool(value) if result.dtype == torch.bool else int(value)  # type: ignore[attr-defined, arg-type]
+        _known[id(result)] = result
 
 
 def value_of(x: Any) -> int | bool | None:
@@ -42,6 +47,9 @@ def value_of(x: Any) -> int | bool | None:
 
 def forget(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> None:
     """Notes that something takes these arguments."""
+    if not _known:
+        return
     for x in pytree.tree_leaves((tuple(args), kwargs)):
         if value_of(x) is not None:
             del x._disc_filled
+            _known.pop(id(x), None)
