@@ -95,6 +95,8 @@ _WITHOUT_TORCH = ("library",)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "hf":
+        return importlib.import_module(".hf", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, extension = _LAZY[name]
