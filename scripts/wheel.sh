@@ -17,10 +17,10 @@ max_compiler=$((150 * 1000 * 1000)) max_runtime=$((5 * 1000 * 1000))
 
 say() { printf '[wheel] %s\n' "$*"; }
 die() { printf '[wheel] error: %s\n' "$*" >&2; exit 1; }
-quietly() { "$@" >>"$log" 2>&1 || { tail -n 30 "$log" >&2; die "$1 failed; full log: $log"; }; }
+quietly() { "$@" >"$log" 2>&1 || { tail -n 30 "$log" >&2; die "$1 failed; full log: $log"; }; }
 
 mkdir -p dist "$build"
-trap 'rm -rf "$build/raw.$$"' EXIT
+trap 'status=$?; rm -rf "$build/raw.$$"; [ $status -ne 0 ] || rm -f "$log"' EXIT
 if [ ! -x $build/tools/bin/auditwheel ]; then
   say "installing auditwheel into $build/tools"
   python3 -m venv $build/tools
@@ -44,6 +44,12 @@ one() {
     module=$(basename "$module")
     (cd $raw/loaded && "$python" -c "import disc.${module%%.*}") || die "$file: disc.${module%%.*} does not load"
   done
+  # A model from the import stage to a library that runs. This needs no torch, of which some Pythons have only builds with
+  # gigabytes of CUDA.
+  if [ "$project" = . ]; then
+    quietly "$python" -m pip install --disable-pip-version-check --no-compile --target $raw/loaded numpy
+    PYTHONPATH=$raw/loaded quietly "$python" test/wheel/native.py
+  fi
   mv $raw/repaired/*.whl dist/
   say "$(printf 'dist/%s: %d.%d MB, %d s' "$file" $((bytes / 1000000)) $((bytes / 100000 % 10)) $((SECONDS - start)))"
 }
