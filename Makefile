@@ -22,8 +22,9 @@ wheel:
 test-wheel:
 	@scripts/test-wheel.sh $(TEST_WHEEL_ARGS)
 
-demo: setup
-	@$(PY) examples/minilm.py
+# MiniLM against eager PyTorch: with this tree's build, or with DISC_WHEEL=1 with the wheel in dist/, without a build.
+demo:
+	@scripts/demo.sh
 
 # The HTTP server of examples/service, and the library of MiniLM that it is linked with.
 MINILM := $(BUILD)/minilm

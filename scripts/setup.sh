@@ -62,7 +62,7 @@ install_python_packages() {
   local key stamp=.venv/.disc-requirements log args=()
   if [ ! -x .venv/bin/python ]; then
     say "creating .venv ($("$PYTHON" --version 2>&1))"
-    "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || die "Python 3.10 or newer is needed, $PYTHON is older"
+    "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "Python 3.11 or newer is needed, $PYTHON is older"
     "$PYTHON" -m venv .venv || { rm -rf .venv; false; } || die "cannot create .venv" "Install the package python3-venv, or set PYTHON"
   fi
   key=$(cat requirements*.txt constraints.txt pyproject.toml | sha256sum | cut -d' ' -f1)

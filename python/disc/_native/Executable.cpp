@@ -8,6 +8,7 @@
 #include "python/disc/_native/Interruptible.h"
 #include "python/disc/_native/Module.h"
 #include "python/disc/_runtime/Exchange.h"
+#include "python/disc/_runtime/GilRelease.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -146,7 +147,7 @@ void Executable::init(nb::sequence parameters) {
   std::vector<DLManagedTensorVersioned *> owned = acquire(parameters, "parameters");
   rt::Status status;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     status = model->load(owned.data(), owned.size(), stream);
   }
   if (!status.ok())
@@ -257,7 +258,7 @@ nb::tuple Executable::run(nb::handle self, nb::handle inputs) {
   llvm::SmallVector<disc_output, 4> outputs(size_t(model->info().num_outputs), disc_output{nullptr, nullptr});
   rt::Status status;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     status = model->run(pointers.data(), count, outputs.data(), outputs.size(), stream);
   }
   if (!status.ok())

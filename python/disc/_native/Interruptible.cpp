@@ -1,6 +1,7 @@
 //===- Interruptible.cpp - long work that Ctrl-C may end ------------------===//
 
 #include "python/disc/_native/Interruptible.h"
+#include "python/disc/_runtime/GilRelease.h"
 #include "python/disc/_runtime/Raise.h"
 
 #include <algorithm>
@@ -118,14 +119,14 @@ void disc::py::runInterruptibly(nb::object keep, std::function<void(const std::a
   job->work = std::move(work);
   // Signals are Python's main thread's business: others just work.
   if (!isMainThread() || !job->start(job)) {
-    nb::gil_scoped_release release;
+    GilRelease release;
     job->work(job->cancelled);
     return;
   }
   for (;;) {
     bool done;
     {
-      nb::gil_scoped_release release;
+      GilRelease release;
       done = job->waitFor(kCheckEvery);
     }
     if (done)
@@ -134,7 +135,7 @@ void disc::py::runInterruptibly(nb::object keep, std::function<void(const std::a
       continue;
     job->cancelled.store(true);
     {
-      nb::gil_scoped_release release;
+      GilRelease release;
       done = job->waitFor(kGrace);
     }
     if (!done)

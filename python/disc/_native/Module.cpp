@@ -13,6 +13,7 @@
 #include "mlir/Dialect/LLVMIR/ROCDLDialect.h"
 #include "python/disc/_native/Errors.h"
 #include "python/disc/_native/Interruptible.h"
+#include "python/disc/_runtime/GilRelease.h"
 
 #include <map>
 #include <nanobind/stl/map.h>
@@ -68,7 +69,7 @@ static void run(nb::handle_t<Module> self, const std::string &pipeline, bool ver
 
 static std::string text(Module &module, bool generic, bool locations) {
   std::string result;
-  nb::gil_scoped_release release;
+  GilRelease release;
   mlir::OpPrintingFlags flags;
   if (generic)
     flags.printGenericOpForm();

