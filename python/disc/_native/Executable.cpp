@@ -160,7 +160,7 @@ void Executable::restore(nb::sequence parameters, nb::sequence packed) {
   std::vector<DLManagedTensorVersioned *> globals = acquire(packed, "packed weights");
   rt::Status status;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     status = model->restore(owned.data(), owned.size(), globals.data(), globals.size(), stream);
   }
   if (!status.ok())
@@ -457,7 +457,7 @@ static std::unique_ptr<Executable> linkObjects(nb::sequence objects, nb::type_ob
   options.perfMap = profile;
   Loading loading;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     loading.link(std::move(code), options);
   }
   if (!loading.code)
@@ -470,7 +470,7 @@ static std::unique_ptr<Executable> linkObjects(nb::sequence objects, nb::type_ob
 static nb::object findCached(const std::string &folder, uint64_t limit, const std::string &key) {
   CodeCache::Objects objects;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     objects = CodeCache(folder, limit).find(key);
   }
   if (objects.empty())
@@ -488,7 +488,7 @@ static void storeCached(const std::string &folder, uint64_t limit, const std::st
     objects.push_back(
         llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(static_cast<const char *>(bytes.data()), bytes.size())));
   }
-  nb::gil_scoped_release release;
+  GilRelease release;
   CodeCache(folder, limit).store(key, objects);
 }
 
