@@ -52,7 +52,9 @@ bare() {
   fi
   machine=$(mktemp -d "$cache/run.XXXXXX")
   # Its mounts are in a namespace of this script, and end with it.
-  trap 'rm -rf --one-file-system "$machine"' EXIT
+  # The trap runs after this function, whose variables are gone then.
+  # shellcheck disable=SC2064
+  trap "rm -rf --one-file-system '$machine'" EXIT
   cp -a "$base/." "$machine/"
   mkdir -p "$machine/root/dist" "$machine/root/scripts" "$machine/root/test/wheel"
   cp dist/disc_compiler-*.whl "$machine/root/dist/"
@@ -78,7 +80,8 @@ bare() {
 
 runtime() {
   local python=${PYTHON:-python3} folder
-  folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
+  # shellcheck disable=SC2064
+  folder=$(mktemp -d); trap "rm -rf '$folder'" EXIT
   PYTHONPATH=python .venv/bin/python test/wheel/runtime.py --make "$folder/libmodel.so"
   "$python" -m venv "$folder/venv"
   "$folder/venv/bin/python" -m pip install -q --disable-pip-version-check "$(wheel disc_compiler_runtime "$python")"
