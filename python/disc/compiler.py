@@ -314,7 +314,7 @@ def watch(executable: _native.Executable, program: ImportedProgram, model: Any) 
     return weights
 
 
-def _emit(compilation: Compilation, module: _native.Module, device: int, cache: str) -> _native.Executable:
+def _emit(compilation: Compilation, module: _native.Module, device: int, cache: str = "") -> _native.Executable:
     options = compilation.options
     try:
         return _native.jit(
