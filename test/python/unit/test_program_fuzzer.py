@@ -5,7 +5,7 @@ import torch
 from closeness import differences
 from programs.coverage import kernels_of
 from programs.generate import generate
-from programs.inputs import assignments, make
+from programs.inputs import LARGE_ROUNDS, ROUNDS, assignments, make
 from programs.program import Input, Program, Step
 from programs.rewrite import rewritten
 from programs.run import check
@@ -67,5 +67,5 @@ def test_forms_of_a_program_are_compared():
     ]
     outcomes = check(forms, 0)
     assert [o.kind for o in outcomes] == ["pass", "pass"]
-    assert outcomes[0].counts["agree with the rewritten form"] == outcomes[0].counts["agree"] == 9
+    assert outcomes[0].counts["agree with the rewritten form"] == outcomes[0].counts["agree"] == ROUNDS + LARGE_ROUNDS
     assert outcomes[0].kernels["mul", "f32", "loop"] == 2
