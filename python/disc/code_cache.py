@@ -1,7 +1,7 @@
 """Where compiled models are cached between compilations.
 
 An entry is found by the input IR of a model, the machine it is for and the passes. It has the machine code, and the IR
-after each stage. Weights are no part of it.
+after each stage, but no weights.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "labels": (None,),
     "head_mask": (None,),
 }
-_OWN = ("input_ids", "attention_mask", "position_ids", "past_key_values", "logits_to_keep", "cache_position")
+_ATTENTION = ("sdpa", "eager")
 
 
 def compile_causal_lm(
@@ -51,15 +51,16 @@ def compile_causal_lm(
     Args:
         model: a ``...ForCausalLM`` whose layers keep all keys and values (a ``DynamicCache`` without sliding windows).
         max_length: the most tokens of a sequence, the prompt included; None means what the model's configuration says.
-        batch: the number of sequences of a call, or its least and greatest value; None means any.
+        batch: the number of sequences of a call, or its least and greatest value; None means any size.
         target: as for :func:`disc.compile`.
         options: as for :func:`disc.compile`.
 
     Returns:
-        a :class:`CausalLM`. It uses the original model's weights; keep that in evaluation mode.
+        a :class:`CausalLM`. It uses the original model's weights, and puts that model into evaluation mode.
 
     Raises:
-        ArgumentTypeError: the model is no causal language model of transformers, or its cache is of another kind.
+        ArgumentTypeError: the model is not a causal language model of transformers, or its cache or attention is of
+            another kind.
         ArgumentValueError: a limit is out of range.
         CompileError: as :func:`disc.compile`.
     """
@@ -72,9 +73,17 @@ def compile_causal_lm(
     longest = max_length if max_length is not None else known
     if not isinstance(longest, int) or longest < 2:
         raise ArgumentValueError(f"max_length: expected a number of tokens, at least 2, got {longest!r}")
-    least, most = batch if isinstance(batch, tuple) else (batch or 1, batch)
+    least, most = batch if isinstance(batch, tuple) else (1 if batch is None else batch, batch)
+    if not isinstance(least, int) or least < 1 or (most is not None and (not isinstance(most, int) or most < least)):
+        raise ArgumentValueError(f"batch: expected a number from 1 on, or a minimum and a maximum, got {batch!r}")
+    attention = getattr(model.config, "_attn_implementation", None)
+    if attention not in _ATTENTION:
+        raise ArgumentTypeError(
+            f"model: expected attention of the kind {' or '.join(map(repr, _ATTENTION))}, got {attention!r}; load the"
+            " model with attn_implementation='sdpa'"
+        )
     step = _Step(model).eval()
-    cache = step.empty_cache(3)
+    cache = step.empty_cache()
     size = least if least == most else Dim("batch", min=least, max=most) if most else Dim("batch", min=least)
     rows = {} if isinstance(size, int) else {0: size}
     example_rows = least if isinstance(size, int) else max(least, min(most or 3, 3))
@@ -86,11 +95,11 @@ def compile_causal_lm(
         "past_mask": {**rows, 1: past},
         "position_ids": {**rows, 1: length},
         "cache": {**rows, 2: past},
-        "keep": Dim.DYNAMIC,
+        "kept": {0: Dim("kept", min=1, max=longest)},
     }
     with torch.no_grad():
         compiled = compile(step, args, dynamic_shapes=shapes, target=target, options=options)
-    return CausalLM(model, step, compiled, longest)
+    return CausalLM(model, compiled, cache, longest)
 
 
 class _Step(torch.nn.Module):
@@ -108,9 +117,9 @@ class _Step(torch.nn.Module):
         past_mask: torch.Tensor,
         position_ids: torch.Tensor,
         cache: Any,
-        keep: int,
+        kept: torch.Tensor,
     ) -> Any:
-        """Logits of the last ``keep`` tokens, and the cache with all of them."""
+        """Logits of the tokens whose numbers are ``kept``, and the cache with all tokens."""
         given = {"position_ids": position_ids} if self.takes_positions else {}
         past, length = past_mask.shape[1], mask.shape[1]
         keys, queries = torch.arange(past + length, device=mask.device), torch.arange(length, device=mask.device)
@@ -118,23 +127,27 @@ class _Step(torch.nn.Module):
         # Padding attends to itself: a row without any key would be NaN, and spread by its key in the next layer.
         itself = keys == past + queries[:, None]
         allowed = torch.cat((past_mask, mask), dim=1)[:, None, None, :].bool() & causal | itself
+        if self.model.config._attn_implementation == "eager":
+            # It adds the mask to the scores.
+            dtype = self.model.dtype
+            allowed = torch.zeros_like(allowed, dtype=dtype).masked_fill(~allowed, torch.finfo(dtype).min)
         result = self.model(
             input_ids=input_ids,
             attention_mask=allowed,
             past_key_values=cache,
             use_cache=True,
-            logits_to_keep=keep,
+            logits_to_keep=kept,
             return_dict=True,
             **given,
         )
         return result.logits, result.past_key_values
 
-    def empty_cache(self, rows: int) -> Any:
+    def empty_cache(self) -> Any:
         """A cache without tokens; ArgumentTypeError if the model's is of a kind that does not grow token by token."""
         from transformers import cache_utils
 
         given = cache_utils.DynamicCache(config=self.model.config)
-        token = torch.zeros(rows, 1, dtype=torch.int64, device=self.model.device)
+        token = torch.zeros(1, 1, dtype=torch.int64, device=self.model.device)
         with torch.no_grad():
             result = self.model(input_ids=token, past_key_values=given, use_cache=True, return_dict=True)
         cache: Any = getattr(result, "past_key_values", None)
@@ -170,7 +183,7 @@ def _example(step: _Step, empty: Any, rows: int) -> tuple[Any, ...]:
             setattr(layer, name, tensor.new_zeros(rows, tensor.shape[1], past, tensor.shape[3]))
     ids = torch.zeros(rows, length, dtype=torch.int64, device=device)
     positions = torch.arange(past, past + length, device=device).expand(rows, -1).contiguous()
-    return ids, torch.ones_like(ids), ids.new_ones(rows, past), positions, cache, 3
+    return ids, torch.ones_like(ids), ids.new_ones(rows, past), positions, cache, torch.arange(2, length, device=device)
 
 
 class CausalLM:
@@ -182,10 +195,10 @@ class CausalLM:
         max_length: the most tokens of a sequence.
     """
 
-    def __init__(self, model: Any, step: _Step, compiled: Model, max_length: int) -> None:
-        """Made by :func:`compile_causal_lm`."""
+    def __init__(self, model: Any, compiled: Model, empty: Any, max_length: int) -> None:
+        """``empty``: a cache without tokens. :func:`compile_causal_lm` makes these objects."""
         self.model, self.compiled, self.max_length = model, compiled, max_length
-        self._step = step
+        self._empty = empty
         # transformers' own loop, which calls this object's forward.
         self._runner = copy.copy(model)
 
@@ -194,7 +207,6 @@ class CausalLM:
             return self(*args, **kwargs)
 
         self._runner.__dict__["forward"] = forward
-        self._empty = step.empty_cache(1)
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         """``model.generate`` of transformers, with its arguments and results."""
@@ -215,7 +227,7 @@ class CausalLM:
             input_ids: tokens, int64 [batch, length].
             attention_mask: 1 for tokens, 0 for padding, [batch, past + length]; None means no padding.
             position_ids: int64 [batch, length]; None counts all tokens before, padding included, as the original does.
-            past_key_values: a ``DynamicCache`` of the tokens before, which gets the new ones; None means none.
+            past_key_values: a ``DynamicCache`` of the tokens before, which gets the new ones; None means no tokens yet.
             logits_to_keep: how many of the last tokens have logits; 0 means all.
             **kwargs: other arguments of the original, with their default values.
 
@@ -231,13 +243,22 @@ class CausalLM:
         from transformers.modeling_outputs import CausalLMOutputWithPast
 
         for name, value in kwargs.items():
-            if name in _OWN or any(value is neutral for neutral in _NEUTRAL.get(name, (None,))):
+            # The position in the cache follows from the cache itself.
+            if name == "cache_position" or any(value is neutral for neutral in _NEUTRAL.get(name, (None,))):
                 continue
             raise CallError(
                 f"argument {name!r}: the compiled model does not have it, got {value!r}; call the original model"
             )
+        if input_ids.dim() != 2:
+            raise ArgumentValueError(
+                f"input_ids: expected a tensor [batch, length], got one of the shape {list(input_ids.shape)}"
+            )
         rows, length = input_ids.shape
         cache = cache_utils.DynamicCache(config=self.model.config) if past_key_values is None else past_key_values
+        if type(cache) is not cache_utils.DynamicCache:
+            raise ArgumentTypeError(
+                f"past_key_values: expected a DynamicCache, got {type(cache).__name__}; do not set cache_implementation"
+            )
         past = cache.get_seq_length()
         if past + length > self.max_length:
             raise ArgumentValueError(
@@ -251,9 +272,10 @@ class CausalLM:
         mask = attention_mask.to(torch.int64)
         if position_ids is None:
             position_ids = torch.arange(past, past + length, device=input_ids.device)[None]
-        keep = length if logits_to_keep == 0 else min(logits_to_keep, length)
+        first = 0 if logits_to_keep == 0 else max(0, length - logits_to_keep)
+        kept = torch.arange(first, length, device=input_ids.device)
         positions = position_ids.expand(rows, -1)
-        logits, cache = self.compiled(input_ids, mask[:, past:], mask[:, :past], positions, cache, keep)
+        logits, cache = self.compiled(input_ids, mask[:, past:], mask[:, :past], positions, cache, kept)
         return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
 
     def _start(self, cache: Any, rows: int) -> None:

@@ -52,7 +52,7 @@ def load(
     if _is_saved(path):
         if weights is not None:
             raise ValueError(
-                f"weights: {os.fspath(path)!r} is no library; to give a model other weights, call model.load_state_dict"
+                f"weights: {os.fspath(path)!r} is not a library; call model.load_state_dict for other weights"
             )
         return _load_saved(path, threads, trust_files, device)
     return _open(

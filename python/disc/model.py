@@ -233,6 +233,8 @@ class Model:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the compiled model with its weights to a file, which :func:`disc.load` reads without compiling.
 
+        If calls update state of the model, none may run meanwhile.
+
         >>> model.save("model.disc")
         >>> model = disc.load("model.disc")
 
@@ -241,7 +243,7 @@ class Model:
         PyTorch nor Python, and serves later versions.
 
         Raises:
-            ProgramError: the model has parts that are no data: operations of PyTorch's (``fallback=True``), trees.
+            ProgramError: a part of the model belongs to this process: operations of PyTorch (``fallback=True``), trees.
             OSError: the file cannot be written.
         """
         saved.save(self, path)
@@ -252,7 +254,7 @@ class Model:
         Of a model that was loaded, those that it uses.
 
         Raises:
-            ProgramError: there is no module any more, or never was one, so that only packed weights are left.
+            ProgramError: the module no longer exists, or there was none (ONNX): only packed weights are left.
         """
         module = self.module
         return saved.state_dict(self) if module is None else dict(module.state_dict())

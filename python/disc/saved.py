@@ -4,18 +4,19 @@ A file is in the safetensors format, so its weights can be read by others. Besid
 and the description of the interface, as tensors of bytes. Loading links the code and packs the weights: no stage of
 the compiler runs.
 
-The weights are those of the module. If that is gone, the file has the packed weights instead, which the code reads.
+The weights are those of the module. If the module no longer exists, the file has the packed weights, which the code
+reads.
 """
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import io
 import json
 import mmap
 import os
 import pickle
+import threading
 import warnings
 import zlib
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ from .errors import LibraryError, ProgramError, WeightsError
 from .frontend import ImportedProgram
 from .frontend.program import signless
 from .weight_watch import WeightWatch
-from .weights import NAMES, StoredBytes, StoredTensor, write_weights
+from .weights import NAMES, StoredBytes, StoredTensor, header_hash, write_weights
 
 if TYPE_CHECKING:
     from .model import Model
@@ -40,7 +41,6 @@ FORMAT = "1"
 
 _KEY = "disc.model"
 _PROGRAM = "disc.program"
-_DTYPES = {name: dtype for dtype, name in NAMES.items()}
 
 # What a program has and a file needs; the tensors are stored apart.
 _FIELDS = (
@@ -70,7 +70,7 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
     """
     tensors, metadata = _contents(model)
     target = Path(path)
-    unfinished = target.with_name(f"{target.name}.{os.getpid()}.unfinished")
+    unfinished = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}.unfinished")
     try:
         with open(unfinished, "wb") as file:
             write_weights(file, tensors, metadata)
@@ -113,7 +113,7 @@ class _Pickler(pickle.Pickler):
         self.others: dict[str, torch.Tensor] = {}
 
     def persistent_id(self, value: Any) -> str | None:
-        """The name of a tensor, None for what is no tensor."""
+        """The name of a tensor; None for other values."""
         if not isinstance(value, torch.Tensor):
             return None
         if id(value) in self._names:
@@ -180,6 +180,7 @@ def _contents(model: Model) -> tuple[dict[str, StoredTensor], dict[str, str]]:
         "disc": __version__,
         "torch": torch.__version__,
         "device": executable.device,
+        "packed": str(parameters is None),
         "needs": json.dumps(needs),
         "forms": json.dumps(forms),
     }
@@ -240,10 +241,13 @@ class _File:
             if size + 8 > len(content):
                 raise ValueError
             header = json.loads(bytes(content[8 : 8 + size]))
-            self.metadata: dict[str, str] = header.pop("__metadata__")
+            self.metadata: dict[str, str] = header["__metadata__"]
+            self._digest = header_hash(header)
+            self._start = 8 + size
             self.entries: dict[str, tuple[int, int, str, list[int]]] = {
                 name: (8 + size + e["data_offsets"][0], 8 + size + e["data_offsets"][1], e["dtype"], e["shape"])
                 for name, e in header.items()
+                if name != "__metadata__"
             }
         except (ValueError, KeyError, TypeError, AttributeError, IndexError):
             raise LibraryError(f"{name}: the file is damaged, or not a saved model") from None
@@ -254,11 +258,10 @@ class _File:
         """The dtype and shape of each tensor that is one of the model's."""
 
     def check(self) -> None:
-        """LibraryError if the contents are not what was written."""
-        digest = hashlib.sha256()
-        start = min(start for start, *_ in self.entries.values())
+        """LibraryError if the file is not what was written."""
+        digest = self._digest.copy()
         with memoryview(self.content) as view:
-            for begin in range(start, len(view), 1 << 24):
+            for begin in range(self._start, len(view), 1 << 24):
                 with view[begin : begin + (1 << 24)] as part:
                     digest.update(part)
         if digest.hexdigest() != self.metadata.get("sha256"):
@@ -324,7 +327,7 @@ def _model(content: Any, name: str, threads: int | None, device: int | None, *, 
         program.frozen_floats = ProgramError("import", about["frozen_floats"])
     watched = None
     parameters: dict[str, torch.Tensor] = {}
-    if packed:
+    if file.metadata["packed"] == str(True):
         kept = [tensor(key) if key in file.entries else None for key in info["parameters"]]
         executable.restore(kept, [file.raw(f"disc.packed.{i}") for i in range(len(packed))])
     else:
@@ -367,7 +370,7 @@ def _check_machine(file: _File, needs: Mapping[str, str]) -> None:
 
 
 def _device(name: str, number: int | None) -> torch.device:
-    """Where a model's tensors lie that was compiled for the device of this name."""
+    """The device of the tensors of a model that was compiled for this one."""
     kind, _, index = name.partition(":")
     if kind != "cuda":
         return torch.device("cpu")
@@ -394,7 +397,7 @@ def load_state_dict(model: Model, values: Mapping[str, torch.Tensor], strict: bo
     problems = [*wrong]
     if strict:
         problems += [f"{key} is missing" for key in missing] + [
-            f"{key} is no parameter of the model" for key in unexpected
+            f"{key} is not a parameter of the model" for key in unexpected
         ]
     if problems:
         raise WeightsError(f"load_state_dict: {'; '.join(problems)}")

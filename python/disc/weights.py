@@ -71,17 +71,14 @@ def write_weights(
 ) -> None:
     """Writes ``tensors`` to a safetensors file; contents are copied row-major, one tensor at a time.
 
-    With ``metadata`` the file has these texts, and under ``"sha256"`` the hash of everything behind the header.
+    With ``metadata`` the file has these texts, and under ``"sha256"`` the :func:`header_hash` continued over everything
+    after the header. A file object must be able to seek.
     """
     # What is no multiple of a cache line comes last, so that the rest stays aligned.
     order = sorted(tensors, key=lambda name: tensors[name].nbytes % ALIGNMENT != 0)
-    header: dict[str, object] = {}
+    header: dict[str, Any] = {}
     if metadata is not None:
-        digest = hashlib.sha256()
-        for name in order:
-            for part in _parts(tensors[name]):
-                digest.update(part)
-        header["__metadata__"] = {**metadata, "sha256": digest.hexdigest()}
+        header["__metadata__"] = {"sha256": _NO_HASH, **metadata}
     offset = 0
     for name in order:
         tensor = tensors[name]
@@ -93,14 +90,34 @@ def write_weights(
             "data_offsets": [offset, offset + tensor.nbytes],
         }
         offset += tensor.nbytes
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text = _text(header)
+    digest = None if metadata is None else header_hash(header)
     text += b" " * (-(len(text) + 8) % ALIGNMENT)
     with open(to, "wb") if isinstance(to, (str, os.PathLike)) else contextlib.nullcontext(to) as file:
+        begin = file.tell()
         file.write(len(text).to_bytes(8, "little"))
         file.write(text)
         for name in order:
             for part in _parts(tensors[name]):
                 file.write(part)
+                if digest is not None:
+                    digest.update(part)
+        if digest is not None:
+            # Of what was written: a tensor may have changed meanwhile.
+            file.seek(begin + 8 + text.index(_NO_HASH.encode()))
+            file.write(digest.hexdigest().encode())
+
+
+_NO_HASH = "0" * 64
+
+
+def _text(header: Mapping[str, Any]) -> bytes:
+    return json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def header_hash(header: Mapping[str, Any]) -> hashlib._Hash:
+    """The SHA-256 of a file's header, in which the hash itself is zeros."""
+    return hashlib.sha256(_text({**header, "__metadata__": {**header["__metadata__"], "sha256": _NO_HASH}}))
 
 
 def _parts(tensor: StoredTensor) -> Iterator[Any]:

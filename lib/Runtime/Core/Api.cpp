@@ -18,8 +18,8 @@ static_assert(int32_t(Code::Type) == DISC_ERROR_TYPE && int32_t(Code::Shape) == 
                   int32_t(Code::Cancelled) == DISC_ERROR_CANCELLED && int32_t(Code::Sanitizer) == DISC_ERROR_SANITIZER,
               "one set of codes");
 
-/// Memory for a handle, which stays. Handles lie side by side: one among blocks that come and go would keep the
-/// allocator from ever joining these again. Null if there is none.
+/// Memory for a handle, which is never freed; null if there is no memory. Handles are stored side by side: a lasting
+/// one between blocks that are freed would stop the allocator from joining these.
 static disc_model *newHandle() {
   struct Block {
     std::atomic<size_t> used;

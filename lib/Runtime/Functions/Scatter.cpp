@@ -81,17 +81,23 @@ bool applyRows(Updates &updates, const Loop &loop, T *to, const T *from, const i
   int64_t extent = updates.extents[0], stride = updates.strides[0],
           width = updates.numInner ? updates.inner[0].extent : 1;
   uint64_t part = uint64_t(updates.high) - uint64_t(updates.low);
+  // The place that an index means; false if it is out of range.
+  auto find = [&](int64_t i, int64_t &place) {
+    int64_t at = index[i * loop.index[0]];
+    place = updates.wrap && at < 0 ? int64_t(uint64_t(at) + uint64_t(extent)) : at;
+    if (uint64_t(place) < uint64_t(extent))
+      return true;
+    updates.wrong = at;
+    updates.wrongExtent = extent;
+    return false;
+  };
+  int64_t place;
   if (width == 1 && updates.low <= 0 && part >= uint64_t(extent)) {
     // Single elements, all of them this task's: there is nothing to search for, and processors look ahead themselves.
     for (int64_t i = 0; i < loop.extent; ++i) {
-      int64_t at = index[i * loop.index[0]],
-              wrapped = updates.wrap && at < 0 ? int64_t(uint64_t(at) + uint64_t(extent)) : at;
-      if (uint64_t(wrapped) >= uint64_t(extent)) {
-        updates.wrong = at;
-        updates.wrongExtent = extent;
+      if (!find(i, place))
         return false;
-      }
-      apply<T, kOperation>(to[wrapped * stride + i * loop.target], from[i * loop.values]);
+      apply<T, kOperation>(to[place * stride + i * loop.target], from[i * loop.values]);
     }
     return true;
   }
@@ -99,16 +105,11 @@ bool applyRows(Updates &updates, const Loop &loop, T *to, const T *from, const i
   for (int64_t first = 0; first < loop.extent; first += kBlock) {
     int64_t last = std::min(first + kBlock, loop.extent), found = 0;
     for (int64_t i = first; i < last; ++i) {
-      int64_t at = index[i * loop.index[0]],
-              wrapped = updates.wrap && at < 0 ? int64_t(uint64_t(at) + uint64_t(extent)) : at;
-      if (uint64_t(wrapped) >= uint64_t(extent)) {
-        updates.wrong = at;
-        updates.wrongExtent = extent;
+      if (!find(i, place))
         return false;
-      }
-      targets[found] = wrapped * stride + i * loop.target;
+      targets[found] = place * stride + i * loop.target;
       sources[found] = i * loop.values;
-      found += uint64_t(wrapped) - uint64_t(updates.low) < part;
+      found += uint64_t(place) - uint64_t(updates.low) < part;
     }
     for (int64_t i = found; i < found + kAhead; ++i) {
       targets[i] = found ? targets[found - 1] : 0;

@@ -113,8 +113,14 @@ def test_what_is_refused(pair):
         lm(prompt(1, 3)[0], output_attentions=True)
     with pytest.raises(ArgumentTypeError, match="expected a causal language model of transformers, got Linear"):
         compile_causal_lm(torch.nn.Linear(2, 2))
-    with pytest.raises(ArgumentValueError, match="max_length"):
-        compile_causal_lm(model, max_length=0)
+    for wrong in ({"max_length": 0}, {"batch": 0}, {"batch": (3, 2)}):
+        with pytest.raises(ArgumentValueError, match=f"^{next(iter(wrong))}: expected"):
+            compile_causal_lm(model, **wrong)
+    with pytest.raises(ArgumentValueError, match=r"input_ids: expected a tensor \[batch, length\]"):
+        lm(torch.ones(3, dtype=torch.int64))
+    static = transformers.cache_utils.StaticCache(config=model.config, max_cache_len=16)
+    with pytest.raises(ArgumentTypeError, match="expected a DynamicCache, got StaticCache"):
+        lm(prompt(1, 3)[0], past_key_values=static)
 
 
 def test_sliding_windows_are_refused():
@@ -125,6 +131,22 @@ def test_sliding_windows_are_refused():
     )
     with pytest.raises(ArgumentTypeError, match="layer 0 of MistralForCausalLM keeps a DynamicSlidingWindowLayer"):
         compile_causal_lm(transformers.MistralForCausalLM(config).eval())
+
+
+def test_attention_that_adds_its_mask():
+    from disc.hf import compile_causal_lm
+
+    torch.manual_seed(0)
+    model = MODELS["llama"]().eval()
+    model.set_attn_implementation("eager")
+    lm = compile_causal_lm(model)
+    for rows, length in ((1, 1), (2, 9), (3, 33)):
+        ids, mask = prompt(rows, length, padded=rows > 1)
+        with torch.no_grad():
+            want, got = model(ids, attention_mask=mask).logits, lm(ids, mask).logits
+        torch.testing.assert_close(got[mask.bool()], want[mask.bool()], rtol=1e-4, atol=1e-5)
+        options = {"attention_mask": mask, "max_new_tokens": 8, "do_sample": False}
+        assert torch.equal(lm.generate(ids, **options), model.generate(ids, **options))
 
 
 def test_fixed_batches():

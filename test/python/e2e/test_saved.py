@@ -6,6 +6,7 @@ import json
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -113,7 +114,7 @@ def test_weights_of_a_loaded_model(tmp_path):
     compare_to = disc.load(tmp_path / "net.disc")
     assert torch.equal(compare_to.state_dict()["layer.bias"] + 1, changed["layer.bias"])
     for wrong, message in (
-        ({"other": torch.ones(1)}, "other is no parameter of the model"),
+        ({"other": torch.ones(1)}, "other is not a parameter of the model"),
         ({"layer.bias": torch.ones(3)}, r"layer.bias: expected shape \(16,\), got \(3,\)"),
     ):
         with pytest.raises(disc.WeightsError, match=message):
@@ -182,7 +183,6 @@ class Holder(torch.nn.Module):
 
 
 def test_all_dtypes(tmp_path):
-    model = disc.compile(Holder(), (torch.ones(3),), dynamic_shapes=({0: B},))
     for keep in (Holder(), None):
         module = keep or Holder()
         model = disc.compile(module, (torch.ones(3),), dynamic_shapes=({0: B},))
@@ -193,6 +193,43 @@ def test_all_dtypes(tmp_path):
         loaded = disc.load(tmp_path / "m.disc")
         for got, want in zip(loaded(torch.ones(5)), Holder()(torch.ones(5)), strict=True):
             assert got.dtype == want.dtype and torch.equal(got, want)
+
+
+class Rows(torch.nn.Module):
+    """Weights that calls read as they are, none that are packed, and one without elements."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(7, 5)
+        self.register_buffer("empty", torch.zeros(0, 5))
+
+    def forward(self, ids):
+        return torch.cat((self.table(ids), self.empty))
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("make", [Rows, torch.nn.ReLU])
+def test_nothing_to_pack(tmp_path, make, keep):
+    torch.manual_seed(0)
+    module = make()
+    example = torch.arange(3) if make is Rows else torch.randn(3)
+    model = disc.compile(module, (example,), dynamic_shapes=({0: B},))
+    if not keep:
+        del module
+        gc.collect()
+    model.save(tmp_path / "m.disc")
+    loaded = disc.load(tmp_path / "m.disc")
+    for size in (1, 0, 6):
+        x = torch.arange(size) if make is Rows else torch.randn(size)
+        assert torch.equal(loaded(x), model(x))
+
+
+def test_two_threads_save_at_once(tmp_path):
+    _, model = net_and_model()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: model.save(tmp_path / "net.disc"), range(8)))
+    assert [file.name for file in tmp_path.iterdir()] == ["net.disc"]
+    compare(model, disc.load(tmp_path / "net.disc"), (3,))
 
 
 def test_weights_can_be_read_by_others(tmp_path):
@@ -217,7 +254,7 @@ def test_another_process(tmp_path):
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
 
 
-@pytest.mark.parametrize("damage", ["short", "header", "flipped", "weights"])
+@pytest.mark.parametrize("damage", ["short", "header", "offset", "flipped", "weights", "long"])
 def test_damage_is_found(tmp_path, damage):
     file = tmp_path / "net.disc"
     net_and_model()[1].save(file)
@@ -227,6 +264,11 @@ def test_damage_is_found(tmp_path, damage):
         del content[-100:]
     elif damage == "header":
         content[40] ^= 255
+    elif damage == "offset":
+        place = content.index(b'"shape":[16,8]')  # still JSON, and as many bytes
+        content[place : place + 14] = b'"shape":[8,16]'
+    elif damage == "long":
+        content += b"x"
     elif damage == "flipped":
         content[-70] ^= 1
     else:
@@ -301,5 +343,5 @@ def test_a_function(tmp_path):
         x = torch.randn(rows)
         got, want = loaded(x), model(x)
         assert torch.equal(got[0], want[0]) and got[1] == want[1] == [rows]
-    with pytest.raises(ValueError, match="is no library"):
+    with pytest.raises(ValueError, match="is not a library"):
         disc.load(tmp_path / "f.disc", weights=tmp_path / "f.disc")
