@@ -208,3 +208,51 @@ TEST(parametersOfDevices) {
     refuses(info, failing, there + ": a copy within the device: " + noMemory);
   }
 }
+
+TEST(packedWeightsAreRestored) {
+  disc_parameter_info parameters[] = {{"kept", DISC_F32, 1, shape4, 1, 0}, {"packed", DISC_F32, 1, shape4, 0, 0}};
+  disc_model_info_t info = blankInfo();
+  info.num_parameters = 2;
+  info.parameters = parameters;
+  info.num_globals = 1;
+  // Eight numbers as bytes, where kernels may read them or where they must be copied.
+  auto bytes = [](Given &given, bool aligned) {
+    DLTensor &t = given.tensor();
+    auto begin = reinterpret_cast<uintptr_t>(given.floats.data.data());
+    uintptr_t place = (begin + 63) / 64 * 64 + (aligned ? 0 : 4);
+    for (int i = 0; i < 8; ++i)
+      reinterpret_cast<float *>(place)[i] = float(i);
+    t.dtype = {kDLUInt, 8, 1};
+    t.data = reinterpret_cast<void *>(place);
+    given.floats.shape[0] = 32;
+    t.shape = given.floats.shape.data();
+  };
+  for (bool aligned : {true, false}) {
+    Given kept({4}), packed({64});
+    bytes(packed, aligned);
+    {
+      Script script(info);
+      DLManagedTensorVersioned *tensors[] = {&kept.managed, nullptr}, *globals[] = {&packed.managed};
+      CHECK_TEXT(Script::textOf(script.model->restore(tensors, 2, globals, 1)), "");
+      CHECK_TEXT(script.run([&](disc_call *call) {
+        auto *data = static_cast<float *>(disc_rt_global(call, 0, 32));
+        CHECK((data == packed.tensor().data) == aligned && data[7] == 7);
+        return static_cast<float *>(disc_rt_parameter(call, 0))[3] == 3 ? 0 : 1;
+      }),
+                 "");
+    }
+    CHECK(kept.deleted == 1 && packed.deleted == 1);
+  }
+  auto said = [&](Given *kept, Given &packed, size_t count) {
+    Script script(info);
+    DLManagedTensorVersioned *tensors[] = {kept ? &kept->managed : nullptr, nullptr}, *globals[] = {&packed.managed};
+    return Script::textOf(script.model->restore(tensors, count, globals, 1));
+  };
+  Given good({4}), other({3}), numbers({64}), fine({64});
+  bytes(fine, true);
+  CHECK_TEXT(said(&good, fine, 1), "expected 2 parameters and 1 packed weights, got 1 and 1");
+  CHECK_TEXT(said(nullptr, fine, 2), "parameter 'kept' is missing");
+  CHECK_TEXT(said(&other, fine, 2), "parameter 'kept': expected shape [4], got [3]");
+  CHECK_TEXT(said(&good, numbers, 2), "packed weights 0: expected bytes on the CPU");
+  CHECK(good.deleted == 2 && other.deleted == 1 && fine.deleted == 3 && numbers.deleted == 1);
+}
