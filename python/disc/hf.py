@@ -126,7 +126,7 @@ def _batch_range(batch: Any) -> tuple[int, int | None]:
 
 @contextmanager
 def _one_attention() -> Iterator[None]:
-    """Replaces the attention function of transformers, which asks whether there is one token: one serves all lengths."""
+    """Replaces transformers' attention function, which asks whether there is one token, by one for all lengths."""
     ALL_ATTENTION_FUNCTIONS["sdpa"] = _attention
     try:
         yield
@@ -155,10 +155,12 @@ class _Written(cache_utils.DynamicLayer):  # type: ignore[misc]
         self.dtype, self.device = keys.dtype, keys.device
         self.is_initialized = True
 
-    def update(self, keys: torch.Tensor, values: torch.Tensor, *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Writes behind the filled part, in place, and returns it with the new keys and values."""
-        start, count = self.filled, keys.shape[2]
-        for tensor, new in zip(self.tensors, (keys, values), strict=True):
+        start, count = self.filled, key_states.shape[2]
+        for tensor, new in zip(self.tensors, (key_states, value_states), strict=True):
             tensor.narrow(2, start, count).copy_(new)
         self.filled = start + count
         return self.keys, self.values
@@ -197,10 +199,12 @@ class _Written(cache_utils.DynamicLayer):  # type: ignore[misc]
 class _Growing(_Written):
     """A layer of the caches that a :class:`CausalLM` fills, whose tensors are replaced by larger ones when needed."""
 
-    def update(self, keys: torch.Tensor, values: torch.Tensor, *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Appends keys and values; used where the original model continues a cache."""
-        self.reserve(self.filled + keys.shape[2], like=(keys, values))
-        return super().update(keys, values)
+        self.reserve(self.filled + key_states.shape[2], like=(key_states, value_states))
+        return super().update(key_states, value_states)
 
     def reserve(self, count: int, most: int | None = None, like: Any = None) -> None:
         """Makes room for ``count`` tokens. Doubling makes the total of what is copied proportional to the length."""
@@ -303,8 +307,8 @@ class _Step(torch.nn.Module):
             if type(layer) is not cache_utils.DynamicLayer or not layer.is_initialized:
                 kind = "no keys and values" if type(layer) is cache_utils.DynamicLayer else f"a {type(layer).__name__}"
                 raise ArgumentTypeError(
-                    f"model: layer {place} of {name} keeps {kind} in its cache, expected a DynamicLayer, which keeps all"
-                    " keys and values; compile it with disc.compile, with the cache as an argument"
+                    f"model: layer {place} of {name} keeps {kind} in its cache, expected a DynamicLayer, which keeps"
+                    " all keys and values; compile it with disc.compile, with the cache as an argument"
                 )
         return [_LayerShape(layer) for layer in cache.layers]
 
@@ -322,6 +326,11 @@ class CausalLM:
         """Called by :func:`compile_causal_lm`."""
         self.model, self.compiled, self.max_length = model, compiled, max_length
         self._layers = layers
+        # OPT and its relatives find the positions from the mask.
+        self._skips_padding = any(
+            isinstance(part, torch.nn.Embedding) and "attention_mask" in inspect.signature(part.forward).parameters
+            for part in model.modules()
+        )
         self._vocabulary: int = model.get_input_embeddings().weight.shape[0]
         # The original with another forward, for transformers' own loop.
         self._runner = copy.copy(model)
@@ -350,7 +359,7 @@ class CausalLM:
         Args:
             input_ids: tokens, [batch, length].
             attention_mask: 1 for tokens, 0 for padding, [batch, past + length]. None means no padding.
-            position_ids: [batch, length]. None counts all earlier tokens including padding, as most models do.
+            position_ids: [batch, length]. None means the original's default: most models count padding, too.
             past_key_values: a ``DynamicCache`` of the earlier tokens, which the new ones are added to. None means a new
                 one.
             logits_to_keep: the number of last tokens that get logits. 0 means all.
@@ -386,7 +395,9 @@ class CausalLM:
                 input="attention_mask",
             )
         mask = attention_mask.to(torch.int64)
-        if position_ids is None:
+        if position_ids is None and self._skips_padding:
+            position_ids = (mask.cumsum(1) * mask - 1)[:, past:]
+        elif position_ids is None:
             position_ids = torch.arange(past, past + length, device=input_ids.device)[None]
         tensors = self._room(cache, rows, past + length)
         keep = min(logits_to_keep or length, length)
