@@ -89,14 +89,13 @@ _LAZY = {
     "LazyModel": ("lazy", None),
     "MemoryUse": ("model", "_native"),
     "Model": ("model", "_native"),
+    "hf": ("hf", "_native"),
 }
 
 _WITHOUT_TORCH = ("library",)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "hf":
-        return importlib.import_module(".hf", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, extension = _LAZY[name]
@@ -105,7 +104,9 @@ def __getattr__(name: str) -> Any:
     if extension is not None:
         _require(name, extension)
     try:
-        value = getattr(importlib.import_module(f".{module}", __name__), name)
+        value = importlib.import_module(f".{module}", __name__)
+        if module != name:
+            value = getattr(value, name)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing == __name__ and importlib.util.find_spec(f".{module}", __name__) is None:
