@@ -112,6 +112,7 @@ class DynamicDimError(CompileError):
     Attributes:
         refinements: what the model requires of named dims, as far as it is known.
         reason: the line of Python that requires it, and the condition; "" if unknown.
+        asked_by_model: whether a statement of the model asked for a condition, and not only operators of PyTorch.
     """
 
     code = "DISC0010"
@@ -124,10 +125,12 @@ class DynamicDimError(CompileError):
         *,
         refinements: Sequence[Any] = (),
         reason: str = "",
+        asked_by_model: bool = True,
         help: str | None = None,
     ) -> None:
         self.refinements = tuple(refinements)
         self.reason = reason
+        self.asked_by_model = asked_by_model
         super().__init__(stage, diagnostic, source, help=help)
 
     def with_help(self, help: str) -> DynamicDimError:
@@ -139,6 +142,7 @@ class DynamicDimError(CompileError):
             help=help,
             refinements=self.refinements,
             reason=self.reason,
+            asked_by_model=self.asked_by_model,
         )
 
 

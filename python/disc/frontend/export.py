@@ -44,7 +44,7 @@ from .recurrent import kept_whole
 from .recursion import kept_recursion
 from .rewriting.conditions import narrowing_hints
 from .rewriting.convert import rewritten
-from .rewriting.hooks import NeedsRewriting, guarded, needs_rewriting
+from .rewriting.hooks import ASKED, NeedsRewriting, guarded, needs_rewriting
 from .rewriting.recursion import Recursive, endless
 from .script_operators import numbers_in_python
 from .scripted import traced_through
@@ -79,6 +79,8 @@ class _Guard:
     source: str
     number: bool = False
     """Whether the code made a number of Python of an extent, which fixes it."""
+    own: bool = False
+    """Whether the model's code itself asked, as ``if`` does, and not an operator of PyTorch."""
 
     @functools.cached_property
     def text(self) -> str:
@@ -162,6 +164,9 @@ def export(
         except (Exception, NeedsRewriting) as error:
             if not (needs_rewriting(error) or isinstance(error, errors.DynamicDimError) or _is_the_models(error)):
                 raise_failure(_failure(error), error)
+            ranges = isinstance(error, errors.DynamicDimError) and not error.asked_by_model
+            if ranges and applied(dynamic_shapes, error.refinements) is not None:
+                raise  # PyTorch's own code asks for a range or for multiples, in whatever way the model is written.
             first = error
             fixed += _programs(error)
         log.debug("the model is traced again with its control flow rewritten: %s", str(first).partition("\n")[0])
@@ -420,6 +425,7 @@ def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
         source,
         refinements=refinements,
         reason=needs[0] if needs else "",
+        asked_by_model=any(guard.own for guard in guards),
     )
 
 
@@ -438,7 +444,9 @@ def _recorded(guards: list[_Guard]) -> Iterator[None]:
         place = next(((f, line) for f, line in files if is_user_file(f) and not f.startswith(_DISC)), None)
         if place is not None:
             number = any(code.co_name in ("guard_int", "guard_float") for code, _ in stack)
-            guards.append(_Guard(self, g, f"{place[0]}:{place[1]}", number))
+            asking = [caller for (code, _), (caller, _) in zip(stack, stack[1:], strict=False) if code in ASKED]
+            own = any(is_user_line(code.co_filename) for code in asking)
+            guards.append(_Guard(self, g, f"{place[0]}:{place[1]}", number, own))
         original(self, prefix, g, forcing_spec)
 
     ShapeEnv._log_guard = record  # type: ignore[method-assign]

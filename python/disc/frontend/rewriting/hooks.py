@@ -21,8 +21,9 @@ from ... import errors
 from ...trees import Unknown
 from ..locations import is_layer_file, is_user_file, is_user_line
 from . import filled, seen
-from .conditions import compared, constant_of, is_assumed, narrows_hint, number_tensor, predicate
+from .conditions import compared, constant_of, is_assumed, known_truth, narrows_hint, number_tensor, predicate
 from .dynamic import is_dynamic
+from .neighbours import irrelevant
 from .raised import is_message, reasons
 from .region import carry_changes
 from .symbolic_calls import symbolic_call
@@ -126,8 +127,8 @@ def _set(x: Tensor, items: list[Any], y: Any) -> Tensor:
 
 
 def _truth_of_condition(value: torch.SymBool) -> bool:
-    _ask(value)
-    return _truths[0](value)
+    known = _ask(value)
+    return _truths[0](value) if known is None else known
 
 
 def _truth_of_number(value: torch.SymInt) -> bool:
@@ -135,19 +136,31 @@ def _truth_of_number(value: torch.SymInt) -> bool:
     if depends is not None:
         return bool(depends)
     condition = value != 0
-    _ask(condition)
-    return bool(condition)
+    known = _ask(condition)
+    return bool(condition) if known is None else known
 
 
 _truths = torch.SymBool.__bool__, torch.SymInt.__bool__
 
 
-def _ask(condition: Any) -> None:
+def _ask(condition: Any) -> bool | None:
+    """What to answer to a condition that makes no difference, if it is one; None where Python may ask PyTorch."""
     # PyTorch's own code may take for granted what it does; the model's is to see its extents as they are.
-    asking = is_user_line(sys._getframe(2).f_code.co_filename)
-    if asking and isinstance(condition, torch.SymBool) and (is_assumed(condition) or narrows_hint(condition)):
+    frame = sys._getframe(2)
+    if not isinstance(condition, torch.SymBool) or not is_user_line(frame.f_code.co_filename):
+        return None
+    answered = is_assumed(condition) or narrows_hint(condition)
+    if answered or (condition.node.shape_env is not None and known_truth(condition) is None):
+        known = irrelevant(frame)
+        if known is not None:
+            return known
+    if answered:
         raise NeedsRewriting(f"the condition {condition.node.expr} on an extent is known at run time only")
+    return None
 
+
+ASKED = (_truth_of_condition.__code__, _truth_of_number.__code__)
+"""What Python calls to learn whether a condition holds, or a number is not 0."""
 
 _TEXTS = [(kind, name) for kind in (torch.SymInt, torch.SymFloat) for name in ("__str__", "__repr__")]
 _texts = {(kind, name): getattr(kind, name) for kind, name in _TEXTS}

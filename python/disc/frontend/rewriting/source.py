@@ -51,7 +51,15 @@ def mangled(name: str, class_name: str | None) -> str:
 
 def find(function: types.FunctionType) -> Source:
     """The source of ``function``; NotRewritable where there is none, or where it is a generator or a coroutine."""
-    code = function.__code__
+    return _find(function.__code__, function.__globals__)
+
+
+def node_of(code: types.CodeType) -> FunctionNode:
+    """The node that ``code`` was compiled from; NotRewritable as :func:`find`."""
+    return _find(code, None).node
+
+
+def _find(code: types.CodeType, names: dict[str, Any] | None) -> Source:
     file, line = code.co_filename, code.co_firstlineno
     generators = (
         inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
@@ -63,7 +71,7 @@ def find(function: types.FunctionType) -> Source:
             line,
             "return a list, or write the loop where it is used",
         )
-    lines = linecache.getlines(file, function.__globals__)
+    lines = linecache.getlines(file, names)
     if not lines:
         raise NotRewritable(f"there is no source of {code.co_name}", file, line, "define the function in a file")
     index = _index("".join(lines), file)

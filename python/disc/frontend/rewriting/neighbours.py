@@ -1,0 +1,93 @@
+"""Conditions that the operands beside them make irrelevant: ``length > 1 and mask is None`` where there is a mask.
+
+Either answer to the first operand then gives the same, so the trace goes on, and no function has to be rewritten.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import functools
+import types
+from typing import Any
+
+import torch
+
+from . import source
+
+_Place = tuple[int | None, int | None, int | None, int | None]
+# What may lie between the instructions of an operand and the one that asks for its truth.
+_BETWEEN = {"CACHE", "COPY", "EXTENDED_ARG", "NOP", "TO_BOOL"}
+
+
+def irrelevant(frame: types.FrameType) -> bool | None:
+    """What Python may be told of the condition that it asks for in ``frame``, if that makes no difference; else None.
+
+    Operands of ``and`` behind the condition are looked at as long as they are names and constants, and what ``is``,
+    ``not`` and attributes of modules make of these: if one of them is False, so is the whole. Of ``or``, True.
+    """
+    operand = _operands(frame.f_code, frame.f_lasti)
+    if operand is None:
+        return None
+    operation, later = operand
+    goes_on = isinstance(operation, ast.And)
+    for expression in later:
+        known = _value(expression, frame)
+        if type(known) is not bool:
+            return None
+        if known != goes_on:
+            return goes_on
+    return None
+
+
+_UNKNOWN = object()
+
+
+def _value(expression: ast.expr, frame: types.FrameType) -> Any:
+    """What an expression is that runs no code of the model's; ``_UNKNOWN`` for others."""
+    if isinstance(expression, ast.Constant):
+        return expression.value
+    if isinstance(expression, ast.Name):
+        for names in (frame.f_locals, frame.f_globals):
+            if expression.id in names:
+                return names[expression.id]
+    elif isinstance(expression, ast.Attribute):
+        owner = _value(expression.value, frame)
+        if isinstance(owner, torch.nn.Module) and expression.attr in vars(owner):
+            return vars(owner)[expression.attr]
+    elif isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
+        inside = _value(expression.operand, frame)
+        return not inside if type(inside) is bool else _UNKNOWN
+    elif isinstance(expression, ast.Compare) and len(expression.ops) == 1:
+        left, right = _value(expression.left, frame), _value(expression.comparators[0], frame)
+        if left is not _UNKNOWN and right is not _UNKNOWN and isinstance(expression.ops[0], (ast.Is, ast.IsNot)):
+            return (left is right) == isinstance(expression.ops[0], ast.Is)
+    return _UNKNOWN
+
+
+@functools.lru_cache(maxsize=1024)
+def _operands(code: types.CodeType, offset: int) -> tuple[ast.boolop, list[ast.expr]] | None:
+    """The ``and`` or ``or`` an operand of which the instruction at ``offset`` asks for, and the operands behind it."""
+    before = None
+    for instruction in dis.get_instructions(code):
+        if instruction.offset >= offset:
+            break
+        if instruction.opname not in _BETWEEN:
+            before = instruction
+    if before is None or before.positions is None:
+        return None
+    place = tuple(before.positions)
+    try:
+        function = source.node_of(code)
+    except source.NotRewritable:
+        return None
+    for node in ast.walk(function):
+        if isinstance(node, ast.BoolOp):
+            for number, value in enumerate(node.values):
+                if _place(value) == place:
+                    return node.op, node.values[number + 1 :]
+    return None
+
+
+def _place(node: ast.expr) -> _Place:
+    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
