@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 import re
 import sys
@@ -164,8 +165,11 @@ def export(
         except (Exception, NeedsRewriting) as error:
             if not (needs_rewriting(error) or isinstance(error, errors.DynamicDimError) or _is_the_models(error)):
                 raise_failure(_failure(error), error)
-            ranges = isinstance(error, errors.DynamicDimError) and not error.asked_by_model
-            if ranges and applied(dynamic_shapes, error.refinements) is not None:
+            if (
+                isinstance(error, errors.DynamicDimError)
+                and not error.asked_by_model
+                and applied(dynamic_shapes, error.refinements) is not None
+            ):
                 raise  # PyTorch's own code asks for a range or for multiples, in whatever way the model is written.
             first = error
             fixed += _programs(error)
@@ -444,7 +448,7 @@ def _recorded(guards: list[_Guard]) -> Iterator[None]:
         place = next(((f, line) for f, line in files if is_user_file(f) and not f.startswith(_DISC)), None)
         if place is not None:
             number = any(code.co_name in ("guard_int", "guard_float") for code, _ in stack)
-            asking = [caller for (code, _), (caller, _) in zip(stack, stack[1:], strict=False) if code in ASKED]
+            asking = [caller for (code, _), (caller, _) in itertools.pairwise(stack) if code in ASKED]
             own = any(is_user_line(code.co_filename) for code in asking)
             guards.append(_Guard(self, g, f"{place[0]}:{place[1]}", number, own))
         original(self, prefix, g, forcing_spec)
