@@ -4,13 +4,18 @@
 one of two local changes only:
 
 - An operation without a rule is replaced by its decomposition, which is traced for this node alone.
-- An in-place operation on a tensor that nothing aliases becomes its functional form::
+- An in-place operation becomes its functional form; views of what it changes are made again::
 
       x = relu(y)                     x = relu(y)
-      z = add_(x, 1)          ->      z = add(x, 1)
-      mul(x, z)                       mul(z, z)
+      v = x[1:]                       v = x[1:]
+      z = add_(v, 1)          ->      u = add(v, 1)
+                                      w = slice_scatter(x, u, 0, 1)
+      mul(x, x)                       mul(w, w)
 
-Whatever else there is (views of what is changed, updates of inputs, graphs inside of graphs) is left to PyTorch.
+  The last value of an input that is changed becomes a result, as in the programs that PyTorch decomposes.
+
+Whatever else there is (operations that may make views or copies, changes inside control flow of what is outside) is
+left to PyTorch.
 """
 
 from __future__ import annotations
@@ -32,6 +37,7 @@ from torch.export.exported_program import (
     _override_composite_implicit_decomp,
     _split_decomp_table_to_cia_and_python_decomp,
 )
+from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import free_symbols, statically_known_true
@@ -52,6 +58,28 @@ _NEW = frozenset(
 )
 """Composite operations whose result is a new tensor. Others, such as dropout, may return their operand."""
 
+_UPDATES = {
+    InputKind.USER_INPUT: OutputKind.USER_INPUT_MUTATION,
+    InputKind.BUFFER: OutputKind.BUFFER_MUTATION,
+    InputKind.PARAMETER: OutputKind.PARAMETER_MUTATION,
+}
+_SCATTERS = {
+    torch.ops.aten.slice.Tensor: torch.ops.aten.slice_scatter.default,
+    torch.ops.aten.narrow.default: torch.ops.aten.slice_scatter.default,
+    torch.ops.aten.select.int: torch.ops.aten.select_scatter.default,
+    torch.ops.aten.diagonal.default: torch.ops.aten.diagonal_scatter.default,
+}
+"""Views of parts, and what writes such a part."""
+_REORDERED = (
+    torch.ops.aten.t.default,
+    torch.ops.aten.transpose.int,
+    torch.ops.aten.permute.default,
+    torch.ops.aten.unsqueeze.default,
+)
+"""Views of all elements that another view undoes."""
+_STRIDED = (torch.ops.aten.as_strided.default,)
+"""Views of places in memory rather than elements."""
+
 _Table = dict[torch._ops.OperatorBase, Callable[..., Any]]
 
 
@@ -69,7 +97,7 @@ def decomposed_by_node(program: ExportedProgram) -> ExportedProgram | None:
         new.name = old.name  # graph_copy renames nodes that have the name of a builtin function
     try:
         _check_regions(graph)
-        _make_functional(graph)
+        specs = _with_updates(program, graph, _make_functional(graph))
         _decompose_nodes(graph)
     except _Declined:
         return None
@@ -78,11 +106,27 @@ def decomposed_by_node(program: ExportedProgram) -> ExportedProgram | None:
     module.meta.update(program.graph_module.meta)
     result = copy.copy(program)
     result._graph_module = module
-    result._graph_signature = _renamed(program, graph)
+    result._graph_signature = _renamed(program, specs, graph)
     return result
 
 
-def _renamed(program: ExportedProgram, graph: Graph) -> Any:
+def _with_updates(program: ExportedProgram, graph: Graph, values: Mapping[Node, Node]) -> list[OutputSpec]:
+    """Makes the new values of inputs the first results, and returns what the results are."""
+    known = {spec.arg.name: spec for spec in program.graph_signature.input_specs if hasattr(spec.arg, "name")}
+    output = next(iter(reversed(graph.nodes)))
+    specs = []
+    for changed, value in values.items():
+        spec = known.get(changed.name)
+        kind = _UPDATES.get(spec.kind) if spec is not None else None
+        if spec is None or kind is None:
+            raise _Declined
+        target = changed.name if kind is OutputKind.USER_INPUT_MUTATION else spec.target
+        specs.append(OutputSpec(kind, TensorArgument(name=value.name), target))
+    output.args = ((*values.values(), *output.args[0]),)  # type: ignore[misc]
+    return [*specs, *program.graph_signature.output_specs]
+
+
+def _renamed(program: ExportedProgram, known: Sequence[OutputSpec], graph: Graph) -> Any:
     """The signature with the names of the nodes that are returned now."""
     returned = next(iter(reversed(graph.nodes))).args[0]
     assert isinstance(returned, (tuple, list))
@@ -90,7 +134,7 @@ def _renamed(program: ExportedProgram, graph: Graph) -> Any:
         dataclasses.replace(spec, arg=dataclasses.replace(spec.arg, name=node.name))
         if isinstance(node, Node) and hasattr(spec.arg, "name")
         else spec
-        for spec, node in zip(program.graph_signature.output_specs, returned, strict=True)
+        for spec, node in zip(known, returned, strict=True)
     ]
     return dataclasses.replace(program.graph_signature, output_specs=specs)
 
@@ -98,46 +142,155 @@ def _renamed(program: ExportedProgram, graph: Graph) -> Any:
 # -- in-place operations --------------------------------------------------------------------------------------------
 
 
-def _make_functional(graph: Graph) -> None:
+def _make_functional(graph: Graph) -> dict[Node, Node]:
+    """Replaces what changes tensors by what makes new ones; the last values of the inputs that are changed."""
     mutable = [node for node in graph.nodes if _is_mutable(node.target)]
-    if not mutable:
-        return
     order = {node: place for place, node in enumerate(graph.nodes)}
-    regions = _regions(graph)
+    regions = _regions(graph) if mutable else {}
+    changed: dict[Node, Node] = {}
+    """The inputs that the values of their storage stand for."""
+    last: dict[Node, Node] = {}
+    made: set[Node] = set()
     for node in mutable:
-        base, value = _functional(node, order, regions)
+        if node.target is torch.ops.aten.detach_.default or _copies_itself(node):
+            node.replace_all_uses_with(node.args[0])  # type: ignore[arg-type]
+            graph.erase_node(node)
+            continue
+        views = _views(node, made)
+        base = views[0].args[0] if views else node.args[0]
+        assert isinstance(base, Node)
+        if not (base in made or _is_new(base) or _is_new_part(base) or base.op == "placeholder"):
+            raise _Declined
+        if any(regions[x] != regions[node] for x in (base, *views)):
+            raise _Declined
+        _check_aliases(base, node, order)
+        value = _functional(node)
         order[value], regions[value] = order[node], regions[node]
-        later = [user for user in base.users if order[user] > order[node]]
-        for user in later:
-            user.replace_input_with(base, value)
-        node.replace_all_uses_with(value)
+        with graph.inserting_before(node):
+            for view in reversed(views):
+                value = _scattered(view, value)
+                order[value], regions[value] = order[node], regions[node]
+            again = {base: value}
+            for view in views:
+                again[view] = _made_again(view, again[view.args[0]], order, regions, order[node])  # type: ignore[index]
+            node.replace_all_uses_with(again[views[-1] if views else base])
+            _use_new(base, value, node, again, order, regions)
         graph.erase_node(node)
+        for view in reversed(views):
+            for unused in (again[view], view):
+                if not unused.users:
+                    graph.erase_node(unused)
+        made.add(value)
+        if base.op == "placeholder" or base in changed:
+            changed[value] = changed.get(base, base)
+            last[changed[value]] = value
+    return last
 
 
-def _functional(node: Node, order: Mapping[Node, int], regions: Mapping[Node, int]) -> tuple[Node, Node]:
-    """The tensor that a node changes, and the node that computes the new value, of which nothing else is changed."""
+def _copies_itself(node: Node) -> bool:
+    """What is left of ``self.total += x``, which also assigns the changed tensor to the attribute."""
+    return node.target is torch.ops.aten.copy_.default and node.args[0] is node.args[1]
+
+
+def _views(node: Node, made: set[Node]) -> list[Node]:
+    """The views between a tensor of its own storage and what a node changes, that tensor's first."""
+    changed = [a for a in node.target._schema.arguments if a.alias_info is not None and a.alias_info.is_write]  # type: ignore[union-attr]
     schema = node.target._schema  # type: ignore[union-attr]
-    changed = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-    base = node.args[0] if node.args else None
+    operand = node.args[0] if node.args else None
     in_place = schema.name.endswith("_") and len(changed) == 1 and changed[0] is schema.arguments[0]
-    # Nobody else may have a view of the tensor before it changes.
-    if not (
-        in_place
-        and isinstance(base, Node)
-        and (_is_new(base) or _is_new_part(base))
-        and regions[base] == regions[node]
-        and all(_is_new(user) or user is node for user in base.users if order[user] <= order[node])
-        and sum(argument is base for argument in pytree.tree_leaves((node.args, node.kwargs))) == 1
-    ):
+    if not in_place or sum(argument is operand for argument in pytree.tree_leaves((node.args, node.kwargs))) != 1:
         raise _Declined
-    if node.target is torch.ops.aten.detach_.default:
-        return base, base
+    views: list[Node] = []
+    while isinstance(operand, Node) and operand not in made and operand.target in (*_SCATTERS, *_REORDERED):
+        views.insert(0, operand)
+        operand = operand.args[0]
+    if not isinstance(operand, Node):
+        raise _Declined
+    return views
+
+
+def _check_aliases(tensor: Node, node: Node, order: Mapping[Node, int]) -> None:
+    """Declines if ``node`` changes what shares memory with ``tensor`` in a way that is not known."""
+    for user in tensor.users:
+        if user is node or order[user] > order[node] or _is_new(user):
+            continue
+        if _is_view(user) and sum(x is tensor for x in user.all_input_nodes) == 1:
+            _check_aliases(user, node, order)
+        elif not _is_past(user, node, order):
+            raise _Declined
+
+
+def _is_past(alias: Node, node: Node, order: Mapping[Node, int]) -> bool:
+    """Whether nothing uses what may share memory with a tensor once ``node`` changes that."""
+    plain = alias.target is operator.getitem or getattr(alias.target, "namespace", None) == "aten"
+    return plain and all(
+        user is not node and order[user] < order[node] and (_is_new(user) or _is_past(user, node, order))
+        for user in alias.users
+    )
+
+
+def _use_new(
+    old: Node, new: Node, node: Node, again: dict[Node, Node], order: dict[Node, int], regions: dict[Node, int]
+) -> None:
+    """Has what comes behind ``node`` use ``new``, and views that were made before it be made again."""
+    for user in list(old.users):
+        if user is node or user in again.values():
+            continue
+        if order[user] > order[node]:
+            user.replace_input_with(old, new)
+        elif _is_view(user) and not _is_past(user, node, order):
+            if user not in again:
+                again[user] = _made_again(user, new, order, regions, order[node])
+            _use_new(user, again[user], node, again, order, regions)
+
+
+def _made_again(view: Node, of: Node, order: dict[Node, int], regions: dict[Node, int], place: int) -> Node:
+    """The same view of another tensor, where nodes are inserted now."""
+    made = view.graph.call_function(view.target, (of, *view.args[1:]), view.kwargs)  # type: ignore[arg-type]
+    made.meta = dict(view.meta)
+    order[made], regions[made] = place, regions[of]
+    return made
+
+
+def _scattered(view: Node, value: Node) -> Node:
+    """The tensor that ``view`` shows a part of, with ``value`` there."""
+    arguments = list(view.args[1:])
+    whole = view.args[0]
+    old = whole.meta.get("val") if isinstance(whole, Node) else None
+    if not isinstance(old, FakeTensor) or view.kwargs:
+        raise _Declined
+    target: Any = view.target
+    operands: tuple[Any, ...] = (value,)
+    if target is torch.ops.aten.permute.default:
+        order = [place % old.dim() for place in arguments[0]]  # type: ignore[union-attr]
+        arguments = [[order.index(place) for place in range(old.dim())]]
+    elif target is torch.ops.aten.unsqueeze.default:
+        target = torch.ops.aten.squeeze.dim
+    elif target in _SCATTERS:
+        target, operands = _SCATTERS[target], (whole, value)
+    if view.target is torch.ops.aten.narrow.default:
+        _, start, length = (x.meta.get("val") if isinstance(x, Node) else x for x in arguments)
+        if not isinstance(start, (int, torch.SymInt)) or not statically_known_true(start >= 0):
+            raise _Declined
+        end = view.graph.call_function(operator.add, tuple(arguments[1:]))
+        end.meta["val"] = start + length
+        arguments[2] = end
+    result = view.graph.call_function(target, (*operands, *arguments))
+    args = pytree.tree_map_only(Node, lambda n: n.meta.get("val"), result.args)
+    with old.fake_mode, enable_python_dispatcher():
+        result.meta = {**value.meta, "val": target(*args)}
+    return result
+
+
+def _functional(node: Node) -> Node:
+    """The node that computes the new value of what a node changes, of which nothing else is changed."""
+    schema = node.target._schema  # type: ignore[union-attr]
     packet = getattr(torch.ops.aten, schema.name.removeprefix("aten::").removesuffix("_"), None)
     target = getattr(packet, schema.overload_name or "default", None)
     if target is None or target._schema.is_mutable or not schema.name.startswith("aten::"):
         raise _Declined
     names = [a.name for a in schema.arguments]
-    old = base.meta.get("val")
+    old = node.args[0].meta.get("val")  # type: ignore[union-attr]
     if names != [a.name for a in target._schema.arguments] or not isinstance(old, FakeTensor):
         raise _Declined
     args, kwargs = pytree.tree_map_only(Node, lambda n: n.meta.get("val"), (node.args, node.kwargs))
@@ -150,7 +303,7 @@ def _functional(node: Node, order: Mapping[Node, int], regions: Mapping[Node, in
         value = node.graph.call_function(target, node.args, node.kwargs)
     value.meta = {**node.meta, "val": new}
     value.meta.pop("tensor_meta", None)
-    return base, value
+    return value
 
 
 def _same_sizes(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -178,6 +331,20 @@ def _is_new(node: Node) -> bool:
         target.name(), "CompositeImplicitAutograd"
     )
     return not composite or target._schema.name.removeprefix("aten::") in _NEW
+
+
+def _is_view(node: Node) -> bool:
+    """Whether a node is nothing but a view of its first operand, whatever the sizes."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten" or target in _STRIDED:
+        return False
+    returns = target._schema.returns
+    if target._schema.is_mutable or len(returns) != 1 or returns[0].alias_info is None:
+        return False
+    if str(returns[0].type) != "Tensor":
+        return False
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "CompositeImplicitAutograd")
+    return not composite or target in (*_SCATTERS, *_REORDERED)
 
 
 def _is_new_part(node: Node) -> bool:

@@ -111,7 +111,42 @@ def several_results(x):
     return places - values
 
 
+def two_parts(x):
+    y = torch.empty_like(x)
+    first, rest = y[:, :1], y[:, 1:]
+    first.copy_(x[:, :1] * 2)
+    rest.copy_(x[:, 1:])
+    first += 1
+    return y, first, rest.sum(1)
+
+
+def part_of_a_part(x):
+    y = torch.relu(x)
+    inside = y[:, 1:][0]
+    before = inside * 2
+    inside.mul_(3)
+    y[0].sub_(1)
+    y.narrow(1, 1, 2)[0].add_(1)
+    torch.diagonal(y).zero_()
+    y.permute(1, 0).unsqueeze(-2)[1:, -1].div_(2)
+    y.t()[0].add_(5)
+    y.transpose(-1, 0)[2] *= 3
+    return before, inside, y.t()
+
+
+def detached(x):
+    y = torch.relu(x).to(torch.float32)
+    y.detach_()
+    return y + 1
+
+
 LOCAL = [
+    view_before,
+    view_after,
+    changed_row,
+    two_parts,
+    part_of_a_part,
+    detached,
     changed_after_use,
     sole_view,
     without_rule,
@@ -123,12 +158,9 @@ LOCAL = [
 ]
 OTHERS = [
     promoted,
-    view_before,
-    view_after,
     unnamed_alias,
     returned_operand,
     own_operand,
-    changed_row,
     changed_view_among_parts,
 ]
 
@@ -254,3 +286,38 @@ def test_sizes_behind_branches():
     for n in (0, 1, 5, 21):
         for x in (torch.rand(n, 2), -torch.rand(n, 2)):
             torch.testing.assert_close(model(x), SizeBehind()(x))
+
+
+class Cache(torch.nn.Module):
+    """Inputs and state that are written in parts, as a KV cache is."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4))
+        self.register_buffer("rows", torch.zeros(5, 4))
+
+    def forward(self, cache, x, begin: int):
+        count = x.shape[0]
+        torch._check(begin >= 0)
+        torch._check(begin + count <= cache.shape[0])
+        before = cache[:1] * 2
+        cache.narrow(0, begin, count).copy_(x)
+        cache[:, 1].mul_(2)
+        self.total += cache.sum(0)
+        self.rows[1:3, 0].add_(self.total[0])
+        return before, cache[:count], self.total * 1
+
+
+def test_inputs_and_state_that_are_written_in_parts(monkeypatch):
+    monkeypatch.setattr("disc.frontend.updates.run_decompositions", None)
+    module, own = Cache(), Cache()
+    args = torch.randn(9, 4), torch.randn(3, 4), 2
+    dims = ({0: Dim("room", min=1, max=64)}, {0: Dim("n", min=1, max=64)}, Dim.DYNAMIC)
+    model = disc.compile(module, args, dynamic_shapes=dims)
+    for room, count, begin in ((9, 3, 2), (1, 1, 0), (64, 31, 33), (9, 9, 0), (5, 1, 4)):
+        cache, x = torch.randn(room, 4), torch.randn(count, 4)
+        copy = cache.clone()
+        got, want = model(cache, x, begin), own(copy, x, begin)
+        torch.testing.assert_close(got, want)
+        torch.testing.assert_close(cache, copy)
+        torch.testing.assert_close(dict(module.named_buffers()), dict(own.named_buffers()))

@@ -8,12 +8,15 @@ from __future__ import annotations
 import ast
 import dis
 import functools
+import operator
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from . import source
+from .conditions import known_truth
 
 _Place = tuple[int | None, int | None, int | None, int | None]
 # What may lie between the instructions of an operand and the one that asks for its truth.
@@ -24,7 +27,8 @@ def irrelevant(frame: types.FrameType) -> bool | None:
     """What Python may be told of the condition that it asks for in ``frame``, if that makes no difference; else None.
 
     Operands of ``and`` behind the condition are looked at as long as they are names and constants, and what ``is``,
-    ``not`` and attributes of modules make of these: if one of them is False, so is the whole. Of ``or``, True.
+    ``not``, comparisons of numbers and attributes of modules make of these: if one of them is False, so is the whole.
+    Of ``or``, True.
     """
     operand = _operands(frame.f_code, frame.f_lasti)
     if operand is None:
@@ -41,6 +45,15 @@ def irrelevant(frame: types.FrameType) -> bool | None:
 
 
 _UNKNOWN = object()
+_NUMBERS = (int, torch.SymInt)
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 
 
 def _value(expression: ast.expr, frame: types.FrameType) -> Any:
@@ -60,8 +73,12 @@ def _value(expression: ast.expr, frame: types.FrameType) -> Any:
         return not inside if type(inside) is bool else _UNKNOWN
     elif isinstance(expression, ast.Compare) and len(expression.ops) == 1:
         left, right = _value(expression.left, frame), _value(expression.comparators[0], frame)
-        if left is not _UNKNOWN and right is not _UNKNOWN and isinstance(expression.ops[0], (ast.Is, ast.IsNot)):
-            return (left is right) == isinstance(expression.ops[0], ast.Is)
+        kind = type(expression.ops[0])
+        if left is not _UNKNOWN and right is not _UNKNOWN and kind in (ast.Is, ast.IsNot):
+            return (left is right) == (kind is ast.Is)
+        if kind in _COMPARISONS and isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+            known = known_truth(_COMPARISONS[kind](left, right))
+            return _UNKNOWN if known is None else known
     return _UNKNOWN
 
 
