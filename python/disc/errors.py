@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from .source_lines import line_of
 
 CODES: dict[str, str] = {
     "DISC0001": "a stage of the compiler failed",
@@ -89,7 +90,7 @@ class CompileError(Exception):
 def _source_line(source: str) -> str:
     """The code at ``file.py:12``, or an empty string when the file cannot be read."""
     match = re.fullmatch(r"(.+?):(\d+)(?::\d+)?", source)
-    return linecache.getline(match[1], int(match[2])).strip() if match else ""
+    return line_of(match[1], int(match[2])) if match else ""
 
 
 @dataclass(frozen=True)

@@ -254,7 +254,7 @@ def _made_again(view: Node, of: Node, order: dict[Node, int], regions: dict[Node
 
 def _scattered(view: Node, value: Node) -> Node:
     """The tensor that ``view`` shows a part of, with ``value`` there."""
-    arguments = list(view.args[1:])
+    arguments: list[Any] = list(view.args[1:])
     whole = view.args[0]
     old = whole.meta.get("val") if isinstance(whole, Node) else None
     if not isinstance(old, FakeTensor) or view.kwargs:
@@ -269,8 +269,10 @@ def _scattered(view: Node, value: Node) -> Node:
     elif target in _SCATTERS:
         target, operands = _SCATTERS[target], (whole, value)
     if view.target is torch.ops.aten.narrow.default:
-        _, start, length = (x.meta.get("val") if isinstance(x, Node) else x for x in arguments)
-        if not isinstance(start, (int, torch.SymInt)) or not statically_known_true(start >= 0):
+        start, length = (x.meta.get("val") if isinstance(x, Node) else x for x in arguments[1:])
+        if not isinstance(start, (int, torch.SymInt)) or not isinstance(length, (int, torch.SymInt)):
+            raise _Declined
+        if not statically_known_true(start >= 0):
             raise _Declined
         end = view.graph.call_function(operator.add, tuple(arguments[1:]))
         end.meta["val"] = start + length

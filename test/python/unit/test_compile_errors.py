@@ -101,9 +101,20 @@ def test_a_function_without_source_is_named():
     assert caught.value.source == "<string>:3"
 
 
-@pytest.mark.parametrize("name", ["<ipython-input-3-abc>", "<python-input-7>", "/tmp/ipykernel_7/3.py"])
+@pytest.mark.parametrize("name", ["<ipython-input-3-abc>", "<python-input-7>", "<stdin>-7", "/tmp/ipykernel_7/3.py"])
 def test_functions_typed_at_a_prompt(name):
     linecache.cache[name] = (len(WITHOUT_FILE), None, WITHOUT_FILE.splitlines(keepends=True), name)
+    space = {"torch": torch}
+    exec(compile(WITHOUT_FILE, name, "exec"), space)
+    model = disc.compile(space["Model"](), (torch.tensor([3]),), dynamic_shapes=({0: Dim.AUTO},))
+    assert [len(model(torch.tensor(x))) for x in ([0], [4, 2])] == [1, 5]
+
+
+def test_functions_typed_at_a_prompt_of_newer_versions(monkeypatch):
+    """linecache of newer versions of Python stores typed code under (file, function, line)."""
+    name, lines = "<python-input-8>", WITHOUT_FILE.splitlines(keepends=True)
+    typed = {(name, "Model.forward", 3): (len(WITHOUT_FILE), None, lines, name)}
+    monkeypatch.setattr(linecache, "_interactive_cache", typed, raising=False)
     space = {"torch": torch}
     exec(compile(WITHOUT_FILE, name, "exec"), space)
     model = disc.compile(space["Model"](), (torch.tensor([3]),), dynamic_shapes=({0: Dim.AUTO},))

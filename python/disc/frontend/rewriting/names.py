@@ -93,6 +93,11 @@ class _Visitor(ast.NodeVisitor):
             if part is not None:
                 self.visit(part)
 
+    def visit_TypeAlias(self, node: Any) -> None:
+        self._bind(node.name.id)
+        # Its value is evaluated when it is asked for.
+        self.names.captured |= names_of(node.value).read
+
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
         self.visit(node.values[0])
         self._visit_maybe(*node.values[1:])

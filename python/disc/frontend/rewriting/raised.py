@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import linecache
 import re
 import traceback
 import types
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ...source_lines import lines_of
 from . import graph
 from .sites import Site
 
@@ -70,7 +70,7 @@ def is_message(file: str, line: int) -> bool:
 def _statement(file: str, line: int, kind: type[ast.AST]) -> Any:
     """The statement of a kind at a line."""
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
+        tree = ast.parse("".join(lines_of(file)))
     except SyntaxError:
         return None
     found = [x for x in ast.walk(tree) if isinstance(x, kind) and x.lineno <= line <= (x.end_lineno or 0)]  # type: ignore[attr-defined]
@@ -94,7 +94,7 @@ def _known(text: ast.expr, frame: types.FrameType) -> str | None:
     code = compile(ast.fix_missing_locations(ast.Expression(whole)), "<message>", "eval")
     try:
         with graph.tried():
-            said = str(eval(code, frame.f_globals, frame.f_locals))
+            said = str(eval(code, frame.f_globals, dict(frame.f_locals)))
     except Exception:
         return None
     return None if _TRACED.search(said) else said

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import linecache
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from ...source_lines import line_of, lines_of
 
 FunctionNode = ast.FunctionDef | ast.Lambda
 
@@ -40,7 +41,7 @@ class Source:
 
     def line(self, number: int) -> str:
         """A line of the file, without the spaces around it."""
-        return linecache.getline(self.file, number).strip()
+        return line_of(self.file, number)
 
 
 def mangled(name: str, class_name: str | None) -> str:
@@ -71,7 +72,7 @@ def _find(code: types.CodeType, names: dict[str, Any] | None) -> Source:
             line,
             "return a list, or write the loop where it is used",
         )
-    lines = linecache.getlines(file, names)
+    lines = lines_of(file, names)
     if not lines:
         raise NotRewritable(f"there is no source of {code.co_name}", file, line, "define the function in a file")
     index = _index("".join(lines), file)

@@ -131,6 +131,7 @@ __all__ = ["NotRewritable", "is_rewritten", "rewrite", "rewritten_source"]
 
 _FLAGS = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 _ORIGINAL = "__disc_original__"
+_TYPE_PARAMETERS = "<generic parameters of "
 _SHOWN = {"_disc_lambda_": "<lambda>", "_disc_generator_": "<genexpr>"}
 
 
@@ -260,16 +261,25 @@ def _compiled(
     return _named(code, path, label, original.co_name), context.sites
 
 
-def _named(code: types.CodeType, path: str, label: str, name: str) -> types.CodeType:
-    """``code``, and the code in it, with the names that the source gives functions, for tracebacks."""
+def _named(
+    code: types.CodeType, path: str, label: str, name: str, around: tuple[str, str, str] | None = None
+) -> types.CodeType:
+    """``code``, and the code in it, with the names that the source gives functions, for tracebacks.
+
+    ``around``: what the qualified names of the code in it begin with, if not with its own.
+    """
     constants: list[Any] = []
+    between = ".<locals>." if code.co_flags & inspect.CO_OPTIMIZED else "."
+    around = around or (path, label, between)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             own = constant.co_name
-            between = ".<locals>." if code.co_flags & inspect.CO_OPTIMIZED else "."
+            outer_path, outer, dot = around
             shown = _SHOWN.get(own.rstrip("0123456789"), "" if own.startswith("_disc_") else own)
-            inner = f"{label}{between}{shown}" if shown else label
-            constant = _named(constant, f"{path}{between}{own}", inner, shown or name)
+            inner = f"{outer}{dot}{shown}" if shown else outer
+            # Qualified names leave out the scope of type parameters.
+            generic = around if own.startswith(_TYPE_PARAMETERS) else None
+            constant = _named(constant, f"{outer_path}{dot}{own}", inner, shown or name, generic)
         elif isinstance(constant, str) and (constant == path or constant.startswith(f"{path}.<locals>.")):
             constant = label + constant[len(path) :]
         constants.append(constant)
