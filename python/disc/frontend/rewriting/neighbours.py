@@ -87,7 +87,8 @@ def _operands(code: types.CodeType, offset: int) -> tuple[ast.boolop, list[ast.e
     """The ``and`` or ``or`` an operand of which the instruction at ``offset`` asks for, and the operands behind it."""
     before = None
     for instruction in dis.get_instructions(code):
-        if instruction.offset >= offset:
+        # From Python 3.13 on a comparison may ask for the truth of its result itself.
+        if instruction.offset > offset or (instruction.offset == offset and instruction.opname != "COMPARE_OP"):
             break
         if instruction.opname not in _BETWEEN:
             before = instruction
