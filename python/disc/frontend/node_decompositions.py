@@ -329,6 +329,8 @@ def _is_new(node: Node) -> bool:
         return False
     if target._schema.is_mutable or any(result.alias_info is not None for result in target._schema.returns):
         return False
+    if not any("Tensor" in str(result.type) for result in target._schema.returns):
+        return True  # sizes
     composite = target._can_decompose() and torch._C._dispatch_has_kernel_for_dispatch_key(
         target.name(), "CompositeImplicitAutograd"
     )
