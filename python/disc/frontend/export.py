@@ -106,6 +106,10 @@ def refined_export(
         except errors.DynamicDimError as error:
             found = applied(dynamic_shapes, error.refinements)
             if found is None:
+                # An example of size 1 fixes its dim only where tracing without that assumption fails, which may be
+                # for the other requirements.
+                found = applied(dynamic_shapes, [r for r in error.refinements if not r.fixed or r.offset != 1])
+            if found is None:
                 lines = lines_to_write(dynamic_shapes, error.refinements)
                 raise (error.with_help(_advice(lines)) if lines else error) from error.__cause__
             dynamic_shapes, lines = found
