@@ -22,7 +22,7 @@ from .header import c_identifier
 from .header import header as header_text
 from .interface import Interface, SymbolSpec, TensorSpec
 from .options import Options
-from .package import install_library
+from .package import disc_header, install_library
 from .weights import StoredBytes, packed_name, write_weights
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def aot_compile(
         dynamic_shapes: which dims are dynamic.
         fixed: for ONNX, inputs that become constants of the compiled model.
         output: the file to write.
-        header: the C header to write.
+        header: the C header to write; ``disc.h``, which it includes, is written to the same folder.
         prefix: a folder to install the library to, with headers and with files for CMake and pkg-config.
         name: the model's name in C; None means that of ``output`` (``minilm`` for ``libminilm.so``).
         weights: ``"embed"`` puts the weights into the library; anything else names the safetensors file to write. It
@@ -138,6 +138,7 @@ def aot_compile(
     text = header_text(name, job.interface, version=__version__, device=targets.find(name_of_target).target.tensors)
     if header is not None:
         Path(header).write_text(text, encoding="utf-8")
+        shutil.copyfile(disc_header(), Path(header).parent / "disc.h")
     installed: list[Path] = []
     if prefix is not None:
         installed = install_library(prefix, name=name, library=output, header=text, version=__version__, weights=file)

@@ -12,7 +12,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from . import _native, code_cache
+from . import _native, code_cache, records
 from .compilation import EMIT, LOAD, Compilation, is_onnx
 from .errors import ArgumentTypeError, ArgumentValueError, LoadError, boundary
 from .frontend import ImportedProgram
@@ -148,6 +148,7 @@ def compile(
             raise ArgumentTypeError(
                 "examples: expected a module or another callable, and neither args nor kwargs beside them"
             )
+        records.register(examples)
         several = merged(model, examples, dynamic_shapes)
         args, kwargs, dynamic_shapes = several.args, several.kwargs, several.shapes
     devices = _devices_of(model, args, kwargs)
@@ -225,6 +226,7 @@ def check_arguments(
                 f"kwargs: expected a dict of example keyword arguments, got {type(kwargs).__name__}"
             )
         args, kwargs = plain(args), None if kwargs is None else plain(kwargs)
+        records.register((args, kwargs))
         if fixed:
             raise ArgumentTypeError(
                 "fixed: inputs of ONNX models alone can be fixed; a PyTorch model takes them as arguments"

@@ -101,6 +101,15 @@ void EntryBuilder::guardRange(SymbolOp symbol, Value value, int64_t input, int64
           what.empty() ? "is not divisible" : message);
 }
 
+/// An expression as users write it: `x // 16`, where the IR has `x floordiv 16`.
+static std::string readable(const SymExpr &expr) {
+  std::string text = expr.str();
+  for (auto [word, sign] : {std::pair(StringRef(" floordiv "), " // "), std::pair(StringRef(" mod "), " % ")})
+    for (size_t at; (at = text.find(word.str())) != std::string::npos;)
+      text.replace(at, word.size(), sign);
+  return text;
+}
+
 LogicalResult EntryBuilder::bindSymbols() {
   if (func.getNumArguments() != 0)
     CheckInputsOp::create(b, loc, call);
@@ -157,7 +166,10 @@ LogicalResult EntryBuilder::bindSymbols() {
         continue;
       Value rest = arith::SubIOp::create(b, loc, e.value, dim(zero));
       Value divisor = dim(*scale);
-      guard(GuardPredicate::Divisible, rest, divisor, e.input, e.dim, e.expr.str(), "does not have the form");
+      std::string form = "does not have the form " + readable(e.expr);
+      if (zero.constant() != 0)
+        form += " (" + zero.str() + " is subtracted)";
+      guard(GuardPredicate::Divisible, rest, divisor, e.input, e.dim, "", form);
       Value solved = arith::DivSIOp::create(b, loc, rest, divisor);
       if (failed(bind(open[0], solved, e.input, e.dim)))
         return failure();
@@ -172,15 +184,6 @@ LogicalResult EntryBuilder::bindSymbols() {
     guard(GuardPredicate::Eq, e.value, dim(e.expr), e.input, e.dim, e.expr.str(), "has the wrong extent");
   }
   return success();
-}
-
-/// An expression as users write it: `x // 16`, where the IR has `x floordiv 16`.
-static std::string readable(const SymExpr &expr) {
-  std::string text = expr.str();
-  for (auto [word, sign] : {std::pair(StringRef(" floordiv "), " // "), std::pair(StringRef(" mod "), " % ")})
-    for (size_t at; (at = text.find(word.str())) != std::string::npos;)
-      text.replace(at, word.size(), sign);
-  return text;
 }
 
 void EntryBuilder::guardFact(GuardOp fact) {

@@ -53,7 +53,7 @@ disc compile minilm.pt2 --compile-to fusion -o -
 @click.option(
     "-o", "--output", metavar="FILE", help="By default libNAME.so, libNAME.a, NAME.o, .ll or .s, as --emit says."
 )
-@click.option("--header", metavar="FILE", type=_path, help="Write the C header of the model.")
+@click.option("--header", metavar="FILE", type=_path, help="Write the C header of the model, and disc.h beside it.")
 @click.option("--prefix", metavar="DIR", type=_path, help="Install library, headers, CMake and pkg-config files here.")
 @click.option("--name", help="The library's name in C, disc_library_NAME; by default that of the output or the model.")
 @click.option(

@@ -28,6 +28,7 @@ from ..logs import log
 from ..trees import Unknown, by_rows
 from . import (
     enlarged_examples,
+    enum_arguments,
     example,
     hints,
     jagged_tracing,
@@ -67,6 +68,7 @@ _FIXES = re.compile(r"^Eq\(.*\], \d+\)$")
 _DIM = re.compile(r"(?:Not all values of|You marked) ([\w*]+) ")
 _RELATED = re.compile(r"- The values of (\w+) = ")
 _CONSTANT = re.compile(r"You marked (\w+) as dynamic but .+? constant \((\d+)\)")
+_UNKNOWN_TYPE = re.compile(r"^(?:Unsupported input type|Found) <class '([^']+)'>")
 _MOST_LINES = 4
 """Torch has many conditions for what is one requirement."""
 
@@ -106,6 +108,10 @@ def refined_export(
             return export(module, args, kwargs, dynamic_shapes), dynamic_shapes
         except errors.DynamicDimError as error:
             found = applied(dynamic_shapes, error.refinements)
+            if found is None:
+                # An example of size 1 fixes its dim only where tracing without that assumption fails, which may be
+                # for the other requirements.
+                found = applied(dynamic_shapes, [r for r in error.refinements if not r.fixed or r.offset != 1])
             if found is None:
                 lines = lines_to_write(dynamic_shapes, error.refinements)
                 raise (error.with_help(_advice(lines)) if lines else error) from error.__cause__
@@ -147,6 +153,7 @@ def export(
         sizes_from_zero(),
         layout_questions.answered_by_the_example(),
         jagged_tracing.taken_apart(),
+        enum_arguments.as_constants(),
         without_scripts(module),
     ):
         args, kwargs = _distinct(args, kwargs)
@@ -155,6 +162,7 @@ def export(
             program = _traced(module, args, kwargs, dynamic_shapes)
             check_sharing(program)
             settle(program.graph)
+            enum_arguments.settle(program)
             return program
 
         fixed: list[_Fixed] = []
@@ -275,6 +283,14 @@ def _failure(error: BaseException) -> errors.CompileError:
         if any(Path(frame.filename).parent == _NESTED for frame in traceback.extract_tb(error.__traceback__)):
             text = f"strided nested tensors are not supported: use layout=torch.jagged ({text})"
         return errors.FakeKernelError("import", f"torch.export failed: {text}", source)
+    if found := _UNKNOWN_TYPE.search(text):
+        kind = found[1].rpartition(".")[2]
+        role = "a result of the model" if text.startswith("Found") else "an argument of the example"
+        advice = (
+            "pass and return tensors, numbers, strings and None, alone or in tuples, lists, dicts, dataclasses and"
+            f" NamedTuples; or register {kind} with torch.utils._pytree.register_pytree_node"
+        )
+        return errors.UnsupportedTypeError("import", f"{role} is of the unsupported type {found[1]}", help=advice)
     return endless(error) or model_error(error) or errors.ExportError("import", f"torch.export failed: {text}", source)
 
 

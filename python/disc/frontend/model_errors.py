@@ -10,13 +10,14 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, Unsuppor
 from torch.fx.experimental.symbolic_shapes import ConstraintViolationError, GuardOnDataDependentSymNode
 
 from .. import errors
-from .locations import is_user_line, source_of_error
+from .locations import is_layer_file, is_user_line, source_of_error
 from .readable import short
 
 _PLAIN = (
     ArithmeticError,
     AssertionError,
     AttributeError,
+    ImportError,
     LookupError,
     NameError,
     NotImplementedError,
@@ -34,6 +35,9 @@ _TRACING = (
 )
 _OF_TRACING = ("SymInt", "SymBool", "SymFloat", "FakeTensor", "symbolic", "torch.export", "Proxy", "functional tensor")
 
+_NUMPY = ".numpy() is not supported"
+_ADVICE = "call the model with these arguments, without disc, to see the whole traceback"
+
 
 def model_error(error: BaseException) -> errors.ModelError | None:
     """What to raise for an exception that the model's code raised by itself; None if PyTorch's tracing is behind it."""
@@ -42,15 +46,26 @@ def model_error(error: BaseException) -> errors.ModelError | None:
     text = (
         (str(error).strip() or "no message").partition("The error above occurred when calling torch.export")[0].strip()
     )
-    source = source_of_error(error)
+    source = source_of_error(error) or _layer_line(error)
     if source is None or any(word in text for word in _OF_TRACING):
         return None
     lines = [
         f"the model's code raised {type(error).__name__} while torch.export ran it on the example: {text}",
         *_callers(error, source),
     ]
-    advice = "call the model with these arguments, without disc, to see the whole traceback"
+    advice = _ADVICE
+    if _NUMPY in text:
+        advice = (
+            "only operations of PyTorch can be compiled: use those, or make a custom operator of this part with"
+            " torch.library.custom_op and compile with fallback=True"
+        )
     return errors.ModelError("import", "\n".join(lines), source, error, help=advice)
+
+
+def _layer_line(error: BaseException) -> str | None:
+    """The line of PyTorch's own layer where no code of the user's is between it and the compiler."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_layer_file(f.filename)]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
 
 
 def _callers(error: BaseException, source: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import enum
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, SymIntArgument, TensorArgument
 from torch_mlir import ir
 
-from .. import caches, errors, jagged, trees
+from .. import caches, errors, jagged, records, trees
 from ..trees import Argument, TreeType
 from . import dtypes, rules, structure  # noqa: F401  (rules registers the built-in lowering rules)
 from .argument_check import check_example
@@ -305,7 +306,7 @@ def _traced(
     """A module as a program that takes its floats as inputs, or else one that they are a part of."""
     try:
         given, given_kwargs = as_tensors(args, kwargs, floats)
-        with caches.returned(model, same), floats_as_inputs(model, floats):
+        with caches.returned(model, same), records.returned(model), floats_as_inputs(model, floats):
             exported, shapes = refined_export(model, given, given_kwargs, dynamic_shapes)
         return _imported(
             exported,
@@ -322,7 +323,7 @@ def _traced(
         if not floats:
             raise
         try:
-            with caches.returned(model, same):
+            with caches.returned(model, same), records.returned(model):
                 exported, shapes = refined_export(model, args, kwargs, dynamic_shapes)
             imported = _imported(
                 exported, args, kwargs, shapes, names, library=library, fallback=fallback, examples=examples
@@ -520,7 +521,8 @@ def _user_inputs(
             inputs.append((leaf, spec.arg.name))
             fakes.append(values[spec.arg.name])
         elif hasattr(spec.arg, "value"):
-            constants[leaf] = spec.arg.value
+            member = values.get(spec.arg.name)
+            constants[leaf] = member if isinstance(member, enum.Enum) else spec.arg.value
         else:
             raise errors.UnsupportedTypeError(
                 "import", f"input {spec.arg.name!r}: a dynamic number is not supported as an input"

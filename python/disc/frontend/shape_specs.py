@@ -14,7 +14,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch.export import AdditionalInputs, Dim, ShapesCollection
 
-from .. import caches, jagged, trees
+from .. import caches, jagged, records, trees
 from ..errors import ArgumentTypeError, ArgumentValueError
 from .argument_paths import signature_of
 from .dim_hints import AUTO, dynamic
@@ -43,17 +43,14 @@ def resolved(
         return {name: automatic(value) for name, value in arguments.items()}
     if isinstance(dynamic_shapes, Mapping):
         dynamic_shapes = _by_name(dynamic_shapes, arguments, _variadic_keyword(module))
+        dynamic_shapes = {n: records.specs(arguments[n], spec, n) for n, spec in dynamic_shapes.items()}
+    elif _variadic_keyword(module) not in arguments:
+        dynamic_shapes = _in_order(dynamic_shapes, arguments)
     if not any(isinstance(leaf, str) for leaf in pytree.tree_leaves(dynamic_shapes)):
         return dynamic_shapes
     names = _Names(dynamic_shapes)
     if isinstance(dynamic_shapes, Mapping):
         return {n: _spread(arguments[n], spec, names, n) for n, spec in dynamic_shapes.items()}
-    values = list(arguments.values())
-    if len(dynamic_shapes) != len(values):
-        raise ArgumentValueError(
-            f"dynamic_shapes: expected a spec for each of the {len(values)} arguments ({', '.join(arguments)}), got"
-            f" {len(dynamic_shapes)}"
-        )
     return {
         name: _spread(value, spec, names, name)
         for (name, value), spec in zip(arguments.items(), dynamic_shapes, strict=True)
@@ -87,6 +84,15 @@ def _by_name(shapes: Mapping[str, Any], arguments: Mapping[str, Any], variadic: 
                 f"dynamic_shapes: {name!r} is not an argument of the example; the arguments: {known}"
             )
     return {name: given.get(name) for name in arguments}
+
+
+def _in_order(shapes: Sequence[Any], arguments: Mapping[str, Any]) -> list[Any]:
+    if len(shapes) != len(arguments):
+        raise ArgumentValueError(
+            f"dynamic_shapes: expected a spec for each of the {len(arguments)} arguments"
+            f" ({', '.join(arguments)}), got {len(shapes)}; a dict by their names may leave some out"
+        )
+    return [records.specs(value, spec, n) for (n, value), spec in zip(arguments.items(), shapes, strict=True)]
 
 
 def automatic(value: Any, leaf: Callable[[Any], Any] | None = None) -> Any:
@@ -174,6 +180,7 @@ def _dim(said: Any, names: _Names, where: str) -> Any:
 
 def check_sizes(names: Sequence[str], leaves: Sequence[Any], specs: Sequence[Any]) -> None:
     """ArgumentValueError if the example has a size that ``dynamic_shapes`` excludes."""
+    first: dict[str, tuple[str, int]] = {}
     for name, leaf, spec in zip(names, leaves, specs, strict=False):
         for dim, size in enumerate(leaf.shape if type(leaf) is torch.Tensor else ()):
             said = spec_of(spec, dim)
@@ -181,6 +188,13 @@ def check_sizes(names: Sequence[str], leaves: Sequence[Any], specs: Sequence[Any
                 raise ArgumentValueError(
                     f"dynamic_shapes: {name}, dim {dim} is {size} in the example, outside of {written(said)}"
                 )
+            if isinstance(said, Dim):
+                where, known = first.setdefault(said.__name__, (f"{name}, dim {dim}", size))
+                if known != size:
+                    raise ArgumentValueError(
+                        f"dynamic_shapes: {said.__name__!r} is {known} in the example ({where}), but {name}, dim {dim},"
+                        f" is {size}: give the two dims different names, or the example equal sizes"
+                    )
             if isinstance(said, int) and said != size:
                 raise ArgumentValueError(
                     f"dynamic_shapes: {name}, dim {dim} is {size} in the example, but dynamic_shapes says {said}"

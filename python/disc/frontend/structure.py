@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +30,7 @@ def difference(
     if missing:
         return f"missing {_named(missing)}; {what} {_listed(wanted)}"
     if extra:
-        return f"unexpected {_named(extra)}{_why(extra[0], signature)}; {what} {_listed(wanted)}"
+        return f"unexpected {_named(extra)}{_why(extra, signature)}; {what} {_listed(wanted)}"
     for name, old in wanted.items():
         if old != given[name]:
             return _inside(f"argument {_quoted(name)}", old, given[name], what)
@@ -74,12 +75,17 @@ def _listed(names: dict[str, TreeSpec]) -> str:
     return ", ".join(map(_quoted, names)) or "no arguments"
 
 
-def _why(name: str, signature: inspect.Signature | None) -> str:
-    """What to say of an argument that the model's code has, but the compiled model has not."""
-    parameter = None if signature is None else signature.parameters.get(name)
-    if parameter is None or parameter.default is inspect.Parameter.empty:
+def _why(names: list[str], signature: inspect.Signature | None) -> str:
+    """What to say of arguments that the model's code has, but the compiled model has not."""
+    parameters = [None if signature is None else signature.parameters.get(name) for name in names]
+    defaults = [p.default for p in parameters if p is not None and p.default is not inspect.Parameter.empty]
+    if len(defaults) != len(names):
         return ""
-    return f", which had its default, {parameter.default!r}, when the model was compiled: compile with an example of it"
+    values = ", ".join(map(repr, defaults))
+    had = f"had its default, {values}," if len(names) == 1 else f"had their defaults, {values},"
+    return (
+        f", which {had} when the model was compiled: compile with an example of {'it' if len(names) == 1 else 'them'}"
+    )
 
 
 def _inside(where: str, expected: TreeSpec, got: TreeSpec, what: str) -> str:
@@ -104,6 +110,9 @@ def _kind(spec: TreeSpec) -> str:
     if spec.is_leaf():
         return "one value"
     kind = getattr(spec.type, "__name__", str(spec.type))
+    if dataclasses.is_dataclass(spec.type) and isinstance(spec.context, list) and len(spec.context) == 2:
+        # The names of the fields that have a value, then of those that are None.
+        return f"a {kind} with {', '.join(map(repr, spec.context[0])) or 'no fields'}"
     if isinstance(spec.context, list) and spec.context:
         return f"a {kind} with {', '.join(map(repr, spec.context))}"
     return f"a {kind} of {spec.num_children}"

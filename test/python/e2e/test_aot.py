@@ -280,3 +280,18 @@ def test_numpy_and_torch_give_the_same(libraries):
     expected = library.loaded(mask, x)
     assert torch.equal(torch.from_numpy(first), expected[0])
     assert torch.equal(torch.from_numpy(second), expected[1])
+
+
+def test_a_c_program_beside_the_header(tmp_path):
+    disc.aot_compile(
+        torch.nn.Linear(4, 3),
+        (torch.ones(2, 4),),
+        dynamic_shapes=({0: "rows"},),
+        output=tmp_path / "libsmall.so",
+        header=tmp_path / "small.h",
+    )
+    main = '#include "small.h"\nint main(void) { disc_model *m; return small_open(NULL, &m) || (disc_free(m), 0); }\n'
+    (tmp_path / "main.c").write_text(main)
+    command = ["cc", "main.c", "-I.", "-L.", "-lsmall", "-Wl,-rpath,$ORIGIN", "-o", "main"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    subprocess.run([tmp_path / "main"], check=True)

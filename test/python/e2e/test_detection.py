@@ -161,6 +161,38 @@ def test_nms(threshold):
         model(make_boxes(3), torch.rand(4))
 
 
+class Shrinking(nn.Module):
+    """Suppression as it is often written: the list of candidates shrinks until none is left."""
+
+    def forward(self, boxes, scores):
+        order, kept = scores.argsort(descending=True), []
+        while order.numel() > 0:
+            best = order[0]
+            kept.append(best)
+            if order.numel() == 1:
+                break
+            rest = order[1:]
+            low = torch.maximum(boxes[best, :2], boxes[rest, :2])
+            sides = (torch.minimum(boxes[best, 2:], boxes[rest, 2:]) - low).clamp(min=0)
+            common = sides[:, 0] * sides[:, 1]
+            area = (boxes[:, 2:] - boxes[:, :2]).prod(-1)
+            order = rest[common / (area[best] + area[rest] - common) <= 0.5]
+        return torch.stack(kept)
+
+
+def test_candidates_that_shrink_are_one_loop(monkeypatch):
+    def unrolled(*_):
+        raise AssertionError("the loop is traced step by step")
+
+    monkeypatch.setattr("disc.frontend.rewriting.operators._unrolled", unrolled)
+    n = Dim("n", min=1, max=500)
+    module = Shrinking()
+    model = disc.compile(module, (make_boxes(20), torch.rand(20)), dynamic_shapes=({0: n}, {0: n}))
+    for size in (1, 2, 300):
+        args = make_boxes(size), torch.rand(size)
+        assert torch.equal(model(*args), module(*args))
+
+
 class PerClass(nn.Module):
     """Thresholds, suppression within each class, then the best few: what most detectors end with."""
 

@@ -168,3 +168,26 @@ def test_sources_unlike_their_index(name):
         with pytest.raises(disc.ShapeError):
             model(*make(*shapes))
     torch.testing.assert_close(model(*inputs), function(*inputs))
+
+
+def write_column(cache, x, position, rows):
+    cache[:, position] = x
+    cache[..., position, 1:3] += 1
+    cache[rows, position] = 2.0
+    return cache.sum(1)
+
+
+def test_assignment_at_a_position_that_is_a_tensor():
+    def inputs(batch, length, position):
+        rows = torch.tensor([0, batch - 1])
+        return torch.randn(batch, length, 4), torch.randn(batch, 4), torch.tensor(position), rows
+
+    shapes = ({0: "batch", 1: "length"}, {0: "batch"}, None, None)
+    model = disc.compile(write_column, inputs(2, 8, 3), dynamic_shapes=shapes)
+    for batch, length, position in ((1, 1, 0), (3, 30, 29), (2, 7, -7)):
+        given = inputs(batch, length, position)
+        expected = [x.clone() for x in given]
+        torch.testing.assert_close(model(*given), write_column(*expected))
+        torch.testing.assert_close(given[0], expected[0])
+    with pytest.raises(IndexError, match="index 7 is out of range"):
+        model(*inputs(2, 7, 7))

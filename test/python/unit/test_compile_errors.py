@@ -149,3 +149,57 @@ def test_example_arguments_of_the_wrong_kind():
         disc.compile(torch.nn.ReLU(), (x,), [x])
     with pytest.raises(ValueError, match=r"2 is no dim of an input of shape \[3, 4\]; expected a number from 0 to 1"):
         disc.compile(torch.nn.ReLU(), (x,), dynamic_shapes=({2: Dim.AUTO},))
+
+
+def bad_import(x):
+    import a_package_that_is_missing  # type: ignore[import-not-found]
+
+    return a_package_that_is_missing.relu(x)
+
+
+@pytest.mark.parametrize(
+    "module, text, where",
+    [
+        (torch.nn.Linear(4, 3), "raised RuntimeError .*a and b must have same reduction dim", "linear.py:"),
+        (bad_import, "raised ModuleNotFoundError .*a_package_that_is_missing", "test_compile_errors.py:"),
+        (lambda x: torch.from_numpy(x.numpy()), r"numpy.* use those, or make a custom operator", "test_compile_errors"),
+    ],
+)
+def test_a_failure_of_the_models_own_code(module, text, where):
+    with pytest.raises(disc.errors.ModelError, match=f"(?s){text}") as caught:
+        disc.compile(module, (torch.ones(2, 5),))
+    assert where in caught.value.source
+
+
+class Settings:
+    factor = 2
+
+
+def test_arguments_and_results_of_unknown_types():
+    with pytest.raises(disc.errors.UnsupportedTypeError, match="an argument of the example is of the unsupported type"):
+        disc.compile(lambda x, settings: x * settings.factor, (torch.ones(2), Settings()))
+    with pytest.raises(disc.errors.UnsupportedTypeError, match="a result of the model is of the unsupported type"):
+        disc.compile(lambda x: Settings(), (torch.ones(2),))
+
+
+def test_examples_that_contradict_the_names_of_dims():
+    add = (torch.ones(2, 4), torch.ones(3, 4))
+    with pytest.raises(ValueError, match=r"'b' is 2 in the example \(x, dim 0\), but y, dim 0, is 3"):
+        disc.compile(lambda x, y: x + y, add, dynamic_shapes=({0: "b"}, {0: "b"}))
+    with pytest.raises(ValueError, match=r"a spec for each of the 2 arguments \(x, y\), got 3"):
+        disc.compile(lambda x, y, z=1.0: x + y, add, dynamic_shapes=({0: Dim("b")}, None, None))
+
+
+def test_a_call_with_arguments_that_had_their_defaults():
+    model = disc.compile(lambda x, y=None, z=True: x, (torch.ones(2),))
+    with pytest.raises(TypeError, match=r"had its default, None, when .* an example of it"):
+        model(torch.ones(2), y=torch.ones(2))
+    with pytest.raises(TypeError, match=r"had their defaults, None, True, when .* an example of them"):
+        model(torch.ones(2), y=torch.ones(2), z=False)
+
+
+def test_a_size_without_its_form():
+    half = Dim("half", max=50)
+    model = disc.compile(lambda x: x.reshape(x.shape[0] // 2, 2), (torch.ones(4),), dynamic_shapes=({0: 2 * half},))
+    with pytest.raises(disc.ShapeError, match=r"does not have the form half \* 2: expected a multiple of 2, got 5"):
+        model(torch.ones(5))

@@ -1,8 +1,10 @@
 """What torch.export suggests for a dim, as a refinement of it, and as the line of Python to write."""
 
 import pytest
+import torch
 from torch.export import Dim
 
+import disc
 from disc.frontend.readable import readable, short
 from disc.frontend.size_refinements import applied, lines_to_write, suggested, written
 
@@ -72,3 +74,28 @@ def test_readable_conditions(condition, text):
 def test_lines_of_packages_are_short():
     assert short("/a/lib/python3.11/site-packages/transformers/m.py:3") == "transformers/m.py:3"
     assert short("/home/u/model.py:3") == "/home/u/model.py:3"
+
+
+class Halved(torch.nn.Module):
+    """Down and up again, with a skip connection: sizes must be even."""
+
+    def __init__(self):
+        super().__init__()
+        self.down = torch.nn.Conv2d(3, 4, 3, padding=1)
+        self.up = torch.nn.ConvTranspose2d(4, 4, 2, 2)
+
+    def forward(self, x):
+        x = self.down(x)
+        return torch.cat([x, self.up(torch.nn.functional.max_pool2d(x, 2))], 1)
+
+
+def test_a_batch_of_one_in_the_example_stays_dynamic_when_other_dims_are_refined():
+    module = Halved().eval()
+    side = Dim("side", min=4, max=64)
+    with pytest.warns(UserWarning, match="side = 2 \\* Dim"):
+        model = disc.compile(module, (torch.randn(1, 3, 8, 8),), dynamic_shapes=({0: Dim("batch", max=8), 2: side},))
+    for shape in ((1, 3, 4, 8), (5, 3, 30, 8)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(model(x), module(x), rtol=1e-4, atol=1e-5)
+    with pytest.raises(disc.ShapeError, match="a multiple of 2, got 5"):
+        model(torch.randn(1, 3, 5, 8))

@@ -12,6 +12,7 @@ from typing import Any
 
 import sympy
 import torch
+import torch._refs
 from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -123,12 +124,24 @@ def _set(x: Tensor, items: list[Any], y: Any) -> Tensor:
     if not any(index is not None for index in indices):
         return x.copy_(y) if isinstance(y, Tensor) else x.fill_(y)
     values = y.to(x.dtype) if isinstance(y, Tensor) else number_tensor(y, x.dtype)
-    return x.index_put_(tuple(indices), values)  # type: ignore[arg-type]
+    # The method of a tensor refuses None before the first index.
+    return torch.ops.aten.index_put_.default(x, indices, values)
+
+
+_BROADCASTING = torch._refs._broadcast_shapes.__code__
 
 
 def _truth_of_condition(value: torch.SymBool) -> bool:
+    # Broadcasting asks whether sizes are negative. No size is, but of one such as n - 1 torch cannot prove it.
+    if sys._getframe(1).f_code is _BROADCASTING and _is_negative_question(value):
+        return False
     known = _ask(value)
     return _truths[0](value) if known is None else known
+
+
+def _is_negative_question(value: torch.SymBool) -> bool:
+    expr = value.node.expr
+    return isinstance(expr, sympy.StrictLessThan) and bool(expr.rhs.is_zero)
 
 
 def _truth_of_number(value: torch.SymInt) -> bool:

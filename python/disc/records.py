@@ -1,0 +1,77 @@
+"""Dataclasses as arguments and results: pytree nodes with a leaf for each field that is not None.
+
+PyTorch wants ``torch.export.register_dataclass`` for each class. DISC registers those that it sees in an example, and
+those that a model returns while it is traced.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from . import trees
+from .errors import ArgumentValueError
+
+
+def is_record(value: Any) -> bool:
+    """Whether ``value`` is an instance of a dataclass that is neither a tree nor registered in a way of its own."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, (type, dict, torch.Tensor, torch.nn.Module)):
+        return False
+    return not trees.is_tree(value) and all(field.init for field in dataclasses.fields(value))
+
+
+def register(tree: Any) -> None:
+    """Registers the classes of all dataclasses in ``tree``."""
+    pending = [tree]
+    while pending:
+        for leaf in pytree.tree_leaves(pending.pop()):
+            if is_record(leaf):
+                if type(leaf) not in pytree.SUPPORTED_NODES:
+                    torch.export.register_dataclass(type(leaf))
+                pending.append(leaf)
+
+
+@contextmanager
+def returned(module: torch.nn.Module) -> Iterator[None]:
+    """While it is active, the classes of dataclasses that ``module`` returns are registered."""
+
+    def leave(_: Any, __: Any, result: Any) -> None:
+        register(result)
+
+    # In front of hooks that make other objects of results.
+    hook = module.register_forward_hook(leave, prepend=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def specs(value: Any, spec: Any, where: str) -> Any:
+    """A spec of ``dynamic_shapes`` as torch.export wants it: of a dataclass a list, with one for each field.
+
+    The user's own may be a dict by the names of the fields, or an object of the same class.
+    """
+    if is_record(value):
+        if type(spec) is type(value):
+            spec = {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
+        if spec is not None and not isinstance(spec, Mapping):
+            return spec
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        for name in spec or {}:
+            if name not in fields:
+                raise ArgumentValueError(
+                    f"dynamic_shapes: {where} has no field {name!r}; its fields: {', '.join(fields)}"
+                )
+        return [
+            specs(part, (spec or {}).get(name), f"{where}.{name}") for name, part in fields.items() if part is not None
+        ]
+    if isinstance(value, dict) and isinstance(spec, Mapping):
+        return {k: specs(value[k], s, f"{where}[{k!r}]") if k in value else s for k, s in spec.items()}
+    if type(value) in (list, tuple) and type(spec) in (list, tuple) and len(spec) == len(value):
+        return type(spec)(specs(x, s, f"{where}[{i}]") for i, (x, s) in enumerate(zip(value, spec, strict=True)))
+    return spec
