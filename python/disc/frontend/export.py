@@ -445,7 +445,7 @@ def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
         source,
         refinements=refinements,
         reason=needs[0] if needs else "",
-        asked_by_model=any(guard.own for guard in guards),
+        asked_by_model=any(guard.own or guard.number for guard in guards),
     )
 
 
