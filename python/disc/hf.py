@@ -138,12 +138,16 @@ def _batch_range(batch: Any) -> tuple[int, int | None]:
 @contextmanager
 def _one_attention() -> Iterator[None]:
     """Replaces transformers' attention function, which asks whether there is one token, by one for all lengths."""
-    before = ALL_ATTENTION_FUNCTIONS["sdpa"]
-    ALL_ATTENTION_FUNCTIONS["sdpa"] = _attention
+    # The user's own replacement, if there is one; what transformers registers is behind it.
+    local = ALL_ATTENTION_FUNCTIONS._local_mapping
+    before = local.get("sdpa")
+    local["sdpa"] = _attention
     try:
         yield
     finally:
-        ALL_ATTENTION_FUNCTIONS["sdpa"] = before
+        del local["sdpa"]
+        if before is not None:
+            local["sdpa"] = before
 
 
 def _attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, *args: Any, **kwargs: Any) -> Any:

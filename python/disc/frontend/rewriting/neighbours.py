@@ -61,9 +61,9 @@ def _value(expression: ast.expr, frame: types.FrameType) -> Any:
     if isinstance(expression, ast.Constant):
         return expression.value
     if isinstance(expression, ast.Name):
-        for names in (frame.f_locals, frame.f_globals):
-            if expression.id in names:
-                return names[expression.id]
+        if expression.id in frame.f_locals or expression.id in frame.f_code.co_varnames:
+            return frame.f_locals.get(expression.id, _UNKNOWN)
+        return frame.f_globals.get(expression.id, _UNKNOWN)
     elif isinstance(expression, ast.Attribute):
         owner = _value(expression.value, frame)
         if isinstance(owner, torch.nn.Module) and expression.attr in vars(owner):
