@@ -1,5 +1,6 @@
 """The native part of disc: MLIR modules, code generation, execution."""
 
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -41,6 +42,21 @@ class Module:
         of the parameters that `init` and `main` read.
         """
 
+    def kernels(
+        self, symbols: Mapping[str, int]
+    ) -> list[tuple[str, str, str, tuple[str, ...], dict[str, int], int | None, int | None, int | None]]:
+        """The kernels after the memory stage, in program order.
+
+        Tuples (name, kind, reason, "file:line" of all operations, launches by entry, scalar operations, bytes read,
+        bytes written), at some values of the symbols. Numbers that depend on a symbol without a value are None.
+        """
+
+    def guards(self) -> list[tuple[str, str, str, str, str]]:
+        """The guards after the shape stage: tuples (left side, relation, right side, message, "file:line").
+
+        Relations are "eq", "ne", "le", "lt", "ge", "gt" and "divisible".
+        """
+
     def images(self) -> list[tuple[str, str, bytes, dict[str, dict[str, int]]]]:
         """The images for a device, once there are some.
 
@@ -61,6 +77,15 @@ class Module:
 
         Raises ValueError for a CPU that it is not.
         """
+
+class CodeSymbols(enum.Enum):
+    """Who is told about code that is loaded."""
+
+    NONE = ...
+    NAMED = ...
+    """perf, through /tmp/perf-<pid>.map, and debuggers."""
+    DUMPED = ...
+    """In addition perf inject --jit, through a dump of the code."""
 
 class Executable:
     """Compiled code, loaded."""
@@ -179,7 +204,7 @@ def host_target() -> dict[str, Any]:
     """The machine this process runs on, as the driver describes it."""
 
 def link(
-    objects: Sequence[bytes], tensor_type: type, *, threads: int = 0, profile: bool = False, device: int = 0
+    objects: Sequence[bytes], tensor_type: type, *, threads: int = 0, symbols: CodeSymbols = ..., device: int = 0
 ) -> Executable:
     """Loads what Executable.objects() returns."""
 
@@ -197,7 +222,7 @@ def jit(
     tensor_type: type,
     *,
     threads: int = 0,
-    profile: bool = False,
+    symbols: CodeSymbols = ...,
     opt_level: int = 3,
     dump_prefix: str = "",
     device: int = 0,

@@ -283,7 +283,7 @@ def build(compilation: Compilation, program: ImportedProgram, device: int = 0) -
         with compilation.step(EMIT), boundary(EMIT):
             compilation.texts.update(texts)
             return _native.link(
-                objects, torch.Tensor, threads=options.threads or 0, profile=options.profile, device=device
+                objects, torch.Tensor, threads=options.threads or 0, symbols=_symbols(options), device=device
             )
     module = compilation.lowered(program, module)
     if options.stop_after is not None:
@@ -316,6 +316,12 @@ def watch(executable: _native.Executable, program: ImportedProgram, model: Any) 
     return weights
 
 
+def _symbols(options: Options) -> _native.CodeSymbols:
+    if options.profile == "jitdump":
+        return _native.CodeSymbols.DUMPED
+    return _native.CodeSymbols.NAMED if options.profile else _native.CodeSymbols.NONE
+
+
 def _emit(compilation: Compilation, module: _native.Module, device: int, cache: str = "") -> _native.Executable:
     options = compilation.options
     try:
@@ -323,7 +329,7 @@ def _emit(compilation: Compilation, module: _native.Module, device: int, cache: 
             module,
             torch.Tensor,
             threads=options.threads or 0,
-            profile=options.profile,
+            symbols=_symbols(options),
             opt_level=options.opt_level,
             dump_prefix=compilation.dump_prefix(),
             device=device,

@@ -22,6 +22,7 @@ from .frontend.callables import CallableModule
 from .frontend.dynamic_report import DynamicReport
 from .frontend.fallback import Fallback, bind_lifetime, raising
 from .frontend.symbols import Symbol
+from .kernels import KernelInfo
 from .pipeline import IMPORT, Pipeline
 from .profile import Launch, Profile
 from .weight_watch import WeightWatch
@@ -180,9 +181,23 @@ class Model:
         Raises:
             ValueError: a symbol that a size depends on has no value.
         """
+        return MemoryUse(**self._planned_module().arena("main", extents))
+
+    def kernels(self, **extents: int) -> list[KernelInfo]:
+        """The kernels, in program order, with their work at these values of the symbols.
+
+        >>> for kernel in model.kernels(batch=8, length=64):
+        ...     print(kernel.name, kernel.source, kernel.operations, kernel.reads + kernel.writes)
+
+        What depends on a symbol without a value, such as a size that data decides, is None.
+        """
+        return [KernelInfo(*kernel) for kernel in self._planned_module().kernels(extents)]
+
+    def _planned_module(self) -> _native.Module:
+        """The module after the memory stage."""
         if self._planned is None:
-            self._planned = _native.Module.parse(self.ir("memory"))
-        return MemoryUse(**self._planned.arena("main", extents))
+            self._planned = _native.Module.parse(self.ir("memory", locations=True))
+        return self._planned
 
     def seed(self, seed: int) -> None:
         """Sets what the numbers of random operations (``torch.rand``, dropout, ...) follow from: a number of 64 bits.

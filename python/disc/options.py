@@ -25,8 +25,10 @@ class Options:
     dump_ir: str | os.PathLike[str] | None = None
     """A folder that gets the IR after each stage, and the LLVM IR and assembly. The IR is then verified after each
     pass, otherwise after each stage."""
-    profile: bool = False
-    """Tell ``perf`` the names of kernels, through /tmp/perf-<pid>.map."""
+    profile: bool | Literal["jitdump"] = False
+    """Tell ``perf`` the names of kernels, through /tmp/perf-<pid>.map, and debuggers such as gdb their names and the
+    lines of the model's code that they come from. ``"jitdump"`` also writes the code for ``perf inject --jit``, to a
+    folder in ``$JITDUMPDIR/.debug/jit`` (by default in the home folder). Results and speed stay the same."""
     reproducer_dir: str | os.PathLike[str] | None = None
     """Where a failing stage leaves its reproducer; None means the folder for temporary files."""
     progress: bool | None = None
@@ -59,6 +61,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.threads is not None and (not isinstance(self.threads, int) or not 1 <= self.threads <= 4096):
             raise ValueError(f"threads: expected None or a number from 1 to 4096, got {self.threads!r}")
+        if self.profile not in (False, True, "jitdump"):
+            raise ValueError(f"profile: expected False, True or 'jitdump', got {self.profile!r}")
         if self.opt_level not in (0, 1, 2, 3):
             raise ValueError(f"opt_level: expected 0, 1, 2 or 3, got {self.opt_level!r}")
         if self.code_cache is True or not isinstance(self.code_cache, (str, os.PathLike, bool, type(None))):
@@ -80,6 +84,8 @@ class Options:
             pipeline = pipeline.without("disc-schedule-winograd")
         if self.sanitize:
             pipeline = self._sanitized(pipeline)
+        if self.profile and pipeline.has("disc-codegen-verify"):
+            pipeline = pipeline.insert_pass_before("disc-codegen-verify", "ensure-debug-info-scope-on-llvm-func")
         if self.precision == "f32":
             return pipeline
         if not pipeline.has("disc-schedule-pack-weights"):

@@ -8,11 +8,14 @@
 
 #include "llvm/ExecutionEngine/JITLink/JITLink.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
+#include "llvm/ExecutionEngine/Orc/Debugging/ELFDebugObjectPlugin.h"
+#include "llvm/ExecutionEngine/Orc/Debugging/PerfSupportPlugin.h"
 #include "llvm/ExecutionEngine/Orc/ExecutionUtils.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/ExecutionEngine/Orc/MapperJITLinkMemoryManager.h"
 #include "llvm/ExecutionEngine/Orc/MemoryMapper.h"
 #include "llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h"
+#include "llvm/ExecutionEngine/Orc/TargetProcess/JITLoaderPerf.h"
 #include "llvm/Support/Process.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
@@ -67,6 +70,25 @@ private:
   }
 };
 } // namespace
+
+/// Has each object that is linked reported to profilers and debuggers.
+static llvm::Error announceCode(orc::ObjectLinkingLayer &layer, orc::ExecutionSession &session, bool dump) {
+  layer.addPlugin(std::make_shared<PerfMapPlugin>());
+  // The order matters: the debugger's copy of an object has the addresses that linking found.
+  llvm::Error error = llvm::Error::success();
+  auto debugger = std::make_shared<orc::ELFDebugObjectPlugin>(session, /*RequireDebugSections=*/true,
+                                                              /*AutoRegisterCode=*/true, error);
+  if (error)
+    return error;
+  layer.addPlugin(std::move(debugger));
+  if (dump)
+    layer.addPlugin(std::make_shared<orc::PerfSupportPlugin>(
+        session.getExecutorProcessControl(), orc::ExecutorAddr::fromPtr(&llvm_orc_registerJITLoaderPerfStart),
+        orc::ExecutorAddr::fromPtr(&llvm_orc_registerJITLoaderPerfEnd),
+        orc::ExecutorAddr::fromPtr(&llvm_orc_registerJITLoaderPerfImpl), /*EmitDebugInfo=*/true,
+        /*EmitUnwindInfo=*/false));
+  return llvm::Error::success();
+}
 
 /// The runtime's entry points by name. They are listed rather than searched in
 /// the process because the binary that holds them need not export them.
@@ -161,8 +183,9 @@ llvm::Expected<std::unique_ptr<Jit>> Jit::create(ObjectCode objects, const JitOp
         if (!memory)
           return memory.takeError();
         auto layer = std::make_unique<orc::ObjectLinkingLayer>(session, std::move(*memory));
-        if (options.perfMap)
-          layer->addPlugin(std::make_shared<PerfMapPlugin>());
+        if (options.symbols != CodeSymbols::None)
+          if (llvm::Error error = announceCode(*layer, session, options.symbols == CodeSymbols::Dumped))
+            return error;
         return layer;
       });
   auto lljit = builder.create();

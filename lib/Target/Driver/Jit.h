@@ -10,10 +10,17 @@
 
 namespace mlir::disc {
 
+/// Who is told about the code.
+enum class CodeSymbols {
+  None,
+  /// `perf`, through /tmp/perf-<pid>.map, and debuggers, through their interface for JIT compilers, if it has lines.
+  Named,
+  /// In addition `perf inject --jit`: a dump of the code, with its lines, in the folder $JITDUMPDIR/.debug/jit.
+  Dumped,
+};
+
 struct JitOptions {
-  /// Appends the code's symbols to /tmp/perf-<pid>.map, where `perf report`
-  /// looks for the names of generated functions.
-  bool perfMap = false;
+  CodeSymbols symbols = CodeSymbols::None;
 };
 
 /// Owns the code's memory: everything looked up dies with it.

@@ -8,17 +8,21 @@
 
 namespace mlir::disc {
 
-/// The innermost place in a file that `loc` knows, as "file:line"; "" if it knows none.
-inline std::string sourceLine(Location loc) {
-  std::string source;
+/// The innermost place in a file that `loc` knows, or null.
+inline FileLineColLoc sourcePlace(Location loc) {
+  FileLineColLoc place;
   loc->walk([&](Location at) {
-    auto file = dyn_cast<FileLineColLoc>(at);
-    if (!file)
-      return WalkResult::advance();
-    source = llvm::sys::path::filename(file.getFilename().getValue()).str() + ":" + std::to_string(file.getLine());
-    return WalkResult::interrupt();
+    place = dyn_cast<FileLineColLoc>(at);
+    return place ? WalkResult::interrupt() : WalkResult::advance();
   });
-  return source;
+  return place;
+}
+
+/// The same as "file:line", without folders; "" if it knows none.
+inline std::string sourceLine(Location loc) {
+  FileLineColLoc place = sourcePlace(loc);
+  return place ? llvm::sys::path::filename(place.getFilename().getValue()).str() + ":" + std::to_string(place.getLine())
+               : "";
 }
 
 } // namespace mlir::disc

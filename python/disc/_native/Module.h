@@ -7,6 +7,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "python/disc/_native/Bindings.h"
 
 #include <memory>
 
@@ -19,6 +20,9 @@ struct Module {
   std::unique_ptr<mlir::MLIRContext> context;
   mlir::OwningOpRef<mlir::ModuleOp> op;
 };
+
+/// Adds what viewers ask of a module: its kernels and guards.
+void bindQueries(nb::class_<Module> &m);
 
 } // namespace disc::py
 
