@@ -85,7 +85,7 @@ class Options:
         if self.sanitize:
             pipeline = self._sanitized(pipeline)
         if self.profile and pipeline.has("disc-codegen-verify"):
-            pipeline = pipeline.insert_pass_before("disc-codegen-verify", "ensure-debug-info-scope-on-llvm-func")
+            pipeline = pipeline.insert_pass_before("disc-codegen-verify", "disc-add-line-tables")
         if self.precision == "f32":
             return pipeline
         if not pipeline.has("disc-schedule-pack-weights"):

@@ -4,6 +4,14 @@
 
 include "mlir/Pass/PassBase.td"
 
+def AddLineTables : Pass<"disc-add-line-tables", "::mlir::ModuleOp"> {
+  let summary = "give functions in the LLVM dialect the lines of the user's program as debug information";
+  let description = [{
+    Debuggers and profilers then show for machine code the line of the model that it comes from.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
 def DescribeDevice : Pass<"disc-describe-device", "::mlir::ModuleOp"> {
   let summary = "say in `disc_plan.target` which kind of device runs the kernels";
   let description = [{

@@ -8,6 +8,7 @@
 
 #include "llvm/ExecutionEngine/JITLink/JITLink.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
+#include "llvm/ExecutionEngine/Orc/Debugging/DebugInfoSupport.h"
 #include "llvm/ExecutionEngine/Orc/Debugging/ELFDebugObjectPlugin.h"
 #include "llvm/ExecutionEngine/Orc/Debugging/PerfSupportPlugin.h"
 #include "llvm/ExecutionEngine/Orc/ExecutionUtils.h"
@@ -81,12 +82,14 @@ static llvm::Error announceCode(orc::ObjectLinkingLayer &layer, orc::ExecutionSe
   if (error)
     return error;
   layer.addPlugin(std::move(debugger));
-  if (dump)
-    layer.addPlugin(std::make_shared<orc::PerfSupportPlugin>(
-        session.getExecutorProcessControl(), orc::ExecutorAddr::fromPtr(&llvm_orc_registerJITLoaderPerfStart),
-        orc::ExecutorAddr::fromPtr(&llvm_orc_registerJITLoaderPerfEnd),
-        orc::ExecutorAddr::fromPtr(&llvm_orc_registerJITLoaderPerfImpl), /*EmitDebugInfo=*/true,
-        /*EmitUnwindInfo=*/false));
+  if (!dump)
+    return llvm::Error::success();
+  layer.addPlugin(std::make_shared<orc::DebugInfoPreservationPlugin>());
+  layer.addPlugin(std::make_shared<orc::PerfSupportPlugin>(
+      session.getExecutorProcessControl(), orc::ExecutorAddr::fromPtr(&llvm_orc_registerJITLoaderPerfStart),
+      orc::ExecutorAddr::fromPtr(&llvm_orc_registerJITLoaderPerfEnd),
+      orc::ExecutorAddr::fromPtr(&llvm_orc_registerJITLoaderPerfImpl), /*EmitDebugInfo=*/true,
+      /*EmitUnwindInfo=*/false));
   return llvm::Error::success();
 }
 

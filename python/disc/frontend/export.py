@@ -38,7 +38,7 @@ from . import (
 from .argument_paths import leaf_names, signature_of
 from .entry_guards import EntryGuard, allows_negative, entry_guards, lines_of, note_lines, requires_two, with_sources
 from .higher_order import flattened
-from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, warn
+from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, user_frames, warn
 from .model_errors import model_error, raise_failure
 from .proving import proved_by_trying
 from .readable import readable, requirement
@@ -159,7 +159,8 @@ def export(
         args, kwargs = _distinct(args, kwargs)
 
         def traced() -> ExportedProgram:
-            program = _traced(module, args, kwargs, dynamic_shapes)
+            with user_frames():
+                program = _traced(module, args, kwargs, dynamic_shapes)
             check_sharing(program)
             settle(program.graph)
             enum_arguments.settle(program)

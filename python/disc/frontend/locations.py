@@ -7,10 +7,14 @@ import sys
 import sysconfig
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import sympy
 import torch
+import torch.fx.proxy as fx_proxy
 from torch.fx import Node
 from torch_mlir import ir
 
@@ -50,6 +54,24 @@ def source_of(node: Node | None) -> tuple[str, int] | None:
         return users[-1]
     # Traced from inside PyTorch only: an absolute path still says something.
     return next((f for f in reversed(frames) if Path(f[0]).is_absolute()), None)
+
+
+class _UserFrames(set):  # type: ignore[type-arg]
+    """The frames that a node's stack trace is to have: all of the user's."""
+
+    def __contains__(self, frame: Any) -> bool:
+        return is_user_line(frame[0])
+
+
+@contextmanager
+def user_frames() -> Iterator[None]:
+    """While it is active, nodes are traced with all of the user's frames, not only those of functions ``forward``."""
+    anchors = fx_proxy._STACK_TRACE_ANCHORS
+    fx_proxy._STACK_TRACE_ANCHORS = _UserFrames()
+    try:
+        yield
+    finally:
+        fx_proxy._STACK_TRACE_ANCHORS = anchors
 
 
 def source_of_trace(trace: str) -> str | None:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.fx.proxy as fx_proxy
 import torch.utils._pytree as pytree
 
 from ... import errors
@@ -274,24 +273,14 @@ class Converter:
         self._called.clear()
 
 
-class _UserFrames(set):  # type: ignore[type-arg]
-    """The frames that a node's stack trace is to have: all of the user's, also those of sides and steps."""
-
-    def __contains__(self, frame: Any) -> bool:
-        return is_user_file(frame[0]) and not frame[0].startswith(_DISC)
-
-
 @contextmanager
 def rewritten(model: torch.nn.Module) -> Iterator[Converter]:
     """While it is active, a model's modules run rewritten functions."""
     converter = Converter(model)
-    anchors = fx_proxy._STACK_TRACE_ANCHORS
     try:
-        fx_proxy._STACK_TRACE_ANCHORS = _UserFrames()
         converter.begin()
         yield converter
     finally:
-        fx_proxy._STACK_TRACE_ANCHORS = anchors
         converter.restore()
         forget_shared()
         forget_chosen()
