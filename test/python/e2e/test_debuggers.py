@@ -24,9 +24,7 @@ def compiled(**options):
     shapes = {"x": {0: "rows"}, "y": {}}
     example = (torch.randn(5, 16), torch.randn(16, 24))
     try:
-        return disc.compile(
-            scaled, example, dynamic_shapes=shapes, options=disc.Options(code_cache=False, **options)
-        )
+        return disc.compile(scaled, example, dynamic_shapes=shapes, options=disc.Options(code_cache=False, **options))
     finally:
         Path(f"/tmp/perf-{os.getpid()}.map").unlink(missing_ok=True)
 
@@ -88,7 +86,19 @@ def test_gdb_stops_in_a_kernel_at_the_users_line(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
     commands = ["set debuginfod enabled off", "set breakpoint pending on", "rbreak script.py:."]
-    gdb = ["gdb", "-batch", "-nx", "-ex", "set breakpoint pending on", "-ex", "break script.py:4", "-ex", "run", "-ex", "bt 3"]
+    gdb = [
+        "gdb",
+        "-batch",
+        "-nx",
+        "-ex",
+        "set breakpoint pending on",
+        "-ex",
+        "break script.py:4",
+        "-ex",
+        "run",
+        "-ex",
+        "bt 3",
+    ]
     del commands
     ran = subprocess.run(
         [*gdb, "--args", sys.executable, str(script)],
