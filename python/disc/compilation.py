@@ -18,6 +18,7 @@ from .errors import ArgumentValueError, CompileError, boundary
 from .frontend import ImportedProgram, import_program
 from .frontend.examples import Examples
 from .frontend.input_check import check_interface
+from .garbage import rare_collections
 from .interrupts import deferred_interrupts
 from .logs import log
 from .options import Options
@@ -112,7 +113,7 @@ class Compilation:
         """The import stage."""
         if self._dump:
             self._dump.mkdir(parents=True, exist_ok=True)
-        with self.step(IMPORT), boundary(IMPORT):
+        with self.step(IMPORT), boundary(IMPORT), rare_collections():
             if is_onnx(model):
                 # It needs the onnx package, which nothing else does.
                 with deferred_interrupts():

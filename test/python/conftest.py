@@ -1,5 +1,6 @@
 """Settings shared by all Python tests."""
 
+import gc
 import os
 import random
 
@@ -24,6 +25,10 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # PyTorch's objects live as long as the process: no collection needs to look at them.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
     # Every test compiles what it tests; those of the cache choose a folder.
     os.environ["DISC_CODE_CACHE"] = ""
     if config.getoption("--sanitize"):

@@ -130,3 +130,25 @@ def test_what_a_side_checks_holds_on_that_side_alone(kind):
         torch.testing.assert_close(model(x, y), module(x, y))
     with pytest.raises(disc.ShapeError, match=r"sizes do not fit|neither equal nor one"):
         model(torch.rand(3, 4), torch.rand(2, 4))
+
+
+@pytest.mark.parametrize(
+    "layer, shape",
+    [
+        (nn.BatchNorm1d(3).train(), (1, 3)),
+        (nn.BatchNorm2d(3).train(), (1, 3, 1, 1)),
+        (nn.InstanceNorm2d(3), (2, 3, 1, 1)),
+        (nn.GroupNorm(3, 3), (1, 3, 1, 1)),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else None,
+)
+def test_a_layers_error_for_some_sizes_is_the_compiled_models(layer, shape):
+    """PyTorch takes sizes for at least 2 while it traces, and would drop the check for one value per channel."""
+    names = {dim: f"d{dim}" for dim in range(len(shape)) if dim != 1}
+    model = disc.compile(layer, (torch.randn(*[3] * len(shape)),), dynamic_shapes=(names,))
+    with pytest.raises(ValueError) as expected:
+        layer(torch.randn(shape))
+    with pytest.raises(disc.ShapeError, match=str(expected.value).partition(", got")[0]):
+        model(torch.randn(shape))
+    x = torch.randn(5, 3, *[2] * (len(shape) - 2))
+    torch.testing.assert_close(model(x), layer(x))

@@ -1,5 +1,6 @@
 """disc.compile around its stages: arguments, IR, dumps, progress, and what a failure says."""
 
+import gc
 import os
 import re
 import shutil
@@ -153,3 +154,24 @@ def test_the_gpu_is_the_one_of_the_tensors(monkeypatch):
         spread.extra = torch.nn.Parameter(x)
         with pytest.raises(ValueError, match="parameters lie on several devices: cpu, cuda:1"):
             disc.compile(spread, ARGS)
+
+
+def test_garbage_is_collected_as_the_user_wants_after_a_compilation():
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(123, 4, 5)
+        seen = []
+
+        def watched(x):
+            seen.append(gc.get_threshold())
+            return x + 1
+
+        disc.compile(watched, (torch.randn(3),))
+        assert gc.get_threshold() == (123, 4, 5)
+        assert seen[0][0] > 123
+        gc.set_threshold(0)
+        disc.compile(watched, (torch.randn(3),))
+        assert gc.get_threshold()[0] == 0
+        assert seen[-1][0] == 0
+    finally:
+        gc.set_threshold(*before)

@@ -24,7 +24,7 @@ from ..locations import is_layer_file, is_user_file, is_user_line
 from . import filled, seen
 from .conditions import compared, constant_of, is_assumed, known_truth, narrows_hint, number_tensor, predicate
 from .dynamic import is_dynamic
-from .neighbours import irrelevant
+from .neighbours import irrelevant, leads_to_an_error
 from .raised import is_message, reasons
 from .region import carry_changes
 from .symbolic_calls import symbolic_call
@@ -158,9 +158,13 @@ _truths = torch.SymBool.__bool__, torch.SymInt.__bool__
 
 def _ask(condition: Any) -> bool | None:
     """What to answer to a condition that makes no difference, if it is one; None where Python may ask PyTorch."""
-    # PyTorch's own code may take for granted what it does; the model's is to see its extents as they are.
+    # PyTorch's own code may take for granted what it does; the model's is to see its extents as they are. A layer's
+    # error for some sizes is one of the compiled model, too.
     frame = sys._getframe(2)
-    if not isinstance(condition, torch.SymBool) or not is_user_line(frame.f_code.co_filename):
+    file = frame.f_code.co_filename
+    if not isinstance(condition, torch.SymBool) or not (
+        is_user_line(file) or (is_layer_file(file) and leads_to_an_error(frame))
+    ):
         return None
     answered = is_assumed(condition) or narrows_hint(condition)
     if answered or (condition.node.shape_env is not None and known_truth(condition) is None):

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ...source_lines import lines_of
 from . import source
 from .conditions import known_truth
 
@@ -109,3 +110,23 @@ def _operands(code: types.CodeType, offset: int) -> tuple[ast.boolop, list[ast.e
 
 def _place(node: ast.expr) -> _Place:
     return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+
+
+def leads_to_an_error(frame: types.FrameType) -> bool:
+    """Whether the condition that Python asks for in ``frame`` is that of an ``if`` that only raises."""
+    return frame.f_lineno in _lines_before_errors(frame.f_code.co_filename)
+
+
+@functools.cache
+def _lines_before_errors(file: str) -> frozenset[int]:
+    """The lines of the conditions in ``file`` behind which there is nothing but an error."""
+    try:
+        tree = ast.parse("".join(lines_of(file)))
+    except SyntaxError:
+        return frozenset()
+    return frozenset(
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and all(isinstance(statement, ast.Raise) for statement in node.body)
+        for line in range(node.test.lineno, (node.test.end_lineno or node.test.lineno) + 1)
+    )
