@@ -186,8 +186,10 @@ SmallVector<std::string> mlir::disc::sourceLines(KernelFuncOp kernel) {
     if (!llvm::is_contained(lines, line))
       lines.push_back(std::move(line));
   };
+  // Sizes, constants and memory are shared by what uses them, and lie where the first of these does.
   for (Operation &op : kernel.getBody().front())
-    add(op.getLoc());
+    if (!isa<DimOp, tensor::EmptyOp, arith::ConstantOp>(op))
+      add(op.getLoc());
   add(kernel.getLoc());
   return lines;
 }
