@@ -476,4 +476,4 @@ class RowError(ValueError):
         super().__init__(_coded(message, self.code))
 
     def __reduce__(self) -> Any:
-        return _restored, (type(self), self.args, {"row": self.row, "error": _portable(self.error)})
+        return _restored, (type(self), self.args, {**vars(self), "error": _portable(self.error)})

@@ -124,9 +124,6 @@ class JoinedCalls:
         like = next((x for x in flat if x is not _ABSENT and x is not None), np.empty(0))
         for n, layout in enumerate(self.layout.inputs):
             if flat[n] is _ABSENT:
-                if not {name for dim in layout.dims for name in dim.symbols()} <= set(sizes):
-                    # The model's own error.
-                    self._model.flat(call.args, call.kwargs)
                 kwargs[layout.spec.name] = flat[n] = self._filled_in(layout, sizes, like)
         fits = fits and all(
             x is not None and _dtype(x) == layout.spec.dtype for x, layout in zip(flat, self.layout.inputs, strict=True)
@@ -136,6 +133,8 @@ class JoinedCalls:
 
     def _filled_in(self, layout: TensorLayout, sizes: Mapping[str, int], like: Any) -> Any:
         """An input that a request lacks: offsets of one sequence, or a mask of ones."""
+        # Of a size that no input has the model rejects that input, whatever this one is.
+        sizes = {**{name: max(symbol.min, 1) for name, symbol in self.layout.symbols.items()}, **sizes}
         array = _new(like, layout.spec.dtype, layout.extents(sizes), 1)
         if layout.part == OFFSETS:
             array[0], array[-1] = 0, sizes[self.layout.policy.along]

@@ -67,3 +67,69 @@ def test_a_size_bug_shows_the_users_line_alone():
 def test_an_example_outside_of_the_range():
     with pytest.raises(ValueError, match=r'x, dim 0 is 8 in the example, outside of Dim\("n", min=10\) \(DISC0202\)'):
         disc.compile(Wrong(), torch.randn(8, 24), dynamic_shapes=({0: torch.export.Dim("n", min=10)},))
+
+
+class Unpicklable(Exception):
+    """One that Python pickles and cannot read again."""
+
+    def __init__(self, name, *, size):
+        super().__init__(f"{name} of {size}")
+
+
+def examples():
+    """An error of each class, with all of its attributes."""
+    ops = [errors.UnsupportedOp("torch.aten.topk", "m.py:3", "no rule")]
+    dynamic = {"refinements": ("batch % 8 == 0",), "reason": "m.py:3", "asked_by_model": False, "help": "do"}
+    fixed = errors.FixedSizeError("import", "a number", "m.py:1", **dynamic)
+    fixed.traced = (lambda: 0, ("batch",))
+    special = {
+        errors.UnsupportedOpError: [errors.UnsupportedOpError(ops)],
+        errors.DynamicDimError: [errors.DynamicDimError("import", "not for all", "m.py:1", **dynamic)],
+        errors.FixedSizeError: [fixed],
+        errors.ModelError: [
+            errors.ModelError("import", "no", "m.py:1", error) for error in (KeyError("x"), Unpicklable("x", size=2))
+        ],
+        errors.InternalError: [errors.InternalError("memory", ZeroDivisionError("no"), "m.py:1")],
+        errors.ShapeError: [
+            errors.ShapeError("too long", input="x", dim=1, symbol="length", expected="at most 512", got="600")
+        ],
+        errors.LibraryError: [errors.LibraryError("libx.so: old", reason="version")],
+        errors.DeadlineError: [errors.DeadlineError("late", seconds=0.5)],
+        errors.RowError: [errors.RowError("row 7", row=7, error=errors.ShapeError("too long", input="x"))],
+    }
+    for kind in kinds():
+        if kind in special:
+            yield from special[kind]
+        elif issubclass(kind, errors.CompileError):
+            yield kind("shape", "wrong", "m.py:12", "/tmp/r.mlir", help="do")
+        else:
+            yield kind("wrong")
+
+
+@pytest.mark.parametrize("error", examples(), ids=lambda error: type(error).__name__)
+def test_errors_survive_pickling(error):
+    """Class, text, code and attributes: what another process raises is what the user sees."""
+    error.__notes__ = ["a note"]
+    found = pickle.loads(pickle.dumps(error))
+    assert type(found) is type(error)
+    assert (str(found), found.args, found.code) == (str(error), error.args, error.code)
+    assert str(pickle.loads(pickle.dumps(found))) == str(error)
+    for name, value in vars(error).items():
+        if name not in ("traced", "error"):
+            assert getattr(found, name) == value
+    if getattr(error, "error", None) is not None:
+        expected = RuntimeError if isinstance(error.error, Unpicklable) else type(error.error)
+        assert type(found.error) is expected
+        assert str(error.error) in str(found.error)
+    if isinstance(error, errors.FixedSizeError):
+        assert error.traced is not None and found.traced is None
+
+
+def test_the_source_of_a_pickled_error_is_not_read_again(tmp_path):
+    file = tmp_path / "model.py"
+    file.write_text("x = y + 1\n")
+    error = errors.ControlFlowError("import", "no", f"{file}:1")
+    assert "x = y + 1" in str(error)
+    data = pickle.dumps(error)
+    file.unlink()
+    assert str(pickle.loads(data)) == str(error)
