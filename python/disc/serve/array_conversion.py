@@ -8,27 +8,30 @@ import numpy as np
 
 
 def converted(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A value as an array of a dtype; ValueError if it is missing, has no such numbers, or rows of unequal length."""
+    """A value as an array of a dtype.
+
+    Raises:
+        ValueError: a value is missing, is of another kind or beyond the range, or nested lists have unequal lengths.
+    """
     if value is None:
         raise ValueError("the value is missing (null)")
-    array = np.asarray(value)
-    if array.dtype == object:
-        array = np.array([_nested(element) for element in array.tolist()])
+    array = value if isinstance(value, np.ndarray) and value.dtype != object else np.array(_checked(value))
     if array.dtype == dtype:
         return array
     if array.size == 0:
         return array.astype(dtype)
     if not np.can_cast(array.dtype, dtype, "same_kind") and not (array.dtype.kind == "i" and dtype.kind == "u"):
         raise ValueError(f"got {array.dtype}")
-    converted = array.astype(dtype)
-    if dtype.kind in "iu" and not np.array_equal(converted, array):
+    result = array.astype(dtype)
+    if dtype.kind in "iu" and not np.array_equal(result, array):
         raise ValueError(f"got {array.dtype} with values beyond its range")
-    return converted
+    return result
 
 
-def _nested(value: Any) -> Any:
+def _checked(value: Any) -> Any:
+    """A nested list without missing elements."""
     if value is None:
-        raise ValueError("a value in the list is missing (null)")
-    if isinstance(value, np.ndarray) and value.dtype == object:
-        return [_nested(element) for element in value.tolist()]
-    return value
+        raise ValueError("an element is missing (null)")
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return value
+    return [_checked(element) for element in value] if isinstance(value, (list, np.ndarray)) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -145,15 +146,33 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def _values(column: pyarrow.ChunkedArray) -> Iterable[Any]:
-    """The values of a column as NumPy's: scalars, arrays of numbers, or nested arrays."""
+    """The values of a column: None, numbers and arrays of NumPy, or lists of arrays."""
     for chunk in column.chunks:
-        if hasattr(chunk, "to_numpy_ndarray"):
-            # Tensors of one shape.
-            yield from chunk.to_numpy_ndarray()
-        else:
-            nulls = chunk.is_null().to_numpy(zero_copy_only=False) if chunk.null_count else None
-            for n, value in enumerate(chunk.to_numpy(zero_copy_only=False)):
-                yield None if nulls is not None and nulls[n] else value
+        yield from _chunk_values(chunk)
+
+
+def _chunk_values(chunk: pyarrow.Array) -> Sequence[Any]:
+    import pyarrow as pa
+
+    kind = chunk.type
+    if isinstance(kind, pa.FixedShapeTensorType) and not chunk.null_count:
+        return list(chunk.to_numpy_ndarray())
+    if isinstance(kind, pa.BaseExtensionType):
+        return _chunk_values(chunk.storage)
+    if pa.types.is_fixed_size_list(kind):
+        # Rows that are null have elements, too, unless the list has offsets.
+        return _chunk_values(chunk.cast(pa.list_(kind.value_type)))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        offsets, elements = chunk.offsets.to_numpy(), _chunk_values(chunk.values)
+        rows = [elements[begin:end] for begin, end in itertools.pairwise(offsets)]
+        return _with_nulls(chunk, rows) if chunk.null_count else rows
+    # With nulls, NumPy's integers would become floats.
+    return _with_nulls(chunk, chunk.to_pylist()) if chunk.null_count else chunk.to_numpy(zero_copy_only=False)
+
+
+def _with_nulls(chunk: pyarrow.Array, values: Iterable[Any]) -> list[Any]:
+    nulls = chunk.is_null().to_numpy(zero_copy_only=False)
+    return [None if null else value for null, value in zip(nulls, values, strict=True)]
 
 
 def _host(array: Any) -> np.ndarray[Any, Any]:

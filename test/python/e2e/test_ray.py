@@ -1,6 +1,7 @@
 """Models on a local cluster of Ray: what replicas answer, survive and share, and batch inference over files."""
 
 import json
+import linecache
 import os
 import signal
 import socket
@@ -22,6 +23,7 @@ import disc
 import served_models
 from disc.errors import ArgumentTypeError, ArgumentValueError, CallError, DeadlineError, InputTypeError, ShapeError
 from disc.serve import Padded
+from doc_pages import blocks
 
 WHY = "Ray is not installed (54 packages, 650 MB): `make nightly` installs requirements-ray.txt and runs these tests"
 ray = pytest.importorskip("ray", reason=WHY)
@@ -84,12 +86,19 @@ def run_applications(folder):
     wide = served_models.Wide().eval()
     shapes = {"x": {0: Dim("batch", min=1, max=64)}}
     disc.aot_compile(wide, (torch.ones(2, 4096),), dynamic_shapes=shapes, output=folder / "libwide.so")
+    module = served_models.embedder()
+    save_file(module.state_dict(), folder / "original.safetensors")
+    save_file({"out.weight": module.out.weight.T.contiguous()}, folder / "wrong.safetensors")
+    with torch.no_grad():
+        module.out.weight.mul_(-3)
+    save_file(module.state_dict(), folder / "other.safetensors")
     library = folder / "libembedder.so"
     scaled = {"min_replicas": 1, "max_replicas": 2, "target_ongoing_requests": 4}
     probe = {"input_ids": np.ones((1, 4), np.int64), "attention_mask": np.ones((1, 4), np.int64)}
     applications = {
         "padded": disc_ray.deployment(library, batching=PADDED, num_replicas=2),
         "wide": disc_ray.deployment(folder / "libwide.so").options(num_replicas=REPLICAS, max_ongoing_requests=1),
+        "swapped": disc_ray.deployment(library, user_config={"weights": str(folder / "other.safetensors")}),
         "scaled": disc_ray.deployment(library, probe=probe, autoscaling_config=scaled, health_check_period_s=0.5),
     }
     targets = [
@@ -220,22 +229,20 @@ def test_autoscaling_and_health_checks(cluster, embedder):
     assert status.status == "RUNNING" and status.deployments["embedder"].status in ("HEALTHY", "UPSCALING")
 
 
-def test_weights_are_swapped_in_running_replicas(cluster, folder, embedder):
-    module = served_models.embedder()
-    save_file(module.state_dict(), folder / "original.safetensors")
-    with torch.no_grad():
-        module.out.weight.mul_(-3)
-    save_file(module.state_dict(), folder / "other.safetensors")
+def test_weights_are_swapped_in_a_running_replica(cluster, folder, embedder):
+    """As Ray does when ``user_config`` changes in a configuration file; at its start the replica took ``other``."""
+    handle, before = cluster["swapped"], replicas("swapped")
     other = disc.load(folder / "libembedder.so", threads=1)
     other.swap_weights(folder / "other.safetensors")
-    application = disc_ray.deployment(folder / "libembedder.so", batching=PADDED, num_replicas=2)
-    before = replicas("padded")
-    for name, expected in (("other", other), ("original", embedder)):
-        config = {"weights": str(folder / f"{name}.safetensors")}
-        handle = serve.run(application.options(user_config=config).bind(), name="padded", route_prefix="/padded")
+    for expected in (other, embedder):
         for ids in requests(20):
-            assert_embedded(expected, ids, handle.remote(input_ids=ids).result())
-    assert set(replicas("padded")) == set(before)
+            assert_embedded(expected, ids, handle.remote(ids, np.ones_like(ids)).result())
+        handle.reconfigure.remote({"weights": str(folder / "original.safetensors")}).result()
+    assert replicas("swapped") == before
+    with pytest.raises(disc.WeightsError, match="DISC0302"):
+        handle.reconfigure.remote({"weights": str(folder / "wrong.safetensors")}).result()
+    with pytest.raises(ArgumentValueError, match=r"user_config: expected {'weights': PATH}, got {'weight': 1}"):
+        handle.reconfigure.remote({"weight": 1}).result()
 
 
 def test_http(cluster, embedder):
@@ -313,6 +320,20 @@ def test_arguments_of_deployments(folder):
     assert disc_ray.deployment(library, batching=Padded(requests=50)).max_ongoing_requests == 100
 
 
+def test_the_code_of_the_documentation_runs(cluster, folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    page = ROOT / "docs/howto/ray.md"
+    found = [block for block in blocks(page.read_text()) if block.language == "python"]
+    file = folder / "ray_page.py"
+    file.write_text("\n".join(block.code for block in found))
+    linecache.checkcache(str(file))
+    # As in a script: Ray sends functions of __main__ as code.
+    exec(compile(file.read_text(), str(file), "exec"), {"__name__": "__main__", "__file__": str(file)})
+    out = capsys.readouterr().out
+    assert "DISC0401 1e-06" in out and "DISC0101 input_ids 1 input 'input_ids', dim 1 (length)" in out
+    assert "3 of 4 files, 0 of them from an earlier run\nfailed: " in out
+
+
 # -- Ray Data ----------------------------------------------------------------------------------------------------------
 
 ROWS = 8
@@ -350,6 +371,7 @@ def test_a_dataset(cluster, embedder, folder):
 SCRIPT = """
 import ray, disc.serve.ray
 from disc.serve import Padded
+from doc_pages import blocks
 
 ray.init(address={address!r}, logging_level="ERROR", log_to_driver=False)
 disc.serve.ray.map_files({library!r}, {inputs!r}, {output!r}, batching=Padded(mask="attention_mask", requests=1),
