@@ -280,6 +280,5 @@ def _new(like: Any, dtype: str, shape: tuple[int, ...], value: Any) -> Any:
         import torch
 
         return torch.full(shape, value, dtype=getattr(torch, dtype), device=like.device)
-    if dtype == "bfloat16":
-        return np.full(shape, value, like.dtype)
-    return np.full(shape, value, dtype)
+    # NumPy knows the name of bfloat16 only through ml_dtypes.
+    return np.full(shape, value, like.dtype if _dtype(like) == dtype else dtype)

@@ -46,15 +46,19 @@ async def answer(
     if request.method != "POST":
         return JSONResponse({"inputs": _metadata(interface.inputs), "outputs": _metadata(interface.outputs)})
     try:
+        if "inference-header-content-length" in request.headers:
+            raise ValueError("tensors in binary form are not supported here; send JSON")
         body = json.loads(await request.body())
         inputs = _inputs(body, interface)
+        wanted = _wanted(body, interface)
         results = await call(Call((), {name: array(value) for name, value in inputs.items()}))
     except (DeadlineError, MemoryError) as error:
         return JSONResponse({"error": str(error)}, 503)
     except (ValueError, TypeError, IndexError) as error:
         return JSONResponse({"error": str(error)}, 400)
     identifier = {"id": body["id"]} if "id" in body else {}
-    outputs = [_output(spec, result) for spec, result in zip(interface.outputs, results, strict=True)]
+    found = dict(zip((spec.name for spec in interface.outputs), results, strict=True))
+    outputs = [_output(spec, found[spec.name]) for spec in wanted]
     try:
         return JSONResponse({**identifier, "outputs": outputs})
     except ValueError:
@@ -86,6 +90,18 @@ def _inputs(body: Any, interface: Interface) -> dict[str, np.ndarray[Any, Any]]:
             raise ValueError(f"input {name!r} {problem}; the inputs are: {', '.join(map(repr, specs))}")
         found[name] = _array(specs[name], tensor)
     return found
+
+
+def _wanted(body: Mapping[str, Any], interface: Interface) -> Sequence[TensorSpec]:
+    """The results that a request names; all of them if it names none."""
+    if not body.get("outputs"):
+        return interface.outputs
+    specs = {spec.name: spec for spec in interface.outputs}
+    names = [output.get("name") if isinstance(output, dict) else output for output in body["outputs"]]
+    for name in names:
+        if name not in specs:
+            raise ValueError(f"output {name!r} does not exist; the outputs are: {', '.join(map(repr, specs))}")
+    return [specs[name] for name in names]
 
 
 def _array(spec: TensorSpec, tensor: Mapping[str, Any]) -> np.ndarray[Any, Any]:

@@ -18,7 +18,7 @@ from ..errors import ArgumentTypeError, ArgumentValueError, DeadlineError
 from .joined_calls import Answer, Call, JoinedCalls
 from .policies import Policy
 from .ray_data import FileResult, FilesReport, map_batches, map_files
-from .served_model import PortableSource, portable
+from .served_model import PortableSource, ServedModel, is_compiled, portable
 
 if TYPE_CHECKING:
     from ray.serve import Deployment
@@ -74,6 +74,9 @@ def deployment(
     if isinstance(concurrent_calls, bool) or not isinstance(concurrent_calls, int) or concurrent_calls < 1:
         raise ArgumentValueError(f"concurrent_calls: expected a number from 1 on, got {concurrent_calls!r}")
     held = portable(source, trust_files=trust_files)
+    if batching is not None and is_compiled(source):
+        # A policy that does not fit is an error here, and not only in the replicas.
+        JoinedCalls(ServedModel(source), batching)
     options.setdefault("name", held.name)
     if batching is not None:
         # Ray's default of 5 would keep batches small.

@@ -43,7 +43,7 @@ class PortableSource:
 
             return ServedModel(saved.from_bytes(self.value, threads=threads))
         model = self.value(threads)
-        if not isinstance(model, Library) and not _is_model(model):
+        if not is_compiled(model):
             raise ArgumentTypeError(
                 f"source: the function must return a disc.Model or a disc.Library, got {type(model).__name__}"
             )
@@ -91,6 +91,11 @@ def portable(source: Source, *, trust_files: bool = False) -> PortableSource:
 def _stem(path: str) -> str:
     stem = os.path.basename(path).partition(".")[0]
     return stem.removeprefix("lib") or stem
+
+
+def is_compiled(value: Any) -> TypeGuard[Compiled]:
+    """Whether it is a library or a model, and not where to get one from."""
+    return isinstance(value, Library) or _is_model(value)
 
 
 def _is_model(value: Any) -> TypeGuard[Model]:

@@ -1,5 +1,7 @@
 """Requests of unequal shapes in one call of a model: the results of single calls, and each request's own error."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -288,6 +290,15 @@ def test_policies_are_checked():
         Padded(dims=())
     with pytest.raises(ArgumentTypeError, match="requests: expected a number, got True"):
         Stacked(requests=True)
+
+
+def test_without_ray_an_error_names_the_extra(embeddings, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    message = r'disc\.serve\.ray needs Ray .*; run: pip install "disc-compiler\[ray\]"'
+    with pytest.raises(ImportError, match=message):
+        disc.serve.ray.deployment(embeddings)
+    with pytest.raises(ImportError, match=message):
+        disc.serve.ray.map_files(embeddings, "in", "out", batching=PADDED)
 
 
 def test_sources(embeddings, model, tmp_path, monkeypatch):

@@ -54,7 +54,8 @@ def cluster(embedder, folder):
     """A cluster with all applications of this file: its start takes longer than they do."""
     with pytest.MonkeyPatch.context() as patch:
         # Processes of Ray import what these tests import; the token is that of this cluster alone.
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "python"), str(ROOT / "test/python"), *_python_path()]))
+        paths = [str(ROOT / "python"), str(ROOT / "test/python"), os.environ.get("PYTHONPATH", "")]
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
         patch.setenv("RAY_AUTH_TOKEN", os.urandom(16).hex())
         ray.init(
             num_cpus=16,
@@ -69,10 +70,6 @@ def cluster(embedder, folder):
         finally:
             serve.shutdown()
             ray.shutdown()
-
-
-def _python_path():
-    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 
 
 def free_port():
@@ -265,6 +262,10 @@ def test_http(cluster, embedder):
     ]:
         with pytest.raises(RuntimeError, match=f"400.*{message}"):
             post(address, {"inputs": [{**tensor, **change}]})
+    answer = post(address, {"inputs": [tensor], "outputs": [{"name": "tokens"}]})
+    assert [output["name"] for output in answer["outputs"]] == ["tokens"]
+    with pytest.raises(RuntimeError, match=r"400.*output 'x' does not exist; the outputs are: 'embedding', 'tokens'"):
+        post(address, {"inputs": [tensor], "outputs": [{"name": "x"}]})
     with pytest.raises(RuntimeError, match=r"400.*must be a JSON object"):
         post(address, [1])
 
@@ -315,6 +316,8 @@ def test_arguments_of_deployments(folder):
         disc_ray.deployment(library, deadline_s=0)
     with pytest.raises(ArgumentValueError, match="concurrent_calls: expected a number from 1 on"):
         disc_ray.deployment(library, concurrent_calls=0)
+    with pytest.raises(ArgumentValueError, match="mask: the model has no input 'mask'"):
+        disc_ray.deployment(disc.load(library), batching=Padded(mask="mask"))
     application = disc_ray.deployment(library, batching=Padded(requests=50), max_ongoing_requests=7)
     assert (application.name, application.max_ongoing_requests) == ("embedder", 7)
     assert disc_ray.deployment(library, batching=Padded(requests=50)).max_ongoing_requests == 100
@@ -371,7 +374,6 @@ def test_a_dataset(cluster, embedder, folder):
 SCRIPT = """
 import ray, disc.serve.ray
 from disc.serve import Padded
-from doc_pages import blocks
 
 ray.init(address={address!r}, logging_level="ERROR", log_to_driver=False)
 disc.serve.ray.map_files({library!r}, {inputs!r}, {output!r}, batching=Padded(mask="attention_mask", requests=1),

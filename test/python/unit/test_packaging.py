@@ -164,7 +164,12 @@ def _imported(path: Path) -> set[str]:
     """The files of the package that a file imports when it is imported itself."""
     found = set()
     tree = ast.parse(path.read_text())
-    skipped = {id(n) for f in ast.walk(tree) if isinstance(f, (ast.FunctionDef, ast.If)) for n in ast.walk(f)}
+    skipped = {
+        id(n)
+        for f in ast.walk(tree)
+        if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef, ast.If))
+        for n in ast.walk(f)
+    }
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom) or not node.level or id(node) in skipped:
             continue
@@ -193,7 +198,12 @@ def test_runtime_files_need_numpy_alone():
         if path.suffix != ".py":
             continue
         tree = ast.parse(path.read_text())
-        skipped = {id(n) for f in ast.walk(tree) if isinstance(f, (ast.FunctionDef, ast.If)) for n in ast.walk(f)}
+        skipped = {
+            id(n)
+            for f in ast.walk(tree)
+            if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef, ast.If))
+            for n in ast.walk(f)
+        }
         for node in ast.walk(tree):
             if id(node) in skipped:
                 continue
