@@ -96,7 +96,7 @@ def _wanted(body: Mapping[str, Any], interface: Interface) -> Sequence[TensorSpe
     """The results that a request names; all of them if it names none."""
     if not body.get("outputs"):
         return interface.outputs
-    specs = {spec.name: spec for spec in interface.outputs}
+    specs: dict[Any, TensorSpec] = {spec.name: spec for spec in interface.outputs}
     names = [output.get("name") if isinstance(output, dict) else output for output in body["outputs"]]
     for name in names:
         if name not in specs:
