@@ -3,6 +3,7 @@
 import json
 import linecache
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -24,6 +25,7 @@ import served_models
 from disc.errors import ArgumentTypeError, ArgumentValueError, CallError, DeadlineError, InputTypeError, ShapeError
 from disc.serve import Padded
 from doc_pages import blocks
+from error_examples import examples
 
 WHY = "Ray is not installed (54 packages, 650 MB): `make nightly` installs requirements-ray.txt and runs these tests"
 ray = pytest.importorskip("ray", reason=WHY)
@@ -179,7 +181,7 @@ def test_sources(cluster, embedder):
     """A model that is sent to the replica, and one that is compiled there; library and file: test_joined_calls.py."""
     ids = requests(1)[0]
     tensor = torch.from_numpy(ids)
-    for source in (served_models.compiled(), served_models.compiled):
+    for source in (served_models.compiled(), served_models.compiled_for_two):
         application = disc_ray.deployment(source, batching=PADDED, ray_actor_options={"num_cpus": 2}, name="source")
         handle = serve.run(application.bind(), name="source", route_prefix=None)
         found = handle.remote(tensor, torch.ones_like(tensor)).result()
@@ -308,6 +310,18 @@ def test_a_killed_replica_loses_at_most_what_it_was_answering(cluster, embedder)
         assert_embedded(embedder, ids, handle.remote(input_ids=ids).result())
 
 
+@pytest.mark.parametrize("error", examples(), ids=lambda error: type(error).__name__)
+def test_errors_of_a_replica(error, cluster):
+    """Ray's class, with the class, text and attributes of DISC's error."""
+    remote = ray.exceptions.RayTaskError("call", "traceback", pickle.loads(pickle.dumps(error)))
+    found = pickle.loads(ray.cloudpickle.dumps(remote)).as_instanceof_cause()
+    assert isinstance(found, type(error)) and isinstance(found, ray.exceptions.RayTaskError)
+    assert found.code == error.code and str(found.cause) == str(error)
+    for name, value in vars(error).items():
+        if name not in ("traced", "error"):
+            assert getattr(found, name) == value
+
+
 def test_arguments_of_deployments(folder):
     library = folder / "libembedder.so"
     with pytest.raises(ArgumentTypeError, match=r"batching: expected None, disc\.serve.Stacked"):
@@ -369,6 +383,10 @@ def test_a_dataset(cluster, embedder, folder):
     found = pa.concat_tables(ray.get(results.to_arrow_refs()))
     assert sorted(found["id"].to_pylist()) == list(range(2 * ROWS))
     check_rows(embedder, found)
+    bad = ray.data.from_arrow([pa.table({"id": [1, 2], "tokens": [[1, 2], [3]]})])
+    results = disc_ray.map_batches(bad, folder / "libembedder.so", batching=PADDED, columns=COLUMNS)
+    with pytest.raises(ray.exceptions.RayTaskError, match=r"RowError: row 1: input 'input_ids', dim 1 .*DISC0101"):
+        results.take_all()
 
 
 SCRIPT = """

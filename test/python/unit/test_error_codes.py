@@ -1,6 +1,5 @@
 """Every kind of error has a code and a page; texts say what happened, where, and what to do."""
 
-import inspect
 import pickle
 import re
 from pathlib import Path
@@ -10,13 +9,9 @@ import torch
 
 import disc
 from disc import errors
+from error_examples import Unpicklable, examples, kinds
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "errors"
-
-
-def kinds():
-    classes = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
-    return [kind for kind in classes if issubclass(kind, BaseException) and hasattr(kind, "code")]
 
 
 def test_every_code_has_a_page_and_every_page_a_code():
@@ -67,43 +62,6 @@ def test_a_size_bug_shows_the_users_line_alone():
 def test_an_example_outside_of_the_range():
     with pytest.raises(ValueError, match=r'x, dim 0 is 8 in the example, outside of Dim\("n", min=10\) \(DISC0202\)'):
         disc.compile(Wrong(), torch.randn(8, 24), dynamic_shapes=({0: torch.export.Dim("n", min=10)},))
-
-
-class Unpicklable(Exception):
-    """One that Python pickles and cannot read again."""
-
-    def __init__(self, name, *, size):
-        super().__init__(f"{name} of {size}")
-
-
-def examples():
-    """An error of each class, with all of its attributes."""
-    ops = [errors.UnsupportedOp("torch.aten.topk", "m.py:3", "no rule")]
-    dynamic = {"refinements": ("batch % 8 == 0",), "reason": "m.py:3", "asked_by_model": False, "help": "do"}
-    fixed = errors.FixedSizeError("import", "a number", "m.py:1", **dynamic)
-    fixed.traced = (lambda: 0, ("batch",))
-    special = {
-        errors.UnsupportedOpError: [errors.UnsupportedOpError(ops)],
-        errors.DynamicDimError: [errors.DynamicDimError("import", "not for all", "m.py:1", **dynamic)],
-        errors.FixedSizeError: [fixed],
-        errors.ModelError: [
-            errors.ModelError("import", "no", "m.py:1", error) for error in (KeyError("x"), Unpicklable("x", size=2))
-        ],
-        errors.InternalError: [errors.InternalError("memory", ZeroDivisionError("no"), "m.py:1")],
-        errors.ShapeError: [
-            errors.ShapeError("too long", input="x", dim=1, symbol="length", expected="at most 512", got="600")
-        ],
-        errors.LibraryError: [errors.LibraryError("libx.so: old", reason="version")],
-        errors.DeadlineError: [errors.DeadlineError("late", seconds=0.5)],
-        errors.RowError: [errors.RowError("row 7", row=7, error=errors.ShapeError("too long", input="x"))],
-    }
-    for kind in kinds():
-        if kind in special:
-            yield from special[kind]
-        elif issubclass(kind, errors.CompileError):
-            yield kind("shape", "wrong", "m.py:12", "/tmp/r.mlir", help="do")
-        else:
-            yield kind("wrong")
 
 
 @pytest.mark.parametrize("error", examples(), ids=lambda error: type(error).__name__)
