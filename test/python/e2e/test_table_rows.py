@@ -9,6 +9,7 @@ from torch.export import Dim
 import disc
 from disc.errors import ArgumentValueError, RowError, ShapeError
 from disc.serve import Padded, Ragged, Stacked
+from disc.serve.parquet_folders import ParquetFolders
 from disc.serve.served_model import ServedModel
 from disc.serve.table_rows import TableModel
 from served_models import compiled, write_embedder
@@ -147,3 +148,28 @@ def test_ragged_rows(tmp_path):
     for row, scale, total, each in zip(rows, (1, 2, 3), found["output_0"], found["output_1"], strict=True):
         np.testing.assert_allclose(total.as_py(), row.sum(0) * scale, rtol=1e-5)
         np.testing.assert_allclose(each.as_py(), row.sum(1), rtol=1e-6)
+
+
+def test_output_files_appear_when_they_are_complete(tmp_path):
+    (tmp_path / "in/b").mkdir(parents=True)
+    for name in ("1.parquet", "b/2.parquet", "_3.parquet", "b/.4.parquet", "5.txt"):
+        (tmp_path / "in" / name).touch()
+    folders = ParquetFolders(f"file://{tmp_path}/in", str(tmp_path / "out/"))
+    assert folders.files() == ["1.parquet", "b/2.parquet"]
+    assert folders.existing() == set()
+    with folders.writing("b/2.parquet") as stream:
+        stream.write(b"some")
+        assert folders.existing() == set() and not folders.exists("b/2.parquet")
+    assert folders.existing() == {"b/2.parquet"} and folders.exists("b/2.parquet")
+    with pytest.raises(KeyError), folders.writing("b/2.parquet") as stream:
+        stream.write(b"others")
+        raise KeyError
+    assert [path.name for path in (tmp_path / "out/b").iterdir()] == ["2.parquet"]
+    assert (tmp_path / "out/b/2.parquet").read_bytes() == b"some"
+    (tmp_path / "out/b/_2.parquet.0.unfinished").touch()
+    folders.remove_unfinished()
+    assert [path.name for path in (tmp_path / "out/b").iterdir()] == ["2.parquet"]
+    with pytest.raises(FileNotFoundError):
+        ParquetFolders(str(tmp_path / "none"), str(tmp_path / "out")).files()
+    with pytest.raises(ArgumentValueError, match="output: expected a directory outside of inputs"):
+        ParquetFolders(str(tmp_path / "in"), str(tmp_path / "in/out"))
