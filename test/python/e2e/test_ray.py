@@ -1,5 +1,6 @@
 """Models on a local cluster of Ray: what replicas answer, survive and share, and batch inference over files."""
 
+import asyncio
 import json
 import linecache
 import os
@@ -24,6 +25,7 @@ import disc
 import served_models
 from disc.errors import ArgumentTypeError, ArgumentValueError, CallError, DeadlineError, InputTypeError, ShapeError
 from disc.serve import Padded
+from disc.serve.served_model import portable
 from doc_pages import blocks
 from error_examples import examples
 
@@ -92,13 +94,18 @@ def run_applications(folder):
         module.out.weight.mul_(-3)
     save_file(module.state_dict(), folder / "other.safetensors")
     library = folder / "libembedder.so"
-    scaled = {"min_replicas": 1, "max_replicas": 2, "target_ongoing_requests": 4}
+    scaled = {"min_replicas": 1, "max_replicas": 2, "target_ongoing_requests": 4, "upscale_delay_s": 600}
     probe = {"input_ids": np.ones((1, 4), np.int64), "attention_mask": np.ones((1, 4), np.int64)}
     applications = {
         "padded": disc_ray.deployment(library, batching=PADDED, num_replicas=2),
         "wide": disc_ray.deployment(folder / "libwide.so").options(num_replicas=REPLICAS, max_ongoing_requests=1),
-        "swapped": disc_ray.deployment(library, user_config={"weights": str(folder / "other.safetensors")}),
-        "scaled": disc_ray.deployment(library, probe=probe, autoscaling_config=scaled, health_check_period_s=0.5),
+        "scaled": disc_ray.deployment(
+            library,
+            probe=probe,
+            autoscaling_config=scaled,
+            user_config={"weights": str(folder / "other.safetensors")},
+            health_check_period_s=0.5,
+        ),
     }
     targets = [
         serve.RunTarget(application.bind(), name=name, route_prefix=f"/{name}")
@@ -219,6 +226,22 @@ def memory_of_library(process, name):
     return total
 
 
+def test_weights_are_swapped_in_a_running_replica(cluster, folder, embedder):
+    """As Ray does when ``user_config`` changes in a configuration file; at its start the replica took ``other``."""
+    handle, before = cluster["scaled"], replicas("scaled")
+    other = disc.load(folder / "libembedder.so", threads=1)
+    other.swap_weights(folder / "other.safetensors")
+    for expected in (other, embedder):
+        for ids in requests(20):
+            assert_embedded(expected, ids, handle.remote(ids, np.ones_like(ids)).result())
+        handle.reconfigure.remote({"weights": str(folder / "original.safetensors")}).result()
+    assert replicas("scaled") == before
+    with pytest.raises(disc.WeightsError, match="DISC0302"):
+        handle.reconfigure.remote({"weights": str(folder / "wrong.safetensors")}).result()
+    with pytest.raises(ArgumentValueError, match=r"user_config: expected {'weights': PATH}, got {'weight': 1}"):
+        handle.reconfigure.remote({"weight": 1}).result()
+
+
 def test_autoscaling_and_health_checks(cluster, embedder):
     arrays = requests(30)
     responses = [cluster["scaled"].remote(ids, np.ones_like(ids)) for ids in arrays]
@@ -228,20 +251,20 @@ def test_autoscaling_and_health_checks(cluster, embedder):
     assert status.status == "RUNNING" and status.deployments["embedder"].status in ("HEALTHY", "UPSCALING")
 
 
-def test_weights_are_swapped_in_a_running_replica(cluster, folder, embedder):
-    """As Ray does when ``user_config`` changes in a configuration file; at its start the replica took ``other``."""
-    handle, before = cluster["swapped"], replicas("swapped")
-    other = disc.load(folder / "libembedder.so", threads=1)
-    other.swap_weights(folder / "other.safetensors")
-    for expected in (other, embedder):
-        for ids in requests(20):
-            assert_embedded(expected, ids, handle.remote(ids, np.ones_like(ids)).result())
-        handle.reconfigure.remote({"weights": str(folder / "original.safetensors")}).result()
-    assert replicas("swapped") == before
-    with pytest.raises(disc.WeightsError, match="DISC0302"):
-        handle.reconfigure.remote({"weights": str(folder / "wrong.safetensors")}).result()
-    with pytest.raises(ArgumentValueError, match=r"user_config: expected {'weights': PATH}, got {'weight': 1}"):
-        handle.reconfigure.remote({"weight": 1}).result()
+def test_a_probe_that_fails_and_the_deadline_of_a_deployment(embedder, folder, monkeypatch):
+    """What a replica does, in this process."""
+    monkeypatch.setattr(disc_ray, "_assigned_cpus", lambda: 2)
+    source, ids = portable(folder / "libembedder.so"), np.ones((1, 4), np.int64)
+    for probe, kind in (
+        ({"input_ids": ids}, CallError),
+        ({"input_ids": ids, "attention_mask": ids * 1.0}, InputTypeError),
+    ):
+        with pytest.raises(kind):
+            asyncio.run(disc_ray._Replica(source, None, None, 1, probe).check_health())
+    replica = disc_ray._Replica(source, None, 1e-6, 1, {"input_ids": ids, "attention_mask": ids})
+    asyncio.run(replica.check_health())
+    with pytest.raises(DeadlineError, match="1e-06 s"):
+        asyncio.run(replica(ids, ids))
 
 
 def test_http(cluster, embedder):
