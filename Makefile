@@ -57,6 +57,7 @@ test: setup check lit runtime sanitize fuzz
 
 # What takes longer than `make test` may: whole databases of operators, all shapes, minutes of fuzzing. Some hours.
 nightly: setup
+	@$(PY) -m pip install --disable-pip-version-check -q -r requirements-ray.txt
 	@scripts/fuzz.sh 600 $$RANDOM
 	@scripts/soak.sh seconds=7200 seed=$$RANDOM
 	@DISC_ALL_MODELS=1 DISC_FUZZ_PROGRAMS=2000 DISC_ODD_CALLS=700 OMP_WAIT_POLICY=passive \

@@ -92,9 +92,10 @@ _LAZY = {
     "MemoryUse": ("model", "_native"),
     "Model": ("model", "_native"),
     "hf": ("hf", "_native"),
+    "serve": ("serve", "_runtime"),
 }
 
-_WITHOUT_TORCH = ("library",)
+_WITHOUT_TORCH = ("library", "serve")
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ CODES: dict[str, str] = {
     "DISC0301": "a compiled library that cannot be used",
     "DISC0302": "weights that are not the library's",
     "DISC0303": "an invalid memory access",
+    "DISC0401": "a request that was not answered in time",
+    "DISC0402": "a row that cannot be computed",
 }
 """Every code, and what it stands for."""
 
@@ -85,6 +88,33 @@ class CompileError(Exception):
         if help:
             text += f"\n  help: {help}"
         super().__init__(text)
+
+    def __reduce__(self) -> Any:
+        # The text is complete: it is not built again where the source file may be missing.
+        state = {name: _portable(value) for name, value in vars(self).items() if name not in self._local}
+        return _restored, (type(self), self.args, state)
+
+    _local: tuple[str, ...] = ()
+    """Attributes that another process does not receive."""
+
+
+def _restored(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
+    """An error that was pickled, without calling its constructor."""
+    error = kind.__new__(kind, *args)
+    vars(error).update(state)
+    return error
+
+
+def _portable(value: Any) -> Any:
+    """An attribute of an error for another process: itself, or its text if it cannot be pickled and read again."""
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:
+        if isinstance(value, tuple):
+            return tuple(_portable(element) for element in value)
+        text = f"{type(value).__name__}: {value}"
+        return RuntimeError(text) if isinstance(value, BaseException) else text
+    return value
 
 
 def _source_line(source: str) -> str:
@@ -153,6 +183,7 @@ class FixedSizeError(DynamicDimError):
     code = "DISC0011"
     traced: tuple[Any, tuple[str, ...]] | None = None
     """What was traced for that size alone: the program, and the dims that are static in it."""
+    _local = ("traced",)
 
 
 class ExportError(CompileError):
@@ -393,7 +424,7 @@ class LibraryError(OSError):
     """
 
     code: str = "DISC0301"
-    reason: str = "file"
+    reason: str
 
     def __init__(self, message: str, *, reason: str = "file") -> None:
         self.reason = reason
@@ -411,3 +442,38 @@ class WeightsError(LibraryError, ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, reason="weights")
+
+
+class DeadlineError(TimeoutError):
+    """A served model did not answer a request in time.
+
+    Attributes:
+        seconds: the time that the request had.
+        code: ``"DISC0401"``.
+    """
+
+    code = "DISC0401"
+
+    def __init__(self, message: str, *, seconds: float | None = None) -> None:
+        self.seconds = seconds
+        super().__init__(_coded(message, self.code))
+
+
+class RowError(ValueError):
+    """The model cannot be computed for a row of a table.
+
+    Attributes:
+        row: the number of the row in its file or batch, from 0.
+        error: the reason: the exception of the model, or of the conversion of a column.
+        code: ``"DISC0402"``.
+    """
+
+    code = "DISC0402"
+
+    def __init__(self, message: str, *, row: int | None = None, error: BaseException | None = None) -> None:
+        self.row = row
+        self.error = error
+        super().__init__(_coded(message, self.code))
+
+    def __reduce__(self) -> Any:
+        return _restored, (type(self), self.args, {**vars(self), "error": _portable(self.error)})

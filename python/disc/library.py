@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from . import _runtime
+from .errors import CallError, InputTypeError
 from .interface import SymbolSpec, TensorSpec
 
 if TYPE_CHECKING:
@@ -208,13 +209,20 @@ class Library:
 
         Raises:
             ShapeError: an input's rank or extents are not what the model was compiled for, or an output's shape.
-            TypeError: number, dtype or device of the arrays differ.
+            CallError: inputs are missing, or there are others.
+            InputTypeError: the dtype or device of an input differs. Both are TypeErrors.
+            TypeError: the dtype or device of an output differs.
             ValueError: an output, or an input that is updated, is read-only.
             IndexError: an element of an input indexes beyond a dimension.
             MemoryError: there is not enough memory.
         """
         inputs = args if not kwargs and len(args) == len(self._names) else self._bind(args, kwargs)
-        results = self._run(inputs, None if out is None else self._targets(out))
+        try:
+            results = self._run(inputs, None if out is None else self._targets(out))
+        except TypeError as error:
+            if type(error) is TypeError and str(error).startswith("input "):
+                raise InputTypeError(str(error)) from None
+            raise
         return results[0] if len(results) == 1 else self._results(results)
 
     def output_shapes(self, /, *args: Any, **kwargs: Any) -> tuple[tuple[int | None, ...], ...]:
@@ -250,15 +258,15 @@ class Library:
         """The inputs in order."""
         names = self._names
         if len(args) > len(names):
-            raise TypeError(f"{self.name} takes {_count(len(names), 'input')} ({', '.join(names)}), got {len(args)}")
+            raise CallError(f"{self.name} takes {_count(len(names), 'input')} ({', '.join(names)}), got {len(args)}")
         rest = names[len(args) :]
         for name in kwargs:
             if name not in rest:
-                what = "is given twice" if name in names else f"is none; they are: {', '.join(names)}"
-                raise TypeError(f"{self.name}: input {name!r} {what}")
+                what = "is given twice" if name in names else f"does not exist; the inputs are: {', '.join(names)}"
+                raise CallError(f"{self.name}: input {name!r} {what}")
         missing = [name for name in rest if name not in kwargs]
         if missing:
-            raise TypeError(f"{self.name}: missing {_count(len(missing), 'input')}: {', '.join(missing)}")
+            raise CallError(f"{self.name}: missing {_count(len(missing), 'input')}: {', '.join(missing)}")
         return (*args, *(kwargs[name] for name in rest))
 
     def _targets(self, out: Any) -> tuple[Any, ...]:

@@ -86,9 +86,9 @@ def to_bytes(model: Model) -> bytes:
     return file.getvalue()
 
 
-def from_bytes(content: bytes) -> Model:
+def from_bytes(content: bytes, threads: int | None = None) -> Model:
     """The model of :func:`to_bytes`."""
-    return _model(bytearray(content), "a pickled model", None, None, trust_files=False)
+    return _model(bytearray(content), "a pickled model", threads, None, trust_files=False)
 
 
 def load(

@@ -101,7 +101,7 @@ def test_names(two):
         ((x, y, y), {}, r"two_results takes 2 inputs \(x, y\), got 3"),
         ((x,), {}, "missing 1 input: y"),
         ((), {}, "missing 2 inputs: x, y"),
-        ((x,), {"z": y}, "input 'z' is none; they are: x, y"),
+        ((x,), {"z": y}, "input 'z' does not exist; the inputs are: x, y"),
         ((x, y), {"y": y}, "input 'y' is given twice"),
     ):
         with pytest.raises(TypeError, match=message):

@@ -1,6 +1,5 @@
 """Every kind of error has a code and a page; texts say what happened, where, and what to do."""
 
-import inspect
 import pickle
 import re
 from pathlib import Path
@@ -10,13 +9,9 @@ import torch
 
 import disc
 from disc import errors
+from error_examples import Unpicklable, examples, kinds
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "errors"
-
-
-def kinds():
-    classes = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
-    return [kind for kind in classes if issubclass(kind, BaseException) and hasattr(kind, "code")]
 
 
 def test_every_code_has_a_page_and_every_page_a_code():
@@ -67,3 +62,32 @@ def test_a_size_bug_shows_the_users_line_alone():
 def test_an_example_outside_of_the_range():
     with pytest.raises(ValueError, match=r'x, dim 0 is 8 in the example, outside of Dim\("n", min=10\) \(DISC0202\)'):
         disc.compile(Wrong(), torch.randn(8, 24), dynamic_shapes=({0: torch.export.Dim("n", min=10)},))
+
+
+@pytest.mark.parametrize("error", examples(), ids=lambda error: type(error).__name__)
+def test_errors_survive_pickling(error):
+    """Class, text, code and attributes: what another process raises is what the user sees."""
+    error.__notes__ = ["a note"]
+    found = pickle.loads(pickle.dumps(error))
+    assert type(found) is type(error)
+    assert (str(found), found.args, found.code) == (str(error), error.args, error.code)
+    assert str(pickle.loads(pickle.dumps(found))) == str(error)
+    for name, value in vars(error).items():
+        if name not in ("traced", "error"):
+            assert getattr(found, name) == value
+    if getattr(error, "error", None) is not None:
+        expected = RuntimeError if isinstance(error.error, Unpicklable) else type(error.error)
+        assert type(found.error) is expected
+        assert str(error.error) in str(found.error)
+    if isinstance(error, errors.FixedSizeError):
+        assert error.traced is not None and found.traced is None
+
+
+def test_the_source_of_a_pickled_error_is_not_read_again(tmp_path):
+    file = tmp_path / "model.py"
+    file.write_text("x = y + 1\n")
+    error = errors.ControlFlowError("import", "no", f"{file}:1")
+    assert "x = y + 1" in str(error)
+    data = pickle.dumps(error)
+    file.unlink()
+    assert str(pickle.loads(data)) == str(error)
