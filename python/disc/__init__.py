@@ -35,9 +35,12 @@ if TYPE_CHECKING:
     from .exporting import export
     from .frontend import NotLowerable, lowers
     from .gradients import with_gradients
+    from .guards import Guard
+    from .kernels import KernelInfo
     from .lazy import LazyModel
     from .library import Library, load
     from .model import MemoryUse, Model
+    from .reporting import report
     from .trees import flatten_tree
 
 __version__ = "0.1.1"
@@ -46,6 +49,7 @@ __all__ = [
     "Artifact",
     "CompileError",
     "DynamicDimError",
+    "Guard",
     "KernelInfo",
     "KernelTime",
     "Launch",
@@ -70,6 +74,7 @@ __all__ = [
     "load",
     "lowers",
     "pipeline",
+    "report",
     "targets",
     "with_gradients",
 ]
@@ -87,6 +92,8 @@ _LAZY = {
     "lowers": ("frontend", None),
     "Library": ("library", "_runtime"),
     "load": ("library", "_runtime"),
+    "Guard": ("guards", None),
+    "report": ("reporting", "_native"),
     "KernelInfo": ("kernels", None),
     "LazyModel": ("lazy", None),
     "MemoryUse": ("model", "_native"),

@@ -8,12 +8,12 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.modules.module import _IncompatibleKeys
 
-from . import _native, saved
+from . import _native, saved, tables
 from .caches import given_back
 from .errors import ArgumentValueError, CallError, InputTypeError
 from .frontend import ImportedProgram, Input
@@ -22,10 +22,14 @@ from .frontend.callables import CallableModule
 from .frontend.dynamic_report import DynamicReport
 from .frontend.fallback import Fallback, bind_lifetime, raising
 from .frontend.symbols import Symbol
+from .guards import Guard
 from .kernels import KernelInfo
 from .pipeline import IMPORT, Pipeline
 from .profile import Launch, Profile
 from .weight_watch import WeightWatch
+
+if TYPE_CHECKING:
+    from .reporting import Report
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,20 @@ class MemoryUse:
     """How many kernels' results took the storage of an operand."""
     temporaries: list[tuple[int, int, int, int]]
     """Offset, size, first and last step of each."""
+
+    def __str__(self) -> str:
+        return tables.text(("temporaries", "bytes"), [(name, value) for name, value, _ in self._rows()], right=(1,))
+
+    def _rows(self) -> list[tuple[str, int, str]]:
+        return [
+            ("arena", self.arena, tables.size(self.arena)),
+            ("live at one time", self.live, tables.size(self.live)),
+            ("largest temporary", (most := max((t[1] for t in self.temporaries), default=0)), tables.size(most)),
+        ]
+
+    def _repr_html_(self) -> str:
+        note = f"{len(self.temporaries)} temporaries, {self.in_place} results computed in place"
+        return tables.html("Memory of a call", ("", "bytes", "size"), self._rows(), right=(1, 2), note=note)
 
 
 class Model:
@@ -193,6 +211,11 @@ class Model:
         """
         return [KernelInfo(*kernel) for kernel in self._planned_module().kernels(extents)]
 
+    def guards(self) -> list[Guard]:
+        """What each call checks beyond the ranges of the dynamic dims, in program order."""
+        module = _native.Module.parse(self.ir("shape", locations=True))
+        return [Guard(*guard) for guard in module.guards()]
+
     def _planned_module(self) -> _native.Module:
         """The module after the memory stage."""
         if self._planned is None:
@@ -239,6 +262,11 @@ class Model:
     def threads(self) -> int:
         """Threads that a call may use."""
         return self._executable.threads if self._executable else 0
+
+    @property
+    def device(self) -> str:
+        """Where tensors must be: ``"cpu"``, ``"cuda:0"``, ..."""
+        return self._executable.device if self._executable else "cpu"
 
     @property
     def module(self) -> torch.nn.Module | None:
@@ -299,6 +327,36 @@ class Model:
     def __repr__(self) -> str:
         inputs = ", ".join(f"{i.name}: {_dtype_name(i)}[{', '.join(map(str, i.dims))}]" for i in self.inputs)
         return f"disc.Model({inputs})"
+
+    def __str__(self) -> str:
+        columns = ("", "name", "type", "dims")
+        parts = [tables.text(columns, self._tensor_rows())]
+        if self.symbols:
+            parts.append(tables.text(("dynamic size", "range"), self._size_rows()))
+        return "\n\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        sizes = "; ".join(f"{name}: {limits}" for name, limits in self._size_rows()) or "all sizes are static"
+        title = f"disc.Model for {self._pipeline.target}, {self.threads} threads"
+        return tables.html(title, ("", "name", "type", "dims"), self._tensor_rows(), note=sizes)
+
+    def _tensor_rows(self) -> list[tuple[str, str, str, str]]:
+        rows = [("input", i.name, _dtype_name(i), f"[{', '.join(map(str, i.dims))}]") for i in self.inputs]
+        outputs = self._executable.info()["outputs"] if self._executable is not None else []
+        return rows + [("output", name, dtype, f"[{', '.join(map(str, dims))}]") for name, dtype, dims in outputs]
+
+    def _size_rows(self) -> list[tuple[str, str]]:
+        rows = []
+        for symbol in self.symbols:
+            limits = f"{symbol.min} and more" if symbol.max is None else f"{symbol.min} to {symbol.max}"
+            rows.append((symbol.name, limits + (", computed" if symbol.data_dependent else "")))
+        return rows
+
+    def report(self, path: str | os.PathLike[str], **options: Any) -> Report:
+        """Measures the model and writes an HTML page about it: :func:`disc.report` with its options."""
+        from .reporting import report
+
+        return report(self, path, **options)
 
     def _take(self, args: Sequence[Any]) -> Sequence[Any]:
         inputs = list(args)

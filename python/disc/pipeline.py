@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from . import tables
+
 IMPORT = "import"
 """The stage before the first of every pipeline: PyTorch to DISC input IR."""
 
@@ -95,6 +97,10 @@ class Pipeline:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.stages))
+
+    def _repr_html_(self) -> str:
+        rows = [(n, stage.name, ", ".join(stage.passes)) for n, stage in enumerate(self.stages, 1)]
+        return tables.html(f"Pipeline for {self.target}", ("#", "stage", "passes"), rows, right=(0,))
 
     def until(self, name: str) -> Pipeline:
         """The stages up to and including this one; none for ``"import"``."""

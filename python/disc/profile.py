@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import tables
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -72,6 +74,16 @@ class Profile:
             for launch in self.launches
         ]
         Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}), encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        total = self.seconds() or 1.0
+        rows = [
+            (f"{k.seconds * 1e6:.1f}", f"{k.seconds / total:.1%}", k.launches, k.kind, k.source, k.kernel)
+            for k in self.kernels()
+        ]
+        columns = ("µs", "share", "launches", "kind", "line", "kernel")
+        title = f"Profile: {self.seconds() * 1e3:.3f} ms in {len(self.launches)} launches"
+        return tables.html(title, columns, rows, right=(0, 1, 2))
 
     def __str__(self) -> str:
         total = self.seconds() or 1.0

@@ -8,14 +8,15 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-_SUBCOMMANDS = ("compile", "run", "bench", "explain", "opt", "doctor", "completion")
+_SUBCOMMANDS = ("compile", "run", "bench", "explain", "report", "opt", "doctor", "completion")
 """Each is a module of this package with a ``command``; the runtime's own distribution has some of them only."""
 
 _EXAMPLES = """\
 disc compile minilm.pt2 -o libminilm.so      # what torch.export.save wrote, or an ONNX file, to a library
 disc run libminilm.so batch=8 length=64      # on random inputs
 disc bench minilm.pt2 batch=1,length=16 batch=8,length=128
-disc explain minilm.pt2                      # dynamic sizes, guards, and operations that are not supported
+disc explain minilm.pt2                      # what is dynamic, what falls back, which lines are slow
+disc report minilm.pt2 -o report.html        # time by line, kernels, memory and accuracy on one page
 disc doctor                                  # whether this machine is set up well
 eval "$(disc completion bash)"               # complete subcommands and options with the Tab key
 """

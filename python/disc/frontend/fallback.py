@@ -39,14 +39,16 @@ class Fallback:
     """Its name, ``mylib::twice``."""
     source: str
     """The user's line, ``file:line``."""
+    reason: str = ""
+    """Why DISC cannot compile it."""
 
 
 @dataclass
 class Fallbacks:
     """What of a program PyTorch is to do, and what it does."""
 
-    nodes: set[str] = field(default_factory=set)
-    """The nodes of the graph, by name."""
+    nodes: dict[str, str] = field(default_factory=dict)
+    """The nodes of the graph, by name, and why each has no rule."""
     used: list[Fallback] = field(default_factory=list)
     functions: list[int] = field(default_factory=list)
     """The numbers of the functions that compiled code calls."""
@@ -194,7 +196,7 @@ def fallback(b: Builder, *operands: Any) -> Any:
             raise
 
     tensors = [(i, value) for i, value in enumerate(expected) if isinstance(value, torch.Tensor)]
-    fallbacks.used.append(Fallback(name, where.partition("\n")[0]))
+    fallbacks.used.append(Fallback(name, where.partition("\n")[0], fallbacks.nodes.get(node.name, "")))
     computed = _called(b, fallbacks, inputs, len(kinds), compute, tensors, name)
     outputs: list[Tensor | None] = [None] * len(expected)
     for (i, _), tensor in zip(tensors, computed, strict=True):

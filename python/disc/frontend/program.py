@@ -387,7 +387,7 @@ def _with_fallbacks(
     program: Program, specs: Sequence[Any], guards: Sequence[EntryGuard], repeats: Mapping[str, list[int]]
 ) -> ImportedProgram:
     """Imports a program, with the operations that have no rule left to PyTorch."""
-    nodes: set[str] = set()
+    nodes: dict[str, str] = {}
     while True:
         fallbacks = Fallbacks(nodes)
         try:
@@ -396,9 +396,9 @@ def _with_fallbacks(
             forget(fallbacks.functions)
             refused = {op.node for op in error.ops}
             # What PyTorch cannot do either is an error; so is control flow, which is no operation.
-            if "" in refused or refused & nodes:
+            if "" in refused or refused & nodes.keys():
                 raise
-            nodes |= refused
+            nodes.update({op.node: op.reason for op in error.ops})
             continue
         imported.fallbacks = fallbacks
         return imported

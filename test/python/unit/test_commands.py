@@ -14,6 +14,7 @@ from torch.export import Dim
 import disc
 from disc.cli import bench, commands, doctor, explain, main, opt, text
 from disc.interface import SymbolSpec
+from disc.reporting import limits
 from models import MLP
 
 
@@ -119,20 +120,52 @@ class Sliced(torch.nn.Module):
         return x + y[: x.shape[0]]
 
 
+def explained(path, *arguments):
+    """What disc explain prints as JSON, and its exit status."""
+    result = CliRunner().invoke(explain.command, [str(path), *arguments, "--json"], standalone_mode=False)
+    assert result.exception is None, result.exception
+    return json.loads(result.stdout), result.return_value
+
+
 def test_explain(tmp_path, capsys):
     path = tmp_path / "sliced.pt2"
     dims = ({0: Dim.DYNAMIC(max=64)}, {0: Dim.DYNAMIC(max=64)})
     torch.export.save(torch.export.export(Sliced(), (torch.zeros(3, 4), torch.zeros(5, 4)), dynamic_shapes=dims), path)
-    assert run("explain", path, "--dims", "x=n,", "--dims", "y=m,", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
+    found, status = explained(path, "--dims", "x=n,", "--dims", "y=m,", "--no-run")
+    assert status == 0 and found["run"] is None
     assert found["inputs"] == ["x: float32[n, 4]", "y: float32[m, 4]"]
     (guard,) = found["guards"]
     assert guard["condition"] == "n <= m"
     assert guard["source"].startswith(__file__)
-    assert run("explain", path) == 0
+    assert found["sizes"][0] == {"name": "n", "range": found["symbols"][0].removeprefix("n: "), "places": "x dim 0"} | {
+        "reason": "dynamic_shapes"
+    }
+    assert [(d["input"], d["dim"], d["size"]) for d in found["dims"] if not d["dynamic"]] == [("x", 1, 4), ("y", 1, 4)]
+    assert run("explain", path, "--no-run") == 0
     out = capsys.readouterr().out
     for part in ("Dynamic sizes", "to 64", "Guards", "Unsupported operations: none", "The model compiles."):
         assert part in out
+    assert "Slowest lines" not in out
+
+
+def test_explain_measures_lines(model, monkeypatch, capsys):
+    monkeypatch.setattr(limits, "measure", lambda threads: limits.Limits(threads, 100e9, 50e9, 10e9, 1 << 20))
+    found, status = explained(model, "--dims", "x=n,", "n=64", "--threads", "1")
+    measured = found["run"]
+    assert status == 0 and measured["sizes"] == {"n": 64} and measured["threads"] == 1
+    assert [line["share"] for line in measured["lines"]] == sorted(
+        (x["share"] for x in measured["lines"]), reverse=True
+    )
+    assert sum(line["share"] for line in measured["lines"]) == pytest.approx(1)
+    line = next(line for line in measured["lines"] if "self.second" in line["code"])
+    assert line["source"].rpartition(":")[0].endswith("models.py") and line["of_limit"] > 0
+    assert line["bound"] in ("arithmetic", "cache", "memory")
+    assert run("explain", model, "n=64") == 2
+    assert "no dynamic dim 'n'" in capsys.readouterr().err
+    assert run("explain", model) == 0
+    out = capsys.readouterr().out
+    assert "Slowest lines, x_0=4" in out and "100 GFLOP/s of arithmetic" in out
+    assert len(out.splitlines()) <= 25
 
 
 def test_explain_unsupported(model, monkeypatch, capsys):
@@ -149,20 +182,6 @@ def test_explain_unsupported(model, monkeypatch, capsys):
     out = capsys.readouterr().out
     for part in ("torch.aten.odd", "there is no rule", "model.py:12", "PyTorch cannot do it either"):
         assert part in out
-
-
-def test_guards_with_locations():
-    ir = """
-    disc_shape.guard <T> eq <S> "sizes of x and y differ" loc(#loc3)
-    disc_shape.guard <N> divisible <4> loc(#loc)
-#loc = loc(unknown)
-#loc1 = loc("model.py":7:3)
-#loc3 = loc("add"(#loc1))
-"""
-    assert explain.guards(ir) == [
-        {"condition": "T == S", "message": "sizes of x and y differ", "source": "model.py:7"},
-        {"condition": "N is a multiple of 4", "message": "", "source": ""},
-    ]
 
 
 def test_bench(model, capsys):
