@@ -26,7 +26,7 @@ def build(engine: str, cache: Path) -> tuple[Path, list[str]]:
     folder = cache / "service-onnxruntime"
     setting = f"-DONNXRUNTIME_LIBRARY={onnxruntime_library()}"
     cmake(ROOT / "bench" / "service", folder, "service-onnxruntime", setting)
-    return folder / "service-onnxruntime", ["--model", str(onnx_file(cache))]
+    return folder / "service-onnxruntime", ["--weights", str(onnx_file(cache))]
 
 
 def vocabulary() -> Path:

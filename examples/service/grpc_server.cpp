@@ -92,10 +92,8 @@ public:
 
   Status ModelReady(ServerContext *, const inference::ModelReadyRequest *request,
                     inference::ModelReadyResponse *response) override {
-    return guarded([&] {
-      models_.find(request->name(), request->version());
-      response->set_ready(!stopping);
-    });
+    response->set_ready(!stopping && models_.has(request->name(), request->version()));
+    return Status::OK;
   }
 
   Status ServerMetadata(ServerContext *, const inference::ServerMetadataRequest *,

@@ -38,6 +38,13 @@ ServedModel &Models::find(const std::string &name, const std::string &version) c
   throw RequestError(RequestError::Kind::NotFound, "there is no model '" + name + "'");
 }
 
+bool Models::has(const std::string &name, const std::string &version) const {
+  for (const auto &model : models_)
+    if (model->name() == name)
+      return version.empty() || version == kModelVersion;
+  return false;
+}
+
 void Models::drain() {
   for (const auto &model : models_)
     model->drain();

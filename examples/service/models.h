@@ -29,6 +29,7 @@ public:
 
   /// Throws RequestError(NotFound). `version` is "" or that of the model.
   ServedModel &find(const std::string &name, const std::string &version) const;
+  bool has(const std::string &name, const std::string &version) const;
 
   const std::vector<std::unique_ptr<ServedModel>> &all() const { return models_; }
 
