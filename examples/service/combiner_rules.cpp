@@ -87,12 +87,13 @@ void Combiner::makeInputRules(const Signature &signature) {
         used[number] = true;
       }
     }
-    if (!rule.padded.empty() && rule.concatenated == kNone)
-      misfit("input '" + spec.name + "' has a padded dim and no dim '" + batching_.dim + "'");
     inputs_.push_back(std::move(rule));
   }
   if (!found)
     misfit("no input has a dim '" + batching_.dim + "'");
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (!inputs_[i].padded.empty() && inputs_[i].concatenated == kNone)
+      misfit("input '" + signature.inputs[i].name + "' has a padded dim and no dim '" + batching_.dim + "'");
   for (size_t i = 0; i < used.size(); ++i)
     if (!used[i])
       misfit("no input has a dim '" + batching_.padded[i] + "'");

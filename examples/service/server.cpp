@@ -24,7 +24,13 @@ bool Server::Http::process_and_close_socket(socket_t socket) {
   {
     ClientStream stream(socket, std::chrono::seconds(server_.options_.timeout), server_.closing_);
     bool ended = false;
-    while (!ended && stream.awaitRequest() && process_request(stream, /*close_connection=*/false, ended, nullptr)) {
+    auto process = [&] {
+      ++server_.processing_;
+      bool goesOn = process_request(stream, /*close_connection=*/false, ended, nullptr);
+      --server_.processing_;
+      return goesOn;
+    };
+    while (!ended && stream.awaitRequest() && process()) {
     }
   }
   ::shutdown(socket, SHUT_RDWR);
@@ -156,6 +162,10 @@ void Server::stop() {
   while (!http_.is_running() && !served_) // It may not have begun yet.
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   closing_ = true;
+  // httplib cuts off answers that are not written yet when it stops. None takes longer than the grace of closing_,
+  // unless new clients keep coming.
+  for (int i = 0; i < 1000 && processing_ > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   http_.stop();
 }
 

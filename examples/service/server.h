@@ -65,6 +65,7 @@ private:
   std::atomic<bool> stopping_{false};
   std::atomic<bool> closing_{false}; ///< Nobody is waited for any more.
   std::atomic<bool> served_{false};
+  std::atomic<int> processing_{0}; ///< Requests that have begun to arrive and are not answered.
   int socket_ = -1;
   Doorkeeper doorkeeper_; ///< Uses all of the above.
 };
