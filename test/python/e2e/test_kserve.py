@@ -18,8 +18,6 @@ from kserve_tools import ROOT, Refused, Service, ask, infer
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    import os, pathlib  # DEV
-    if os.environ.get("KSERVE_PROGRAM"): return pathlib.Path(os.environ["KSERVE_PROGRAM"])  # DEV
     folder = tmp_path_factory.mktemp("service")
     service_tools.build(folder, "service", settings=["-DSERVICE_GRPC=ON"])
     return folder / "service"
@@ -99,7 +97,9 @@ def test_field_numbers(client):
     theirs, text = client["field numbers"], (ROOT / "examples/service/open_inference.proto").read_text()
     text = re.sub(r"//.*", "", text)
     assert theirs["service"] == re.search(r"package (\w+);", text)[1] + "." + re.search(r"service (\w+)", text)[1]
-    methods = {name: [request, answer] for name, request, answer in re.findall(r"rpc (\w+)\((\w+)\) returns \((\w+)\)", text)}
+    methods = {
+        name: [request, answer] for name, request, answer in re.findall(r"rpc (\w+)\((\w+)\) returns \((\w+)\)", text)
+    }
     assert methods == theirs["methods"]
     ours, stack = {}, []
     for token in re.finditer(r"(message|oneof|service) (\w+) \{|(\w+) = (\d+);|\}", text):
@@ -152,7 +152,9 @@ def test_every_datatype(service):
         arrays.append(values)
         # BF16 is the upper half of FP32.
         array = np.array(values, dtype=kserve_tools.DTYPES.get(datatype, np.float32))
-        blobs.append((array.view(np.uint32) >> 16).astype(np.uint16).tobytes() if datatype == "BF16" else array.tobytes())
+        blobs.append(
+            (array.view(np.uint32) >> 16).astype(np.uint16).tobytes() if datatype == "BF16" else array.tobytes()
+        )
     request = {"inputs": [{**entry, "data": values} for entry, values in zip(inputs, arrays, strict=True)]}
     status, answer = post(service, request, path="/v2/models/everything/infer")
     assert status == 200, answer
@@ -371,11 +373,3 @@ def test_ports_are_not_shared(service, program, libraries):
     command = [program, "--port", "0", "--grpc-port", str(service.grpc_port), "--model", f"a={libraries['masked']}"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60)
     assert (done.returncode, "for gRPC" in done.stderr) == (1, True), done.stderr
-
-
-def test_without_grpc(tmp_path, libraries):
-    """A build without its packages says what to install."""
-    service_tools.build(tmp_path, "service", settings=["-DSERVICE_GRPC=OFF"])
-    command = [tmp_path / "service", "--grpc-port", "0", "--model", f"a={libraries['masked']}"]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, "libgrpc++-dev" in done.stderr) == (1, True), done.stderr

@@ -25,10 +25,8 @@ LENGTHS = {"kind": "ragged", "dim": "tokens", "lengths": "marks", "max_delay_us"
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    import os, pathlib  # DEV
-    if os.environ.get("KSERVE_PROGRAM"): return pathlib.Path(os.environ["KSERVE_PROGRAM"])  # DEV
     folder = tmp_path_factory.mktemp("service")
-    service_tools.build(folder, "service")
+    service_tools.build(folder, "service", settings=["-DSERVICE_GRPC=OFF"])
     return folder / "service"
 
 
@@ -282,8 +280,9 @@ def test_configuration_beside_the_library(program, compiled, tmp_path):
         (("--model-config", "m=a.json"), "no --model of this name"),
         (("--model", "m=LIBRARY", "--model-config", "m=missing.json"), "missing.json: cannot be read"),
         (("--model", "m=LIBRARY", "--vocab", "x"), "x"),
+        (("--model", "m=LIBRARY", "--grpc-port", "0"), "built without gRPC. Install libgrpc++-dev"),
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_command_line(program, compiled, options, mentions):
     library = str(compiled[1] / "libmasked.so")
