@@ -152,6 +152,88 @@ def check_concurrent_sentences(p, sentences):
     assert not wrong, wrong
 
 
+def check_messages(p, _):
+    """Typed contents, and messages that the client would not send."""
+    import grpc
+    from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+    def request(model, outputs=(), raw=(), parameters=(), **inputs):
+        message = service_pb2.ModelInferRequest(model_name=model, id="5")
+        for name, (datatype, shape, contents) in inputs.items():
+            tensor = message.inputs.add(name=name, datatype=datatype, shape=shape)
+            for field, values in contents.items():
+                getattr(tensor.contents, field).extend(values)
+        for name in outputs:
+            message.outputs.add(name=name)
+        message.raw_input_contents.extend(raw)
+        for name, value in parameters:
+            message.parameters[name].int64_param = value
+        return message
+
+    with grpc.insecure_channel(f"127.0.0.1:{p.port}") as channel:
+        infer = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer
+        values, mask = ("INT64", [2, 2], {"int64_contents": [1, 2, 3, 4]}), ("BOOL", [2, 2], {"bool_contents": [1] * 4})
+        answer = infer(request("masked", values=values, mask=mask))
+        assert answer.id == "5" and answer.model_version == "1" and not answer.raw_output_contents
+        assert list(answer.outputs[0].contents.int64_contents) == [3, 7], answer
+        assert list(answer.outputs[1].contents.fp32_contents) == [0.5, 1, 1.5, 2], answer
+
+        fields = {"BOOL": "bool_contents", "INT64": "int64_contents", "UINT64": "uint64_contents"}
+        fields.update({"FP32": "fp32_contents", "FP64": "fp64_contents", "FP16": "", "BF16": ""})
+        metadata = p.client.get_model_metadata("everything")
+        every, names = {}, []
+        for spec, output in zip(metadata.inputs, metadata.outputs, strict=True):
+            default = "uint_contents" if spec.datatype.startswith("U") else "int_contents"
+            field = fields.get(spec.datatype, default)
+            every[spec.name] = (spec.datatype, [1], {field: [1]} if field else {})
+            names.append((output.name, field))
+        try:
+            infer(request("everything", **every))
+        except grpc.RpcError as error:
+            assert error.code() == grpc.StatusCode.INVALID_ARGUMENT and "needs 1 elements" in error.details()
+        else:
+            raise AssertionError("FP16 has no contents")
+        one = {"BOOL": "?", "FP16": "<f2", "BF16": "<u2", "FP32": "<f4", "FP64": "<f8"}
+        kinds = [one.get(spec.datatype, spec.datatype.lower()) for spec in metadata.inputs]
+        raw = [np.ones(1, dtype=kind).tobytes() for kind in kinds]
+        bare = {name: (datatype, shape, {}) for name, (datatype, shape, _) in every.items()}
+        answer = infer(request("everything", raw=raw, **bare))
+        assert list(answer.raw_output_contents) == raw
+
+        code = grpc.StatusCode
+        four = {"int64_contents": [1, 2, 3, 4]}
+        cases = [
+            (code.INVALID_ARGUMENT, "one for each of 2 inputs", request("masked", raw=[b""], values=values, mask=mask)),
+            (code.INVALID_ARGUMENT, "both contents and", request("masked", raw=[b"", b""], values=values, mask=mask)),
+            (code.INVALID_ARGUMENT, "field for INT64", request("masked", values=("INT64", [1], {"int_contents": [1]}))),
+            (code.INVALID_ARGUMENT, "field for FP16", request("everything", tensors_8=("FP16", [1], four))),
+            (code.INVALID_ARGUMENT, "needs 2 elements", request("masked", values=("INT64", [1, 2], four), mask=mask)),
+            (code.INVALID_ARGUMENT, "many elements", request("masked", values=("INT64", [2**62, 8], four), mask=mask)),
+            (code.INVALID_ARGUMENT, "negative", request("masked", values=("INT64", [-1, -4], four), mask=mask)),
+            (
+                code.INVALID_ARGUMENT,
+                "not a value of",
+                request("everything", tensors_0=("UINT8", [1], {"uint_contents": [256]})),
+            ),
+            (
+                code.INVALID_ARGUMENT,
+                "expected datatype",
+                request("masked", values=("BYTES", [1, 1], {"bytes_contents": [b"a"]})),
+            ),
+            (code.INVALID_ARGUMENT, "'timeout'", request("masked", parameters=[("timeout", -1)])),
+            (code.INVALID_ARGUMENT, "'priority'", request("masked", parameters=[("priority", 1)])),
+            (code.RESOURCE_EXHAUSTED, "larger than max", request("masked", raw=[bytes(200000)])),
+        ]
+        for status, mentions, message in cases:
+            try:
+                infer(message)
+            except grpc.RpcError as error:
+                assert error.code() == status and mentions in error.details(), (mentions, error)
+            else:
+                raise AssertionError(f"{mentions}: no error")
+        assert infer(request("masked", values=values, mask=mask)).outputs[0].contents.int64_contents[0] == 3
+
+
 def check_field_numbers(*_):
     """The client's messages, as far as they are the protocol's: printed for comparison with our own."""
     from tritonclient.grpc import service_pb2
@@ -183,7 +265,7 @@ def main():
     }
     print(json.dumps(["field numbers", check_field_numbers()]), flush=True)
     for name, protocol in protocols.items():
-        for check in CHECKS:
+        for check in [*CHECKS, check_messages] if name == "grpc" else CHECKS:
             try:
                 problem = check(protocol, sentences)
             except Exception:

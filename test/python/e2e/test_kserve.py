@@ -69,6 +69,7 @@ CLIENT_CHECKS = [
     for protocol in ("http binary", "http json", "grpc")
     for check in ("health", "metadata", "two_outputs", "data_dependent", "errors", "concurrent_sentences")
 ]
+CLIENT_CHECKS.append("grpc: check_messages")
 
 
 @pytest.fixture(scope="module")
