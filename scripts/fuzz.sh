@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=${1:-8} seed=${2:-1} dir=build/fuzz
-names=${FUZZERS:-Safetensors Tensors Seal Trees Functions Guards Passes Request Tokenizer Http onnx pt2}
+names=${FUZZERS:-Safetensors Tensors Seal Trees Functions Guards Passes Request Infer Tokenizer Http onnx pt2}
 
 sanitized=() passes=""
 for name in $names; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Brings a fresh Debian 12 machine to a built tree: system packages, .venv, pip packages, CMake build.
+# Brings a fresh Debian 12 machine to a built tree: system packages, .venv, .venv-clients, pip packages, CMake build.
 # Each step is skipped when it is done already, so calling this before every make target costs about a second.
 #
 #   PYTHON=python3.12   the interpreter that .venv is made with (default: python3)
@@ -17,6 +17,8 @@ PACKAGES=(
   libmlir-22-dev llvm-22-dev mlir-22-tools liblld-22-dev zlib1g-dev libzstd-dev
   libxxhash-dev nlohmann-json3-dev libclang-rt-22-dev
   libcpp-httplib-dev libutf8proc-dev pkg-config
+  # gRPC of examples/service: 13 MB to download.
+  libgrpc++-dev libprotobuf-dev protobuf-compiler-grpc
   # The runtime for other machines, and what runs their code here.
   g++-aarch64-linux-gnu g++-arm-linux-gnueabihf qemu-user
 )
@@ -89,6 +91,24 @@ PY
   echo "$key" >"$stamp"
 }
 
+# Clients of examples/service, whose dependencies contradict those of .venv.
+install_clients() {
+  local venv=.venv-clients key log
+  key=$(sha256sum <test/kserve/requirements.txt | cut -d' ' -f1)
+  [ "$(cat "$venv/.requirements" 2>/dev/null)" = "$key" ] && return
+  say "installing the clients of the service's tests into $venv (about half a minute)"
+  [ -x "$venv/bin/python" ] || "$PYTHON" -m venv "$venv" || { rm -rf "$venv"; false; } || die "cannot create $venv"
+  log=$(mktemp)
+  if ! "$venv/bin/python" -m pip install --disable-pip-version-check --no-input -r test/kserve/requirements.txt \
+         >"$log" 2>&1; then
+    tail -n 15 "$log" >&2
+    die "pip could not install the packages of test/kserve/requirements.txt" \
+      "Check the network and pip's configuration (pip config list), then run make again. Full log: $log"
+  fi
+  rm -f "$log"
+  echo "$key" >"$venv/.requirements"
+}
+
 build() {
   local log=$BUILD/configure.log
   mkdir -p "$BUILD"
@@ -108,4 +128,5 @@ build() {
 install_system_packages
 [ "${1:-}" != packages ] || exit 0
 install_python_packages
+install_clients
 build

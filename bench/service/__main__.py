@@ -19,7 +19,7 @@ from typing import Any
 from .. import machine
 from . import build
 from .load import TOLERANCE, Load, percentile
-from .pool import ROOT, Pool, make_pool
+from .pool import ROOT, Pool, as_tensors, make_pool
 from .server import Server, machine_cpu_seconds
 
 MEANS = (
@@ -45,7 +45,9 @@ class Bench:
     def __init__(self, engine: str, layout: str, program: Path, options: list[str], pool: Pool):
         workers, threads = layout.split("x")
         self.engine = f"{engine} {layout}"
-        self.program, self.pool, self.vocabulary = program, pool, build.vocabulary()
+        self.program, self.pool = program, pool
+        self.vocabulary = build.vocabulary() if pool.headers is None else None
+        self.path = "/embed" if pool.headers is None else "/v2/models/minilm/infer"
         self.options = [*options, "--workers", workers, "--threads", threads]
         self.rounds: list[dict[str, Any]] = []
         self.number = 0
@@ -60,9 +62,9 @@ class Bench:
         self.name = server.name
         self.number += 1
         idle, _ = server.memory_mib()
-        Load(server.port, self.pool, clients, seed=-1).run(1.0)
+        Load(server.port, self.pool, clients, seed=-1, path=self.path).run(1.0)
         before, cpu = server.metrics(), (machine_cpu_seconds(), server.cpu_seconds(), time.process_time())
-        load = Load(server.port, self.pool, clients, seed=self.number)
+        load = Load(server.port, self.pool, clients, seed=self.number, path=self.path)
         took = load.run(seconds)
         used, service, client = (
             now - then
@@ -75,9 +77,8 @@ class Bench:
         self.expect(status == 0, f"exit status {status}")
         worst = load.worst()
         self.expect(worst <= TOLERANCE, f"an answer differs by {worst}")
-        change = {key: after[key] - before[key] for key in after}
-        runs = change["service_run_seconds_count"]
-        tokens, padding = change["service_tokens_total"], change["service_padding_tokens_total"]
+        change = {key: after[key] - before.get(key, 0) for key in after}
+        runs, sentences, busy, tokens, padding = self.figures(change)
         latencies = load.latencies()
         result = {
             "seconds": took,
@@ -92,9 +93,9 @@ class Bench:
             "p99_ms": percentile(latencies, 99) * 1e3,
             "max_ms": latencies[-1] * 1e3,
             "latencies_ms": [round(latency * 1e3, 1) for latency in latencies],
-            "sentences_per_run": change["service_batch_sentences_sum"] / runs,
+            "sentences_per_run": sentences / runs,
             "padding": padding / (tokens + padding),
-            "busy": change["service_run_seconds_sum"] / took,
+            "busy": busy / took,
             # Shares of the machine's cores.
             "service_cpu": service / took / cores(),
             "client_cpu": client / took / cores(),
@@ -104,6 +105,20 @@ class Bench:
             "resident_mib": resident,
         }
         return result
+
+    def figures(self, change: dict[str, float]) -> list[float]:
+        """Runs, their requests and seconds, tokens without padding, and padding."""
+        if self.pool.headers is None:
+            names = (
+                "run_seconds_count",
+                "batch_sentences_sum",
+                "run_seconds_sum",
+                "tokens_total",
+                "padding_tokens_total",
+            )
+            return [change[f"service_{name}"] for name in names]
+        names = ("run_seconds_count", "run_requests_sum", "run_seconds_sum", "elements_total", "padding_total")
+        return [change[f'service_model_{name}{{model="minilm"}}'] for name in names]
 
     def total(self) -> dict[str, Any]:
         """All rounds as one."""
@@ -129,7 +144,7 @@ class Bench:
         Who comes later gets 503, no connection, or the end of one.
         """
         server = self.start()
-        load = Load(server.port, self.pool, clients)
+        load = Load(server.port, self.pool, clients, path=self.path)
         load.start()
         time.sleep(2)
         began = time.perf_counter()
@@ -155,8 +170,10 @@ class Bench:
 
     def overload(self, clients: int) -> dict[str, Any]:
         """More clients than the queue holds: embeddings or 503, and nothing else."""
-        server = self.start("--queue", "8", "--max-sentences", "8", "--connections", str(clients))
-        load = Load(server.port, self.pool, clients)
+        limits = ["--queue", "8", "--connections", str(clients)]
+        limits += ["--max-sentences", "8"] if self.pool.headers is None else []
+        server = self.start(*limits)
+        load = Load(server.port, self.pool, clients, path=self.path)
         load.run(5)
         status = server.terminate()
         statuses = load.statuses()
@@ -185,6 +202,7 @@ def main() -> int:
     """Runs what the command line says."""
     parser = argparse.ArgumentParser(prog="python -m bench.service", description=__doc__.split("\n\n")[1])
     add = parser.add_argument
+    add("--protocol", choices=("embed", "kserve"), default="embed", help="sentences to /embed, or token ids to /v2")
     add("--engines", default="disc,onnxruntime", help="default: %(default)s")
     add(
         "--layouts",
@@ -197,14 +215,19 @@ def main() -> int:
     add("--pool", type=int, default=400, help="different sentences (default: %(default)s)")
     add("--seed", type=int, default=0)
     add("--only-load", action="store_true", help="neither stop nor overload it")
-    add("--output", type=Path, default=ROOT / "bench" / "results" / "service" / "load.json")
+    add("--output", type=Path, help="default: bench/results/service/load.json, or kserve.json")
     add("options", nargs="*", help="for the service, after --")
     args = parser.parse_args()
+    if args.output is None:
+        name = "load.json" if args.protocol == "embed" else "kserve.json"
+        args.output = ROOT / "bench" / "results" / "service" / name
 
     cache = ROOT / "bench" / ".cache"
     cache.mkdir(exist_ok=True)
     pool = make_pool(args.pool, args.seed, cache)
-    programs = {engine: build.build(engine, cache) for engine in args.engines.split(",")}
+    if args.protocol == "kserve":
+        pool = as_tensors(pool)
+    programs = {engine: build.build(engine, cache, args.protocol) for engine in args.engines.split(",")}
     benches = [
         Bench(engine, layout, program, [*options, *args.options], pool)
         for layout in args.layouts.split(",")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -11,11 +12,34 @@ from pathlib import Path
 
 from .pool import ROOT
 
+# As /embed does it: little padding, and no waiting.
+BATCHING = {
+    "batching": {
+        "kind": "pad",
+        "dim": "batch",
+        "padded": ["length"],
+        "mask": "attention_mask",
+        "max_batch": 32,
+        "max_size": 8192,
+        "max_padding": 0.05,
+    }
+}
 LIBRARY = ROOT / "build" / "minilm"
 
 
-def build(engine: str, cache: Path) -> tuple[Path, list[str]]:
+def build(engine: str, cache: Path, protocol: str = "embed") -> tuple[Path, list[str]]:
     """The program of an engine, and the options that it needs."""
+    program, options = build_program(engine, cache)
+    if protocol == "embed":
+        return program, options
+    model = options[1] if options else str(LIBRARY / "lib" / "libminilm.so")
+    config = cache / "minilm.serving.json"
+    config.write_text(json.dumps(BATCHING), encoding="utf-8")
+    return program, ["--model", f"minilm={model}", "--model-config", f"minilm={config}"]
+
+
+def build_program(engine: str, cache: Path) -> tuple[Path, list[str]]:
+    """The program, and what it needs to find the engine's model."""
     if engine == "disc":
         make_library()
         folder = ROOT / "build" / "service"
@@ -26,7 +50,7 @@ def build(engine: str, cache: Path) -> tuple[Path, list[str]]:
     folder = cache / "service-onnxruntime"
     setting = f"-DONNXRUNTIME_LIBRARY={onnxruntime_library()}"
     cmake(ROOT / "bench" / "service", folder, "service-onnxruntime", setting)
-    return folder / "service-onnxruntime", ["--model", str(onnx_file(cache))]
+    return folder / "service-onnxruntime", ["--weights", str(onnx_file(cache))]
 
 
 def vocabulary() -> Path:

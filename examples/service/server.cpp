@@ -3,62 +3,18 @@
 #include "server.h"
 #include "client_stream.h"
 #include "connections.h"
-#include "number.h"
-#include "request.h"
-
-#include <nlohmann/json.hpp>
+#include "http_answers.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <stdexcept>
 #include <thread>
 
 namespace service {
 
-using Clock = std::chrono::steady_clock;
-
-/// With its parameter, which httplib would compress the text without: brotli takes longer than the model does.
-static const char *const kJson = "application/json; charset=utf-8";
-
-static void answerError(httplib::Response &response, int status, const std::string &text) {
-  using nlohmann::json;
-  response.status = status;
-  response.set_content(json{{"error", text}}.dump(-1, ' ', false, json::error_handler_t::replace), kJson);
-}
-
-static void answerBusy(httplib::Response &response, const char *text) {
-  response.set_header("Retry-After", "1");
-  answerError(response, 503, text);
-}
-
-/// Ends the connection after the answer: httplib does so when the source of a body says that it failed, which this one
-/// does when all was sent.
-static void closeAfter(httplib::Response &response) {
-  std::string body = std::move(response.body), type = response.get_header_value("Content-Type");
-  response.body.clear();
-  response.headers.erase("Content-Type");
-  response.set_header("Connection", "close");
-  size_t size = body.size();
-  response.set_content_provider(size, type, [body = std::move(body)](size_t offset, size_t, httplib::DataSink &sink) {
-    sink.write(body.data() + offset, body.size() - offset);
-    return false;
-  });
-}
-
-static std::string formatEmbeddings(const std::vector<float> &values, size_t dimension) {
-  std::string text = "{\"embeddings\":[";
-  text.reserve(values.size() * 14 + 32);
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (!std::isfinite(values[i])) // JSON has no such numbers.
-      throw std::runtime_error("the model's result is not finite");
-    text += i % dimension ? "," : i ? "],[" : "[";
-    appendNumber(text, values[i]);
-  }
-  text += "]]}";
-  return text;
-}
+/// Bytes of a request to a path that does not exist.
+static constexpr int64_t kMostUnknown = 1 << 20;
 
 bool Server::Http::process_and_close_socket(socket_t socket) {
   if (Connections::turnAway()) {
@@ -68,7 +24,13 @@ bool Server::Http::process_and_close_socket(socket_t socket) {
   {
     ClientStream stream(socket, std::chrono::seconds(server_.options_.timeout), server_.closing_);
     bool ended = false;
-    while (!ended && stream.awaitRequest() && process_request(stream, /*close_connection=*/false, ended, nullptr)) {
+    auto process = [&] {
+      ++server_.processing_;
+      bool goesOn = process_request(stream, /*close_connection=*/false, ended, nullptr);
+      --server_.processing_;
+      return goesOn;
+    };
+    while (!ended && stream.awaitRequest() && process()) {
     }
   }
   ::shutdown(socket, SHUT_RDWR);
@@ -76,24 +38,42 @@ bool Server::Http::process_and_close_socket(socket_t socket) {
   return true;
 }
 
+std::string Server::label(const std::string &path) const {
+  if (path == "/health" || path == "/metrics")
+    return path;
+  for (const Route *route : routes_)
+    if (std::string own = route->label(path); !own.empty())
+      return own;
+  return "other";
+}
+
+std::string Server::metricsText() const {
+  std::string text = metrics_.text();
+  for (const Route *route : routes_)
+    route->appendMetrics(text);
+  return text;
+}
+
 /// What a client is told for which there is no room. Who watches the service learns how it is.
 std::string Server::answerVisitor(const std::string &method, const std::string &path) {
   bool reads = method == "GET" || method == "HEAD";
-  int status = reads && path == "/metrics" ? 200 : reads && path == "/health" && !stopping_ ? 200 : 503;
-  metrics_.answered(path == "/embed" || path == "/health" || path == "/metrics" ? path : "other", status);
+  bool health = path == "/v2/health/live" || ((path == "/health" || path == "/v2/health/ready") && !stopping_);
+  int status = reads && (path == "/metrics" || health) ? 200 : 503;
+  metrics_.answered(label(path), status);
   std::string answer;
   if (status == 503)
     answer = lastError(503, stopping_ ? "stopping" : "too many connections", "Retry-After: 1\r\n");
   else if (path == "/health")
     answer = lastAnswer(200, kJson, "{\"status\":\"ok\"}");
+  else if (health)
+    answer = lastAnswer(200, kJson, path == "/v2/health/live" ? "{\"live\":true}" : "{\"ready\":true}");
   else
-    answer = lastAnswer(200, "text/plain; version=0.0.4; charset=utf-8", metrics_.text(batcher_.queued()));
+    answer = lastAnswer(200, "text/plain; version=0.0.4; charset=utf-8", metricsText());
   return method == "HEAD" ? answer.substr(0, answer.find("\r\n\r\n") + 4) : answer;
 }
 
-Server::Server(const Tokenizer &tokenizer, const Engine &engine, Batcher &batcher, Metrics &metrics,
-               const Options &options)
-    : tokenizer_(tokenizer), engine_(engine), batcher_(batcher), metrics_(metrics), options_(options), http_(*this),
+Server::Server(std::vector<Route *> routes, Metrics &metrics, const Options &options)
+    : routes_(std::move(routes)), metrics_(metrics), options_(options), http_(*this),
       doorkeeper_([this](const std::string &method, const std::string &path) { return answerVisitor(method, path); },
                   std::chrono::seconds(options.timeout)) {
   using httplib::Request;
@@ -119,17 +99,12 @@ Server::Server(const Tokenizer &tokenizer, const Engine &engine, Batcher &batche
     closeAfter(response); // There may be a body, which is not read.
     return httplib::Server::HandlerResponse::Handled;
   });
-  http_.Post("/embed", [this](const Request &request, Response &response, const httplib::ContentReader &reader) {
-    embed(request, response, reader);
-  });
+  for (Route *route : routes_)
+    route->install(http_, stopping_);
   // httplib would keep the body of any other POST in memory, however large.
   http_.Post(".*", [this](const Request &request, Response &response, const httplib::ContentReader &reader) {
-    if (std::string body; readBody(request, response, reader, body))
+    if (std::string body; readBody(request, response, reader, kMostUnknown, body))
       answerError(response, 404, "there is no such path");
-  });
-  http_.Get("/embed", [](const Request &, Response &response) {
-    response.set_header("Allow", "POST");
-    answerError(response, 405, "use POST");
   });
   http_.Get("/health", [this](const Request &, Response &response) {
     if (stopping_)
@@ -137,7 +112,7 @@ Server::Server(const Tokenizer &tokenizer, const Engine &engine, Batcher &batche
     response.set_content("{\"status\":\"ok\"}", kJson);
   });
   http_.Get("/metrics", [this](const Request &, Response &response) {
-    response.set_content(metrics_.text(batcher_.queued()), "text/plain; version=0.0.4; charset=utf-8");
+    response.set_content(metricsText(), "text/plain; version=0.0.4; charset=utf-8");
   });
   // What httplib itself refuses comes here without a text.
   http_.set_error_handler([](const Request &, Response &response) {
@@ -156,8 +131,7 @@ Server::Server(const Tokenizer &tokenizer, const Engine &engine, Batcher &batche
       closeAfter(response);
   });
   http_.set_logger([this](const Request &request, const Response &response) {
-    bool known = request.path == "/embed" || request.path == "/health" || request.path == "/metrics";
-    metrics_.answered(known ? request.path : "other", response.status);
+    metrics_.answered(label(request.path), response.status);
   });
 }
 
@@ -182,83 +156,17 @@ bool Server::serve() {
 
 void Server::stop() {
   stopping_ = true;
-  batcher_.drain();
+  for (Route *route : routes_)
+    route->drain();
   std::this_thread::sleep_for(options_.lameDuck);
   while (!http_.is_running() && !served_) // It may not have begun yet.
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   closing_ = true;
+  // httplib cuts off answers that are not written yet when it stops. None takes longer than the grace of closing_,
+  // unless new clients keep coming.
+  for (int i = 0; i < 1000 && processing_ > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   http_.stop();
-}
-
-/// False if the answer is made already.
-bool Server::readBody(const httplib::Request &request, httplib::Response &response,
-                      const httplib::ContentReader &reader, std::string &body) const {
-  if (!request.has_header("Content-Length") && !request.has_header("Transfer-Encoding"))
-    return true; // It has none.
-  if (request.is_multipart_form_data()) {
-    answerError(response, 415, "the request is a form: send JSON");
-    closeAfter(response);
-    return false;
-  }
-  // A client that sends somewhat too much shall be able to read the answer: most of them first send all.
-  const uint64_t limit = uint64_t(options_.maxBody), patience = limit * 16;
-  uint64_t size = request.get_header_value<uint64_t>("Content-Length");
-  bool large = size > limit, slow = false, whole = false;
-  if (size <= patience) {
-    size = 0;
-    whole = reader([&](const char *data, size_t count) {
-      size += count;
-      large |= size > limit;
-      if (!large)
-        body.append(data, count);
-      return size <= patience;
-    });
-    slow = ClientStream::current()->timedOut();
-  }
-  if (whole && !large)
-    return true;
-  if (large)
-    answerError(response, 413, "the request is larger than " + std::to_string(limit) + " bytes");
-  else if (slow)
-    answerError(response, 408, "the request took too long to arrive");
-  else
-    answerError(response, response.status >= 400 ? response.status : 400, "the request's body is incomplete");
-  if (!whole)
-    closeAfter(response);
-  return false;
-}
-
-void Server::embed(const httplib::Request &request, httplib::Response &response, const httplib::ContentReader &reader) {
-  std::string body;
-  if (!readBody(request, response, reader, body))
-    return;
-  auto start = Clock::now();
-
-  std::vector<Tokens> sentences;
-  try {
-    Sentences texts = parseSentences(body, size_t(options_.maxSentences));
-    if (texts.count > texts.list.size())
-      return answerError(response, 413,
-                         std::to_string(texts.count) + " sentences are more than the " +
-                             std::to_string(options_.maxSentences) + " that a request may hold");
-    for (const std::string &text : texts.list)
-      sentences.push_back(tokenizer_.encode(text, size_t(engine_.maxLength())));
-  } catch (const std::invalid_argument &error) {
-    return answerError(response, 400, error.what());
-  }
-
-  std::future<Batcher::Embeddings> result;
-  switch (batcher_.submit(std::move(sentences), result)) {
-  case Batcher::Admission::Full:
-    return answerBusy(response, "the queue is full");
-  case Batcher::Admission::Stopped:
-    return answerBusy(response, "stopping");
-  case Batcher::Admission::Accepted:
-    break;
-  }
-  // An error of the model is an exception here, and 500.
-  response.set_content(formatEmbeddings(result.get(), size_t(engine_.dimension())), kJson);
-  metrics_.embedded(std::chrono::duration<double>(Clock::now() - start).count());
 }
 
 } // namespace service

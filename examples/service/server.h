@@ -3,37 +3,36 @@
 #ifndef SERVICE_SERVER_H
 #define SERVICE_SERVER_H
 
-#include "batcher.h"
 #include "doorkeeper.h"
 #include "metrics.h"
-#include "tokenizer.h"
+#include "route.h"
 
 #include <httplib.h>
 
 #include <atomic>
 #include <chrono>
 #include <string>
+#include <vector>
 
 namespace service {
 
-///   POST /embed    {"sentences": ["...", ...]} or {"sentence": "..."} -> {"embeddings": [[...], ...]}
+/// The paths of its routes, and
+///
 ///   GET  /health   200, or 503 while it stops
 ///   GET  /metrics  for Prometheus
 ///
-/// An answer that is no success is {"error": "..."}.
+/// An answer that is not a success is {"error": "..."}.
 class Server {
 public:
   struct Options {
     std::string host = "127.0.0.1";
-    int port = 8080;           ///< 0: any that is free.
-    int64_t maxBody = 1 << 20; ///< Bytes of a request.
-    int64_t maxSentences = 32; ///< Of a request.
-    int connections = 64;      ///< At the same time.
-    int timeout = 5;           ///< Seconds that a client may take to send a request, or be silent between two.
+    int port = 8080;      ///< 0: any that is free.
+    int connections = 64; ///< At the same time.
+    int timeout = 5;      ///< Seconds that a client may take to send a request, or be silent between two.
     std::chrono::milliseconds lameDuck{200}; ///< How long it goes on to listen, to say that it stops.
   };
 
-  Server(const Tokenizer &tokenizer, const Engine &engine, Batcher &batcher, Metrics &metrics, const Options &options);
+  Server(std::vector<Route *> routes, Metrics &metrics, const Options &options);
 
   /// Returns the port. Throws std::runtime_error.
   int bind();
@@ -56,19 +55,17 @@ private:
   };
 
   std::string answerVisitor(const std::string &method, const std::string &path);
-  void embed(const httplib::Request &request, httplib::Response &response, const httplib::ContentReader &reader);
-  bool readBody(const httplib::Request &request, httplib::Response &response, const httplib::ContentReader &reader,
-                std::string &body) const;
+  std::string label(const std::string &path) const;
+  std::string metricsText() const;
 
-  const Tokenizer &tokenizer_;
-  const Engine &engine_;
-  Batcher &batcher_;
+  const std::vector<Route *> routes_;
   Metrics &metrics_;
   const Options options_;
   Http http_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> closing_{false}; ///< Nobody is waited for any more.
   std::atomic<bool> served_{false};
+  std::atomic<int> processing_{0}; ///< Requests that have begun to arrive and are not answered.
   int socket_ = -1;
   Doorkeeper doorkeeper_; ///< Uses all of the above.
 };

@@ -5,6 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "FuzzModel.h"
+#include "embed_route.h"
+#include "kserve_route.h"
 #include "server.h"
 
 #include <arpa/inet.h>
@@ -35,6 +38,9 @@ struct Served {
   service::Metrics metrics;
   service::Tokenizer tokenizer;
   service::Batcher batcher;
+  service::EmbedRoute embed;
+  service::Models models;
+  service::KServeRoute kserve;
   service::Server server;
   int port;
 
@@ -43,16 +49,26 @@ struct Served {
     options.port = 0;
     options.timeout = 1;
     options.connections = 2;
+    return options;
+  }
+  static service::EmbedRoute::Options embedOptions() {
+    service::EmbedRoute::Options options;
     options.maxBody = 512;
     return options;
   }
   explicit Served(const std::string &vocabulary)
-      : tokenizer(vocabulary), batcher(engine, metrics, {}), server(tokenizer, engine, batcher, metrics, options()) {
+      : tokenizer(vocabulary), batcher(engine, metrics, {}), embed(tokenizer, engine, batcher, metrics, embedOptions()),
+        kserve(models, 1024), server({&embed, &kserve}, metrics, options()) {
+    models.add(makeFuzzModel());
     port = server.bind();
     std::thread([this] { server.serve(); }).detach();
   }
 };
 } // namespace
+
+namespace service {
+std::unique_ptr<Model> openModel(const std::string &, int) { return std::make_unique<FuzzModel>(); }
+} // namespace service
 
 static Served &served() {
   static Served &made = *[] {

@@ -43,6 +43,42 @@ REQUESTS = [
 ]
 
 
+def infer_request(batch: int, length: int, binary: bool) -> tuple[bytes, bytes]:
+    """A whole request to FuzzModel.h's model: its JSON, and the bytes behind it."""
+    tensors = [
+        ("ids", "INT32", [batch, length], struct.pack("<i", 5)),
+        ("mask", "BOOL", [batch, length], b"\1"),
+        ("half", "FP16", [batch], b"\0\x3c"),
+        ("scale", "FP64", [], struct.pack("<d", 0.5)),
+    ]
+    inputs, blob = [], b""
+    for name, datatype, shape, element in tensors:
+        count = batch * length if len(shape) == 2 else batch if shape else 1
+        entry: dict = {"name": name, "datatype": datatype, "shape": shape}
+        if binary:
+            entry["parameters"] = {"binary_data_size": count * len(element)}
+            blob += element * count
+        else:
+            value: object = {"BOOL": True, "FP64": 0.5, "FP16": 1.0}.get(datatype, 5)
+            entry["data"] = [[value] * length] * batch if len(shape) == 2 else [value] * count
+        inputs.append(entry)
+    extra = {"id": "a", "parameters": {"binary_data_output": True}} if binary else {"outputs": [{"name": "half"}]}
+    return json.dumps({"inputs": inputs, **extra}).encode(), blob
+
+
+def infer() -> list[bytes]:
+    """The first byte is one more than the bytes behind the JSON; 0: all is JSON."""
+    seeds = [b"\0" + request for request in REQUESTS]
+    for binary in (False, True):
+        for batch, length in ((1, 1), (2, 3)):
+            text, blob = infer_request(batch, length, binary)
+            seeds.append((bytes([len(blob) + 1]) if binary else b"\0") + text + blob)
+    shape = b'[2, -1, 0, 4611686018427387904, 1e3, "x"]'
+    seeds.append(b'\0{"inputs": [{"name": "ids", "datatype": "BYTES", "shape": ' + shape + b', "data": [[[1]]]}]}')
+    seeds.append(b'\0{"parameters": {"timeout": 5, "priority": 1}, "outputs": [{"parameters": {"binary_data": true}}]}')
+    return seeds
+
+
 def http() -> list[bytes]:
     """Requests of each kind, whole and in pieces that follow each other."""
     posts = [b"POST /embed HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body) for body in REQUESTS]
@@ -52,6 +88,13 @@ def http() -> list[bytes]:
     gets = [b"GET /%s HTTP/1.1\r\nHost: a\r\n\r\n" % path for path in (b"health", b"metrics", b"embed", b"none%20")]
     form = b"POST /embed HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 5\r\n\r\n--b--"
     ranges = b"GET /metrics HTTP/1.1\r\nRange: bytes=0-1,4-\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
+    paths = (b"", b"/health/live", b"/health/ready", b"/models/m", b"/models/m/versions/1/ready", b"/models/n/ready")
+    gets += [b"GET /v2%s HTTP/1.1\r\nHost: a\r\n\r\n" % path for path in paths]
+    for binary in (False, True):
+        text, blob = infer_request(1, 2, binary)
+        head = b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: %d\r\n" % len(text + blob)
+        head += b"Inference-Header-Content-Length: %d\r\n" % len(text) if binary else b""
+        posts.append(head + b"\r\n" + text + blob)
     return [*posts, *gets, chunked, form, ranges, gets[0] + posts[0] + b"HEAD /health HTTP/1.0\r\n\r\n"]
 
 
@@ -80,6 +123,7 @@ SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "Trees": lambda: [bytes(64), bytes(range(200))],
     "Passes": passes,
     "Request": lambda: REQUESTS,
+    "Infer": infer,
     "Http": http,
     "Tokenizer": lambda: [b"\x20" + text.encode() for text in ("the ab!1", "[SEP]a[MASK", "É中\u0301ß", "a" * 120)],
 }

@@ -8,11 +8,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def build(folder, *targets, prefix=None):
-    """Builds targets of the service in `folder`; those that need the model's library find it in `prefix`."""
-    settings = [f"-DSERVICE_WITH_MODEL={'ON' if prefix else 'OFF'}"]
-    if prefix:
-        settings.append(f"-DCMAKE_PREFIX_PATH={prefix}")
+def build(folder, *targets, prefix=None, settings=()):
+    """Builds targets of the service in `folder`; those that need the model's library find it in `prefix`.
+
+    Without it, the service has no model of sentences and links disc's own library.
+    """
+    settings = [f"-DSERVICE_WITH_MODEL={'ON' if prefix else 'OFF'}", *settings]
+    settings.append(f"-DCMAKE_PREFIX_PATH={prefix}" if prefix else f"-DDISC_ROOT={ROOT / 'python' / 'disc'}")
     if shutil.which("ccache"):
         settings.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
     run("cmake", "-S", ROOT / "examples" / "service", "-B", folder, "-G", "Ninja", *settings)

@@ -311,7 +311,7 @@ def test_says_that_it_stops(start):
 @pytest.mark.parametrize(
     ("options", "status", "mentions"),
     [
-        ((), 2, "--vocab is missing"),
+        ((), 2, "--model is missing, or --vocab"),
         (("--vocab", "missing.txt"), 1, "missing.txt"),
         (("--vocab", "VOCAB", "--port", "70000"), 2, "--port '70000': expected a number from 0 to 65535"),
         (("--vocab", "VOCAB", "--threads", "2x"), 2, "--threads"),
@@ -319,7 +319,7 @@ def test_says_that_it_stops(start):
         (("--vocab", "VOCAB", "more"), 2, "unexpected 'more'"),
         (("--vocab", "VOCAB", "--queue", "2", "--max-sentences", "3"), 2, "--max-sentences"),
         (("--vocab", "VOCAB", "--host", "192.0.2.1"), 1, "cannot listen on 192.0.2.1"),
-        (("--vocab", "VOCAB", "--model", "missing.safetensors"), 1, "missing.safetensors"),
+        (("--vocab", "VOCAB", "--weights", "missing.safetensors"), 1, "missing.safetensors"),
     ],
     ids=range(9),
 )
