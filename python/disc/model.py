@@ -381,6 +381,12 @@ class Model:
 
         return report(self, path, **options)
 
+    def _run(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """Runs a call with the inputs of ``main``, as :meth:`__call__` does."""
+        if profiler._is_profiler_enabled:
+            return torch_profiler.run(self.name, self._recorder, inputs)
+        return self._recorder.run(inputs)
+
     def _call(self, call: RawCall) -> Call:
         names = {symbol.name for symbol in self._program.symbols}
         extents: dict[str, int] = {}

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import tables
+
 PERFETTO_SUFFIXES = (".pftrace", ".perfetto-trace")
 """Suffixes of traces in Perfetto's own format."""
-
-from . import tables
 
 
 @dataclass(frozen=True)
