@@ -16,13 +16,14 @@ from torch.export import ExportedProgram
 
 from . import __version__, _native, code_cache, targets
 from .compilation import EMIT, Compilation
-from .compiler import check_arguments
+from .compiler import check_arguments, name_of
 from .frontend import ImportedProgram
 from .header import c_identifier
 from .header import header as header_text
 from .interface import Interface, SymbolSpec, TensorSpec
 from .options import Options
 from .package import disc_header, install_library
+from .timeline import Span
 from .weights import StoredBytes, packed_name, write_weights
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Artifact:
     """The kinds of CPU that there is code for."""
     timings: Mapping[str, float]
     """Seconds of each step; steps that each variant goes through begin with its name and a slash."""
+    timeline: tuple[Span, ...]
+    """When each step and its parts ran."""
     interface: Interface
     """The model's inputs, outputs and symbols."""
     installed: tuple[Path, ...]
@@ -127,7 +130,7 @@ def aot_compile(
     if prefix is not None and emit == "shared" and output.name != f"lib{name}.so":
         # The name by which programs find it at run time is in the library.
         raise ValueError(f"prefix: the library is installed as lib{name}.so: call the output so, not {output.name}")
-    job = _Job(name, options, emit, packed and emit not in ("llvm", "asm"))
+    job = _Job(name, name_of(model), options, emit, packed and emit not in ("llvm", "asm"))
     with job.compilation.progress(2 + len(cpus) * (len(job.compilation.pipeline) + 1)):
         program = job.compilation.import_model(model, args, kwargs, dynamic_shapes, fixed, library=True)
         for kind in cpus:
@@ -150,6 +153,7 @@ def aot_compile(
         weights=file,
         variants=tuple(job.variants),
         timings=job.compilation.timings,
+        timeline=job.compilation.timeline.spans,
         interface=job.interface,
         installed=tuple(installed),
     )
@@ -191,8 +195,8 @@ def _check(options: Options, cpus: Sequence[str], emit: str, weights: str | os.P
 class _Job:
     """One library in the making."""
 
-    def __init__(self, name: str, options: Options, emit: str, packed: bool) -> None:
-        self.compilation = Compilation(options)
+    def __init__(self, name: str, model: str, options: Options, emit: str, packed: bool) -> None:
+        self.compilation = Compilation(options, model)
         self._builder = _native.ArtifactBuilder(name)
         self._emit = emit
         # What a device lays out it does when the model is loaded: this machine need not have one.

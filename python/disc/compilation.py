@@ -24,6 +24,8 @@ from .logs import log
 from .options import Options
 from .pipeline import IMPORT, Stage
 from .targets import find
+from .timeline import Timeline
+from .viewers import torch_trace
 
 EMIT = "emit"
 LOAD = "load"
@@ -54,8 +56,10 @@ class _Bar(tqdm):
 class Compilation:
     """The stages of one compilation: their timings, texts, dumps and reproducers."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, name: str = "model") -> None:
+        """``name`` is that of the model, for traces."""
         self.options = options
+        self.name = name
         self.pipeline = options.stages
         if options.stop_after is not None:
             self.pipeline = self.pipeline.until(options.stop_after)
@@ -65,6 +69,12 @@ class Compilation:
         """Seconds of each step."""
         self.interface: dict[str, Any] | None = None
         """The inputs, outputs and symbols, as the memory stage leaves them."""
+        self.timeline = Timeline()
+        """When each step ran."""
+        self.program: ImportedProgram | None = None
+        """What was imported."""
+        self.is_cached = False
+        """Whether the code came from the cache."""
         self._dump = Path(options.dump_ir) if options.dump_ir is not None else None
         self._label = ""
         self._bar: _Bar | None = None
@@ -80,8 +90,9 @@ class Compilation:
             leave=False,
             bar_format="disc {desc:10} {bar:24} {n_fmt}/{total_fmt} [{elapsed}]",
         )
-        with self._bar:
+        with self._bar, torch_trace.compilation(self.name), self.timeline.span("compile"):
             yield
+            self._trace_facts()
         self._bar = None
 
     @contextlib.contextmanager
@@ -89,10 +100,11 @@ class Compilation:
         """Times a step and shows it."""
         if self._bar is not None:
             self._bar.set_description_str(name)
-        start = time.perf_counter()
-        yield
-        seconds = time.perf_counter() - start
         key = self._label + name
+        start = time.perf_counter()
+        with self.timeline.span(key), torch_trace.step(key):
+            yield
+        seconds = time.perf_counter() - start
         self.timings[key] = self.timings.get(key, 0.0) + seconds
         log.info("%s: %.3f s", key, seconds)
         if self._bar is not None:
@@ -119,10 +131,15 @@ class Compilation:
                 with deferred_interrupts():
                     from .frontend.onnx import import_onnx
 
-                return import_onnx(model, fixed, dynamic_shapes, library=library)
-            return import_program(
-                model, args, kwargs, dynamic_shapes, library=library, fallback=fallback, examples=examples
-            )
+                self.program = import_onnx(model, fixed, dynamic_shapes, library=library)
+            else:
+                self.program = import_program(
+                    model, args, kwargs, dynamic_shapes, library=library, fallback=fallback, examples=examples
+                )
+        if self.program.fallbacks.used:
+            used = [{"op": op.op, "source": op.source} for op in self.program.fallbacks.used]
+            torch_trace.data("fallbacks", lambda: used)
+        return self.program
 
     @contextlib.contextmanager
     def variant(self, cpu: str) -> Iterator[None]:
@@ -198,12 +215,36 @@ class Compilation:
         # Model.ir makes the last stage's text again: code is long, and seldom looked at.
         if stage is not self.pipeline.stages[-1] or self.options.stop_after is not None or self._dump:
             self._keep(stage.name, module)
+        else:
+            self._trace_ir(stage.name, module)
 
     def _keep(self, stage: str, module: _native.Module) -> None:
         text = module.text(locations=True)
         self.texts[stage] = text
+        self._trace_ir(stage, module)
         if self._dump:
             (self._folder / f"{len(self.texts) - 1:02}-{stage}.mlir").write_text(module.text())
+
+    def take_cached(self, texts: Mapping[str, str]) -> None:
+        """Takes the IR after each stage from the cache: the stages do not run."""
+        self.is_cached = True
+        for stage, text in texts.items():
+            if stage not in self.texts and torch_trace.active():
+                self._trace_ir(stage, _native.Module.parse(text))
+        self.texts.update(texts)
+
+    def _trace_ir(self, stage: str, module: _native.Module) -> None:
+        label = self._label.replace("/", "_")
+        torch_trace.text(f"{label}ir_{stage}", module.text)
+
+    def _trace_facts(self) -> None:
+        """What PyTorch's structured trace gets at the end."""
+        if not torch_trace.active():
+            return
+        symbols = [] if self.program is None else self.program.symbols
+        text = self.texts.get("shape")
+        guards = [] if text is None else _native.Module.parse(text).guards()
+        torch_trace.finish(symbols, guards, self.timings, {"model": self.name, "from the code cache": self.is_cached})
 
     def _last_text(self) -> str:
         return next(reversed(self.texts.values()))

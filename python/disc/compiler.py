@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import torch
@@ -158,7 +159,7 @@ def compile(
         raise ArgumentValueError(
             f"fallback: expected a PyTorch model on the CPU, got an ONNX model or {options.target!r}"
         )
-    compilation = Compilation(options)
+    compilation = Compilation(options, name_of(model))
     with compilation.progress(steps(compilation)):
         program = compilation.import_model(
             model, args, kwargs, dynamic_shapes, fixed, fallback=fallback, examples=several
@@ -170,7 +171,7 @@ def compile(
                 load(executable, program.parameters)
                 watched = watch(executable, program, model)
             program.release()
-    log.info("compiled %s in %.2f s: %r", _name_of(model), sum(compilation.timings.values()), program.dynamic_report)
+    log.info("compiled %s in %.2f s: %r", compilation.name, sum(compilation.timings.values()), program.dynamic_report)
     return Model(
         program,
         compilation.pipeline,
@@ -180,11 +181,18 @@ def compile(
         program.signature,
         watched,
         model if isinstance(model, torch.nn.Module) else None,
+        name=compilation.name,
+        timeline=compilation.timeline.spans,
     )
 
 
-def _name_of(model: Any) -> str:
-    return repr(model) if isinstance(model, (str, os.PathLike)) else type(model).__qualname__
+def name_of(model: Any) -> str:
+    """What logs and viewers call a model: its class or function, the file of an ONNX model, or the graph in it."""
+    if isinstance(model, (str, os.PathLike)):
+        return Path(model).stem
+    if is_onnx(model):
+        return model.graph.name or "onnx"
+    return type(model).__qualname__
 
 
 def _is_decorator(model: Any, args: Any, kwargs: Any, examples: Any) -> bool:
@@ -281,7 +289,7 @@ def build(compilation: Compilation, program: ImportedProgram, device: int = 0) -
     if found is not None:
         texts, objects = found
         with compilation.step(EMIT), boundary(EMIT):
-            compilation.texts.update(texts)
+            compilation.take_cached(texts)
             return _native.link(
                 objects, torch.Tensor, threads=options.threads or 0, symbols=_symbols(options), device=device
             )
@@ -292,7 +300,8 @@ def build(compilation: Compilation, program: ImportedProgram, device: int = 0) -
         executable = _emit(compilation, module, device, "" if cached else code_cache.folder(options.code_cache))
         if cached is not None:
             cached.store(compilation.texts, executable.objects())
-        return executable
+    compilation.timeline.divide(executable.times())
+    return executable
 
 
 def load(executable: _native.Executable, tensors: Mapping[str, torch.Tensor]) -> None:

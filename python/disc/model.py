@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd import profiler
 from torch.nn.modules.module import _IncompatibleKeys
 
 from . import _native, saved, tables
@@ -25,7 +26,10 @@ from .frontend.symbols import Symbol
 from .guards import Guard
 from .kernels import KernelInfo
 from .pipeline import IMPORT, Pipeline
-from .profile import Launch, Profile
+from .profile import Call, Launch, Profile
+from .recorder import RawCall, Recorder
+from .timeline import Span
+from .viewers import torch_profiler
 from .weight_watch import WeightWatch
 
 if TYPE_CHECKING:
@@ -86,7 +90,14 @@ class Model:
         signature: inspect.Signature | None = None,
         weights: WeightWatch | None = None,
         module: torch.nn.Module | None = None,
+        *,
+        name: str = "model",
+        timeline: Sequence[Span] = (),
     ) -> None:
+        self.name = name
+        """What profilers and viewers call the model: the name of its class, function or file."""
+        self.timeline: tuple[Span, ...] = tuple(timeline)
+        """When each part of the compilation ran; empty for a model that was loaded."""
         # Of a callable the module is ours; the user's own is the user's to keep.
         self._kept = module if isinstance(module, CallableModule) else None
         self._module = None if module is None else weakref.ref(module)
@@ -101,12 +112,13 @@ class Model:
         self._weights = weights
         self.timings: dict[str, float] = dict(timings)
         """Seconds that each stage of the compilation took."""
-        self._run = executable.run if executable else self._not_built
+        run = executable.run if executable else self._not_built
         self.fallbacks: tuple[Fallback, ...] = tuple(program.fallbacks.used)
         """The operations that PyTorch does in each call: their names, and the lines that use them."""
         if executable and program.fallbacks.functions:
             bind_lifetime(self, program.fallbacks)
-            self._run = raising(executable.run)
+            run = raising(executable.run)
+        self._recorder = Recorder(executable, run)
         self._names = _simple_arguments(program, signature)
         self._taken = [(n, i) for n, i in enumerate(program.inputs) if not i.is_plain]
         self._planned: _native.Module | None = None
@@ -135,7 +147,11 @@ class Model:
             except KeyError:
                 inputs = self._flatten(args, kwargs)
         try:
-            results: Sequence[Any] = self._run(inputs)
+            results: Sequence[Any]
+            if profiler._is_profiler_enabled:
+                results = torch_profiler.run(self.name, self._recorder, inputs)
+            else:
+                results = self._recorder.run(inputs)
         except TypeError as error:
             if type(error) is TypeError and str(error).startswith("input "):
                 raise InputTypeError(str(error)) from None
@@ -174,24 +190,26 @@ class Model:
 
     @contextmanager
     def profile(self) -> Iterator[Profile]:
-        """Measures the kernels of the calls made inside the ``with`` block.
+        """Measures the calls made inside the ``with`` block, and their kernels.
 
         >>> with model.profile() as profile:
         ...     model(ids, mask)
-        >>> print(profile)             # a table of kernels
-        >>> profile.save("trace.json")  # a timeline for Perfetto
+        >>> print(profile)                # a table of kernels
+        >>> profile.save("trace.pftrace")  # a timeline for Perfetto
 
-        Kernels that are always over within a microsecond are called directly and not recorded.
+        Kernels that are always over within a microsecond are called directly and not recorded. Several profiles may be
+        active at once, also in several threads: each has the calls of all threads that end while it is active.
         """
         if self._executable is None:
             self._not_built(())
-        assert self._executable is not None
-        profile = Profile()
-        self._executable.start_profile()
+        profile = Profile(model=self)
+        recording = self._recorder.start()
         try:
             yield profile
         finally:
-            profile.launches.extend(Launch(*launch) for launch in self._executable.stop_profile())
+            self._recorder.stop(recording)
+            profile.launches.extend(Launch(*launch) for launch in recording.launches)
+            profile.calls.extend(self._call(call) for call in recording.calls)
 
     def memory(self, **extents: int) -> MemoryUse:
         """What a call with these values of the symbols needs for temporaries.
@@ -238,6 +256,11 @@ class Model:
         """
         if self._executable is not None and self._weights is not None:
             self._weights.pack(self._executable)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The stages that the model went through after the import."""
+        return self._pipeline
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -357,6 +380,20 @@ class Model:
         from .reporting import report
 
         return report(self, path, **options)
+
+    def _run(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """Runs a call with the inputs of ``main``, as :meth:`__call__` does."""
+        if profiler._is_profiler_enabled:
+            return torch_profiler.run(self.name, self._recorder, inputs)
+        return self._recorder.run(inputs)
+
+    def _call(self, call: RawCall) -> Call:
+        names = {symbol.name for symbol in self._program.symbols}
+        extents: dict[str, int] = {}
+        for entry, shape in zip(self._program.inputs, call.shapes, strict=False):
+            # Of complex numbers the shape has one dim more.
+            extents.update((dim, n) for dim, n in zip(entry.dims, shape, strict=False) if dim in names)  # type: ignore[misc]
+        return Call(self.name, call.begin_ns, call.end_ns, call.thread, extents, call.failed)
 
     def _take(self, args: Sequence[Any]) -> Sequence[Any]:
         inputs = list(args)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from . import tables
+
+PERFETTO_SUFFIXES = (".pftrace", ".perfetto-trace")
+"""Suffixes of traces in Perfetto's own format."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,28 @@ class Launch:
         return (self.end_ns - self.begin_ns) * 1e-9
 
 
+@dataclass(frozen=True)
+class Call:
+    """One call of a compiled model, without what Python does with the arguments before and the results afterwards."""
+
+    model: str
+    """The model's name, :attr:`disc.Model.name`."""
+    begin_ns: int
+    """On the clock of :func:`time.monotonic_ns`, as ``end_ns`` and the times of launches."""
+    end_ns: int
+    thread: int
+    """The operating system's number of the thread that called."""
+    extents: Mapping[str, int] = field(default_factory=dict)
+    """The values of the symbols that the inputs' shapes give."""
+    failed: bool = False
+    """Whether it ended with an exception."""
+
+    @property
+    def seconds(self) -> float:
+        """From begin to end."""
+        return (self.end_ns - self.begin_ns) * 1e-9
+
+
 @dataclass
 class KernelTime:
     """All launches of one kernel."""
@@ -41,9 +68,16 @@ class KernelTime:
 
 @dataclass
 class Profile:
-    """The launches that a profile has seen; made by :meth:`disc.Model.profile`."""
+    """The calls and launches that a profile has seen; made by :meth:`disc.Model.profile`."""
 
     launches: list[Launch] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    """In the order in which they ended. A call that several threads make at once is one entry for each."""
+    model: Any = field(default=None, repr=False, compare=False)
+    """The :class:`disc.Model`; None in a profile that was pickled."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "model": None}
 
     def kernels(self) -> list[KernelTime]:
         """One entry per kernel, the most expensive first."""
@@ -59,7 +93,21 @@ class Profile:
         return sum(launch.seconds for launch in self.launches if kind in (None, launch.kind))
 
     def save(self, path: str | Path) -> None:
-        """Writes a timeline in the Chrome trace format, which Perfetto and chrome://tracing open."""
+        """Writes a timeline: calls, kernels, and the memory that they use.
+
+        ``trace.pftrace`` and ``trace.perfetto-trace`` are Perfetto's own format, for https://ui.perfetto.dev, and need
+        the package ``perfetto``. Any other name is the Chrome trace format, which has the kernels alone, for Perfetto
+        and chrome://tracing.
+
+        Raises:
+            ImportError: the package ``perfetto`` is missing; the message says how to install it.
+            OSError: the file cannot be written.
+        """
+        if Path(path).suffix in PERFETTO_SUFFIXES:
+            from .viewers import perfetto
+
+            perfetto.save_profile(self, path)
+            return
         events = [
             {
                 "name": launch.kernel,

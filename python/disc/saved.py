@@ -36,7 +36,7 @@ from .weights import NAMES, StoredBytes, StoredTensor, header_hash, write_weight
 if TYPE_CHECKING:
     from .model import Model
 
-FORMAT = "1"
+FORMAT = "2"
 """Raised with every change of what a file contains."""
 
 _KEY = "disc.model"
@@ -158,6 +158,7 @@ def _contents(model: Model) -> tuple[dict[str, StoredTensor], dict[str, str]]:
         "pipeline": model._pipeline,
         "texts": {name: zlib.compress(text.encode(), 6) for name, text in model._texts.items()},
         "timings": model.timings,
+        "name": model.name,
         "state_dict": _state_dict_names(model, parameters),
     }
     try:
@@ -339,7 +340,9 @@ def _model(content: Any, name: str, threads: int | None, device: int | None, *, 
         # What was read to be packed is not needed again before the weights change.
         content.madvise(mmap.MADV_DONTNEED)
     texts = {key: zlib.decompress(text).decode() for key, text in about["texts"].items()}
-    model = Model(program, about["pipeline"], texts, executable, about["timings"], about["signature"], watched)
+    model = Model(
+        program, about["pipeline"], texts, executable, about["timings"], about["signature"], watched, name=about["name"]
+    )
     model._loaded_parameters = parameters
     model._state_dict_names = about["state_dict"]
     return model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import logging
 import os
 import sys
@@ -19,6 +20,7 @@ from .. import pipeline, targets
 from ..errors import CompileError
 from ..header import c_identifier
 from ..options import Options
+from ..profile import PERFETTO_SUFFIXES
 from . import commands, text
 
 if TYPE_CHECKING:
@@ -114,6 +116,12 @@ disc compile minilm.pt2 --compile-to fusion -o -
     type=click.Choice(_STAGES),
     help=f"Only write the IR after a stage: {', '.join(_STAGES)}.",
 )
+@click.option(
+    "--trace",
+    metavar="FILE.pftrace",
+    type=_path,
+    help="Write when each stage of the compilation ran, for https://ui.perfetto.dev.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @click.option("-v", "--verbose", is_flag=True, help="Show progress also in files, and torch's own logs.")
 @commands.version_option
@@ -203,7 +211,12 @@ def _check(args: argparse.Namespace) -> None:
             _fail(f"{option} names no kind of CPU", _USAGE_ERROR)
         if args.compile_to is not None and names is not None and len(names) > 1:
             _fail(f"--compile-to takes one {option}", _USAGE_ERROR)
-    for path in (args.output, args.header, args.weights if args.weights != "embed" else None):
+    if args.trace is not None:
+        if args.trace.suffix not in PERFETTO_SUFFIXES:
+            _fail(f"--trace {args.trace}: expected a name that ends in {' or '.join(PERFETTO_SUFFIXES)}", _USAGE_ERROR)
+        if importlib.util.find_spec("perfetto") is None:
+            _fail("--trace needs the package perfetto; run: pip install 'disc-compiler[viewers]'")
+    for path in (args.output, args.header, args.trace, args.weights if args.weights != "embed" else None):
         if path in (None, "-"):
             continue
         if not str(path):
@@ -299,6 +312,7 @@ def _named_dims(program: ExportedProgram, items: Sequence[str]) -> Any:
 
 def _compile(args: argparse.Namespace, program: ExportedProgram | Path, options: Options) -> None:
     from .. import aot_compile
+    from ..viewers import perfetto
 
     if args.name is None:
         stem = Path(args.output).stem.removeprefix("lib") if args.output else args.model.stem
@@ -322,6 +336,8 @@ def _compile(args: argparse.Namespace, program: ExportedProgram | Path, options:
         emit=args.emit,
         options=options,
     )
+    if args.trace is not None:
+        perfetto.save_spans(args.name, artifact.timeline, args.trace)
     if not args.quiet:
         print(_report(artifact, args))
 
@@ -356,10 +372,14 @@ def _write_ir(args: argparse.Namespace, program: ExportedProgram | Path, options
 
     from .. import compile
     from ..aot import resolve
+    from ..viewers import perfetto
 
     target, (cpu,) = resolve(args.target, args.cpu)
     options = replace(options, target=target, cpu=None if cpu == "host" else cpu)
-    ir = compile(program, dynamic_shapes=args.dynamic_shapes, options=options).ir(args.compile_to)
+    model = compile(program, dynamic_shapes=args.dynamic_shapes, options=options)
+    if args.trace is not None:
+        perfetto.save_spans(args.model.stem, model.timeline, args.trace)
+    ir = model.ir(args.compile_to)
     if args.output in (None, "-"):
         sys.stdout.write(ir)
         sys.stdout.flush()

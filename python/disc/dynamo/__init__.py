@@ -8,6 +8,7 @@ run in PyTorch between compiled parts. PyTorch draws random numbers before the c
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from torch.fx import GraphModule
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..options import Options
+from ..viewers import torch_trace
 from .compiled import log
 from .decompositions import decompositions
 from .draws import take_draws, with_draws
@@ -130,6 +132,7 @@ def _left_to_pytorch(module: GraphModule, error: Exception) -> Callable[..., Any
 
 def _note(report: GraphReport) -> None:
     log.info("%s", report)
+    torch_trace.data(f"{report.kind}_graph_report", lambda: dataclasses.asdict(report))
     for reports in _listeners:
         reports.append(report)
 

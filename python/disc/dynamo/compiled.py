@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.autograd import profiler
 from torch.fx import GraphModule, Node
 
 from ..compilation import LOAD, Compilation
@@ -17,6 +18,9 @@ from ..errors import ShapeError
 from ..frontend import graph_program, import_functional
 from ..frontend.program import passed
 from ..options import Options
+from ..pipeline import IMPORT
+from ..recorder import Recorder
+from ..viewers import torch_profiler
 from .result_function import result_function
 
 log = logging.getLogger("disc.dynamo")
@@ -39,7 +43,10 @@ class CompiledGraph:
         options: Options,
         fixed: Mapping[int, torch.Tensor] | None = None,
         updates: Sequence[tuple[Node, Node]] = (),
+        name: str = "graph",
     ) -> None:
+        self.name = name
+        """What profilers and traces call it."""
         self._graph = graph
         self._options = options
         self._updates = updates
@@ -59,9 +66,10 @@ class CompiledGraph:
     def _compile(self, fixed: dict[int, torch.Tensor]) -> None:
         program, interface = graph_program(self._graph, fixed, self._updates, self._numbers_are_sizes)
         self._numbers = interface.numbers
-        compilation = Compilation(self._options)
+        compilation = Compilation(self._options, self.name)
         with compilation.progress(steps(compilation)), torch.no_grad():
-            imported = import_functional(program, owned=True)
+            with compilation.step(IMPORT):
+                imported = compilation.program = import_functional(program, owned=True)
             executable = build(compilation, imported)
             assert executable is not None
             with compilation.step(LOAD):
@@ -71,7 +79,7 @@ class CompiledGraph:
         self.texts: dict[str, str] = compilation.texts
         """The IR after each stage but the last."""
         self._executable = executable
-        self._run = executable.run
+        self._recorder = Recorder(executable, executable.run)
         # Constants of the graph never change.
         names = [node.name for node in self._graph.graph.nodes if node.op == "placeholder"]
         self._fixed_names = {i: names[i] for i in fixed}
@@ -120,7 +128,10 @@ class CompiledGraph:
                 inputs.append(torch.empty((args[i], 0), dtype=torch.uint8))
             else:
                 raise ShapeError(f"the size {args[i]} is negative")
-        computed = self._run(inputs)
+        if profiler._is_profiler_enabled:
+            computed = torch_profiler.run(self.name, self._recorder, inputs)
+        else:
+            computed = self._recorder.run(inputs)
         if self._unflatten is not None:
             computed = self._unflatten(computed, inputs)
         return self._results(args, computed)

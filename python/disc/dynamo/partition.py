@@ -158,7 +158,7 @@ def _compile(
         report.views = len(ops)
     elif not against:
         try:
-            compiled = CompiledGraph(graph, options, fixed, updates)
+            compiled = CompiledGraph(graph, options, fixed, updates, f"{report.kind} graph")
             report.compiled, report.parts = report.ops, 1
             return _Checked(compiled, _Unversioned(whole), strict)
         except Exception as error:
@@ -260,7 +260,8 @@ def _partition(
             if node.op == "call_module":
                 part = whole.get_submodule(node.target)
                 assert isinstance(part, GraphModule)
-                failed.update(_compile_part(whole, node, part, options, strict))
+                name = f"{report.kind} graph {node.name}"
+                failed.update(_compile_part(whole, node, part, options, strict, name))
         if not failed:
             whole.recompile()
             report.compiled, report.parts = sum(sizes), len(sizes)
@@ -270,13 +271,15 @@ def _partition(
     return graph
 
 
-def _compile_part(whole: GraphModule, node: Node, part: GraphModule, options: Options, strict: bool) -> dict[str, str]:
+def _compile_part(
+    whole: GraphModule, node: Node, part: GraphModule, options: Options, strict: bool, name: str
+) -> dict[str, str]:
     """Puts native code in the place of ``part``; or why nodes of it cannot be compiled."""
     for placeholder, argument in zip(_placeholders(part), node.args, strict=True):
         placeholder.meta = dict(argument.meta)  # type: ignore[union-attr]
     _pass_symbols(whole, node, part)
     try:
-        compiled = CompiledGraph(part, options)
+        compiled = CompiledGraph(part, options, name=name)
     except Exception as error:
         log.debug("a part of a graph cannot be compiled", exc_info=error)
         return _blamed(error, [n for n in part.graph.nodes if n.op == "call_function"])

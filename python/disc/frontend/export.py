@@ -25,6 +25,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from .. import errors
 from ..logs import log
+from ..timeline import part
 from ..trees import Unknown, by_rows
 from . import (
     enlarged_examples,
@@ -159,12 +160,13 @@ def export(
         args, kwargs = _distinct(args, kwargs)
 
         def traced() -> ExportedProgram:
-            with user_frames():
-                program = _traced(module, args, kwargs, dynamic_shapes)
-            check_sharing(program)
-            settle(program.graph)
-            enum_arguments.settle(program)
-            return program
+            with part("torch.export"):
+                with user_frames():
+                    program = _traced(module, args, kwargs, dynamic_shapes)
+                check_sharing(program)
+                settle(program.graph)
+                enum_arguments.settle(program)
+                return program
 
         fixed: list[_Fixed] = []
         try:

@@ -17,6 +17,7 @@ from torch.export.graph_signature import InputKind, SymIntArgument, TensorArgume
 from torch_mlir import ir
 
 from .. import caches, errors, jagged, records, trees
+from ..timeline import part
 from ..trees import Argument, TreeType
 from . import dtypes, rules, structure  # noqa: F401  (rules registers the built-in lowering rules)
 from .argument_check import check_example
@@ -354,7 +355,8 @@ def _imported(
     ranges = exported.range_constraints
     if given:
         ranges = without_assumed_bounds(exported, specs, lambda s: requires_two(exported, s))
-    decomposed, asked = decompose(exported)
+    with part("decompose"):
+        decomposed, asked = decompose(exported)
     program = copy.copy(decomposed)
     program._range_constraints = {**program.range_constraints, **ranges}
     guards = [*guards, *asked]
@@ -435,13 +437,15 @@ def import_functional(
 
     context = single_threaded_context()
     with context, ir.Location.unknown():
-        torch_module, parameters = import_torch_dialect(program, context, fallbacks.nodes if fallbacks else ())
+        with part("torch dialect"):
+            torch_module, parameters = import_torch_dialect(program, context, fallbacks.nodes if fallbacks else ())
         states = name_states(updates, parameters)
         lowering = Lowering(program, symbols, parameters, states, guards)
         lowering.builder.sizing = sizing
         lowering.repeats = repeats or {}
         lowering.builder.fallbacks = fallbacks
-        module, results = lowering.run(torch_module, named)
+        with part("lower"):
+            module, results = lowering.run(torch_module, named)
         places = _symbol_places(symbols, fakes)
         assert program.call_spec.out_spec is not None
         returns = Returns(program, module, lowering.builder, [name for _, name in inputs], states, places)

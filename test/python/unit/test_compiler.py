@@ -139,7 +139,11 @@ def test_the_gpu_is_the_one_of_the_tensors(monkeypatch):
     def jit(module, kind, **options):
         seen.append(options["device"])
         return SimpleNamespace(
-            info=lambda: {"parameters": []}, init=lambda parameters: None, run=None, watch=lambda *_: None
+            info=lambda: {"parameters": []},
+            init=lambda parameters: None,
+            run=None,
+            watch=lambda *_: None,
+            times=lambda: {},
         )
 
     monkeypatch.setattr(_native, "jit", jit)

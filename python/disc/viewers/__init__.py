@@ -1,0 +1,33 @@
+"""DISC's information in viewers that users have: Perfetto, torch.profiler, tlparse, Model Explorer.
+
+A module for each viewer, imported when it is used. How to use them: docs/howto/viewers.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+EXTRA = "viewers"
+"""The optional dependencies of the distribution that the viewers' packages are in."""
+
+
+def required(module: str, what: str) -> ModuleType:
+    """A module of an optional package.
+
+    Args:
+        module: the module's name.
+        what: the feature that needs it, for the message.
+
+    Raises:
+        ImportError: the package is not installed; the message says how to install it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or module
+        raise ImportError(
+            f"{what} needs the Python package of {missing!r}, which is not installed; run:"
+            f" pip install 'disc-compiler[{EXTRA}]'",
+            name=missing,
+        ) from error
