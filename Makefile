@@ -111,6 +111,7 @@ fuzz-programs: setup
 
 # A worker for each core; their idle threads must not spin away the others' time.
 pytest: setup
+	@scripts/setup.sh clients
 	@OMP_WAIT_POLICY=passive $(PY) -m pytest -n $$(nproc) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # The generated part of docs/reference, checked in; `make check` says when it is stale.

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Brings a fresh Debian 12 machine to a built tree: system packages, .venv, .venv-clients, pip packages, CMake build.
+# Brings a fresh Debian 12 machine to a built tree: system packages, .venv, pip packages, CMake build.
 # Each step is skipped when it is done already, so calling this before every make target costs about a second.
 #
 #   PYTHON=python3.12   the interpreter that .venv is made with (default: python3)
 #   JOBS=n              parallel compilations (default: all cores)
 #
-# setup.sh packages installs the system packages alone.
+# setup.sh packages installs the system packages alone, setup.sh clients the clients that tests talk to the service with.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -128,5 +128,5 @@ build() {
 install_system_packages
 [ "${1:-}" != packages ] || exit 0
 install_python_packages
-install_clients
+[ "${1:-}" != clients ] || { install_clients; exit; }
 build

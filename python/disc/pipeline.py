@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from . import tables
-
 IMPORT = "import"
 """The stage before the first of every pipeline: PyTorch to DISC input IR."""
 
@@ -100,6 +98,8 @@ class Pipeline:
 
     def _repr_html_(self) -> str:
         rows = [(n, stage.name, ", ".join(stage.passes)) for n, stage in enumerate(self.stages, 1)]
+        from . import tables  # disc-opt's tests load this file alone
+
         return tables.html(f"Pipeline for {self.target}", ("#", "stage", "passes"), rows, right=(0,))
 
     def until(self, name: str) -> Pipeline:
