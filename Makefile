@@ -57,6 +57,7 @@ test: setup check lit runtime sanitize fuzz
 
 # What takes longer than `make test` may: whole databases of operators, all shapes, minutes of fuzzing. Some hours.
 nightly: setup
+	@scripts/setup.sh tests
 	@$(PY) -m pip install --disable-pip-version-check -q -r requirements-ray.txt
 	@scripts/fuzz.sh 600 $$RANDOM
 	@scripts/soak.sh seconds=7200 seed=$$RANDOM
@@ -111,7 +112,7 @@ fuzz-programs: setup
 
 # A worker for each core; their idle threads must not spin away the others' time.
 pytest: setup
-	@scripts/setup.sh clients
+	@scripts/setup.sh tests
 	@OMP_WAIT_POLICY=passive $(PY) -m pytest -n $$(nproc) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # The generated part of docs/reference, checked in; `make check` says when it is stale.

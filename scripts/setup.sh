@@ -5,7 +5,7 @@
 #   PYTHON=python3.12   the interpreter that .venv is made with (default: python3)
 #   JOBS=n              parallel compilations (default: all cores)
 #
-# setup.sh packages installs the system packages alone, setup.sh clients the clients that tests talk to the service with.
+# setup.sh packages installs the system packages alone, setup.sh tests what only tests need.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -91,22 +91,29 @@ PY
   echo "$key" >"$stamp"
 }
 
-# Clients of examples/service, whose dependencies contradict those of .venv.
-install_clients() {
-  local venv=.venv-clients key log
-  key=$(sha256sum <test/kserve/requirements.txt | cut -d' ' -f1)
-  [ "$(cat "$venv/.requirements" 2>/dev/null)" = "$key" ] && return
-  say "installing the clients of the service's tests into $venv (about half a minute)"
-  [ -x "$venv/bin/python" ] || "$PYTHON" -m venv "$venv" || { rm -rf "$venv"; false; } || die "cannot create $venv"
+# What only tests need: viewers, and clients of examples/service, whose dependencies contradict those of .venv.
+install_test_packages() {
+  install_into .venv requirements-test.txt "viewers"
+  [ -x .venv-clients/bin/python ] || "$PYTHON" -m venv .venv-clients || { rm -rf .venv-clients; false; } ||
+    die "cannot create .venv-clients"
+  install_into .venv-clients test/kserve/requirements.txt "clients of the service"
+}
+
+# install_into VENV FILE WHAT: the packages of a requirements file, unless they are there.
+install_into() {
+  local stamp key log
+  stamp=$1/.disc-$(basename "$(dirname "$2")")-$(basename "$2")
+  key=$(cat "$2" constraints.txt | sha256sum | cut -d' ' -f1)
+  [ "$(cat "$stamp" 2>/dev/null)" = "$key" ] && return
+  say "installing the $3 that tests need into $1 (about half a minute)"
   log=$(mktemp)
-  if ! "$venv/bin/python" -m pip install --disable-pip-version-check --no-input -r test/kserve/requirements.txt \
-         >"$log" 2>&1; then
+  if ! "$1/bin/python" -m pip install --disable-pip-version-check --no-input -r "$2" >"$log" 2>&1; then
     tail -n 15 "$log" >&2
-    die "pip could not install the packages of test/kserve/requirements.txt" \
+    die "pip could not install the packages of $2" \
       "Check the network and pip's configuration (pip config list), then run make again. Full log: $log"
   fi
   rm -f "$log"
-  echo "$key" >"$venv/.requirements"
+  echo "$key" >"$stamp"
 }
 
 build() {
@@ -128,5 +135,5 @@ build() {
 install_system_packages
 [ "${1:-}" != packages ] || exit 0
 install_python_packages
-[ "${1:-}" != clients ] || { install_clients; exit; }
+[ "${1:-}" != tests ] || { install_test_packages; exit; }
 build

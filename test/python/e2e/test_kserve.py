@@ -77,7 +77,7 @@ CLIENT_CHECKS.append("grpc: check_messages")
 @pytest.fixture(scope="module")
 def client(service, libraries):
     """What the client's checks found, by name."""
-    assert kserve_tools.CLIENT_PYTHON.exists(), ".venv-clients is missing: `scripts/setup.sh clients` installs it"
+    assert kserve_tools.CLIENT_PYTHON.exists(), ".venv-clients is missing: `scripts/setup.sh tests` installs it"
     sentences = libraries["sentences"].parent / "sentences.npz"
     command = [kserve_tools.CLIENT_PYTHON, ROOT / "test/python/kserve_clients.py"]
     command += [service.port, service.grpc_port, sentences]

@@ -117,13 +117,16 @@ def test_back_ends_of_the_wheel_are_those_of_the_targets():
 def test_pinned_versions_are_in_the_ranges():
     """What `make` installs is something that a wheel would accept."""
     pins = {}
-    for file in ("requirements.txt", "requirements-dev.txt", "requirements-ray.txt"):
+    for file in ("requirements.txt", "requirements-dev.txt", "requirements-test.txt", "requirements-ray.txt"):
         for line in (ROOT / file).read_text().splitlines():
             if match := re.fullmatch(r"([\w-]+)(?:\[.*\])?==(\S+)", line):
                 pins[match[1]] = Version(match[2])
     extras = COMPILER["project"]["optional-dependencies"]
     assert extras["ray"] == RUNTIME["project"]["optional-dependencies"]["ray"]
-    wanted = [*COMPILER["project"]["dependencies"], *extras["onnx"], *extras["ray"]]
+    wanted = [
+        *COMPILER["project"]["dependencies"],
+        *(r for name in ("onnx", "ray", "report", "viewers") for r in extras[name]),
+    ]
     for requirement in map(Requirement, wanted):
         assert requirement.specifier.contains(pins[requirement.name]), requirement
     (torch,) = (r for r in map(Requirement, wanted) if r.name == "torch")
