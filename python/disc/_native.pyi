@@ -1,6 +1,5 @@
 """The native part of disc: MLIR modules, code generation, execution."""
 
-import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -77,15 +76,6 @@ class Module:
 
         Raises ValueError for a CPU that it is not.
         """
-
-class CodeSymbols(enum.Enum):
-    """Who is told about code that is loaded."""
-
-    NONE = ...
-    NAMED = ...
-    """perf, through /tmp/perf-<pid>.map, and debuggers."""
-    DUMPED = ...
-    """In addition perf inject --jit, through a dump of the code."""
 
 class Executable:
     """Compiled code, loaded."""
@@ -204,7 +194,7 @@ def host_target() -> dict[str, Any]:
     """The machine this process runs on, as the driver describes it."""
 
 def link(
-    objects: Sequence[bytes], tensor_type: type, *, threads: int = 0, symbols: CodeSymbols = ..., device: int = 0
+    objects: Sequence[bytes], tensor_type: type, *, threads: int = 0, symbols: int = 0, device: int = 0
 ) -> Executable:
     """Loads what Executable.objects() returns."""
 
@@ -222,7 +212,7 @@ def jit(
     tensor_type: type,
     *,
     threads: int = 0,
-    symbols: CodeSymbols = ...,
+    symbols: int = 0,
     opt_level: int = 3,
     dump_prefix: str = "",
     device: int = 0,

@@ -325,10 +325,10 @@ def watch(executable: _native.Executable, program: ImportedProgram, model: Any) 
     return weights
 
 
-def _symbols(options: Options) -> _native.CodeSymbols:
-    if options.profile == "jitdump":
-        return _native.CodeSymbols.DUMPED
-    return _native.CodeSymbols.NAMED if options.profile else _native.CodeSymbols.NONE
+def _symbols(options: Options) -> int:
+    """The ``CodeSymbols`` of lib/Target/Driver/Jit.h, as a number: while the native module is imported nothing may run
+    that Ctrl-C can interrupt, such as the making of an enum."""
+    return 2 if options.profile == "jitdump" else int(options.profile)
 
 
 def _emit(compilation: Compilation, module: _native.Module, device: int, cache: str = "") -> _native.Executable:

@@ -10,7 +10,7 @@
 
 namespace mlir::disc {
 
-/// Who is told about the code.
+/// Who is told about the code. Python passes these as numbers.
 enum class CodeSymbols {
   None,
   /// `perf`, through /tmp/perf-<pid>.map, and debuggers, through their interface for JIT compilers, if it has lines.

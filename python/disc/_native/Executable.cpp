@@ -446,7 +446,7 @@ static std::unique_ptr<Executable> load(ModuleHandle self, nb::type_object type,
 }
 
 static std::unique_ptr<Executable> linkObjects(nb::sequence objects, nb::type_object type, unsigned threads,
-                                               CodeSymbols symbols, int32_t device) {
+                                               unsigned symbols, int32_t device) {
   ObjectCode code;
   for (nb::handle object : objects) {
     auto bytes = nb::cast<nb::bytes>(object);
@@ -454,7 +454,7 @@ static std::unique_ptr<Executable> linkObjects(nb::sequence objects, nb::type_ob
         llvm::StringRef(static_cast<const char *>(bytes.data()), bytes.size()), "disc." + llvm::Twine(code.size())));
   }
   JitOptions options;
-  options.symbols = symbols;
+  options.symbols = static_cast<CodeSymbols>(symbols);
   Loading loading;
   {
     GilRelease release;
@@ -492,7 +492,7 @@ static void storeCached(const std::string &folder, uint64_t limit, const std::st
   CodeCache(folder, limit).store(key, objects);
 }
 
-static std::unique_ptr<Executable> jit(ModuleHandle module, nb::type_object type, unsigned threads, CodeSymbols symbols,
+static std::unique_ptr<Executable> jit(ModuleHandle module, nb::type_object type, unsigned threads, unsigned symbols,
                                        int optLevel, const std::string &dumpPrefix, int32_t device,
                                        const std::string &cacheFolder, uint64_t cacheLimit) {
   if (llvm::StringRef machine = getHostTarget(*nb::cast<Module &>(module).op).machine();
@@ -505,7 +505,7 @@ static std::unique_ptr<Executable> jit(ModuleHandle module, nb::type_object type
   options.cacheFolder = cacheFolder;
   options.cacheLimit = cacheLimit;
   JitOptions jitOptions;
-  jitOptions.symbols = symbols;
+  jitOptions.symbols = static_cast<CodeSymbols>(symbols);
   return load(module, std::move(type), threads, device, options, jitOptions);
 }
 
@@ -516,10 +516,6 @@ static std::unique_ptr<Executable> loadInit(ModuleHandle module, nb::type_object
 }
 
 void disc::py::bindExecutable(nb::module_ &m) {
-  nb::enum_<CodeSymbols>(m, "CodeSymbols", "Who is told about code that is loaded.")
-      .value("NONE", CodeSymbols::None)
-      .value("NAMED", CodeSymbols::Named, "perf, through /tmp/perf-<pid>.map, and debuggers.")
-      .value("DUMPED", CodeSymbols::Dumped, "In addition perf inject --jit, through a dump of the code.");
   nb::class_<Executable>(m, "Executable", "Compiled code, loaded.")
       .def("init", &Executable::init, nb::arg("parameters"),
            "Binds the parameters, in the order of info()['parameters'], and does "
@@ -559,13 +555,13 @@ void disc::py::bindExecutable(nb::module_ &m) {
   m.def("load_init", &loadInit, nb::arg("module"), nb::arg("tensor_type"),
         "Loads what lays out the weights of a module, in the LLVM dialect, for whatever target; it can't run().");
   m.def("jit", &jit, nb::arg("module"), nb::arg("tensor_type"), nb::kw_only(), nb::arg("threads") = 0,
-        nb::arg("symbols") = CodeSymbols::None, nb::arg("opt_level") = 3, nb::arg("dump_prefix") = "",
-        nb::arg("device") = 0, nb::arg("cache_folder") = "", nb::arg("cache_limit") = 0,
+        nb::arg("symbols") = 0, nb::arg("opt_level") = 3, nb::arg("dump_prefix") = "", nb::arg("device") = 0,
+        nb::arg("cache_folder") = "", nb::arg("cache_limit") = 0,
         "Compiles a module that is in the LLVM dialect and loads it. `threads` = 0 "
         "means every core; `device` is the number of the device that the module is for. Objects are looked up in "
         "`cache_folder` first and stored there, unless it is empty.");
   m.def("link", &linkObjects, nb::arg("objects"), nb::arg("tensor_type"), nb::kw_only(), nb::arg("threads") = 0,
-        nb::arg("symbols") = CodeSymbols::None, nb::arg("device") = 0, "Loads what Executable.objects() returns.");
+        nb::arg("symbols") = 0, nb::arg("device") = 0, "Loads what Executable.objects() returns.");
   m.def("find_cached", &findCached, nb::arg("folder"), nb::arg("limit"), nb::arg("key"),
         "What is stored under a key in a folder of cached code, or None.");
   m.def("store_cached", &storeCached, nb::arg("folder"), nb::arg("limit"), nb::arg("key"), nb::arg("contents"),

@@ -19,6 +19,7 @@ def run(*arguments: str) -> str:
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.nightly
 def test_carried_libraries(tmp_path):
     run("bench.gpu.build", str(tmp_path), "--target", "cuda-emulated:fast", "--only", "chain", "softmax", "gather")
     results = tmp_path / "results.json"

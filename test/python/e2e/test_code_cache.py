@@ -128,7 +128,7 @@ def test_environment_names_the_folder(tmp_path, monkeypatch):
     assert len(entries(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("limit", [1 << 20, 1])
+@pytest.mark.parametrize("limit", [1 << 20, pytest.param(1, marks=pytest.mark.nightly)])
 def test_many_processes(tmp_path, limit):
     script = tmp_path.parent / "compile_often.py"
     script.write_text(SCRIPT)

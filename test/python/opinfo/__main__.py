@@ -20,7 +20,7 @@ SAMPLES = 6
 _SECONDS = 120.0
 _GROUP = 24
 """Samples in one program."""
-_PART = 32
+_PART = 64
 """CI evaluates one op and dtype in so many."""
 
 
