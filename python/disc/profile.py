@@ -45,7 +45,7 @@ class Call:
     thread: int
     """The operating system's number of the thread that called."""
     extents: Mapping[str, int] = field(default_factory=dict)
-    """The values of the symbols that the inputs' shapes give."""
+    """The values of the symbols in the shapes of the inputs."""
     failed: bool = False
     """Whether it ended with an exception."""
 

@@ -5,8 +5,9 @@
 //     llvm.call @disc_product(...) loc(unknown)
 //   } loc("model.py":12:0)
 // becomes the same with `#llvm.di_subprogram<name = "k0_softmax", file = <"model.py" in ...>, line = 12>` at its
-// location, from which line tables follow when it is translated. A location becomes the innermost place in a file that
-// it has, the function's where it has none: LLVM wants one at every call. Functions without a place stay as they are.
+// location, from which line tables follow when it is translated. A location is replaced by the innermost place in
+// a file that it names, or by that of the function: LLVM requires a place at every call. Functions without a place do
+// not change.
 //
 // The pass of MLIR that does this takes one file for all operations of a function; kernels have operations of several.
 //

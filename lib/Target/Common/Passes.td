@@ -5,7 +5,7 @@
 include "mlir/Pass/PassBase.td"
 
 def AddLineTables : Pass<"disc-add-line-tables", "::mlir::ModuleOp"> {
-  let summary = "give functions in the LLVM dialect the lines of the user's program as debug information";
+  let summary = "add the lines of the user's program to functions in the LLVM dialect as debug information";
   let description = [{
     Debuggers and profilers then show for machine code the line of the model that it comes from.
   }];

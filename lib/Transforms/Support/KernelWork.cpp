@@ -186,7 +186,7 @@ SmallVector<std::string> mlir::disc::sourceLines(KernelFuncOp kernel) {
     if (!llvm::is_contained(lines, line))
       lines.push_back(std::move(line));
   };
-  // Sizes, constants and memory are shared by what uses them, and lie where the first of these does.
+  // Operations that share a size, a constant or memory share its location, which is that of the first of them.
   for (Operation &op : kernel.getBody().front())
     if (!isa<DimOp, tensor::EmptyOp, arith::ConstantOp>(op))
       add(op.getLoc());

@@ -18,7 +18,7 @@ inline FileLineColLoc sourcePlace(Location loc) {
   return place;
 }
 
-/// The same as "file:line", without folders; "" if it knows none.
+/// The same as "file:line", without folders; "" if there is no such place.
 inline std::string sourceLine(Location loc) {
   FileLineColLoc place = sourcePlace(loc);
   return place ? llvm::sys::path::filename(place.getFilename().getValue()).str() + ":" + std::to_string(place.getLine())

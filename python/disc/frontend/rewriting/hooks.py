@@ -161,12 +161,12 @@ def _ask(condition: Any) -> bool | None:
     # PyTorch's own code may take for granted what it does; the model's is to see its extents as they are. A layer's
     # error for some sizes is one of the compiled model, too.
     frame = sys._getframe(2)
-    file = frame.f_code.co_filename
-    if not isinstance(condition, torch.SymBool) or not (
-        is_user_line(file) or (is_layer_file(file) and leads_to_an_error(frame))
-    ):
+    own = is_user_line(frame.f_code.co_filename)
+    if not isinstance(condition, torch.SymBool) or not (own or is_layer_file(frame.f_code.co_filename)):
         return None
     answered = is_assumed(condition) or narrows_hint(condition)
+    if not own and not (answered and leads_to_an_error(frame)):
+        return None
     if answered or (condition.node.shape_env is not None and known_truth(condition) is None):
         known = irrelevant(frame)
         if known is not None:
