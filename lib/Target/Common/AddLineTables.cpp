@@ -50,7 +50,7 @@ private:
     if (!unit)
       unit = LLVM::DICompileUnitAttr::get(DistinctAttr::create(UnitAttr::get(context)), llvm::dwarf::DW_LANG_C, file,
                                           StringAttr::get(context, "disc"), /*isOptimized=*/true,
-                                          LLVM::DIEmissionKind::LineTablesOnly);
+                                          LLVM::DIEmissionKind::Full);
     auto type = LLVM::DISubroutineTypeAttr::get(context, llvm::dwarf::DW_CC_normal, {});
     StringAttr name = function.getSymNameAttr();
     auto subprogram = LLVM::DISubprogramAttr::get(

@@ -21,7 +21,7 @@ llvm.func @helper() {
 // CHECK-DAG: #[[LINE]] = loc("/tmp/model.py":12:0)
 // CHECK-DAG: #[[AT:.*]] = loc("/tmp/layers.py":7:3)
 // CHECK-DAG: #[[UNKNOWN]] = loc(unknown)
-// CHECK: #[[UNIT:.*]] = #llvm.di_compile_unit<{{.*}}file = #[[MODEL]], producer = "disc", isOptimized = true, emissionKind = LineTablesOnly>
+// CHECK: #[[UNIT:.*]] = #llvm.di_compile_unit<{{.*}}file = #[[MODEL]], producer = "disc", isOptimized = true, emissionKind = Full>
 // CHECK: #[[K:.*]] = #llvm.di_subprogram<{{.*}}compileUnit = #[[UNIT]], scope = #[[MODEL]], name = "k0_add", linkageName = "k0_add", file = #[[MODEL]], line = 12,
 // CHECK: #[[OTHER:.*]] = #llvm.di_lexical_block_file<scope = #[[K]], file = #[[LAYERS]], discriminator = 0>
 // CHECK-DAG: #[[FUNCTION]] = loc(fused<#[[K]]>[#[[LINE]]])
