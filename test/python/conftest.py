@@ -3,6 +3,9 @@
 import gc
 import os
 import random
+import subprocess
+import zlib
+from pathlib import Path
 
 import hypothesis
 import numpy as np
@@ -33,6 +36,31 @@ def pytest_configure(config):
     os.environ["DISC_CODE_CACHE"] = ""
     if config.getoption("--sanitize"):
         sanitized.enable()
+
+
+def _turn() -> int | None:
+    """Which share of long lists of cases runs: another one with each commit. None: all of them."""
+    given = os.environ.get("DISC_SHARE", "")
+    if given:
+        return None if given == "all" else int(given)
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    )
+    return int(head.stdout[:8] or "0", 16)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out cases of files with the marker ``share``, when the whole suite runs and not what someone named."""
+    turn = _turn()
+    if turn is None or config.option.markexpr != "not nightly" or config.args_source.name == "ARGS":
+        return
+    kept, left = [], []
+    for item in items:
+        marker = item.get_closest_marker("share")
+        place = zlib.crc32(item.nodeid.encode())
+        (kept if marker is None or (place + turn) % marker.args[0] == 0 else left).append(item)
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,8 @@ from torch.utils import _pytree as pytree
 
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 N, M = Dim("n", min=1, max=64), Dim("m", min=1, max=64)
 SIZES = (1, 2, 3, 5, 8, 13, 21, 34, 2, 1)
 

@@ -15,6 +15,8 @@ from safetensors.numpy import load_file, save_file
 import disc
 from aot_cases import check
 
+pytestmark = pytest.mark.share(2)
+
 X = torch.linspace(-1, 1, 48).reshape(2, 24)
 
 

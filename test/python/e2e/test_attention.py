@@ -10,6 +10,8 @@ from torch.export import Dim
 
 import disc
 
+pytestmark = pytest.mark.share(3)
+
 B, L, S = Dim("B", min=1, max=8), Dim("L", min=1, max=1024), Dim("S", min=1, max=2048)
 HEADS, SIZE = 4, 24
 # A run of keys holds 252 scores per query with AVX-512 and 48 KiB of first-level cache.

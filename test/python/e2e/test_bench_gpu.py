@@ -40,6 +40,7 @@ def test_carried_libraries(tmp_path):
     assert found["softmax"] == {"error": "ended with status 1"} and found["gather"]["differences"]
 
 
+@pytest.mark.nightly
 def test_carried_cases(tmp_path):
     """What data decides the extents of comes from the run."""
     file = str(tmp_path / "cases.tar.xz")

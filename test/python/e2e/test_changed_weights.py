@@ -16,6 +16,8 @@ from disc import weight_watch
 from disc.data_aliases import aliases_of
 from disc.tensor_layout import layout
 
+pytestmark = pytest.mark.share(2)
+
 N = Dim("n", min=1, max=512)
 
 

@@ -11,6 +11,8 @@ from torch.export import Dim
 import disc
 from disc.frontend.rewriting.transform import is_rewritten
 
+pytestmark = pytest.mark.share(2)
+
 N = Dim("n", min=1, max=4096)
 GRAPHS = [(7, 3), (1, 1), (13, 5), (64, 40), (3, 2), (200, 17), (2, 2)]
 

@@ -13,6 +13,8 @@ from torch.export import Dim
 import closeness
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 B = Dim("B", min=1, max=64)
 SIZES = (3, 1, 2, 7, 13, 64)
 

@@ -11,6 +11,8 @@ from torch.export import Dim
 
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 B, T = Dim("B", min=1, max=8), Dim("T", min=8, max=512)
 D, H, W = Dim("D", min=4, max=40), Dim("H", min=8, max=128), Dim("W", min=8, max=128)
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12, torch.float16: 4e-3, torch.bfloat16: 2e-2}

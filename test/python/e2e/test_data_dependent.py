@@ -11,6 +11,8 @@ from torch.export import Dim
 
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 
 class Fn(torch.nn.Module):
     """A function as a module."""

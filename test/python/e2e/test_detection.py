@@ -125,7 +125,7 @@ if importlib.util.find_spec("torchvision") is None:
 else:
     import torchvision  # noqa: F401
 
-pytestmark = pytest.mark.filterwarnings("ignore:`create_unbacked_symint`")
+pytestmark = [pytest.mark.share(2), pytest.mark.filterwarnings("ignore:`create_unbacked_symint`")]
 
 N = Dim("n", min=0, max=4096)
 

@@ -7,6 +7,8 @@ import disc
 from bench import workloads
 from bench.workloads.base import flat
 
+pytestmark = pytest.mark.share(3)
+
 # One of each kind of kernel and of control flow; `make nightly` runs the others.
 QUICK = ("minilm", "resnet18", "llama_block", "dynamic_beam_search", "dynamic_early_exit")
 NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.nightly) for name in workloads.names()]

@@ -13,6 +13,8 @@ import disc
 from branch_edges import Edges, Margins
 from dynamic import NETWORKS, generation, load, path_of, recurrent
 
+pytestmark = pytest.mark.share(3)
+
 COUNT = 1000 if "DISC_ALL_MODELS" in os.environ else 40
 LEAST = 0.2
 # How near to a tie eager's own decision may be where outputs differ, and how many inputs may have such a one.

@@ -13,6 +13,8 @@ from torch.export import Dim
 import closeness
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 LENGTHS = (6, 0, 1, 2, 17, 0, 33)
 W = torch.linspace(-1, 1, 20).reshape(5, 4)
 

@@ -14,6 +14,8 @@ from torch.export import Dim, ShapesCollection, _patches
 import disc
 from disc.frontend.symbols import SymbolTable
 
+pytestmark = pytest.mark.share(2)
+
 aten = torch.ops.aten
 
 

@@ -7,6 +7,8 @@ import disc
 from function_cases import SIZES, FunctionBatch, batches
 from op_cases import assert_same
 
+pytestmark = pytest.mark.share(2)
+
 
 @pytest.mark.parametrize("names", batches(), ids=lambda names: names[0].partition("-")[0])
 def test_functions(names, subtests):

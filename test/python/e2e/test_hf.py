@@ -10,6 +10,8 @@ import torch
 import disc
 from disc.errors import ArgumentTypeError, ArgumentValueError, CallError, InputTypeError
 
+pytestmark = pytest.mark.share(2)
+
 transformers = pytest.importorskip("transformers")
 
 VOCABULARY, LONGEST = 97, 96

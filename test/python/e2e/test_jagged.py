@@ -8,6 +8,8 @@ from torch.export import Dim
 
 import disc
 
+pytestmark = pytest.mark.share(3)
+
 F = nn.functional
 to_padded = torch.ops.aten._jagged_to_padded_dense_forward.default
 to_jagged = torch.ops.aten._padded_dense_to_jagged_forward.default

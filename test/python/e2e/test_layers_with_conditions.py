@@ -10,6 +10,8 @@ from torch.export import Dim
 
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 SIZES = [(3, 4), (1, 4), (5, 2), (1, 1), (7, 3)]
 
 

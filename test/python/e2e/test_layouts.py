@@ -11,6 +11,8 @@ from torch.export import Dim
 import closeness
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 EDGES = (1, 2, 7, 15, 16, 17, 31, 33, 64, 100)
 
 

@@ -10,6 +10,8 @@ from torch.utils import _pytree as pytree
 
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 LENGTHS = (1, 2, 3, 7, 12, 5, 40, 1)
 
 

@@ -7,6 +7,8 @@ from torch.export import Dim
 
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 B, T = Dim("B", min=1, max=8), Dim("T", min=1, max=40)
 SHAPES = [(3, 5), (1, 1), (8, 40), (2, 7)]
 

@@ -11,6 +11,8 @@ import disc
 from models import MLP, Broadcasts, Chain, Decoder, ExplicitAttention, Reductions
 from shapes import SMALL_SIZES, shuffled_pairs
 
+pytestmark = pytest.mark.share(3)
+
 DTYPES = pytest.mark.parametrize(
     "dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16], ids=lambda d: str(d).removeprefix("torch.")
 )

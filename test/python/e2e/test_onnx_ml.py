@@ -7,6 +7,8 @@ from onnx import TensorProto, helper
 
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 F, D, I = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
 
 

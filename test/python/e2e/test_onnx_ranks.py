@@ -9,6 +9,8 @@ from torch.export import Dim
 
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 F, I = TensorProto.FLOAT, TensorProto.INT64
 
 

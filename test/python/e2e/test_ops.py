@@ -6,6 +6,8 @@ import torch
 import disc
 from op_cases import EXPORT_SIZES, OTHER_SIZES, Batch, assert_same, batches
 
+pytestmark = pytest.mark.share(2)
+
 # The smallest extents, odd ones, and some around the widths of vectors and tiles.
 SIZES = (
     EXPORT_SIZES,

@@ -9,6 +9,8 @@ from torch.export import Dim
 import closeness
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 
 class Function(nn.Module):
     def __init__(self, fn):

@@ -7,6 +7,8 @@ from torch.export import Dim
 
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 aten = torch.ops.aten
 F = nn.functional
 

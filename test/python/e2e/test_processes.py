@@ -19,6 +19,8 @@ from torch.export import Dim
 
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 N = Dim("N", min=1, max=4096)
 
 

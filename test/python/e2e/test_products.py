@@ -8,6 +8,8 @@ from torch.export import Dim
 
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 B, S, T = Dim("B", min=1, max=64), Dim("S", min=1, max=512), Dim("T", min=1, max=512)
 SIZES = [(1, 1, 3), (3, 5, 2), (2, 14, 33), (1, 15, 16), (2, 31, 17), (1, 129, 64), (29, 2, 1)]
 TOLERANCE = {torch.float32: 5e-6, torch.float64: 1e-13, torch.float16: 2e-3, torch.bfloat16: 1.6e-2, torch.int64: 0.0}

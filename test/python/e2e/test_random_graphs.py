@@ -14,6 +14,8 @@ from torch.export import Dim
 
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 B, S = "B", "S"
 SIZES = [(1, 2), (2, 3), (7, 17), (16, 16), (5, 33), (3, 64)]
 SEEDS = [int(s) for s in os.environ.get("DISC_GRAPH_SEEDS", "").split(",") if s] or range(12)

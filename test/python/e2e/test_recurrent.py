@@ -10,6 +10,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 T, B = Dim("T", min=1, max=64), Dim("B", min=1, max=9)
 SIZES = [(1, 1), (2, 3), (13, 1), (64, 2), (64, 9), (7, 5), (3, 1)]
 

@@ -10,6 +10,8 @@ from torch.export import Dim
 import closeness
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 
 @contextmanager
 def deep():

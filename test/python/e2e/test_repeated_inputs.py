@@ -11,6 +11,8 @@ from torch.export import Dim
 
 import disc
 
+pytestmark = pytest.mark.share(3)
+
 aten = torch.ops.aten
 quantized = torch.ops.quantized_decomposed
 SCALE = (0.1, 3, -128, 127, torch.int8)

@@ -540,6 +540,7 @@ def test_needs_no_more_than_the_c_library(prefix, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_real_model(tmp_path_factory, tmp_path):
     from sentence_embedder import load_model
 

@@ -16,6 +16,8 @@ from torch.export import Dim
 import closeness
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 PAGE = mmap.PAGESIZE
 COUNTS = (0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 64, 100, 511, 513, 1365, 1366, 2049, 6000)
 

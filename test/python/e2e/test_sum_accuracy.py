@@ -11,6 +11,8 @@ import torch.nn.functional as F
 import disc
 from disc import Options
 
+pytestmark = pytest.mark.share(2)
+
 UNIT = 2.0**-24
 BLOCK = 64  # terms that a kernel adds one after another
 

@@ -6,6 +6,8 @@ from torch.export import Dim
 
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 ATEN, PRIM = torch.ops.aten, torch.ops.prim
 
 

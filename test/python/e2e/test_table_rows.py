@@ -14,6 +14,8 @@ from disc.serve.served_model import ServedModel
 from disc.serve.table_rows import TableModel
 from served_models import compiled, write_embedder
 
+pytestmark = pytest.mark.share(2)
+
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install -r requirements-ray.txt")
 
 PADDED = Padded(mask="attention_mask")

@@ -15,6 +15,8 @@ from disc import package
 from minilm import load_model, random_inputs
 from models import MLP
 
+pytestmark = pytest.mark.share(3)
+
 AARCH64 = "aarch64-linux-gnu"
 
 

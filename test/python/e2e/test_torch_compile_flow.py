@@ -12,6 +12,8 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 import disc.dynamo
 from disc.dynamo import Explanation
 
+pytestmark = pytest.mark.share(2)
+
 
 @pytest.fixture(autouse=True)
 def fresh():

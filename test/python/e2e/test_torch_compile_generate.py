@@ -11,6 +11,8 @@ import disc
 import disc.dynamo
 from disc.dynamo import Explanation
 
+pytestmark = pytest.mark.share(3)
+
 
 @pytest.fixture(autouse=True)
 def fresh():

@@ -8,6 +8,8 @@ from torch.nn import functional as F
 from compile_programs import OPTIONS, assert_same
 from disc.dynamo import _listening
 
+pytestmark = pytest.mark.share(2)
+
 
 @pytest.fixture(autouse=True)
 def fresh():

@@ -7,6 +7,8 @@ from torch import nn
 from closeness import disagreements
 from compile_programs import OPTIONS
 
+pytestmark = pytest.mark.share(3)
+
 
 @pytest.fixture(autouse=True)
 def fresh():

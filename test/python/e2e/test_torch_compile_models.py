@@ -10,6 +10,8 @@ from torch import nn
 import disc.dynamo  # noqa: F401  (registers the back end)
 from zoo import ARCHITECTURES
 
+pytestmark = pytest.mark.share(3)
+
 TRANSFORMERS = """
     bert gpt2 llama mistral gemma3_text t5 vit resnet wav2vec2 mixtral
 """.split()

@@ -12,6 +12,8 @@ import disc
 from compile_programs import OPTIONS, assert_same, check
 from disc.dynamo import compiled as compiled_graphs
 
+pytestmark = pytest.mark.share(3)
+
 aten = torch.ops.aten
 M, V = torch.randn(5, 6), torch.arange(10.0)
 SQUARE = torch.randn(6, 6)

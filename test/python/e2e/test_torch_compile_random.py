@@ -13,6 +13,8 @@ import disc.dynamo
 from compile_programs import OPTIONS
 from disc.dynamo import Explanation
 
+pytestmark = pytest.mark.share(2)
+
 SIZES = (0, 1, 15, 16, 17, 1000)
 
 

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 import disc
 from examples.dynamic import tree_lstm
 
+pytestmark = pytest.mark.share(2)
+
 WIDTH = 8
 
 

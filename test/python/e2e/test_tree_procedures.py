@@ -11,6 +11,8 @@ import torch
 
 import disc
 
+pytestmark = pytest.mark.share(2)
+
 WIDTH = 3
 
 

@@ -7,6 +7,8 @@ import disc
 from bench import workloads
 from bench.workloads.base import flat
 
+pytestmark = pytest.mark.share(3)
+
 
 @pytest.mark.parametrize("name", workloads.names(members=False))
 def test_workload(name):

@@ -8,6 +8,8 @@ import pytest
 from zoo import ARCHITECTURES, SELECTED, known_failures
 from zoo.runner import check
 
+pytestmark = pytest.mark.share(3)
+
 # `make nightly` runs these too: each is much like one that always runs.
 LIKE_OTHERS = {
     "albert",

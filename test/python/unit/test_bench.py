@@ -210,6 +210,7 @@ def test_variants_that_another_section_found(tmp_path):
     assert known(tmp_path, launches("eager", "")) is None, "no results"
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="instruction sets of x86")
 def test_instruction_sets(tmp_path):
     workload = workloads.load("lstm", small=True)

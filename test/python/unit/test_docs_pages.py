@@ -19,6 +19,8 @@ import check_docs
 import disc
 from doc_pages import ROOT, Block, blocks, pages
 
+pytestmark = pytest.mark.share(3)
+
 HAND_WRITTEN = [page for page in pages() if not page.is_relative_to(ROOT / "docs/reference")]
 TEXTS = {page: page.read_text(encoding="utf-8") for page in HAND_WRITTEN}
 MOST_ILLUSTRATIVE = 5

@@ -8,6 +8,8 @@ from disc.frontend import import_program
 from disc.frontend.decompositions import decomposition_table
 from op_cases import EXPORT_SIZES, OTHER_SIZES, Batch, assert_same, batches
 
+pytestmark = pytest.mark.share(2)
+
 
 @pytest.mark.parametrize("names", batches(), ids=lambda names: names[0])
 def test_ops(names, subtests):
