@@ -15,7 +15,12 @@ import torch
 from torch.export import ExportedProgram
 
 from . import __version__, _native, code_cache, targets
-from .compilation import EMIT, Compilation
+from .backends.backend import Backend
+from .backends.code import Linkable
+from .backends.python_function import unbound_table
+from .backends.registry import Choice
+from .backends.registry import resolve as resolve_backends
+from .compilation import EMIT, Compilation, is_onnx
 from .compiler import check_arguments, name_of
 from .frontend import ImportedProgram
 from .header import c_identifier
@@ -78,6 +83,7 @@ def aot_compile(
     cpu: str | Sequence[str] | None = None,
     emit: Emit = "shared",
     options: Options | None = None,
+    backends: Sequence[Choice] | Choice | None = None,
 ) -> Artifact:
     """Compiles a model once, for every shape that ``dynamic_shapes`` allows, to a library to be linked or loaded.
 
@@ -110,6 +116,8 @@ def aot_compile(
             linked with the runtime; ``"llvm"``, ``"asm"``: text, of one target.
         options: see :class:`disc.Options`; ``target``, ``cpu`` and ``stop_after`` are not for libraries, and
             ``threads`` is up to who loads one.
+        backends: as for :func:`disc.compile`. Their code becomes a part of the library; the shared libraries that it
+            needs, the library needs.
 
     Raises:
         CompileError: a stage failed; its message has the line of Python and a reproducer.
@@ -130,7 +138,9 @@ def aot_compile(
     if prefix is not None and emit == "shared" and output.name != f"lib{name}.so":
         # The name by which programs find it at run time is in the library.
         raise ValueError(f"prefix: the library is installed as lib{name}.so: call the output so, not {output.name}")
-    job = _Job(name, name_of(model), options, emit, packed and emit not in ("llvm", "asm"))
+    job = _Job(name, name_of(model), options, emit, packed and emit not in ("llvm", "asm"), resolve_backends(backends))
+    if backends and is_onnx(model):
+        raise ValueError("backends: expected a PyTorch model, got an ONNX model")
     with job.compilation.progress(2 + len(cpus) * (len(job.compilation.pipeline) + 1)):
         program = job.compilation.import_model(model, args, kwargs, dynamic_shapes, fixed, library=True)
         for kind in cpus:
@@ -195,8 +205,11 @@ def _check(options: Options, cpus: Sequence[str], emit: str, weights: str | os.P
 class _Job:
     """One library in the making."""
 
-    def __init__(self, name: str, model: str, options: Options, emit: str, packed: bool) -> None:
-        self.compilation = Compilation(options, model)
+    def __init__(
+        self, name: str, model: str, options: Options, emit: str, packed: bool, backends: Sequence[Backend]
+    ) -> None:
+        self.compilation = Compilation(options, model, backends, library=True)
+        self._linked: dict[str, Linkable] = {}
         self._builder = _native.ArtifactBuilder(name)
         self._emit = emit
         # What a device lays out it does when the model is loaded: this machine need not have one.
@@ -222,6 +235,8 @@ class _Job:
     def add_variant(self, program: ImportedProgram, cpu: str) -> None:
         """Compiles the model for one kind of CPU, and packs its weights."""
         module = self.compilation.lower(program, cpu)
+        if self.compilation.negotiation is not None:
+            self._linked.update({linked.symbol: linked for linked in self.compilation.negotiation.linked})
         kind = self._emit if self._emit in ("llvm", "asm") else "object"
         # Elsewhere "host" would say nothing.
         name = _native.host_target()["cpu"] if cpu == "host" else cpu
@@ -249,7 +264,8 @@ class _Job:
 
     def _pack(self, program: ImportedProgram, module: _native.Module) -> None:
         try:
-            executable = _native.load_init(module, torch.Tensor)
+            unbound = unbound_table(self._linked)
+            executable = _native.load_init(module, torch.Tensor, addresses=unbound.addresses, owner=unbound)
         except RuntimeError as error:
             raise ValueError(f"packed: weights are packed by the code itself, and {error}; use packed=False") from None
         executable.init([program.parameters[name].detach() for name in executable.info()["parameters"]])
@@ -281,6 +297,8 @@ class _Job:
                 runtime=_runtime(self._emit, self.compilation.machine),
                 weights=str(image) if stored else "",
                 weights_file=weights.name if weights else "",
+                objects=list(dict.fromkeys(file for linked in self._linked.values() for file in linked.objects)),
+                libraries=list(dict.fromkeys(file for linked in self._linked.values() for file in linked.libraries)),
             )
             if weights:
                 # Not a rename: it may be on another disk.

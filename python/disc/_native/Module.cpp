@@ -259,6 +259,7 @@ static nb::dict needs(Module &module) {
 void disc::py::bindModule(nb::module_ &m) {
   nb::class_<Module> type(m, "Module", "An MLIR module in a context of its own.");
   bindQueries(type);
+  bindRegions(type);
   type.def_static("parse", &parse, nb::arg("text"), "Parses MLIR text; raises PipelineError.")
       .def("run", &run, nb::arg("pipeline"), nb::kw_only(), nb::arg("verify_each") = false,
            "Runs a textual pass pipeline in place, verified after each pass or at the end; raises PipelineError.")
