@@ -75,7 +75,7 @@ struct Annotate : disc::impl::AnnotateBase<Annotate> {
     for (auto op : block.getOps<CompositeOp>()) {
       auto owner = op->getAttrOfType<ClaimAttr>(ownerName);
       for (ClaimAttr claim : claimsOf(op)) {
-        if (claim == owner)
+        if (claim == owner || (owner && claim.getBackend() == owner.getBackend()))
           continue;
         if (!llvm::is_contained(backends, claim.getBackend()))
           refuse(op, claim, "the back end is not in use");

@@ -1,6 +1,7 @@
 //===- Module.cpp - parse, run pipelines, print ---------------------------===//
 
 #include "python/disc/_native/Module.h"
+#include "dialects/Plan/PlanDialect.h"
 #include "dialects/Rt/RtDialect.h"
 #include "dialects/Shape/ShapeDialect.h"
 #include "lib/Runtime/Core/Cpu.h"
@@ -157,6 +158,10 @@ static nb::list parameters(Module &module, bool inInit) {
     auto entry = llvm::dyn_cast<EntryOp>(op);
     if ((entry && entry.getSymName() == "init") == inInit)
       op.walk([&](RtParameterOp parameter) { result.append(parameter.getName().str()); });
+    // Back ends may keep references to their constants.
+    if (auto region = llvm::dyn_cast<ExternOp>(op); region && !inInit)
+      for (auto name : region.getConstants().getAsRange<mlir::StringAttr>())
+        result.append(name.str());
   }
   return result;
 }

@@ -144,7 +144,7 @@ class Builder:
             output = self.folder() / f"{name}.o"
             _run([*command, "-c", "-o", str(output)], backend)
             files = tuple(_library_file(library, backend) for library in code.libraries)
-            made = Linkable(name, objects=(str(output),), libraries=files)
+            made = Linkable(name, owner=self._folder, objects=(str(output),), libraries=files)
         else:
             output = self.folder() / f"{name}.so"
             _run([*command, "-shared", "-o", str(output), *libraries], backend)
