@@ -33,7 +33,7 @@ def Merge : Pass<"disc-library-merge", "::mlir::ModuleOp"> {
 
 def Partition : Pass<"disc-library-partition", "::mlir::ModuleOp"> {
   let summary = "Makes each group a region";
-  let dependentDialects = ["::mlir::disc::PlanDialect"];
+  let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::disc::ShapeDialect"];
 }
 
 def Select : Pass<"disc-library-select", "::mlir::ModuleOp"> {
