@@ -15,13 +15,11 @@ import torch
 from torch.export import ExportedProgram
 
 from . import __version__, _native, code_cache, targets
-from .backends.backend import Backend
 from .backends.code import Linkable
 from .backends.python_function import unbound_table
 from .backends.registry import Choice
-from .backends.registry import resolve as resolve_backends
-from .compilation import EMIT, Compilation, is_onnx
-from .compiler import check_arguments, name_of
+from .compilation import EMIT, Compilation
+from .compiler import check_arguments, name_of, with_backends
 from .frontend import ImportedProgram
 from .header import c_identifier
 from .header import header as header_text
@@ -128,7 +126,7 @@ def aot_compile(
     model, args, kwargs, options = check_arguments(model, options, args, kwargs, fixed)
     name_of_target, cpus = resolve(target, cpu)
     _check(options, cpus, emit, weights)
-    options = replace(options, target=name_of_target)
+    options = with_backends(replace(options, target=name_of_target), backends, model)
     if prefix is not None and emit not in ("shared", "static"):
         raise ValueError(f"prefix: only libraries are installed, not emit={emit!r}")
     output = Path(output)
@@ -138,9 +136,7 @@ def aot_compile(
     if prefix is not None and emit == "shared" and output.name != f"lib{name}.so":
         # The name by which programs find it at run time is in the library.
         raise ValueError(f"prefix: the library is installed as lib{name}.so: call the output so, not {output.name}")
-    job = _Job(name, name_of(model), options, emit, packed and emit not in ("llvm", "asm"), resolve_backends(backends))
-    if backends and is_onnx(model):
-        raise ValueError("backends: expected a PyTorch model, got an ONNX model")
+    job = _Job(name, name_of(model), options, emit, packed and emit not in ("llvm", "asm"))
     with job.compilation.progress(2 + len(cpus) * (len(job.compilation.pipeline) + 1)):
         program = job.compilation.import_model(model, args, kwargs, dynamic_shapes, fixed, library=True)
         for kind in cpus:
@@ -205,10 +201,8 @@ def _check(options: Options, cpus: Sequence[str], emit: str, weights: str | os.P
 class _Job:
     """One library in the making."""
 
-    def __init__(
-        self, name: str, model: str, options: Options, emit: str, packed: bool, backends: Sequence[Backend]
-    ) -> None:
-        self.compilation = Compilation(options, model, backends, library=True)
+    def __init__(self, name: str, model: str, options: Options, emit: str, packed: bool) -> None:
+        self.compilation = Compilation(options, model, library=True)
         self._linked: dict[str, Linkable] = {}
         self._builder = _native.ArtifactBuilder(name)
         self._emit = emit

@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 from tqdm import tqdm
 
 from . import _native
-from .backends.backend import Backend
 from .backends.code import Builder
 from .backends.negotiation import Negotiation
+from .backends.registry import resolve
 from .errors import ArgumentValueError, CompileError, boundary
 from .frontend import ImportedProgram, import_program
 from .frontend.examples import Examples
@@ -59,13 +59,12 @@ class _Bar(tqdm):
 class Compilation:
     """The stages of one compilation: their timings, texts, dumps and reproducers."""
 
-    def __init__(
-        self, options: Options, name: str = "model", backends: Sequence[Backend] = (), *, library: bool = False
-    ) -> None:
+    def __init__(self, options: Options, name: str = "model", *, library: bool = False) -> None:
         """``name`` is that of the model, for traces. ``library``: the code is not for this process."""
         self.options = options
         self.name = name
         self.pipeline = options.stages
+        backends = resolve(options.backends)
         self.negotiation = Negotiation(backends) if backends else None
         """What back ends of others said, if there are any."""
         self._is_library = library

@@ -14,7 +14,8 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from . import _native, code_cache, records
-from .backends.registry import Choice, resolve
+from .backends.backend import Backend
+from .backends.registry import Choice
 from .compilation import EMIT, LOAD, Compilation, is_onnx
 from .errors import ArgumentTypeError, ArgumentValueError, LoadError, boundary
 from .frontend import ImportedProgram
@@ -173,10 +174,8 @@ def compile(
         raise ArgumentValueError(
             f"fallback: expected a PyTorch model on the CPU, got an ONNX model or {options.target!r}"
         )
-    chosen = resolve(backends)
-    if chosen and is_onnx(model):
-        raise ArgumentValueError("backends: expected a PyTorch model, got an ONNX model")
-    compilation = Compilation(options, name_of(model), chosen)
+    options = with_backends(options, backends, model)
+    compilation = Compilation(options, name_of(model))
     with compilation.progress(steps(compilation)):
         program = compilation.import_model(
             model, args, kwargs, dynamic_shapes, fixed, fallback=fallback, examples=several
@@ -202,6 +201,16 @@ def compile(
         timeline=compilation.timeline.spans,
         decisions=() if compilation.negotiation is None else compilation.negotiation.decisions,
     )
+
+
+def with_backends(options: Options, backends: Sequence[Choice] | Choice | None, model: Any) -> Options:
+    """The options with the back ends that an argument ``backends`` names; ValueError for an ONNX model."""
+    if backends is not None:
+        listed = [backends] if isinstance(backends, (str, Backend, type)) else list(backends)
+        options = dataclasses.replace(options, backends=tuple(listed))
+    if options.backends and is_onnx(model):
+        raise ArgumentValueError("backends: expected a PyTorch model, got an ONNX model")
+    return options
 
 
 def name_of(model: Any) -> str:

@@ -159,8 +159,10 @@ class Pipeline:
         return self._with(tuple(map(extended, self.stages)))
 
     def with_backends(self, names: Sequence[str], merging: Sequence[str]) -> Pipeline:
-        """The pipeline for models with back ends, in order of precedence; those ``merging`` put several matches into one
-        region."""
+        """The pipeline with the stage that divides a model among back ends of others.
+
+        ``names`` are in order of precedence; ``merging`` are those whose regions may contain several matches.
+        """
         listed = f"{{backends={','.join(names)}}}"
         partition = (
             f"disc-library-annotate{listed}",

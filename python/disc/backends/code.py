@@ -30,7 +30,7 @@ class Code:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceCode(Code):
-    """C or C++ that defines ``const disc_backend_table DISC_REGION`` (``disc_backend.h``), compiled with clang or gcc."""
+    """C or C++ that defines ``const disc_backend_table DISC_REGION`` (``disc_backend.h``); clang or gcc compiles it."""
 
     text: str
     language: str = "c"
@@ -63,7 +63,8 @@ class SharedLibrary(Code):
 @dataclass(frozen=True, kw_only=True)
 class PythonFunction(Code):
     """For prototypes: a function of this process. It gets the inputs as tensors that share the host's memory (they have
-    ``__dlpack__``), then the numbers as ints, and returns a tensor or a tuple of them. Not for libraries."""
+    ``__dlpack__``), then as ints the ``numbers`` that it asks for, and returns a tensor or a tuple of them. Not for
+    libraries."""
 
     function: Callable[..., Any]
 
@@ -102,15 +103,11 @@ class Builder:
             return _load(path, code.symbol, region.backend)
         if isinstance(code, PythonFunction):
             if self._ahead:
-                raise BackendError(
-                    f"back end {region.backend!r}: a Python function cannot be a part of a library", backend=region.backend
-                )
+                raise _error(region.backend, "a Python function cannot be a part of a library")
             from .python_function import table
 
             return table(code.function, region)
-        raise BackendError(
-            f"back end {region.backend!r}: compile() must return a Code, got {type(code).__name__}", backend=region.backend
-        )
+        raise _error(region.backend, f"compile() must return a Code, got {type(code).__name__}")
 
     def folder(self) -> Path:
         """A folder for files, as long as this object."""
@@ -124,7 +121,7 @@ class Builder:
         if name in self._made:
             return self._made[name]
         if code.language not in ("c", "c++"):
-            raise BackendError(f"back end {backend!r}: language must be 'c' or 'c++', got {code.language!r}", backend=backend)
+            raise _error(backend, f"language must be 'c' or 'c++', got {code.language!r}")
         source = self.folder() / f"{name}.{'c' if code.language == 'c' else 'cpp'}"
         source.write_text(code.text, encoding="utf-8")
         include = Path(__file__).parent.parent / "include"
@@ -155,7 +152,7 @@ class Builder:
     def _object(self, code: ObjectFile, backend: str) -> Linkable:
         path = os.fspath(code.path)
         if not os.path.isfile(path):
-            raise BackendError(f"back end {backend!r}: the object file {path} is missing", backend=backend)
+            raise _error(backend, f"the object file {path} is missing")
         if self._ahead:
             files = tuple(_library_file(library, backend) for library in code.libraries)
             return Linkable(code.symbol, objects=(path,), libraries=files)
@@ -166,14 +163,17 @@ class Builder:
         return _load(str(output), code.symbol, backend, owner=self._folder)
 
 
+def _error(backend: str, text: str) -> BackendError:
+    return BackendError(f"back end {backend!r}: {text}", backend=backend)
+
+
 def _compiler(language: str, backend: str) -> list[str]:
     names = ("clang-22", "clang", "gcc", "cc") if language == "c" else ("clang++-22", "clang++", "g++", "c++")
     found = next((path for path in map(shutil.which, names) if path), None)
     if found is None:
-        raise BackendError(
-            f"back end {backend!r} generates {language.upper()} code, and there is no compiler: install one of "
-            f"{', '.join(names)}",
-            backend=backend,
+        raise _error(
+            backend,
+            f"it generates {language.upper()} code, and there is no compiler: install one of {', '.join(names)}",
         )
     return [found]
 
@@ -181,10 +181,7 @@ def _compiler(language: str, backend: str) -> list[str]:
 def _run(command: Sequence[str], backend: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise BackendError(
-            f"back end {backend!r}: its code does not compile: {' '.join(command)}\n{done.stderr.strip()[-4000:]}",
-            backend=backend,
-        )
+        raise _error(backend, f"its code does not compile: {' '.join(command)}\n{done.stderr.strip()[-4000:]}")
 
 
 def _library_flag(library: str) -> str:
@@ -196,12 +193,14 @@ def _library_file(library: str, backend: str) -> str:
     """The file of a library that is named as for ``-l``, for the linker that makes libraries."""
     if os.sep in library:
         if not os.path.isfile(library):
-            raise BackendError(f"back end {backend!r}: the library {library} is missing", backend=backend)
+            raise _error(backend, f"the library {library} is missing")
         return library
     compiler = _compiler("c", backend)
-    found = subprocess.run([*compiler, f"-print-file-name=lib{library}.so"], capture_output=True, text=True).stdout.strip()
+    found = subprocess.run(
+        [*compiler, f"-print-file-name=lib{library}.so"], capture_output=True, text=True
+    ).stdout.strip()
     if os.sep not in found:
-        raise BackendError(f"back end {backend!r}: lib{library}.so is missing", backend=backend)
+        raise _error(backend, f"lib{library}.so is missing")
     return os.path.realpath(found)
 
 
@@ -209,14 +208,14 @@ def _load(path: str, symbol: str, backend: str, owner: Any = None) -> Linkable:
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
-        raise BackendError(f"back end {backend!r}: its library cannot be loaded: {error}", backend=backend) from None
+        raise _error(backend, f"its library cannot be loaded: {error}") from None
     try:
         table = ctypes.c_char.in_dll(library, symbol)
     except ValueError:
-        raise BackendError(
-            f"back end {backend!r}: {os.path.basename(path)} does not define {symbol}; the code must contain"
+        raise _error(
+            backend,
+            f"{os.path.basename(path)} does not define {symbol}; the code must contain"
             " 'const disc_backend_table DISC_REGION = {...}' (disc_backend.h)",
-            backend=backend,
         ) from None
     # The process keeps libraries loaded: a model may outlive everything here.
     unique = f"{symbol}_{ctypes.addressof(table):x}"

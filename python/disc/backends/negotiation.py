@@ -9,8 +9,8 @@ from typing import Any
 
 from ..errors import BackendError, CompileError
 from .backend import Backend
-from .code import Builder, Linkable
-from .graph import Condition, Dim, Graph, Operation, Value
+from .code import Builder, Code, Linkable, PythonFunction
+from .graph import Condition, Dim, Graph, Value
 from .patterns import Match, Pattern, find
 from .region import Region
 
@@ -169,8 +169,12 @@ class Negotiation:
             return reason, ""
         with _asking(backend, "compile()", region):
             code = backend.compile(region)
-            region.constants = [self._constant(backend, region, value) for value in getattr(code, "constants", ())]
-            numbers = region.symbols() if code.numbers is None else list(code.numbers)
+            if not isinstance(code, Code):
+                raise _failed(backend, f"compile() must return a Code, got {type(code).__name__}", region)
+            region.constants = [self._constant(backend, region, value) for value in code.constants]
+            numbers = list(code.numbers or ())
+            if code.numbers is None and not isinstance(code, PythonFunction):
+                numbers = region.symbols()
             linked = builder.build(code, region)
         self.regions.append(region)
         self.linked.append(linked)
@@ -188,7 +192,9 @@ class Negotiation:
     @staticmethod
     def _constant(backend: Backend, region: Region, value: Value) -> Value:
         if value not in region.inputs or not value.is_constant:
-            raise _failed(backend, f"the constant {value.parameter or value} is not a parameter among the inputs", region)
+            raise _failed(
+                backend, f"the constant {value.parameter or value} is not a parameter among the inputs", region
+            )
         return value
 
 

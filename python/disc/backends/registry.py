@@ -63,7 +63,8 @@ def resolve(choices: Sequence[Choice] | Choice | None) -> list[Backend]:
 def _checked(backend: object, name: str) -> Backend:
     if not isinstance(backend, Backend):
         raise BackendError(
-            f"back end {name!r}: expected a subclass of disc.backends.Backend, got {type(backend).__name__}", backend=name
+            f"back end {name!r}: expected a subclass of disc.backends.Backend, got {type(backend).__name__}",
+            backend=name,
         )
     if not isinstance(getattr(backend, "name", None), str) or not backend.name.isidentifier():
         raise BackendError(f"back end {name!r}: its attribute 'name' must be an identifier", backend=name)

@@ -49,7 +49,9 @@ class Composites:
         short = name.removeprefix("torch.")
         return short in self._operators or any(short.startswith(f"{known}.") for known in self._operators)
 
-    def lower(self, lowering: Lowering, op: ir.Operation, name: str, operands: list[Any], rule: Callable[[], Any]) -> Any:
+    def lower(
+        self, lowering: Lowering, op: ir.Operation, name: str, operands: list[Any], rule: Callable[[], Any]
+    ) -> Any:
         """The results of ``rule``, from a composite if they are tensors."""
         builder = lowering.builder
         scratch = ir.Operation.create(COMPOSITE, regions=1)
@@ -154,9 +156,7 @@ class Composites:
             parameter = None
             if not isinstance(owner, ir.Block) and owner.name == "disc_tensor.parameter":
                 parameter = ir.StringAttr(owner.attributes["name"]).value
-            dims = tuple(
-                _dim(lowering, have, size) for have, size in zip(tensor.dims, sizes, strict=True)
-            )
+            dims = tuple(_dim(lowering, have, size) for have, size in zip(tensor.dims, sizes, strict=True))
             self._values[tensor.value] = Value(str(tensor.dtype).removeprefix("torch."), dims, parameter)
         return self._values[tensor.value]
 

@@ -232,7 +232,8 @@ def import_program(
     ``args``, ``kwargs`` and ``dynamic_shapes`` are ``torch.export.export``'s. For an ExportedProgram only
     ``dynamic_shapes`` matters, for the names of its ``Dim``s. With ``library`` every output is computed, also one that
     is an input, a parameter or a number. With ``fallback`` PyTorch does what has no rule. ``examples`` are those that
-    ``args``, ``kwargs`` and ``dynamic_shapes`` were merged of. ``negotiation`` is with back ends, which may claim operations.
+    ``args``, ``kwargs`` and ``dynamic_shapes`` were merged of. ``negotiation`` is with back ends, which may claim
+    operations.
     """
     if isinstance(model, ExportedProgram):
         if model.example_inputs is not None:

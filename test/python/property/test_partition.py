@@ -144,7 +144,9 @@ def test_anything_matches_numbers():
 
     class Gelu(Reference):
         def patterns(self):
-            return [Pattern("gelu", op("aten.gelu", tensor("x"), approximate=anything("how")), lambda m: m.values["how"])]
+            return [
+                Pattern("gelu", op("aten.gelu", tensor("x"), approximate=anything("how")), lambda m: m.values["how"])
+            ]
 
     model = disc.compile(M(), (torch.randn(3),), dynamic_shapes=({0: "n"},), backends=[Gelu()])
     assert [str(d.refusals[0].reason) for d in model.backends] == ["tanh"]
