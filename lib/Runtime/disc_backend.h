@@ -32,11 +32,12 @@ extern "C" {
 
 /* A tensor in memory that the host owns. */
 typedef struct disc_view {
-  DISC_SLOT void *data;             /* The first element. */
-  int64_t dtype;                    /* DLPack's type code times 256 plus the bits of an element: DISC_VIEW_F32... */
+  DISC_SLOT void *data; /* The first element. */
+  int64_t dtype;        /* DLPack's type code times 256 plus the bits of an element: DISC_VIEW_F32... */
   int64_t rank;
-  DISC_SLOT const int64_t *dims;    /* Extents; any may be 0. */
-  DISC_SLOT const int64_t *strides; /* In elements. Operands may have any, also 0; results are row-major without gaps. */
+  DISC_SLOT const int64_t *dims; /* Extents; any may be 0. */
+  DISC_SLOT const int64_t
+      *strides; /* In elements. Operands may have any, also 0; results are row-major without gaps. */
 } disc_view;
 
 enum {
@@ -56,10 +57,10 @@ enum {
 typedef struct disc_backend_init {
   size_t size;
   const char *region;         /* The description, JSON; as long as the model lives. */
-  const disc_view *constants; /* The parameters that the back end asked for, in the description's order. Their data lives
-                                 until `release`; the views themselves only during this call. */
+  const disc_view *constants; /* The parameters that the back end asked for, in the description's order. Their data
+                                 lives until `release`; the views themselves only during this call. */
   int64_t num_constants;
-  char *error; /* Where a function that fails writes why, NUL-terminated, */
+  char *error;       /* Where a function that fails writes why, NUL-terminated, */
   size_t error_size; /* in at most so many bytes. */
 } disc_backend_init;
 
@@ -76,8 +77,8 @@ typedef struct disc_backend_run {
 
 /* Functions return 0, or another number if they failed. */
 typedef struct disc_backend_table {
-  uint32_t version; /* DISC_BACKEND_VERSION */
-  uint32_t size;    /* sizeof(disc_backend_table) */
+  uint32_t version;                                             /* DISC_BACKEND_VERSION */
+  uint32_t size;                                                /* sizeof(disc_backend_table) */
   int32_t (*init)(const disc_backend_init *init, void **state); /* May be NULL: the state is NULL. */
   int32_t (*run)(void *state, const disc_backend_run *run);
   void (*release)(void *state); /* May be NULL. Not called after a failed init. */

@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 
 from . import __version__, _native, code_cache, targets
 from .backends.code import Linkable
+from .backends.negotiation import Decisions
 from .backends.python_function import unbound_table
 from .backends.registry import Choice
 from .compilation import EMIT, Compilation
@@ -62,6 +63,8 @@ class Artifact:
     """The model's inputs, outputs and symbols."""
     installed: tuple[Path, ...]
     """The files under ``prefix``."""
+    decisions: Decisions = field(default_factory=Decisions)
+    """Of each operation that a back end of others could compile, who does, and why others do not."""
 
 
 def aot_compile(
@@ -162,6 +165,7 @@ def aot_compile(
         timeline=job.compilation.timeline.spans,
         interface=job.interface,
         installed=tuple(installed),
+        decisions=job.decisions,
     )
 
 
@@ -212,6 +216,12 @@ class _Job:
         self._globals: dict[str, StoredBytes] = {}
         """Packed weights by name, in memory of the code that packed them."""
         self._parameters: set[str] = set()
+
+    @property
+    def decisions(self) -> Decisions:
+        """What back ends decided for the last variant."""
+        negotiation = self.compilation.negotiation
+        return Decisions(() if negotiation is None else negotiation.decisions)
 
     @property
     def interface(self) -> Interface:

@@ -5,8 +5,8 @@
 #include "lib/Runtime/Core/Tensor.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstddef>
+#include <cstdio>
 #include <new>
 
 using namespace disc::rt;
@@ -142,8 +142,8 @@ int32_t disc_call::functionFailed(int32_t code, const char *text) {
 int32_t disc_call::runRegion(int64_t region, RegionOperands operands, const int64_t *numbers, int64_t count) {
   char error[1024];
   error[0] = 0;
-  disc_backend_run run{sizeof(run), operands.views, operands.inputs, operands.results, numbers, count, error,
-                       sizeof(error)};
+  disc_backend_run run{sizeof(run), operands.views, operands.inputs, operands.results,
+                       numbers,     count,          error,           sizeof(error)};
   int32_t code = model.info().regions[region].table->run(weights.regions[size_t(region)], &run);
   if (code == 0)
     return DISC_OK;

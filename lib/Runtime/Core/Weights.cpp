@@ -229,13 +229,14 @@ Status Weights::startRegions() {
           {parameters[size_t(region.constants[c])], parameter.dtype, parameter.rank, parameter.shape, steps.data()});
     }
     char error[1024] = "";
-    disc_backend_init init{sizeof(init), region.description, constants.data(), region.num_constants, error, sizeof(error)};
+    disc_backend_init init{sizeof(init), region.description, constants.data(), region.num_constants,
+                           error,        sizeof(error)};
     void *state = nullptr;
     if (table.init)
       if (int32_t code = table.init(&init, &state)) {
         error[sizeof(error) - 1] = 0;
-        return Status(Code::Invalid, name + ": init failed: " +
-                                         (*error ? std::string(error) : "it returned " + std::to_string(code)));
+        return Status(Code::Invalid,
+                      name + ": init failed: " + (*error ? std::string(error) : "it returned " + std::to_string(code)));
       }
     regions.push_back(state);
   }

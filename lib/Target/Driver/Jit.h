@@ -23,8 +23,8 @@ enum class CodeSymbols {
 
 struct JitOptions {
   CodeSymbols symbols = CodeSymbols::None;
-  /// Symbols beside those of the runtime and the process, with their addresses: the tables of back ends. They live longer
-  /// than the code.
+  /// Symbols beside those of the runtime and the process, with their addresses: the tables of back ends. They live
+  /// longer than the code.
   std::vector<std::pair<std::string, uint64_t>> addresses;
 };
 

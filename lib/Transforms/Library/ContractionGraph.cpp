@@ -8,8 +8,7 @@
 
 using namespace mlir::disc;
 
-ContractionGraph::ContractionGraph(unsigned size)
-    : parent(size), next(size), previous(size), rank(size), order(size) {
+ContractionGraph::ContractionGraph(unsigned size) : parent(size), next(size), previous(size), rank(size), order(size) {
   std::iota(parent.begin(), parent.end(), 0);
   std::iota(rank.begin(), rank.end(), 0);
   std::iota(order.begin(), order.end(), 0);

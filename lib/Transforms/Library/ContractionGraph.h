@@ -1,8 +1,8 @@
 //===- ContractionGraph.h - merging nodes without cycles ---------*- C++ -*-===//
 //
-// A directed acyclic graph whose nodes are merged along edges as long as it stays acyclic. It keeps a topological order,
-// so that a search for a path between two nodes visits only the nodes between them. The order is mended after a merge as
-// in D. Pearce, P. Kelly, "A Dynamic Topological Sort Algorithm for Directed Acyclic Graphs", JEA 11, 2006.
+// A directed acyclic graph whose nodes are merged along edges as long as it stays acyclic. It keeps a topological
+// order, so that a search for a path between two nodes visits only the nodes between them. The order is mended after a
+// merge as in D. Pearce, P. Kelly, "A Dynamic Topological Sort Algorithm for Directed Acyclic Graphs", JEA 11, 2006.
 //
 //===----------------------------------------------------------------------===//
 

@@ -10,9 +10,9 @@
 //   %d = disc_tensor.composite ... {disc_plan.owner = ..., disc_plan.group = 1}
 //
 // A match is a group, and groups of one back end with an edge between them are one, unless a path through another
-// operation leads from one to the other, as from %a through %c to %d: a region would wait for itself. What a match leaves
-// and enters again is not a group, and its operations lose their owner. Order that no value shows, that of symbols and
-// their `disc_shape.bind`, counts as an edge.
+// operation leads from one to the other, as from %a through %c to %d: a region would wait for itself. What a match
+// leaves and enters again is not a group, and its operations lose their owner. Order that no value shows, that of
+// symbols and their `disc_shape.bind`, counts as an edge.
 //
 // Test: test/lit/Library/merge.mlir
 //
@@ -129,8 +129,9 @@ private:
     SmallVector<Attribute> refusals;
     if (auto known = op->getAttrOfType<ArrayAttr>(PlanDialect::getRefusalsAttrName()))
       llvm::append_range(refusals, known);
-    refusals.push_back(RefusalAttr::get(op.getContext(), claim.getBackend(), claim.getPattern(),
-                                        "an operation outside of the match uses one part of it and is used by another"));
+    refusals.push_back(
+        RefusalAttr::get(op.getContext(), claim.getBackend(), claim.getPattern(),
+                         "an operation outside of the match uses one part of it and is used by another"));
     op->setAttr(PlanDialect::getRefusalsAttrName(), ArrayAttr::get(op.getContext(), refusals));
     op->removeAttr(PlanDialect::getOwnerAttrName());
   }

@@ -66,19 +66,19 @@ static Value exprValue(OpBuilder &b, Location loc, const SymExpr &expr) {
 /// Whether all of these are at least 0, as a tensor.
 static Value condition(OpBuilder &b, Location loc, ArrayAttr when) {
   auto type = RankedTensorType::get({}, b.getI1Type());
-  SmallVector<Value> values = llvm::map_to_vector(
-      when, [&](Attribute expr) { return exprValue(b, loc, cast<ExprAttr>(expr).getValue()); });
+  SmallVector<Value> values =
+      llvm::map_to_vector(when, [&](Attribute expr) { return exprValue(b, loc, cast<ExprAttr>(expr).getValue()); });
   Value empty = tensor::EmptyOp::create(b, loc, type, ValueRange());
-  auto generic = linalg::GenericOp::create(
-      b, loc, type, ValueRange(), empty, b.getMultiDimIdentityMap(0), ArrayRef<utils::IteratorType>(),
-      [&](OpBuilder &b, Location loc, ValueRange) {
-        Value zero = arith::ConstantIndexOp::create(b, loc, 0), all;
-        for (Value value : values) {
-          Value one = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, value, zero);
-          all = all ? arith::AndIOp::create(b, loc, all, one).getResult() : one;
-        }
-        linalg::YieldOp::create(b, loc, all);
-      });
+  auto generic =
+      linalg::GenericOp::create(b, loc, type, ValueRange(), empty, b.getMultiDimIdentityMap(0),
+                                ArrayRef<utils::IteratorType>(), [&](OpBuilder &b, Location loc, ValueRange) {
+                                  Value zero = arith::ConstantIndexOp::create(b, loc, 0), all;
+                                  for (Value value : values) {
+                                    Value one = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, value, zero);
+                                    all = all ? arith::AndIOp::create(b, loc, all, one).getResult() : one;
+                                  }
+                                  linalg::YieldOp::create(b, loc, all);
+                                });
   return generic.getResult(0);
 }
 

@@ -59,9 +59,8 @@ static std::string text(ArtifactBuilder &builder, size_t variant) {
 }
 
 static void writeArtifact(ArtifactBuilder &builder, const std::string &output, const std::string &kind,
-                          std::vector<std::string> runtime, const std::string &weights,
-                          const std::string &weightsFile, std::vector<std::string> objects,
-                          std::vector<std::string> libraries) {
+                          std::vector<std::string> runtime, const std::string &weights, const std::string &weightsFile,
+                          std::vector<std::string> objects, std::vector<std::string> libraries) {
   ArtifactOptions options;
   options.objects = std::move(objects);
   options.libraries = std::move(libraries);

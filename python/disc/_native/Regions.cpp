@@ -113,7 +113,8 @@ void disc::py::bindRegions(nb::class_<Module> &m) {
         "The composites of the input IR, in program order: tuples (number, name, (back end, pattern) of the owner or "
         "None, refusals as (back end, pattern, reason)).")
       .def("regions", &regions,
-           "The regions after the partition, in program order: tuples (number, back end, composites as (number, pattern, "
+           "The regions after the partition, in program order: tuples (number, back end, composites as (number, "
+           "pattern, "
            "match), operands as (composite, which of its inputs, name of the parameter or None, dims), results as "
            "(composite, which of its results, dims)).")
       .def("veto_region", &veto, nb::arg("region"), nb::arg("reason"), "Leaves a region to the host.")

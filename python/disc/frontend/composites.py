@@ -272,7 +272,7 @@ def _dim(lowering: Lowering, extent: Any, size: Any) -> Dim:
         return Dim(str(size), size, size)
     if not isinstance(size, torch.SymInt):
         return Dim("?", 0, None)
-    expr = size.node.expr
+    expr = sympy.sympify(size.node.expr)
     bounds = lowering.builder.bounds(expr)
     low = int(bounds.lower) if bounds.lower.is_Integer else 0
     high = int(bounds.upper) if bounds.upper.is_Integer and int(bounds.upper) < 2**62 else None
