@@ -195,9 +195,9 @@ def _check(options: Options, cpus: Sequence[str], emit: str, weights: str | os.P
         raise ValueError(f"target, cpu: expected distinct kinds of CPU, got {cpus!r}")
     if emit in ("llvm", "asm") and len(cpus) != 1:
         raise ValueError(f"emit={emit!r} writes the code of one kind of CPU, got {len(cpus)}")
-    for field in ("target", "cpu", "stop_after", "threads"):
-        if getattr(options, field) is not None:
-            raise ValueError(f"options: {field} does not apply to a library")
+    for name in ("target", "cpu", "stop_after", "threads"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"options: {name} does not apply to a library")
     if not os.fspath(weights):
         raise ValueError("weights: expected 'embed' or a file's name, got ''")
 

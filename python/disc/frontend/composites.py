@@ -22,6 +22,7 @@ import sympy
 import torch
 from torch_mlir import ir
 
+from .. import errors
 from ..backends.graph import Dim, Operation, Value
 from ..backends.negotiation import Claim, Negotiation, Refusal
 from .values import RuntimeNumber, Tensor
@@ -276,12 +277,13 @@ def _dim(lowering: Lowering, extent: Any, size: Any) -> Dim:
     bounds = lowering.builder.bounds(expr)
     low = int(bounds.lower) if bounds.lower.is_Integer else 0
     high = int(bounds.upper) if bounds.upper.is_Integer and int(bounds.upper) < 2**62 else None
-    content = expr.as_content_primitive()[0] if isinstance(expr, sympy.Expr) else 1
+    # Of 6*n + 4*m, 2 is what all terms have in common.
+    content = sympy.sympify(expr.as_content_primitive()[0])
     divisor = int(content) if content.is_Integer and content > 0 else 1
     try:
         text = lowering.size_text(size)
-    except Exception:
-        text = "?"
+    except errors.SizeError:
+        text = "?"  # The shape stage may know more.
     return Dim(text, low, high, divisor)
 
 
