@@ -65,7 +65,8 @@ class Compilation:
         self.name = name
         self.pipeline = options.stages
         backends = resolve(options.backends)
-        self.negotiation = Negotiation(backends) if backends else None
+        on_device = bool(find(options.target or "cpu").target.tensors)
+        self.negotiation = Negotiation(backends, on_device) if backends else None
         """What back ends of others said, if there are any."""
         self._is_library = library
         if self.negotiation is not None:

@@ -75,6 +75,8 @@ class Negotiation:
     """The back ends of one compilation and their answers."""
 
     backends: Sequence[Backend]
+    on_device: bool = False
+    """Whether the model's weights are on a device: the code of back ends runs on the host."""
     graph: Graph = field(default_factory=Graph)
     """What the import recorded."""
     regions: list[Region] = field(default_factory=list)
@@ -175,6 +177,10 @@ class Negotiation:
             numbers = list(code.numbers or ())
             if code.numbers is None and not isinstance(code, PythonFunction):
                 numbers = region.symbols()
+            if self.on_device and region.constants:
+                reason = "its constants would be on the host, and the model's weights are on a device"
+                module.veto_region(region.number, reason)
+                return reason, ""
             linked = builder.build(code, region)
         self.regions.append(region)
         self.linked.append(linked)

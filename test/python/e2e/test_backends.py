@@ -10,7 +10,9 @@ from torch import nn
 import disc
 from disc.backends import (
     Backend,
+    Dim,
     ObjectFile,
+    Operation,
     Pattern,
     PythonFunction,
     SharedLibrary,
@@ -21,6 +23,7 @@ from disc.backends import (
     parameter,
     tensor,
 )
+from disc.backends.negotiation import Negotiation
 
 LINEAR = r"""
 #include <disc_backend.h>
@@ -400,3 +403,73 @@ def test_patterns_of_several_operations():
     model = _compile(module, Fused)
     assert seen == [["linear_relu", "linear_relu", "linear"]]
     _agree(model, module)
+
+
+def test_regions_on_a_device():
+    module = Branching()
+    model = disc.compile(
+        module, (torch.randn(6, 4),), dynamic_shapes=({0: "n"},), backends=[Exact], target="cuda-emulated"
+    )
+    assert model.backends.by("exact")
+    alone = disc.compile(module, (torch.randn(6, 4),), dynamic_shapes=({0: "n"},), target="cuda-emulated")
+    for n in (1, 6, 17):
+        x = torch.randn(n, 4)
+        assert torch.equal(model(x), alone(x))
+    # The memory of the emulated device is the host's, so constants can be used.
+    module = Mlp().eval()
+    model = disc.compile(module, _example(), dynamic_shapes=SHAPES, backends=[Linear], target="cuda-emulated")
+    _agree(model, module, ((1, 1), (3, 5)))
+
+
+def test_constants_stay_with_the_host_of_a_device():
+    class OneRegion:
+        vetoes: list = []
+
+        def regions(self):
+            return [(0, "c_linear", [(1, "linear", 0)], [(1, 1, "w", ["8", "4"])], [(1, 0, ["n", "8"])])]
+
+        def composites(self):
+            return [(1, "aten.linear", ("c_linear", "linear"), [])]
+
+        def veto_region(self, number, reason):
+            self.vetoes.append(reason)
+
+    x, w = Value("float32", (Dim("n"), Dim("4", 4, 4))), Value("float32", (Dim("8", 8, 8), Dim("4", 4, 4)), "w")
+    y = Value("float32", (Dim("n"), Dim("8", 8, 8)))
+    negotiation = Negotiation([Linear()], on_device=True)
+    negotiation.graph.operations = [Operation(1, "aten.linear", (x, w), (x, w), (y,))]
+    negotiation.decide(OneRegion(), None)
+    assert "on a device" in OneRegion.vetoes[0] and negotiation.decisions[0].backend is None
+
+
+def test_sanitized_models():
+    module = Mlp().eval()
+    model = _compile(module, Linear, options=disc.Options(sanitize=True))
+    _agree(model, module, ((1, 1), (3, 5), (0, 3)))
+
+
+def test_a_matrix_that_is_transposed_is_not_copied():
+    class Product(Linear):
+        name = "product"
+
+        def patterns(self):
+            return [Pattern("mm", op("aten.mm", tensor("a"), tensor("b")))]
+
+        def compile(self, region):
+            def run(a, b):
+                seen.append((a.stride(), b.stride()))
+                return a @ b
+
+            return PythonFunction(function=run)
+
+    class M(nn.Module):
+        def forward(self, a, b):
+            return torch.mm(a, b.t())
+
+    seen = []
+    shapes = ({0: "n"}, {0: "m"})
+    model = disc.compile(M(), (torch.randn(4, 8), torch.randn(5, 8)), dynamic_shapes=shapes, backends=[Product])
+    a, b = torch.randn(7, 8), torch.randn(3, 8)
+    torch.testing.assert_close(model(a, b), a @ b.t())
+    assert seen == [((8, 1), (1, 8))]
+    assert len(model.kernels(n=4, m=5)) == 1
