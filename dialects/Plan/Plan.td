@@ -28,9 +28,20 @@ def Plan_Dialect : Dialect {
     of strings, `disc_plan.order`, `split`, `update` and `library` dictionaries (lib/Target/Common/KernelAttrs.h).
 
     (P11) these attributes have the types above, and the dictionaries all of their fields, each of its type.
+
+    On a `disc_tensor.composite`, `disc_plan.claims` lists the back ends that can compile it, `disc_plan.refusals` why
+    others do not, `disc_plan.owner` is the claim that was chosen, and `disc_plan.group` the number of its region.
+
+    (P18) these attributes have the types `claim` and `refusal` (lists), `claim` and i64.
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasOperationAttrVerify = 1;
+  let extraClassDeclaration = [{
+    static constexpr llvm::StringLiteral getClaimsAttrName() { return "disc_plan.claims"; }
+    static constexpr llvm::StringLiteral getRefusalsAttrName() { return "disc_plan.refusals"; }
+    static constexpr llvm::StringLiteral getOwnerAttrName() { return "disc_plan.owner"; }
+    static constexpr llvm::StringLiteral getGroupAttrName() { return "disc_plan.group"; }
+  }];
 }
 
 class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemonic, traits>;
@@ -61,6 +72,32 @@ def Plan_LayoutAttr : AttrDef<Plan_Dialect, "Layout"> {
   let parameters = (ins "::mlir::disc::ExprAttr":$offset, "::mlir::disc::DimsAttr":$strides);
   let assemblyFormat = "`<` $offset `,` $strides `>`";
 }
+
+def Plan_ClaimAttr : AttrDef<Plan_Dialect, "Claim"> {
+  let mnemonic = "claim";
+  let summary = "a back end can compile this operation, as a part of one match of a pattern";
+  let description = [{
+    `#disc_plan.claim<"onednn", "linear_gelu", 3>`. Operations with the same back end and match belong to one match,
+    which the back end takes as a whole or not at all.
+  }];
+  let parameters = (ins StringRefParameter<"name of the back end">:$backend,
+                        StringRefParameter<"name of the pattern">:$pattern, "int64_t":$match);
+  let assemblyFormat = "`<` $backend `,` $pattern `,` $match `>`";
+}
+
+def Plan_RefusalAttr : AttrDef<Plan_Dialect, "Refusal"> {
+  let mnemonic = "refusal";
+  let summary = "why a back end does not compile this operation";
+  let parameters = (ins StringRefParameter<"name of the back end">:$backend,
+                        StringRefParameter<"name of the pattern, or empty">:$pattern,
+                        StringRefParameter<"the reason">:$reason);
+  let assemblyFormat = "`<` $backend `,` $pattern `,` $reason `>`";
+}
+
+def Plan_Claims : TypedArrayAttrBase<Plan_ClaimAttr, "claims">;
+def Plan_Refusals : TypedArrayAttrBase<Plan_RefusalAttr, "refusals">;
+def Plan_Exprs : TypedArrayAttrBase<
+    Attr<CPred<"::llvm::isa<::mlir::disc::ExprAttr>($_self)">, "an expression">, "expressions">;
 
 // What `kernel` and `kernel_func` have in common: the schedule stage writes these, the target's codegen reads them.
 defvar KernelDecisions = (ins
@@ -155,10 +192,91 @@ def Plan_CallOp : Plan_Op<"call", [
   }];
 }
 
-def Plan_YieldOp : Plan_Op<"yield", [Pure, Terminator, ParentOneOf<["KernelOp", "KernelFuncOp"]>]> {
-  let summary = "the results of a kernel";
+def Plan_YieldOp : Plan_Op<"yield", [Pure, Terminator, ParentOneOf<["KernelOp", "KernelFuncOp", "RegionOp"]>]> {
+  let summary = "the results of a kernel or a region";
   let arguments = (ins Variadic<AnyRankedTensor>:$values);
   let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
+}
+
+def Plan_RegionOp : Plan_Op<"region", [
+    RecursiveMemoryEffects, SingleBlock, DeclareOpInterfaceMethods<DimsOpInterface, ["getResultDims"]>]> {
+  let summary = "operations that one back end may compile as a whole";
+  let description = [{
+    Written by `disc-library-partition`, and replaced by `disc-library-select`: by a call of the back end's code, by the
+    host's lowering of its composites, or by a branch between both. In between the compiler asks the back end. Its
+    answer is `veto`, why it does not take the region, or `table`, the symbol of its functions in
+    `lib/Runtime/Backend.h`, with the region's `description` in JSON. `constants` are parameters that the code gets once,
+    when the model is loaded, instead of as operands; `numbers` are expressions whose values it gets. The code runs where all of `when` are at least 0, and the host's
+    lowering elsewhere.
+
+    ```mlir
+    %y = disc_plan.region "onednn" 0 attributes {table = "disc_region_1f"} : (tensor<?x8xf32>) {
+      %a = disc_tensor.composite "aten.linear" 4 (%x, %w, %b) ...
+      %c = disc_tensor.composite "aten.gelu" 5 (%a) ...
+      disc_plan.yield %c : tensor<?x8xf32>
+    }
+    ```
+
+    (P13) the yielded values have the types of the results.
+    (P14) the body contains only composites, whose owner is the back end.
+  }];
+  let arguments = (ins StrAttr:$backend, I64Attr:$id, OptionalAttr<StrAttr>:$veto, OptionalAttr<StrAttr>:$table,
+                       OptionalAttr<StrAttr>:$description, OptionalAttr<StrArrayAttr>:$constants,
+                       OptionalAttr<Plan_Exprs>:$numbers, OptionalAttr<Plan_Exprs>:$when);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$backend $id attr-dict-with-keyword (`:` `(` type($outputs)^ `)`)? $body";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    YieldOp getYield();
+    /// The tensors from outside that the composites have as inputs, each once, in the order of their first use.
+    ::llvm::SmallVector<::mlir::Value> getOperandTensors();
+    /// Moves the body before the operation and replaces the results by what it yields; erases the operation.
+    void inlineBody();
+  }];
+}
+
+def Plan_ExternOp : Plan_Op<"extern", [Symbol]> {
+  let summary = "code of a back end for one region";
+  let description = [{
+    `table` is the symbol of the back end's `disc_backend_table` (lib/Runtime/Backend.h), which the JIT or the linker
+    finds; `description` the region in JSON, which its `init` gets together with the parameters `constants`.
+
+    (P15) there is a type for each constant.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility, StrAttr:$backend, StrAttr:$table,
+                       StrAttr:$description, StrArrayAttr:$constants, TypeArrayAttr:$constant_types);
+  let assemblyFormat = [{
+    $sym_name `backend` $backend `table` $table `constants` $constants `:` $constant_types attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def Plan_ExternCallOp : Plan_Op<"extern_call", [
+    Pure, AttrSizedOperandSegments, DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+    DeclareOpInterfaceMethods<DimsOpInterface, ["getResultDims"]>]> {
+  let summary = "calls a back end's code for a region";
+  let description = [{
+    Operands may have any strides, the results are row-major without gaps; the host allocates them. `sizes` has an index
+    for each dynamic extent of the results, in order. `numbers` are the values of the symbols that the code gets, in the
+    order of the description. `what` names the operations and the user's lines, for messages at run time.
+
+    ```mlir
+    %y = disc_plan.extern_call @region0(%x) sizes(%s) numbers(%s) "onednn: aten.linear at model.py:3"
+        : (tensor<?x8xf32>) -> (tensor<?x8xf32>)
+    ```
+
+    (P16) the callee is a `disc_plan.extern`.
+    (P17) there is a size for each dynamic extent of the results, and a result.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$callee, Variadic<AnyRankedTensor>:$inputs, Variadic<Index>:$sizes,
+                       Variadic<Index>:$numbers, StrAttr:$what, OptionalAttr<DenseI64ArrayAttr>:$unsigned_operands);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let assemblyFormat = [{
+    $callee `(` $inputs `)` (`sizes` `(` $sizes^ `)`)? (`numbers` `(` $numbers^ `)`)? $what
+    (`unsigned` $unsigned_operands^)? attr-dict `:` functional-type($inputs, $outputs)
+  }];
+  let hasVerifier = 1;
 }
 
 def Plan_GlobalOp : Plan_Op<"global", [Symbol]> {

@@ -59,7 +59,24 @@ template <typename Kernel> static LogicalResult verifyDecisions(Kernel kernel) {
   return schedule ? verifySchedule(kernel, kernel.getKind(), kernel.getBody().front(), schedule) : success();
 }
 
+/// (P18)
+static LogicalResult verifyClaims(Operation *op, NamedAttribute attr) {
+  auto isListOf = [&](auto isElement) {
+    auto list = dyn_cast<ArrayAttr>(attr.getValue());
+    return list && llvm::all_of(list, isElement);
+  };
+  StringRef name = attr.getName();
+  bool ok = name == PlanDialect::getClaimsAttrName()     ? isListOf(llvm::IsaPred<ClaimAttr>)
+            : name == PlanDialect::getRefusalsAttrName() ? isListOf(llvm::IsaPred<RefusalAttr>)
+            : name == PlanDialect::getOwnerAttrName()    ? isa<ClaimAttr>(attr.getValue())
+            : name == PlanDialect::getGroupAttrName()    ? isa<IntegerAttr>(attr.getValue())
+                                                         : true;
+  return ok ? success() : op->emitOpError() << "'" << name << "' has the wrong type (P18)";
+}
+
 LogicalResult PlanDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
+  if (failed(verifyClaims(op, attr)))
+    return failure();
   if (attr.getName() == "disc_plan.target")
     return verifyTarget(op, attr.getValue());
   return verifyDeviceLaunch(op, attr.getName(), attr.getValue());
@@ -120,6 +137,74 @@ SmallVector<SymExpr> KernelOp::getResultDims(unsigned index, DimsQuery &query) {
 
 std::optional<SmallVector<SymExpr>> KernelOp::getRegionArgDims(BlockArgument arg, DimsQuery &query) {
   return query.dims(getInputs()[arg.getArgNumber()]);
+}
+
+YieldOp RegionOp::getYield() { return cast<YieldOp>(getBody().front().getTerminator()); }
+
+SmallVector<SymExpr> RegionOp::getResultDims(unsigned index, DimsQuery &query) {
+  return query.dims(getYield().getValues()[index]);
+}
+
+SmallVector<Value> RegionOp::getOperandTensors() {
+  SetVector<Value> operands;
+  for (auto composite : getBody().getOps<CompositeOp>())
+    for (Value input : composite.getInputs())
+      if (!getBody().isAncestor(input.getParentRegion()))
+        operands.insert(input);
+  return operands.takeVector();
+}
+
+void RegionOp::inlineBody() {
+  YieldOp yield = getYield();
+  getOutputs().replaceAllUsesWith(yield.getValues());
+  yield.erase();
+  Block *block = getOperation()->getBlock();
+  block->getOperations().splice(Block::iterator(getOperation()), getBody().front().getOperations());
+  getOperation()->erase();
+}
+
+LogicalResult RegionOp::verify() {
+  auto yield = dyn_cast<YieldOp>(getBody().front().getTerminator());
+  if (!yield || yield.getValues().getTypes() != getResultTypes())
+    return emitOpError("the yielded values do not have the types of the results (P13)");
+  for (Operation &op : getBody().front().without_terminator()) {
+    auto owner = op.getAttrOfType<ClaimAttr>(PlanDialect::getOwnerAttrName());
+    if (!isa<CompositeOp>(op) || !owner || owner.getBackend() != getBackend())
+      return emitOpError() << "contains '" << op.getName() << "', which is not a composite of its back end (P14)";
+  }
+  return success();
+}
+
+LogicalResult ExternOp::verify() {
+  return getConstants().size() == getConstantTypes().size() ? success()
+                                                            : emitOpError("needs a type for each constant (P15)");
+}
+
+LogicalResult ExternCallOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto module = (*this)->getParentOfType<ModuleOp>();
+  bool ok = module && isa_and_nonnull<ExternOp>(symbols.lookupSymbolIn(module, getCalleeAttr().getAttr()));
+  return ok ? success() : emitOpError() << "'" << getCallee() << "' is not a disc_plan.extern (P16)";
+}
+
+LogicalResult ExternCallOp::verify() {
+  int64_t dynamic = 0;
+  for (Type type : getOutputs().getTypes())
+    dynamic += cast<RankedTensorType>(type).getNumDynamicDims();
+  bool ok = !getOutputs().empty() && dynamic == static_cast<int64_t>(getSizes().size());
+  return ok ? success() : emitOpError("needs a result, and a size for each dynamic extent of its results (P17)");
+}
+
+SmallVector<SymExpr> ExternCallOp::getResultDims(unsigned index, DimsQuery &query) {
+  ValueRange sizes = getSizes();
+  for (Type earlier : getOutputs().take_front(index).getTypes())
+    sizes = sizes.drop_front(cast<RankedTensorType>(earlier).getNumDynamicDims());
+  SmallVector<SymExpr> dims;
+  for (int64_t extent : cast<RankedTensorType>(getOutputs()[index].getType()).getShape()) {
+    dims.push_back(ShapedType::isDynamic(extent) ? query.expr(sizes.front()) : SymExpr(extent));
+    if (ShapedType::isDynamic(extent))
+      sizes = sizes.drop_front();
+  }
+  return dims;
 }
 
 SmallVector<SymExpr> KernelFuncOp::getResultDims(unsigned, DimsQuery &) {

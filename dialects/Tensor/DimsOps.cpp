@@ -154,3 +154,7 @@ SmallVector<SymExpr> InvokeOp::getResultDims(unsigned index, DimsQuery &query) {
       result[given.second] = SymExpr::symbol(symbol.getValue().str());
   return result;
 }
+
+SmallVector<SymExpr> CompositeOp::getResultDims(unsigned index, DimsQuery &query) {
+  return query.dims(getYield().getValues()[index]);
+}

@@ -417,10 +417,43 @@ def Tensor_BranchOp : Tensor_ControlOp<"branch", [DeclareOpInterfaceMethods<Dims
   }];
 }
 
-def Tensor_TensorYieldOp : Tensor_Op<"yield", [Terminator, AttrSizedOperandSegments, HasParent<"BranchOp">]> {
-  let summary = "what a region of a branch gives";
+def Tensor_TensorYieldOp : Tensor_Op<"yield", [
+    Terminator, AttrSizedOperandSegments, ParentOneOf<["BranchOp", "CompositeOp"]>]> {
+  let summary = "the results of a side of a branch, or of a composite";
   let arguments = (ins Variadic<AnyRankedTensor>:$values, Variadic<Index>:$sizes);
   let assemblyFormat = "($values^ `:` type($values))? (`sizes` `(` $sizes^ `)`)? attr-dict";
+}
+
+def Tensor_CompositeOp : Op<Tensor_Dialect, "composite", [
+    RecursiveMemoryEffects, SingleBlock, DeclareOpInterfaceMethods<DimsOpInterface, ["getResultDims"]>]> {
+  let summary = "one operation of the user's program, with its lowering inside";
+  let description = [{
+    Keeps an operation whole until the library stage has decided who compiles it: a back end that claimed it, or DISC,
+    which then inlines the body. `name` is the operator's name in the torch dialect, `id` a number that is unique in
+    the module, `inputs` are its tensor operands, in order, and `arguments` its other arguments by their names. The body
+    may use any value from outside.
+
+    ```mlir
+    %y = disc_tensor.composite "aten.relu" 3 (%x) {} : (tensor<?x8xf32>) -> (tensor<?x8xf32>) {
+      %r = linalg.generic ... ins(%x : tensor<?x8xf32>) ...
+      disc_tensor.yield %r : tensor<?x8xf32>
+    }
+    ```
+
+    (T36) the yielded values have the types of the results, and there are no sizes.
+  }];
+  let arguments = (ins StrAttr:$name, I64Attr:$id, Variadic<AnyRankedTensor>:$inputs, DictionaryAttr:$arguments);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $name $id `(` $inputs `)` $arguments attr-dict `:` functional-type($inputs, $outputs) $body
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    TensorYieldOp getYield();
+    /// Moves the body before the operation and replaces the results by what it yields; erases the operation.
+    void inlineBody();
+  }];
 }
 
 def Tensor_InvokeOp : Tensor_Op<"invoke", [

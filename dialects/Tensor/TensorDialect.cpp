@@ -372,6 +372,23 @@ LogicalResult BranchOp::verifySymbolUses(SymbolTableCollection &tables) {
   return verifyDeclared(*this, tables, getSymbols().getValue());
 }
 
+TensorYieldOp CompositeOp::getYield() { return cast<TensorYieldOp>(getBody().front().getTerminator()); }
+
+LogicalResult CompositeOp::verify() {
+  auto yield = dyn_cast<TensorYieldOp>(getBody().front().getTerminator());
+  bool ok = yield && yield.getSizes().empty() && yield.getValues().getTypes() == getResultTypes();
+  return ok ? success() : emitOpError("the yielded values do not have the types of the results (T36)");
+}
+
+void CompositeOp::inlineBody() {
+  TensorYieldOp yield = getYield();
+  getOutputs().replaceAllUsesWith(yield.getValues());
+  yield.erase();
+  Block *block = getOperation()->getBlock();
+  block->getOperations().splice(Block::iterator(getOperation()), getBody().front().getOperations());
+  getOperation()->erase();
+}
+
 static FunctionOpInterface calleeOf(InvokeOp op) {
   auto module = op->getParentOfType<ModuleOp>();
   return module ? module.lookupSymbol<FunctionOpInterface>(op.getCallee()) : FunctionOpInterface();

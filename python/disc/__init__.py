@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import pipeline, targets, torch_version
 from .errors import (
+    BackendError,
     CompileError,
     DynamicDimError,
     LibraryError,
@@ -29,6 +30,7 @@ from .options import Options
 from .profile import KernelTime, Launch, Profile
 
 if TYPE_CHECKING:
+    from . import backends
     from .aot import Artifact, aot_compile
     from .compiler import compile
     from .dynamo import explain
@@ -47,6 +49,7 @@ __version__ = "0.1.1"
 
 __all__ = [
     "Artifact",
+    "BackendError",
     "CompileError",
     "DynamicDimError",
     "Guard",
@@ -67,6 +70,7 @@ __all__ = [
     "UnsupportedOpError",
     "WeightsError",
     "aot_compile",
+    "backends",
     "compile",
     "explain",
     "export",
@@ -98,6 +102,7 @@ _LAZY = {
     "LazyModel": ("lazy", None),
     "MemoryUse": ("model", "_native"),
     "Model": ("model", "_native"),
+    "backends": ("backends", None),
     "hf": ("hf", "_native"),
     "serve": ("serve", "_runtime"),
 }

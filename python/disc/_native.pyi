@@ -68,6 +68,48 @@ class Module:
         "" is one like this, of which "host" is this very CPU. Raises ValueError for an unknown name.
         """
 
+    def composites(self) -> list[tuple[int, str, tuple[str, str] | None, list[tuple[str, str, str]]]]:
+        """The composites of the input IR, in program order.
+
+        Tuples (number, name, (back end, pattern) of the owner or None, refusals as (back end, pattern, reason)).
+        """
+
+    def regions(
+        self,
+    ) -> list[
+        tuple[
+            int,
+            str,
+            list[tuple[int, str, int]],
+            list[tuple[int, int, str | None, list[str]]],
+            list[tuple[int, int, list[str]]],
+        ]
+    ]:
+        """The regions after the partition, in program order.
+
+        Tuples (number, back end, composites as (number, pattern, match), operands as (composite, which of its inputs,
+        name of the parameter or None, dims), results as (composite, which of its results, dims)).
+        """
+
+    def veto_region(self, region: int, reason: str) -> None:
+        """Leaves a region to the host."""
+
+    def compile_region(
+        self,
+        region: int,
+        *,
+        table: str,
+        description: str,
+        constants: Sequence[str],
+        numbers: Sequence[str],
+        when: Sequence[str],
+    ) -> None:
+        """Leaves a region to the code whose table of functions has this symbol.
+
+        `constants` are names of parameters, `numbers` and `when` texts of expressions: values that the code gets, and
+        that must be at least 0.
+        """
+
     def needs(self) -> dict[str, str]:
         """What a machine needs to run the module's code: `machine`, `cpu`, and the `features` that it must have."""
 
@@ -171,18 +213,32 @@ class ArtifactBuilder:
         """Says that the weights hold what the variant's init would compute."""
 
     def write(
-        self, output: str, *, kind: str, runtime: Sequence[str], weights: str = "", weights_file: str = ""
+        self,
+        output: str,
+        *,
+        kind: str,
+        runtime: Sequence[str],
+        weights: str = "",
+        weights_file: str = "",
+        objects: Sequence[str] = (),
+        libraries: Sequence[str] = (),
     ) -> None:
         """Links a "shared" or "static" library or an "obj", with the archives of the runtime.
 
         `weights` is a safetensors file, which goes into the library unless `weights_file` names it as one beside it.
+        `objects` and `libraries` are files of back ends.
         """
 
 def noted_attribute(original: Any, getter: Callable[[Any], Any]) -> Any:
     """An attribute like `original`, of the same C type, that `getter` reads."""
 
-def load_init(module: Module, tensor_type: type) -> Executable:
-    """Loads what lays out the weights of a module, in the LLVM dialect, for whatever target; it can't run()."""
+def load_init(
+    module: Module, tensor_type: type, *, addresses: Mapping[str, int] = ..., owner: Any = None
+) -> Executable:
+    """Loads what lays out the weights of a module, in the LLVM dialect, for whatever target; it can't run().
+
+    For `addresses` and `owner` see jit().
+    """
 
 version: int
 """DISC_VERSION of disc.h."""
@@ -218,8 +274,11 @@ def jit(
     device: int = 0,
     cache_folder: str = "",
     cache_limit: int = 0,
+    addresses: Mapping[str, int] = ...,
+    owner: Any = None,
 ) -> Executable:
     """Compiles a module that is in the LLVM dialect and loads it. `threads` = 0 means every core.
 
-    Objects are looked up in `cache_folder` first and stored there, unless it is empty.
+    Objects are looked up in `cache_folder` first and stored there, unless it is empty. `addresses`: of symbols that the
+    code refers to, which `owner` keeps alive.
     """

@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -15,8 +15,12 @@ import torch
 from torch.export import ExportedProgram
 
 from . import __version__, _native, code_cache, targets
+from .backends.code import Linkable
+from .backends.negotiation import Decisions
+from .backends.python_function import unbound_table
+from .backends.registry import Choice
 from .compilation import EMIT, Compilation
-from .compiler import check_arguments, name_of
+from .compiler import check_arguments, name_of, with_backends
 from .frontend import ImportedProgram
 from .header import c_identifier
 from .header import header as header_text
@@ -59,6 +63,8 @@ class Artifact:
     """The model's inputs, outputs and symbols."""
     installed: tuple[Path, ...]
     """The files under ``prefix``."""
+    decisions: Decisions = field(default_factory=Decisions)
+    """Of each operation that a back end of others could compile, who does, and why others do not."""
 
 
 def aot_compile(
@@ -78,6 +84,7 @@ def aot_compile(
     cpu: str | Sequence[str] | None = None,
     emit: Emit = "shared",
     options: Options | None = None,
+    backends: Sequence[Choice] | Choice | None = None,
 ) -> Artifact:
     """Compiles a model once, for every shape that ``dynamic_shapes`` allows, to a library to be linked or loaded.
 
@@ -110,6 +117,8 @@ def aot_compile(
             linked with the runtime; ``"llvm"``, ``"asm"``: text, of one target.
         options: see :class:`disc.Options`; ``target``, ``cpu`` and ``stop_after`` are not for libraries, and
             ``threads`` is up to who loads one.
+        backends: as for :func:`disc.compile`. Their code becomes a part of the library; the shared libraries that it
+            needs, the library needs.
 
     Raises:
         CompileError: a stage failed; its message has the line of Python and a reproducer.
@@ -120,7 +129,7 @@ def aot_compile(
     model, args, kwargs, options = check_arguments(model, options, args, kwargs, fixed)
     name_of_target, cpus = resolve(target, cpu)
     _check(options, cpus, emit, weights)
-    options = replace(options, target=name_of_target)
+    options = with_backends(replace(options, target=name_of_target), backends, model)
     if prefix is not None and emit not in ("shared", "static"):
         raise ValueError(f"prefix: only libraries are installed, not emit={emit!r}")
     output = Path(output)
@@ -156,6 +165,7 @@ def aot_compile(
         timeline=job.compilation.timeline.spans,
         interface=job.interface,
         installed=tuple(installed),
+        decisions=job.decisions,
     )
 
 
@@ -185,9 +195,9 @@ def _check(options: Options, cpus: Sequence[str], emit: str, weights: str | os.P
         raise ValueError(f"target, cpu: expected distinct kinds of CPU, got {cpus!r}")
     if emit in ("llvm", "asm") and len(cpus) != 1:
         raise ValueError(f"emit={emit!r} writes the code of one kind of CPU, got {len(cpus)}")
-    for field in ("target", "cpu", "stop_after", "threads"):
-        if getattr(options, field) is not None:
-            raise ValueError(f"options: {field} does not apply to a library")
+    for name in ("target", "cpu", "stop_after", "threads"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"options: {name} does not apply to a library")
     if not os.fspath(weights):
         raise ValueError("weights: expected 'embed' or a file's name, got ''")
 
@@ -196,7 +206,8 @@ class _Job:
     """One library in the making."""
 
     def __init__(self, name: str, model: str, options: Options, emit: str, packed: bool) -> None:
-        self.compilation = Compilation(options, model)
+        self.compilation = Compilation(options, model, library=True)
+        self._linked: dict[str, Linkable] = {}
         self._builder = _native.ArtifactBuilder(name)
         self._emit = emit
         # What a device lays out it does when the model is loaded: this machine need not have one.
@@ -205,6 +216,12 @@ class _Job:
         self._globals: dict[str, StoredBytes] = {}
         """Packed weights by name, in memory of the code that packed them."""
         self._parameters: set[str] = set()
+
+    @property
+    def decisions(self) -> Decisions:
+        """What back ends decided for the last variant."""
+        negotiation = self.compilation.negotiation
+        return Decisions(() if negotiation is None else negotiation.decisions)
 
     @property
     def interface(self) -> Interface:
@@ -222,6 +239,8 @@ class _Job:
     def add_variant(self, program: ImportedProgram, cpu: str) -> None:
         """Compiles the model for one kind of CPU, and packs its weights."""
         module = self.compilation.lower(program, cpu)
+        if self.compilation.negotiation is not None:
+            self._linked.update({linked.symbol: linked for linked in self.compilation.negotiation.linked})
         kind = self._emit if self._emit in ("llvm", "asm") else "object"
         # Elsewhere "host" would say nothing.
         name = _native.host_target()["cpu"] if cpu == "host" else cpu
@@ -249,7 +268,8 @@ class _Job:
 
     def _pack(self, program: ImportedProgram, module: _native.Module) -> None:
         try:
-            executable = _native.load_init(module, torch.Tensor)
+            unbound = unbound_table(self._linked)
+            executable = _native.load_init(module, torch.Tensor, addresses=unbound.addresses, owner=unbound)
         except RuntimeError as error:
             raise ValueError(f"packed: weights are packed by the code itself, and {error}; use packed=False") from None
         executable.init([program.parameters[name].detach() for name in executable.info()["parameters"]])
@@ -281,6 +301,8 @@ class _Job:
                 runtime=_runtime(self._emit, self.compilation.machine),
                 weights=str(image) if stored else "",
                 weights_file=weights.name if weights else "",
+                objects=list(dict.fromkeys(file for linked in self._linked.values() for file in linked.objects)),
+                libraries=list(dict.fromkeys(file for linked in self._linked.values() for file in linked.libraries)),
             )
             if weights:
                 # Not a rename: it may be on another disk.

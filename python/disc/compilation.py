@@ -14,6 +14,9 @@ from typing import Any, NoReturn
 from tqdm import tqdm
 
 from . import _native
+from .backends.code import Builder
+from .backends.negotiation import Negotiation
+from .backends.registry import resolve
 from .errors import ArgumentValueError, CompileError, boundary
 from .frontend import ImportedProgram, import_program
 from .frontend.examples import Examples
@@ -22,7 +25,7 @@ from .garbage import rare_collections
 from .interrupts import deferred_interrupts
 from .logs import log
 from .options import Options
-from .pipeline import IMPORT, Stage
+from .pipeline import IMPORT, PARTITION, Stage
 from .targets import find
 from .timeline import Timeline
 from .viewers import torch_trace
@@ -56,11 +59,18 @@ class _Bar(tqdm):
 class Compilation:
     """The stages of one compilation: their timings, texts, dumps and reproducers."""
 
-    def __init__(self, options: Options, name: str = "model") -> None:
-        """``name`` is that of the model, for traces."""
+    def __init__(self, options: Options, name: str = "model", *, library: bool = False) -> None:
+        """``name`` is that of the model, for traces. ``library``: the code is not for this process."""
         self.options = options
         self.name = name
         self.pipeline = options.stages
+        backends = resolve(options.backends)
+        on_device = bool(find(options.target or "cpu").target.tensors)
+        self.negotiation = Negotiation(backends, on_device) if backends else None
+        """What back ends of others said, if there are any."""
+        self._is_library = library
+        if self.negotiation is not None:
+            self.pipeline = self.pipeline.with_backends(self.negotiation.names, self.negotiation.merging)
         if options.stop_after is not None:
             self.pipeline = self.pipeline.until(options.stop_after)
         self.texts: dict[str, str] = {}
@@ -77,6 +87,7 @@ class Compilation:
         """Whether the code came from the cache."""
         self._dump = Path(options.dump_ir) if options.dump_ir is not None else None
         self._label = ""
+        self._cpu: str | None = None
         self._bar: _Bar | None = None
 
     @contextlib.contextmanager
@@ -134,7 +145,14 @@ class Compilation:
                 self.program = import_onnx(model, fixed, dynamic_shapes, library=library)
             else:
                 self.program = import_program(
-                    model, args, kwargs, dynamic_shapes, library=library, fallback=fallback, examples=examples
+                    model,
+                    args,
+                    kwargs,
+                    dynamic_shapes,
+                    library=library,
+                    fallback=fallback,
+                    examples=examples,
+                    negotiation=self.negotiation,
                 )
         if self.program.fallbacks.used:
             used = [{"op": op.op, "source": op.source} for op in self.program.fallbacks.used]
@@ -165,6 +183,7 @@ class Compilation:
 
     def parsed(self, program: ImportedProgram, cpu: str | None = None) -> _native.Module:
         """The input IR, for a kind of CPU."""
+        self._cpu = cpu
         with boundary(IMPORT):
             return self._parse(program.text, cpu)
 
@@ -173,10 +192,19 @@ class Compilation:
         for stage in self.pipeline:
             with self.step(stage.name), boundary(stage.name):
                 self._run_stage(module, stage)
+                if stage.name == PARTITION and self.negotiation is not None:
+                    self._negotiate(module, self.negotiation)
                 self.interface = module.interface() or self.interface
         if self.interface is not None:
             check_interface(program, self.interface)
         return module
+
+    def _negotiate(self, module: _native.Module, negotiation: Negotiation) -> None:
+        """Has back ends compile their regions."""
+        cpu = "native" if self._cpu in (None, "host") else self._cpu
+        machine = "" if self.machine in ("", _native.host_target()["machine"]) else self.machine
+        builder = Builder(ahead_of_time=self._is_library, cpu=self.options.cpu or cpu or "native", machine=machine)
+        negotiation.decide(module, builder)
 
     @property
     def _folder(self) -> Path:

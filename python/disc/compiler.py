@@ -14,6 +14,8 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from . import _native, code_cache, records
+from .backends.backend import Backend
+from .backends.registry import Choice
 from .compilation import EMIT, LOAD, Compilation, is_onnx
 from .errors import ArgumentTypeError, ArgumentValueError, LoadError, boundary
 from .frontend import ImportedProgram
@@ -49,6 +51,7 @@ def compile(
     target: str | None = None,
     options: Options | None = None,
     fallback: bool = False,
+    backends: Sequence[Choice] | Choice | None = None,
 ) -> Model: ...
 
 
@@ -64,6 +67,7 @@ def compile(  # type: ignore[overload-overlap]
     target: str | None = None,
     options: Options | None = None,
     fallback: bool = False,
+    backends: Sequence[Choice] | Choice | None = None,
 ) -> Model: ...
 
 
@@ -75,12 +79,18 @@ def compile(
     target: str | None = None,
     options: Options | None = None,
     fallback: bool = False,
+    backends: Sequence[Choice] | Choice | None = None,
 ) -> LazyModel: ...
 
 
 @overload
 def compile(
-    *, dynamic_shapes: Any = None, target: str | None = None, options: Options | None = None, fallback: bool = False
+    *,
+    dynamic_shapes: Any = None,
+    target: str | None = None,
+    options: Options | None = None,
+    fallback: bool = False,
+    backends: Sequence[Choice] | Choice | None = None,
 ) -> Callable[[Callable[..., Any]], LazyModel]: ...
 
 
@@ -95,6 +105,7 @@ def compile(
     target: str | None = None,
     options: Options | None = None,
     fallback: bool = False,
+    backends: Sequence[Choice] | Choice | None = None,
 ) -> Any:
     """Compiles a model once, for every shape that ``dynamic_shapes`` allows.
 
@@ -130,6 +141,9 @@ def compile(
         options: see :class:`disc.Options`.
         fallback: whether PyTorch is to do the operations that have no lowering rule, such as custom operators, while
             the model runs; ``model.fallbacks`` lists them. For PyTorch models on the CPU.
+        backends: back ends of others that may compile parts of the model, in order of precedence: names of installed
+            ones (:func:`disc.backends.available`) or :class:`disc.backends.Backend`. ``model.backends`` says who
+            compiled what. For PyTorch models.
 
     Raises:
         CompileError: a stage failed; its message has the line of Python and a reproducer.
@@ -139,6 +153,7 @@ def compile(
     """
     if _is_decorator(model, args, kwargs, examples):
         settings = {"dynamic_shapes": dynamic_shapes, "target": target, "options": options, "fallback": fallback}
+        settings["backends"] = backends
         decorator = functools.partial(LazyModel, compile=functools.partial(compile, **settings))
         check_options(options)
         return decorator if model is None else decorator(model)
@@ -159,6 +174,7 @@ def compile(
         raise ArgumentValueError(
             f"fallback: expected a PyTorch model on the CPU, got an ONNX model or {options.target!r}"
         )
+    options = with_backends(options, backends, model)
     compilation = Compilation(options, name_of(model))
     with compilation.progress(steps(compilation)):
         program = compilation.import_model(
@@ -183,7 +199,18 @@ def compile(
         model if isinstance(model, torch.nn.Module) else None,
         name=compilation.name,
         timeline=compilation.timeline.spans,
+        decisions=() if compilation.negotiation is None else compilation.negotiation.decisions,
     )
+
+
+def with_backends(options: Options, backends: Sequence[Choice] | Choice | None, model: Any) -> Options:
+    """The options with the back ends that an argument ``backends`` names; ValueError for an ONNX model."""
+    if backends is not None:
+        listed = [backends] if isinstance(backends, (str, Backend, type)) else list(backends)
+        options = dataclasses.replace(options, backends=tuple(listed))
+    if options.backends and is_onnx(model):
+        raise ArgumentValueError("backends: expected a PyTorch model, got an ONNX model")
+    return options
 
 
 def name_of(model: Any) -> str:
@@ -284,7 +311,9 @@ def build(compilation: Compilation, program: ImportedProgram, device: int = 0) -
     """
     options = compilation.options
     module = compilation.parsed(program)
-    cached = code_cache.entry(options, compilation.pipeline, compilation.texts[IMPORT])
+    negotiation = compilation.negotiation
+    # The code of back ends is theirs to cache.
+    cached = None if negotiation else code_cache.entry(options, compilation.pipeline, compilation.texts[IMPORT])
     found = None if cached is None else cached.find()
     if found is not None:
         texts, objects = found
@@ -333,6 +362,7 @@ def _symbols(options: Options) -> int:
 
 def _emit(compilation: Compilation, module: _native.Module, device: int, cache: str = "") -> _native.Executable:
     options = compilation.options
+    regions = [] if compilation.negotiation is None else compilation.negotiation.linked
     try:
         return _native.jit(
             module,
@@ -344,6 +374,8 @@ def _emit(compilation: Compilation, module: _native.Module, device: int, cache: 
             device=device,
             cache_folder=cache,
             cache_limit=options.code_cache_limit,
+            addresses={linked.symbol: linked.address for linked in regions},
+            owner=regions,
         )
     except ValueError as error:
         raise ArgumentValueError(str(error)) from None

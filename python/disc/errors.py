@@ -30,6 +30,7 @@ CODES: dict[str, str] = {
     "DISC0016": "a program that cannot be saved or read",
     "DISC0017": "weights that cannot be loaded",
     "DISC0018": "gradients that cannot be compiled",
+    "DISC0019": "a back end failed",
     "DISC0101": "a shape that the compiled model does not accept",
     "DISC0102": "a call with other arguments",
     "DISC0103": "another value of a constant argument",
@@ -272,6 +273,24 @@ class GradientError(CompileError):
     """The gradients of a model cannot be compiled."""
 
     code = "DISC0018"
+
+
+class BackendError(CompileError):
+    """A back end of others failed: it cannot be loaded, raised an exception, or handed over code that is not usable.
+
+    Attributes:
+        backend: its name.
+        region: the region that it was asked for, ``"region3"``; "" if it was none.
+    """
+
+    code = "DISC0019"
+
+    def __init__(
+        self, diagnostic: str, *, backend: str, region: str = "", source: str | None = None, help: str | None = None
+    ) -> None:
+        self.backend = backend
+        self.region = region
+        super().__init__("library", diagnostic, source, help=help)
 
 
 class UnsupportedOpError(CompileError):

@@ -15,6 +15,7 @@ from torch.autograd import profiler
 from torch.nn.modules.module import _IncompatibleKeys
 
 from . import _native, saved, tables
+from .backends.negotiation import Decision, Decisions
 from .caches import given_back
 from .errors import ArgumentValueError, CallError, InputTypeError
 from .frontend import ImportedProgram, Input
@@ -93,7 +94,10 @@ class Model:
         *,
         name: str = "model",
         timeline: Sequence[Span] = (),
+        decisions: Sequence[Decision] = (),
     ) -> None:
+        self.backends: Decisions = Decisions(decisions)
+        """Of each operation that a back end of others could compile, who does, and why others do not."""
         self.name = name
         """What profilers and viewers call the model: the name of its class, function or file."""
         self.timeline: tuple[Span, ...] = tuple(timeline)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from .pipeline import Pipeline, default
+from .pipeline import PARTITION, Pipeline, default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,9 @@ class Options:
     of the buffer, temporaries and outputs are surrounded by red zones, and memory that has not been written is filled
     with NaNs. A violation raises :class:`disc.SanitizerError`. Code takes about twice as long. The compiler verifies
     the IR after each pass. For CPUs."""
+    backends: Sequence[Any] = ()
+    """Back ends of others that may compile parts of a PyTorch model, in order of precedence: names of installed ones
+    (:func:`disc.backends.available`), or objects or subclasses of :class:`disc.backends.Backend`."""
     pipeline: Pipeline | None = None
     """The stages; None means ``disc.pipeline.default(target)``."""
 
@@ -73,7 +77,7 @@ class Options:
             raise ValueError(f"precision: expected 'f32' or 'bf16', got {self.precision!r}")
         if self.pipeline is not None and not isinstance(self.pipeline, Pipeline):
             raise TypeError(f"pipeline: expected a disc.pipeline.Pipeline, got {type(self.pipeline).__name__}")
-        if self.stop_after is not None:
+        if self.stop_after is not None and self.stop_after != PARTITION:
             self.stages.until(self.stop_after)
 
     @property

@@ -19,6 +19,9 @@ from dataclasses import dataclass, replace
 IMPORT = "import"
 """The stage before the first of every pipeline: PyTorch to DISC input IR."""
 
+PARTITION = "partition"
+"""The stage that divides a model among back ends of others; only with these."""
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -154,6 +157,22 @@ class Pipeline:
             return replace(stage, passes=tuple(p for pair in pairs for p in pair))
 
         return self._with(tuple(map(extended, self.stages)))
+
+    def with_backends(self, names: Sequence[str], merging: Sequence[str]) -> Pipeline:
+        """The pipeline with the stage that divides a model among back ends of others.
+
+        ``names`` are in order of precedence; ``merging`` are those whose regions may contain several matches.
+        """
+        listed = f"{{backends={','.join(names)}}}"
+        partition = (
+            f"disc-library-annotate{listed}",
+            f"disc-library-merge{{backends={','.join(merging)}}}" if merging else "disc-library-merge",
+            "disc-library-partition",
+        )
+        pipeline = self.insert_before("library", Stage(PARTITION, partition))
+        pipeline = pipeline.replace("library", Stage("library", ("disc-library-select", *pipeline["library"].passes)))
+        fusion = Stage("fusion", ("disc-fusion-lower-extern-calls", *pipeline["fusion"].passes))
+        return pipeline.replace("fusion", fusion)
 
     def append(self, stage: Stage) -> Pipeline:
         """A new stage at the end."""

@@ -135,6 +135,13 @@ def _contents(model: Model) -> tuple[dict[str, StoredTensor], dict[str, str]]:
             f"PyTorch does operations of this model in this process: {names}",
             help="save a model without fallback=True",
         )
+    others = sorted({decision.backend for decision in model.backends if decision.backend})
+    if others:
+        raise ProgramError(
+            "save",
+            f"back ends compiled a part of this model: {', '.join(others)}",
+            help="a library contains their code: disc.aot_compile(..., backends=...)",
+        )
     parameters = model._weights.current() if model._weights is not None else None
     tensors: dict[str, StoredTensor] = {}
     forms: dict[str, tuple[str, list[int]]] = {}

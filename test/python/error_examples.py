@@ -34,6 +34,7 @@ def examples():
         errors.ShapeError: [
             errors.ShapeError("too long", input="x", dim=1, symbol="length", expected="at most 512", got="600")
         ],
+        errors.BackendError: [errors.BackendError("no bias", backend="onednn", region="region1", source="m.py:2")],
         errors.LibraryError: [errors.LibraryError("libx.so: old", reason="version")],
         errors.DeadlineError: [errors.DeadlineError("late", seconds=0.5)],
         errors.RowError: [errors.RowError("row 7", row=7, error=errors.ShapeError("too long", input="x"))],

@@ -116,6 +116,8 @@ struct ModelOn : On {
             kernelInfos,
             &code,
             0,
+            nullptr,
+            0,
             nullptr};
   }
 };

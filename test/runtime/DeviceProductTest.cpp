@@ -230,6 +230,8 @@ TEST(deviceModelChoosesTheLibrary) {
                               info44,
                               &on.code,
                               0,
+                              nullptr,
+                              0,
                               nullptr};
     std::unique_ptr<Model> model;
     CHECK(Model::create({&info, nullptr, runProduct, nullptr}, {}, model).ok() && model->load(nullptr, 0).ok());

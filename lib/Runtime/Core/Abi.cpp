@@ -152,6 +152,11 @@ int32_t disc_rt_function_failed(disc_call *call, int32_t status, const char *tex
   return status;
 }
 
+int32_t disc_rt_run_region(disc_call *call, int64_t region, const disc_view *operands, int64_t inputs, int64_t results,
+                           const int64_t *numbers, int64_t count) {
+  return safely(call, [&] { return call->runRegion(region, {operands, inputs, results}, numbers, count); });
+}
+
 void disc_rt_function_at(disc_call *call, int32_t status, const char *what) {
   return safely(call, [&] { call->functionAt(status, what); });
 }

@@ -212,6 +212,11 @@ void disc_rt_index_failed(disc_call *call, const char *what, int64_t index, int6
 /// `status`, a disc_status, which this returns. `text` says what is wrong; it is copied. Thread-safe.
 int32_t disc_rt_function_failed(disc_call *call, int32_t status, const char *text);
 
+/// Runs the code of a back end, by its number in the model's table. `operands` are `inputs` operands and `results`
+/// results, `numbers` what the region's description lists. Thread-safe.
+int32_t disc_rt_run_region(disc_call *call, int64_t region, const struct disc_view *operands, int64_t inputs,
+                           int64_t results, const int64_t *numbers, int64_t count);
+
 /// Called by a kernel after a function returned `status`, which is not DISC_OK: `what` says which operation called the
 /// function. Thread-safe.
 void disc_rt_function_at(disc_call *call, int32_t status, const char *what);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdio>
 #include <new>
 
 using namespace disc::rt;
@@ -136,6 +137,20 @@ int32_t disc_call::functionFailed(int32_t code, const char *text) {
     status = Status(Code(code), text);
   kernelFailed.store(true, std::memory_order_relaxed);
   return code;
+}
+
+int32_t disc_call::runRegion(int64_t region, RegionOperands operands, const int64_t *numbers, int64_t count) {
+  char error[1024];
+  error[0] = 0;
+  disc_backend_run run{sizeof(run), operands.views, operands.inputs, operands.results,
+                       numbers,     count,          error,           sizeof(error)};
+  int32_t code = model.info().regions[region].table->run(weights.regions[size_t(region)], &run);
+  if (code == 0)
+    return DISC_OK;
+  error[sizeof(error) - 1] = 0;
+  if (!*error)
+    std::snprintf(error, sizeof(error), "the back end's code returned %d", int(code));
+  return functionFailed(int32_t(Code::Invalid), error);
 }
 
 void disc_call::functionAt(int32_t code, const char *what) {

@@ -87,6 +87,11 @@ struct disc_call {
   void indexFailed(const char *what, int64_t index, int64_t extent);
   int32_t functionFailed(int32_t code, const char *text);
   void functionAt(int32_t code, const char *what);
+  struct RegionOperands {
+    const disc_view *views;
+    int64_t inputs, results;
+  };
+  int32_t runRegion(int64_t region, RegionOperands operands, const int64_t *numbers, int64_t count);
 
   /// After a successful run: every output is there; what was computed beside the caller's tensors is copied there, as
   /// are updates of strided inputs.

@@ -78,6 +78,9 @@ Status Model::adopt(std::shared_ptr<Weights> weights, bool runInit) {
   if (!scope.status().ok())
     return scope.status();
   Stream stream = weights->memory.stream;
+  // Init may run regions that depend on parameters alone.
+  if (Status status = weights->startRegions(); !status.ok())
+    return status;
   if (runInit && program_.init) {
     disc_call call(*this, *weights, disc_call::Entry::Init, stream);
     if (Status status = call.execute(program_.init); !status.ok())

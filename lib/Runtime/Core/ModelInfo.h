@@ -11,13 +11,15 @@
 #ifndef DISC_RUNTIME_CORE_MODELINFO_H
 #define DISC_RUNTIME_CORE_MODELINFO_H
 
+#include "lib/Runtime/disc_backend.h"
+
 #include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define DISC_MODEL_INFO_VERSION 6
+#define DISC_MODEL_INFO_VERSION 7
 /// Extent of a dim that is not static.
 #define DISC_DYNAMIC (-1)
 /// Extent of an output's dim that is known only after the run.
@@ -157,6 +159,16 @@ typedef struct disc_device_code {
   const disc_device_kernel *kernels;
 } disc_device_code;
 
+/// A region that a back end compiled.
+typedef struct disc_region_info {
+  const char *name;        ///< "region0"
+  const char *backend;     ///< "onednn"
+  const char *description; ///< JSON
+  const disc_backend_table *table;
+  int64_t num_constants;
+  const int64_t *constants; ///< Parameters, by their numbers in the model's table.
+} disc_region_info;
+
 typedef struct disc_model_info_t {
   int64_t version; ///< DISC_MODEL_INFO_VERSION
   int64_t num_inputs;
@@ -175,6 +187,8 @@ typedef struct disc_model_info_t {
   const disc_device_code *device; ///< NULL: kernels run on the CPU.
   int64_t num_repeats;
   const disc_repeat_info *repeats;
+  int64_t num_regions;
+  const disc_region_info *regions;
 } disc_model_info_t;
 
 #ifdef __cplusplus

@@ -38,6 +38,9 @@ Weights::~Weights() {
   // Calls whose work is still in a stream use them.
   if (memory.device)
     (void)memory.device->synchronizeAll();
+  for (size_t i = 0; i < regions.size(); ++i)
+    if (const disc_backend_table *table = info.regions[i].table; table->release)
+      table->release(regions[i]);
   copies.clear();
   globals.clear();
   written.reset();
@@ -197,6 +200,46 @@ Status Weights::restore(DLManagedTensorVersioned *const *tensors, size_t count, 
     globals[i].data = globals[i].own.data();
   }
   lend();
+  return Status();
+}
+
+Status Weights::startRegions() {
+  regions.reserve(size_t(info.num_regions));
+  for (int64_t i = 0; i < info.num_regions; ++i) {
+    const disc_region_info &region = info.regions[i];
+    const disc_backend_table &table = *region.table;
+    std::string name = "back end '" + std::string(region.backend) + "', " + region.name;
+    if (table.version != DISC_BACKEND_VERSION || table.size < sizeof(disc_backend_table))
+      return Status(Code::Version, name + ": its table of functions has version " + std::to_string(table.version) +
+                                       " and " + std::to_string(table.size) + " bytes, expected version " +
+                                       std::to_string(DISC_BACKEND_VERSION) + " and at least " +
+                                       std::to_string(sizeof(disc_backend_table)) + " bytes");
+    if (isApart() && region.num_constants)
+      return Status(Code::Device, name + ": constants are on the host, the model's weights on a device");
+    std::vector<disc_view> constants;
+    std::vector<std::vector<int64_t>> strides(static_cast<size_t>(region.num_constants));
+    for (int64_t c = 0; c < region.num_constants; ++c) {
+      const disc_parameter_info &parameter = info.parameters[region.constants[c]];
+      std::vector<int64_t> &steps = strides[size_t(c)];
+      steps.resize(size_t(parameter.rank));
+      int64_t step = 1;
+      for (int64_t d = parameter.rank; d-- > 0; step *= parameter.shape[d])
+        steps[size_t(d)] = step;
+      constants.push_back(
+          {parameters[size_t(region.constants[c])], parameter.dtype, parameter.rank, parameter.shape, steps.data()});
+    }
+    char error[1024] = "";
+    disc_backend_init init{sizeof(init), region.description, constants.data(), region.num_constants,
+                           error,        sizeof(error)};
+    void *state = nullptr;
+    if (table.init)
+      if (int32_t code = table.init(&init, &state)) {
+        error[sizeof(error) - 1] = 0;
+        return Status(Code::Invalid,
+                      name + ": init failed: " + (*error ? std::string(error) : "it returned " + std::to_string(code)));
+      }
+    regions.push_back(state);
+  }
   return Status();
 }
 

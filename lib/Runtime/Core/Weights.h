@@ -54,6 +54,9 @@ public:
   /// Memory for global `index`, `bytes` bytes at least; null if there is none. `apart` from all others, or beside them.
   void *allocate(size_t index, size_t bytes, bool apart);
 
+  /// Has each back end make its state from its constants; on the CPU only.
+  Status startRegions();
+
   /// Lets go of what only init reads. Weights that are packed now would double the model's size.
   void initialised();
 
@@ -70,6 +73,7 @@ public:
   DeviceMemory memory;            ///< With a device: its memory.
   std::vector<void *> parameters; ///< Contiguous data, by number; null once let go of.
   std::vector<Global> globals;
+  std::vector<void *> regions;               ///< The states of back ends, of those that were started.
   bool hasState = false;                     ///< Some parameter is updated by calls...
   Mutex updating{Mutex::Held::WhileRunning}; ///< ...which hold this.
   std::unique_ptr<DeviceEvent> written;      ///< On a device: behind the last of them, in this stream.

@@ -15,23 +15,13 @@
 #include "lib/Runtime/Core/Abi.h"
 #include "lib/Runtime/Core/ModelInfo.h"
 #include "lib/Runtime/disc.h"
+#include "lib/Runtime/disc_backend.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define DISC_SLOT __attribute__((aligned(8)))
-
-/// A tensor. Inputs may be strided in any way, broadcast (stride 0) too; results are row-major without gaps. Complex
-/// numbers are pairs of f32 along a last dimension of extent 2. Booleans are bytes 0 and 1.
-/// Each field has 8 bytes also where pointers have 4.
-typedef struct disc_view {
-  DISC_SLOT void *data;
-  int64_t dtype; ///< enum disc_dtype
-  int64_t rank;
-  DISC_SLOT const int64_t *dims;
-  DISC_SLOT const int64_t *strides; ///< In elements.
-} disc_view;
+// disc_view (disc_backend.h) is a tensor. Complex numbers are pairs of f32 along a last dimension of extent 2.
 
 /// Does the tasks [begin, end) of the operation's `tasks`. Tasks are independent, and the result does not depend on how
 /// they are divided. `operands` are the inputs, then the results; `config` the operation's numbers, of which floats are

@@ -272,7 +272,7 @@ static llvm::Error writeAs(const std::string &path, StringRef machine, StringRef
   case ArtifactKind::Shared:
     break;
   }
-  if (llvm::Error error = linkShared(objects, options.runtime, machine, soname, path))
+  if (llvm::Error error = linkShared(objects, options.runtime, options.libraries, machine, soname, path))
     return error;
   if (!options.weights.empty() && options.weightsFile.empty())
     if (llvm::Error error = fillWeights(path, weightsSymbol, options.weights))
@@ -300,6 +300,15 @@ llvm::Error ArtifactBuilder::write(StringRef output, const ArtifactOptions &opti
       names.push_back(variant.prefix + std::to_string(i) + ".o");
       contents.push_back(object->getBuffer());
     }
+  std::vector<std::unique_ptr<llvm::MemoryBuffer>> others;
+  for (const std::string &path : options.objects) {
+    auto object = llvm::MemoryBuffer::getFile(path);
+    if (!object)
+      return makeError("cannot read '" + path + "': " + object.getError().message());
+    names.push_back(llvm::sys::path::filename(path).str());
+    contents.push_back((*object)->getBuffer());
+    others.push_back(std::move(*object));
+  }
   std::vector<llvm::MemoryBufferRef> objects;
   for (auto [content, member] : llvm::zip_equal(contents, names))
     objects.emplace_back(content, member);

@@ -24,6 +24,8 @@ struct ArtifactOptions {
   ArtifactKind kind = ArtifactKind::Shared;
   /// Archives of the runtime.
   std::vector<std::string> runtime;
+  /// Object files and libraries of back ends, by path; libraries are needed at run time under their own names.
+  std::vector<std::string> objects, libraries;
   /// A safetensors file with the weights; "" for a model without any.
   std::string weights;
   /// The name under which that file will lie beside the library; "" puts its contents into the library.

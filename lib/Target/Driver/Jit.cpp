@@ -199,6 +199,14 @@ llvm::Expected<std::unique_ptr<Jit>> Jit::create(ObjectCode objects, const JitOp
   if (llvm::Error error = dylib.define(
           orc::absoluteSymbols(runtimeSymbols((*lljit)->getExecutionSession(), (*lljit)->getDataLayout()))))
     return error;
+  if (!options.addresses.empty()) {
+    orc::MangleAndInterner mangle((*lljit)->getExecutionSession(), (*lljit)->getDataLayout());
+    orc::SymbolMap map;
+    for (const auto &[name, address] : options.addresses)
+      map[mangle(name)] = orc::ExecutorSymbolDef(orc::ExecutorAddr(address), llvm::JITSymbolFlags::Exported);
+    if (llvm::Error error = dylib.define(orc::absoluteSymbols(std::move(map))))
+      return error;
+  }
   auto process = orc::DynamicLibrarySearchGenerator::GetForCurrentProcess((*lljit)->getDataLayout().getGlobalPrefix());
   if (!process)
     return process.takeError();

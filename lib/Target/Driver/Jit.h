@@ -7,6 +7,8 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace mlir::disc {
 
@@ -21,6 +23,9 @@ enum class CodeSymbols {
 
 struct JitOptions {
   CodeSymbols symbols = CodeSymbols::None;
+  /// Symbols beside those of the runtime and the process, with their addresses: the tables of back ends. They live
+  /// longer than the code.
+  std::vector<std::pair<std::string, uint64_t>> addresses;
 };
 
 /// Owns the code's memory: everything looked up dies with it.

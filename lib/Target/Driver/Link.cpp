@@ -66,7 +66,8 @@ static llvm::Error link(llvm::ArrayRef<llvm::MemoryBufferRef> objects, std::vect
 }
 
 llvm::Error mlir::disc::linkShared(llvm::ArrayRef<llvm::MemoryBufferRef> objects, llvm::ArrayRef<std::string> archives,
-                                   llvm::StringRef machine, llvm::StringRef soname, llvm::StringRef output) {
+                                   llvm::ArrayRef<std::string> others, llvm::StringRef machine, llvm::StringRef soname,
+                                   llvm::StringRef output) {
   llvm::Expected<std::vector<std::string>> system =
       machine == HostTarget::ownMachine() ? systemLibraries() : foreignLibraries(machine);
   if (!system)
@@ -82,6 +83,7 @@ llvm::Error mlir::disc::linkShared(llvm::ArrayRef<llvm::MemoryBufferRef> objects
   std::vector<std::string> libraries{"--whole-archive"};
   libraries.insert(libraries.end(), archives.begin(), archives.end());
   libraries.insert(libraries.end(), {"--no-whole-archive", "--as-needed"});
+  libraries.insert(libraries.end(), others.begin(), others.end());
   libraries.insert(libraries.end(), system->begin(), system->end());
   return link(objects,
               {"-shared", "-soname=" + soname.str(), "--version-script=" + exports, "-Bsymbolic", "--no-undefined",

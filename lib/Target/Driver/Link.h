@@ -15,10 +15,11 @@
 namespace mlir::disc {
 
 /// Links a shared library that exports `disc_*`, from the objects and what they need of the archives. It depends on the
-/// C and C++ libraries, by name: on those that this process uses, or on those installed for another `machine`
-/// (HostTarget::machine). Other programs will know it as `soname`.
+/// C and C++ libraries, and `others`, by name: on those that this process uses, or on those installed for another
+/// `machine` (HostTarget::machine). Other programs will know it as `soname`.
 llvm::Error linkShared(llvm::ArrayRef<llvm::MemoryBufferRef> objects, llvm::ArrayRef<std::string> archives,
-                       llvm::StringRef machine, llvm::StringRef soname, llvm::StringRef output);
+                       llvm::ArrayRef<std::string> others, llvm::StringRef machine, llvm::StringRef soname,
+                       llvm::StringRef output);
 
 /// Joins objects into one.
 llvm::Error linkRelocatable(llvm::ArrayRef<llvm::MemoryBufferRef> objects, llvm::StringRef output);

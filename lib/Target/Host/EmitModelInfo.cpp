@@ -2,6 +2,7 @@
 
 #include "lib/Target/Host/EmitModelInfo.h"
 
+#include "dialects/Plan/PlanDialect.h"
 #include "dialects/Shape/ShapeDialect.h"
 #include "lib/Runtime/Core/ModelInfo.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
@@ -51,6 +52,7 @@ private:
   StringAttr guards();
   FailureOr<StringAttr> parameters();
   StringAttr kernels();
+  StringAttr regions();
   StringAttr bytes(const Twine &name, StringRef content);
   FailureOr<StringAttr> device();
 
@@ -261,6 +263,22 @@ StringAttr TableEmitter::kernels() {
   return table("disc_kernels", rows);
 }
 
+/// The tables of functions are the back ends': the JIT or the linker finds them.
+StringAttr TableEmitter::regions() {
+  SmallVector<Row> rows;
+  for (auto region : module.getOps<ExternOp>()) {
+    SmallVector<int64_t> constants;
+    for (auto name : region.getConstants().getAsRange<StringAttr>())
+      constants.push_back(info.parameters.find(name) - info.parameters.begin());
+    if (!module.lookupSymbol(region.getTable()))
+      LLVM::GlobalOp::create(b, region.getLoc(), b.getI8Type(), /*isConstant=*/true, LLVM::Linkage::External,
+                             region.getTable(), Attribute());
+    rows.push_back({text(region.getSymName()), text(region.getBackend()), text(region.getDescription()),
+                    region.getTableAttr(), static_cast<int64_t>(constants.size()), numbers(constants)});
+  }
+  return table("disc_regions", rows);
+}
+
 /// A private constant of these bytes, where a device's driver may want it to lie.
 StringAttr TableEmitter::bytes(const Twine &name, StringRef content) {
   auto type = LLVM::LLVMArrayType::get(b.getI8Type(), content.size());
@@ -338,7 +356,9 @@ LogicalResult TableEmitter::emit() {
                 kernels(),
                 *code,
                 static_cast<int64_t>(repeated.size()),
-                table("disc_repeats", repeated)};
+                table("disc_repeats", repeated),
+                static_cast<int64_t>(llvm::range_size(module.getOps<ExternOp>())),
+                regions()};
   Type type = rowType(fields);
   auto global = LLVM::GlobalOp::create(b, module.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::External,
                                        "disc_model_info", /*value=*/Attribute());

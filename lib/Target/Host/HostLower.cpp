@@ -579,6 +579,13 @@ struct HostLower : mlir::disc::impl::HostLowerBase<HostLower> {
     for (auto global : module.getOps<disc::GlobalOp>())
       info.globals.insert({global.getSymNameAttr(), static_cast<int64_t>(info.globals.size())});
 
+    // Back ends get their constants when the model is loaded, and may keep references to them.
+    for (auto region : module.getOps<ExternOp>())
+      for (auto [name, type] : llvm::zip(region.getConstants(), region.getConstantTypes())) {
+        info.parameters.insert({cast<StringAttr>(name), cast<RankedTensorType>(cast<TypeAttr>(type).getValue())});
+        info.kept.insert(cast<StringAttr>(name));
+      }
+
     ShapeAnalysis shapes(module);
     RuntimeFunctions runtime(module);
     EntryOp main;
@@ -629,7 +636,7 @@ struct HostLower : mlir::disc::impl::HostLowerBase<HostLower> {
     for (auto procedure : llvm::make_early_inc_range(module.getOps<ProcedureOp>()))
       procedure.erase();
     for (Operation &op : llvm::make_early_inc_range(*module.getBody())) {
-      if (isa<disc::GlobalOp, SymbolOp, disc::GuardOp, DeviceKernelOp, gpu::BinaryOp>(op)) {
+      if (isa<disc::GlobalOp, SymbolOp, disc::GuardOp, DeviceKernelOp, gpu::BinaryOp, ExternOp>(op)) {
         op.erase();
         continue;
       }

@@ -5,6 +5,11 @@
 
 include "mlir/Pass/PassBase.td"
 
+def LowerExternCalls : Pass<"disc-fusion-lower-extern-calls", "::mlir::ModuleOp"> {
+  let summary = "Makes calls of back ends calls of the runtime's function for regions";
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::disc::TensorDialect"];
+}
+
 def RecognizeAttention : Pass<"disc-fusion-recognize-attention", "::mlir::ModuleOp"> {
   let summary = "Makes one operation of attention that is spelled out as products around a softmax";
   let dependentDialects = ["::mlir::disc::TensorDialect", "::mlir::linalg::LinalgDialect",

@@ -2,6 +2,7 @@
 #ifndef DISC_TRANSFORMS_LIBRARY_PASSES_H
 #define DISC_TRANSFORMS_LIBRARY_PASSES_H
 
+#include "dialects/Plan/PlanDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"

@@ -92,6 +92,17 @@ static LogicalResult discharge(RequireOp require, function_ref<OpBuilder &(Block
   return success();
 }
 
+/// Requirements of a composite hold for whoever compiles it, so they stand before it.
+static void leaveComposites(RequireOp require) {
+  Operation *outermost = nullptr;
+  for (Operation *parent = require->getParentOp(); parent; parent = parent->getParentOp())
+    if (isa<CompositeOp>(parent))
+      outermost = parent;
+  auto isOutside = [&](Value v) { return !outermost->isAncestor(v.getParentBlock()->getParentOp()); };
+  if (outermost && llvm::all_of(require->getOperands(), isOutside))
+    require->moveBefore(outermost);
+}
+
 namespace {
 struct Discharge final : disc::impl::DischargeBase<Discharge> {
   void runOnOperation() override {
@@ -113,6 +124,7 @@ struct Discharge final : disc::impl::DischargeBase<Discharge> {
         builder.setInsertionPoint(block, at);
         return builder;
       };
+      llvm::for_each(requirements, leaveComposites);
       for (RequireOp require : requirements)
         failed |= mlir::failed(discharge(require, guardsFor, shapes));
       // The guards are facts now, and extents may have become equal.

@@ -59,9 +59,11 @@ static std::string text(ArtifactBuilder &builder, size_t variant) {
 }
 
 static void writeArtifact(ArtifactBuilder &builder, const std::string &output, const std::string &kind,
-                          std::vector<std::string> runtime, const std::string &weights,
-                          const std::string &weightsFile) {
+                          std::vector<std::string> runtime, const std::string &weights, const std::string &weightsFile,
+                          std::vector<std::string> objects, std::vector<std::string> libraries) {
   ArtifactOptions options;
+  options.objects = std::move(objects);
+  options.libraries = std::move(libraries);
   if (kind == "static")
     options.kind = ArtifactKind::Static;
   else if (kind == "obj")
@@ -91,7 +93,9 @@ void disc::py::bindArtifact(nb::module_ &m) {
           "set_packed", [](ArtifactBuilder &builder, size_t variant) { builder.setPacked(variant); },
           nb::arg("variant"), "Says that the weights hold what the variant's init would compute.")
       .def("write", &writeArtifact, nb::arg("output"), nb::kw_only(), nb::arg("kind"), nb::arg("runtime"),
-           nb::arg("weights") = "", nb::arg("weights_file") = "",
+           nb::arg("weights") = "", nb::arg("weights_file") = "", nb::arg("objects") = nb::list(),
+           nb::arg("libraries") = nb::list(),
            "Links a \"shared\" or \"static\" library or an \"obj\", with the archives of the runtime. `weights` is a "
-           "safetensors file, which goes into the library unless `weights_file` names it as one beside it.");
+           "safetensors file, which goes into the library unless `weights_file` names it as one beside it. "
+           "`objects` and `libraries` are files of back ends.");
 }

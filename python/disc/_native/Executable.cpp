@@ -12,7 +12,9 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
+#include <map>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
@@ -494,7 +496,8 @@ static void storeCached(const std::string &folder, uint64_t limit, const std::st
 
 static std::unique_ptr<Executable> jit(ModuleHandle module, nb::type_object type, unsigned threads, unsigned symbols,
                                        int optLevel, const std::string &dumpPrefix, int32_t device,
-                                       const std::string &cacheFolder, uint64_t cacheLimit) {
+                                       const std::string &cacheFolder, uint64_t cacheLimit,
+                                       const std::map<std::string, uint64_t> &addresses, nb::object) {
   if (llvm::StringRef machine = getHostTarget(*nb::cast<Module &>(module).op).machine();
       machine != HostTarget::ownMachine())
     raise(PyExc_ValueError,
@@ -506,13 +509,17 @@ static std::unique_ptr<Executable> jit(ModuleHandle module, nb::type_object type
   options.cacheLimit = cacheLimit;
   JitOptions jitOptions;
   jitOptions.symbols = static_cast<CodeSymbols>(symbols);
+  jitOptions.addresses.assign(addresses.begin(), addresses.end());
   return load(module, std::move(type), threads, device, options, jitOptions);
 }
 
-static std::unique_ptr<Executable> loadInit(ModuleHandle module, nb::type_object type) {
+static std::unique_ptr<Executable> loadInit(ModuleHandle module, nb::type_object type,
+                                            const std::map<std::string, uint64_t> &addresses, nb::object) {
   CodegenOptions options;
   options.initOnly = true;
-  return load(module, std::move(type), /*threads=*/0, /*device=*/0, options, JitOptions());
+  JitOptions jitOptions;
+  jitOptions.addresses.assign(addresses.begin(), addresses.end());
+  return load(module, std::move(type), /*threads=*/0, /*device=*/0, options, jitOptions);
 }
 
 void disc::py::bindExecutable(nb::module_ &m) {
@@ -552,14 +559,18 @@ void disc::py::bindExecutable(nb::module_ &m) {
            "How often the device was asked to launch, copy, ..., by all models of the process; empty on the CPU.")
       .def_prop_ro("device", &Executable::device, "Where tensors must be: \"cpu\", \"cuda:0\", ...")
       .def_prop_ro("threads", &Executable::threads, "Threads that a call may use.");
-  m.def("load_init", &loadInit, nb::arg("module"), nb::arg("tensor_type"),
-        "Loads what lays out the weights of a module, in the LLVM dialect, for whatever target; it can't run().");
+  m.def("load_init", &loadInit, nb::arg("module"), nb::arg("tensor_type"), nb::kw_only(),
+        nb::arg("addresses") = nb::dict(), nb::arg("owner") = nb::none(), nb::keep_alive<0, 4>(),
+        "Loads what lays out the weights of a module, in the LLVM dialect, for whatever target; it can't run(). For "
+        "`addresses` and `owner` see jit().");
   m.def("jit", &jit, nb::arg("module"), nb::arg("tensor_type"), nb::kw_only(), nb::arg("threads") = 0,
         nb::arg("symbols") = 0, nb::arg("opt_level") = 3, nb::arg("dump_prefix") = "", nb::arg("device") = 0,
-        nb::arg("cache_folder") = "", nb::arg("cache_limit") = 0,
+        nb::arg("cache_folder") = "", nb::arg("cache_limit") = 0, nb::arg("addresses") = nb::dict(),
+        nb::arg("owner") = nb::none(), nb::keep_alive<0, 11>(),
         "Compiles a module that is in the LLVM dialect and loads it. `threads` = 0 "
         "means every core; `device` is the number of the device that the module is for. Objects are looked up in "
-        "`cache_folder` first and stored there, unless it is empty.");
+        "`cache_folder` first and stored there, unless it is empty. `addresses`: of symbols that the code refers to, "
+        "which `owner` keeps alive.");
   m.def("link", &linkObjects, nb::arg("objects"), nb::arg("tensor_type"), nb::kw_only(), nb::arg("threads") = 0,
         nb::arg("symbols") = 0, nb::arg("device") = 0, "Loads what Executable.objects() returns.");
   m.def("find_cached", &findCached, nb::arg("folder"), nb::arg("limit"), nb::arg("key"),

@@ -1,6 +1,7 @@
 //===- Module.cpp - parse, run pipelines, print ---------------------------===//
 
 #include "python/disc/_native/Module.h"
+#include "dialects/Plan/PlanDialect.h"
 #include "dialects/Rt/RtDialect.h"
 #include "dialects/Shape/ShapeDialect.h"
 #include "lib/Runtime/Core/Cpu.h"
@@ -157,6 +158,10 @@ static nb::list parameters(Module &module, bool inInit) {
     auto entry = llvm::dyn_cast<EntryOp>(op);
     if ((entry && entry.getSymName() == "init") == inInit)
       op.walk([&](RtParameterOp parameter) { result.append(parameter.getName().str()); });
+    // Back ends may keep references to their constants.
+    if (auto region = llvm::dyn_cast<ExternOp>(op); region && !inInit)
+      for (auto name : region.getConstants().getAsRange<mlir::StringAttr>())
+        result.append(name.str());
   }
   return result;
 }
@@ -259,6 +264,7 @@ static nb::dict needs(Module &module) {
 void disc::py::bindModule(nb::module_ &m) {
   nb::class_<Module> type(m, "Module", "An MLIR module in a context of its own.");
   bindQueries(type);
+  bindRegions(type);
   type.def_static("parse", &parse, nb::arg("text"), "Parses MLIR text; raises PipelineError.")
       .def("run", &run, nb::arg("pipeline"), nb::kw_only(), nb::arg("verify_each") = false,
            "Runs a textual pass pipeline in place, verified after each pass or at the end; raises PipelineError.")

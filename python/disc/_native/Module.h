@@ -21,6 +21,9 @@ struct Module {
   mlir::OwningOpRef<mlir::ModuleOp> op;
 };
 
+/// Adds how the compiler asks back ends about their regions.
+void bindRegions(nb::class_<Module> &m);
+
 /// Adds what viewers ask of a module: its kernels and guards.
 void bindQueries(nb::class_<Module> &m);
 

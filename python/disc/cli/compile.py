@@ -109,6 +109,14 @@ disc compile minilm.pt2 --compile-to fusion -o -
 @click.option(
     "--sanitize", is_flag=True, help="Check every memory access while the model runs, to find bugs in DISC (slow)."
 )
+@click.option(
+    "--backend",
+    "backends",
+    metavar="NAME",
+    multiple=True,
+    help="Let this back end of others compile parts of the model; several, in order of precedence.",
+)
+@click.option("--explain", is_flag=True, help="Print who compiles each operation that a back end could, and why.")
 @click.option("--dump-ir", metavar="DIR", type=_path, help="Write the IR after each stage, LLVM IR and assembly.")
 @click.option(
     "--compile-to",
@@ -168,6 +176,7 @@ def _run(args: argparse.Namespace) -> None:
         dump_ir=args.dump_ir,
         progress=False if args.quiet else True if args.verbose else None,
         stop_after=args.compile_to,
+        backends=args.backends,
     )
     with compile_errors():
         if args.compile_to is not None:
@@ -340,6 +349,8 @@ def _compile(args: argparse.Namespace, program: ExportedProgram | Path, options:
         perfetto.save_spans(args.name, artifact.timeline, args.trace)
     if not args.quiet:
         print(_report(artifact, args))
+    if args.explain:
+        print(artifact.decisions)
 
 
 def _default_output(args: argparse.Namespace) -> Path:

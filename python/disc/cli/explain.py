@@ -44,10 +44,17 @@ _SHRINKING = ("code", "message", "of", "reason", "why")
 @click.option("--dims", metavar="INPUT=NAME,...", multiple=True, help="Names of dynamic dims, as for disc compile.")
 @click.option("--run/--no-run", default=True, show_default=True, help="Run the model to find its slowest lines.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of one call (default: all cores).")
+@click.option("--backend", "backends", metavar="NAME", multiple=True, help="A back end of others, as for disc compile.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with all guards, dims and lines.")
 @commands.version_option
 def command(
-    model: Path, sizes: tuple[str, ...], dims: tuple[str, ...], run: bool, threads: int | None, as_json: bool
+    model: Path,
+    sizes: tuple[str, ...],
+    dims: tuple[str, ...],
+    run: bool,
+    threads: int | None,
+    backends: tuple[str, ...],
+    as_json: bool,
 ) -> int:
     """Explain on one screen what DISC makes of a model.
 
@@ -62,7 +69,7 @@ def command(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)
-        found = explain(model, dims, sizes=parse_sizes(sizes), run=run, threads=threads)
+        found = explain(model, dims, sizes=parse_sizes(sizes), run=run, threads=threads, backends=backends)
     click.echo(json.dumps(found, indent=2)) if as_json else _print(found)
     return text.FAILURE if found["unsupported"] or found["error"] else 0
 
@@ -74,6 +81,7 @@ def explain(
     sizes: Mapping[str, int] | None = None,
     run: bool = False,
     threads: int | None = None,
+    backends: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What ``disc explain`` prints, as data."""
     from .compile import compile_errors
@@ -90,13 +98,14 @@ def explain(
         "guards": [],
         "unsupported": [],
         "fallbacks": [],
+        "backends": [],
         "error": None,
         "run": None,
     }
     opened = None
     with compile_errors():
         try:
-            opened = open_model(path, dims, threads=threads, stop_after=stop_after)
+            opened = open_model(path, dims, threads=threads, stop_after=stop_after, backends=backends)
         except UnsupportedOpError as error:
             found["unsupported"] = [{"op": o.name, "source": o.source, "reason": o.reason} for o in error.ops]
             if path.suffix != ".onnx":
@@ -150,6 +159,18 @@ def _describe(opened: Opened, found: dict[str, Any]) -> None:
     ]
     found["guards"] = [{"condition": g.condition, "message": g.message, "source": g.source} for g in known.guards]
     found["fallbacks"] = [{"op": f.op, "source": f.source, "reason": f.reason} for f in model.fallbacks]
+    found["backends"] = [
+        {
+            "op": d.op,
+            "source": d.source,
+            "backend": d.backend,
+            "region": d.region,
+            "pattern": d.pattern,
+            "when": d.when,
+            "refusals": [{"backend": r.backend, "pattern": r.pattern, "reason": r.reason} for r in d.refusals],
+        }
+        for d in model.backends
+    ]
 
 
 def _measured(opened: Opened, given: Mapping[str, int]) -> dict[str, Any]:
@@ -223,6 +244,17 @@ def _print(found: Mapping[str, Any]) -> None:
         _section(
             console, "With disc.compile(fallback=True) PyTorch runs", ("operation", "reason", "line"), rows, "none"
         )
+    if found["backends"]:
+        rows = [
+            (
+                d["op"],
+                f"{d['backend']}, region {d['region']}" if d["backend"] else "DISC",
+                "; ".join(f"{r['backend']}: {r['reason']}" for r in d["refusals"]) or d["when"],
+                _short(d["source"]),
+            )
+            for d in found["backends"]
+        ]
+        _section(console, "Back ends", ("operation", "compiled by", "why", "line"), rows, "none")
     if found["run"] is not None:
         _print_run(console, found["run"])
     if found["error"]:

@@ -31,6 +31,7 @@ def open_model(
     threads: int | None = None,
     fallback: bool = False,
     stop_after: str | None = None,
+    backends: Sequence[str] = (),
 ) -> Opened:
     """Compiles a .pt2 or an ONNX model, or loads what ``model.save`` wrote.
 
@@ -49,7 +50,7 @@ def open_model(
     shapes = dynamic_shapes(program, dims) if dims else None
     from .. import compile
 
-    options = Options(stop_after=stop_after, target="cpu", threads=threads)
+    options = Options(stop_after=stop_after, target="cpu", threads=threads, backends=tuple(backends))
     if stop_after is not None:
         options = replace(options, code_cache=False)
     model = compile(program, dynamic_shapes=shapes, options=options, fallback=fallback)

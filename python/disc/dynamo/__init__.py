@@ -181,14 +181,19 @@ def _listening() -> Iterator[list[GraphReport]]:
         del _listeners[next(i for i, listener in enumerate(_listeners) if listener is reports)]
 
 
-def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+def explain(
+    function: Callable[..., Any], *args: Any, backends: Sequence[Any] | None = None, **kwargs: Any
+) -> Explanation:
     """Compiles ``function``, a module or a callable, by calling it with these arguments, and says what became of it.
 
     >>> print(disc.explain(model, x))
+
+    ``backends`` are back ends of others, as for :func:`disc.compile`; all other arguments are the function's.
     """
+    options = {} if backends is None else {"backends": tuple(backends)}
     with _listening() as reports:
         # A back end of its own: Dynamo would take what it compiled before.
-        torch.compile(function, backend=functools.partial(backend), dynamic=True)(*args, **kwargs)
+        torch.compile(function, backend=functools.partial(backend, options=options), dynamic=True)(*args, **kwargs)
     return Explanation(reports)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch.autograd import profiler
 from torch.fx import GraphModule, Node
 
+from ..backends.negotiation import Decisions
 from ..compilation import LOAD, Compilation
 from ..compiler import build, load, steps
 from ..data_aliases import aliases_of, reads
@@ -69,13 +70,17 @@ class CompiledGraph:
         compilation = Compilation(self._options, self.name)
         with compilation.progress(steps(compilation)), torch.no_grad():
             with compilation.step(IMPORT):
-                imported = compilation.program = import_functional(program, owned=True)
+                imported = import_functional(program, owned=True, negotiation=compilation.negotiation)
+                compilation.program = imported
             executable = build(compilation, imported)
             assert executable is not None
             with compilation.step(LOAD):
                 load(executable, imported.parameters)
         self.timings: dict[str, float] = compilation.timings
         """Seconds that each stage took."""
+        negotiation = compilation.negotiation
+        self.decisions = Decisions(() if negotiation is None else negotiation.decisions)
+        """Who compiles operations that back ends of others could compile."""
         self.texts: dict[str, str] = compilation.texts
         """The IR after each stage but the last."""
         self._executable = executable

@@ -11,6 +11,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
+from ..backends.negotiation import Decision
 from ..errors import CompileError, ShapeError, UnsupportedOpError
 from ..frontend import is_flattened, reason_against
 from ..options import Options
@@ -54,6 +55,8 @@ class GraphReport:
     views: int = 0
     """The operations of a graph that only makes views: PyTorch runs it."""
     fallbacks: list[Fallback] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    """Who compiles the operations that back ends of others could compile."""
 
     def warning(self) -> str:
         """The operations that PyTorch runs, in one line."""
@@ -65,7 +68,8 @@ class GraphReport:
     def __str__(self) -> str:
         text = f"{self.kind} graph: {self.compiled} of {self.ops} operations in {self.parts} compiled parts"
         text += f", {self.views} views" if self.views else ""
-        return "\n".join([text, *(f"  in PyTorch: {fallback}" for fallback in self.fallbacks)])
+        lines = [f"  in PyTorch: {fallback}" for fallback in self.fallbacks]
+        return "\n".join([text, *lines, *(f"  {decision}" for decision in self.decisions)])
 
 
 class _Supported(OperatorSupportBase):
@@ -160,6 +164,7 @@ def _compile(
         try:
             compiled = CompiledGraph(graph, options, fixed, updates, f"{report.kind} graph")
             report.compiled, report.parts = report.ops, 1
+            report.decisions = list(compiled.decisions)
             return _Checked(compiled, _Unversioned(whole), strict)
         except Exception as error:
             log.debug("a %s graph cannot be compiled as one", report.kind, exc_info=error)
@@ -256,15 +261,16 @@ def _partition(
         sizes = [sum(node.op == "call_function" for node in p.nodes) for p in parts]
         partitioner.fuse_partitions(parts)
         failed: dict[str, str] = {}
+        decisions: list[Decision] = []
         for node in list(whole.graph.nodes):
             if node.op == "call_module":
                 part = whole.get_submodule(node.target)
                 assert isinstance(part, GraphModule)
                 name = f"{report.kind} graph {node.name}"
-                failed.update(_compile_part(whole, node, part, options, strict, name))
+                failed.update(_compile_part(whole, node, part, options, strict, name, decisions))
         if not failed:
             whole.recompile()
-            report.compiled, report.parts = sum(sizes), len(sizes)
+            report.compiled, report.parts, report.decisions = sum(sizes), len(sizes), decisions
             return whole
         against.update(failed)
     against.update({node.name: "it could not be compiled" for node in graph.graph.nodes if node.op == "call_function"})
@@ -272,9 +278,18 @@ def _partition(
 
 
 def _compile_part(
-    whole: GraphModule, node: Node, part: GraphModule, options: Options, strict: bool, name: str
+    whole: GraphModule,
+    node: Node,
+    part: GraphModule,
+    options: Options,
+    strict: bool,
+    name: str,
+    decisions: list[Decision],
 ) -> dict[str, str]:
-    """Puts native code in the place of ``part``; or why nodes of it cannot be compiled."""
+    """Puts native code in the place of ``part``; or why nodes of it cannot be compiled.
+
+    ``decisions`` gets what back ends of others compile of it.
+    """
     for placeholder, argument in zip(_placeholders(part), node.args, strict=True):
         placeholder.meta = dict(argument.meta)  # type: ignore[union-attr]
     _pass_symbols(whole, node, part)
@@ -283,6 +298,7 @@ def _compile_part(
     except Exception as error:
         log.debug("a part of a graph cannot be compiled", exc_info=error)
         return _blamed(error, [n for n in part.graph.nodes if n.op == "call_function"])
+    decisions += compiled.decisions
     output = next(n for n in part.graph.nodes if n.op == "output").args[0]
     setattr(whole, str(node.target), _Part(_Checked(compiled, part, strict), not isinstance(output, (tuple, list))))
     return {}

@@ -9,16 +9,17 @@ from torch_mlir import ir
 
 from .. import errors
 from . import dtypes
+from .composites import Composites
 from .returns import Result
 
-_REGIONS = ("disc_tensor.branch", "disc_tensor.loop")
+_REGIONS = ("disc_tensor.branch", "disc_tensor.loop", "disc_tensor.composite")
 _ENDS = ("disc_tensor.next", "disc_tensor.yield")
 _PLACE = re.compile(r'"([^"]+)"\("([^"]+)":(\d+):\d+\)')
 _EFFECTS = ("func.return", "disc_shape.require", *_ENDS)
 _NAME = re.compile(r"\w+")
 
 
-def finish(module: ir.Module, results: Sequence[Result]) -> str:
+def finish(module: ir.Module, results: Sequence[Result], composites: Composites | None = None) -> str:
     """Completes ``main`` with its return and results' names, and gives the module's text."""
     returned = [result.value for result in results]
     func = next(v.operation for v in module.body.operations if v.operation.name == "func.func")
@@ -33,6 +34,8 @@ def finish(module: ir.Module, results: Sequence[Result]) -> str:
         body = function.regions[0].blocks[0]
         _remove_dead_ops(body, set(_NAME.findall(str(function.attributes["res_attrs"]))))
         _parameters_first(body)
+    if composites is not None:
+        composites.finish(module)
     try:
         module.operation.verify()
     except ir.MLIRError as error:

@@ -18,6 +18,7 @@ from .. import errors
 from . import dtypes, scalar
 from .agreement import Agreement
 from .builder import Builder
+from .composites import Composites
 from .entry_guards import EntryGuard
 from .locations import describe, location, source_of
 from .lower_procedures import CALL, CallLowering, Procedure, ProcedureLowering
@@ -117,6 +118,8 @@ class Lowering:
         self.builder = Builder()
         """Writes at the end of ``main``, also after the run."""
         self._agreement = Agreement(self.builder)
+        self.composites: Composites | None = None
+        """Keeps operations that back ends may claim; None without back ends."""
 
     def run(
         self,
@@ -365,6 +368,23 @@ class Lowering:
         self._source = source_of(node) or self._source
         return name.removeprefix("torch.")
 
+    @property
+    def source(self) -> str:
+        """The user's line of the operation that is being lowered, or ""."""
+        return describe(self._source) if self._source else ""
+
+    def node(self, op: ir.Operation) -> Node | None:
+        """The node of torch.export's graph that an operation comes from, if there is one."""
+        return self._node(op)
+
+    def dim_of(self, tensor: ir.Value, dim: int) -> ir.Value:
+        """The extent of a tensor as a value."""
+        return ir.Operation.create("tensor.dim", [ir.IndexType.get()], [tensor, self.builder.index(dim)]).result
+
+    def size_text(self, size: Any) -> str:
+        """A size of torch.export as the text of an expression over the program's symbols."""
+        return self._symbols.text(size)
+
     def _node(self, op: ir.Operation) -> Node | None:
         if NODE_ATTR not in op.attributes:
             return None
@@ -505,14 +525,10 @@ class Lowering:
             self.builder.operand_values = self.operands_of(op)
             if name in ("torch.aten.as_strided", "torch.aten.as_strided_copy"):
                 operands = self._on_storage(op, operands)
-            try:
-                results = self._call(op, rule, operands)
-            except TypeError:
-                # The rule computes with the number of a Scalar argument in Python.
-                computed = self._scalars(op, operands)
-                if computed is None:
-                    raise
-                results = self._call(op, rule, computed)
+            if self.composites is not None and self.composites.wants(name):
+                results = self.composites.lower(self, op, name, operands, lambda: self._results(op, rule, operands))
+            else:
+                results = self._results(op, rule, operands)
         except NotLowerable as error:
             self._report(op, name, str(error))
             return
@@ -524,6 +540,16 @@ class Lowering:
             self._report(op, name, errors.internal(error))
             return
         self._bind(op, [results] if len(op.results) == 1 else results)
+
+    def _results(self, op: ir.Operation, rule: Rule, operands: list[Any]) -> Any:
+        try:
+            return self._call(op, rule, operands)
+        except TypeError:
+            # The rule computes with the number of a Scalar argument in Python.
+            computed = self._scalars(op, operands)
+            if computed is None:
+                raise
+            return self._call(op, rule, computed)
 
     def _on_storage(self, op: ir.Operation, operands: list[Any]) -> list[Any]:
         """The operands of as_strided with the tensor whose memory its view shares in the place of the view."""

@@ -17,11 +17,13 @@ from torch.export.graph_signature import InputKind, SymIntArgument, TensorArgume
 from torch_mlir import ir
 
 from .. import caches, errors, jagged, records, trees
+from ..backends.negotiation import Negotiation
 from ..timeline import part
 from ..trees import Argument, TreeType
 from . import dtypes, rules, structure  # noqa: F401  (rules registers the built-in lowering rules)
 from .argument_check import check_example
 from .argument_paths import leaf_names, signature_of
+from .composites import Composites
 from .dynamic_report import DynamicReport, report
 from .entry_guards import EntryGuard, entry_guards, requires_two
 from .examples import Examples, check_served, differing_dims
@@ -223,22 +225,34 @@ def import_program(
     library: bool = False,
     fallback: bool = False,
     examples: Examples | None = None,
+    negotiation: Negotiation | None = None,
 ) -> ImportedProgram:
     """Imports ``model`` as DISC input IR.
 
     ``args``, ``kwargs`` and ``dynamic_shapes`` are ``torch.export.export``'s. For an ExportedProgram only
     ``dynamic_shapes`` matters, for the names of its ``Dim``s. With ``library`` every output is computed, also one that
     is an input, a parameter or a number. With ``fallback`` PyTorch does what has no rule. ``examples`` are those that
-    ``args``, ``kwargs`` and ``dynamic_shapes`` were merged of.
+    ``args``, ``kwargs`` and ``dynamic_shapes`` were merged of. ``negotiation`` is with back ends, which may claim
+    operations.
     """
     if isinstance(model, ExportedProgram):
         if model.example_inputs is not None:
             args, kwargs = model.example_inputs
         names = list(model.graph_signature.user_inputs)
-        return _imported(model, args, kwargs, dynamic_shapes, names, library=library, fallback=fallback, given=True)
+        return _imported(
+            model,
+            args,
+            kwargs,
+            dynamic_shapes,
+            names,
+            library=library,
+            fallback=fallback,
+            negotiation=negotiation,
+            given=True,
+        )
     signature = signature_of(model)
     with named_keywords(model, kwargs):
-        imported = _imported_module(model, args, kwargs, dynamic_shapes, library, fallback, examples)
+        imported = _imported_module(model, args, kwargs, dynamic_shapes, library, fallback, examples, negotiation)
     imported.signature = signature
     return imported
 
@@ -251,6 +265,7 @@ def _imported_module(
     library: bool,
     fallback: bool,
     examples: Examples | None,
+    negotiation: Negotiation | None,
 ) -> ImportedProgram:
     check_example(model, args, kwargs or {})
     names = parameter_names(model)
@@ -283,6 +298,7 @@ def _imported_module(
             library=library,
             fallback=fallback,
             examples=examples,
+            negotiation=negotiation,
         )
     imported.trees = found
     imported.nested = jagged.with_asked(nested, asked)
@@ -303,6 +319,7 @@ def _traced(
     library: bool,
     fallback: bool,
     examples: Examples | None,
+    negotiation: Negotiation | None,
 ) -> ImportedProgram:
     """A module as a program that takes its floats as inputs, or else one that they are a part of."""
     try:
@@ -319,6 +336,7 @@ def _traced(
             library=library,
             fallback=fallback,
             examples=examples,
+            negotiation=negotiation,
         )
     except errors.CompileError as error:
         if not floats:
@@ -327,7 +345,15 @@ def _traced(
             with caches.returned(model, same), records.returned(model):
                 exported, shapes = refined_export(model, args, kwargs, dynamic_shapes)
             imported = _imported(
-                exported, args, kwargs, shapes, names, library=library, fallback=fallback, examples=examples
+                exported,
+                args,
+                kwargs,
+                shapes,
+                names,
+                library=library,
+                fallback=fallback,
+                examples=examples,
+                negotiation=negotiation,
             )
         except errors.CompileError:
             raise error from None
@@ -348,6 +374,7 @@ def _imported(
     fallback: bool = False,
     given: bool = False,
     examples: Examples | None = None,
+    negotiation: Negotiation | None = None,
 ) -> ImportedProgram:
     """``given``: the program comes from the caller, not from :func:`export`."""
     specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs or {}, names)
@@ -367,9 +394,11 @@ def _imported(
         conditions = asked_symbols(exported).union(*(guard.condition.free_symbols for guard in guards))
         repeats = repeated_inputs(exported.graph, [(name, _spec(specs, leaf)) for leaf, name in tensors], conditions)
     if fallback:
-        imported = _with_fallbacks(program, specs, guards, repeats)
+        imported = _with_fallbacks(program, specs, guards, repeats, negotiation)
     else:
-        imported = import_functional(program, specs, library=library, guards=guards, repeats=repeats)
+        imported = import_functional(
+            program, specs, library=library, guards=guards, repeats=repeats, negotiation=negotiation
+        )
     if floats:
         leaves, _ = pytree.tree_flatten_with_path((tuple(args), dict(kwargs or {})))
         places = {i for i, (path, _) in enumerate(leaves) if tuple(path) in floats}
@@ -386,14 +415,20 @@ def _imported(
 
 
 def _with_fallbacks(
-    program: Program, specs: Sequence[Any], guards: Sequence[EntryGuard], repeats: Mapping[str, list[int]]
+    program: Program,
+    specs: Sequence[Any],
+    guards: Sequence[EntryGuard],
+    repeats: Mapping[str, list[int]],
+    negotiation: Negotiation | None,
 ) -> ImportedProgram:
     """Imports a program, with the operations that have no rule left to PyTorch."""
     nodes: dict[str, str] = {}
     while True:
         fallbacks = Fallbacks(nodes)
         try:
-            imported = import_functional(program, specs, guards=guards, repeats=repeats, fallbacks=fallbacks)
+            imported = import_functional(
+                program, specs, guards=guards, repeats=repeats, fallbacks=fallbacks, negotiation=negotiation
+            )
         except errors.UnsupportedOpError as error:
             forget(fallbacks.functions)
             refused = {op.node for op in error.ops}
@@ -415,6 +450,7 @@ def import_functional(
     guards: Sequence[EntryGuard] = (),
     repeats: Mapping[str, list[int]] | None = None,
     fallbacks: Fallbacks | None = None,
+    negotiation: Negotiation | None = None,
 ) -> ImportedProgram:
     """Imports a program whose ops change nothing in place. ``specs``: a spec of dims for each leaf of the arguments.
 
@@ -444,6 +480,8 @@ def import_functional(
         lowering.builder.sizing = sizing
         lowering.repeats = repeats or {}
         lowering.builder.fallbacks = fallbacks
+        if negotiation is not None:
+            lowering.composites = Composites(negotiation)
         with part("lower"):
             module, results = lowering.run(torch_module, named)
         places = _symbol_places(symbols, fakes)
@@ -452,7 +490,7 @@ def import_functional(
         outputs, named_results = returns.collect(
             results, updates, parameters, program.call_spec.out_spec, library, owned
         )
-        text = finish(module, named_results)
+        text = finish(module, named_results, lowering.composites)
     sources = {name: t for name, t in parameters.items() if f'"{name}"' in text}
     assert program.call_spec.in_spec is not None
     return ImportedProgram(

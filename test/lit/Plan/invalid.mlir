@@ -356,3 +356,51 @@ func.func private @p11_results() attributes {disc_plan.results = "1"}
 
 // expected-error @+1 {{'disc_plan.buffer_bytes' must be a list of expressions (P11)}}
 func.func private @p11_bytes() attributes {disc_plan.buffer_bytes = [4]}
+
+// -----
+
+func.func @p13(%x: tensor<4xf32>) {
+  // expected-error @+1 {{the yielded values do not have the types of the results (P13)}}
+  %0 = disc_plan.region "a" 0 : (tensor<8xf32>) {
+    disc_plan.yield %x : tensor<4xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @p14(%x: tensor<4xf32>) {
+  // expected-error @+1 {{contains 'disc_tensor.permute', which is not a composite of its back end (P14)}}
+  %0 = disc_plan.region "a" 0 : (tensor<4xf32>) {
+    %p = disc_tensor.permute %x [0] : tensor<4xf32> -> tensor<4xf32>
+    disc_plan.yield %p : tensor<4xf32>
+  }
+  return
+}
+
+// -----
+
+// expected-error @+1 {{needs a type for each constant (P15)}}
+disc_plan.extern @p15 backend "a" table "t" constants ["w"] : [] {description = "{}"}
+
+// -----
+
+func.func @p16(%x: tensor<4xf32>) {
+  // expected-error @+1 {{'nothing' is not a disc_plan.extern (P16)}}
+  %0 = disc_plan.extern_call @nothing(%x) "a" : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+disc_plan.extern @e backend "a" table "t" constants [] : [] {description = "{}"}
+func.func @p17(%x: tensor<4xf32>) {
+  // expected-error @+1 {{needs a result, and a size for each dynamic extent of its results (P17)}}
+  %0 = disc_plan.extern_call @e(%x) "a" : (tensor<4xf32>) -> tensor<?xf32>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'disc_plan.owner' has the wrong type (P18)}}
+func.func private @p18() attributes {disc_plan.owner = "a"}

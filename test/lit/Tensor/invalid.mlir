@@ -340,3 +340,13 @@ disc_rt.procedure @t35_after attributes {disc_tensor.given = array<i64: 0, -1>} 
 ^bb0(%call: !llvm.ptr):
   disc_rt.return
 }
+
+// -----
+
+func.func @t36(%x: tensor<4xf32>) {
+  // expected-error @+1 {{the yielded values do not have the types of the results (T36)}}
+  %0 = disc_tensor.composite "aten.exp" 1 (%x) {} : (tensor<4xf32>) -> tensor<8xf32> {
+    disc_tensor.yield %x : tensor<4xf32>
+  }
+  return
+}
