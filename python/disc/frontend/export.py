@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import logging
 import re
 import sys
 import traceback
@@ -18,7 +17,7 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 from torch._subclasses.fake_tensor import UnsupportedOperatorException
-from torch.export import ExportedProgram, _trace
+from torch.export import ExportedProgram
 from torch.fx.experimental import _config as symbolic_config
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.value_ranges import ValueRanges
@@ -26,6 +25,8 @@ from torch.utils._sympy.value_ranges import ValueRanges
 from .. import errors
 from ..logs import log
 from ..timeline import part
+from ..torch_compat import patches, quiet
+from ..torch_compat.patching import is_between, replaced
 from ..trees import Unknown, by_rows
 from . import (
     enlarged_examples,
@@ -228,20 +229,12 @@ def _narrowed(traced: Callable[[], ExportedProgram]) -> ExportedProgram | None:
 @contextmanager
 def _unprinted() -> Iterator[None]:
     """``torch.export`` prints the graph as far as it came when it fails, which is how control flow on data begins."""
-    export_module: Any = _trace
-    export_module.print = lambda *_, **__: None
-    # Nor is the stack of an operation that fails logged, which is tried again or reported.
-    fakes = logging.getLogger("torch._subclasses.fake_tensor")
-    fakes.addFilter(_silent)
-    try:
+
+    def nothing(*_: Any, **__: Any) -> None:
+        pass
+
+    with replaced({patches.PRINT: nothing}), quiet.FAILING_OPERATORS.silenced():
         yield
-    finally:
-        fakes.removeFilter(_silent)
-        del export_module.print
-
-
-def _silent(_: logging.LogRecord) -> bool:
-    return False
 
 
 @dataclass(frozen=True)
@@ -459,24 +452,21 @@ def _concerns(guard: _Guard, text: str) -> bool:
 @contextmanager
 def _recorded(guards: list[_Guard]) -> Iterator[None]:
     """Notes the line of the user's code behind each guard that is installed inside."""
-    original = ShapeEnv._log_guard
 
-    def record(self: ShapeEnv, prefix: str, g: Any, forcing_spec: bool) -> None:
+    def record(original: Any, env: ShapeEnv, prefix: str, g: Any, forcing_spec: bool) -> None:
         stack = [(frame.f_code, line) for frame, line in traceback.walk_stack(sys._getframe())]
+        stack = [(code, line) for code, line in stack if not is_between(code)]
         files = ((code.co_filename, line) for code, line in stack)
         place = next(((f, line) for f, line in files if is_user_file(f) and not f.startswith(_DISC)), None)
         if place is not None:
             number = any(code.co_name in ("guard_int", "guard_float") for code, _ in stack)
             asking = [caller for (code, _), (caller, _) in itertools.pairwise(stack) if code in ASKED]
             own = any(is_user_line(code.co_filename) for code in asking)
-            guards.append(_Guard(self, g, f"{place[0]}:{place[1]}", number, own))
-        original(self, prefix, g, forcing_spec)
+            guards.append(_Guard(env, g, f"{place[0]}:{place[1]}", number, own))
+        original(env, prefix, g, forcing_spec)
 
-    ShapeEnv._log_guard = record  # type: ignore[method-assign]
-    try:
+    with replaced({patches.LOG_GUARD: record}):
         yield
-    finally:
-        ShapeEnv._log_guard = original  # type: ignore[method-assign]
 
 
 def _distinct(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:

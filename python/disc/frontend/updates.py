@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
-from unittest import mock
 
 import torch
 from torch.export import ExportedProgram
@@ -18,6 +16,8 @@ from torch.fx.experimental import _config as symbolic_config
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from .. import errors
+from ..torch_compat import patches, quiet
+from ..torch_compat.patching import replaced
 from .decompositions import needs_decomposition, run_decompositions
 from .entry_guards import EntryGuard
 from .higher_order import flattened
@@ -66,10 +66,8 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
             answered_by_the_example(),
             _regardless_of_ones(exported),
             _views_made_again(exported),
-            warnings.catch_warnings(),
+            quiet.COPIED_SPECIFICATIONS.silenced(),
         ):
-            # PyTorch copies what it warns of.
-            warnings.filterwarnings("ignore", message=r".*LeafSpec", category=FutureWarning)
             # Tracing all of it again takes as long as the export.
             program = decomposed_by_node(exported) or run_decompositions(exported)
             settle(program.graph)
@@ -94,13 +92,12 @@ def _views_made_again(exported: ExportedProgram) -> Iterator[None]:
     A slice up to a number that data decides has a new symbol for its size each time, which nothing then looks for.
     """
     env = environment(exported)
-    sync = torch._sync  # type: ignore[attr-defined]
 
-    def synced(tensor: torch.Tensor) -> None:
+    def synced(original: Any, tensor: torch.Tensor) -> None:
         with nullcontext() if env is None or get_proxy_mode() else env.ignore_fresh_unbacked_symbols():
-            sync(tensor)
+            original(tensor)
 
-    with mock.patch.object(torch, "_sync", synced):
+    with replaced({patches.SYNC: synced}):
         yield
 
 

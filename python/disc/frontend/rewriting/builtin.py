@@ -34,7 +34,6 @@ from .dynamic import (
     tensor_of,
     whole_of,
 )
-from .hooks import Range
 from .operators import not_
 from .optional import OptionalValue, settled
 from .parts import has_parts, length
@@ -308,7 +307,6 @@ _VARIANTS: dict[Any, Callable[..., Any]] = {
     float: _float,
     len: _len,
     range: _range,
-    Range: _range,
     enumerate: _enumerate,
     zip: _zip,
     reversed: _reversed,
