@@ -15,18 +15,15 @@ from typing import Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
-from torch._subclasses.fake_tensor import UnsupportedOperatorException
 from torch.export import ExportedProgram
-from torch.fx.experimental import _config as symbolic_config
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._sympy.value_ranges import ValueRanges
 
 from .. import errors
 from ..logs import log
 from ..timeline import part
-from ..torch_compat import patches, quiet
+from ..torch_compat import patches, pytree, quiet
 from ..torch_compat.patching import is_between, replaced
+from ..torch_compat.symbols import ShapeEnv, ValueRanges, symbolic_config
+from ..torch_compat.tracing import UnsupportedOperatorException
 from ..trees import Unknown, by_rows
 from . import (
     enlarged_examples,
@@ -35,7 +32,7 @@ from . import (
     hints,
     jagged_tracing,
     layout_questions,
-    meta_kernels,  # noqa: F401  (registers them)
+    meta_kernels,
 )
 from .argument_paths import leaf_names, signature_of
 from .entry_guards import EntryGuard, allows_negative, entry_guards, lines_of, note_lines, requires_two, with_sources
@@ -141,23 +138,7 @@ def export(
     that (broadcasting, mostly). Such models are traced again without the assumption: what broadcasts is then checked
     when the compiled model is called.
     """
-    with (
-        torch.no_grad(),
-        traced_through(),
-        numbers_in_python(),
-        kept_whole(),
-        guarded(),
-        kept_recursion(module),
-        flattened(),
-        proved_by_trying(),
-        _unprinted(),
-        allowing_many(),
-        sizes_from_zero(),
-        layout_questions.answered_by_the_example(),
-        jagged_tracing.taken_apart(),
-        enum_arguments.as_constants(),
-        without_scripts(module),
-    ):
+    with torch.no_grad(), _tracing(module):
         args, kwargs = _distinct(args, kwargs)
 
         def traced() -> ExportedProgram:
@@ -215,6 +196,29 @@ def export(
         if isinstance(first, (errors.DynamicDimError, Unknown)) and not isinstance(why, errors.DynamicDimError):
             raise first from why
         raise_failure(converter.explained(why), why)
+
+
+@contextmanager
+def _tracing(module: torch.nn.Module) -> Iterator[None]:
+    """Replaces what DISC traces in a way of its own, in this thread; other threads that enter it wait."""
+    with (
+        traced_through(),
+        numbers_in_python(),
+        kept_whole(),
+        guarded(),
+        kept_recursion(module),
+        flattened(),
+        proved_by_trying(),
+        _unprinted(),
+        allowing_many(),
+        sizes_from_zero(),
+        layout_questions.answered_by_the_example(),
+        meta_kernels.sizes_of_windows(),
+        jagged_tracing.taken_apart(),
+        enum_arguments.as_constants(),
+        without_scripts(module),
+    ):
+        yield
 
 
 def _narrowed(traced: Callable[[], ExportedProgram]) -> ExportedProgram | None:

@@ -12,15 +12,14 @@ from typing import Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
 from torch import Tensor
-from torch._higher_order_ops.flex_attention import math_attention
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .. import errors
-from ..torch_compat import patches
+from ..torch_compat import patches, pytree
+from ..torch_compat.operators import OpOverload, math_attention
 from ..torch_compat.patching import Replacement, instead, replaced
+from ..torch_compat.symbols import statically_known_true
 from . import markers
 from .facts import environment
 from .locations import user_line
@@ -325,7 +324,7 @@ def _method(function: Callable[..., Any]) -> Replacement:
 
 def reason_against_higher_order(node: Node) -> str:
     """Why a node that calls a higher-order operator cannot be compiled."""
-    custom = node.args[0] if node.args and isinstance(node.args[0], torch._ops.OpOverload) else None
+    custom = node.args[0] if node.args and isinstance(node.args[0], OpOverload) else None
     if custom is not None:
         # auto_functionalized: an operator that changes its arguments, on copies of them.
         return f"it stands for the custom operator {custom}, which changes its arguments"

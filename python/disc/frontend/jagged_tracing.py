@@ -13,18 +13,14 @@ from typing import Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx import _symbolic_trace
-from torch.fx.experimental.proxy_tensor import maybe_enable_thunkify
-from torch.fx.experimental.symbolic_shapes import statically_known_true
-from torch.nested._internal import nested_tensor, ops, sdpa
-from torch.nested._internal.nested_int import NestedIntNode
-from torch.nested._internal.nested_tensor import NestedTensor
 
 from .. import jagged
-from ..torch_compat import patches
+from ..torch_compat import patches, pytree
+from ..torch_compat.nested import NestedIntNode, NestedTensor, nested_tensor, ops, sdpa, symbolic_trace
+from ..torch_compat.operators import DispatchKey, has_kernel
 from ..torch_compat.patching import instead, replaced
+from ..torch_compat.symbols import statically_known_true
+from ..torch_compat.tracing import FakeTensorMode, maybe_enable_thunkify
 
 _aten = torch.ops.aten
 
@@ -44,9 +40,9 @@ def _taken_apart(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     if func is _aten.to_padded_tensor.default and len(args) < 3 and not kwargs.get("output_size"):
         jagged.asks(jagged.LONGEST)
     if ops.lookup_jagged(func, *args, **kwargs) is None:
-        keys = torch._C.DispatchKey
+        keys = DispatchKey
         for key in (keys.CompositeImplicitAutogradNestedTensor, keys.CompositeImplicitAutograd):
-            if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key):
+            if has_kernel(func.name(), key):
                 return func._op_dk(key, *args, **kwargs)
     return NestedTensor.__torch_dispatch__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
 
@@ -184,7 +180,7 @@ def taken_apart() -> Iterator[None]:
             patches.SQUEEZE: instead(_squeezed),
             patches.SUGGESTED_FIXES: _suggested,
             # It cannot be traced by torch.fx, but it can here.
-            patches.IS_FX_TRACING: instead(_symbolic_trace.is_fx_symbolic_tracing),
+            patches.IS_FX_TRACING: instead(symbolic_trace.is_fx_symbolic_tracing),
         }
     ):
         yield

@@ -15,12 +15,12 @@ from typing import Any
 
 import sympy
 import torch
-from torch.fx.experimental import proxy_tensor
-from torch.fx.experimental.sym_node import SymNode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 from ..torch_compat import patches
+from ..torch_compat.operators import OpOverload
 from ..torch_compat.patching import replaced
+from ..torch_compat.symbols import ShapeEnv, SymNode, free_unbacked_symbols
+from ..torch_compat.tracing import proxy_tensor
 
 _CONVOLUTIONS = (
     torch.ops.aten.convolution.default,
@@ -102,7 +102,7 @@ def _views() -> bool:
     if getattr(_operator(), "overloadpacket", None) in _VIEWS:
         return True
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code is not torch._ops.OpOverload.decompose.__code__:
+    while frame is not None and frame.f_code is not OpOverload.decompose.__code__:
         frame = frame.f_back
     return frame is not None and getattr(frame.f_locals["self"], "overloadpacket", None) in _VIEWS
 

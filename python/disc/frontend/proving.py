@@ -16,14 +16,11 @@ from typing import Any
 
 import sympy
 import torch
-from torch._dynamo.source import TensorPropertySource
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StrictMinMaxConstraint
-from torch.utils._sympy import functions as torch_sympy
-from torch.utils._sympy.printers import PythonPrinter
-from torch.utils._sympy.value_ranges import ValueRanges
 
 from ..torch_compat import patches
+from ..torch_compat.compiling import TensorPropertySource
 from ..torch_compat.patching import replaced
+from ..torch_compat.symbols import DimDynamic, PythonPrinter, ShapeEnv, StrictMinMaxConstraint, ValueRanges, torch_sympy
 
 # More than so many points are not tried.
 _MOST = 50_000

@@ -17,11 +17,11 @@ from typing import Any
 import sympy
 import torch
 from torch.fx import Graph, Node
-from torch.fx.experimental import proxy_tensor
-from torch.utils._sympy import functions as torch_sympy
 
 from ..torch_compat import patches
 from ..torch_compat.patching import replaced
+from ..torch_compat.symbols import torch_sympy
+from ..torch_compat.tracing import proxy_tensor
 from . import markers
 
 _BEGINS = (markers.branch_begin, markers.loop_begin, markers.procedure_begin)

@@ -14,11 +14,11 @@ from typing import Any
 import sympy
 import torch.fx.traceback as fx_traceback
 from torch.export import ExportedProgram
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from .. import errors
 from ..torch_compat import patches
 from ..torch_compat.patching import replaced
+from ..torch_compat.symbols import ShapeEnv
 from .entry_guards import EntryGuard, holds, with_sources
 from .hints import environment
 from .locations import source_of_trace

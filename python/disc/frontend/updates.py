@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind, SymBoolArgument, SymFloatArgument, SymIntArgument
-from torch.fx.experimental import _config as symbolic_config
-from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from .. import errors
 from ..torch_compat import patches, quiet
 from ..torch_compat.patching import replaced
+from ..torch_compat.symbols import symbolic_config
+from ..torch_compat.tracing import get_proxy_mode
 from .decompositions import needs_decomposition, run_decompositions
 from .entry_guards import EntryGuard
 from .higher_order import flattened
 from .hints import environment
 from .layout_questions import answered_by_the_example
+from .meta_kernels import sizes_of_windows
 from .node_decompositions import decomposed_by_node
 from .settle import allowing_many, settle
 from .specialisation import unspecialised
@@ -64,6 +65,7 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
             allowing_many(),
             unspecialised(exported) as guards,
             answered_by_the_example(),
+            sizes_of_windows(),
             _regardless_of_ones(exported),
             _views_made_again(exported),
             quiet.COPIED_SPECIFICATIONS.silenced(),

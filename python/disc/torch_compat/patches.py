@@ -154,6 +154,12 @@ CONVOLUTION_KERNELS = ItemPatch(f"{_FAKE}:op_implementations_dict", _LAYOUT, Non
 CONVOLUTION_FORMAT = Patch("torch._C:_conv_determine_backend_memory_format", _LAYOUT, None)
 CONVOLUTION_CONVERSION = Patch("torch:Tensor.to", _LAYOUT, None)
 
+POOLED_SIZE = Patch(
+    "torch._meta_registrations:pooling_output_shape_pad_lr",
+    "frontend/meta_kernels.py: it compares sizes in ceil mode. Without it the parity of a dynamic size is fixed.",
+    "(size, kernel, low, high, stride, dilation, ceil_mode)",
+)
+
 # -- what torch.export records ------------------------------------------------------------------------------
 
 STACK_TRACES = Patch(

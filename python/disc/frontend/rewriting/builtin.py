@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...torch_compat.tracing import disabled_torch_function
 from . import operators
 from .conditions import (
     SYMBOLIC,
@@ -71,7 +72,7 @@ def _of_list(owner: list[Any], name: str) -> Callable[..., Any] | None:
     return None
 
 
-_PLAIN = (Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
+_PLAIN = (Tensor.__torch_function__, disabled_torch_function)
 
 
 def _overridden(*values: Any) -> bool:

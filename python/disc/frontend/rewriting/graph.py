@@ -10,14 +10,11 @@ import sympy
 import torch
 from torch import Tensor
 from torch.fx import Node
-from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, get_proxy_slot
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._sympy import functions as torch_sympy
-from torch.utils._sympy.numbers import int_oo
-from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from ...torch_compat import patches
 from ...torch_compat.patching import instead, replaced
+from ...torch_compat.symbols import ShapeEnv, ValueRanges, bound_sympy, int_oo, torch_sympy
+from ...torch_compat.tracing import disable_proxy_modes_tracing, get_proxy_mode, get_proxy_slot
 from .. import facts, markers
 from ..proving import declared_ranges
 from .conditions import known_truth, number

@@ -14,16 +14,16 @@ from typing import Any
 
 import sympy
 import torch
-import torch._refs
 from torch import Tensor
-from torch._subclasses.fake_tensor import DataDependentOutputException
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 
 from ... import errors
 from ...source_lines import lines_of
 from ...torch_compat import patches
+from ...torch_compat.operators import broadcast_shapes
 from ...torch_compat.patching import Replacement, caller, replaced
+from ...torch_compat.symbols import GuardOnDataDependentSymNode
+from ...torch_compat.tracing import DataDependentOutputException
 from ...trees import Unknown
 from ..locations import is_layer_file, is_user_file, is_user_line
 from . import filled, seen
@@ -146,7 +146,7 @@ def _set(x: Tensor, items: list[Any], y: Any) -> Tensor:
     return torch.ops.aten.index_put_.default(x, indices, values)
 
 
-_BROADCASTING = torch._refs._broadcast_shapes.__code__
+_BROADCASTING = broadcast_shapes.__code__
 
 
 def _truth_of_condition(original: Any, value: torch.SymBool) -> bool:
