@@ -157,7 +157,7 @@ CONVOLUTION_CONVERSION = Patch("torch:Tensor.to", _LAYOUT, None)
 POOLED_SIZE = Patch(
     "torch._meta_registrations:pooling_output_shape_pad_lr",
     "frontend/meta_kernels.py: it compares sizes in ceil mode. Without it the parity of a dynamic size is fixed.",
-    "(size, kernel, low, high, stride, dilation, ceil_mode)",
+    "(inputSize, kernelSize, pad_l, pad_r, stride, dilation, ceil_mode)",
 )
 
 # -- what torch.export records ------------------------------------------------------------------------------

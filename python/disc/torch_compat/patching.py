@@ -275,20 +275,19 @@ def replaced(replacements: Mapping[Patch, Replacement]) -> Iterator[None]:
     thread = threading.get_ident()
     entered: list[tuple[_Dispatch, int]] = []
     try:
-        for patch, replacement in replacements.items():
-            with _lock:
-                place = patch.find()
-                dispatch = _dispatch_in(place) or _Dispatch(place)
-                entered.append((dispatch, dispatch.depth(thread)))
-                dispatch.push(thread, replacement)
-        yield
-    finally:
         try:
+            for patch, replacement in replacements.items():
+                with _lock:
+                    place = patch.find()
+                    dispatch = _dispatch_in(place) or _Dispatch(place)
+                    entered.append((dispatch, dispatch.depth(thread)))
+                    dispatch.push(thread, replacement)
+            yield
+        finally:
             _leave(thread, entered)
-        except BaseException:
-            # An interrupt: once more, and it raises afterwards.
-            _leave(thread, entered)
-            raise
+    finally:
+        # Once more, for Ctrl-C in the first one.
+        _leave(thread, entered)
 
 
 def _leave(thread: int, entered: list[tuple[_Dispatch, int]]) -> None:

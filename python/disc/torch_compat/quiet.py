@@ -24,17 +24,16 @@ class _Quiet:
         thread = threading.get_ident()
         before = self._depths.get(thread, 0)
         try:
-            with _lock:
-                self._depths[thread] = before + 1
-                self._install()
-            yield
-        finally:
             try:
+                with _lock:
+                    self._depths[thread] = before + 1
+                    self._install()
+                yield
+            finally:
                 self._leave(thread, before)
-            except BaseException:
-                # An interrupt: once more, and it raises afterwards.
-                self._leave(thread, before)
-                raise
+        finally:
+            # Once more, for Ctrl-C in the first one.
+            self._leave(thread, before)
 
     def _leave(self, thread: int, depth: int) -> None:
         with _lock:
