@@ -75,7 +75,7 @@ BUFFER_HOOKS = ItemPatch(
 
 CREATE_SYMBOL = Patch(
     f"{_SHAPE_ENV}.create_symbol",
-    "frontend/proving.py: notes the range that the user gave a dim, from which 0 and 1 are missing in torch's own."
+    "frontend/proving.py: notes the user's range of a dim, from which 0 and 1 are missing in torch's own."
     " Without it conditions are not proved by trying all sizes, and an empty input is not served.",
     "(self, val, source, dynamic_dim, constraint_dim, positive, do_not_specialize_zero_one, symbolic_context)",
 )
@@ -120,7 +120,7 @@ ALLOWED_OPERATIONS = Patch(
 
 _LAYOUT = (
     "PyTorch asks sizes for strides and memory formats, which the compiled model does not depend on. Without it each"
-    " question is a condition on the inputs: batch sizes of 1 are refused."
+    " question is a condition on the inputs, such as a batch size other than 1."
 )
 DESCRIBE_TENSOR = tuple(
     Patch(f"{module}:_extract_tensor_metadata", _LAYOUT, "(result, include_contiguity)")
@@ -261,7 +261,7 @@ ASSOCIATIVE_SCAN = Patch(
 
 # -- jagged nested tensors: frontend/jagged_tracing.py ---------------------------------------------------------------
 
-_JAGGED = "Operations on nested tensors are traced as operations on values and offsets. Without it they are refused."
+_JAGGED = "Operations on nested tensors are traced as operations on values and offsets. Without it torch.export fails."
 PROXY_DISPATCH = Patch(
     f"{_PROXY_TENSOR}:ProxyTorchDispatchMode.__torch_dispatch__", _JAGGED, "(self, func, types, args, kwargs)"
 )
@@ -270,7 +270,7 @@ NESTED_INT = Patch(
 )
 EXTREME_LENGTH = Patch(
     "torch.nested._internal.nested_tensor:_get_sdpa_extreme_seqlen",
-    "The longest sequence is a number that data decides. Without it the example's is compiled in.",
+    "The longest sequence is a data-dependent number. Without it the example's is compiled in.",
     "(func, tensor)",
 )
 JAGGED_ATTENTION = Patch(
