@@ -35,6 +35,7 @@ LAYERS: list[tuple[str, ...]] = [
         "lib/Target/Null",
     ),
     ("lib/Target/Driver",),
+    ("python/disc/torch_compat",),
     ("python/disc",),
     # The ends of the tree: nothing in it may depend on them, and they may use everything.
     ("tools", "test", "bench", "examples"),
@@ -111,12 +112,14 @@ def python_imports(file: str, text: str) -> Iterator[tuple[int, str]]:
 
 def check_python(file: str, text: str, root_modules: Iterable[str]) -> Iterator[Violation]:
     """Violations among the imports of one Python file: the package may not use what stands to its right."""
-    if layer_of(file) != "python/disc":
+    layer = layer_of(file)
+    if layer not in ("python/disc/torch_compat", "python/disc"):
         return
     for line, module in python_imports(file, text):
         top = module.split(".")[0]
-        if top in root_modules:
-            yield Violation(file, line, f"python/disc may not import {module}")
+        imported = layer_of(f"python/{module.replace('.', '/')}")
+        if top in root_modules or (imported is not None and not allowed(layer, imported)):
+            yield Violation(file, line, f"{layer} may not import {module}")
 
 
 def root_modules(root: Path) -> set[str]:

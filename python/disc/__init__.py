@@ -172,22 +172,9 @@ class _WatchSerializer:
 
 def _register_on_demand() -> None:
     """Lets the first use of an unknown operator in ``torch.ops.disc`` import the front end."""
-    from torch import _ops
+    from .torch_compat.namespace import register_on_demand
 
-    class Operators(_ops._OpNamespace):
-        # Names of operators begin with it.
-        __module__ = _ops.__name__
-
-        def __getattr__(self, name: str) -> Any:
-            try:
-                return super().__getattr__(name)
-            except AttributeError:
-                if name.startswith("__"):
-                    raise
-            _register_operators()
-            return super().__getattr__(name)
-
-    _ops.ops.disc.__class__ = Operators
+    register_on_demand("disc", _register_operators)
 
 
 def _register_operators() -> None:

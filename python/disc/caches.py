@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
+
+from .torch_compat import pytree
 
 _MODULE = "transformers.cache_utils"
 

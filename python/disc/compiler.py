@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import torch
 from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 
 from . import _native, code_cache, records
 from .backends.backend import Backend
@@ -29,6 +28,7 @@ from .logs import log
 from .model import Model
 from .options import Options
 from .pipeline import IMPORT
+from .torch_compat import pytree
 from .weight_watch import WeightWatch
 
 if TYPE_CHECKING:

@@ -17,15 +17,12 @@ import torch
 
 from . import _native
 from .tensor_layout import Layout, layout
+from .torch_compat.lasting import data_descriptor, data_of, replace_data
+from .torch_compat.tensors import TensorBase, WeakTensorRef
+from .torch_compat.tracing import DisableTorchFunction
 
 # The dead ones are dropped when there are twice as many aliases as were alive the last time, and at least so many.
 _FEW = 16
-
-# What PyTorch itself does for the attribute.
-_data: Any = torch._C.TensorBase.__dict__["data"]
-
-# The same as a function, which code that Dynamo compiles calls.
-_data_of: Any = torch._C._autograd._get_data_attr  # type: ignore[attr-defined]
 
 # By the storage's address, which is not reused while there are aliases.
 _watched: dict[int, weakref.ref[Aliases]] = {}
@@ -86,7 +83,7 @@ class Aliases:
         counter = ctypes.c_uint64.from_address(tensor._cdata + place.counter).value
         version = counter + place.version
         owners = None if place.owners is None else counter + place.owners
-        alias = _Alias(torch._C._WeakTensorRef(tensor), _word(version), version, owners)  # type: ignore[attr-defined]
+        alias = _Alias(WeakTensorRef(tensor), _word(version), version, owners)
         with _lock:
             if len(self._alive) >= self._limit:
                 self._forget_the_dead()
@@ -135,11 +132,11 @@ def _word(address: int) -> int:
 
 
 def _get_data(tensor: torch.Tensor) -> torch.Tensor:
-    return _noted(tensor, _data.__get__)
+    return _noted(tensor, data_descriptor.__get__)
 
 
 def _compiled_get_data(tensor: torch.Tensor) -> torch.Tensor:
-    return _noted(tensor, _data_of)
+    return _noted(tensor, data_of)
 
 
 def _noted(tensor: torch.Tensor, get: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
@@ -147,9 +144,9 @@ def _noted(tensor: torch.Tensor, get: Callable[[torch.Tensor], torch.Tensor]) ->
     if not _watched:
         return alias
     # What subclasses and modes hear of is ``.data`` alone.
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         try:
-            key = torch._C.TensorBase.untyped_storage(alias)._cdata
+            key = TensorBase.untyped_storage(alias)._cdata
         except (NotImplementedError, RuntimeError):
             return alias  # A layout without a storage, such as a sparse one.
         reference = _watched.get(key)
@@ -160,12 +157,11 @@ def _noted(tensor: torch.Tensor, get: Callable[[torch.Tensor], torch.Tensor]) ->
     if unversioned:
         with torch.inference_mode(False):
             alias = get(tensor)
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         aliases.add(alias, place)
     return alias
 
 
 @functools.cache
 def _note_reads() -> None:
-    torch.Tensor.data = _native.noted_attribute(_data, _get_data)
-    torch._C._autograd._get_data_attr = _compiled_get_data  # type: ignore[attr-defined]
+    replace_data(_native.noted_attribute(data_descriptor, _get_data), _compiled_get_data)

@@ -7,7 +7,6 @@ from typing import Any
 
 import sympy
 import torch
-from torch._export.serde.serialize import GraphModuleSerializer
 from torch.export import ExportedProgram
 
 from . import jagged, trees
@@ -19,6 +18,7 @@ from .frontend.keyword_arguments import named_keywords
 from .frontend.shape_specs import resolved
 from .frontend.structure import plain
 from .frontend.symbols import flatten_dynamic_shapes, parameter_names
+from .torch_compat.saving import GraphModuleSerializer
 
 
 def export(

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch.export import Dim
-from torch.export.dynamic_shapes import _DimHint, _DimHintType
-from torch.fx.experimental.proxy_tensor import maybe_enable_thunkify
-from torch.nested._internal.nested_tensor import NestedTensor
 
 from .errors import ArgumentTypeError
+from .torch_compat import pytree
+from .torch_compat.nested import NestedTensor
+from .torch_compat.symbols import DimHint, DimHintType
+from .torch_compat.tracing import maybe_enable_thunkify
 
 _NUMBERS = ("min_seqlen", "max_seqlen")
 LONGEST = "max_seqlen"
@@ -338,9 +338,9 @@ def _spec_of_parts(kind: Kind, rank: int, spec: Any) -> list[Any]:
 
 def _plus_one(dim: Any) -> Any:
     """The spec of the offsets' extent, which is one more than the number of sequences."""
-    if not isinstance(dim, _DimHint):
+    if not isinstance(dim, DimHint):
         return dim + 1
-    if dim.type is _DimHintType.STATIC or (dim.min is None and dim.max is None):
+    if dim.type is DimHintType.STATIC or (dim.min is None and dim.max is None):
         return dim
     more = {name: n + 1 for name, n in (("min", dim.min), ("max", dim.max)) if n is not None}
-    return (Dim.AUTO if dim.type is _DimHintType.AUTO else Dim.DYNAMIC)(**more)
+    return (Dim.AUTO if dim.type is DimHintType.AUTO else Dim.DYNAMIC)(**more)

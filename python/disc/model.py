@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd import profiler
-from torch.nn.modules.module import _IncompatibleKeys
 
 from . import _native, saved, tables
 from .backends.negotiation import Decision, Decisions
@@ -30,6 +29,7 @@ from .pipeline import IMPORT, Pipeline
 from .profile import Call, Launch, Profile
 from .recorder import RawCall, Recorder
 from .timeline import Span
+from .torch_compat.tensors import IncompatibleKeys
 from .viewers import torch_profiler
 from .weight_watch import WeightWatch
 
@@ -345,7 +345,7 @@ class Model:
         module = self.module
         if module is not None:
             return module.load_state_dict(state_dict, strict=strict)
-        return _IncompatibleKeys(*saved.load_state_dict(self, state_dict, strict))
+        return IncompatibleKeys(*saved.load_state_dict(self, state_dict, strict))
 
     def __reduce__(self) -> Any:
         # With its code and weights: another process need not compile it.

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 
 from . import trees
 from .errors import ArgumentValueError
+from .torch_compat import pytree
 
 
 def is_record(value: Any) -> bool:

@@ -28,10 +28,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch import Tensor
 
 from .errors import ArgumentTypeError, ArgumentValueError, CompileError, ShapeError, TreeError
+from .torch_compat import pytree
 
 CHILDREN = "children"
 PRESENT = "present"

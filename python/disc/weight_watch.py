@@ -30,6 +30,7 @@ from . import _native
 from .data_aliases import aliases_of
 from .errors import CompileError, LoadError
 from .tensor_layout import layout
+from .torch_compat.tensors import WeakTensorRef
 
 # How many lists and dicts in each other are looked into.
 _DEPTH = 3
@@ -51,7 +52,7 @@ class _Parameter:
         """Whether in-place changes matter: what calls read and write in place is never packed."""
         self._tensor = tensor if owned else None
         self.tensor = weakref.ref(tensor)
-        self._held = torch._C._WeakTensorRef(tensor)  # type: ignore[attr-defined]
+        self._held = WeakTensorRef(tensor)
         self._storage = _held_storage(tensor)
         self.aliases = aliases_of(tensor) if counted else None
         self._state = self._now(tensor)

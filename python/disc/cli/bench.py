@@ -159,7 +159,8 @@ def _eager(program: Any, threads: int) -> Callable[..., Any]:
 def _spread(program: Any, module: Callable[..., Any]) -> Callable[..., Any]:
     """Calls a module with tensors in the places of the example's, and all else as it was in the example."""
     import torch
-    import torch.utils._pytree as pytree
+
+    from ..torch_compat import pytree
 
     if program.example_inputs is None:
         text.fail("the file has no example inputs, which say what the arguments other than tensors are")
@@ -217,7 +218,8 @@ def _percentile(seconds: Sequence[float], percent: int) -> float:
 def _difference(got: Any, expected: Any) -> float | None:
     """The largest difference of two results; None if they are not as many tensors of the same shapes."""
     import torch
-    import torch.utils._pytree as pytree
+
+    from ..torch_compat import pytree
 
     pairs = [[x for x in pytree.tree_leaves(results) if isinstance(x, torch.Tensor)] for results in (got, expected)]
     if len(pairs[0]) != len(pairs[1]) or any(a.shape != b.shape for a, b in zip(*pairs, strict=True)):

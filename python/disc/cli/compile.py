@@ -301,7 +301,7 @@ def _ranges(items: Sequence[str]) -> dict[str, Any]:
 
 def _named_dims(program: ExportedProgram, items: Sequence[str]) -> Any:
     """What --dims says, as ``dynamic_shapes`` of the program."""
-    from torch.utils import _pytree as pytree
+    from ..torch_compat import pytree
 
     names = list(program.graph_signature.user_inputs)
     specs: list[dict[int, str] | None] = [None] * len(names)

@@ -17,17 +17,20 @@ from typing import Any
 import networkx
 import torch
 from functorch.compile import default_partition, min_cut_rematerialization_partition
-from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.backends.registry import list_backends, register_backend
-from torch._dynamo.exc import RestartAnalysis
-from torch._functorch.aot_autograd import make_boxed_func
-from torch._guards import TracingContext
-from torch._inductor import config as inductor_config
-from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.fx import GraphModule
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..options import Options
+from ..torch_compat.compiling import (
+    RestartAnalysis,
+    TracingContext,
+    aot_autograd,
+    inductor_config,
+    list_backends,
+    make_boxed_func,
+    register_backend,
+)
+from ..torch_compat.tracing import FakeTensor, unset_fake_temporarily
 from ..viewers import torch_trace
 from .compiled import log
 from .decompositions import decompositions

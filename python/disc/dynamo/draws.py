@@ -14,13 +14,14 @@ from typing import Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
-from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Node
-from torch.utils._sympy.printers import PythonPrinter
 
 from ..frontend.graphs import drawn_after, draws
+from ..torch_compat import pytree
+from ..torch_compat.compiling import run_and_save_rng_state, run_with_rng_state
+from ..torch_compat.operators import OpOverload
+from ..torch_compat.symbols import PythonPrinter
+from ..torch_compat.tracing import FakeTensor, FakeTensorMode
 from . import effects
 
 _aten = torch.ops.aten
@@ -157,7 +158,7 @@ class _Taker:
             self._wrapper = "save(" if saves else f"restore({self.text(args[0])}, "
             op, args = (args[0], args[1:]) if saves else (args[1], args[2:])
             value = self._value(op, args, node.kwargs)
-        if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten":
+        if not isinstance(op, OpOverload) or op.namespace != "aten":
             raise _NotBefore
         split = _SPLIT.get(op)
         if split is not None:

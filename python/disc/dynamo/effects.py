@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
+
+from ..torch_compat import pytree
+from ..torch_compat.tracing import FakeTensor
 
 _aten = torch.ops.aten
 

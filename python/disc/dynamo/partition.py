@@ -15,6 +15,8 @@ from ..backends.negotiation import Decision
 from ..errors import CompileError, ShapeError, UnsupportedOpError
 from ..frontend import is_flattened, reason_against
 from ..options import Options
+from ..torch_compat.operators import OperatorBase, OpOverload
+from ..torch_compat.tensors import preserve_version_counter
 from .compiled import CompiledGraph, log
 from .effects import take_tokens
 from .result_function import LayoutError
@@ -205,9 +207,7 @@ def _one_line(text: str) -> str:
 
 def _fallback(node: Node, reason: str) -> Fallback:
     target = node.target
-    name = (
-        str(target) if isinstance(target, (str, torch._ops.OperatorBase)) else getattr(target, "__name__", str(target))
-    )
+    name = str(target) if isinstance(target, (str, OperatorBase)) else getattr(target, "__name__", str(target))
     # A reason may have the IR of a whole operation: the logger has it at DEBUG.
     return Fallback(name, _one_line(reason), _source(node))
 
@@ -215,7 +215,7 @@ def _fallback(node: Node, reason: str) -> Fallback:
 def _same_versions(tensors: Sequence[torch.Tensor]) -> Any:
     # Tensors made in inference mode have no versions.
     counted = tuple(x for x in tensors if not x.is_inference())
-    return torch.autograd._unsafe_preserve_version_counter(counted)  # type: ignore[no-untyped-call]
+    return preserve_version_counter(counted)  # type: ignore[no-untyped-call]
 
 
 class _Unversioned:
@@ -393,7 +393,7 @@ def _computes(node: Node) -> bool:
     target = node.target
     if is_flattened(target):
         return True
-    return isinstance(target, torch._ops.OpOverload) and not (target.is_view or target.overloadpacket in _FREE)
+    return isinstance(target, OpOverload) and not (target.is_view or target.overloadpacket in _FREE)
 
 
 def _source(node: Node) -> str:

@@ -8,12 +8,12 @@ from typing import Any
 
 import sympy
 import torch
-from torch._functorch._aot_autograd.schemas import OutputType
-from torch._guards import TracingContext
-from torch.utils._sympy.printers import PythonPrinter
 
 from ..frontend.graphs import GraphInterface
 from ..frontend.result_layouts import Base, Layout, Source, View
+from ..torch_compat.compiling import OutputType, TracingContext
+from ..torch_compat.symbols import PythonPrinter
+from ..torch_compat.tensors import conjugated, negated
 
 
 class LayoutError(Exception):
@@ -147,8 +147,8 @@ def _view_of(
         result = torch.empty(0, dtype=dtype)
         result.set_(base.untyped_storage(), begin // dtype.itemsize, sizes, strides)
     if conj:
-        result = torch._conj(result)
-    return torch._neg_view(result) if neg else result
+        result = conjugated(result)
+    return negated(result) if neg else result
 
 
 def results_in_inputs() -> list[tuple[int, int]]:

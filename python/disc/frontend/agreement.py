@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import sympy
 import torch
-from torch.utils._sympy.functions import FloorDiv, Max, Min
-from torch.utils._sympy.value_ranges import ValueRanges
 from torch_mlir import ir
 
+from ..torch_compat.symbols import FloorDiv, Max, Min, ValueRanges
 from .values import Extent, Tensor
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch.utils._pytree as pytree
+from ..torch_compat import pytree
 
 
 def signature_of(function: Any) -> inspect.Signature | None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._prims_common import suggest_memory_format
+
+from ..torch_compat.operators import OperatorBase, suggest_memory_format
 
 
 def _replication_pad(count: int) -> Callable[..., Tensor]:
@@ -234,7 +235,7 @@ def _embedding_bag_weights(
 
 _aten = torch.ops.aten
 
-BACKWARD: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
+BACKWARD: dict[OperatorBase, Callable[..., Any]] = {
     **{getattr(_aten, f"replication_pad{count}d_backward").default: _replication_pad(count) for count in (1, 2, 3)},
     _aten.grid_sampler_2d_backward.default: _grid_sampler(2),
     _aten.grid_sampler_3d_backward.default: _grid_sampler(3),

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
+from ..torch_compat import pytree
+from ..torch_compat.operators import OpOverload, core_aten_decompositions
 from .decompositions import OWN
 
 _aten: Any = torch.ops.aten
@@ -31,7 +32,7 @@ class NotBatchable(Exception):
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """What a function is to be traced with: PyTorch's decompositions of ops that have no rule here."""
-    table = {**torch._decomp.core_aten_decompositions(), **OWN}
+    table = {**core_aten_decompositions(), **OWN}
     kept = {*_RULES, _aten.embedding_dense_backward}
     return {op: fn for op, fn in table.items() if op.overloadpacket not in kept and torch.Tag.pointwise not in op.tags}
 
@@ -119,7 +120,7 @@ def find_independent(graph: GraphModule, changing: Collection[int], own: Collect
                 depends.add(node)
         elif node.op == "call_function":
             target: Any = node.target
-            if isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable:
+            if isinstance(target, OpOverload) and target._schema.is_mutable:
                 return []
             if all(n in free for n in node.all_input_nodes):
                 free.add(node)
@@ -239,7 +240,7 @@ def _call(node: Node, args: Sequence[Any], kwargs: Mapping[str, Any], extent: An
     leaves = pytree.tree_leaves((args, kwargs), is_leaf=_is_batch)
     if not any(map(_is_batch, leaves)):
         return target(*args, **kwargs)
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         # getitem of a list of results.
         return target(*args, **kwargs)
     names = [argument.name for argument in target._schema.arguments]

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 from torch.fx import Node
-from torch.utils._sympy import functions as torch_sympy
 from torch_mlir import ir
 
+from ..torch_compat.symbols import torch_sympy
 from . import dtypes, locations, scalar
 from .regions import RegionBuilder, declare_symbol
 from .registry import NotLowerable

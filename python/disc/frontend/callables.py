@@ -12,6 +12,7 @@ import torch
 from torch.export import ExportedProgram
 
 from ..errors import ArgumentTypeError
+from ..torch_compat.scripts import ScriptMethod
 from .scripted import unwrapped, unwrapped_module
 
 _DEPTH = 2
@@ -31,7 +32,7 @@ def as_module(model: Any) -> torch.nn.Module | None:
         return unwrapped_module(model)
     if not callable(model) or isinstance(model, (type, ExportedProgram)):
         return None
-    if isinstance(model, torch._C.ScriptMethod):
+    if isinstance(model, ScriptMethod):
         raise ArgumentTypeError(
             f"{model.name!r} is a method of a TorchScript module, which has no signature of Python's: compile the"
             " module itself, or the Python method that it was scripted from"

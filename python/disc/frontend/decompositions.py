@@ -7,13 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch._prims_common import suggest_memory_format
 from torch.export import ExportedProgram
-from torch.export.exported_program import _override_composite_implicit_decomp
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch_mlir.extras.fx_importer import _get_mlir_op_name_for_schema
 
+from ..torch_compat.operators import (
+    HigherOrderOperator,
+    OperatorBase,
+    OpOverload,
+    all_operator_names,
+    override_composite_implicit_decomp,
+    suggest_memory_format,
+    torch_decompositions,
+)
+from ..torch_compat.symbols import statically_known_true
 from . import recurrent, transformer_layers
 from .backward import BACKWARD
 from .lower import IGNORED
@@ -330,9 +337,7 @@ def _unfold_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, size: i
     count = grad.shape[dim] if sizes else 0
     covered = (count + parts) * step
     if not 0 < parts <= _OVERLAP or not sizes or not statically_known_true(sizes[dim] <= covered):
-        known: torch.Tensor = torch._decomp.decomposition_table[torch.ops.aten.unfold_backward.default](
-            grad, sizes, dim, size, step
-        )
+        known: torch.Tensor = torch_decompositions[torch.ops.aten.unfold_backward.default](grad, sizes, dim, size, step)
         return known
     windows = torch.nn.functional.pad(grad.movedim(dim, -2), (0, 0, parts - 1, parts))
     last = size - (parts - 1) * step  # the columns below it have elements of one window more
@@ -380,11 +385,11 @@ def run_decompositions(program: ExportedProgram) -> ExportedProgram:
 
     PyTorch's own decomposition of dropout makes a copy: what is then changed in place is not the operand any more.
     """
-    with _override_composite_implicit_decomp({torch.ops.aten.dropout.default: _dropout}):
+    with override_composite_implicit_decomp({torch.ops.aten.dropout.default: _dropout}):
         return program.run_decompositions(decomposition_table())
 
 
-OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
+OWN: dict[OperatorBase, Callable[..., Any]] = {
     torch.ops.aten._trilinear.default: _trilinear,
     torch.ops.aten.addbmm.default: _addbmm,
     torch.ops.aten.put.default: _put,
@@ -427,7 +432,7 @@ OWN: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
 
 def decomposition_table(
     program: ExportedProgram | None = None,
-) -> dict[torch._ops.OperatorBase, Callable[..., Any]]:
+) -> dict[OperatorBase, Callable[..., Any]]:
     """PyTorch's decompositions of the ops that have no rule: those of export, then all others it knows.
 
     An op of ``program`` that has a rule, but not for all of its uses there, is decomposed too.
@@ -441,13 +446,8 @@ def decomposition_table(
     for op in list(table.keys()):
         if _has_rule(op) and op not in partly:
             table.pop(op, None)
-    for op, decomposition in torch._decomp.decomposition_table.items():
-        if (
-            isinstance(op, torch._ops.OpOverload)
-            and op not in table
-            and not op._schema.is_mutable
-            and not _has_rule(op)
-        ):
+    for op, decomposition in torch_decompositions.items():
+        if isinstance(op, OpOverload) and op not in table and not op._schema.is_mutable and not _has_rule(op):
             table[op] = decomposition
     table.update({op: decomposition for op, decomposition in _prims() if op not in table})
     table.update({op: decomposition for op, decomposition in OWN.items() if not _has_rule(op)})
@@ -460,9 +460,9 @@ def decomposition_table(
     return table
 
 
-def _prims() -> Iterator[tuple[torch._ops.OpOverload, Callable[..., Any]]]:
+def _prims() -> Iterator[tuple[OpOverload, Callable[..., Any]]]:
     """The prims without a rule, also those that Inductor adds when it is imported, as the aten operations they are."""
-    for name in torch._C._dispatch_get_all_op_names():
+    for name in all_operator_names():
         if not name.startswith("prims::"):
             continue
         packet, _, overload = name.removeprefix("prims::").partition(".")
@@ -483,7 +483,7 @@ def trains(node: Node) -> bool:
 
 
 def _has_rule(op: Any) -> bool:
-    return isinstance(op, torch._ops.OpOverload) and find_rule(_get_mlir_op_name_for_schema(op._schema)) is not None
+    return isinstance(op, OpOverload) and find_rule(_get_mlir_op_name_for_schema(op._schema)) is not None
 
 
 def needs_decomposition(program: ExportedProgram) -> bool:
@@ -499,9 +499,9 @@ def needs_decomposition(program: ExportedProgram) -> bool:
 
 def lowers_as_it_is(target: Any) -> bool:
     """Whether the lowering takes an operation of a graph without changes."""
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         # Python's arithmetic on extents; higher-order operators are no functions.
-        return not isinstance(target, torch._ops.HigherOrderOperator)
+        return not isinstance(target, HigherOrderOperator)
     if target._schema.is_mutable:
         return False
     name = _get_mlir_op_name_for_schema(target._schema)

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch.export import Dim
-from torch.export.dynamic_shapes import _DimHint, _DimHintType
+
+from ..torch_compat.symbols import DimHint, DimHintType
 
 AUTO = "auto"
 """In ``dynamic_shapes``: whatever can be dynamic is."""
 
 
 @dataclass
-class NamedHint(_DimHint):
+class NamedHint(DimHint):
     """``Dim.DYNAMIC`` or ``Dim.AUTO`` whose symbol gets a name."""
 
     name: str = ""
@@ -24,7 +25,7 @@ class NamedHint(_DimHint):
 
 def dynamic(name: str | None = None, **bounds: int | None) -> Any:
     """A dim that has to be dynamic, with a name for its symbol."""
-    return NamedHint(_DimHintType.DYNAMIC, _factory=False, name=name, **bounds) if name else Dim.DYNAMIC
+    return NamedHint(DimHintType.DYNAMIC, _factory=False, name=name, **bounds) if name else Dim.DYNAMIC
 
 
 def name_of(spec: Any) -> str | None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
 
 from .. import jagged
+from ..torch_compat import pytree
 from .entry_guards import entry_guards
 from .example import differing
 from .hints import dims, is_hint, spec_of

@@ -16,15 +16,11 @@ from typing import Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
-from torch.export.exported_program import _convert_guards_to_code
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._sympy import functions as torch_sympy
-from torch.utils._sympy.numbers import int_oo
-from torch.utils._sympy.value_ranges import ValueRanges
 
 from .. import errors
+from ..torch_compat import pytree
+from ..torch_compat.symbols import ShapeEnv, ValueRanges, guards_as_code, int_oo, torch_sympy
 from .hints import declared, dims, environment, user_inputs
 from .proving import rounds_to_less
 
@@ -92,7 +88,7 @@ def keep_bounds(program: ExportedProgram, specs: Sequence[Any]) -> None:
         # Those that torch.export has solved over ranges of the user's are nothing to check.
         guards, given = env.guards, declared(program)
         env.guards = [guard for guard in guards if not env.replace(guard.expr).free_symbols <= given]
-        program._guards_code = _convert_guards_to_code(program.graph_module)
+        program._guards_code = guards_as_code(program.graph_module)
         env.guards = guards
     for _, dim, size, spec in dims(program, specs):
         if env is None or dim is None or not isinstance(size, torch.SymInt) or getattr(spec, "min", None) != 2:

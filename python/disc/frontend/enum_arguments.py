@@ -6,22 +6,22 @@ import enum
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest import mock
 
-from torch._export import non_strict_utils
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, CustomObjArgument
+
+from ..torch_compat import patches
+from ..torch_compat.patching import replaced
 
 
 @contextmanager
 def as_constants() -> Iterator[None]:
     """While it is active, ``torch.export`` takes them: it traces them, but has no range constraints for them."""
-    known: Any = non_strict_utils._is_constant_argument
 
-    def is_constant(value: Any) -> bool:
-        return isinstance(value, enum.Enum) or known(value)
+    def is_constant(original: Any, value: Any) -> bool:
+        return isinstance(value, enum.Enum) or original(value)
 
-    with mock.patch.object(non_strict_utils, "_is_constant_argument", is_constant):
+    with replaced({patches.CONSTANT_ARGUMENT: is_constant}):
         yield
 
 

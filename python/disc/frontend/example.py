@@ -12,10 +12,11 @@ from typing import Any
 
 import sympy
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils import _pytree as pytree
+
+from ..torch_compat import pytree
+from ..torch_compat.symbols import ShapeEnv
+from ..torch_compat.tracing import FakeTensorMode
 
 
 class _Differs(Exception):

@@ -8,11 +8,11 @@ from typing import Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
 from torch.export import Dim, ExportedProgram
 
 from .. import jagged, trees
 from ..errors import ArgumentTypeError, ArgumentValueError, DynamicDimError
+from ..torch_compat import pytree
 from . import structure
 from .argument_paths import leaf_names, signature_of
 from .dim_hints import dynamic

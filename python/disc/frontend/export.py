@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import logging
 import re
 import sys
 import traceback
@@ -16,16 +15,15 @@ from typing import Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
-from torch._subclasses.fake_tensor import UnsupportedOperatorException
-from torch.export import ExportedProgram, _trace
-from torch.fx.experimental import _config as symbolic_config
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._sympy.value_ranges import ValueRanges
+from torch.export import ExportedProgram
 
 from .. import errors
 from ..logs import log
 from ..timeline import part
+from ..torch_compat import patches, pytree, quiet
+from ..torch_compat.patching import is_between, replaced
+from ..torch_compat.symbols import ShapeEnv, ValueRanges, symbolic_config
+from ..torch_compat.tracing import UnsupportedOperatorException
 from ..trees import Unknown, by_rows
 from . import (
     enlarged_examples,
@@ -34,7 +32,7 @@ from . import (
     hints,
     jagged_tracing,
     layout_questions,
-    meta_kernels,  # noqa: F401  (registers them)
+    meta_kernels,
 )
 from .argument_paths import leaf_names, signature_of
 from .entry_guards import EntryGuard, allows_negative, entry_guards, lines_of, note_lines, requires_two, with_sources
@@ -140,23 +138,7 @@ def export(
     that (broadcasting, mostly). Such models are traced again without the assumption: what broadcasts is then checked
     when the compiled model is called.
     """
-    with (
-        torch.no_grad(),
-        traced_through(),
-        numbers_in_python(),
-        kept_whole(),
-        guarded(),
-        kept_recursion(module),
-        flattened(),
-        proved_by_trying(),
-        _unprinted(),
-        allowing_many(),
-        sizes_from_zero(),
-        layout_questions.answered_by_the_example(),
-        jagged_tracing.taken_apart(),
-        enum_arguments.as_constants(),
-        without_scripts(module),
-    ):
+    with torch.no_grad(), _tracing(module):
         args, kwargs = _distinct(args, kwargs)
 
         def traced() -> ExportedProgram:
@@ -216,6 +198,29 @@ def export(
         raise_failure(converter.explained(why), why)
 
 
+@contextmanager
+def _tracing(module: torch.nn.Module) -> Iterator[None]:
+    """Replaces what DISC traces in a way of its own, in this thread; other threads that enter it wait."""
+    with (
+        traced_through(),
+        numbers_in_python(),
+        kept_whole(),
+        guarded(),
+        kept_recursion(module),
+        flattened(),
+        proved_by_trying(),
+        _unprinted(),
+        allowing_many(),
+        sizes_from_zero(),
+        layout_questions.answered_by_the_example(),
+        meta_kernels.sizes_of_windows(),
+        jagged_tracing.taken_apart(),
+        enum_arguments.as_constants(),
+        without_scripts(module),
+    ):
+        yield
+
+
 def _narrowed(traced: Callable[[], ExportedProgram]) -> ExportedProgram | None:
     """The program of the sizes that take the example's side of each condition; None if that fails, too."""
     with narrowing_hints():
@@ -228,20 +233,12 @@ def _narrowed(traced: Callable[[], ExportedProgram]) -> ExportedProgram | None:
 @contextmanager
 def _unprinted() -> Iterator[None]:
     """``torch.export`` prints the graph as far as it came when it fails, which is how control flow on data begins."""
-    export_module: Any = _trace
-    export_module.print = lambda *_, **__: None
-    # Nor is the stack of an operation that fails logged, which is tried again or reported.
-    fakes = logging.getLogger("torch._subclasses.fake_tensor")
-    fakes.addFilter(_silent)
-    try:
+
+    def nothing(*_: Any, **__: Any) -> None:
+        pass
+
+    with replaced({patches.PRINT: nothing}), quiet.FAILING_OPERATORS.silenced():
         yield
-    finally:
-        fakes.removeFilter(_silent)
-        del export_module.print
-
-
-def _silent(_: logging.LogRecord) -> bool:
-    return False
 
 
 @dataclass(frozen=True)
@@ -459,24 +456,21 @@ def _concerns(guard: _Guard, text: str) -> bool:
 @contextmanager
 def _recorded(guards: list[_Guard]) -> Iterator[None]:
     """Notes the line of the user's code behind each guard that is installed inside."""
-    original = ShapeEnv._log_guard
 
-    def record(self: ShapeEnv, prefix: str, g: Any, forcing_spec: bool) -> None:
+    def record(original: Any, env: ShapeEnv, prefix: str, g: Any, forcing_spec: bool) -> None:
         stack = [(frame.f_code, line) for frame, line in traceback.walk_stack(sys._getframe())]
+        stack = [(code, line) for code, line in stack if not is_between(code)]
         files = ((code.co_filename, line) for code, line in stack)
         place = next(((f, line) for f, line in files if is_user_file(f) and not f.startswith(_DISC)), None)
         if place is not None:
             number = any(code.co_name in ("guard_int", "guard_float") for code, _ in stack)
             asking = [caller for (code, _), (caller, _) in itertools.pairwise(stack) if code in ASKED]
             own = any(is_user_line(code.co_filename) for code in asking)
-            guards.append(_Guard(self, g, f"{place[0]}:{place[1]}", number, own))
-        original(self, prefix, g, forcing_spec)
+            guards.append(_Guard(env, g, f"{place[0]}:{place[1]}", number, own))
+        original(env, prefix, g, forcing_spec)
 
-    ShapeEnv._log_guard = record  # type: ignore[method-assign]
-    try:
+    with replaced({patches.LOG_GUARD: record}):
         yield
-    finally:
-        ShapeEnv._log_guard = original  # type: ignore[method-assign]
 
 
 def _distinct(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import sympy
-from torch.utils._sympy import functions as torch_sympy
-from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 from torch_mlir import ir
 
+from ..torch_compat.symbols import ValueRanges, bound_sympy, torch_sympy
 from .registry import NotLowerable
 from .rounding import ROUNDED, in_integers
 from .values import Extent

@@ -10,11 +10,9 @@ from typing import Any
 
 import sympy
 import torch
-from torch._guards import detect_fake_mode
-from torch.fx.experimental.symbolic_shapes import RuntimeAssert, ShapeEnv
-from torch.utils._sympy.solve import try_solve
-from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
+from ..torch_compat.symbols import RuntimeAssert, ShapeEnv, ValueRanges, bound_sympy, try_solve
+from ..torch_compat.tracing import detect_fake_mode
 from .proving import declared_ranges
 
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch.fx import Node
 
+from ..torch_compat import pytree
 from . import dtypes
 from .builder import Builder
 from .locations import describe, source_of

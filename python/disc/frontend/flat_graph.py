@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
-from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Interpreter, Node
-from torch.fx.experimental.proxy_tensor import make_fx
 
+from ..torch_compat import pytree
+from ..torch_compat.operators import HigherOrderOperator
+from ..torch_compat.tracing import FakeTensor, FakeTensorMode, enable_python_dispatcher, make_fx
 from .decompositions import decomposition_table
 from .higher_order import FLATTENED, flattened
 from .settle import allowing_many, settle
@@ -21,7 +20,7 @@ from .settle import allowing_many, settle
 
 def is_flattened(target: Any) -> bool:
     """Whether an operator of a graph is a higher-order one that :func:`flat_graph` replaces."""
-    return isinstance(target, torch._ops.HigherOrderOperator) and target.name() in FLATTENED
+    return isinstance(target, HigherOrderOperator) and target.name() in FLATTENED
 
 
 def subgraphs(node: Node) -> Iterator[GraphModule]:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 
+from ..torch_compat import pytree
 from .rewriting.hooks import NeedsRewriting
 
 Path = tuple[Any, ...]

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch import Tensor
 from torch.fx import Node
-from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, make_fx
 
 from .. import errors
+from ..torch_compat import pytree
+from ..torch_compat.tracing import detect_fake_mode, disable_proxy_modes_tracing, make_fx
 from ..trees import Placeholder, Table, placeholder
 from .batching import decompositions, evaluate, needed_inputs, spread, summed
 from .recursion import Function, Gradients, Recursion, isolated, kept_apart
@@ -36,7 +36,7 @@ def value_and_gradients(
             found = torch.autograd.grad(_loss(output), parameters, allow_unused=True)
         output = pytree.tree_map_only(Tensor, Tensor.detach, output)
         return output, {n: _known(x, p) for n, x, p in zip(names, found, parameters, strict=True)}
-    fakes: Any = torch._guards.detect_fake_mode((parameters, pytree.tree_leaves((args, kwargs))))
+    fakes: Any = detect_fake_mode((parameters, pytree.tree_leaves((args, kwargs))))
     recursions: list[tuple[Recursion, Function, list[Tensor]]] = []
     spec: list[pytree.TreeSpec] = []
     outputs: list[Any] = []

@@ -9,7 +9,6 @@ from typing import Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
 from torch.export.graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -21,10 +20,12 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.passes.shape_prop import _extract_tensor_metadata
 from torch_mlir.extras.fx_importer import _get_mlir_op_name_for_schema
 
 from ..errors import SizeError
+from ..torch_compat import pytree
+from ..torch_compat.operators import HigherOrderOperator, OpOverload
+from ..torch_compat.tracing import FakeTensor, tensor_metadata
 from . import dtypes, rules  # noqa: F401  (rules registers the built-in lowering rules)
 from .flat_graph import flat_graph, is_flattened, subgraphs
 from .higher_order import reason_against_higher_order
@@ -104,9 +105,9 @@ def reason_against(node: Node) -> str | None:
         return "it draws random numbers after others that depend on data"
     if is_flattened(target):
         return "it draws random numbers inside" if draws(node) else None
-    if isinstance(target, torch._ops.HigherOrderOperator):
+    if isinstance(target, HigherOrderOperator):
         return reason_against_higher_order(node)
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         name = _get_mlir_op_name_for_schema(target._schema)
         if draws(node):
             return "it draws from PyTorch's generator of random numbers"
@@ -131,9 +132,9 @@ def reason_against(node: Node) -> str | None:
 def draws(node: Node) -> bool:
     """Whether an operation draws random numbers: attention without dropout does not."""
     target = node.target
-    if isinstance(target, torch._ops.HigherOrderOperator):
+    if isinstance(target, HigherOrderOperator):
         return any(draws(inner) for module in subgraphs(node) for inner in module.graph.nodes)
-    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
+    if not isinstance(target, OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
         return False
     names = [argument.name for argument in target._schema.arguments]
     if "dropout_p" not in names:
@@ -319,11 +320,11 @@ class _Builder:
             carrier = self._graph.placeholder(f"{node.name}_carrier")
         value = node.meta["val"]
         fakes = (v for n in self._graph.nodes for v in pytree.tree_leaves(n.meta.get("val")))
-        mode = next(v.fake_mode for v in fakes if isinstance(v, torch._subclasses.FakeTensor))
+        mode = next(v.fake_mode for v in fakes if isinstance(v, FakeTensor))
         with value.node.shape_env.ignore_fresh_unbacked_symbols(), mode:
             carrier.meta["val"] = torch.empty(shape, dtype=dtype)
         # torch-mlir's importer reads it.
-        carrier.meta["tensor_meta"] = _extract_tensor_metadata(carrier.meta["val"])
+        carrier.meta["tensor_meta"] = tensor_metadata(carrier.meta["val"])
         self._inputs.append(InputSpec(InputKind.USER_INPUT, TensorArgument(carrier.name), None))
         return carrier
 

@@ -6,21 +6,20 @@ model's code calls them or the graph of an exported program that is traced again
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import sympy
 import torch
-import torch._higher_order_ops.utils as utils
-import torch.utils._pytree as pytree
 from torch import Tensor
-from torch._higher_order_ops.flex_attention import math_attention
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .. import errors
+from ..torch_compat import patches, pytree
+from ..torch_compat.operators import OpOverload, math_attention
+from ..torch_compat.patching import Replacement, instead, replaced
+from ..torch_compat.symbols import statically_known_true
 from . import markers
 from .facts import environment
 from .locations import user_line
@@ -304,31 +303,20 @@ def flattened(*, subgraphs: bool = False) -> Iterator[None]:
 
     With ``subgraphs`` so are operators that call a function.
     """
-    replaced: list[tuple[Any, str, Any]] = []
-
-    def replace(owner: Any, name: str, new: Any) -> None:
-        replaced.append((owner, name, getattr(owner, name)))
-        setattr(owner, name, new)
-
-    try:
-        # Without Dynamo in between, which knows less of Python than tracing does.
-        replace(utils, "_hop_compile_and_call", lambda function, args: function(*args))
-        # The package has a function of the module's name.
-        replace(
-            sys.modules[torch.ops.higher_order.associative_scan.__class__.__module__],
-            "generic_associative_scan",
-            generic_associative_scan,
-        )
-        for name, function in {**_OPERATORS, **(_IN_GRAPHS if subgraphs else {})}.items():
-            replace(type(getattr(torch.ops.higher_order, name)), "__call__", _method(function))
+    functions = {**_OPERATORS, **(_IN_GRAPHS if subgraphs else {})}
+    with replaced(
+        {
+            # Without Dynamo in between, which knows less of Python than tracing does.
+            patches.COMPILE_BODY: instead(lambda function, args: function(*args)),
+            patches.ASSOCIATIVE_SCAN: instead(generic_associative_scan),
+            **{patches.HIGHER_ORDER[name]: _method(function) for name, function in functions.items()},
+        }
+    ):
         yield
-    finally:
-        for owner, name, old in reversed(replaced):
-            setattr(owner, name, old)
 
 
-def _method(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(_: Any, *args: Any, **named: Any) -> Any:
+def _method(function: Callable[..., Any]) -> Replacement:
+    def call(_: Any, operator: Any, *args: Any, **named: Any) -> Any:
         return function(*args, **named)
 
     return call
@@ -336,7 +324,7 @@ def _method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def reason_against_higher_order(node: Node) -> str:
     """Why a node that calls a higher-order operator cannot be compiled."""
-    custom = node.args[0] if node.args and isinstance(node.args[0], torch._ops.OpOverload) else None
+    custom = node.args[0] if node.args and isinstance(node.args[0], OpOverload) else None
     if custom is not None:
         # auto_functionalized: an operator that changes its arguments, on copies of them.
         return f"it stands for the custom operator {custom}, which changes its arguments"

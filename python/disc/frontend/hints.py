@@ -11,14 +11,11 @@ from typing import Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
-from torch.export.dynamic_shapes import _DimHint, _DimHintType
 from torch.export.graph_signature import InputKind
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, StrictMinMaxConstraint
-from torch.utils._sympy.numbers import int_oo
-from torch.utils._sympy.value_ranges import ValueRanges
 
+from ..torch_compat import pytree
+from ..torch_compat.symbols import DimHint, DimHintType, ShapeEnv, StrictMinMaxConstraint, ValueRanges, int_oo
 from .locations import warn
 from .readable import readable, requirement
 
@@ -30,7 +27,7 @@ _UNBOUNDED = 2**62
 
 def is_hint(spec: Any) -> bool:
     """Whether what ``dynamic_shapes`` says of a dim is ``Dim.AUTO`` or ``Dim.DYNAMIC``."""
-    return isinstance(spec, _DimHint) and spec.type in (_DimHintType.AUTO, _DimHintType.DYNAMIC)
+    return isinstance(spec, DimHint) and spec.type in (DimHintType.AUTO, DimHintType.DYNAMIC)
 
 
 def are_given(dynamic_shapes: Any) -> bool:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 from torch.export import ExportedProgram
-from torch.utils._sympy.value_ranges import ValueRanges
 
 from .. import errors
+from ..torch_compat.symbols import ValueRanges
 from .hints import user_inputs
 
 if TYPE_CHECKING:

@@ -8,23 +8,19 @@ dense tensors is recorded. The raggedness of two tensors is then compared as in 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
-from unittest.mock import patch
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
-from torch._export import non_strict_utils
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx import _symbolic_trace
-from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, maybe_enable_thunkify
-from torch.fx.experimental.symbolic_shapes import statically_known_true
-from torch.nested._internal import nested_tensor, ops, sdpa
-from torch.nested._internal.nested_int import NestedIntNode
-from torch.nested._internal.nested_tensor import NestedTensor
 
 from .. import jagged
+from ..torch_compat import patches, pytree
+from ..torch_compat.nested import NestedIntNode, NestedTensor, nested_tensor, ops, sdpa, symbolic_trace
+from ..torch_compat.operators import DispatchKey, has_kernel
+from ..torch_compat.patching import instead, replaced
+from ..torch_compat.symbols import statically_known_true
+from ..torch_compat.tracing import FakeTensorMode, maybe_enable_thunkify
 
 _aten = torch.ops.aten
 
@@ -44,23 +40,20 @@ def _taken_apart(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     if func is _aten.to_padded_tensor.default and len(args) < 3 and not kwargs.get("output_size"):
         jagged.asks(jagged.LONGEST)
     if ops.lookup_jagged(func, *args, **kwargs) is None:
-        keys = torch._C.DispatchKey
+        keys = DispatchKey
         for key in (keys.CompositeImplicitAutogradNestedTensor, keys.CompositeImplicitAutograd):
-            if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key):
+            if has_kernel(func.name(), key):
                 return func._op_dk(key, *args, **kwargs)
     return NestedTensor.__torch_dispatch__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
 
 
-_dispatch = ProxyTorchDispatchMode.__torch_dispatch__
-
-
-def _dispatched(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+def _dispatched(original: Any, self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     kwargs = kwargs or {}
     if not _is_given(args, kwargs):
         if kwargs.get("layout") is torch.jagged:
             # A dense operand made with the options of a nested one, as where(x > 0, x, 0.0) does.
             kwargs = {**kwargs, "layout": torch.strided}
-        return _dispatch(self, func, types, args, kwargs)
+        return original(self, func, types, args, kwargs)
     # The mode is active again for what the operation does.
     with self, maybe_enable_thunkify():
         return _taken_apart(func, types, args, kwargs)
@@ -110,10 +103,8 @@ def _nested_int(self: FakeTensorMode, *, nt_tensor_id: int | None = None) -> Any
     return torch.SymInt(_Ragged(nt_tensor_id, 1))
 
 
-_attention = sdpa.jagged_scaled_dot_product_attention
-
-
 def _attended(
+    original: Any,
     query: Any,
     key: Any,
     value: Any,
@@ -130,7 +121,7 @@ def _attended(
     tensors = (query, key, value)
     plain = all(isinstance(x, NestedTensor) and x.dim() == 4 and x._ragged_idx == 2 for x in tensors)
     if not plain:
-        return _attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)  # type: ignore[no-untyped-call]
+        return original(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     sdpa._validate_sdpa_input(query, key, value, attn_mask, dropout_p, is_causal, scale)
     if attn_mask is not None or any(x._lengths is not None for x in tensors):
         raise RuntimeError("scaled_dot_product_attention: nested tensors with lengths or a mask are not supported")
@@ -163,12 +154,9 @@ def _attended(
     return NestedTensor(unflat, query._offsets, _ragged_idx=2, _metadata_cache=query._metadata_cache)
 
 
-_suggest = non_strict_utils._suggest_fixes_for_data_dependent_error_non_strict
-
-
-def _suggested(error: Any) -> None:
+def _suggested(original: Any, error: Any) -> None:
     with suppress(AttributeError):  # It takes all extents for expressions, which those of ragged dims are not.
-        _suggest(error)
+        original(error)
 
 
 def _squeezed(tensor: torch.Tensor) -> torch.Tensor:
@@ -183,16 +171,16 @@ def taken_apart() -> Iterator[None]:
     """While it is active, operations on nested tensors are traced as operations on their parts."""
     # Made outside of the tracing: it lives on.
     nested_tensor._nt_view_dummy()
-    with ExitStack() as stack:
-        for owner, name, value in (
-            (ProxyTorchDispatchMode, "__torch_dispatch__", _dispatched),
-            (FakeTensorMode, "create_symbolic_nested_int", _nested_int),
-            (nested_tensor, "_get_sdpa_extreme_seqlen", _extreme),
-            (ops, "jagged_scaled_dot_product_attention", _attended),
-            (ops, "squeeze_leading_ones", _squeezed),
-            (non_strict_utils, _suggest.__name__, _suggested),
+    with replaced(
+        {
+            patches.PROXY_DISPATCH: _dispatched,
+            patches.NESTED_INT: instead(_nested_int),
+            patches.EXTREME_LENGTH: instead(_extreme),
+            patches.JAGGED_ATTENTION: _attended,
+            patches.SQUEEZE: instead(_squeezed),
+            patches.SUGGESTED_FIXES: _suggested,
             # It cannot be traced by torch.fx, but it can here.
-            (_symbolic_trace, "is_fx_tracing", _symbolic_trace.is_fx_symbolic_tracing),
-        ):
-            stack.enter_context(patch.object(owner, name, value))
+            patches.IS_FX_TRACING: instead(symbolic_trace.is_fx_symbolic_tracing),
+        }
+    ):
         yield

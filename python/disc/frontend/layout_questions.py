@@ -7,21 +7,20 @@ has layouts of its own.
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import Any
-from unittest import mock
 
 import sympy
 import torch
-from torch._subclasses import fake_impls, fake_tensor
-from torch.fx.experimental import proxy_tensor
-from torch.fx.experimental.sym_node import SymNode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
-from torch.fx.passes import shape_prop
+
+from ..torch_compat import patches
+from ..torch_compat.operators import OpOverload
+from ..torch_compat.patching import replaced
+from ..torch_compat.symbols import ShapeEnv, SymNode, free_unbacked_symbols
+from ..torch_compat.tracing import proxy_tensor
 
 _CONVOLUTIONS = (
     torch.ops.aten.convolution.default,
@@ -39,17 +38,6 @@ _VIEWS = {
     _aten.unflatten,
 }
 """Operators that compare sizes only to learn whether a view will do: what else they ask has a file of its own."""
-_CHOOSING = (torch._prims_common, torch._meta_registrations, torch._decomp.decompositions, torch._refs, fake_tensor)
-"""Modules that choose memory formats."""
-_ASKING: tuple[tuple[Any, str], ...] = (
-    (fake_impls, "_compute_stride"),
-    (fake_impls, "is_contiguous"),
-    (torch._prims_common, "is_contiguous"),
-    (torch._prims_common, "check_contiguous_sizes_strides"),
-    (torch._prims_common, "_is_non_overlapping_and_dense_or_false"),
-    (torch._meta_registrations, "_exec_fft"),
-    (torch._meta_registrations, "_sort_dims"),
-)
 _COMPARISONS = "SymInt.h"
 """Where C++ code compares sizes as if they were numbers."""
 
@@ -57,48 +45,29 @@ _COMPARISONS = "SymInt.h"
 @contextmanager
 def answered_by_the_example() -> Iterator[None]:
     """While it is active, questions about layouts are answered by the example's sizes, and install no guards."""
-    described = _unguarded(shape_prop._extract_tensor_metadata)
-    with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(shape_prop, "_extract_tensor_metadata", described))
-        stack.enter_context(mock.patch.object(proxy_tensor, "_extract_tensor_metadata", described))
-        for module in _CHOOSING:
-            asked = getattr(module, "suggest_memory_format", None)
-            if asked is not None:
-                stack.enter_context(mock.patch.object(module, "suggest_memory_format", _unguarded(asked)))
-        for owner, name in _ASKING:
-            stack.enter_context(mock.patch.object(owner, name, _unguarded(getattr(owner, name))))
-        reshaped: Any = torch._refs._reshape_view_helper_core_alg
-        stack.enter_context(mock.patch.object(torch._refs, reshaped.__name__, _in_kernels(reshaped)))
-        stack.enter_context(mock.patch.object(SymNode, "guard_bool", _guard_bool))
-        for name in ("guard_or_false", "guard_or_true"):
-            stack.enter_context(mock.patch.object(SymNode, name, _of_views(getattr(SymNode, name))))
-        kernels: Any = fake_impls.op_implementations_dict
-        stack.enter_context(
-            mock.patch.dict(kernels, {op: _plain(kernels[op]) for op in _CONVOLUTIONS if op in kernels})
-        )
+    kernels = patches.CONVOLUTION_KERNELS
+    with replaced(
+        {
+            **dict.fromkeys((*patches.DESCRIBE_TENSOR, *patches.MEMORY_FORMATS, *patches.LAYOUT_QUESTIONS), _unguarded),
+            patches.RESHAPE_OF_KERNELS: _in_kernels,
+            patches.GUARD_OF_CPP: _guard_bool,
+            **dict.fromkeys(patches.GUARDS_OF_VIEWS, _of_views),
+            **{kernels.at(op): _plain for op in _CONVOLUTIONS if op in kernels.items()},
+        }
+    ):
         yield
 
 
-def _unguarded(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """``fn`` of a tensor, or of its sizes, without guards on them."""
-
-    @functools.wraps(fn)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with unguarded(*args):
-            return fn(*args, **kwargs)
-
-    return call
+def _unguarded(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A function of a tensor, or of its sizes, without guards on them."""
+    with unguarded(*args):
+        return original(*args, **kwargs)
 
 
-def _in_kernels(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """``fn`` without guards where a fake kernel calls it: only the strides of the result depend on it."""
-
-    @functools.wraps(fn)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with nullcontext() if _operator() is None else unguarded(*args):
-            return fn(*args, **kwargs)
-
-    return call
+def _in_kernels(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A function without guards where a fake kernel calls it: only the strides of the result depend on it."""
+    with nullcontext() if _operator() is None else unguarded(*args):
+        return original(*args, **kwargs)
 
 
 def unguarded(*given: Any) -> Any:
@@ -112,27 +81,20 @@ def unguarded(*given: Any) -> Any:
     return nullcontext() if env is None else env.suppress_guards()
 
 
-_asked: Callable[[SymNode, str, int], bool] = SymNode.guard_bool
-
-
-def _guard_bool(self: SymNode, file: str, line: int) -> bool:
+def _guard_bool(original: Callable[..., bool], self: SymNode, file: str, line: int) -> bool:
     """The truth of a condition that C++ code asks for: without a guard where only a layout depends on it."""
     env = self.shape_env
     if env is None or not file.endswith(_COMPARISONS) or not _of_layout(env, self.expr):
-        return _asked(self, file, line)
+        return original(self, file, line)
     with env.suppress_guards():
-        return _asked(self, file, line)
+        return original(self, file, line)
 
 
-def _of_views(asked: Callable[[SymNode, str, int], bool]) -> Callable[[SymNode, str, int], bool]:
+def _of_views(original: Callable[..., bool], self: SymNode, file: str, line: int) -> bool:
     """What C++ code asks of sizes: without guards where it decides whether a view will do."""
-
-    def ask(self: SymNode, file: str, line: int) -> bool:
-        env = self.shape_env
-        with nullcontext() if env is None or not _views() else env.suppress_guards():
-            return asked(self, file, line)
-
-    return ask
+    env = self.shape_env
+    with nullcontext() if env is None or not _views() else env.suppress_guards():
+        return original(self, file, line)
 
 
 def _views() -> bool:
@@ -140,7 +102,7 @@ def _views() -> bool:
     if getattr(_operator(), "overloadpacket", None) in _VIEWS:
         return True
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code is not torch._ops.OpOverload.decompose.__code__:
+    while frame is not None and frame.f_code is not OpOverload.decompose.__code__:
         frame = frame.f_back
     return frame is not None and getattr(frame.f_locals["self"], "overloadpacket", None) in _VIEWS
 
@@ -170,17 +132,7 @@ def _of_layout(env: ShapeEnv, condition: Any) -> bool:
     return factor == condition.rhs and env.guarding_hint_or_throw(condition) == general
 
 
-def _plain(kernel: Callable[..., Any]) -> Callable[..., Any]:
+def _plain(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The fake kernel of a convolution: the memory format that it asks for is chosen, and made, without guards."""
-
-    @functools.wraps(kernel)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        choose: Any = torch._C._conv_determine_backend_memory_format
-        convert: Any = torch.Tensor.to
-        with (
-            mock.patch.object(torch._C, "_conv_determine_backend_memory_format", _unguarded(choose)),
-            mock.patch.object(torch.Tensor, "to", _unguarded(convert)),
-        ):
-            return kernel(*args, **kwargs)
-
-    return call
+    with replaced(dict.fromkeys((patches.CONVOLUTION_FORMAT, patches.CONVOLUTION_CONVERSION), _unguarded)):
+        return original(*args, **kwargs)

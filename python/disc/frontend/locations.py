@@ -14,11 +14,12 @@ from typing import Any
 
 import sympy
 import torch
-import torch.fx.proxy as fx_proxy
 from torch.fx import Node
 from torch_mlir import ir
 
 from ..source_lines import is_typed
+from ..torch_compat import patches
+from ..torch_compat.patching import replaced
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _DISC = str(Path(__file__).parents[1])
@@ -56,22 +57,18 @@ def source_of(node: Node | None) -> tuple[str, int] | None:
     return next((f for f in reversed(frames) if Path(f[0]).is_absolute()), None)
 
 
-class _UserFrames(set):  # type: ignore[type-arg]
-    """The frames that a node's stack trace is to have: all of the user's."""
-
-    def __contains__(self, frame: Any) -> bool:
-        return is_user_line(frame[0])
+def _with_user_frames(original: Any, tracer: Any, frames: traceback.StackSummary) -> traceback.StackSummary:
+    kept = {id(frame) for frame in original(tracer, frames)}
+    return traceback.StackSummary.from_list(
+        [frame for frame in frames if id(frame) in kept or is_user_line(frame.filename)]
+    )
 
 
 @contextmanager
 def user_frames() -> Iterator[None]:
     """While it is active, nodes are traced with all of the user's frames, not only those of functions ``forward``."""
-    anchors = fx_proxy._STACK_TRACE_ANCHORS
-    fx_proxy._STACK_TRACE_ANCHORS = _UserFrames()
-    try:
+    with replaced({patches.STACK_TRACES: _with_user_frames}):
         yield
-    finally:
-        fx_proxy._STACK_TRACE_ANCHORS = anchors
 
 
 def source_of_trace(trace: str) -> str | None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
 from torch.fx import Node
 from torch_mlir import ir
 
 from .. import errors
+from ..torch_compat import pytree
+from ..torch_compat.operators import OpOverload
 from . import dtypes, scalar
 from .agreement import Agreement
 from .builder import Builder
@@ -355,7 +356,7 @@ class Lowering:
         """Whether an op gives the same each time: it draws no random numbers."""
         node = self._node(op)
         target = None if node is None else node.target
-        return not (isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags)
+        return not (isinstance(target, OpOverload) and torch.Tag.nondeterministic_seeded in target.tags)
 
     def check(self) -> None:
         """Raises what was found to be unsupported so far."""
@@ -681,7 +682,7 @@ class Lowering:
 def _is_view(node: Node) -> bool:
     """Whether the one result of an operation shares the memory of its first operand."""
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable or len(target._schema.returns) != 1:
+    if not isinstance(target, OpOverload) or target._schema.is_mutable or len(target._schema.returns) != 1:
         return False
     if not node.args or not isinstance(node.args[0], Node):
         return False

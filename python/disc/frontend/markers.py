@@ -58,6 +58,7 @@ import torch
 from torch.fx import Node
 from torch.fx.node import has_side_effect
 
+from ..torch_compat.operators import OpOverload
 from .facts import assume, leave, scoped
 
 _MARKERS: set[Any] = set()
@@ -164,7 +165,7 @@ has_side_effect(torch.ops.aten._assert_async.default)
 
 def is_marker(target: Any) -> bool:
     """Whether a target is an operator of this module."""
-    return isinstance(target, torch._ops.OpOverload) and target in _MARKERS
+    return isinstance(target, OpOverload) and target in _MARKERS
 
 
 def is_step(node: Node) -> bool:

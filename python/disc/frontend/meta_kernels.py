@@ -5,14 +5,18 @@ They are registered once, and only where PyTorch has no kernel, or one that disa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..torch_compat import lasting, patches
+from ..torch_compat.operators import has_kernel, meta_convolution_backward
+from ..torch_compat.patching import instead, replaced
+
 _library = torch.library.Library("aten", "IMPL")
-_meta_registrations: Any = torch._meta_registrations
 
 
 def _meta(*names: str, wrong: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -22,10 +26,8 @@ def _meta(*names: str, wrong: bool = False) -> Callable[[Callable[..., Any]], Ca
                 _library.impl(name, kernel, "Meta", allow_override=True)
                 # While torch.export traces, PyTorch's own kernels written in Python come first.
                 op: Any = getattr(torch.ops.aten, name).default
-                if torch._C.DispatchKey.Meta in op.py_kernels:
-                    op.py_kernels[torch._C.DispatchKey.Meta] = kernel
-                    op._dispatch_cache.clear()
-            elif not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "Meta"):
+                lasting.replace_python_kernel(op, kernel)
+            elif not has_kernel(f"aten::{name}", "Meta"):
                 _library.impl(name, kernel, "Meta")
         return kernel
 
@@ -82,7 +84,7 @@ def _threshold_backward(grad: Tensor, x: Tensor, threshold: float) -> Tensor:
 def _convolution_backward(grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, *rest: Any) -> Any:
     # PyTorch's kernel knows the bias' shape only if it is given; its CPU kernel does not need it.
     sizes = [grad.shape[1]] if bias_sizes is None else bias_sizes
-    return _meta_registrations.meta_convolution_backward(grad, x, weight, sizes, *rest)
+    return meta_convolution_backward(grad, x, weight, sizes, *rest)
 
 
 @_meta("im2col", wrong=True)
@@ -96,7 +98,7 @@ def _im2col(x: Tensor, kernel: Any, dilation: Any, padding: Any, stride: Any) ->
     return x.new_empty([*x.shape[:-3], x.shape[-3] * kernel[0] * kernel[1], counts[0] * counts[1]])
 
 
-torch._decomp.meta_table[torch.ops.aten.im2col.default] = _im2col
+lasting.replace_meta_decomposition(torch.ops.aten.im2col.default, _im2col)
 
 
 def _decomposed_threshold_backward(grad: Tensor, x: Tensor, threshold: float) -> Tensor:
@@ -104,9 +106,8 @@ def _decomposed_threshold_backward(grad: Tensor, x: Tensor, threshold: float) ->
 
 
 # Fake tensors prefer it, or a kernel in Python, to one of a library.
-torch._decomp.decomposition_table[torch.ops.aten.threshold_backward.default] = _decomposed_threshold_backward
-torch.ops.aten.threshold_backward.default.py_kernels[torch._C.DispatchKey.Meta] = _threshold_backward
-torch.ops.aten.threshold_backward.default._dispatch_cache.clear()
+lasting.replace_decomposition(torch.ops.aten.threshold_backward.default, _decomposed_threshold_backward)
+lasting.replace_python_kernel(torch.ops.aten.threshold_backward.default, _threshold_backward, always=True)
 
 
 def _affine_grid(theta: Tensor, size: Sequence[Any], align_corners: bool) -> Tensor:
@@ -127,7 +128,7 @@ def _affine_grid(theta: Tensor, size: Sequence[Any], align_corners: bool) -> Ten
     return torch.bmm(flat, theta.transpose(1, 2)).reshape(batch, *spatial, len(spatial))
 
 
-torch._decomp.decomposition_table[torch.ops.aten.affine_grid_generator.default] = _affine_grid
+lasting.replace_decomposition(torch.ops.aten.affine_grid_generator.default, _affine_grid)
 
 
 def _pooled(size: Any, kernel: Any, low: Any, high: Any, stride: Any, dilation: Any, ceil_mode: bool) -> Any:
@@ -139,4 +140,8 @@ def _pooled(size: Any, kernel: Any, low: Any, high: Any, stride: Any, dilation: 
     return torch.sym_min((room + stride - 1) // stride + 1, (size + low - 1) // stride + 1)
 
 
-_meta_registrations.pooling_output_shape_pad_lr = _pooled
+@contextmanager
+def sizes_of_windows() -> Iterator[None]:
+    """While it is active, PyTorch's kernels compute the sizes of pooled tensors without comparing sizes."""
+    with replaced({patches.POOLED_SIZE: instead(_pooled)}):
+        yield

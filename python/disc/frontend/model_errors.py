@@ -5,11 +5,10 @@ from __future__ import annotations
 import traceback
 from typing import NoReturn
 
-from torch._dynamo.exc import TorchDynamoException
-from torch._subclasses.fake_tensor import DataDependentOutputException, UnsupportedOperatorException
-from torch.fx.experimental.symbolic_shapes import ConstraintViolationError, GuardOnDataDependentSymNode
-
 from .. import errors
+from ..torch_compat.compiling import TorchDynamoException
+from ..torch_compat.symbols import ConstraintViolationError, GuardOnDataDependentSymNode
+from ..torch_compat.tracing import DataDependentOutputException, UnsupportedOperatorException
 from .locations import is_layer_file, is_user_line, source_of_error
 from .readable import short
 

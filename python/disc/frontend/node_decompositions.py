@@ -29,19 +29,20 @@ from typing import Any
 
 import torch
 import torch.fx.traceback as fx_traceback
-import torch.utils._pytree as pytree
-from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
-from torch.export.exported_program import (
-    _override_composite_implicit_decomp,
-    _split_decomp_table_to_cia_and_python_decomp,
-)
 from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import free_symbols, statically_known_true
 
+from ..torch_compat import pytree
+from ..torch_compat.operators import (
+    OperatorBase,
+    OpOverload,
+    has_kernel,
+    override_composite_implicit_decomp,
+    split_decomposition_table,
+)
+from ..torch_compat.symbols import free_symbols, statically_known_true
+from ..torch_compat.tracing import FakeTensor, FakeTensorMode, enable_python_dispatcher, make_fx
 from . import markers
 from .decompositions import decomposition_table, lowers_as_it_is, trains
 
@@ -80,7 +81,7 @@ _REORDERED = (
 _STRIDED = (torch.ops.aten.as_strided.default,)
 """Views of places in memory rather than elements."""
 
-_Table = dict[torch._ops.OperatorBase, Callable[..., Any]]
+_Table = dict[OperatorBase, Callable[..., Any]]
 
 
 class _Declined(Exception):
@@ -317,7 +318,7 @@ def _expression(size: Any) -> Any:
 
 
 def _is_mutable(target: Any) -> bool:
-    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+    return isinstance(target, OpOverload) and target._schema.is_mutable
 
 
 def _is_new(node: Node) -> bool:
@@ -325,29 +326,27 @@ def _is_new(node: Node) -> bool:
     target = node.target
     if node.op == "output":
         return True
-    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload) or target in _ALIASES:
+    if node.op != "call_function" or not isinstance(target, OpOverload) or target in _ALIASES:
         return False
     if target._schema.is_mutable or any(result.alias_info is not None for result in target._schema.returns):
         return False
     if not any("Tensor" in str(result.type) for result in target._schema.returns):
         return True  # sizes
-    composite = target._can_decompose() and torch._C._dispatch_has_kernel_for_dispatch_key(
-        target.name(), "CompositeImplicitAutograd"
-    )
+    composite = target._can_decompose() and has_kernel(target.name(), "CompositeImplicitAutograd")
     return not composite or target._schema.name.removeprefix("aten::") in _NEW
 
 
 def _is_view(node: Node) -> bool:
     """Whether a node is nothing but a view of its first operand, whatever the sizes."""
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten" or target in _STRIDED:
+    if not isinstance(target, OpOverload) or target.namespace != "aten" or target in _STRIDED:
         return False
     returns = target._schema.returns
     if target._schema.is_mutable or len(returns) != 1 or returns[0].alias_info is None:
         return False
     if str(returns[0].type) != "Tensor":
         return False
-    composite = torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "CompositeImplicitAutograd")
+    composite = has_kernel(target.name(), "CompositeImplicitAutograd")
     return not composite or target in (*_SCATTERS, *_REORDERED)
 
 
@@ -396,9 +395,9 @@ def _decompose_nodes(graph: Graph) -> None:
     open_nodes = [node for node in graph.nodes if node.op == "call_function" and not _is_kept(node)]
     if not open_nodes:
         return
-    kept, table = _split_decomp_table_to_cia_and_python_decomp(decomposition_table())
+    kept, table = split_decomposition_table(decomposition_table())
     # It touches every composite operation of PyTorch, so it is entered once and not for each node.
-    with _override_composite_implicit_decomp(kept):
+    with override_composite_implicit_decomp(kept):
         for node in open_nodes:
             _decompose_node(node, table)
 
@@ -416,7 +415,7 @@ def _is_kept(node: Node) -> bool:
 
 def _decompose_node(node: Node, table: _Table) -> None:
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or trains(node) or node.meta.get("unbacked_bindings"):
+    if not isinstance(target, OpOverload) or trains(node) or node.meta.get("unbacked_bindings"):
         raise _Declined
     leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
     nodes = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))

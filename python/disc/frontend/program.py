@@ -11,7 +11,6 @@ from typing import Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, SymIntArgument, TensorArgument
 from torch_mlir import ir
@@ -19,6 +18,7 @@ from torch_mlir import ir
 from .. import caches, errors, jagged, records, trees
 from ..backends.negotiation import Negotiation
 from ..timeline import part
+from ..torch_compat import pytree
 from ..trees import Argument, TreeType
 from . import dtypes, rules, structure  # noqa: F401  (rules registers the built-in lowering rules)
 from .argument_check import check_example

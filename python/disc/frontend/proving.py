@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import itertools
 import math
@@ -17,11 +16,11 @@ from typing import Any
 
 import sympy
 import torch
-from torch._dynamo.source import TensorPropertySource
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StrictMinMaxConstraint
-from torch.utils._sympy import functions as torch_sympy
-from torch.utils._sympy.printers import PythonPrinter
-from torch.utils._sympy.value_ranges import ValueRanges
+
+from ..torch_compat import patches
+from ..torch_compat.compiling import TensorPropertySource
+from ..torch_compat.patching import replaced
+from ..torch_compat.symbols import DimDynamic, PythonPrinter, ShapeEnv, StrictMinMaxConstraint, ValueRanges, torch_sympy
 
 # More than so many points are not tried.
 _MOST = 50_000
@@ -144,32 +143,25 @@ def is_hinted(env: ShapeEnv, symbols: Iterable[sympy.Symbol]) -> bool:
 def proved_by_trying() -> Iterator[None]:
     """While it is active, ``torch.export`` knows what holds for all extents in the ranges that it was given."""
     prover = _Prover()
-    create: Any = ShapeEnv.create_symbol
-    signature = inspect.signature(create)
-    evaluate: Any = ShapeEnv._maybe_evaluate_static
 
-    @functools.wraps(create)
-    def create_symbol(self: ShapeEnv, *args: Any, **kwargs: Any) -> Any:
-        symbol = create(self, *args, **kwargs)
+    def create_symbol(original: Any, self: ShapeEnv, *args: Any, **kwargs: Any) -> Any:
+        symbol = original(self, *args, **kwargs)
         given = signature.bind(self, *args, **kwargs).arguments
         constraint, dynamic = given.get("constraint_dim"), given.get("dynamic_dim")
         prover.declare(self, symbol, given["source"], dynamic, constraint)
         return symbol
 
-    @functools.wraps(evaluate)
-    def maybe_evaluate_static(self: ShapeEnv, expr: Any, **kwargs: Any) -> Any:
-        result = evaluate(self, expr, **kwargs)
+    def evaluate_static(original: Any, self: ShapeEnv, expr: Any, **kwargs: Any) -> Any:
+        result = original(self, expr, **kwargs)
         if result is None and not kwargs.get("compute_hint") and isinstance(expr, _CONDITIONS):
             decided = True if rounds_to_less(self, expr) else prover.decide(self, expr)
             return None if decided is None else sympy.true if decided else sympy.false
         return result
 
+    signature = inspect.signature(patches.CREATE_SYMBOL.original())
     _active.append(prover)
-    ShapeEnv.create_symbol = create_symbol  # type: ignore[method-assign]
-    ShapeEnv._maybe_evaluate_static = maybe_evaluate_static  # type: ignore[method-assign, assignment]
     try:
-        yield
+        with replaced({patches.CREATE_SYMBOL: create_symbol, patches.EVALUATE_STATIC: evaluate_static}):
+            yield
     finally:
         _active.pop()
-        ShapeEnv.create_symbol = create  # type: ignore[method-assign]
-        ShapeEnv._maybe_evaluate_static = evaluate  # type: ignore[method-assign]

@@ -13,7 +13,6 @@ has no more than its first entry.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -23,9 +22,11 @@ from torch import Tensor
 from torch.nn.utils import rnn as packing
 
 from .. import errors
+from ..torch_compat import patches, quiet
+from ..torch_compat.patching import Replacement, instead, replaced
 from .locations import user_line
 
-_patching = threading.RLock()
+_tracing = threading.RLock()
 
 
 def _packed(x: Tensor, lengths: Tensor) -> packing.PackedSequence:
@@ -344,8 +345,8 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 # -- the functions that layers call ----------------------------------------------------------------------
 
 
-def _whole(operator: Callable[..., Any], original: Callable[..., Any], *extra: Any) -> Callable[..., Any]:
-    def run(x: Tensor, second: Any, third: Any, *rest: Any) -> Any:
+def _whole(operator: Callable[..., Any], *extra: Any) -> Replacement:
+    def run(original: Callable[..., Any], x: Tensor, second: Any, third: Any, *rest: Any) -> Any:
         # (input, hx, params, ...) or, of a packed sequence, (data, batch_sizes, hx, params, ...)
         lengths = None
         batch_first = False
@@ -369,8 +370,8 @@ def _whole(operator: Callable[..., Any], original: Callable[..., Any], *extra: A
     return run
 
 
-def _expected_size(last: Callable[[Any], int]) -> Callable[..., tuple[int, Any, int]]:
-    def size(self: Any, input: Tensor, batch_sizes: Any) -> tuple[int, Any, int]:
+def _expected_size(last: Callable[[Any], int]) -> Replacement:
+    def size(_: Any, self: Any, input: Tensor, batch_sizes: Any) -> tuple[int, Any, int]:
         # As PyTorch's, but without int(), which would fix the batch.
         if batch_sizes is not None:
             batch = batch_sizes[0]
@@ -381,58 +382,24 @@ def _expected_size(last: Callable[[Any], int]) -> Callable[..., tuple[int, Any, 
     return size
 
 
+_REPLACEMENTS: dict[patches.Patch, Replacement] = {
+    patches.RECURRENT_LAYERS["lstm"]: _whole(lstm),
+    patches.RECURRENT_LAYERS["gru"]: _whole(gru),
+    patches.RECURRENT_LAYERS["rnn_tanh"]: _whole(rnn, "tanh"),
+    patches.RECURRENT_LAYERS["rnn_relu"]: _whole(rnn, "relu"),
+    patches.HIDDEN_SIZE: _expected_size(lambda m: m.proj_size or m.hidden_size),
+    patches.CELL_SIZE: _expected_size(lambda m: m.hidden_size),
+    patches.PACK: instead(_pack_padded_sequence),
+    patches.UNPACK: instead(_pad_packed_sequence),
+}
+
+
 @contextmanager
 def kept_whole() -> Iterator[None]:
     """While it is active, PyTorch's recurrent layers and packed sequences are traced as this module says.
 
-    What it replaces (functions of ``torch._VF`` and ``torch.nn.utils.rnn``) is put back at the end, always. Other
-    threads that use those functions meanwhile see the replacements too, and for plain tensors get equal results.
+    Other threads that trace wait.
     """
-    vf: Any = torch._VF  # type: ignore[attr-defined]
-    replaced: list[tuple[Any, str, Any]] = []
-
-    def replace(owner: Any, name: str, new: Any) -> None:
-        replaced.append((owner, name, owner.__dict__.get(name)))
-        setattr(owner, name, new)
-
-    with _patching, warnings.catch_warnings():
-        # The layers list their weights in an attribute of their own, and torch.export wonders at it.
-        warnings.filterwarnings("ignore", message=r".*_flat_weights")
-        try:
-            replace(vf, "lstm", _whole(lstm, vf.lstm))
-            replace(vf, "gru", _whole(gru, vf.gru))
-            replace(vf, "rnn_tanh", _whole(rnn, vf.rnn_tanh, "tanh"))
-            replace(vf, "rnn_relu", _whole(rnn, vf.rnn_relu, "relu"))
-            base, long = torch.nn.modules.rnn.RNNBase, torch.nn.LSTM
-            replace(base, "get_expected_hidden_size", _expected_size(lambda m: m.proj_size or m.hidden_size))
-            replace(long, "get_expected_cell_size", _expected_size(lambda m: m.hidden_size))
-            # Models hold these functions under names of their own, so it is their code that changes.
-            for function, stand_in in (
-                (packing.pack_padded_sequence, _pack_padded_sequence),
-                (packing.pad_packed_sequence, _pad_packed_sequence),
-            ):
-                replace(packing, f"_disc_{stand_in.__name__}", stand_in)
-                replaced.append((function, "__code__", function.__code__))
-                function.__code__ = _forwarding(stand_in.__name__).__code__
-            yield
-        finally:
-            for owner, name, old in reversed(replaced):
-                if old is None:
-                    delattr(owner, name)
-                else:
-                    setattr(owner, name, old)
-
-
-def _forwarding(name: str) -> Any:
-    """A function of pack_padded_sequence's or pad_packed_sequence's signature, for its code."""
-    if name == "_pack_padded_sequence":
-        return _forward_pack
-    return _forward_pad
-
-
-def _forward_pack(input: Any, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True) -> Any:
-    return _disc__pack_padded_sequence(input, lengths, batch_first, enforce_sorted)  # type: ignore[name-defined]  # noqa: F821
-
-
-def _forward_pad(sequence: Any, batch_first: bool = False, padding_value: float = 0.0, total_length: Any = None) -> Any:
-    return _disc__pad_packed_sequence(sequence, batch_first, padding_value, total_length)  # type: ignore[name-defined]  # noqa: F821
+    # Not more than one thread traces at a time: torch.export itself has state of the whole process.
+    with _tracing, replaced(_REPLACEMENTS), quiet.STATE_OF_LAYERS.silenced():
+        yield

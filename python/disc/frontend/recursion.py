@@ -20,14 +20,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch import Tensor
 from torch.fx import GraphModule
-from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, make_fx
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import errors, trees
+from ..torch_compat import pytree
+from ..torch_compat.symbols import GuardOnDataDependentSymNode
+from ..torch_compat.tracing import (
+    DisableTorchFunction,
+    detect_fake_mode,
+    disable_current_modes,
+    disable_proxy_modes_tracing,
+    make_fx,
+)
 from ..trees import Placeholder, Table, TreeType, placeholder
 from .batching import NotBatchable, decompositions
 from .locations import is_user_file, is_user_line, user_line
@@ -275,7 +280,7 @@ class _Trace:
 @contextmanager
 def isolated() -> Iterator[None]:
     """Without what traces the program around it."""
-    with torch._C.DisableTorchFunction(), _disable_current_modes():
+    with DisableTorchFunction(), disable_current_modes():
         yield
 
 
@@ -301,7 +306,7 @@ class Recursion:
     def __init__(self, table: Table) -> None:
         self.table = table
         self.kind: TreeType = table.kind
-        self.fakes: Any = torch._guards.detect_fake_mode(table.tensors)
+        self.fakes: Any = detect_fake_mode(table.tensors)
         self.calls: dict[Function, dict[Function, str | None]] = {}
         """The functions that each calls for children, and where."""
         self.graphs: dict[Function, dict[int, Graph]] = {}

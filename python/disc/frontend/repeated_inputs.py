@@ -22,10 +22,10 @@ from typing import Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
+from ..torch_compat import pytree
 from .hints import environment, is_hint, spec_of
 from .rewriting.seen import seen_symbols
 

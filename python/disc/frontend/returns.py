@@ -8,10 +8,10 @@ from typing import Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
 from torch_mlir import ir
 
 from .. import errors
+from ..torch_compat import pytree
 from . import dtypes, scalar
 from .builder import Builder
 from .rules import common

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sympy
-from torch.utils._sympy import functions as torch_sympy
+
+from ..torch_compat.symbols import torch_sympy
 
 ROUNDED = (torch_sympy.TruncToInt, torch_sympy.FloorToInt, torch_sympy.CeilToInt)
 """What torch makes of a float: ``CeilToInt(FloatTrueDiv(ToFloat(n) - 0.5, 1.0))``."""

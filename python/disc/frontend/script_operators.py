@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._ops import OpOverloadPacket
+
+from ..torch_compat import patches
+from ..torch_compat.patching import replaced
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -106,14 +108,10 @@ def _function(name: str, args: tuple[Any, ...]) -> Callable[..., Any] | None:
 @contextmanager
 def numbers_in_python() -> Iterator[None]:
     """While it is active, TorchScript's operators take symbolic numbers, and give them."""
-    original = OpOverloadPacket.__call__
 
-    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def call(original: Any, self: Any, /, *args: Any, **kwargs: Any) -> Any:
         function = None if kwargs else _function(self._qualified_op_name, args)
         return original(self, *args, **kwargs) if function is None else function(*args)
 
-    OpOverloadPacket.__call__ = call  # type: ignore[method-assign]
-    try:
+    with replaced({patches.OPERATOR_CALL: call}):
         yield
-    finally:
-        OpOverloadPacket.__call__ = original  # type: ignore[method-assign]

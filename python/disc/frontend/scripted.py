@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from ..torch_compat import patches
+from ..torch_compat.patching import instead, replaced
 from . import torchscript
 
 
@@ -42,16 +44,11 @@ def unwrapped_module(module: torch.nn.Module) -> torch.nn.Module:
 @contextmanager
 def traced_through() -> Iterator[None]:
     """While it is active, calls of compiled functions and modules run the Python that they were made of."""
-    script: Any = torch.jit.ScriptFunction
-    call = script.__call__
 
-    def inline(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def inline(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         function = unwrapped(self)
-        return call(self, *args, **kwargs) if function is self else function(*args, **kwargs)
+        return original(self, *args, **kwargs) if function is self else function(*args, **kwargs)
 
-    script.__call__ = inline
-    try:
-        with torch.compiler.set_stance("force_eager"):
-            yield
-    finally:
-        script.__call__ = call
+    # PyTorch runs a frame as it is if there is no callback that compiles it.
+    with replaced({patches.SCRIPT_CALL: inline, patches.COMPILE_CALLBACK: instead(lambda callback: None)}):
+        yield

@@ -13,16 +13,15 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest import mock
 
 import sympy
 import torch
-from torch._export.verifier import Verifier
-from torch._library.fake_impl import FakeImplCtx
 from torch.fx import Graph, Node
-from torch.fx.experimental import proxy_tensor
-from torch.utils._sympy import functions as torch_sympy
 
+from ..torch_compat import patches
+from ..torch_compat.patching import replaced
+from ..torch_compat.symbols import torch_sympy
+from ..torch_compat.tracing import proxy_tensor
 from . import markers
 
 _BEGINS = (markers.branch_begin, markers.loop_begin, markers.procedure_begin)
@@ -67,14 +66,15 @@ def allowing_many() -> Iterator[None]:
 
     Torch makes a product of three numbers by a function of two, and fails.
     """
-    allowed = Verifier.allowed_op_types
-    Verifier.allowed_op_types = lambda self: (*allowed(self), types.FunctionType)  # type: ignore[method-assign]
-    made_by: Any = proxy_tensor._sympy_handlers()
-    try:
-        with mock.patch.dict(made_by, {sympy.Mul: _product}):
-            yield
-    finally:
-        Verifier.allowed_op_types = allowed  # type: ignore[method-assign]
+
+    def allowed(original: Any, verifier: Any) -> tuple[type, ...]:
+        return (*original(verifier), types.FunctionType)
+
+    def handlers(original: Any) -> dict[Any, Callable[..., Any]]:
+        return {**original(), sympy.Mul: _product}
+
+    with replaced({patches.ALLOWED_OPERATIONS: allowed, patches.SYMPY_HANDLERS: handlers}):
+        yield
 
 
 @contextmanager
@@ -84,16 +84,13 @@ def sizes_from_zero() -> Iterator[None]:
     The older of PyTorch's two functions for that takes them for at least 2, which no such kernel means: it is older
     than sizes of which nothing is assumed.
     """
-    older = FakeImplCtx.create_unbacked_symint
 
-    def create(self: FakeImplCtx, *, min: int = 0, max: int | None = None) -> torch.SymInt:
-        return self.new_dynamic_size(min=min, max=max)
+    def create(_: Any, context: Any, *, min: int = 0, max: int | None = None) -> torch.SymInt:
+        size: torch.SymInt = context.new_dynamic_size(min=min, max=max)
+        return size
 
-    FakeImplCtx.create_unbacked_symint = create  # type: ignore[method-assign]
-    try:
+    with replaced({patches.CREATE_UNBACKED: create}):
         yield
-    finally:
-        FakeImplCtx.create_unbacked_symint = older  # type: ignore[method-assign]
 
 
 def _make_pairs(graph: Graph) -> None:

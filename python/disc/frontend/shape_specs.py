@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch.export import AdditionalInputs, Dim, ShapesCollection
 
 from .. import caches, jagged, records, trees
 from ..errors import ArgumentTypeError, ArgumentValueError
+from ..torch_compat import pytree
 from .argument_paths import signature_of
 from .dim_hints import AUTO, dynamic
 from .hints import spec_of
@@ -118,7 +118,7 @@ def _every_dim(value: Any) -> Any:
 
 def _children(value: Any) -> list[Any] | None:
     """The parts of a registered node that is no plain collection."""
-    node = pytree._get_node_type(value)
+    node = pytree.node_type(value)
     return None if node not in pytree.SUPPORTED_NODES else list(pytree.SUPPORTED_NODES[node].flatten_fn(value)[0])
 
 

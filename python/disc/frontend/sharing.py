@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import torch
-from torch._C import _functorch as functorch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, TensorArgument
 from torch.fx import Node
-from torch.utils._sympy.value_ranges import bound_sympy
 
 from .. import errors
+from ..torch_compat.symbols import bound_sympy
+from ..torch_compat.tensors import functorch
 from . import markers
 from .locations import describe, source_of
 from .proving import declared_ranges

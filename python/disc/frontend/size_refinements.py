@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import sympy
-import torch.utils._pytree as pytree
 from torch.export import Dim
-from torch.utils._sympy.numbers import int_oo
+
+from ..torch_compat import pytree
+from ..torch_compat.symbols import int_oo
 
 _SUGGESTED = "Suggested fixes:"
 _RANGE = re.compile(r"(\w+) = Dim\('\w+'(?:, min=(\w+))?(?:, max=(\w+))?\)")

@@ -6,7 +6,6 @@ one. The symbols of an exported program are frozen by then, and PyTorch answers 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,9 +14,11 @@ from typing import Any
 import sympy
 import torch.fx.traceback as fx_traceback
 from torch.export import ExportedProgram
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from .. import errors
+from ..torch_compat import patches
+from ..torch_compat.patching import replaced
+from ..torch_compat.symbols import ShapeEnv
 from .entry_guards import EntryGuard, holds, with_sources
 from .hints import environment
 from .locations import source_of_trace
@@ -39,10 +40,8 @@ def unspecialised(program: ExportedProgram) -> Iterator[list[EntryGuard]]:
     The list is filled with the conditions that were answered for some sizes only.
     """
     answers: list[_Answer] = []
-    original = ShapeEnv._check_frozen
 
-    @functools.wraps(original)
-    def check_frozen(self: ShapeEnv, expr: Any, concrete_val: Any) -> None:
+    def check_frozen(original: Any, self: ShapeEnv, expr: Any, concrete_val: Any) -> None:
         original(self, expr, concrete_val)
         # What only a layout depends on is asked with guards suppressed.
         if self is env and not (self._suppress_guards_tls() and concrete_val in (sympy.true, sympy.false)):
@@ -50,11 +49,8 @@ def unspecialised(program: ExportedProgram) -> Iterator[list[EntryGuard]]:
 
     env = environment(program)
     guards: list[EntryGuard] = []
-    ShapeEnv._check_frozen = check_frozen  # type: ignore[method-assign]
-    try:
+    with replaced({patches.CHECK_FROZEN: check_frozen}):
         yield guards
-    finally:
-        ShapeEnv._check_frozen = original  # type: ignore[method-assign]
     for answer in dict.fromkeys(answers):
         assert env is not None
         _judge(program, env, answer, guards)

@@ -7,8 +7,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from torch.utils._pytree import SUPPORTED_NODES, TreeSpec
-
+from ..torch_compat.pytree import SUPPORTED_NODES, TreeSpec
 from .argument_paths import positional_names
 
 

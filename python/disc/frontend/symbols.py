@@ -14,12 +14,10 @@ from typing import Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
-from torch.utils._sympy import functions as torch_sympy
-from torch.utils._sympy.numbers import int_oo
-from torch.utils._sympy.value_ranges import ValueRanges
 
 from ..errors import ArgumentValueError, SizeError
+from ..torch_compat import pytree
+from ..torch_compat.symbols import ValueRanges, int_oo, torch_sympy
 from .dim_hints import name_of
 from .rounding import ROUNDED, in_integers
 

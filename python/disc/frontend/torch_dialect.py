@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch.fx import Node
 from torch_mlir import ir
 from torch_mlir.dialects import torch as torch_d
 from torch_mlir.extras import fx_importer
 
 from ..errors import UnsupportedTypeError
+from ..torch_compat import pytree
+from ..torch_compat.operators import HigherOrderOperator, OpOverload
 from .higher_order import reason_against_higher_order
 from .locations import describe, source_of
 
@@ -134,9 +135,9 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
         elif target is torch.ops.aten._assert_async.msg:
             # The importer would drop it.
             self._emit_operator(loc, node, "torch.aten._assert_async.msg")
-        elif isinstance(target, torch._ops.OpOverload):
+        elif isinstance(target, OpOverload):
             self._import_torch_op_overload(loc, node)
-        elif isinstance(target, torch._ops.HigherOrderOperator):
+        elif isinstance(target, HigherOrderOperator):
             raise NotImplementedError(reason_against_higher_order(node))
         else:
             # Python's arithmetic on extents: operator.add, torch.sym_max, ...
@@ -148,7 +149,7 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
 
     def _import_as_operator(self, loc: ir.Location, node: Node, why: str) -> None:
         name = str(node.target)
-        if isinstance(node.target, torch._ops.OpOverload):
+        if isinstance(node.target, OpOverload):
             name = fx_importer._get_mlir_op_name_for_schema(node.target._schema)
         op = self._emit_operator(loc, node, name, operands=False)
         op.attributes["disc.unsupported"] = ir.StringAttr.get(why)
@@ -158,7 +159,7 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
     ) -> ir.Operation:
         """An operation of any name. With ``leaves`` its operands are the nodes that it uses, wherever they are."""
         target: Any = node.target
-        schema = target._schema.arguments if isinstance(target, torch._ops.OpOverload) else ()
+        schema = target._schema.arguments if isinstance(target, OpOverload) else ()
         # The one function of Python's that takes a list: its terms are operands.
         args: Any = node.args[0] if target is torch.sym_sum else node.args
         if leaves:

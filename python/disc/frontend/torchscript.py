@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from .. import errors
+from ..torch_compat.scripts import function_from_graph, inline_calls, layer_functions, resolve_overload
 
 _MIRROR = "_disc_mirror"
 _numbers = itertools.count()
@@ -353,7 +354,7 @@ def _aten(name: str) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            overload = getattr(packet, torch._C._jit_resolve_packet(f"aten::{name}", *args, **kwargs))  # type: ignore[attr-defined]
+            overload = getattr(packet, resolve_overload(f"aten::{name}", *args, **kwargs))
         except RuntimeError:
             # A number where the operator has a tensor.
             overload = getattr(packet, packet.overloads()[0])
@@ -373,7 +374,7 @@ class _Torch:
             return _PLAIN[name]
         if name in _RECURRENT:
             # Whole layers are replaced there while a module is traced.
-            return getattr(torch._VF, name)  # type: ignore[attr-defined]
+            return getattr(layer_functions, name)
         numeric = _NUMERIC.get(name)
         if numeric is None:
             return _aten(name)
@@ -455,9 +456,9 @@ def mirror(script: Any) -> torch.nn.Module:
 def _translated(script: Any, kind: str) -> Any:
     """``forward`` of a module of TorchScript as a function of Python."""
     graph = script.forward.graph.copy()
-    torch._C._jit_pass_inline(graph)
+    inline_calls(graph)
     constants = _take_constants(graph)
-    made: Any = torch._C._create_function_from_graph("forward", graph)
+    made: Any = function_from_graph("forward", graph)
     text: str = made.code
     try:
         tree = _ToPython().visit(ast.parse(text))

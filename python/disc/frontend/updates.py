@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
-from unittest import mock
 
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind, SymBoolArgument, SymFloatArgument, SymIntArgument
-from torch.fx.experimental import _config as symbolic_config
-from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from .. import errors
+from ..torch_compat import patches, quiet
+from ..torch_compat.patching import replaced
+from ..torch_compat.symbols import symbolic_config
+from ..torch_compat.tracing import get_proxy_mode
 from .decompositions import needs_decomposition, run_decompositions
 from .entry_guards import EntryGuard
 from .higher_order import flattened
 from .hints import environment
 from .layout_questions import answered_by_the_example
+from .meta_kernels import sizes_of_windows
 from .node_decompositions import decomposed_by_node
 from .settle import allowing_many, settle
 from .specialisation import unspecialised
@@ -64,12 +65,11 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
             allowing_many(),
             unspecialised(exported) as guards,
             answered_by_the_example(),
+            sizes_of_windows(),
             _regardless_of_ones(exported),
             _views_made_again(exported),
-            warnings.catch_warnings(),
+            quiet.COPIED_SPECIFICATIONS.silenced(),
         ):
-            # PyTorch copies what it warns of.
-            warnings.filterwarnings("ignore", message=r".*LeafSpec", category=FutureWarning)
             # Tracing all of it again takes as long as the export.
             program = decomposed_by_node(exported) or run_decompositions(exported)
             settle(program.graph)
@@ -94,13 +94,12 @@ def _views_made_again(exported: ExportedProgram) -> Iterator[None]:
     A slice up to a number that data decides has a new symbol for its size each time, which nothing then looks for.
     """
     env = environment(exported)
-    sync = torch._sync  # type: ignore[attr-defined]
 
-    def synced(tensor: torch.Tensor) -> None:
+    def synced(original: Any, tensor: torch.Tensor) -> None:
         with nullcontext() if env is None or get_proxy_mode() else env.ignore_fresh_unbacked_symbols():
-            sync(tensor)
+            original(tensor)
 
-    with mock.patch.object(torch, "_sync", synced):
+    with replaced({patches.SYNC: synced}):
         yield
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 
+from ..torch_compat import pytree
 from .calls import Call
 from .measurement import run, state_restored
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.utils._pytree as pytree
 
 from ..errors import ArgumentTypeError, ArgumentValueError
 from ..expressions import Expression, parse
+from ..torch_compat import pytree
 
 if TYPE_CHECKING:
     from ..frontend import Input

@@ -148,7 +148,8 @@ class ServedModel:
         if isinstance(self.model, Library):
             return result if isinstance(result, tuple) else (result,)
         import torch
-        from torch.utils import _pytree as pytree
+
+        from ..torch_compat import pytree
 
         return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
 

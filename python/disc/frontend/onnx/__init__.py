@@ -13,14 +13,13 @@ from typing import Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
-from torch._dynamo.source import ConstantSource
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
-from torch.utils._sympy.value_ranges import ValueRanges
 from torch_mlir import ir
 
 from ...errors import ArgumentValueError, CompileError, OnnxError
+from ...torch_compat import pytree
+from ...torch_compat.compiling import ConstantSource
+from ...torch_compat.symbols import DimDynamic, ShapeEnv, ValueRanges
+from ...torch_compat.tracing import FakeTensorMode
 from ..finish import finish
 from ..program import ImportedProgram, Input, signless
 from ..returns import Output, Result

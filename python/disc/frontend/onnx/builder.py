@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import sympy
 import torch
-from torch.utils._sympy.value_ranges import ValueRanges
 from torch_mlir import ir
 
+from ...torch_compat.symbols import ValueRanges
 from ..builder import Builder
 from ..registry import NotLowerable, Rule, find_rule
 from ..values import Extent, ResultInfo, RuntimeNumber, Tensor

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import sympy
 import torch
-from torch.utils._sympy.functions import FloorDiv, Max, Min, PythonMod
-from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
+from ...torch_compat.symbols import FloorDiv, Max, Min, PythonMod, ValueRanges, bound_sympy
 from .. import dtypes
 from ..registry import NotLowerable
 from ..values import Tensor

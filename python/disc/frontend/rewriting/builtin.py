@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...torch_compat.tracing import disabled_torch_function
 from . import operators
 from .conditions import (
     SYMBOLIC,
@@ -34,7 +35,6 @@ from .dynamic import (
     tensor_of,
     whole_of,
 )
-from .hooks import Range
 from .operators import not_
 from .optional import OptionalValue, settled
 from .parts import has_parts, length
@@ -72,7 +72,7 @@ def _of_list(owner: list[Any], name: str) -> Callable[..., Any] | None:
     return None
 
 
-_PLAIN = (Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
+_PLAIN = (Tensor.__torch_function__, disabled_torch_function)
 
 
 def _overridden(*values: Any) -> bool:
@@ -308,7 +308,6 @@ _VARIANTS: dict[Any, Callable[..., Any]] = {
     float: _float,
     len: _len,
     range: _range,
-    Range: _range,
     enumerate: _enumerate,
     zip: _zip,
     reversed: _reversed,

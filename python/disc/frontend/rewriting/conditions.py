@@ -13,13 +13,9 @@ from typing import Any
 import sympy
 import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._sympy import functions as torch_sympy
-from torch.utils._sympy.interp import sympy_interp
-from torch.utils._sympy.reference import PythonReferenceAnalysis
-from torch.utils._sympy.value_ranges import bound_sympy
 
 from ... import errors
+from ...torch_compat.symbols import PythonReferenceAnalysis, ShapeEnv, bound_sympy, sympy_interp, torch_sympy
 from ...trees import Placeholder, Row
 from ..proving import declared_ranges, is_hinted, may_be_empty
 from .optional import OptionalValue, Present, settled

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 
 from ... import errors
 from ...caches import is_cache
+from ...torch_compat import pytree
 from ..locations import is_layer_file, is_user_file
 from ..model_errors import model_error
 from ..scripted import unwrapped

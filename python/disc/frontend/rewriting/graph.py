@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import sympy
 import torch
-import torch.nn.modules.module as torch_modules
 from torch import Tensor
 from torch.fx import Node
-from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, get_proxy_slot
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._sympy import functions as torch_sympy
-from torch.utils._sympy.numbers import int_oo
-from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
+from ...torch_compat import patches
+from ...torch_compat.patching import instead, replaced
+from ...torch_compat.symbols import ShapeEnv, ValueRanges, bound_sympy, int_oo, torch_sympy
+from ...torch_compat.tracing import disable_proxy_modes_tracing, get_proxy_mode, get_proxy_slot
 from .. import facts, markers
 from ..proving import declared_ranges
 from .conditions import known_truth, number
@@ -74,12 +71,9 @@ def widen(number: Any, values: Iterable[Any]) -> None:
 @contextmanager
 def unnoticed() -> Iterator[None]:
     """Inside, torch.export does not see which buffers are set: it would look for their nodes."""
-    hooks = torch_modules._global_buffer_registration_hooks
-    torch_modules._global_buffer_registration_hooks = OrderedDict()
-    try:
+    hooks = patches.BUFFER_HOOKS
+    with replaced({hooks.at(key): instead(lambda *_: None) for key in hooks.items()}):
         yield
-    finally:
-        torch_modules._global_buffer_registration_hooks = hooks
 
 
 @contextmanager

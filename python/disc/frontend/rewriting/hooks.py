@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
+import ast
+import dis
 import functools
 import sys
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,13 +14,16 @@ from typing import Any
 
 import sympy
 import torch
-import torch._refs
 from torch import Tensor
-from torch._subclasses.fake_tensor import DataDependentOutputException
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 
 from ... import errors
+from ...source_lines import lines_of
+from ...torch_compat import patches
+from ...torch_compat.operators import broadcast_shapes
+from ...torch_compat.patching import Replacement, caller, replaced
+from ...torch_compat.symbols import GuardOnDataDependentSymNode
+from ...torch_compat.tracing import DataDependentOutputException
 from ...trees import Unknown
 from ..locations import is_layer_file, is_user_file, is_user_line
 from . import filled, seen
@@ -28,8 +33,6 @@ from .neighbours import irrelevant, leads_to_an_error
 from .raised import is_message, reasons
 from .region import carry_changes
 from .symbolic_calls import symbolic_call
-
-_range = builtins.range
 
 
 class NeedsRewriting(BaseException):
@@ -45,22 +48,37 @@ def needs_rewriting(error: BaseException | None) -> bool:
     return any(isinstance(reason, kinds) for reason in reasons(error))
 
 
-class _Ranges(type):
-    def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, _range)
+def _index(original: Any, number: torch.SymInt) -> int:
+    """The Python number that ``range`` needs, among others. A loop over a dynamic range must not be unrolled."""
+    frame = caller()
+    if is_dynamic(number) and is_user_file(frame.f_code.co_filename) and _calls_range(frame):
+        raise NeedsRewriting("range() of a number that is known at run time only")
+    return int(original(number))
 
-    def __subclasscheck__(cls, other: type) -> bool:
-        return issubclass(other, _range)
+
+def _calls_range(frame: types.FrameType) -> bool:
+    """Whether a frame's instruction is a call, on a line with a call of ``range``."""
+    instruction = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+    # Python 3.11 has PRECALL, and calls classes there.
+    if "CALL" not in instruction or "range" not in frame.f_code.co_names:
+        return False
+    lines = _lines_with_range(frame.f_code.co_filename)
+    return frame.f_lineno in lines or not lines  # Code without a file has no lines.
 
 
-class Range(metaclass=_Ranges):
-    """In the place of ``range``."""
-
-    def __new__(cls, *args: Any) -> Any:
-        """A range, if its numbers are known."""
-        if any(is_dynamic(a) for a in args) and is_user_file(sys._getframe(1).f_code.co_filename):
-            raise NeedsRewriting("range() of a number that is known at run time only")
-        return _range(*args)
+@functools.lru_cache(maxsize=256)
+def _lines_with_range(file: str) -> frozenset[int]:
+    try:
+        tree = ast.parse("".join(lines_of(file)))
+    except SyntaxError:
+        return frozenset()
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
+    return frozenset(
+        line
+        for call in calls
+        if call.func.id == "range"  # type: ignore[attr-defined]
+        for line in range(call.lineno, (call.end_lineno or call.lineno) + 1)
+    )
 
 
 # What makes a number of Python of a tensor.
@@ -128,15 +146,15 @@ def _set(x: Tensor, items: list[Any], y: Any) -> Tensor:
     return torch.ops.aten.index_put_.default(x, indices, values)
 
 
-_BROADCASTING = torch._refs._broadcast_shapes.__code__
+_BROADCASTING = broadcast_shapes.__code__
 
 
-def _truth_of_condition(value: torch.SymBool) -> bool:
+def _truth_of_condition(original: Any, value: torch.SymBool) -> bool:
     # Broadcasting asks whether sizes are negative. No size is, but of one such as n - 1 torch cannot prove it.
-    if sys._getframe(1).f_code is _BROADCASTING and _is_negative_question(value):
+    if caller().f_code is _BROADCASTING and _is_negative_question(value):
         return False
     known = _ask(value)
-    return _truths[0](value) if known is None else known
+    return bool(original(value)) if known is None else known
 
 
 def _is_negative_question(value: torch.SymBool) -> bool:
@@ -144,7 +162,7 @@ def _is_negative_question(value: torch.SymBool) -> bool:
     return isinstance(expr, sympy.StrictLessThan) and bool(expr.rhs.is_zero)
 
 
-def _truth_of_number(value: torch.SymInt) -> bool:
+def _truth_of_number(_: Any, value: torch.SymInt) -> bool:
     depends = compared(value, 0, sympy.Ne)
     if depends is not None:
         return bool(depends)
@@ -153,14 +171,11 @@ def _truth_of_number(value: torch.SymInt) -> bool:
     return bool(condition) if known is None else known
 
 
-_truths = torch.SymBool.__bool__, torch.SymInt.__bool__
-
-
 def _ask(condition: Any) -> bool | None:
     """What to answer to a condition that makes no difference, if it is one; None where Python may ask PyTorch."""
     # PyTorch's own code may take for granted what it does; the model's is to see its extents as they are. A layer's
     # error for some sizes is one of the compiled model, too.
-    frame = sys._getframe(2)
+    frame = caller(2)
     own = is_user_line(frame.f_code.co_filename)
     if not isinstance(condition, torch.SymBool) or not (own or is_layer_file(frame.f_code.co_filename)):
         return None
@@ -179,64 +194,39 @@ def _ask(condition: Any) -> bool | None:
 ASKED = (_truth_of_condition.__code__, _truth_of_number.__code__)
 """What Python calls to learn whether a condition holds, or a number is not 0."""
 
-_TEXTS = [(kind, name) for kind in (torch.SymInt, torch.SymFloat) for name in ("__str__", "__repr__")]
-_texts = {(kind, name): getattr(kind, name) for kind, name in _TEXTS}
 
-
-def _text(original: Any) -> Any:
-    def text(self: Any) -> str:
-        frame = sys._getframe(1)
-        file, line = frame.f_code.co_filename, frame.f_lineno
-        env, symbols = self.node.shape_env, self.node.expr.free_symbols
-        known = env is None or not any(map(env.is_unbacked_symint, symbols))
-        if not known and is_user_line(file) and not is_message(file, line):
-            raise errors.ControlFlowError(
-                "import",
-                "the text of a number that is known at run time only is used; it can be a part of a message alone",
-                f"{file}:{line}",
-            )
-        return str(original(self))
-
-    return text
+def _text(original: Any, number: Any) -> str:
+    frame = caller()
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    env, symbols = number.node.shape_env, number.node.expr.free_symbols
+    known = env is None or not any(map(env.is_unbacked_symint, symbols))
+    if not known and is_user_line(file) and not is_message(file, line):
+        raise errors.ControlFlowError(
+            "import",
+            "the text of a number that is known at run time only is used; it can be a part of a message alone",
+            f"{file}:{line}",
+        )
+    return str(original(number))
 
 
 _KINDS = {"eq": sympy.Eq, "ne": sympy.Ne, "lt": sympy.Lt, "le": sympy.Le, "gt": sympy.Gt, "ge": sympy.Ge}
-_comparisons = {f"__{name}__": getattr(torch.SymInt, f"__{name}__") for name in _KINDS}
 
 
-def _comparison(name: str, kind: Any) -> Any:
-    original = _comparisons[name]
-
-    @functools.wraps(original)
-    def compare(self: torch.SymInt, other: Any) -> Any:
-        file = sys._getframe(1).f_code.co_filename
-        asking = is_user_line(file)
-        if asking or is_layer_file(file):
-            seen.note((self, other))
-        depends = compared(self, other, kind) if asking else None
-        return original(self, other) if depends is None else depends
-
-    return compare
+def _compare(kind: Any, original: Any, number: torch.SymInt, other: Any) -> Any:
+    file = caller().f_code.co_filename
+    asking = is_user_line(file)
+    if asking or is_layer_file(file):
+        seen.note((number, other))
+    depends = compared(number, other, kind) if asking else None
+    return original(number, other) if depends is None else depends
 
 
-_ARITHMETIC = [f"__{side}{name}__" for name in ("add", "sub", "mul") for side in ("", "r")]
-_arithmetic = {
-    (kind, name): getattr(kind, name) for kind in (torch.SymBool, torch.SymInt, torch.SymFloat) for name in _ARITHMETIC
-}
-
-
-def _with_numbers(kind: Any, name: str) -> Any:
+def _with_numbers(name: str, original: Any, number: Any, other: Any) -> Any:
     """Arithmetic on a condition on extents, as Python does it: with 1 and 0. PyTorch would take the example's side."""
-    original = _arithmetic[kind, name]
-
-    @functools.wraps(original)
-    def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, torch.SymBool) and not isinstance(self, torch.SymBool):
-            return original(self, other)
-        one, two = _number(self), _number(other)
-        return _arithmetic[type(one), name](one, two)
-
-    return method
+    if not isinstance(other, torch.SymBool) and not isinstance(number, torch.SymBool):
+        return original(number, other)
+    one, two = _number(number), _number(other)
+    return getattr(type(one), name)(one, two)
 
 
 def _number(value: Any) -> Any:
@@ -246,20 +236,14 @@ def _number(value: Any) -> Any:
     return torch.sym_ite(value, *(torch.SymInt(value.node.wrap_int(n)) for n in (1, 0)))
 
 
-_int_of_condition = torch.SymBool.__int__
-
-
-def _as_int(condition: torch.SymBool) -> int:
+def _as_int(original: Any, condition: torch.SymBool) -> int:
     _ask(condition)
-    return _int_of_condition(condition)
+    return int(original(condition))
 
 
-_check_with = torch._check_with  # type: ignore[attr-defined]
-
-
-def _checked(error_type: type[Exception], condition: Any, message: Any = None) -> None:
+def _checked(original: Any, error_type: type[Exception], condition: Any, message: Any = None) -> None:
     """``torch._check`` and its kind: a condition that torch.export takes for granted is checked at run time."""
-    frame: Any = sys._getframe(1)
+    frame: Any = caller()
     while frame.f_code.co_filename == torch.__file__:
         frame = frame.f_back
     file, line = frame.f_code.co_filename, frame.f_lineno
@@ -272,7 +256,7 @@ def _checked(error_type: type[Exception], condition: Any, message: Any = None) -
             text = f"{error_type.__name__}: {said} ({Path(file).name}:{line})"
             torch.ops.aten._assert_async.msg(wanted, text)
             return
-    _check_with(error_type, condition, message)
+    original(error_type, condition, message)
 
 
 def _asks_for_types(frame: Any) -> bool:
@@ -285,31 +269,20 @@ def _asks_for_types(frame: Any) -> bool:
     return "isinstance" in code.co_names or "type" in code.co_names
 
 
+_REPLACEMENTS: dict[patches.Patch, Replacement] = {
+    patches.INDEX: _index,
+    patches.TRUTH_OF_CONDITION: _truth_of_condition,
+    patches.TRUTH_OF_NUMBER: _truth_of_number,
+    patches.INTEGER_OF_CONDITION: _as_int,
+    patches.CHECK: _checked,
+    **dict.fromkeys(patches.TEXTS, _text),
+    **{patch: functools.partial(_compare, _KINDS[name]) for name, patch in patches.COMPARISONS.items()},
+    **{patch: functools.partial(_with_numbers, patch.name) for patch in patches.ARITHMETIC},
+}
+
+
 @contextmanager
 def guarded() -> Iterator[None]:
     """While it is active, what depends on data, or on extents beyond their ranges, raises :class:`NeedsRewriting`."""
-    builtins.range = Range  # type: ignore[misc, assignment]
-    torch.SymBool.__bool__ = _truth_of_condition  # type: ignore[method-assign]
-    torch.SymInt.__bool__ = _truth_of_number  # type: ignore[method-assign]
-    for (kind, name), original in _texts.items():
-        setattr(kind, name, _text(original))
-    for name, kind in _KINDS.items():
-        setattr(torch.SymInt, f"__{name}__", _comparison(f"__{name}__", kind))
-    torch.SymBool.__int__ = _as_int  # type: ignore[method-assign]
-    for of, name in _arithmetic:
-        setattr(of, name, _with_numbers(of, name))
-    torch._check_with = _checked  # type: ignore[attr-defined, assignment]
-    try:
-        with _Guarding():
-            yield
-    finally:
-        builtins.range = _range  # type: ignore[misc]
-        torch._check_with = _check_with  # type: ignore[attr-defined]
-        torch.SymBool.__bool__, torch.SymInt.__bool__ = _truths  # type: ignore[method-assign]
-        for (kind, name), original in _texts.items():
-            setattr(kind, name, original)
-        for name, original in _comparisons.items():
-            setattr(torch.SymInt, name, original)
-        torch.SymBool.__int__ = _int_of_condition  # type: ignore[method-assign]
-        for (of, name), original in _arithmetic.items():
-            setattr(of, name, original)
+    with replaced(_REPLACEMENTS), _Guarding():
+        yield

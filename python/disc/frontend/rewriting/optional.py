@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-import torch.utils._pytree as pytree
 
+from ...torch_compat import pytree
 from .sites import called_from
 
 

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ... import errors
+from ...torch_compat import pytree
+from ...torch_compat.tracing import DisableTorchFunction
 from .. import markers
 from ..locations import is_layer_file, is_user_file
 from .sites import PACKAGE
@@ -20,7 +21,7 @@ from .sites import PACKAGE
 
 def quietly(function: Callable[..., Any], *args: Any) -> Any:
     """Calls a function of torch past all modes."""
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         return function(*args)
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch import Tensor
 
+from ...torch_compat import pytree
 from ..locations import is_layer_file, is_user_line
 
 _SEEN = "_disc_seen"

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
-import torch.utils._pytree as pytree
 from torch import Tensor
 
 from ... import errors
+from ...torch_compat import pytree
 from .. import markers
 from . import graph
 from .carried import Carried, Markers, Mismatch, Rows, Value, Zeros, carry, optional_variables, refuse

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ...torch_compat.operators import istft
 from ..layout_questions import unguarded
 
 
@@ -48,7 +49,7 @@ def _istft(
     hop = n_fft // 4 if hop_length is None else hop_length
     given = n_fft + hop * (input.shape[-1] - 1) - (n_fft // 2 if center else 0)
     options = (center, normalized, onesided, given, return_complex)
-    signal = torch._refs.istft(input, n_fft, hop, win_length, window, *options)
+    signal = istft(input, n_fft, hop, win_length, window, *options)
     return torch.nn.functional.pad(signal[..., :length], (0, torch.sym_max(length - given, 0)))
 
 

@@ -1,0 +1,304 @@
+"""The places in PyTorch where DISC replaces a function, written for the version in ``disc/torch_version.py``.
+
+What a replacement does is in the file of ``disc/frontend`` that applies the patch. The test of this module compares
+each place with the installed PyTorch.
+"""
+
+from __future__ import annotations
+
+from .patching import CodePatch, ItemPatch, Patch
+
+_SHAPE_ENV = "torch.fx.experimental.symbolic_shapes:ShapeEnv"
+_FAKE = "torch._subclasses.fake_impls"
+_PROXY_TENSOR = "torch.fx.experimental.proxy_tensor"
+_NON_STRICT = "torch._export.non_strict_utils"
+
+# -- the model's control flow: frontend/rewriting/hooks.py ------------------------------------------------
+
+_CONTROL_FLOW = (
+    "Python asks for it where control flow depends on a number: the trace ends and the model is traced again with its"
+    " control flow rewritten. Without it the branch or the length of the example is compiled in."
+)
+TRUTH_OF_CONDITION = Patch("torch:SymBool.__bool__", _CONTROL_FLOW, "(self)")
+TRUTH_OF_NUMBER = Patch("torch:SymInt.__bool__", _CONTROL_FLOW, "(self)")
+INTEGER_OF_CONDITION = Patch("torch:SymBool.__int__", _CONTROL_FLOW, "(self)")
+INDEX = Patch(
+    "torch:SymInt.__index__",
+    "range() of a dynamic number calls it: the trace ends and the model is traced again with its loops rewritten."
+    " Without it the loop is traced step by step, and an error names the fixed size instead of what the loop does.",
+    "(self)",
+)
+TEXTS = tuple(
+    Patch(
+        f"torch:{kind}.{name}",
+        "The text of a number that is known at run time only is an error, except in messages. Without it the compiled"
+        " model uses the name of a symbol as text.",
+        "(self)",
+    )
+    for kind in ("SymInt", "SymFloat")
+    for name in ("__str__", "__repr__")
+)
+COMPARISONS = {
+    name: Patch(
+        f"torch:SymInt.__{name}__",
+        "Comparisons that torch.export answers by assuming that sizes are not 0 or 1 give a condition that is known at"
+        " run time. Without it such a branch is compiled for the example's side.",
+        "(self, other)",
+    )
+    for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+ARITHMETIC = tuple(
+    Patch(
+        f"torch:{kind}.__{side}{name}__",
+        "Conditions count as 1 and 0 in arithmetic, as in Python. Without it PyTorch fixes the condition to the"
+        " example's.",
+        "(self, other)",
+    )
+    for kind in ("SymBool", "SymInt", "SymFloat")
+    for name in ("add", "sub", "mul")
+    for side in ("", "r")
+)
+CHECK = Patch(
+    "torch:_check_with",
+    "Conditions of torch._check on data, or that torch.export assumes, are checked at run time. Without it they are"
+    " dropped, or refused.",
+    "(error_type, cond, message)",
+)
+BUFFER_HOOKS = ItemPatch(
+    "torch.nn.modules.module:_global_buffer_registration_hooks",
+    "torch.export notes which buffers a model sets. Restoring a model's state between the sides of a branch must not"
+    " be noted: the program would return the nodes of a side that was left.",
+    None,
+)
+
+# -- symbols and their ranges -----------------------------------------------------------------------------
+
+CREATE_SYMBOL = Patch(
+    f"{_SHAPE_ENV}.create_symbol",
+    "frontend/proving.py: notes the user's range of a dim, from which 0 and 1 are missing in torch's own."
+    " Without it conditions are not proved by trying all sizes, and an empty input is not served.",
+    "(self, val, source, dynamic_dim, constraint_dim, positive, do_not_specialize_zero_one, symbolic_context)",
+)
+EVALUATE_STATIC = Patch(
+    f"{_SHAPE_ENV}._maybe_evaluate_static",
+    "frontend/proving.py: conditions that hold for all sizes in small ranges count as known. Without it torch.export"
+    " refuses them.",
+    "(self, expr, unbacked_only, compute_hint, size_oblivious, axioms, var_to_range)",
+)
+LOG_GUARD = Patch(
+    f"{_SHAPE_ENV}._log_guard",
+    "frontend/export.py: notes the user's line behind each guard. Without it errors about dims do not name a line, and"
+    " sizes that become Python numbers are not noticed.",
+    "(self, prefix, g, forcing_spec)",
+)
+CHECK_FROZEN = Patch(
+    f"{_SHAPE_ENV}._check_frozen",
+    "frontend/specialisation.py: notes what PyTorch answers by the example's sizes while it decomposes a program."
+    " Without it a dynamic dim is fixed silently.",
+    "(self, expr, concrete_val)",
+)
+CREATE_UNBACKED = Patch(
+    "torch._library.fake_impl:FakeImplCtx.create_unbacked_symint",
+    "frontend/settle.py: sizes that fake kernels of custom operators create may be 0 and 1. Without it the compiled"
+    " model is wrong for these sizes.",
+    "(self, min, max)",
+)
+SYMPY_HANDLERS = Patch(
+    f"{_PROXY_TENSOR}:_sympy_handlers",
+    "frontend/settle.py: products of more than two numbers. torch calls a function of two numbers with all of them,"
+    " and fails.",
+    "()",
+)
+ALLOWED_OPERATIONS = Patch(
+    "torch._export.verifier:Verifier.allowed_op_types",
+    "frontend/settle.py: the verifier accepts the functions of many numbers until they are replaced. Without it"
+    " torch.export rejects such programs.",
+    "(self)",
+)
+
+# -- questions about layouts: frontend/layout_questions.py --------------------------------------------------
+
+_LAYOUT = (
+    "PyTorch asks sizes for strides and memory formats, which the compiled model does not depend on. Without it each"
+    " question is a condition on the inputs, such as a batch size other than 1."
+)
+DESCRIBE_TENSOR = tuple(
+    Patch(f"{module}:_extract_tensor_metadata", _LAYOUT, "(result, include_contiguity)")
+    for module in ("torch.fx.passes.shape_prop", _PROXY_TENSOR)
+)
+MEMORY_FORMATS = tuple(
+    Patch(f"{module}:suggest_memory_format", _LAYOUT, "(x)")
+    for module in (
+        "torch._prims_common",
+        "torch._meta_registrations",
+        "torch._decomp.decompositions",
+        "torch._subclasses.fake_tensor",
+    )
+)
+LAYOUT_QUESTIONS = (
+    Patch(f"{_FAKE}:_compute_stride", _LAYOUT, "(old_shape, old_stride, new_shape, size_oblivious)"),
+    Patch(f"{_FAKE}:is_contiguous", _LAYOUT, "(a, false_if_dde)"),
+    Patch("torch._prims_common:is_contiguous", _LAYOUT, "(a, false_if_dde)"),
+    Patch("torch._prims_common:check_contiguous_sizes_strides", _LAYOUT, "(sizes, strides, false_if_dde)"),
+    Patch("torch._prims_common:_is_non_overlapping_and_dense_or_false", _LAYOUT, "(sizes, strides)"),
+    Patch("torch._meta_registrations:_exec_fft", _LAYOUT, "(out, self, out_sizes, dim, forward)"),
+    Patch("torch._meta_registrations:_sort_dims", _LAYOUT, "(self, dim, exclude_last)"),
+)
+RESHAPE_OF_KERNELS = Patch("torch._refs:_reshape_view_helper_core_alg", _LAYOUT, "(a, shape, allow_copy)")
+GUARD_OF_CPP = Patch("torch.fx.experimental.sym_node:SymNode.guard_bool", _LAYOUT, "(self, file, line)")
+GUARDS_OF_VIEWS = tuple(
+    Patch(f"torch.fx.experimental.sym_node:SymNode.{name}", _LAYOUT, "(self, file, line)")
+    for name in ("guard_or_false", "guard_or_true")
+)
+CONVOLUTION_KERNELS = ItemPatch(f"{_FAKE}:op_implementations_dict", _LAYOUT, None)
+CONVOLUTION_FORMAT = Patch("torch._C:_conv_determine_backend_memory_format", _LAYOUT, None)
+CONVOLUTION_CONVERSION = Patch("torch:Tensor.to", _LAYOUT, None)
+
+POOLED_SIZE = Patch(
+    "torch._meta_registrations:pooling_output_shape_pad_lr",
+    "frontend/meta_kernels.py: it compares sizes in ceil mode. Without it the parity of a dynamic size is fixed.",
+    "(inputSize, kernelSize, pad_l, pad_r, stride, dilation, ceil_mode)",
+)
+
+# -- what torch.export records ------------------------------------------------------------------------------
+
+STACK_TRACES = Patch(
+    "torch.fx.proxy:TracerBase._filter_traceback_frames",
+    "frontend/locations.py: nodes keep all of the user's frames. Without it operations outside of functions called"
+    " forward have no line in errors, profiles and debuggers.",
+    "(self, user_stack_summary)",
+)
+PRINT = Patch(
+    "torch.export._trace:print",
+    "frontend/export.py: torch.export prints the graph when it fails. Without it models that are traced twice print to"
+    " the user's terminal.",
+    None,
+    default="builtins:print",
+)
+CONSTANT_ARGUMENT = Patch(
+    f"{_NON_STRICT}:_is_constant_argument",
+    "frontend/enum_arguments.py: members of enums are constants, as strings are. Without it torch.export fails for"
+    " lack of range constraints.",
+    "(t)",
+)
+SYNC = Patch(
+    "torch:_sync",
+    "frontend/updates.py: PyTorch makes views again before it records a program. Without it symbols of that run count"
+    " as lost, which is an error.",
+    "(t)",
+)
+
+# -- compiled functions and TorchScript -----------------------------------------------------------------------
+
+SCRIPT_CALL = Patch(
+    "torch.jit:ScriptFunction.__call__",
+    "frontend/scripted.py: functions of torch.jit.script run the Python that they were made of. Without it they cannot"
+    " be traced.",
+    None,
+)
+COMPILE_CALLBACK = Patch(
+    "torch._dynamo.eval_frame:_callback_from_stance",
+    "frontend/scripted.py: functions of torch.compile run their Python. Without it they are compiled while they are"
+    " traced. torch.compiler.set_stance would change this in all threads.",
+    "(callback)",
+)
+OPERATOR_CALL = Patch(
+    "torch._ops:OpOverloadPacket.__call__",
+    "frontend/script_operators.py: TorchScript's operators take and give symbolic numbers. Without it scripted models"
+    " fix their dynamic sizes.",
+    "(self, args, kwargs)",
+)
+
+# -- recurrent layers: frontend/recurrent.py --------------------------------------------------------------------
+
+_RECURRENT = "A recurrent layer is one operator with a dynamic length. Without it torch.export unrolls the layer."
+RECURRENT_LAYERS = {
+    name: Patch(f"torch._VF:{name}", _RECURRENT, None) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")
+}
+HIDDEN_SIZE = Patch(
+    "torch.nn.modules.rnn:RNNBase.get_expected_hidden_size",
+    "It makes a Python number of the batch size, which fixes it.",
+    "(self, input, batch_sizes)",
+)
+CELL_SIZE = Patch("torch.nn.modules.rnn:LSTM.get_expected_cell_size", HIDDEN_SIZE.purpose, "(self, input, batch_sizes)")
+_PACKED = "Packed sequences are padded ones with their lengths. Without it they cannot be traced."
+PACK = CodePatch("torch.nn.utils.rnn:pack_padded_sequence", _PACKED, "(input, lengths, batch_first, enforce_sorted)")
+UNPACK = CodePatch(
+    "torch.nn.utils.rnn:pad_packed_sequence", _PACKED, "(sequence, batch_first, padding_value, total_length)"
+)
+
+# -- operators with functions as arguments: frontend/higher_order.py ----------------------------------------------
+
+_HIGHER_ORDER = (
+    "Control flow operators are traced into one flat graph with markers. Without it their bodies are graphs of their"
+    " own, for which DISC has no rules."
+)
+HIGHER_ORDER = {
+    name: Patch(f"torch:ops.higher_order.{name}.__class__.__call__", _HIGHER_ORDER, parameters)
+    for name, parameters in {
+        "cond": "(self, pred, true_fn, false_fn, operands)",
+        "while_loop": "(self, cond_fn, body_fn, carried_inputs, additional_inputs, mutated_arg_indices)",
+        "while_loop_stack_output": "(self, cond_fn, body_fn, carried_inputs, additional_inputs)",
+        "scan": "(self, combine_fn, init, xs, additional_inputs)",
+        "map_impl": "(self, args, kwargs)",
+        "associative_scan": "(self, combine_fn, xs, additional_inputs)",
+        "invoke_subgraph": "(self, subgraph, identifier, operands)",
+        "flex_attention": "(self, query, key, value, score_mod, block_mask, scale, kernel_options,"
+        " score_mod_other_buffers, mask_mod_other_buffers)",
+    }.items()
+}
+COMPILE_BODY = Patch(
+    "torch._higher_order_ops.utils:_hop_compile_and_call",
+    "Bodies of control flow operators are called directly. Without it Dynamo traces them, which supports less of"
+    " Python.",
+    "(fn, args, kwargs)",
+)
+ASSOCIATIVE_SCAN = Patch(
+    "torch._higher_order_ops.associative_scan:generic_associative_scan",
+    "A scan over a dynamic length is a loop. PyTorch's own function recurses until the length is 1, which fixes it.",
+    "(operator, leaves, dim, additional_inputs)",
+)
+
+# -- jagged nested tensors: frontend/jagged_tracing.py ---------------------------------------------------------------
+
+_JAGGED = "Operations on nested tensors are traced as operations on values and offsets. Without it torch.export fails."
+PROXY_DISPATCH = Patch(
+    f"{_PROXY_TENSOR}:ProxyTorchDispatchMode.__torch_dispatch__", _JAGGED, "(self, func, types, args, kwargs)"
+)
+NESTED_INT = Patch(
+    "torch._subclasses.fake_tensor:FakeTensorMode.create_symbolic_nested_int", _JAGGED, "(self, nt_tensor_id)"
+)
+EXTREME_LENGTH = Patch(
+    "torch.nested._internal.nested_tensor:_get_sdpa_extreme_seqlen",
+    "The longest sequence is a data-dependent number. Without it the example's is compiled in.",
+    "(func, tensor)",
+)
+JAGGED_ATTENTION = Patch(
+    "torch.nested._internal.ops:jagged_scaled_dot_product_attention",
+    "Attention of nested tensors is that of padded ones. PyTorch's own uses a list of tensors, one for each sequence.",
+    "(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)",
+)
+SQUEEZE = Patch(
+    "torch.nested._internal.ops:squeeze_leading_ones",
+    "Only dims that are 1 for every size are dropped. Without it a dynamic batch is compared with 1.",
+    "(t)",
+)
+SUGGESTED_FIXES = Patch(
+    f"{_NON_STRICT}:_suggest_fixes_for_data_dependent_error_non_strict",
+    "It fails for sizes of ragged dims, which hides the error that it should explain.",
+    "(e)",
+)
+IS_FX_TRACING = Patch(
+    "torch.fx._symbolic_trace:is_fx_tracing",
+    "Code of nested tensors refuses to run under torch.fx, but DISC traces the operations below it.",
+    "()",
+)
+
+
+def patches() -> list[Patch]:
+    """All of the above."""
+    found: list[Patch] = []
+    for value in globals().values():
+        values = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else [value]
+        found += [x for x in values if isinstance(x, Patch)]
+    return found

@@ -1,0 +1,69 @@
+"""Tensors without data, and the modes under which they are traced."""
+
+from __future__ import annotations
+
+# Disables __torch_function__: for what is asked of a tensor while a model's own calls are recorded.
+from torch._C import DisableTorchFunction as DisableTorchFunction
+
+# The implementation of __torch_function__ that subclasses have that want none.
+from torch._C import _disabled_torch_function_impl as disabled_torch_function
+
+# Runs Python decompositions under fake tensors, as torch.export does.
+from torch._dispatch.python import enable_python_dispatcher as enable_python_dispatcher
+
+# The mode of the fake tensors that are being traced.
+from torch._guards import detect_fake_mode as detect_fake_mode
+
+# Errors of operators that need the data of a tensor, or have no fake kernel.
+from torch._subclasses.fake_tensor import DataDependentOutputException as DataDependentOutputException
+
+# A tensor with a shape and a dtype only, and the mode that creates it.
+from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
+from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
+from torch._subclasses.fake_tensor import UnsupportedOperatorException as UnsupportedOperatorException
+
+# Real tensors while AOTAutograd traces.
+from torch._subclasses.fake_tensor import unset_fake_temporarily as unset_fake_temporarily
+
+# proxy_call: its frame says which operator's fake kernel is running. _nary_sym_max and _nary_sym_min: functions that
+# traced graphs call.
+from torch.fx.experimental import proxy_tensor as proxy_tensor
+
+# Runs code without recording it.
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing as disable_proxy_modes_tracing
+
+# The mode that records, and the node of a traced value.
+from torch.fx.experimental.proxy_tensor import get_proxy_mode as get_proxy_mode
+from torch.fx.experimental.proxy_tensor import get_proxy_slot as get_proxy_slot
+
+# Traces a function to a graph.
+from torch.fx.experimental.proxy_tensor import make_fx as make_fx
+
+# Records expressions of sizes only where they are used.
+from torch.fx.experimental.proxy_tensor import maybe_enable_thunkify as maybe_enable_thunkify
+
+# The sizes, strides and dtype of a node's value.
+from torch.fx.passes.shape_prop import _extract_tensor_metadata as tensor_metadata
+
+# Code that no mode sees.
+from torch.utils._python_dispatch import _disable_current_modes as disable_current_modes
+
+__all__ = [
+    "DataDependentOutputException",
+    "DisableTorchFunction",
+    "FakeTensor",
+    "FakeTensorMode",
+    "UnsupportedOperatorException",
+    "detect_fake_mode",
+    "disable_current_modes",
+    "disable_proxy_modes_tracing",
+    "disabled_torch_function",
+    "enable_python_dispatcher",
+    "get_proxy_mode",
+    "get_proxy_slot",
+    "make_fx",
+    "maybe_enable_thunkify",
+    "proxy_tensor",
+    "tensor_metadata",
+    "unset_fake_temporarily",
+]
