@@ -19,6 +19,7 @@ from torch.fx import Node
 from torch.utils._sympy import functions as torch_sympy
 from torch_mlir import ir
 
+from ..expressions import symbol
 from . import dtypes, locations, scalar
 from .regions import RegionBuilder, declare_symbol
 from .registry import NotLowerable
@@ -444,7 +445,7 @@ class Builder(RegionBuilder):
                 "what": ir.StringAttr.get(locations.operation()),
             },
         ).result
-        self.names[bound] = name
+        self.symbolic[bound] = symbol(name)
         if not fresh:
             self.symbol_values[expr] = bound
             return bound
