@@ -1,6 +1,7 @@
-"""Extents as expressions over symbols, read from the text that the compiler prints.
+"""Extents as expressions over symbols.
 
-The grammar is that of dialects/Shape/SymExprText.cpp::
+The import builds them and writes each into an attribute of ``disc_shape``. Others read them from the texts that the
+compiler returns for the dims of inputs and results. The grammar is that of dialects/Shape/SymExprText.cpp::
 
     sum     ::= product (('+' | '-') product)*
     product ::= factor (('*' | 'floordiv' | 'ceildiv' | 'mod') factor)*
@@ -15,8 +16,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 _TOKEN = re.compile(r'\s*(?:(\d+)|([A-Za-z_]\w*)|"((?:[^"\\]|\\.)*)"|(\?\d+)|([-+*(),]))', re.ASCII)
+_PLAIN = re.compile(r"[A-Za-z_]\w*|\?\d+", re.ASCII)
+"""A symbol's name that is written without quotes."""
 _DIVISIONS = ("floordiv", "ceildiv", "mod")
 _WORDS = (*_DIVISIONS, "min", "max")
+_RESERVED = (*_WORDS, "undefined")
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,39 @@ class Expression:
             return values[self.name]
         return _OPERATIONS[self.kind](*(operand.evaluate(values) for operand in self.operands))
 
+    def renamed(self, names: Mapping[str, str]) -> Expression:
+        """The expression with other names for those of its symbols that are keys of ``names``."""
+        if self.kind == "symbol":
+            return symbol(names[self.name]) if self.name in names else self
+        if not self.operands:
+            return self
+        return Expression(self.kind, operands=tuple(operand.renamed(names) for operand in self.operands))
+
+    def __str__(self) -> str:
+        """The text, which :func:`parse` reads."""
+        if self.kind == "number":
+            return str(self.value)
+        if self.kind == "symbol":
+            plain = self.name not in _RESERVED and _PLAIN.fullmatch(self.name)
+            return self.name if plain else f'"{_escape(self.name)}"'
+        if self.kind in ("min", "max"):
+            return f"{self.kind}({', '.join(map(str, self.operands))})"
+        first, *rest = self.operands
+        if not rest:
+            return f"-{first._operand()}"
+        # Operators of one kind associate to the left.
+        left = str(first) if first.kind == self.kind and first.is_infix else first._operand()
+        return f"{left} {self.kind} {rest[0]._operand()}"
+
+    @property
+    def is_infix(self) -> bool:
+        """Whether its text is two operands around an operator."""
+        return len(self.operands) == 2 and self.kind not in ("min", "max")
+
+    def _operand(self) -> str:
+        """The text as an operand of an operator."""
+        return f"({self})" if self.is_infix else str(self)
+
 
 _OPERATIONS: Mapping[str, Callable[..., int]] = {
     "+": lambda a, b: a + b,
@@ -56,6 +93,30 @@ _OPERATIONS: Mapping[str, Callable[..., int]] = {
     "min": min,
     "max": max,
 }
+
+
+def number(value: int) -> Expression:
+    """A number as an expression."""
+    return Expression("number", value=value)
+
+
+def symbol(name: str) -> Expression:
+    """A symbol as an expression."""
+    return Expression("symbol", name=name)
+
+
+def operation(kind: str, *operands: Expression) -> Expression:
+    """An operation on expressions, or its value if no operand has a symbol.
+
+    ``kind`` is that of :class:`Expression`. ValueError where numbers are divided by 0.
+    """
+    result = Expression(kind, operands=operands)
+    if all(operand.kind == "number" for operand in operands):
+        try:
+            return number(result.evaluate({}))
+        except ZeroDivisionError:
+            raise ValueError(f"an extent is divided by 0: {kind}") from None
+    return result
 
 
 def parse(text: str) -> Expression:
@@ -91,18 +152,18 @@ class _Parser:
     def _sum(self) -> Expression:
         result = self._product()
         while (sign := self._take("+", "-")) is not None:
-            result = _make(sign, result, self._product())
+            result = operation(sign, result, self._product())
         return result
 
     def _product(self) -> Expression:
         result = self._factor()
         while (sign := self._take("*", *_DIVISIONS)) is not None:
-            result = _make(sign, result, self._factor())
+            result = operation(sign, result, self._factor())
         return result
 
     def _factor(self) -> Expression:
         if self._take("-"):
-            return _make("-", self._factor())
+            return operation("-", self._factor())
         if self._take("("):
             result = self._sum()
             self._expect(")")
@@ -113,11 +174,11 @@ class _Parser:
             while self._take(","):
                 args.append(self._sum())
             self._expect(")")
-            return _make(word, *args)
+            return operation(word, *args)
         if not self._tokens or self._tokens[0][0] == "sign":
             self._fail()
         kind, text = self._tokens.pop(0)
-        return Expression("number", value=int(text)) if kind == "number" else Expression("symbol", name=text)
+        return number(int(text)) if kind == "number" else symbol(text)
 
     def _take(self, *signs: str) -> str | None:
         if self._tokens and self._tokens[0][0] == "sign" and self._tokens[0][1] in signs:
@@ -133,17 +194,6 @@ class _Parser:
         raise ValueError(f"{self._text!r} is not an expression: {what}")
 
 
-def _make(kind: str, *operands: Expression) -> Expression:
-    """The operation, or its value if it has no symbol."""
-    result = Expression(kind, operands=operands)
-    if all(operand.kind == "number" for operand in operands):
-        try:
-            return Expression("number", value=result.evaluate({}))
-        except ZeroDivisionError:
-            raise ValueError(f"an extent is divided by 0: {kind}") from None
-    return result
-
-
 def _unescape(text: str) -> str:
     r"""The text of a quoted name: ``\XX`` is a byte in hexadecimal, ``\\`` a backslash."""
     raw = re.sub(
@@ -152,3 +202,9 @@ def _unescape(text: str) -> str:
         text.encode(),
     )
     return raw.decode(errors="replace")
+
+
+def _escape(text: str) -> str:
+    """The text of a name inside quotes: what is not printable ASCII is written as bytes in hexadecimal."""
+    plain = (chr(byte) if 0x20 <= byte < 0x7F and byte not in b'"\\' else f"\\{byte:02X}" for byte in text.encode())
+    return "".join(plain)

@@ -13,6 +13,7 @@ class _Text:
     text: str
     symbols: tuple[()] = ()
     inputs: tuple[()] = ()
+    predicates: frozenset[str] = frozenset()
 
 
 def compile_text(text: str) -> _native.Executable:

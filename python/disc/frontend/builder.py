@@ -18,6 +18,7 @@ import torch
 from torch.fx import Node
 from torch_mlir import ir
 
+from ..expressions import symbol
 from ..torch_compat.symbols import torch_sympy
 from . import dtypes, locations, scalar
 from .regions import RegionBuilder, declare_symbol
@@ -444,7 +445,7 @@ class Builder(RegionBuilder):
                 "what": ir.StringAttr.get(locations.operation()),
             },
         ).result
-        self.names[bound] = name
+        self.symbolic[bound] = symbol(name)
         if not fresh:
             self.symbol_values[expr] = bound
             return bound

@@ -47,29 +47,21 @@ _STORAGE: dict[torch.dtype, torch.dtype] = {
 }
 """Narrow types (see :mod:`~disc.frontend.narrow`), and the types that their elements are stored as."""
 
-# The torch dialect's spelling of an element type, which still has a sign.
-_TORCH_DIALECT_NAMES: dict[str, torch.dtype] = {
-    "f64": torch.float64,
-    "f32": torch.float32,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "si64": torch.int64,
-    "si32": torch.int32,
-    "si16": torch.int16,
-    "si8": torch.int8,
-    "ui8": torch.uint8,
-    "ui16": torch.uint16,
-    "ui32": torch.uint32,
-    "ui64": torch.uint64,
-    "i1": torch.bool,
-    "complex<f32>": torch.complex64,
-    "complex<f64>": torch.complex128,
-    "f8E4M3FN": torch.float8_e4m3fn,
-    "f8E4M3FNUZ": torch.float8_e4m3fnuz,
-    "f8E5M2": torch.float8_e5m2,
-    "f8E5M2FNUZ": torch.float8_e5m2fnuz,
-    "f8E8M0FNU": torch.float8_e8m0fnu,
+# Element types of the torch dialect, whose integers still have a sign.
+_FLOATS: dict[type[ir.Type], torch.dtype] = {
+    ir.F64Type: torch.float64,
+    ir.F32Type: torch.float32,
+    ir.F16Type: torch.float16,
+    ir.BF16Type: torch.bfloat16,
+    ir.Float8E4M3FNType: torch.float8_e4m3fn,
+    ir.Float8E4M3FNUZType: torch.float8_e4m3fnuz,
+    ir.Float8E5M2Type: torch.float8_e5m2,
+    ir.Float8E5M2FNUZType: torch.float8_e5m2fnuz,
+    ir.Float8E8M0FNUType: torch.float8_e8m0fnu,
 }
+_COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
+_SIGNED = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
+_UNSIGNED = {8: torch.uint8, 16: torch.uint16, 32: torch.uint32, 64: torch.uint64}
 
 
 def element_type(dtype: torch.dtype) -> ir.Type:
@@ -97,9 +89,15 @@ def narrow_bits(dtype: torch.dtype) -> int:
     return 2 if dtype in (INT2, UINT2) else 4
 
 
-def from_torch_dialect(text: str) -> torch.dtype | None:
-    """The dtype the torch dialect spells ``text`` (``si64``), or None if we do not support it."""
-    return _TORCH_DIALECT_NAMES.get(text)
+def from_torch_dialect(element: ir.Type) -> torch.dtype | None:
+    """The dtype that an element type of the torch dialect is, or None if we do not support it."""
+    if isinstance(element, ir.IntegerType):
+        if element.is_signless:
+            return torch.bool if element.width == 1 else None
+        return (_SIGNED if element.is_signed else _UNSIGNED).get(element.width)
+    if isinstance(element, ir.ComplexType):
+        return _COMPLEX.get(_FLOATS.get(type(element.element_type), torch.bool))
+    return _FLOATS.get(type(element))
 
 
 def is_float(dtype: torch.dtype) -> bool:

@@ -12,9 +12,11 @@ from typing import Any
 import sympy
 from torch_mlir import ir
 
+from ..expressions import Expression
 from ..torch_compat.symbols import ValueRanges, bound_sympy, torch_sympy
 from .registry import NotLowerable
 from .rounding import ROUNDED, in_integers
+from .shape_attributes import ShapeAttributes
 from .values import Extent
 
 _DIVISIONS = (torch_sympy.FloorDiv, torch_sympy.CleanDiv)
@@ -43,8 +45,9 @@ class ExtentBuilder:
     def __init__(self) -> None:
         self._memo: dict[tuple[object, ...], ir.Value] = {}
         self._required: set[tuple[ir.Value | int | str, ir.Value | int]] = set()
-        self.names: dict[ir.Value, str] = {}
+        self.symbolic: dict[ir.Value, Expression] = {}
         """The expressions over symbols that extents are, where that is known."""
+        self.attributes = ShapeAttributes()
         # Values of the shape symbols of torch.export, set by the importer at the entry, and of numbers that have no
         # expression of ours.
         self.symbol_values: dict[sympy.Expr, Extent] = {}
@@ -187,7 +190,7 @@ class ExtentBuilder:
             return
         if least == 1:
             self._required.add(("divisor", divisor))
-        known = {s: sympy.Symbol(self.names[v]) for s, v in self.symbol_values.items() if v in self.names}
+        known = {s: sympy.Symbol(str(self.symbolic[v])) for s, v in self.symbol_values.items() if v in self.symbolic}
         name = str(expr if isinstance(expr, int) else expr.xreplace(known))
         message = f"{where}integer division or modulo by zero: {name} is 0"
         self.require_at_most(least, divisor if bounds.lower >= 0 else self.mul(divisor, divisor), message)
@@ -224,10 +227,10 @@ class ExtentBuilder:
 
     def _known(self) -> tuple[Any, ...]:
         """What is known of values, some of which may be a region's."""
-        return self._memo, self._required, self.names, self.symbol_values
+        return self._memo, self._required, self.symbolic, self.symbol_values
 
     def _restore(self, known: tuple[Any, ...]) -> None:
-        self._memo, self._required, self.names, self.symbol_values = known
+        self._memo, self._required, self.symbolic, self.symbol_values = known
 
     @contextmanager
     def tried(self) -> Iterator[Callable[[], None]]:

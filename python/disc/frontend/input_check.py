@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,6 @@ from .hints import user_inputs
 if TYPE_CHECKING:
     from .program import ImportedProgram
 
-_EQUALITY = re.compile(r'"disc_shape\.require".*predicate = "eq"')
-_BOUND = re.compile(r'"disc_shape\.require".*predicate = "l[et]"')
 _UNBOUNDED = 2**62
 """From here on, torch.export's upper bounds stand for no bound."""
 
@@ -51,9 +48,9 @@ def check_interface(program: ImportedProgram, interface: Mapping[str, Any]) -> N
     A program that requires sizes to be equal may fix one by that, or by a bound if the range has an end already: the
     guard at its entry then names the line.
     """
-    if _EQUALITY.search(program.text):
+    if "eq" in program.predicates:
         return
-    bounded = _BOUND.search(program.text) is not None
+    bounded = "le" in program.predicates
     fixed = {
         symbol.name for symbol in program.symbols if symbol.min == symbol.max or (bounded and symbol.max is not None)
     }

@@ -126,13 +126,20 @@ def describe(source: tuple[str, int] | None) -> str:
     return f"{source[0]}:{source[1]}" if source else "unknown"
 
 
-_LOCATION = re.compile(r'loc\("([^"]+)"(?:\("([^"]+)":(\d+))?')
+def place_of(location: ir.Location) -> tuple[str | None, tuple[str, int] | None]:
+    """What :func:`location` made a location of: the operation's name and the user's line, None where it has none."""
+    # Locations of diagnostics have the bindings' general class.
+    location = ir.Location.from_attr(location.attr, location.context)
+    if not isinstance(location, ir.NameLoc):
+        return None, None
+    child = location.child_loc
+    line = (child.filename, child.start_line) if isinstance(child, ir.FileLineColLoc) else None
+    return location.name_str, line
 
 
 def operation() -> str:
     """The operation being lowered, for messages at run time: ``aten.gelu at model.py:12``."""
-    match = _LOCATION.match(str(ir.Location.current))
-    if match is None:
+    name, line = place_of(ir.Location.current)
+    if name is None:
         return "an operation"
-    name, file, line = match.groups()
-    return f"{name} at {Path(file).name}:{line}" if file else name
+    return f"{name} at {Path(line[0]).name}:{line[1]}" if line else name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from torch_mlir import ir
 from .. import errors
 from ..torch_compat import pytree
 from ..torch_compat.operators import OpOverload
-from . import dtypes, scalar
+from . import dtypes, scalar, torch_types
 from .agreement import Agreement
 from .builder import Builder
 from .composites import Composites
@@ -28,12 +27,10 @@ from .regions import declare_symbol
 from .registry import NotLowerable, Rule, find_complex_rule, find_rule
 from .symbols import SymbolTable
 from .torch_dialect import COMPLEX_OP, NODE_ATTR, PARAMETER_ATTR, PARAMETER_OP
-from .values import Extent, ResultInfo, RuntimeNumber, Tensor, tensor_type
+from .values import Extent, RuntimeNumber, Tensor, tensor_type
 
 if TYPE_CHECKING:
     from .updates import Program
-
-_VTENSOR = re.compile(r"!torch\.vtensor<\[([^\]]*)\],([a-zA-Z0-9<>]+)>$")
 
 # Checks that torch.export leaves in the graph. What they say of extents is in the ranges of the symbols,
 # what they say of dtypes and devices is true of the compiled program by construction.
@@ -160,17 +157,10 @@ class Lowering:
         arg_attrs = []
         for name, value in inputs:
             fake = _as_tensor(value)
-            dims = [d if isinstance(d, int) else None for d in fake.shape]
-            dynamic = ir.ShapedType.get_dynamic_size()
-            pairs = [2] if fake.is_complex() else []
-            arg_types.append(
-                ir.RankedTensorType.get(
-                    [*(dynamic if d is None else d for d in dims), *pairs], dtypes.element_type(fake.dtype)
-                )
-            )
-            text = ", ".join([*(self._symbols.text(d) for d in fake.shape), *(["2"] if fake.is_complex() else [])])
+            arg_types.append(tensor_type([d if isinstance(d, int) else None for d in fake.shape], fake.dtype))
+            extents = [self._symbols.extent(d) for d in fake.shape]
             attrs: dict[str, ir.Attribute] = {
-                "disc_shape.dims": ir.Attribute.parse(f"#disc_shape.dims<[{text}]>"),
+                "disc_shape.dims": self.builder.dims_attribute(extents, fake.dtype),
                 "disc_shape.name": ir.StringAttr.get(name),
             }
             if dtypes.storage(fake.dtype) in dtypes.UNSIGNED:
@@ -180,12 +170,11 @@ class Lowering:
                 attrs["disc_shape.repeats"] = ir.DenseI64ArrayAttr.get(self.repeats[name])
             arg_attrs.append(ir.DictAttr.get(attrs))
         for name, tensor in self._states.items():
-            arg_types.append(ir.RankedTensorType.get(list(tensor.shape), dtypes.element_type(tensor.dtype)))
-            text = ", ".join(map(str, tensor.shape))
+            arg_types.append(tensor_type(tensor.shape, tensor.dtype))
             arg_attrs.append(
                 ir.DictAttr.get(
                     {
-                        "disc_shape.dims": ir.Attribute.parse(f"#disc_shape.dims<[{text}]>"),
+                        "disc_shape.dims": self.builder.dims_attribute(tensor.shape, tensor.dtype),
                         "disc_shape.name": ir.StringAttr.get(name),
                         "disc_tensor.state": ir.StringAttr.get(name),
                     }
@@ -271,7 +260,7 @@ class Lowering:
 
     def _dim_op(self, tensor: ir.Value, dim: int, size: Any) -> ir.Value:
         value = ir.Operation.create("tensor.dim", [ir.IndexType.get()], [tensor, self.builder.index(dim)]).result
-        self.builder.names[value] = self._symbols.text(size)
+        self.builder.symbolic[value] = self._symbols.extent(size)
         return value
 
     # -- the body ------------------------------------------------------------------------------
@@ -469,7 +458,7 @@ class Lowering:
         if known is not None:
             self.values[value] = known
             return
-        if isinstance(op, ir.Block) or op_name(op).startswith(MARKERS) or "vtensor" in str(value.type):
+        if isinstance(op, ir.Block) or op_name(op).startswith(MARKERS) or torch_types.holds_tensors(value.type):
             text = "a value that a branch or a loop computes is used behind it; it must be one of its results"
             raise errors.ControlFlowError("import", text, describe(self._source))
         self._lower_op(op, op_name(op))
@@ -520,7 +509,7 @@ class Lowering:
             return
         try:
             self.builder.op_name = name
-            self.builder.results = [result_info(value.type) for value in op.results]
+            self.builder.results = [torch_types.result_info(value.type) for value in op.results]
             self.builder.node = self._node(op)
             self.builder.node_value = self.fake(op)
             self.builder.operand_values = self.operands_of(op)
@@ -604,14 +593,9 @@ class Lowering:
 
     def _is_complex(self, op: ir.Operation) -> bool:
         """Whether an operand or result has complex elements."""
-        return any("complex" in str(value.type) for value in (*op.operands, *op.results))
+        return any(torch_types.is_complex(value.type) for value in (*op.operands, *op.results))
 
     op_name = staticmethod(op_name)
-
-    @staticmethod
-    def result_info(type_: ir.Type) -> ResultInfo:
-        """What a type of the torch dialect says."""
-        return result_info(type_)
 
     def fake(self, op: ir.Operation) -> Any:
         """What torch.export says of the result."""
@@ -648,7 +632,7 @@ class Lowering:
             fake = fake[place] if matches else None
         what = None
         if isinstance(result, Tensor):
-            info = result_info(type_)
+            info = torch_types.result_info(type_)
             agree = result.dtype == info.dtype and result.rank == len(info.shape)
             for have, want in zip(result.dims, info.shape, strict=False):
                 agree &= not (isinstance(have, int) and want is not None and have != want)
@@ -720,15 +704,3 @@ def _constant(op: ir.Operation) -> Any:
     if kind == "float":
         return ir.FloatAttr(attribute).value
     return ir.StringAttr(attribute).value
-
-
-def result_info(type_: ir.Type) -> ResultInfo:
-    """What a type of the torch dialect says."""
-    match = _VTENSOR.match(str(type_))
-    if match is None:
-        return ResultInfo(torch.float32, ())
-    dtype = dtypes.from_torch_dialect(match.group(2))
-    if dtype is None:
-        raise NotLowerable(f"element type {match.group(2)} is not supported")
-    shape = tuple(None if dim.strip() == "?" else int(dim) for dim in match.group(1).split(",") if dim.strip())
-    return ResultInfo(dtype, shape)

@@ -6,7 +6,6 @@ arguments, symbols as symbols of the procedure's own. Parameters have a value ev
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,19 +14,15 @@ import sympy
 import torch
 from torch_mlir import ir
 
+from ..expressions import Expression, symbol
 from . import dtypes
 from .lower_regions import PROCEDURE, PROCEDURE_END, Marked, Number, RegionLowering, end_of
 from .registry import NotLowerable
 from .torch_dialect import PARAMETER_OP
+from .torch_types import result_info
 from .values import Extent, Tensor, tensor_type
 
 CALL, SIZE = "torch.disc.procedure_call", "torch.disc.procedure_size"
-_WORD = re.compile(r"[A-Za-z_]\w*")
-_FUNCTIONS = {"floordiv", "ceildiv", "mod", "min", "max"}
-
-
-def _symbols_in(text: str) -> list[str]:
-    return [word for word in _WORD.findall(text) if word not in _FUNCTIONS]
 
 
 @dataclass
@@ -58,7 +53,7 @@ class ProcedureLowering(RegionLowering):
         inside, end = self._ops[self._start + 1 : at_end], self._ops[at_end]
         known = self._lowering.procedures
         static = self._static_results(end)
-        types = [tensor_type(["?" if n is None else n for n in dims], dtype) for dims, dtype in static]
+        types = [tensor_type(dims, dtype) for dims, dtype in static]
         places = [(n, d) for n, (dims, _) in enumerate(static) for d in range(len(dims))]
         given = [places[_int(which)] for which in _items(end.operands[3])]
         procedure = Procedure(f"procedure_{len(known)}", types, given=given)
@@ -106,28 +101,28 @@ class ProcedureLowering(RegionLowering):
                 pending += called.captured
                 names += [renamed.get(name, name) for name in called.symbols]
             elif isinstance(known, Tensor):
-                found.tensors[value] = known, [self._b.text_of(dim) for dim in known.dims]
+                found.tensors[value] = known, [self._b.as_symbolic(dim) for dim in known.dims]
             elif isinstance(known, Marked):
-                found.numbers[value] = True, self._b.text_of(known.extent)
+                found.numbers[value] = True, self._b.as_symbolic(known.extent)
             elif op is None:
-                found.numbers[value] = False, self._b.text_of(known)
+                found.numbers[value] = False, self._b.as_symbolic(known)
             else:
                 # A number, which is computed inside once more.
                 symbols |= _free_symbols(self._lowering.fake(op))
                 pending += op.operands
-        for symbol in sorted(symbols & self._b.symbol_values.keys(), key=str):
-            found.symbols[symbol] = self._b.text_of(self._b.symbol_values[symbol])
-        texts = [text for _, dims in found.tensors.values() for text in dims]
-        texts += [*(text for _, text in found.numbers.values()), *found.symbols.values()]
-        names += [name for text in texts for name in _WORD.findall(text) if name not in _FUNCTIONS]
+        for torchs in sorted(symbols & self._b.symbol_values.keys(), key=str):
+            found.symbols[torchs] = self._b.as_symbolic(self._b.symbol_values[torchs])
+        used = [dim for _, dims in found.tensors.values() for dim in dims]
+        used += [*(extent for _, extent in found.numbers.values()), *found.symbols.values()]
+        names += [name for expression in used for name in expression.symbols()]
         procedure.symbols = {name: self._b.symbol_like(name) for name in dict.fromkeys(names)}
         return found
 
-    def _inner(self, procedure: Procedure, text: str) -> Extent:
+    def _inner(self, procedure: Procedure, outer: Expression) -> Extent:
         """An extent from outside, inside."""
-        if text.isdigit():
-            return int(text)
-        return self._b.named(_WORD.sub(lambda word: procedure.symbols.get(word[0], word[0]), text))
+        if outer.kind == "number":
+            return outer.value
+        return self._b.named(outer.renamed(procedure.symbols))
 
     # -- the function ----------------------------------------------------------------------------
 
@@ -143,20 +138,22 @@ class ProcedureLowering(RegionLowering):
                 regions=1,
             )
 
-    def _bind(self, procedure: Procedure, body: ir.Block, symbols: list[str], captured: _Captured) -> list[list[str]]:
+    def _bind(
+        self, procedure: Procedure, body: ir.Block, symbols: list[str], captured: _Captured
+    ) -> list[ir.Attribute]:
         """Gives what the body uses its values, and the arguments' extents; adds to the procedure's symbols."""
         values = self._lowering.values
-        found: list[list[str]] = []
+        found: list[ir.Attribute] = []
 
         def argument(dims: Sequence[Extent], dtype: torch.dtype) -> Tensor:
-            found.append([*(self._b.text_of(d) for d in dims), *(["2"] if dtypes.is_complex(dtype) else [])])
+            found.append(self._b.dims_attribute(dims, dtype))
             procedure.arguments.append(tensor_type(dims, dtype))
             return Tensor(body.add_argument(procedure.arguments[-1], ir.Location.current), tuple(dims), dtype)
 
-        for symbol, text in captured.symbols.items():
-            self._b.symbol_values[symbol] = self._inner(procedure, text)
-        for value, (is_marked, text) in captured.numbers.items():
-            extent = self._inner(procedure, text)
+        for torchs, outer in captured.symbols.items():
+            self._b.symbol_values[torchs] = self._inner(procedure, outer)
+        for value, (is_marked, outer) in captured.numbers.items():
+            extent = self._inner(procedure, outer)
             values[value] = Marked(extent) if is_marked else extent
         loose = []
         for n, op in sorted(self._one(self._begin, "procedure_number", 1).items()):
@@ -173,10 +170,10 @@ class ProcedureLowering(RegionLowering):
             values[op.result] = argument(_whole(self._shape(fake.shape, {})), fake.dtype)
         for number in loose:
             self._define(number, argument([], torch.int64))
-        for value, (known, texts) in captured.tensors.items():
+        for value, (known, outers) in captured.tensors.items():
             if self._lowering.lower_parameter_again(value):
                 continue
-            dims = [self._inner(procedure, text) for text in texts]
+            dims = [self._inner(procedure, outer) for outer in outers]
             if known.splat is not None:
                 values[value] = self._b.full(dims, known.splat, known.dtype)
             else:
@@ -191,19 +188,18 @@ class ProcedureLowering(RegionLowering):
         sizes = iter(_items(end.operands[2]))
         found = []
         for value in _items(end.operands[1]):
-            info = self._lowering.result_info(value.type)
+            info = result_info(value.type)
             found.append(([_constant(next(sizes)) for _ in info.shape], info.dtype))
         return found
 
     def _results(self, end: ir.Operation, static: Sequence[tuple[list[int | None], torch.dtype]]) -> Any:
-        """The results, and the texts of their extents."""
+        """The results, and their extents."""
         values, sizes = self._operands(end, 1), iter(self._operands(end, 2))
         found = []
         for x, (dims, dtype) in zip(values, static, strict=True):
             wanted = [self._extent(next(sizes)) for _ in dims]
-            texts = [self._b.text_of(size) for size in wanted]
             fitted = self._fitted(x, [w if n is None else n for w, n in zip(wanted, dims, strict=True)], dims)
-            found.append((fitted, [*texts, *(["2"] if dtypes.is_complex(dtype) else [])]))
+            found.append((fitted, self._b.dims_attribute(wanted, dtype)))
         return found
 
     def _fitted(self, x: Tensor, extents: Sequence[Extent], static: Sequence[int | None]) -> Tensor:
@@ -216,12 +212,12 @@ class ProcedureLowering(RegionLowering):
 
 @dataclass
 class _Captured:
-    """What a procedure uses of what is around it; extents as texts."""
+    """What a procedure uses of what is around it; extents as expressions."""
 
-    tensors: dict[ir.Value, tuple[Tensor, list[str]]] = field(default_factory=dict)
-    numbers: dict[ir.Value, tuple[bool, str]] = field(default_factory=dict)
+    tensors: dict[ir.Value, tuple[Tensor, list[Expression]]] = field(default_factory=dict)
+    numbers: dict[ir.Value, tuple[bool, Expression]] = field(default_factory=dict)
     """Whether it is a marker's tensor that stands for the number, and the number."""
-    symbols: dict[sympy.Symbol, str] = field(default_factory=dict)
+    symbols: dict[sympy.Symbol, Expression] = field(default_factory=dict)
     """Torch's."""
 
 
@@ -242,7 +238,7 @@ class CallLowering(ProcedureLowering):
             static = _static(type_, x.dtype)
             wanted = [d if n is None else n for d, n in zip(x.dims, static, strict=True)]
             inputs.append(self._fitted(x, wanted, static).value)
-        sizes = [self._b.named(renamed.get(name, name)) for name in procedure.symbols]
+        sizes = [self._b.named(symbol(renamed.get(name, name))) for name in procedure.symbols]
         sizes += [self._b.index(self._extent(numbers[n])) for n in procedure.numbers]
         found = self._given(op, procedure)
         attributes: dict[str, ir.Attribute] = {
@@ -320,15 +316,14 @@ def _free_symbols(value: Any) -> set[sympy.Symbol]:
 
 def _complete(
     func: ir.Operation,
-    arguments: Sequence[Sequence[str]],
+    arguments: Sequence[ir.Attribute],
     types: Sequence[ir.Type],
-    results: Sequence[Sequence[str]],
+    results: Sequence[ir.Attribute],
     symbols: Sequence[str],
 ) -> None:
-    """Sets a function's attributes."""
+    """Sets a function's attributes. ``arguments``, ``results``: their extents."""
     body = func.regions[0].blocks[0]
     func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in body.arguments], types))
-    for name, texts in (("arg_attrs", arguments), ("res_attrs", results)):
-        dims = [ir.Attribute.parse(f"#disc_shape.dims<[{', '.join(text)}]>") for text in texts]
+    for name, dims in (("arg_attrs", arguments), ("res_attrs", results)):
         func.attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get({"disc_shape.dims": x}) for x in dims])
     func.attributes["disc_tensor.procedure"] = ir.ArrayAttr.get([ir.FlatSymbolRefAttr.get(name) for name in symbols])

@@ -11,6 +11,7 @@ import sympy
 import torch
 from torch_mlir import ir
 
+from ..expressions import symbol
 from .regions import LoopNumber, LoopStep, NamedExtent, Shape, Side
 from .registry import NotLowerable
 from .rules.common import number
@@ -132,7 +133,7 @@ class RegionLowering:
             return
         if x.name is None or x.expr is None:
             return
-        extent = self._b.named(x.name)
+        extent = self._b.named(symbol(x.name))
         known = self._b.extent_of(x.expr)
         if known is None and x.expr.is_Symbol:
             self._b.symbol_values[x.expr] = extent
@@ -158,7 +159,7 @@ class RegionLowering:
         dims: list[NamedExtent | None] = []
         for size in sizes:
             expr = _expression(size)
-            dims.append(new[expr] if expr in new else self._b.extent_of(expr))
+            dims.append(symbol(new[expr]) if expr in new else self._b.extent_of(expr))
         return dims
 
     def _settled(self, x: Tensor, op: ir.Operation) -> Tensor:
@@ -203,9 +204,9 @@ class RegionLowering:
             for d, dim in enumerate(dims):
                 if dim is None:
                     # One symbol for what is two numbers, one of each side, that torch takes for equal.
-                    x = Number(ops[0], None, self._b.symbol_for(None))
-                    sizes.append((which, d, x))
-                    dims[d] = x.name
+                    name = self._b.symbol_for(None)
+                    sizes.append((which, d, Number(ops[0], None, name)))
+                    dims[d] = symbol(name)
             shapes.append((_whole(dims), fake.dtype))
         loose = [n for n, x in numbers.items() if x.name is None and x.expr is not None]
         shapes += [([], torch.int64) for _ in loose]
@@ -279,7 +280,7 @@ class RegionLowering:
                     name, last = (self._b.symbol_for(None) for _ in range(2))
                     numbers.append(LoopNumber(inits[which].dims[d], name, last))
                     grown.append((which, d, name, _expression(sizes[d])))
-                    dims[d] = name
+                    dims[d] = symbol(name)
             shapes.append(_whole(dims))
         inits += [self._tensor(self._value(changing[n].operands[1])) for n in loose]
         stacked = [self._row(ops[0]) for ops in stacks.values()]
@@ -403,6 +404,6 @@ def _whole(dims: Sequence[NamedExtent | None]) -> list[NamedExtent]:
 
 
 def _can_fail(op: ir.Operation) -> bool:
-    if op.name in _FAILING or (op.name in _DIVISIONS and "index" not in str(op.result.type)):
+    if op.name in _FAILING or (op.name in _DIVISIONS and not isinstance(op.result.type, ir.IndexType)):
         return True
     return any(_can_fail(view.operation) for region in op.regions for block in region for view in block.operations)

@@ -97,6 +97,8 @@ class ImportedProgram:
     out_spec: pytree.TreeSpec
     exported: ExportedProgram | None
     """What was imported, until :meth:`release`."""
+    predicates: frozenset[str] = frozenset()
+    """Of the conditions on sizes that it checks, apart from the facts of its symbols: ``eq``, ``le``."""
     sources: dict[str, torch.Tensor] = field(default_factory=dict)
     """The parameters before what :func:`signless` does; empty for an ONNX model."""
     states: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -490,11 +492,13 @@ def import_functional(
         outputs, named_results = returns.collect(
             results, updates, parameters, program.call_spec.out_spec, library, owned
         )
-        text = finish(module, named_results, lowering.composites)
-    sources = {name: t for name, t in parameters.items() if f'"{name}"' in text}
+        finished = finish(module, named_results, lowering.builder.attributes, lowering.composites)
+    used = finished.parameters | states.keys()
+    sources = {name: t for name, t in parameters.items() if name in used}
     assert program.call_spec.in_spec is not None
     return ImportedProgram(
-        text=text,
+        text=finished.text,
+        predicates=frozenset(finished.predicates),
         parameters={name: signless(t) for name, t in sources.items()},
         sources=sources,
         inputs=[

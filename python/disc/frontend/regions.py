@@ -14,12 +14,13 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch_mlir import ir
 
+from ..expressions import Expression, number, operation, symbol
 from . import dtypes
 from .registry import NotLowerable
 from .values import Extent, Tensor, tensor_type
 from .views import ViewBuilder
 
-NamedExtent: TypeAlias = "Extent | str"
+NamedExtent: TypeAlias = "Extent | Expression"
 """An extent, or the symbol that stands for it, or an expression over symbols that have values outside."""
 
 Shape: TypeAlias = "tuple[Sequence[NamedExtent], torch.dtype]"
@@ -91,56 +92,55 @@ class RegionBuilder(ViewBuilder):
 
     # -- extents by name -----------------------------------------------------------------------
 
-    def named(self, text: str) -> ir.Value:
+    def named(self, expression: Expression) -> ir.Value:
         """The extent that an expression over symbols stands for, here."""
-        key = ("named", text)
+        key = ("named", expression)
         if key not in self._memo:
             value = ir.Operation.create(
                 "disc_shape.dim",
                 [ir.IndexType.get()],
-                attributes={"expr": ir.Attribute.parse(f"#disc_shape.expr<{text}>")},
+                attributes={"expr": self.attributes.expr(expression)},
             ).result
             self._memo[key] = value
-            self.names[value] = text
+            self.symbolic[value] = expression
         return self._memo[key]
 
-    def text_of(self, extent: NamedExtent) -> str:
+    def as_symbolic(self, extent: NamedExtent) -> Expression:
         """An extent as an expression over symbols."""
+        if isinstance(extent, int):
+            return number(extent)
         if not isinstance(extent, ir.Value):
-            return str(extent)
-        if extent not in self.names:
-            self.names[extent] = self._expression(extent)
-        return self.names[extent]
+            return extent
+        if extent not in self.symbolic:
+            self.symbolic[extent] = self._expression_of(extent)
+        return self.symbolic[extent]
 
-    def _expression(self, extent: ir.Value) -> str:
+    def _expression_of(self, extent: ir.Value) -> Expression:
         op = None if isinstance(extent.owner, ir.Block) else extent.owner
         if op is not None and op.name == "arith.constant":
-            return str(ir.IntegerAttr(op.attributes["value"]).value)
-        form = None if op is None else _FORMS.get(op.name)
-        if op is None or form is None:
+            return number(ir.IntegerAttr(op.attributes["value"]).value)
+        kind = None if op is None else _KINDS.get(op.name)
+        if op is None or kind is None:
             raise NotLowerable(f"an extent that is no expression over symbols: {extent}")
-        lhs, rhs = (self.text_of(operand) for operand in op.operands)
-        if form.startswith("m"):
-            return f"{form}({lhs}, {rhs})"
-        lhs, rhs = (f"({t})" if " " in t else t for t in (lhs, rhs))
-        return f"{lhs} + {rhs} * -1" if form == "-" else f"{lhs} {form} {rhs}"
+        return operation(kind, *(self.as_symbolic(operand) for operand in op.operands))
 
-    def _dims_attribute(self, shapes: Sequence[Shape]) -> ir.Attribute:
-        texts = [
-            ", ".join([*(self.text_of(d) for d in dims), *(["2"] if dtypes.is_complex(dtype) else [])])
-            for dims, dtype in shapes
-        ]
-        return ir.ArrayAttr.get([ir.Attribute.parse(f"#disc_shape.dims<[{text}]>") for text in texts])
+    def dims_attribute(self, dims: Sequence[NamedExtent], dtype: torch.dtype) -> ir.Attribute:
+        """The extents of a tensor of the IR, where complex elements are pairs."""
+        pairs = [number(2)] if dtypes.is_complex(dtype) else []
+        return self.attributes.dims([*map(self.as_symbolic, dims), *pairs])
+
+    def _dims_attributes(self, shapes: Sequence[Shape]) -> ir.Attribute:
+        return ir.ArrayAttr.get([self.dims_attribute(*shape) for shape in shapes])
 
     def _with_dims(self, attributes: dict[str, ir.Attribute], shapes: Sequence[Shape]) -> list[ir.Type]:
         """The types of results; their extents become an attribute where there are dynamic ones."""
         if any(not isinstance(d, int) for dims, _ in shapes for d in dims):
-            attributes["disc_shape.dims"] = self._dims_attribute(shapes)
+            attributes["disc_shape.dims"] = self._dims_attributes(shapes)
         return [tensor_type(*shape) for shape in shapes]
 
     def _after(self, value: ir.Value, shape: Shape) -> Tensor:
         """A result of a region, its extents read from the symbols."""
-        return Tensor(value, tuple(self.named(d) if isinstance(d, str) else d for d in shape[0]), shape[1])
+        return Tensor(value, tuple(self.named(d) if isinstance(d, Expression) else d for d in shape[0]), shape[1])
 
     def fitted(self, x: Tensor, shape: Shape, numbers: dict[str, Extent]) -> Tensor:
         """``x``, required to have extents of ``shape``; ``numbers``: what symbols in it that are new are worth here."""
@@ -148,9 +148,11 @@ class RegionBuilder(ViewBuilder):
         if x.dtype != shape[1] or x.rank != len(shape[0]):
             raise NotLowerable(f"a value of a region is {x.value.type}, which is not {tensor_type(*shape)}")
         for have, want in zip(x.dims, shape[0], strict=True):
-            known = want if not isinstance(want, str) else numbers[want] if want in numbers else self.named(want)
+            known = want
+            if isinstance(want, Expression):
+                known = numbers[want.name] if want.name in numbers else self.named(want)
             self.require_equal(have, known, "a value of a branch or a loop has another extent than is known of it")
-            dims.append(self.index(have) if isinstance(want, str) else want)
+            dims.append(self.index(have) if isinstance(want, Expression) else want)
         return self.reshape(x, dims)
 
     # -- branches ------------------------------------------------------------------------------
@@ -213,10 +215,10 @@ class RegionBuilder(ViewBuilder):
         inside = [(x.dims if shapes is None else shapes[i], x.dtype) for i, x in enumerate(inits)]
         first = {n.name: n.first for n in numbers}
         inits = [self.fitted(x, shape, first) for x, shape in zip(inits, inside, strict=True)]
-        last = {n.name: n.last for n in numbers}
-        after = [([last.get(d, d) if isinstance(d, str) else d for d in dims], dtype) for dims, dtype in inside]
-        steps: NamedExtent | None = count if pred is None else trips
+        last: dict[NamedExtent, NamedExtent] = {symbol(n.name): symbol(n.last) for n in numbers}
+        after = [([last.get(d, d) for d in dims], dtype) for dims, dtype in inside]
         if stacked:
+            steps: NamedExtent | None = count if pred is None else None if trips is None else symbol(trips)
             assert steps is not None
             after += [([steps, *dims], dtype) for dims, dtype in stacked]
         attributes: dict[str, ir.Attribute] = {"index": ir.FlatSymbolRefAttr.get(name)}
@@ -227,8 +229,8 @@ class RegionBuilder(ViewBuilder):
             attributes["trips"] = ir.FlatSymbolRefAttr.get(trips)
         if reverse:
             attributes["reverse"] = ir.UnitAttr.get()
-        if any(isinstance(d, str) for dims, _ in inside for d in dims):
-            attributes["arg_dims"] = self._dims_attribute(inside)
+        if any(isinstance(d, Expression) for dims, _ in inside for d in dims):
+            attributes["arg_dims"] = self._dims_attributes(inside)
         op = _create(
             "disc_tensor.loop",
             [
@@ -244,7 +246,7 @@ class RegionBuilder(ViewBuilder):
         block = op.regions[0].blocks.append(*(tensor_type(*shape) for shape in inside))
         with ir.InsertionPoint(block), self.inside_region(), self._open_loop(name):
             now = [self._after(a, shape) for a, shape in zip(block.arguments, inside, strict=True)]
-            step = body(self.named(name), now)
+            step = body(self.named(symbol(name)), now)
             following = dict(zip(first, step.numbers, strict=True))
             carried = [self.fitted(x, shape, following) for x, shape in zip(step.carried, inside, strict=True)]
             rows = [self.fitted(x, shape, {}) for x, shape in zip(step.rows, stacked, strict=True)]
@@ -265,7 +267,7 @@ class RegionBuilder(ViewBuilder):
         """The name of a loop's index and its value, for what is built to learn of the loop's body."""
         name = self._loop_symbol(count)
         with self._open_loop(name):
-            yield name, self.named(name)
+            yield name, self.named(symbol(name))
 
     @contextmanager
     def _open_loop(self, name: str) -> Iterator[None]:
@@ -279,7 +281,7 @@ class RegionBuilder(ViewBuilder):
         """A number of 32 bits that is another one in each step of the loops around, and for each ``number``."""
         key: Extent = number
         for name in self._open_loops:
-            key = self.mod(self.add(self.add(self.mul(key, 0x9E3779B1), self.named(name)), 1), 1 << 32)
+            key = self.mod(self.add(self.add(self.mul(key, 0x9E3779B1), self.named(symbol(name))), 1), 1 << 32)
         return key
 
     def _loop_symbol(self, count: Extent | None) -> str:
@@ -297,7 +299,7 @@ class RegionBuilder(ViewBuilder):
         return f"i{number}"
 
 
-_FORMS = {
+_KINDS = {
     "arith.addi": "+",
     "arith.subi": "-",
     "arith.muli": "*",

@@ -6,6 +6,7 @@ user's own names from ``dynamic_shapes``. torch-mlir's symbolic-shape ops know f
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ import sympy
 import torch
 
 from ..errors import ArgumentValueError, SizeError
+from ..expressions import Expression, number, operation, symbol
 from ..torch_compat import pytree
 from ..torch_compat.symbols import ValueRanges, int_oo, torch_sympy
 from .dim_hints import name_of
@@ -128,47 +130,50 @@ class SymbolTable:
         """Pairs of torch's symbol and ours."""
         return self._table.items()
 
-    def text(self, size: int | torch.SymInt) -> str:
-        """An extent as the text of a ``disc_shape`` expression."""
-        return str(size) if isinstance(size, int) else self.expression(size.node.expr)
+    def extent(self, size: int | torch.SymInt) -> Expression:
+        """An extent as an expression over our symbols."""
+        return number(size) if isinstance(size, int) else self.expression(size.node.expr)
 
-    def expression(self, expr: sympy.Expr) -> str:
-        """A sympy expression as the text of a ``disc_shape`` expression."""
+    def text(self, size: torch.SymInt) -> str:
+        """A dynamic extent as users see it: the name of a symbol, or an expression."""
+        expression = self.extent(size)
+        return expression.name or str(expression)
+
+    def expression(self, expr: sympy.Expr) -> Expression:
+        """A sympy expression over torch's symbols as one over ours."""
         if expr.is_Integer:
-            return str(int(expr))
+            return number(int(expr))
         if expr.is_Symbol:
             if expr not in self._table:
                 raise SizeError("import", f"extent {expr} does not follow from the inputs")
-            return self._table[expr].name
+            return symbol(self._table[expr].name)
         if isinstance(expr, ROUNDED):
             whole = in_integers(expr)
             if whole is None:
                 raise SizeError("import", f"extent {expr} is not an expression DISC knows")
             return self.expression(whole)
         args = [self.expression(arg) for arg in expr.args]
-        wrapped = [f"({a})" if " " in a and not a.startswith("max(") else a for a in args]
-        if isinstance(expr, sympy.Add):
-            return " + ".join(wrapped)
-        if isinstance(expr, sympy.Mul):
-            return " * ".join(wrapped)
         if isinstance(expr, sympy.Pow) and expr.args[1].is_Integer and expr.args[1] > 0:
-            return " * ".join([wrapped[0]] * int(expr.args[1]))
-        if isinstance(expr, (torch_sympy.FloorDiv, torch_sympy.CleanDiv)):
-            return f"{wrapped[0]} floordiv {wrapped[1]}"
-        if isinstance(expr, (torch_sympy.Mod, torch_sympy.PythonMod, sympy.Mod)):
-            return f"{wrapped[0]} mod {wrapped[1]}"
-        if isinstance(expr, (torch_sympy.Min, sympy.Min)):
-            return _nest("min", args)
-        if isinstance(expr, (torch_sympy.Max, sympy.Max)):
-            return _nest("max", args)
+            return _folded("*", [args[0]] * int(expr.args[1]))
+        for kinds, kind in _KINDS.items():
+            if isinstance(expr, kinds):
+                return _folded(kind, args)
         raise SizeError("import", f"extent {expr} is not an expression DISC knows")
 
 
-def _nest(function: str, args: list[str]) -> str:
-    text = args[0]
-    for arg in args[1:]:
-        text = f"{function}({text}, {arg})"
-    return text
+_KINDS: Mapping[tuple[type, ...], str] = {
+    (sympy.Add,): "+",
+    (sympy.Mul,): "*",
+    (torch_sympy.FloorDiv, torch_sympy.CleanDiv): "floordiv",
+    (torch_sympy.Mod, torch_sympy.PythonMod, sympy.Mod): "mod",
+    (torch_sympy.Min, sympy.Min): "min",
+    (torch_sympy.Max, sympy.Max): "max",
+}
+
+
+def _folded(kind: str, args: Sequence[Expression]) -> Expression:
+    """An operation of two on any number of operands, from the left."""
+    return functools.reduce(lambda lhs, rhs: operation(kind, lhs, rhs), args)
 
 
 def _unique(name: str, taken: set[str]) -> str:

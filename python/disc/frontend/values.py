@@ -14,6 +14,7 @@ from . import dtypes
 from .registry import NotLowerable
 
 if TYPE_CHECKING:
+    from ..expressions import Expression
     from .scalar import Elem
 
 Extent: TypeAlias = "int | ir.Value"
@@ -133,8 +134,8 @@ def is_one(extent: Extent) -> bool:
     return isinstance(extent, int) and extent == 1
 
 
-def tensor_type(dims: Sequence[Extent | str], dtype: torch.dtype) -> ir.RankedTensorType:
-    """The MLIR type of a tensor. An extent may have a name in the place of a value."""
+def tensor_type(dims: Sequence[Extent | Expression | None], dtype: torch.dtype) -> ir.RankedTensorType:
+    """The MLIR type of a tensor. A dim is dynamic if its extent is no int: a value, an expression or not known."""
     dynamic = ir.ShapedType.get_dynamic_size()
     shape = [dim if isinstance(dim, int) else dynamic for dim in dims]
     if dtypes.is_complex(dtype):

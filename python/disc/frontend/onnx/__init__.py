@@ -185,12 +185,14 @@ def _lower(
     if not library:
         _check_maps(model, dict(zip(names, results, strict=True)))
         outputs = [replace(o, keys=model.maps.get(name, ())) for o, name in zip(outputs, names, strict=True)]
-    text = finish(module, [Result(tensor, name) for tensor, name in zip(returned, returned_names, strict=True)])
+    named = [Result(tensor, name) for tensor, name in zip(returned, returned_names, strict=True)]
+    finished = finish(module, named, lowering.builder.attributes)
     if len(leaves) == 1:
         (leaves,) = leaves.values()
     return ImportedProgram(
-        text=text,
-        parameters={name: signless(t) for name, t in parameters.items() if _quoted(name) in text},
+        text=finished.text,
+        predicates=frozenset(finished.predicates),
+        parameters={name: signless(t) for name, t in parameters.items() if name in finished.parameters},
         inputs=[
             Input(name, fake.dtype, tuple(d if isinstance(d, int) else symbols.text(d) for d in fake.shape), leaf)
             for leaf, (name, fake) in enumerate(fakes)
@@ -226,15 +228,6 @@ def _result_names(leaves: Mapping[str, Any]) -> list[str]:
             name += "_"
         names += [f"{name}_{i}" for i in range(len(leaf))]
     return names
-
-
-def _quoted(name: str) -> str:
-    """A name as MLIR writes it."""
-    plain = "".join(
-        "\\\\" if byte == 0x5C else chr(byte) if 0x20 <= byte < 0x7F and byte != 0x22 else f"\\{byte:02X}"
-        for byte in name.encode()
-    )
-    return f'"{plain}"'
 
 
 def _computed(lowering: OnnxLowering, block: ir.Block, result: Tensor) -> Tensor:

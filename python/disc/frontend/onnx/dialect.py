@@ -7,7 +7,6 @@ is replaced by its definition, if ONNX gives one, or else reaches the lowering, 
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +18,7 @@ from torch_mlir.extras import onnx_importer
 from torch_mlir.passmanager import PassManager
 
 from ...errors import OnnxError
+from ..locations import place_of
 from ..lower import IGNORED
 from ..registry import find_rule
 from ..torch_dialect import PARAMETER_ATTR, PARAMETER_OP
@@ -33,8 +33,6 @@ OWN = "own."
 """Precedes the names of operators that the conversion must not see."""
 
 _PIPELINE = "builtin.module(func.func(convert-torch-onnx-to-torch))"
-_NODE = re.compile(rf'loc\("{NODE}(\d+)"')
-_CONSTANT = re.compile(rf'loc\("{CONSTANT}(\d+)"')
 
 
 class _Importer(onnx_importer.NodeImporter):
@@ -63,14 +61,19 @@ class _Importer(onnx_importer.NodeImporter):
 
 def number_of(op: ir.Operation) -> int | None:
     """The number of the ONNX node that ``op`` came from, or None."""
-    match = _NODE.search(str(op.location))
-    return int(match.group(1)) if match else None
+    return _number(op.location, NODE)
 
 
 def constant_of(op: ir.Operation) -> int | None:
     """The place of the initializer that ``op`` is, or None."""
-    match = _CONSTANT.search(str(op.location))
-    return int(match.group(1)) if match else None
+    return _number(op.location, CONSTANT)
+
+
+def _number(location: ir.Location, kind: str) -> int | None:
+    """The number behind ``kind`` in the location's name, or None if it is no such location."""
+    name, _ = place_of(location)
+    number = name.removeprefix(kind) if name is not None and name.startswith(kind) else ""
+    return int(number) if number.isdecimal() else None
 
 
 def import_graph(model: OnnxModel, context: ir.Context) -> tuple[ir.Module, set[tuple[str, str]]]:
@@ -178,9 +181,9 @@ def _convert(module: ir.Module, context: ir.Context) -> int | None:
             PassManager.parse(_PIPELINE).run(module.operation)
         except ir.MLIRError as error:
             for diagnostic in error.error_diagnostics:
-                match = _NODE.search(str(diagnostic.location))
-                if match:
-                    return int(match.group(1))
+                failed = _number(diagnostic.location, NODE)
+                if failed is not None:
+                    return failed
             raise OnnxError("import", f"torch-mlir's conversion from ONNX failed: {error}") from error
     return None
 

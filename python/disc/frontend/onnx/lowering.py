@@ -20,6 +20,7 @@ from ..lower import Lowering, op_name, operations
 from ..registry import NotLowerable, Rule
 from ..symbols import SymbolTable
 from ..torch_dialect import PARAMETER_ATTR, PARAMETER_OP
+from ..torch_types import is_tensor
 from ..values import Tensor
 from .builder import UNKNOWN, OnnxBuilder, unit_message
 from .cases import Cases, Path, Units
@@ -181,14 +182,14 @@ class OnnxLowering(Lowering):
         pred = b.generic([], [], [], torch.bool, lambda: _compared(condition.op, left, right))
         outputs = list(end.operands)
 
-        unit = b.text_of(left) if condition.op == "Equal" and rhs == 1 else None
+        unit = b.as_symbolic(left) if condition.op == "Equal" and rhs == 1 else None
 
         def by_rank(sides: Sequence[Given]) -> bool:
             units: Units = {}
             for i, (one, more) in enumerate(zip(sides[0].tensors, sides[1].tensors, strict=True)):
                 dropped = self._cases.dropped(path, i)
                 kept = [d for d in range(more.rank + len(dropped)) if d not in dropped]
-                same = [d for d, text in zip(kept, sides[1].texts[i], strict=True) if text == b.text_of(left)]
+                same = [d for d, extent in zip(kept, sides[1].extents[i], strict=True) if extent == b.as_symbolic(left)]
                 if len(same) == more.rank - one.rank > 0:
                     units[i] = tuple(same)
                 elif one.rank != more.rank:
@@ -380,7 +381,7 @@ class OnnxLowering(Lowering):
 
     def _agreed(self, op: ir.Operation, place: int, result: Any) -> bool:
         # Types that ONNX could not infer are none, or lack dims that they have: the rules know better.
-        known = "vtensor" in str(op.results[place].type)
+        known = is_tensor(op.results[place].type)
         if op_name(op).removeprefix(OWN).startswith("onnx.") or not known:
             return True
         return super()._agreed(op, place, result)

@@ -5,7 +5,6 @@ The shapes of what a body gives are not written in the model: a body is lowered 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,10 +13,12 @@ import numpy as np
 import torch
 from torch_mlir import ir
 
+from ... import expressions
+from ...expressions import Expression
 from .. import scalar
-from ..lower import result_info
 from ..regions import LoopNumber, LoopStep, NamedExtent, Shape, Side
 from ..registry import NotLowerable
+from ..torch_types import result_info
 from ..values import Extent, Tensor, normalize_dim, tensor_type
 from .known import Known
 
@@ -33,7 +34,7 @@ class Given(NamedTuple):
 
     values: list[Any]
     tensors: list[Tensor]
-    texts: list[list[str | None]]
+    extents: list[list[Expression | None]]
     """Each extent as an expression over symbols that are known outside; None if there is none."""
 
 
@@ -104,25 +105,29 @@ class OnnxRegionLowering:
         """
         tensors = [self._b.tensor(x) for x in values]
         hidden = (self._b.valued - outside) | set(index)
-        texts = []
+        extents = []
         for x, value in zip(tensors, outputs, strict=True):
             # What the model says of it, which is then required.
             declared = result_info(value.type).shape if len(result_info(value.type).shape) == x.rank else x.dims
-            texts.append(
-                [str(k) if isinstance(k, int) else self._text(d, hidden) for d, k in zip(x.dims, declared, strict=True)]
+            extents.append(
+                [
+                    expressions.number(k) if isinstance(k, int) else self._visible(d, hidden)
+                    for d, k in zip(x.dims, declared, strict=True)
+                ]
             )
-        return Given(list(values), tensors, texts)
+        return Given(list(values), tensors, extents)
 
-    def _text(self, extent: Extent, hidden: set[str]) -> str | None:
+    def _visible(self, extent: Extent, hidden: set[str]) -> Expression | None:
+        """An extent as an expression without the symbols that are ``hidden``; None if there is none."""
         try:
-            text = self._b.text_of(extent)
+            expression = self._b.as_symbolic(extent)
         except NotLowerable:
             return None
-        return None if hidden & set(re.findall(r"[A-Za-z_]\w*", text)) else text
+        return expression if hidden.isdisjoint(expression.symbols()) else None
 
     @staticmethod
-    def _extent(text: str) -> NamedExtent:
-        return int(text) if text.isdecimal() else text
+    def _extent(expression: Expression) -> NamedExtent:
+        return expression.value if expression.kind == "number" else expression
 
     def _fresh(self) -> str:
         return self._b.symbol_for(None)
@@ -147,7 +152,7 @@ class OnnxRegionLowering:
         build: tuple[Callable[[], list[Any]], Callable[[], list[Any]]],
         outputs: tuple[Sequence[ir.Value], Sequence[ir.Value]],
         specialised: Callable[[Sequence[Given]], bool],
-        unit: str | None = None,
+        unit: Expression | None = None,
     ) -> list[Any]:
         """What one of two builds gives, which are called what ``outputs`` says.
 
@@ -167,13 +172,13 @@ class OnnxRegionLowering:
             if a.dtype != b.dtype or a.rank != b.rank:
                 raise NotLowerable(f"its branches give {a.dtype} of rank {a.rank} and {b.dtype} of rank {b.rank}")
             dims: list[NamedExtent] = []
-            for d, (x, y) in enumerate(zip(sides[0].texts[which], sides[1].texts[which], strict=True)):
-                if y is not None and (x == y or (x == "1" and y == unit)):
+            for d, (x, y) in enumerate(zip(sides[0].extents[which], sides[1].extents[which], strict=True)):
+                if y is not None and (x == y or (x == expressions.number(1) and y == unit)):
                     dims.append(self._extent(y))
                     continue
                 symbols.append(self._fresh())
                 places.append((which, d))
-                dims.append(symbols[-1])
+                dims.append(expressions.symbol(symbols[-1]))
             shapes.append((dims, a.dtype))
 
         def side(make: Callable[[], list[Any]]) -> Callable[[], Side]:
@@ -285,7 +290,7 @@ class OnnxRegionLowering:
         changing: dict[tuple[int, int], LoopNumber] = {}
         while True:
             shapes = [
-                [changing[i, d].name if (i, d) in changing else dim for d, dim in enumerate(x.dims)]
+                [expressions.symbol(changing[i, d].name) if (i, d) in changing else dim for d, dim in enumerate(x.dims)]
                 for i, x in enumerate(first)
             ]
             learnt, more, pred = self._learn(first, shapes, count, body, outside)
@@ -300,10 +305,10 @@ class OnnxRegionLowering:
         if count is None and not while_:
             raise NotLowerable("it never ends")
         stacked: list[Shape] = []
-        for x, texts in zip(learnt.tensors[len(first) :], learnt.texts[len(first) :], strict=True):
-            if any(text is None for text in texts):
+        for x, extents in zip(learnt.tensors[len(first) :], learnt.extents[len(first) :], strict=True):
+            if any(extent is None for extent in extents):
                 raise NotLowerable("what each step of a loop appends must have one shape")
-            stacked.append(([self._extent(text) for text in texts if text is not None], x.dtype))
+            stacked.append(([self._extent(extent) for extent in extents if extent is not None], x.dtype))
 
         def build(index: ir.Value, now: list[Tensor]) -> LoopStep:
             with self._lowering.inside_region():
@@ -336,7 +341,7 @@ class OnnxRegionLowering:
         types = [tensor_type(dims, x.dtype) for dims, x in zip(shapes, first, strict=True)]
         with self._learning(types) as block, self._b.in_loop(count) as (name, index):
             now = [
-                Tensor(a, tuple(self._b.named(d) if isinstance(d, str) else d for d in dims), x.dtype)
+                Tensor(a, tuple(self._b.named(d) if isinstance(d, Expression) else d for d in dims), x.dtype)
                 for a, dims, x in zip(block.arguments, shapes, first, strict=True)
             ]
             step = body(index, now)
@@ -350,8 +355,8 @@ class OnnxRegionLowering:
                         f"a step changes what it carries from {old.dtype} of rank {old.rank} to {new.dtype} of rank"
                         f" {new.rank}"
                     )
-                texts = [self._text(d, set()) for d in old.dims]
-                differ |= {(i, d) for d, text in enumerate(texts) if text is None or text != given.texts[i][d]}
+                before = [self._visible(d, set()) for d in old.dims]
+                differ |= {(i, d) for d, extent in enumerate(before) if extent is None or extent != given.extents[i][d]}
             return given, differ, step.pred
 
 

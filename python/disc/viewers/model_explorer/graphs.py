@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
+from torch_mlir.dialects.llvm import PointerType
 
 from .. import generic_ir, required
 
@@ -164,7 +165,7 @@ class StageGraph:
         if function == "main":
             self.launches.append(node.id)
         shapes = self._results.get(kernel, [])
-        pointers = [value for value in operation.operands if str(value.type) == "!llvm.ptr"]
+        pointers = [value for value in operation.operands if isinstance(value.type, PointerType)]
         written = pointers[len(pointers) - len(shapes) :]
         for number, (value, shape) in enumerate(zip(written, shapes, strict=True)):
             self._output(node, number, shape)
@@ -325,13 +326,13 @@ def _text(attribute: Any) -> str:
         text = f"[{', '.join(map(_text, attribute))}]"
     elif isinstance(attribute, ir.DictAttr):
         text = ", ".join(f"{entry.name} = {_text(entry.attr)}" for entry in attribute)
+    elif isinstance(attribute, ir.OpaqueAttr):
+        # What the dialect wrote: `kind<...>` or, of an enumeration, `kind value`.
+        written = attribute.data.decode()
+        _, opened, inner = written.partition("<")
+        text = inner.removesuffix(">") if opened else written.rpartition(" ")[2]
     else:
         text = str(attribute)
-        if isinstance(attribute, ir.OpaqueAttr):
-            # `#dialect.kind<...>` or, of an enumeration, `#dialect<kind value>`.
-            head, _, inner = text.partition("<")
-            text = inner.removesuffix(">")
-            text = text if "." in head else text.rpartition(" ")[2]
     return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."
 
 
