@@ -20,12 +20,16 @@ class Condition:
         raise TypeError("a condition on dynamic sizes has no value while compiling; return it from prefer()")
 
 
+UNKNOWN = "?"
+"""The text of an extent that has no expression until the shape stage has run."""
+
+
 @dataclass(frozen=True)
 class Dim:
     """An extent: an expression over the model's symbols, with its range and divisibility."""
 
     text: str
-    """``"384"``, ``"B"``, ``"2*n + 1"`` as DISC writes it."""
+    """``"384"``, ``"B"``, ``"2 * n + 1"``."""
     min: int = 0
     max: int | None = None
     """None if there is no upper bound."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .graph import Dim, Operation, Value
-
-_SYMBOL = re.compile(r"[A-Za-z_]\w*")
-_FUNCTIONS = {"floordiv", "ceildiv", "mod", "min", "max"}
+from ..expressions import parse
+from .graph import UNKNOWN, Dim, Operation, Value
 
 
 @dataclass
@@ -55,11 +52,10 @@ class Region:
         found: dict[str, Dim] = {}
         values = [dim for value in (*self.inputs, *self.results) for dim in value.dims]
         for dim in [*values, *_dims([op.args for op in self.operations])]:
-            for name in _SYMBOL.findall(dim.text):
-                if name not in _FUNCTIONS:
-                    exact = dim if dim.text == name else Dim(name)
-                    if name not in found or exact.max is not None:
-                        found[name] = exact
+            for name in [] if dim.text == UNKNOWN else parse(dim.text).symbols():
+                exact = dim if dim.text == name else Dim(name)
+                if name not in found or exact.max is not None:
+                    found[name] = exact
         return list(found.values())
 
     def describe(self, numbers: Sequence[Dim]) -> str:

@@ -23,7 +23,7 @@ import torch
 from torch_mlir import ir
 
 from .. import errors
-from ..backends.graph import Dim, Operation, Value
+from ..backends.graph import UNKNOWN, Dim, Operation, Value
 from ..backends.negotiation import Claim, Negotiation, Refusal
 from .values import RuntimeNumber, Tensor
 
@@ -272,7 +272,7 @@ def _dim(lowering: Lowering, extent: Any, size: Any) -> Dim:
     if isinstance(size, int):
         return Dim(str(size), size, size)
     if not isinstance(size, torch.SymInt):
-        return Dim("?", 0, None)
+        return Dim(UNKNOWN, 0, None)
     expr = sympy.sympify(size.node.expr)
     bounds = lowering.builder.bounds(expr)
     low = int(bounds.lower) if bounds.lower.is_Integer else 0
@@ -283,7 +283,7 @@ def _dim(lowering: Lowering, extent: Any, size: Any) -> Dim:
     try:
         text = lowering.size_text(size)
     except errors.SizeError:
-        text = "?"  # The shape stage may know more.
+        text = UNKNOWN  # The shape stage may know more.
     return Dim(text, low, high, divisor)
 
 

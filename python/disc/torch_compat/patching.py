@@ -12,7 +12,6 @@ import functools
 import importlib
 import inspect
 import operator
-import re
 import sys
 import threading
 import types
@@ -216,7 +215,7 @@ class Patch:
     @property
     def name(self) -> str:
         """The name of the attribute."""
-        return re.split("[.:]", self.place)[-1]
+        return self.place.replace(":", ".").rpartition(".")[-1]
 
     def find(self) -> _Place:
         """The place in this process. Raises ImportError or AttributeError if it does not exist."""
