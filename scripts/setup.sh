@@ -22,6 +22,8 @@ PACKAGES=(
   # The runtime for other machines, and what runs their code here.
   g++-aarch64-linux-gnu g++-arm-linux-gnueabihf qemu-user
 )
+# Libraries that examples/backends calls.
+TEST_PACKAGES=(libopenblas-dev)
 
 bold=; plain=
 if [ -t 1 ]; then bold=$'\033[1m'; plain=$'\033[0m'; fi
@@ -30,17 +32,18 @@ die() { printf '[setup] error: %s\n' "$1" >&2; shift; [ $# -eq 0 ] || printf '  
 
 missing_packages() {
   local status
-  for p in "${PACKAGES[@]}"; do
+  for p in "$@"; do
     status=$(dpkg-query -W -f='${db:Status-Status}' "$p" 2>/dev/null || true)
     [ "$status" = installed ] || echo "$p"
   done
 }
 
+# install_system_packages PACKAGE...
 install_system_packages() {
   local missing sudo=() log
   # Without dpkg (another distribution) the configure step says what it does not find.
   command -v dpkg-query >/dev/null || { say "not a Debian system: expecting LLVM/MLIR 22, CMake, Ninja to be there"; return; }
-  mapfile -t missing < <(missing_packages)
+  mapfile -t missing < <(missing_packages "$@")
   [ ${#missing[@]} -eq 0 ] && return
   say "installing system packages: ${missing[*]}"
   if [ "$(id -u)" -ne 0 ]; then
@@ -132,8 +135,8 @@ build() {
   fi
 }
 
-install_system_packages
+install_system_packages "${PACKAGES[@]}"
 [ "${1:-}" != packages ] || exit 0
 install_python_packages
-[ "${1:-}" != tests ] || { install_test_packages; exit; }
+[ "${1:-}" != tests ] || { install_system_packages "${TEST_PACKAGES[@]}"; install_test_packages; exit; }
 build

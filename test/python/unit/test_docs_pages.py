@@ -26,8 +26,8 @@ TEXTS = {page: page.read_text(encoding="utf-8") for page in HAND_WRITTEN}
 MOST_ILLUSTRATIVE = 5
 """How many blocks of all pages need not run. Another one needs a reason that is better than the first one's."""
 
-# Pages with a test of their own: test_adding_a_target.py, and test_ray.py, which has a cluster.
-FOLLOWED_ELSEWHERE = {ROOT / "docs/howto/adding-a-target.md", ROOT / "docs/howto/ray.md"}
+# Pages with a test of their own: test_adding_a_target.py, test_backend_examples.py; test_ray.py, which has a cluster.
+FOLLOWED_ELSEWHERE = {ROOT / f"docs/{page}.md" for page in ("howto/adding-a-target", "adding-a-backend", "howto/ray")}
 
 
 def python_blocks(page: Path) -> list[Block]:
