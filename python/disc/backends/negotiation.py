@@ -188,7 +188,7 @@ class Negotiation:
         module.compile_region(
             region.number,
             table=linked.symbol,
-            description=region.describe(numbers),
+            description=region.describe(numbers) if code.description is None else code.description,
             constants=[value.parameter for value in region.constants],
             numbers=[number.text for number in numbers],
             when=list(condition),
