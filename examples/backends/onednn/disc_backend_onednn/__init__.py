@@ -41,8 +41,10 @@ def _check(match: Match) -> str | None:
             dims = {tuple(dim.text for dim in value.dims) for value in (*member.inputs, member.result)}
             if member.args[2] != 1 or len(dims) > 1 or member.inputs[0] is member.inputs[1]:
                 return "only tensors of equal extents are added in a post-op"
-        elif member.name == "aten.batch_norm" and (member.args[5] or values[0].dtype != "float32"):
-            return "batch norm is folded into weights, in float32 and without training"
+        elif member.name == "aten.batch_norm":
+            constant = all(value is None or value.is_constant for value in member.args[1:5])
+            if member.args[5] or not constant or values[0].dtype != "float32":
+                return "batch norm is folded into weights, in float32 and without training"
         elif member.name.startswith("aten.conv2d"):
             numbers = [n for arg in member.args[3:] for n in (arg if isinstance(arg, list) else [arg])]
             if member.inputs[0].rank != 4 or not all(type(n) is int for n in numbers):
@@ -63,7 +65,7 @@ class OneDNN(Backend):
         linear = op("aten.linear", tensor(), parameter())
         product = op(["aten.linear", "aten.addmm", "aten.mm", "aten.bmm", "aten.matmul"])
         convolution = op("aten.conv2d", tensor(), parameter())
-        norm = op("aten.batch_norm", convolution, *[parameter()] * 4)
+        norm = op("aten.batch_norm", convolution)
         found = []
         for kind, root in (("linear", linear), ("product", product), ("conv_norm", norm), ("conv", convolution)):
             added = op(_ADD, root, tensor(), commutative=True)
@@ -77,7 +79,13 @@ class OneDNN(Backend):
         return _missing()
 
     def prefer(self, region: Region) -> Condition | bool:
-        return True
+        """Measured on an AMD EPYC with AVX2 and 2 cores: DISC's products are faster at all sizes, and its convolutions
+        on small images; oneDNN takes half the time for pointwise ones from about 800 points on."""
+        convolutions = [operation for operation in region.operations if operation.name == "aten.conv2d"]
+        if not convolutions or all(int(d) > 1 for op in convolutions for d in op.inputs[1].dims[2:]):
+            return False
+        batch, _, height, width = convolutions[0].result.dims
+        return batch * height * width >= 800
 
     def compile(self, region: Region) -> SourceCode:
         source = (Path(__file__).parent / "region.cpp").read_text(encoding="utf-8")

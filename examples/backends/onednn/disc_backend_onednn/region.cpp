@@ -148,7 +148,7 @@ private:
     if (tensor.strides == strides || product(tensor.extents) == 0)
       return tensor;
     Tensor made = temporary(tensor.extents, strides);
-    if (tensor.kind == Kind::Operand)
+    if (tensor.kind == Kind::Operand) // oneDNN does not repeat elements.
       plan->copies.emplace_back(tensor.at, made.at);
     else
       reorder(tensor, made);
@@ -268,8 +268,7 @@ Tensor Planner::matmul(const Step &step) {
     }
   }
   memory::desc weights = w.kind == Kind::Constant ? any(w.extents) : md(w);
-  using Desc = dnnl::matmul::desc;
-  Desc desc = bias.kind == Kind::None ? Desc(md(x), weights, md(to)) : Desc(md(x), weights, md(bias), md(to));
+  dnnl::matmul::desc desc(md(x), weights, md(bias), md(to)); // No bias has no format.
   dnnl::matmul::primitive_desc made(desc, attributes(step, md(to)), cpu());
   call<dnnl::matmul>(step, made, x, w, bias, to);
   return to;
@@ -294,9 +293,8 @@ Tensor Planner::convolution(const Step &step) {
   }
   auto find = [&](const memory::desc &to) {
     dnnl::convolution_forward::desc desc(dnnl::prop_kind::forward_inference, algorithm::convolution_direct,
-                                         any(x.extents), any(w.extents),
-                                         bias.kind == Kind::None ? memory::desc() : md(bias), to, step.window[0],
-                                         dilation, step.window[1], step.window[1]);
+                                         any(x.extents), any(w.extents), md(bias), to, step.window[0], dilation,
+                                         step.window[1], step.window[1]);
     return dnnl::convolution_forward::primitive_desc(desc, attributes(step, to), cpu());
   };
   auto made = find(any(extents));
@@ -312,15 +310,17 @@ Tensor Planner::convolution(const Step &step) {
 
 /// A constant in a format of oneDNN's.
 Tensor Model::packed(const Tensor &weights, const memory::desc &format) {
-  for (const auto &[copy, memory] : copies)
-    if (copy.at == weights.at && copy.format == format)
-      return copy;
-  memory to(format, cpu()), from({weights.extents, type, weights.strides}, cpu(), weights.data);
-  dnnl::stream stream(cpu());
-  dnnl::reorder(from, to).execute(stream, from, to);
-  stream.wait();
-  copies.emplace_back(Tensor{weights, weights.extents, {}, format, to.get_data_handle()}, to);
-  return copies.back().first;
+  auto made = std::find_if(copies.begin(), copies.end(), [&](const auto &copy) {
+    return copy.first.at == weights.at && copy.first.strides == weights.strides && copy.second.get_desc() == format;
+  });
+  if (made == copies.end()) {
+    memory to(format, cpu()), from({weights.extents, type, weights.strides}, cpu(), weights.data);
+    dnnl::stream stream(cpu());
+    dnnl::reorder(from, to).execute(stream, from, to);
+    stream.wait();
+    made = copies.emplace(copies.end(), weights, to);
+  }
+  return {weights, weights.extents, {}, format, made->second.get_data_handle()};
 }
 
 /// Batch norm of a model that does not train: (x - mean) * gamma / sqrt(var + epsilon) + beta, in what is before it.

@@ -73,7 +73,9 @@ class OnnxRuntime(Backend):
 
     def compile(self, region: Region) -> PythonFunction:
         # The extents of the results come with each call.
-        return PythonFunction(function=_session(region), numbers=[dim for value in region.results for dim in value.dims])
+        return PythonFunction(
+            function=_session(region), numbers=[dim for value in region.results for dim in value.dims]
+        )
 
 
 def model_of(region: Region) -> Any:
