@@ -6,7 +6,6 @@ import ctypes
 import ctypes.util
 import functools
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
