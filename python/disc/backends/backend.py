@@ -28,7 +28,8 @@ class Backend(ABC):
     3. :meth:`prefer` for each accepted region;
     4. :meth:`compile` for each region that is not refused.
 
-    What no back end takes, the host compiles. Methods may raise anything: compiling then ends with a
+    What no back end takes, the host compiles. An operation that it cannot compile (:attr:`Operation.unsupported`) must
+    be taken: :meth:`prefer` is not asked about its region. Methods may raise anything: compiling then ends with a
     :class:`disc.BackendError` that names the back end, the region and its source lines.
     """
 

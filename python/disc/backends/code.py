@@ -26,6 +26,8 @@ class Code:
     """Parameters among the region's inputs that ``init`` gets once, when the model is loaded, and ``run`` does not."""
     numbers: Sequence[Dim] | None = None
     """Extents and expressions whose values ``run`` gets as int64; None means all symbols of the region's shapes."""
+    description: str | None = None
+    """The text that ``init`` gets of the region; None means the operations as JSON (:meth:`Region.describe`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +83,10 @@ class Linkable:
     libraries: tuple[str, ...] = ()
 
 
+_loaded: dict[str, Linkable] = {}
+"""Source code that this process has compiled and loaded, by the symbol of its table: it is compiled once."""
+
+
 class Builder:
     """Makes of code what can be linked."""
 
@@ -118,8 +124,9 @@ class Builder:
     def _source(self, code: SourceCode, backend: str) -> Linkable:
         key = "\0".join([code.text, code.language, *code.flags, *code.libraries, self._cpu, self._machine])
         name = f"disc_region_{hashlib.sha256(key.encode()).hexdigest()[:20]}"
-        if name in self._made:
-            return self._made[name]
+        known = self._made if self._ahead else _loaded
+        if name in known:
+            return known[name]
         if code.language not in ("c", "c++"):
             raise _error(backend, f"language must be 'c' or 'c++', got {code.language!r}")
         source = self.folder() / f"{name}.{'c' if code.language == 'c' else 'cpp'}"
@@ -146,7 +153,7 @@ class Builder:
             output = self.folder() / f"{name}.so"
             _run([*command, "-shared", "-o", str(output), *libraries], backend)
             made = _load(str(output), name, backend, owner=self._folder)
-        self._made[name] = made
+        known[name] = made
         return made
 
     def _object(self, code: ObjectFile, backend: str) -> Linkable:

@@ -119,6 +119,8 @@ class Operation:
     """The names of ``args`` in the operator's schema; empty for an ONNX model."""
     block: Any = None
     """Operations of one block can be in one region: a branch or a loop is a block of its own."""
+    unsupported: str = ""
+    """Why DISC cannot compile it: if no back end takes it, the model is refused. "" if DISC can."""
 
     def argument(self, name: str) -> Any:
         """The argument of this name in the operator's schema."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import BackendError, CompileError
+from ..errors import BackendError, CompileError, UnsupportedOp, UnsupportedOpError
 from .backend import Backend
 from .code import Builder, Code, Linkable, PythonFunction
 from .graph import Condition, Dim, Graph, Value
@@ -140,6 +140,7 @@ class Negotiation:
                     taken[op.id] = (region, when)
                 else:
                     vetoes[op.id] = Refusal(name, region.patterns[op.id][0], reason)
+        unsupported = []
         for id, name, owner, refusals in module.composites():
             op = by_id[id]
             why = [Refusal(*refusal) for refusal in refusals]
@@ -151,13 +152,19 @@ class Negotiation:
             else:
                 why += [vetoes[id]] if id in vetoes else []
                 self.decisions.append(Decision(name, op.source, None, refusals=tuple(why)))
+                if op.unsupported:
+                    said = [f"{r.backend} refuses it: {r.reason}" for r in why] or ["no pattern of a back end matches"]
+                    unsupported.append(UnsupportedOp(name, op.source, "; ".join([op.unsupported, *said])))
+        if unsupported:
+            raise UnsupportedOpError(unsupported)
 
     def _ask(self, backend: Backend, region: Region, module: Any, builder: Builder) -> tuple[str | None, str]:
         """Why the region stays with the host, or the condition under which it does not."""
         with _asking(backend, "accept()", region):
             reason = backend.accept(region)
         when: Any = True
-        if reason is None:
+        # Where the host has no code there is no choice.
+        if reason is None and not any(op.unsupported for op in region.operations):
             with _asking(backend, "prefer()", region):
                 when = backend.prefer(region)
             if when is False:
@@ -188,7 +195,7 @@ class Negotiation:
         module.compile_region(
             region.number,
             table=linked.symbol,
-            description=region.describe(numbers),
+            description=region.describe(numbers) if code.description is None else code.description,
             constants=[value.parameter for value in region.constants],
             numbers=[number.text for number in numbers],
             when=list(condition),

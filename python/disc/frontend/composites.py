@@ -11,6 +11,9 @@
 
 and an :class:`~disc.backends.graph.Operation` records what back ends see of it. What an operation computes of extents
 stays outside, because all that follows may use it.
+
+The body of an operation that DISC cannot compile is a call of a function that does not exist. A back end must take it,
+else :meth:`~disc.backends.negotiation.Negotiation.decide` reports it as unsupported.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ from torch_mlir import ir
 from .. import errors
 from ..backends.graph import UNKNOWN, Dim, Operation, Value
 from ..backends.negotiation import Claim, Negotiation, Refusal
+from .fallback import result_shapes
+from .registry import NotLowerable
 from .values import RuntimeNumber, Tensor
 
 if TYPE_CHECKING:
@@ -51,9 +56,27 @@ class Composites:
         return short in self._operators or any(short.startswith(f"{known}.") for known in self._operators)
 
     def lower(
-        self, lowering: Lowering, op: ir.Operation, name: str, operands: list[Any], rule: Callable[[], Any]
+        self, lowering: Lowering, op: ir.Operation, name: str, operands: list[Any], rule: Callable[[], Any] | None
     ) -> Any:
-        """The results of ``rule``, from a composite if they are tensors."""
+        """The results of ``rule``, from a composite if they are tensors. Without a rule, or where it does not lower the
+        operation, the composite has no other implementation than a back end's."""
+        reason = "no lowering rule"
+        if rule is not None:
+            try:
+                return self._lower(lowering, op, name, operands, rule)
+            except NotLowerable as error:
+                reason = str(error)
+        return self._lower(lowering, op, name, operands, lambda: _uncomputed(lowering, operands, reason), reason)
+
+    def _lower(
+        self,
+        lowering: Lowering,
+        op: ir.Operation,
+        name: str,
+        operands: list[Any],
+        rule: Callable[[], Any],
+        unsupported: str = "",
+    ) -> Any:
         builder = lowering.builder
         scratch = ir.Operation.create(COMPOSITE, regions=1)
         block = scratch.regions[0].blocks.append()
@@ -61,6 +84,8 @@ class Composites:
             with ir.InsertionPoint(block), builder.tried() as keep:
                 results = rule()
                 tensors = self._tensors(results, operands)
+                if unsupported and tensors is None:
+                    raise NotLowerable(unsupported)
                 if tensors is None or not _separable(block):
                     keep()
                     tensors = None
@@ -98,7 +123,7 @@ class Composites:
             Tensor(value, _outside(lowering, value, tensor, block), tensor.dtype)
             for value, tensor in zip(composite.results, tensors, strict=True)
         ]
-        self._record(lowering, op, name, operands, made)
+        self._record(lowering, op, name, operands, made, unsupported)
         return made if isinstance(results, (list, tuple)) else made[0]
 
     @staticmethod
@@ -116,7 +141,15 @@ class Composites:
 
     # -- what back ends see ---------------------------------------------------------------------------
 
-    def _record(self, lowering: Lowering, op: ir.Operation, name: str, operands: list[Any], made: list[Tensor]) -> None:
+    def _record(
+        self,
+        lowering: Lowering,
+        op: ir.Operation,
+        name: str,
+        operands: list[Any],
+        made: list[Tensor],
+        unsupported: str,
+    ) -> None:
         known = lowering.operands_of(op)
 
         def seen(x: Any, fake: Any) -> Any:
@@ -145,6 +178,7 @@ class Composites:
             ),
             lowering.source,
             names if len(names) == len(args) else (),
+            unsupported=unsupported,
         )
         for i, result in enumerate(recorded.results):
             result.producer, result.index = recorded, i
@@ -198,6 +232,20 @@ class Composites:
                 op.attributes["disc_plan.claims"] = ir.ArrayAttr.get([_claim(claim) for claim in own])
             if refusals:
                 op.attributes["disc_plan.refusals"] = ir.ArrayAttr.get([_refusal(refusal) for refusal in refusals])
+
+
+def _uncomputed(lowering: Lowering, operands: Sequence[Any], reason: str) -> Any:
+    """Results of an operation that only back ends compute, with the extents that torch.export knows."""
+    builder, value = lowering.builder, lowering.builder.node_value
+    expected = list(value) if isinstance(value, (list, tuple)) else [value]
+    if not all(isinstance(x, torch.Tensor) for x in expected):
+        raise NotLowerable(reason)
+    try:
+        shapes = result_shapes(builder, list(enumerate(expected)))
+    except NotLowerable as error:
+        raise NotLowerable(f"{reason}, and no back end can be asked: {error}") from None
+    results = builder.call("unclaimed", _flat(operands), shapes)
+    return results if isinstance(value, (list, tuple)) else results[0]
 
 
 def _text(value: str) -> str:

@@ -247,7 +247,7 @@ def _called(
             for i, (place, value) in enumerate(tensors):
                 _write(views[count + i], results[place], value.dtype, name, place)
 
-        return _call_op(b, inputs, _register(store, fallbacks), _shapes(b, tensors))
+        return _call_op(b, inputs, _register(store, fallbacks), result_shapes(b, tensors))
 
     kept: dict[int, list[Any]] = {}
     lock = threading.Lock()
@@ -273,10 +273,11 @@ def _called(
         size = dict(tensors)[place].shape[dim]
         assert isinstance(size, torch.SymInt)
         b.symbol_values[size.node.expr] = b.bind(tensor, size)
-    return _call_op(b, [ticket], _register(fetch, fallbacks), _shapes(b, tensors))
+    return _call_op(b, [ticket], _register(fetch, fallbacks), result_shapes(b, tensors))
 
 
-def _shapes(b: Builder, tensors: Sequence[tuple[int, torch.Tensor]]) -> list[tuple[list[Extent], torch.dtype]]:
+def result_shapes(b: Builder, tensors: Sequence[tuple[int, torch.Tensor]]) -> list[tuple[list[Extent], torch.dtype]]:
+    """Extents and dtype of results, of which torch.export gives the fake tensors with their places."""
     shapes = []
     for _, value in tensors:
         if not value.dtype.is_complex:

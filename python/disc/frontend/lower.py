@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -498,7 +499,8 @@ class Lowering:
             return
         rule = find_complex_rule(name) if self._is_complex(op) else None
         rule = rule or find_rule(name)
-        if rule is None:
+        composites = self.composites if self.composites is not None and self.composites.wants(name) else None
+        if rule is None and composites is None:
             self._report(op, name, "no lowering rule")
             return
         if any(_poisoned(operand) for operand in operands):
@@ -515,9 +517,11 @@ class Lowering:
             self.builder.operand_values = self.operands_of(op)
             if name in ("torch.aten.as_strided", "torch.aten.as_strided_copy"):
                 operands = self._on_storage(op, operands)
-            if self.composites is not None and self.composites.wants(name):
-                results = self.composites.lower(self, op, name, operands, lambda: self._results(op, rule, operands))
+            if composites is not None:
+                own = rule and partial(self._results, op, rule, operands)
+                results = composites.lower(self, op, name, operands, own)
             else:
+                assert rule is not None
                 results = self._results(op, rule, operands)
         except NotLowerable as error:
             self._report(op, name, str(error))
