@@ -21,11 +21,14 @@ function(disc_foreign_folder machine result)
   file(MAKE_DIRECTORY "${DISC_PACKAGE_DIR}/lib/${machine}")
 endfunction()
 
-# The objects of sources, which are relative to the current folder.
+# disc_foreign_objects(<machine> <result> SRCS ... [HEADERS ...]): the objects of sources, which are relative to the
+# current folder, with folders of other projects' headers.
 function(disc_foreign_objects machine result)
+  cmake_parse_arguments(ARG "" "" "SRCS;HEADERS" ${ARGN})
+  list(TRANSFORM ARG_HEADERS PREPEND "-isystem" OUTPUT_VARIABLE headers)
   separate_arguments(optimise NATIVE_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_RELEASE}")
   set(objects)
-  foreach(source IN LISTS ARGN)
+  foreach(source IN LISTS ARG_SRCS)
     set(object "${CMAKE_CURRENT_BINARY_DIR}/${machine}/${source}.o")
     get_filename_component(folder "${object}" DIRECTORY)
     file(MAKE_DIRECTORY "${folder}")
@@ -33,17 +36,16 @@ function(disc_foreign_objects machine result)
       DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${source}" COMMENT "Building for ${machine}: ${source}"
       COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} "${CMAKE_CXX_COMPILER}" --target=${machine}
         ${DISC_FOREIGN_FLAGS_${machine}} ${optimise} -std=c++17 -fPIC -Wall -Wextra ${DISC_WERROR} -fexceptions
-        -fno-rtti -fvisibility=hidden -ffunction-sections -fdata-sections "-I${PROJECT_SOURCE_DIR}" -MD -MF
-        "${object}.d" -c "${CMAKE_CURRENT_SOURCE_DIR}/${source}" -o "${object}")
+        -fno-rtti -fvisibility=hidden -ffunction-sections -fdata-sections "-I${PROJECT_SOURCE_DIR}"
+        ${headers} -MD -MF "${object}.d" -c "${CMAKE_CURRENT_SOURCE_DIR}/${source}" -o "${object}")
     list(APPEND objects "${object}")
   endforeach()
   set(${result} "${objects}" PARENT_SCOPE)
 endfunction()
 
-# disc_foreign_archive(<machine> <name> SRCS ...): lib<name>.a.
+# disc_foreign_archive(<machine> <name> SRCS ... [HEADERS ...]): lib<name>.a.
 function(disc_foreign_archive machine name)
-  cmake_parse_arguments(ARG "" "" "SRCS" ${ARGN})
-  disc_foreign_objects(${machine} objects ${ARG_SRCS})
+  disc_foreign_objects(${machine} objects ${ARGN})
   disc_foreign_folder(${machine} folder)
   set(archive "${folder}/lib${name}.a")
   add_custom_command(OUTPUT "${archive}" DEPENDS ${objects} VERBATIM
@@ -55,8 +57,7 @@ endfunction()
 
 # disc_foreign_program(<machine> <name> SRCS ...): linked with the runtime's archive.
 function(disc_foreign_program machine name)
-  cmake_parse_arguments(ARG "" "" "SRCS" ${ARGN})
-  disc_foreign_objects(${machine} objects ${ARG_SRCS})
+  disc_foreign_objects(${machine} objects ${ARGN})
   disc_foreign_folder(${machine} folder)
   set(program "${folder}/${name}")
   add_custom_command(OUTPUT "${program}" DEPENDS ${objects} "${folder}/libdisc_runtime.a" VERBATIM

@@ -17,6 +17,8 @@ PACKAGES=(
   libmlir-22-dev llvm-22-dev mlir-22-tools liblld-22-dev zlib1g-dev libzstd-dev
   libxxhash-dev nlohmann-json3-dev libclang-rt-22-dev
   libcpp-httplib-dev libutf8proc-dev pkg-config
+  # Headers for the runtime: 11 MB to download.
+  libeigen3-dev libboost1.81-dev
   # gRPC of examples/service: 13 MB to download.
   libgrpc++-dev libprotobuf-dev protobuf-compiler-grpc
   # The runtime for other machines, and what runs their code here.

@@ -15,6 +15,7 @@
 #include "lib/Runtime/Core/ThreadPool.h"
 #include "lib/Runtime/Device/Device.h"
 #include "lib/Runtime/Device/Emulator.h"
+#include "lib/Runtime/Functions/Function.h"
 
 #include <cstdio>
 #include <cstring>
@@ -366,6 +367,45 @@ TEST(everyFaultInAChildOfForkIsAStatus) {
       ++walked;
     }
   CHECK(faulty([&] { return disc_free(model); }) == DISC_OK);
+}
+
+// Decompositions take their workspaces from malloc.
+TEST(everyFaultOfDecompositionsIsAStatus) {
+  constexpr int64_t kSize = 80;
+  const int64_t matrix[] = {kSize, kSize}, byRow[] = {kSize, 1}, vector[] = {1, kSize}, one = 1;
+  std::vector<double> a(kSize * kSize), scratch(8 * kSize * kSize), square = a, right = a, row(kSize);
+  std::vector<int32_t> pivots(kSize), info(1);
+  for (int64_t i = 0; i < kSize * kSize; ++i) // symmetric, and more than that
+    a[size_t(i)] = i % (kSize + 1) ? 1.0 / double(1 + i / kSize + i % kSize) : kSize;
+  auto matrixOf = [&](std::vector<double> &of) -> disc_view { return {of.data(), DISC_F64, 2, matrix, byRow}; };
+  disc_view from = matrixOf(a), to = matrixOf(square), other = matrixOf(right);
+  disc_view values = {row.data(), DISC_F64, 1, vector + 1, &one}, tau = {row.data(), DISC_F64, 2, vector, byRow};
+  disc_view exchanges = {pivots.data(), DISC_I32, 1, vector + 1, &one}, zero = {info.data(), DISC_I32, 0, {}, {}};
+  const struct {
+    disc_function function;
+    std::vector<disc_view> operands;
+  } calls[] = {
+      {disc_fn_cholesky, {from, to, zero}},
+      {disc_fn_solve_triangular, {from, from, to}},
+      {disc_fn_geqrf, {from, to, tau}},
+      {disc_fn_householder_product, {to, tau, other}},
+      {disc_fn_eigh, {from, values, to}},
+      {disc_fn_lu_factor, {from, to, exchanges, zero}},
+      {disc_fn_lu_solve, {to, exchanges, from, other}},
+      {disc_fn_matrix_exp, {from, to}},
+  };
+  const int64_t config[] = {0, 0};
+  for (const auto &call : calls) {
+    long n = 1;
+    for (bool fired = true; fired; ++n) {
+      FailAt failing(Fault::Malloc, n);
+      int32_t status =
+          faulty([&] { return call.function(nullptr, call.operands.data(), config, 0, 1, scratch.data()); });
+      fired = failing.fired();
+      CHECK(status == (fired ? DISC_ERROR_MEMORY : DISC_OK));
+    }
+    walked += n - 2;
+  }
 }
 
 TEST(everyFaultOfSealingIsAStatus) {

@@ -100,6 +100,9 @@ int __wrap_posix_memalign(void **data, size_t alignment, size_t bytes) {
   return fails(Fault::Memory) ? ENOMEM : __real_posix_memalign(data, alignment, bytes);
 }
 
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes) { return fails(Fault::Malloc) ? nullptr : __real_malloc(bytes); }
+
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *arg);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *arg) {
   return fails(Fault::Thread) ? EAGAIN : __real_pthread_create(thread, attributes, start, arg);

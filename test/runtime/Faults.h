@@ -10,11 +10,11 @@
 
 namespace disc::test {
 
-enum class Fault { New, Memory, Thread, Map, Read, Open, Stat, Stream, Library, Key };
+enum class Fault { New, Memory, Thread, Map, Read, Open, Stat, Stream, Library, Key, Malloc };
 
 constexpr const char *kFaultNames[] = {
-    "operator new", "posix_memalign", "pthread_create", "mmap",   "pread",
-    "open",         "fstat",          "fopen",          "dlopen", "pthread_key_create"};
+    "operator new", "posix_memalign", "pthread_create",     "mmap",  "pread", "open", "fstat",
+    "fopen",        "dlopen",         "pthread_key_create", "malloc"};
 
 /// While it lives, the n-th call of this kind that happens within faulty() fails, in whichever thread; with `onwards`,
 /// all later ones too.

@@ -83,7 +83,7 @@ template <typename T> Tensor<T> randomTensor(std::vector<int64_t> dims, unsigned
 
 template <typename T> Tensor<T> like(std::vector<int64_t> dims) { return Tensor<T>(dtypeOf<T>, std::move(dims)); }
 
-constexpr size_t kScratch = 1 << 16;
+constexpr size_t kScratch = 1 << 19;
 
 /// The triangle of a matrix; with ones on the diagonal if `unit`.
 Dense triangle(const Dense &a, bool upper, bool unit = false) {
@@ -198,6 +198,9 @@ template <typename T> void checkEigh(int64_t n, const std::function<double(int64
         scaled(i, j) *= double(values.data[size_t(j)]);
     CHECK(distance(symmetric * v, scaled) < tolerance<T>);
     CHECK(distance(transposed(v) * v, identity(n)) < tolerance<T>);
+    auto alone = like<T>({n}), none = like<T>({n, 0});
+    CHECK(runParts(disc_fn_eigh, {a, alone, none}, {upper}, 1, 1, kScratch) == DISC_OK);
+    CHECK(distance(at(alone, 0, 1, n), at(values, 0, 1, n)) < tolerance<T>);
   }
 }
 
@@ -213,6 +216,9 @@ template <typename T> void checkSvd(Tensor<T> a, bool full) {
   CHECK(distance(left * scaled, at(a, 0, m, n)) < tolerance<T>);
   CHECK(distance(transposed(left) * left, identity(u.dims[1])) < tolerance<T>);
   CHECK(distance(right * transposed(right), identity(vt.dims[0])) < tolerance<T>);
+  auto alone = like<T>({k}), noLeft = like<T>({m, 0}), noRight = like<T>({0, n});
+  CHECK(runParts(disc_fn_svd, {a, noLeft, alone, noRight}, {}, 1, 1, kScratch) == DISC_OK);
+  CHECK(distance(at(alone, 0, 1, k), at(s, 0, 1, k)) < tolerance<T>);
 }
 
 /// The largest |A v - value v| of the eigenvectors, relative to the largest element of A; infinite if a vector has not
@@ -259,6 +265,15 @@ TEST(factorsOfMatricesMultiplyToThem) {
     checkCholesky<float>(n);
     checkCholesky<double>(n);
   }
+  // Where blocks take over from loops.
+  for (int64_t n : {15, 16, 47, 48, 70}) {
+    checkLu<double>(n, n);
+    checkCholesky<double>(n);
+  }
+  checkLu<double>(50, 70);
+  checkLu<double>(70, 50);
+  for (int64_t n : {15, 16, 17})
+    checkTriangular<double>(n);
 }
 
 TEST(pivotsAreChecked) {
@@ -291,6 +306,18 @@ TEST(orthogonalFactorsMultiplyToTheMatrix) {
     }
   Doubles triangular(DISC_F64, {3, 3}, {1, 2, 3, 0, 4, 5, 0, 0, 6}); // nothing to reflect
   checkQr<double>(3, 3, &triangular);
+  checkQr<double>(70, 60);
+  for (double factor : {0x1p-800, 0x1p800}) { // whose squares are no numbers
+    auto a = randomTensor<double>({4, 3}, 1), reflections = like<double>({4, 3}), tau = like<double>({1, 3}), b = a;
+    auto scaled = reflections, same = tau;
+    for (double &x : b.data)
+      x *= factor;
+    CHECK(runParts(disc_fn_geqrf, {a, reflections, tau}, {}, 1, 1, kScratch) == DISC_OK);
+    CHECK(runParts(disc_fn_geqrf, {b, scaled, same}, {}, 1, 1, kScratch) == DISC_OK);
+    CHECK(distance(at(tau, 0, 1, 3), at(same, 0, 1, 3)) < 1e-13);
+    CHECK(std::fabs(scaled.data[0] / factor - reflections.data[0]) < 1e-13);
+    CHECK(std::fabs(scaled.data[3] - reflections.data[3]) < 1e-13);
+  }
 }
 
 TEST(symmetricMatricesHaveOrthogonalEigenvectors) {
@@ -308,7 +335,11 @@ TEST(symmetricMatricesHaveOrthogonalEigenvectors) {
   }
   Doubles a(DISC_F64, {2, 2}, {kNan, 0, 0, 1}), values(DISC_F64, {2}), vectors(DISC_F64, {2, 2});
   CHECK(runParts(disc_fn_eigh, {a, values, vectors}, {0}, 1, 1, kScratch) == DISC_OK);
-  CHECK(values.data[0] == 1 && std::isnan(values.data[1])); // NaN is the largest
+  CHECK(std::isnan(values.data[0]) && std::isnan(values.data[1]));
+  Doubles large(DISC_F64, {40, 40});
+  for (int64_t i = 0; i < 1600; ++i)
+    large.data[size_t(i)] = numbers[size_t(i % 64)];
+  checkEigh<double>(40, [&](int64_t i, int64_t j) { return large.data[size_t(i * 40 + j)]; });
 }
 
 TEST(singularValuesOfEveryShape) {
@@ -324,6 +355,8 @@ TEST(singularValuesOfEveryShape) {
   Doubles a(DISC_F64, {2, 2}, {kNan, 0, 0, 1}), u(DISC_F64, {2, 2}), s(DISC_F64, {2}), vt(DISC_F64, {2, 2});
   CHECK(runParts(disc_fn_svd, {a, u, s, vt}, {}, 1, 1, kScratch) == DISC_OK);
   CHECK(std::isnan(s.data[0]) || std::isnan(s.data[1]));
+  checkSvd(randomTensor<double>({40, 24}, 1), true);
+  checkSvd(randomTensor<double>({24, 40}, 2), false);
 }
 
 TEST(eigenvectorsSolveTheirEquation) {

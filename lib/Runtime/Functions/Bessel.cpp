@@ -1,55 +1,71 @@
 //===- Bessel.cpp - Bessel and Airy functions --------------------------------===//
 //
-// Computed in f64 for f32 too. Formulas by their numbers in the NIST Digital Library of Mathematical Functions
-// (dlmf.nist.gov); what they give at poles and outside of their domains is what PyTorch gives.
+// Computed in f64 for f32 too. I and K are Boost's, J and Y the C library's; formulas by their numbers in the NIST
+// Digital Library of Mathematical Functions (dlmf.nist.gov); what they give at poles and outside of their domains is
+// what PyTorch gives.
 //
 //===----------------------------------------------------------------------===//
 
+#include "lib/Runtime/Functions/BoostMath.h"
 #include "lib/Runtime/Functions/SpecialMaps.h"
 
+#include <boost/math/special_functions/bessel.hpp>
 #include <cmath>
 #include <limits>
+
+using namespace disc::rt;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 static constexpr double kPi = 3.14159265358979323846;
 
-// J and Y are the C library's.
 static double besselJ0(double x) { return std::isinf(x) ? kNaN : ::j0(x); }
 static double besselJ1(double x) { return std::isinf(x) ? kNaN : ::j1(x); }
 static double besselY0(double x) { return x == 0 ? -kInfinity : x < 0 || std::isinf(x) ? kNaN : ::y0(x); }
 static double besselY1(double x) { return x == 0 ? -kInfinity : x < 0 || std::isinf(x) ? kNaN : ::y1(x); }
 
-/// e^-|x| I_n(x), n = 0 or 1: the power series (10.25.2), or the asymptotic one (10.40.1).
-static double scaledI(int n, double x) {
-  double size = std::fabs(x), sum;
-  if (size < 20) {
-    double quarter = size * size / 4, term = n == 0 ? 1 : size / 2;
-    sum = term;
-    for (int k = 1; term > sum * 1e-18; ++k)
-      sum += term *= quarter / (double(k) * (k + n));
-    sum *= std::exp(-size);
-  } else {
-    double term = 1;
-    sum = 1;
-    for (int k = 1; k < 30; ++k) {
-      double odd = 2 * k - 1;
-      term *= -(4.0 * n * n - odd * odd) / (8 * k * size);
-      sum += term;
-    }
-    sum /= std::sqrt(2 * kPi * size);
+/// From here on e^x is not far from infinity: the scaled functions are an asymptotic series then.
+constexpr double kLarge = 700;
+
+/// The series of I_n(x) (10.40.1, sign -1) or K_n(x) (10.40.2, sign 1), less the factor in front of it.
+static double asymptotic(int n, double x, double sign) {
+  double term = 1, sum = 1;
+  for (int k = 1; k < 8; ++k) {
+    double odd = 2 * k - 1;
+    term *= sign * (4.0 * n * n - odd * odd) / (8 * k * x);
+    sum += term;
   }
-  return n == 1 && x < 0 ? -sum : sum;
+  return sum;
 }
-static double scaledI0(double x) { return std::isnan(x) ? x : scaledI(0, x); }
-static double scaledI1(double x) { return std::isnan(x) ? x : scaledI(1, x); }
-static double grown(double scaled, double x) {
-  // In two factors: the product may be finite where e^|x| is not.
-  double half = std::exp(std::fabs(x) / 2);
-  return scaled * half * half;
+
+static double besselI0(double x) {
+  return std::isinf(x) ? kNaN : boost::math::detail::bessel_i0_imp(std::fabs(x), kDouble);
 }
-static double besselI0(double x) { return std::isinf(x) ? kNaN : grown(scaledI0(x), x); }
-static double besselI1(double x) { return std::isinf(x) ? kNaN : grown(scaledI1(x), x); }
+static double besselI1(double x) {
+  return std::isinf(x) ? kNaN : std::copysign(boost::math::detail::bessel_i1_imp(std::fabs(x), kDouble), x);
+}
+static double scaledI0(double x) {
+  double size = std::fabs(x);
+  return size < kLarge ? besselI0(x) * std::exp(-size) : asymptotic(0, size, -1) / std::sqrt(2 * kPi * size);
+}
+static double scaledI1(double x) {
+  double size = std::fabs(x);
+  return size < kLarge ? besselI1(x) * std::exp(-size)
+                       : std::copysign(asymptotic(1, size, -1) / std::sqrt(2 * kPi * size), x);
+}
+
+static double besselK0(double x) {
+  return x == 0 ? kInfinity : x > 0 ? boost::math::detail::bessel_k0_imp(x, kDouble) : kNaN;
+}
+static double besselK1(double x) {
+  return x == 0 ? kInfinity : x > 0 ? boost::math::detail::bessel_k1_imp(x, kDouble) : kNaN;
+}
+static double scaledK0(double x) {
+  return x > kLarge ? asymptotic(0, x, 1) * std::sqrt(kPi / (2 * x)) : besselK0(x) * std::exp(x);
+}
+static double scaledK1(double x) {
+  return x > kLarge ? asymptotic(1, x, 1) * std::sqrt(kPi / (2 * x)) : besselK1(x) * std::exp(x);
+}
 
 /// e^x K_nu(x) for x > 0: the integral (10.32.9) by the trapezoidal rule, which converges exponentially here
 /// (Trefethen and Weideman, "The exponentially convergent trapezoidal rule", SIAM Review 56, 2014).
@@ -63,19 +79,6 @@ static double scaledK(double nu, double x) {
     sum += std::exp(-decay) * std::cosh(nu * t);
   }
 }
-static double besselK(double nu, double x, bool scaled) {
-  if (x == 0)
-    return kInfinity;
-  if (!(x > 0))
-    return kNaN;
-  if (std::isinf(x))
-    return 0;
-  return scaledK(nu, x) * (scaled ? 1 : std::exp(-x));
-}
-static double besselK0(double x) { return besselK(0, x, false); }
-static double besselK1(double x) { return besselK(1, x, false); }
-static double scaledK0(double x) { return besselK(0, x, true); }
-static double scaledK1(double x) { return besselK(1, x, true); }
 
 /// The Airy function: the Maclaurin series (9.4.1), a Bessel function (9.6.2), or the oscillating series (9.7.9).
 static double airy(double x) {

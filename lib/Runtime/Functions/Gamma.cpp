@@ -1,14 +1,21 @@
 //===- Gamma.cpp - the gamma and error functions' families ------------------===//
 //
-// Computed in f64 for f32 too. Formulas by their numbers in the NIST Digital Library of Mathematical Functions
+// Computed in f64 for f32 too. Boost's approximations where they are faster than a few lines of our own
+// (docs/rationale/numerics.md); formulas by their numbers in the NIST Digital Library of Mathematical Functions
 // (dlmf.nist.gov); what they give at poles and outside of their domains is what PyTorch gives.
 //
 //===----------------------------------------------------------------------===//
 
+#include "lib/Runtime/Functions/BoostMath.h"
 #include "lib/Runtime/Functions/SpecialMaps.h"
 
+#include <boost/math/special_functions/digamma.hpp>
+#include <boost/math/special_functions/erf.hpp>
+#include <boost/math/special_functions/trigamma.hpp>
 #include <cmath>
 #include <limits>
+
+using namespace disc::rt;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -25,23 +32,12 @@ static double logGamma(double x) {
   return ::lgamma_r(x, &sign);
 }
 
-/// Recurrence (5.5.2) up to 10, then the asymptotic series (5.11.2); reflection (5.5.4) below zero.
 static double digamma(double x) {
   if (x == 0)
     return std::copysign(kInfinity, -x);
-  if (x < 0) {
-    double whole, fraction = std::modf(x, &whole);
-    if (fraction == 0)
-      return kNaN;
-    return digamma(1 - x) - kPi / std::tan(kPi * fraction);
-  }
-  double result = 0;
-  for (; x < 10; x += 1)
-    result -= 1 / x;
-  double square = 1 / (x * x), power = square, series = 0;
-  for (int k = 1; k <= 8; ++k, power *= square)
-    series += kBernoulli[k - 1] / (2 * k) * power;
-  return result + std::log(x) - 0.5 / x - series;
+  if (x < 0 && x == std::floor(x))
+    return kNaN;
+  return boost::math::detail::digamma_imp(x, &kDouble, Quiet());
 }
 
 /// The Hurwitz zeta function by Euler and Maclaurin's formula (25.11.5 and 2.10.1).
@@ -78,14 +74,18 @@ static double zeta(double s, double q) {
   return sum;
 }
 
-/// The derivatives of digamma (5.15.1); the first one reflected (5.15.6).
+static double trigamma(double x) { return boost::math::detail::trigamma_imp(x, &kDouble, Quiet()); }
+
+/// The derivatives of digamma (5.15.1); the first one reflected (5.15.6), with the value of PyTorch at its poles.
 static double polygamma(double n, double x) {
   if (n == 0)
     return digamma(x);
   if (n == 1 && x < 0.5) {
     double sine = std::sin(kPi * x);
-    return kPi * kPi / (sine * sine) - zeta(2, 1 - x);
+    return kPi * kPi / (sine * sine) - trigamma(1 - x);
   }
+  if (n == 1)
+    return trigamma(x);
   double value = std::exp(logGamma(n + 1)) * zeta(n + 1, x);
   return std::fmod(n, 2) != 0 ? value : -value;
 }
@@ -157,25 +157,8 @@ static double scaledErfc(double x) {
   return 1 / (kRootPi * fraction);
 }
 
-/// The z with erfc(z) = y, for y in (0, 1], by Halley's method from the leading terms of (7.17.3) or of (7.12.1).
-static double inverseErfc(double y) {
-  double z;
-  if (y > 0.3) {
-    double t = kRootPi / 2 * (1 - y), square = t * t;
-    z = t * (1 + square * (1.0 / 3 + square * (7.0 / 30 + square * (127.0 / 630))));
-  } else {
-    z = std::sqrt(-std::log(y * kRootPi * std::sqrt(-std::log(y)))); // of more than 0.5
-  }
-  for (int i = 0; i < 8; ++i) {
-    // The quotient of function and derivative, in which e^(-z^2) cancels: no underflow.
-    double ratio = (scaledErfc(z) - y * std::exp(z * z)) * kRootPi / 2;
-    double step = ratio / (1 + z * ratio);
-    z += step;
-    if (std::fabs(step) <= 1e-16 * std::fabs(z))
-      break;
-  }
-  return z;
-}
+/// The z with erfc(z) = y, for y in (0, 1].
+static double inverseErfc(double y) { return boost::math::detail::erf_inv_imp(1 - y, y, Quiet(), &kExtended); }
 
 static double inverseErf(double x) {
   double size = std::fabs(x);
@@ -183,13 +166,7 @@ static double inverseErf(double x) {
     return kNaN;
   if (size == 1)
     return std::copysign(kInfinity, x);
-  if (size > 0.5)
-    return std::copysign(inverseErfc(1 - size), x);
-  // Newton's method, of which the third step is beyond f64.
-  double z = inverseErfc(1 - size);
-  for (int i = 0; i < 3; ++i)
-    z -= (std::erf(z) - size) * (kRootPi / 2) * std::exp(z * z);
-  return std::copysign(z, x);
+  return std::copysign(boost::math::detail::erf_inv_imp(size, 1 - size, Quiet(), &kExtended), x);
 }
 
 /// The inverse of the normal distribution function.

@@ -1,11 +1,17 @@
-//===- Matrices.cpp - batches of small matrices ----------------------------===//
+//===- Matrices.cpp - batches of matrices ----------------------------------===//
 
-#include "lib/Runtime/Functions/Matrices.h"
+#include "lib/Runtime/Functions/Dense.h"
 
+#include <Eigen/Cholesky>
+#include <Eigen/LU>
 #include <cmath>
 #include <cstdio>
 
 using namespace disc::rt;
+
+// Loops are faster than Eigen's blocks below these sizes.
+static constexpr int64_t kBlockedFactors = 48;
+static constexpr int64_t kBlockedTriangles = 16;
 
 template <typename T> static void copyFrom(const disc_view &view, int64_t batch, Matrix to) {
   int64_t rank = view.rank;
@@ -43,6 +49,12 @@ int32_t disc::rt::matrixFailed(disc_call *call, const disc_view &view, int64_t b
 
 int64_t disc::rt::decompose(Matrix a, int64_t *pivots) {
   int64_t zero = 0, count = a.rows < a.cols ? a.rows : a.cols;
+  if (count >= kBlockedFactors && a.rows >= a.cols) { // Eigen leaves columns beyond the diagonal as they are
+    int64_t exchanges;
+    return Eigen::internal::partial_lu_impl<double, Eigen::RowMajor, int64_t>::blocked_lu(a.rows, a.cols, a.data,
+                                                                                          a.cols, pivots, exchanges) +
+           1;
+  }
   for (int64_t k = 0; k < count; ++k) {
     int64_t best = k;
     for (int64_t i = k + 1; i < a.rows; ++i)
@@ -63,7 +75,23 @@ int64_t disc::rt::decompose(Matrix a, int64_t *pivots) {
   return zero;
 }
 
+/// b = inverse of the triangle of `a` times b, for a vector or a matrix.
+template <typename Right> static void solveInPlace(Matrix a, Right b, bool upper, bool unit) {
+  auto matrix = inRows(a);
+  if (upper && unit)
+    matrix.triangularView<Eigen::UnitUpper>().solveInPlace(b);
+  else if (upper)
+    matrix.triangularView<Eigen::Upper>().solveInPlace(b);
+  else if (unit)
+    matrix.triangularView<Eigen::UnitLower>().solveInPlace(b);
+  else
+    matrix.triangularView<Eigen::Lower>().solveInPlace(b);
+}
+
 void disc::rt::solveTriangle(Matrix a, Matrix b, bool upper, bool unit) {
+  if (b.rows >= kBlockedTriangles)
+    return b.cols == 1 ? solveInPlace(a, Eigen::Map<Eigen::VectorXd>(b.data, b.rows), upper, unit)
+                       : solveInPlace(a, inRows(b), upper, unit);
   for (int64_t step = 0; step < b.rows; ++step) {
     int64_t i = upper ? b.rows - 1 - step : step;
     for (int64_t k = upper ? i + 1 : 0; k < (upper ? b.rows : i); ++k)
@@ -71,6 +99,29 @@ void disc::rt::solveTriangle(Matrix a, Matrix b, bool upper, bool unit) {
     for (int64_t j = 0; j < b.cols && !unit; ++j)
       b(i, j) /= a(i, i);
   }
+}
+
+/// The lower triangle of `a` becomes its factor. Returns the order of the first leading minor that is not positive, or
+/// 0.
+static int64_t factorize(Matrix a) {
+  int64_t n = a.rows, minor = 0;
+  if (n >= kBlockedFactors) {
+    auto matrix = inRows(a);
+    minor = Eigen::internal::llt_inplace<double, Eigen::Lower>::blocked(matrix) + 1;
+    for (int64_t i = 0; i < n && !minor; ++i) // NaN passes
+      minor = a(i, i) > 0 ? 0 : i + 1;
+    return minor;
+  }
+  for (int64_t j = 0; j < n; ++j)
+    for (int64_t i = j; i < n; ++i) {
+      double sum = a(i, j);
+      for (int64_t k = 0; k < j; ++k)
+        sum -= a(i, k) * a(j, k);
+      if (i == j && !(sum > 0) && !minor)
+        minor = j + 1;
+      a(i, j) = i == j ? std::sqrt(sum) : sum / a(j, j);
+    }
+  return minor;
 }
 
 /// a [.., n, n] -> factor [.., n, n], info i32 [..]: of a symmetric matrix, of which one triangle is read. config:
@@ -81,36 +132,28 @@ int32_t disc_fn_cholesky(disc_call *call, const disc_view *operands, const int64
   int64_t n = rowsOf(operands[0]);
   bool upper = config[0];
   Matrix a = {static_cast<double *>(scratch), n, n};
-  for (int64_t batch = begin; batch < end; ++batch) {
-    loadMatrix(operands[0], batch, a);
-    int64_t info = 0;
-    for (int64_t i = 0; i < n; ++i)
-      for (int64_t j = 0; j < i; ++j)
-        a(i, j) = upper ? a(j, i) : a(i, j);
-    for (int64_t j = 0; j < n; ++j) {
-      for (int64_t i = j; i < n; ++i) {
-        double sum = a(i, j);
-        for (int64_t k = 0; k < j; ++k)
-          sum -= a(i, k) * a(j, k);
-        if (i == j && !(sum > 0) && !info)
-          info = j + 1;
-        a(i, j) = i == j ? std::sqrt(sum) : sum / a(j, j);
-      }
+  return decomposing(call, [&]() -> int32_t {
+    for (int64_t batch = begin; batch < end; ++batch) {
+      loadMatrix(operands[0], batch, a);
+      for (int64_t i = 0; i < n && upper; ++i)
+        for (int64_t j = 0; j < i; ++j)
+          a(i, j) = a(j, i);
+      int64_t info = factorize(a);
+      if (info && config[1])
+        return matrixFailed(call, operands[0], batch,
+                            "The factorization could not be completed because the input is not positive-definite (the "
+                            "leading minor of order %lld is not positive-definite).",
+                            info);
+      for (int64_t i = 0; i < n; ++i)
+        for (int64_t j = i + 1; j < n; ++j) {
+          a(i, j) = upper ? a(j, i) : 0;
+          a(j, i) = upper ? 0 : a(j, i);
+        }
+      storeMatrix(operands[1], batch, a);
+      static_cast<int32_t *>(operands[2].data)[batch] = int32_t(info);
     }
-    if (info && config[1])
-      return matrixFailed(call, operands[0], batch,
-                          "The factorization could not be completed because the input is not positive-definite (the "
-                          "leading minor of order %lld is not positive-definite).",
-                          info);
-    for (int64_t i = 0; i < n; ++i)
-      for (int64_t j = i + 1; j < n; ++j) {
-        a(i, j) = upper ? a(j, i) : 0;
-        a(j, i) = upper ? 0 : a(j, i);
-      }
-    storeMatrix(operands[1], batch, a);
-    static_cast<int32_t *>(operands[2].data)[batch] = int32_t(info);
-  }
-  return DISC_OK;
+    return DISC_OK;
+  });
 }
 
 /// a [.., m, n] -> LU [.., m, n], pivots i32 [.., min(m, n)] counted from 1, info i32 [..]. config: what to say when a
@@ -124,17 +167,19 @@ int32_t disc_fn_lu_factor(disc_call *call, const disc_view *operands, const int6
   Matrix a = {static_cast<double *>(scratch), rowsOf(operands[0]), colsOf(operands[0])};
   auto *pivots = reinterpret_cast<int64_t *>(a.end());
   int64_t count = a.rows < a.cols ? a.rows : a.cols;
-  for (int64_t batch = begin; batch < end; ++batch) {
-    loadMatrix(operands[0], batch, a);
-    int64_t info = decompose(a, pivots);
-    if (info && config[0])
-      return matrixFailed(call, operands[0], batch, texts[config[0]], info);
-    storeMatrix(operands[1], batch, a);
-    for (int64_t i = 0; i < count; ++i)
-      static_cast<int32_t *>(operands[2].data)[batch * count + i] = int32_t(pivots[i] + 1);
-    static_cast<int32_t *>(operands[3].data)[batch] = int32_t(info);
-  }
-  return DISC_OK;
+  return decomposing(call, [&]() -> int32_t {
+    for (int64_t batch = begin; batch < end; ++batch) {
+      loadMatrix(operands[0], batch, a);
+      int64_t info = decompose(a, pivots);
+      if (info && config[0])
+        return matrixFailed(call, operands[0], batch, texts[config[0]], info);
+      storeMatrix(operands[1], batch, a);
+      for (int64_t i = 0; i < count; ++i)
+        static_cast<int32_t *>(operands[2].data)[batch * count + i] = int32_t(pivots[i] + 1);
+      static_cast<int32_t *>(operands[3].data)[batch] = int32_t(info);
+    }
+    return DISC_OK;
+  });
 }
 
 /// LU [.., n, n], pivots i32 [.., n], b [.., n, k] -> x [.., n, k] with A x = b, or (config: transposed) A^T x = b.
@@ -144,54 +189,59 @@ int32_t disc_fn_lu_solve(disc_call *call, const disc_view *operands, const int64
   int64_t n = rowsOf(operands[0]);
   Matrix a = {static_cast<double *>(scratch), n, n}, b = {a.end(), n, colsOf(operands[2])};
   const disc_view &pivots = operands[1];
-  for (int64_t batch = begin; batch < end; ++batch) {
-    loadMatrix(operands[0], batch, a);
-    loadMatrix(operands[2], batch, b);
-    StridedWalk walk(pivots.rank - 1, pivots.dims, pivots.strides, batch);
-    auto pivot = [&](int64_t i) {
-      return int64_t(static_cast<const int32_t *>(pivots.data)[walk.offset + i * pivots.strides[pivots.rank - 1]]) - 1;
-    };
-    for (int64_t i = 0; i < n; ++i)
-      if (pivot(i) < 0 || pivot(i) >= n)
-        return matrixFailed(call, operands[0], batch, "pivots are out of range");
-    if (config[0]) {
+  return decomposing(call, [&]() -> int32_t {
+    for (int64_t batch = begin; batch < end; ++batch) {
+      loadMatrix(operands[0], batch, a);
+      loadMatrix(operands[2], batch, b);
+      StridedWalk walk(pivots.rank - 1, pivots.dims, pivots.strides, batch);
+      auto pivot = [&](int64_t i) {
+        return int64_t(static_cast<const int32_t *>(pivots.data)[walk.offset + i * pivots.strides[pivots.rank - 1]]) -
+               1;
+      };
       for (int64_t i = 0; i < n; ++i)
-        for (int64_t j = 0; j < i; ++j)
-          std::swap(a(i, j), a(j, i));
-      // U^T is lower, L^T upper with ones.
-      solveTriangle(a, b, /*upper=*/false, /*unit=*/false);
-      solveTriangle(a, b, /*upper=*/true, /*unit=*/true);
-      for (int64_t i = n; i-- > 0;)
-        swapRows(b, i, pivot(i));
-    } else {
-      for (int64_t i = 0; i < n; ++i)
-        swapRows(b, i, pivot(i));
-      solveTriangle(a, b, /*upper=*/false, /*unit=*/true);
-      solveTriangle(a, b, /*upper=*/true, /*unit=*/false);
+        if (pivot(i) < 0 || pivot(i) >= n)
+          return matrixFailed(call, operands[0], batch, "pivots are out of range");
+      if (config[0]) {
+        for (int64_t i = 0; i < n; ++i)
+          for (int64_t j = 0; j < i; ++j)
+            std::swap(a(i, j), a(j, i));
+        // U^T is lower, L^T upper with ones.
+        solveTriangle(a, b, /*upper=*/false, /*unit=*/false);
+        solveTriangle(a, b, /*upper=*/true, /*unit=*/true);
+        for (int64_t i = n; i-- > 0;)
+          swapRows(b, i, pivot(i));
+      } else {
+        for (int64_t i = 0; i < n; ++i)
+          swapRows(b, i, pivot(i));
+        solveTriangle(a, b, /*upper=*/false, /*unit=*/true);
+        solveTriangle(a, b, /*upper=*/true, /*unit=*/false);
+      }
+      storeMatrix(operands[3], batch, b);
     }
-    storeMatrix(operands[3], batch, b);
-  }
-  return DISC_OK;
+    return DISC_OK;
+  });
 }
 
 /// a [.., n, n], b [.., n, k] -> x [.., n, k] with A x = b, of which one triangle counts. config: upper, ones on the
 /// diagonal. scratch: 8 * (n * n + n * k).
-int32_t disc_fn_solve_triangular(disc_call *, const disc_view *operands, const int64_t *config, int64_t begin,
+int32_t disc_fn_solve_triangular(disc_call *call, const disc_view *operands, const int64_t *config, int64_t begin,
                                  int64_t end, void *scratch) {
   int64_t n = rowsOf(operands[0]);
   Matrix a = {static_cast<double *>(scratch), n, n}, b = {a.end(), n, colsOf(operands[1])};
-  for (int64_t batch = begin; batch < end; ++batch) {
-    loadMatrix(operands[0], batch, a);
-    loadMatrix(operands[1], batch, b);
-    solveTriangle(a, b, config[0], config[1]);
-    storeMatrix(operands[2], batch, b);
-  }
-  return DISC_OK;
+  return decomposing(call, [&]() -> int32_t {
+    for (int64_t batch = begin; batch < end; ++batch) {
+      loadMatrix(operands[0], batch, a);
+      loadMatrix(operands[1], batch, b);
+      solveTriangle(a, b, config[0], config[1]);
+      storeMatrix(operands[2], batch, b);
+    }
+    return DISC_OK;
+  });
 }
 
 /// e^A by scaling, the Padé approximant of degree 13, and squaring (Higham, The scaling and squaring method for the
 /// matrix exponential revisited, 2005). a [.., n, n] -> [.., n, n]; scratch: 8 * (6 * n * n + n).
-int32_t disc_fn_matrix_exp(disc_call *, const disc_view *operands, const int64_t *, int64_t begin, int64_t end,
+int32_t disc_fn_matrix_exp(disc_call *call, const disc_view *operands, const int64_t *, int64_t begin, int64_t end,
                            void *scratch) {
   static const double coefficients[] = {64764752532480000,
                                         32382376266240000,
@@ -212,55 +262,50 @@ int32_t disc_fn_matrix_exp(disc_call *, const disc_view *operands, const int64_t
   Matrix a = {memory, n, n}, power = {a.end(), n, n}, next = {power.end(), n, n}, even = {next.end(), n, n},
          odd = {even.end(), n, n}, spare = {odd.end(), n, n};
   auto *pivots = reinterpret_cast<int64_t *>(spare.end());
-  auto multiply = [&](Matrix x, Matrix y, Matrix into) {
-    for (int64_t i = 0; i < n; ++i) {
-      for (int64_t j = 0; j < n; ++j)
-        into(i, j) = 0;
-      for (int64_t k = 0; k < n; ++k)
-        subtractRow(into, i, y, k, -x(i, k));
-    }
-  };
-  for (int64_t batch = begin; batch < end; ++batch) {
-    loadMatrix(operands[0], batch, a);
-    double norm = 0;
-    for (int64_t j = 0; j < n; ++j) {
-      double sum = 0;
-      for (int64_t i = 0; i < n; ++i)
-        sum += std::fabs(a(i, j));
-      norm = sum > norm || sum != sum ? sum : norm;
-    }
-    int squarings = 0;
-    if (norm > 5.371920351148152 && norm <= 1e300)
-      squarings = int(std::ceil(std::log2(norm / 5.371920351148152)));
-    for (int64_t i = 0; i < count; ++i)
-      a.data[i] = std::ldexp(a.data[i], -squarings);
-    // Sums of the even and of the odd powers.
-    setIdentity(power);
-    for (int64_t i = 0; i < count; ++i)
-      even.data[i] = odd.data[i] = 0;
-    for (int p = 0; p <= 13; ++p) {
-      Matrix sum = p % 2 ? odd : even;
+  auto multiply = [](Matrix x, Matrix y, Matrix into) { inRows(into).noalias() = inRows(x) * inRows(y); };
+  return decomposing(call, [&]() -> int32_t {
+    for (int64_t batch = begin; batch < end; ++batch) {
+      loadMatrix(operands[0], batch, a);
+      double norm = 0;
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (int64_t i = 0; i < n; ++i)
+          sum += std::fabs(a(i, j));
+        norm = sum > norm || sum != sum ? sum : norm;
+      }
+      int squarings = 0;
+      if (norm > 5.371920351148152 && norm <= 1e300)
+        squarings = int(std::ceil(std::log2(norm / 5.371920351148152)));
       for (int64_t i = 0; i < count; ++i)
-        sum.data[i] += coefficients[p] * power.data[i];
-      multiply(power, a, next);
-      std::swap(power, next);
+        a.data[i] = std::ldexp(a.data[i], -squarings);
+      // Sums of the even and of the odd powers.
+      setIdentity(power);
+      for (int64_t i = 0; i < count; ++i)
+        even.data[i] = odd.data[i] = 0;
+      for (int p = 0; p <= 13; ++p) {
+        Matrix sum = p % 2 ? odd : even;
+        for (int64_t i = 0; i < count; ++i)
+          sum.data[i] += coefficients[p] * power.data[i];
+        multiply(power, a, next);
+        std::swap(power, next);
+      }
+      for (int64_t i = 0; i < count; ++i) {
+        spare.data[i] = even.data[i] - odd.data[i];
+        even.data[i] += odd.data[i];
+      }
+      decompose(spare, pivots);
+      for (int64_t i = 0; i < n; ++i)
+        swapRows(even, i, pivots[i]);
+      solveTriangle(spare, even, /*upper=*/false, /*unit=*/true);
+      solveTriangle(spare, even, /*upper=*/true, /*unit=*/false);
+      for (int i = 0; i < squarings; ++i) {
+        multiply(even, even, spare);
+        std::swap(even, spare);
+      }
+      storeMatrix(operands[1], batch, even);
     }
-    for (int64_t i = 0; i < count; ++i) {
-      spare.data[i] = even.data[i] - odd.data[i];
-      even.data[i] += odd.data[i];
-    }
-    decompose(spare, pivots);
-    for (int64_t i = 0; i < n; ++i)
-      swapRows(even, i, pivots[i]);
-    solveTriangle(spare, even, /*upper=*/false, /*unit=*/true);
-    solveTriangle(spare, even, /*upper=*/true, /*unit=*/false);
-    for (int i = 0; i < squarings; ++i) {
-      multiply(even, even, spare);
-      std::swap(even, spare);
-    }
-    storeMatrix(operands[1], batch, even);
-  }
-  return DISC_OK;
+    return DISC_OK;
+  });
 }
 
 /// pivots i32 [.., k] -> i64 [.., m]: which row of the matrix each row of its decomposition was, before.

@@ -1,7 +1,7 @@
-//===- Matrices.h - batches of small matrices -------------------*- C++ -*-===//
+//===- Matrices.h - batches of matrices -------------------------*- C++ -*-===//
 //
-// The linear algebra of the functions is for small matrices: it computes in double whatever the dtype, row-major, in
-// scratch memory, one matrix a task.
+// The linear algebra of the functions computes in double whatever the dtype, row-major, in scratch memory, one matrix a
+// task. Small matrices are decomposed by loops, larger ones by Eigen (Dense.h).
 //
 //===----------------------------------------------------------------------===//
 

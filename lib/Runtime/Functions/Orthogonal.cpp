@@ -1,62 +1,32 @@
 //===- Orthogonal.cpp - QR, eigenvalues and singular values ----------------===//
 //
-// QR by Householder's reflections with LAPACK's signs (Golub, Van Loan, Matrix Computations, 5.2). Symmetric
-// eigenvalues by Jacobi's rotations (8.5), singular values by one-sided ones (Hestenes, 8.6): both reach full
-// precision, also for small values, and are quick enough for small matrices.
+// QR by Householder's reflections with LAPACK's signs and symmetric eigenvalues by tridiagonal matrices are Eigen's.
+// Singular values are by one-sided rotations (Hestenes; Golub, Van Loan, Matrix Computations, 8.6): after a failed
+// allocation, Eigen 3.4's SVD classes free memory twice (docs/rationale/numerics.md).
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Runtime/Functions/Matrices.h"
+#include "lib/Runtime/Functions/Dense.h"
 
+#include <Eigen/Eigenvalues>
+#include <Eigen/QR>
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 using namespace disc::rt;
 
 namespace {
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int kMaxSweeps = 60;
-constexpr double kEpsilon = 2.220446049250313e-16;
+constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 
-/// Householder's reflections below the diagonal, R on and above it.
-void reflect(Matrix a, double *tau) {
-  int64_t count = std::min(a.rows, a.cols);
-  for (int64_t k = 0; k < count; ++k) {
-    double rest = 0;
-    for (int64_t i = k + 1; i < a.rows; ++i)
-      rest = std::hypot(rest, a(i, k));
-    tau[k] = 0;
-    if (rest == 0)
-      continue;
-    double alpha = a(k, k), beta = -std::copysign(std::hypot(alpha, rest), alpha);
-    tau[k] = (beta - alpha) / beta;
-    for (int64_t i = k + 1; i < a.rows; ++i)
-      a(i, k) /= alpha - beta;
-    a(k, k) = beta;
-    for (int64_t j = k + 1; j < a.cols; ++j) {
-      double sum = a(k, j);
-      for (int64_t i = k + 1; i < a.rows; ++i)
-        sum += a(i, k) * a(i, j);
-      sum *= tau[k];
-      a(k, j) -= sum;
-      for (int64_t i = k + 1; i < a.rows; ++i)
-        a(i, j) -= sum * a(i, k);
-    }
-  }
-}
-
-/// The first columns of the product of `count` reflections.
-void formProduct(Matrix reflections, const double *tau, int64_t count, Matrix q) {
-  setIdentity(q);
-  for (int64_t k = count; k-- > 0;)
-    for (int64_t j = 0; j < q.cols; ++j) {
-      double sum = q(k, j);
-      for (int64_t i = k + 1; i < q.rows; ++i)
-        sum += reflections(i, k) * q(i, j);
-      sum *= tau[k];
-      q(k, j) -= sum;
-      for (int64_t i = k + 1; i < q.rows; ++i)
-        q(i, j) -= sum * reflections(i, k);
-    }
+/// The power of two by which `a` is divided so that the squares of its elements neither overflow nor vanish.
+double scaleOf(Matrix a) {
+  double largest = a.rows * a.cols ? inRows(a).cwiseAbs().maxCoeff() : 0;
+  if (!(largest > 0) || std::isinf(largest) || (largest > 1e-100 && largest < 1e100))
+    return 1;
+  return std::ldexp(1.0, std::ilogb(largest));
 }
 
 struct Rotation {
@@ -79,36 +49,9 @@ void rotateRows(double *x, double *y, int64_t count, Rotation rotation) {
   }
 }
 
-/// A symmetric matrix becomes diagonal; the rows of v are its eigenvectors.
-void diagonalize(Matrix a, Matrix v) {
-  int64_t n = a.rows;
-  setIdentity(v);
-  for (int sweep = 0; sweep < kMaxSweeps; ++sweep) {
-    bool rotated = false;
-    for (int64_t p = 0; p < n; ++p)
-      for (int64_t q = p + 1; q < n; ++q) {
-        double off = a(p, q);
-        if (!(std::fabs(off) > 0x1p-1000) ||
-            std::fabs(off) <= kEpsilon * 0.25 * std::sqrt(std::fabs(a(p, p))) * std::sqrt(std::fabs(a(q, q))))
-          continue;
-        rotated = true;
-        Rotation rotation = rotationFor(a(p, p), off, a(q, q));
-        rotateRows(a.row(p), a.row(q), n, rotation);
-        for (int64_t i = 0; i < n; ++i)
-          rotateRows(&a(i, p), &a(i, q), 1, rotation);
-        a(p, q) = a(q, p) = 0;
-        rotateRows(v.row(p), v.row(q), n, rotation);
-      }
-    if (!rotated)
-      return;
-  }
-}
-
 double dot(const double *x, const double *y, int64_t count) {
-  double sum = 0;
-  for (int64_t i = 0; i < count; ++i)
-    sum += x[i] * y[i];
-  return sum;
+  using Vector = Eigen::Map<const Eigen::VectorXd>;
+  return Vector(x, count).dot(Vector(y, count)); // several sums at once
 }
 
 /// The rows of u become orthogonal; v takes the same rotations.
@@ -157,67 +100,88 @@ void complete(Matrix u, int64_t first) {
 
 /// a [.., m, n] -> a [.., m, n], tau [.., min(m, n)]: R on and above the diagonal, below it the reflections whose
 /// product is Q. scratch: 8 * (m * n + m + n).
-int32_t disc_fn_geqrf(disc_call *, const disc_view *operands, const int64_t *, int64_t begin, int64_t end,
+int32_t disc_fn_geqrf(disc_call *call, const disc_view *operands, const int64_t *, int64_t begin, int64_t end,
                       void *scratch) {
   Matrix a = {static_cast<double *>(scratch), rowsOf(operands[0]), colsOf(operands[0])};
   Matrix tau = {a.end(), 1, std::min(a.rows, a.cols)};
-  for (int64_t batch = begin; batch < end; ++batch) {
-    loadMatrix(operands[0], batch, a);
-    reflect(a, tau.data);
-    storeMatrix(operands[1], batch, a);
-    storeMatrix(operands[2], batch, tau);
-  }
-  return DISC_OK;
+  return decomposing(call, [&] {
+    Eigen::HouseholderQR<ColumnMajor> solver(a.rows, a.cols);
+    for (int64_t batch = begin; batch < end && tau.cols; ++batch) {
+      loadMatrix(operands[0], batch, a);
+      double scale = scaleOf(a);
+      solver.compute(inRows(a) / scale);
+      inRows(a) = solver.matrixQR();
+      inRows(tau) = solver.hCoeffs().transpose();
+      if (scale != 1)
+        inRows(a).triangularView<Eigen::Upper>() *= scale;
+      storeMatrix(operands[1], batch, a);
+      storeMatrix(operands[2], batch, tau);
+    }
+    return DISC_OK;
+  });
 }
 
 /// reflections [.., m, n], tau [.., 1, k] -> the first columns of their product Q, as many as the result has.
 /// scratch: 8 * (m * n + m * columns + k).
-int32_t disc_fn_householder_product(disc_call *, const disc_view *operands, const int64_t *, int64_t begin, int64_t end,
-                                    void *scratch) {
+int32_t disc_fn_householder_product(disc_call *call, const disc_view *operands, const int64_t *, int64_t begin,
+                                    int64_t end, void *scratch) {
   Matrix a = {static_cast<double *>(scratch), rowsOf(operands[0]), colsOf(operands[0])};
   Matrix q = {a.end(), a.rows, colsOf(operands[2])}, tau = {q.end(), 1, colsOf(operands[1])};
-  for (int64_t batch = begin; batch < end; ++batch) {
-    loadMatrix(operands[0], batch, a);
-    loadMatrix(operands[1], batch, tau);
-    formProduct(a, tau.data, std::min({tau.cols, a.rows, a.cols}), q);
-    storeMatrix(operands[2], batch, q);
-  }
-  return DISC_OK;
+  return decomposing(call, [&] {
+    ColumnMajor reflections(a.rows, a.cols), product(q.rows, q.cols);
+    Eigen::VectorXd factors(tau.cols), workspace;
+    for (int64_t batch = begin; batch < end; ++batch) {
+      loadMatrix(operands[0], batch, a);
+      loadMatrix(operands[1], batch, tau);
+      reflections = inRows(a);
+      factors = inRows(tau).transpose();
+      product.setIdentity();
+      Eigen::HouseholderSequence<ColumnMajor, Eigen::VectorXd> sequence(reflections, factors);
+      sequence.setLength(std::min({tau.cols, a.rows, a.cols}));
+      sequence.applyThisOnTheLeft(product, workspace);
+      inRows(q) = product;
+      storeMatrix(operands[2], batch, q);
+    }
+    return DISC_OK;
+  });
 }
 
-/// a [.., n, n] symmetric, of which one triangle is read -> values [.., n] ascending, vectors [.., n, n] as columns.
-/// config: upper. scratch: 8 * (3 * n * n + 2 * n).
-int32_t disc_fn_eigh(disc_call *, const disc_view *operands, const int64_t *config, int64_t begin, int64_t end,
+/// a [.., n, n] symmetric, of which one triangle is read -> values [.., n] ascending, vectors [.., n, n] as columns, or
+/// [.., n, 0]. NaN throughout if `a` is not finite. config: upper. scratch: 8 * (n * n + n).
+int32_t disc_fn_eigh(disc_call *call, const disc_view *operands, const int64_t *config, int64_t begin, int64_t end,
                      void *scratch) {
   int64_t n = rowsOf(operands[0]);
-  Matrix a = {static_cast<double *>(scratch), n, n}, v = {a.end(), n, n}, sorted = {v.end(), n, n};
-  Matrix values = {sorted.end(), 1, n};
-  auto *order = reinterpret_cast<int64_t *>(values.end());
-  for (int64_t batch = begin; batch < end; ++batch) {
-    loadMatrix(operands[0], batch, a);
-    for (int64_t i = 0; i < n; ++i)
-      for (int64_t j = 0; j < i; ++j)
-        (config[0] ? a(i, j) : a(j, i)) = config[0] ? a(j, i) : a(i, j);
-    diagonalize(a, v);
-    for (int64_t i = 0; i < n; ++i)
-      order[i] = i;
-    std::sort(order, order + n, [&](int64_t i, int64_t j) {
-      double x = a(i, i), y = a(j, j);
-      return x < y || (!(y < x) && x == x && y == y && i < j) || (x == x && y != y);
-    });
-    for (int64_t j = 0; j < n; ++j) {
-      values(0, j) = a(order[j], order[j]);
-      for (int64_t i = 0; i < n; ++i)
-        sorted(i, j) = v(order[j], i);
+  Matrix a = {static_cast<double *>(scratch), n, n}, values = {a.end(), 1, n};
+  bool vectors = colsOf(operands[2]);
+  return decomposing(call, [&] {
+    Eigen::SelfAdjointEigenSolver<ColumnMajor> solver(n);
+    for (int64_t batch = begin; batch < end && n; ++batch) {
+      loadMatrix(operands[0], batch, a);
+      // The solver reads the lower triangle.
+      if (config[0])
+        inRows(a).transposeInPlace();
+      solver.compute(inRows(a), vectors ? Eigen::ComputeEigenvectors : Eigen::EigenvaluesOnly);
+      bool found = solver.info() == Eigen::Success;
+      if (found)
+        inRows(values) = solver.eigenvalues().transpose();
+      else
+        inRows(values).setConstant(kNaN);
+      storeMatrix(operands[1], batch, values);
+      if (!vectors)
+        continue;
+      if (found)
+        inRows(a) = solver.eigenvectors();
+      else
+        inRows(a).setConstant(kNaN);
+      storeMatrix(operands[2], batch, a);
     }
-    storeMatrix(operands[1], batch, values);
-    storeMatrix(operands[2], batch, sorted);
-  }
-  return DISC_OK;
+    return DISC_OK;
+  });
 }
 
 /// a [.., m, n] -> U [.., m, m or k], values [.., k] descending, V^T [.., k or n, n], k = min(m, n): how many columns
-/// and rows the results have decides. scratch: 8 * (2 * max(m, n)^2 + 2 * (m * n + m * m + n * n) + 2 * k).
+/// and rows the results have decides; 0 for no vectors. scratch: 8 * (2 * max(m, n)^2 + 2 * (m * n + m * m + n
+/// * n) + 2 * k).
 int32_t disc_fn_svd(disc_call *, const disc_view *operands, const int64_t *, int64_t begin, int64_t end,
                     void *scratch) {
   int64_t m = rowsOf(operands[0]), n = colsOf(operands[0]);
@@ -229,6 +193,7 @@ int32_t disc_fn_svd(disc_call *, const disc_view *operands, const int64_t *, int
   Matrix left = {a.end(), length, length}, right = {left.end(), count, count};
   Matrix u = {right.end(), m, colsOf(operands[1])}, vt = {u.end(), rowsOf(operands[3]), n};
   Matrix values = {vt.end(), 1, count};
+  bool vectors = u.cols || vt.rows || !count;
   auto *order = reinterpret_cast<int64_t *>(values.end());
   auto *sortedRows = left.data;
   for (int64_t batch = begin; batch < end; ++batch) {
@@ -238,7 +203,7 @@ int32_t disc_fn_svd(disc_call *, const disc_view *operands, const int64_t *, int
       for (int64_t j = 0; j < length; ++j)
         work(i, j) = wide ? a(i, j) : a(j, i);
     setIdentity(right);
-    orthogonalize(work, right);
+    orthogonalize(work, vectors ? right : Matrix{right.data, count, 0});
     for (int64_t i = 0; i < count; ++i) {
       values(0, i) = std::sqrt(dot(work.row(i), work.row(i), length));
       order[i] = i;
@@ -264,7 +229,7 @@ int32_t disc_fn_svd(disc_call *, const disc_view *operands, const int64_t *, int
     for (int64_t k = 0; k < longer.rows; ++k)
       for (int64_t j = 0; j < length; ++j)
         (wide ? vt(k, j) : u(j, k)) = longer(k, j);
-    for (int64_t k = 0; k < count; ++k)
+    for (int64_t k = 0; k < count && vectors; ++k)
       for (int64_t j = 0; j < count; ++j)
         (wide ? u(j, k) : vt(k, j)) = right(order[k], j);
     std::copy(values.data, values.data + count, a.data);

@@ -1,4 +1,4 @@
-"""Linear algebra of (batches of) small matrices: Matrices.cpp and Orthogonal.cpp of lib/Runtime/Functions."""
+"""Linear algebra of (batches of) matrices: Matrices.cpp, Orthogonal.cpp and Eigenvalues.cpp of the runtime."""
 
 from __future__ import annotations
 
@@ -440,10 +440,10 @@ def eigh(b: Builder, x: Tensor, triangle: str = "L", vectors: bool = True) -> tu
     values, columns = b.call(
         "eigh",
         [x],
-        [([*batch, n], x.dtype), (x.dims, x.dtype)],
+        [([*batch, n], x.dtype), ([*batch, n, n if vectors else 0], x.dtype)],
         config=[int(triangle.upper() == "U")],
         tasks=b.product(batch),
-        scratch=_scratch(b, [3, n, n], [2, n]),
+        scratch=_scratch(b, [n, n], [n]),
     )
     return values, columns if vectors else b.full([0], 0, x.dtype)
 
@@ -474,15 +474,11 @@ def svd(b: Builder, x: Tensor, full: bool = False, vectors: bool = True, *_: Any
     batch, m, n = _sizes(x)
     k = b.minimum(m, n)
     most = b.maximum(m, n)
-    dims = [
-        [*batch, m, m if full and vectors else k],
-        [*batch, k],
-        [*batch, n if full and vectors else k, n],
-    ]
+    columns, rows = (0, 0) if not vectors else (m, n) if full else (k, k)
     u, values, vt = b.call(
         "svd",
         [x],
-        [(d, x.dtype) for d in dims],
+        [([*batch, m, columns], x.dtype), ([*batch, k], x.dtype), ([*batch, rows, n], x.dtype)],
         tasks=b.product(batch),
         scratch=_scratch(b, [2, most, most], [2, m, n], [2, m, m], [2, n, n], [4, k]),
     )
