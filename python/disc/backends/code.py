@@ -188,7 +188,7 @@ def _compiler(language: str, backend: str) -> list[str]:
 def _run(command: Sequence[str], backend: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise _error(backend, f"its code does not compile: {' '.join(command)}\n{done.stderr.strip()[-4000:]}")
+        raise _error(backend, f"its code does not compile: {' '.join(command)}\n{done.stderr.strip()[:4000]}")
 
 
 def _library_flag(library: str) -> str:

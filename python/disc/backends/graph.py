@@ -65,7 +65,8 @@ class Dim:
     def __mul__(self, other: Dim | int) -> Dim:
         right = other if isinstance(other, Dim) else Dim(str(other), other, other)
         most = None if self.max is None or right.max is None else self.max * right.max
-        return Dim(f"({self.text}) * ({right.text})", self.min * right.min, most, self.divisor * right.divisor)
+        factors = (dim.text if dim.text.isalnum() else f"({dim.text})" for dim in (self, right))
+        return Dim(" * ".join(factors), self.min * right.min, most, self.divisor * right.divisor)
 
     def __str__(self) -> str:
         return self.text

@@ -192,14 +192,15 @@ class Negotiation:
         self.regions.append(region)
         self.linked.append(linked)
         condition = when.expressions if isinstance(when, Condition) else ()
-        module.compile_region(
-            region.number,
-            table=linked.symbol,
-            description=region.describe(numbers) if code.description is None else code.description,
-            constants=[value.parameter for value in region.constants],
-            numbers=[number.text for number in numbers],
-            when=list(condition),
-        )
+        with _asking(backend, "a number or condition of compile() or prefer()", region):
+            module.compile_region(
+                region.number,
+                table=linked.symbol,
+                description=region.describe(numbers) if code.description is None else code.description,
+                constants=[value.parameter for value in region.constants],
+                numbers=[number.text for number in numbers],
+                when=list(condition),
+            )
         return None, " and ".join(f"{text} >= 0" for text in condition)
 
     @staticmethod
