@@ -76,12 +76,14 @@ struct Plan {
   int64_t buffer = 0, scratchpad = 0;
 };
 
-void gather(char *&to, const char *from, const disc_view &view, int64_t d, size_t element) {
-  for (int64_t i = 0; i < (d == view.rank ? 1 : view.dims[d]); ++i)
-    if (d == view.rank)
-      to = static_cast<char *>(std::memcpy(to, from, element)) + element;
-    else
-      gather(to, from + i * view.strides[d] * int64_t(element), view, d + 1, element);
+/// Copies a view from dim `d` on; the result is the end of the copy.
+char *gather(char *to, const char *from, const disc_view &view, int64_t d) {
+  int64_t element = view.dtype % 256 / 8;
+  if (d == view.rank)
+    return static_cast<char *>(std::memcpy(to, from, size_t(element))) + element;
+  for (int64_t i = 0; i < view.dims[d]; ++i)
+    to = gather(to, from + i * view.strides[d] * element, view, d + 1);
+  return to;
 }
 
 class Model {
@@ -158,13 +160,8 @@ private:
   /// The tensor such that a product reads it fast: one of the last two dims is dense, and nothing overlaps.
   Tensor matrices(const Tensor &tensor) {
     const dims &s = tensor.strides;
-    dnnl_memory_desc_t ignored;
-    bool isRegular =
-        s.size() >= 2 && (s[s.size() - 1] == 1 || s[s.size() - 2] == 1) && std::count(s.begin(), s.end(), 0) == 0;
-    if (isRegular && dnnl_memory_desc_init_by_strides(&ignored, int(s.size()), tensor.extents.data(),
-                                                      memory::convert_to_c(model.type), s.data()) == dnnl_success)
-      return tensor;
-    return dense(tensor);
+    bool isRegular = !s.empty() && (s.back() == 1 || s[s.size() - 2] == 1) && std::count(s.begin(), s.end(), 0) == 0;
+    return isRegular && memory::desc(tensor.extents, model.type, s, true) ? tensor : dense(tensor);
   }
 
   /// The tensor in a format that a primitive chose.
@@ -230,83 +227,80 @@ private:
     add(Primitive(desc), std::move(arguments), desc.scratchpad_desc());
   }
 
-  Tensor matmul(const Step &step);
-  Tensor convolution(const Step &step);
+  Tensor matmul(const Step &step) {
+    Tensor x = get(step.source), w = get(step.weights), bias = get(step.bias);
+    if (step.kind == "linear") {
+      std::swap(w.extents[0], w.extents[1]);
+      std::swap(w.strides[0], w.strides[1]);
+    }
+    size_t rank = std::max(x.extents.size(), w.extents.size());
+    x = matrices(x);
+    w = matrices(w);
+    for (Tensor *tensor : {&x, &w, &bias})
+      while (tensor->kind != Kind::None && tensor->extents.size() < rank) {
+        tensor->strides.insert(tensor->strides.begin(), std::max<int64_t>(product(tensor->extents), 1));
+        tensor->extents.insert(tensor->extents.begin(), 1);
+      }
+    dims extents = x.extents;
+    for (size_t i = 0; i + 2 < rank; ++i)
+      extents[i] = x.extents[i] == 1 ? w.extents[i] : x.extents[i];
+    extents.back() = w.extents.back();
+    Tensor to = destination(step, extents);
+    if (product(extents) == 0)
+      return to;
+    if (x.extents.back() == 0) { // The sum of no products.
+      x.extents.back() = w.extents[rank - 2] = 1;
+      for (Tensor *tensor : {&x, &w}) {
+        *tensor = temporary(tensor->extents, rowMajor(tensor->extents));
+        plan->zeros.emplace_back(tensor->at, plan->buffer - tensor->at);
+      }
+    }
+    memory::desc weights = w.kind == Kind::Constant ? any(w.extents) : md(w);
+    dnnl::matmul::desc desc(md(x), weights, md(bias), md(to)); // No bias has no format.
+    dnnl::matmul::primitive_desc made(desc, attributes(step, md(to)), cpu());
+    call<dnnl::matmul>(step, made, x, w, bias, to);
+    return to;
+  }
+
+  Tensor convolution(const Step &step) {
+    Tensor x = get(step.source), w = get(step.weights), bias = get(step.bias);
+    dims extents = {x.extents[0], w.extents[0]}, dilation = step.window[2];
+    for (size_t d = 0; d < 2; ++d) {
+      int64_t span = (w.extents[2 + d] - 1) * dilation[d]-- + 1; // oneDNN counts the elements between.
+      extents.push_back((x.extents[2 + d] + 2 * step.window[1][d] - span) / step.window[0][d] + 1);
+    }
+    Tensor result = destination(step, extents);
+    if (product(extents) == 0)
+      return result;
+    if (product(x.extents) == 0)
+      throw std::runtime_error("a convolution of images without elements");
+    if (step.groups > 1) {
+      w.extents.insert(w.extents.begin(), step.groups);
+      w.extents[1] /= step.groups;
+      w.strides = rowMajor(w.extents);
+    }
+    auto find = [&](const memory::desc &to) {
+      dnnl::convolution_forward::desc desc(dnnl::prop_kind::forward_inference, algorithm::convolution_direct,
+                                           any(x.extents), any(w.extents), md(bias), to, step.window[0], dilation,
+                                           step.window[1], step.window[1]);
+      return dnnl::convolution_forward::primitive_desc(desc, attributes(step, to), cpu());
+    };
+    auto made = find(any(extents));
+    memory::desc format = made.dst_desc();
+    if (made = find(format); md(result) != format)
+      result = temporary(extents, {}, format);
+    x = in(made.src_desc(), x.strides.empty() ? x : dense(x));
+    call<dnnl::convolution_forward>(step, made, x, w, bias, result);
+    if (step.result >= 0 && result.kind == Kind::Temporary)
+      reorder(result, destination(step, extents));
+    return result;
+  }
 
   Model &model;
   const disc_backend_run &run;
   std::shared_ptr<Plan> plan;
   std::vector<Tensor> values; // The results of the steps so far.
 };
-
-Tensor Planner::matmul(const Step &step) {
-  Tensor x = get(step.source), w = get(step.weights), bias = get(step.bias);
-  if (step.kind == "linear") {
-    std::swap(w.extents[0], w.extents[1]);
-    std::swap(w.strides[0], w.strides[1]);
-  }
-  size_t rank = std::max(x.extents.size(), w.extents.size());
-  x = matrices(x);
-  w = matrices(w);
-  for (Tensor *tensor : {&x, &w, &bias})
-    while (tensor->kind != Kind::None && tensor->extents.size() < rank) {
-      tensor->strides.insert(tensor->strides.begin(), std::max<int64_t>(product(tensor->extents), 1));
-      tensor->extents.insert(tensor->extents.begin(), 1);
-    }
-  dims extents = x.extents;
-  for (size_t i = 0; i + 2 < rank; ++i)
-    extents[i] = x.extents[i] == 1 ? w.extents[i] : x.extents[i];
-  extents.back() = w.extents.back();
-  Tensor to = destination(step, extents);
-  if (product(extents) == 0)
-    return to;
-  if (x.extents.back() == 0) { // The sum of no products.
-    x.extents.back() = w.extents[rank - 2] = 1;
-    for (Tensor *tensor : {&x, &w}) {
-      *tensor = temporary(tensor->extents, rowMajor(tensor->extents));
-      plan->zeros.emplace_back(tensor->at, plan->buffer - tensor->at);
-    }
-  }
-  memory::desc weights = w.kind == Kind::Constant ? any(w.extents) : md(w);
-  dnnl::matmul::desc desc(md(x), weights, md(bias), md(to)); // No bias has no format.
-  dnnl::matmul::primitive_desc made(desc, attributes(step, md(to)), cpu());
-  call<dnnl::matmul>(step, made, x, w, bias, to);
-  return to;
-}
-
-Tensor Planner::convolution(const Step &step) {
-  Tensor x = get(step.source), w = get(step.weights), bias = get(step.bias);
-  dims extents = {x.extents[0], w.extents[0]}, dilation = step.window[2];
-  for (size_t d = 0; d < 2; ++d) {
-    int64_t span = (w.extents[2 + d] - 1) * dilation[d]-- + 1; // oneDNN counts the elements between.
-    extents.push_back((x.extents[2 + d] + 2 * step.window[1][d] - span) / step.window[0][d] + 1);
-  }
-  Tensor result = destination(step, extents);
-  if (product(extents) == 0)
-    return result;
-  if (product(x.extents) == 0)
-    throw std::runtime_error("a convolution of images without elements");
-  if (step.groups > 1) {
-    w.extents.insert(w.extents.begin(), step.groups);
-    w.extents[1] /= step.groups;
-    w.strides = rowMajor(w.extents);
-  }
-  auto find = [&](const memory::desc &to) {
-    dnnl::convolution_forward::desc desc(dnnl::prop_kind::forward_inference, algorithm::convolution_direct,
-                                         any(x.extents), any(w.extents), md(bias), to, step.window[0], dilation,
-                                         step.window[1], step.window[1]);
-    return dnnl::convolution_forward::primitive_desc(desc, attributes(step, to), cpu());
-  };
-  auto made = find(any(extents));
-  memory::desc format = made.dst_desc();
-  if (made = find(format); md(result) != format)
-    result = temporary(extents, {}, format);
-  x = in(made.src_desc(), x.strides.empty() ? x : dense(x));
-  call<dnnl::convolution_forward>(step, made, x, w, bias, result);
-  if (step.result >= 0 && result.kind == Kind::Temporary)
-    reorder(result, destination(step, extents));
-  return result;
-}
 
 /// A constant in a format of oneDNN's.
 Tensor Model::packed(const Tensor &weights, const memory::desc &format) {
@@ -352,11 +346,12 @@ std::istream &operator>>(std::istream &in, Ref &ref) {
 }
 
 Model::Model(const disc_backend_init &init) {
-  static const std::map<std::string, algorithm> kAlgorithms = {{"add", algorithm::binary_add},
-                                                               {"relu", algorithm::eltwise_relu},
-                                                               {"gelu", algorithm::eltwise_gelu_erf},
-                                                               {"gelu_tanh", algorithm::eltwise_gelu_tanh},
-                                                               {"silu", algorithm::eltwise_swish}};
+  using a = algorithm;
+  static const std::map<std::string, a> kAlgorithms = {{"add", a::binary_add},
+                                                       {"gelu", a::eltwise_gelu_erf},
+                                                       {"relu", a::eltwise_relu},
+                                                       {"gelu_tanh", a::eltwise_gelu_tanh},
+                                                       {"silu", a::eltwise_swish}};
   for (int64_t i = 0; i < init.num_constants; ++i)
     constants.push_back(tensorOf({Kind::Constant, i}, init.constants[i]));
   std::istringstream in(init.region);
@@ -406,20 +401,18 @@ void Model::run(const disc_backend_run &run) {
   char *start = buffer.data() + (64 - reinterpret_cast<uintptr_t>(buffer.data()) % 64);
   for (auto [offset, size] : plan->zeros)
     std::memset(start + offset, 0, size_t(size));
-  for (auto [operand, offset] : plan->copies) {
-    char *to = start + offset;
-    const disc_view &view = run.operands[operand];
-    gather(to, static_cast<const char *>(view.data), view, 0, size_t(view.dtype % 256) / 8);
-  }
+  for (auto [operand, offset] : plan->copies)
+    gather(start + offset, static_cast<const char *>(run.operands[operand].data), run.operands[operand], 0);
+  auto place = [&](const Tensor &tensor) -> void * {
+    if (tensor.kind == Kind::Operand || tensor.kind == Kind::Constant)
+      return tensor.kind == Kind::Operand ? run.operands[tensor.at].data : tensor.data;
+    return start + (tensor.kind == Kind::Temporary ? tensor.at : plan->buffer);
+  };
   dnnl::stream stream(cpu());
   for (auto &[primitive, arguments] : plan->calls) {
     std::unordered_map<int, memory> memories;
     for (const auto &[argument, tensor] : arguments)
-      memories.emplace(argument, memory(tensor.format, cpu(),
-                                        tensor.kind == Kind::Operand     ? run.operands[tensor.at].data
-                                        : tensor.kind == Kind::Constant  ? tensor.data
-                                        : tensor.kind == Kind::Temporary ? start + tensor.at
-                                                                         : start + plan->buffer));
+      memories.emplace(argument, memory(tensor.format, cpu(), place(tensor)));
     primitive.execute(stream, memories);
   }
   stream.wait();
