@@ -25,7 +25,7 @@ PACKAGES=(
   g++-aarch64-linux-gnu g++-arm-linux-gnueabihf qemu-user
 )
 # Libraries that examples/backends calls.
-TEST_PACKAGES=(libopenblas-dev)
+TEST_PACKAGES=(libopenblas-dev libdnnl-dev)
 
 bold=; plain=
 if [ -t 1 ]; then bold=$'\033[1m'; plain=$'\033[0m'; fi
