@@ -42,6 +42,7 @@ _get_dtype = _function("torchMlirTorchValueTensorTypeGetDtype", _Type, _Type)
 _is_list = _function("torchMlirTypeIsATorchList", ctypes.c_bool, _Type)
 _get_element = _function("torchMlirTorchListTypeGetContainedType", _Type, _Type)
 _is_optional = _function("torchMlirTypeIsATorchOptional", ctypes.c_bool, _Type)
+_is_string = _function("torchMlirTypeIsATorchString", ctypes.c_bool, _Type)
 _get_contained = _function("torchMlirTorchOptionalTypeGetContained", _Type, _Type)
 
 _pointer_in = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
@@ -85,12 +86,15 @@ def is_complex(type_: ir.Type) -> bool:
 
 
 def result_info(type_: ir.Type) -> ResultInfo:
-    """Dtype and shape of a tensor, None for a dynamic dim; float32 without dims for another value or an unknown rank.
+    """Dtype and shape of a tensor, None for a dynamic dim.
 
-    NotLowerable if the elements have a type that DISC does not support.
+    Another value, a tensor of unknown rank, and strings, of which rules of ONNX's operators say what they need, have
+    float32 without dims. NotLowerable if the elements have a type that DISC does not support.
     """
     opened = _opened(type_)
     if not _is_value_tensor(opened) or not _has_sizes(opened):
+        return ResultInfo(torch.float32, ())
+    if _has_dtype(opened) and _is_string(_get_dtype(opened)):
         return ResultInfo(torch.float32, ())
     dtype = _dtype(opened) if _has_dtype(opened) else None
     if dtype is None:
