@@ -78,8 +78,8 @@ class OneDNN(Backend):
         return _missing()
 
     def prefer(self, region: Region) -> Condition | bool:
-        """Measured on an AMD EPYC with AVX2 and 2 cores: DISC's products were faster at the sizes tried, and its convolutions
-        on small images; oneDNN takes half the time for pointwise ones from about 800 points on."""
+        """Measured on an AMD EPYC with AVX2 and 2 cores: DISC was faster at products of the sizes tried, and at
+        convolutions of small images; oneDNN takes half the time for pointwise ones from about 800 points on."""
         convolutions = [operation for operation in region.operations if operation.name == "aten.conv2d"]
         if not convolutions or all(int(d) > 1 for op in convolutions for d in op.inputs[1].dims[2:]):
             return False
