@@ -11,6 +11,7 @@
 #define EIGEN_MPL2_ONLY
 // A host program's threads may have small stacks; larger temporaries are allocated.
 #define EIGEN_STACK_ALLOCATION_LIMIT 16384
+#define EIGEN_DEFAULT_DENSE_INDEX_TYPE int64_t // also where pointers have 32 bits
 
 #include "lib/Runtime/Core/Guarded.h"
 #include "lib/Runtime/Functions/Matrices.h"
