@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kMany = int64_t(1) << 40;
 
 struct Field {
-  enum class Type { Number, Numbers, Dims, Expr, Flag };
+  enum class Type { Number, Numbers, Dims, Expr, Flag, Variants };
 
   StringLiteral name;
   Type type = Type::Number;
@@ -76,7 +76,18 @@ constexpr Field kDeviceProduct[] = {kThreads,
                                     {"tile_columns", {}, true, 1, 256},
                                     {"tile_depth", {}, true},
                                     {"thread_rows", {}, true, 1, 16},
-                                    {"thread_columns", {}, true, 1, 16}};
+                                    {"thread_columns", {}, true, 1, 16},
+                                    {kLibraryWhen, kExpr, false, -kMany, kMany}};
+constexpr Field kDeviceMatrix[] = {kThreads,
+                                   {"tile_rows", {}, true, 16, 256},
+                                   {"tile_columns", {}, true, 8, 256},
+                                   {"warp_rows", {}, true, 16, 256},
+                                   {"warp_columns", {}, true, 8, 256},
+                                   {"stages", {}, true, 2, 8},
+                                   {"slices", {}, true, 1, 32},
+                                   {kVariants, Field::Type::Variants},
+                                   {kLibraryWhen, kExpr, false, -kMany, kMany}};
+constexpr Field kVariant[] = {{kVariantWhen, kExpr, true, -kMany, kMany}, {kVariantTasks, kExpr, true, 0, kMany}};
 constexpr Field kDeviceAttention[] = {kThreads, {"queries", {}, true}, {"keys", {}, true, 1, 1024}};
 
 struct Verifier {
@@ -107,6 +118,8 @@ bool isNumber(Attribute attr) {
   return number && number.getType().isSignlessInteger(64);
 }
 } // namespace
+
+static LogicalResult verifyMatrix(Operation *kernel, DictionaryAttr schedule, ArrayRef<Field> more);
 
 LogicalResult Verifier::check(const Field &field) {
   Attribute attr = schedule.get(field.name);
@@ -139,6 +152,14 @@ LogicalResult Verifier::check(const Field &field) {
   }
   case Field::Type::Flag:
     return isa<BoolAttr>(attr) ? success() : LogicalResult(wrongType("true or false"));
+  case Field::Type::Variants: {
+    auto list = dyn_cast<ArrayAttr>(attr);
+    if (!list || list.empty() || !llvm::all_of(list, llvm::IsaPred<DictionaryAttr>))
+      return wrongType("a list of schedules");
+    return success(llvm::all_of(list.getAsRange<DictionaryAttr>(), [&](DictionaryAttr variant) {
+      return succeeded(verifyMatrix(kernel, variant, kVariant));
+    }));
+  }
   }
   llvm_unreachable("unknown type of field");
 }
@@ -152,6 +173,22 @@ LogicalResult Verifier::check(ArrayRef<Field> fields, ArrayRef<Field> more) {
 }
 
 bool disc::isDeviceSchedule(DictionaryAttr schedule) { return schedule && schedule.contains("threads"); }
+bool disc::isMatrixSchedule(DictionaryAttr schedule) { return schedule && schedule.contains("warp_rows"); }
+
+/// Warps of 32 threads divide the tile, or the steps along the sum if there are several slices.
+static LogicalResult verifyMatrix(Operation *kernel, DictionaryAttr schedule, ArrayRef<Field> more) {
+  Verifier v{kernel, schedule};
+  if (failed(v.check(kDeviceMatrix, more)) || failed(v.divides("tile_rows", v.number("warp_rows"), "'warp_rows'")) ||
+      failed(v.divides("tile_columns", v.number("warp_columns"), "'warp_columns'")) ||
+      failed(v.divides("warp_rows", 16, "16")) || failed(v.divides("warp_columns", 8, "8")))
+    return failure();
+  int64_t tiles = v.number("tile_rows") / v.number("warp_rows") * (v.number("tile_columns") / v.number("warp_columns"));
+  if (v.number("slices") > 1 && tiles > 1)
+    return v.error() << "warps that share a tile do not divide it (P8)";
+  if (v.number("threads") != 32 * tiles * v.number("slices"))
+    return v.error() << "the tile takes " << 32 * tiles * v.number("slices") << " 'threads' (P8)";
+  return success();
+}
 
 static LogicalResult verifyHostSchedule(Verifier &v, KernelKind kind, Block &body) {
   switch (kind) {
@@ -192,6 +229,8 @@ static LogicalResult verifyDeviceSchedule(Verifier &v, KernelKind kind, Block &b
     return v.divides("threads", v.number("columns"), "'columns'");
   case KernelKind::Contraction:
   case KernelKind::Convolution: {
+    if (isMatrixSchedule(v.schedule))
+      return verifyMatrix(v.kernel, v.schedule, {});
     if (failed(v.check(kDeviceProduct)) || failed(v.divides("tile_rows", v.number("thread_rows"), "'thread_rows'")) ||
         failed(v.divides("tile_columns", v.number("thread_columns"), "'thread_columns'")))
       return failure();
@@ -280,6 +319,7 @@ constexpr LaunchField kLaunchFields[] = {
     {"disc_plan.library", "operands", LaunchType::Indices},
     {"disc_plan.library", "extents", LaunchType::Dims, false, 7},
     {"disc_plan.library", "dtype", LaunchType::Number},
+    {"disc_plan.library", "when", LaunchType::Expr},
     {"disc_plan.library", "a_columns", LaunchType::Flag},
     {"disc_plan.library", "b_columns", LaunchType::Flag},
     {"disc_plan.library", "gelu_tanh", LaunchType::Unit, true},
@@ -322,6 +362,16 @@ LogicalResult disc::verifyDeviceLaunch(Operation *op, StringRef name, Attribute 
     auto bytes = dyn_cast<DimsAttr>(attr);
     if (!bytes || !llvm::all_of(bytes.getDims(), [](const SymExpr &expr) { return expr.isDefined(); }))
       return op->emitOpError() << "'" << name << "' must be a list of expressions (P11)";
+  }
+  if (name == "disc_plan.variants") {
+    auto list = dyn_cast<ArrayAttr>(attr);
+    auto isVariant = [](Attribute each) {
+      auto fields = dyn_cast<DictionaryAttr>(each);
+      auto when = fields ? fields.getAs<ExprAttr>("when") : ExprAttr();
+      return when && when.getValue().isDefined() && fields.getAs<FlatSymbolRefAttr>("kernel");
+    };
+    if (!list || !llvm::all_of(list, isVariant))
+      return op->emitOpError() << "'" << name << "' must be a list of 'kernel' and 'when' (P11)";
   }
   for (const LaunchField &field : kLaunchFields) {
     if (field.attr != name)

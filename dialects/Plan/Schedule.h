@@ -15,6 +15,15 @@ namespace mlir::disc {
 /// True if the schedule maps the kernel to blocks of threads.
 bool isDeviceSchedule(DictionaryAttr schedule);
 
+/// True if the schedule is for a product on a matrix unit.
+bool isMatrixSchedule(DictionaryAttr schedule);
+
+/// Fields of a device's schedule that are not numbers of its block:
+/// `variants`: other schedules of the kernel, each with its `tasks`, and `when`: the first of which `when` is positive
+/// runs. `library`: where it is positive, a library of the device computes the product, if there is one.
+inline constexpr llvm::StringLiteral kVariants = "variants", kVariantWhen = "when", kVariantTasks = "tasks",
+                                     kLibraryWhen = "library";
+
 /// (P8): each field belongs to the kind of kernel, has its type and is within its bounds; nothing required is missing.
 LogicalResult verifySchedule(Operation *kernel, KernelKind kind, Block &body, DictionaryAttr schedule);
 

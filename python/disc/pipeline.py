@@ -277,7 +277,9 @@ def cpu() -> Pipeline:
     return _CPU
 
 
-def blocks(target: str, device: str, *, warp: int, chips: Sequence[str], code: Sequence[str]) -> Pipeline:
+def blocks(
+    target: str, device: str, *, warp: int, chips: Sequence[str], code: Sequence[str], matrix_unit: bool = False
+) -> Pipeline:
     """The stages of models whose kernels are grids of blocks of threads on a device.
 
     Args:
@@ -286,8 +288,10 @@ def blocks(target: str, device: str, *, warp: int, chips: Sequence[str], code: S
         warp: threads that step together.
         chips: the kinds of chips that images are made for.
         code: passes that make of a ``gpu.module`` what the device runs.
+        matrix_unit: whether warps multiply fragments of matrices as NVIDIA's do (lib/Target/GPU/MatrixUnit.h).
     """
-    describe = f"device={device} warp={warp}" + (f" arch={','.join(chips)}" if chips else "")
+    describe = f"device={device} warp={warp}" + " matrix-unit=true" * matrix_unit
+    describe += (f" arch={','.join(chips)}" if chips else "")
     # On the CPU alone: products in several parts, panels of weights, Winograd's convolutions, and kernels over vectors.
     own = {"disc-fusion-merge-products", "disc-lower-math"}
     fusion = tuple(p for p in _CPU["fusion"].passes if p not in own)

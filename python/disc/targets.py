@@ -122,7 +122,13 @@ class Gpu(Target):
             if not chip.startswith(self.known):
                 raise ValueError(f"target {self.name!r}: no chip is called {chip!r}; names are like {self.chips[0]!r}")
         code = pipeline.DEVICE_CODE[self.name]
-        return pipeline.blocks(self.name, self.device, warp=self.warp, chips=chips, code=code)
+        return pipeline.blocks(
+            self.name, self.device, warp=self.warp, chips=chips, code=code, matrix_unit=self.has_matrix_unit(chips)
+        )
+
+    def has_matrix_unit(self, chips: Sequence[str]) -> bool:
+        """Whether all of the chips have the instructions of lib/Target/GPU/MatrixUnit.h."""
+        return False
 
     def missing(self) -> str:
         """The driver, or a device."""
@@ -133,6 +139,10 @@ class Gpu(Target):
 
 class Cuda(Gpu):
     """NVIDIA's. Their assembler makes cubins where it is found."""
+
+    def has_matrix_unit(self, chips: Sequence[str]) -> bool:
+        """From compute capability 8.0 on."""
+        return all(int(chip.removeprefix("sm_").rstrip("af")) >= 80 for chip in chips)
 
     def pipeline(self, chips: Sequence[str]) -> Pipeline:
         """Those of a GPU, with the assembler."""
@@ -155,7 +165,9 @@ class Emulated(Target):
             raise ValueError(f"target {self.name!r} is 'checked' or 'fast', not {', '.join(chips)}")
         check = "true" if chips == ("checked",) else "false"
         code = ("disc-lower-math", f"disc-emulate-kernels{{check={check}}}")
-        return pipeline.blocks(self.name, "emulated", warp=self.warp, chips=(), code=code)
+        return pipeline.blocks(
+            self.name, "emulated", warp=self.warp, chips=(), code=code, matrix_unit=self.name == "cuda-emulated"
+        )
 
 
 class Null(Target):

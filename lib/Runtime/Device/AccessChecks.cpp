@@ -181,6 +181,8 @@ std::string AccessChecks::check(const disc_thread &thread, const disc_emulated_s
       byte.interval = interval;
       byte.threads = Users();
     }
+    if (byte.pending)
+      return whatByte() + ", which a copy writes that nobody has waited for";
     if (isShared) {
       if (site.kind != DISC_EMULATED_WRITE && byte.blocks.writer != block)
         return whatByte() + ", which its block has not written";

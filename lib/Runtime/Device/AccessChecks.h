@@ -55,6 +55,12 @@ public:
   /// Threads of the block have met, or another block begins.
   void nextInterval() { ++interval; }
 
+  /// Bytes of shared memory that a copy will write at some time, or has written.
+  void setPending(const char *address, size_t bytes, bool pending) {
+    for (size_t i = 0; i < bytes; ++i)
+      byteAt(reinterpret_cast<uintptr_t>(address) + i).pending = pending;
+  }
+
   /// What `thread` does at `site`, for each lane whose bit is set; its block's shared memory is `[shared, sharedEnd)`.
   /// "", or what is wrong.
   std::string access(const disc_thread &thread, const disc_emulated_site &site, const char *address, uint64_t lanes,
@@ -80,6 +86,7 @@ private:
     uint64_t interval = 0;                    ///< In which `threads` used it.
     Users threads, blocks;                    ///< Numbers plus 1.
     const disc_emulated_site *site = nullptr; ///< Of the last write.
+    bool pending = false;                     ///< A copy is under way.
   };
   static constexpr uintptr_t kLine = 64;
   using Line = std::array<Byte, kLine>;

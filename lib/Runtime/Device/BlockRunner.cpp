@@ -45,6 +45,8 @@ bool BlockRunner::run(EmulatedLaunch &newLaunch, uint32_t block) {
     thread.gridDim = launch->blocks;
     thread.runner = this;
     thread.state = State::New;
+    thread.copies.clear();
+    thread.groups = 0;
   }
   next = 0;
   sharedBytes = 0;
@@ -120,6 +122,8 @@ bool BlockRunner::exchange(uint32_t first, uint32_t last) {
     if (other.state != State::Shuffling || other.site != one->site)
       return diverged(*one, other);
   }
+  if (one->site->kind >= DISC_EMULATED_MATRIX_TF32)
+    return multiplyFragments(first, last);
   for (uint32_t k = first; k < last; ++k) {
     EmulatedThread &thread = threads[k];
     int64_t lane = k - first, from = lane;
@@ -154,6 +158,55 @@ bool BlockRunner::exchange(uint32_t first, uint32_t last) {
   for (uint32_t k = first; k < last; ++k) {
     threads[k].value = received[k - first];
     threads[k].state = State::Ready;
+  }
+  return true;
+}
+
+/// An element of a fragment. tf32 is f32 without its 13 lower bits.
+static double elementOf(uint32_t word, uint32_t half, int64_t kind) {
+  uint32_t bits = kind == DISC_EMULATED_MATRIX_TF32   ? word & 0xffffe000u
+                  : kind == DISC_EMULATED_MATRIX_BF16 ? (half ? word & 0xffff0000u : word << 16)
+                                                      : 0;
+  if (kind == DISC_EMULATED_MATRIX_F16) {
+    auto part = uint16_t(half ? word >> 16 : word);
+    _Float16 value;
+    std::memcpy(&value, &part, sizeof(value));
+    return double(value);
+  }
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return double(value);
+}
+
+/// D = A * B + C with the lanes' elements (PTX ISA, "Matrix Fragments for mma.m16n8k16" and "m16n8k8"): lane 4 * g + t
+/// has of A the rows g and g + 8, of B the column g, at t and at t + 4 along the sum, where each word stands for one
+/// element or a pair; and of C and D the columns 2 * t and 2 * t + 1.
+bool BlockRunner::multiplyFragments(uint32_t first, uint32_t last) {
+  constexpr uint32_t kLanes = 32;
+  const disc_emulated_site *site = threads[first].site;
+  if (last - first != kLanes)
+    return report(threads[first], site, "multiplies fragments in a warp of " + std::to_string(last - first) + " threads");
+  auto fragment = [&](uint32_t lane) -> disc_emulated_fragment & {
+    return *reinterpret_cast<disc_emulated_fragment *>(uintptr_t(threads[first + lane].value));
+  };
+  const int64_t kind = site->kind;
+  const uint32_t perWord = kind == DISC_EMULATED_MATRIX_TF32 ? 1 : 2;
+  float sums[16][8];
+  for (uint32_t row = 0; row < 16; ++row)
+    for (uint32_t column = 0; column < 8; ++column) {
+      double sum = fragment(row % 8 * 4 + column / 2).sums[row / 8 * 2 + column % 2];
+      for (uint32_t word = 0; word < 8; ++word)
+        for (uint32_t half = 0; half < perWord; ++half) {
+          uint32_t a = fragment(row % 8 * 4 + word % 4).a[word / 4 * 2 + row / 8];
+          uint32_t b = fragment(column * 4 + word % 4).b[word / 4];
+          sum += elementOf(a, half, kind) * elementOf(b, half, kind);
+        }
+      sums[row][column] = float(sum);
+    }
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    for (uint32_t i = 0; i < 4; ++i)
+      fragment(lane).sums[i] = sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
+    threads[first + lane].state = State::Ready;
   }
   return true;
 }
@@ -230,6 +283,40 @@ uint64_t BlockRunner::shuffle(EmulatedThread &thread, const disc_emulated_site *
   thread.width = width;
   stop(thread, State::Shuffling, site);
   return thread.value;
+}
+
+void BlockRunner::multiply(EmulatedThread &thread, const disc_emulated_site *site, disc_emulated_fragment *fragment) {
+  thread.value = uint64_t(reinterpret_cast<uintptr_t>(fragment));
+  thread.width = 32;
+  stop(thread, State::Shuffling, site);
+}
+
+/// As late as it may be: at the wait. Nobody may use the bytes until then.
+void BlockRunner::copy(EmulatedThread &thread, const disc_emulated_site *site, char *to, const char *from,
+                       int32_t bytes) {
+  thread.copies.push_back({site, to, from, bytes, thread.groups});
+  if (launch->checks)
+    launch->checks->setPending(to, size_t(site->bytes), true);
+}
+
+void BlockRunner::wait(EmulatedThread &thread, int32_t pending) {
+  size_t done = 0;
+  for (const EmulatedThread::Copy &copy : thread.copies) {
+    if (int64_t(copy.group) >= int64_t(thread.groups) - pending)
+      break;
+    ++done;
+    auto bytes = size_t(copy.bytes), all = size_t(copy.site->bytes);
+    if (launch->checks)
+      launch->checks->setPending(copy.to, all, false);
+    std::memcpy(copy.to, copy.from, bytes);
+    std::memset(copy.to + bytes, 0, all - bytes);
+  }
+  std::vector<EmulatedThread::Copy> ended(thread.copies.begin(), thread.copies.begin() + ptrdiff_t(done));
+  thread.copies.erase(thread.copies.begin(), thread.copies.begin() + ptrdiff_t(done));
+  // The bytes are written now, as far as other threads are concerned.
+  for (const EmulatedThread::Copy &copy : ended)
+    if (launch->checks)
+      access(thread, copy.site, copy.to, 1);
 }
 
 void BlockRunner::check(EmulatedThread &thread, int64_t most) {

@@ -52,6 +52,17 @@ struct EmulatedThread : disc_thread {
   const disc_emulated_site *site = nullptr;
   uint64_t value = 0; ///< What it shuffles.
   int32_t offset = 0, width = 0;
+
+  /// A copy to memory of the block that has begun.
+  struct Copy {
+    const disc_emulated_site *site;
+    char *to;
+    const char *from;
+    int32_t bytes;
+    uint32_t group;
+  };
+  std::vector<Copy> copies; ///< In the order in which they began.
+  uint32_t groups = 0;      ///< That were committed.
 };
 
 /// Runs blocks, one at a time.
@@ -69,6 +80,9 @@ public:
   void barrier(EmulatedThread &thread, const disc_emulated_site *site);
   uint64_t shuffle(EmulatedThread &thread, const disc_emulated_site *site, uint64_t value, int32_t offset,
                    int32_t width);
+  void multiply(EmulatedThread &thread, const disc_emulated_site *site, disc_emulated_fragment *fragment);
+  void copy(EmulatedThread &thread, const disc_emulated_site *site, char *to, const char *from, int32_t bytes);
+  void wait(EmulatedThread &thread, int32_t pending);
   void check(EmulatedThread &thread, int64_t most);
   /// For a thread whose request needed memory that there is not. It does not go on.
   void outOfMemory(EmulatedThread &thread);
@@ -82,6 +96,7 @@ private:
   bool advance(uint32_t thread, uint32_t last);
   bool runWarp(uint32_t thread);
   bool exchange(uint32_t first, uint32_t last);
+  bool multiplyFragments(uint32_t first, uint32_t last);
   bool passBarrier(bool &done);
   void stop(EmulatedThread &thread, State state, const disc_emulated_site *site);
   /// The launch fails, for what `thread` does at `site`. False.

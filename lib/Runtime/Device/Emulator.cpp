@@ -33,6 +33,21 @@ uint64_t disc_rt_emulate_shuffle(disc_thread *thread, const disc_emulated_site *
   return threadOf(thread).runner->shuffle(threadOf(thread), site, value, offset, width);
 }
 
+void disc_rt_emulate_multiply(disc_thread *thread, const disc_emulated_site *site, disc_emulated_fragment *fragment) {
+  threadOf(thread).runner->multiply(threadOf(thread), site, fragment);
+}
+
+void disc_rt_emulate_copy(disc_thread *thread, const disc_emulated_site *site, char *to, const char *from,
+                          int32_t bytes) {
+  safely(thread, [&] { threadOf(thread).runner->copy(threadOf(thread), site, to, from, bytes); });
+}
+
+void disc_rt_emulate_commit(disc_thread *thread) { ++threadOf(thread).groups; }
+
+void disc_rt_emulate_wait(disc_thread *thread, int32_t pending) {
+  safely(thread, [&] { threadOf(thread).runner->wait(threadOf(thread), pending); });
+}
+
 void disc_rt_emulate_check(disc_thread *thread, int64_t most) {
   safely(thread, [&] { threadOf(thread).runner->check(threadOf(thread), most); });
 }

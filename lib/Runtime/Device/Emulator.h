@@ -38,7 +38,10 @@ enum disc_emulated_kind {
   DISC_EMULATED_READ = 5,
   DISC_EMULATED_WRITE = 6,
   DISC_EMULATED_ATOMIC = 7,
-  DISC_EMULATED_BUFFER = 8 ///< No operation: what the kernel says of a buffer.
+  DISC_EMULATED_BUFFER = 8, ///< No operation: what the kernel says of a buffer.
+  DISC_EMULATED_MATRIX_TF32 = 9,
+  DISC_EMULATED_MATRIX_F16 = 10,
+  DISC_EMULATED_MATRIX_BF16 = 11
 };
 
 /// In place of an argument's number: any buffer, or the block's own memory.
@@ -66,6 +69,24 @@ void disc_rt_emulate_barrier(disc_thread *thread, const disc_emulated_site *site
 /// The value of another lane of the warp, of `width` threads. All of them come here.
 uint64_t disc_rt_emulate_shuffle(disc_thread *thread, const disc_emulated_site *site, uint64_t value, int32_t offset,
                                  int32_t width);
+
+/// A lane's elements of a product of fragments, as `mma.sync` of m16n8k16 (m16n8k8 for tf32) distributes them.
+typedef struct disc_emulated_fragment {
+  uint32_t a[4], b[2];
+  float sums[4]; ///< Before and after.
+} disc_emulated_fragment;
+
+/// Multiplies fragments with the other lanes of the warp. All 32 come here.
+void disc_rt_emulate_multiply(disc_thread *thread, const disc_emulated_site *site, disc_emulated_fragment *fragment);
+
+/// Copies `bytes` bytes to memory of the block, and zeros behind them up to the site's `bytes`, at some time before the
+/// thread has waited for them. The site is that of the write.
+void disc_rt_emulate_copy(disc_thread *thread, const disc_emulated_site *site, char *to, const char *from,
+                          int32_t bytes);
+/// Ends a group of the thread's copies.
+void disc_rt_emulate_commit(disc_thread *thread);
+/// Waits for all groups of the thread but the last `pending`.
+void disc_rt_emulate_wait(disc_thread *thread, int32_t pending);
 
 /// What a kernel in checking mode calls first. Its code counts on `most` blocks at most; 0: on nothing.
 void disc_rt_emulate_check(disc_thread *thread, int64_t most);

@@ -31,6 +31,8 @@ struct DescribeDevice : disc::impl::DescribeDeviceBase<DescribeDevice> {
     SmallVector<StringRef> chips(arch.begin(), arch.end());
     target.set("device", b.getStringAttr(device));
     target.set("warp", b.getI64IntegerAttr(warp));
+    if (matrixUnit)
+      target.set("matrix_unit", b.getBoolAttr(true));
     target.set("arch", b.getStrArrayAttr(chips));
     getOperation()->setAttr(name, target.getDictionary(&getContext()));
   }

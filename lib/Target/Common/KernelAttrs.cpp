@@ -13,6 +13,7 @@ DictionaryAttr LibraryProductAttrs::toAttr(MLIRContext *context) const {
   attrs.set("operands", b.getDenseI64ArrayAttr(operands));
   attrs.set("extents", DimsAttr::get(context, extents));
   attrs.set("dtype", b.getI64IntegerAttr(dtype));
+  attrs.set("when", ExprAttr::get(context, when));
   attrs.set("a_columns", b.getBoolAttr(aColumns));
   attrs.set("b_columns", b.getBoolAttr(bColumns));
   if (geluTanh)
@@ -27,6 +28,7 @@ LibraryProductAttrs LibraryProductAttrs::fromAttr(DictionaryAttr attr) {
   out.operands = llvm::to_vector(attr.getAs<DenseI64ArrayAttr>("operands").asArrayRef());
   out.extents = llvm::to_vector(attr.getAs<DimsAttr>("extents").getDims());
   out.dtype = attr.getAs<IntegerAttr>("dtype").getInt();
+  out.when = attr.getAs<ExprAttr>("when").getValue();
   out.aColumns = attr.getAs<BoolAttr>("a_columns").getValue();
   out.bColumns = attr.getAs<BoolAttr>("b_columns").getValue();
   out.geluTanh = attr.contains("gelu_tanh");

@@ -38,6 +38,10 @@ inline constexpr llvm::StringLiteral kKernelResultsAttr = "disc_plan.results";
 /// On a device's kernel: the product that a library may do in its place, see LibraryProductAttrs.
 inline constexpr llvm::StringLiteral kKernelLibraryAttr = "disc_plan.library";
 
+/// On a device's kernel that has others for some sizes: a list of `kernel` and `when`. The first runs of which `when` is
+/// positive, or the kernel itself.
+inline constexpr llvm::StringLiteral kKernelVariantsAttr = "disc_plan.variants";
+
 /// On a device's kernel that is the first of several, which put things in order: see OrderAttrs.
 inline constexpr llvm::StringLiteral kKernelOrderAttr = "disc_plan.order";
 
@@ -82,6 +86,7 @@ struct LibraryProductAttrs {
   SmallVector<int64_t> operands; // which of the kernel's buffers are a, b, c and, if there is one, the bias
   SmallVector<SymExpr> extents;  // batch, m, n, k; elements from a batch's matrix to the next in a, b, c
   int64_t dtype = 0;             // enum disc_dtype
+  SymExpr when;                  // positive where the library is to be asked
   bool aColumns = false, bColumns = false;
   bool geluTanh = false;      // of the sum with the bias
   FlatSymbolRefAttr epilogue; // the kernel that does the rest; null if there is none

@@ -15,12 +15,14 @@ def AddLineTables : Pass<"disc-add-line-tables", "::mlir::ModuleOp"> {
 def DescribeDevice : Pass<"disc-describe-device", "::mlir::ModuleOp"> {
   let summary = "say in `disc_plan.target` which kind of device runs the kernels";
   let description = [{
-    The entries `device` (the runtime's name for it), `warp` (threads that step together) and `arch` (the kinds of chips
-    that images are made for) join those of the host.
+    The entries `device` (the runtime's name for it), `warp` (threads that step together), `matrix_unit` (whether there
+    are the instructions of lib/Target/GPU/MatrixUnit.h) and `arch` (the kinds of chips that images are made for) join
+    those of the host.
   }];
   let options = [
     Option<"device", "device", "std::string", "", "the runtime's name for the device">,
     Option<"warp", "warp", "int64_t", "32", "threads that step together">,
+    Option<"matrixUnit", "matrix-unit", "bool", "false", "warps multiply fragments of matrices, as NVIDIA's do">,
     ListOption<"arch", "arch", "std::string", "kinds of chips that images are made for">,
   ];
 }

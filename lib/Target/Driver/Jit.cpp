@@ -140,6 +140,10 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(disc_rt_emulate_shared);
   DISC_RT_SYMBOL(disc_rt_emulate_barrier);
   DISC_RT_SYMBOL(disc_rt_emulate_shuffle);
+  DISC_RT_SYMBOL(disc_rt_emulate_multiply);
+  DISC_RT_SYMBOL(disc_rt_emulate_copy);
+  DISC_RT_SYMBOL(disc_rt_emulate_commit);
+  DISC_RT_SYMBOL(disc_rt_emulate_wait);
   DISC_RT_SYMBOL(disc_rt_emulate_check);
   DISC_RT_SYMBOL(disc_rt_emulate_extent);
   DISC_RT_SYMBOL(disc_rt_emulate_access);

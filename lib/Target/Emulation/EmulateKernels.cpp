@@ -49,6 +49,7 @@
 #include "lib/Transforms/Support/SourceLine.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/FunctionCallUtils.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -79,6 +80,10 @@ private:
   void takeBody();
   LogicalResult placeShared();
   LogicalResult lower(Operation &op);
+  LogicalResult lowerNvvm(Operation &op);
+  void lowerMultiply(NVVM::MmaOp op);
+  void lowerConversion(NVVM::ConvertFloatToTF32Op op);
+  void lowerCopy(NVVM::CpAsyncOp op);
   LogicalResult lowerShuffle(gpu::ShuffleOp op);
   void replaceIndex(Operation &op, gpu::Dimension dimension, int32_t field, int64_t otherDims);
   void mergeAddressSpaces();
@@ -98,6 +103,9 @@ private:
   OpBuilder b;
   Type i32, i64;
   LLVM::LLVMPointerType ptr;
+  Value fragment; ///< A disc_emulated_fragment, once there is a use for it.
+  SmallVector<NVVM::CpAsyncOp> copies;
+  DenseMap<Operation *, disc_emulated_site> copySites; ///< Of their writes.
 
   func::FuncOp function;
   Value thread;
@@ -228,9 +236,17 @@ void KernelEmulation::emitCheck(const KernelAccess &access) {
     numbers.argument = DISC_EMULATED_SHARED;
     std::tie(numbers.begin, numbers.end) = arrays.lookup(access.origin.global);
   }
+  if (auto copy = dyn_cast<NVVM::CpAsyncOp>(op); copy && access.kind == DISC_EMULATED_WRITE)
+    copySites[op] = numbers;
   Value address = access.address->get();
   Value place = site(op, numbers);
   Value lanes = LLVM::ConstantOp::create(b, loc, i64, int64_t(1));
+  if (auto copy = dyn_cast<NVVM::CpAsyncOp>(op); copy && access.kind == DISC_EMULATED_READ && copy.getCpSize()) {
+    // Nothing is read where the size is 0; a part of the bytes is not used so far.
+    Value zero = LLVM::ConstantOp::create(b, loc, i32, int64_t(0));
+    lanes = LLVM::ZExtOp::create(b, loc, i64,
+                                 LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ne, copy.getCpSize(), zero));
+  }
   if (access.mask) {
     Type bits = b.getIntegerType(static_cast<unsigned>(access.lanes));
     lanes = LLVM::BitcastOp::create(b, loc, bits, access.mask->get());
@@ -341,7 +357,85 @@ LogicalResult KernelEmulation::lowerShuffle(gpu::ShuffleOp op) {
   return success();
 }
 
+void KernelEmulation::lowerMultiply(NVVM::MmaOp op) {
+  Location loc = op.getLoc();
+  if (!fragment) {
+    b.setInsertionPointToStart(&function.front());
+    Value one = LLVM::ConstantOp::create(b, loc, i32, int64_t(1));
+    fragment = LLVM::AllocaOp::create(b, loc, ptr, LLVM::LLVMArrayType::get(i32, 10), one, /*alignment=*/8);
+  }
+  b.setInsertionPoint(op);
+  auto place = [&](unsigned number) -> Value {
+    return LLVM::GEPOp::create(b, loc, ptr, i32, fragment, ArrayRef<LLVM::GEPArg>{int32_t(number)});
+  };
+  for (auto [i, v] : llvm::enumerate(op->getOperands()))
+    LLVM::StoreOp::create(b, loc, v, place(i), 4);
+  disc_emulated_site numbers = {};
+  NVVM::MMATypes type = op.getMultiplicandAPtxType().value_or(NVVM::MMATypes::f16);
+  numbers.kind = type == NVVM::MMATypes::tf32   ? DISC_EMULATED_MATRIX_TF32
+                 : type == NVVM::MMATypes::bf16 ? DISC_EMULATED_MATRIX_BF16
+                                                : DISC_EMULATED_MATRIX_F16;
+  call(loc, "disc_rt_emulate_multiply", {}, {thread, site(op, numbers), fragment});
+  Value result = LLVM::PoisonOp::create(b, loc, op.getRes().getType());
+  for (unsigned i = 0; i < 4; ++i)
+    result = LLVM::InsertValueOp::create(b, loc, result,
+                                         LLVM::LoadOp::create(b, loc, b.getF32Type(), place(6 + i), 4), int64_t(i));
+  op.getRes().replaceAllUsesWith(result);
+  op.erase();
+}
+
+/// To the nearest, ties away from zero; infinities and NaN stay.
+void KernelEmulation::lowerConversion(NVVM::ConvertFloatToTF32Op op) {
+  Location loc = op.getLoc();
+  b.setInsertionPoint(op);
+  auto constant = [&](uint32_t v) -> Value {
+    return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(int32_t(v)));
+  };
+  Value bits = arith::BitcastOp::create(b, loc, i32, op.getSrc());
+  Value rounded = arith::AndIOp::create(b, loc, arith::AddIOp::create(b, loc, bits, constant(0x1000)),
+                                        constant(0xffffe000));
+  Value exponent = arith::AndIOp::create(b, loc, bits, constant(0x7f800000));
+  Value isFinite =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, exponent, constant(0x7f800000));
+  op.getRes().replaceAllUsesWith(arith::SelectOp::create(b, loc, isFinite, rounded, bits).getResult());
+  op.erase();
+}
+
+void KernelEmulation::lowerCopy(NVVM::CpAsyncOp op) {
+  Location loc = op.getLoc();
+  b.setInsertionPoint(op);
+  disc_emulated_site numbers = copySites.lookup(op);
+  numbers.kind = DISC_EMULATED_WRITE;
+  numbers.bytes = op.getSize();
+  Value bytes = op.getCpSize();
+  if (!bytes)
+    bytes = LLVM::ConstantOp::create(b, loc, i32, int64_t(op.getSize()));
+  call(loc, "disc_rt_emulate_copy", {}, {thread, site(op, numbers), op.getDst(), op.getSrc(), bytes});
+  op.erase();
+}
+
+LogicalResult KernelEmulation::lowerNvvm(Operation &op) {
+  auto number = [&](int64_t v) -> Value { return LLVM::ConstantOp::create(b, op.getLoc(), i32, v); };
+  return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
+      .Case([&](NVVM::MmaOp mma) { return lowerMultiply(mma), success(); })
+      .Case([&](NVVM::ConvertFloatToTF32Op convert) { return lowerConversion(convert), success(); })
+      .Case([&](NVVM::CpAsyncOp copy) { return copies.push_back(copy), success(); }) // after its checks
+      .Case([&](NVVM::CpAsyncCommitGroupOp commit) {
+        b.setInsertionPoint(commit);
+        call(op.getLoc(), "disc_rt_emulate_commit", {}, {thread});
+        return commit.erase(), success();
+      })
+      .Case([&](NVVM::CpAsyncWaitGroupOp wait) {
+        b.setInsertionPoint(wait);
+        call(op.getLoc(), "disc_rt_emulate_wait", {}, {thread, number(wait.getN())});
+        return wait.erase(), success();
+      })
+      .Default([](Operation *op) { return op->emitOpError("can't be emulated"); });
+}
+
 LogicalResult KernelEmulation::lower(Operation &op) {
+  if (isa<NVVM::NVVMDialect>(op.getDialect()))
+    return lowerNvvm(op);
   if (!isa<gpu::GPUDialect>(op.getDialect()))
     return success();
   return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
@@ -404,6 +498,8 @@ func::FuncOp KernelEmulation::emit() {
   mergeAddressSpaces();
   for (const KernelAccess &access : *accesses)
     emitCheck(access);
+  for (NVVM::CpAsyncOp copy : copies)
+    lowerCopy(copy);
   if (check) {
     if (failed(emitExtents()))
       return {};

@@ -4,6 +4,7 @@
 
 #include "lib/Runtime/Device/Emulator.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/UB/IR/UBOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -122,6 +123,13 @@ FailureOr<SmallVector<KernelAccess>> mlir::disc::findAccesses(gpu::GPUFuncOp ker
   SmallVector<KernelAccess> accesses;
   DataLayout layout(kernel->getParentOfType<ModuleOp>());
   WalkResult result = kernel.walk([&](Operation *op) {
+    if (auto copy = dyn_cast<NVVM::CpAsyncOp>(op)) {
+      auto bytes = int64_t(copy.getSize());
+      for (auto [kind, address] : {std::make_pair(DISC_EMULATED_READ, &copy.getSrcMutable()),
+                                   {DISC_EMULATED_WRITE, &copy.getDstMutable()}})
+        accesses.push_back({kind, address, nullptr, 1, bytes, bytes, originOf(address->get(), kernel)});
+      return WalkResult::advance();
+    }
     if (std::optional<KernelAccess> access = accessOf(op, layout)) {
       access->origin = originOf(access->address->get(), kernel);
       if (access->origin.kind != MemoryOrigin::Kind::Private)

@@ -19,8 +19,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "lib/Target/GPU/DeviceProduct.h"
+
+#include "dialects/Plan/Schedule.h"
 #include "dialects/Tensor/TensorDialect.h"
-#include "lib/Target/GPU/DeviceKernel.h"
+#include "lib/Target/GPU/BufferAlignment.h"
 #include "lib/Transforms/Schedule/ContractionInfo.h"
 #include "lib/Transforms/Schedule/ConvolutionInfo.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -32,49 +35,12 @@ using namespace mlir;
 using namespace mlir::disc;
 
 namespace {
-/// A batch of matrix products, as positions in row-major orders.
+/// Tiles of fused multiply-adds.
 class TileProduct {
 public:
-  explicit TileProduct(DeviceKernel &k) : k(k), b(k.b), m(k.m), points(k.points(1)) {}
-  virtual ~TileProduct() = default;
+  TileProduct(DeviceKernel &k, ProductSource &source) : k(k), b(k.b), m(k.m), source(source), points(source.points) {}
 
   LogicalResult emit();
-
-protected:
-  virtual SymExpr batches() = 0;
-  virtual SymExpr rows() = 0;
-  virtual SymExpr columns() = 0;
-  virtual SymExpr depth() = 0;
-  virtual Type accumulator() = 0;
-  /// The operands' elements; all positions lie inside the extents.
-  virtual Value lhs(Value batch, Value row, Value step) = 0;
-  virtual Value rhs(Value batch, Value step, Value column) = 0;
-  /// True if neighbouring elements of the operand lie along the sum.
-  virtual bool lhsAlongDepth() = 0;
-  virtual bool rhsAlongDepth() = 0;
-  /// The tensor that has the sums, and the point of it.
-  virtual Value result() = 0;
-  virtual SmallVector<Idx> resultAt(Value batch, Value row, Value column) = 0;
-
-  SmallVector<Value> split(Value linear, ArrayRef<SymExpr> extents) {
-    SmallVector<Value> sizes;
-    for (const SymExpr &e : extents)
-      sizes.push_back(points.expr(e));
-    return m.delinearize(linear, sizes);
-  }
-  Value widen(Value v) {
-    Type type = accumulator();
-    if (!v || v.getType() == type)
-      return v;
-    if (isa<FloatType>(type))
-      return arith::ExtFOp::create(b, k.loc, type, v);
-    return arith::ExtSIOp::create(b, k.loc, type, v);
-  }
-
-  DeviceKernel &k;
-  OpBuilder &b;
-  IndexMath &m;
-  PointEmitter points;
 
 private:
   /// An operand's part of a step, in memory of the block: element (step, other) at `step * pitch() + other`. Where
@@ -91,13 +57,28 @@ private:
   void fetch(const Operand &operand, Value start, Value end);
   SmallVector<Value> multiply(const Operand &left, const Operand &right, ValueRange sums);
   void epilogue(Value batch, Value firstRow, Value firstColumn, ValueRange sums);
+  Value widen(Value v);
 
+  DeviceKernel &k;
+  OpBuilder &b;
+  IndexMath &m;
+  ProductSource &source;
+  PointEmitter &points;
   int64_t tileDepth = 0, threadRows = 0, threadColumns = 0, rowThreads = 0, columnThreads = 0;
   Value rowOf, columnOf; // of the thread in the block
   Value rowCount, columnCount;
   bool ok = true;
 };
 } // namespace
+
+Value TileProduct::widen(Value v) {
+  Type type = source.accumulator();
+  if (!v || v.getType() == type)
+    return v;
+  if (isa<FloatType>(type))
+    return arith::ExtFOp::create(b, k.loc, type, v);
+  return arith::ExtSIOp::create(b, k.loc, type, v);
+}
 
 /// Few steps, of a number that is known, would be unrolled, with the loads of all of them in registers at once.
 static void keepRolled(scf::ForOp loop) {
@@ -112,20 +93,20 @@ LogicalResult TileProduct::emit() {
   tileDepth = k.schedule("tile_depth");
   threadRows = k.schedule("thread_rows"), threadColumns = k.schedule("thread_columns");
   rowThreads = tileRows / threadRows, columnThreads = tileColumns / threadColumns;
-  rowCount = points.expr(rows()), columnCount = points.expr(columns());
-  Value steps = points.expr(depth());
+  rowCount = points.expr(source.rows()), columnCount = points.expr(source.columns());
+  Value steps = points.expr(source.depth());
 
-  Value across = points.expr(SymExpr::ceilDiv(columns(), SymExpr(tileColumns)));
-  Value down = points.expr(SymExpr::ceilDiv(rows(), SymExpr(tileRows)));
+  Value across = points.expr(SymExpr::ceilDiv(source.columns(), SymExpr(tileColumns)));
+  Value down = points.expr(SymExpr::ceilDiv(source.rows(), SymExpr(tileRows)));
   Value block = k.block(), rest = m.div(block, across), batch = m.div(rest, down);
   Value firstColumn = m.mul(m.rem(block, across), tileColumns), firstRow = m.mul(m.rem(rest, down), tileRows);
   rowOf = m.div(k.thread(), m.constant(columnThreads)), columnOf = m.rem(k.thread(), m.constant(columnThreads));
 
-  auto left = [&](Value row, Value step) { return widen(lhs(batch, row, step)); };
-  auto right = [&](Value column, Value step) { return widen(rhs(batch, step, column)); };
-  Type type = accumulator();
-  Operand lhsTile{{}, tileRows, lhsAlongDepth(), firstRow, rowCount, left};
-  Operand rhsTile{{}, tileColumns, rhsAlongDepth(), firstColumn, columnCount, right};
+  auto left = [&](Value row, Value step) { return widen(source.lhs(batch, row, step)); };
+  auto right = [&](Value column, Value step) { return widen(source.rhs(batch, step, column)); };
+  Type type = source.accumulator();
+  Operand lhsTile{{}, tileRows, source.lhsAlongDepth(), firstRow, rowCount, left};
+  Operand rhsTile{{}, tileColumns, source.rhsAlongDepth(), firstColumn, columnCount, right};
   for (Operand *tile : {&lhsTile, &rhsTile})
     tile->memory = k.shared(type, tile->pitch() * tileDepth);
   Value zero = points.constant(cast<TypedAttr>(b.getZeroAttr(type)));
@@ -178,7 +159,7 @@ void TileProduct::fetch(const Operand &operand, Value start, Value end) {
 }
 
 SmallVector<Value> TileProduct::multiply(const Operand &left, const Operand &right, ValueRange sums) {
-  Type type = accumulator();
+  Type type = source.accumulator();
   return emitFor(b, k.loc, m.constant(0), m.constant(tileDepth), m.constant(1), sums, [&](Value d, ValueRange carried) {
     SmallVector<Value> next(carried), x, y;
     for (int64_t i = 0; i < threadRows; ++i)
@@ -200,7 +181,6 @@ SmallVector<Value> TileProduct::multiply(const Operand &left, const Operand &rig
 }
 
 void TileProduct::epilogue(Value batch, Value firstRow, Value firstColumn, ValueRange sums) {
-  Value tensor = result();
   for (int64_t i = 0; i < threadRows; ++i)
     for (int64_t j = 0; j < threadColumns && ok; ++j) {
       Value row = m.add(firstRow, m.add(rowOf, m.constant(i * rowThreads)));
@@ -210,37 +190,44 @@ void TileProduct::epilogue(Value batch, Value firstRow, Value firstColumn, Value
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(some.thenBlock());
       PointEmitter::Scope scope(points);
-      SmallVector<Idx> at = resultAt(batch, row, column);
-      Value sum = sums[i * threadColumns + j];
-      Type element = getElementTypeOrSelf(tensor.getType());
-      if (sum.getType() != element)
-        sum = arith::TruncFOp::create(b, k.loc, element, sum);
-      points.bind(tensor, [sum](ArrayRef<Idx>, Value) { return sum; });
-      SmallVector<std::tuple<unsigned, SmallVector<Idx>, Value>> stores;
-      for (auto [number, yielded] : llvm::enumerate(k.kernel.getYield().getValues())) {
-        FailureOr<SmallVector<Idx>> to = followResult(points, yielded, tensor, at);
-        if (failed(to)) {
-          k.kernel.emitError("result ") << number << " is not over the domain of the kernel's product";
-          ok = false;
-          return;
-        }
-        Value v = points.eval(yielded, *to);
-        if (!(ok &= bool(v)))
-          return;
-        stores.push_back({number, *to, v});
-      }
-      for (auto &[number, to, v] : stores)
-        ok &= succeeded(points.store(number, to, v));
-      points.unbind(tensor);
+      SmallVector<Idx> at = source.resultAt(batch, row, Idx(column));
+      ok &= succeeded(storeProduct(k, source, at, sums[i * threadColumns + j]));
     }
+}
+
+LogicalResult disc::storeProduct(DeviceKernel &k, ProductSource &source, ArrayRef<Idx> at, Value sum) {
+  PointEmitter &points = source.points;
+  Value tensor = source.result();
+  Type element = getElementTypeOrSelf(tensor.getType()), type = element;
+  if (auto vector = dyn_cast<VectorType>(sum.getType()))
+    type = vector.clone(element);
+  if (sum.getType() != type)
+    sum = arith::TruncFOp::create(k.b, k.loc, type, sum);
+  points.bind(tensor, [sum](ArrayRef<Idx>, Value) { return sum; });
+  SmallVector<std::tuple<unsigned, SmallVector<Idx>, Value>> stores;
+  for (auto [number, yielded] : llvm::enumerate(k.kernel.getYield().getValues())) {
+    FailureOr<SmallVector<Idx>> to = followResult(points, yielded, tensor, at);
+    if (failed(to))
+      return k.kernel.emitError("result ") << number << " is not over the domain of the kernel's product";
+    Value v = points.eval(yielded, *to);
+    if (!v)
+      return failure();
+    stores.push_back({number, *to, v});
+  }
+  for (auto &[number, to, v] : stores)
+    if (failed(points.store(number, to, v)))
+      return failure();
+  points.unbind(tensor);
+  return success();
 }
 
 //===-- Contractions ---------------------------------------------------------===//
 
 namespace {
-class Contraction : public TileProduct {
+class Contraction : public ProductSource {
 public:
-  Contraction(DeviceKernel &k, ContractionInfo contraction) : TileProduct(k), info(std::move(contraction)) {}
+  Contraction(DeviceKernel &k, ContractionInfo contraction, int64_t lanes)
+      : ProductSource(k, lanes), info(std::move(contraction)) {}
 
 private:
   SymExpr batches() override { return info.size(info.batch); }
@@ -253,7 +240,7 @@ private:
   SmallVector<SymExpr> extents(ArrayRef<unsigned> dims) {
     return llvm::map_to_vector(dims, [&](unsigned d) { return info.sizes[d]; });
   }
-  SmallVector<Idx> pointOf(AffineMap map, Value batch, Value row, Value column, Value step) {
+  SmallVector<Idx> pointOf(AffineMap map, Value batch, Value row, const Idx &column, Value step) {
     SmallVector<Idx> iters(info.op.getNumLoops(), points.uniform(int64_t(0))), at;
     auto place = [&](ArrayRef<unsigned> dims, Value linear) {
       if (linear)
@@ -262,8 +249,12 @@ private:
     };
     place(info.batch, batch);
     place(info.rows, row);
-    place(info.columns, column);
+    place(info.columns, column.base);
     place(info.depth, step);
+    if (column.lanes && !info.columns.empty()) {
+      Idx &innermost = iters[info.columns.back()];
+      innermost = Idx(innermost.base, /*lanes=*/true, 1, points.lanes());
+    }
     for (AffineExpr e : map.getResults())
       at.push_back(points.affine(e, iters));
     return at;
@@ -272,10 +263,33 @@ private:
     return points.eval(info.left(), pointOf(info.lhsMap(), batch, row, {}, step));
   }
   Value rhs(Value batch, Value step, Value column) override {
-    return points.eval(info.right(), pointOf(info.rhsMap(), batch, {}, column, step));
+    return points.eval(info.right(), pointOf(info.rhsMap(), batch, {}, Idx(column), step));
   }
-  SmallVector<Idx> resultAt(Value batch, Value row, Value column) override {
+  SmallVector<Idx> resultAt(Value batch, Value row, const Idx &column) override {
     return pointOf(info.resultMap(), batch, row, column, {});
+  }
+  Type operandElement() override { return info.lhsElement == info.rhsElement ? info.lhsElement : Type(); }
+  Value lineAddress(bool isLeft, Value batch, Value line) override {
+    Value operand = isLeft ? info.left() : info.right();
+    auto strided = StridedOperand::get(k.kernel, operand, isLeft ? info.lhsMap() : info.rhsMap(), k.shapes);
+    if (!strided || !strided->collapse(info.depth, info.sizes, k.shapes).value_or(SymExpr(0)).isConstant(1))
+      return {};
+    constexpr int64_t kBytes = 16;
+    Type element = getElementTypeOrSelf(operand.getType());
+    int64_t width = byteSize(element);
+    auto isAligned = [&](const SymExpr &e) { return e.content() * width % kBytes == 0; };
+    ArrayRef<unsigned> lines = isLeft ? info.rows : info.columns;
+    if (bufferAlignments(k.kernel, k.shapes)[strided->argument] % kBytes || !isAligned(info.size(info.depth)) ||
+        !isAligned(strided->offset))
+      return {};
+    Value offset = points.expr(strided->offset);
+    for (auto [dims, position] : {std::make_pair(ArrayRef<unsigned>(info.batch), batch), std::make_pair(lines, line)})
+      for (auto [d, i] : llvm::zip(dims, split(position, extents(dims)))) {
+        if (!isAligned(strided->strides[d]))
+          return {};
+        offset = m.add(offset, m.mul(i, points.expr(strided->strides[d])));
+      }
+    return m.advance(points.operandPtr(strided->argument), m.mul(offset, width));
   }
   bool alongDepth(Value operand, AffineMap map) {
     auto strided = StridedOperand::get(k.kernel, operand, map, k.shapes);
@@ -288,6 +302,17 @@ private:
 };
 } // namespace
 
+/// Neighbouring columns that are neighbours in the result, and can be stored together.
+static int64_t storedLanes(ShapeAnalysis &shapes, ArrayRef<SymExpr> sizes, ArrayRef<unsigned> columns) {
+  if (columns.empty())
+    return 1;
+  return std::max<int64_t>(std::gcd<int64_t>(shapes.simplify(sizes[columns.back()]).content(), 4), 1);
+}
+
+static LogicalResult emitProduct(DeviceKernel &k, ProductSource &source) {
+  return isMatrixSchedule(k.kernel.getScheduleAttr()) ? emitMatrixProduct(k, source) : TileProduct(k, source).emit();
+}
+
 LogicalResult disc::emitDeviceContraction(DeviceKernel &k) {
   FailureOr<std::vector<ContractionPart>> parts = contractionParts(k.kernel, k.kernel.getBody().front(), k.shapes);
   if (failed(parts))
@@ -299,15 +324,18 @@ LogicalResult disc::emitDeviceContraction(DeviceKernel &k) {
   auto fill = init.getDefiningOp<linalg::FillOp>();
   if (!fill || !(matchPattern(fill.getInputs()[0], m_AnyZeroFloat()) || matchPattern(fill.getInputs()[0], m_Zero())))
     return info.op.emitError("a contraction must start from zeros");
-  return Contraction(k, info).emit();
+  int64_t lanes = isMatrixSchedule(k.kernel.getScheduleAttr()) ? storedLanes(k.shapes, info.sizes, info.columns) : 1;
+  Contraction source(k, info, lanes);
+  return emitProduct(k, source);
 }
 
 //===-- Convolutions ---------------------------------------------------------===//
 
 namespace {
-class Convolution : public TileProduct {
+class Convolution : public ProductSource {
 public:
-  Convolution(DeviceKernel &k, ConvolutionInfo convolution) : TileProduct(k), info(std::move(convolution)) {
+  Convolution(DeviceKernel &k, ConvolutionInfo convolution, int64_t lanes)
+      : ProductSource(k, lanes), info(std::move(convolution)) {
     Type element = info.accumulator;
     type = element.isF16() || element.isBF16() ? Type(b.getF32Type()) : element;
     for (ConvolutionInfo::Axis &axis : info.axes) {
@@ -381,14 +409,32 @@ private:
     return points.eval(info.op.getWeight(), at);
   }
 
-  SmallVector<Idx> resultAt(Value group, Value row, Value column) override {
+  SmallVector<Idx> resultAt(Value group, Value row, const Idx &column) override {
     SmallVector<Value> out = split(row, outputs);
     SmallVector<Idx> at(1, Idx(out[0]));
     for (auto [i, axis] : llvm::enumerate(info.axes))
       if (axis.dim >= 0)
         at.push_back(Idx(out[i + 1]));
-    at.push_back(Idx(m.add(m.mul(group, points.expr(info.groupOutputs)), column)));
+    at.push_back(column);
+    at.back().base = m.add(m.mul(group, points.expr(info.groupOutputs)), column.base);
     return at;
+  }
+  Type operandElement() override { return info.inputElement == info.weightElement ? info.inputElement : Type(); }
+  Value lineAddress(bool isLeft, Value group, Value line) override {
+    // Rows of the input are read at their taps; a filter is one piece of memory.
+    Value weight = info.op.getWeight();
+    auto buffer = BufferOperand::get(k.kernel, weight, k.shapes);
+    if (isLeft || !buffer || !buffer->layout.isContiguous(k.shapes.dims(weight)))
+      return {};
+    constexpr int64_t kBytes = 16;
+    int64_t width = byteSize(getElementTypeOrSelf(weight.getType()));
+    auto isAligned = [&](const SymExpr &e) { return e.content() * width % kBytes == 0; };
+    if (bufferAlignments(k.kernel, k.shapes)[buffer->argument] % kBytes || !isAligned(depth()) ||
+        !isAligned(buffer->layout.offset))
+      return {};
+    Value filter = m.add(m.mul(group, points.expr(info.groupOutputs)), line);
+    Value offset = m.add(points.expr(buffer->layout.offset), m.mul(filter, points.expr(depth())));
+    return m.advance(points.operandPtr(buffer->argument), m.mul(offset, width));
   }
 
   ConvolutionInfo info;
@@ -401,5 +447,7 @@ LogicalResult disc::emitDeviceConvolution(DeviceKernel &k) {
   FailureOr<ConvolutionInfo> info = ConvolutionInfo::get(k.kernel, k.kernel.getBody().front(), k.shapes);
   if (failed(info))
     return failure();
-  return Convolution(k, *info).emit();
+  int64_t lanes = isMatrixSchedule(k.kernel.getScheduleAttr()) ? std::gcd<int64_t>(info->groupOutputs.content(), 4) : 1;
+  Convolution source(k, *info, std::max<int64_t>(lanes, 1));
+  return emitProduct(k, source);
 }

@@ -227,6 +227,32 @@ struct Emission {
     return success();
   }
 
+  /// A kernel, and others that compute the same with the schedule's variants.
+  FailureOr<DeviceKernelOp> addVariants(KernelFuncOp kernel) {
+    FailureOr<DeviceKernelOp> stub = add(kernel, kernel.getSymName(), emitKernel);
+    DictionaryAttr schedule = kernel.getScheduleAttr();
+    auto variants = schedule ? schedule.getAs<ArrayAttr>(kVariants) : ArrayAttr();
+    if (failed(stub) || !variants)
+      return stub;
+    Attribute tasks = kernel.getTasksAttr();
+    SmallVector<Attribute> list;
+    for (auto [i, variant] : llvm::enumerate(variants.getAsRange<DictionaryAttr>())) {
+      NamedAttrList own(variant);
+      auto when = cast<ExprAttr>(own.erase(kVariantWhen));
+      kernel.setTasksAttr(cast<ExprAttr>(own.erase(kVariantTasks)));
+      kernel.setScheduleAttr(own.getDictionary(b.getContext()));
+      FailureOr<DeviceKernelOp> other = add(kernel, kernel.getSymName() + "_variant" + Twine(i), emitKernel);
+      if (failed(other))
+        return failure();
+      list.push_back(b.getDictionaryAttr({b.getNamedAttr("when", when),
+                                          b.getNamedAttr("kernel", FlatSymbolRefAttr::get(other->getSymNameAttr()))}));
+    }
+    kernel.setScheduleAttr(schedule);
+    kernel.setTasksAttr(cast<ExprAttr>(tasks));
+    (*stub)->setAttr(kKernelVariantsAttr, b.getArrayAttr(list));
+    return stub;
+  }
+
   /// What is needed for a library to do the kernel's product.
   LogicalResult addLibrary(KernelFuncOp kernel, DeviceKernelOp stub) {
     std::optional<LibraryProduct> product = libraryProduct(kernel, shapes);
@@ -281,7 +307,7 @@ struct GpuEmitKernels : disc::impl::GpuEmitKernelsBase<GpuEmitKernels> {
         kernel.erase();
         continue;
       }
-      FailureOr<DeviceKernelOp> stub = emission.add(kernel, kernel.getSymName(), emitKernel);
+      FailureOr<DeviceKernelOp> stub = emission.addVariants(kernel);
       if (failed(stub))
         return signalPassFailure();
       if (kernel.getKind() == KernelKind::Contraction)

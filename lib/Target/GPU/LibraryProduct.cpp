@@ -15,6 +15,7 @@
 
 #include "lib/Target/GPU/LibraryProduct.h"
 
+#include "dialects/Plan/Schedule.h"
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Runtime/Core/ModelInfo.h"
 #include "lib/Target/Common/ElementTypes.h"
@@ -226,6 +227,8 @@ std::optional<LibraryProduct> disc::libraryProduct(KernelFuncOp kernel, ShapeAna
   LibraryProduct out;
   Value product = linalg::GenericOp(info.op).getResult(0);
   Type element = info.lhsElement; // the sums are of f32 in any case
+  if (!kernel.getScheduleAttr() || !kernel.getScheduleAttr().contains(kLibraryWhen))
+    return std::nullopt;
   if (yields.size() != 1 || !(element.isF32() || element.isF16() || element.isBF16()) || info.rhsElement != element ||
       !getElementTypeOrSelf(product.getType()).isF32() || getElementTypeOrSelf(yields[0].getType()) != element)
     return std::nullopt;
@@ -278,6 +281,7 @@ std::optional<LibraryProduct> disc::libraryProduct(KernelFuncOp kernel, ShapeAna
   if (bias)
     out.attrs.operands.push_back(*bias);
   out.attrs.extents = {own.size(own.batch), m, n, k, a->apart, b->apart, m * n};
+  out.attrs.when = kernel.getScheduleAttr().getAs<ExprAttr>(kLibraryWhen).getValue();
   out.attrs.dtype = element.isF32() ? DISC_F32 : element.isF16() ? DISC_F16 : DISC_BF16;
   out.attrs.aColumns = a->byColumns;
   out.attrs.bColumns = b->byColumns;

@@ -183,12 +183,10 @@ LogicalResult EntryLowering::lowerDeviceLaunch(LaunchOp op, DeviceKernelOp kerne
       extents.push_back(toI64(loc, value));
     else
       return failure();
-  // Below as many multiplications a call of the library takes longer than the kernel.
-  constexpr int64_t kLarge = 1 << 20;
-  Value work = extents[0];
-  for (Value extent : ArrayRef(extents).slice(1, 3))
-    work = arith::MulIOp::create(b, loc, work, extent);
-  Value isLarge = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, work, constant64(loc, kLarge));
+  Value when = emitExpr(op, product.when);
+  if (!when)
+    return failure();
+  Value isLarge = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, toI64(loc, when), constant64(loc, 0));
   Block *before = b.getInsertionBlock(), *large = b.createBlock(exit);
   Value array = slots(loc, product.operands.size() + extents.size());
   for (auto [i, operand] : llvm::enumerate(product.operands))
@@ -280,7 +278,6 @@ FailureOr<std::pair<Value, size_t>> EntryLowering::deviceArguments(LaunchOp op, 
 
 /// The kernel's tasks are its blocks; a grid is put into the call's stream.
 LogicalResult EntryLowering::launchOnDevice(LaunchOp op, DeviceKernelOp kernel) {
-  Location loc = op.getLoc();
   if (auto update = kernel->getAttrOfType<DictionaryAttr>(kKernelUpdateAttr))
     if (failed(bringOperand(op, UpdateAttrs::fromAttr(update))))
       return failure();
@@ -288,6 +285,56 @@ LogicalResult EntryLowering::launchOnDevice(LaunchOp op, DeviceKernelOp kernel) 
     return launchOrdered(op, kernel, OrderAttrs::fromAttr(order));
   if (auto split = kernel->getAttrOfType<DictionaryAttr>(kKernelSplitAttr))
     return launchInParts(op, kernel, SplitAttrs::fromAttr(split));
+  if (auto variants = kernel->getAttrOfType<ArrayAttr>(kKernelVariantsAttr))
+    return launchVariant(op, kernel, variants);
+  return launchGrid(op, kernel);
+}
+
+/// The first kernel whose condition holds, or the kernel itself.
+LogicalResult EntryLowering::launchVariant(LaunchOp op, DeviceKernelOp kernel, ArrayAttr variants) {
+  Location loc = op.getLoc();
+  // All of them here: what is emitted on a side is not seen on the other one.
+  SmallVector<std::pair<Value, DeviceKernelOp>> others;
+  for (auto variant : variants.getAsRange<DictionaryAttr>()) {
+    auto one = module.lookupSymbol<DeviceKernelOp>(variant.getAs<FlatSymbolRefAttr>("kernel"));
+    if (!one)
+      return op.emitOpError() << "names no kernel: " << variant.get("kernel");
+    Value when = emitExpr(op, variant.getAs<ExprAttr>("when").getValue());
+    if (!when)
+      return failure();
+    Value zero = constant64(loc, 0);
+    others.push_back({arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, toI64(loc, when), zero), one});
+  }
+  // Each side in a chain of blocks of its own, as its checks expect.
+  SmallVector<Block *> ends;
+  auto launch = [&](DeviceKernelOp one) {
+    ExprEmitter::Scope scope(exprs);
+    LogicalResult status = launchGrid(op, one);
+    ends.push_back(b.getInsertionBlock());
+    return status;
+  };
+  for (auto [holds, one] : others) {
+    Block *before = b.getInsertionBlock(), *chosen = b.createBlock(exit);
+    if (failed(launch(one)))
+      return failure();
+    Block *other = b.createBlock(exit);
+    b.setInsertionPointToEnd(before);
+    cf::CondBranchOp::create(b, loc, holds, chosen, other);
+    b.setInsertionPointToStart(other);
+  }
+  if (failed(launch(kernel)))
+    return failure();
+  Block *after = b.createBlock(exit);
+  for (Block *end : ends) {
+    b.setInsertionPointToEnd(end);
+    cf::BranchOp::create(b, loc, after);
+  }
+  b.setInsertionPointToStart(after);
+  return success();
+}
+
+LogicalResult EntryLowering::launchGrid(LaunchOp op, DeviceKernelOp kernel) {
+  Location loc = op.getLoc();
   Value blocks = emitExpr(op, exprAttr(kernel, kKernelTasksAttr, 1));
   auto args = deviceArguments(op, kernel, /*extra=*/0);
   if (!blocks || failed(args))

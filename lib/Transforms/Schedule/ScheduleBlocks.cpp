@@ -21,6 +21,7 @@
 
 #include "lib/Transforms/Schedule/Passes.h"
 
+#include "dialects/Plan/Schedule.h"
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Schedule/ContractionInfo.h"
 #include "lib/Transforms/Schedule/ConvolutionInfo.h"
@@ -51,7 +52,14 @@ private:
   LogicalResult runningSum(RunningSumOp op);
   LogicalResult row();
   LogicalResult column();
-  LogicalResult product(const SymExpr &batches, const SymExpr &rows, const SymExpr &columns);
+  /// A batch of products of matrices of `element`, or of elements of different types.
+  struct Product {
+    SymExpr batches, rows, columns, depth;
+    Type element, accumulator;
+    bool isDense; ///< Lines along the sum are pieces of memory, of a multiple of 16 bytes.
+  };
+  LogicalResult product(const Product &p);
+  LogicalResult matrixProduct(const Product &p);
   LogicalResult attention();
   /// Elements that make 16 bytes of the widest of the kernel's buffers.
   int64_t vector();
@@ -135,7 +143,16 @@ LogicalResult BlockScheduler::run() {
     if (parts->size() != 1 || parts->front().products.size() != 1)
       return kernel.emitError("products of several parts are not mapped to blocks of threads");
     const ContractionInfo &info = parts->front().first();
-    return product(info.size(info.batch), info.size(info.rows), info.size(info.columns));
+    ContractionInfo own = info;
+    auto isDense = [&](Value operand, AffineMap map) {
+      // The depth is the last dimension of an operand that is in memory as it is.
+      auto dims = dyn_cast<AffineDimExpr>(map.getResults().back());
+      return isa<BlockArgument>(operand) && own.depth.size() == 1 && dims && dims.getPosition() == own.depth[0] &&
+             own.size(own.depth).content() * int64_t(info.lhsElement.getIntOrFloatBitWidth()) % 128 == 0;
+    };
+    bool dense = isDense(own.left(), own.lhsMap()) && isDense(own.right(), own.rhsMap());
+    return product({info.size(info.batch), info.size(info.rows), info.size(info.columns), info.size(info.depth),
+                    info.lhsElement == info.rhsElement ? info.lhsElement : Type(), info.accumulator, dense});
   }
   case KernelKind::Convolution: {
     FailureOr<ConvolutionInfo> info = ConvolutionInfo::get(kernel, body, shapes);
@@ -144,7 +161,13 @@ LogicalResult BlockScheduler::run() {
     SymExpr rows = info->batch;
     for (const ConvolutionInfo::Axis &axis : info->axes)
       rows *= axis.output;
-    return product(info->groups, rows, info->groupOutputs);
+    SymExpr depth = info->groupInputs;
+    for (const ConvolutionInfo::Axis &axis : info->axes)
+      depth *= axis.kernel;
+    Type element = info->inputElement == info->weightElement ? info->inputElement : Type();
+    Type accumulator = element && (element.isF16() || element.isBF16()) ? Float32Type::get(kernel.getContext())
+                                                                        : info->accumulator;
+    return product({info->groups, rows, info->groupOutputs, depth, element, accumulator, false});
   }
   case KernelKind::Attention:
     return attention();
@@ -200,7 +223,66 @@ LogicalResult BlockScheduler::column() {
   return success();
 }
 
-LogicalResult BlockScheduler::product(const SymExpr &batches, const SymExpr &rows, const SymExpr &columns) {
+LogicalResult BlockScheduler::matrixProduct(const Product &p) {
+  Builder b(kernel.getContext());
+  struct Tile {
+    int64_t rows, columns, warpRows, warpColumns, stages, slices;
+  };
+  auto tasksOf = [&](const Tile &tile) {
+    return shapes.simplify(p.batches * SymExpr::ceilDiv(p.rows, SymExpr(tile.rows)) *
+                           SymExpr::ceilDiv(p.columns, SymExpr(tile.columns)));
+  };
+  auto scheduleOf = [&](const Tile &tile) {
+    int64_t warps = tile.rows / tile.warpRows * (tile.columns / tile.warpColumns) * tile.slices;
+    NamedAttrList fields;
+    for (auto [name, value] : {std::pair<StringRef, int64_t>("threads", 32 * warps),
+                               {"tile_rows", tile.rows},
+                               {"tile_columns", tile.columns},
+                               {"warp_rows", tile.warpRows},
+                               {"warp_columns", tile.warpColumns},
+                               {"stages", tile.stages},
+                               {"slices", tile.slices}})
+      fields.set(name, b.getI64IntegerAttr(value));
+    return fields;
+  };
+  // The middle one for most shapes, the small one where it would leave most of a device idle, and the large one where
+  // that still gives every multiprocessor something to do. The numbers of blocks suit devices of 100 to 150 of these;
+  // they are the same for all, so that results are.
+  constexpr Tile small{32, 32, 32, 32, 2, 8}, middle{64, 64, 32, 32, 4, 1}, large{128, 128, 64, 32, 3, 1};
+  constexpr int64_t kIdle = 96, kBusy = 160;
+  NamedAttrList schedule = scheduleOf(middle);
+  SmallVector<Attribute> variants;
+  auto add = [&](const Tile &tile, const SymExpr &when) {
+    // Never positive, or always: nothing is to be chosen at run time.
+    if (shapes.range(when).max.value_or(1) <= 0)
+      return;
+    NamedAttrList fields = scheduleOf(tile);
+    fields.set(kVariantWhen, ExprAttr::get(b.getContext(), when));
+    fields.set(kVariantTasks, ExprAttr::get(b.getContext(), tasksOf(tile)));
+    variants.push_back(fields.getDictionary(b.getContext()));
+  };
+  add(small, SymExpr(kIdle) - tasksOf(middle));
+  add(large, tasksOf(large) - SymExpr(kBusy - 1));
+  if (!variants.empty())
+    schedule.set(kVariants, b.getArrayAttr(variants));
+  // For f32 a library uses no matrix unit. For half floats it knows its device better, if there is much to do.
+  SymExpr work = p.batches * p.rows * p.columns * p.depth;
+  constexpr int64_t kMuch = int64_t(1) << 28, kManyRows = 128;
+  if (!p.element.isF32())
+    schedule.set(kLibraryWhen, ExprAttr::get(b.getContext(), SymExpr::min(work - SymExpr(kMuch - 1),
+                                                                          p.rows - SymExpr(kManyRows - 1))));
+  else if (!p.isDense)
+    schedule.set(kLibraryWhen, ExprAttr::get(b.getContext(), work - SymExpr(kMuch - 1)));
+  set(tasksOf(middle), cast<IntegerAttr>(schedule.get("threads")).getInt(), {});
+  kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
+  return success();
+}
+
+LogicalResult BlockScheduler::product(const Product &p) {
+  const SymExpr &batches = p.batches, &rows = p.rows, &columns = p.columns;
+  if (target.matrixUnit && p.element && (p.element.isF32() || p.element.isF16() || p.element.isBF16()) &&
+      p.accumulator.isF32())
+    return matrixProduct(p);
   struct Tile {
     int64_t rows, columns, depth, threadRows, threadColumns;
   };
@@ -221,6 +303,12 @@ LogicalResult BlockScheduler::product(const SymExpr &batches, const SymExpr &row
        {"tile_depth", tile.depth},
        {"thread_rows", tile.threadRows},
        {"thread_columns", tile.threadColumns}});
+  // Below as many multiplications a call of the library takes longer than the kernel.
+  constexpr int64_t kLarge = 1 << 20;
+  NamedAttrList schedule(kernel.getScheduleAttr());
+  schedule.set(kLibraryWhen,
+               ExprAttr::get(kernel.getContext(), batches * rows * columns * p.depth - SymExpr(kLarge - 1)));
+  kernel.setScheduleAttr(schedule.getDictionary(kernel.getContext()));
   return success();
 }
 

@@ -1,0 +1,432 @@
+//===- DeviceMatrix.cpp - products on a matrix unit -------------------------===//
+//
+// A block computes a tile of results, each of its warps a part of the tile, over steps of a line (64 bytes) along the
+// sum. Lines of both operands go to memory of the block, several steps ahead of the one that is multiplied:
+//
+//   scf.for %step = 0 to K / line iter_args(sums, %stage) {
+//     nvvm.cp.async.wait.group ; gpu.barrier                       // the lines of %step are there
+//     nvvm.cp.async of the lines of %step + stages - 1, to where those of %step - 1 were
+//     chunks of 16 bytes from memory of the block ; nvvm.mma.sync
+//   }
+//   sums to memory of the block ; the epilogue at neighbouring points of a row ; stores
+//
+// A line of an operand that cannot be copied in chunks (a computed operand, or one stored along its rows) is evaluated
+// element by element and stored to memory of the block by the thread.
+//
+// Where there are few tiles (`slices` of the schedule), all warps of a block have the same tile, and each takes some of
+// the steps. Chunks then come straight from the operands, since no other warp needs them, and the warps' sums are added
+// up in memory of the block, in order.
+//
+// Chunk `c` of line `r` is stored at chunk `c ^ (r / 2 % 4)`: then eight neighbouring threads write to, and read from,
+// different banks, in all orders that occur here.
+//
+// Lit test: test/lit/GPU/matrix-products.mlir.
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Target/GPU/DeviceProduct.h"
+#include "lib/Target/GPU/MatrixUnit.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+constexpr int64_t kWords = MatrixUnit::kLineBytes / 4, kChunkWords = MatrixUnit::kChunkBytes / 4;
+constexpr int64_t kChunks = MatrixUnit::kLineBytes / MatrixUnit::kChunkBytes; // of a line
+constexpr int64_t kPadding = 8; // words behind a row of sums: rows then start in different banks
+
+class MatrixProduct {
+public:
+  MatrixProduct(DeviceKernel &k, ProductSource &source)
+      : k(k), b(k.b), m(k.m), source(source), points(source.points), element(source.operandElement()),
+        unit(k.b, k.loc, element) {}
+
+  LogicalResult emit();
+
+private:
+  /// An operand's lines that the block needs: rows of the left one, columns of the right one.
+  struct Operand {
+    explicit Operand(bool isLeft) : isLeft(isLeft) {}
+
+    const bool isLeft;
+    int64_t width = 0; // lines of the tile
+    Value first, count;
+    bool alongDepth = false, isCopied = false;
+    int64_t firstWord = 0;          // of the operand in a stage
+    SmallVector<Value> own, chunks; // of each chunk that the thread brings: the line in the tile, and its chunk
+    SmallVector<Value> addresses;   // of each, if it is copied: at step 0
+  };
+
+  void placeOperand(Operand &operand);
+  Value clampedLine(const Operand &operand, Value line);
+  Value chunkAt(const Operand &operand, Value line, Value address, Value position);
+  Value wordOf(const Operand &operand, Value stage, Value line, Value chunk);
+  void copy(const Operand &operand, Value step, Value stage);
+  SmallVector<Value> evaluate(const Operand &operand, Value step);
+  void put(const Operand &operand, ValueRange values, Value stage);
+  MatrixUnit::Fragment fragment(const Operand &operand, Value stage, Value line);
+  SmallVector<Value> multiply(ArrayRef<MatrixUnit::Fragment> left, ArrayRef<MatrixUnit::Fragment> right,
+                              ValueRange sums);
+  SmallVector<Value> staged();
+  SmallVector<Value> sliced();
+  void storeSums(ValueRange sums, Value firstRow);
+  void epilogue(ValueRange sums);
+  void storeRows(Value firstRow, int64_t rows);
+
+  Value fits(Value position) { return m.less(position, depth); }
+  bool alwaysFits() const { return knownDepth % unit.line() == 0; }
+  Value address(Value word) {
+    return LLVM::GEPOp::create(b, k.loc, memory.getType(), b.getI32Type(), memory, ArrayRef<LLVM::GEPArg>{m.i64(word)},
+                               LLVM::GEPNoWrapFlags::inbounds);
+  }
+
+  DeviceKernel &k;
+  OpBuilder &b;
+  IndexMath &m;
+  ProductSource &source;
+  PointEmitter &points;
+  Type element;
+  MatrixUnit unit;
+
+  int64_t tileRows = 0, tileColumns = 0, warpRows = 0, warpColumns = 0, stages = 0, slices = 0, knownDepth = 0;
+  int64_t rowWarps = 0, columnWarps = 0, pitch = 0;
+  Operand left{true}, right{false};
+  Value memory, depth, steps, batch, warp, warpRow, warpColumn, group, place; // place: in a group of four threads
+  bool ok = true;
+};
+} // namespace
+
+/// Steps, of a number that may be known, stay a loop: unrolled, the loads of all of them would be in registers at once.
+static void keepRolled(ValueRange results) {
+  auto loop = results.front().getDefiningOp<scf::ForOp>();
+  if (!loop)
+    return;
+  MLIRContext *context = loop.getContext();
+  auto unroll = LLVM::LoopUnrollAttr::get(context, BoolAttr::get(context, true), {}, {}, {}, {}, {}, {});
+  loop->setAttr("loop_annotation",
+                LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unroll, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}));
+}
+
+LogicalResult MatrixProduct::emit() {
+  tileRows = k.schedule("tile_rows"), tileColumns = k.schedule("tile_columns");
+  warpRows = k.schedule("warp_rows"), warpColumns = k.schedule("warp_columns");
+  stages = k.schedule("stages"), slices = k.schedule("slices");
+  rowWarps = tileRows / warpRows, columnWarps = tileColumns / warpColumns;
+  pitch = tileColumns + kPadding;
+  knownDepth = source.depth().content();
+  depth = points.expr(source.depth());
+  steps = points.expr(SymExpr::ceilDiv(source.depth(), SymExpr(unit.line())));
+
+  Value across = points.expr(SymExpr::ceilDiv(source.columns(), SymExpr(tileColumns)));
+  Value down = points.expr(SymExpr::ceilDiv(source.rows(), SymExpr(tileRows)));
+  Value block = k.block(), rest = m.div(block, across);
+  batch = m.div(rest, down);
+  left.width = tileRows, left.count = points.expr(source.rows()), left.first = m.mul(m.rem(rest, down), tileRows);
+  right.width = tileColumns, right.count = points.expr(source.columns());
+  right.first = m.mul(m.rem(block, across), tileColumns);
+  left.alongDepth = source.lhsAlongDepth(), right.alongDepth = source.rhsAlongDepth();
+  right.firstWord = tileRows * kWords;
+
+  Value thread = k.thread(), lanes = m.constant(k.warp), lane = m.rem(thread, lanes), four = m.constant(kChunks);
+  warp = m.div(thread, lanes);
+  group = m.div(lane, four), place = m.rem(lane, four);
+  Value perRow = m.constant(columnWarps);
+  warpRow = slices > 1 ? m.constant(0) : m.mul(m.div(warp, perRow), warpRows);
+  warpColumn = slices > 1 ? m.constant(0) : m.mul(m.rem(warp, perRow), warpColumns);
+
+  int64_t sumWords = pitch * (slices > 1 ? slices * tileRows : warpRows);
+  int64_t lineWords = slices > 1 ? 0 : stages * (tileRows + tileColumns) * kWords;
+  memory = k.shared(b.getI32Type(), std::max(sumWords, lineWords));
+  SmallVector<Value> sums = slices > 1 ? sliced() : staged();
+  if (ok)
+    epilogue(sums);
+  return success(ok);
+}
+
+Value MatrixProduct::clampedLine(const Operand &operand, Value line) {
+  // What comes of lines beyond the last one is not stored.
+  return m.min(m.add(operand.first, line), m.sub(operand.count, m.constant(1)));
+}
+
+/// The chunk that begins at a position of the sum; zeros beyond the end. `address`: of position 0 of the line, if it is
+/// read in chunks.
+Value MatrixProduct::chunkAt(const Operand &operand, Value line, Value lineStart, Value position) {
+  Value last = m.sub(depth, m.constant(1));
+  if (lineStart) {
+    // The depth is a multiple of a chunk: there are all of its elements, or none.
+    Value at = alwaysFits() ? position : m.min(position, m.sub(depth, m.constant(unit.chunk())));
+    Value v = LLVM::LoadOp::create(b, k.loc, unit.chunkType(),
+                                   m.advance(lineStart, m.mul(at, MatrixUnit::kChunkBytes / unit.chunk())),
+                                   MatrixUnit::kChunkBytes);
+    if (alwaysFits())
+      return v;
+    Value zero = points.constant(cast<TypedAttr>(b.getZeroAttr(unit.chunkType())));
+    return arith::SelectOp::create(b, k.loc, fits(position), v, zero);
+  }
+  SmallVector<Value> elements;
+  Value zero = points.constant(cast<TypedAttr>(b.getZeroAttr(element)));
+  for (int64_t i = 0; i < unit.chunk() && ok; ++i) {
+    PointEmitter::Scope scope(points);
+    Value at = m.add(position, m.constant(i)), inside = m.min(at, last);
+    Value v = operand.isLeft ? source.lhs(batch, line, inside) : source.rhs(batch, inside, line);
+    if (!(ok &= bool(v)))
+      break;
+    elements.push_back(alwaysFits() ? v : arith::SelectOp::create(b, k.loc, fits(at), v, zero).getResult());
+  }
+  return ok ? unit.pack(elements) : points.constant(cast<TypedAttr>(b.getZeroAttr(unit.chunkType())));
+}
+
+/// Which chunks of each step the thread brings. Neighbouring threads read neighbouring elements: of a line if those lie
+/// along the sum, otherwise of neighbouring lines.
+void MatrixProduct::placeOperand(Operand &operand) {
+  int64_t count = operand.width * kChunks, threads = k.threads();
+  for (int64_t from = 0; from < count; from += threads) {
+    Value position = m.add(k.thread(), m.constant(from));
+    Value fast = m.constant(operand.alongDepth ? kChunks : operand.width);
+    Value inner = m.rem(position, fast), outer = m.div(position, fast);
+    Value line = operand.alongDepth ? outer : inner, chunk = operand.alongDepth ? inner : outer;
+    operand.own.push_back(line);
+    operand.chunks.push_back(chunk);
+    if (Value start = source.lineAddress(operand.isLeft, batch, clampedLine(operand, line)))
+      operand.addresses.push_back(m.advance(start, m.mul(chunk, MatrixUnit::kChunkBytes)));
+  }
+  operand.isCopied = !operand.addresses.empty();
+}
+
+Value MatrixProduct::wordOf(const Operand &operand, Value stage, Value line, Value chunk) {
+  Value stageWord = m.mul(stage, (tileRows + tileColumns) * kWords);
+  Value two = m.constant(2), turn = m.rem(m.div(line, two), m.constant(kChunks));
+  Value turned = arith::XOrIOp::create(b, k.loc, chunk, turn);
+  Value word = m.add(m.mul(line, kWords), m.mul(turned, kChunkWords));
+  return m.add(m.add(stageWord, m.constant(operand.firstWord)), word);
+}
+
+/// Starts to copy the lines of a step.
+void MatrixProduct::copy(const Operand &operand, Value step, Value stage) {
+  Type i32 = b.getI32Type();
+  for (auto [line, chunk, start] : llvm::zip(operand.own, operand.chunks, operand.addresses)) {
+    Value to = address(wordOf(operand, stage, line, chunk));
+    Value from = m.advance(start, m.mul(step, MatrixUnit::kLineBytes));
+    Value size;
+    if (!alwaysFits()) {
+      // What is not read is zero.
+      Value position = m.add(m.mul(step, unit.line()), m.mul(chunk, unit.chunk()));
+      Value all = arith::ConstantOp::create(b, k.loc, b.getI32IntegerAttr(MatrixUnit::kChunkBytes));
+      Value none = arith::ConstantOp::create(b, k.loc, b.getI32IntegerAttr(0));
+      size = arith::SelectOp::create(b, k.loc, i32, fits(position), all, none);
+    }
+    NVVM::CpAsyncOp::create(b, k.loc, to, from, MatrixUnit::kChunkBytes, NVVM::LoadCacheModifierKind::CG, size);
+  }
+}
+
+SmallVector<Value> MatrixProduct::evaluate(const Operand &operand, Value step) {
+  SmallVector<Value> values;
+  for (auto [line, chunk] : llvm::zip(operand.own, operand.chunks)) {
+    Value position = m.add(m.mul(step, unit.line()), m.mul(chunk, unit.chunk()));
+    values.push_back(chunkAt(operand, clampedLine(operand, line), {}, position));
+  }
+  return values;
+}
+
+void MatrixProduct::put(const Operand &operand, ValueRange values, Value stage) {
+  for (auto [line, chunk, v] : llvm::zip(operand.own, operand.chunks, values))
+    LLVM::StoreOp::create(b, k.loc, v, address(wordOf(operand, stage, line, chunk)), MatrixUnit::kChunkBytes);
+}
+
+MatrixUnit::Fragment MatrixProduct::fragment(const Operand &operand, Value stage, Value line) {
+  Value at = address(wordOf(operand, stage, line, place));
+  return unit.prepare(LLVM::LoadOp::create(b, k.loc, unit.chunkType(), at, MatrixUnit::kChunkBytes));
+}
+
+/// `left` has two fragments for each 16 rows, of the lines `group` and `group + 8`.
+SmallVector<Value> MatrixProduct::multiply(ArrayRef<MatrixUnit::Fragment> rows, ArrayRef<MatrixUnit::Fragment> columns,
+                                           ValueRange sums) {
+  SmallVector<Value> next;
+  Value zero = points.constant(b.getF32FloatAttr(0));
+  for (size_t i = 0; i < rows.size(); i += 2)
+    for (const MatrixUnit::Fragment &column : columns) {
+      SmallVector<Value> own(sums.slice(next.size(), 4));
+      SmallVector<Value> start = unit.isExact() ? own : SmallVector<Value>(4, zero);
+      SmallVector<Value> sum = unit.multiply(rows[i], rows[i + 1], column, start);
+      for (auto [x, y] : llvm::zip(own, sum))
+        next.push_back(unit.isExact() ? y : arith::AddFOp::create(b, k.loc, x, y).getResult());
+    }
+  return next;
+}
+
+/// Lines in memory of the block.
+SmallVector<Value> MatrixProduct::staged() {
+  for (Operand *operand : {&left, &right}) {
+    placeOperand(*operand);
+    if (!operand->isCopied)
+      put(*operand, evaluate(*operand, m.constant(0)), m.constant(0));
+  }
+  bool anyCopied = left.isCopied || right.isCopied;
+  auto copyAll = [&](Value step, Value stage) {
+    for (Operand *operand : {&left, &right})
+      if (operand->isCopied)
+        copy(*operand, step, stage);
+  };
+  auto guarded = [&](Value step, function_ref<void()> body) {
+    emitIf(b, k.loc, m.less(step, steps), {}, [&] {
+      body();
+      return SmallVector<Value>();
+    });
+  };
+  for (int64_t i = 0; i + 1 < stages && anyCopied; ++i) {
+    guarded(m.constant(i), [&] { copyAll(m.constant(i), m.constant(i)); });
+    NVVM::CpAsyncCommitGroupOp::create(b, k.loc);
+  }
+  int64_t rowTiles = warpRows / MatrixUnit::kRows, columnTiles = warpColumns / MatrixUnit::kColumns;
+  SmallVector<Value> carried(rowTiles * columnTiles * 4, points.constant(b.getF32FloatAttr(0)));
+  carried.push_back(m.constant(0));
+  Value one = m.constant(1), zero = m.constant(0);
+  carried = emitFor(b, k.loc, zero, steps, one, carried, [&](Value step, ValueRange values) {
+    PointEmitter::Scope scope(points);
+    Value stage = values.back();
+    if (anyCopied)
+      NVVM::CpAsyncWaitGroupOp::create(b, k.loc, stages - 2);
+    k.barrier();
+    if (anyCopied) {
+      Value ahead = m.add(step, m.constant(stages - 1));
+      Value free = arith::SelectOp::create(b, k.loc, m.equal(stage, zero), m.constant(stages - 1), m.sub(stage, one));
+      guarded(ahead, [&] { copyAll(ahead, free); });
+      NVVM::CpAsyncCommitGroupOp::create(b, k.loc);
+    }
+    Value after = m.add(stage, one);
+    after = arith::SelectOp::create(b, k.loc, m.equal(after, m.constant(stages)), zero, after);
+    SmallVector<Value> brought[2];
+    for (auto [operand, list] : llvm::zip(ArrayRef<Operand *>{&left, &right}, brought))
+      if (!operand->isCopied)
+        list = evaluate(*operand, m.add(step, one));
+
+    SmallVector<MatrixUnit::Fragment> columns;
+    for (int64_t j = 0; j < columnTiles; ++j)
+      columns.push_back(
+          fragment(right, stage, m.add(m.add(warpColumn, m.constant(j * MatrixUnit::kColumns)), group)));
+    SmallVector<Value> next;
+    for (int64_t i = 0; i < rowTiles; ++i) {
+      SmallVector<MatrixUnit::Fragment> rows;
+      for (int64_t half : {0, 8})
+        rows.push_back(fragment(left, stage, m.add(m.add(warpRow, m.constant(i * MatrixUnit::kRows + half)), group)));
+      llvm::append_range(next, multiply(rows, columns, values.slice(i * columnTiles * 4, columnTiles * 4)));
+    }
+    for (auto [operand, list] : llvm::zip(ArrayRef<Operand *>{&left, &right}, brought))
+      if (!operand->isCopied)
+        put(*operand, list, after);
+    next.push_back(after);
+    return next;
+  });
+  keepRolled(carried);
+  if (anyCopied)
+    NVVM::CpAsyncWaitGroupOp::create(b, k.loc, 0);
+  // The memory is that of the sums from here on.
+  k.barrier();
+  carried.pop_back();
+  return carried;
+}
+
+/// Every warp takes steps `warp`, `warp + slices`, ... with chunks from the operands.
+SmallVector<Value> MatrixProduct::sliced() {
+  int64_t rowTiles = tileRows / MatrixUnit::kRows, columnTiles = tileColumns / MatrixUnit::kColumns;
+  struct Line {
+    const Operand *operand;
+    Value line, start;
+  };
+  SmallVector<Line> lines;
+  for (const Operand *operand : {&left, &right})
+    for (int64_t i = 0; i < operand->width; i += 8) {
+      Value line = clampedLine(*operand, m.add(m.constant(i), group));
+      lines.push_back({operand, line, source.lineAddress(operand->isLeft, batch, line)});
+    }
+  auto bring = [&](Value step) {
+    Value position = m.add(m.mul(step, unit.line()), m.mul(place, unit.chunk()));
+    SmallVector<Value> chunks;
+    for (const Line &line : lines)
+      chunks.push_back(chunkAt(*line.operand, line.line, line.start, position));
+    return chunks;
+  };
+  SmallVector<Value> carried(rowTiles * columnTiles * 4, points.constant(b.getF32FloatAttr(0)));
+  // A warp without a step reads nothing: of operands without elements there is none.
+  carried = emitFor(b, k.loc, warp, steps, m.constant(slices), carried, [&](Value step, ValueRange sums) {
+    PointEmitter::Scope scope(points);
+    SmallVector<MatrixUnit::Fragment> fragments;
+    SmallVector<Value> chunks = bring(step);
+    for (Value chunk : chunks)
+      fragments.push_back(unit.prepare(chunk));
+    auto all = ArrayRef(fragments);
+    return multiply(all.take_front(2 * rowTiles), all.drop_front(2 * rowTiles), sums);
+  });
+  return carried;
+}
+
+/// The warp's sums, as rows of the tile from `firstRow` on.
+void MatrixProduct::storeSums(ValueRange sums, Value firstRow) {
+  int64_t columnTiles = (slices > 1 ? tileColumns : warpColumns) / MatrixUnit::kColumns;
+  VectorType pair = VectorType::get({2}, b.getF32Type());
+  for (size_t tile = 0; tile * 4 < sums.size(); ++tile)
+    for (int64_t half : {0, 1}) {
+      Value row = m.add(m.add(firstRow, m.constant(tile / columnTiles * MatrixUnit::kRows + 8 * half)), group);
+      Value column = m.add(warpColumn, m.add(m.constant(tile % columnTiles * MatrixUnit::kColumns), m.mul(place, 2)));
+      Value both = vector::FromElementsOp::create(b, k.loc, pair, sums.slice(tile * 4 + 2 * half, 2));
+      LLVM::StoreOp::create(b, k.loc, both, address(m.add(m.mul(row, pitch), column)), 8);
+    }
+}
+
+void MatrixProduct::epilogue(ValueRange sums) {
+  if (slices > 1) {
+    storeSums(sums, m.mul(warp, tileRows));
+    k.barrier();
+    storeRows(m.constant(0), tileRows);
+    return;
+  }
+  // The rows of one warp after the other fit where the lines were.
+  emitFor(b, k.loc, m.constant(0), m.constant(rowWarps), m.constant(1), {}, [&](Value part, ValueRange) {
+    Value first = m.mul(part, warpRows);
+    emitIf(b, k.loc, m.equal(first, warpRow), {}, [&] {
+      storeSums(sums, m.constant(0));
+      return SmallVector<Value>();
+    });
+    k.barrier();
+    storeRows(first, warpRows);
+    k.barrier();
+    return SmallVector<Value>();
+  });
+}
+
+/// Results of some rows of the tile, whose sums are in memory of the block.
+void MatrixProduct::storeRows(Value firstRow, int64_t rows) {
+  int64_t width = points.lanes(), perRow = tileColumns / width, units = rows * perRow;
+  Type f32 = b.getF32Type(), type = width > 1 ? Type(VectorType::get({width}, f32)) : f32;
+  emitFor(b, k.loc, k.thread(), m.constant(units), m.constant(k.threads()), {}, [&](Value number, ValueRange) {
+    PointEmitter::Scope scope(points);
+    Value count = m.constant(perRow), row = m.div(number, count), column = m.mul(m.rem(number, count), width);
+    Value toRow = m.add(left.first, m.add(firstRow, row)), toColumn = m.add(right.first, column);
+    Value inside = arith::AndIOp::create(b, k.loc, m.less(toRow, left.count), m.less(toColumn, right.count));
+    emitIf(b, k.loc, inside, {}, [&] {
+      PointEmitter::Scope within(points);
+      Value sum;
+      for (int64_t slice = 0; slice < slices; ++slice) {
+        Value word = m.add(m.mul(m.add(row, m.constant(slice * tileRows)), pitch), column);
+        Value part = LLVM::LoadOp::create(b, k.loc, type, address(word), 4 * width);
+        sum = sum ? arith::AddFOp::create(b, k.loc, sum, part).getResult() : part;
+      }
+      Idx to = width > 1 ? Idx(toColumn, /*lanes=*/true, 1, width) : Idx(toColumn);
+      ok &= succeeded(storeProduct(k, source, source.resultAt(batch, toRow, to), sum));
+      return SmallVector<Value>();
+    });
+    return SmallVector<Value>();
+  });
+}
+
+LogicalResult disc::emitMatrixProduct(DeviceKernel &k, ProductSource &source) {
+  Type element = source.operandElement();
+  if (!element || !(element.isF32() || element.isF16() || element.isBF16()) || !source.accumulator().isF32())
+    return k.kernel.emitError("a matrix unit multiplies f32, f16 and bf16, with sums in f32");
+  return MatrixProduct(k, source).emit();
+}

@@ -1,0 +1,87 @@
+//===- MatrixUnit.cpp - products of fragments by a warp -------------------===//
+
+#include "lib/Target/GPU/MatrixUnit.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <limits>
+
+using namespace mlir;
+using namespace mlir::disc;
+
+std::pair<Value, Value> MatrixUnit::split(Value word) {
+  // The unit reads the upper 19 bits of a word. Infinity is its own upper part, and must not leave NaN as the rest.
+  Type f32 = b.getF32Type(), i32 = b.getI32Type();
+  Value mask = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(int32_t(0xffffe000)));
+  Value high = arith::AndIOp::create(b, loc, word, mask);
+  Value x = arith::BitcastOp::create(b, loc, f32, word), upper = arith::BitcastOp::create(b, loc, f32, high);
+  Value rest = arith::SubFOp::create(b, loc, x, upper);
+  Value infinity = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(std::numeric_limits<float>::infinity()));
+  Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
+  Value magnitude = math::AbsFOp::create(b, loc, x);
+  Value isInfinite = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, magnitude, infinity);
+  rest = arith::SelectOp::create(b, loc, isInfinite, zero, rest);
+  Value low = NVVM::ConvertFloatToTF32Op::create(b, loc, i32, rest, NVVM::FPRoundingMode::RNA);
+  return {high, low};
+}
+
+MatrixUnit::Fragment MatrixUnit::prepare(Value chunk) {
+  Fragment out;
+  for (int64_t i = 0; i < 4; ++i) {
+    Value word = vector::ExtractOp::create(b, loc, chunk, i);
+    if (!element.isF32()) {
+      out.parts[0].push_back(word);
+      continue;
+    }
+    auto [high, low] = split(word);
+    out.parts[0].push_back(high);
+    out.parts[1].push_back(low);
+  }
+  return out;
+}
+
+Value MatrixUnit::pack(ArrayRef<Value> elements) {
+  Value all = vector::FromElementsOp::create(b, loc, VectorType::get({int64_t(elements.size())}, element), elements);
+  return vector::BitCastOp::create(b, loc, chunkType(), all);
+}
+
+SmallVector<Value> MatrixUnit::instruction(ArrayRef<Value> a, ArrayRef<Value> right, ValueRange sums) {
+  Type f32 = b.getF32Type();
+  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, f32));
+  NVVM::MMATypes kind = element.isF32()    ? NVVM::MMATypes::tf32
+                        : element.isBF16() ? NVVM::MMATypes::bf16
+                                           : NVVM::MMATypes::f16;
+  SmallVector<Value> left(a), columns(right);
+  if (element.isF16()) // the operation has these as pairs of elements, the others as words
+    for (Value *v : llvm::concat<Value *>(llvm::map_to_vector(left, [](Value &v) { return &v; }),
+                                          llvm::map_to_vector(columns, [](Value &v) { return &v; })))
+      *v = LLVM::BitcastOp::create(b, loc, VectorType::get({2}, element), *v);
+  int64_t shape[] = {kRows, kColumns, element.isF32() ? 8 : 16};
+  auto op = NVVM::MmaOp::create(b, loc, type, left, columns, sums, shape, std::nullopt, std::nullopt,
+                                std::array<NVVM::MMATypes, 2>{kind, kind},
+                                std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row, NVVM::MMALayout::col});
+  SmallVector<Value> out;
+  for (int64_t i = 0; i < 4; ++i)
+    out.push_back(LLVM::ExtractValueOp::create(b, loc, op.getRes(), i));
+  return out;
+}
+
+SmallVector<Value> MatrixUnit::multiply(const Fragment &upper, const Fragment &lower, const Fragment &right,
+                                        ValueRange sums) {
+  SmallVector<Value> out(sums);
+  for (int64_t half = 0; half < 2; ++half) {
+    int64_t first = 2 * half, second = first + 1;
+    auto one = [&](unsigned left, unsigned column) {
+      ArrayRef<Value> a = upper.parts[left], c = lower.parts[left], r = right.parts[column];
+      out = instruction({a[first], c[first], a[second], c[second]}, {r[first], r[second]}, out);
+    };
+    if (element.isF32()) {
+      one(1, 0);
+      one(0, 1);
+    }
+    one(0, 0);
+  }
+  return out;
+}
