@@ -75,6 +75,8 @@ class Spec:
     dims: dict[str, tuple[int, int]]
     axes: tuple[dict[int, str], ...]
     shapes: tuple[Shape, ...]
+    tolerance: float = 2e-5
+    """Of the largest difference from eager, over the largest magnitude."""
     memory_bound: bool = False
     """Whether its time is compared with that of moving its inputs and outputs."""
 
@@ -139,6 +141,49 @@ def _bandwidth(fn: Callable[..., Any], *inputs: tuple[str, ...], index: bool = F
     )
 
 
+def _linear(dtype: torch.dtype, inner: int, outer: int, rows: tuple[int, ...]) -> Spec:
+    """A product with GELU behind it, for a number of rows that varies."""
+
+    def inputs(shape: Shape, generator: torch.Generator) -> tuple[Tensor, ...]:
+        return (torch.randn(*shape, inner, generator=generator).to(dtype),)
+
+    return Spec(
+        make=lambda: nn.Sequential(nn.Linear(inner, outer), nn.GELU("tanh")).to(dtype),
+        inputs=inputs,
+        dims={"rows": (1, 65536)},
+        axes=({0: "rows"},),
+        shapes=tuple((n,) for n in rows),
+        tolerance=2e-5 if dtype == torch.float32 else 2e-2,
+    )
+
+
+class Attention(nn.Module):
+    """Of queries, keys and values [batch, heads, length, 64]."""
+
+    def __init__(self, causal: bool):
+        super().__init__()
+        self.causal = causal
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Without a mask, or with the causal one."""
+        return F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+
+
+def _attention(dtype: torch.dtype, causal: bool) -> Spec:
+    def inputs(shape: Shape, generator: torch.Generator) -> tuple[Tensor, ...]:
+        batch, length = shape
+        return tuple(torch.randn(batch, 12, length, 64, generator=generator).to(dtype) for _ in range(3))
+
+    return Spec(
+        make=lambda: Attention(causal),
+        inputs=inputs,
+        dims={"batch": (1, 64), "length": (2, 8192)},
+        axes=({0: "batch", 2: "length"},) * 3,
+        shapes=((1, 17), (1, 128), (8, 128), (16, 512), (4, 1000), (4, 2048)),
+        tolerance=2e-5 if dtype == torch.float32 else 2e-2,
+    )
+
+
 _matrix = ("rows", "columns")
 SPECS: dict[str, Spec] = {
     "minilm": Spec(
@@ -158,6 +203,10 @@ SPECS: dict[str, Spec] = {
         axes=({0: "batch", 1: "length"},) * 3,
         shapes=((1, 1), (1, 31), (1, 128), (1, 512), (7, 23), (16, 1), (16, 512), (64, 512)),
     ),
+    "linear_f32": _linear(torch.float32, 1024, 1024, (1, 16, 17, 64, 128, 300, 1024, 4096, 16384)),
+    "linear_bf16": _linear(torch.bfloat16, 1024, 1024, (1, 16, 17, 64, 128, 300, 1024, 4096, 16384)),
+    "attention_f32": _attention(torch.float32, causal=False),
+    "attention_bf16": _attention(torch.bfloat16, causal=True),
     "broadcast": _bandwidth(lambda x, y: torch.relu(x * 2 + y), _matrix, ("columns",)),
     "softmax": _bandwidth(lambda x: torch.softmax(x, 1), _matrix),
     "row_sum": _bandwidth(lambda x: x.sum(1), _matrix),

@@ -216,7 +216,7 @@ def main() -> None:
     parser.add_argument("--engines", nargs="*", default=PEERS, choices=PEERS, help="what to compare times with")
     parser.add_argument("--minutes", type=float, default=9, help="for all of it")
     parser.add_argument("--check-only", action="store_true", help="measure nothing")
-    parser.add_argument("--tolerance", type=float, default=2e-5)
+    parser.add_argument("--tolerance", type=float, help="in place of each model's own")
     parser.add_argument("--seconds", type=float, default=0.05, help="of each timing")
     parser.add_argument("--largest", type=int, default=1 << 62, help="leave out shapes with more elements")
     options = parser.parse_args()
@@ -229,7 +229,8 @@ def main() -> None:
     wrong = [f"{name}: {found['error']}" for name, found in models.items() if "error" in found]
     for name, found in models.items():
         differences = found.get("differences", {})
-        wrong += [f"{name} {shape}: {d:.1e}" for shape, d in differences.items() if not d <= options.tolerance]
+        tolerance = options.tolerance or SPECS[name].tolerance
+        wrong += [f"{name} {shape}: {d:.1e}" for shape, d in differences.items() if not d <= tolerance]
     if wrong or not models:
         raise SystemExit("wrong: " + "; ".join(wrong) if wrong else f"no library in {options.folder}")
 
