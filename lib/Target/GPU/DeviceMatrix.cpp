@@ -70,8 +70,6 @@ private:
   SmallVector<Value> evaluate(const Operand &operand, Value step);
   void put(const Operand &operand, ValueRange values, Value stage);
   MatrixUnit::Fragment fragment(const Operand &operand, Value stage, Value line);
-  SmallVector<Value> multiply(ArrayRef<MatrixUnit::Fragment> left, ArrayRef<MatrixUnit::Fragment> right,
-                              ValueRange sums);
   SmallVector<Value> staged();
   SmallVector<Value> sliced();
   void storeSums(ValueRange sums, Value firstRow);
@@ -243,22 +241,6 @@ MatrixUnit::Fragment MatrixProduct::fragment(const Operand &operand, Value stage
   return unit.prepare(LLVM::LoadOp::create(b, k.loc, unit.chunkType(), at, MatrixUnit::kChunkBytes));
 }
 
-/// `left` has two fragments for each 16 rows, of the lines `group` and `group + 8`.
-SmallVector<Value> MatrixProduct::multiply(ArrayRef<MatrixUnit::Fragment> rows, ArrayRef<MatrixUnit::Fragment> columns,
-                                           ValueRange sums) {
-  SmallVector<Value> next;
-  Value zero = points.constant(b.getF32FloatAttr(0));
-  for (size_t i = 0; i < rows.size(); i += 2)
-    for (const MatrixUnit::Fragment &column : columns) {
-      SmallVector<Value> own(sums.slice(next.size(), 4));
-      SmallVector<Value> start = unit.isExact() ? own : SmallVector<Value>(4, zero);
-      SmallVector<Value> sum = unit.multiply(rows[i], rows[i + 1], column, start);
-      for (auto [x, y] : llvm::zip(own, sum))
-        next.push_back(unit.isExact() ? y : arith::AddFOp::create(b, k.loc, x, y).getResult());
-    }
-  return next;
-}
-
 /// Lines in memory of the block.
 SmallVector<Value> MatrixProduct::staged() {
   for (Operand *operand : {&left, &right}) {
@@ -309,12 +291,15 @@ SmallVector<Value> MatrixProduct::staged() {
     for (int64_t j = 0; j < columnTiles; ++j)
       columns.push_back(
           fragment(right, stage, m.add(m.add(warpColumn, m.constant(j * MatrixUnit::kColumns)), group)));
+    // Two tiles of rows at once: enough independent instructions, and registers for their fragments.
+    constexpr int64_t kTogether = 2;
     SmallVector<Value> next;
-    for (int64_t i = 0; i < rowTiles; ++i) {
+    for (int64_t i = 0; i < rowTiles; i += kTogether) {
       SmallVector<MatrixUnit::Fragment> rows;
-      for (int64_t half : {0, 8})
-        rows.push_back(fragment(left, stage, m.add(m.add(warpRow, m.constant(i * MatrixUnit::kRows + half)), group)));
-      llvm::append_range(next, multiply(rows, columns, values.slice(i * columnTiles * 4, columnTiles * 4)));
+      for (int64_t row = i * MatrixUnit::kRows; row < std::min(i + kTogether, rowTiles) * MatrixUnit::kRows; row += 8)
+        rows.push_back(fragment(left, stage, m.add(m.add(warpRow, m.constant(row)), group)));
+      llvm::append_range(next,
+                         unit.multiply(rows, columns, values.slice(next.size(), rows.size() / 2 * columnTiles * 4)));
     }
     for (auto [operand, list] : llvm::zip(ArrayRef<Operand *>{&left, &right}, brought))
       if (!operand->isCopied)
@@ -351,17 +336,30 @@ SmallVector<Value> MatrixProduct::sliced() {
       chunks.push_back(chunkAt(*line.operand, line.line, line.start, position));
     return chunks;
   };
-  SmallVector<Value> carried(rowTiles * columnTiles * 4, points.constant(b.getF32FloatAttr(0)));
-  // A warp without a step reads nothing: of operands without elements there is none.
-  carried = emitFor(b, k.loc, warp, steps, m.constant(slices), carried, [&](Value step, ValueRange sums) {
+  // The chunks of the next step are on their way while those of this one are multiplied. There is at least one step,
+  // or nothing is read.
+  Value last = m.sub(steps, m.constant(1)), isThere = m.less(m.constant(0), steps);
+  auto bringNearest = [&](Value step) { return bring(m.min(step, last)); };
+  SmallVector<Value> none(lines.size(), points.constant(cast<TypedAttr>(b.getZeroAttr(unit.chunkType()))));
+  SmallVector<Value> carried = emitIf(b, k.loc, isThere, none, [&] {
     PointEmitter::Scope scope(points);
+    return bringNearest(warp);
+  });
+  size_t numSums = rowTiles * columnTiles * 4;
+  carried.insert(carried.begin(), numSums, points.constant(b.getF32FloatAttr(0)));
+  carried = emitFor(b, k.loc, warp, steps, m.constant(slices), carried, [&](Value step, ValueRange values) {
+    PointEmitter::Scope scope(points);
+    SmallVector<Value> ahead = bringNearest(m.add(step, m.constant(slices)));
     SmallVector<MatrixUnit::Fragment> fragments;
-    SmallVector<Value> chunks = bring(step);
-    for (Value chunk : chunks)
+    for (Value chunk : values.drop_front(numSums))
       fragments.push_back(unit.prepare(chunk));
     auto all = ArrayRef(fragments);
-    return multiply(all.take_front(2 * rowTiles), all.drop_front(2 * rowTiles), sums);
+    SmallVector<Value> next =
+        unit.multiply(all.take_front(2 * rowTiles), all.drop_front(2 * rowTiles), values.take_front(numSums));
+    llvm::append_range(next, ahead);
+    return next;
   });
+  carried.resize(numSums);
   return carried;
 }
 

@@ -68,20 +68,29 @@ SmallVector<Value> MatrixUnit::instruction(ArrayRef<Value> a, ArrayRef<Value> ri
   return out;
 }
 
-SmallVector<Value> MatrixUnit::multiply(const Fragment &upper, const Fragment &lower, const Fragment &right,
-                                        ValueRange sums) {
-  SmallVector<Value> out(sums);
-  for (int64_t half = 0; half < 2; ++half) {
-    int64_t first = 2 * half, second = first + 1;
-    auto one = [&](unsigned left, unsigned column) {
-      ArrayRef<Value> a = upper.parts[left], c = lower.parts[left], r = right.parts[column];
-      out = instruction({a[first], c[first], a[second], c[second]}, {r[first], r[second]}, out);
-    };
-    if (element.isF32()) {
-      one(1, 0);
-      one(0, 1);
+SmallVector<Value> MatrixUnit::multiply(ArrayRef<Fragment> rows, ArrayRef<Fragment> columns, ValueRange sums) {
+  Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
+  SmallVector<Value> out = isExact() ? SmallVector<Value>(sums) : SmallVector<Value>(sums.size(), zero);
+  auto all = [&](unsigned leftPart, unsigned rightPart, unsigned first) {
+    for (size_t i = 0; i < rows.size(); i += 2)
+      for (auto [j, column] : llvm::enumerate(columns)) {
+        ArrayRef<Value> upper = rows[i].parts[leftPart], lower = rows[i + 1].parts[leftPart];
+        ArrayRef<Value> right = column.parts[rightPart];
+        MutableArrayRef<Value> own = MutableArrayRef<Value>(out).slice((i / 2 * columns.size() + j) * 4, 4);
+        SmallVector<Value> next =
+            instruction({upper[first], lower[first], upper[first + 1], lower[first + 1]}, right.slice(first, 2), own);
+        llvm::copy(next, own.begin());
+      }
+  };
+  for (unsigned first : {0, 2}) {
+    if (!isExact()) {
+      all(1, 0, first);
+      all(0, 1, first);
     }
-    one(0, 0);
+    all(0, 0, first);
   }
+  if (!isExact())
+    for (auto [sum, before] : llvm::zip(out, sums))
+      sum = arith::AddFOp::create(b, loc, before, sum);
   return out;
 }

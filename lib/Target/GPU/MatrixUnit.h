@@ -41,8 +41,10 @@ public:
   };
   Fragment prepare(Value chunk);
 
-  /// The sums (4 x f32: row g and g + 8, columns 2t and 2t + 1 of each) with the product of two lines added.
-  SmallVector<Value> multiply(const Fragment &upper, const Fragment &lower, const Fragment &right, ValueRange sums);
+  /// Sums (4 x f32 each: rows g and g + 8, columns 2t and 2t + 1 of both) for each pair of fragments in `rows`, of the
+  /// lines g and g + 8, and each of `columns`, with the products of their lines added. Instructions that follow each
+  /// other are independent, as far as there are several.
+  SmallVector<Value> multiply(ArrayRef<Fragment> rows, ArrayRef<Fragment> columns, ValueRange sums);
 
   /// A chunk from elements, of which there are chunk().
   Value pack(ArrayRef<Value> elements);
