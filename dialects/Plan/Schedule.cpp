@@ -89,6 +89,8 @@ constexpr Field kDeviceMatrix[] = {kThreads,
                                    {kLibraryWhen, kExpr, false, -kMany, kMany}};
 constexpr Field kVariant[] = {{kVariantWhen, kExpr, true, -kMany, kMany}, {kVariantTasks, kExpr, true, 0, kMany}};
 constexpr Field kDeviceAttention[] = {kThreads, {"queries", {}, true}, {"keys", {}, true, 1, 1024}};
+constexpr Field kMatrixAttention[] = {
+    kThreads, {"queries", {}, true}, {"keys", {}, true, 16, 1024}, {"warp_rows", {}, true, 16, 16}};
 
 struct Verifier {
   Operation *kernel;
@@ -241,6 +243,13 @@ static LogicalResult verifyDeviceSchedule(Verifier &v, KernelKind kind, Block &b
     return success();
   }
   case KernelKind::Attention:
+    if (isMatrixSchedule(v.schedule)) {
+      if (failed(v.check(kMatrixAttention)) || failed(v.divides("keys", 16, "16")))
+        return failure();
+      if (v.number("threads") != 2 * v.number("queries"))
+        return v.error() << "a warp has 16 'queries' (P8)";
+      return success();
+    }
     // 32 threads share a query.
     if (failed(v.check(kDeviceAttention)) || failed(v.divides("threads", 32, "32")))
       return failure();

@@ -4,6 +4,7 @@
 #include "lib/Runtime/Core/Guarded.h"
 #include "lib/Runtime/Device/BlockRunner.h"
 
+#include <cmath>
 #include <utility>
 
 using namespace disc::rt;
@@ -36,6 +37,8 @@ uint64_t disc_rt_emulate_shuffle(disc_thread *thread, const disc_emulated_site *
 void disc_rt_emulate_multiply(disc_thread *thread, const disc_emulated_site *site, disc_emulated_fragment *fragment) {
   threadOf(thread).runner->multiply(threadOf(thread), site, fragment);
 }
+
+float disc_rt_emulate_power(float value) { return std::exp2(value); }
 
 void disc_rt_emulate_copy(disc_thread *thread, const disc_emulated_site *site, char *to, const char *from,
                           int32_t bytes) {

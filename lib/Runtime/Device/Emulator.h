@@ -79,6 +79,9 @@ typedef struct disc_emulated_fragment {
 /// Multiplies fragments with the other lanes of the warp. All 32 come here.
 void disc_rt_emulate_multiply(disc_thread *thread, const disc_emulated_site *site, disc_emulated_fragment *fragment);
 
+/// 2 to the power of `value`, for the instruction `ex2.approx`.
+float disc_rt_emulate_power(float value);
+
 /// Copies `bytes` bytes to memory of the block, and zeros behind them up to the site's `bytes`, at some time before the
 /// thread has waited for them. The site is that of the write.
 void disc_rt_emulate_copy(disc_thread *thread, const disc_emulated_site *site, char *to, const char *from,

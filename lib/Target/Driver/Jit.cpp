@@ -142,6 +142,7 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(disc_rt_emulate_shuffle);
   DISC_RT_SYMBOL(disc_rt_emulate_multiply);
   DISC_RT_SYMBOL(disc_rt_emulate_copy);
+  DISC_RT_SYMBOL(disc_rt_emulate_power);
   DISC_RT_SYMBOL(disc_rt_emulate_commit);
   DISC_RT_SYMBOL(disc_rt_emulate_wait);
   DISC_RT_SYMBOL(disc_rt_emulate_check);

@@ -436,6 +436,13 @@ LogicalResult KernelEmulation::lowerNvvm(Operation &op) {
 LogicalResult KernelEmulation::lower(Operation &op) {
   if (isa<NVVM::NVVMDialect>(op.getDialect()))
     return lowerNvvm(op);
+  if (auto intrinsic = dyn_cast<LLVM::CallIntrinsicOp>(op)) {
+    if (intrinsic.getIntrin() != "llvm.nvvm.ex2.approx")
+      return op.emitOpError() << intrinsic.getIntrin() << " can't be emulated";
+    b.setInsertionPoint(&op);
+    Value power = call(op.getLoc(), "disc_rt_emulate_power", b.getF32Type(), op.getOperand(0));
+    return op.getResult(0).replaceAllUsesWith(power), op.erase(), success();
+  }
   if (!isa<gpu::GPUDialect>(op.getDialect()))
     return success();
   return llvm::TypeSwitch<Operation *, LogicalResult>(&op)

@@ -18,8 +18,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/Tensor/TensorDialect.h"
-#include "lib/Target/GPU/DeviceKernel.h"
+#include "lib/Target/GPU/DeviceAttention.h"
+
+#include "dialects/Plan/Schedule.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include <limits>
@@ -27,21 +28,136 @@
 using namespace mlir;
 using namespace mlir::disc;
 
+//===-- What all share ----------------------------------------------------===//
+
+AttentionEmitter::AttentionEmitter(DeviceKernel &k, AttentionOp op, int64_t lanes)
+    : k(k), b(k.b), m(k.m), op(op), points(k.points(lanes)), dims(k.shapes.dims(op.getQuery())),
+      queries(k.schedule("queries")) {
+  Type element = getElementTypeOrSelf(op.getQuery().getType());
+  type = element.isF64() ? element : Type(b.getF32Type());
+  queryCount = dims[dims.size() - 2], depth = dims.back();
+  keyCount = k.shapes.dims(op.getKey())[dims.size() - 2];
+  valueSize = k.shapes.dims(op.getValue()).back();
+}
+
+void AttentionEmitter::placeBlock() {
+  SmallVector<Value> batchSizes;
+  for (const SymExpr &d : ArrayRef(dims).drop_back(2))
+    batchSizes.push_back(points.expr(d));
+  Value blocks = points.expr(SymExpr::ceilDiv(queryCount, SymExpr(queries))), block = k.block();
+  batch = m.delinearize(m.div(block, blocks), batchSizes);
+  firstQuery = m.mul(m.rem(block, blocks), queries);
+}
+
+Value AttentionEmitter::infinity() { return number(-std::numeric_limits<double>::infinity()); }
+
+Value AttentionEmitter::widen(Value v) {
+  if (!v || v.getType() == type)
+    return v;
+  if (v.getType().getIntOrFloatBitWidth() > type.getIntOrFloatBitWidth())
+    return arith::TruncFOp::create(b, k.loc, type, v);
+  return arith::ExtFOp::create(b, k.loc, type, v);
+}
+
+Value AttentionEmitter::both(Value x, Value y) { return arith::AndIOp::create(b, k.loc, x, y); }
+
+Value AttentionEmitter::select(Value condition, Value x, Value y) {
+  return arith::SelectOp::create(b, k.loc, condition, x, y);
+}
+
+SmallVector<Idx> AttentionEmitter::point(Value row, const Idx &column) {
+  SmallVector<Idx> at;
+  for (Value i : batch)
+    at.push_back(Idx(i));
+  at.push_back(Idx(row));
+  at.push_back(column);
+  return at;
+}
+
+Value AttentionEmitter::read(Value tensor, Value row, Value column) {
+  Value v = points.eval(tensor, point(row, Idx(column)));
+  ok &= bool(v);
+  return v ? widen(v) : number(0);
+}
+
+Value AttentionEmitter::mask(Value score, Value query, Value key) {
+  if (!op.getMask())
+    return score;
+  auto maskType = cast<RankedTensorType>(op.getMask().getType());
+  SmallVector<Idx> at = point(query, Idx(key));
+  for (auto [d, idx] : llvm::enumerate(at))
+    if (maskType.getDimSize(d) == 1)
+      idx = points.uniform(int64_t(0));
+  Value v = points.eval(op.getMask(), at);
+  if (!(ok &= bool(v)))
+    return score;
+  if (v.getType().isInteger(1))
+    return select(v, score, infinity());
+  return arith::AddFOp::create(b, k.loc, score, widen(v));
+}
+
+Value AttentionEmitter::inverse(Value sum) {
+  Value none = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, sum, number(0));
+  double hidden = op.getNanRows() ? std::numeric_limits<double>::quiet_NaN() : 0.0;
+  return select(none, number(hidden), arith::DivFOp::create(b, k.loc, number(1), sum));
+}
+
+LogicalResult AttentionEmitter::storeResult(Value query, const Idx &column, Value v) {
+  Type element = getElementTypeOrSelf(op.getResult().getType()), wanted = element;
+  if (auto vector = dyn_cast<VectorType>(v.getType()))
+    wanted = vector.clone(element);
+  if (v.getType() != wanted)
+    v = arith::TruncFOp::create(b, k.loc, wanted, v);
+  points.bind(op.getResult(), [v](ArrayRef<Idx>, Value) { return v; });
+  SmallVector<Idx> at = point(query, column);
+  for (auto [i, yielded] : llvm::enumerate(k.kernel.getYield().getValues())) {
+    if (yielded.getDefiningOp<ConcatOp>())
+      continue;
+    FailureOr<SmallVector<Idx>> to = followResult(points, yielded, op.getResult(), at);
+    if (failed(to))
+      return k.kernel.emitError("result ") << i << " of an attention kernel does not follow from the attention";
+    Value x = points.eval(yielded, *to);
+    if (!x || failed(points.store(i, *to, x)))
+      return failure();
+  }
+  points.unbind(op.getResult());
+  return success();
+}
+
+void AttentionEmitter::writeJoined() {
+  ValueRange yields = k.kernel.getYield().getValues();
+  for (unsigned i = 0; i < yields.size(); ++i) {
+    Value yielded = yields[i];
+    if (!yielded.getDefiningOp<ConcatOp>())
+      continue;
+    SmallVector<SymExpr> extents = k.shapes.dims(yielded);
+    SmallVector<Value> sizes;
+    for (const SymExpr &e : extents)
+      sizes.push_back(points.expr(e));
+    Value threads = m.constant(k.threads());
+    Value first = m.add(m.mul(k.block(), threads), k.thread()), stride = m.mul(k.blocks(), threads);
+    emitFor(b, k.loc, first, points.expr(SymExpr::product(extents)), stride, {}, [&](Value position, ValueRange) {
+      PointEmitter::Scope scope(points);
+      SmallVector<Idx> at;
+      for (Value c : m.delinearize(position, sizes))
+        at.push_back(Idx(c));
+      Value v = points.eval(yielded, at);
+      ok &= v && succeeded(points.store(i, at, v));
+      return SmallVector<Value>();
+    });
+  }
+}
+
+//===-- With fused multiply-adds ------------------------------------------===//
+
 namespace {
 constexpr int64_t kLanes = 32;         // threads that share a query, keys of a step, and elements of q and k in one
 constexpr int64_t kPitch = kLanes + 1; // rows in memory of the block start in different banks
 
-class DeviceAttention {
+class DeviceAttention : AttentionEmitter {
 public:
   DeviceAttention(DeviceKernel &k, AttentionOp op)
-      : k(k), b(k.b), m(k.m), op(op), points(k.points(1)), dims(k.shapes.dims(op.getQuery())),
-        queries(k.schedule("queries")), groups(k.threads() / kLanes), own(queries / groups) {
-    Type element = getElementTypeOrSelf(op.getQuery().getType());
-    type = element.isF64() ? element : Type(b.getF32Type());
-    queryCount = dims[dims.size() - 2], depth = dims.back();
-    keyCount = k.shapes.dims(op.getKey())[dims.size() - 2];
-    valueSize = k.shapes.dims(op.getValue()).back();
-  }
+      : AttentionEmitter(k, op, /*lanes=*/1), groups(k.threads() / kLanes), own(queries / groups) {}
   LogicalResult emit();
 
 private:
@@ -61,55 +177,18 @@ private:
             SmallVector<Value>(all.drop_front(2 * own))};
   }
 
-  Value number(double v) { return points.constant(b.getFloatAttr(type, v)); }
-  Value infinity() { return number(-std::numeric_limits<double>::infinity()); }
-  Value widen(Value v) {
-    if (!v || v.getType() == type)
-      return v;
-    if (v.getType().getIntOrFloatBitWidth() > type.getIntOrFloatBitWidth())
-      return arith::TruncFOp::create(b, k.loc, type, v);
-    return arith::ExtFOp::create(b, k.loc, type, v);
-  }
   Value exp(Value v) { return math::ExpOp::create(b, k.loc, v); }
-  Value less(Value x, Value y) { return m.less(x, y); }
-  Value both(Value x, Value y) { return arith::AndIOp::create(b, k.loc, x, y); }
-  Value select(Value condition, Value x, Value y) { return arith::SelectOp::create(b, k.loc, condition, x, y); }
   Value isHidden(Value v) { return arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, v, infinity()); }
   /// The number of the thread's query `r` in the block.
   Value queryOf(int64_t r) { return m.add(group, m.constant(r * groups)); }
-  SmallVector<Idx> point(Value row, Value column) {
-    SmallVector<Idx> at;
-    for (Value i : batch)
-      at.push_back(Idx(i));
-    at.push_back(Idx(row));
-    at.push_back(Idx(column));
-    return at;
-  }
-  Value read(Value tensor, Value row, Value column) {
-    Value v = points.eval(tensor, point(row, column));
-    ok &= bool(v);
-    return v ? widen(v) : number(0);
-  }
   void fetch(Value tensor, Value memory, int64_t rows, Value firstRow, Value rowCount, Value firstColumn);
   SmallVector<Value> scores(Value firstKey);
-  Value mask(Value score, Value query, Value key);
   State step(Value firstKey, const State &old);
   LogicalResult writeResult(const State &state);
-  void writeJoined();
 
-  DeviceKernel &k;
-  OpBuilder &b;
-  IndexMath &m;
-  AttentionOp op;
-  PointEmitter points;
-  SmallVector<SymExpr> dims; // of the queries: batch..., L, E
-  SymExpr queryCount, keyCount, depth, valueSize;
-  const int64_t queries, groups, own; // of a block; threads that share one query; of a thread
-  int64_t parts = 0;                  // columns of the result that a thread has
-  Type type;                          // of sums
-  SmallVector<Value> batch;
-  Value group, lane, firstQuery, queryMemory, keyMemory, scoreMemory;
-  bool ok = true;
+  const int64_t groups, own; // threads that share one query; queries of a thread
+  int64_t parts = 0;         // columns of the result that a thread has
+  Value group, lane, queryMemory, keyMemory, scoreMemory;
 };
 } // namespace
 
@@ -120,12 +199,7 @@ LogicalResult DeviceAttention::emit() {
     return op.emitError("attention on devices is for values of at most ") << most << " elements";
   parts = llvm::divideCeil(*widest, kLanes);
 
-  SmallVector<Value> batchSizes;
-  for (const SymExpr &d : ArrayRef(dims).drop_back(2))
-    batchSizes.push_back(points.expr(d));
-  Value blocks = points.expr(SymExpr::ceilDiv(queryCount, SymExpr(queries))), block = k.block();
-  batch = m.delinearize(m.div(block, blocks), batchSizes);
-  firstQuery = m.mul(m.rem(block, blocks), queries);
+  placeBlock();
   Value lanes = m.constant(kLanes), thread = k.thread();
   group = m.div(thread, lanes), lane = m.rem(thread, lanes);
   queryMemory = k.shared(type, queries * kPitch);
@@ -190,24 +264,6 @@ SmallVector<Value> DeviceAttention::scores(Value firstKey) {
   });
 }
 
-/// The score after scale and mask; both coordinates lie inside.
-Value DeviceAttention::mask(Value score, Value query, Value key) {
-  score = arith::MulFOp::create(b, k.loc, score, number(op.getScale().convertToDouble()));
-  if (!op.getMask())
-    return score;
-  auto maskType = cast<RankedTensorType>(op.getMask().getType());
-  SmallVector<Idx> at = point(query, key);
-  for (auto [d, idx] : llvm::enumerate(at))
-    if (maskType.getDimSize(d) == 1)
-      idx = points.uniform(int64_t(0));
-  Value v = points.eval(op.getMask(), at);
-  if (!(ok &= bool(v)))
-    return score;
-  if (v.getType().isInteger(1))
-    return select(v, score, infinity());
-  return arith::AddFOp::create(b, k.loc, score, widen(v));
-}
-
 DeviceAttention::State DeviceAttention::step(Value firstKey, const State &old) {
   SmallVector<Value> score = scores(firstKey);
   Value keys = points.expr(keyCount), key = m.add(firstKey, lane), isKey = less(key, keys);
@@ -220,7 +276,8 @@ DeviceAttention::State DeviceAttention::step(Value firstKey, const State &old) {
     Value isSeen = isKey;
     if (op.getIsCausal())
       isSeen = both(isSeen, less(key, m.add(query, m.constant(1))));
-    Value s = select(isSeen, mask(score[r], query, nearestKey), infinity());
+    Value scaled = arith::MulFOp::create(b, k.loc, score[r], number(op.getScale().convertToDouble()));
+    Value s = select(isSeen, mask(scaled, query, nearestKey), infinity());
     Value largest = s;
     for (int64_t i = kLanes / 2; i >= 1; i /= 2)
       largest = arith::MaximumFOp::create(b, k.loc, largest, k.shuffleXor(largest, i));
@@ -263,13 +320,8 @@ DeviceAttention::State DeviceAttention::step(Value firstKey, const State &old) {
 }
 
 LogicalResult DeviceAttention::writeResult(const State &state) {
-  Type element = getElementTypeOrSelf(op.getResult().getType());
   for (int64_t r = 0; r < own; ++r) {
-    Value none = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, state.sums[r], number(0));
-    Value inverse = arith::DivFOp::create(b, k.loc, number(1), state.sums[r]);
-    double hidden = op.getNanRows() ? std::numeric_limits<double>::quiet_NaN() : 0.0;
-    inverse = select(none, number(hidden), inverse);
-    Value query = m.add(firstQuery, queryOf(r));
+    Value factor = inverse(state.sums[r]), query = m.add(firstQuery, queryOf(r));
     for (int64_t c = 0; c < parts; ++c) {
       Value column = m.add(lane, m.constant(c * kLanes));
       Value inside = both(less(query, points.expr(queryCount)), less(column, points.expr(valueSize)));
@@ -277,55 +329,18 @@ LogicalResult DeviceAttention::writeResult(const State &state) {
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(some.thenBlock());
       PointEmitter::Scope scope(points);
-      Value v = arith::MulFOp::create(b, k.loc, state.results[r * parts + c], inverse);
-      if (v.getType() != element)
-        v = arith::TruncFOp::create(b, k.loc, element, v);
-      points.bind(op.getResult(), [v](ArrayRef<Idx>, Value) { return v; });
-      SmallVector<Idx> at = point(query, column);
-      for (auto [i, yielded] : llvm::enumerate(k.kernel.getYield().getValues())) {
-        if (yielded.getDefiningOp<ConcatOp>())
-          continue;
-        FailureOr<SmallVector<Idx>> to = followResult(points, yielded, op.getResult(), at);
-        if (failed(to))
-          return k.kernel.emitError("result ") << i << " of an attention kernel does not follow from the attention";
-        Value x = points.eval(yielded, *to);
-        if (!x || failed(points.store(i, *to, x)))
-          return failure();
-      }
-      points.unbind(op.getResult());
+      Value v = arith::MulFOp::create(b, k.loc, state.results[r * parts + c], factor);
+      if (failed(storeResult(query, Idx(column), v)))
+        return failure();
     }
   }
   return success();
-}
-
-/// Joined keys or values that are results of the kernel: all blocks write them together.
-void DeviceAttention::writeJoined() {
-  ValueRange yields = k.kernel.getYield().getValues();
-  for (unsigned i = 0; i < yields.size(); ++i) {
-    Value yielded = yields[i];
-    if (!yielded.getDefiningOp<ConcatOp>())
-      continue;
-    SmallVector<SymExpr> extents = k.shapes.dims(yielded);
-    SmallVector<Value> sizes;
-    for (const SymExpr &e : extents)
-      sizes.push_back(points.expr(e));
-    Value threads = m.constant(k.threads());
-    Value first = m.add(m.mul(k.block(), threads), k.thread()), stride = m.mul(k.blocks(), threads);
-    emitFor(b, k.loc, first, points.expr(SymExpr::product(extents)), stride, {}, [&](Value position, ValueRange) {
-      PointEmitter::Scope scope(points);
-      SmallVector<Idx> at;
-      for (Value c : m.delinearize(position, sizes))
-        at.push_back(Idx(c));
-      Value v = points.eval(yielded, at);
-      ok &= v && succeeded(points.store(i, at, v));
-      return SmallVector<Value>();
-    });
-  }
 }
 
 LogicalResult disc::emitDeviceAttention(DeviceKernel &k) {
   auto ops = k.kernel.getBody().getOps<AttentionOp>();
   if (ops.empty())
     return k.kernel.emitError("an attention kernel holds no attention");
-  return DeviceAttention(k, *ops.begin()).emit();
+  AttentionOp op = *ops.begin();
+  return isMatrixSchedule(k.kernel.getScheduleAttr()) ? emitMatrixAttention(k, op) : DeviceAttention(k, op).emit();
 }

@@ -319,6 +319,22 @@ LogicalResult BlockScheduler::attention() {
   AttentionOp op = *ops.begin();
   SmallVector<SymExpr> dims = shapes.dims(op.getQuery());
   SymExpr heads = SymExpr::product(ArrayRef<SymExpr>(dims).drop_back(2));
+  // On a matrix unit, where the sizes of heads are known and rows fit its registers.
+  SymExpr valueSize = shapes.dims(op.getValue()).back();
+  Type element = getElementTypeOrSelf(op.getQuery().getType());
+  bool isHalf = element.isF16() || element.isBF16();
+  auto fits = [&](const SymExpr &e) { return e.isConstant() && e.constant() >= 1 && e.constant() <= 128; };
+  auto hasElement = [&](Value v) { return getElementTypeOrSelf(v.getType()) == element; };
+  if (target.matrixUnit && (isHalf || element.isF32()) && fits(dims.back()) && fits(valueSize) &&
+      valueSize.constant() % 16 == 0 && hasElement(op.getKey()) && hasElement(op.getValue())) {
+    constexpr int64_t warpRows = 16, warps = 4, queries = warps * warpRows;
+    // As many keys as fit in memory of the block, twice, and their scores in registers.
+    int64_t widest = std::max(dims.back().constant(), valueSize.constant()), bytes = isHalf ? 2 : 4;
+    int64_t keys = std::min<int64_t>((8 << 10) / (int64_t(llvm::PowerOf2Ceil(widest)) * bytes), isHalf ? 64 : 32);
+    set(heads * SymExpr::ceilDiv(dims[dims.size() - 2], SymExpr(queries)), 32 * warps,
+        {{"queries", queries}, {"keys", keys}, {"warp_rows", warpRows}});
+    return success();
+  }
   constexpr int64_t queries = 16, keys = 32;
   set(heads * SymExpr::ceilDiv(dims[dims.size() - 2], SymExpr(queries)), 128, {{"queries", queries}, {"keys", keys}});
   return success();
