@@ -152,8 +152,9 @@ LogicalResult MatrixAttention::emit() {
   place(keyRows);
   place(valueRows);
   queryBuffer = chunkedBuffer(k, op.getQuery());
-  constexpr int64_t kKeptLines = 4; // in registers
-  for (int64_t line = 0; line < lines && lines <= kKeptLines; ++line) {
+  // In registers, if there are few: f32 needs more of them for both of its parts.
+  const int64_t keptLines = unit.isExact() ? 4 : 2;
+  for (int64_t line = 0; line < lines && lines <= keptLines; ++line) {
     SmallVector<Value> both;
     for (int64_t row : {0, 1}) {
       Value query = m.min(queryOf(row), m.sub(points.expr(queryCount), m.constant(1)));
@@ -390,23 +391,27 @@ void MatrixAttention::addValues(Value stage, ArrayRef<Value> exponentials, Small
         left[0].push_back(high);
         left[1].push_back(low);
       }
-      SmallVector<SmallVector<Value>> right[2];
-      for (int64_t pair = 0; pair < pairs; ++pair) {
-        Value first = valueAt(tile * 8, pair, 2), second = valueAt(tile * 8 + 1, pair, 2);
-        for (int64_t odd : {0, 1}) {
-          SmallVector<Value> parts[2];
-          for (Value v : {first, second}) {
-            auto [high, low] = unit.split(vector::ExtractOp::create(b, k.loc, v, odd));
-            parts[0].push_back(high);
-            parts[1].push_back(low);
+      // A few pairs at once: enough independent instructions, and registers for their words.
+      constexpr int64_t kTogether = 2;
+      for (int64_t firstPair = 0; firstPair < pairs; firstPair += kTogether) {
+        SmallVector<SmallVector<Value>> right[2];
+        for (int64_t pair = firstPair; pair < std::min(firstPair + kTogether, pairs); ++pair) {
+          Value first = valueAt(tile * 8, pair, 2), second = valueAt(tile * 8 + 1, pair, 2);
+          for (int64_t odd : {0, 1}) {
+            SmallVector<Value> parts[2];
+            for (Value v : {first, second}) {
+              auto [high, low] = unit.split(vector::ExtractOp::create(b, k.loc, v, odd));
+              parts[0].push_back(high);
+              parts[1].push_back(low);
+            }
+            right[0].push_back(parts[0]);
+            right[1].push_back(parts[1]);
           }
-          right[0].push_back(parts[0]);
-          right[1].push_back(parts[1]);
         }
+        for (auto [l, r] : {std::make_pair(1, 0), {0, 1}, {0, 0}})
+          for (auto [part, words] : llvm::enumerate(right[r]))
+            add(left[l], 2 * firstPair + part, words);
       }
-      for (auto [l, r] : {std::make_pair(1, 0), {0, 1}, {0, 0}})
-        for (int64_t part = 0; part < 2 * pairs; ++part)
-          add(left[l], part, right[r][part]);
     }
     for (auto [sum, v] : llvm::zip(sums, results))
       sum = arith::AddFOp::create(b, k.loc, v, sum);
