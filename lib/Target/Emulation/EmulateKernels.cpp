@@ -384,7 +384,7 @@ void KernelEmulation::lowerMultiply(NVVM::MmaOp op) {
   op.erase();
 }
 
-/// To the nearest, ties away from zero; infinities and NaN stay.
+/// To the nearest, ties away from zero; what is not finite is zero (NvvmLower.cpp).
 void KernelEmulation::lowerConversion(NVVM::ConvertFloatToTF32Op op) {
   Location loc = op.getLoc();
   b.setInsertionPoint(op);
@@ -397,7 +397,7 @@ void KernelEmulation::lowerConversion(NVVM::ConvertFloatToTF32Op op) {
   Value exponent = arith::AndIOp::create(b, loc, bits, constant(0x7f800000));
   Value isFinite =
       arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, exponent, constant(0x7f800000));
-  op.getRes().replaceAllUsesWith(arith::SelectOp::create(b, loc, isFinite, rounded, bits).getResult());
+  op.getRes().replaceAllUsesWith(arith::SelectOp::create(b, loc, isFinite, rounded, constant(0)).getResult());
   op.erase();
 }
 

@@ -79,6 +79,7 @@ private:
   Value chunkOf(Value tensor, const std::optional<BufferOperand> &buffer, Value row, Value firstColumn, bool isInside);
   SmallVector<MatrixUnit::Fragment> queryFragments(int64_t line);
   SmallVector<Value> scores(Value stage);
+  SmallVector<Value> masked(Value firstKey, SmallVector<Value> score);
   State step(Value firstKey, const State &old);
   void addValues(Value stage, ArrayRef<Value> exponentials, SmallVector<Value> &results);
   Value power(Value v);
@@ -318,40 +319,66 @@ Value MatrixAttention::power(Value v) {
   return LLVM::CallIntrinsicOp::create(b, k.loc, v.getType(), b.getStringAttr("llvm.nvvm.ex2.approx"), v).getResult(0);
 }
 
-MatrixAttention::State MatrixAttention::step(Value firstKey, const State &old) {
-  SmallVector<Value> score = scores(old.stage);
-  Value scale = number(op.getScale().convertToDouble()), log2e = number(kLog2E);
+/// Scores in powers of two, with minus infinity where nothing is to be seen. Only steps at the last key, or at the
+/// diagonal of causal attention, have to look where they are.
+SmallVector<Value> MatrixAttention::masked(Value firstKey, SmallVector<Value> score) {
+  double scale = op.getScale().convertToDouble();
   Value lastKey = m.sub(keyTotal, m.constant(1)), lastQuery = m.sub(points.expr(queryCount), m.constant(1));
+  auto each = [&](function_ref<Value(Value s, Value query, Value key)> map) {
+    for (int64_t row : {0, 1}) {
+      Value query = m.min(queryOf(row), lastQuery);
+      for (size_t tile = 0; tile * 4 < score.size(); ++tile)
+        for (int64_t i : {0, 1}) {
+          PointEmitter::Scope scope(points);
+          Value &s = score[tile * 4 + 2 * row + i];
+          Value column = m.add(m.constant(tile * MatrixUnit::kColumns + i), m.mul(place4, 2));
+          s = map(s, query, m.add(firstKey, column));
+        }
+    }
+  };
+  each([&](Value s, Value query, Value key) -> Value {
+    if (!op.getMask())
+      return arith::MulFOp::create(b, k.loc, s, number(scale * kLog2E));
+    s = mask(arith::MulFOp::create(b, k.loc, s, number(scale)), query, m.min(key, lastKey));
+    return arith::MulFOp::create(b, k.loc, s, number(kLog2E));
+  });
+  Value end = m.add(firstKey, m.constant(keys)), isEdge = less(keyTotal, end);
+  if (op.getIsCausal())
+    isEdge = arith::OrIOp::create(b, k.loc, isEdge, less(m.add(firstQuery, m.constant(1)), end));
+  SmallVector<Value> plain(score);
+  return emitIf(b, k.loc, isEdge, plain, [&] {
+    each([&](Value s, Value query, Value key) {
+      Value isSeen = less(key, keyTotal);
+      if (op.getIsCausal())
+        isSeen = both(isSeen, less(key, m.add(query, m.constant(1))));
+      return select(isSeen, s, infinity());
+    });
+    return score;
+  });
+}
+
+MatrixAttention::State MatrixAttention::step(Value firstKey, const State &old) {
+  SmallVector<Value> score = masked(firstKey, scores(old.stage));
   State next;
   next.results = old.results;
   SmallVector<Value> exponentials(score.size());
   for (int64_t row : {0, 1}) {
-    Value query = m.min(queryOf(row), lastQuery), largest = infinity();
+    Value largest = infinity();
     for (size_t tile = 0; tile * 4 < score.size(); ++tile)
-      for (int64_t i : {0, 1}) {
-        PointEmitter::Scope scope(points);
-        Value &s = score[tile * 4 + 2 * row + i];
-        Value column = m.add(m.constant(tile * MatrixUnit::kColumns + i), m.mul(place4, 2));
-        Value key = m.add(firstKey, column), isSeen = less(key, keyTotal);
-        if (op.getIsCausal())
-          isSeen = both(isSeen, less(key, m.add(query, m.constant(1))));
-        s = arith::MulFOp::create(b, k.loc, s, scale);
-        s = select(isSeen, mask(s, query, m.min(key, lastKey)), infinity());
-        largest = arith::MaximumFOp::create(b, k.loc, largest, s);
-      }
+      for (int64_t i : {0, 1})
+        largest = arith::MaximumFOp::create(b, k.loc, largest, score[tile * 4 + 2 * row + i]);
     for (int64_t lanes : {1, 2})
       largest = arith::MaximumFOp::create(b, k.loc, largest, k.shuffleXor(largest, lanes));
     Value maximum = arith::MaximumFOp::create(b, k.loc, old.maxima[row], largest);
     // No key seen so far: differences of infinities would be NaN.
     Value none = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, maximum, infinity());
-    auto inPowers = [&](Value v) -> Value { return arith::MulFOp::create(b, k.loc, v, log2e); };
-    Value base = select(none, number(0), inPowers(maximum));
-    Value factor = power(arith::SubFOp::create(b, k.loc, inPowers(old.maxima[row]), base));
+    Value base = select(none, number(0), maximum);
+    Value factor = power(arith::SubFOp::create(b, k.loc, old.maxima[row], base));
     Value sum = arith::MulFOp::create(b, k.loc, old.sums[row], factor);
     for (size_t tile = 0; tile * 4 < score.size(); ++tile)
       for (int64_t i : {0, 1}) {
         size_t at = tile * 4 + 2 * row + i;
-        exponentials[at] = power(arith::SubFOp::create(b, k.loc, inPowers(score[at]), base));
+        exponentials[at] = power(arith::SubFOp::create(b, k.loc, score[at], base));
         sum = arith::AddFOp::create(b, k.loc, sum, exponentials[at]);
       }
     next.maxima.push_back(maximum);

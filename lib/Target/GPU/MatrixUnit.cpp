@@ -4,27 +4,19 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include <limits>
 
 using namespace mlir;
 using namespace mlir::disc;
 
 std::pair<Value, Value> MatrixUnit::split(Value word) {
-  // The unit reads the upper 19 bits of a word. Infinity is its own upper part, and must not leave NaN as the rest.
+  // The unit reads the upper 19 bits of a word.
   Type f32 = b.getF32Type(), i32 = b.getI32Type();
   Value mask = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(int32_t(0xffffe000)));
   Value high = arith::AndIOp::create(b, loc, word, mask);
   Value x = arith::BitcastOp::create(b, loc, f32, word), upper = arith::BitcastOp::create(b, loc, f32, high);
   Value rest = arith::SubFOp::create(b, loc, x, upper);
-  Value infinity = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(std::numeric_limits<float>::infinity()));
-  Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
-  Value magnitude = math::AbsFOp::create(b, loc, x);
-  Value isInfinite = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, magnitude, infinity);
-  rest = arith::SelectOp::create(b, loc, isInfinite, zero, rest);
-  Value low = NVVM::ConvertFloatToTF32Op::create(b, loc, i32, rest, NVVM::FPRoundingMode::RNA);
-  return {high, low};
+  return {high, NVVM::ConvertFloatToTF32Op::create(b, loc, i32, rest, NVVM::FPRoundingMode::RNA)};
 }
 
 MatrixUnit::Fragment MatrixUnit::prepare(Value chunk) {

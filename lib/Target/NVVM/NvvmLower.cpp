@@ -8,6 +8,10 @@
 //
 // Upstream makes of `known_block_size` a bound on the block's size; reqntid lets ptxas plan for the size itself.
 //
+// `nvvm.convert.float.to.tf32` is an addition to the bits here, not the instruction `cvt.rna.tf32`, which needs three
+// more instructions because it keeps NaN. Kernels convert only the difference of a number and its upper bits. That is
+// NaN for an infinity, which the device writes as 0x7fffffff; the addition makes almost zero of it, as kernels expect.
+//
 // Lit test: test/lit/NVVM/lower.mlir.
 //
 //===----------------------------------------------------------------------===//
@@ -32,6 +36,13 @@ struct NvvmLower : disc::impl::NvvmLowerBase<NvvmLower> {
     getOperation().walk([](gpu::GPUFuncOp kernel) {
       kernel->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), kernel.getKnownBlockSizeAttr());
       kernel.removeKnownBlockSizeAttr();
+    });
+    getOperation().walk([](NVVM::ConvertFloatToTF32Op op) {
+      OpBuilder b(op);
+      Value bits = LLVM::BitcastOp::create(b, op.getLoc(), b.getI32Type(), op.getSrc());
+      Value half = LLVM::ConstantOp::create(b, op.getLoc(), b.getI32IntegerAttr(0x1000));
+      op.getRes().replaceAllUsesWith(LLVM::AddOp::create(b, op.getLoc(), bits, half).getResult());
+      op.erase();
     });
     for (auto module : getOperation().getOps<gpu::GPUModuleOp>())
       if (failed(disc::convertKernels(module, [](LLVMTypeConverter &types, RewritePatternSet &patterns) {

@@ -248,8 +248,8 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
   // The middle one for most shapes, the small one where it would leave most of a device idle, and the large one where
   // that still gives every multiprocessor something to do. The numbers of blocks suit devices of 100 to 150 of these;
   // they are the same for all, so that results are.
-  constexpr Tile small{32, 32, 32, 32, 2, 8}, middle{64, 64, 32, 32, 4, 1}, large{128, 128, 64, 32, 3, 1};
-  constexpr int64_t kIdle = 96, kBusy = 160;
+  constexpr Tile small{16, 32, 16, 32, 2, 8}, middle{64, 64, 32, 32, 4, 1}, large{128, 64, 64, 32, 4, 1};
+  constexpr int64_t kIdle = 96, kBusy = 264;
   NamedAttrList schedule = scheduleOf(middle);
   SmallVector<Attribute> variants;
   auto add = [&](const Tile &tile, const SymExpr &when) {
@@ -267,7 +267,7 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
     schedule.set(kVariants, b.getArrayAttr(variants));
   // For f32 a library uses no matrix unit. For half floats it knows its device better, if there is much to do.
   SymExpr work = p.batches * p.rows * p.columns * p.depth;
-  constexpr int64_t kMuch = int64_t(1) << 28, kManyRows = 128;
+  constexpr int64_t kMuch = int64_t(1) << 27, kManyRows = 128;
   if (!p.element.isF32())
     schedule.set(kLibraryWhen, ExprAttr::get(b.getContext(), SymExpr::min(work - SymExpr(kMuch - 1),
                                                                           p.rows - SymExpr(kManyRows - 1))));
