@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from ctypes import (
     CDLL,
     POINTER,
@@ -81,13 +82,56 @@ class _TensorSpec(Structure):
     )
 
 
+class _Call:
+    """The arguments of a run for inputs of some shapes. The next one alike has other addresses only."""
+
+    def __init__(self, key: tuple[object, ...], inputs: Sequence[Tensor], outputs: Sequence[tuple[torch.dtype, int]]):
+        self.key = key
+        self.views = [_view(t) for t in inputs]
+        self.given = (POINTER(_Tensor) * len(inputs))(*(ctypes.pointer(v) for v in self.views))
+        self.count, self.number = c_int64(len(inputs)), c_int64(len(outputs))
+        self.device = inputs[0].device if inputs else torch.device("cpu")
+        self.shapes = [(c_int64 * max(rank, 1))() for _, rank in outputs]
+        self.places = (POINTER(c_int64) * len(outputs))(*(ctypes.cast(s, POINTER(c_int64)) for s in self.shapes))
+        self.results: list[tuple[list[int], torch.dtype, _Tensor] | None] = []
+        self.outputs = (_Output * len(outputs))()
+
+    def describe(self, outputs: Sequence[tuple[torch.dtype, int]]) -> None:
+        """Once `shapes` has the extents of the results."""
+        for i, (shape, (dtype, rank)) in enumerate(zip(self.shapes, outputs, strict=True)):
+            dims = list(shape)[:rank]
+            # What data decides the run finds out, and gives a tensor of its own.
+            if any(n < 0 for n in dims):
+                self.results.append(None)
+                continue
+            view = _view(torch.empty(dims, dtype=dtype, device=self.device))
+            self.results.append((dims, dtype, view))
+            self.outputs[i].tensor = ctypes.pointer(view)
+
+    def fill(self, inputs: Sequence[Tensor]) -> list[Tensor | None]:
+        """Sets the addresses; new tensors for the results."""
+        for view, tensor in zip(self.views, inputs, strict=True):
+            view.data = tensor.data_ptr()
+        made: list[Tensor | None] = []
+        for result in self.results:
+            if result is None:
+                made.append(None)
+                continue
+            dims, dtype, view = result
+            made.append(tensor := torch.empty(dims, dtype=dtype, device=self.device))
+            view.data = tensor.data_ptr()
+        return made
+
+
 class Carried:
-    """A library's model. Calls take tensors of one device, and give new ones there."""
+    """A library's model. Calls take tensors of one device, and give new ones there; one thread at a time."""
 
     def __init__(self, path: Path):
         self._library = CDLL(str(path))
         self._library.disc_last_error.restype = c_char_p
+        self._run_on = self._library.disc_run_on
         self._model = c_void_p()
+        self._last: _Call | None = None
         self._check(self._library.disc_load(str(path).encode(), None, byref(self._model)))
         model = _ModelSpec(size=ctypes.sizeof(_ModelSpec))
         self._check(self._library.disc_describe(self._model, byref(model)))
@@ -99,24 +143,17 @@ class Carried:
 
     def __call__(self, *inputs: Tensor) -> list[Tensor]:
         """Puts a run into torch's current stream."""
-        views = [_view(t) for t in inputs]
-        given = (POINTER(_Tensor) * len(views))(*(ctypes.pointer(v) for v in views))
-        shapes = [(c_int64 * max(rank, 1))() for _, rank in self._outputs]
-        places = (POINTER(c_int64) * len(shapes))(*(ctypes.cast(s, POINTER(c_int64)) for s in shapes))
-        count, number = c_int64(len(views)), c_int64(len(shapes))
-        self._check(self._library.disc_output_shapes(self._model, given, count, places, number))
-        device = inputs[0].device if inputs else torch.device("cpu")
-        extents = [list(shape)[:rank] for shape, (_, rank) in zip(shapes, self._outputs, strict=True)]
-        # What data decides the run finds out, and gives a tensor of its own.
-        results = [
-            None if any(n < 0 for n in dims) else torch.empty(dims, dtype=dtype, device=device)
-            for dims, (dtype, _) in zip(extents, self._outputs, strict=True)
-        ]
-        filled = [None if t is None else ctypes.pointer(_view(t)) for t in results]
-        outputs = (_Output * len(results))(*(_Output(v, None) for v in filled))
-        stream = c_void_p(torch.cuda.current_stream().cuda_stream if device.type == "cuda" else None)
-        self._check(self._library.disc_run_on(self._model, stream, given, count, outputs, number))
-        return [_taken(o.managed) if t is None else t for t, o in zip(results, outputs, strict=True)]
+        key = tuple((t.shape, t.stride(), t.dtype, t.device) for t in inputs)
+        call = self._last
+        if call is None or call.key != key:
+            call = _Call(key, inputs, self._outputs)
+            self._check(self._library.disc_output_shapes(self._model, call.given, call.count, call.places, call.number))
+            call.describe(self._outputs)
+            self._last = call
+        made = call.fill(inputs)
+        stream = c_void_p(torch.cuda.current_stream().cuda_stream if call.device.type == "cuda" else None)
+        self._check(self._run_on(self._model, stream, call.given, call.count, call.outputs, call.number))
+        return [_taken(o.managed) if t is None else t for t, o in zip(made, call.outputs, strict=True)]
 
     def synchronize(self) -> None:
         """Waits for the current stream; an error of earlier runs is raised here."""

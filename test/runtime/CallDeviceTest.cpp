@@ -134,7 +134,8 @@ TEST(reductionsAreSplitWhereTheyAreFew) {
   CHECK_TEXT(reduce(4, 64), "kernel 'part': it does not run");
   Recorder::made->failingKernel = "";
   Recorder::made->lacksMemory = true;
-  CHECK_TEXT(reduce(4, 64), "it has none");
+  CHECK_TEXT(reduce(4, 32), "part*128; whole*10"); // memory that it had before
+  CHECK_TEXT(reduce(2, 256), "no memory for the parts of a reduction (it has none)");
   CHECK_TEXT(script.run([](disc_call *call) {
     (void)disc_rt_arena(call, 0, 1 << 20);
     return 0;
@@ -348,7 +349,7 @@ template <typename T> static void checkEmulatedProduct(Device &device, int64_t d
         disc_device_product what = {0, dtype, aColumns, bColumns, epilogue, 0};
         DeviceProduct product = {&what, a.data(), b.data(), c.data(), bias.data(), batch, m, n, k, m * k, 0, m * n};
         bool done = false;
-        CHECK(device.multiply(product, nullptr, done).ok() && done);
+        CHECK(device.multiply(product, nullptr, nullptr, done).ok() && done);
         for (int64_t s = 0; s < batch; ++s)
           for (int64_t i = 0; i < m; ++i)
             for (int64_t j = 0; j < n; ++j) {
@@ -369,11 +370,11 @@ TEST(emulatedLibraryOfProducts) {
   disc_device_product what = {0, DISC_F64, 0, 0, DISC_PRODUCT_PLAIN, 0};
   DeviceProduct product = {&what, nullptr, nullptr, nullptr, nullptr, 1, 1, 1, 1, 1, 1, 1};
   bool done = true;
-  CHECK(device->multiply(product, nullptr, done).ok() && !done); // there is no library
+  CHECK(device->multiply(product, nullptr, nullptr, done).ok() && !done); // there is no library
   setenv("DISC_EMULATE_LIBRARY", "0", 1);
-  CHECK(device->multiply(product, nullptr, done).ok() && !done);
+  CHECK(device->multiply(product, nullptr, nullptr, done).ok() && !done);
   setenv("DISC_EMULATE_LIBRARY", "1", 1);
-  CHECK(device->multiply(product, nullptr, done).ok() && !done); // not of this type
+  CHECK(device->multiply(product, nullptr, nullptr, done).ok() && !done); // not of this type
   checkEmulatedProduct<float>(*device, DISC_F32, 1e-6);
   checkEmulatedProduct<_Float16>(*device, DISC_F16, 1e-2);
   checkEmulatedProduct<__bf16>(*device, DISC_BF16, 5e-2);

@@ -240,6 +240,7 @@ TEST(deviceInputsMustBeThere) {
     // Where vectors could not begin a tensor is copied on the device.
     int64_t copies = on.device->counters.copies;
     x.tensor.byte_offset = 4;
+    x.shape[0] = target.shape[0] = 3;
     SAYS(model->run(list, 1, &output, 1), "");
     CHECK(on.device->counters.copies == copies + 1);
     x.tensor.byte_offset = 0;

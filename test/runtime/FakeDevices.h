@@ -10,6 +10,8 @@
 
 #include <cstring>
 #include <dlfcn.h>
+#include <functional>
+#include <utility>
 
 namespace disc::test {
 
@@ -35,6 +37,7 @@ struct On {
       fake->faults.clear();
       fake->jitLog.clear();
       blocks = fake->blocks, modules = fake->modules, events = fake->events;
+      graphs = fake->graphs;
       fake->badAccesses = fake->lastError = 0;
     }
   }
@@ -44,6 +47,7 @@ struct On {
       return;
     CHECK(fake->blocks == blocks);
     CHECK(fake->modules == modules);
+    CHECK(fake->graphs == graphs);
     // Two are kept for uploads.
     CHECK(fake->events <= events + 2);
     CHECK(fake->badAccesses == 0);
@@ -64,7 +68,7 @@ struct On {
   void (*recover)() = nullptr;
   rt::Device *device = nullptr;
   disc_device_code code;
-  int64_t blocks = 0, modules = 0, events = 0;
+  int64_t blocks = 0, modules = 0, events = 0, graphs = 0;
 };
 
 /// A tensor on the host, of which a model takes a reference.
@@ -109,6 +113,24 @@ inline std::vector<float> values(rt::Device &device, const DLTensor &tensor, rt:
   std::vector<float> result(size_t(tensor.shape[0]));
   CHECK(device.read(result.data(), tensor.data, result.size() * 4, stream).ok());
   return result;
+}
+
+/// A product's memory, which the stream frees.
+struct TemporaryMemory {
+  explicit TemporaryMemory(rt::Device &device, rt::Stream stream) : device(device), stream(stream) {}
+  ~TemporaryMemory() { device.release(data, stream); }
+  void *operator()(size_t bytes) {
+    device.release(std::exchange(data, nullptr), stream);
+    return device.allocate(bytes, stream, data).ok() ? data : nullptr;
+  }
+  rt::Device &device;
+  rt::Stream stream;
+  void *data = nullptr;
+};
+
+inline rt::Status compute(rt::Device &device, const rt::DeviceProduct &product, rt::Stream stream, bool &done) {
+  TemporaryMemory memory(device, stream);
+  return device.multiply(product, std::ref(memory), stream, done);
 }
 
 inline void *word(int64_t value) { return reinterpret_cast<void *>(value); }

@@ -67,8 +67,27 @@ const Kernel kKernels[] = {
     {"move", 3, [](void **a) { std::memmove(a[1], a[0], reinterpret_cast<size_t>(a[2])); }},
 };
 
+/// Of a graph, or of an executable one.
+struct Node {
+  const Kernel *kernel = nullptr;
+  std::vector<void *> args;
+  std::function<void()> work; ///< A copy, or what was captured.
+  std::vector<Node> child;
+};
+
+/// What handles of nodes point to.
+struct Graph {
+  std::deque<Node> nodes;
+};
+
+struct Executable {
+  std::map<const Node *, size_t> places;
+  std::vector<Node> nodes;
+};
+
 FakeDriver fake;
 std::map<void *, std::deque<Operation>> streams;
+std::map<void *, Graph *> captures;
 std::map<void *, Block> blocks;
 int64_t numbers = 0;
 int lateError = 0;
@@ -152,7 +171,11 @@ __attribute__((visibility("default"))) int disc::test::fakeOutcome(const char *f
 
 __attribute__((visibility("default"))) void disc::test::fakeEnqueue(void *stream, std::function<void()> work) {
   LOCK;
-  streams[stream].push_back({std::move(work)});
+  auto capture = captures.find(stream);
+  if (capture == captures.end())
+    return streams[stream].push_back({std::move(work)});
+  capture->second->nodes.emplace_back();
+  capture->second->nodes.back().work = std::move(work);
 }
 
 //===-- Devices and contexts ----------------------------------------------===//
@@ -447,6 +470,21 @@ API(cuFuncSetAttribute, hipFuncSetAttribute)(void *, int attribute, int value) {
   LOCK;
   return enter("setFunction", std::to_string(attribute) + " " + std::to_string(value));
 }
+/// The driver copies them.
+static std::vector<void *> valuesOf(const Kernel *kernel, void **args) {
+  std::vector<void *> values;
+  for (int i = 0; i < kernel->args; ++i)
+    values.push_back(*static_cast<void **>(args[i]));
+  return values;
+}
+static void runKernel(const Kernel *kernel, std::vector<void *> &values) {
+  if (enter("run", kernel->name)) {
+    lateError = 700; // the context is lost
+    fake.lastError = 0;
+  } else if (!lateError) {
+    kernel->run(values.data());
+  }
+}
 API(cuLaunchKernel, hipModuleLaunchKernel)(void *function, unsigned blocksX, unsigned, unsigned, unsigned, unsigned,
                                            unsigned, unsigned, void *stream, void **args, void **) {
   LOCK;
@@ -454,17 +492,252 @@ API(cuLaunchKernel, hipModuleLaunchKernel)(void *function, unsigned blocksX, uns
   auto *kernel = static_cast<const Kernel *>(function);
   if (int result = enter("launch", std::string(kernel->name) + " " + std::to_string(blocksX) + on(stream)))
     return result;
-  std::vector<void *> values; // the driver copies them
-  for (int i = 0; i < kernel->args; ++i)
-    values.push_back(*static_cast<void **>(args[i]));
-  streams[stream].push_back({[=]() mutable {
-    if (enter("run", kernel->name)) {
-      lateError = 700; // the context is lost
-      fake.lastError = 0;
-    } else if (!lateError) {
-      kernel->run(values.data());
-    }
-  }});
+  streams[stream].push_back({[=, values = valuesOf(kernel, args)]() mutable { runKernel(kernel, values); }});
+  return 0;
+}
+
+//===-- Graphs ------------------------------------------------------------===//
+
+namespace {
+struct Extents {
+  unsigned x, y, z;
+};
+/// As the driver declares them.
+#ifdef DISC_FAKE_HIP
+struct KernelParams {
+  Extents block;
+  void **extra;
+  const Kernel *kernel;
+  Extents grid;
+  void **args;
+  unsigned sharedBytes;
+};
+#else
+struct KernelParams {
+  const Kernel *kernel;
+  Extents grid, block;
+  unsigned sharedBytes;
+  void **args, **extra;
+};
+struct CopySide {
+  size_t x, y, z, level;
+  int memory;
+  void *host, *device, *array, *reserved;
+  size_t pitch, height;
+};
+struct CopyParams {
+  CopySide from, to;
+  size_t width, height, depth;
+};
+#endif
+} // namespace
+
+static std::function<void()> copying(void *to, const void *from, size_t bytes) {
+  return [=] {
+    touch(to, bytes);
+    touch(from, bytes);
+    std::memcpy(to, from, bytes);
+  };
+}
+/// A graph is to be a chain.
+static int add(void **node, void *graph, void *const *after, size_t count, Node made) {
+  auto &nodes = static_cast<Graph *>(graph)->nodes;
+  bool isChained = nodes.empty() ? count == 0 : count == 1 && *after == &nodes.back();
+  fake.badAccesses += !isChained;
+  nodes.push_back(std::move(made));
+  *node = &nodes.back();
+  return 0;
+}
+/// Null: it is not the graph's.
+static Node *placeOf(void *executable, void *node) {
+  auto &self = *static_cast<Executable *>(executable);
+  auto it = self.places.find(static_cast<Node *>(node));
+  fake.badAccesses += it == self.places.end();
+  return it == self.places.end() ? nullptr : &self.nodes[it->second];
+}
+static std::vector<Node> copyOf(const Graph &graph) { return {graph.nodes.begin(), graph.nodes.end()}; }
+static void runNodes(std::vector<Node> &nodes) {
+  for (Node &node : nodes) {
+    if (node.kernel)
+      runKernel(node.kernel, node.args);
+    else if (node.work)
+      node.work();
+    runNodes(node.child);
+  }
+}
+
+API(cuStreamCreate, hipStreamCreateWithFlags)(void **stream, unsigned flags) {
+  LOCK;
+  needContext();
+  static intptr_t made = 1000;
+  if (int result = enter("createStream", std::to_string(flags)))
+    return result;
+  *stream = reinterpret_cast<void *>(++made);
+  return 0;
+}
+API(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void *stream, int mode) {
+  LOCK;
+  needContext();
+  if (int result = enter("beginCapture", std::to_string(mode)))
+    return result;
+  fake.badAccesses += captures.count(stream) != 0;
+  captures[stream] = new Graph;
+  ++fake.graphs;
+  return 0;
+}
+API(cuStreamEndCapture, hipStreamEndCapture)(void *stream, void **graph) {
+  LOCK;
+  needContext();
+  auto it = captures.find(stream);
+  if (it == captures.end())
+    return ++fake.badAccesses, kInvalid;
+  Graph *made = it->second;
+  captures.erase(it);
+  if (int result = enter("endCapture")) {
+    delete made;
+    --fake.graphs;
+    *graph = nullptr;
+    return result;
+  }
+  *graph = made;
+  return 0;
+}
+API(cuGraphCreate, hipGraphCreate)(void **graph, unsigned) {
+  LOCK;
+  needContext();
+  if (int result = enter("createGraph"))
+    return result;
+  *graph = new Graph;
+  ++fake.graphs;
+  return 0;
+}
+API(cuGraphDestroy, hipGraphDestroy)(void *graph) {
+  LOCK;
+  needContext();
+  delete static_cast<Graph *>(graph);
+  --fake.graphs;
+  return 0;
+}
+API(cuGraphAddKernelNode, hipGraphAddKernelNode)(void **node, void *graph, void *const *after, size_t count,
+                                                 const KernelParams *params) {
+  LOCK;
+  needContext();
+  if (int result = enter("addKernel", std::string(params->kernel->name) + " " + std::to_string(params->grid.x)))
+    return result;
+  Node made;
+  made.kernel = params->kernel;
+  made.args = valuesOf(params->kernel, params->args);
+  return add(node, graph, after, count, std::move(made));
+}
+API(cuGraphExecKernelNodeSetParams, hipGraphExecKernelNodeSetParams)(void *executable, void *node,
+                                                                     const KernelParams *params) {
+  LOCK;
+  needContext();
+  if (int result = enter("setKernel", std::string(params->kernel->name) + " " + std::to_string(params->grid.x)))
+    return result;
+  Node *place = placeOf(executable, node);
+  if (!place || place->kernel != params->kernel)
+    return kInvalid;
+  place->args = valuesOf(params->kernel, params->args);
+  return 0;
+}
+static int addCopy(void **node, void *graph, void *const *after, size_t count, std::function<void()> work) {
+  if (int result = enter("addCopy"))
+    return result;
+  Node made;
+  made.work = std::move(work);
+  return add(node, graph, after, count, std::move(made));
+}
+static int setCopy(void *executable, void *node, std::function<void()> work) {
+  if (int result = enter("setCopy"))
+    return result;
+  Node *place = placeOf(executable, node);
+  if (!place || !place->work)
+    return kInvalid;
+  place->work = std::move(work);
+  return 0;
+}
+#ifdef DISC_FAKE_HIP
+API(, hipGraphAddMemcpyNode1D)(void **node, void *graph, void *const *after, size_t count, void *to, const void *from,
+                               size_t bytes, int kind) {
+  LOCK;
+  return kind == 3 ? addCopy(node, graph, after, count, copying(to, from, bytes)) : kInvalid;
+}
+API(, hipGraphExecMemcpyNodeSetParams1D)(void *executable, void *node, void *to, const void *from, size_t bytes,
+                                         int kind) {
+  LOCK;
+  return kind == 3 ? setCopy(executable, node, copying(to, from, bytes)) : kInvalid;
+}
+#else
+static bool isPlain(const CopyParams &params, void *context) {
+  return params.from.memory == 2 && params.to.memory == 2 && params.height == 1 && params.depth == 1 &&
+         context == &fake;
+}
+API(cuGraphAddMemcpyNode, )(void **node, void *graph, void *const *after, size_t count, const CopyParams *params,
+                            void *context) {
+  LOCK;
+  needContext();
+  if (!isPlain(*params, context))
+    return kInvalid;
+  return addCopy(node, graph, after, count, copying(params->to.device, params->from.device, params->width));
+}
+API(cuGraphExecMemcpyNodeSetParams, )(void *executable, void *node, const CopyParams *params, void *context) {
+  LOCK;
+  needContext();
+  if (!isPlain(*params, context))
+    return kInvalid;
+  return setCopy(executable, node, copying(params->to.device, params->from.device, params->width));
+}
+#endif
+API(cuGraphAddChildGraphNode, hipGraphAddChildGraphNode)(void **node, void *graph, void *const *after, size_t count,
+                                                         void *child) {
+  LOCK;
+  needContext();
+  if (int result = enter("addChild"))
+    return result;
+  Node made;
+  made.child = copyOf(*static_cast<Graph *>(child));
+  return add(node, graph, after, count, std::move(made));
+}
+API(cuGraphExecChildGraphNodeSetParams, hipGraphExecChildGraphNodeSetParams)(void *executable, void *node,
+                                                                             void *child) {
+  LOCK;
+  needContext();
+  if (int result = enter("setChild"))
+    return result;
+  Node *place = placeOf(executable, node);
+  if (!place || place->child.size() != static_cast<Graph *>(child)->nodes.size())
+    return kInvalid;
+  place->child = copyOf(*static_cast<Graph *>(child));
+  return 0;
+}
+API(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(void **executable, void *graph, unsigned long long) {
+  LOCK;
+  needContext();
+  if (int result = enter("instantiate"))
+    return result;
+  auto *made = new Executable;
+  for (const Node &node : static_cast<Graph *>(graph)->nodes) {
+    made->places[&node] = made->nodes.size();
+    made->nodes.push_back(node);
+  }
+  *executable = made;
+  ++fake.graphs;
+  return 0;
+}
+API(cuGraphExecDestroy, hipGraphExecDestroy)(void *executable) {
+  LOCK;
+  needContext();
+  delete static_cast<Executable *>(executable);
+  --fake.graphs;
+  return enter("destroyExecutable");
+}
+API(cuGraphLaunch, hipGraphLaunch)(void *executable, void *stream) {
+  LOCK;
+  needContext();
+  if (int result = enter("launchGraph", on(stream).substr(1)))
+    return result;
+  streams[stream].push_back({[nodes = static_cast<Executable *>(executable)->nodes]() mutable { runNodes(nodes); }});
   return 0;
 }
 

@@ -37,6 +37,7 @@ struct FakeDriver {
   int64_t pinned = 0;      ///< Bytes.
   int64_t modules = 0;     ///< Loaded.
   int64_t events = 0;      ///< Not destroyed.
+  int64_t graphs = 0;      ///< Not destroyed, with executable ones.
   int64_t contexts = 0;    ///< How deep the thread is in contexts (cuda), or its device (rocm).
   int64_t badAccesses = 0; ///< To memory that was freed or never allocated, double frees, calls outside a context.
   std::string loaded;      ///< The last image.
@@ -49,6 +50,7 @@ struct FakeDriver {
 int fakeCall(const char *function, const std::string &what);
 /// The same for a function that `calls` does not list.
 int fakeOutcome(const char *function);
+/// Into the stream, or the graph that it is captured into.
 void fakeEnqueue(void *stream, std::function<void()> work);
 
 using FakeDriverFn = FakeDriver *();

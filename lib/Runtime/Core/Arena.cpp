@@ -188,9 +188,13 @@ void *Frames::push(size_t bytes) {
   return data;
 }
 
+bool hasFailure(const KernelError *record) {
+  // Kernels write it at any time.
+  return record && *static_cast<const volatile int32_t *>(&record->raised);
+}
+
 Status takeFailure(KernelError *record) {
-  // Kernels write it, as far as this process can tell at any time.
-  if (!record || !*static_cast<volatile int32_t *>(&record->raised))
+  if (!hasFailure(record))
     return Status();
   KernelError error = *record;
   *record = {};
@@ -203,8 +207,8 @@ Storage::~Storage() {
 }
 
 Storage::Storage(const disc_model_info_t &info, const Allocator &host, Device *device)
-    : memory(device), allocator(device ? memory.allocator() : host), frames(allocator), scratch(host),
-      outputs(size_t(info.num_outputs)) {
+    : memory(device), allocator(device ? memory.allocator() : host), frames(allocator), workspace(allocator),
+      scratch(host), outputs(size_t(info.num_outputs)) {
   for (int64_t i = 0; i < info.num_inputs; ++i)
     inputs.emplace_back(allocator);
   if (info.num_repeats > 0) {
@@ -229,14 +233,14 @@ static int suits(Storage &storage, Stream stream) {
   return storage.memory.device->finished(*storage.used) ? 1 : 0;
 }
 
-std::unique_ptr<Storage> StoragePool::acquire(Device *device, Stream stream) {
+std::unique_ptr<Storage> StoragePool::acquire(Device *device, Stream stream, bool anyOne) {
   constexpr size_t kWithoutSharing = 8;
   std::unique_ptr<Storage> storage;
   std::unique_ptr<Storage> unneeded; // freed without the lock
   {
     std::lock_guard<Mutex> lock(mutex);
     bool found = !free.empty();
-    if (device && found) {
+    if (device && found && !anyOne) {
       size_t chosen = free.size();
       int best = free.size() < kWithoutSharing ? 0 : -1;
       for (size_t i = 0; i < free.size(); ++i)

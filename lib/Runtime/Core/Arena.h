@@ -11,6 +11,7 @@
 #define DISC_RUNTIME_CORE_ARENA_H
 
 #include "lib/Runtime/Core/Allocator.h"
+#include "lib/Runtime/Core/CallStream.h"
 #include "lib/Runtime/Core/DeviceMemory.h"
 #include "lib/Runtime/Core/ModelInfo.h"
 #include "lib/Runtime/Core/Mutex.h"
@@ -123,11 +124,13 @@ struct Storage {
   std::unique_ptr<DeviceEvent> used; ///< Behind the last call in `memory.stream`; null if there was none.
 
   KernelError *failure = nullptr; ///< What kernels of calls report to; null before the first that may fail.
+  RecordedCalls recorded;         ///< Graphs of calls, whose addresses are those of this storage.
 
   std::vector<Buffer> arena;           ///< Temporaries, in parts.
   std::vector<Buffer> slots;           ///< What loops carry, where its size changes.
   Frames frames;                       ///< Memory of procedures' activations.
   Stack stack;                         ///< What they run on.
+  Buffer workspace;                    ///< What a product or a reduction in parts needs while it runs on a device.
   Buffer scratch;                      ///< Of the calling thread, while it takes part.
   std::vector<Buffer> staged;          ///< On the host, what kernels there have of a device's buffers.
   std::vector<Buffer> inputs;          ///< Contiguous copies of strided inputs.
@@ -137,6 +140,9 @@ struct Storage {
   std::vector<OutputSlot> outputs;     ///< Their `dims` point into `dims`.
   std::vector<int64_t> dims;
 };
+
+/// Whether a record tells of an error, as far as this process can tell at any time.
+bool hasFailure(const KernelError *record);
 
 /// The error that a record tells of, once. Whoever wrote to it has ended.
 Status takeFailure(KernelError *record);
@@ -191,7 +197,8 @@ public:
 
   /// `device` is that of all calls, or null. A storage that the stream used last comes first, then one that the device
   /// is done with; another stream's is shared only when there are many.
-  std::unique_ptr<Storage> acquire(Device *device = nullptr, Stream stream = nullptr);
+  /// With `anyOne` it does not matter: the device will not use it.
+  std::unique_ptr<Storage> acquire(Device *device = nullptr, Stream stream = nullptr, bool anyOne = false);
   void release(std::unique_ptr<Storage> storage);
   /// What the kernels of earlier calls found wrong, once, as far as the device has come.
   Status failure();

@@ -18,7 +18,8 @@ static_assert(offsetof(disc_call, stepsToPoll) == 0, "compiled code counts it do
 
 disc_call::disc_call(Model &model, Weights &weights, Entry entry, Stream stream)
     : model(model), weights(weights), entry(entry), stream(stream),
-      storage(model.storages_.acquire(model.device(), stream)),
+      storage(model.storages_.acquire(model.device(), stream, /*anyOne=*/entry == Entry::Shapes)),
+      work(model.info(), model.device(), model.module_.get(), stream),
       random(entry == Entry::Main ? model.nextRandom() : Model::Random{}) {
   for (OutputSlot &slot : storage->outputs)
     slot = {nullptr, nullptr, slot.dims, nullptr, false};
@@ -27,6 +28,7 @@ disc_call::disc_call(Model &model, Weights &weights, Entry entry, Stream stream)
 }
 
 disc_call::~disc_call() {
+  work.abandon();
   for (OutputSlot &slot : storage->outputs)
     if (slot.made)
       slot.made->deleter(slot.made);
@@ -65,7 +67,7 @@ Status disc_call::execute(disc_entry_fn function) {
       return failed;
   if (code != 0)
     return Status(Code::Invalid, "the compiled code gave up with status " + std::to_string(code));
-  return Status();
+  return work.end();
 }
 
 int32_t disc_call::checkTensors() {
@@ -75,7 +77,13 @@ int32_t disc_call::checkTensors() {
     return code;
   if (model.info().num_repeats > 0 && !model.device())
     repeatInputs();
-  return entry == Entry::Main ? record(checkOutputs()) : 0;
+  if (entry != Entry::Main)
+    return 0;
+  if (int32_t code = record(checkOutputs()))
+    return code;
+  if (model.usesGraphs_ && !model.profile_.on())
+    work.begin(storage->recorded, storage->memory, inputs);
+  return 0;
 }
 
 void disc_call::repeatInputs() {
@@ -191,7 +199,7 @@ void *disc_call::input(int64_t index) {
     return noMemory(storage->memory, "no memory for a contiguous copy of " + inputText(model.info(), index));
   if (suits || model.where().device_type == kDLCPU)
     copyContiguous(tensor, copy);
-  else if (record(model.device()->copy(copy, data, size_t(bytes), stream)))
+  else if (record(work.copy(copy, data, size_t(bytes))))
     return nullptr;
   return copy;
 }

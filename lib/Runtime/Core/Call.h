@@ -117,6 +117,7 @@ struct disc_call {
   const Entry entry;
   const disc::rt::Stream stream;
   std::unique_ptr<disc::rt::Storage> storage;
+  disc::rt::CallStream work; ///< On a device.
   const DLTensor *const *inputs = nullptr;
   Status status;
   /// Set as soon as a kernel failed: by any thread, while others run.
@@ -138,7 +139,7 @@ private:
   Status beginOnDevice();
   void endOnDevice();
   int64_t askedNs = 0; ///< When the host was asked last whether the run should end.
-  template <typename Work> int32_t onDevice(const disc_device_kernel &kernel, int64_t tasks, Work work);
+  template <typename Request> int32_t onDevice(int64_t kernel, int64_t tasks, Request request);
   Status checkOutputMemory() const;
   Status placeOutput(disc::rt::OutputSlot &slot, int64_t index);
 };

@@ -8,8 +8,6 @@
 #include "lib/Runtime/Core/Call.h"
 
 #include <algorithm>
-#include <cstring>
-#include <iterator>
 
 using namespace disc::rt;
 
@@ -21,7 +19,7 @@ Status disc_call::beginOnDevice() {
     if (Status status = device.wait(*storage->used, stream); !status.ok())
       return status;
   // A record is read once nobody writes to it.
-  if (storage->used && device.finished(*storage->used))
+  if (storage->used && hasFailure(storage->failure) && device.finished(*storage->used))
     if (Status failed = takeFailure(storage->failure); !failed.ok())
       return Status(failed.code(), "in an earlier run: " + failed.error().message);
   // What earlier calls wrote to the model's state.
@@ -41,33 +39,27 @@ void disc_call::endOnDevice() {
     (void)device.synchronizeAll();
 }
 
-/// "kernel 'relu' (model.py:12)"
-static std::string kernelText(const disc_model_info_t &info, const char *name) {
-  std::string text = "kernel '" + std::string(name) + "'";
-  for (int64_t i = 0; i < info.num_kernels; ++i)
-    if (std::strcmp(info.kernels[i].name, name) == 0 && *info.kernels[i].source)
-      return text + " (" + info.kernels[i].source + ")";
-  return text;
-}
-
-/// Puts what `work` does into the stream; `kernel` is what errors and profiles call it.
-template <typename Work> int32_t disc_call::onDevice(const disc_device_kernel &kernel, int64_t tasks, Work work) {
+/// Makes a request of the device; `kernel` is what profiles call it.
+template <typename Request> int32_t disc_call::onDevice(int64_t kernel, int64_t tasks, Request request) {
+  if (!model.profile_.on()) {
+    bool isLibrary = false;
+    return record(request(isLibrary));
+  }
   Device &device = *model.device();
   LaunchRecord times;
-  bool profiled = model.profile_.on();
-  Status done = profiled ? device.record(times.begin, stream, /*timed=*/true) : Status();
+  Status done = work.interrupt();
   if (done.ok())
-    done = work(device, times);
-  if (done.ok() && profiled && (times.isLibrary || tasks)) {
-    times.name = kernel.name;
+    done = device.record(times.begin, stream, /*timed=*/true);
+  if (done.ok())
+    done = request(times.isLibrary);
+  if (done.ok() && (times.isLibrary || tasks)) {
+    times.name = model.info().device->kernels[kernel].name;
     times.tasks = tasks;
     done = device.record(times.end, stream, /*timed=*/true);
     if (done.ok()) // else there is no second event to measure with
       model.profile_.add(std::move(times));
   }
-  if (done.ok())
-    return 0;
-  return record(Status(done.code(), kernelText(model.info(), kernel.name) + ": " + done.error().message));
+  return record(std::move(done));
 }
 
 int32_t disc_call::deviceLaunch(int64_t kernel, void *const *args, int64_t count, int64_t blocks) {
@@ -77,14 +69,7 @@ int32_t disc_call::deviceLaunch(int64_t kernel, void *const *args, int64_t count
                                             std::to_string(blocks) + " blocks, which its table does not have"));
   if (blocks == 0)
     return 0;
-  void *few[32];
-  std::vector<void *> many(size_t(count) > std::size(few) ? size_t(count) : 0);
-  void **places = many.empty() ? few : many.data();
-  for (int64_t i = 0; i < count; ++i)
-    places[i] = const_cast<void **>(&args[i]);
-  return onDevice(code->kernels[kernel], blocks, [&](Device &device, LaunchRecord &) {
-    return device.launch(*model.module_, {kernel, places, count, blocks}, stream);
-  });
+  return onDevice(kernel, blocks, [&](bool &) { return work.launch(kernel, args, count, blocks); });
 }
 
 int32_t disc_call::deviceOrder(OrderKernels kernels, void **args, int64_t count, int64_t firstOwn, int64_t rows,
@@ -122,15 +107,13 @@ int32_t disc_call::deviceReduce(ReduceKernels kernels, void **args, int64_t coun
   args[firstOwn + 1] = reinterpret_cast<void *>(parts);
   if (parts <= 1)
     return deviceLaunch(kernels.all, args, count, extents.blocks);
-  Device &device = *model.device();
-  if (int32_t code = record(device.allocate(size_t(parts * extents.values) * 8, stream, args[firstOwn])))
-    return code;
-  void *memory = args[firstOwn];
+  args[firstOwn] = storage->workspace.reserve(size_t(parts * extents.values) * 8);
+  if (!args[firstOwn]) {
+    noMemory(storage->memory, "no memory for the parts of a reduction");
+    return int32_t(status.code());
+  }
   int32_t code = deviceLaunch(kernels.part, args, count, extents.blocks * parts);
-  if (!code)
-    code = deviceLaunch(kernels.whole, args, count, extents.points);
-  device.release(memory, stream);
-  return code;
+  return code ? code : deviceLaunch(kernels.whole, args, count, extents.points);
 }
 
 int32_t disc_call::deviceProduct(const disc_device_product &what, void *const *buffers, const int64_t *extents) {
@@ -143,12 +126,12 @@ int32_t disc_call::deviceProduct(const disc_device_product &what, void *const *b
   if (product.batch <= 0 || product.m <= 0 || product.n <= 0)
     return 0;
   bool isDone = false;
-  int32_t status =
-      product.k <= 0 ? 0 : onDevice(code->kernels[what.kernel], 0, [&](Device &device, LaunchRecord &times) {
-        Status made = device.multiply(product, stream, isDone);
-        times.isLibrary = isDone;
-        return made;
-      });
+  int32_t status = product.k <= 0 ? 0 : onDevice(what.kernel, 0, [&](bool &isLibrary) {
+    auto memory = [this](size_t bytes) { return storage->workspace.reserve(bytes); };
+    Status made = work.multiply(product, memory, isDone);
+    isLibrary = isDone;
+    return made;
+  });
   return status ? status : isDone ? 0 : DISC_RT_UNSUPPORTED;
 }
 
@@ -160,6 +143,8 @@ int32_t disc_call::deviceCallHost(disc_kernel_fn kernel, void *const *args, Host
   Device &device = *model.device();
   if (device.where.device_type == kDLCPU)
     return parallelFor(kernel, args, tasks, costNs, scratchBytes);
+  if (int32_t code = record(work.interrupt()))
+    return code;
   std::vector<void *> here(args, args + count);
   auto bytesOf = [&](int64_t i) { return size_t(reinterpret_cast<uintptr_t>(args[count + i])); };
   while (int64_t(storage->staged.size()) < buffers)
@@ -184,13 +169,15 @@ int32_t disc_call::deviceCallHost(disc_kernel_fn kernel, void *const *args, Host
 int32_t disc_call::deviceCopy(void *to, const void *from, int64_t bytes) {
   if (!model.device() || bytes < 0)
     return record(Status(Code::Invalid, "the compiled code copies " + std::to_string(bytes) + " bytes on no device"));
-  return to == from ? 0 : record(model.device()->copy(to, from, size_t(bytes), stream));
+  return to == from ? 0 : record(work.copy(to, from, size_t(bytes)));
 }
 
 int32_t disc_call::deviceRead(void *to, const void *from, int64_t bytes) {
   if (!model.device() || bytes < 0)
     return record(Status(Code::Invalid, "the compiled code reads " + std::to_string(bytes) + " bytes from no device"));
-  Status done = model.device()->read(to, from, size_t(bytes), stream);
+  Status done = work.interrupt();
+  if (done.ok())
+    done = model.device()->read(to, from, size_t(bytes), stream);
   // The device has come by all of the call's kernels so far.
   return record(done.ok() ? takeFailure(storage->failure) : std::move(done));
 }

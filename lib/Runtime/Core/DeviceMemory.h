@@ -8,6 +8,16 @@
 
 namespace disc::rt {
 
+/// Work of a call that is not in the stream yet.
+class DeferredWork {
+public:
+  /// Puts it there, and whatever follows too.
+  virtual void settle() = 0;
+
+protected:
+  ~DeferredWork() = default;
+};
+
 /// What is allocated, copied and released is so in the order of `stream`, which whoever owns the buffers sets.
 class DeviceMemory {
 public:
@@ -19,7 +29,8 @@ public:
 
   Device *const device; ///< Null if nobody will allocate.
   Stream stream = nullptr;
-  Status failure; ///< Why the last allocation or copy that failed did.
+  DeferredWork *deferred = nullptr; ///< May use the memory: settled before any is copied or released.
+  Status failure;                   ///< Why the last allocation or copy that failed did.
 
 private:
   static void *allocate(void *self, size_t bytes, size_t alignment);

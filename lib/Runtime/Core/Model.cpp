@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <cstring>
 
 namespace disc::rt {
 
@@ -43,6 +45,8 @@ Status Model::create(const Program &program, const ModelOptions &options, std::u
       return scope.status();
     if (Status status = created->device_->load(*code, created->module_); !status.ok())
       return status;
+    const char *graphs = std::getenv("DISC_DEVICE_GRAPHS");
+    created->usesGraphs_ = created->device_->takesGraphs() && !(graphs && std::strcmp(graphs, "0") == 0);
   }
   if (!options.parallelFor) {
     created->pool_ = ThreadPool::get(created->threads_);

@@ -111,6 +111,7 @@ private:
   const ModelOptions options_; ///< Its allocator is where all buffers come from, so it goes last.
   Device *device_ = nullptr;
   std::unique_ptr<DeviceModule> module_;
+  bool usesGraphs_ = false; ///< Calls become graphs of the device's (CallStream.h).
   unsigned threads_ = 1;
   std::shared_ptr<ThreadPool> pool_; ///< Null with a parallelFor of the caller's.
   StoragePool storages_;

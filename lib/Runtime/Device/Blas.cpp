@@ -3,8 +3,8 @@
 #include "lib/Runtime/Device/Blas.h"
 #include "lib/Runtime/Device/Driver.h"
 
-#include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace disc::rt {
 
@@ -128,7 +128,7 @@ struct Blas::Operation {
          set(table.transposeB, p.what->a_columns ? table.transposed : table.plain);
     if (p.what->epilogue != DISC_PRODUCT_PLAIN)
       ok = ok && set(table.epilogue, p.what->epilogue == DISC_PRODUCT_BIAS ? kEpilogueBias : kEpilogueGeluBias) &&
-           set(table.biasType, type) && !table.setProduct(product, table.bias, &p.bias, sizeof(p.bias));
+           set(table.biasType, type) && setBias(p);
     ok = ok && layout(b, type, p.what->b_columns ? p.k : p.n, p.what->b_columns ? p.n : p.k, p.batch, p.strideB) &&
          layout(a, type, p.what->a_columns ? p.m : p.k, p.what->a_columns ? p.k : p.m, p.batch, p.strideA) &&
          layout(c, type, p.n, p.m, p.batch, p.strideC);
@@ -141,6 +141,9 @@ struct Blas::Operation {
         table.destroyLayout(layout);
   }
 
+  bool setBias(const DeviceProduct &p) {
+    return p.what->epilogue == DISC_PRODUCT_PLAIN || !table.setProduct(product, table.bias, &p.bias, sizeof(p.bias));
+  }
   bool set(int attribute, int32_t value) { return !table.setProduct(product, attribute, &value, sizeof(value)); }
   bool layout(void *&made, int type, int64_t rows, int64_t columns, int64_t batch, int64_t stride) {
     int32_t count = int32_t(batch);
@@ -177,21 +180,16 @@ int64_t Blas::bucket(int64_t extent) {
   return top - (top - extent) % 8;
 }
 
-/// What all addresses are multiples of, at most 16 bytes, which is all that kernels make use of.
-static int64_t alignmentOf(const DeviceProduct &p) {
-  int64_t width = (p.what->dtype & 0xff) / 8;
-  uint64_t all = 16;
-  for (const void *data : {p.a, p.b, p.bias, static_cast<const void *>(p.c)})
-    all |= reinterpret_cast<uintptr_t>(data);
-  for (int64_t stride : {p.strideA, p.strideB, p.strideC})
-    all |= p.batch > 1 ? uint64_t(stride * width) : 0;
-  return int64_t(all & -all);
+Blas::Key Blas::keyOf(const DeviceProduct &p, int64_t alignment) {
+  return {p.what->dtype, p.what->a_columns, p.what->b_columns, p.what->epilogue, p.what->tf32, p.batch, p.m, p.n,
+          p.k,           p.strideA,         p.strideB,         p.strideC,        alignment};
 }
 
+/// Of either table.
+constexpr size_t kMost = 1024;
+
 const Blas::Algorithm &Blas::algorithm(const DeviceProduct &p, int64_t alignment) {
-  constexpr size_t kMost = 1024;
-  Key key = {p.what->dtype, p.what->a_columns, p.what->b_columns, p.what->epilogue, p.what->tf32, p.batch, p.m, p.n,
-             p.k,           p.strideA,         p.strideB,         alignment};
+  Key key = keyOf(p, alignment);
   auto it = algorithms.find(key);
   if (it != algorithms.end())
     return it->second;
@@ -222,49 +220,96 @@ const Blas::Algorithm &Blas::algorithm(const DeviceProduct &p, int64_t alignment
   return result;
 }
 
-Status Blas::multiply(Device &device, const DeviceProduct &p, Stream stream, bool &done) {
-  done = false;
-  Operation operation(table, p);
-  if (!operation.ok)
-    return Status();
-  int64_t alignment = alignmentOf(p);
-  DeviceProduct shape = p; // of the whole bucket, with matrices close to each other
-  shape.m = bucket(p.m), shape.n = bucket(p.n), shape.k = bucket(p.k);
-  shape.strideA = p.strideA ? shape.m * shape.k : 0;
-  shape.strideB = p.strideB ? shape.k * shape.n : 0;
-  shape.strideC = shape.m * shape.n;
-  // An algorithm for the bucket may not suit all of it; then it is one for the shape. A library that does not check
-  // would compute something else.
-  for (bool ofBucket : {true, false}) {
-    if (ofBucket && !table.check)
-      continue;
-    Algorithm chosen;
-    {
-      std::lock_guard<Mutex> lock(mutex);
-      chosen = algorithm(ofBucket ? shape : p, alignment);
-    }
+/// How products of one shape and alignment are done.
+struct Blas::Plan {
+  Plan(const BlasTable &table, const DeviceProduct &p) : operation(table, p) {}
+
+  Mutex mutex; ///< The description has the address of a product's bias.
+  Operation operation;
+  Algorithm algorithms[2] = {}; ///< For the bucket, and for the shape where that one does not suit.
+  bool isAskedForShape = false;
+  std::atomic<int> last{kNever}; ///< Which one did the last product; kKernel: neither.
+  static constexpr int kNever = -2, kKernel = -1;
+};
+
+std::shared_ptr<Blas::Plan> Blas::plan(const DeviceProduct &p) {
+  int64_t alignment = p.alignment();
+  std::lock_guard<Mutex> lock(mutex);
+  Key key = keyOf(p, alignment);
+  auto it = plans.find(key);
+  if (it != plans.end())
+    return it->second;
+  auto made = std::make_shared<Plan>(table, p);
+  Operation &operation = made->operation;
+  // A library that does not check would compute something else with an algorithm for the bucket.
+  if (operation.ok && table.check) {
+    DeviceProduct shape = p; // of the whole bucket, with matrices close to each other
+    shape.m = bucket(p.m), shape.n = bucket(p.n), shape.k = bucket(p.k);
+    shape.strideA = p.strideA ? shape.m * shape.k : 0;
+    shape.strideB = p.strideB ? shape.k * shape.n : 0;
+    shape.strideC = shape.m * shape.n;
+    Algorithm &chosen = made->algorithms[0] = algorithm(shape, alignment);
     Found found;
-    if (chosen.exists && ofBucket)
-      chosen.exists = !table.check(handle, operation.product, operation.b, operation.a, operation.c, operation.c,
-                                   chosen.data.data(), found.bytes) &&
-                      found.read(table, chosen, /*isNew=*/false);
+    chosen.exists = chosen.exists &&
+                    !table.check(handle, operation.product, operation.b, operation.a, operation.c, operation.c,
+                                 chosen.data.data(), found.bytes) &&
+                    found.read(table, chosen, /*isNew=*/false);
+  }
+  if (operation.ok && !made->algorithms[0].exists) {
+    made->algorithms[1] = algorithm(p, alignment);
+    made->isAskedForShape = true;
+  }
+  if (plans.size() >= kMost)
+    plans.clear();
+  plans.emplace(key, made);
+  return made;
+}
+
+ProductBy Blas::by(const DeviceProduct &p, size_t &memoryBytes) {
+  std::shared_ptr<Plan> known;
+  {
+    std::lock_guard<Mutex> lock(mutex);
+    auto it = plans.find(keyOf(p, p.alignment()));
+    if (it == plans.end())
+      return ProductBy::Unknown;
+    known = it->second;
+  }
+  int last = known->last.load(std::memory_order_acquire);
+  if (last < 0)
+    return last == Plan::kKernel ? ProductBy::Kernel : ProductBy::Unknown;
+  memoryBytes = known->algorithms[last].workspace;
+  return ProductBy::Library;
+}
+
+Status Blas::multiply(const DeviceProduct &p, const ProductMemory &memory, Stream stream, bool &done) {
+  done = false;
+  std::shared_ptr<Plan> plan = this->plan(p);
+  Operation &operation = plan->operation;
+  std::lock_guard<Mutex> lock(plan->mutex);
+  // An algorithm for the bucket may not suit all of it; then it is one for the shape.
+  for (int i = 0; i < 2 && operation.ok && operation.setBias(p); ++i) {
+    if (i == 1 && !std::exchange(plan->isAskedForShape, true)) {
+      std::lock_guard<Mutex> lock(mutex);
+      plan->algorithms[1] = algorithm(p, p.alignment());
+    }
+    const Algorithm &chosen = plan->algorithms[i];
     if (!chosen.exists)
       continue;
-    void *workspace = nullptr;
-    if (chosen.workspace)
-      if (Status status = device.allocate(chosen.workspace, stream, workspace); !status.ok())
-        return status;
+    void *workspace = chosen.workspace ? memory(chosen.workspace) : nullptr;
+    if (chosen.workspace && !workspace)
+      return Status(Code::Memory, "no memory for " + std::to_string(chosen.workspace) + " bytes of a product");
     float one = 1, zero = 0;
     int result = table.multiply(handle, operation.product, &one, p.b, operation.b, p.a, operation.a, &zero, p.c,
                                 operation.c, p.c, operation.c, chosen.data.data(), workspace, chosen.workspace, stream);
-    device.release(workspace, stream);
     if (result == 0) {
       done = true;
+      plan->last.store(i, std::memory_order_release);
       return Status();
     }
     if (result != table.invalid && result != table.mismatch && result != table.unsupported)
       return Status(Code::Device, "a product by the library failed with status " + std::to_string(result));
   }
+  plan->last.store(Plan::kKernel, std::memory_order_release);
   return Status();
 }
 

@@ -5,11 +5,39 @@
 namespace disc::rt {
 
 namespace {
+/// CUDA_KERNEL_NODE_PARAMS_v1, which every driver with graphs takes.
+struct KernelParams {
+  void *function;
+  unsigned gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes;
+  void **args;
+  void **extra;
+};
+
+/// One side of a CUDA_MEMCPY3D.
+struct CopySide {
+  size_t x = 0, y = 0, z = 0, level = 0;
+  int memory = 2; ///< CU_MEMORYTYPE_DEVICE
+  const void *host = nullptr;
+  const void *device = nullptr;
+  void *array = nullptr, *reserved = nullptr;
+  size_t pitch = 0, height = 0;
+};
+
+struct CopyParams {
+  CopySide from, to;
+  size_t width, height = 1, depth = 1;
+};
+
 struct Cuda {
   DriverResult (*pushContext)(void *context);
   DriverResult (*popContext)(void **context);
   DriverResult (*errorName)(DriverResult result, const char **name);
   DriverResult (*attribute)(int *value, int attribute, int device);
+  DriverResult (*addKernel)(void **node, void *graph, void *const *after, size_t count, const KernelParams *params);
+  DriverResult (*setKernel)(void *executable, void *node, const KernelParams *params);
+  DriverResult (*addCopy)(void **node, void *graph, void *const *after, size_t count, const CopyParams *params,
+                          void *context);
+  DriverResult (*setCopy)(void *executable, void *node, const CopyParams *params, void *context);
   Driver table;
 };
 } // namespace
@@ -38,9 +66,66 @@ static void leave(void *) {
   (void)cuda.popContext(&context);
 }
 
+static KernelParams paramsOf(const KernelNode &kernel) {
+  return {kernel.function, kernel.blocks, 1, 1, kernel.threads, 1, 1, kernel.sharedBytes, kernel.args, nullptr};
+}
+
+static DriverResult addKernel(void **node, void *graph, void *const *after, size_t count, const KernelNode &kernel) {
+  KernelParams params = paramsOf(kernel);
+  return cuda.addKernel(node, graph, after, count, &params);
+}
+
+static DriverResult setKernel(void *executable, void *node, const KernelNode &kernel) {
+  KernelParams params = paramsOf(kernel);
+  return cuda.setKernel(executable, node, &params);
+}
+
+static CopyParams paramsOf(const CopyNode &copy) {
+  CopyParams params;
+  params.from.device = copy.from;
+  params.to.device = copy.to;
+  params.width = copy.bytes;
+  return params;
+}
+
+static DriverResult addCopy(void **node, void *graph, void *const *after, size_t count, const CopyNode &copy) {
+  CopyParams params = paramsOf(copy);
+  return cuda.addCopy(node, graph, after, count, &params, copy.context);
+}
+
+static DriverResult setCopy(void *executable, void *node, const CopyNode &copy) {
+  CopyParams params = paramsOf(copy);
+  return cuda.setCopy(executable, node, &params, copy.context);
+}
+
+static bool fillGraphs() {
+  Driver &table = cuda.table;
+  table.addKernel = addKernel;
+  table.setKernel = setKernel;
+  table.addCopy = addCopy;
+  table.setCopy = setCopy;
+  SharedLibrary library("graphs", {"libcuda.so.1"});
+  library.find(cuda.addKernel, "cuGraphAddKernelNode");
+  library.find(cuda.setKernel, "cuGraphExecKernelNodeSetParams");
+  library.find(cuda.addCopy, "cuGraphAddMemcpyNode");
+  library.find(cuda.setCopy, "cuGraphExecMemcpyNodeSetParams");
+  library.find(table.createStream, "cuStreamCreate");
+  library.find(table.beginCapture, "cuStreamBeginCapture_v2");
+  library.find(table.endCapture, "cuStreamEndCapture");
+  library.find(table.createGraph, "cuGraphCreate");
+  library.find(table.destroyGraph, "cuGraphDestroy");
+  library.find(table.addChild, "cuGraphAddChildGraphNode");
+  library.find(table.instantiate, "cuGraphInstantiateWithFlags");
+  library.find(table.destroyExecutable, "cuGraphExecDestroy");
+  library.find(table.setChild, "cuGraphExecChildGraphNodeSetParams");
+  library.find(table.launchGraph, "cuGraphLaunch");
+  return library.take().ok();
+}
+
 static Status fill() {
   Driver &table = cuda.table;
   table.name = "cuda";
+  table.hasGraphs = fillGraphs();
   table.deviceType = kDLCUDA;
   table.maxThreads = INT64_MAX;
   table.errorName = errorName;

@@ -38,6 +38,16 @@ int64_t Device::elapsed(DeviceEvent &begin, DeviceEvent &end) {
 
 void Device::lend(const void *, size_t) {}
 
+int64_t DeviceProduct::alignment() const {
+  int64_t width = (what->dtype & 0xff) / 8;
+  uint64_t all = 16;
+  for (const void *data : {a, b, bias, static_cast<const void *>(c)})
+    all |= reinterpret_cast<uintptr_t>(data);
+  for (int64_t stride : {strideA, strideB, strideC})
+    all |= batch > 1 ? uint64_t(stride * width) : 0;
+  return int64_t(all & -all);
+}
+
 Status Device::takeRecord(KernelError *&record) {
   std::lock_guard<Mutex> lock(recordsMutex);
   if (records.empty()) {

@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -49,6 +50,9 @@ struct DeviceCounters {
   std::atomic<int64_t> waits{0};            ///< Times that a stream waited for an event.
   std::atomic<int64_t> allocations{0};
   std::atomic<int64_t> releases{0};
+  std::atomic<int64_t> graphs{0}; ///< Made.
+  std::atomic<int64_t> graphLaunches{0};
+  std::atomic<int64_t> graphUpdates{0}; ///< Nodes that were changed.
 };
 
 /// What a kernel found wrong with an index, in memory that the device writes and the host reads. Compiled kernels know
@@ -76,6 +80,38 @@ struct DeviceProduct {
   const void *bias;
   int64_t batch, m, n, k;
   int64_t strideA, strideB, strideC;
+
+  /// What all addresses, also those within a batch, are multiples of: at most 16 bytes, which is all that kernels make
+  /// use of.
+  int64_t alignment() const;
+};
+
+/// Memory of at least so many bytes for a product, which uses it until it is done; null if there is none.
+using ProductMemory = std::function<void *(size_t bytes)>;
+
+/// Who computes a product.
+enum class ProductBy {
+  Unknown, ///< multiply() finds out.
+  Library,
+  Kernel,
+};
+
+/// Nodes that run one after the other, and go into a stream at once. What a node does may be changed between launches:
+/// those that were put into a stream before keep what it did.
+class DeviceGraph {
+public:
+  virtual ~DeviceGraph() = default;
+
+  /// What node number `node` does in launches from here on. Before finish() it is the next one; afterwards it is any of
+  /// them that launched the same kernel, copied as many bytes, or was a product of the same extents and alignment.
+  virtual Status put(size_t node, DeviceModule &module, const DeviceLaunch &launch) = 0;
+  virtual Status put(size_t node, void *to, const void *from, size_t bytes) = 0;
+  /// A product that productBy() says the library computes, with as much memory as it said.
+  virtual Status put(size_t node, const DeviceProduct &product, void *memory) = 0;
+
+  /// There are no more nodes.
+  virtual Status finish() = 0;
+  virtual Status launch(Stream stream) = 0;
 };
 
 /// The functions without `do` are for callers: they count. Those with it are what a device implements. Functions may be
@@ -147,11 +183,17 @@ public:
   }
 
   /// A product by a library of the device's; `done` says whether there is one that can do it.
-  Status multiply(const DeviceProduct &product, Stream stream, bool &done) {
-    Status status = doMultiply(product, stream, done);
+  Status multiply(const DeviceProduct &product, const ProductMemory &memory, Stream stream, bool &done) {
+    Status status = doMultiply(product, memory, stream, done);
     counters.launches += done;
     return status;
   }
+  /// Who computed the last product of this kind, these extents and this alignment, and with how much memory.
+  virtual ProductBy productBy(const DeviceProduct &, size_t & /*memoryBytes*/) { return ProductBy::Kernel; }
+
+  /// A graph without nodes; null if the device takes none.
+  virtual std::unique_ptr<DeviceGraph> makeGraph() { return nullptr; }
+  virtual bool takesGraphs() const { return false; }
 
   /// Puts the event at the stream's end; makes it first if it is null. A device without asynchronous work needs none of
   /// these functions of its own.
@@ -190,7 +232,9 @@ protected:
   virtual Status doSynchronize(Stream stream) = 0;
   virtual Status doSynchronizeAll() { return doSynchronize(nullptr); }
   virtual Status doLaunch(DeviceModule &module, const DeviceLaunch &launch, Stream stream) = 0;
-  virtual Status doMultiply(const DeviceProduct & /*product*/, Stream, bool &done) { return done = false, Status(); }
+  virtual Status doMultiply(const DeviceProduct &, const ProductMemory &, Stream, bool &done) {
+    return done = false, Status();
+  }
   virtual Status doWait(DeviceEvent &event, Stream stream);
   /// Host memory that kernels can write to. It is never released.
   virtual Status doAllocateVisible(size_t bytes, void *&data) = 0;

@@ -20,6 +20,8 @@ using DriverResult = int;
 constexpr DriverResult kDriverOk = 0, kDriverNoMemory = 2, kDriverNoDevice = 100, kDriverNotReady = 600;
 
 constexpr unsigned kHostPortable = 1, kHostMapped = 2, kEventWithoutTiming = 2;
+constexpr unsigned kStreamNonBlocking = 1;
+constexpr int kCaptureRelaxed = 2;
 constexpr int kPoolReleaseThreshold = 4, kJitErrorLog = 5, kJitErrorLogBytes = 6, kDynamicSharedBytes = 8;
 
 /// CUmemPoolProps, hipMemPoolProps.
@@ -31,6 +33,19 @@ struct PoolProperties {
   void *security = nullptr;
   size_t maxBytes = 0;
   unsigned char reserved[56] = {};
+};
+
+/// What a node of a graph launches or copies, which the two describe in different ways.
+struct KernelNode {
+  void *function;
+  unsigned blocks, threads, sharedBytes;
+  void **args;
+};
+struct CopyNode {
+  void *to;
+  const void *from;
+  size_t bytes;
+  void *context;
 };
 
 struct Driver {
@@ -74,7 +89,24 @@ struct Driver {
                          unsigned blockY, unsigned blockZ, unsigned sharedBytes, void *stream, void **args,
                          void **extra);
 
+  // Graphs; a driver that lacks any of these functions has none.
+  bool hasGraphs;
+  DriverResult (*createStream)(void **stream, unsigned flags);
+  DriverResult (*beginCapture)(void *stream, int mode);
+  DriverResult (*endCapture)(void *stream, void **graph);
+  DriverResult (*createGraph)(void **graph, unsigned flags);
+  DriverResult (*destroyGraph)(void *graph);
+  DriverResult (*addChild)(void **node, void *graph, void *const *after, size_t count, void *child);
+  DriverResult (*instantiate)(void **executable, void *graph, unsigned long long flags);
+  DriverResult (*destroyExecutable)(void *executable);
+  DriverResult (*setChild)(void *executable, void *node, void *child);
+  DriverResult (*launchGraph)(void *executable, void *stream);
+
   // Where they do differ:
+  DriverResult (*addKernel)(void **node, void *graph, void *const *after, size_t count, const KernelNode &kernel);
+  DriverResult (*setKernel)(void *executable, void *node, const KernelNode &kernel);
+  DriverResult (*addCopy)(void **node, void *graph, void *const *after, size_t count, const CopyNode &copy);
+  DriverResult (*setCopy)(void *executable, void *node, const CopyNode &copy);
   /// The last error, which the thread then has no longer. Null: the driver keeps none.
   DriverResult (*lastError)();
   /// "CUDA_ERROR_OUT_OF_MEMORY"

@@ -56,7 +56,7 @@ protected:
   }
 
   /// Kernels do products, too, unless DISC_EMULATE_LIBRARY says that there is a library.
-  Status doMultiply(const DeviceProduct &product, Stream, bool &done) override {
+  Status doMultiply(const DeviceProduct &product, const ProductMemory &, Stream, bool &done) override {
     const char *library = std::getenv("DISC_EMULATE_LIBRARY");
     done = library && std::string(library) == "1" && emulateProduct(product);
     return Status();

@@ -1,7 +1,6 @@
 //===- Gpu.cpp - a device over a driver table -----------------------------===//
 
-#include "lib/Runtime/Device/Blas.h"
-#include "lib/Runtime/Device/Driver.h"
+#include "lib/Runtime/Device/Gpu.h"
 
 #include <algorithm>
 #include <cstring>
@@ -33,98 +32,6 @@ void *SharedLibrary::symbol(const char *name) {
 
 //===-- The device --------------------------------------------------------===//
 
-namespace {
-class GpuDevice;
-
-struct GpuEvent : DeviceEvent {
-  GpuEvent(GpuDevice &device, void *event) : device(device), event(event) {}
-  ~GpuEvent() override;
-  GpuDevice &device;
-  void *event;
-};
-
-struct GpuModule : DeviceModule {
-  GpuModule(GpuDevice &device, const disc_device_code &code) : device(device), code(code) {}
-  ~GpuModule() override;
-  GpuDevice &device;
-  const disc_device_code &code;
-  void *module = nullptr;
-  std::vector<void *> functions; ///< Of the kernels, by number.
-};
-
-/// Pinned host memory that copies go through: the driver's own copies from other memory wait.
-struct Staging {
-  static constexpr size_t kBytes = size_t(2) << 20;
-  void *data = nullptr;
-  void *event = nullptr; ///< After the last copy.
-};
-
-class GpuDevice : public Device {
-public:
-  GpuDevice(const Driver &driver, int32_t id) : Device(driver.name, {driver.deviceType, id}), driver(driver) {}
-  Status open();
-
-  std::string describe() const override { return label + " (" + arch + ")"; }
-  Status load(const disc_device_code &code, std::unique_ptr<DeviceModule> &module) override;
-  Status record(std::unique_ptr<DeviceEvent> &event, Stream stream, bool timed) override;
-  bool finished(DeviceEvent &event) override {
-    return driver.queryEvent(static_cast<GpuEvent &>(event).event) != kDriverNotReady;
-  }
-  int64_t elapsed(DeviceEvent &begin, DeviceEvent &end) override;
-  void trim() override { (void)driver.trimPool(pool, 0); }
-  Status mayRun(Stream stream) override;
-
-  const Driver &driver;
-
-protected:
-  Status doAllocate(size_t bytes, Stream stream, void *&data) override;
-  void doRelease(void *data, Stream stream) override { (void)driver.free(data, stream); }
-  Status doCopyIn(void *to, const void *from, size_t bytes, Stream stream) override;
-  Status doCopy(void *to, const void *from, size_t bytes, Stream stream) override {
-    return check(driver.copy(to, from, bytes, stream), "a copy within the device");
-  }
-  Status doRead(void *to, const void *from, size_t bytes, Stream stream) override;
-  Status doSynchronize(Stream stream) override {
-    return check(driver.synchronizeStream(stream), "waiting for a stream");
-  }
-  Status doSynchronizeAll() override { return check(driver.synchronizeContext(), "waiting for the device"); }
-  Status doLaunch(DeviceModule &module, const DeviceLaunch &launch, Stream stream) override;
-  Status doMultiply(const DeviceProduct &product, Stream stream, bool &done) override;
-  Status doWait(DeviceEvent &event, Stream stream) override {
-    return check(driver.streamWait(stream, static_cast<GpuEvent &>(event).event, 0), "a wait for another stream");
-  }
-  Status doAllocateVisible(size_t bytes, void *&data) override {
-    // HIP's caches hold what is not mapped from one kernel to the next.
-    return check(driver.allocateHost(&data, bytes, kHostPortable | kHostMapped), "pinned memory");
-  }
-  Status enter(void *&previous) override {
-    return check(driver.enter(device, context, previous), "making it the thread's current device");
-  }
-  void leave(void *previous) override { driver.leave(previous); }
-
-private:
-  std::string title() const { return name + ":" + std::to_string(where.device_id); }
-  Status check(DriverResult result, const std::string &what) const;
-  int64_t suits(const std::string &image) const;
-  void forget() const;
-  Status staging(Staging &buffer);
-
-  int device = 0;
-  void *context = nullptr, *pool = nullptr;
-  std::string arch, label;
-
-  Mutex stagingMutex;
-  Staging upload[2];
-  size_t nextUpload = 0;
-  Mutex blasMutex;
-  bool blasOpened = false;
-  std::unique_ptr<Blas> blas; ///< Null if there is none.
-  Mutex readingMutex;
-  std::vector<void *> reading; ///< Pinned blocks that no read uses; there is room for all of them.
-  size_t pinnedBlocks = 0;
-};
-} // namespace
-
 /// Results that say that work which was under way came to an end: those of the context, not of the call that tells.
 static bool isLate(DriverResult result) {
   for (int late : {214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721})
@@ -139,15 +46,16 @@ void GpuDevice::forget() const {
     (void)driver.lastError();
 }
 
-Status GpuDevice::check(DriverResult result, const std::string &what) const {
+Status GpuDevice::check(DriverResult result, std::string_view what) const {
   if (result == kDriverOk)
     return Status();
   forget();
   std::string error = driver.errorName(result);
   if (isLate(result))
     return Status(Code::Device, title() + ": something that was put into a stream before failed when it ran: " + error +
-                                    " (told by " + what + ")");
-  return Status(result == kDriverNoMemory ? Code::Memory : Code::Device, title() + ": " + what + ": " + error);
+                                    " (told by " + std::string(what) + ")");
+  return Status(result == kDriverNoMemory ? Code::Memory : Code::Device,
+                title() + ": " + std::string(what) + ": " + error);
 }
 
 Status GpuDevice::open() {
@@ -370,29 +278,45 @@ Status GpuDevice::load(const disc_device_code &code, std::unique_ptr<DeviceModul
   return Status();
 }
 
-Status GpuDevice::doLaunch(DeviceModule &module, const DeviceLaunch &launch, Stream stream) {
+Status GpuDevice::find(DeviceModule &module, const DeviceLaunch &launch, KernelNode &found) const {
   auto &loaded = static_cast<GpuModule &>(module);
   const disc_device_kernel &kernel = loaded.code.kernels[launch.kernel];
   if (launch.blocks > INT32_MAX || launch.blocks > driver.maxThreads / kernel.threads)
     return Status(Code::Device, title() + ": a launch of " + std::to_string(launch.blocks) + " blocks of " +
                                     std::to_string(kernel.threads) + " threads is too large");
-  return check(driver.launch(loaded.functions[size_t(launch.kernel)], unsigned(launch.blocks), 1, 1,
-                             unsigned(kernel.threads), 1, 1, unsigned(kernel.shared), stream,
-                             const_cast<void **>(launch.args), nullptr),
-               "a launch");
+  found = {loaded.functions[size_t(launch.kernel)], unsigned(launch.blocks), unsigned(kernel.threads),
+           unsigned(kernel.shared), const_cast<void **>(launch.args)};
+  return Status();
 }
 
-Status GpuDevice::doMultiply(const DeviceProduct &product, Stream stream, bool &done) {
+Status GpuDevice::doLaunch(DeviceModule &module, const DeviceLaunch &launch, Stream stream) {
+  KernelNode node;
+  if (Status status = find(module, launch, node); !status.ok())
+    return status;
+  return check(
+      driver.launch(node.function, node.blocks, 1, 1, node.threads, 1, 1, node.sharedBytes, stream, node.args, nullptr),
+      "a launch");
+}
+
+Blas *GpuDevice::library() {
+  std::lock_guard<Mutex> lock(blasMutex);
+  if (!std::exchange(blasOpened, true))
+    blas = Blas::open(name);
+  return blas.get();
+}
+
+Status GpuDevice::doMultiply(const DeviceProduct &product, const ProductMemory &memory, Stream stream, bool &done) {
   done = false;
-  {
-    std::lock_guard<Mutex> lock(blasMutex);
-    if (!std::exchange(blasOpened, true))
-      blas = Blas::open(name);
-  }
-  Status status = blas ? blas->multiply(*this, product, stream, done) : Status();
-  if (blas && !done) // an error that the library met
+  Blas *library = this->library();
+  Status status = library ? library->multiply(product, memory, stream, done) : Status();
+  if (library && !done) // an error that the library met
     forget();
   return status;
+}
+
+ProductBy GpuDevice::productBy(const DeviceProduct &product, size_t &memoryBytes) {
+  Blas *library = this->library();
+  return library ? library->by(product, memoryBytes) : ProductBy::Kernel;
 }
 
 //===-- By name -----------------------------------------------------------===//

@@ -12,16 +12,40 @@ struct Properties {
   char behind[2680];
 };
 
+/// dim3
+struct Extents {
+  unsigned x, y = 1, z = 1;
+};
+
+/// hipKernelNodeParams
+struct KernelParams {
+  Extents block;
+  void **extra;
+  void *function;
+  Extents grid;
+  void **args;
+  unsigned sharedBytes;
+};
+constexpr int kCopyWithinDevice = 3;
+
 struct Hip {
   DriverResult (*getDevice)(int *device);
   DriverResult (*setDevice)(int device);
   const char *(*errorName)(DriverResult result);
   DriverResult (*properties)(void *properties, int device);
+  DriverResult (*addKernel)(void **node, void *graph, void *const *after, size_t count, const KernelParams *params);
+  DriverResult (*setKernel)(void *executable, void *node, const KernelParams *params);
+  DriverResult (*addCopy)(void **node, void *graph, void *const *after, size_t count, void *to, const void *from,
+                          size_t bytes, int kind);
+  DriverResult (*setCopy)(void *executable, void *node, void *to, const void *from, size_t bytes, int kind);
   Driver table;
 };
 } // namespace
 
 static Hip hip;
+
+static constexpr std::initializer_list<const char *> kFiles = {"libamdhip64.so", "libamdhip64.so.7",
+                                                               "libamdhip64.so.6"};
 
 static DriverResult arch(int device, std::string &arch) {
   Properties properties = {};
@@ -55,6 +79,52 @@ static DriverResult retainContext(void **context, int) {
   return kDriverOk;
 }
 
+static KernelParams paramsOf(const KernelNode &kernel) {
+  return {{kernel.threads}, nullptr, kernel.function, {kernel.blocks}, kernel.args, kernel.sharedBytes};
+}
+
+static DriverResult addKernel(void **node, void *graph, void *const *after, size_t count, const KernelNode &kernel) {
+  KernelParams params = paramsOf(kernel);
+  return hip.addKernel(node, graph, after, count, &params);
+}
+
+static DriverResult setKernel(void *executable, void *node, const KernelNode &kernel) {
+  KernelParams params = paramsOf(kernel);
+  return hip.setKernel(executable, node, &params);
+}
+
+static DriverResult addCopy(void **node, void *graph, void *const *after, size_t count, const CopyNode &copy) {
+  return hip.addCopy(node, graph, after, count, copy.to, copy.from, copy.bytes, kCopyWithinDevice);
+}
+
+static DriverResult setCopy(void *executable, void *node, const CopyNode &copy) {
+  return hip.setCopy(executable, node, copy.to, copy.from, copy.bytes, kCopyWithinDevice);
+}
+
+static bool fillGraphs() {
+  Driver &table = hip.table;
+  table.addKernel = addKernel;
+  table.setKernel = setKernel;
+  table.addCopy = addCopy;
+  table.setCopy = setCopy;
+  SharedLibrary library("graphs", kFiles);
+  library.find(hip.addKernel, "hipGraphAddKernelNode");
+  library.find(hip.setKernel, "hipGraphExecKernelNodeSetParams");
+  library.find(hip.addCopy, "hipGraphAddMemcpyNode1D");
+  library.find(hip.setCopy, "hipGraphExecMemcpyNodeSetParams1D");
+  library.find(table.createStream, "hipStreamCreateWithFlags");
+  library.find(table.beginCapture, "hipStreamBeginCapture");
+  library.find(table.endCapture, "hipStreamEndCapture");
+  library.find(table.createGraph, "hipGraphCreate");
+  library.find(table.destroyGraph, "hipGraphDestroy");
+  library.find(table.addChild, "hipGraphAddChildGraphNode");
+  library.find(table.instantiate, "hipGraphInstantiateWithFlags");
+  library.find(table.destroyExecutable, "hipGraphExecDestroy");
+  library.find(table.setChild, "hipGraphExecChildGraphNodeSetParams");
+  library.find(table.launchGraph, "hipGraphLaunch");
+  return library.take().ok();
+}
+
 static Status fill() {
   Driver &table = hip.table;
   table.name = "rocm";
@@ -64,8 +134,8 @@ static Status fill() {
   table.enter = enter;
   table.leave = leave;
   table.retainContext = retainContext;
-  SharedLibrary library("target 'rocm' needs the ROCm runtime",
-                        {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6"});
+  table.hasGraphs = fillGraphs();
+  SharedLibrary library("target 'rocm' needs the ROCm runtime", kFiles);
   library.find(hip.getDevice, "hipGetDevice");
   library.find(hip.setDevice, "hipSetDevice");
   library.find(table.errorName, "hipGetErrorName");

@@ -46,6 +46,46 @@ static_assert(offsetof({p}, location.type) == offsetof(PoolProperties, locationT
 static_assert(offsetof({p}, location.id) == offsetof(PoolProperties, locationId));
 static_assert(offsetof({p}, win32SecurityAttributes) == offsetof(PoolProperties, security));
 """
+# Structs of nodes: our fields are at the offsets of theirs, in structs of the same size.
+NODES = {
+    "cuda": {
+        ("KernelParams", "CUDA_KERNEL_NODE_PARAMS_v1"): {
+            "function": "func",
+            "gridX": "gridDimX",
+            "blockX": "blockDimX",
+            "blockZ": "blockDimZ",
+            "sharedBytes": "sharedMemBytes",
+            "args": "kernelParams",
+            "extra": "extra",
+        },
+        ("CopyParams", "CUDA_MEMCPY3D"): {
+            "from.x": "srcXInBytes",
+            "from.level": "srcLOD",
+            "from.memory": "srcMemoryType",
+            "from.host": "srcHost",
+            "from.device": "srcDevice",
+            "from.array": "srcArray",
+            "from.pitch": "srcPitch",
+            "to.x": "dstXInBytes",
+            "to.memory": "dstMemoryType",
+            "to.device": "dstDevice",
+            "to.height": "dstHeight",
+            "width": "WidthInBytes",
+            "height": "Height",
+            "depth": "Depth",
+        },
+    },
+    "hip": {
+        ("KernelParams", "hipKernelNodeParams"): {
+            "block": "blockDim",
+            "extra": "extra",
+            "function": "func",
+            "grid": "gridDim",
+            "args": "kernelParams",
+            "sharedBytes": "sharedMemBytes",
+        }
+    },
+}
 CUDA = {
     "kDriverOk": "CUDA_SUCCESS",
     "kDriverNoMemory": "CUDA_ERROR_OUT_OF_MEMORY",
@@ -54,6 +94,9 @@ CUDA = {
     "kHostPortable": "CU_MEMHOSTALLOC_PORTABLE",
     "kHostMapped": "CU_MEMHOSTALLOC_DEVICEMAP",
     "kEventWithoutTiming": "CU_EVENT_DISABLE_TIMING",
+    "kStreamNonBlocking": "CU_STREAM_NON_BLOCKING",
+    "kCaptureRelaxed": "CU_STREAM_CAPTURE_MODE_RELAXED",
+    "memory": "CU_MEMORYTYPE_DEVICE",
     "kPoolReleaseThreshold": "CU_MEMPOOL_ATTR_RELEASE_THRESHOLD",
     "kJitErrorLog": "CU_JIT_ERROR_LOG_BUFFER",
     "kJitErrorLogBytes": "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES",
@@ -71,6 +114,9 @@ HIP = {
     "kHostPortable": "hipHostMallocPortable",
     "kHostMapped": "hipHostMallocMapped",
     "kEventWithoutTiming": "hipEventDisableTiming",
+    "kStreamNonBlocking": "hipStreamNonBlocking",
+    "kCaptureRelaxed": "hipStreamCaptureModeRelaxed",
+    "kCopyWithinDevice": "hipMemcpyDeviceToDevice",
     "kPoolReleaseThreshold": "hipMemPoolAttrReleaseThreshold",
     "kJitErrorLog": "hipJitOptionErrorLogBuffer",
     "kJitErrorLogBytes": "hipJitOptionErrorLogBufferSizeBytes",
@@ -137,8 +183,17 @@ def compare(tmp_path, source, header, table, prefix, numbers, more=""):
     return subprocess.run([*command, tmp_path / "check.cpp"], capture_output=True, text=True).stderr
 
 
+def nodes(driver):
+    """Assertions on the layout of nodes' structs."""
+    lines = []
+    for (ours, theirs), fields in NODES[driver].items():
+        lines.append(f"static_assert(sizeof({ours}) == sizeof({theirs}));")
+        lines += [f"static_assert(offsetof({ours}, {a}) == offsetof({theirs}, {b}));" for a, b in fields.items()]
+    return "\n".join(lines)
+
+
 def test_cuda(tmp_path):
-    more = DRIVER.format(p="CUmemPoolProps")
+    more = DRIVER.format(p="CUmemPoolProps") + nodes("cuda")
     assert compare(tmp_path, "Cuda.cpp", "cuda.h", "Driver", "", CUDA, more) == ""
     # It does find what differs.
     more = "static_assert(same<decltype(Driver::init), decltype(&::cuDeviceGet)>);"
@@ -157,6 +212,7 @@ def test_cublas(tmp_path):
 def test_hip(tmp_path):
     more = "static_assert(offsetof(hipDeviceProp_tR0600, gcnArchName) == offsetof(Properties, arch));"
     more += "static_assert(sizeof(hipDeviceProp_tR0600) <= sizeof(Properties));" + DRIVER.format(p="hipMemPoolProps")
+    more += nodes("hip")
     assert compare(tmp_path, "Hip.cpp", "hip/hip_runtime_api.h", "Driver", "", HIP, more) == ""
 
 
