@@ -30,6 +30,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -74,6 +75,7 @@ private:
   SmallVector<Value> sliced();
   void storeSums(ValueRange sums, Value firstRow);
   void epilogue(ValueRange sums);
+  Value withoutNan(Value sum, Value row, Value column);
   void storeRows(Value firstRow, int64_t rows);
 
   Value fits(Value position) { return m.less(position, depth); }
@@ -397,6 +399,29 @@ void MatrixProduct::epilogue(ValueRange sums) {
   });
 }
 
+/// f32 in two parts makes NaN of an infinity times a number without a rest. Where a sum is NaN, it is computed again.
+Value MatrixProduct::withoutNan(Value sum, Value row, Value column) {
+  Value isNan = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::UNO, sum, sum);
+  int64_t width = points.lanes();
+  Value any = width > 1 ? vector::ReductionOp::create(b, k.loc, vector::CombiningKind::OR, isNan).getResult() : isNan;
+  return emitIf(b, k.loc, any, sum, [&] {
+    SmallVector<Value> sums;
+    for (int64_t lane = 0; lane < width; ++lane) {
+      Value own = m.add(column, m.constant(lane));
+      Value zero = points.constant(b.getF32FloatAttr(0));
+      sums.push_back(emitFor(b, k.loc, m.constant(0), depth, m.constant(1), zero, [&](Value step, ValueRange before) {
+                       PointEmitter::Scope scope(points);
+                       Value x = source.lhs(batch, row, step), y = source.rhs(batch, step, own);
+                       ok &= x && y;
+                       return SmallVector<Value>{ok ? math::FmaOp::create(b, k.loc, x, y, before[0]) : before[0]};
+                     }).front());
+    }
+    return SmallVector<Value>{
+        width > 1 ? vector::FromElementsOp::create(b, k.loc, cast<VectorType>(sum.getType()), sums).getResult()
+                  : sums.front()};
+  }).front();
+}
+
 /// Results of some rows of the tile, whose sums are in memory of the block.
 void MatrixProduct::storeRows(Value firstRow, int64_t rows) {
   int64_t width = points.lanes(), perRow = tileColumns / width, units = rows * perRow;
@@ -414,6 +439,8 @@ void MatrixProduct::storeRows(Value firstRow, int64_t rows) {
         Value part = LLVM::LoadOp::create(b, k.loc, type, address(word), 4 * width);
         sum = sum ? arith::AddFOp::create(b, k.loc, sum, part).getResult() : part;
       }
+      if (!unit.isExact())
+        sum = withoutNan(sum, toRow, toColumn);
       Idx to = width > 1 ? Idx(toColumn, /*lanes=*/true, 1, width) : Idx(toColumn);
       ok &= succeeded(storeProduct(k, source, source.resultAt(batch, toRow, to), sum));
       return SmallVector<Value>();

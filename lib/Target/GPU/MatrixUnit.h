@@ -12,7 +12,7 @@
 //              x * y is nearly lo * hi + hi * lo + hi * hi. The sums of a line start from zero and are then added in f32,
 //              because the unit truncates where f32 rounds. About as exact as f32 (error of a product: 2^-22).
 //              The rest of an infinity is NaN, and counts as zero (`nvvm.convert.float.to.tf32` of kernels:
-//              NvvmLower.cpp), so that infinities give what they give in f32.
+//              NvvmLower.cpp). An infinity times a number without a rest is still NaN.
 //              Source: Markidis et al., NVIDIA Tensor Core Programmability, Performance & Precision, 2018; Ootomo and
 //              Yokota, Recovering single precision accuracy from Tensor Cores, 2022.
 //

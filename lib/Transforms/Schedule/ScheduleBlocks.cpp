@@ -245,11 +245,12 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
       fields.set(name, b.getI64IntegerAttr(value));
     return fields;
   };
-  // The middle one for most shapes, the small one where it would leave most of a device idle, and the large one where
-  // that still gives every multiprocessor something to do. The numbers of blocks suit devices of 100 to 150 of these;
-  // they are the same for all, so that results are.
-  constexpr Tile small{16, 32, 16, 32, 2, 8}, middle{64, 64, 32, 32, 4, 1}, large{128, 64, 64, 32, 4, 1};
-  constexpr int64_t kIdle = 96, kBusy = 264;
+  // Small tiles, along whose sum many warps work, where larger ones would leave most of a device idle; and larger parts
+  // for each warp where there is enough for all. The numbers of blocks were measured on an H200, of 132 multiprocessors
+  // (bench/results/gpu); they are the same for all devices, so that results are.
+  constexpr Tile tiny{16, 32, 16, 32, 2, 16}, small{32, 32, 32, 32, 2, 8}, middle{64, 64, 32, 32, 4, 1},
+      large{64, 64, 32, 64, 4, 1};
+  constexpr int64_t kFewSmall = 96, kFewMiddle = 224, kManyLarge = 800;
   NamedAttrList schedule = scheduleOf(middle);
   SmallVector<Attribute> variants;
   auto add = [&](const Tile &tile, const SymExpr &when) {
@@ -261,8 +262,9 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
     fields.set(kVariantTasks, ExprAttr::get(b.getContext(), tasksOf(tile)));
     variants.push_back(fields.getDictionary(b.getContext()));
   };
-  add(small, SymExpr(kIdle) - tasksOf(middle));
-  add(large, tasksOf(large) - SymExpr(kBusy - 1));
+  add(tiny, SymExpr(kFewSmall) - tasksOf(small));
+  add(small, SymExpr(kFewMiddle) - tasksOf(middle));
+  add(large, tasksOf(large) - SymExpr(kManyLarge - 1));
   if (!variants.empty())
     schedule.set(kVariants, b.getArrayAttr(variants));
   // For f32 a library uses no matrix unit. For half floats it knows its device better, if there is much to do.
