@@ -251,12 +251,18 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
   constexpr Tile tiny{16, 32, 16, 32, 2, 16}, small{32, 32, 32, 32, 2, 8}, middle{64, 64, 32, 32, 4, 1},
       large{64, 64, 32, 64, 4, 1};
   constexpr int64_t kFewSmall = 96, kFewMiddle = 224, kManyLarge = 800;
-  NamedAttrList schedule = scheduleOf(middle);
+  Tile last = middle; // where no condition holds
+  bool isLast = false;
   SmallVector<Attribute> variants;
   auto add = [&](const Tile &tile, const SymExpr &when) {
-    // Never positive, or always: nothing is to be chosen at run time.
-    if (shapes.range(when).max.value_or(1) <= 0)
+    ShapeAnalysis::Range range = shapes.range(when);
+    if (isLast || range.max.value_or(1) <= 0)
       return;
+    if (range.min.value_or(0) > 0) {
+      last = tile;
+      isLast = true;
+      return;
+    }
     NamedAttrList fields = scheduleOf(tile);
     fields.set(kVariantWhen, ExprAttr::get(b.getContext(), when));
     fields.set(kVariantTasks, ExprAttr::get(b.getContext(), tasksOf(tile)));
@@ -265,6 +271,7 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
   add(tiny, SymExpr(kFewSmall) - tasksOf(small));
   add(small, SymExpr(kFewMiddle) - tasksOf(middle));
   add(large, tasksOf(large) - SymExpr(kManyLarge - 1));
+  NamedAttrList schedule = scheduleOf(last);
   if (!variants.empty())
     schedule.set(kVariants, b.getArrayAttr(variants));
   // For f32 a library uses no matrix unit. For half floats it knows its device better, if there is much to do.
@@ -275,7 +282,7 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
                                                                           p.rows - SymExpr(kManyRows - 1))));
   else if (!p.isDense)
     schedule.set(kLibraryWhen, ExprAttr::get(b.getContext(), work - SymExpr(kMuch - 1)));
-  set(tasksOf(middle), cast<IntegerAttr>(schedule.get("threads")).getInt(), {});
+  set(tasksOf(last), cast<IntegerAttr>(schedule.get("threads")).getInt(), {});
   kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
   return success();
 }

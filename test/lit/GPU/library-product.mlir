@@ -17,19 +17,19 @@ disc_shape.symbol @S min 0 max 512
 
 // The right side lies by columns. A row that is added is the library's as well: nothing is left to do.
 // CHECK: disc_rt.device_kernel @bias threads 256
-// CHECK-SAME: disc_plan.library = {a_columns = false, b_columns = true, dtype = 544 : i64, extents = #disc_shape.dims<[1, B * S, 1536, 384, 0, 0, B * S * 1536]>, operands = array<i64: 0, 1, 3, 2>}
+// CHECK-SAME: disc_plan.library = {a_columns = false, b_columns = true, dtype = 544 : i64, extents = #disc_shape.dims<[1, B * S, 1536, 384, 0, 0, B * S * 1536]>, operands = array<i64: 0, 1, 3, 2>, when = #disc_shape.expr<S - 7>}
 // CHECK-NOT: @bias_epilogue
 // What else follows is a kernel over the sums, which lie where its results go; vectors of them, as rows are whole ones.
 // CHECK: disc_rt.device_kernel @tanh threads 256
-// CHECK-SAME: disc_plan.library = {a_columns = false, b_columns = true, dtype = 544 : i64, epilogue = @tanh_epilogue, extents = #disc_shape.dims<[1, B * S, 1536, 384, 0, 0, B * S * 1536]>, operands = array<i64: 0, 1, 3>}
+// CHECK-SAME: disc_plan.library = {a_columns = false, b_columns = true, dtype = 544 : i64, epilogue = @tanh_epilogue, extents = #disc_shape.dims<[1, B * S, 1536, 384, 0, 0, B * S * 1536]>, operands = array<i64: 0, 1, 3>, when = #disc_shape.expr<S - 7>}
 // CHECK: disc_rt.device_kernel @tanh_epilogue threads 256
 // CHECK-SAME: disc_plan.tasks = #disc_shape.expr<B * S + (B * S + 1) floordiv 2>
 // Half floats come out of it rounded, after the row; GELU by tanh is the library's too, whose parts may be in any order.
 // CHECK: disc_rt.device_kernel @half threads 256
-// CHECK-SAME: disc_plan.library = {a_columns = false, b_columns = true, dtype = 1040 : i64, extents = #disc_shape.dims<[1, S, 64, 32, 0, 0, S * 64]>, gelu_tanh, operands = array<i64: 0, 1, 3, 2>}
+// CHECK-SAME: disc_plan.library = {a_columns = false, b_columns = true, dtype = 1040 : i64, extents = #disc_shape.dims<[1, S, 64, 32, 0, 0, S * 64]>, gelu_tanh, operands = array<i64: 0, 1, 3, 2>, when = #disc_shape.expr<S - 7>}
 // CHECK-NOT: @half_epilogue
 // CHECK: disc_rt.device_kernel @rounded threads 256
-// CHECK-SAME: dtype = 528 : i64, epilogue = @rounded_epilogue, {{.*}}operands = array<i64: 0, 1, 2>}
+// CHECK-SAME: dtype = 528 : i64, epilogue = @rounded_epilogue, {{.*}}operands = array<i64: 0, 1, 2>, when = #disc_shape.expr<S - 7>}
 // Sums that are not rounded, of operands that are, no library gives.
 // CHECK: disc_rt.device_kernel @wide threads 256
 // CHECK-NOT: disc_plan.library
@@ -48,7 +48,7 @@ disc_plan.kernel_func contraction @bias attributes {
                #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[S * 1536, 1536, 1]>>],
     arg_dims = [#disc_shape.dims<[B, S, 384]>, #disc_shape.dims<[1536, 384]>, #disc_shape.dims<[1536]>],
     schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 4 : i64, thread_columns = 4 : i64},
+                thread_rows = 4 : i64, thread_columns = 4 : i64, library = #disc_shape.expr<S - 7>},
     symbols = ["B", "S"]} {
 ^bb0(%x: tensor<?x?x384xf32>, %w: tensor<1536x384xf32>, %bias: tensor<1536xf32>):
   %zero = arith.constant 0.0 : f32
@@ -75,7 +75,7 @@ disc_plan.kernel_func contraction @tanh attributes {
                #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[S * 1536, 1536, 1]>>],
     arg_dims = [#disc_shape.dims<[B, S, 384]>, #disc_shape.dims<[1536, 384]>, #disc_shape.dims<[1536]>],
     schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 4 : i64, thread_columns = 4 : i64},
+                thread_rows = 4 : i64, thread_columns = 4 : i64, library = #disc_shape.expr<S - 7>},
     symbols = ["B", "S"]} {
 ^bb0(%x: tensor<?x?x384xf32>, %w: tensor<1536x384xf32>, %bias: tensor<1536xf32>):
   %zero = arith.constant 0.0 : f32
@@ -102,7 +102,7 @@ disc_plan.kernel_func contraction @half attributes {
     layouts = [#disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[64, 1]>>],
     arg_dims = [#disc_shape.dims<[S, 32]>, #disc_shape.dims<[64, 32]>, #disc_shape.dims<[64]>],
     schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 4 : i64, thread_columns = 4 : i64},
+                thread_rows = 4 : i64, thread_columns = 4 : i64, library = #disc_shape.expr<S - 7>},
     symbols = ["S"]} {
 ^bb0(%x: tensor<?x32xbf16>, %w: tensor<64x32xbf16>, %bias: tensor<64xbf16>):
   %zero = arith.constant 0.0 : f32
@@ -158,7 +158,7 @@ disc_plan.kernel_func contraction @rounded attributes {
     layouts = [#disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[64, 1]>>],
     arg_dims = [#disc_shape.dims<[S, 32]>, #disc_shape.dims<[64, 32]>],
     schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 4 : i64, thread_columns = 4 : i64},
+                thread_rows = 4 : i64, thread_columns = 4 : i64, library = #disc_shape.expr<S - 7>},
     symbols = ["S"]} {
 ^bb0(%x: tensor<?x32xf16>, %w: tensor<64x32xf16>):
   %zero = arith.constant 0.0 : f32
@@ -191,7 +191,7 @@ disc_plan.kernel_func contraction @wide attributes {
     layouts = [#disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[64, 1]>>],
     arg_dims = [#disc_shape.dims<[S, 32]>, #disc_shape.dims<[64, 32]>],
     schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 4 : i64, thread_columns = 4 : i64},
+                thread_rows = 4 : i64, thread_columns = 4 : i64, library = #disc_shape.expr<S - 7>},
     symbols = ["S"]} {
 ^bb0(%x: tensor<?x32xf16>, %w: tensor<64x32xf16>):
   %zero = arith.constant 0.0 : f32
@@ -215,7 +215,7 @@ disc_plan.kernel_func contraction @gaps attributes {
                #disc_plan.layout<<0>, <[S * 1536, 1536, 1]>>],
     arg_dims = [#disc_shape.dims<[B, S, 384]>, #disc_shape.dims<[1536, 384]>],
     schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 4 : i64, thread_columns = 4 : i64},
+                thread_rows = 4 : i64, thread_columns = 4 : i64, library = #disc_shape.expr<S - 7>},
     symbols = ["B", "S"]} {
 ^bb0(%x: tensor<?x?x384xf32>, %w: tensor<1536x384xf32>):
   %zero = arith.constant 0.0 : f32

@@ -1,4 +1,5 @@
-// A large product goes to the device's library first; what it cannot do, and a small one, to the kernel.
+// A product goes to the device's library first, where the kernel says so; what it cannot do, and all others, to the kernel.
+// Of several kernels the first runs whose condition holds.
 // RUN: disc-opt %s --disc-host-lower | FileCheck %s
 
 module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64}, gpu.container_module} {
@@ -6,15 +7,19 @@ disc_shape.symbol @B min 1 max 64
 
 disc_rt.device_kernel @other threads 256 writes "01" {disc_plan.kind = "loop", disc_plan.symbols = [], disc_plan.tasks = #disc_shape.expr<1>}
 disc_rt.device_kernel @linear threads 256 writes "001s" {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B>,
-    disc_plan.library = {operands = array<i64: 0, 1, 2>, extents = #disc_shape.dims<[1, B, 1536, 384, 0, 0, B * 1536]>, dtype = 544 : i64,
+    disc_plan.library = {operands = array<i64: 0, 1, 2>, extents = #disc_shape.dims<[1, B, 1536, 384, 0, 0, B * 1536]>, dtype = 544 : i64, when = #disc_shape.expr<B - 7>,
                          a_columns = false, b_columns = true, epilogue = @linear_epilogue}}
 disc_rt.device_kernel @linear_epilogue threads 256 writes "001s" {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B + 1>}
+disc_rt.device_kernel @some threads 256 writes "001s" {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B>,
+    disc_plan.variants = [{kernel = @some_many, when = #disc_shape.expr<B - 32>}, {kernel = @some_few, when = #disc_shape.expr<5 - B>}]}
+disc_rt.device_kernel @some_many threads 256 writes "001s" {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B + 2>}
+disc_rt.device_kernel @some_few threads 256 writes "001s" {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B + 3>}
 
 // Kernel 1, f32, the right side by columns, no epilogue, no TF32.
 // CHECK: llvm.mlir.global private constant @disc_product_linear(dense<[1, 544, 0, 1, 0, 0]> : tensor<6xi64>)
 // CHECK-LABEL: func.func @disc_main
-// CHECK: %[[LEAST:.*]] = arith.constant 1048576 : i64
-// CHECK: %[[LARGE:.*]] = arith.cmpi sge, %{{.*}}, %[[LEAST]]
+// CHECK: %[[LEAST:.*]] = arith.constant 0 : i64
+// CHECK: %[[LARGE:.*]] = arith.cmpi sgt, %{{.*}}, %[[LEAST]]
 // CHECK: cf.cond_br %[[LARGE]], ^[[LIBRARY:.*]], ^[[KERNEL:.*]]
 // CHECK: ^[[LIBRARY]]:
 // CHECK: %[[STATUS:.*]] = llvm.call @disc_rt_device_matmul(%arg0, %{{.*}}, %{{.*}}, %{{.*}})
@@ -31,6 +36,24 @@ disc_rt.device_kernel @linear_epilogue threads 256 writes "001s" {disc_plan.kind
 // CHECK: llvm.call @disc_rt_device_launch(%arg0, %[[ONE]],
 // CHECK: cf.br ^[[AFTER]]
 // CHECK: ^[[AFTER]]:
+// CHECK: %[[MANY:.*]] = arith.cmpi sgt
+// CHECK: %[[FEW:.*]] = arith.cmpi sgt
+// CHECK: cf.cond_br %[[MANY]], ^[[IS_MANY:.*]], ^[[OTHERS:.*]]
+// CHECK: ^[[IS_MANY]]:
+// CHECK: arith.constant 4 : i64
+// CHECK: llvm.call @disc_rt_device_launch
+// CHECK: cf.br ^[[LAST:.*]]
+// CHECK: ^[[OTHERS]]:
+// CHECK: cf.cond_br %[[FEW]], ^[[IS_FEW:.*]], ^[[NEITHER:.*]]
+// CHECK: ^[[IS_FEW]]:
+// CHECK: arith.constant 5 : i64
+// CHECK: llvm.call @disc_rt_device_launch
+// CHECK: cf.br ^[[LAST]]
+// CHECK: ^[[NEITHER]]:
+// CHECK: arith.constant 3 : i64
+// CHECK: llvm.call @disc_rt_device_launch
+// CHECK: cf.br ^[[LAST]]
+// CHECK: ^[[LAST]]:
 disc_rt.entry @main attributes {
     inputs = [{name = "x", type = tensor<?x384xf32>, dims = #disc_shape.dims<[B, 384]>}],
     outputs = [{name = "y", type = tensor<?x1536xf32>, dims = #disc_shape.dims<[B, 1536]>}]} {
@@ -43,6 +66,7 @@ disc_rt.entry @main attributes {
   %w = disc_rt.parameter %call "w" as tensor<1536x384xf32>
   %y = disc_rt.output %call[0] (%b, %n)
   disc_rt.launch %call @linear(%x, %w, %y)
+  disc_rt.launch %call @some(%x, %w, %y)
   disc_rt.return
 }
 }

@@ -268,6 +268,74 @@ disc_plan.kernel_func attention @p8_22 attributes {symbols = [], arg_dims = [#di
 
 // -----
 
+// expected-error @+1 {{schedule: the tile takes 128 'threads' (P8)}}
+disc_plan.kernel_func contraction @p8_matrix0 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 32 : i64, stages = 4 : i64, slices = 1 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'tile_rows' is not a multiple of 'warp_rows' (P8)}}
+disc_plan.kernel_func contraction @p8_matrix1 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 48 : i64, warp_columns = 32 : i64, stages = 4 : i64, slices = 1 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'tile_columns' is not a multiple of 'warp_columns' (P8)}}
+disc_plan.kernel_func contraction @p8_matrix2 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 24 : i64, stages = 4 : i64, slices = 1 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: warps that share a tile do not divide it (P8)}}
+disc_plan.kernel_func contraction @p8_matrix3 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 512 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 32 : i64, stages = 4 : i64, slices = 4 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'when' is missing (P8)}}
+disc_plan.kernel_func contraction @p8_matrix4 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 32 : i64, stages = 4 : i64, slices = 1 : i64, variants = [{threads = 128 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 32 : i64, stages = 4 : i64, slices = 1 : i64, tasks = #disc_shape.expr<4>}]}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'variants' must be a list of schedules, not 1 : i64 (P8)}}
+disc_plan.kernel_func contraction @p8_matrix5 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 32 : i64, stages = 4 : i64, slices = 1 : i64, variants = 1 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: a warp has 16 'queries' (P8)}}
+disc_plan.kernel_func attention @p8_matrix_attention attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 64 : i64, queries = 64 : i64, keys = 32 : i64, warp_rows = 16 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{'disc_plan.variants' must be a list of 'kernel' and 'when' (P11)}}
+disc_rt.device_kernel @p11_variants threads 256 writes "01" {disc_plan.variants = [{kernel = @p11_other}]}
+
+// -----
+
 // expected-error @+1 {{'tasks' must be an expression, not 1 : i64 (P9)}}
 disc_plan.kernel_func loop @p9 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
     layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], tasks = 1 : i64} {

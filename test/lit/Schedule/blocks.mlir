@@ -205,16 +205,16 @@ func.func @running_sum(%x: tensor<?x400x400xf32> {disc_shape.dims = #disc_shape.
 // where both are many.
 // CHECK-LABEL: func.func @products
 // CHECK: disc_plan.kernel contraction
-// CHECK-SAME: schedule = {thread_columns = 4 : i64, thread_rows = 4 : i64, threads = 256 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64, tile_rows = 64 : i64}
+// CHECK-SAME: schedule = {library = #disc_shape.expr<B * 4000 - 1048575>, thread_columns = 4 : i64, thread_rows = 4 : i64, threads = 256 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64, tile_rows = 64 : i64}
 // CHECK-SAME: tasks = #disc_shape.expr<((B + 63) floordiv 64) * 2>
 // CHECK: disc_plan.kernel contraction
-// CHECK-SAME: schedule = {thread_columns = 4 : i64, thread_rows = 1 : i64, threads = 256 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64, tile_rows = 16 : i64}
+// CHECK-SAME: thread_columns = 4 : i64, thread_rows = 1 : i64, threads = 256 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64, tile_rows = 16 : i64}
 // CHECK-SAME: tasks = #disc_shape.expr<((M + 15) floordiv 16) * 2>
 // CHECK: disc_plan.kernel contraction
-// CHECK-SAME: schedule = {thread_columns = 1 : i64, thread_rows = 4 : i64, threads = 256 : i64, tile_columns = 16 : i64, tile_depth = 16 : i64, tile_rows = 64 : i64}
+// CHECK-SAME: thread_columns = 1 : i64, thread_rows = 4 : i64, threads = 256 : i64, tile_columns = 16 : i64, tile_depth = 16 : i64, tile_rows = 64 : i64}
 // CHECK-SAME: tasks = #disc_shape.expr<(B + 63) floordiv 64>
 // CHECK: disc_plan.kernel contraction
-// CHECK-SAME: schedule = {thread_columns = 8 : i64, thread_rows = 8 : i64, threads = 256 : i64, tile_columns = 128 : i64, tile_depth = 8 : i64, tile_rows = 128 : i64}
+// CHECK-SAME: thread_columns = 8 : i64, thread_rows = 8 : i64, threads = 256 : i64, tile_columns = 128 : i64, tile_depth = 8 : i64, tile_rows = 128 : i64}
 // CHECK-SAME: tasks = #disc_shape.expr<((N + 127) floordiv 128) * 8>
 func.func @products(%x: tensor<?x40xf32> {disc_shape.dims = #disc_shape.dims<[B, 40]>},
                     %m: tensor<?x40xf32> {disc_shape.dims = #disc_shape.dims<[M, 40]>},
