@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import torch
 from torch.profiler import ProfilerActivity, profile
 
 from .carried import Carried

@@ -311,6 +311,59 @@ class Masks(nn.Module):
         )
 
 
+class Fragments(nn.Module):
+    """Products around the edges of a matrix unit's tiles: whole lines, odd ones, both orders, computed operands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(72, 80), nn.Linear(80, 37)
+
+    def forward(self, x: Tensor) -> Any:
+        h = F.gelu(self.first(x))
+        y = self.second(h)
+        return y, y.t() @ h, torch.relu(h * 2) @ h.t(), (x[:, None, :16] @ x[:, :16, None]).flatten()
+
+
+class Infinite(nn.Module):
+    """Products with infinities, NaN, zeros, and numbers near both ends of the range."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 48)
+        self.linear.weight.data[::3] = torch.round(self.linear.weight.data[::3] * 16)
+
+    def forward(self, x: Tensor, special: Tensor) -> Any:
+        # Only where they are is asked for: a sum of large numbers may overflow or not, by its order.
+        special = torch.where(special == 7, torch.nan, special)
+        y = self.linear(torch.cat([x[:, :60], special], 1))
+        return y.isnan(), y.isinf(), torch.where(y.isfinite(), y, 0.0).clamp(-100, 100)
+
+
+def _special(n: int) -> Tensor:
+    """Rows; 7 stands for NaN, which is not equal to itself in comparisons of inputs."""
+    inf = float("inf")
+    rows = torch.tensor(
+        [[0.0, 0, 0, 0], [inf, 0, 0, 0], [0, -inf, 0, 0], [inf, -inf, 0, 0], [7, 1, 0, 0], [0, 0, 0, 1e-42]]
+    )
+    return rows[torch.arange(n) % len(rows)]
+
+
+class HeadSizes(nn.Module):
+    """Attention whose heads fit a matrix unit: of one size and another, masked, causal, with shared keys."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor, bias: Tensor) -> Any:
+        def attend(*args: Tensor, **given: Any) -> Tensor:
+            return F.scaled_dot_product_attention(*args, **given)
+
+        return (
+            attend(q, k, v),
+            attend(q, k, v, keep[:, None, None, :]),
+            attend(q[..., :24], k[..., :24], v[..., :16], bias),
+            attend(q, q, q, is_causal=True).transpose(1, 2).flatten(2),
+            attend(q, k[:, :1], v[:, :1], enable_gqa=True),
+        )
+
+
 class Cache(nn.Module):
     """A decoder's step: a key and a value join those of the past, which are results, too."""
 
@@ -562,6 +615,58 @@ CASES = [
         lambda n: (_whole(n, 300).float(), _random(n, 40)),
         (_rows(99, 1), _rows(99, 1)),
         [(1,), (7,), (33,)],
+    ),
+    Case(
+        "fragments",
+        Fragments,
+        lambda n: (_random(n, 72),),
+        (_rows(200),),
+        [(1,), (16,), (17,), (65,), (31,), (128,), (0,)],
+    ),
+    Case(
+        "half_fragments",
+        lambda: Fragments().half(),
+        lambda n: (0.3 * _random(n, 72).half(),),
+        (_rows(200),),
+        [(1,), (33,), (64,), (0,), (129,)],
+        tolerance=1e-2,
+    ),
+    Case(
+        "many_rows", lambda: nn.Linear(20, 640), lambda n: (_random(n, 20),), (_rows(4000),), [(1500,), (700,), (40,)]
+    ),
+    Case("infinite", Infinite, lambda n: (_random(n, 64), _special(n)), (_rows(), _rows()), [(1,), (6,), (40,)]),
+    Case(
+        "head_sizes",
+        HeadSizes,
+        lambda l, s: (
+            _random(2, 2, l, 64),
+            _random(2, 2, s, 64),
+            _random(2, 2, s, 32),
+            torch.arange(s) < torch.tensor([[s], [max(s // 2, 1)]]),
+            _random(2, 2, l, s),
+        ),
+        (
+            {2: Dim("l", min=1, max=199)},
+            {2: Dim("s", min=1, max=199)},
+            {2: Dim("s", min=1, max=199)},
+            {1: Dim("s", min=1, max=199)},
+            {2: Dim("l", min=1, max=199), 3: Dim("s", min=1, max=199)},
+        ),
+        [(2, 2), (64, 32), (65, 33), (1, 130), (17, 1)],
+        (5, 7),
+    ),
+    Case(
+        "half_heads",
+        Attention,
+        lambda l, s: (_random(2, 4, l, 64).half(), _random(2, 4, s, 64).half(), _random(l, s).half()),
+        (
+            {2: Dim("l", min=1, max=199)},
+            {2: Dim("s", min=1, max=199)},
+            {0: Dim("l", min=1, max=199), 1: Dim("s", min=1, max=199)},
+        ),
+        [(1, 1), (64, 64), (17, 130), (65, 7)],
+        (5, 7),
+        tolerance=5e-3,
     ),
     Case("half", lambda: MLP().half(), lambda n: (_random(n, 24).half(),), (_rows(),), _FEW, tolerance=5e-3),
     Case("bfloat", lambda: MLP().bfloat16(), lambda n: (_random(n, 24).bfloat16(),), (_rows(),), _FEW, tolerance=4e-2),
