@@ -38,8 +38,8 @@ inline constexpr llvm::StringLiteral kKernelResultsAttr = "disc_plan.results";
 /// On a device's kernel: the product that a library may do in its place, see LibraryProductAttrs.
 inline constexpr llvm::StringLiteral kKernelLibraryAttr = "disc_plan.library";
 
-/// On a device's kernel that has others for some sizes: a list of `kernel` and `when`. The first runs of which `when` is
-/// positive, or the kernel itself.
+/// On a device's kernel that has others for some sizes: a list of `kernel` and `when`. The first runs of which `when`
+/// is positive, or the kernel itself.
 inline constexpr llvm::StringLiteral kKernelVariantsAttr = "disc_plan.variants";
 
 /// An entry of that list.

@@ -212,8 +212,8 @@ struct Emission {
         return failure();
       if (isLast && !others.empty())
         (*stub)->setAttr(kKernelVariantsAttr, b.getArrayAttr(others));
-      others.push_back(
-          VariantAttrs{FlatSymbolRefAttr::get(stub->getSymNameAttr()), SymExpr(1) - variant.unless}.toAttr(b.getContext()));
+      others.push_back(VariantAttrs{FlatSymbolRefAttr::get(stub->getSymNameAttr()), SymExpr(1) - variant.unless}.toAttr(
+          b.getContext()));
     }
     return success();
   }

@@ -64,8 +64,9 @@ private:
   LogicalResult product(const Product &p);
   LogicalResult matrixProduct(const Product &p);
   LogicalResult attention();
-  /// Elements that make 16 bytes of the widest of the kernel's buffers.
-  int64_t vector();
+  /// Elements that make 16 bytes of the widest of the kernel's buffers, of those that have not one element for each of
+  /// `uniform` rows.
+  int64_t vector(std::optional<SymExpr> uniform = {});
   using Numbers = SmallVector<std::pair<StringRef, int64_t>, 4>;
   std::optional<Numbers> keptRow(const ReductionPlan &plan, int64_t width);
   SmallVector<Numbers> keptRows(const ReductionPlan &plan, int64_t width, int64_t shortest, int64_t longest);
@@ -139,9 +140,11 @@ void BlockScheduler::setPart(const ReductionPlan &plan, int64_t part) {
   kernel.setScheduleAttr(whole.getDictionary(kernel.getContext()));
 }
 
-int64_t BlockScheduler::vector() {
+int64_t BlockScheduler::vector(std::optional<SymExpr> uniform) {
   int64_t bits = 8;
   auto widen = [&](Value v) {
+    if (uniform && shapes.equal(SymExpr::product(shapes.dims(v)), *uniform))
+      return;
     Type element = getElementTypeOrSelf(v.getType());
     bits = std::max<int64_t>(bits, element.isIndex() ? 64 : element.getIntOrFloatBitWidth());
   };
@@ -196,8 +199,8 @@ LogicalResult BlockScheduler::run() {
     for (const ConvolutionInfo::Axis &axis : info->axes)
       depth *= axis.kernel;
     Type element = info->inputElement == info->weightElement ? info->inputElement : Type();
-    Type accumulator = element && (element.isF16() || element.isBF16()) ? Float32Type::get(kernel.getContext())
-                                                                        : info->accumulator;
+    Type accumulator =
+        element && (element.isF16() || element.isBF16()) ? Float32Type::get(kernel.getContext()) : info->accumulator;
     return product({info->groups, rows, info->groupOutputs, depth, element, accumulator, false});
   }
   case KernelKind::Attention:
@@ -242,7 +245,7 @@ LogicalResult BlockScheduler::row() {
   int64_t shortest = shapes.range(length).min.value_or(0), longest = shapes.range(length).max.value_or(INT64_MAX);
   // Vectors must not cross the ends of rows.
   SymExpr inner = plan->domain[plan->reduced.back()];
-  int64_t widest = vector(), width = std::gcd(widest, std::max<int64_t>(inner.content(), 1));
+  int64_t widest = vector(rows), width = std::gcd(widest, std::max<int64_t>(inner.content(), 1));
   if (keeps && length.isConstant())
     if (std::optional<Numbers> schedule = keptRow(*plan, width)) {
       auto [threads, group] = std::pair((*schedule)[0].second, (*schedule)[1].second);
@@ -381,11 +384,11 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
   SymExpr work = p.batches * p.rows * p.columns * p.depth;
   constexpr int64_t kMuch = int64_t(1) << 27, kManyRows = 128;
   if (!p.element.isF32())
-    schedule.set(kLibraryWhen, ExprAttr::get(b.getContext(), SymExpr::min(work - SymExpr(kMuch - 1),
-                                                                          p.rows - SymExpr(kManyRows - 1))));
+    schedule.set(kLibraryWhen, ExprAttr::get(b.getContext(),
+                                             SymExpr::min(work - SymExpr(kMuch - 1), p.rows - SymExpr(kManyRows - 1))));
   else if (!p.isDense)
     schedule.set(kLibraryWhen, ExprAttr::get(b.getContext(), work - SymExpr(kMuch - 1)));
-  set(tasksOf(middle), cast<IntegerAttr>(schedule.get("threads")).getInt(), {});
+  set(tasksOf(middle), {});
   kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
   return success();
 }
@@ -444,8 +447,8 @@ LogicalResult BlockScheduler::attention() {
     // As many keys as fit in memory of the block, twice, and their scores in registers.
     int64_t widest = std::max(dims.back().constant(), valueSize.constant()), bytes = isHalf ? 2 : 4;
     int64_t keys = std::min<int64_t>((8 << 10) / (int64_t(llvm::PowerOf2Ceil(widest)) * bytes), isHalf ? 64 : 32);
-    set(heads * SymExpr::ceilDiv(dims[dims.size() - 2], SymExpr(queries)), 32 * warps,
-        {{"queries", queries}, {"keys", keys}, {"warp_rows", warpRows}});
+    set(heads * SymExpr::ceilDiv(dims[dims.size() - 2], SymExpr(queries)),
+        {{"threads", 32 * warps}, {"queries", queries}, {"keys", keys}, {"warp_rows", warpRows}});
     return success();
   }
   constexpr int64_t queries = 16, keys = 32;
