@@ -9,14 +9,18 @@
 //   pass 3   scf.for ...: store exp(load - %m) / %s
 //
 // Threads of a warp combine what they have by shuffles, others through memory of the block, in an order that depends on
-// the schedule alone. All of them have the result then. What a pass of the CPU's kernel keeps for a later one is
-// computed again, since a thread's registers are few and memory is far.
+// the schedule and the shape alone. All of them have the result then. Those loops are for rows that are too long for
+// registers, and for columns. With `points` in the schedule, a thread has so many vectors of its row from the first
+// pass to the last, in straight code: what a pass loads or computes is there for those behind it.
+//
+//   load x[t] for all t ; %m = max over t ; combine ; %e[t] = exp(x[t] - %m), %s = sum over t ; combine ;
+//   store %e[t] / %s for all t
 //
 // Where a few blocks would reduce much (all of a tensor, columns of a narrow one), the reduced range is divided: the
 // kernel's blocks, times the number of parts, leave their accumulators in memory, and a block for each parallel point
 // combines them. How many parts there are follows from the shape alone.
 //
-// Lit test: test/lit/GPU/reductions.mlir.
+// Lit tests: test/lit/GPU/reductions.mlir, kept-rows.mlir.
 //
 //===----------------------------------------------------------------------===//
 
