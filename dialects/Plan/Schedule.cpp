@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kMany = int64_t(1) << 40;
 
 struct Field {
-  enum class Type { Number, Numbers, Dims, Expr, Flag, Variants };
+  enum class Type { Number, Numbers, Dims, Expr, Flag, Variants, Schedules };
 
   StringLiteral name;
   Type type = Type::Number;
@@ -67,9 +67,12 @@ constexpr Field kThreads = {"threads", {}, true, 1, 1024};
 constexpr Field kVector = {"vector", {}, true, 1, 16};
 constexpr Field kPart = {"part", {}, false, 1, kMany};
 constexpr Field kBlocksOfThreads[] = {kThreads};
-constexpr Field kDeviceLoop[] = {kThreads, kVector};
+/// Whose conditions follow from the layouts of buffers.
+constexpr Field kSchedules = {kVariants, Field::Type::Schedules};
+constexpr Field kPoints = {"points", {}, false, 1, 16};
+constexpr Field kDeviceLoop[] = {kThreads, kVector, kPoints, kSchedules};
 constexpr Field kDeviceSum[] = {kThreads, {"line_threads", {}, true, 1, 1024}};
-constexpr Field kDeviceRow[] = {kThreads, kVector, {"group", {}, true, 1, 1024}, kPart};
+constexpr Field kDeviceRow[] = {kThreads, kVector, {"group", {}, false, 1, 1024}, kPoints, kPart, kSchedules};
 constexpr Field kDeviceColumn[] = {kThreads, {"columns", {}, true, 1, 1024}, kPart};
 constexpr Field kDeviceProduct[] = {kThreads,
                                     {"tile_rows", {}, true, 1, 256},
@@ -152,6 +155,11 @@ LogicalResult Verifier::check(const Field &field) {
       return wrongType("an expression");
     return expr.getValue().isConstant() ? bounds(field, expr.getValue().constant()) : success();
   }
+  case Field::Type::Schedules: {
+    // What each says is checked like a schedule of its own.
+    auto list = dyn_cast<ArrayAttr>(attr);
+    return list && llvm::all_of(list, llvm::IsaPred<DictionaryAttr>) ? success() : wrongType("a list of schedules");
+  }
   case Field::Type::Flag:
     return isa<BoolAttr>(attr) ? success() : LogicalResult(wrongType("true or false"));
   case Field::Type::Variants: {
@@ -219,12 +227,22 @@ static LogicalResult verifyDeviceSchedule(Verifier &v, KernelKind kind, Block &b
     bool isSum = !body.getOps<RunningSumOp>().empty();
     return isSum ? v.check(kDeviceSum) : v.check(kDeviceLoop);
   }
-  case KernelKind::Row:
-    if (failed(v.check(kDeviceRow)) || failed(v.divides("threads", v.number("group"), "'group'")))
+  case KernelKind::Row: {
+    if (failed(v.check(kDeviceRow)))
       return failure();
-    if (!llvm::isPowerOf2_64(uint64_t(v.number("group"))))
-      return v.error() << "'group' is not a power of two (P8)";
+    if (!v.schedule.contains("group")) {
+      // It follows from the length of the rows.
+      if (!v.schedule.contains("points"))
+        return v.error() << "'group' or 'points' is missing (P8)";
+      return v.divides("threads", 32, "32");
+    }
+    if (failed(v.divides("threads", v.number("group"), "'group'")))
+      return failure();
+    // A part of a warp, or whole ones.
+    if (v.number("group") % 32 && !llvm::isPowerOf2_64(uint64_t(v.number("group"))))
+      return v.error() << "'group' is neither a power of two nor a multiple of 32 (P8)";
     return success();
+  }
   case KernelKind::Column:
     if (failed(v.check(kDeviceColumn)))
       return failure();
@@ -263,6 +281,15 @@ static LogicalResult verifyDeviceSchedule(Verifier &v, KernelKind kind, Block &b
 
 LogicalResult disc::verifySchedule(Operation *kernel, KernelKind kind, Block &body, DictionaryAttr schedule) {
   Verifier v{kernel, schedule};
+  bool hasSchedules = isDeviceSchedule(schedule) && (kind == KernelKind::Row || kind == KernelKind::Loop);
+  if (auto variants = schedule.getAs<ArrayAttr>(kVariants); variants && hasSchedules)
+    for (auto variant : variants.getAsRange<DictionaryAttr>()) {
+      if (variant.contains(kVariants) || !isDeviceSchedule(variant))
+        return v.error() << "'variants' must be schedules of a device without variants of their own (P8)";
+      Verifier own{kernel, variant};
+      if (failed(verifyDeviceSchedule(own, kind, body)))
+        return failure();
+    }
   return isDeviceSchedule(schedule) ? verifyDeviceSchedule(v, kind, body) : verifyHostSchedule(v, kind, body);
 }
 

@@ -127,6 +127,24 @@ const LinearAccess *KernelAccess::onlyAccess(unsigned buffer) const {
   return found;
 }
 
+SmallVector<SymExpr> KernelAccess::vectorMultiples(unsigned lanes, const SymExpr &extent,
+                                                   ArrayRef<unsigned> others) const {
+  SmallVector<SymExpr> multiples{extent};
+  auto add = [&](const SymExpr &e) {
+    if (!e.isConstant() && !llvm::is_contained(multiples, e))
+      multiples.push_back(e);
+  };
+  for (const LinearAccess &access : accesses) {
+    if (!access.exact || !access.strides[lanes].isConstant(1))
+      continue;
+    add(access.offset);
+    for (unsigned d : others)
+      if (d != lanes)
+        add(access.strides[d]);
+  }
+  return multiples;
+}
+
 bool KernelAccess::isStatic(unsigned dim) const {
   return llvm::all_of(accesses, [&](const LinearAccess &access) { return access.strides[dim].isConstant(); });
 }

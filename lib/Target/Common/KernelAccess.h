@@ -70,6 +70,11 @@ public:
   /// True if values decide which element of some buffer is read.
   bool readsByData() const;
 
+  /// What must be multiples of a vector's length for vectors along dimension `lanes`, in a run of `extent`, to end with
+  /// the run and to start at multiples of their length: that extent, and where it is not constant the offset and the
+  /// strides along `others` of each access that the lanes are neighbours in.
+  SmallVector<SymExpr> vectorMultiples(unsigned lanes, const SymExpr &extent, ArrayRef<unsigned> others) const;
+
   /// The one way in which a buffer is addressed; null if there are several, or none that is known exactly.
   const LinearAccess *onlyAccess(unsigned buffer) const;
 

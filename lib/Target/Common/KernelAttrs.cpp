@@ -64,6 +64,17 @@ UpdateAttrs UpdateAttrs::fromAttr(DictionaryAttr attr) {
           attr.getAs<FlatSymbolRefAttr>("copy")};
 }
 
+DictionaryAttr VariantAttrs::toAttr(MLIRContext *context) const {
+  NamedAttrList attrs;
+  attrs.set("kernel", kernel);
+  attrs.set("when", ExprAttr::get(context, when));
+  return attrs.getDictionary(context);
+}
+
+VariantAttrs VariantAttrs::fromAttr(DictionaryAttr attr) {
+  return {attr.getAs<FlatSymbolRefAttr>("kernel"), attr.getAs<ExprAttr>("when").getValue()};
+}
+
 DictionaryAttr SplitAttrs::toAttr(MLIRContext *context) const {
   NamedAttrList attrs;
   attrs.set("part", part);

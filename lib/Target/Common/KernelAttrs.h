@@ -38,9 +38,18 @@ inline constexpr llvm::StringLiteral kKernelResultsAttr = "disc_plan.results";
 /// On a device's kernel: the product that a library may do in its place, see LibraryProductAttrs.
 inline constexpr llvm::StringLiteral kKernelLibraryAttr = "disc_plan.library";
 
-/// On a device's kernel that has others for some sizes: a list of `kernel` and `when`. The first runs of which `when` is
-/// positive, or the kernel itself.
+/// On a device's kernel that has others for some sizes: a list of `kernel` and `when`. The first runs of which `when`
+/// is positive, or the kernel itself.
 inline constexpr llvm::StringLiteral kKernelVariantsAttr = "disc_plan.variants";
+
+/// An entry of that list.
+struct VariantAttrs {
+  FlatSymbolRefAttr kernel;
+  SymExpr when;
+
+  DictionaryAttr toAttr(MLIRContext *context) const;
+  static VariantAttrs fromAttr(DictionaryAttr attr);
+};
 
 /// On a device's kernel that is the first of several, which put things in order: see OrderAttrs.
 inline constexpr llvm::StringLiteral kKernelOrderAttr = "disc_plan.order";
@@ -67,6 +76,10 @@ struct SplitAttrs {
   DictionaryAttr toAttr(MLIRContext *context) const;
   static SplitAttrs fromAttr(DictionaryAttr attr);
 };
+
+/// On a kernel's function: how many threads of it a multiprocessor should have registers for. For few, a thread may
+/// have many, but then nobody computes while they wait for memory.
+inline constexpr llvm::StringLiteral kResidentThreadsAttr = "disc_plan.resident_threads";
 
 /// On a device's kernel that changes its first operand: see UpdateAttrs.
 inline constexpr llvm::StringLiteral kKernelUpdateAttr = "disc_plan.update";

@@ -17,6 +17,32 @@ SmallVector<Value> mlir::disc::emitFor(OpBuilder &b, Location loc, Value begin, 
   return SmallVector<Value>(loop.getResults());
 }
 
+SmallVector<Value>
+mlir::disc::emitUnrolled(OpBuilder &b, Location loc, Value begin, Value end, Value step, int64_t unroll,
+                         ValueRange inits,
+                         function_ref<SmallVector<Value>(ArrayRef<Value> at, ValueRange carried)> body) {
+  auto one = [&](Value i, ValueRange carried) { return body(i, carried); };
+  if (unroll == 1)
+    return emitFor(b, loc, begin, end, step, inits, one);
+  auto times = [&](int64_t n) -> Value {
+    return b.createOrFold<arith::MulIOp>(loc, step, arith::ConstantIndexOp::create(b, loc, n));
+  };
+  // Where the positions of `unroll` steps are all below the end.
+  Value stride = times(unroll), all = b.createOrFold<arith::SubIOp>(loc, end, times(unroll - 1));
+  SmallVector<Value> carried(inits);
+  carried.push_back(begin);
+  carried = emitFor(b, loc, begin, all, stride, carried, [&](Value i, ValueRange values) {
+    SmallVector<Value> at{i};
+    for (int64_t u = 1; u < unroll; ++u)
+      at.push_back(arith::AddIOp::create(b, loc, i, times(u)));
+    SmallVector<Value> next = body(at, values.drop_back());
+    next.push_back(arith::AddIOp::create(b, loc, i, stride));
+    return next;
+  });
+  Value rest = carried.pop_back_val();
+  return emitFor(b, loc, rest, end, step, carried, one);
+}
+
 SmallVector<Value> mlir::disc::emitIf(OpBuilder &b, Location loc, Value condition, ValueRange otherwise,
                                       function_ref<SmallVector<Value>()> body) {
   auto branch = scf::IfOp::create(b, loc, otherwise.getTypes(), condition, /*withElseRegion=*/!otherwise.empty());

@@ -13,6 +13,11 @@ using LoopBody = function_ref<SmallVector<Value>(Value i, ValueRange carried)>;
 SmallVector<Value> emitFor(OpBuilder &b, Location loc, Value begin, Value end, Value step, ValueRange inits,
                            LoopBody body);
 
+/// The same for constant `step`s, of which a body does `unroll`, with the position of each; the rest one by one.
+SmallVector<Value> emitUnrolled(OpBuilder &b, Location loc, Value begin, Value end, Value step, int64_t unroll,
+                                ValueRange inits,
+                                function_ref<SmallVector<Value>(ArrayRef<Value> at, ValueRange carried)> body);
+
 /// `body` under `scf.if`, with what it gives, or `otherwise` if the condition is false.
 SmallVector<Value> emitIf(OpBuilder &b, Location loc, Value condition, ValueRange otherwise,
                           function_ref<SmallVector<Value>()> body);

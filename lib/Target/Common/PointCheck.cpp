@@ -67,6 +67,8 @@ Value PointEmitter::checkIndex(CheckIndexOp op, Value index, Value extent, Value
     any = vector::ReductionOp::create(builder, loc, vector::CombiningKind::OR, bad);
   }
 
+  if (guard)
+    any = arith::AndIOp::create(builder, loc, any, guard);
   auto branch = scf::IfOp::create(builder, loc, any, /*withElseRegion=*/false);
   {
     OpBuilder::InsertionGuard guard(builder);

@@ -56,11 +56,18 @@ PointEmitter::Scope::~Scope() {
   }
 }
 
-Value PointEmitter::eval(Value tensor, ArrayRef<Idx> idx, Value mask) {
+PointEmitter::PointKey PointEmitter::keyOf(Value tensor, ArrayRef<Idx> idx, Value mask) {
   PointKey key{{tensor.getAsOpaquePointer(), mask.getAsOpaquePointer(), nullptr, nullptr, nullptr, 0}};
   for (const Idx &i : idx)
     key.push_back({i.base.getAsOpaquePointer(), i.each.getAsOpaquePointer(), i.pattern.getAsOpaquePointer(),
                    i.rows.getAsOpaquePointer(), i.stride.getAsOpaquePointer(), i.lanes ? i.step : 0});
+  return key;
+}
+
+bool PointEmitter::isKnown(Value tensor, ArrayRef<Idx> idx) const { return points.count(keyOf(tensor, idx, {})); }
+
+Value PointEmitter::eval(Value tensor, ArrayRef<Idx> idx, Value mask) {
+  PointKey key = keyOf(tensor, idx, mask);
   if (auto it = points.find(key); it != points.end())
     return it->second;
   Value result;

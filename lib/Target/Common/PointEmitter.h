@@ -112,6 +112,10 @@ public:
   /// Emits what a failed check does, in place of a call of the runtime.
   using Report = std::function<void(Value index, Value extent, StringRef what)>;
   void setReport(Report emit) { report = std::move(emit); }
+  /// Takes the expressions for multiples of `divisor`: the kernel is launched only where they are.
+  void assumeMultiples(ArrayRef<SymExpr> exprs, int64_t divisor);
+  /// A number that divides the expression; 0 for 0.
+  int64_t divisor(const SymExpr &e) const;
   /// Emits where function-wide values are.
   void atEntry(function_ref<void()> emit);
 
@@ -122,6 +126,12 @@ public:
   /// Null, with an error reported, for what cannot be evaluated at a point (an unbound reduction or contraction, the
   /// contents of tensor.empty).
   Value eval(Value tensor, ArrayRef<Idx> idx, Value mask = {});
+
+  /// Whether `eval` has the value already.
+  bool isKnown(Value tensor, ArrayRef<Idx> idx) const;
+  /// What is evaluated from now on is for points that are there only if `condition` (i1) is true; null: for all.
+  /// Elsewhere loads give zeros without touching memory, and checks find nothing wrong.
+  void setGuard(Value condition) { guard = condition; }
 
   /// Replaces the computation of a tensor: a contraction's result read from a tile, a reduction's from a register.
   using Computation = std::function<Value(ArrayRef<Idx> idx, Value mask)>;
@@ -138,7 +148,11 @@ public:
 
   /// Evaluates all results at a point of `domain`, of which each is a view, and then stores them: a result may lie in
   /// the storage of an operand.
-  LogicalResult storeResults(ArrayRef<Idx> at, ArrayRef<SymExpr> domain, Value mask = {});
+  LogicalResult storeResults(ArrayRef<Idx> at, ArrayRef<SymExpr> domain, Value mask = {}) {
+    return storeResultsOf(SmallVector<Idx>(at), domain, mask);
+  }
+  /// The same at several points: everything is read before anything is stored.
+  LogicalResult storeResultsOf(ArrayRef<SmallVector<Idx>> points, ArrayRef<SymExpr> domain, Value mask = {});
 
   /// Evaluates the inputs of `generic` at the point `iters` of its iteration space and clones its body there, up to
   /// the yield. `outs` stand for the body's output arguments (null: not used by the body). Gives the mapping, in
@@ -218,8 +232,10 @@ private:
   SmallVector<int64_t> laneOffsets(const Idx &a) const;
   Value askedFor(Value mask, ArrayRef<int64_t> offsets, ArrayRef<bool> possible, int64_t begin);
   Value loadPattern(Value ptr, const Idx &offset, Type memory, Value mask);
+  Value loadAt(Value ptr, const Idx &offset, Type elem, Value mask);
   Value loadRow(Value ptr, const Idx &offset, Type memory, Value mask, ArrayRef<bool> possible);
   unsigned alignmentAt(Value ptr, const Idx &offset, Type memory);
+  static PointKey keyOf(Value tensor, ArrayRef<Idx> idx, Value mask);
   enum IndexOpKind { Add, Mul, Div, Rem };
   Value indexOp(IndexOpKind kind, Value lhs, Value rhs);
   Value entryPtr(unsigned slot);
@@ -228,6 +244,9 @@ private:
   KernelArguments arguments;
   int64_t vectorLanes;
   DenseMap<Value, int64_t> alignments; // of buffers, in bytes
+  SmallVector<SymExpr> multiples;      // of `multiplesOf`
+  int64_t multiplesOf = 1;
+  Value guard;
   Report report;
   ShapeAnalysis &shapeAnalysis;
   Operation *entryAnchor = nullptr; // function-wide values are emitted before it

@@ -41,6 +41,16 @@ unsigned PointEmitter::alignmentAt(Value ptr, const Idx &offset, Type memory) {
   return std::max(std::gcd(std::max<int64_t>(alignments.lookup(ptr), 1), knownMultiple(offset) * bytes), bytes);
 }
 
+void PointEmitter::assumeMultiples(ArrayRef<SymExpr> exprs, int64_t divisor) {
+  multiples.assign(exprs.begin(), exprs.end());
+  multiplesOf = divisor;
+}
+
+int64_t PointEmitter::divisor(const SymExpr &e) const {
+  int64_t content = e.content();
+  return llvm::is_contained(multiples, e) ? std::lcm(content, multiplesOf) : content;
+}
+
 Idx Idx::arbitrary(Value each) {
   Idx idx;
   idx.each = each;
@@ -263,7 +273,7 @@ Idx PointEmitter::mulIdx(const Idx &a, const SymExpr &factor) {
   if (a.isUniform() || (a.lanes && factor.isConstant())) {
     Idx product(indexOp(Mul, a.base, f), a.lanes);
     product.step = a.lanes ? a.step * factor.constant() : 1;
-    product.multiple = knownMultiple(a) * std::max<int64_t>(factor.content(), 1);
+    product.multiple = knownMultiple(a) * std::max<int64_t>(divisor(factor), 1);
     return product;
   }
   if (a.each)
@@ -297,11 +307,11 @@ std::pair<Idx, Idx> PointEmitter::divModIdx(const Idx &a, const SymExpr &extent)
   auto isMultipleOf = [](int64_t a, int64_t b) { return b != 0 && a % b == 0; };
 
   // All lanes fall between two multiples of the extent: the quotient is theirs in common.
-  bool blockInside = step > 0 && isMultipleOf(extent.content(), span) && isMultipleOf(knownMultiple(a), span);
+  bool blockInside = step > 0 && isMultipleOf(divisor(extent), span) && isMultipleOf(knownMultiple(a), span);
   if (a.isUniform() || blockInside) {
     Idx quotient(indexOp(Div, a.base, n));
     Idx remainder(indexOp(Rem, a.base, n), blockInside, blockInside ? step : 1);
-    remainder.multiple = std::gcd(knownMultiple(a), extent.content());
+    remainder.multiple = std::gcd(knownMultiple(a), divisor(extent));
     if (constantExtent && isMultipleOf(knownMultiple(a), constantExtent))
       quotient.multiple = std::max<int64_t>(knownMultiple(a) / constantExtent, 1);
     return {quotient, remainder};

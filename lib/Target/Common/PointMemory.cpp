@@ -6,6 +6,7 @@
 
 #include "lib/Target/Common/PointEmitter.h"
 
+#include "lib/Target/Common/KernelLoops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -222,6 +223,19 @@ Value PointEmitter::loadRow(Value ptr, const Idx &offset, Type memory, Value mas
 }
 
 Value PointEmitter::load(Value ptr, const Idx &offset, Type elem, Value mask) {
+  if (!guard)
+    return loadAt(ptr, offset, elem, mask);
+  Type type = offset.isUniform() || vectorLanes == 1 ? elem : vectorOf(elem);
+  Value zero = constant(cast<TypedAttr>(builder.getZeroAttr(type)));
+  return emitIf(builder, loc, guard, zero,
+                [&] {
+                  Scope scope(*this);
+                  return SmallVector<Value>{loadAt(ptr, offset, elem, mask)};
+                })
+      .front();
+}
+
+Value PointEmitter::loadAt(Value ptr, const Idx &offset, Type elem, Value mask) {
   Type memory = memoryType(elem);
   unsigned align = bytesOf(memory);
   Value result;
@@ -284,24 +298,30 @@ LogicalResult PointEmitter::store(unsigned result, ArrayRef<Idx> idx, Value v, V
   return success();
 }
 
-LogicalResult PointEmitter::storeResults(ArrayRef<Idx> at, ArrayRef<SymExpr> domain, Value mask) {
-  SmallVector<std::pair<SmallVector<Idx>, Value>> results;
-  for (Value v : kernelFunc.getYield().getValues()) {
-    SmallVector<Idx> coords = reshapeIdx(at, domain, shapeAnalysis.dims(v));
-    Value value = eval(v, coords, mask);
-    if (!value)
-      return failure();
-    results.emplace_back(std::move(coords), value);
-  }
-  for (auto [i, result] : llvm::enumerate(results))
-    if (failed(store(i, result.first, result.second, mask)))
+LogicalResult PointEmitter::storeResultsOf(ArrayRef<SmallVector<Idx>> points, ArrayRef<SymExpr> domain, Value mask) {
+  struct Result {
+    unsigned number;
+    SmallVector<Idx> at;
+    Value value;
+  };
+  SmallVector<Result> results;
+  for (ArrayRef<Idx> at : points)
+    for (auto [i, v] : llvm::enumerate(kernelFunc.getYield().getValues())) {
+      SmallVector<Idx> coords = reshapeIdx(at, domain, shapeAnalysis.dims(v));
+      Value value = eval(v, coords, mask);
+      if (!value)
+        return failure();
+      results.push_back({static_cast<unsigned>(i), std::move(coords), value});
+    }
+  for (const Result &result : results)
+    if (failed(store(result.number, result.at, result.value, mask)))
       return failure();
   return success();
 }
 
 Idx PointEmitter::address(LayoutAttr layout, ArrayRef<Idx> idx) {
   Idx at = uniform(expr(layout.getOffset().getValue()));
-  at.multiple = std::max<int64_t>(layout.getOffset().getValue().content(), 1);
+  at.multiple = std::max<int64_t>(divisor(layout.getOffset().getValue()), 1);
   for (auto [i, stride] : llvm::zip(idx, layout.getStrides().getDims()))
     at = addIdx(at, mulIdx(i, stride));
   return at;

@@ -19,6 +19,9 @@ Value IndexMath::ceilDiv(Value x, Value y) { return div(add(x, sub(y, constant(1
 Value IndexMath::min(Value x, Value y) { return b.createOrFold<arith::MinSIOp>(loc, x, y); }
 Value IndexMath::max(Value x, Value y) { return b.createOrFold<arith::MaxSIOp>(loc, x, y); }
 Value IndexMath::less(Value x, Value y) { return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, x, y); }
+Value IndexMath::notLess(Value x, Value y) {
+  return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::sge, x, y);
+}
 Value IndexMath::equal(Value x, Value y) { return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, x, y); }
 Value IndexMath::i64(Value index) { return b.createOrFold<arith::IndexCastOp>(loc, b.getI64Type(), index); }
 Value IndexMath::index(Value i64) { return b.createOrFold<arith::IndexCastOp>(loc, b.getIndexType(), i64); }

@@ -29,8 +29,9 @@ struct IndexMath {
   Value ceilDiv(Value x, Value y);
   Value min(Value x, Value y);
   Value max(Value x, Value y);
-  Value less(Value x, Value y);  // i1
-  Value equal(Value x, Value y); // i1
+  Value less(Value x, Value y);    // i1
+  Value notLess(Value x, Value y); // i1
+  Value equal(Value x, Value y);   // i1
   Value i64(Value index);
   Value index(Value i64);
   /// `ptr + bytes`.

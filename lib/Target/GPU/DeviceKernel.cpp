@@ -24,11 +24,17 @@ SmallVector<StringRef> disc::checkTexts(KernelFuncOp kernel) {
 
 int64_t DeviceKernel::schedule(StringRef name) { return kernel.getScheduleAttr().getAs<IntegerAttr>(name).getInt(); }
 
+int64_t DeviceKernel::scheduleOrZero(StringRef name) {
+  auto number = kernel.getScheduleAttr().getAs<IntegerAttr>(name);
+  return number ? number.getInt() : 0;
+}
+
 PointEmitter DeviceKernel::points(int64_t lanes) {
   ValueRange arguments = function.getArguments();
   PointEmitter points(b, kernel, KernelArguments(arguments), lanes, shapes);
   for (auto [i, bytes] : llvm::enumerate(bufferAlignments(kernel, shapes)))
     points.setAlignment(arguments[i], bytes);
+  points.assumeMultiples(multiples, multiplesOf);
   if (!checkTexts(kernel).empty())
     points.setReport([this](Value seen, Value extent, StringRef what) { report(seen, extent, what); });
   return points;

@@ -3,8 +3,10 @@
 #define DISC_LIB_TARGET_GPU_DEVICEKERNEL_H
 
 #include "dialects/Plan/PlanDialect.h"
+#include "lib/Target/Common/KernelAccess.h"
 #include "lib/Target/Common/KernelLoops.h"
 #include "lib/Target/Common/TileLoops.h"
+#include "lib/Transforms/Support/ReductionPlan.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
 namespace mlir::disc {
@@ -19,7 +21,19 @@ public:
 
   /// An integer of the kernel's schedule.
   int64_t schedule(StringRef name);
+  /// 0 if the schedule does not have it.
+  int64_t scheduleOrZero(StringRef name);
   int64_t threads() { return schedule("threads"); }
+
+  /// The kernel is launched only where these are multiples of `divisor`. Before points().
+  void assumeMultiples(ArrayRef<SymExpr> exprs, int64_t divisor) {
+    multiples.assign(exprs.begin(), exprs.end());
+    multiplesOf = divisor;
+  }
+
+  bool isMultiple(const SymExpr &e, int64_t divisor) const {
+    return e.content() % divisor == 0 || (multiplesOf % divisor == 0 && llvm::is_contained(multiples, e));
+  }
 
   /// Values of the kernel at points; vectors of them have `lanes` lanes.
   PointEmitter points(int64_t lanes);
@@ -52,11 +66,31 @@ public:
   IndexMath m;
 
 private:
-  int64_t numShared = 0;
+  int64_t numShared = 0, multiplesOf = 1;
+  SmallVector<SymExpr> multiples;
 };
 
 /// The texts of a kernel's checks, in the order in which its function takes their addresses.
 SmallVector<StringRef> checkTexts(KernelFuncOp kernel);
+
+/// One of the schedules of a kernel.
+struct KernelVariant {
+  DictionaryAttr schedule;
+  SymExpr unless;                 // it serves the shapes where this is 0
+  SmallVector<SymExpr> multiples; // of the schedule's `vector` there
+};
+/// The schedules in which a row or loop kernel is emitted, best first. The last one serves all shapes that are left.
+FailureOr<SmallVector<KernelVariant>> kernelVariants(KernelFuncOp kernel, ShapeAnalysis &shapes);
+
+/// How a loop kernel without a running sum walks its buffers, over the dims of its results.
+KernelAccess loopAccess(KernelFuncOp kernel, ShapeAnalysis &shapes);
+
+/// The run that a loop kernel's tiles cross, where one of its operands lies in memory along another dimension than its
+/// results.
+std::optional<unsigned> tiledRun(KernelFuncOp kernel, const KernelAccess &access, ArrayRef<MergedDims> runs);
+
+/// How many blocks a row kernel of this schedule has.
+SymExpr rowBlocks(const ReductionPlan &plan, DictionaryAttr schedule, int64_t warp);
 
 /// All report what they cannot emit.
 LogicalResult emitDeviceLoop(DeviceKernel &k);

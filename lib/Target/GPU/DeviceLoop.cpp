@@ -4,11 +4,14 @@
 //
 // becomes, with the domain's dimensions merged where all buffers allow (here into one):
 //
-//   scf.for %u = block * 256 + thread to ceil(n / 4) step blocks * 256 {
-//     scf.if 4 * %u + 4 <= n { vector<4xf32> of each input; body; store } else { scf.for the rest, one by one }
+//   scf.if 4 * 256 * (block + 1) <= n / 4 {
+//     vector<4xf32> of each input at %u = 4 * 256 * block + thread, %u + 256, %u + 512, %u + 768 ; body ; stores
+//   } else {
+//     scf.for %u to n / 4 step 256 { vector<4xf32> of each input ; body ; store } ; the n mod 4 elements behind them
 //   }
 //
-// Neighbouring threads have neighbouring vectors, so that a warp reads whole lines.
+// Neighbouring threads have neighbouring vectors, so that a warp reads whole lines. `points` of the schedule says how
+// many vectors a thread reads before it needs the first one.
 //
 // An operand that lies in memory along another dimension (a transpose) goes through memory of the block, in tiles of
 // 32 x 32, so that it is read along its lines and the results are written along theirs:
@@ -39,9 +42,10 @@ struct Crossed {
 
 constexpr int64_t kTile = 32, kPitch = kTile + 1; // rows of a tile start in different banks
 
-static SmallVector<Crossed> findCrossed(DeviceKernel &k, const KernelAccess &access, unsigned lanes, unsigned across) {
+static SmallVector<Crossed> findCrossed(KernelFuncOp kernel, const KernelAccess &access, unsigned lanes,
+                                        unsigned across) {
   SmallVector<Crossed> crossed;
-  for (BlockArgument operand : k.kernel.getBody().getArguments()) {
+  for (BlockArgument operand : kernel.getBody().getArguments()) {
     const LinearAccess *only = access.onlyAccess(operand.getArgNumber());
     Type elem = getElementTypeOrSelf(operand.getType());
     if (only && only->strides[across].isConstant(1) && !only->strides[lanes].isConstant(0) &&
@@ -49,6 +53,16 @@ static SmallVector<Crossed> findCrossed(DeviceKernel &k, const KernelAccess &acc
       crossed.push_back({operand, *only, {}});
   }
   return crossed;
+}
+
+std::optional<unsigned> disc::tiledRun(KernelFuncOp kernel, const KernelAccess &access, ArrayRef<MergedDims> runs) {
+  // The threads of a block are rows of a tile.
+  auto threads = kernel.getScheduleAttr().getAs<IntegerAttr>("threads");
+  if (!runs.empty() && threads.getInt() % kTile == 0)
+    for (unsigned r = 0; r + 1 < runs.size(); ++r)
+      if (!findCrossed(kernel, access, runs.back().innermost, runs[r].innermost).empty())
+        return r;
+  return std::nullopt;
 }
 
 /// The domain in tiles of run `across` and the innermost run.
@@ -133,22 +147,16 @@ LogicalResult disc::emitDeviceLoop(DeviceKernel &k) {
     width = 1;
 
   SmallVector<SymExpr> domain = k.shapes.dims(results.front());
-  KernelAccess access(k.kernel, k.shapes, domain);
-  for (auto [i, v] : llvm::enumerate(results)) {
-    auto at = access.reshape(access.identity(), domain, k.shapes.dims(v));
-    access.read(v, at);
-    access.write(i, at);
-  }
+  KernelAccess access = loopAccess(k.kernel, k.shapes);
   SmallVector<MergedDims> runs = access.mergedRuns(0, domain.size());
-  // The threads of a block are rows of a tile.
-  if (!runs.empty() && k.threads() % kTile == 0)
-    for (unsigned r = 0; r + 1 < runs.size(); ++r)
-      if (auto crossed = findCrossed(k, access, runs.back().innermost, runs[r].innermost); !crossed.empty())
-        return emitTiles(k, domain, runs, r, crossed);
-  bool whole = !runs.empty() && runs.back().extent.content() % width == 0;
+  if (std::optional<unsigned> across = tiledRun(k.kernel, access, runs))
+    return emitTiles(k, domain, runs, *across,
+                     findCrossed(k.kernel, access, runs.back().innermost, runs[*across].innermost));
+  bool whole = !runs.empty() && k.isMultiple(runs.back().extent, width);
   // Vectors must not cross the ends of rows; one row has one end, and a tail there.
+  int64_t scheduled = k.schedule("vector"), count = std::max<int64_t>(k.scheduleOrZero("points"), 1);
   if (runs.empty() || (runs.size() > 1 && !whole))
-    width = 1, whole = true;
+    width = 1;
 
   PointEmitter points = k.points(width);
   SymExpr total(1);
@@ -158,52 +166,64 @@ LogicalResult disc::emitDeviceLoop(DeviceKernel &k) {
     if (&run != &runs.back())
       outerExtents.push_back(points.expr(run.extent));
   }
-  Value one = m.constant(1);
   bool ok = true;
-  auto point = [&](SmallVector<Idx> at, Idx position) {
-    if (!runs.empty())
-      at[runs.back().innermost] = position;
-    ok &= succeeded(points.storeResults(at, domain));
-  };
-  Value threads = m.constant(k.threads());
-  Value first = m.add(m.mul(k.block(), threads), k.thread()), step = m.mul(k.blocks(), threads);
-  Value units = points.expr(SymExpr::ceilDiv(total, SymExpr(width)));
-  Value inner = runs.empty() ? one : points.expr(runs.back().extent);
-  emitFor(k.b, k.loc, first, units, step, {}, [&](Value unit, ValueRange) {
-    PointEmitter::Scope scope(points);
+  Value perRow = m.div(runs.empty() ? m.constant(1) : points.expr(runs.back().extent), m.constant(width));
+  auto pointAt = [&](Value unit) {
     SmallVector<Idx> at(domain.size(), points.uniform(int64_t(0)));
-    Value column = m.mul(unit, width);
+    Value column = unit;
     if (!outerExtents.empty()) {
-      Value perRow = m.div(inner, m.constant(width));
-      column = m.mul(m.rem(unit, perRow), width);
+      column = m.rem(unit, perRow);
       SmallVector<Value> row = m.delinearize(m.div(unit, perRow), outerExtents);
       for (auto [run, i] : llvm::zip(runs, row))
         at[run.innermost] = Idx(i);
     }
-    if (width == 1) {
-      point(at, Idx(column));
-      return SmallVector<Value>();
-    }
-    Idx vector(column, /*lanes=*/true, 1, width);
-    if (whole) {
-      point(at, vector);
-      return SmallVector<Value>();
-    }
-    Value end = m.add(column, m.constant(width));
-    auto either = scf::IfOp::create(k.b, k.loc, m.less(inner, end), /*withElseRegion=*/true);
+    if (!runs.empty())
+      at[runs.back().innermost] = width > 1 ? Idx(m.mul(column, width), /*lanes=*/true, 1, width) : Idx(column);
+    return at;
+  };
+  Value thread = k.thread(), threads = m.constant(k.threads()), units = points.expr(SymExpr::floorDiv(total, width));
+  auto unitsFrom = [&](Value first) {
+    Value end = m.add(first, m.constant(k.threads() * count));
+    auto all = scf::IfOp::create(k.b, k.loc, m.less(units, end), /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(k.b);
-    k.b.setInsertionPointToStart(either.elseBlock());
+    k.b.setInsertionPointToStart(all.elseBlock());
     {
-      PointEmitter::Scope inside(points);
-      point(at, vector);
+      PointEmitter::Scope scope(points);
+      SmallVector<SmallVector<Idx>> own;
+      for (int64_t u = 0; u < count; ++u)
+        own.push_back(pointAt(m.add(m.add(first, m.constant(u * k.threads())), thread)));
+      ok &= succeeded(points.storeResultsOf(own, domain));
     }
-    k.b.setInsertionPointToStart(either.thenBlock());
-    emitFor(k.b, k.loc, column, inner, one, {}, [&](Value position, ValueRange) {
-      PointEmitter::Scope inside(points);
-      point(at, Idx(position));
+    k.b.setInsertionPointToStart(all.thenBlock());
+    emitFor(k.b, k.loc, m.add(first, thread), units, threads, {}, [&](Value unit, ValueRange) {
+      PointEmitter::Scope scope(points);
+      ok &= succeeded(points.storeResults(pointAt(unit), domain));
       return SmallVector<Value>();
     });
-    return SmallVector<Value>();
-  });
+    if (width == 1 || whole)
+      return;
+    // The elements behind the last vector are fewer than the threads of a block.
+    Value position = m.add(m.mul(units, width), thread);
+    Value isThere = arith::AndIOp::create(k.b, k.loc, m.less(units, end), m.less(position, points.expr(total)));
+    isThere = arith::AndIOp::create(k.b, k.loc, isThere, m.notLess(units, first));
+    emitIf(k.b, k.loc, isThere, {}, [&] {
+      PointEmitter::Scope scope(points);
+      SmallVector<Idx> at(domain.size(), points.uniform(int64_t(0)));
+      at[runs.back().innermost] = Idx(position);
+      ok &= succeeded(points.storeResults(at, domain));
+      return SmallVector<Value>();
+    });
+  };
+  // A block has a piece of the domain, whatever the width is that its threads can use.
+  int64_t step = k.threads() * count;
+  Value begin = m.mul(k.block(), step * (scheduled / width));
+  if (width == scheduled)
+    unitsFrom(begin);
+  else
+    emitFor(k.b, k.loc, begin, m.min(m.add(begin, m.constant(step * (scheduled / width))), units), m.constant(step), {},
+            [&](Value first, ValueRange) {
+              unitsFrom(first);
+              return SmallVector<Value>();
+            });
   return success(ok);
 }

@@ -291,8 +291,7 @@ SmallVector<Value> MatrixProduct::staged() {
 
     SmallVector<MatrixUnit::Fragment> columns;
     for (int64_t j = 0; j < columnTiles; ++j)
-      columns.push_back(
-          fragment(right, stage, m.add(m.add(warpColumn, m.constant(j * MatrixUnit::kColumns)), group)));
+      columns.push_back(fragment(right, stage, m.add(m.add(warpColumn, m.constant(j * MatrixUnit::kColumns)), group)));
     // Two tiles of rows at once: enough independent instructions, and registers for their fragments.
     constexpr int64_t kTogether = 2;
     SmallVector<Value> next;
@@ -404,22 +403,27 @@ Value MatrixProduct::withoutNan(Value sum, Value row, Value column) {
   Value isNan = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::UNO, sum, sum);
   int64_t width = points.lanes();
   Value any = width > 1 ? vector::ReductionOp::create(b, k.loc, vector::CombiningKind::OR, isNan).getResult() : isNan;
-  return emitIf(b, k.loc, any, sum, [&] {
-    SmallVector<Value> sums;
-    for (int64_t lane = 0; lane < width; ++lane) {
-      Value own = m.add(column, m.constant(lane));
-      Value zero = points.constant(b.getF32FloatAttr(0));
-      sums.push_back(emitFor(b, k.loc, m.constant(0), depth, m.constant(1), zero, [&](Value step, ValueRange before) {
+  return emitIf(
+             b, k.loc, any, sum,
+             [&] {
+               SmallVector<Value> sums;
+               for (int64_t lane = 0; lane < width; ++lane) {
+                 Value own = m.add(column, m.constant(lane));
+                 Value zero = points.constant(b.getF32FloatAttr(0));
+                 sums.push_back(
+                     emitFor(b, k.loc, m.constant(0), depth, m.constant(1), zero, [&](Value step, ValueRange before) {
                        PointEmitter::Scope scope(points);
                        Value x = source.lhs(batch, row, step), y = source.rhs(batch, step, own);
                        ok &= x && y;
                        return SmallVector<Value>{ok ? math::FmaOp::create(b, k.loc, x, y, before[0]) : before[0]};
                      }).front());
-    }
-    return SmallVector<Value>{
-        width > 1 ? vector::FromElementsOp::create(b, k.loc, cast<VectorType>(sum.getType()), sums).getResult()
-                  : sums.front()};
-  }).front();
+               }
+               return SmallVector<Value>{
+                   width > 1
+                       ? vector::FromElementsOp::create(b, k.loc, cast<VectorType>(sum.getType()), sums).getResult()
+                       : sums.front()};
+             })
+      .front();
 }
 
 /// Results of some rows of the tile, whose sums are in memory of the block.

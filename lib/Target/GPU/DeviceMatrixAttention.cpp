@@ -13,7 +13,8 @@
 // A thread has scores of the rows g and g + 8 of its warp, of two neighbouring keys of each 8. That is what the second
 // product needs of its left operand, if the keys are summed in another order for f32; so exponentials are not moved. Of
 // the values a thread reads two neighbouring columns of each 16, and uses them as columns of two instructions; so it
-// ends up with four neighbouring columns of the result (Dao, FlashAttention-2, 2023, has the plan without these orders).
+// ends up with four neighbouring columns of the result (Dao, FlashAttention-2, 2023, has the plan without these
+// orders).
 //
 // Exponentials are powers of two by the device's own instruction, with an error of 2 units in the last place of f32.
 //
@@ -251,7 +252,8 @@ Value MatrixAttention::chunkOf(Value tensor, const std::optional<BufferOperand> 
   return unit.pack(elements);
 }
 
-/// Starts to bring a step's rows. Rows beyond the last one are zeros: an exponential of 0 times what is there must be 0.
+/// Starts to bring a step's rows. Rows beyond the last one are zeros: an exponential of 0 times what is there must be
+/// 0.
 void MatrixAttention::bring(const Rows &rows, Value firstKey, Value stage) {
   Value lastKey = m.sub(keyTotal, m.constant(1));
   for (auto [ownRow, ownPart] : llvm::zip(rows.rows, rows.parts)) {

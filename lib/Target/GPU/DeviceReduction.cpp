@@ -9,18 +9,23 @@
 //   pass 3   scf.for ...: store exp(load - %m) / %s
 //
 // Threads of a warp combine what they have by shuffles, others through memory of the block, in an order that depends on
-// the schedule alone. All of them have the result then. What a pass of the CPU's kernel keeps for a later one is
-// computed again, since a thread's registers are few and memory is far.
+// the schedule and the shape alone. All of them have the result then. Those loops are for rows that are too long for
+// registers, and for columns. With `points` in the schedule, a thread has so many vectors of its row from the first
+// pass to the last, in straight code: what a pass loads or computes is there for those behind it.
+//
+//   load x[t] for all t ; %m = max over t ; combine ; %e[t] = exp(x[t] - %m), %s = sum over t ; combine ;
+//   store %e[t] / %s for all t
 //
 // Where a few blocks would reduce much (all of a tensor, columns of a narrow one), the reduced range is divided: the
 // kernel's blocks, times the number of parts, leave their accumulators in memory, and a block for each parallel point
 // combines them. How many parts there are follows from the shape alone.
 //
-// Lit test: test/lit/GPU/reductions.mlir.
+// Lit tests: test/lit/GPU/reductions.mlir, kept-rows.mlir.
 //
 //===----------------------------------------------------------------------===//
 
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Target/Common/KernelAttrs.h"
 #include "lib/Target/Common/ReductionPoints.h"
 #include "lib/Target/GPU/DeviceKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -32,14 +37,16 @@ using namespace mlir::disc;
 namespace {
 /// What a thread of a block does: its share of one parallel point.
 struct Share {
-  SmallVector<Idx> parallel; // coordinates, inside the extents also where there is nothing to do
-  Value active;              // i1: the point is there; null if all are
-  Value lane;                // of the group
-  int64_t group;             // threads
-  Value slot;                // of the thread's value in memory of the block, for threads of other warps
-  Value firstSlot;           // of the group's
-  int64_t slotStep, numSlots;
-  Value writesSlot; // i1: whether the thread has a value of its own there; null if all have
+  SmallVector<Idx> parallel;  // coordinates, inside the extents also where there is nothing to do
+  Value active;               // i1: the point is there; null if all are
+  Value lane;                 // of the group
+  int64_t group;              // threads; 0: the row's length decides, see `threads`
+  Value threads;              // the same
+  Value slot;                 // of the thread's value in memory of the block, for threads of other warps
+  Value firstSlot;            // of the group's
+  int64_t slotStep, numSlots; // as many as there may be
+  Value slotCount;            // how many there are; null: numSlots
+  Value writesSlot;           // i1: whether the thread has a value of its own there; null if all have
 };
 
 /// A reduction in parts: the function's arguments behind the symbols.
@@ -51,30 +58,56 @@ struct Parts {
 
 class DeviceReduction {
 public:
-  DeviceReduction(DeviceKernel &k, ReductionPlan reductionPlan, int64_t width)
+  /// `inFlight`: vectors that a thread reads before it uses the first one, where each costs little.
+  DeviceReduction(DeviceKernel &k, ReductionPlan reductionPlan, int64_t width, int64_t inFlight)
       : k(k), b(k.b), m(k.m), plan(std::move(reductionPlan)), width(width), points(k.points(width)) {
     KernelAccess access(k.kernel, k.shapes, plan.domain);
     readReductions(access, k.kernel, plan, k.shapes);
     runs = adjacentRuns(access, plan.reduced);
-    if (runs.empty() || runs.back().extent.content() % width)
+    if (runs.empty() || points.divisor(runs.back().extent) % width)
       this->width = 1;
+    unroll = isLight() ? inFlight : 1;
   }
 
   const ReductionPlan &getPlan() const { return plan; }
   PointEmitter &getPoints() { return points; }
-  LogicalResult emit(Share threadShare);
+  int64_t lanes() const { return width; }
+  /// Whether memory takes longer than what is computed.
+  bool isLight() const { return plan.work <= 24 * plan.numPasses; }
+  /// With `count` vectors of its row in each thread's registers from the first pass to the last; 0: each pass reads
+  /// them again.
+  LogicalResult emit(Share threadShare, int64_t count);
   /// The arguments, before emit(); the kernel's own block in place of the part's.
   Value divide(bool gathers);
 
 private:
   /// Where part `part` of the point has its value of accumulator `number`.
   Value partAddress(unsigned number, Value part);
+  /// A point of the thread's, and whether (i1) it is there; null if it always is.
+  struct Point {
+    SmallVector<Idx> at;
+    Value there;
+  };
+  using Stores = SmallVector<std::pair<const PlannedResult *, Value>>;
+
   void emitPass(unsigned pass);
+  void emitKept(int64_t count);
+  void finishPass(unsigned pass, ValueRange carried);
+  SmallVector<Value> neutrals(unsigned pass);
+  bool hasStores(unsigned pass) {
+    return llvm::any_of(plan.results, [&](const PlannedResult &r) { return r.isFull && r.pass == pass; });
+  }
+  void preload(unsigned pass, ArrayRef<Idx> at);
+  void preload(Value v, ArrayRef<Idx> at);
+  void preloadInputs(linalg::GenericOp op, ArrayRef<Idx> iters);
   void emitSerial(const PlannedReduction &reduction);
   SmallVector<Idx> pointAt(Value position, int64_t lanes);
-  SmallVector<Value> emitPoint(unsigned pass, ArrayRef<Idx> at, ValueRange carried);
+  SmallVector<Value> evaluate(unsigned pass, ArrayRef<Idx> at, ValueRange carried, Stores &stores);
+  void store(ArrayRef<Idx> at, const Stores &stores);
+  void storeIf(Value condition, ArrayRef<Idx> at, const Stores &stores);
   Value initial(const PlannedReduction &reduction, unsigned result);
   Value combine(Operation *combiner, Value v);
+  Value exchange(Operation *combiner, Value v);
   void setResult(Value result, Value v);
   Value own(Value count);
   SmallVector<Value> gather(Value part, ValueRange carried);
@@ -85,7 +118,7 @@ private:
   OpBuilder &b;
   IndexMath &m;
   const ReductionPlan plan;
-  int64_t width;
+  int64_t width, unroll;
   PointEmitter points;
   SmallVector<MergedDims> runs; // of the reduced dimensions
   Share share;
@@ -113,9 +146,11 @@ Value DeviceReduction::partAddress(unsigned number, Value part) {
   return m.advance(parts->memory, m.mul(m.add(m.mul(values, parts->count), part), 8));
 }
 
-LogicalResult DeviceReduction::emit(Share threadShare) {
+LogicalResult DeviceReduction::emit(Share threadShare, int64_t count) {
   share = std::move(threadShare);
-  for (unsigned pass = 1; pass <= plan.numPasses && ok; ++pass)
+  if (count)
+    emitKept(count);
+  for (unsigned pass = 1; !count && pass <= plan.numPasses && ok; ++pass)
     emitPass(pass);
   if (!ok)
     return failure();
@@ -168,18 +203,23 @@ SmallVector<Idx> DeviceReduction::pointAt(Value position, int64_t lanes) {
   return at;
 }
 
-void DeviceReduction::emitPass(unsigned pass) {
-  SmallVector<Value> carried;
+/// A pass's accumulators before its first point.
+SmallVector<Value> DeviceReduction::neutrals(unsigned pass) {
+  SmallVector<Value> values;
   for (const PlannedReduction &reduction : plan.reductions)
     if (reduction.pass == pass && !isSerial(reduction))
       for (Operation *combiner : reduction.combiners) {
         Value neutral = points.constant(*arith::getNeutralElement(combiner));
-        carried.push_back(width > 1 ? points.splat(neutral) : neutral);
+        values.push_back(width > 1 ? points.splat(neutral) : neutral);
       }
-  bool any = !carried.empty();
-  any |= llvm::any_of(plan.results, [&](const PlannedResult &r) { return r.isFull && r.pass == pass; });
+  return values;
+}
+
+void DeviceReduction::emitPass(unsigned pass) {
+  SmallVector<Value> carried = neutrals(pass);
+  bool any = !carried.empty() || hasStores(pass);
   if (any && parts && parts->gathers) {
-    carried = emitFor(b, k.loc, share.lane, parts->count, m.constant(share.group), carried,
+    carried = emitFor(b, k.loc, share.lane, parts->count, share.threads, carried,
                       [&](Value part, ValueRange values) { return gather(part, values); });
   } else if (any) {
     Value begin = m.constant(0), end = points.expr(SymExpr::floorDiv(plan.size(plan.reduced), SymExpr(width)));
@@ -189,11 +229,117 @@ void DeviceReduction::emitPass(unsigned pass) {
       end = m.min(m.add(begin, size), end);
     }
     begin = m.add(begin, share.lane);
-    carried = emitFor(b, k.loc, begin, own(end), m.constant(share.group), carried, [&](Value t, ValueRange values) {
-      PointEmitter::Scope scope(points);
-      return emitPoint(pass, pointAt(m.mul(t, width), width), values);
-    });
+    carried = emitUnrolled(b, k.loc, begin, own(end), share.threads, unroll, carried,
+                           [&](ArrayRef<Value> positions, ValueRange values) {
+                             PointEmitter::Scope scope(points);
+                             SmallVector<Value> next(values);
+                             SmallVector<std::pair<SmallVector<Idx>, Stores>> stores;
+                             for (Value t : positions) {
+                               stores.push_back({pointAt(m.mul(t, width), width), {}});
+                               next = evaluate(pass, stores.back().first, next, stores.back().second);
+                             }
+                             for (auto &[at, values] : stores)
+                               store(at, values);
+                             return next;
+                           });
   }
+  finishPass(pass, carried);
+}
+
+/// Every value at a point of the thread's is computed once, by the first pass that needs it, and the passes after that
+/// use the same one. What is evaluated for a point that is not there is not used.
+void DeviceReduction::emitKept(int64_t count) {
+  SymExpr vectors = SymExpr::floorDiv(plan.size(plan.reduced), SymExpr(width));
+  // A warp's vectors are neighbours: all addresses are a constant apart from the first one.
+  int64_t step = share.group ? std::min(share.group, k.warp) : k.warp;
+  Value warps = m.constant(step),
+        first = m.add(m.mul(m.div(share.lane, warps), step * count), m.rem(share.lane, warps));
+  // How far the row's end is from the thread's first vector. One comparison for each vector says whether it is there.
+  Value left = this->own(m.sub(points.expr(vectors), first));
+  SmallVector<Point> own;
+  for (int64_t t = 0; t < count; ++t) {
+    bool isKnown = share.group && vectors.isConstant();
+    if (isKnown && t * step >= vectors.constant())
+      break;
+    Value position = m.add(first, m.constant(t * step)), there = share.active;
+    if (!isKnown || (share.group - step) * count + (t + 1) * step > vectors.constant())
+      there = m.less(m.constant(t * step), left);
+    own.push_back({pointAt(m.mul(position, width), width), there});
+  }
+  for (unsigned pass = 1; pass <= plan.numPasses && ok; ++pass) {
+    SmallVector<Value> carried = neutrals(pass);
+    // Loads come first, as memory takes far longer than anything else. Where a pass stores results, few points at a
+    // time: what it loads for all of them would take too many registers.
+    size_t together = hasStores(pass) ? 2 : std::max<size_t>(own.size() / std::max(k.kernel.getNumInputs(), 1u), 2);
+    for (size_t begin = 0; begin < own.size(); begin += together) {
+      ArrayRef<Point> batch = ArrayRef(own).slice(begin, std::min(together, own.size() - begin));
+      for (const Point &point : batch) {
+        points.setGuard(point.there);
+        preload(pass, point.at);
+      }
+      SmallVector<Stores> stores(batch.size());
+      for (auto [t, point] : llvm::enumerate(batch)) {
+        points.setGuard(point.there);
+        SmallVector<Value> next = evaluate(pass, point.at, carried, stores[t]);
+        for (auto [sum, value] : llvm::zip(carried, next))
+          sum = point.there ? arith::SelectOp::create(b, k.loc, point.there, value, sum).getResult() : value;
+      }
+      points.setGuard(share.active);
+      for (auto [t, point] : llvm::enumerate(batch))
+        storeIf(point.there, point.at, stores[t]);
+    }
+    finishPass(pass, carried);
+  }
+  points.setGuard({});
+}
+
+/// What the pass at a point loads from operands that are reached through computations alone, not through views.
+void DeviceReduction::preload(unsigned pass, ArrayRef<Idx> at) {
+  for (const PlannedReduction &reduction : plan.reductions) {
+    if (reduction.pass != pass)
+      continue;
+    linalg::GenericOp op = reduction.op;
+    SmallVector<Idx> iters(op.getNumLoops());
+    for (auto [iter, d] : llvm::zip(reduction.parallel, plan.parallel))
+      iters[iter] = at[d];
+    for (auto [iter, d] : llvm::zip(reduction.reduced, plan.reduced))
+      iters[iter] = at[d];
+    preloadInputs(op, iters);
+  }
+  for (const PlannedResult &result : plan.results)
+    if (result.isFull && result.pass == pass)
+      preload(result.base, points.reshapeIdx(at, plan.domain, k.shapes.dims(result.base)));
+}
+
+void DeviceReduction::preloadInputs(linalg::GenericOp op, ArrayRef<Idx> iters) {
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    AffineMap map = op.getMatchingIndexingMap(input);
+    if (!isa<RankedTensorType>(input->get().getType()) || op.getMatchingBlockArgument(input).use_empty() ||
+        !map.isProjectedPermutation(/*allowZeroInResults=*/true))
+      continue;
+    preload(input->get(), llvm::map_to_vector(map.getResults(), [&](AffineExpr e) { return points.affine(e, iters); }));
+  }
+}
+
+void DeviceReduction::preload(Value v, ArrayRef<Idx> at) {
+  if (points.isKnown(v, at))
+    return;
+  if (isa<BlockArgument>(v)) {
+    points.eval(v, at);
+    return;
+  }
+  auto op = v.getDefiningOp<linalg::GenericOp>();
+  if (!op || op.getNumReductionLoops())
+    return;
+  SmallVector<Idx> iters(op.getNumLoops(), points.uniform(int64_t(0)));
+  for (auto [i, e] : llvm::zip(at, op.getIndexingMapMatchingResult(cast<OpResult>(v)).getResults()))
+    if (auto dim = dyn_cast<AffineDimExpr>(e))
+      iters[dim.getPosition()] = i;
+  preloadInputs(op, iters);
+}
+
+/// The group's values of the pass's reductions.
+void DeviceReduction::finishPass(unsigned pass, ValueRange carried) {
   unsigned next = 0;
   for (const PlannedReduction &reduction : plan.reductions) {
     if (reduction.pass != pass || !ok)
@@ -260,10 +406,9 @@ void DeviceReduction::emitSerial(const PlannedReduction &reduction) {
     k.barrier();
 }
 
-/// Everything that a pass does at one point, which may be a vector of them.
-SmallVector<Value> DeviceReduction::emitPoint(unsigned pass, ArrayRef<Idx> at, ValueRange carried) {
-  // A result may lie in the storage of an operand: nothing is stored before everything is read.
-  SmallVector<std::pair<const PlannedResult *, Value>> stores;
+/// Everything that a pass computes at one point, which may be a vector of them: the next accumulators, and the results
+/// in `stores`. A result may lie in the storage of an operand: nothing is stored before everything is read.
+SmallVector<Value> DeviceReduction::evaluate(unsigned pass, ArrayRef<Idx> at, ValueRange carried, Stores &stores) {
   for (const PlannedResult &result : plan.results)
     if (result.isFull && result.pass == pass) {
       Value v = points.eval(result.base, points.reshapeIdx(at, plan.domain, k.shapes.dims(result.base)));
@@ -282,11 +427,24 @@ SmallVector<Value> DeviceReduction::emitPoint(unsigned pass, ArrayRef<Idx> at, V
     for (Value sum : sums)
       next.push_back(width > 1 ? points.splat(sum) : sum);
   }
+  return next;
+}
+
+void DeviceReduction::storeIf(Value condition, ArrayRef<Idx> at, const Stores &stores) {
+  if (!condition || stores.empty())
+    return store(at, stores);
+  emitIf(b, k.loc, condition, {}, [&] {
+    PointEmitter::Scope scope(points);
+    store(at, stores);
+    return SmallVector<Value>();
+  });
+}
+
+void DeviceReduction::store(ArrayRef<Idx> at, const Stores &stores) {
   for (auto [result, v] : stores) {
     SmallVector<Idx> base = points.reshapeIdx(at, plan.domain, k.shapes.dims(result->base));
     ok &= succeeded(points.store(result->number, followViews(points, *result, base), v));
   }
-  return next;
 }
 
 Value DeviceReduction::initial(const PlannedReduction &reduction, unsigned result) {
@@ -305,28 +463,51 @@ Value DeviceReduction::combine(Operation *combiner, Value v) {
     v = sum;
   }
   if (share.numSlots == 1 || share.writesSlot)
-    for (int64_t mask = std::min(share.group, k.warp) / 2; mask >= 1; mask /= 2)
+    for (int64_t mask = std::min(share.group ? share.group : k.warp, k.warp) / 2; mask >= 1; mask /= 2)
       v = combineValues(b, combiner, v, k.shuffleXor(v, mask));
   if (share.numSlots == 1)
     return v;
+  if (!share.slotCount)
+    return exchange(combiner, v);
+  Value several = m.less(m.constant(1), share.slotCount);
+  return emitIf(b, k.loc, several, v, [&] { return SmallVector<Value>{exchange(combiner, v)}; }).front();
+}
+
+/// The value of all threads of the group that have a slot, in all of its threads.
+Value DeviceReduction::exchange(Operation *combiner, Value v) {
   Type type = v.getType();
   // Each reduction has memory of its own, so that none waits for others to have read it.
-  Value memory = k.shared(type, k.threads());
-  auto write = [&] { k.storeShared(memory, v, share.slot); };
-  if (share.writesSlot) {
-    auto branch = scf::IfOp::create(b, k.loc, share.writesSlot, /*withElseRegion=*/false);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(branch.thenBlock());
+  int64_t slots = share.writesSlot ? k.threads() / k.warp : k.threads();
+  Value memory = k.shared(type, slots);
+  auto write = [&] {
+    k.storeShared(memory, v, share.slot);
+    return SmallVector<Value>();
+  };
+  if (share.writesSlot)
+    emitIf(b, k.loc, share.writesSlot, {}, write);
+  else
     write();
-  } else {
-    write();
-  }
   k.barrier();
-  Value sum;
-  for (int64_t i = 0; i < share.numSlots; ++i) {
-    Value other = k.loadShared(memory, type, m.add(share.firstSlot, m.constant(i * share.slotStep)));
-    sum = sum ? combineValues(b, combiner, sum, other) : other;
+  constexpr int64_t few = 8;
+  if (!share.slotCount && share.numSlots <= few) {
+    Value sum;
+    for (int64_t i = 0; i < share.numSlots; ++i) {
+      Value other = k.loadShared(memory, type, m.add(share.firstSlot, m.constant(i * share.slotStep)));
+      sum = sum ? combineValues(b, combiner, sum, other) : other;
+    }
+    return sum;
   }
+  // Each thread of a warp reads a slot.
+  int64_t lanes = llvm::PowerOf2Ceil(share.numSlots);
+  Value count = share.slotCount ? share.slotCount : m.constant(share.numSlots);
+  Value lane = m.rem(k.thread(), m.constant(lanes)), last = m.sub(count, m.constant(1));
+  // Warps that have no row have no slots behind theirs.
+  Value slot = m.min(m.add(share.firstSlot, m.mul(m.min(lane, last), share.slotStep)), m.constant(slots - 1));
+  Value other = k.loadShared(memory, type, slot);
+  Value neutral = points.constant(*arith::getNeutralElement(combiner));
+  Value sum = arith::SelectOp::create(b, k.loc, m.less(lane, count), other, neutral);
+  for (int64_t mask = lanes / 2; mask >= 1; mask /= 2)
+    sum = combineValues(b, combiner, sum, k.shuffleXor(sum, mask));
   return sum;
 }
 
@@ -334,22 +515,35 @@ void DeviceReduction::setResult(Value result, Value v) {
   points.bind(result, [v](ArrayRef<Idx>, Value) { return v; });
 }
 
-/// Groups of neighbouring threads, of which each has a part of a warp, or whole ones.
-static Share neighbours(DeviceKernel &k, int64_t group) {
+/// Groups of neighbouring threads, of which each has a part of a warp, or `group / warp` whole ones. Without `group`, a
+/// group has as many warps as `warps` says.
+static Share neighbours(DeviceKernel &k, int64_t group, Value warps = {}) {
   IndexMath &m = k.m;
-  Value thread = k.thread(), threads = m.constant(group), warp = m.constant(k.warp);
+  Value thread = k.thread(), warp = m.constant(k.warp);
   Share share;
   share.group = group;
-  share.lane = m.rem(thread, threads);
-  share.numSlots = std::max<int64_t>(group / k.warp, 1);
+  share.threads = warps ? m.mul(warps, k.warp) : m.constant(group);
+  share.lane = m.rem(thread, share.threads);
+  share.slotCount = warps;
+  share.numSlots = std::max<int64_t>((warps ? k.threads() : group) / k.warp, 1);
   share.slotStep = 1;
   if (share.numSlots > 1) {
     // A warp's threads have the same value: the first one writes it.
     share.slot = m.div(thread, warp);
-    share.firstSlot = m.mul(m.div(thread, threads), m.constant(share.numSlots));
+    share.firstSlot = m.mul(m.div(thread, share.threads), warps ? warps : m.constant(share.numSlots));
     share.writesSlot = m.equal(m.rem(thread, warp), m.constant(0));
   }
   return share;
+}
+
+SymExpr disc::rowBlocks(const ReductionPlan &plan, DictionaryAttr schedule, int64_t warp) {
+  auto number = [&](StringRef name) { return schedule.getAs<IntegerAttr>(name).getInt(); };
+  SymExpr rows = plan.size(plan.parallel);
+  if (schedule.contains("group"))
+    return SymExpr::ceilDiv(rows, SymExpr(number("threads") / number("group")));
+  SymExpr own(number("vector") * number("points") * warp);
+  SymExpr warps = SymExpr::max(SymExpr::ceilDiv(plan.size(plan.reduced), own), SymExpr(1));
+  return SymExpr::ceilDiv(rows, SymExpr::max(SymExpr::floorDiv(SymExpr(number("threads") / warp), warps), SymExpr(1)));
 }
 
 LogicalResult disc::emitDeviceRow(DeviceKernel &k, bool inParts) {
@@ -357,25 +551,48 @@ LogicalResult disc::emitDeviceRow(DeviceKernel &k, bool inParts) {
   if (failed(plan))
     return failure();
   IndexMath &m = k.m;
-  DeviceReduction rows(k, *plan, k.schedule("vector"));
+  int64_t width = k.schedule("vector"), count = k.scheduleOrZero("points"), group = k.scheduleOrZero("group");
+  DeviceReduction rows(k, *plan, width, /*inFlight=*/width > 1 ? 4 : 8);
   PointEmitter &points = rows.getPoints();
-  Share share = neighbours(k, k.schedule("group"));
-  int64_t groups = k.threads() / share.group;
-  Value group = m.constant(share.group);
-  SymExpr count = plan->size(plan->parallel);
+  if (count && (!plan->hasCombiners() || rows.lanes() != width))
+    return k.kernel.emitError("rows of this kernel cannot be kept in registers in vectors");
+  if (group > k.warp && group % k.warp)
+    return k.kernel.emitError("the threads of a row must be whole warps, or a part of one");
+  if (count && rows.isLight() && plan->kept * width * count <= 32 && k.kernel.getNumInputs() <= 3)
+    k.function->setAttr(kResidentThreadsAttr, k.b.getI64IntegerAttr(group || k.kernel.getNumInputs() > 1 ? 768 : 1024));
+  Value groups = m.constant(group ? k.threads() / group : 0), warps;
+  if (!group) {
+    SymExpr own(width * count * k.warp);
+    warps = points.expr(SymExpr::max(SymExpr::ceilDiv(plan->size(plan->reduced), own), SymExpr(1)));
+    groups = m.div(m.constant(k.threads() / k.warp), warps);
+  }
+  Share share = neighbours(k, group, warps);
+  SymExpr number = plan->size(plan->parallel);
   Value block = inParts ? rows.divide(/*gathers=*/false) : k.block();
-  Value row = m.add(m.mul(block, m.constant(groups)), m.div(k.thread(), group));
-  if (count.content() % groups) {
-    Value number = points.expr(count);
-    share.active = m.less(row, number);
-    row = m.min(row, m.sub(number, m.constant(1)));
+  Value own = m.div(k.thread(), share.threads), row = m.add(m.mul(block, groups), own);
+  if (!group || number.content() % (k.threads() / group)) {
+    Value last = points.expr(number);
+    share.active = m.less(row, last);
+    if (!group) // there may be warps that are too few for a row
+      share.active = arith::AndIOp::create(k.b, k.loc, share.active, m.less(own, groups));
+    row = m.min(row, m.sub(last, m.constant(1)));
   }
   SmallVector<Value> extents;
   for (const SymExpr &extent : plan->extents(plan->parallel))
     extents.push_back(points.expr(extent));
   for (Value i : m.delinearize(row, extents))
     share.parallel.push_back(Idx(i));
-  return rows.emit(std::move(share));
+  if (!count || !share.active || group != k.warp)
+    return rows.emit(std::move(share), count);
+  // A warp without a row has nothing to do, and nobody waits for it.
+  Value active = std::exchange(share.active, Value());
+  LogicalResult done = success();
+  emitIf(k.b, k.loc, active, {}, [&] {
+    PointEmitter::Scope scope(points);
+    done = rows.emit(std::move(share), count);
+    return SmallVector<Value>();
+  });
+  return done;
 }
 
 LogicalResult disc::emitDeviceWhole(DeviceKernel &k) {
@@ -383,7 +600,7 @@ LogicalResult disc::emitDeviceWhole(DeviceKernel &k) {
   if (failed(plan))
     return failure();
   IndexMath &m = k.m;
-  DeviceReduction reduction(k, *plan, /*width=*/1);
+  DeviceReduction reduction(k, *plan, /*width=*/1, /*inFlight=*/1);
   PointEmitter &points = reduction.getPoints();
   SmallVector<Value> extents;
   for (const SymExpr &extent : plan->extents(plan->parallel))
@@ -391,7 +608,7 @@ LogicalResult disc::emitDeviceWhole(DeviceKernel &k) {
   Share share = neighbours(k, k.threads());
   for (Value i : m.delinearize(reduction.divide(/*gathers=*/true), extents))
     share.parallel.push_back(Idx(i));
-  return reduction.emit(std::move(share));
+  return reduction.emit(std::move(share), /*count=*/0);
 }
 
 LogicalResult disc::emitDeviceColumn(DeviceKernel &k, bool inParts) {
@@ -399,7 +616,7 @@ LogicalResult disc::emitDeviceColumn(DeviceKernel &k, bool inParts) {
   if (failed(plan))
     return failure();
   IndexMath &m = k.m;
-  DeviceReduction reduction(k, *plan, /*width=*/1);
+  DeviceReduction reduction(k, *plan, /*width=*/1, /*inFlight=*/8);
   PointEmitter &points = reduction.getPoints();
   SmallVector<Value> outer, inner;
   SymExpr width(1);
@@ -416,6 +633,7 @@ LogicalResult disc::emitDeviceColumn(DeviceKernel &k, bool inParts) {
   Value column = m.add(m.mul(m.rem(block, perRow), lanes), own);
   Share share;
   share.group = k.threads() / columns;
+  share.threads = m.constant(share.group);
   share.lane = m.div(thread, lanes);
   if (width.content() % columns) {
     Value number = points.expr(width);
@@ -432,5 +650,5 @@ LogicalResult disc::emitDeviceColumn(DeviceKernel &k, bool inParts) {
   share.firstSlot = own;
   share.slotStep = columns;
   share.numSlots = share.group;
-  return reduction.emit(std::move(share));
+  return reduction.emit(std::move(share), /*count=*/0);
 }

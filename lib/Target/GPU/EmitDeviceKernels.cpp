@@ -40,14 +40,13 @@ using namespace mlir::disc;
 
 static LogicalResult emitKernel(DeviceKernel &k) {
   switch (k.kernel.getKind()) {
-  case KernelKind::Loop:
-    return emitDeviceLoop(k);
   case KernelKind::Contraction:
     return emitDeviceContraction(k);
   case KernelKind::Convolution:
     return emitDeviceConvolution(k);
   case KernelKind::Attention:
     return emitDeviceAttention(k);
+  case KernelKind::Loop:
   case KernelKind::Row:
   case KernelKind::Column:
   case KernelKind::Pack:
@@ -191,40 +190,93 @@ struct Emission {
     return success();
   }
 
+  /// A kernel in the schedules that it has for different shapes, each emitted by `emit`. Names of others than the last
+  /// say what is special to them.
+  LogicalResult addSchedules(KernelFuncOp kernel,
+                             function_ref<FailureOr<DeviceKernelOp>(const KernelVariant &, const Twine &)> emit) {
+    FailureOr<SmallVector<KernelVariant>> variants = kernelVariants(kernel, shapes);
+    if (failed(variants))
+      return failure();
+    SymExpr tasks = kernel.getTasksAttr() ? cast<ExprAttr>(kernel.getTasksAttr()).getValue() : SymExpr(0);
+    SmallVector<Attribute> others;
+    for (const KernelVariant &variant : *variants) {
+      bool isLast = &variant == &variants->back();
+      std::string name = kernel.getSymName().str();
+      for (StringRef field : {"vector", "points"})
+        if (auto number = variant.schedule.getAs<IntegerAttr>(field); number && !isLast)
+          name += ("_" + field.take_front() + Twine(number.getInt())).str();
+      kernel.setScheduleAttr(variant.schedule);
+      kernel.setTasksAttr(ExprAttr::get(b.getContext(), tasks));
+      FailureOr<DeviceKernelOp> stub = emit(variant, name);
+      if (failed(stub))
+        return failure();
+      if (isLast && !others.empty())
+        (*stub)->setAttr(kKernelVariantsAttr, b.getArrayAttr(others));
+      others.push_back(VariantAttrs{FlatSymbolRefAttr::get(stub->getSymNameAttr()), SymExpr(1) - variant.unless}.toAttr(
+          b.getContext()));
+    }
+    return success();
+  }
+
   /// A row or column kernel, and those that do the same in parts.
   LogicalResult addReduction(KernelFuncOp kernel) {
     bool isRow = kernel.getKind() == KernelKind::Row;
-    auto emit = isRow ? emitDeviceRow : emitDeviceColumn;
-    auto part = kernel.getScheduleAttr() ? kernel.getScheduleAttr().getAs<IntegerAttr>("part") : IntegerAttr();
-    if (!part) {
-      auto whole = add(kernel, kernel.getSymName(), [&](DeviceKernel &k) { return emit(k, false); });
-      return success(succeeded(whole));
-    }
     FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, kernel.getBody().front(), shapes);
     if (failed(plan))
       return failure();
-    if (!plan->isSplittable())
-      return kernel.emitError("is to be done in parts, but cannot be");
-    // The memory of the parts' values, and how many parts there are.
-    Type extra[] = {LLVM::LLVMPointerType::get(b.getContext(), 1), b.getI64Type()};
-    static_assert(std::size(extra) == DISC_RT_SPLIT_ARGS);
-    auto all = add(kernel, kernel.getSymName(), [&](DeviceKernel &k) { return emit(k, false); }, extra);
-    // How many blocks there are the runtime says: nothing may be concluded from the kernel's own number.
-    kernel.setTasksAttr(ExprAttr::get(b.getContext(), SymExpr(0)));
-    auto parts = add(kernel, kernel.getSymName() + "_part", [&](DeviceKernel &k) { return emit(k, true); }, extra);
-    SymExpr points = plan->size(plan->parallel);
-    kernel.setTasksAttr(ExprAttr::get(b.getContext(), points));
-    auto whole = add(kernel, kernel.getSymName() + "_whole", emitDeviceWhole, extra);
-    if (failed(all) || failed(parts) || failed(whole))
-      return failure();
-    int64_t values = 0;
-    for (const PlannedReduction &reduction : plan->reductions)
-      values += reduction.combiners.size();
-    SplitAttrs attrs{FlatSymbolRefAttr::get(parts->getSymNameAttr()), FlatSymbolRefAttr::get(whole->getSymNameAttr()),
-                     shapes.simplify(SymExpr::ceilDiv(plan->size(plan->reduced), SymExpr(part.getInt()))),
-                     shapes.simplify(points * SymExpr(values))};
-    (*all)->setAttr(kKernelSplitAttr, attrs.toAttr(b.getContext()));
-    return success();
+    auto emit = isRow ? emitDeviceRow : emitDeviceColumn;
+    FailureOr<DeviceKernelOp> whole; // what combines parts does not depend on how they are made
+    return addSchedules(kernel, [&](const KernelVariant &variant, const Twine &name) -> FailureOr<DeviceKernelOp> {
+      DictionaryAttr schedule = variant.schedule;
+      if (!isDeviceSchedule(schedule))
+        return kernel.emitError("a kernel of a device needs 'threads' in its schedule");
+      auto setTasks = [&](const SymExpr &tasks) { kernel.setTasksAttr(ExprAttr::get(b.getContext(), tasks)); };
+      auto emitter = [&](bool inParts) {
+        return [&, inParts](DeviceKernel &k) {
+          if (auto vector = schedule.getAs<IntegerAttr>("vector"))
+            k.assumeMultiples(variant.multiples, vector.getInt());
+          return emit(k, inParts);
+        };
+      };
+      if (isRow)
+        setTasks(shapes.simplify(rowBlocks(*plan, schedule, warp)));
+      auto part = schedule.getAs<IntegerAttr>("part");
+      if (!part)
+        return add(kernel, name, emitter(false));
+      if (!plan->isSplittable())
+        return kernel.emitError("is to be done in parts, but cannot be");
+      // The memory of the parts' values, and how many parts there are.
+      Type extra[] = {LLVM::LLVMPointerType::get(b.getContext(), 1), b.getI64Type()};
+      static_assert(std::size(extra) == DISC_RT_SPLIT_ARGS);
+      auto all = add(kernel, name, emitter(false), extra);
+      // How many blocks there are the runtime says: nothing may be concluded from the kernel's own number.
+      setTasks(SymExpr(0));
+      auto parts = add(kernel, name + "_part", emitter(true), extra);
+      SymExpr points = plan->size(plan->parallel);
+      setTasks(points);
+      if (failed(whole))
+        whole = add(kernel, kernel.getSymName() + "_whole", emitDeviceWhole, extra);
+      if (failed(all) || failed(parts) || failed(whole))
+        return failure();
+      int64_t values = 0;
+      for (const PlannedReduction &reduction : plan->reductions)
+        values += reduction.combiners.size();
+      SplitAttrs attrs{FlatSymbolRefAttr::get(parts->getSymNameAttr()), FlatSymbolRefAttr::get(whole->getSymNameAttr()),
+                       shapes.simplify(SymExpr::ceilDiv(plan->size(plan->reduced), SymExpr(part.getInt()))),
+                       shapes.simplify(points * SymExpr(values))};
+      (*all)->setAttr(kKernelSplitAttr, attrs.toAttr(b.getContext()));
+      return all;
+    });
+  }
+
+  LogicalResult addLoop(KernelFuncOp kernel) {
+    return addSchedules(kernel, [&](const KernelVariant &variant, const Twine &name) {
+      return add(kernel, name, [&](DeviceKernel &k) {
+        if (auto vector = variant.schedule.getAs<IntegerAttr>("vector"))
+          k.assumeMultiples(variant.multiples, vector.getInt());
+        return emitDeviceLoop(k);
+      });
+    });
   }
 
   /// A kernel, and others that compute the same with the schedule's variants.
@@ -244,8 +296,8 @@ struct Emission {
       FailureOr<DeviceKernelOp> other = add(kernel, kernel.getSymName() + "_variant" + Twine(i), emitKernel);
       if (failed(other))
         return failure();
-      list.push_back(b.getDictionaryAttr({b.getNamedAttr("when", when),
-                                          b.getNamedAttr("kernel", FlatSymbolRefAttr::get(other->getSymNameAttr()))}));
+      VariantAttrs attrs{FlatSymbolRefAttr::get(other->getSymNameAttr()), when.getValue()};
+      list.push_back(attrs.toAttr(b.getContext()));
     }
     kernel.setScheduleAttr(schedule);
     kernel.setTasksAttr(cast<ExprAttr>(tasks));
@@ -301,8 +353,9 @@ struct GpuEmitKernels : disc::impl::GpuEmitKernelsBase<GpuEmitKernels> {
           return signalPassFailure();
         continue;
       }
-      if (kernel.getKind() == KernelKind::Row || kernel.getKind() == KernelKind::Column) {
-        if (failed(emission.addReduction(kernel)))
+      bool isLoop = kernel.getKind() == KernelKind::Loop;
+      if (isLoop || kernel.getKind() == KernelKind::Row || kernel.getKind() == KernelKind::Column) {
+        if (failed(isLoop ? emission.addLoop(kernel) : emission.addReduction(kernel)))
           return signalPassFailure();
         kernel.erase();
         continue;

@@ -78,9 +78,9 @@ private:
                                    const SymExpr &scratch);
   LogicalResult lowerDeviceLaunch(LaunchOp op, DeviceKernelOp kernel);
   LogicalResult launchOnDevice(LaunchOp op, DeviceKernelOp kernel);
+  Value blocksOf(LaunchOp op, DeviceKernelOp kernel);
+  Value ofVariant(LaunchOp op, DeviceKernelOp kernel, function_ref<Value(DeviceKernelOp)> value);
   LogicalResult bringOperand(LaunchOp op, const UpdateAttrs &update);
-  LogicalResult launchGrid(LaunchOp op, DeviceKernelOp kernel);
-  LogicalResult launchVariant(LaunchOp op, DeviceKernelOp kernel, ArrayAttr variants);
   LogicalResult launchInParts(LaunchOp op, DeviceKernelOp kernel, const SplitAttrs &split);
   LogicalResult launchOrdered(LaunchOp op, DeviceKernelOp kernel, const OrderAttrs &order);
   /// The arguments of a device's kernel, with `extra` slots of the runtime's own after the symbols.

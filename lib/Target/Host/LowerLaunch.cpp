@@ -276,6 +276,36 @@ FailureOr<std::pair<Value, size_t>> EntryLowering::deviceArguments(LaunchOp op, 
   return std::make_pair(args, count);
 }
 
+/// The number of the kernel's blocks (i64).
+Value EntryLowering::blocksOf(LaunchOp op, DeviceKernelOp kernel) {
+  Value blocks = emitExpr(op, exprAttr(kernel, kKernelTasksAttr, 1));
+  return blocks ? toI64(op.getLoc(), blocks) : Value();
+}
+
+/// The value (i64) for the first variant whose condition holds at this launch, or for the kernel itself. Null, with an
+/// error reported, if it cannot be computed for one of them.
+Value EntryLowering::ofVariant(LaunchOp op, DeviceKernelOp kernel, function_ref<Value(DeviceKernelOp)> value) {
+  Location loc = op.getLoc();
+  Value result = value(kernel);
+  auto variants = kernel->getAttrOfType<ArrayAttr>(kKernelVariantsAttr);
+  if (!variants || !result)
+    return result;
+  for (Attribute attr : llvm::reverse(variants)) {
+    VariantAttrs variant = VariantAttrs::fromAttr(cast<DictionaryAttr>(attr));
+    auto other = module.lookupSymbol<DeviceKernelOp>(variant.kernel);
+    if (!other) {
+      op.emitOpError() << "names no kernel: " << variant.kernel;
+      return {};
+    }
+    Value own = value(other), when = emitExpr(op, variant.when);
+    if (!own || !when)
+      return {};
+    Value fits = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, toI64(loc, when), constant64(loc, 0));
+    result = arith::SelectOp::create(b, loc, fits, own, result);
+  }
+  return result;
+}
+
 /// The kernel's tasks are its blocks; a grid is put into the call's stream.
 LogicalResult EntryLowering::launchOnDevice(LaunchOp op, DeviceKernelOp kernel) {
   if (auto update = kernel->getAttrOfType<DictionaryAttr>(kKernelUpdateAttr))
@@ -285,63 +315,14 @@ LogicalResult EntryLowering::launchOnDevice(LaunchOp op, DeviceKernelOp kernel) 
     return launchOrdered(op, kernel, OrderAttrs::fromAttr(order));
   if (auto split = kernel->getAttrOfType<DictionaryAttr>(kKernelSplitAttr))
     return launchInParts(op, kernel, SplitAttrs::fromAttr(split));
-  if (auto variants = kernel->getAttrOfType<ArrayAttr>(kKernelVariantsAttr))
-    return launchVariant(op, kernel, variants);
-  return launchGrid(op, kernel);
-}
-
-/// The first kernel whose condition holds, or the kernel itself.
-LogicalResult EntryLowering::launchVariant(LaunchOp op, DeviceKernelOp kernel, ArrayAttr variants) {
   Location loc = op.getLoc();
-  // All of them here: what is emitted on a side is not seen on the other one.
-  SmallVector<std::pair<Value, DeviceKernelOp>> others;
-  for (auto variant : variants.getAsRange<DictionaryAttr>()) {
-    auto one = module.lookupSymbol<DeviceKernelOp>(variant.getAs<FlatSymbolRefAttr>("kernel"));
-    if (!one)
-      return op.emitOpError() << "names no kernel: " << variant.get("kernel");
-    Value when = emitExpr(op, variant.getAs<ExprAttr>("when").getValue());
-    if (!when)
-      return failure();
-    Value zero = constant64(loc, 0);
-    others.push_back({arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, toI64(loc, when), zero), one});
-  }
-  // Each side in a chain of blocks of its own, as its checks expect.
-  SmallVector<Block *> ends;
-  auto launch = [&](DeviceKernelOp one) {
-    ExprEmitter::Scope scope(exprs);
-    LogicalResult status = launchGrid(op, one);
-    ends.push_back(b.getInsertionBlock());
-    return status;
-  };
-  for (auto [holds, one] : others) {
-    Block *before = b.getInsertionBlock(), *chosen = b.createBlock(exit);
-    if (failed(launch(one)))
-      return failure();
-    Block *other = b.createBlock(exit);
-    b.setInsertionPointToEnd(before);
-    cf::CondBranchOp::create(b, loc, holds, chosen, other);
-    b.setInsertionPointToStart(other);
-  }
-  if (failed(launch(kernel)))
-    return failure();
-  Block *after = b.createBlock(exit);
-  for (Block *end : ends) {
-    b.setInsertionPointToEnd(end);
-    cf::BranchOp::create(b, loc, after);
-  }
-  b.setInsertionPointToStart(after);
-  return success();
-}
-
-LogicalResult EntryLowering::launchGrid(LaunchOp op, DeviceKernelOp kernel) {
-  Location loc = op.getLoc();
-  Value blocks = emitExpr(op, exprAttr(kernel, kKernelTasksAttr, 1));
+  Value blocks = ofVariant(op, kernel, [&](DeviceKernelOp own) { return blocksOf(op, own); });
   auto args = deviceArguments(op, kernel, /*extra=*/0);
-  if (!blocks || failed(args))
+  Value number = ofVariant(op, kernel, [&](DeviceKernelOp own) { return constant64(loc, numberOf(own)); });
+  if (!number || !blocks || failed(args))
     return failure();
   checkStatus(loc, runtime.call(b, loc, "disc_rt_device_launch", i32,
-                                {call, constant64(loc, numberOf(kernel)), args->first, constant64(loc, args->second),
-                                 toI64(loc, blocks)}));
+                                {call, number, args->first, constant64(loc, args->second), blocks}));
   return success();
 }
 
@@ -366,20 +347,26 @@ LogicalResult EntryLowering::bringOperand(LaunchOp op, const UpdateAttrs &update
 /// Whether there are parts follows from the number of blocks, which the runtime sees.
 LogicalResult EntryLowering::launchInParts(LaunchOp op, DeviceKernelOp kernel, const SplitAttrs &split) {
   Location loc = op.getLoc();
-  auto part = module.lookupSymbol<DeviceKernelOp>(split.part), whole = module.lookupSymbol<DeviceKernelOp>(split.whole);
+  auto whole = module.lookupSymbol<DeviceKernelOp>(split.whole);
+  Value part = ofVariant(op, kernel, [&](DeviceKernelOp own) {
+    auto attr = own->getAttrOfType<DictionaryAttr>(kKernelSplitAttr);
+    auto makesPart = attr ? module.lookupSymbol<DeviceKernelOp>(SplitAttrs::fromAttr(attr).part) : DeviceKernelOp();
+    return makesPart ? constant64(loc, numberOf(makesPart)) : Value();
+  });
   if (!part || !whole)
     return op.emitOpError() << "names no kernels that reduce in parts: " << op.getKernel();
-  Value blocks = emitExpr(op, exprAttr(kernel, kKernelTasksAttr, 1)), most = emitExpr(op, split.most);
+  Value blocks = ofVariant(op, kernel, [&](DeviceKernelOp own) { return blocksOf(op, own); });
+  Value most = emitExpr(op, split.most);
   Value points = emitExpr(op, exprAttr(whole, kKernelTasksAttr, 1)), values = emitExpr(op, split.values);
   auto args = deviceArguments(op, kernel, DISC_RT_SPLIT_ARGS);
-  if (!blocks || !most || !points || !values || failed(args))
+  Value number = ofVariant(op, kernel, [&](DeviceKernelOp own) { return constant64(loc, numberOf(own)); });
+  if (!number || !blocks || !most || !points || !values || failed(args))
     return failure();
   size_t firstOwn = op.getBuffers().size() + kernel->getAttrOfType<ArrayAttr>(kKernelSymbolsAttr).size();
   checkStatus(loc, runtime.call(b, loc, "disc_rt_device_reduce", i32,
-                                {call, constant64(loc, numberOf(kernel)), constant64(loc, numberOf(part)),
-                                 constant64(loc, numberOf(whole)), args->first, constant64(loc, args->second),
-                                 constant64(loc, firstOwn), toI64(loc, blocks), toI64(loc, most), toI64(loc, points),
-                                 toI64(loc, values)}));
+                                {call, number, part, constant64(loc, numberOf(whole)), args->first,
+                                 constant64(loc, args->second), constant64(loc, firstOwn), blocks, toI64(loc, most),
+                                 toI64(loc, points), toI64(loc, values)}));
   return success();
 }
 

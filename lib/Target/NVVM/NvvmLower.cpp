@@ -6,6 +6,8 @@
 //   llvm.func @k(...) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 256, 1, 1>} {
 //     %t = nvvm.read.ptx.sreg.tid.x range <i32, 0, 256> ; %n = llvm.mlir.constant(256) ; nvvm.barrier0
 //
+// and where `disc_plan.resident_threads` says how many threads a multiprocessor should have room for, `nvvm.minctasm`.
+//
 // Upstream makes of `known_block_size` a bound on the block's size; reqntid lets ptxas plan for the size itself.
 //
 // `nvvm.convert.float.to.tf32` is an addition to the bits here, not the instruction `cvt.rna.tf32`, which needs three
@@ -17,6 +19,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "lib/Target/Common/DeviceCode.h"
+#include "lib/Target/Common/KernelAttrs.h"
 #include "lib/Target/NVVM/Passes.h"
 
 #include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
@@ -34,6 +37,11 @@ struct NvvmLower : disc::impl::NvvmLowerBase<NvvmLower> {
     if (failed(disc::prepareKernels(getOperation())))
       return signalPassFailure();
     getOperation().walk([](gpu::GPUFuncOp kernel) {
+      if (auto threads = kernel->getAttrOfType<IntegerAttr>(disc::kResidentThreadsAttr)) {
+        if (int64_t blocks = threads.getInt() / kernel.getKnownBlockSizeAttr()[0]; blocks > 1)
+          kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), Builder(kernel).getI32IntegerAttr(int32_t(blocks)));
+        kernel->removeAttr(disc::kResidentThreadsAttr);
+      }
       kernel->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), kernel.getKnownBlockSizeAttr());
       kernel.removeKnownBlockSizeAttr();
     });

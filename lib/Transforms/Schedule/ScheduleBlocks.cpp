@@ -6,8 +6,10 @@
 //     schedule = {group = 32 : i64, threads = 256 : i64, vector = 4 : i64}, tasks = (B * S + 7) floordiv 8, ...} {...}
 //
 // A task is a block of `threads` threads. What one does:
-//   loop         `threads * vector` elements of the domain, in row-major order
-//   row          rows, each by `group` neighbouring threads
+//   loop         `threads * vector * points` elements of the domain, in row-major order
+//   row          rows, each by `group` neighbouring threads, or without `group` by as many warps as its length needs;
+//                with `points`, a thread keeps so many vectors of its row in registers. `variants` are schedules for
+//                some lengths, best first
 //   column       `columns` neighbouring columns, each by `threads / columns` threads
 //                both: with `part`, where there are few tasks, `part` or more elements of the reduced range
 //   contraction, convolution   a tile of `tile_rows` x `tile_columns` results, over steps of `tile_depth`
@@ -50,6 +52,7 @@ public:
 
 private:
   LogicalResult runningSum(RunningSumOp op);
+  int64_t loopPoints();
   LogicalResult row();
   LogicalResult column();
   /// A batch of products of matrices of `element`, or of elements of different types.
@@ -61,9 +64,16 @@ private:
   LogicalResult product(const Product &p);
   LogicalResult matrixProduct(const Product &p);
   LogicalResult attention();
-  /// Elements that make 16 bytes of the widest of the kernel's buffers.
-  int64_t vector();
-  void set(const SymExpr &tasks, int64_t threads, std::initializer_list<std::pair<StringRef, int64_t>> numbers);
+  /// Elements that make 16 bytes of the widest of the kernel's buffers, of those that have not one element for each of
+  /// `uniform` rows.
+  int64_t vector(std::optional<SymExpr> uniform = {});
+  using Numbers = SmallVector<std::pair<StringRef, int64_t>, 4>;
+  std::optional<Numbers> keptRow(const ReductionPlan &plan, int64_t width);
+  SmallVector<Numbers> keptRows(const ReductionPlan &plan, int64_t width, int64_t shortest, int64_t longest);
+  DictionaryAttr schedule(const Numbers &numbers);
+  void set(const SymExpr &tasks, const Numbers &numbers);
+  /// Schedules for some shapes, best first.
+  void setVariants(ArrayRef<Numbers> variants);
   /// Where a few blocks would reduce much, parts of so many elements may have a block each.
   void setPart(const ReductionPlan &plan, int64_t part);
 
@@ -87,14 +97,26 @@ struct ScheduleBlocks : disc::impl::ScheduleBlocksBase<ScheduleBlocks> {
 };
 } // namespace
 
-void BlockScheduler::set(const SymExpr &tasks, int64_t threads,
-                         std::initializer_list<std::pair<StringRef, int64_t>> numbers) {
+DictionaryAttr BlockScheduler::schedule(const Numbers &numbers) {
   Builder b(kernel.getContext());
   NamedAttrList schedule;
-  schedule.set("threads", b.getI64IntegerAttr(threads));
   for (auto [name, value] : numbers)
     schedule.set(name, b.getI64IntegerAttr(value));
-  kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
+  return schedule.getDictionary(b.getContext());
+}
+
+void BlockScheduler::setVariants(ArrayRef<Numbers> variants) {
+  if (variants.empty())
+    return;
+  NamedAttrList whole(kernel.getScheduleAttr());
+  auto list = llvm::map_to_vector(variants, [&](const Numbers &each) -> Attribute { return schedule(each); });
+  whole.set(kVariants, ArrayAttr::get(kernel.getContext(), list));
+  kernel.setScheduleAttr(whole.getDictionary(kernel.getContext()));
+}
+
+void BlockScheduler::set(const SymExpr &tasks, const Numbers &numbers) {
+  Builder b(kernel.getContext());
+  kernel.setScheduleAttr(schedule(numbers));
   kernel.setTasksAttr(ExprAttr::get(b.getContext(), tasks));
   // Blocks have memory of their own, and the host does not divide their work.
   kernel.setScratchAttr(ExprAttr::get(b.getContext(), SymExpr(0)));
@@ -104,14 +126,25 @@ void BlockScheduler::set(const SymExpr &tasks, int64_t threads,
 void BlockScheduler::setPart(const ReductionPlan &plan, int64_t part) {
   if (!plan.isSplittable() || shapes.range(plan.size(plan.reduced)).max.value_or(INT64_MAX) <= part)
     return;
-  NamedAttrList schedule(kernel.getScheduleAttr());
-  schedule.set("part", Builder(kernel.getContext()).getI64IntegerAttr(part));
-  kernel.setScheduleAttr(schedule.getDictionary(kernel.getContext()));
+  auto with = [&](DictionaryAttr schedule) {
+    NamedAttrList fields(schedule);
+    fields.set("part", Builder(kernel.getContext()).getI64IntegerAttr(part));
+    return fields.getDictionary(kernel.getContext());
+  };
+  NamedAttrList whole(with(kernel.getScheduleAttr()));
+  if (auto variants = dyn_cast_if_present<ArrayAttr>(whole.get(kVariants))) {
+    auto list = llvm::map_to_vector(variants.getAsRange<DictionaryAttr>(),
+                                    [&](DictionaryAttr each) -> Attribute { return with(each); });
+    whole.set(kVariants, ArrayAttr::get(kernel.getContext(), list));
+  }
+  kernel.setScheduleAttr(whole.getDictionary(kernel.getContext()));
 }
 
-int64_t BlockScheduler::vector() {
+int64_t BlockScheduler::vector(std::optional<SymExpr> uniform) {
   int64_t bits = 8;
   auto widen = [&](Value v) {
+    if (uniform && shapes.equal(SymExpr::product(shapes.dims(v)), *uniform))
+      return;
     Type element = getElementTypeOrSelf(v.getType());
     bits = std::max<int64_t>(bits, element.isIndex() ? 64 : element.getIntOrFloatBitWidth());
   };
@@ -127,9 +160,10 @@ LogicalResult BlockScheduler::run() {
   case KernelKind::Loop: {
     if (auto sum = kernel.getYield().getValues().front().getDefiningOp<RunningSumOp>())
       return runningSum(sum);
-    int64_t width = vector();
+    int64_t width = vector(), points = loopPoints();
     SymExpr total = SymExpr::product(shapes.dims(kernel.getYield().getValues().front()));
-    set(SymExpr::ceilDiv(total, SymExpr(kThreads * width)), kThreads, {{"vector", width}});
+    set(SymExpr::ceilDiv(total, SymExpr(kThreads * width * points)),
+        {{"threads", kThreads}, {"vector", width}, {"points", points}});
     return success();
   }
   case KernelKind::Row:
@@ -165,8 +199,8 @@ LogicalResult BlockScheduler::run() {
     for (const ConvolutionInfo::Axis &axis : info->axes)
       depth *= axis.kernel;
     Type element = info->inputElement == info->weightElement ? info->inputElement : Type();
-    Type accumulator = element && (element.isF16() || element.isBF16()) ? Float32Type::get(kernel.getContext())
-                                                                        : info->accumulator;
+    Type accumulator =
+        element && (element.isF16() || element.isBF16()) ? Float32Type::get(kernel.getContext()) : info->accumulator;
     return product({info->groups, rows, info->groupOutputs, depth, element, accumulator, false});
   }
   case KernelKind::Attention:
@@ -180,33 +214,112 @@ LogicalResult BlockScheduler::run() {
   llvm_unreachable("unknown kernel kind");
 }
 
+/// Where little is computed, a thread reads several vectors at a time: as many bytes are on their way as memory needs.
+int64_t BlockScheduler::loopPoints() {
+  double work = 0;
+  for (auto op : body.getOps<linalg::GenericOp>())
+    work += scalarWork(op.getRegion());
+  constexpr double little = 24;
+  return work > little ? 1 : body.getNumArguments() > 2 ? 2 : 4;
+}
+
 LogicalResult BlockScheduler::runningSum(RunningSumOp op) {
   SmallVector<SymExpr> dims = shapes.dims(op.getResult());
   SymExpr inner = SymExpr::product(ArrayRef(dims).drop_front(op.getDim() + 1));
   SymExpr lines = SymExpr::product(ArrayRef(dims).take_front(op.getDim())) * inner;
   // Lines side by side are read side by side, if there are as many as a warp has threads.
   if (shapes.typical(inner) >= warp)
-    set(SymExpr::ceilDiv(lines, SymExpr(kThreads)), kThreads, {{"line_threads", 1}});
+    set(SymExpr::ceilDiv(lines, SymExpr(kThreads)), {{"threads", kThreads}, {"line_threads", 1}});
   else
-    set(lines, kThreads, {{"line_threads", kThreads}});
+    set(lines, {{"threads", kThreads}, {"line_threads", kThreads}});
   return success();
 }
 
+/// Where a pass computes what a later one needs, rows stay in registers: each thread has `points` vectors of its row.
 LogicalResult BlockScheduler::row() {
   FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, body, shapes);
   if (failed(plan))
     return failure();
   SymExpr length = plan->size(plan->reduced), rows = plan->size(plan->parallel);
+  bool keeps = plan->numPasses > 1 && plan->hasCombiners() && !length.isConstant(1);
+  int64_t shortest = shapes.range(length).min.value_or(0), longest = shapes.range(length).max.value_or(INT64_MAX);
   // Vectors must not cross the ends of rows.
-  int64_t width = std::gcd(vector(), std::max<int64_t>(plan->domain[plan->reduced.back()].content(), 1));
+  SymExpr inner = plan->domain[plan->reduced.back()];
+  int64_t widest = vector(rows), width = std::gcd(widest, std::max<int64_t>(inner.content(), 1));
+  if (keeps && length.isConstant())
+    if (std::optional<Numbers> schedule = keptRow(*plan, width)) {
+      auto [threads, group] = std::pair((*schedule)[0].second, (*schedule)[1].second);
+      set(SymExpr::ceilDiv(rows, SymExpr(threads / group)), *schedule);
+      return success();
+    }
+
   // As many threads as have something to do: a whole block for long rows, a part of a warp for short ones.
-  int64_t typical = shapes.typical(length), longest = shapes.range(length).max.value_or(INT64_MAX);
-  int64_t group = kThreads;
-  if (typical <= 8 * warp * width)
+  int64_t typical = shapes.typical(length), group = kThreads;
+  // Of rows that are kept, only those that are too long are left.
+  if (typical <= 8 * warp * width && !keeps)
     group = std::min<int64_t>(warp, llvm::PowerOf2Ceil(std::max<int64_t>(std::min(longest, INT64_MAX / 2) / width, 1)));
-  set(SymExpr::ceilDiv(rows, SymExpr(kThreads / group)), kThreads, {{"group", group}, {"vector", width}});
+  SmallVector<Numbers> variants;
+  bool mayBeVectors = width > 1 || !inner.isConstant();
+  for (int64_t lanes : mayBeVectors &&widest > 1 ? SmallVector<int64_t>{widest, 1} : SmallVector<int64_t>{1}) {
+    if (lanes < width)
+      break; // all rows are vectors of more
+    if (keeps)
+      variants.append(keptRows(*plan, lanes, shortest, longest));
+    if (lanes > width)
+      variants.push_back({{"threads", kThreads}, {"group", group}, {"vector", lanes}});
+  }
+  set(SymExpr::ceilDiv(rows, SymExpr(kThreads / group)), {{"threads", kThreads}, {"group", group}, {"vector", width}});
+  setVariants(variants);
   setPart(*plan, 16384);
   return success();
+}
+
+/// The most vectors that a thread can keep in so many registers beside what it computes with.
+static int64_t keptPoints(const ReductionPlan &plan, int64_t width, int64_t registers) {
+  return std::min<int64_t>(registers / std::max<int64_t>(plan.kept * width, 1), width > 1 ? 8 : 16);
+}
+
+/// Rows of a known length: as few warps as can keep one, since those of several wait for each other. None if it is too
+/// long.
+std::optional<BlockScheduler::Numbers> BlockScheduler::keptRow(const ReductionPlan &plan, int64_t width) {
+  int64_t vectors = plan.size(plan.reduced).constant() / width;
+  if (vectors < warp) {
+    int64_t group = llvm::PowerOf2Ceil(std::max<int64_t>(vectors, 1));
+    return Numbers{{"threads", kThreads}, {"group", group}, {"vector", width}, {"points", 1}};
+  }
+  for (int64_t warps = 1; warps * warp <= 1024; ++warps) {
+    // 1024 threads have 64 registers each.
+    int64_t points = llvm::divideCeil(vectors, warps * warp);
+    if (points > keptPoints(plan, width, warps * warp <= 512 ? 64 : 28))
+      continue;
+    // Blocks of several warps have one row.
+    int64_t group = warps * warp;
+    return Numbers{{"threads", warps > 1 ? group : kThreads}, {"group", group}, {"vector", width}, {"points", points}};
+  }
+  return std::nullopt;
+}
+
+/// Rows of lengths that are known at run time. Two kernels for them: few vectors for each thread of a warp, and as many
+/// as it can keep, in as many warps as the row needs.
+SmallVector<BlockScheduler::Numbers> BlockScheduler::keptRows(const ReductionPlan &plan, int64_t width,
+                                                              int64_t shortest, int64_t longest) {
+  SmallVector<Numbers> variants;
+  int64_t most = keptPoints(plan, width, 48);
+  constexpr int64_t few = 2, threads = 512; // with 128 registers each
+  if (most < 1 || shortest > threads * width * most)
+    return variants;
+  if (most > few && shortest <= few * width * warp)
+    variants.push_back({{"threads", kThreads}, {"group", warp}, {"vector", width}, {"points", few}});
+  if (longest <= few * width * warp && !variants.empty())
+    return variants;
+  int64_t warps = llvm::divideCeil(std::min(longest, int64_t(1) << 30), most * width * warp);
+  if (warps == 1) {
+    int64_t points = llvm::divideCeil(longest, width * warp);
+    variants.push_back({{"threads", kThreads}, {"group", warp}, {"vector", width}, {"points", points}});
+  } else {
+    variants.push_back({{"threads", threads}, {"vector", width}, {"points", most}});
+  }
+  return variants;
 }
 
 LogicalResult BlockScheduler::column() {
@@ -218,7 +331,7 @@ LogicalResult BlockScheduler::column() {
     (d > plan->reduced.back() ? inner : outer) *= plan->domain[d];
   // Neighbouring threads read neighbouring columns: 32 of them are whole cache lines.
   constexpr int64_t columns = 32;
-  set(outer * SymExpr::ceilDiv(inner, SymExpr(columns)), kThreads, {{"columns", columns}});
+  set(outer * SymExpr::ceilDiv(inner, SymExpr(columns)), {{"threads", kThreads}, {"columns", columns}});
   setPart(*plan, 1024);
   return success();
 }
@@ -278,11 +391,11 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
   SymExpr work = p.batches * p.rows * p.columns * p.depth;
   constexpr int64_t kMuch = int64_t(1) << 27, kManyRows = 128;
   if (!p.element.isF32())
-    schedule.set(kLibraryWhen, ExprAttr::get(b.getContext(), SymExpr::min(work - SymExpr(kMuch - 1),
-                                                                          p.rows - SymExpr(kManyRows - 1))));
+    schedule.set(kLibraryWhen, ExprAttr::get(b.getContext(),
+                                             SymExpr::min(work - SymExpr(kMuch - 1), p.rows - SymExpr(kManyRows - 1))));
   else if (!p.isDense)
     schedule.set(kLibraryWhen, ExprAttr::get(b.getContext(), work - SymExpr(kMuch - 1)));
-  set(tasksOf(last), cast<IntegerAttr>(schedule.get("threads")).getInt(), {});
+  set(tasksOf(last), {});
   kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
   return success();
 }
@@ -306,8 +419,9 @@ LogicalResult BlockScheduler::product(const Product &p) {
   else if (m >= 1024 && n >= 1024)
     tile = {128, 128, 8, 8, 8};
   int64_t threads = tile.rows / tile.threadRows * (tile.columns / tile.threadColumns);
-  set(batches * SymExpr::ceilDiv(rows, SymExpr(tile.rows)) * SymExpr::ceilDiv(columns, SymExpr(tile.columns)), threads,
-      {{"tile_rows", tile.rows},
+  set(batches * SymExpr::ceilDiv(rows, SymExpr(tile.rows)) * SymExpr::ceilDiv(columns, SymExpr(tile.columns)),
+      {{"threads", threads},
+       {"tile_rows", tile.rows},
        {"tile_columns", tile.columns},
        {"tile_depth", tile.depth},
        {"thread_rows", tile.threadRows},
@@ -340,11 +454,12 @@ LogicalResult BlockScheduler::attention() {
     // As many keys as fit in memory of the block, twice, and their scores in registers.
     int64_t widest = std::max(dims.back().constant(), valueSize.constant()), bytes = isHalf ? 2 : 4;
     int64_t keys = std::min<int64_t>((8 << 10) / (int64_t(llvm::PowerOf2Ceil(widest)) * bytes), isHalf ? 64 : 32);
-    set(heads * SymExpr::ceilDiv(dims[dims.size() - 2], SymExpr(queries)), 32 * warps,
-        {{"queries", queries}, {"keys", keys}, {"warp_rows", warpRows}});
+    set(heads * SymExpr::ceilDiv(dims[dims.size() - 2], SymExpr(queries)),
+        {{"threads", 32 * warps}, {"queries", queries}, {"keys", keys}, {"warp_rows", warpRows}});
     return success();
   }
   constexpr int64_t queries = 16, keys = 32;
-  set(heads * SymExpr::ceilDiv(dims[dims.size() - 2], SymExpr(queries)), 128, {{"queries", queries}, {"keys", keys}});
+  set(heads * SymExpr::ceilDiv(dims[dims.size() - 2], SymExpr(queries)),
+      {{"threads", 128}, {"queries", queries}, {"keys", keys}});
   return success();
 }

@@ -16,6 +16,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallBitVector.h"
 
 using namespace mlir;
@@ -46,13 +47,20 @@ SmallVector<SymExpr> ReductionPlan::extents(ArrayRef<unsigned> dims) const {
 }
 
 bool ReductionPlan::isSplittable() const {
-  return numPasses == 1 && llvm::none_of(results, [](const PlannedResult &r) { return r.isFull; }) &&
-         llvm::none_of(reductions, [](const PlannedReduction &r) { return r.combiners.empty(); });
+  return numPasses == 1 && llvm::none_of(results, [](const PlannedResult &r) { return r.isFull; }) && hasCombiners();
+}
+
+bool ReductionPlan::hasCombiners() const {
+  return llvm::none_of(reductions, [](const PlannedReduction &r) { return r.combiners.empty(); });
+}
+
+static int64_t elementBytes(Value v) {
+  Type elem = getElementTypeOrSelf(v.getType());
+  return elem.isIndex() ? 8 : (elem.getIntOrFloatBitWidth() + 7) / 8;
 }
 
 SymExpr ReductionPlan::stagedBytes(const StagedValue &staged, const SymExpr &points) {
-  Type elem = getElementTypeOrSelf(staged.value.getType());
-  int64_t bytes = elem.isIndex() ? 8 : (elem.getIntOrFloatBitWidth() + 7) / 8;
+  int64_t bytes = elementBytes(staged.value);
   return SymExpr::ceilDiv(points * SymExpr(bytes), SymExpr(64)) * SymExpr(64);
 }
 
@@ -90,6 +98,7 @@ private:
   using Passes = DenseMap<Value, llvm::SmallBitVector>;
   Passes passesThatNeed(DenseSet<Value> &kept);
   void stage();
+  void measureKept();
   unsigned depth(Value v);
   bool sameExtents(ArrayRef<SymExpr> a, ArrayRef<SymExpr> b) {
     return a.size() == b.size() &&
@@ -274,6 +283,44 @@ void Planner::stage() {
       plan.work += it->second.count();
 }
 
+/// Sums up, for each pass, what is used after it and known by then. Views are their sources; what is the same all along
+/// the reduced range is one value for all points.
+void Planner::measureKept() {
+  struct Uses {
+    unsigned first, last;
+  };
+  llvm::MapVector<Value, Uses> uses;
+  std::function<void(Value, unsigned)> use = [&](Value v, unsigned pass) {
+    if (isReduction(v) || shapes.equal(SymExpr::product(shapes.dims(v)), plan.size(plan.parallel)))
+      return;
+    auto generic = v.getDefiningOp<linalg::GenericOp>();
+    if (generic || isa<BlockArgument>(v)) {
+      auto [it, isFirst] = uses.insert({v, {pass, pass}});
+      it->second.last = pass;
+      if (!isFirst)
+        return;
+    }
+    for (Value operand : tensorOperands(v))
+      use(operand, pass);
+  };
+  for (unsigned pass = 1; pass <= plan.numPasses; ++pass) {
+    for (const PlannedReduction &reduction : plan.reductions)
+      if (reduction.pass == pass)
+        for (Value operand : tensorOperands(PlannedReduction(reduction).op->getResult(0)))
+          use(operand, pass);
+    for (const PlannedResult &result : plan.results)
+      if (result.isFull && result.pass == pass)
+        use(result.base, pass);
+  }
+  for (unsigned pass = 1; pass < plan.numPasses; ++pass) {
+    int64_t registers = 0;
+    for (auto [v, used] : uses)
+      if (used.first <= pass && pass < used.last)
+        registers += llvm::divideCeil(elementBytes(v), 4);
+    plan.kept = std::max(plan.kept, registers);
+  }
+}
+
 LogicalResult Planner::run() {
   SmallVector<linalg::GenericOp> reductions;
   for (auto op : body.getOps<linalg::GenericOp>())
@@ -293,6 +340,7 @@ LogicalResult Planner::run() {
     if (result.isFull)
       plan.numPasses = std::max(plan.numPasses, result.pass);
   stage();
+  measureKept();
   return success();
 }
 

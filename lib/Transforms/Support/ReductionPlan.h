@@ -44,12 +44,17 @@ struct ReductionPlan {
   SmallVector<PlannedResult> results;
   SmallVector<StagedValue> staged;
   unsigned numPasses = 0;
+  /// Registers of 32 bits that a point needs to keep all values from the pass that computes or loads them to the last
+  /// one that uses them, after the pass where this is most.
+  int64_t kept = 0;
   double work = 0; // rough cost of all passes at one point of the domain; 1 = a load or an addition
 
   SmallVector<SymExpr> extents(ArrayRef<unsigned> dims) const;
   SymExpr size(ArrayRef<unsigned> dims) const { return SymExpr::product(extents(dims)); }
   /// True if the results are one value per parallel point each, whose reductions may be combined from parts.
   bool isSplittable() const;
+  /// True if every reduction has an operation that combines parts.
+  bool hasCombiners() const;
   /// Bytes that a staged value takes for `points` points, rounded to cache lines.
   static SymExpr stagedBytes(const StagedValue &staged, const SymExpr &points);
 

@@ -6,7 +6,7 @@ disc_shape.symbol @B min 0
 disc_shape.symbol @S min 0
 
 // Dense buffers: one run over both dimensions. 384 is a multiple of four, so there is no tail, and every vector begins at
-// a multiple of 16 bytes. A grid of any size does all of it.
+// a multiple of 16 bytes. A block has 256 vectors, the last one perhaps fewer.
 // CHECK: disc_rt.device_kernel @merged threads 256 writes "01s"
 // CHECK-SAME: disc_plan.kind = "loop", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B>
 // CHECK: disc_rt.device_kernel @embedding threads 256 writes "001s1s"
@@ -19,13 +19,15 @@ disc_shape.symbol @S min 0
 // CHECK-DAG: %[[PER_ROW:.*]] = arith.constant 96 : index
 // CHECK: %[[ROWS:.*]] = arith.index_cast %[[B]]
 // CHECK: %[[UNITS:.*]] = arith.muli %[[ROWS]], %[[PER_ROW]]
-// CHECK: %[[BLOCK:.*]] = gpu.block_id{{ *}}x
-// CHECK: %[[BEFORE:.*]] = arith.muli %[[BLOCK]], %[[THREADS]]
 // CHECK: %[[THREAD:.*]] = gpu.thread_id{{ *}}x
-// CHECK: %[[FIRST:.*]] = arith.addi %[[BEFORE]], %[[THREAD]]
-// CHECK: %[[GRID:.*]] = gpu.grid_dim{{ *}}x
-// CHECK: %[[STEP:.*]] = arith.muli %[[GRID]], %[[THREADS]]
-// CHECK: scf.for %[[UNIT:.*]] = %[[FIRST]] to %[[UNITS]] step %[[STEP]] {
+// CHECK: %[[BLOCK:.*]] = gpu.block_id{{ *}}x
+// CHECK: %[[FIRST:.*]] = arith.muli %[[BLOCK]], %[[THREADS]]
+// CHECK: %[[END:.*]] = arith.addi %[[FIRST]], %[[THREADS]]
+// CHECK: %[[LAST:.*]] = arith.cmpi slt, %[[UNITS]], %[[END]]
+// CHECK: scf.if %[[LAST]] {
+// CHECK: scf.for %{{.*}} to %[[UNITS]] step %[[THREADS]] {
+// CHECK: } else {
+// CHECK: %[[UNIT:.*]] = arith.addi %[[FIRST]], %[[THREAD]]
 // CHECK: arith.muli %[[UNIT]], %[[LANES]]
 // CHECK: %[[V:.*]] = llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
 // CHECK: %[[W:.*]] = arith.addf %[[V]], %[[V]] : vector<4xf32>
@@ -48,16 +50,18 @@ disc_plan.kernel_func loop @merged attributes {symbols = ["B"], arg_dims = [#dis
   disc_plan.yield %r : tensor<?x384xf32>
 }
 
-// What is left of the row is done one by one. The input lies one element further, and may begin anywhere; the result is
+// Threads of the last block have an element each of what is left of the row. The input lies one element further, and may begin anywhere; the result is
 // aligned.
 // CHECK-LABEL: gpu.func @tail
 // CHECK-SAME: (%[[X:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[R:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[B:[a-z0-9]+]]: i64)
 // CHECK: %[[N:.*]] = arith.index_cast %[[B]]
-// CHECK: arith.floordivsi
-// CHECK: scf.for
-// CHECK: %[[ENDS:.*]] = arith.cmpi slt, %[[N]], %{{.*}}
-// CHECK: scf.if %[[ENDS]] {
-// CHECK: scf.for %{{.*}} to %[[N]]
+// CHECK: %[[UNITS:.*]] = arith.floordivsi
+// CHECK: scf.if %{{.*}} {
+// CHECK: scf.for %{{.*}} to %[[UNITS]]
+// CHECK: math.tanh %{{.*}} : vector<4xf32>
+// CHECK: %[[BEHIND:.*]] = arith.addi %{{.*}}, %thread_id_x
+// CHECK: arith.cmpi slt, %[[BEHIND]], %[[N]]
+// CHECK: scf.if
 // CHECK: llvm.load %{{.*}} {alignment = 4 : i64} : !llvm.ptr<1> -> f32
 // CHECK: llvm.store %{{.*}} : f32, !llvm.ptr<1>
 // CHECK: } else {

@@ -6,13 +6,14 @@ module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64}} {
 disc_shape.symbol @B min 0
 disc_shape.symbol @S min 0
 
-// A warp per row: each thread has every 32nd element, what they have is combined by five shuffles, and all of them have it
-// then. The exponentials are computed again instead of being kept. Threads beyond the last row have no elements of it.
-// CHECK-DAG: llvm.mlir.global internal @long_shared0() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<256 x bf16>
+// A warp per row: each thread has every 32nd element, eight of them at a time; what they have is combined by five shuffles,
+// and all of them have it then. The exponentials are computed again instead of being kept. Threads beyond the last row have no elements of it.
+// CHECK-DAG: llvm.mlir.global internal @long_shared0() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<8 x bf16>
 // CHECK-DAG: llvm.mlir.global internal @columns_shared0() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<256 x i8>
 // CHECK-LABEL: gpu.func @softmax
 // CHECK-SAME: (%[[X:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[R:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[B:[a-z0-9]+]]: i64, %[[S:[a-z0-9]+]]: i64)
 // CHECK-DAG: %[[GROUP:.*]] = arith.constant 32 : index
+// CHECK-DAG: %[[EIGHT:.*]] = arith.constant 256 : index
 // CHECK-DAG: %[[NONE:.*]] = arith.constant 0 : index
 // CHECK: %[[ROWS:.*]] = arith.index_cast %[[B]]
 // CHECK: %[[LENGTH:.*]] = arith.index_cast %[[S]]
@@ -20,11 +21,13 @@ disc_shape.symbol @S min 0
 // CHECK: %[[ACTIVE:.*]] = arith.cmpi slt, %{{.*}}, %[[ROWS]]
 // CHECK: arith.minsi
 // CHECK: %[[COUNT:.*]] = arith.select %[[ACTIVE]], %[[LENGTH]], %[[NONE]]
-// CHECK: scf.for %{{.*}} = %[[LANE]] to %[[COUNT]] step %[[GROUP]] iter_args({{.*}}) -> (f32) {
+// CHECK: %[[MOST:.*]]:2 = scf.for %{{.*}} = %[[LANE]] to %{{.*}} step %[[EIGHT]] iter_args({{.*}}) -> (f32, index) {
+// CHECK-COUNT-8: arith.maximumf
+// CHECK: scf.for %{{.*}} = %[[MOST]]#1 to %[[COUNT]] step %[[GROUP]] iter_args(%{{.*}} = %[[MOST]]#0) -> (f32) {
 // CHECK: arith.maximumf
 // CHECK-COUNT-5: gpu.shuffle{{ *}}xor %{{.*}}, %{{.*}}, %{{.*}} : f32
 // CHECK-NOT: gpu.shuffle
-// CHECK: scf.for {{.*}} -> (f32) {
+// CHECK: scf.for {{.*}} -> (f32, index) {
 // CHECK: math.exp
 // CHECK: arith.addf
 // CHECK-COUNT-5: gpu.shuffle{{ *}}xor
@@ -91,6 +94,7 @@ disc_plan.kernel_func row @softmax attributes {symbols = ["B", "S"], arg_dims = 
 // Eight threads per row, vectors of four, three shuffles. There are rows for all groups: nothing is asked.
 // CHECK-LABEL: gpu.func @short
 // CHECK-NOT: arith.cmpi slt
+// CHECK: scf.for {{.*}} -> (vector<4xf32>, index) {
 // CHECK: scf.for {{.*}} -> (vector<4xf32>) {
 // CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
 // CHECK-COUNT-4: vector.extract
@@ -122,6 +126,7 @@ disc_plan.kernel_func row @short attributes {symbols = ["B"], arg_dims = [#disc_
 // integers of 32 bits.
 // CHECK-LABEL: gpu.func @long
 // CHECK: %[[MEMORY:.*]] = llvm.mlir.addressof @long_shared0 : !llvm.ptr<3>
+// CHECK: scf.for {{.*}} -> (vector<4xbf16>, index) {
 // CHECK: scf.for {{.*}} -> (vector<4xbf16>) {
 // CHECK: llvm.load {{.*}} {alignment = 8 : i64} : !llvm.ptr<1> -> vector<4xi16>
 // CHECK-COUNT-5: gpu.shuffle{{ *}}xor %{{.*}}, %{{.*}}, %{{.*}} : i32
@@ -203,7 +208,9 @@ disc_plan.kernel_func row @argmax attributes {symbols = ["B", "S"], arg_dims = [
 // CHECK-DAG: %[[EIGHT:.*]] = arith.constant 8 : index
 // CHECK: %[[ROW:.*]] = arith.divui
 // CHECK: %[[ACTIVE:.*]] = arith.cmpi slt, %{{.*}}, %[[WIDTH]]
-// CHECK: scf.for %{{.*}} = %[[ROW]] to %{{.*}} step %[[EIGHT]] iter_args({{.*}}) -> (i1) {
+// CHECK: scf.for %{{.*}} = %[[ROW]] to %{{.*}} iter_args({{.*}}) -> (i1, index) {
+// CHECK-COUNT-8: llvm.load {{.*}} -> i8
+// CHECK: scf.for %{{.*}} to %{{.*}} step %[[EIGHT]] iter_args({{.*}}) -> (i1) {
 // CHECK: llvm.load {{.*}} -> i8
 // CHECK: arith.ori
 // CHECK-NOT: gpu.shuffle

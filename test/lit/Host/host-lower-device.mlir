@@ -34,10 +34,10 @@ func.func @sort(%args: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr)
 
 // A kernel that is always small is launched like any other: there is no function to call.
 // CHECK: %[[ONE:.*]] = arith.constant 1 : index
+// CHECK: %[[BLOCKS:.*]] = arith.index_cast %[[ONE]]
 // CHECK: llvm.store %[[X]], %[[SLOTS]]
 // CHECK: %[[NUMBER:.*]] = arith.constant 0 : i64
 // CHECK: %[[COUNT:.*]] = arith.constant 2 : i64
-// CHECK: %[[BLOCKS:.*]] = arith.index_cast %[[ONE]]
 // CHECK: %[[STATUS:.*]] = llvm.call @disc_rt_device_launch(%arg0, %[[NUMBER]], %[[SLOTS]], %[[COUNT]], %[[BLOCKS]]) : (!llvm.ptr, i64, !llvm.ptr, i64, i64) -> i32
 // CHECK: cf.cond_br %{{.*}}, ^{{.*}}, ^{{.*}}(%[[STATUS]] : i32)
 
@@ -73,8 +73,8 @@ func.func @sort(%args: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr)
 // CHECK: llvm.call @disc_rt_device_order(%arg0, %[[FIRST]], %[[MERGE]], %[[LAST]], %[[SLOTS]], %[[ALL]], %[[OWN]], %{{.*}}, %{{.*}}, %{{.*}})
 
 // Whether a reduction has parts the runtime decides; two slots behind the symbol are its own.
-// CHECK: %[[SUM:.*]] = arith.constant 6 : i64
 // CHECK: %[[PART:.*]] = arith.constant 7 : i64
+// CHECK: %[[SUM:.*]] = arith.constant 6 : i64
 // CHECK: %[[WHOLE:.*]] = arith.constant 8 : i64
 // CHECK: %[[FIVE:.*]] = arith.constant 5 : i64
 // CHECK: llvm.call @disc_rt_device_reduce(%arg0, %[[SUM]], %[[PART]], %[[WHOLE]], %[[SLOTS]], %[[FIVE]], %{{.*}})

@@ -205,9 +205,38 @@ disc_plan.kernel_func row @p8_15 attributes {symbols = [], arg_dims = [#disc_sha
 
 // -----
 
-// expected-error @+1 {{schedule: 'group' is not a power of two (P8)}}
+// expected-error @+1 {{schedule: 'group' is neither a power of two nor a multiple of 32 (P8)}}
 disc_plan.kernel_func row @p8_16 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
     layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 96 : i64, group = 48 : i64, vector = 1 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'group' or 'points' is missing (P8)}}
+disc_plan.kernel_func row @p8_group attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 96 : i64, vector = 1 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'variants' must be a list of schedules, not 1 : i64 (P8)}}
+disc_plan.kernel_func row @p8_variants attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = {threads = 96 : i64, group = 32 : i64, vector = 1 : i64, variants = 1 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'variants' must be schedules of a device without variants of their own (P8)}}
+disc_plan.kernel_func row @p8_variant attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = {threads = 96 : i64, group = 32 : i64, vector = 1 : i64, variants = [{}]}} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }

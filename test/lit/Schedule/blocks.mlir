@@ -3,6 +3,8 @@
 // Warps of 64: longer rows for one warp.
 // RUN: disc-opt %s --pass-pipeline='builtin.module(disc-describe-device{device=rocm warp=64},disc-schedule-blocks)' | FileCheck %s --check-prefixes=CHECK,WARP64
 
+#whole = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
 #x = affine_map<(m, n, k) -> (m, k)>
 #w = affine_map<(m, n, k) -> (n, k)>
 #y = affine_map<(m, n, k) -> (m, n)>
@@ -13,13 +15,13 @@ disc_shape.symbol @L min 1024 max 65536
 disc_shape.symbol @M min 1 max 16
 disc_shape.symbol @N min 1024
 
-// Four elements of 32 bits are 16 bytes; the host neither divides the work nor gives scratch memory.
+// Four elements of 32 bits are 16 bytes, and a thread has four of these at a time; the host neither divides the work nor gives scratch memory.
 // CHECK-LABEL: func.func @loop
 // CHECK: disc_plan.kernel loop
 // CHECK-SAME: cost = #disc_shape.expr<0>
-// CHECK-SAME: schedule = {threads = 256 : i64, vector = 4 : i64}
+// CHECK-SAME: schedule = {points = 4 : i64, threads = 256 : i64, vector = 4 : i64}
 // CHECK-SAME: scratch = #disc_shape.expr<0>
-// CHECK-SAME: tasks = #disc_shape.expr<(B * S + 1023) floordiv 1024>
+// CHECK-SAME: tasks = #disc_shape.expr<(B * S + 4095) floordiv 4096>
 func.func @loop(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>})
     -> (tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>}) {
   %0 = disc_plan.kernel loop ins(%x : tensor<?x?xf32>) -> tensor<?x?xf32> {
@@ -43,7 +45,7 @@ func.func @loop(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>}
 // CHECK-LABEL: func.func @widths
 // CHECK: disc_plan.kernel loop
 // CHECK-SAME: vector = 2 : i64
-// CHECK-SAME: tasks = #disc_shape.expr<(B + 511) floordiv 512>
+// CHECK-SAME: tasks = #disc_shape.expr<(B + 2047) floordiv 2048>
 // CHECK: disc_plan.kernel loop
 // CHECK-SAME: vector = 4 : i64
 func.func @widths(%x: tensor<?xi8> {disc_shape.dims = #disc_shape.dims<[B]>})
@@ -75,12 +77,12 @@ func.func @widths(%x: tensor<?xi8> {disc_shape.dims = #disc_shape.dims<[B]>})
   return %0, %1 : tensor<?xf64>, tensor<?xi8>
 }
 
-// Up to 8 vectors for each thread of a warp: a warp per row. Vectors of one, as nothing is known of S.
+// Up to 8 vectors for each thread of a warp: a warp per row. Vectors of four where the row's end allows them.
 // CHECK-LABEL: func.func @row
 // CHECK: disc_plan.kernel row
-// WARP32-SAME: schedule = {group = 32 : i64, threads = 256 : i64, vector = 1 : i64}
+// WARP32-SAME: schedule = {group = 32 : i64, threads = 256 : i64, variants = [{group = 32 : i64, threads = 256 : i64, vector = 4 : i64}], vector = 1 : i64}
 // WARP32-SAME: tasks = #disc_shape.expr<(B + 7) floordiv 8>
-// WARP64-SAME: schedule = {group = 64 : i64, threads = 256 : i64, vector = 1 : i64}
+// WARP64-SAME: schedule = {group = 64 : i64, threads = 256 : i64, variants = [{group = 64 : i64, threads = 256 : i64, vector = 4 : i64}], vector = 1 : i64}
 // WARP64-SAME: tasks = #disc_shape.expr<(B + 3) floordiv 4>
 func.func @row(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>})
     -> (tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[B]>}) {
@@ -130,7 +132,7 @@ func.func @short_row(%x: tensor<?x24xf32> {disc_shape.dims = #disc_shape.dims<[B
 // A whole block for long rows.
 // CHECK-LABEL: func.func @long_row
 // CHECK: disc_plan.kernel row
-// CHECK-SAME: schedule = {group = 256 : i64, part = 16384 : i64, threads = 256 : i64, vector = 1 : i64}
+// CHECK-SAME: schedule = {group = 256 : i64, part = 16384 : i64, threads = 256 : i64, variants = [{group = 256 : i64, part = 16384 : i64, threads = 256 : i64, vector = 4 : i64}], vector = 1 : i64}
 // CHECK-SAME: tasks = #disc_shape.expr<B>
 func.func @long_row(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, L]>})
     -> (tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[B]>}) {
@@ -150,6 +152,195 @@ func.func @long_row(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, 
     disc_plan.yield %t : tensor<?xf32>
   }
   return %0 : tensor<?xf32>
+}
+
+// What softmax needs of a row of 768 fits in 24 registers of each thread of a warp (64: in 12).
+// CHECK-LABEL: func.func @kept_row
+// CHECK: disc_plan.kernel row
+// WARP32-SAME: schedule = {group = 32 : i64, points = 6 : i64, threads = 256 : i64, vector = 4 : i64}
+// WARP32-SAME: tasks = #disc_shape.expr<(B + 7) floordiv 8>
+// WARP64-SAME: schedule = {group = 64 : i64, points = 3 : i64, threads = 256 : i64, vector = 4 : i64}
+func.func @kept_row(%input: tensor<?x768xf32> {disc_shape.dims = #disc_shape.dims<[B, 768]>}) -> (tensor<?x768xf32> {disc_shape.dims = #disc_shape.dims<[B, 768]>}) {
+  %0 = disc_plan.kernel row ins(%input : tensor<?x768xf32>) -> tensor<?x768xf32> {
+  ^bb0(%x: tensor<?x768xf32>):
+  %B = disc_shape.dim <B>
+  %S = disc_shape.dim <S>
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 0xFF800000 : f32
+  %er = tensor.empty(%B) : tensor<?xf32>
+  %e = tensor.empty(%B) : tensor<?x768xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%er : tensor<?xf32>) -> tensor<?xf32>
+  %lows = linalg.fill ins(%low : f32) outs(%er : tensor<?xf32>) -> tensor<?xf32>
+  %m = linalg.generic {indexing_maps = [#whole, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<?x768xf32>) outs(%lows : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.maximumf %a, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<?xf32>
+  %p = linalg.generic {indexing_maps = [#whole, #row, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %m : tensor<?x768xf32>, tensor<?xf32>) outs(%e : tensor<?x768xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %d = arith.subf %a, %b : f32
+    %s = math.exp %d : f32
+    linalg.yield %s : f32
+  } -> tensor<?x768xf32>
+  %t = linalg.generic {indexing_maps = [#whole, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%p : tensor<?x768xf32>) outs(%zeros : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [#whole, #row, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%p, %t : tensor<?x768xf32>, tensor<?xf32>) outs(%e : tensor<?x768xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.divf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<?x768xf32>
+  disc_plan.yield %r : tensor<?x768xf32>
+  }
+  return %0 : tensor<?x768xf32>
+}
+
+// Longer rows take more warps, and a block has one of them.
+// CHECK-LABEL: func.func @kept_long_row
+// CHECK: disc_plan.kernel row
+// WARP32-SAME: schedule = {group = 96 : i64, points = 8 : i64, threads = 96 : i64, vector = 4 : i64}
+// WARP32-SAME: tasks = #disc_shape.expr<B>
+func.func @kept_long_row(%input: tensor<?x3000xf32> {disc_shape.dims = #disc_shape.dims<[B, 3000]>}) -> (tensor<?x3000xf32> {disc_shape.dims = #disc_shape.dims<[B, 3000]>}) {
+  %0 = disc_plan.kernel row ins(%input : tensor<?x3000xf32>) -> tensor<?x3000xf32> {
+  ^bb0(%x: tensor<?x3000xf32>):
+  %B = disc_shape.dim <B>
+  %S = disc_shape.dim <S>
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 0xFF800000 : f32
+  %er = tensor.empty(%B) : tensor<?xf32>
+  %e = tensor.empty(%B) : tensor<?x3000xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%er : tensor<?xf32>) -> tensor<?xf32>
+  %lows = linalg.fill ins(%low : f32) outs(%er : tensor<?xf32>) -> tensor<?xf32>
+  %m = linalg.generic {indexing_maps = [#whole, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<?x3000xf32>) outs(%lows : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.maximumf %a, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<?xf32>
+  %p = linalg.generic {indexing_maps = [#whole, #row, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %m : tensor<?x3000xf32>, tensor<?xf32>) outs(%e : tensor<?x3000xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %d = arith.subf %a, %b : f32
+    %s = math.exp %d : f32
+    linalg.yield %s : f32
+  } -> tensor<?x3000xf32>
+  %t = linalg.generic {indexing_maps = [#whole, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%p : tensor<?x3000xf32>) outs(%zeros : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [#whole, #row, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%p, %t : tensor<?x3000xf32>, tensor<?xf32>) outs(%e : tensor<?x3000xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.divf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<?x3000xf32>
+  disc_plan.yield %r : tensor<?x3000xf32>
+  }
+  return %0 : tensor<?x3000xf32>
+}
+
+// Too long for any block.
+// CHECK-LABEL: func.func @read_again
+// CHECK: disc_plan.kernel row
+// CHECK-SAME: schedule = {group = 256 : i64, threads = 256 : i64, vector = 4 : i64}
+func.func @read_again(%input: tensor<?x65536xf32> {disc_shape.dims = #disc_shape.dims<[B, 65536]>}) -> (tensor<?x65536xf32> {disc_shape.dims = #disc_shape.dims<[B, 65536]>}) {
+  %0 = disc_plan.kernel row ins(%input : tensor<?x65536xf32>) -> tensor<?x65536xf32> {
+  ^bb0(%x: tensor<?x65536xf32>):
+  %B = disc_shape.dim <B>
+  %S = disc_shape.dim <S>
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 0xFF800000 : f32
+  %er = tensor.empty(%B) : tensor<?xf32>
+  %e = tensor.empty(%B) : tensor<?x65536xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%er : tensor<?xf32>) -> tensor<?xf32>
+  %lows = linalg.fill ins(%low : f32) outs(%er : tensor<?xf32>) -> tensor<?xf32>
+  %m = linalg.generic {indexing_maps = [#whole, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<?x65536xf32>) outs(%lows : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.maximumf %a, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<?xf32>
+  %p = linalg.generic {indexing_maps = [#whole, #row, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %m : tensor<?x65536xf32>, tensor<?xf32>) outs(%e : tensor<?x65536xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %d = arith.subf %a, %b : f32
+    %s = math.exp %d : f32
+    linalg.yield %s : f32
+  } -> tensor<?x65536xf32>
+  %t = linalg.generic {indexing_maps = [#whole, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%p : tensor<?x65536xf32>) outs(%zeros : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [#whole, #row, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%p, %t : tensor<?x65536xf32>, tensor<?xf32>) outs(%e : tensor<?x65536xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.divf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<?x65536xf32>
+  disc_plan.yield %r : tensor<?x65536xf32>
+  }
+  return %0 : tensor<?x65536xf32>
+}
+
+// Up to 512 elements: two vectors of four for each thread of a warp, or as many as there may be; the same for single
+// elements; and a loop, which is left for rows without elements.
+// CHECK-LABEL: func.func @kept_rows
+// CHECK: disc_plan.kernel row
+// WARP32-SAME: schedule = {group = 256 : i64, threads = 256 : i64, variants = [
+// WARP32-SAME: {group = 32 : i64, points = 2 : i64, threads = 256 : i64, vector = 4 : i64},
+// WARP32-SAME: {group = 32 : i64, points = 4 : i64, threads = 256 : i64, vector = 4 : i64},
+// WARP32-SAME: {group = 256 : i64, threads = 256 : i64, vector = 4 : i64},
+// WARP32-SAME: {group = 32 : i64, points = 2 : i64, threads = 256 : i64, vector = 1 : i64},
+// WARP32-SAME: {group = 32 : i64, points = 16 : i64, threads = 256 : i64, vector = 1 : i64}], vector = 1 : i64}
+func.func @kept_rows(%input: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>}) -> (tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>}) {
+  %0 = disc_plan.kernel row ins(%input : tensor<?x?xf32>) -> tensor<?x?xf32> {
+  ^bb0(%x: tensor<?x?xf32>):
+  %B = disc_shape.dim <B>
+  %S = disc_shape.dim <S>
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 0xFF800000 : f32
+  %er = tensor.empty(%B) : tensor<?xf32>
+  %e = tensor.empty(%B, %S) : tensor<?x?xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%er : tensor<?xf32>) -> tensor<?xf32>
+  %lows = linalg.fill ins(%low : f32) outs(%er : tensor<?xf32>) -> tensor<?xf32>
+  %m = linalg.generic {indexing_maps = [#whole, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<?x?xf32>) outs(%lows : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.maximumf %a, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<?xf32>
+  %p = linalg.generic {indexing_maps = [#whole, #row, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %m : tensor<?x?xf32>, tensor<?xf32>) outs(%e : tensor<?x?xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %d = arith.subf %a, %b : f32
+    %s = math.exp %d : f32
+    linalg.yield %s : f32
+  } -> tensor<?x?xf32>
+  %t = linalg.generic {indexing_maps = [#whole, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%p : tensor<?x?xf32>) outs(%zeros : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [#whole, #row, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%p, %t : tensor<?x?xf32>, tensor<?xf32>) outs(%e : tensor<?x?xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.divf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<?x?xf32>
+  disc_plan.yield %r : tensor<?x?xf32>
+  }
+  return %0 : tensor<?x?xf32>
 }
 
 // 32 columns side by side are a cache line.

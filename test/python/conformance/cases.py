@@ -155,6 +155,19 @@ def _long_rows(m: Fn, x: Tensor) -> Any:
     )
 
 
+def _kept_rows(m: Fn, x: Tensor, gate: Tensor) -> Any:
+    """Rows that may stay in registers between their passes; operands along them, down them and of both."""
+    y = torch.sigmoid(gate) * (x - x.mean(1, keepdim=True))
+    y = torch.where(x > 0, y, -y) + x.softmax(1) * x.shape[1]
+    return y / (y.square().mean(1, keepdim=True) + 1).sqrt() + x[:, :1], x.sum(1), (x + gate).amax(1)
+
+
+def _static_rows(m: Fn, x: Tensor) -> Any:
+    """Rows of lengths that are known, in parts of warps and in several of them, with vectors and without."""
+    parts = [x[:, :n] for n in (3, 24, 100, 101, 128, 129, 768, 1024, 1028)]
+    return tuple(F.layer_norm(F.gelu(part), part.shape[1:]) * part.softmax(1) for part in parts)
+
+
 def _long_sums(m: Fn, x: Tensor, y: Tensor) -> Any:
     """More than a block reduces on its own."""
     sums = x.sum(0), (x * 2).square().mean(), x.amax(0), (x > 3).any(), (x > 0).sum(0), x[:, 0].half().amin()
@@ -556,6 +569,31 @@ CASES = [
         (({0: Dim("n", min=1, max=99), 1: Dim("m", min=2, max=999)},),),
         [(1, 2), (3, 31), (9, 32), (3, 33), (2, 64), (5, 65), (2, 255), (1, 256), (3, 257), (2, 515)],
         (5, 7),
+    ),
+    Case(
+        "kept_rows",
+        lambda: Fn(_kept_rows),
+        lambda rows, n: (_random(rows, n), _random(n)),
+        (({0: Dim("rows", min=0, max=99), 1: _MANY}, {0: _MANY}),),
+        [
+            (3, 1),
+            (17, 4),
+            (9, 63),
+            (5, 64),
+            (3, 65),
+            (9, 252),
+            (5, 256),
+            (5, 257),
+            (3, 260),
+            (3, 1024),
+            (9, 1028),
+            (2, 8192),
+        ]
+        + [(2, 8193), (1, 16384), (2, 16388), (0, 5)],
+        (5, 6),
+    ),
+    Case(
+        "static_rows", lambda: Fn(_static_rows), lambda n: (_random(n, 1028),), ((_rows(),),), [(1,), (0,), (3,), (9,)]
     ),
     Case("long_rows", lambda: Fn(_long_rows), lambda n: (_random(n, 2052),), ((_rows(),),), [(1,), (0,), (3,)]),
     Case("elements", lambda: Fn(_elements), lambda n: (_whole(n, 7).float(),), ((_rows(99, 1),),), [(1,), (7,), (33,)]),

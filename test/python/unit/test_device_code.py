@@ -1,5 +1,6 @@
 """Back ends for GPUs: every function of elements that lowering rules use, for every element type, without a library."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -197,6 +198,73 @@ def test_kernels_of_a_model(target):
     for name, needs in kernels.items():
         used = {key: n for key, n in needs.items() if n and ("spill" in key or key == "stack")}
         assert not used, (name, used)
+
+
+class Rows(torch.nn.Module):
+    """Norms, gates and softmax of rows of 768, twice: one kernel of many passes."""
+
+    def __init__(self):
+        super().__init__()
+        self.norms = torch.nn.ModuleList([torch.nn.LayerNorm(768) for _ in range(2)])
+
+    def forward(self, x, gate):
+        for norm in self.norms:
+            y = torch.nn.functional.gelu(norm(x)) * torch.sigmoid(gate)
+            x = x + y + 8 * torch.softmax(y.masked_fill(gate < -1, float("-inf")), -1)
+        return x
+
+
+class Softmax(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, -1)
+
+
+ROWS = torch.export.Dim("rows", min=1, max=65536)
+LENGTH = torch.export.Dim("length", min=1, max=65536)
+KEPT = {
+    "chain": (Rows, (torch.randn(3, 768),) * 2, ({0: ROWS},) * 2),
+    "layer norm": (lambda: torch.nn.LayerNorm(768), (torch.randn(3, 768),), ({0: ROWS},)),
+    "softmax": (Softmax, (torch.randn(3, 77),), ({0: ROWS, 1: LENGTH},)),
+}
+
+
+def kept(name, target):
+    """The IR after the memory stage of a model whose rows stay in registers."""
+    make, inputs, shapes = KEPT[name]
+    options = disc.Options(target=target, stop_after="memory")
+    return disc.compile(make().eval(), inputs, dynamic_shapes=shapes, options=options).ir("memory")
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90", "rocm:gfx942"])
+@pytest.mark.parametrize("name", KEPT)
+def test_kernels_of_kept_rows(name, target):
+    """Registers hold what the passes share: nothing is spilled, and several blocks have room beside each other."""
+    if target.startswith("cuda") and not toolchain.find_ptxas():
+        pytest.skip("no ptxas")
+    (kernels,) = targets.resources(kept(name, target), target).values()
+    for kernel, needs in kernels.items():
+        # ptxas calls a routine for divisions, which may keep a register in memory.
+        used = {key: n for key, n in needs.items() if n > 8 and ("spill" in key or key == "stack")}
+        assert not used, (kernel, used)
+        assert needs.get("registers", needs.get("vgprs")) <= 128, (kernel, needs)
+
+
+@pytest.mark.parametrize(("name", "kernel", "loads"), [
+    ("chain", "k0", 2 * 6 + 4 * 6),  # x, the gate; the norms' weights
+    ("layer norm", "k0", 3 * 6),
+    ("softmax", "_v4_p8", 8),
+])  # fmt: skip
+def test_kept_rows_are_loaded_once(name, kernel, loads):
+    """A thread has at most `loads` vectors of its operands, and reads each once."""
+    module = _native.Module.parse(kept(name, "cuda:sm_80"))
+    passes = targets.find("cuda:sm_80").pipeline["codegen"].passes
+    end = next(i for i, each in enumerate(passes) if each.startswith("disc-nvvm-serialize"))
+    module.run(f"builtin.module({','.join(passes[:end])},disc-nvvm-serialize{{cubin=false}})")
+    (image,) = module.images()
+    functions = re.split(r"\.visible \.entry ", image[2].decode())[1:]
+    (text,) = [text for text in functions if kernel in text.partition("(")[0]]
+    assert 0 < len(re.findall(r"ld\.global\S*\.v4", text)) <= loads
+    assert not re.findall(r"ld\.global(?!\S*\.v4)", text)
 
 
 def test_resources_of_what_makes_no_images():

@@ -1,0 +1,139 @@
+//===- KernelVariants.cpp - kernels for some shapes -------------------------===//
+//
+// Which code is best for a kernel with dynamic extents follows from their values: vectors of 16 bytes must not cross
+// the ends of rows, and rows that are to stay in registers must not be too long. A kernel is emitted in several
+// schedules, and the host chooses one at each launch by an expression of the symbols:
+//
+//   schedule = {group = 256, threads = 256, vector = 1, variants = [{group = 32, points = 8, threads = 256, vector =
+//   4}]}
+//
+// for rows of S elements is two kernels, of which the second serves the shapes where
+//
+//   S mod 4 + max(S - 1024, 0) + max(1 - S, 0)
+//
+// is 0, and the first all others.
+//
+// Lit test: test/lit/GPU/kept-rows.mlir.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/Plan/Schedule.h"
+#include "dialects/Tensor/TensorDialect.h"
+#include "lib/Target/Common/ReductionPoints.h"
+#include "lib/Target/GPU/DeviceKernel.h"
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+/// What a schedule asks of the shapes.
+class Conditions {
+public:
+  explicit Conditions(ShapeAnalysis &shapes) : shapes(shapes) {}
+
+  void multiples(ArrayRef<SymExpr> exprs, int64_t divisor) {
+    for (const SymExpr &e : exprs)
+      if (!shapes.divisible(e, divisor))
+        unless += SymExpr::mod(e, SymExpr(divisor));
+  }
+  void atMost(const SymExpr &e, const SymExpr &bound) {
+    if (!shapes.lessEqual(e, bound))
+      unless += SymExpr::max(e - bound, SymExpr(0));
+  }
+  SymExpr take() { return shapes.simplify(unless); }
+
+private:
+  ShapeAnalysis &shapes;
+  SymExpr unless;
+};
+
+int64_t numberOf(DictionaryAttr schedule, StringRef name) {
+  auto number = schedule.getAs<IntegerAttr>(name);
+  return number ? number.getInt() : 0;
+}
+} // namespace
+
+KernelAccess disc::loopAccess(KernelFuncOp kernel, ShapeAnalysis &shapes) {
+  ValueRange results = kernel.getYield().getValues();
+  SmallVector<SymExpr> domain = shapes.dims(results.front());
+  KernelAccess access(kernel, shapes, domain);
+  for (auto [i, v] : llvm::enumerate(results)) {
+    auto at = access.reshape(access.identity(), domain, shapes.dims(v));
+    access.read(v, at);
+    access.write(i, at);
+  }
+  return access;
+}
+
+/// A loop whose rows may or may not end with a vector: twice in the schedule that it has.
+static SmallVector<KernelVariant> loopVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
+  DictionaryAttr schedule = kernel.getScheduleAttr();
+  SmallVector<KernelVariant> variants{{schedule, SymExpr(0), {}}};
+  int64_t width = numberOf(schedule, "vector");
+  if (width <= 1 || !kernel.getBody().getOps<ConcatOp>().empty() || !kernel.getBody().getOps<RunningSumOp>().empty())
+    return variants;
+  KernelAccess access = loopAccess(kernel, shapes);
+  SmallVector<MergedDims> runs = access.mergedRuns(0, shapes.dims(kernel.getYield().getValues().front()).size());
+  // A single run has one end, and a tail there.
+  if (runs.size() < 2 || runs.back().extent.isConstant() || tiledRun(kernel, access, runs))
+    return variants;
+  auto others = llvm::map_to_vector(runs, [](const MergedDims &run) { return run.innermost; });
+  SmallVector<SymExpr> multiples = access.vectorMultiples(runs.back().innermost, runs.back().extent, others);
+  Conditions conditions(shapes);
+  conditions.multiples(multiples, width);
+  KernelVariant vectors{schedule, conditions.take(), multiples};
+  if (vectors.unless.isConstant(0))
+    return {vectors};
+  variants.insert(variants.begin(), vectors);
+  return variants;
+}
+
+static FailureOr<SmallVector<KernelVariant>> rowVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
+  SmallVector<KernelVariant> variants;
+  DictionaryAttr schedule = kernel.getScheduleAttr();
+  NamedAttrList rest(schedule);
+  auto list = cast_if_present<ArrayAttr>(rest.erase(kVariants));
+  KernelVariant last{rest.getDictionary(kernel.getContext()), SymExpr(0), {}};
+  if (list) {
+    FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, kernel.getBody().front(), shapes);
+    if (failed(plan))
+      return failure();
+    KernelAccess access(kernel, shapes, plan->domain);
+    readReductions(access, kernel, *plan, shapes);
+    SmallVector<MergedDims> runs = adjacentRuns(access, plan->reduced);
+    SmallVector<unsigned> others = plan->parallel;
+    for (const MergedDims &run : runs)
+      others.push_back(run.innermost);
+    SymExpr length = plan->size(plan->reduced);
+    for (auto own : list.getAsRange<DictionaryAttr>()) {
+      int64_t width = numberOf(own, "vector"), count = numberOf(own, "points"), group = numberOf(own, "group");
+      KernelVariant variant{own, SymExpr(0), {}};
+      Conditions conditions(shapes);
+      if (width > 1) {
+        if (runs.empty() || (runs.back().extent.isConstant() && runs.back().extent.constant() % width))
+          continue;
+        variant.multiples = access.vectorMultiples(runs.back().innermost, runs.back().extent, others);
+        conditions.multiples(variant.multiples, width);
+      }
+      if (count) {
+        // What is the same all along a row is known where there is a point of it.
+        conditions.atMost(SymExpr(1), length);
+        conditions.atMost(length, SymExpr((group ? group : numberOf(own, "threads")) * width * count));
+      }
+      variant.unless = conditions.take();
+      variants.push_back(variant);
+      if (variant.unless.isConstant(0))
+        return variants;
+    }
+  }
+  variants.push_back(last);
+  return variants;
+}
+
+FailureOr<SmallVector<KernelVariant>> disc::kernelVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
+  if (kernel.getKind() == KernelKind::Row)
+    return rowVariants(kernel, shapes);
+  if (kernel.getKind() == KernelKind::Loop)
+    return loopVariants(kernel, shapes);
+  return SmallVector<KernelVariant>{{kernel.getScheduleAttr(), SymExpr(0), {}}};
+}
