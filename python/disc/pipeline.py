@@ -292,8 +292,9 @@ def blocks(
     """
     describe = f"device={device} warp={warp}" + " matrix-unit=true" * matrix_unit
     describe += (f" arch={','.join(chips)}" if chips else "")
-    # On the CPU alone: products in several parts, panels of weights, Winograd's convolutions, and kernels over vectors.
-    own = {"disc-fusion-merge-products", "disc-lower-math"}
+    # On the CPU alone: panels of weights, Winograd's convolutions, and kernels over vectors. Products of one operand are
+    # one kernel where no library of the device is faster.
+    own = {"disc-lower-math"} if matrix_unit else {"disc-fusion-merge-products", "disc-lower-math"}
     fusion = tuple(p for p in _CPU["fusion"].passes if p not in own)
     lower = tuple(p for p in _CPU["codegen"].passes if p not in own)
     pipeline = Pipeline(
@@ -307,6 +308,8 @@ def blocks(
             Stage("codegen", ("disc-gpu-emit-kernels", "canonicalize", "cse", *code, *lower)),
         ),
     )
+    if matrix_unit:
+        pipeline = pipeline.configure("disc-fusion-merge-products", "only-f32=true")
     return pipeline.configure("disc-fusion-form-kernels", "many-products=false fuse-concats=true")
 
 

@@ -64,13 +64,34 @@ Value DeviceKernel::shared(Type element, int64_t count) {
   if (element.isInteger(1))
     element = b.getI8Type();
   std::string name = (function.getName() + "_shared" + Twine(numShared++)).str();
-  {
+  if (auto other = module.lookupSymbol<LLVM::GlobalOp>(name)) {
+    // Of another part.
+    auto type = cast<LLVM::LLVMArrayType>(other.getGlobalType());
+    assert(type.getElementType() == element && "parts of a kernel are emitted alike");
+    if (int64_t(type.getNumElements()) < count)
+      other.setGlobalTypeAttr(TypeAttr::get(LLVM::LLVMArrayType::get(element, count)));
+  } else {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(module.getBody());
     LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(element, count), /*isConstant=*/false,
                            LLVM::Linkage::Internal, name, Attribute(), /*alignment=*/16, /*addrSpace=*/3);
   }
   return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), 3), name);
+}
+
+void DeviceKernel::share(Value first, Value count, function_ref<void()> part) {
+  Value block = gpu::BlockIdOp::create(b, loc, b.getIndexType(), gpu::Dimension::x);
+  Value end = m.add(first, count), isBehind = m.less(block, first);
+  Value isBefore = m.less(block, end), yes = arith::ConstantIntOp::create(b, loc, 1, 1);
+  Value isIn = arith::AndIOp::create(b, loc, isBefore, arith::XOrIOp::create(b, loc, isBehind, yes));
+  auto branch = scf::IfOp::create(b, loc, isIn, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  int64_t before = std::exchange(numShared, 0);
+  firstBlock = first;
+  part();
+  firstBlock = {};
+  numShared = std::max(numShared, before);
 }
 
 static Value elementAt(DeviceKernel &k, Value memory, Type element, Value at) {

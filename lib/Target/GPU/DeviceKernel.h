@@ -39,12 +39,20 @@ public:
   PointEmitter points(int64_t lanes);
 
   Value thread() { return gpu::ThreadIdOp::create(b, loc, b.getIndexType(), gpu::Dimension::x); }
-  Value block() { return gpu::BlockIdOp::create(b, loc, b.getIndexType(), gpu::Dimension::x); }
+  /// Among the blocks that do the same: see share().
+  Value block() {
+    Value block = gpu::BlockIdOp::create(b, loc, b.getIndexType(), gpu::Dimension::x);
+    return firstBlock ? m.sub(block, firstBlock) : block;
+  }
   Value blocks() { return gpu::GridDimOp::create(b, loc, b.getIndexType(), gpu::Dimension::x); }
   void barrier() { gpu::BarrierOp::create(b, loc); }
 
   /// Says that an index (i64) is out of range for an extent (i64); `what` is among checkTexts().
   void report(Value seen, Value extent, StringRef what);
+
+  /// Emits `part` for `count` blocks that begin with `first`, as if they were all. No block runs two parts, so that the
+  /// parts' arrays in memory of the block are the same.
+  void share(Value first, Value count, function_ref<void()> part);
 
   /// Memory of the block for `count` elements.
   Value shared(Type element, int64_t count);
@@ -68,6 +76,7 @@ public:
 private:
   int64_t numShared = 0, multiplesOf = 1;
   SmallVector<SymExpr> multiples;
+  Value firstBlock;
 };
 
 /// The texts of a kernel's checks, in the order in which its function takes their addresses.

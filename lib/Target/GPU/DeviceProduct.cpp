@@ -12,6 +12,9 @@
 //
 // Operands are whatever the kernel's region says they are at a point, so that views, casts and products of several
 // dimensions cost nothing of their own, and a convolution is a product whose left operand is read where its taps are.
+// Several products of one left operand have the kernel's blocks one after another: those of the first, then those of
+// the second, ...
+//
 // Thread (r, c) has the rows r, r + 16, ... and the columns c, c + 16, ...: neighbouring threads read and write
 // neighbouring elements.
 //
@@ -206,6 +209,8 @@ LogicalResult disc::storeProduct(DeviceKernel &k, ProductSource &source, ArrayRe
   points.bind(tensor, [sum](ArrayRef<Idx>, Value) { return sum; });
   SmallVector<std::tuple<unsigned, SmallVector<Idx>, Value>> stores;
   for (auto [number, yielded] : llvm::enumerate(k.kernel.getYield().getValues())) {
+    if (!source.results.empty() && !llvm::is_contained(source.results, number))
+      continue;
     FailureOr<SmallVector<Idx>> to = followResult(points, yielded, tensor, at);
     if (failed(to))
       return k.kernel.emitError("result ") << number << " is not over the domain of the kernel's product";
@@ -317,16 +322,34 @@ LogicalResult disc::emitDeviceContraction(DeviceKernel &k) {
   FailureOr<std::vector<ContractionPart>> parts = contractionParts(k.kernel, k.kernel.getBody().front(), k.shapes);
   if (failed(parts))
     return failure();
-  if (parts->size() != 1 || parts->front().products.size() != 1)
-    return k.kernel.emitError("a device's kernel has one product");
-  ContractionInfo info = parts->front().first();
-  Value init = info.op.getDpsInitOperand(0)->get();
-  auto fill = init.getDefiningOp<linalg::FillOp>();
-  if (!fill || !(matchPattern(fill.getInputs()[0], m_AnyZeroFloat()) || matchPattern(fill.getInputs()[0], m_Zero())))
-    return info.op.emitError("a contraction must start from zeros");
-  int64_t lanes = isMatrixSchedule(k.kernel.getScheduleAttr()) ? storedLanes(k.shapes, info.sizes, info.columns) : 1;
-  Contraction source(k, info, lanes);
-  return emitProduct(k, source);
+  bool onUnit = isMatrixSchedule(k.kernel.getScheduleAttr());
+  SymExpr first(0);
+  for (const ContractionPart &part : *parts) {
+    if (part.products.size() != 1)
+      return k.kernel.emitError("a device's kernel has one product for each of its parts");
+    ContractionInfo info = part.first();
+    Value init = info.op.getDpsInitOperand(0)->get();
+    auto fill = init.getDefiningOp<linalg::FillOp>();
+    if (!fill || !(matchPattern(fill.getInputs()[0], m_AnyZeroFloat()) || matchPattern(fill.getInputs()[0], m_Zero())))
+      return info.op.emitError("a contraction must start from zeros");
+    auto emit = [&] {
+      Contraction source(k, info, onUnit ? storedLanes(k.shapes, info.sizes, info.columns) : 1);
+      source.results = part.results;
+      return emitProduct(k, source);
+    };
+    if (parts->size() == 1)
+      return emit();
+    SymExpr tiles = info.size(info.batch) *
+                    SymExpr::ceilDiv(info.size(info.rows), SymExpr(k.schedule("tile_rows"))) *
+                    SymExpr::ceilDiv(info.size(info.columns), SymExpr(k.schedule("tile_columns")));
+    PointEmitter points = k.points(1);
+    LogicalResult status = success();
+    k.share(points.expr(first), points.expr(tiles), [&] { status = emit(); });
+    if (failed(status))
+      return failure();
+    first += tiles;
+  }
+  return success();
 }
 
 //===-- Convolutions ---------------------------------------------------------===//

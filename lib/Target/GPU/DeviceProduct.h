@@ -52,6 +52,8 @@ protected:
 
 public:
   PointEmitter points;
+  /// The results of the kernel that follow from the product; all, if there are none here.
+  SmallVector<unsigned> results;
 };
 
 /// Evaluates the kernel's results where the product is `sum` (a scalar or a vector) at the point `at`, and stores them.

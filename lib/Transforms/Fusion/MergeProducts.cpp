@@ -47,6 +47,11 @@ static linalg::GenericOp productOf(KernelOp kernel) {
   return {};
 }
 
+static bool isF32(KernelOp kernel) {
+  linalg::GenericOp product = productOf(kernel);
+  return product && llvm::all_of(product.getDpsInputs(), [](Value v) { return getElementTypeOrSelf(v.getType()).isF32(); });
+}
+
 /// The kernel's input that a body's value is; null if it is computed.
 static Value inputBehind(KernelOp kernel, Value inside) {
   auto arg = dyn_cast<BlockArgument>(inside);
@@ -159,17 +164,19 @@ static KernelOp merge(KernelOp a, KernelOp b, unsigned &times) {
 
 namespace {
 struct MergeProducts : disc::impl::MergeProductsBase<MergeProducts> {
+  using MergeProductsBase::MergeProductsBase;
+
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>())
       for (Block *block : hostBlocks(func))
         run(*block);
   }
 
-  static void run(Block &block) {
+  void run(Block &block) {
     SmallVector<KernelOp> kernels(block.getOps<KernelOp>());
     for (size_t i = 0; i < kernels.size(); ++i) {
       KernelOp first = kernels[i];
-      if (!first || first.getKind() != KernelKind::Contraction)
+      if (!first || first.getKind() != KernelKind::Contraction || (onlyF32 && !isF32(first)))
         continue;
       unsigned times = 1, between = 0;
       for (size_t j = i + 1; j < kernels.size() && between <= reach; ++j) {

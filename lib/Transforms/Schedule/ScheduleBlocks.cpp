@@ -57,10 +57,13 @@ private:
   LogicalResult column();
   /// A batch of products of matrices of `element`, or of elements of different types.
   struct Product {
-    SymExpr batches, rows, columns, depth;
+    SymExpr batches, rows;
+    SmallVector<SymExpr> columns; ///< Of each part: the blocks of one come behind those of another.
+    SymExpr depth;
     Type element, accumulator;
     bool isDense; ///< Lines along the sum are pieces of memory, of a multiple of 16 bytes.
   };
+  SymExpr tiles(const Product &p, int64_t rows, int64_t columns);
   LogicalResult product(const Product &p);
   LogicalResult matrixProduct(const Product &p);
   LogicalResult attention();
@@ -174,19 +177,25 @@ LogicalResult BlockScheduler::run() {
     FailureOr<std::vector<ContractionPart>> parts = contractionParts(kernel, body, shapes);
     if (failed(parts))
       return failure();
-    if (parts->size() != 1 || parts->front().products.size() != 1)
-      return kernel.emitError("products of several parts are not mapped to blocks of threads");
     const ContractionInfo &info = parts->front().first();
-    ContractionInfo own = info;
-    auto isDense = [&](Value operand, AffineMap map) {
-      // The depth is the last dimension of an operand that is in memory as it is.
-      auto dims = dyn_cast<AffineDimExpr>(map.getResults().back());
-      return isa<BlockArgument>(operand) && own.depth.size() == 1 && dims && dims.getPosition() == own.depth[0] &&
-             own.size(own.depth).content() * int64_t(info.lhsElement.getIntOrFloatBitWidth()) % 128 == 0;
-    };
-    bool dense = isDense(own.left(), own.lhsMap()) && isDense(own.right(), own.rhsMap());
-    return product({info.size(info.batch), info.size(info.rows), info.size(info.columns), info.size(info.depth),
-                    info.lhsElement == info.rhsElement ? info.lhsElement : Type(), info.accumulator, dense});
+    bool dense = true, isAlike = true;
+    SmallVector<SymExpr> columns;
+    for (ContractionPart &part : *parts) {
+      if (part.products.size() != 1)
+        return kernel.emitError("parts of several products are not mapped to blocks of threads");
+      ContractionInfo &own = part.products.front();
+      auto isDense = [&](Value operand, AffineMap map) {
+        // The depth is the last dimension of an operand that is in memory as it is.
+        auto dims = dyn_cast<AffineDimExpr>(map.getResults().back());
+        return isa<BlockArgument>(operand) && own.depth.size() == 1 && dims && dims.getPosition() == own.depth[0] &&
+               own.size(own.depth).content() * int64_t(own.lhsElement.getIntOrFloatBitWidth()) % 128 == 0;
+      };
+      dense &= isDense(own.left(), own.lhsMap()) && isDense(own.right(), own.rhsMap());
+      isAlike &= own.lhsElement == own.rhsElement && own.lhsElement == info.lhsElement;
+      columns.push_back(part.columns());
+    }
+    return product({info.size(info.batch), info.size(info.rows), columns, info.size(info.depth),
+                    isAlike ? info.lhsElement : Type(), info.accumulator, dense});
   }
   case KernelKind::Convolution: {
     FailureOr<ConvolutionInfo> info = ConvolutionInfo::get(kernel, body, shapes);
@@ -201,7 +210,7 @@ LogicalResult BlockScheduler::run() {
     Type element = info->inputElement == info->weightElement ? info->inputElement : Type();
     Type accumulator =
         element && (element.isF16() || element.isBF16()) ? Float32Type::get(kernel.getContext()) : info->accumulator;
-    return product({info->groups, rows, info->groupOutputs, depth, element, accumulator, false});
+    return product({info->groups, rows, {info->groupOutputs}, depth, element, accumulator, false});
   }
   case KernelKind::Attention:
     return attention();
@@ -336,15 +345,19 @@ LogicalResult BlockScheduler::column() {
   return success();
 }
 
+SymExpr BlockScheduler::tiles(const Product &p, int64_t rows, int64_t columns) {
+  SymExpr across(0);
+  for (const SymExpr &e : p.columns)
+    across += SymExpr::ceilDiv(e, SymExpr(columns));
+  return shapes.simplify(p.batches * SymExpr::ceilDiv(p.rows, SymExpr(rows)) * across);
+}
+
 LogicalResult BlockScheduler::matrixProduct(const Product &p) {
   Builder b(kernel.getContext());
   struct Tile {
     int64_t rows, columns, warpRows, warpColumns, stages, slices;
   };
-  auto tasksOf = [&](const Tile &tile) {
-    return shapes.simplify(p.batches * SymExpr::ceilDiv(p.rows, SymExpr(tile.rows)) *
-                           SymExpr::ceilDiv(p.columns, SymExpr(tile.columns)));
-  };
+  auto tasksOf = [&](const Tile &tile) { return tiles(p, tile.rows, tile.columns); };
   auto scheduleOf = [&](const Tile &tile) {
     int64_t warps = tile.rows / tile.warpRows * (tile.columns / tile.warpColumns) * tile.slices;
     NamedAttrList fields;
@@ -388,7 +401,10 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
   if (!variants.empty())
     schedule.set(kVariants, b.getArrayAttr(variants));
   // For f32 a library uses no matrix unit. For half floats it knows its device better, if there is much to do.
-  SymExpr work = p.batches * p.rows * p.columns * p.depth;
+  SymExpr across(0);
+  for (const SymExpr &e : p.columns)
+    across += e;
+  SymExpr work = p.batches * p.rows * across * p.depth;
   constexpr int64_t kMuch = int64_t(1) << 27, kManyRows = 128;
   if (!p.element.isF32())
     schedule.set(kLibraryWhen, ExprAttr::get(b.getContext(),
@@ -401,7 +417,6 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
 }
 
 LogicalResult BlockScheduler::product(const Product &p) {
-  const SymExpr &batches = p.batches, &rows = p.rows, &columns = p.columns;
   if (target.matrixUnit && p.element && (p.element.isF32() || p.element.isF16() || p.element.isBF16()) &&
       p.accumulator.isF32())
     return matrixProduct(p);
@@ -409,17 +424,17 @@ LogicalResult BlockScheduler::product(const Product &p) {
     int64_t rows, columns, depth, threadRows, threadColumns;
   };
   // The largest tile that the extents fill; small ones where that leaves few blocks.
-  int64_t m = shapes.typical(rows), n = shapes.typical(columns);
+  int64_t m = shapes.typical(p.rows), n = shapes.typical(p.columns.front());
   auto most = [&](const SymExpr &e) { return shapes.range(e).max.value_or(INT64_MAX); };
   Tile tile{64, 64, 16, 4, 4};
-  if (most(rows) <= 16)
+  if (most(p.rows) <= 16)
     tile = {16, 64, 16, 1, 4};
-  else if (most(columns) <= 16)
+  else if (llvm::all_of(p.columns, [&](const SymExpr &e) { return most(e) <= 16; }))
     tile = {64, 16, 16, 4, 1};
   else if (m >= 1024 && n >= 1024)
     tile = {128, 128, 8, 8, 8};
   int64_t threads = tile.rows / tile.threadRows * (tile.columns / tile.threadColumns);
-  set(batches * SymExpr::ceilDiv(rows, SymExpr(tile.rows)) * SymExpr::ceilDiv(columns, SymExpr(tile.columns)),
+  set(tiles(p, tile.rows, tile.columns),
       {{"threads", threads},
        {"tile_rows", tile.rows},
        {"tile_columns", tile.columns},
@@ -430,7 +445,7 @@ LogicalResult BlockScheduler::product(const Product &p) {
   constexpr int64_t kLarge = 1 << 20;
   NamedAttrList schedule(kernel.getScheduleAttr());
   schedule.set(kLibraryWhen,
-               ExprAttr::get(kernel.getContext(), batches * rows * columns * p.depth - SymExpr(kLarge - 1)));
+               ExprAttr::get(kernel.getContext(), p.batches * p.rows * p.columns.front() * p.depth - SymExpr(kLarge - 1)));
   kernel.setScheduleAttr(schedule.getDictionary(kernel.getContext()));
   return success();
 }
