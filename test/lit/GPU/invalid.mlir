@@ -81,10 +81,9 @@ disc_plan.kernel_func contraction @other_start attributes {
 #x = affine_map<(m, n, k) -> (m, k)>
 #w = affine_map<(m, n, k) -> (n, k)>
 #y = affine_map<(m, n, k) -> (m, n)>
-// expected-error @+1 {{a device's kernel has one product}}
+// expected-error @+1 {{a device's kernel has one product for each of its parts}}
 disc_plan.kernel_func contraction @two attributes {
-    layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[8, 1]>>,
-               #disc_plan.layout<<0>, <[8, 1]>>],
+    layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[8, 1]>>],
     schedule = {threads = 256 : i64, tile_rows = 16 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
                 thread_rows = 1 : i64, thread_columns = 4 : i64},
     arg_dims = [#disc_shape.dims<[8, 4]>, #disc_shape.dims<[8, 4]>], symbols = []} {
@@ -104,7 +103,13 @@ disc_plan.kernel_func contraction @two attributes {
     %a = arith.addf %o, %m : f32
     linalg.yield %a : f32
   } -> tensor<8x8xf32>
-  disc_plan.yield %c, %d : tensor<8x8xf32>, tensor<8x8xf32>
+  %both = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %d : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%l: f32, %r: f32, %o: f32):
+    %s = arith.addf %l, %r : f32
+    linalg.yield %s : f32
+  } -> tensor<8x8xf32>
+  disc_plan.yield %both : tensor<8x8xf32>
 }
 
 // -----

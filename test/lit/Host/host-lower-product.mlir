@@ -36,24 +36,15 @@ disc_rt.device_kernel @some_few threads 256 writes "001s" {disc_plan.kind = "con
 // CHECK: llvm.call @disc_rt_device_launch(%arg0, %[[ONE]],
 // CHECK: cf.br ^[[AFTER]]
 // CHECK: ^[[AFTER]]:
-// CHECK: %[[MANY:.*]] = arith.cmpi sgt
-// CHECK: %[[FEW:.*]] = arith.cmpi sgt
-// CHECK: cf.cond_br %[[MANY]], ^[[IS_MANY:.*]], ^[[OTHERS:.*]]
-// CHECK: ^[[IS_MANY]]:
-// CHECK: arith.constant 4 : i64
-// CHECK: llvm.call @disc_rt_device_launch
-// CHECK: cf.br ^[[LAST:.*]]
-// CHECK: ^[[OTHERS]]:
-// CHECK: cf.cond_br %[[FEW]], ^[[IS_FEW:.*]], ^[[NEITHER:.*]]
-// CHECK: ^[[IS_FEW]]:
-// CHECK: arith.constant 5 : i64
-// CHECK: llvm.call @disc_rt_device_launch
-// CHECK: cf.br ^[[LAST]]
-// CHECK: ^[[NEITHER]]:
+// The number of the kernel and that of its blocks are chosen from the last condition to the first.
 // CHECK: arith.constant 3 : i64
-// CHECK: llvm.call @disc_rt_device_launch
-// CHECK: cf.br ^[[LAST]]
-// CHECK: ^[[LAST]]:
+// CHECK: arith.constant 5 : i64
+// CHECK: %[[FEW:.*]] = arith.cmpi sgt
+// CHECK: %[[OWN:.*]] = arith.select %[[FEW]]
+// CHECK: arith.constant 4 : i64
+// CHECK: %[[MANY:.*]] = arith.cmpi sgt
+// CHECK: %[[NUMBER:.*]] = arith.select %[[MANY]], %{{.*}}, %[[OWN]] : i64
+// CHECK: llvm.call @disc_rt_device_launch(%arg0, %[[NUMBER]],
 disc_rt.entry @main attributes {
     inputs = [{name = "x", type = tensor<?x384xf32>, dims = #disc_shape.dims<[B, 384]>}],
     outputs = [{name = "y", type = tensor<?x1536xf32>, dims = #disc_shape.dims<[B, 1536]>}]} {

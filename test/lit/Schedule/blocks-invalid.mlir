@@ -38,9 +38,9 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 #x = affine_map<(m, n, k) -> (m, k)>
 #w = affine_map<(m, n, k) -> (n, k)>
 #y = affine_map<(m, n, k) -> (m, n)>
-func.func @main(%x: tensor<8x4xf32>, %v: tensor<8x4xf32>, %w: tensor<8x4xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
-  // expected-error @below {{products of several parts are not mapped to blocks of threads}}
-  %0:2 = disc_plan.kernel contraction ins(%x, %v, %w : tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x8xf32>, tensor<8x8xf32> {
+func.func @main(%x: tensor<8x4xf32>, %v: tensor<8x4xf32>, %w: tensor<8x4xf32>) -> tensor<8x8xf32> {
+  // expected-error @below {{parts of several products are not mapped to blocks of threads}}
+  %0 = disc_plan.kernel contraction ins(%x, %v, %w : tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x8xf32> {
   ^bb0(%a: tensor<8x4xf32>, %b: tensor<8x4xf32>, %c: tensor<8x4xf32>):
     %zero = arith.constant 0.0 : f32
     %e = tensor.empty() : tensor<8x8xf32>
@@ -59,7 +59,13 @@ func.func @main(%x: tensor<8x4xf32>, %v: tensor<8x4xf32>, %w: tensor<8x4xf32>) -
       %s = arith.addf %o, %m : f32
       linalg.yield %s : f32
     } -> tensor<8x8xf32>
-    disc_plan.yield %1, %2 : tensor<8x8xf32>, tensor<8x8xf32>
+    %both = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+        ins(%1, %2 : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+    ^bb0(%l: f32, %r: f32, %o: f32):
+      %s = arith.addf %l, %r : f32
+      linalg.yield %s : f32
+    } -> tensor<8x8xf32>
+    disc_plan.yield %both : tensor<8x8xf32>
   }
-  return %0#0, %0#1 : tensor<8x8xf32>, tensor<8x8xf32>
+  return %0 : tensor<8x8xf32>
 }
