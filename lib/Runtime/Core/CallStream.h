@@ -32,14 +32,14 @@ struct DeviceStep {
     KernelProduct, ///< Which the library left to a kernel: nothing is to be done.
   };
   Kind kind;
-  bool isChanged = false; ///< The graph's node has other values.
-  size_t node = 0;        ///< In the graph.
-  int64_t kernel = 0;     ///< Its number in the model's code, also a product's.
-  int64_t blocks = 0;     ///< Of a launch.
-  size_t first = 0;       ///< Of the arguments.
-  int64_t count = 0;      ///< Of arguments.
-  DeviceProduct product;  ///< Extents and addresses.
-  void *memory = nullptr; ///< A product's own, or where a copy goes to.
+  bool isChanged = false;     ///< The graph's node has other values.
+  size_t node = 0;            ///< In the graph.
+  int64_t kernel = 0;         ///< Its number in the model's code, also a product's.
+  int64_t blocks = 0;         ///< Of a launch.
+  size_t first = 0;           ///< Of the arguments.
+  int64_t count = 0;          ///< Of arguments.
+  DeviceProduct product = {}; ///< Extents and addresses.
+  void *memory = nullptr;     ///< A product's own, or where a copy goes to.
   const void *from = nullptr;
   size_t bytes = 0; ///< Of a copy, or of a product's own memory.
 };
