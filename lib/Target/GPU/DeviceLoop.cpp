@@ -142,9 +142,10 @@ LogicalResult disc::emitDeviceLoop(DeviceKernel &k) {
   if (!k.kernel.getBody().getOps<RunningSumOp>().empty())
     return emitDeviceRunningSum(k);
   int64_t width = k.schedule("vector");
-  // Whether a point lies in one part of a concatenation or another is asked for each.
+  int64_t scheduled = width, count = std::max<int64_t>(k.scheduleOrZero("points"), 1), repeats = 1;
+  // Whether a point lies in one part of a concatenation or another is asked for each, one after the other.
   if (!k.kernel.getBody().getOps<ConcatOp>().empty())
-    width = 1;
+    width = 1, repeats = std::exchange(count, 1);
 
   SmallVector<SymExpr> domain = k.shapes.dims(results.front());
   KernelAccess access = loopAccess(k.kernel, k.shapes);
@@ -154,9 +155,9 @@ LogicalResult disc::emitDeviceLoop(DeviceKernel &k) {
                      findCrossed(k.kernel, access, runs.back().innermost, runs[*across].innermost));
   bool whole = !runs.empty() && k.isMultiple(runs.back().extent, width);
   // Vectors must not cross the ends of rows; one row has one end, and a tail there.
-  int64_t scheduled = k.schedule("vector"), count = std::max<int64_t>(k.scheduleOrZero("points"), 1);
   if (runs.empty() || (runs.size() > 1 && !whole))
     width = 1;
+  repeats *= scheduled / width;
 
   PointEmitter points = k.points(width);
   SymExpr total(1);
@@ -216,11 +217,11 @@ LogicalResult disc::emitDeviceLoop(DeviceKernel &k) {
   };
   // A block has a piece of the domain, whatever the width is that its threads can use.
   int64_t step = k.threads() * count;
-  Value begin = m.mul(k.block(), step * (scheduled / width));
-  if (width == scheduled)
+  Value begin = m.mul(k.block(), step * repeats);
+  if (repeats == 1)
     unitsFrom(begin);
   else
-    emitFor(k.b, k.loc, begin, m.min(m.add(begin, m.constant(step * (scheduled / width))), units), m.constant(step), {},
+    emitFor(k.b, k.loc, begin, m.min(m.add(begin, m.constant(step * repeats)), units), m.constant(step), {},
             [&](Value first, ValueRange) {
               unitsFrom(first);
               return SmallVector<Value>();

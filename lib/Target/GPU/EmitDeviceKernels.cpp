@@ -270,6 +270,13 @@ struct Emission {
   }
 
   LogicalResult addLoop(KernelFuncOp kernel) {
+    if (kernel.getScheduleAttr() && kernel.getScheduleAttr().contains("points")) {
+      KernelAccess access = loopAccess(kernel, shapes);
+      SmallVector<SymExpr> domain = shapes.dims(kernel.getYield().getValues().front());
+      // A block for each tile.
+      if (tiledRun(kernel, access, access.mergedRuns(0, domain.size())))
+        kernel.setTasksAttr(ExprAttr::get(b.getContext(), SymExpr::ceilDiv(SymExpr::product(domain), SymExpr(1024))));
+    }
     return addSchedules(kernel, [&](const KernelVariant &variant, const Twine &name) {
       return add(kernel, name, [&](DeviceKernel &k) {
         if (auto vector = variant.schedule.getAs<IntegerAttr>("vector"))
