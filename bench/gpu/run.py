@@ -186,7 +186,13 @@ def apart(names: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
     end = time.monotonic() + 60 * options.minutes
     for name in names:
         part = options.results.with_suffix(f".{name}.json")
-        flags = [f"--device={options.device}", f"--seconds={options.seconds}", f"--largest={options.largest}"]
+        flags = [
+            "--shapes",
+            *options.shapes,
+            f"--device={options.device}",
+            f"--seconds={options.seconds}",
+            f"--largest={options.largest}",
+        ]
         flags += ["--check-only"] * options.check_only + ["--engines", *options.engines, "--only", name]
         command = [sys.executable, "-m", "bench.gpu.run", str(options.folder), str(part), *flags]
         error = ""
@@ -218,11 +224,12 @@ def main() -> None:
     parser.add_argument("--check-only", action="store_true", help="measure nothing")
     parser.add_argument("--tolerance", type=float, help="in place of each model's own")
     parser.add_argument("--seconds", type=float, default=0.05, help="of each timing")
+    parser.add_argument("--shapes", nargs="*", default=[], help="these alone, as 1x128")
     parser.add_argument("--largest", type=int, default=1 << 62, help="leave out shapes with more elements")
     options = parser.parse_args()
     names = [name for name in options.only if (options.folder / f"lib{name}.so").is_file()]
     if len(options.only) == 1 and names:
-        one(names[0], _within(SPECS[names[0]], options.largest), options)
+        one(names[0], _chosen(SPECS[names[0]], options), options)
         return
     models = apart(names, options)
     print("times faster than:", summary(models))
@@ -235,13 +242,13 @@ def main() -> None:
         raise SystemExit("wrong: " + "; ".join(wrong) if wrong else f"no library in {options.folder}")
 
 
-def _within(spec: Spec, largest: int) -> Spec:
+def _chosen(spec: Spec, options: argparse.Namespace) -> Spec:
+    """The model with the shapes that are asked for."""
     from dataclasses import replace
 
-    def elements(shape: Shape) -> int:
-        return math.prod(shape)
-
-    return replace(spec, shapes=tuple(s for s in spec.shapes if elements(s) <= largest))
+    wanted = [tuple(int(extent) for extent in text.split("x")) for text in options.shapes]
+    shapes: tuple[Shape, ...] = tuple(wanted) or spec.shapes
+    return replace(spec, shapes=tuple(shape for shape in shapes if math.prod(shape) <= options.largest))
 
 
 if __name__ == "__main__":
