@@ -122,6 +122,8 @@ bool BlockRunner::exchange(uint32_t first, uint32_t last) {
     if (other.state != State::Shuffling || other.site != one->site)
       return diverged(*one, other);
   }
+  if (one->site->kind == DISC_EMULATED_MATRIX_LOAD)
+    return loadMatrices(first, last);
   if (one->site->kind >= DISC_EMULATED_MATRIX_TF32)
     return multiplyFragments(first, last);
   for (uint32_t k = first; k < last; ++k) {
@@ -211,6 +213,28 @@ bool BlockRunner::multiplyFragments(uint32_t first, uint32_t last) {
   return true;
 }
 
+bool BlockRunner::loadMatrices(uint32_t first, uint32_t last) {
+  constexpr uint32_t kLanes = 32;
+  if (last - first != kLanes)
+    return report(threads[first], threads[first].site,
+                  "loads matrices in a warp of " + std::to_string(last - first) + " threads");
+  auto element = [&](uint32_t matrix, uint32_t row, uint32_t column) {
+    const EmulatedThread &owner = threads[first + 8 * matrix + row];
+    uint16_t bits = 0;
+    std::memcpy(&bits, reinterpret_cast<const char *>(uintptr_t(owner.value)) + 2 * column, sizeof(bits));
+    return uint32_t(bits);
+  };
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    EmulatedThread &thread = threads[first + lane];
+    for (uint32_t matrix = 0; matrix < 4; ++matrix) {
+      uint32_t row = lane % 4 * 2, column = lane / 4;
+      thread.words[matrix] = element(matrix, row, column) | element(matrix, row + 1, column) << 16;
+    }
+    thread.state = State::Ready;
+  }
+  return true;
+}
+
 /// All threads wait or have left: `done` if all have left.
 bool BlockRunner::passBarrier(bool &done) {
   const EmulatedThread *one = nullptr;
@@ -287,6 +311,14 @@ uint64_t BlockRunner::shuffle(EmulatedThread &thread, const disc_emulated_site *
 
 void BlockRunner::multiply(EmulatedThread &thread, const disc_emulated_site *site, disc_emulated_fragment *fragment) {
   thread.value = uint64_t(reinterpret_cast<uintptr_t>(fragment));
+  thread.width = 32;
+  stop(thread, State::Shuffling, site);
+}
+
+void BlockRunner::loadTransposed(EmulatedThread &thread, const disc_emulated_site *site, const char *row,
+                                 uint32_t *words) {
+  thread.value = uint64_t(reinterpret_cast<uintptr_t>(row));
+  thread.words = words;
   thread.width = 32;
   stop(thread, State::Shuffling, site);
 }

@@ -51,6 +51,7 @@ struct EmulatedThread : disc_thread {
   State state = State::New;
   const disc_emulated_site *site = nullptr;
   uint64_t value = 0; ///< What it shuffles.
+  uint32_t *words = nullptr; ///< Where it gets parts of matrices.
   int32_t offset = 0, width = 0;
 
   /// A copy to memory of the block that has begun.
@@ -81,6 +82,7 @@ public:
   uint64_t shuffle(EmulatedThread &thread, const disc_emulated_site *site, uint64_t value, int32_t offset,
                    int32_t width);
   void multiply(EmulatedThread &thread, const disc_emulated_site *site, disc_emulated_fragment *fragment);
+  void loadTransposed(EmulatedThread &thread, const disc_emulated_site *site, const char *row, uint32_t *words);
   void copy(EmulatedThread &thread, const disc_emulated_site *site, char *to, const char *from, int32_t bytes);
   void wait(EmulatedThread &thread, int32_t pending);
   void check(EmulatedThread &thread, int64_t most);
@@ -97,6 +99,7 @@ private:
   bool runWarp(uint32_t thread);
   bool exchange(uint32_t first, uint32_t last);
   bool multiplyFragments(uint32_t first, uint32_t last);
+  bool loadMatrices(uint32_t first, uint32_t last);
   bool passBarrier(bool &done);
   void stop(EmulatedThread &thread, State state, const disc_emulated_site *site);
   /// The launch fails, for what `thread` does at `site`. False.

@@ -38,6 +38,11 @@ void disc_rt_emulate_multiply(disc_thread *thread, const disc_emulated_site *sit
   threadOf(thread).runner->multiply(threadOf(thread), site, fragment);
 }
 
+void disc_rt_emulate_load_transposed(disc_thread *thread, const disc_emulated_site *site, const char *row,
+                                     uint32_t *words) {
+  threadOf(thread).runner->loadTransposed(threadOf(thread), site, row, words);
+}
+
 float disc_rt_emulate_power(float value) { return std::exp2(value); }
 
 void disc_rt_emulate_copy(disc_thread *thread, const disc_emulated_site *site, char *to, const char *from,

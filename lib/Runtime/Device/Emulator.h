@@ -41,7 +41,8 @@ enum disc_emulated_kind {
   DISC_EMULATED_BUFFER = 8, ///< No operation: what the kernel says of a buffer.
   DISC_EMULATED_MATRIX_TF32 = 9,
   DISC_EMULATED_MATRIX_F16 = 10,
-  DISC_EMULATED_MATRIX_BF16 = 11
+  DISC_EMULATED_MATRIX_BF16 = 11,
+  DISC_EMULATED_MATRIX_LOAD = 12
 };
 
 /// In place of an argument's number: any buffer, or the block's own memory.
@@ -78,6 +79,11 @@ typedef struct disc_emulated_fragment {
 
 /// Multiplies fragments with the other lanes of the warp. All 32 come here.
 void disc_rt_emulate_multiply(disc_thread *thread, const disc_emulated_site *site, disc_emulated_fragment *fragment);
+
+/// Four matrices of 8 x 8 elements of 16 bits: lane `i` brings the address of row `i % 8` of matrix `i / 8`, and gets of
+/// each the rows `2 * (i % 4)` and the next of column `i / 4`, as a word. All 32 lanes come here.
+void disc_rt_emulate_load_transposed(disc_thread *thread, const disc_emulated_site *site, const char *row,
+                                     uint32_t *words);
 
 /// 2 to the power of `value`, for the instruction `ex2.approx`.
 float disc_rt_emulate_power(float value);

@@ -141,6 +141,7 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(disc_rt_emulate_barrier);
   DISC_RT_SYMBOL(disc_rt_emulate_shuffle);
   DISC_RT_SYMBOL(disc_rt_emulate_multiply);
+  DISC_RT_SYMBOL(disc_rt_emulate_load_transposed);
   DISC_RT_SYMBOL(disc_rt_emulate_copy);
   DISC_RT_SYMBOL(disc_rt_emulate_power);
   DISC_RT_SYMBOL(disc_rt_emulate_commit);

@@ -83,7 +83,9 @@ private:
   LogicalResult lowerNvvm(Operation &op);
   void lowerMultiply(NVVM::MmaOp op);
   void lowerConversion(NVVM::ConvertFloatToTF32Op op);
+  void lowerLoad(NVVM::LdMatrixOp op);
   void lowerCopy(NVVM::CpAsyncOp op);
+  Value fragmentMemory(Location loc);
   LogicalResult lowerShuffle(gpu::ShuffleOp op);
   void replaceIndex(Operation &op, gpu::Dimension dimension, int32_t field, int64_t otherDims);
   void mergeAddressSpaces();
@@ -105,6 +107,7 @@ private:
   LLVM::LLVMPointerType ptr;
   Value fragment; ///< A disc_emulated_fragment, once there is a use for it.
   SmallVector<NVVM::CpAsyncOp> copies;
+  SmallVector<NVVM::LdMatrixOp> loads;
   DenseMap<Operation *, disc_emulated_site> copySites; ///< Of their writes.
 
   func::FuncOp function;
@@ -357,13 +360,36 @@ LogicalResult KernelEmulation::lowerShuffle(gpu::ShuffleOp op) {
   return success();
 }
 
-void KernelEmulation::lowerMultiply(NVVM::MmaOp op) {
-  Location loc = op.getLoc();
+/// Memory of the thread for what it gives to its warp, and gets.
+Value KernelEmulation::fragmentMemory(Location loc) {
   if (!fragment) {
+    OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&function.front());
     Value one = LLVM::ConstantOp::create(b, loc, i32, int64_t(1));
     fragment = LLVM::AllocaOp::create(b, loc, ptr, LLVM::LLVMArrayType::get(i32, 10), one, /*alignment=*/8);
   }
+  return fragment;
+}
+
+void KernelEmulation::lowerLoad(NVVM::LdMatrixOp op) {
+  Location loc = op.getLoc();
+  b.setInsertionPoint(op);
+  Value memory = fragmentMemory(loc);
+  disc_emulated_site numbers = {};
+  numbers.kind = DISC_EMULATED_MATRIX_LOAD;
+  call(loc, "disc_rt_emulate_load_transposed", {}, {thread, site(op, numbers), op.getPtr(), memory});
+  Value result = LLVM::PoisonOp::create(b, loc, op.getRes().getType());
+  for (int32_t i = 0; i < 4; ++i) {
+    Value at = LLVM::GEPOp::create(b, loc, ptr, i32, memory, ArrayRef<LLVM::GEPArg>{i});
+    result = LLVM::InsertValueOp::create(b, loc, result, LLVM::LoadOp::create(b, loc, i32, at, 4), int64_t(i));
+  }
+  op.getRes().replaceAllUsesWith(result);
+  op.erase();
+}
+
+void KernelEmulation::lowerMultiply(NVVM::MmaOp op) {
+  Location loc = op.getLoc();
+  fragmentMemory(loc);
   b.setInsertionPoint(op);
   auto place = [&](unsigned number) -> Value {
     return LLVM::GEPOp::create(b, loc, ptr, i32, fragment, ArrayRef<LLVM::GEPArg>{int32_t(number)});
@@ -420,6 +446,11 @@ LogicalResult KernelEmulation::lowerNvvm(Operation &op) {
       .Case([&](NVVM::MmaOp mma) { return lowerMultiply(mma), success(); })
       .Case([&](NVVM::ConvertFloatToTF32Op convert) { return lowerConversion(convert), success(); })
       .Case([&](NVVM::CpAsyncOp copy) { return copies.push_back(copy), success(); }) // after its checks
+      .Case([&](NVVM::LdMatrixOp load) {
+        if (load.getNum() != 4 || load.getLayout() != NVVM::MMALayout::col)
+          return LogicalResult(load.emitOpError("can't be emulated: four matrices, transposed, can be"));
+        return loads.push_back(load), success(); // after its checks
+      })
       .Case([&](NVVM::CpAsyncCommitGroupOp commit) {
         b.setInsertionPoint(commit);
         call(op.getLoc(), "disc_rt_emulate_commit", {}, {thread});
@@ -507,6 +538,8 @@ func::FuncOp KernelEmulation::emit() {
     emitCheck(access);
   for (NVVM::CpAsyncOp copy : copies)
     lowerCopy(copy);
+  for (NVVM::LdMatrixOp load : loads)
+    lowerLoad(load);
   if (check) {
     if (failed(emitExtents()))
       return {};

@@ -123,6 +123,12 @@ FailureOr<SmallVector<KernelAccess>> mlir::disc::findAccesses(gpu::GPUFuncOp ker
   SmallVector<KernelAccess> accesses;
   DataLayout layout(kernel->getParentOfType<ModuleOp>());
   WalkResult result = kernel.walk([&](Operation *op) {
+    if (auto load = dyn_cast<NVVM::LdMatrixOp>(op)) {
+      // Each lane's row.
+      OpOperand &address = load.getPtrMutable();
+      accesses.push_back({DISC_EMULATED_READ, &address, nullptr, 1, 16, 16, originOf(address.get(), kernel)});
+      return WalkResult::advance();
+    }
     if (auto copy = dyn_cast<NVVM::CpAsyncOp>(op)) {
       auto bytes = int64_t(copy.getSize());
       for (auto [kind, address] : {std::make_pair(DISC_EMULATED_READ, &copy.getSrcMutable()),

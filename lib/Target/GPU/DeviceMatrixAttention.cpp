@@ -43,11 +43,14 @@ constexpr double kLog2E = 1.4426950408889634;
 class MatrixAttention : AttentionEmitter {
 public:
   MatrixAttention(DeviceKernel &k, AttentionOp op)
-      : AttentionEmitter(k, op, /*lanes=*/4), element(getElementTypeOrSelf(op.getQuery().getType())),
+      : AttentionEmitter(k, op, storedLanes(op)), element(getElementTypeOrSelf(op.getQuery().getType())),
         unit(k.b, k.loc, element), keys(k.schedule("keys")) {}
   LogicalResult emit();
 
 private:
+  /// Neighbouring columns of the result that a thread has.
+  static int64_t storedLanes(AttentionOp op) { return getElementTypeOrSelf(op.getQuery().getType()).isF32() ? 4 : 2; }
+
   /// Keys or values: rows of chunks, which threads bring to memory of the block.
   struct Rows {
     Value tensor;
@@ -395,7 +398,7 @@ MatrixAttention::State MatrixAttention::step(Value firstKey, const State &old) {
   return next;
 }
 
-/// The results of 16 columns are those of two instructions: of the even columns, and of the odd ones.
+/// The results of 16 columns are those of two instructions: for f32 of the even columns and of the odd ones.
 void MatrixAttention::addValues(Value stage, ArrayRef<Value> exponentials, SmallVector<Value> &results) {
   int64_t pairs = valueWidth / kPair;
   Value zero = number(0);
@@ -452,27 +455,18 @@ void MatrixAttention::addValues(Value stage, ArrayRef<Value> exponentials, Small
     Value both = vector::FromElementsOp::create(b, k.loc, VectorType::get({2}, b.getF32Type()), ValueRange{x, y});
     return LLVM::BitcastOp::create(b, k.loc, i32, arith::TruncFOp::create(b, k.loc, pairType, both));
   };
-  Value half = constant32(16), lower = constant32(0xffff), upper = constant32(0xffff0000);
-  auto join = [&](Value x, Value y, bool odd) -> Value {
-    if (odd)
-      return arith::OrIOp::create(b, k.loc, arith::ShRUIOp::create(b, k.loc, x, half),
-                                  arith::AndIOp::create(b, k.loc, y, upper));
-    return arith::OrIOp::create(b, k.loc, arith::AndIOp::create(b, k.loc, x, lower),
-                                arith::ShLIOp::create(b, k.loc, y, half));
-  };
+  // Lanes give the addresses of rows of 8 columns: those of 8 keys after those of 8 others, for 8 columns and the next.
+  Value lane = m.rem(k.thread(), m.constant(k.warp)), sixteen = m.constant(16);
+  Value key = m.rem(lane, sixteen), columnChunk = m.div(lane, sixteen);
   for (int64_t tile = 0; tile < keys / MatrixUnit::kColumns; tile += 2) {
     ArrayRef<Value> e = exponentials.slice(tile * 4, 8);
     SmallVector<Value> left = {narrowed(e[0], e[1]), narrowed(e[2], e[3]), narrowed(e[4], e[5]), narrowed(e[6], e[7])};
-    SmallVector<SmallVector<Value>> right;
     for (int64_t pair = 0; pair < pairs; ++pair) {
-      Value words[4];
-      for (auto [word, key] : llvm::zip(words, ArrayRef<int64_t>{0, 1, 8, 9}))
-        word = valueAt(tile * 8 + key, pair, 1);
-      for (bool odd : {false, true})
-        right.push_back({join(words[0], words[1], odd), join(words[2], words[3], odd)});
+      Value row = m.add(m.constant(tile * 8), key), chunk = m.add(m.constant(2 * pair), columnChunk);
+      SmallVector<Value> words = unit.loadTransposed(address(wordOf(valueRows, stage, row, chunk)));
+      add(left, 2 * pair, {words[0], words[1]});
+      add(left, 2 * pair + 1, {words[2], words[3]});
     }
-    for (int64_t part = 0; part < 2 * pairs; ++part)
-      add(left, part, right[part]);
   }
   results = sums;
 }
@@ -486,16 +480,18 @@ LogicalResult MatrixAttention::writeResult(const State &state) {
     auto some = scf::IfOp::create(b, k.loc, less(query, points.expr(queryCount)), /*withElseRegion=*/false);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(some.thenBlock());
-    for (int64_t pair = 0; pair < valueWidth / kPair; ++pair) {
+    // f32 has four neighbouring columns of both instructions of a pair, half floats two of each.
+    int64_t width = points.lanes();
+    for (int64_t first = 0; first < valueWidth; first += 4 * width) {
       PointEmitter::Scope scope(points);
-      SmallVector<Value> four;
-      for (int64_t i = 0; i < 4; ++i) {
-        Value v = state.results[(2 * pair + i % 2) * 4 + 2 * row + i / 2];
-        four.push_back(arith::MulFOp::create(b, k.loc, v, factor));
+      SmallVector<Value> columns;
+      for (int64_t i = 0; i < width; ++i) {
+        int64_t part = first / MatrixUnit::kColumns + (width == 4 ? i % 2 : 0), at = width == 4 ? i / 2 : i;
+        columns.push_back(arith::MulFOp::create(b, k.loc, state.results[part * 4 + 2 * row + at], factor));
       }
-      Value all = vector::FromElementsOp::create(b, k.loc, VectorType::get({4}, type), four);
-      Value column = m.add(m.constant(pair * kPair), m.mul(place4, 4));
-      if (failed(storeResult(query, Idx(column, /*lanes=*/true, 1, 4), all)))
+      Value all = vector::FromElementsOp::create(b, k.loc, VectorType::get({width}, type), columns);
+      Value column = m.add(m.constant(first), m.mul(place4, width));
+      if (failed(storeResult(query, Idx(column, /*lanes=*/true, 1, width), all)))
         return failure();
     }
   }

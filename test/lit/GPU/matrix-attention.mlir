@@ -25,13 +25,14 @@ disc_shape.symbol @S min 0 max 512
 // CHECK: gpu.shuffle{{ *}}xor
 // CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx"
 // CHECK: arith.truncf {{.*}} : vector<2xf32> to vector<2xbf16>
-// Four tiles of 16 keys times four of 8 columns.
+// Four tiles of 16 keys times four of 8 columns; values are transposed as they are read.
+// CHECK: nvvm.ldmatrix {{.*}}num = 4 : i32
 // CHECK-COUNT-16: nvvm.mma.sync
 // CHECK-NOT: nvvm.mma.sync
 // CHECK: scf.yield
-// Four neighbouring columns are stored together.
+// Two neighbouring columns are stored together.
 // CHECK: arith.divf
-// CHECK: llvm.store {{.*}} {alignment = 8 : i64} : vector<4xi16>, !llvm.ptr<1>
+// CHECK: llvm.store {{.*}} {alignment = 4 : i64} : vector<2xi16>, !llvm.ptr<1>
 disc_plan.kernel_func attention @causal attributes {
     layouts = [#disc_plan.layout<<0>, <[S * 96, S * 32, 32, 1]>>, #disc_plan.layout<<0>, <[S * 96, S * 32, 32, 1]>>,
                #disc_plan.layout<<0>, <[S * 96, S * 32, 32, 1]>>, #disc_plan.layout<<0>, <[S * 96, S * 32, 32, 1]>>],
