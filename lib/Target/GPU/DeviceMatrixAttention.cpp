@@ -22,6 +22,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "lib/Target/Common/KernelAttrs.h"
 #include "lib/Target/GPU/BufferAlignment.h"
 #include "lib/Target/GPU/DeviceAttention.h"
 #include "lib/Target/GPU/MatrixUnit.h"
@@ -145,6 +146,9 @@ LogicalResult MatrixAttention::emit() {
   // Rows of values start 4 banks apart, modulo 16: then the pairs that a warp reads are in different banks.
   valuePitch = valueWords + (valueWords % 16 == 0 ? 4 : 12);
   stageWords = keys * (lines * kWords + valuePitch);
+  // Registers as they are needed; without a number ptxas keeps a few values in local memory to have more blocks.
+  int64_t bytes = std::max(size, valueWidth) * byteSize(element);
+  k.function->setAttr(kResidentThreadsAttr, b.getI64IntegerAttr(bytes <= 64 ? 512 : bytes <= 256 ? 384 : 256));
   placeBlock();
   Value lanes = m.constant(k.warp), thread = k.thread(), lane = m.rem(thread, lanes);
   warpRow = m.mul(m.div(thread, lanes), MatrixUnit::kRows);
