@@ -291,8 +291,8 @@ def blocks(
         matrix_unit: whether warps multiply fragments of matrices as NVIDIA's do (lib/Target/GPU/MatrixUnit.h).
     """
     describe = f"device={device} warp={warp}" + " matrix-unit=true" * matrix_unit
-    describe += (f" arch={','.join(chips)}" if chips else "")
-    # On the CPU alone: panels of weights, Winograd's convolutions, and kernels over vectors. Products of one operand are
+    describe += f" arch={','.join(chips)}" if chips else ""
+    # On the CPU alone: panels of weights, Winograd's convolutions, kernels over vectors. Products of one operand are
     # one kernel where no library of the device is faster.
     own = {"disc-lower-math"} if matrix_unit else {"disc-fusion-merge-products", "disc-lower-math"}
     fusion = tuple(p for p in _CPU["fusion"].passes if p not in own)

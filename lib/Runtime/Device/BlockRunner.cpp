@@ -187,7 +187,8 @@ bool BlockRunner::multiplyFragments(uint32_t first, uint32_t last) {
   constexpr uint32_t kLanes = 32;
   const disc_emulated_site *site = threads[first].site;
   if (last - first != kLanes)
-    return report(threads[first], site, "multiplies fragments in a warp of " + std::to_string(last - first) + " threads");
+    return report(threads[first], site,
+                  "multiplies fragments in a warp of " + std::to_string(last - first) + " threads");
   auto fragment = [&](uint32_t lane) -> disc_emulated_fragment & {
     return *reinterpret_cast<disc_emulated_fragment *>(uintptr_t(threads[first + lane].value));
   };

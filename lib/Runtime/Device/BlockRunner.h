@@ -50,7 +50,7 @@ struct EmulatedThread : disc_thread {
   Fiber *fiber = nullptr; ///< Unless new.
   State state = State::New;
   const disc_emulated_site *site = nullptr;
-  uint64_t value = 0; ///< What it shuffles.
+  uint64_t value = 0;        ///< What it shuffles.
   uint32_t *words = nullptr; ///< Where it gets parts of matrices.
   int32_t offset = 0, width = 0;
 

@@ -80,8 +80,8 @@ typedef struct disc_emulated_fragment {
 /// Multiplies fragments with the other lanes of the warp. All 32 come here.
 void disc_rt_emulate_multiply(disc_thread *thread, const disc_emulated_site *site, disc_emulated_fragment *fragment);
 
-/// Four matrices of 8 x 8 elements of 16 bits: lane `i` brings the address of row `i % 8` of matrix `i / 8`, and gets of
-/// each the rows `2 * (i % 4)` and the next of column `i / 4`, as a word. All 32 lanes come here.
+/// Four matrices of 8 x 8 elements of 16 bits: lane `i` brings the address of row `i % 8` of matrix `i / 8`, and gets
+/// of each the rows `2 * (i % 4)` and the next of column `i / 4`, as a word. All 32 lanes come here.
 void disc_rt_emulate_load_transposed(disc_thread *thread, const disc_emulated_site *site, const char *row,
                                      uint32_t *words);
 

@@ -404,8 +404,8 @@ void KernelEmulation::lowerMultiply(NVVM::MmaOp op) {
   call(loc, "disc_rt_emulate_multiply", {}, {thread, site(op, numbers), fragment});
   Value result = LLVM::PoisonOp::create(b, loc, op.getRes().getType());
   for (unsigned i = 0; i < 4; ++i)
-    result = LLVM::InsertValueOp::create(b, loc, result,
-                                         LLVM::LoadOp::create(b, loc, b.getF32Type(), place(6 + i), 4), int64_t(i));
+    result = LLVM::InsertValueOp::create(b, loc, result, LLVM::LoadOp::create(b, loc, b.getF32Type(), place(6 + i), 4),
+                                         int64_t(i));
   op.getRes().replaceAllUsesWith(result);
   op.erase();
 }
@@ -418,11 +418,10 @@ void KernelEmulation::lowerConversion(NVVM::ConvertFloatToTF32Op op) {
     return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(int32_t(v)));
   };
   Value bits = arith::BitcastOp::create(b, loc, i32, op.getSrc());
-  Value rounded = arith::AndIOp::create(b, loc, arith::AddIOp::create(b, loc, bits, constant(0x1000)),
-                                        constant(0xffffe000));
+  Value rounded =
+      arith::AndIOp::create(b, loc, arith::AddIOp::create(b, loc, bits, constant(0x1000)), constant(0xffffe000));
   Value exponent = arith::AndIOp::create(b, loc, bits, constant(0x7f800000));
-  Value isFinite =
-      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, exponent, constant(0x7f800000));
+  Value isFinite = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, exponent, constant(0x7f800000));
   op.getRes().replaceAllUsesWith(arith::SelectOp::create(b, loc, isFinite, rounded, constant(0)).getResult());
   op.erase();
 }

@@ -131,8 +131,8 @@ FailureOr<SmallVector<KernelAccess>> mlir::disc::findAccesses(gpu::GPUFuncOp ker
     }
     if (auto copy = dyn_cast<NVVM::CpAsyncOp>(op)) {
       auto bytes = int64_t(copy.getSize());
-      for (auto [kind, address] : {std::make_pair(DISC_EMULATED_READ, &copy.getSrcMutable()),
-                                   {DISC_EMULATED_WRITE, &copy.getDstMutable()}})
+      for (auto [kind, address] :
+           {std::make_pair(DISC_EMULATED_READ, &copy.getSrcMutable()), {DISC_EMULATED_WRITE, &copy.getDstMutable()}})
         accesses.push_back({kind, address, nullptr, 1, bytes, bytes, originOf(address->get(), kernel)});
       return WalkResult::advance();
     }

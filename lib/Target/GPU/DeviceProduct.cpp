@@ -339,8 +339,7 @@ LogicalResult disc::emitDeviceContraction(DeviceKernel &k) {
     };
     if (parts->size() == 1)
       return emit();
-    SymExpr tiles = info.size(info.batch) *
-                    SymExpr::ceilDiv(info.size(info.rows), SymExpr(k.schedule("tile_rows"))) *
+    SymExpr tiles = info.size(info.batch) * SymExpr::ceilDiv(info.size(info.rows), SymExpr(k.schedule("tile_rows"))) *
                     SymExpr::ceilDiv(info.size(info.columns), SymExpr(k.schedule("tile_columns")));
     PointEmitter points = k.points(1);
     LogicalResult status = success();

@@ -90,8 +90,8 @@ SmallVector<Value> MatrixUnit::multiply(ArrayRef<Fragment> rows, ArrayRef<Fragme
 SmallVector<Value> MatrixUnit::loadTransposed(Value address) {
   auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getI32Type()));
   auto shape = NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8);
-  Value all = NVVM::LdMatrixOp::create(b, loc, type, address, 4, NVVM::MMALayout::col, shape,
-                                       NVVM::LdStMatrixEltType::B16);
+  Value all =
+      NVVM::LdMatrixOp::create(b, loc, type, address, 4, NVVM::MMALayout::col, shape, NVVM::LdStMatrixEltType::B16);
   SmallVector<Value> out;
   for (int64_t i = 0; i < 4; ++i)
     out.push_back(LLVM::ExtractValueOp::create(b, loc, all, i));

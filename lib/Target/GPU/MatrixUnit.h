@@ -50,8 +50,8 @@ public:
 
   /// A chunk from elements, of which there are chunk().
   Value pack(ArrayRef<Value> elements);
-  /// Four matrices of 8 x 8 half floats from memory of the block, transposed: lane `i` gives the address of row `i % 8` of
-  /// matrix `i / 8`, and gets the rows `2 * t` and `2 * t + 1` of column `g` of each as a word.
+  /// Four matrices of 8 x 8 half floats from memory of the block, transposed: lane `i` gives the address of row `i % 8`
+  /// of matrix `i / 8`, and gets the rows `2 * t` and `2 * t + 1` of column `g` of each as a word.
   SmallVector<Value> loadTransposed(Value address);
   /// One instruction: a has 4 words, c has 4 sums.
   SmallVector<Value> instruction(ArrayRef<Value> a, ArrayRef<Value> right, ValueRange sums);

@@ -49,7 +49,8 @@ static linalg::GenericOp productOf(KernelOp kernel) {
 
 static bool isF32(KernelOp kernel) {
   linalg::GenericOp product = productOf(kernel);
-  return product && llvm::all_of(product.getDpsInputs(), [](Value v) { return getElementTypeOrSelf(v.getType()).isF32(); });
+  return product &&
+         llvm::all_of(product.getDpsInputs(), [](Value v) { return getElementTypeOrSelf(v.getType()).isF32(); });
 }
 
 /// The kernel's input that a body's value is; null if it is computed.

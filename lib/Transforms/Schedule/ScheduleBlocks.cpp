@@ -434,18 +434,17 @@ LogicalResult BlockScheduler::product(const Product &p) {
   else if (m >= 1024 && n >= 1024)
     tile = {128, 128, 8, 8, 8};
   int64_t threads = tile.rows / tile.threadRows * (tile.columns / tile.threadColumns);
-  set(tiles(p, tile.rows, tile.columns),
-      {{"threads", threads},
-       {"tile_rows", tile.rows},
-       {"tile_columns", tile.columns},
-       {"tile_depth", tile.depth},
-       {"thread_rows", tile.threadRows},
-       {"thread_columns", tile.threadColumns}});
+  set(tiles(p, tile.rows, tile.columns), {{"threads", threads},
+                                          {"tile_rows", tile.rows},
+                                          {"tile_columns", tile.columns},
+                                          {"tile_depth", tile.depth},
+                                          {"thread_rows", tile.threadRows},
+                                          {"thread_columns", tile.threadColumns}});
   // Below as many multiplications a call of the library takes longer than the kernel.
   constexpr int64_t kLarge = 1 << 20;
   NamedAttrList schedule(kernel.getScheduleAttr());
-  schedule.set(kLibraryWhen,
-               ExprAttr::get(kernel.getContext(), p.batches * p.rows * p.columns.front() * p.depth - SymExpr(kLarge - 1)));
+  schedule.set(kLibraryWhen, ExprAttr::get(kernel.getContext(),
+                                           p.batches * p.rows * p.columns.front() * p.depth - SymExpr(kLarge - 1)));
   kernel.setScheduleAttr(schedule.getDictionary(kernel.getContext()));
   return success();
 }

@@ -16,7 +16,7 @@ struct TargetInfo {
   int64_t l2Bytes = 512 << 10;
   int64_t l3Bytes = 8 << 20;
   int64_t cores = 1;
-  int64_t warp = 32; // threads of a device that step together
+  int64_t warp = 32;       // threads of a device that step together
   bool matrixUnit = false; // of a device: warps have the instructions of lib/Target/GPU/MatrixUnit.h
   bool bf16Dot = false;
   bool fma = true;
