@@ -9,6 +9,7 @@
 #include "lib/Runtime/Device/AccessChecks.h"
 #include "lib/Runtime/Device/Device.h"
 
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -575,6 +576,157 @@ TEST(launches_beyond_the_devices_limits) {
   for (auto [threads, blocks] : {std::pair<int64_t, int64_t>{0, 1}, {-1, 1}, {32, int64_t(1) << 31}})
     CHECK(textOf(launch(&addOne, threads, blocks, "1s", nullptr, 1)).find("are more than a device runs") !=
           std::string::npos);
+}
+
+//===-- A matrix unit -----------------------------------------------------===//
+
+namespace {
+constexpr disc_emulated_site kTf32 = {"", DISC_EMULATED_MATRIX_TF32, 0, 0, 0, 0, 0};
+constexpr disc_emulated_site kBf16 = {"", DISC_EMULATED_MATRIX_BF16, 0, 0, 0, 0, 0};
+constexpr disc_emulated_site kLoad = {"", DISC_EMULATED_MATRIX_LOAD, 0, 0, 0, 0, 0};
+
+uint32_t bitsOf(float v) {
+  uint32_t bits;
+  std::memcpy(&bits, &v, sizeof(bits));
+  return bits;
+}
+/// Of numbers that bf16 has.
+uint32_t pair(float low, float high) { return bitsOf(low) >> 16 | (bitsOf(high) & 0xffff0000u); }
+} // namespace
+
+/// A has 16 x 8 numbers, B 8 x 8: each lane takes its own of a matrix in memory.
+static void multipliesTf32(disc_thread *thread, void *const *args) {
+  auto *a = value<const float *>(args, 0), *b = value<const float *>(args, 1);
+  uint32_t g = thread->thread / 4, t = thread->thread % 4;
+  disc_emulated_fragment f = {};
+  for (uint32_t i = 0; i < 4; ++i)
+    f.a[i] = bitsOf(a[(g + i % 2 * 8) * 8 + t + i / 2 * 4]);
+  for (uint32_t i = 0; i < 2; ++i)
+    f.b[i] = bitsOf(b[(t + i * 4) * 8 + g]);
+  for (float &sum : f.sums)
+    sum = 1;
+  disc_rt_emulate_multiply(thread, &kTf32, &f);
+  for (uint32_t i = 0; i < 4; ++i)
+    value<float *>(args, 2)[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = f.sums[i];
+}
+
+TEST(fragments_of_tf32) {
+  float a[16 * 8], b[8 * 8], c[16 * 8] = {};
+  for (int i = 0; i < 16 * 8; ++i)
+    a[i] = float(i % 13 - 6);
+  for (int i = 0; i < 8 * 8; ++i)
+    b[i] = float(i % 7 - 3);
+  CHECK(launch(&multipliesTf32, 32, 1, "001", a, b, c).ok());
+  for (int i = 0; i < 16; ++i)
+    for (int j = 0; j < 8; ++j) {
+      float sum = 1;
+      for (int k = 0; k < 8; ++k)
+        sum += a[i * 8 + k] * b[k * 8 + j];
+      CHECK(c[i * 8 + j] == sum);
+    }
+  // The unit does not see the lower 13 bits.
+  a[0] = 1 + 1.0f / 2048, b[0] = 1;
+  for (int k = 1; k < 8; ++k)
+    a[k] = 0;
+  CHECK(launch(&multipliesTf32, 32, 1, "001", a, b, c).ok());
+  CHECK(c[0] == 2);
+  CHECK_TEXT(textOf(launch(&multipliesTf32, 16, 1, "001", a, b, c)),
+             "block 0, thread 0: multiplies fragments in a warp of 16 threads");
+}
+
+static void multipliesBf16(disc_thread *thread, void *const *args) {
+  auto *a = value<const float *>(args, 0), *b = value<const float *>(args, 1);
+  uint32_t g = thread->thread / 4, t = thread->thread % 4;
+  disc_emulated_fragment f = {};
+  for (uint32_t i = 0; i < 4; ++i) {
+    const float *at = a + (g + i % 2 * 8) * 16 + 2 * t + i / 2 * 8;
+    f.a[i] = pair(at[0], at[1]);
+  }
+  for (uint32_t i = 0; i < 2; ++i)
+    f.b[i] = pair(b[(2 * t + i * 8) * 8 + g], b[(2 * t + i * 8 + 1) * 8 + g]);
+  disc_rt_emulate_multiply(thread, &kBf16, &f);
+  for (uint32_t i = 0; i < 4; ++i)
+    value<float *>(args, 2)[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = f.sums[i];
+}
+
+TEST(fragments_of_bf16) {
+  float a[16 * 16], b[16 * 8], c[16 * 8] = {};
+  for (int i = 0; i < 16 * 16; ++i)
+    a[i] = float(i % 13 - 6);
+  for (int i = 0; i < 16 * 8; ++i)
+    b[i] = float(i % 7 - 3) / 4;
+  CHECK(launch(&multipliesBf16, 32, 1, "001", a, b, c).ok());
+  for (int i = 0; i < 16; ++i)
+    for (int j = 0; j < 8; ++j) {
+      float sum = 0;
+      for (int k = 0; k < 16; ++k)
+        sum += a[i * 16 + k] * b[k * 8 + j];
+      CHECK(c[i * 8 + j] == sum);
+    }
+}
+
+/// Four matrices one below the other.
+static void loadsTransposed(disc_thread *thread, void *const *args) {
+  auto *rows = value<const uint16_t *>(args, 0);
+  uint32_t words[4];
+  disc_rt_emulate_load_transposed(thread, &kLoad, reinterpret_cast<const char *>(rows + 8 * thread->thread), words);
+  std::memcpy(value<uint32_t *>(args, 1) + 4 * thread->thread, words, sizeof(words));
+}
+
+TEST(matrices_are_transposed) {
+  uint16_t rows[4 * 8 * 8];
+  std::iota(std::begin(rows), std::end(rows), uint16_t(0));
+  uint32_t words[32 * 4] = {};
+  CHECK(launch(&loadsTransposed, 32, 1, "01", rows, words).ok());
+  for (uint32_t lane = 0; lane < 32; ++lane)
+    for (uint32_t matrix = 0; matrix < 4; ++matrix) {
+      uint32_t first = matrix * 64 + lane % 4 * 16 + lane / 4;
+      CHECK(words[lane * 4 + matrix] == (first | (first + 8) << 16));
+    }
+}
+
+/// Copies 16 bytes for each thread; `early` reads them before anybody has waited.
+static void copies(disc_thread *thread, void *const *args) {
+  static constexpr disc_emulated_site write = {"model.py:5", DISC_EMULATED_WRITE, 16, 16, DISC_EMULATED_SHARED, 0, 512};
+  static constexpr disc_emulated_site read = {"model.py:6", DISC_EMULATED_READ, 4, 4, DISC_EMULATED_SHARED, 0, 512};
+  auto *in = value<const char *>(args, 0);
+  bool early = value<int64_t>(args, 2), checks = value<int64_t>(args, 3);
+  if (checks)
+    disc_rt_emulate_check(thread, 0);
+  char *shared = disc_rt_emulate_shared(thread, 512), *own = shared + 16 * thread->thread;
+  if (checks)
+    disc_rt_emulate_access(thread, &write, own, 1);
+  // The second half of the threads copies nothing: there are zeros.
+  disc_rt_emulate_copy(thread, &write, own, in + 16 * thread->thread, thread->thread < 16 ? 16 : 0);
+  disc_rt_emulate_commit(thread);
+  disc_rt_emulate_wait(thread, early ? 1 : 0);
+  disc_rt_emulate_barrier(thread, &kBarrier);
+  const char *other = shared + 16 * (thread->thread ^ 1);
+  if (checks)
+    disc_rt_emulate_access(thread, &read, other, 1);
+  std::memcpy(value<int32_t *>(args, 1) + thread->thread, other, 4);
+}
+
+TEST(copies_end_when_they_are_waited_for) {
+  int32_t in[32 * 4], out[32] = {};
+  std::iota(std::begin(in), std::end(in), 1);
+  memory().add(in, sizeof(in));
+  memory().add(out, sizeof(out));
+  for (int64_t checks : {0, 1}) {
+    CHECK_TEXT(textOf(launch(&copies, 32, 2, "01ss", in, out, int64_t(0), checks)), "");
+    for (int i = 0; i < 32; ++i)
+      CHECK(out[i] == (i < 16 ? 4 * (i ^ 1) + 1 : 0));
+  }
+  CHECK_TEXT(textOf(launch(&copies, 32, 1, "01ss", in, out, int64_t(1), int64_t(1))),
+             "block 0, thread 0 at model.py:6: reads byte 16 of an array in shared memory, which a copy writes that "
+             "nobody has waited for");
+  memory().remove(in);
+  memory().remove(out);
+}
+
+TEST(powers_of_two) {
+  CHECK(disc_rt_emulate_power(3) == 8 && disc_rt_emulate_power(-1) == 0.5f);
+  CHECK(disc_rt_emulate_power(-INFINITY) == 0);
 }
 
 //===-- The device --------------------------------------------------------===//

@@ -200,6 +200,49 @@ def test_kernels_of_a_model(target):
         assert not used, (name, used)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "instruction"),
+    [
+        (torch.float32, "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"),
+        (torch.float16, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"),
+        (torch.bfloat16, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"),
+    ],
+    ids=str,
+)
+def test_products_use_tensor_cores(dtype, instruction):
+    """In every size of tiles, with copies that nobody waits for at once, and in attention."""
+    rows, length = torch.export.Dim("n", max=1 << 20), torch.export.Dim("s", max=512)
+
+    class Both(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(256, 384, dtype=dtype)
+
+        def forward(self, x, q):
+            return self.linear(x), torch.nn.functional.scaled_dot_product_attention(q, q, q)
+
+    module = Both().requires_grad_(False)
+    model = disc.compile(
+        module,
+        (torch.randn(5, 256, dtype=dtype), torch.randn(2, 3, 7, 64, dtype=dtype)),
+        dynamic_shapes=({0: rows}, {2: length}),
+        options=disc.Options(target="cuda:sm_80", stop_after="memory"),
+    )
+    module = _native.Module.parse(model.ir("memory"))
+    passes = targets.find("cuda:sm_80").pipeline["codegen"].passes
+    end = next(i for i, name in enumerate(passes) if name.startswith("disc-nvvm-serialize"))
+    module.run(f"builtin.module({','.join(passes[:end])},disc-nvvm-serialize{{cubin=false}})")
+    ((_, _, text, _),) = module.images()
+    kernels = {part.split(b"(")[0].strip(): part for part in text.split(b".entry ")[1:]}
+    products = [name for name in kernels if b"linear" in name and b"epilogue" not in name]
+    assert len(products) == 4
+    for name, code in kernels.items():
+        if b"epilogue" not in name:
+            assert instruction.encode() in code, name
+            assert (b"cp.async.cg.shared.global" in code) == (b"variant0" not in name and b"variant1" not in name), name
+    assert (b"ldmatrix" in text) == (dtype != torch.float32)
+
+
 class Rows(torch.nn.Module):
     """Norms, gates and softmax of rows of 768, twice: one kernel of many passes."""
 
