@@ -619,7 +619,8 @@ API(cuGraphDestroy, hipGraphDestroy)(void *graph) {
   return 0;
 }
 API(cuGraphAddKernelNode, hipGraphAddKernelNode)(void **node, void *graph, void *const *after, size_t count,
-                                                 const KernelParams *params) {
+                                                 const void *given) {
+  auto *params = static_cast<const KernelParams *>(given);
   LOCK;
   needContext();
   if (int result = enter("addKernel", std::string(params->kernel->name) + " " + std::to_string(params->grid.x)))
@@ -629,8 +630,8 @@ API(cuGraphAddKernelNode, hipGraphAddKernelNode)(void **node, void *graph, void 
   made.args = valuesOf(params->kernel, params->args);
   return add(node, graph, after, count, std::move(made));
 }
-API(cuGraphExecKernelNodeSetParams, hipGraphExecKernelNodeSetParams)(void *executable, void *node,
-                                                                     const KernelParams *params) {
+API(cuGraphExecKernelNodeSetParams, hipGraphExecKernelNodeSetParams)(void *executable, void *node, const void *given) {
+  auto *params = static_cast<const KernelParams *>(given);
   LOCK;
   needContext();
   if (int result = enter("setKernel", std::string(params->kernel->name) + " " + std::to_string(params->grid.x)))
@@ -673,15 +674,17 @@ static bool isPlain(const CopyParams &params, void *context) {
   return params.from.memory == 2 && params.to.memory == 2 && params.height == 1 && params.depth == 1 &&
          context == &fake;
 }
-API(cuGraphAddMemcpyNode, )(void **node, void *graph, void *const *after, size_t count, const CopyParams *params,
+API(cuGraphAddMemcpyNode, )(void **node, void *graph, void *const *after, size_t count, const void *given,
                             void *context) {
+  auto *params = static_cast<const CopyParams *>(given);
   LOCK;
   needContext();
   if (!isPlain(*params, context))
     return kInvalid;
   return addCopy(node, graph, after, count, copying(params->to.device, params->from.device, params->width));
 }
-API(cuGraphExecMemcpyNodeSetParams, )(void *executable, void *node, const CopyParams *params, void *context) {
+API(cuGraphExecMemcpyNodeSetParams, )(void *executable, void *node, const void *given, void *context) {
+  auto *params = static_cast<const CopyParams *>(given);
   LOCK;
   needContext();
   if (!isPlain(*params, context))

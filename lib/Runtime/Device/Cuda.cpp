@@ -33,11 +33,11 @@ struct Cuda {
   DriverResult (*popContext)(void **context);
   DriverResult (*errorName)(DriverResult result, const char **name);
   DriverResult (*attribute)(int *value, int attribute, int device);
-  DriverResult (*addKernel)(void **node, void *graph, void *const *after, size_t count, const KernelParams *params);
-  DriverResult (*setKernel)(void *executable, void *node, const KernelParams *params);
-  DriverResult (*addCopy)(void **node, void *graph, void *const *after, size_t count, const CopyParams *params,
+  DriverResult (*addKernel)(void **node, void *graph, void *const *after, size_t count, const void *params);
+  DriverResult (*setKernel)(void *executable, void *node, const void *params);
+  DriverResult (*addCopy)(void **node, void *graph, void *const *after, size_t count, const void *params,
                           void *context);
-  DriverResult (*setCopy)(void *executable, void *node, const CopyParams *params, void *context);
+  DriverResult (*setCopy)(void *executable, void *node, const void *params, void *context);
   Driver table;
 };
 } // namespace

@@ -33,8 +33,8 @@ struct Hip {
   DriverResult (*setDevice)(int device);
   const char *(*errorName)(DriverResult result);
   DriverResult (*properties)(void *properties, int device);
-  DriverResult (*addKernel)(void **node, void *graph, void *const *after, size_t count, const KernelParams *params);
-  DriverResult (*setKernel)(void *executable, void *node, const KernelParams *params);
+  DriverResult (*addKernel)(void **node, void *graph, void *const *after, size_t count, const void *params);
+  DriverResult (*setKernel)(void *executable, void *node, const void *params);
   DriverResult (*addCopy)(void **node, void *graph, void *const *after, size_t count, void *to, const void *from,
                           size_t bytes, int kind);
   DriverResult (*setCopy)(void *executable, void *node, void *to, const void *from, size_t bytes, int kind);
