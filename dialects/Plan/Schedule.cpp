@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kMany = int64_t(1) << 40;
 
 struct Field {
-  enum class Type { Number, Numbers, Dims, Expr, Flag, Variants, Schedules };
+  enum class Type { Number, Numbers, Dims, Expr, Flag, Schedules };
 
   StringLiteral name;
   Type type = Type::Number;
@@ -67,7 +67,6 @@ constexpr Field kThreads = {"threads", {}, true, 1, 1024};
 constexpr Field kVector = {"vector", {}, true, 1, 16};
 constexpr Field kPart = {"part", {}, false, 1, kMany};
 constexpr Field kBlocksOfThreads[] = {kThreads};
-/// Whose conditions follow from the layouts of buffers.
 constexpr Field kSchedules = {kVariants, Field::Type::Schedules};
 constexpr Field kPoints = {"points", {}, false, 1, 16};
 constexpr Field kDeviceLoop[] = {kThreads, kVector, kPoints, kSchedules};
@@ -88,8 +87,9 @@ constexpr Field kDeviceMatrix[] = {kThreads,
                                    {"warp_columns", {}, true, 8, 256},
                                    {"stages", {}, true, 2, 8},
                                    {"slices", {}, true, 1, 32},
-                                   {kVariants, Field::Type::Variants},
+                                   kSchedules,
                                    {kLibraryWhen, kExpr, false, -kMany, kMany}};
+/// Beside the others, in a variant of these.
 constexpr Field kVariant[] = {{kVariantWhen, kExpr, true, -kMany, kMany}, {kVariantTasks, kExpr, true, 0, kMany}};
 constexpr Field kDeviceAttention[] = {kThreads, {"queries", {}, true}, {"keys", {}, true, 1, 1024}};
 constexpr Field kMatrixAttention[] = {
@@ -124,8 +124,6 @@ bool isNumber(Attribute attr) {
 }
 } // namespace
 
-static LogicalResult verifyMatrix(Operation *kernel, DictionaryAttr schedule, ArrayRef<Field> more);
-
 LogicalResult Verifier::check(const Field &field) {
   Attribute attr = schedule.get(field.name);
   if (!attr)
@@ -156,20 +154,12 @@ LogicalResult Verifier::check(const Field &field) {
     return expr.getValue().isConstant() ? bounds(field, expr.getValue().constant()) : success();
   }
   case Field::Type::Schedules: {
-    // What each says is checked like a schedule of its own.
+    // verifySchedule() checks each of them.
     auto list = dyn_cast<ArrayAttr>(attr);
     return list && llvm::all_of(list, llvm::IsaPred<DictionaryAttr>) ? success() : wrongType("a list of schedules");
   }
   case Field::Type::Flag:
     return isa<BoolAttr>(attr) ? success() : LogicalResult(wrongType("true or false"));
-  case Field::Type::Variants: {
-    auto list = dyn_cast<ArrayAttr>(attr);
-    if (!list || list.empty() || !llvm::all_of(list, llvm::IsaPred<DictionaryAttr>))
-      return wrongType("a list of schedules");
-    return success(llvm::all_of(list.getAsRange<DictionaryAttr>(), [&](DictionaryAttr variant) {
-      return succeeded(verifyMatrix(kernel, variant, kVariant));
-    }));
-  }
   }
   llvm_unreachable("unknown type of field");
 }
@@ -281,16 +271,22 @@ static LogicalResult verifyDeviceSchedule(Verifier &v, KernelKind kind, Block &b
 
 LogicalResult disc::verifySchedule(Operation *kernel, KernelKind kind, Block &body, DictionaryAttr schedule) {
   Verifier v{kernel, schedule};
-  bool hasSchedules = isDeviceSchedule(schedule) && (kind == KernelKind::Row || kind == KernelKind::Loop);
-  if (auto variants = schedule.getAs<ArrayAttr>(kVariants); variants && hasSchedules)
-    for (auto variant : variants.getAsRange<DictionaryAttr>()) {
-      if (variant.contains(kVariants) || !isDeviceSchedule(variant))
-        return v.error() << "'variants' must be schedules of a device without variants of their own (P8)";
-      Verifier own{kernel, variant};
-      if (failed(verifyDeviceSchedule(own, kind, body)))
-        return failure();
-    }
-  return isDeviceSchedule(schedule) ? verifyDeviceSchedule(v, kind, body) : verifyHostSchedule(v, kind, body);
+  if (!isDeviceSchedule(schedule))
+    return verifyHostSchedule(v, kind, body);
+  if (failed(verifyDeviceSchedule(v, kind, body)))
+    return failure();
+  auto variants = schedule.getAs<ArrayAttr>(kVariants);
+  if (!variants)
+    return success();
+  for (auto variant : variants.getAsRange<DictionaryAttr>()) {
+    if (variant.contains(kVariants) || !isDeviceSchedule(variant))
+      return v.error() << "'variants' must be schedules of a device without variants of their own (P8)";
+    Verifier own{kernel, variant};
+    bool onUnit = isMatrixSchedule(schedule);
+    if (failed(onUnit ? verifyMatrix(kernel, variant, kVariant) : verifyDeviceSchedule(own, kind, body)))
+      return failure();
+  }
+  return success();
 }
 
 LogicalResult disc::verifyLaunch(Operation *kernel, Attribute tasks, Attribute scratch, Attribute cost) {

@@ -19,8 +19,10 @@ bool isDeviceSchedule(DictionaryAttr schedule);
 bool isMatrixSchedule(DictionaryAttr schedule);
 
 /// Fields of a device's schedule that are not numbers of its block:
-/// `variants`: other schedules of the kernel, each with its `tasks`, and `when`: the first of which `when` is positive
-/// runs. `library`: where it is positive, a library of the device computes the product, if there is one.
+/// `variants`: other schedules of the kernel, for some shapes (lib/Target/GPU/KernelVariants.cpp). Those of a matrix
+/// unit have `tasks` and `when` of their own, which is positive for their shapes; for others both follow from the
+/// layouts of the buffers. `library`: where it is positive, a library of the device computes the product, if there is
+/// one.
 inline constexpr llvm::StringLiteral kVariants = "variants", kVariantWhen = "when", kVariantTasks = "tasks",
                                      kLibraryWhen = "library";
 

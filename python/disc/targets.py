@@ -142,7 +142,9 @@ class Cuda(Gpu):
 
     def has_matrix_unit(self, chips: Sequence[str]) -> bool:
         """From compute capability 8.0 on."""
-        return all(int(chip.removeprefix("sm_").rstrip("af")) >= 80 for chip in chips)
+        numbers = [chip.removeprefix("sm_").rstrip("af") for chip in chips]
+        # What is no chip is an error of the serializer, which lists those that there are.
+        return all(number.isdecimal() and int(number) >= 80 for number in numbers)
 
     def pipeline(self, chips: Sequence[str]) -> Pipeline:
         """Those of a GPU, with the assembler."""

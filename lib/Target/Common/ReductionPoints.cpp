@@ -72,16 +72,20 @@ SmallVector<MergedDims> disc::adjacentRuns(KernelAccess &access, ArrayRef<unsign
   return runs;
 }
 
-SmallVector<Value> disc::reducePoint(PointEmitter &points, const ReductionPlan &plan, const PlannedReduction &reduction,
-                                     ArrayRef<Idx> at, Value mask, ArrayRef<Value> accumulators) {
-  linalg::GenericOp op = reduction.op;
-  SmallVector<Idx> iters(op.getNumLoops());
+SmallVector<Idx> disc::itersAt(const ReductionPlan &plan, const PlannedReduction &reduction, ArrayRef<Idx> at) {
+  SmallVector<Idx> iters(linalg::GenericOp(reduction.op).getNumLoops());
   for (auto [iter, d] : llvm::zip(reduction.parallel, plan.parallel))
     iters[iter] = at[d];
   for (auto [iter, d] : llvm::zip(reduction.reduced, plan.reduced))
     iters[iter] = at[d];
+  return iters;
+}
+
+SmallVector<Value> disc::reducePoint(PointEmitter &points, const ReductionPlan &plan, const PlannedReduction &reduction,
+                                     ArrayRef<Idx> at, Value mask, ArrayRef<Value> accumulators) {
+  linalg::GenericOp op = reduction.op;
   IRMapping map;
-  if (failed(points.emitBody(op, iters, mask, accumulators, map)))
+  if (failed(points.emitBody(op, itersAt(plan, reduction, at), mask, accumulators, map)))
     return {};
   return llvm::map_to_vector(op.getBody()->getTerminator()->getOperands(), [&](Value v) { return map.lookup(v); });
 }

@@ -17,6 +17,9 @@ void readReductions(KernelAccess &access, KernelFuncOp kernel, const ReductionPl
 /// The dimensions `dims` of the domain as runs; adjacent ones may be merged.
 SmallVector<MergedDims> adjacentRuns(KernelAccess &access, ArrayRef<unsigned> dims);
 
+/// The reduction's iterators at a point of the plan's domain.
+SmallVector<Idx> itersAt(const ReductionPlan &plan, const PlannedReduction &reduction, ArrayRef<Idx> at);
+
 /// The accumulators after one more point of the domain. The body's own combiner adds to them, whatever it is. Nothing,
 /// with an error reported, if a value cannot be evaluated.
 SmallVector<Value> reducePoint(PointEmitter &points, const ReductionPlan &plan, const PlannedReduction &reduction,

@@ -79,6 +79,16 @@ Value DeviceKernel::shared(Type element, int64_t count) {
   return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), 3), name);
 }
 
+void DeviceKernel::keepRolled(ValueRange results) {
+  auto loop = results.front().getDefiningOp<scf::ForOp>();
+  if (!loop)
+    return;
+  MLIRContext *context = loop.getContext();
+  auto unroll = LLVM::LoopUnrollAttr::get(context, BoolAttr::get(context, true), {}, {}, {}, {}, {}, {});
+  loop->setAttr("loop_annotation",
+                LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unroll, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}));
+}
+
 void DeviceKernel::share(Value first, Value count, function_ref<void()> part) {
   Value block = gpu::BlockIdOp::create(b, loc, b.getIndexType(), gpu::Dimension::x);
   Value end = m.add(first, count), isBehind = m.less(block, first);

@@ -54,6 +54,10 @@ public:
   /// parts' arrays in memory of the block are the same.
   void share(Value first, Value count, function_ref<void()> part);
 
+  /// Keeps the loop of these results a loop, also if its number of steps is known: unrolled, the loads of all steps
+  /// would be in registers at once.
+  void keepRolled(ValueRange results);
+
   /// Memory of the block for `count` elements.
   Value shared(Type element, int64_t count);
   /// Reads and writes it at an element; booleans take a byte.
@@ -85,10 +89,11 @@ SmallVector<StringRef> checkTexts(KernelFuncOp kernel);
 /// One of the schedules of a kernel.
 struct KernelVariant {
   DictionaryAttr schedule;
-  SymExpr unless;                 // it serves the shapes where this is 0
+  SymExpr when;                   // it serves the shapes where this is positive
   SmallVector<SymExpr> multiples; // of the schedule's `vector` there
+  std::optional<SymExpr> tasks;   // if they are not the kernel's
 };
-/// The schedules in which a row or loop kernel is emitted, best first. The last one serves all shapes that are left.
+/// The schedules in which a kernel is emitted, best first. The last one serves all shapes that are left.
 FailureOr<SmallVector<KernelVariant>> kernelVariants(KernelFuncOp kernel, ShapeAnalysis &shapes);
 
 /// How a loop kernel without a running sum walks its buffers, over the dims of its results.

@@ -101,17 +101,6 @@ private:
 };
 } // namespace
 
-/// Steps, of a number that may be known, stay a loop: unrolled, the loads of all of them would be in registers at once.
-static void keepRolled(ValueRange results) {
-  auto loop = results.front().getDefiningOp<scf::ForOp>();
-  if (!loop)
-    return;
-  MLIRContext *context = loop.getContext();
-  auto unroll = LLVM::LoopUnrollAttr::get(context, BoolAttr::get(context, true), {}, {}, {}, {}, {}, {});
-  loop->setAttr("loop_annotation",
-                LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unroll, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}));
-}
-
 LogicalResult MatrixProduct::emit() {
   tileRows = k.schedule("tile_rows"), tileColumns = k.schedule("tile_columns");
   warpRows = k.schedule("warp_rows"), warpColumns = k.schedule("warp_columns");
@@ -245,12 +234,6 @@ MatrixUnit::Fragment MatrixProduct::fragment(const Operand &operand, Value stage
 
 /// Lines in memory of the block.
 SmallVector<Value> MatrixProduct::staged() {
-  for (Operand *operand : {&left, &right}) {
-    placeOperand(*operand);
-    if (!operand->isCopied)
-      put(*operand, evaluate(*operand, m.constant(0)), m.constant(0));
-  }
-  bool anyCopied = left.isCopied || right.isCopied;
   auto copyAll = [&](Value step, Value stage) {
     for (Operand *operand : {&left, &right})
       if (operand->isCopied)
@@ -258,10 +241,20 @@ SmallVector<Value> MatrixProduct::staged() {
   };
   auto guarded = [&](Value step, function_ref<void()> body) {
     emitIf(b, k.loc, m.less(step, steps), {}, [&] {
+      PointEmitter::Scope scope(points);
       body();
       return SmallVector<Value>();
     });
   };
+  for (Operand *operand : {&left, &right})
+    placeOperand(*operand);
+  bool anyCopied = left.isCopied || right.isCopied;
+  // Operands of a sum without elements have nothing to read.
+  guarded(m.constant(0), [&] {
+    for (Operand *operand : {&left, &right})
+      if (!operand->isCopied)
+        put(*operand, evaluate(*operand, m.constant(0)), m.constant(0));
+  });
   for (int64_t i = 0; i + 1 < stages && anyCopied; ++i) {
     guarded(m.constant(i), [&] { copyAll(m.constant(i), m.constant(i)); });
     NVVM::CpAsyncCommitGroupOp::create(b, k.loc);
@@ -308,7 +301,7 @@ SmallVector<Value> MatrixProduct::staged() {
     next.push_back(after);
     return next;
   });
-  keepRolled(carried);
+  k.keepRolled(carried);
   if (anyCopied)
     NVVM::CpAsyncWaitGroupOp::create(b, k.loc, 0);
   // The memory is that of the sums from here on.

@@ -30,6 +30,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -84,6 +85,7 @@ private:
   Value chunkOf(Value tensor, const std::optional<BufferOperand> &buffer, Value row, Value firstColumn, bool isInside);
   SmallVector<MatrixUnit::Fragment> queryFragments(int64_t line);
   SmallVector<Value> scores(Value stage);
+  SmallVector<Value> withoutNan(Value firstKey, SmallVector<Value> score);
   SmallVector<Value> masked(Value firstKey, SmallVector<Value> score);
   State step(Value firstKey, const State &old);
   void addValues(Value stage, ArrayRef<Value> exponentials, SmallVector<Value> &results);
@@ -147,8 +149,8 @@ LogicalResult MatrixAttention::emit() {
   valuePitch = valueWords + (valueWords % 16 == 0 ? 4 : 12);
   stageWords = keys * (lines * kWords + valuePitch);
   // Registers as they are needed; without a number ptxas keeps a few values in local memory to have more blocks.
-  int64_t bytes = std::max(size, valueWidth) * byteSize(element);
-  k.function->setAttr(kResidentThreadsAttr, b.getI64IntegerAttr(bytes <= 64 ? 512 : bytes <= 256 ? 384 : 256));
+  int64_t bytes = std::max(size, valueWidth) * byteSize(element), most = unit.isExact() ? 256 : 128;
+  k.function->setAttr(kResidentThreadsAttr, b.getI64IntegerAttr(bytes <= 64 ? 512 : bytes <= most ? 384 : 256));
   placeBlock();
   Value lanes = m.constant(k.warp), thread = k.thread(), lane = m.rem(thread, lanes);
   warpRow = m.mul(m.div(thread, lanes), MatrixUnit::kRows);
@@ -328,6 +330,38 @@ Value MatrixAttention::power(Value v) {
   return LLVM::CallIntrinsicOp::create(b, k.loc, v.getType(), b.getStringAttr("llvm.nvvm.ex2.approx"), v).getResult(0);
 }
 
+/// f32 in two parts makes NaN of an infinity times a number without a rest. If a score of the thread is NaN, it
+/// computes its scores again, one product after the other.
+SmallVector<Value> MatrixAttention::withoutNan(Value firstKey, SmallVector<Value> score) {
+  if (unit.isExact())
+    return score;
+  Value isAny;
+  for (Value s : score) {
+    Value isNan = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::UNO, s, s);
+    isAny = isAny ? arith::OrIOp::create(b, k.loc, isAny, isNan).getResult() : isNan;
+  }
+  return emitIf(b, k.loc, isAny, score, [&] {
+    Value lastKey = m.sub(keyTotal, m.constant(1)), lastQuery = m.sub(points.expr(queryCount), m.constant(1));
+    SmallVector<Value> zeros(score.size(), number(0));
+    return emitFor(b, k.loc, m.constant(0), points.expr(depth), m.constant(1), zeros, [&](Value e, ValueRange sums) {
+      PointEmitter::Scope scope(points);
+      SmallVector<Value> next(sums), rows;
+      for (int64_t row : {0, 1})
+        rows.push_back(read(op.getQuery(), m.min(queryOf(row), lastQuery), e));
+      for (size_t at = 0; at < score.size(); ++at) {
+        if (at % 4 >= 2)
+          continue; // the other row reads the same keys
+        int64_t inTile = static_cast<int64_t>(at / 4) * MatrixUnit::kColumns + static_cast<int64_t>(at % 4);
+        Value key = m.add(firstKey, m.add(m.constant(inTile), m.mul(place4, 2)));
+        Value v = read(op.getKey(), m.min(key, lastKey), e);
+        for (size_t row : {0, 1})
+          next[at + 2 * row] = math::FmaOp::create(b, k.loc, rows[row], v, sums[at + 2 * row]);
+      }
+      return next;
+    });
+  });
+}
+
 /// Scores in powers of two, with minus infinity where nothing is to be seen. Only steps at the last key, or at the
 /// diagonal of causal attention, have to look where they are.
 SmallVector<Value> MatrixAttention::masked(Value firstKey, SmallVector<Value> score) {
@@ -367,7 +401,7 @@ SmallVector<Value> MatrixAttention::masked(Value firstKey, SmallVector<Value> sc
 }
 
 MatrixAttention::State MatrixAttention::step(Value firstKey, const State &old) {
-  SmallVector<Value> score = masked(firstKey, scores(old.stage));
+  SmallVector<Value> score = masked(firstKey, withoutNan(firstKey, scores(old.stage)));
   State next;
   next.results = old.results;
   SmallVector<Value> exponentials(score.size());
@@ -430,21 +464,23 @@ void MatrixAttention::addValues(Value stage, ArrayRef<Value> exponentials, Small
       // A few pairs at once: enough independent instructions, and registers for their words.
       constexpr int64_t kTogether = 2;
       for (int64_t firstPair = 0; firstPair < pairs; firstPair += kTogether) {
-        SmallVector<SmallVector<Value>> right[2];
+        // Upper parts, rests, and upper parts without infinities, to multiply rests with.
+        SmallVector<SmallVector<Value>> right[3];
         for (int64_t pair = firstPair; pair < std::min(firstPair + kTogether, pairs); ++pair) {
           Value first = valueAt(tile * 8, pair, 2), second = valueAt(tile * 8 + 1, pair, 2);
           for (int64_t odd : {0, 1}) {
-            SmallVector<Value> parts[2];
+            SmallVector<Value> parts[3];
             for (Value v : {first, second}) {
               auto [high, low] = unit.split(vector::ExtractOp::create(b, k.loc, v, odd));
               parts[0].push_back(high);
               parts[1].push_back(low);
+              parts[2].push_back(unit.finite(high));
             }
-            right[0].push_back(parts[0]);
-            right[1].push_back(parts[1]);
+            for (auto [list, words] : llvm::zip(right, parts))
+              list.push_back(words);
           }
         }
-        for (auto [l, r] : {std::make_pair(1, 0), {0, 1}, {0, 0}})
+        for (auto [l, r] : {std::make_pair(1, 2), {0, 1}, {0, 0}})
           for (auto [part, words] : llvm::enumerate(right[r]))
             add(left[l], 2 * firstPair + part, words);
       }

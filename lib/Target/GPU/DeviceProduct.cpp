@@ -83,14 +83,6 @@ Value TileProduct::widen(Value v) {
   return arith::ExtSIOp::create(b, k.loc, type, v);
 }
 
-/// Few steps, of a number that is known, would be unrolled, with the loads of all of them in registers at once.
-static void keepRolled(scf::ForOp loop) {
-  MLIRContext *context = loop.getContext();
-  auto unroll = LLVM::LoopUnrollAttr::get(context, BoolAttr::get(context, true), {}, {}, {}, {}, {}, {});
-  loop->setAttr("loop_annotation",
-                LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unroll, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}));
-}
-
 LogicalResult TileProduct::emit() {
   int64_t tileRows = k.schedule("tile_rows"), tileColumns = k.schedule("tile_columns");
   tileDepth = k.schedule("tile_depth");
@@ -123,7 +115,7 @@ LogicalResult TileProduct::emit() {
     k.barrier();
     return next;
   });
-  keepRolled(sums.front().getDefiningOp<scf::ForOp>());
+  k.keepRolled(sums);
   if (ok)
     epilogue(batch, firstRow, firstColumn, sums);
   return success(ok);

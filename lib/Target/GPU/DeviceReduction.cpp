@@ -298,13 +298,7 @@ void DeviceReduction::preload(unsigned pass, ArrayRef<Idx> at) {
   for (const PlannedReduction &reduction : plan.reductions) {
     if (reduction.pass != pass)
       continue;
-    linalg::GenericOp op = reduction.op;
-    SmallVector<Idx> iters(op.getNumLoops());
-    for (auto [iter, d] : llvm::zip(reduction.parallel, plan.parallel))
-      iters[iter] = at[d];
-    for (auto [iter, d] : llvm::zip(reduction.reduced, plan.reduced))
-      iters[iter] = at[d];
-    preloadInputs(op, iters);
+    preloadInputs(reduction.op, itersAt(plan, reduction, at));
   }
   for (const PlannedResult &result : plan.results)
     if (result.isFull && result.pass == pass)

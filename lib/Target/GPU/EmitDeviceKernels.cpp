@@ -192,34 +192,39 @@ struct Emission {
 
   /// A kernel in the schedules that it has for different shapes, each emitted by `emit`. Names of others than the last
   /// say what is special to them.
-  LogicalResult addSchedules(KernelFuncOp kernel,
-                             function_ref<FailureOr<DeviceKernelOp>(const KernelVariant &, const Twine &)> emit) {
+  FailureOr<DeviceKernelOp>
+  addSchedules(KernelFuncOp kernel,
+               function_ref<FailureOr<DeviceKernelOp>(const KernelVariant &, const Twine &)> emit) {
     FailureOr<SmallVector<KernelVariant>> variants = kernelVariants(kernel, shapes);
     if (failed(variants))
       return failure();
     SymExpr tasks = kernel.getTasksAttr() ? cast<ExprAttr>(kernel.getTasksAttr()).getValue() : SymExpr(0);
     SmallVector<Attribute> others;
+    FailureOr<DeviceKernelOp> stub = failure();
     for (const KernelVariant &variant : *variants) {
       bool isLast = &variant == &variants->back();
       std::string name = kernel.getSymName().str();
-      for (StringRef field : {"vector", "points"})
-        if (auto number = variant.schedule.getAs<IntegerAttr>(field); number && !isLast)
+      for (StringRef field : {"vector", "points", "rows", "columns", "slices"}) {
+        bool isTile = field == "rows" || field == "columns";
+        if (auto number = variant.schedule.getAs<IntegerAttr>(isTile ? "tile_" + field.str() : field);
+            number && !isLast)
           name += ("_" + field.take_front() + Twine(number.getInt())).str();
+      }
       kernel.setScheduleAttr(variant.schedule);
-      kernel.setTasksAttr(ExprAttr::get(b.getContext(), tasks));
-      FailureOr<DeviceKernelOp> stub = emit(variant, name);
+      kernel.setTasksAttr(ExprAttr::get(b.getContext(), variant.tasks.value_or(tasks)));
+      stub = emit(variant, name);
       if (failed(stub))
         return failure();
       if (isLast && !others.empty())
         (*stub)->setAttr(kKernelVariantsAttr, b.getArrayAttr(others));
-      others.push_back(VariantAttrs{FlatSymbolRefAttr::get(stub->getSymNameAttr()), SymExpr(1) - variant.unless}.toAttr(
-          b.getContext()));
+      others.push_back(
+          VariantAttrs{FlatSymbolRefAttr::get(stub->getSymNameAttr()), variant.when}.toAttr(b.getContext()));
     }
-    return success();
+    return stub;
   }
 
   /// A row or column kernel, and those that do the same in parts.
-  LogicalResult addReduction(KernelFuncOp kernel) {
+  FailureOr<DeviceKernelOp> addReduction(KernelFuncOp kernel) {
     bool isRow = kernel.getKind() == KernelKind::Row;
     FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, kernel.getBody().front(), shapes);
     if (failed(plan))
@@ -269,7 +274,7 @@ struct Emission {
     });
   }
 
-  LogicalResult addLoop(KernelFuncOp kernel) {
+  FailureOr<DeviceKernelOp> addLoop(KernelFuncOp kernel) {
     if (kernel.getScheduleAttr() && kernel.getScheduleAttr().contains("points")) {
       KernelAccess access = loopAccess(kernel, shapes);
       SmallVector<SymExpr> domain = shapes.dims(kernel.getYield().getValues().front());
@@ -284,32 +289,6 @@ struct Emission {
         return emitDeviceLoop(k);
       });
     });
-  }
-
-  /// A kernel, and others that compute the same with the schedule's variants.
-  FailureOr<DeviceKernelOp> addVariants(KernelFuncOp kernel) {
-    FailureOr<DeviceKernelOp> stub = add(kernel, kernel.getSymName(), emitKernel);
-    DictionaryAttr schedule = kernel.getScheduleAttr();
-    auto variants = schedule ? schedule.getAs<ArrayAttr>(kVariants) : ArrayAttr();
-    if (failed(stub) || !variants)
-      return stub;
-    Attribute tasks = kernel.getTasksAttr();
-    SmallVector<Attribute> list;
-    for (auto [i, variant] : llvm::enumerate(variants.getAsRange<DictionaryAttr>())) {
-      NamedAttrList own(variant);
-      auto when = cast<ExprAttr>(own.erase(kVariantWhen));
-      kernel.setTasksAttr(cast<ExprAttr>(own.erase(kVariantTasks)));
-      kernel.setScheduleAttr(own.getDictionary(b.getContext()));
-      FailureOr<DeviceKernelOp> other = add(kernel, kernel.getSymName() + "_variant" + Twine(i), emitKernel);
-      if (failed(other))
-        return failure();
-      VariantAttrs attrs{FlatSymbolRefAttr::get(other->getSymNameAttr()), when.getValue()};
-      list.push_back(attrs.toAttr(b.getContext()));
-    }
-    kernel.setScheduleAttr(schedule);
-    kernel.setTasksAttr(cast<ExprAttr>(tasks));
-    (*stub)->setAttr(kKernelVariantsAttr, b.getArrayAttr(list));
-    return stub;
   }
 
   /// What is needed for a library to do the kernel's product.
@@ -367,7 +346,8 @@ struct GpuEmitKernels : disc::impl::GpuEmitKernelsBase<GpuEmitKernels> {
         kernel.erase();
         continue;
       }
-      FailureOr<DeviceKernelOp> stub = emission.addVariants(kernel);
+      FailureOr<DeviceKernelOp> stub = emission.addSchedules(
+          kernel, [&](const KernelVariant &, const Twine &name) { return emission.add(kernel, name, emitKernel); });
       if (failed(stub))
         return signalPassFailure();
       if (kernel.getKind() == KernelKind::Contraction)

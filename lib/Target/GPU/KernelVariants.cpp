@@ -9,9 +9,9 @@
 //
 // for rows of S elements is two kernels, of which the second serves the shapes where
 //
-//   S mod 4 + max(S - 1024, 0) + max(1 - S, 0)
+//   1 - (S mod 4) - max(S - 1024, 0) - max(1 - S, 0)
 //
-// is 0, and the first all others.
+// is positive, and the first all others. Variants of products have their conditions in the schedule.
 //
 // Lit test: test/lit/GPU/kept-rows.mlir.
 //
@@ -40,7 +40,8 @@ public:
     if (!shapes.lessEqual(e, bound))
       unless += SymExpr::max(e - bound, SymExpr(0));
   }
-  SymExpr take() { return shapes.simplify(unless); }
+  /// Positive if all hold.
+  SymExpr take() { return shapes.simplify(SymExpr(1) - unless); }
 
 private:
   ShapeAnalysis &shapes;
@@ -68,7 +69,7 @@ KernelAccess disc::loopAccess(KernelFuncOp kernel, ShapeAnalysis &shapes) {
 /// A loop whose rows may or may not end with a vector: twice in the schedule that it has.
 static SmallVector<KernelVariant> loopVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   DictionaryAttr schedule = kernel.getScheduleAttr();
-  SmallVector<KernelVariant> variants{{schedule, SymExpr(0), {}}};
+  SmallVector<KernelVariant> variants{{schedule, SymExpr(1), {}, {}}};
   int64_t width = numberOf(schedule, "vector");
   if (width <= 1 || !kernel.getBody().getOps<ConcatOp>().empty() || !kernel.getBody().getOps<RunningSumOp>().empty())
     return variants;
@@ -81,8 +82,8 @@ static SmallVector<KernelVariant> loopVariants(KernelFuncOp kernel, ShapeAnalysi
   SmallVector<SymExpr> multiples = access.vectorMultiples(runs.back().innermost, runs.back().extent, others);
   Conditions conditions(shapes);
   conditions.multiples(multiples, width);
-  KernelVariant vectors{schedule, conditions.take(), multiples};
-  if (vectors.unless.isConstant(0))
+  KernelVariant vectors{schedule, conditions.take(), multiples, {}};
+  if (vectors.when.isConstant(1))
     return {vectors};
   variants.insert(variants.begin(), vectors);
   return variants;
@@ -93,7 +94,7 @@ static FailureOr<SmallVector<KernelVariant>> rowVariants(KernelFuncOp kernel, Sh
   DictionaryAttr schedule = kernel.getScheduleAttr();
   NamedAttrList rest(schedule);
   auto list = cast_if_present<ArrayAttr>(rest.erase(kVariants));
-  KernelVariant last{rest.getDictionary(kernel.getContext()), SymExpr(0), {}};
+  KernelVariant last{rest.getDictionary(kernel.getContext()), SymExpr(1), {}, {}};
   if (list) {
     FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, kernel.getBody().front(), shapes);
     if (failed(plan))
@@ -107,7 +108,7 @@ static FailureOr<SmallVector<KernelVariant>> rowVariants(KernelFuncOp kernel, Sh
     SymExpr length = plan->size(plan->reduced);
     for (auto own : list.getAsRange<DictionaryAttr>()) {
       int64_t width = numberOf(own, "vector"), count = numberOf(own, "points"), group = numberOf(own, "group");
-      KernelVariant variant{own, SymExpr(0), {}};
+      KernelVariant variant{own, SymExpr(1), {}, {}};
       Conditions conditions(shapes);
       if (width > 1) {
         if (runs.empty() || (runs.back().extent.isConstant() && runs.back().extent.constant() % width))
@@ -120,13 +121,28 @@ static FailureOr<SmallVector<KernelVariant>> rowVariants(KernelFuncOp kernel, Sh
         conditions.atMost(SymExpr(1), length);
         conditions.atMost(length, SymExpr((group ? group : numberOf(own, "threads")) * width * count));
       }
-      variant.unless = conditions.take();
+      variant.when = conditions.take();
       variants.push_back(variant);
-      if (variant.unless.isConstant(0))
+      if (variant.when.isConstant(1))
         return variants;
     }
   }
   variants.push_back(last);
+  return variants;
+}
+
+/// Each with a condition and tasks of its own.
+static SmallVector<KernelVariant> matrixVariants(KernelFuncOp kernel) {
+  SmallVector<KernelVariant> variants;
+  NamedAttrList rest(kernel.getScheduleAttr());
+  if (auto list = cast_if_present<ArrayAttr>(rest.erase(kVariants)))
+    for (auto variant : list.getAsRange<DictionaryAttr>()) {
+      NamedAttrList own(variant);
+      SymExpr when = cast<ExprAttr>(own.erase(kVariantWhen)).getValue();
+      SymExpr tasks = cast<ExprAttr>(own.erase(kVariantTasks)).getValue();
+      variants.push_back({own.getDictionary(kernel.getContext()), when, {}, tasks});
+    }
+  variants.push_back({rest.getDictionary(kernel.getContext()), SymExpr(1), {}, {}});
   return variants;
 }
 
@@ -135,5 +151,7 @@ FailureOr<SmallVector<KernelVariant>> disc::kernelVariants(KernelFuncOp kernel, 
     return rowVariants(kernel, shapes);
   if (kernel.getKind() == KernelKind::Loop)
     return loopVariants(kernel, shapes);
-  return SmallVector<KernelVariant>{{kernel.getScheduleAttr(), SymExpr(0), {}}};
+  if (isMatrixSchedule(kernel.getScheduleAttr()))
+    return matrixVariants(kernel);
+  return SmallVector<KernelVariant>{{kernel.getScheduleAttr(), SymExpr(1), {}, {}}};
 }

@@ -19,6 +19,15 @@ std::pair<Value, Value> MatrixUnit::split(Value word) {
   return {high, NVVM::ConvertFloatToTF32Op::create(b, loc, i32, rest, NVVM::FPRoundingMode::RNA)};
 }
 
+Value MatrixUnit::finite(Value high) {
+  auto constant = [&](uint32_t v) -> Value {
+    return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(v)));
+  };
+  Value magnitude = arith::AndIOp::create(b, loc, high, constant(0x7fffffff));
+  Value isFinite = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, magnitude, constant(0x7f800000));
+  return arith::SelectOp::create(b, loc, isFinite, high, constant(0));
+}
+
 MatrixUnit::Fragment MatrixUnit::prepare(Value chunk) {
   Fragment out;
   for (int64_t i = 0; i < 4; ++i) {
@@ -45,11 +54,13 @@ SmallVector<Value> MatrixUnit::instruction(ArrayRef<Value> a, ArrayRef<Value> ri
   NVVM::MMATypes kind = element.isF32()    ? NVVM::MMATypes::tf32
                         : element.isBF16() ? NVVM::MMATypes::bf16
                                            : NVVM::MMATypes::f16;
-  SmallVector<Value> left(a), columns(right);
-  if (element.isF16()) // the operation has these as pairs of elements, the others as words
-    for (Value *v : llvm::concat<Value *>(llvm::map_to_vector(left, [](Value &v) { return &v; }),
-                                          llvm::map_to_vector(columns, [](Value &v) { return &v; })))
-      *v = LLVM::BitcastOp::create(b, loc, VectorType::get({2}, element), *v);
+  // The operation has f16 as pairs of elements, other types as words.
+  auto operands = [&](ArrayRef<Value> words) {
+    return llvm::map_to_vector(words, [&](Value word) -> Value {
+      return element.isF16() ? LLVM::BitcastOp::create(b, loc, VectorType::get({2}, element), word).getResult() : word;
+    });
+  };
+  SmallVector<Value> left = operands(a), columns = operands(right);
   int64_t shape[] = {kRows, kColumns, element.isF32() ? 8 : 16};
   auto op = NVVM::MmaOp::create(b, loc, type, left, columns, sums, shape, std::nullopt, std::nullopt,
                                 std::array<NVVM::MMATypes, 2>{kind, kind},

@@ -58,6 +58,9 @@ public:
   /// f32 values as words of both parts.
   std::pair<Value, Value> split(Value word);
 
+  /// An upper part, or 0 for that of an infinity or NaN.
+  Value finite(Value high);
+
   bool isExact() const { return !element.isF32(); }
 
 private:

@@ -400,17 +400,15 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
   NamedAttrList schedule = scheduleOf(last);
   if (!variants.empty())
     schedule.set(kVariants, b.getArrayAttr(variants));
-  // For f32 a library uses no matrix unit. For half floats it knows its device better, if there is much to do.
-  SymExpr across(0);
-  for (const SymExpr &e : p.columns)
-    across += e;
-  SymExpr work = p.batches * p.rows * across * p.depth;
-  constexpr int64_t kMuch = int64_t(1) << 27, kManyRows = 128;
-  if (!p.element.isF32())
-    schedule.set(kLibraryWhen, ExprAttr::get(b.getContext(),
-                                             SymExpr::min(work - SymExpr(kMuch - 1), p.rows - SymExpr(kManyRows - 1))));
-  else if (!p.isDense)
-    schedule.set(kLibraryWhen, ExprAttr::get(b.getContext(), work - SymExpr(kMuch - 1)));
+  // For f32 a library uses no matrix unit. For half floats it knows its device better, if there is much to do. Several
+  // products are one launch, which no library has.
+  if (p.columns.size() == 1 && (!p.element.isF32() || !p.isDense)) {
+    constexpr int64_t kMuch = int64_t(1) << 27, kManyRows = 128;
+    SymExpr when = p.batches * p.rows * p.columns.front() * p.depth - SymExpr(kMuch - 1);
+    if (!p.element.isF32())
+      when = SymExpr::min(when, p.rows - SymExpr(kManyRows - 1));
+    schedule.set(kLibraryWhen, ExprAttr::get(b.getContext(), when));
+  }
   set(tasksOf(last), {});
   kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
   return success();
@@ -440,6 +438,8 @@ LogicalResult BlockScheduler::product(const Product &p) {
                                           {"tile_depth", tile.depth},
                                           {"thread_rows", tile.threadRows},
                                           {"thread_columns", tile.threadColumns}});
+  if (p.columns.size() > 1)
+    return success();
   // Below as many multiplications a call of the library takes longer than the kernel.
   constexpr int64_t kLarge = 1 << 20;
   NamedAttrList schedule(kernel.getScheduleAttr());

@@ -8,15 +8,25 @@ module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64, matrix_
 disc_shape.symbol @S min 0 max 512
 
 // A variant of the schedule is a kernel of its own.
-// CHECK: disc_rt.device_kernel @staged threads 128
-// CHECK-SAME: disc_plan.variants = [{kernel = @staged_variant0, when = #disc_shape.expr<-S + 64>}]
-// CHECK: disc_rt.device_kernel @staged_variant0 threads 256
+// CHECK: disc_rt.device_kernel @staged_r16_c32_s8 threads 256
 // CHECK-SAME: disc_plan.tasks = #disc_shape.expr<((S + 15) floordiv 16) * 4>
+// CHECK: disc_rt.device_kernel @staged threads 128
+// CHECK-SAME: disc_plan.variants = [{kernel = @staged_r16_c32_s8, when = #disc_shape.expr<-S + 64>}]
 
-// Four stages of 64 lines of both operands, 64 bytes each. Two are copied before the first is needed; the loop copies the
-// one after the next.
 // CHECK-DAG: llvm.mlir.global internal @staged_shared0() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<8192 x i32>
-// CHECK-DAG: llvm.mlir.global internal @staged_variant0_shared0() {{.*}} : !llvm.array<5120 x i32>
+// CHECK-DAG: llvm.mlir.global internal @staged_r16_c32_s8_shared0() {{.*}} : !llvm.array<5120 x i32>
+
+// Eight warps share a tile of 16 x 32: each adds up every eighth line, and memory of the block has all of their sums.
+// CHECK-LABEL: gpu.func @staged_r16_c32_s8(
+// CHECK: scf.for
+// CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>
+// CHECK-NOT: nvvm.cp.async
+// CHECK-COUNT-24: nvvm.mma.sync
+// CHECK: gpu.barrier
+// CHECK-COUNT-7: arith.addf {{.*}} : vector<4xf32>
+
+// Four stages of 64 lines of both operands, 64 bytes each. Three are copied before the loop, which copies the
+// one that is three steps ahead.
 // CHECK-LABEL: gpu.func @staged(
 // CHECK-SAME: known_block_size = array<i32: 128, 1, 1>
 // CHECK: nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 16, cache = cg : !llvm.ptr<3>, !llvm.ptr<1>
@@ -33,7 +43,7 @@ disc_shape.symbol @S min 0 max 512
 // CHECK: %[[HIGH:.*]] = arith.andi %[[WORD]], %{{.*}} : i32
 // CHECK: %[[REST:.*]] = arith.subf
 // CHECK: nvvm.convert.float.to.tf32 %[[REST]] {rnd = #nvvm.fp_rnd_mode<rna>}
-// Two tiles of 16 rows by four of 8 columns, two instructions for each half of the chunks... six in all.
+// Two tiles of 16 rows by four of 8 columns, with three instructions for each half of a chunk.
 // CHECK-COUNT-48: nvvm.mma.sync {{.*}} {layoutA = #nvvm.mma_layout<row>, layoutB = #nvvm.mma_layout<col>, multiplicandAPtxType = #nvvm.mma_type<tf32>, multiplicandBPtxType = #nvvm.mma_type<tf32>, shape = #nvvm.shape<m = 16, n = 8, k = 8>}
 // CHECK-NOT: nvvm.mma.sync
 // CHECK: arith.addf
@@ -48,14 +58,6 @@ disc_shape.symbol @S min 0 max 512
 // CHECK: math.fma
 // CHECK: llvm.store {{.*}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<1>
 
-// Eight warps share a tile of 16 x 32: each adds up every eighth line, and memory of the block has all of their sums.
-// CHECK-LABEL: gpu.func @staged_variant0(
-// CHECK: scf.for
-// CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>
-// CHECK-NOT: nvvm.cp.async
-// CHECK-COUNT-24: nvvm.mma.sync
-// CHECK: gpu.barrier
-// CHECK-COUNT-7: arith.addf {{.*}} : vector<4xf32>
 disc_plan.kernel_func contraction @staged attributes {
     layouts = [#disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[128, 1]>>],
     arg_dims = [#disc_shape.dims<[S, 48]>, #disc_shape.dims<[128, 48]>],

@@ -243,6 +243,16 @@ disc_plan.kernel_func row @p8_variant attributes {symbols = [], arg_dims = [#dis
 
 // -----
 
+// expected-error @+1 {{schedule: 'variants' must be a list of schedules, not [1] (P8)}}
+disc_plan.kernel_func row @p8_variants_of_numbers attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = {threads = 96 : i64, group = 32 : i64, vector = 1 : i64, variants = [1 : i64]}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
 // expected-error @+1 {{schedule: 'threads' is not a multiple of 'columns' (P8)}}
 disc_plan.kernel_func column @p8_17 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
     layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, columns = 48 : i64}} {

@@ -377,6 +377,27 @@ class HeadSizes(nn.Module):
         )
 
 
+class InfiniteHeads(nn.Module):
+    """Attention where queries, keys and values have infinities: what sees them is NaN or infinite, the rest is not."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
+        # Whole numbers have no rest in a matrix unit.
+        y = F.scaled_dot_product_attention(q.round(), k.round(), v.round(), keep[:, None, None, :])
+        return y.isnan(), y.isinf(), torch.where(y.isfinite(), y, 0.0)
+
+
+def _infinite_heads(n: int) -> Tensors:
+    q, k, v = (_random(2, 2, n, 32) for _ in range(3))
+    inf = float("inf")
+    q[0, 0, n // 2, 3] = -inf
+    k[0, 1, n // 3, 5] = inf
+    v[1, 0, n // 2, 7] = inf
+    v[1, 1, 0, :] = -inf
+    keep = torch.ones(2, n, dtype=torch.bool)
+    keep[1, 0] = n == 1
+    return q, k, v, keep
+
+
 class Cache(nn.Module):
     """A decoder's step: a key and a value join those of the past, which are results, too."""
 
@@ -672,6 +693,14 @@ CASES = [
     Case(
         "many_rows", lambda: nn.Linear(20, 640), lambda n: (_random(n, 20),), (_rows(4000),), [(1500,), (700,), (40,)]
     ),
+    Case(
+        "empty_sums",
+        lambda: Fn(lambda m, x, y: (x @ y + 1).relu()),
+        lambda n, k: (_random(n, k), _random(k, 640)),
+        (({0: Dim("n", min=0, max=4000), 1: Dim("k", min=0, max=99)}, {0: Dim("k", min=0, max=99)}),),
+        [(1500, 0), (40, 0), (300, 0), (1500, 5), (0, 0)],
+        (5, 7),
+    ),
     Case("infinite", Infinite, lambda n: (_random(n, 64), _special(n)), (_rows(), _rows()), [(1,), (6,), (40,)]),
     Case(
         "head_sizes",
@@ -692,6 +721,13 @@ CASES = [
         ),
         [(2, 2), (64, 32), (65, 33), (1, 130), (17, 1)],
         (5, 7),
+    ),
+    Case(
+        "infinite_heads",
+        InfiniteHeads,
+        _infinite_heads,
+        ({2: Dim("n", min=1, max=199)},) * 3 + ({1: Dim("n", min=1, max=199)},),
+        [(1,), (17,), (64,), (70,)],
     ),
     Case(
         "half_heads",
