@@ -10,11 +10,11 @@
 //   f16, bf16: m16n8k16, sums in f32
 //   f32:       m16n8k8 of tf32, three times: an element x is the sum of hi, its upper 11 bits, and lo, the rest, and
 //              x * y is nearly lo * hi + hi * lo + hi * hi. The sums of a line start from zero and are then added in
-//              f32, because the unit truncates where f32 rounds. About as exact as f32 (error of a product: 2^-22). The
-//              rest of an infinity is NaN, and counts as zero (`nvvm.convert.float.to.tf32` of kernels: NvvmLower.cpp).
-//              An infinity times a number without a rest is still NaN. Source: Markidis et al., NVIDIA Tensor Core
-//              Programmability, Performance & Precision, 2018; Ootomo and Yokota, Recovering single precision accuracy
-//              from Tensor Cores, 2022.
+//              f32, because the unit truncates where f32 rounds. Nearly as exact as f32 (error of a product: 2^-22).
+//              The rest of an infinity is NaN, and counts as zero (`nvvm.convert.float.to.tf32` of kernels:
+//              NvvmLower.cpp). An infinity times a number without a rest is still NaN. Source: Markidis et al., NVIDIA
+//              Tensor Core Programmability, Performance & Precision, 2018; Ootomo and Yokota, Recovering single
+//              precision accuracy from Tensor Cores, 2022.
 //
 //===----------------------------------------------------------------------===//
 #ifndef DISC_LIB_TARGET_GPU_MATRIXUNIT_H
