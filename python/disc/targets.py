@@ -143,7 +143,7 @@ class Cuda(Gpu):
     def has_matrix_unit(self, chips: Sequence[str]) -> bool:
         """From compute capability 8.0 on."""
         numbers = [chip.removeprefix("sm_").rstrip("af") for chip in chips]
-        # What is no chip is an error of the serializer, which lists those that there are.
+        # The serializer reports other names, with a list of the chips that exist.
         return all(number.isdecimal() and int(number) >= 80 for number in numbers)
 
     def pipeline(self, chips: Sequence[str]) -> Pipeline:

@@ -360,7 +360,7 @@ LogicalResult KernelEmulation::lowerShuffle(gpu::ShuffleOp op) {
   return success();
 }
 
-/// Memory of the thread for what it gives to its warp, and gets.
+/// Memory of the thread for the values that it exchanges with its warp.
 Value KernelEmulation::fragmentMemory(Location loc) {
   if (!fragment) {
     OpBuilder::InsertionGuard guard(b);
@@ -410,7 +410,7 @@ void KernelEmulation::lowerMultiply(NVVM::MmaOp op) {
   op.erase();
 }
 
-/// To the nearest, ties away from zero; what is not finite is zero (NvvmLower.cpp).
+/// Rounds to the nearest, ties away from zero; infinities and NaN become zero (NvvmLower.cpp).
 void KernelEmulation::lowerConversion(NVVM::ConvertFloatToTF32Op op) {
   Location loc = op.getLoc();
   b.setInsertionPoint(op);

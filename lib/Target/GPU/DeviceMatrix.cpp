@@ -138,7 +138,7 @@ LogicalResult MatrixProduct::emit() {
 }
 
 Value MatrixProduct::clampedLine(const Operand &operand, Value line) {
-  // What comes of lines beyond the last one is not stored.
+  // Results of lines beyond the last one are not stored.
   return m.min(m.add(operand.first, line), m.sub(operand.count, m.constant(1)));
 }
 
@@ -147,7 +147,7 @@ Value MatrixProduct::clampedLine(const Operand &operand, Value line) {
 Value MatrixProduct::chunkAt(const Operand &operand, Value line, Value lineStart, Value position) {
   Value last = m.sub(depth, m.constant(1));
   if (lineStart) {
-    // The depth is a multiple of a chunk: there are all of its elements, or none.
+    // The depth is a multiple of a chunk, so a chunk is inside or outside as a whole.
     Value at = alwaysFits() ? position : m.min(position, m.sub(depth, m.constant(unit.chunk())));
     Value v = LLVM::LoadOp::create(b, k.loc, unit.chunkType(),
                                    m.advance(lineStart, m.mul(at, MatrixUnit::kChunkBytes / unit.chunk())),
@@ -203,7 +203,7 @@ void MatrixProduct::copy(const Operand &operand, Value step, Value stage) {
     Value from = m.advance(start, m.mul(step, MatrixUnit::kLineBytes));
     Value size;
     if (!alwaysFits()) {
-      // What is not read is zero.
+      // Bytes that are not copied become zero.
       Value position = m.add(m.mul(step, unit.line()), m.mul(chunk, unit.chunk()));
       Value all = arith::ConstantOp::create(b, k.loc, b.getI32IntegerAttr(MatrixUnit::kChunkBytes));
       Value none = arith::ConstantOp::create(b, k.loc, b.getI32IntegerAttr(0));

@@ -52,7 +52,7 @@ protected:
 
 public:
   PointEmitter points;
-  /// The results of the kernel that follow from the product; all, if there are none here.
+  /// The results of the kernel that follow from the product; empty: all of them.
   SmallVector<unsigned> results;
 };
 

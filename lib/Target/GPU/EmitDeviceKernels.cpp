@@ -191,7 +191,7 @@ struct Emission {
   }
 
   /// A kernel in the schedules that it has for different shapes, each emitted by `emit`. Names of others than the last
-  /// say what is special to them.
+  /// contain the numbers of their schedule.
   FailureOr<DeviceKernelOp>
   addSchedules(KernelFuncOp kernel,
                function_ref<FailureOr<DeviceKernelOp>(const KernelVariant &, const Twine &)> emit) {

@@ -117,7 +117,7 @@ static FailureOr<SmallVector<KernelVariant>> rowVariants(KernelFuncOp kernel, Sh
         conditions.multiples(variant.multiples, width);
       }
       if (count) {
-        // What is the same all along a row is known where there is a point of it.
+        // A value that is the same along a row is read at one of its points.
         conditions.atMost(SymExpr(1), length);
         conditions.atMost(length, SymExpr((group ? group : numberOf(own, "threads")) * width * count));
       }
