@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,9 @@ from torch.export.graph_signature import InputKind
 from torch.fx import GraphModule, Node
 
 from ... import errors
+from ...torch_compat import quiet
 from ...torch_compat.tracing import (
+    FakeTensor,
     FunctionalTensorMode,
     enable_python_dispatcher,
     from_functional,
@@ -29,11 +31,8 @@ from ..layout_questions import answered_by_the_example
 from ..meta_kernels import sizes_of_windows
 from ..settle import allowing_many, settle
 from ..specialisation import unspecialised
-from .differentiation import Evaluation, source_of
-
-Transform = Callable[[Tensor, list[Tensor]], tuple[list[Tensor], list[Tensor]]]
-"""What happens to the gradients: (loss, gradients) to (gradients, further results)."""
-
+from .differentiation import Evaluation
+from .transforms import Transform
 
 @dataclass
 class Gradients:
@@ -51,17 +50,22 @@ class Gradients:
     """What else the transform returned."""
     guards: list[EntryGuard]
     """Conditions on sizes that tracing asked for."""
-    backward: Node | None
-    """The first node of the backward pass, if there is one."""
+    forward: Node | None
+    """The last node of the forward pass, if there is one."""
+    carrier: Node | None = None
+    """The placeholder of the transform's numbers, which is the last one."""
 
 
-def trace_gradients(exported: ExportedProgram, parameters: Sequence[str], transform: Transform | None) -> Gradients:
+def trace_gradients(
+    exported: ExportedProgram, parameters: Mapping[str, Tensor], transform: Transform, *, given: bool = False
+) -> Gradients:
     """The gradients of the first result of ``exported``, a 0-d floating-point tensor.
 
     Args:
         exported: the program; its operations may change tensors in place.
-        parameters: names of the parameters, in the program's state dict, whose gradients are computed.
+        parameters: the parameters, among those of the program, whose gradients are computed.
         transform: applied to the gradients before they are returned.
+        given: the tensors in ``parameters`` are the gradients themselves, and only transformed.
 
     Raises:
         GradientError: the first result is no floating-point number, does not depend on the parameters, or something
@@ -70,33 +74,40 @@ def trace_gradients(exported: ExportedProgram, parameters: Sequence[str], transf
     specs = exported.graph_signature.input_specs
     placeholders = [node for node in exported.graph.nodes if node.op == "placeholder"]
     values = [node.meta["val"] for node in placeholders]
-    mode = next(x.fake_mode for x in values if isinstance(x, Tensor) and hasattr(x, "fake_mode"))
-    wanted = {
-        spec.target: number
-        for number, spec in enumerate(specs)
-        if spec.kind is InputKind.PARAMETER and spec.target in parameters
-    }
+    mode = next(x.fake_mode for x in values if isinstance(x, FakeTensor))
+    # A parameter that is used under several names is one.
+    places: dict[str, list[int]] = {}
+    for number, spec in enumerate(specs):
+        if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+            tensor = exported.state_dict.get(spec.target)
+            name = next((name for name, p in parameters.items() if p is tensor), None)
+            if name is not None:
+                places.setdefault(name, []).append(number)
     found: dict[str, Any] = {}
 
     def joint(*flat: Any) -> list[Any]:
         with FunctionalTensorMode(export=True):
-            given = [to_functional(x.detach()) if isinstance(x, Tensor) else x for x in flat]
-            for number in wanted.values():
-                given[number].requires_grad_()
-            with torch.enable_grad():
-                results = Evaluation(exported.graph_module).run(given)
-                loss = _loss(results, exported)
-            mark = _last_node()
-            gradients = torch.autograd.grad(loss, [given[n] for n in wanted.values()], allow_unused=True)
-            found["backward"] = mark
-            named = {name: g for name, g in zip(wanted, gradients, strict=True) if g is not None}
-            further: list[Tensor] = []
+            tensors = [to_functional(x.detach()) if isinstance(x, Tensor) else x for x in flat]
+            inputs = tensors[: len(values)]
+            numbers = tensors[len(values)] if transform.numbers else None
+            for same in places.values():
+                for number in same:
+                    inputs[number] = inputs[same[0]]
+                if not given:
+                    inputs[same[0]].requires_grad_()
+            wanted = {name: inputs[same[0]] for name, same in places.items()}
+            with torch.set_grad_enabled(not given):
+                results = Evaluation(exported.graph_module).run(inputs)
+                found["forward"] = _last_node()
+                gradients: dict[str, Tensor] = wanted
+                if not given:
+                    loss = transform.scale(_loss(results, exported), numbers)
+                    listed = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
+                    gradients = {name: g for name, g in zip(wanted, listed, strict=True) if g is not None}
             with torch.no_grad():
-                if transform is not None:
-                    after, further = transform(loss.detach(), list(named.values()))
-                    named = dict(zip(named, after, strict=True))
-            found["names"], found["counts"] = list(named), (len(results), len(further))
-            outputs = [*results, *named.values(), *further, *given]
+                after, further = transform(list(gradients.values()), numbers)
+            found["names"], found["counts"] = list(gradients), (len(results), len(further))
+            outputs = [*results, *after, *further, *inputs]
             return [from_functional(x).detach() if isinstance(x, Tensor) else x for x in outputs]
 
     with (
@@ -106,14 +117,18 @@ def trace_gradients(exported: ExportedProgram, parameters: Sequence[str], transf
         answered_by_the_example(),
         sizes_of_windows(),
         mode,
-        mode.shape_env.ignore_fresh_unbacked_symbols(),
+        mode.shape_env.ignore_fresh_unbacked_symbols(),  # type: ignore[union-attr]
         enable_python_dispatcher(),
         fx_traceback.preserve_node_meta(),
+        quiet.ANOMALY_MODE.silenced(),
+        # Operations of the backward pass then have the lines of those of the forward pass.
         torch.autograd.detect_anomaly(check_nan=False),
     ):
         fakes = [_fresh(x) for x in values]
+        if transform.numbers:
+            fakes.append(torch.empty(len(transform.numbers), dtype=torch.float64))
         module = make_fx(joint, decomposition_table=decomposition_table())(*fakes)  # type: ignore[arg-type]
-    return _collected(module, found, guards)
+    return _collected(module, found, guards, len(values))
 
 
 def _fresh(value: Any) -> Any:
@@ -139,11 +154,10 @@ def _loss(results: Sequence[Any], exported: ExportedProgram) -> Tensor:
     return loss
 
 
-def _collected(module: GraphModule, found: dict[str, Any], guards: list[EntryGuard]) -> Gradients:
+def _collected(module: GraphModule, found: dict[str, Any], guards: list[EntryGuard], inputs: int) -> Gradients:
     settle(module.graph)
-    graph = module.graph
-    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-    output = next(node for node in graph.nodes if node.op == "output")
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    output = next(node for node in module.graph.nodes if node.op == "output")
     nodes = [_without_detach(x) for x in output.args[0]]  # type: ignore[union-attr]
     results, further = found["counts"]
     count = len(found["names"])
@@ -151,11 +165,12 @@ def _collected(module: GraphModule, found: dict[str, Any], guards: list[EntryGua
     return Gradients(
         module,
         results=nodes[:results],
-        changed={old: new for old, new in zip(placeholders, given, strict=True) if new is not old},
+        changed={old: new for old, new in zip(placeholders, given, strict=False) if isinstance(new, Node) and new is not old},
         gradients=dict(zip(found["names"], nodes[results : results + count], strict=True)),
         further=nodes[results + count : results + count + further],
         guards=guards,
-        backward=found["backward"],
+        forward=found["forward"],
+        carrier=placeholders[inputs] if len(placeholders) > inputs else None,
     )
 
 
@@ -164,5 +179,3 @@ def _without_detach(value: Any) -> Any:
         value = value.args[0]
     return value
 
-
-__all__ = ["Gradients", "Transform", "source_of", "trace_gradients"]

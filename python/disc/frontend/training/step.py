@@ -33,7 +33,9 @@ from ...torch_compat import pytree
 from ...torch_compat.tracing import tensor_metadata
 from ..entry_guards import EntryGuard
 from ..graphs import CallSpec, GraphProgram
-from .gradients import Gradients, Transform, trace_gradients
+from .gradients import Gradients, trace_gradients
+from .pruning import prune
+from .transforms import FINITE, Transform
 
 HYPER_PARAMETERS = "hyper_parameters"
 """The keyword argument of a step that takes the numbers that an optimizer reads: float64, one after another."""
@@ -60,24 +62,24 @@ class Update:
 class TrainingProgram:
     """How the program of a loss becomes that of a step; called by the import."""
 
-    trained: Sequence[str]
-    """The names of the parameters, in the program's state dict, whose gradients are computed."""
+    parameters: Mapping[str, Tensor]
+    """The parameters whose gradients are computed, by the names that errors and the compiled model use."""
     update: Callable[[list[str]], Update] | None
     """Called with the names of the parameters that have gradients; returns the :class:`Update`."""
-    transform: Transform | None = None
+    transform: Transform = field(default_factory=Transform)
     """What happens to the gradients first."""
-    keep_if: int | None = None
-    """Which of the transform's further results says whether parameters and the optimizer's state keep their values."""
-    sums: Mapping[str, Tensor] | None = None
-    """Where gradients are added up, by the parameters' names."""
-    names: dict[str, str] = field(default_factory=dict)
-    """What tensors of the program's state dict are called."""
+    skips: bool = False
+    """Whether parameters and the optimizer's state keep their values if a gradient is not finite."""
+    sums: Callable[[list[str]], Mapping[str, Tensor]] | None = None
+    """Called as ``update``; returns the tensors to which gradients are added, by the parameters' names."""
+    given: bool = False
+    """Whether the program has the gradients themselves, as buffers under the parameters' names, and no loss."""
 
     def __call__(self, exported: ExportedProgram, ranges: Mapping[Any, Any]) -> tuple[GraphProgram, list[EntryGuard]]:
         """The program of a step, and the conditions on sizes that tracing it asked for."""
-        gradients = trace_gradients(exported, self.trained, self.transform)
-        step = _Step(exported, gradients, self)
-        program = step.build(self.update(list(gradients.gradients)) if self.update is not None else None)
+        gradients = trace_gradients(exported, self.parameters, self.transform, given=self.given)
+        prune(gradients)
+        program = _Step(exported, gradients, self).build()
         program.range_constraints.update(ranges)
         return program, gradients.guards
 
@@ -90,6 +92,8 @@ class _Step:
         # Conditions and messages have the names of the exported program's inputs.
         names = [node.name for node in exported.graph.nodes if node.op == "placeholder"]
         old = [node for node in gradients.module.graph.nodes if node.op == "placeholder"]
+        if gradients.carrier is not None:
+            names.append(HYPER_PARAMETERS)
         for node, name in zip(old, names, strict=True):
             self._nodes[node] = self._graph.placeholder(name)
         for node in gradients.module.graph.nodes:
@@ -103,40 +107,49 @@ class _Step:
         self._changed_inputs: list[tuple[str, Node]] = []
         self._placeholders: dict[str, Node] = {}
 
-    def build(self, update: Update | None) -> GraphProgram:
-        """The program with this update."""
+    def build(self) -> GraphProgram:
+        """The program."""
         exported = self._exported
         signature = exported.graph_signature
         placeholders = [node for node in self._gradients.module.graph.nodes if node.op == "placeholder"]
         changed = {old: self._nodes[new] for old, new in self._gradients.changed.items()}
         user: list[InputSpec] = []
-        for spec, old in zip(signature.input_specs, placeholders, strict=True):
+        carrier = self._gradients.carrier
+        for spec, old in zip(signature.input_specs, placeholders, strict=False):
             node = self._nodes[old]
             if spec.kind is InputKind.USER_INPUT:
-                user.append(dataclasses.replace(spec, arg=_renamed_argument(spec.arg, node.name)))
+                user.append(dataclasses.replace(spec, arg=dataclasses.replace(spec.arg, name=node.name)))
                 if old in changed:
                     self._changed_inputs.append((node.name, changed[old]))
                 continue
             assert spec.target is not None
             found = exported.state_dict.get(spec.target)
             tensor = exported.constants[spec.target] if found is None else found
-            self._add_state(self._plan.names.get(spec.target, spec.target), node, tensor)
+            name = self._name(spec.target, tensor)
+            self._add_state(name, node, tensor)
             if old in changed:
-                self._updates.append((self._plan.names.get(spec.target, spec.target), changed[old]))
+                self._updates.append((name, changed[old]))
         for node in [n for n in self._graph.nodes if n.op == "get_attr"]:
             self._constant(node)
-        gradients = {self._plan.names.get(k, k): self._nodes[n] for k, n in self._gradients.gradients.items()}
+        gradients = {name: self._nodes[n] for name, n in self._gradients.gradients.items()}
         further = [self._nodes[n] for n in self._gradients.further]
         if self._plan.sums is not None:
-            self._add_up(gradients)
-        carrier = None
-        if update is not None:
-            carrier = self._numbers(update.numbers) if update.numbers else None
-            keep = None if self._plan.keep_if is None else further[self._plan.keep_if]
-            self._join(update, gradients, carrier, keep)
-        if carrier is not None:
-            user.append(InputSpec(InputKind.USER_INPUT, TensorArgument(carrier.name), None))
-        return self._program(user, further, carrier is not None)
+            self._add_up(gradients, self._plan.sums(list(gradients)))
+        numbers = None if carrier is None else self._nodes[carrier]
+        if self._plan.update is not None:
+            update = self._plan.update(list(gradients))
+            first = len(self._plan.transform.numbers)
+            if update.numbers:
+                numbers = self._carrier(numbers, first + update.numbers)
+            keep = further[self._plan.transform.results.index(FINITE)] if self._plan.skips else None
+            self._join(update, gradients, numbers, first, keep)
+        if numbers is not None:
+            user.append(InputSpec(InputKind.USER_INPUT, TensorArgument(numbers.name), None))
+        return self._program(user, further, numbers is not None)
+
+    def _name(self, target: str, tensor: Tensor) -> str:
+        known = next((name for name, p in self._plan.parameters.items() if p is tensor), None)
+        return target if known is None or known in self._state else known
 
     # -- inputs ----------------------------------------------------------------------------------------------
 
@@ -170,15 +183,19 @@ class _Step:
         self._graph.erase_node(node)
         self._add_state(new.name, new, tensor)
 
-    def _numbers(self, count: int) -> Node:
-        return self._placeholder(HYPER_PARAMETERS, self._fake(torch.empty(count, dtype=torch.float64)))
+    def _carrier(self, known: Node | None, count: int) -> Node:
+        """The input with all numbers."""
+        like = self._fake(torch.empty(count, dtype=torch.float64))
+        if known is None:
+            return self._placeholder(HYPER_PARAMETERS, like)
+        known.meta = {"val": like, "tensor_meta": tensor_metadata(like)}
+        return known
 
     # -- the update ------------------------------------------------------------------------------------------
 
-    def _add_up(self, gradients: Mapping[str, Node]) -> None:
-        assert self._plan.sums is not None
+    def _add_up(self, gradients: Mapping[str, Node], sums: Mapping[str, Tensor]) -> None:
         for name, gradient in gradients.items():
-            total = self._plan.sums[name]
+            total = sums[name]
             node = self._placeholder("sum_" + gradient.name, self._fake(total))
             added = self._call(torch.ops.aten.add.Tensor, (node, gradient), node)
             self._add_state("gradient." + name, node, total)
@@ -190,13 +207,13 @@ class _Step:
         return node
 
     def _join(
-        self, update: Update, gradients: Mapping[str, Node], carrier: Node | None, keep: Node | None
+        self, update: Update, gradients: Mapping[str, Node], carrier: Node | None, first: int, keep: Node | None
     ) -> None:
         """Adds the nodes of an update behind those of the gradients."""
         program = update.program
         values: dict[Node, Any] = {}
         given: list[Any] = [gradients[name] for name in update.gradients]
-        for number in range(update.numbers):
+        for number in range(first, first + update.numbers):
             assert carrier is not None
             node = self._graph.call_function(torch.ops.aten.select.int, (carrier, 0, number))
             node.meta["val"] = carrier.meta["val"][number]
@@ -318,10 +335,6 @@ class _Symbols:
             torch.SymFloat: env.create_symfloatnode,
         }.get(type(value))
         return env.create_symboolnode(expr) if make is None else make(expr, hint=None)
-
-
-def _renamed_argument(argument: Any, name: str) -> Any:
-    return dataclasses.replace(argument, name=name)
 
 
 def _argument_of(argument: Any, value: Any) -> Any:
