@@ -18,11 +18,13 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
+from torch.fx import Node
 from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode
 
 from .. import errors
 from ..torch_compat import patches
+from ..torch_compat.operators import OpOverload
 from ..torch_compat.patching import caller, replaced
 from . import export
 from .locations import is_user_line
@@ -55,8 +57,8 @@ class Update:
     scope: Scope
     roles: dict[str, Role]
     """By the name of the placeholder."""
-    counters: dict[Place, Tensor]
-    """The tensors that have numbers of Python."""
+    changed: set[Place]
+    """The places of what it changes, numbers of Python in states among them."""
     asked: list[set[str]]
     """For each group, the names of the options that the step reads, or looks for."""
     conditions: list[tuple[Any, dict[Any, Place], bool]]
@@ -79,6 +81,11 @@ def declared_floats(kind: type[Optimizer]) -> set[str]:
 def is_number(value: Any) -> bool:
     """Whether a value is a number of Python or of torch, and no bool."""
     return isinstance(value, NUMBERS) and not isinstance(value, bool)
+
+
+def _is_one_deep(place: Place) -> bool:
+    """Whether a place is an option, or in a tuple that is one."""
+    return len(place.path) == 1 or (len(place.path) == 2 and isinstance(place.path[1], int))
 
 
 class _Trace:
@@ -123,9 +130,11 @@ class _Update(torch.nn.Module):
                 dtype = torch.int64 if isinstance(value, int) else torch.float64
                 self.counters[place] = torch.tensor(value, dtype=dtype)
                 self._counters[place] = self._buffer(self.counters[place], Role(COUNTER, place=place))
-            elif place.kind == GROUP and (isinstance(value, float) or place.path[0] in floats):
+            elif place.kind == GROUP and _is_one_deep(place) and (isinstance(value, float) or place.path[0] in floats):
                 self.numbers.append(place)
         self.trace = _Trace(len(scope.groups))
+        self.copies_gradients = False
+        """Whether the step changes gradients, which are not the optimizer's to change in a program."""
 
     def _buffer(self, tensor: Tensor, role: Role) -> str:
         name = f"buffer_{len(self.roles)}"
@@ -160,7 +169,7 @@ class _Update(torch.nn.Module):
         before = scope.contents_of_stand_in(copy, parameters)
         try:
             for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.grad = gradient
+                parameter.grad = gradient.clone() if self.copies_gradients else gradient
             with _NotesShapes(trace):
                 self._step(copy)
         finally:
@@ -259,23 +268,47 @@ def trace_update(optimizer: Optimizer, scope: Scope) -> Update:
     """
     contents = scope.contents(optimizer)
     counted: set[Place] = set()
+    copies_gradients = False
     while True:
         module = _Update(optimizer, scope, contents, counted)
+        module.copies_gradients = copies_gradients
         trace = module.trace
         with _as_in_eager(), given(trace.given):
             program = export.export(module, module.example(), {}, None)
         if trace.error is not None:
             raise trace.error
-        if trace.changed <= counted:
+        roles = dict(_roles(program, module))
+        written = {name for name in written_inputs(program) if name in roles}
+        if trace.changed <= counted and not any(roles[name].kind == GRADIENT for name in written):
             break
+        copies_gradients |= trace.changed <= counted
         counted |= trace.changed
-    roles = dict(_roles(program, module))
     symbols = dict(zip(trace.given.symbols(), module.numbers, strict=True))
     conditions = [
         (expr, {symbol: symbols[symbol] for symbol in expr.free_symbols}, answer)
         for expr, answer in trace.given.asked.items()
     ]
-    return Update(program, scope, roles, module.counters, trace.asked, conditions, trace.shapes, contents)
+    changed = {place for name in written if (place := roles[name].place) is not None} | module.counters.keys()
+    return Update(program, scope, roles, changed, trace.asked, conditions, trace.shapes, contents)
+
+
+def written_inputs(program: ExportedProgram) -> set[str]:
+    """The placeholders that operations of a program change in place, also by views of them."""
+    roots: dict[Node, str] = {}
+    written: set[str] = set()
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            roots[node] = node.name
+        if not isinstance(node.target, OpOverload):
+            continue
+        for position, argument in enumerate(node.target._schema.arguments):
+            value = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
+            if argument.alias_info is None or not isinstance(value, Node) or value not in roots:
+                continue
+            roots[node] = roots[value]
+            if argument.alias_info.is_write:
+                written.add(roots[value])
+    return written
 
 
 def _roles(program: ExportedProgram, module: _Update) -> Iterator[tuple[str, Role]]:
