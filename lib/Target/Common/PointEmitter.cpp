@@ -71,6 +71,8 @@ Value PointEmitter::eval(Value tensor, ArrayRef<Idx> idx, Value mask) {
   if (auto it = points.find(key); it != points.end())
     return it->second;
   Value result;
+  if (idx.empty() && isUniform(tensor))
+    return evalUniform(tensor);
   if (auto it = bindings.find(tensor); it != bindings.end()) {
     Computation computation = it->second; // a computation may bind others, which moves the map's entries
     result = computation(idx, mask);
@@ -82,6 +84,83 @@ Value PointEmitter::eval(Value tensor, ArrayRef<Idx> idx, Value mask) {
   points[key] = result;
   pointLog.push_back(std::move(key));
   return result;
+}
+
+/// Whether a tensor follows from arguments alone, and from elements that these have at all sizes.
+bool PointEmitter::isUniform(Value tensor) {
+  if (bindings.count(tensor))
+    return false;
+  if (auto it = uniformTensors.find(tensor); it != uniformTensors.end())
+    return it->second;
+  auto type = dyn_cast<RankedTensorType>(tensor.getType());
+  auto known = [&]() -> bool {
+    if (!type || !type.hasStaticShape() || type.getNumElements() == 0)
+      return false;
+    Operation *op = tensor.getDefiningOp();
+    if (!op)
+      return true;
+    if (auto slice = dyn_cast<SliceOp>(op))
+      return matchPattern(slice.getOffset(), m_Constant()) && isUniform(slice.getSource());
+    if (isa<ReshapeOp, PermuteOp, BroadcastOp>(op))
+      return isUniform(op->getOperand(0));
+    auto generic = dyn_cast<linalg::GenericOp>(op);
+    if (!generic || generic.getNumLoops() || !llvm::all_of(generic.getRegionOutputArgs(), [](Value v) {
+          return v.use_empty();
+        }))
+      return false;
+    return llvm::all_of(generic.getDpsInputs(), [&](Value v) { return isUniform(v); }) &&
+           llvm::all_of(generic.getBody()->without_terminator(), [&](Operation &inner) {
+             if (auto extract = dyn_cast<tensor::ExtractOp>(inner))
+               return extract.getIndices().empty() && isUniform(extract.getTensor());
+             return inner.getNumRegions() == 0 && isPure(&inner);
+           });
+  };
+  return uniformTensors[tensor] = known();
+}
+
+Value PointEmitter::evalUniform(Value tensor) {
+  if (auto it = uniforms.find(tensor); it != uniforms.end())
+    return it->second;
+  Value result;
+  // What is memoised may be inside of loops.
+  std::map<PointKey, Value> otherPoints;
+  std::vector<PointKey> otherLog;
+  std::map<IndexKey, Value> otherIndices;
+  std::vector<IndexKey> otherIndexLog;
+  auto exchange = [&] {
+    std::swap(points, otherPoints);
+    std::swap(pointLog, otherLog);
+    std::swap(indices, otherIndices);
+    std::swap(indexLog, otherIndexLog);
+  };
+  Value condition = guard;
+  exchange();
+  guard = {};
+  atEntry([&] { result = recompute(tensor, {}); });
+  guard = condition;
+  exchange();
+  if (result) {
+    uniforms[tensor] = result;
+    wide.insert(result.getAsOpaquePointer());
+  }
+  return result;
+}
+
+/// A clone at the function's entry if the operands are the same for the whole function; null if they are not.
+Operation *PointEmitter::cloneUniform(Operation &op, ArrayRef<Value> operands) {
+  if (op.getNumResults() == 0 || operands.empty() || !isPure(&op) ||
+      !llvm::all_of(operands, [&](Value v) { return wide.contains(v.getAsOpaquePointer()); }))
+    return nullptr;
+  auto &[known, clone] = uniformOps[&op];
+  if (!clone || ArrayRef<Value>(known) != operands) {
+    Operation *made = nullptr;
+    atEntry([&] { made = cloneOn(&op, operands); });
+    known.assign(operands.begin(), operands.end());
+    clone = made;
+    for (Value result : made->getResults())
+      wide.insert(result.getAsOpaquePointer());
+  }
+  return clone;
 }
 
 Value PointEmitter::recompute(Value tensor, ArrayRef<Idx> idx, Value mask) {
@@ -232,7 +311,9 @@ LogicalResult PointEmitter::emitOps(Block &block, IRMapping &map, BodyPoint &poi
       continue;
     }
     if (auto constantOp = dyn_cast<arith::ConstantOp>(inner)) {
-      map.map(constantOp.getResult(), constant(constantOp.getValue()));
+      Value known = constant(constantOp.getValue());
+      wide.insert(known.getAsOpaquePointer());
+      map.map(constantOp.getResult(), known);
       continue;
     }
     SmallVector<Value> operands;
@@ -260,6 +341,10 @@ LogicalResult PointEmitter::emitOps(Block &block, IRMapping &map, BodyPoint &poi
     // masked off (and read as zeros) do not.
     if (inner.getNumRegions() || !isMemoryEffectFree(&inner))
       return inner.emitError("cannot be evaluated along lanes");
+    if (Operation *clone = cloneUniform(inner, operands)) {
+      map.map(inner.getResults(), clone->getResults());
+      continue;
+    }
     if (std::optional<Idx> known = computedCoordinate(inner, point.coordinates, operands))
       point.coordinates[inner.getResult(0)] = *known;
     map.map(inner.getResults(), cloneOn(&inner, operands)->getResults());

@@ -17,6 +17,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/SmallPtrSet.h"
 #include <functional>
 #include <map>
 #include <tuple>
@@ -239,6 +240,9 @@ private:
   enum IndexOpKind { Add, Mul, Div, Rem };
   Value indexOp(IndexOpKind kind, Value lhs, Value rhs);
   Value entryPtr(unsigned slot);
+  bool isUniform(Value tensor);
+  Value evalUniform(Value tensor);
+  Operation *cloneUniform(Operation &op, ArrayRef<Value> operands);
   OpBuilder &builder;
   KernelFuncOp kernelFunc;
   KernelArguments arguments;
@@ -251,6 +255,13 @@ private:
   ShapeAnalysis &shapeAnalysis;
   Operation *entryAnchor = nullptr; // function-wide values are emitted before it
   Location loc;
+
+  /// Tensors without dimensions that are the same for the whole function, and what is computed of them alone: emitted
+  /// at the function's entry, once. `wide` has these values, and constants.
+  DenseMap<Value, Value> uniforms;
+  DenseMap<Value, bool> uniformTensors;
+  llvm::SmallPtrSet<const void *, 16> wide;
+  DenseMap<Operation *, std::pair<SmallVector<Value>, Operation *>> uniformOps;
 
   DenseMap<Value, Computation> bindings;
   // Undo logs beside the maps make Scope cheap.
