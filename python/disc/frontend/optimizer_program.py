@@ -33,6 +33,7 @@ from .optimizer_places import Place
 from .optimizer_update import COUNTER, GRADIENT, NUMBER, PARAMETER, Role, Update
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_ORIGIN = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn")
 _READS = (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
 # Operations on whole tensors that are not marked as point-wise.
 _OF_ALL_SHAPES = frozenset(
@@ -118,6 +119,7 @@ class _Builder:
         self._graph = Graph()
         self._env = ShapeEnv()
         self._mode = FakeTensorMode(shape_env=self._env)
+        self._names: set[str] = set()
         self._state: dict[str, Tensor] = {}
         self._constants: dict[str, Tensor] = {}
         self._own: list[InputSpec] = []
@@ -131,6 +133,9 @@ class _Builder:
 
     def _placeholder(self, name: str, value: Tensor) -> Node:
         safe = "".join(c if c.isalnum() else "_" for c in name)
+        while safe in self._names:  # "a.b" and "a_b"
+            safe += "_"
+        self._names.add(safe)
         node = self._graph.placeholder(safe)
         node.meta["val"] = self._fake(value, value.shape)
         return node
@@ -209,7 +214,7 @@ class _Builder:
                     continue
             copy = self._graph.node_copy(node, lambda operand: nodes[operand])
             nodes[node] = copy
-            copy.meta = dict(node.meta)
+            copy.meta = {key: value for key, value in node.meta.items() if key in _ORIGIN}
             if shapes and node.target is branch_result and tuple(node.args[2]) == tuple(old or ()):  # type: ignore[arg-type]
                 copy.update_arg(2, list(new or ()))
             fresh = self._fresh(node, symbols)
@@ -217,8 +222,18 @@ class _Builder:
                 copy.meta["unbacked_bindings"] = fresh
             value = node.meta.get("val")
             copy.meta["val"] = pytree.tree_map(lambda x: self._value(x, symbols, fakes, old, new), value)
+            if node.target in _READS and isinstance(copy.meta["val"], torch.SymFloat):
+                self._state_facts(node, copy, update)
             if key is not None:
                 self._shared[key] = copy, {s: symbols[s] for s in node.meta.get("unbacked_bindings", ())}
+
+    def _state_facts(self, node: Node, copy: Node, update: Update) -> None:
+        """Has PyTorch know what was asked of an option, which it may ask again where it decomposes operations."""
+        number, mine = node.meta["val"].node.expr, copy.meta["val"].node.expr
+        for expr, places, answer in update.conditions:
+            if places.keys() == {number}:
+                fact = expr.xreplace({number: mine})
+                self._env.guard_or_defer_runtime_assert(fact if answer else sympy.Not(fact), "")
 
     def _input(self, role: Role, instance: Instance, tensor_of: Any) -> Node:
         if role.kind == GRADIENT:
@@ -349,7 +364,8 @@ def joined(
             number of Python.
     """
     builder = _Builder(parameters, instances[0].update.program)
+    of_all_shapes = {id(instance.update): is_of_all_shapes(instance.update) for instance in instances}
     for instance in instances:
-        builder.add(instance, tensor_of, is_of_all_shapes(instance.update))
+        builder.add(instance, tensor_of, of_all_shapes[id(instance.update)])
     builder.gradients()
     return builder.program(), builder.numbers()

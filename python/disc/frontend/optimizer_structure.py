@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -87,7 +88,7 @@ class Structure:
             raise errors.CallError(f"optimizer: expected {len(self.parameters)} groups, got {len(groups)}")
         for number, (group, known) in enumerate(zip(groups, self.parameters, strict=True)):
             now = group["params"]
-            if len(now) != len(known) or any(a is not b for a, b in zip(now, known, strict=True)):
+            if len(now) != len(known) or not all(map(operator.is_, now, known)):
                 raise errors.CallError(
                     f"param_groups[{number}] of the optimizer has other parameters; compile the step again"
                 )

@@ -10,7 +10,9 @@ The program computes as PyTorch's loop over parameters does (``foreach=False``),
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Sequence
+import itertools
+import operator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,8 +61,8 @@ class TracedOptimizer:
     _scope: Scope = field(repr=False)
     _places: dict[str, Place] = field(repr=False)
     _numbers: dict[str, _Number] = field(repr=False)
-    _owners: list[tuple[Tensor, dict[Any, Any]]] = field(default_factory=list, repr=False)
-    _entries: list[tuple[dict[Any, Any], Any, Tensor]] = field(default_factory=list, repr=False)
+    _kept: list[Any] = field(default_factory=list, repr=False)
+    """All values in the optimizer's states, in their order."""
     _others: list[tuple[Place, Tensor]] = field(default_factory=list, repr=False)
 
     def current_states(self, optimizer: Optimizer) -> dict[str, Tensor]:
@@ -80,13 +82,8 @@ class TracedOptimizer:
 
     def changed(self, optimizer: Optimizer) -> bool:
         """Whether the optimizer keeps other tensors than ``states``, as after ``load_state_dict``."""
-        state = optimizer.state
-        for parameter, known in self._owners:
-            if state.get(parameter) is not known:
-                return True
-        for owner, key, tensor in self._entries:
-            if owner.get(key) is not tensor:
-                return True
+        if self._kept and not all(map(operator.is_, self._kept, _values(optimizer))):
+            return True
         return any(_found(optimizer, self._scope, place) is not tensor for place, tensor in self._others)
 
     def rebind(self, optimizer: Optimizer) -> dict[str, Tensor]:
@@ -98,18 +95,14 @@ class TracedOptimizer:
 
     def watch(self, optimizer: Optimizer) -> None:
         """Notes where the optimizer keeps its tensors, which :meth:`changed` looks at."""
-        self._owners, self._entries, self._others = [], [], []
-        seen: set[int] = set()
-        for name, place in self._places.items():
-            if place.kind != STATE or len(place.path) > 1:
-                self._others.append((place, self.states[name]))
-                continue
-            parameter = self._scope.parameters[place.owner]
-            owner = optimizer.state.get(parameter, {})
-            if place.owner not in seen:
-                self._owners.append((parameter, owner))
-                seen.add(place.owner)
-            self._entries.append((owner, place.path[0], self.states[name]))
+        counts = any(number.place.kind == STATE for number in self._numbers.values())
+        plain = not counts and all(isinstance(state, dict) for state in optimizer.state.values())
+        self._kept = list(_values(optimizer)) if plain else []
+        self._others = [
+            (place, self.states[name])
+            for name, place in self._places.items()
+            if not plain or place.kind != STATE or len(place.path) > 1
+        ]
 
     def before_step(self, optimizer: Optimizer) -> None:
         """To be called before the program runs: writes the numbers of Python in the state into their tensors."""
@@ -122,6 +115,11 @@ class TracedOptimizer:
             value = number.tensor.item()
             put(optimizer, self._scope, number.place, int(value) if number.whole else value)
         optimizer._opt_called = True  # type: ignore[attr-defined]
+
+
+def _values(optimizer: Optimizer) -> Iterator[Any]:
+    """The values in the states; comparing hundreds of them is to cost little."""
+    return itertools.chain.from_iterable(map(dict.values, optimizer.state.values()))
 
 
 def _found(optimizer: Optimizer, scope: Scope, place: Place) -> Any:
