@@ -170,7 +170,7 @@ class _Update(torch.nn.Module):
         try:
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter.grad = gradient.clone() if self.copies_gradients else gradient
-            with _NotesShapes(trace):
+            with _OfParameters(trace, parameters):
                 self._step(copy)
         finally:
             for parameter in parameters:
@@ -207,8 +207,11 @@ class _Update(torch.nn.Module):
         self.trace.error = errors.UnsupportedTypeError("import", text)
 
 
-class _NotesShapes(TorchFunctionMode):
-    """Notes whether the optimizer's code asks for shapes: what is traced may then serve the shapes of its tensors only."""
+class _OfParameters(TorchFunctionMode):
+    """Answers what code asks of parameters and not of other tensors, as ``p.data``.
+
+    It notes whether the optimizer's code asks for shapes: what is traced may then serve the shapes of its tensors only.
+    """
 
     _ASKING = frozenset(
         (
@@ -225,14 +228,21 @@ class _NotesShapes(TorchFunctionMode):
         )
     )
 
-    def __init__(self, trace: _Trace) -> None:
+    def __init__(self, trace: _Trace, parameters: Sequence[Tensor]) -> None:
         super().__init__()
-        self._trace = trace
+        self._trace, self._parameters = trace, {id(p) for p in parameters}
 
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in self._ASKING:
             file = sys._getframe(1).f_code.co_filename
             self._trace.shapes |= is_user_line(file) or file.startswith(_OPTIMIZERS)
+        if func == Tensor.data.__get__:
+            return args[0]  # without gradients it is the same
+        if func == Tensor.data.__set__:
+            args[0].copy_(args[1])
+            return None
+        if func == Tensor.requires_grad.__get__ and id(args[0]) in self._parameters:
+            return True
         return func(*args, **(kwargs or {}))
 
 
