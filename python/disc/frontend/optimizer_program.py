@@ -30,7 +30,7 @@ from ..torch_compat.symbols import ShapeEnv
 from ..torch_compat.tracing import FakeTensorMode
 from .markers import branch_begin, branch_else, branch_end, branch_enter, branch_number, branch_result, is_marker
 from .optimizer_places import Place
-from .optimizer_update import COUNTER, GRADIENT, NUMBER, PARAMETER, Role, Update
+from .optimizer_update import COUNTER, GRADIENT, NUMBER, PARAMETER, Role, Update, inside
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _ORIGIN = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn")
@@ -114,14 +114,16 @@ def _fills_masked(node: Node) -> bool:
 
 
 class _Builder:
-    def __init__(self, parameters: Sequence[Buffer], template: ExportedProgram) -> None:
+    def __init__(
+        self, parameters: Sequence[Buffer], template: ExportedProgram, mode: FakeTensorMode | None = None
+    ) -> None:
         self._parameters, self._template = parameters, template
         self._graph = Graph()
-        self._env = ShapeEnv()
-        self._mode = FakeTensorMode(shape_env=self._env)
+        self._mode = FakeTensorMode(shape_env=ShapeEnv()) if mode is None else mode
+        self._env: ShapeEnv = self._mode.shape_env  # type: ignore[assignment]
         self._names: set[str] = set()
         self._state: dict[str, Tensor] = {}
-        self._constants: dict[str, Tensor] = {}
+        self._constants: dict[str, Any] = {}
         self._own: list[InputSpec] = []
         self._inputs: list[tuple[Any, InputSpec]] = []
         self._buffers: dict[str, Node] = {}
@@ -215,6 +217,8 @@ class _Builder:
             copy = self._graph.node_copy(node, lambda operand: nodes[operand])
             nodes[node] = copy
             copy.meta = {key: value for key, value in node.meta.items() if key in _ORIGIN}
+            if "stack_trace" in copy.meta:
+                copy.meta["stack_trace"] = inside(copy.meta["stack_trace"])
             if shapes and node.target is branch_result and tuple(node.args[2]) == tuple(old or ()):  # type: ignore[arg-type]
                 copy.update_arg(2, list(new or ()))
             fresh = self._fresh(node, symbols)
@@ -299,7 +303,9 @@ class _Builder:
         specs = [*self._own, *(spec for _, spec in self._inputs)]
         by_name = {node.name: node for node in self._graph.nodes if node.op == "placeholder"}
         # What is common may have been computed first in a branch of one of the updates.
-        for node in reversed([*(by_name[spec.arg.name] for spec in specs), *(node for node, _ in self._shared.values())]):
+        for node in reversed(
+            [*(by_name[spec.arg.name] for spec in specs), *(node for node, _ in self._shared.values())]
+        ):
             next(iter(self._graph.nodes)).prepend(node)
         self._graph.lint()
         count = len(self._inputs)
@@ -353,7 +359,7 @@ def _matched(node: Node, known: Mapping[sympy.Symbol, sympy.Symbol]) -> dict[Any
 
 
 def joined(
-    parameters: Sequence[Buffer], instances: Sequence[Instance], tensor_of: Any
+    parameters: Sequence[Buffer], instances: Sequence[Instance], tensor_of: Any, mode: FakeTensorMode | None = None
 ) -> tuple[ExportedProgram, list[tuple[int, Place]]]:
     """The program of all instances, and the options that are its inputs after the gradients, by group.
 
@@ -362,8 +368,9 @@ def joined(
         instances: what updates them.
         tensor_of: gives the :class:`Buffer` for an instance, a :class:`Place` of its update and whether that has a
             number of Python.
+        mode: that of the values in the program.
     """
-    builder = _Builder(parameters, instances[0].update.program)
+    builder = _Builder(parameters, instances[0].update.program, mode)
     of_all_shapes = {id(instance.update): is_of_all_shapes(instance.update) for instance in instances}
     for instance in instances:
         builder.add(instance, tensor_of, of_all_shapes[id(instance.update)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from .. import errors
 from ..torch_compat import patches
 from ..torch_compat.operators import OpOverload
 from ..torch_compat.patching import caller, replaced
+from ..torch_compat.tensors import TensorBase
 from . import export
 from .locations import is_user_line
 from .optimizer_places import EXECUTION, GROUP, NUMBERS, SHARED, STATE, Place, Scope, step_of
@@ -199,12 +201,17 @@ class _Update(torch.nn.Module):
                 if isinstance(new, (torch.SymInt, torch.SymFloat)) or isinstance(old, type(new)) is False or old != new:
                     self.trace.changed.add(place)
             elif not isinstance(old, type(new)) or old != new:
-                self._refuse(f"{kind}.step sets {place.kind} {place.text!r} to {new!r}: it must be a tensor or a number")
+                self._refuse(
+                    f"{kind}.step sets {place.kind} {place.text!r} to {new!r}: it must be a tensor or a number"
+                )
         for buffer, new in copies:
             buffer.copy_(new)
 
     def _refuse(self, text: str) -> None:
         self.trace.error = errors.UnsupportedTypeError("import", text)
+
+
+_SHAPE, _NDIM, _DATA, _REQUIRES_GRAD = (vars(TensorBase)[name] for name in ("shape", "ndim", "data", "requires_grad"))
 
 
 class _OfParameters(TorchFunctionMode):
@@ -215,8 +222,8 @@ class _OfParameters(TorchFunctionMode):
 
     _ASKING = frozenset(
         (
-            Tensor.shape.__get__,
-            Tensor.ndim.__get__,
+            _SHAPE.__get__,
+            _NDIM.__get__,
             Tensor.size,
             Tensor.dim,
             Tensor.ndimension,
@@ -236,12 +243,12 @@ class _OfParameters(TorchFunctionMode):
         if func in self._ASKING:
             file = sys._getframe(1).f_code.co_filename
             self._trace.shapes |= is_user_line(file) or file.startswith(_OPTIMIZERS)
-        if func == Tensor.data.__get__:
+        if func == _DATA.__get__:
             return args[0]  # without gradients it is the same
-        if func == Tensor.data.__set__:
+        if func == _DATA.__set__:
             args[0].copy_(args[1])
             return None
-        if func == Tensor.requires_grad.__get__ and id(args[0]) in self._parameters:
+        if func == _REQUIRES_GRAD.__get__ and id(args[0]) in self._parameters:
             return True
         return func(*args, **(kwargs or {}))
 
@@ -258,12 +265,28 @@ def _power(original: Any, base: torch.SymFloat, exponent: Any) -> Any:
     return base.__float_pow__(exponent) if isinstance(exponent, numbers) else original(base, exponent)
 
 
+def _with_optimizers(original: Any, tracer: Any, frames: traceback.StackSummary) -> traceback.StackSummary:
+    """Has nodes keep the lines of PyTorch's optimizers, and that of this file which calls them."""
+    kept = {id(frame) for frame in original(tracer, frames)}
+    files = (_OPTIMIZERS, __file__)
+    return traceback.StackSummary.from_list(
+        [frame for frame in frames if id(frame) in kept or frame.filename.startswith(files)]
+    )
+
+
+def inside(trace: str) -> str:
+    """The part of a node's stack trace that is in the optimizer's code."""
+    before, _, after = trace.rpartition(f'File "{__file__}"')
+    return after[after.index("  File ") :] if before and "  File " in after else trace
+
+
 @contextmanager
 def _as_in_eager() -> Iterator[None]:
     """While it is active, this thread's optimizers compute as they do when nothing is traced."""
-    replacements = {
+    replacements: dict[patches.Patch, Any] = {
         patches.IS_COMPILING: _is_compiling,
         patches.POWER: _power,
+        patches.STACK_TRACES: _with_optimizers,
         patches.PROFILED: lambda _, record: record,
         patches.PROFILED_END: lambda *_: None,
     }

@@ -122,7 +122,9 @@ class _Guarding(TorchFunctionMode):
 
 
 def _is_0d(value: Any) -> bool:
-    return value.dim() == 0 if isinstance(value, Tensor) else isinstance(value, (int, float, torch.SymInt, torch.SymFloat))
+    """Whether a value is a number, or a tensor without dims."""
+    numbers = (int, float, torch.SymInt, torch.SymFloat)
+    return value.dim() == 0 if isinstance(value, Tensor) else isinstance(value, numbers)
 
 
 def _is_number(index: Any) -> bool:
