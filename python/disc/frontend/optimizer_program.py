@@ -46,6 +46,7 @@ _OF_ALL_SHAPES = frozenset(
         torch.ops.aten.detach_.default,
         torch.ops.aten.alias.default,
         torch.ops.aten._to_copy.default,
+        torch.ops.aten.to.dtype,
         torch.ops.aten.zeros_like.default,
         torch.ops.aten.ones_like.default,
         torch.ops.aten.full_like.default,
@@ -97,6 +98,8 @@ def is_of_all_shapes(update: Update) -> bool:
         target = node.target
         if isinstance(target, OpOverload) and torch.Tag.pointwise not in target.tags:
             if target is torch.ops.aten.index_put_.default and _fills_masked(node):
+                continue
+            if target is torch.ops.aten._assert_tensor_metadata.default and node.args[1:3] in ((), (None, None)):
                 continue
             if target not in _OF_ALL_SHAPES:
                 return False

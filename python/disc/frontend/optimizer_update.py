@@ -27,7 +27,6 @@ from .. import errors
 from ..torch_compat import patches
 from ..torch_compat.operators import OpOverload
 from ..torch_compat.patching import caller, replaced
-from ..torch_compat.tensors import TensorBase
 from . import export
 from .locations import is_user_line
 from .optimizer_places import EXECUTION, GROUP, NUMBERS, SHARED, STATE, Place, Scope, step_of
@@ -211,7 +210,9 @@ class _Update(torch.nn.Module):
         self.trace.error = errors.UnsupportedTypeError("import", text)
 
 
-_SHAPE, _NDIM, _DATA, _REQUIRES_GRAD = (vars(TensorBase)[name] for name in ("shape", "ndim", "data", "requires_grad"))
+def _property(name: str) -> Any:
+    """An attribute of the class of tensors. DISC itself replaces one, so it is looked up each time."""
+    return getattr(Tensor, name)
 
 
 class _OfParameters(TorchFunctionMode):
@@ -222,8 +223,8 @@ class _OfParameters(TorchFunctionMode):
 
     _ASKING = frozenset(
         (
-            _SHAPE.__get__,
-            _NDIM.__get__,
+            _property("shape").__get__,
+            _property("ndim").__get__,
             Tensor.size,
             Tensor.dim,
             Tensor.ndimension,
@@ -243,12 +244,12 @@ class _OfParameters(TorchFunctionMode):
         if func in self._ASKING:
             file = sys._getframe(1).f_code.co_filename
             self._trace.shapes |= is_user_line(file) or file.startswith(_OPTIMIZERS)
-        if func == _DATA.__get__:
+        if func == _property("data").__get__:
             return args[0]  # without gradients it is the same
-        if func == _DATA.__set__:
+        if func == _property("data").__set__:
             args[0].copy_(args[1])
             return None
-        if func == _REQUIRES_GRAD.__get__ and id(args[0]) in self._parameters:
+        if func == _property("requires_grad").__get__ and id(args[0]) in self._parameters:
             return True
         return func(*args, **(kwargs or {}))
 

@@ -63,15 +63,18 @@ def assert_close(ours, theirs, name=""):
     torch.testing.assert_close(ours, theirs, rtol=4 * bound, atol=bound * largest, equal_nan=True, msg=None)
 
 
-def assert_same_states(ours, theirs):
+def assert_same_states(optimizer, reference):
     """The states of two optimizers, by the number of the parameter."""
-    first, second = ours.state_dict(), theirs.state_dict()
+    first, second = optimizer.state_dict(), reference.state_dict()
     assert first["state"].keys() == second["state"].keys()
     for number, expected in second["state"].items():
         found = first["state"][number]
         assert list(found) == list(expected)
         for key, value in expected.items():
-            if isinstance(value, torch.Tensor):
+            if isinstance(value, list):
+                for ours, theirs in zip(found[key], value, strict=True):
+                    assert_close(ours, theirs, f"{number}.{key}")
+            elif isinstance(value, torch.Tensor):
                 assert_close(found[key], value, f"{number}.{key}")
             else:
                 assert type(found[key]) is type(value) and found[key] == value, (number, key)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from optimizer_steps import SHAPES, CompiledStep, assert_close, assert_same_states, compare, named, parameters
 from torch import optim
-from user_optimizers import Clipped, Counting, Decayed, Lion, OldAdam, Positional
+from user_optimizers import Assigning, Clipped, Counting, Decayed, Lion, OldAdam, Positional
 
 from disc import errors
 from disc.frontend.optimizers import trace_optimizer
@@ -35,6 +35,7 @@ CASES = {
     "positional": (Positional, {}),
     "counting": (Counting, {}),
     "decayed": (Decayed, {}),
+    "assigning": (Assigning, {}),
 }
 
 
