@@ -39,7 +39,7 @@ def is_user_file(file: str) -> bool:
 
 
 def is_layer_file(file: str) -> bool:
-    """Whether a file is PyTorch's code that models are made of: layers, their functions, distributions; or optimizers."""
+    """Whether a file is PyTorch's code that models are made of (layers, functions, distributions) and optimizers."""
     return file.startswith(_LAYERS) and file != _MODULE
 
 

@@ -7,6 +7,7 @@ with copies of everything and the same gradients: PyTorch computes both, so that
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,56 +16,64 @@ from torch.optim import Optimizer
 
 from .markers import is_marker
 from .optimizer_places import STATE, Place, Scope, step_of
-from .optimizer_program import Buffer, Instance
-from .optimizer_update import COUNTER, GRADIENT, NUMBER, PARAMETER
+from .optimizer_program import Instance
+from .optimizer_update import COUNTER, GRADIENT, PARAMETER
 
 
-def agrees(optimizer: Optimizer, scope: Scope, parameters: Sequence[Buffer], instances: Sequence[Instance]) -> bool:
+def agrees(optimizer: Optimizer, scope: Scope, instances: Sequence[Instance]) -> bool:
     """Whether the instances of updates leave what a step of the class leaves; False if that cannot be tried."""
+    if any(is_marker(node.target) for instance in instances for node in instance.update.program.graph.nodes):
+        return False
     generator = torch.Generator().manual_seed(3)
     gradients = []
-    for parameter in parameters:
-        values = torch.empty(parameter.tensor.shape, dtype=parameter.tensor.dtype).normal_(generator=generator)
-        gradients.append(torch.empty_like(parameter.tensor).copy_(values))
+    for parameter in scope.parameters:
+        values = torch.empty(parameter.shape, dtype=parameter.dtype).normal_(generator=generator)
+        gradients.append(torch.empty_like(parameter, requires_grad=False).copy_(values))
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         copies, contents = _step(optimizer, scope, gradients)
         for instance in instances:
-            if any(is_marker(node.target) for node in instance.update.program.graph.nodes):
-                return False
             (number,) = instance.parameters
-            own = Scope(instance.groups, (scope.parameters[number],), (scope.state_of(optimizer, number),))
-            before = own.contents(optimizer)
-            mine: dict[Place, Tensor] = {}
-            parameter = scope.parameters[number].detach().clone()
-            inputs = []
-            for node in instance.update.program.graph.nodes:
-                if node.op != "placeholder":
-                    continue
-                role = instance.update.roles.get(node.name)
-                if role is None:
-                    spec = next(s for s in instance.update.program.graph_signature.input_specs if s.arg.name == node.name)
-                    inputs.append(instance.update.program.constants[str(spec.target)])
-                elif role.kind == PARAMETER:
-                    inputs.append(parameter)
-                elif role.kind == GRADIENT:
-                    inputs.append(gradients[number].clone())
-                elif role.place is not None and role.kind in (NUMBER, COUNTER):
-                    value = before[role.place]
-                    dtype = torch.int64 if role.kind == COUNTER and isinstance(value, int) else torch.float64
-                    mine[role.place] = torch.tensor(value, dtype=dtype)
-                    inputs.append(mine[role.place])
-                elif role.place is not None:
-                    mine[role.place] = before[role.place].detach().clone()
-                    inputs.append(mine[role.place])
-            Interpreter(instance.update.program.graph_module).run(*inputs)
-            if not torch.equal(parameter, copies[number]):
+            updated = scope.parameters[number].detach().clone()
+            tensors = _run(optimizer, scope, instance, updated, gradients[number])
+            if not torch.equal(updated, copies[number]):
                 return False
-            for place, tensor in mine.items():
-                if place.kind == STATE:
-                    found = contents.get(Place(STATE, number, place.path))
-                    if isinstance(found, Tensor) and not torch.equal(found, tensor):
-                        return False
+            for place, tensor in tensors.items():
+                found = contents.get(Place(STATE, number, place.path)) if place.kind == STATE else None
+                if isinstance(found, Tensor) and not torch.equal(found, tensor):
+                    return False
     return True
+
+
+def _run(
+    optimizer: Optimizer, scope: Scope, instance: Instance, parameter: Tensor, gradient: Tensor
+) -> dict[Place, Tensor]:
+    """Runs an update, which changes ``parameter``, with copies of all else; the copies, by their places."""
+    (number,) = instance.parameters
+    own = Scope(instance.groups, (scope.parameters[number],), (scope.state_of(optimizer, number),))
+    contents = own.contents(optimizer)
+    program, roles = instance.update.program, instance.update.roles
+    constants = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs}
+    tensors: dict[Place, Tensor] = {}
+    inputs: list[Any] = []
+    for node in program.graph.nodes:
+        if node.op != "placeholder":
+            continue
+        role = roles.get(node.name)
+        if role is None:
+            inputs.append(program.constants[str(constants[node.name])])
+        elif role.kind == PARAMETER:
+            inputs.append(parameter)
+        elif role.kind == GRADIENT:
+            inputs.append(gradient.clone())
+        elif role.place is not None:
+            value = contents[role.place]
+            if not isinstance(value, Tensor):
+                whole = role.kind == COUNTER and isinstance(value, int)
+                value = torch.tensor(value, dtype=torch.int64 if whole else torch.float64)
+            tensors[role.place] = value.detach().clone()
+            inputs.append(tensors[role.place])
+    Interpreter(program.graph_module).run(*inputs)
+    return tensors
 
 
 def _step(optimizer: Optimizer, scope: Scope, gradients: Sequence[Tensor]) -> tuple[list[Tensor], dict[Place, Tensor]]:

@@ -241,7 +241,8 @@ def _start(optimizer: Optimizer, scope: Scope, place: Place) -> tuple[tuple[Any,
     if place.kind == GROUP:
         return place.path, optimizer.param_groups[scope.groups[place.owner]]
     if place.kind == STATE:
-        return place.path, optimizer.state[scope.parameters[place.owner]]
+        # Not by [], which would make a state.
+        return place.path, optimizer.state.get(scope.parameters[place.owner], {})
     if place.kind == SHARED:
         return place.path, optimizer.state
     return place.path, vars(optimizer)

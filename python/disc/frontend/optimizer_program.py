@@ -30,9 +30,10 @@ from ..torch_compat.symbols import ShapeEnv
 from ..torch_compat.tracing import FakeTensorMode
 from .markers import branch_begin, branch_else, branch_end, branch_enter, branch_number, branch_result, is_marker
 from .optimizer_places import Place
-from .optimizer_update import COUNTER, GRADIENT, NUMBER, PARAMETER, Role, Update
+from .optimizer_update import COUNTER, GRADIENT, NUMBER, PARAMETER, Role, Update, inside
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_ORIGIN = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn")
 _READS = (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
 # Operations on whole tensors that are not marked as point-wise.
 _OF_ALL_SHAPES = frozenset(
@@ -45,6 +46,7 @@ _OF_ALL_SHAPES = frozenset(
         torch.ops.aten.detach_.default,
         torch.ops.aten.alias.default,
         torch.ops.aten._to_copy.default,
+        torch.ops.aten.to.dtype,
         torch.ops.aten.zeros_like.default,
         torch.ops.aten.ones_like.default,
         torch.ops.aten.full_like.default,
@@ -97,6 +99,8 @@ def is_of_all_shapes(update: Update) -> bool:
         if isinstance(target, OpOverload) and torch.Tag.pointwise not in target.tags:
             if target is torch.ops.aten.index_put_.default and _fills_masked(node):
                 continue
+            if target is torch.ops.aten._assert_tensor_metadata.default and node.args[1:3] in ((), (None, None)):
+                continue
             if target not in _OF_ALL_SHAPES:
                 return False
     return True
@@ -113,13 +117,16 @@ def _fills_masked(node: Node) -> bool:
 
 
 class _Builder:
-    def __init__(self, parameters: Sequence[Buffer], template: ExportedProgram) -> None:
+    def __init__(
+        self, parameters: Sequence[Buffer], template: ExportedProgram, mode: FakeTensorMode | None = None
+    ) -> None:
         self._parameters, self._template = parameters, template
         self._graph = Graph()
-        self._env = ShapeEnv()
-        self._mode = FakeTensorMode(shape_env=self._env)
+        self._mode = FakeTensorMode(shape_env=ShapeEnv()) if mode is None else mode
+        self._env: ShapeEnv = self._mode.shape_env  # type: ignore[assignment]
+        self._names: set[str] = set()
         self._state: dict[str, Tensor] = {}
-        self._constants: dict[str, Tensor] = {}
+        self._constants: dict[str, Any] = {}
         self._own: list[InputSpec] = []
         self._inputs: list[tuple[Any, InputSpec]] = []
         self._buffers: dict[str, Node] = {}
@@ -132,6 +139,9 @@ class _Builder:
     def _placeholder(self, name: str, value: Tensor) -> Node:
         # A name in Python code begins with a letter.
         safe = "the_" + "".join(c if c.isalnum() else "_" for c in name)
+        while safe in self._names:  # "a.b" and "a_b"
+            safe += "_"
+        self._names.add(safe)
         node = self._graph.placeholder(safe)
         node.meta["val"] = self._fake(value, value.shape)
         return node
@@ -210,7 +220,9 @@ class _Builder:
                     continue
             copy = self._graph.node_copy(node, lambda operand: nodes[operand])
             nodes[node] = copy
-            copy.meta = dict(node.meta)
+            copy.meta = {key: value for key, value in node.meta.items() if key in _ORIGIN}
+            if "stack_trace" in copy.meta:
+                copy.meta["stack_trace"] = inside(copy.meta["stack_trace"])
             if shapes and node.target is branch_result and tuple(node.args[2]) == tuple(old or ()):  # type: ignore[arg-type]
                 copy.update_arg(2, list(new or ()))
             fresh = self._fresh(node, symbols)
@@ -218,8 +230,18 @@ class _Builder:
                 copy.meta["unbacked_bindings"] = fresh
             value = node.meta.get("val")
             copy.meta["val"] = pytree.tree_map(lambda x: self._value(x, symbols, fakes, old, new), value)
+            if node.target in _READS and isinstance(copy.meta["val"], torch.SymFloat):
+                self._state_facts(node, copy, update)
             if key is not None:
                 self._shared[key] = copy, {s: symbols[s] for s in node.meta.get("unbacked_bindings", ())}
+
+    def _state_facts(self, node: Node, copy: Node, update: Update) -> None:
+        """Has PyTorch know what was asked of an option, which it may ask again where it decomposes operations."""
+        number, mine = node.meta["val"].node.expr, copy.meta["val"].node.expr
+        for expr, places, answer in update.conditions:
+            if places.keys() == {number}:
+                fact = expr.xreplace({number: mine})
+                self._env.guard_or_defer_runtime_assert(fact if answer else sympy.Not(fact), "")
 
     def _input(self, role: Role, instance: Instance, tensor_of: Any) -> Node:
         if role.kind == GRADIENT:
@@ -285,7 +307,9 @@ class _Builder:
         specs = [*self._own, *(spec for _, spec in self._inputs)]
         by_name = {node.name: node for node in self._graph.nodes if node.op == "placeholder"}
         # What is common may have been computed first in a branch of one of the updates.
-        for node in reversed([*(by_name[spec.arg.name] for spec in specs), *(node for node, _ in self._shared.values())]):
+        for node in reversed(
+            [*(by_name[spec.arg.name] for spec in specs), *(node for node, _ in self._shared.values())]
+        ):
             next(iter(self._graph.nodes)).prepend(node)
         self._graph.lint()
         count = len(self._inputs)
@@ -339,7 +363,7 @@ def _matched(node: Node, known: Mapping[sympy.Symbol, sympy.Symbol]) -> dict[Any
 
 
 def joined(
-    parameters: Sequence[Buffer], instances: Sequence[Instance], tensor_of: Any
+    parameters: Sequence[Buffer], instances: Sequence[Instance], tensor_of: Any, mode: FakeTensorMode | None = None
 ) -> tuple[ExportedProgram, list[tuple[int, Place]]]:
     """The program of all instances, and the options that are its inputs after the gradients, by group.
 
@@ -348,9 +372,11 @@ def joined(
         instances: what updates them.
         tensor_of: gives the :class:`Buffer` for an instance, a :class:`Place` of its update and whether that has a
             number of Python.
+        mode: that of the values in the program.
     """
-    builder = _Builder(parameters, instances[0].update.program)
+    builder = _Builder(parameters, instances[0].update.program, mode)
+    of_all_shapes = {id(instance.update): is_of_all_shapes(instance.update) for instance in instances}
     for instance in instances:
-        builder.add(instance, tensor_of, is_of_all_shapes(instance.update))
+        builder.add(instance, tensor_of, of_all_shapes[id(instance.update)])
     builder.gradients()
     return builder.program(), builder.numbers()

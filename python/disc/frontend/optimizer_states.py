@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from .. import errors
+from .locations import source_of_error
 from .optimizer_places import Place, Scope, leaves, rebuilt, step_of
 
 State = dict[Any, Any]
@@ -121,7 +123,11 @@ def first_state(optimizer: Optimizer, scope: Scope) -> FirstState:
     """The states of a scope's parameters, all of which have none yet."""
     one, two = (_gradients(scope.parameters, seed) for seed in (1, 2))
     with torch.random.fork_rng(devices=[]):
-        step, other = (_step(optimizer, scope, gradients, None) for gradients in (one, two))
+        try:
+            step, other = (_step(optimizer, scope, gradients, None) for gradients in (one, two))
+        except Exception as error:
+            kind = type(optimizer).__name__
+            raise errors.ModelError("import", f"{kind}.step fails: {error}", source_of_error(error), error) from error
         if not any(step.first) and not any(other.first):
             return FirstState(step.first, differs=False)
         for states in (other.first, _without_gradients(step.first, other.first)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,14 +53,14 @@ class Condition:
     _values: tuple[float, ...] | None = None
 
     def check(self, optimizer: Optimizer) -> None:
-        """Raises CallError if the answer would be another one now."""
+        """Raises ConstantError if the answer would be another one now."""
         values = tuple([number.read(optimizer) for number in self.numbers.values()])
         if values == self._values:
             return
         if holds(self.expression, dict(zip(self.numbers, values, strict=True))) != self.answer:
             texts = [f"{number} is {value!r}" for number, value in zip(self.numbers.values(), values, strict=True)]
             expression = str(self.expression.subs({s: sympy.Symbol(n.name) for s, n in self.numbers.items()}))
-            raise errors.CallError(
+            raise errors.ConstantError(
                 f"{' and '.join(texts)}: the step is compiled for {self.answer} as the answer to {expression}, which"
                 " the optimizer's code asks; compile the step again"
             )
@@ -79,7 +80,7 @@ class Structure:
     conditions: list[Condition] = field(default_factory=list)
 
     def check(self, optimizer: Optimizer) -> None:
-        """Raises CallError if the optimizer is not as it was: which group and option, expected and found."""
+        """Raises CallError or ConstantError, with the group and the option, if the optimizer is not as it was."""
         groups = optimizer.param_groups
         if type(optimizer) is not self.kind:
             raise errors.CallError(f"optimizer: expected {self.kind.__name__}, got {type(optimizer).__name__}")
@@ -87,21 +88,21 @@ class Structure:
             raise errors.CallError(f"optimizer: expected {len(self.parameters)} groups, got {len(groups)}")
         for number, (group, known) in enumerate(zip(groups, self.parameters, strict=True)):
             now = group["params"]
-            if len(now) != len(known) or any(a is not b for a, b in zip(now, known, strict=True)):
+            if len(now) != len(known) or not all(map(operator.is_, now, known)):
                 raise errors.CallError(
                     f"param_groups[{number}] of the optimizer has other parameters; compile the step again"
                 )
         for number, name, expected in self.options:
             found = groups[number].get(name, _MISSING)
             if found is not expected and not _equal(found, expected):
-                raise errors.CallError(
+                raise errors.ConstantError(
                     f"param_groups[{number}][{name!r}] of the optimizer is a constant of the compiled step: expected"
                     f" {expected!r}, got {found!r}; compile the step again"
                 )
         for name, expected in self.attributes:
             found = getattr(optimizer, name, _MISSING)
             if found is not expected and not _equal(found, expected):
-                raise errors.CallError(
+                raise errors.ConstantError(
                     f"attribute {name!r} of the optimizer is a constant of the compiled step: expected {expected!r},"
                     f" got {found!r}; compile the step again"
                 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -170,7 +171,7 @@ class _Update(torch.nn.Module):
         try:
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter.grad = gradient.clone() if self.copies_gradients else gradient
-            with _NotesShapes(trace):
+            with _OfParameters(trace, parameters):
                 self._step(copy)
         finally:
             for parameter in parameters:
@@ -199,7 +200,9 @@ class _Update(torch.nn.Module):
                 if isinstance(new, (torch.SymInt, torch.SymFloat)) or isinstance(old, type(new)) is False or old != new:
                     self.trace.changed.add(place)
             elif not isinstance(old, type(new)) or old != new:
-                self._refuse(f"{kind}.step sets {place.kind} {place.text!r} to {new!r}: it must be a tensor or a number")
+                self._refuse(
+                    f"{kind}.step sets {place.kind} {place.text!r} to {new!r}: it must be a tensor or a number"
+                )
         for buffer, new in copies:
             buffer.copy_(new)
 
@@ -207,13 +210,21 @@ class _Update(torch.nn.Module):
         self.trace.error = errors.UnsupportedTypeError("import", text)
 
 
-class _NotesShapes(TorchFunctionMode):
-    """Notes whether the optimizer's code asks for shapes: what is traced may then serve the shapes of its tensors only."""
+def _property(name: str) -> Any:
+    """An attribute of the class of tensors. DISC itself replaces one, so it is looked up each time."""
+    return getattr(Tensor, name)
+
+
+class _OfParameters(TorchFunctionMode):
+    """Answers what code asks of parameters and not of other tensors, as ``p.data``.
+
+    It notes whether the optimizer's code asks for shapes: what is traced may then serve the shapes of its tensors only.
+    """
 
     _ASKING = frozenset(
         (
-            Tensor.shape.__get__,
-            Tensor.ndim.__get__,
+            _property("shape").__get__,
+            _property("ndim").__get__,
             Tensor.size,
             Tensor.dim,
             Tensor.ndimension,
@@ -225,14 +236,21 @@ class _NotesShapes(TorchFunctionMode):
         )
     )
 
-    def __init__(self, trace: _Trace) -> None:
+    def __init__(self, trace: _Trace, parameters: Sequence[Tensor]) -> None:
         super().__init__()
-        self._trace = trace
+        self._trace, self._parameters = trace, {id(p) for p in parameters}
 
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in self._ASKING:
             file = sys._getframe(1).f_code.co_filename
             self._trace.shapes |= is_user_line(file) or file.startswith(_OPTIMIZERS)
+        if func == _property("data").__get__:
+            return args[0]  # without gradients it is the same
+        if func == _property("data").__set__:
+            args[0].copy_(args[1])
+            return None
+        if func == _property("requires_grad").__get__ and id(args[0]) in self._parameters:
+            return True
         return func(*args, **(kwargs or {}))
 
 
@@ -248,12 +266,28 @@ def _power(original: Any, base: torch.SymFloat, exponent: Any) -> Any:
     return base.__float_pow__(exponent) if isinstance(exponent, numbers) else original(base, exponent)
 
 
+def _with_optimizers(original: Any, tracer: Any, frames: traceback.StackSummary) -> traceback.StackSummary:
+    """Has nodes keep the lines of PyTorch's optimizers, and that of this file which calls them."""
+    kept = {id(frame) for frame in original(tracer, frames)}
+    files = (_OPTIMIZERS, __file__)
+    return traceback.StackSummary.from_list(
+        [frame for frame in frames if id(frame) in kept or frame.filename.startswith(files)]
+    )
+
+
+def inside(trace: str) -> str:
+    """The part of a node's stack trace that is in the optimizer's code."""
+    before, _, after = trace.rpartition(f'File "{__file__}"')
+    return after[after.index("  File ") :] if before and "  File " in after else trace
+
+
 @contextmanager
 def _as_in_eager() -> Iterator[None]:
     """While it is active, this thread's optimizers compute as they do when nothing is traced."""
-    replacements = {
+    replacements: dict[patches.Patch, Any] = {
         patches.IS_COMPILING: _is_compiling,
         patches.POWER: _power,
+        patches.STACK_TRACES: _with_optimizers,
         patches.PROFILED: lambda _, record: record,
         patches.PROFILED_END: lambda *_: None,
     }

@@ -10,16 +10,20 @@ The program computes as PyTorch's loop over parameters does (``foreach=False``),
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Sequence
+import itertools
+import operator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
-from torch.optim import Optimizer, optimizer as torch_optimizer
+from torch.optim import Optimizer
 
 from .. import errors
+from ..torch_compat.optimizers import GLOBAL_HOOKS
+from ..torch_compat.tracing import FakeTensorMode
 from .optimizer_agreement import agrees
 from .optimizer_places import ATTRIBUTE, GROUP, STATE, Place, Scope, at, leaves, put, step_of
 from .optimizer_program import Buffer, Instance, is_of_all_shapes, joined
@@ -59,8 +63,8 @@ class TracedOptimizer:
     _scope: Scope = field(repr=False)
     _places: dict[str, Place] = field(repr=False)
     _numbers: dict[str, _Number] = field(repr=False)
-    _owners: list[tuple[Tensor, dict[Any, Any]]] = field(default_factory=list, repr=False)
-    _entries: list[tuple[dict[Any, Any], Any, Tensor]] = field(default_factory=list, repr=False)
+    _kept: list[Any] = field(default_factory=list, repr=False)
+    """All values in the optimizer's states, in their order."""
     _others: list[tuple[Place, Tensor]] = field(default_factory=list, repr=False)
 
     def current_states(self, optimizer: Optimizer) -> dict[str, Tensor]:
@@ -80,13 +84,8 @@ class TracedOptimizer:
 
     def changed(self, optimizer: Optimizer) -> bool:
         """Whether the optimizer keeps other tensors than ``states``, as after ``load_state_dict``."""
-        state = optimizer.state
-        for parameter, known in self._owners:
-            if state.get(parameter) is not known:
-                return True
-        for owner, key, tensor in self._entries:
-            if owner.get(key) is not tensor:
-                return True
+        if self._kept and not all(map(operator.is_, self._kept, _values(optimizer))):
+            return True
         return any(_found(optimizer, self._scope, place) is not tensor for place, tensor in self._others)
 
     def adopt(self, optimizer: Optimizer) -> None:
@@ -102,18 +101,14 @@ class TracedOptimizer:
 
     def watch(self, optimizer: Optimizer) -> None:
         """Notes where the optimizer keeps its tensors, which :meth:`changed` looks at."""
-        self._owners, self._entries, self._others = [], [], []
-        seen: set[int] = set()
-        for name, place in self._places.items():
-            if place.kind != STATE or len(place.path) > 1:
-                self._others.append((place, self.states[name]))
-                continue
-            parameter = self._scope.parameters[place.owner]
-            owner = optimizer.state.get(parameter, {})
-            if place.owner not in seen:
-                self._owners.append((parameter, owner))
-                seen.add(place.owner)
-            self._entries.append((owner, place.path[0], self.states[name]))
+        counts = any(number.place.kind == STATE for number in self._numbers.values())
+        plain = not counts and all(isinstance(state, dict) for state in optimizer.state.values())
+        self._kept = list(_values(optimizer)) if plain else []
+        self._others = [
+            (place, self.states[name])
+            for name, place in self._places.items()
+            if not plain or place.kind != STATE or len(place.path) > 1
+        ]
 
     def before_step(self, optimizer: Optimizer) -> None:
         """To be called before the program runs: writes the numbers of Python in the state into their tensors."""
@@ -128,6 +123,11 @@ class TracedOptimizer:
         optimizer._opt_called = True  # type: ignore[attr-defined]
 
 
+def _values(optimizer: Optimizer) -> Iterator[Any]:
+    """The values in the states; comparing hundreds of them is to cost little."""
+    return itertools.chain.from_iterable(map(dict.values, optimizer.state.values()))
+
+
 def _found(optimizer: Optimizer, scope: Scope, place: Place) -> Any:
     try:
         return at(optimizer, scope, place)
@@ -136,7 +136,10 @@ def _found(optimizer: Optimizer, scope: Scope, place: Place) -> Any:
 
 
 def trace_optimizer(
-    optimizer: Optimizer, names: Iterable[tuple[str, Tensor]], unused: Collection[str] = ()
+    optimizer: Optimizer,
+    names: Iterable[tuple[str, Tensor]],
+    unused: Collection[str] = (),
+    fake_mode: FakeTensorMode | None = None,
 ) -> TracedOptimizer:
     """The step of an optimizer as a program; states that it lacks are made in ``optimizer.state``.
 
@@ -145,6 +148,7 @@ def trace_optimizer(
         names: the parameters with their names, as ``module.named_parameters()``. Those without ``requires_grad``, or in
             no group, are not updated.
         unused: the names of parameters that have no gradient, and are not updated either.
+        fake_mode: that of the values in the program, so that it can be joined with another one; with a ShapeEnv.
 
     Raises:
         CompileError: its step cannot be traced.
@@ -157,7 +161,7 @@ def trace_optimizer(
             named.setdefault(id(parameter), (name, parameter))
     if not named:
         raise errors.UnsupportedTypeError("import", "the optimizer has none of the parameters that have gradients")
-    return _Tracing(optimizer, list(named.values()), [groups[key] for key in named]).run()
+    return _Tracing(optimizer, list(named.values()), [groups[key] for key in named]).run(fake_mode)
 
 
 def _check(optimizer: Optimizer) -> None:
@@ -168,16 +172,13 @@ def _check(optimizer: Optimizer) -> None:
     hooks = [
         *optimizer._optimizer_step_pre_hooks.values(),
         *optimizer._optimizer_step_post_hooks.values(),
-        *torch_optimizer._global_optimizer_pre_hooks.values(),
-        *torch_optimizer._global_optimizer_post_hooks.values(),
+        *(hook for hooks in GLOBAL_HOOKS for hook in hooks.values()),
     ]
     if hooks:
         names = ", ".join(getattr(hook, "__qualname__", type(hook).__name__) for hook in hooks)
         raise errors.UnsupportedTypeError(
             "import", f"{kind} has hooks of its steps ({names}), which a compiled step does not call: remove them"
         )
-
-
 
 
 class _Tracing:
@@ -190,13 +191,13 @@ class _Tracing:
         # PyTorch's own update each parameter by itself.
         self._is_separate = step_of(type(optimizer)).__module__.startswith("torch.optim")
 
-    def run(self) -> TracedOptimizer:
+    def run(self, fake_mode: FakeTensorMode | None) -> TracedOptimizer:
         optimizer = self._optimizer
         tensors = tuple(tensor for _, tensor in self._named)
         extra, needs_first_step = self._first_states()
         self._scope = Scope(tuple(range(len(optimizer.param_groups))), tensors, extra)
         instances = self._instances()
-        program, inputs = joined(self._parameters, instances, self._buffer)
+        program, inputs = joined(self._parameters, instances, self._buffer, fake_mode)
         hyper_parameters = [HyperParameter(group, *_name_and_index(place)) for group, place in inputs]
         traced = TracedOptimizer(
             [name for name, _ in self._named],
@@ -229,9 +230,9 @@ class _Tracing:
                 extra[i] = state
         if differs:
             return tuple(extra), True
-        for i, state in enumerate(extra):
-            if state:
-                optimizer.state[self._named[i][1]] = state
+        for i, made in enumerate(extra):
+            if made:
+                optimizer.state[self._named[i][1]] = made
         return (), False
 
     def _buffer(self, instance: Instance, place: Place, is_number: bool) -> Buffer:
@@ -307,7 +308,7 @@ class _Tracing:
 
     def _agree(self, instances: Sequence[Instance]) -> bool:
         """Whether updates of one parameter each do what a step of the class does, which may combine parameters."""
-        return agrees(self._optimizer, self._scope, self._parameters, instances)
+        return agrees(self._optimizer, self._scope, instances)
 
     def _structure(self, instances: Sequence[Instance], inputs: Sequence[tuple[int, Place]]) -> Structure:
         asked: dict[int, set[str]] = {}
@@ -316,6 +317,7 @@ class _Tracing:
         places |= {(place.owner, place.path) for place in self._places.values() if place.kind == GROUP}
         places |= {(n.place.owner, n.place.path) for n in self._numbers.values() if n.place.kind == GROUP}
         attributes: set[str] = set()
+        changed: set[str] = set()
         for instance in instances:
             update = instance.update
             for owner, names in enumerate(update.asked):
@@ -324,18 +326,18 @@ class _Tracing:
             for role in update.roles.values():
                 if role.kind == NUMBER and role.place is not None:
                     places.add((instance.groups[role.place.owner], role.place.path))
-            changed = {place.path[0] for place in update.changed if place.kind == ATTRIBUTE}
+            changed |= {place.path[0] for place in update.changed if place.kind == ATTRIBUTE}
             for place, value in update.contents.items():
-                if place.kind == ATTRIBUTE and not place.path[0].startswith("_") and place.path[0] not in changed:
-                    if isinstance(value, (bool, int, float, str, type(None))):
-                        attributes.add(place.path[0])
+                if place.kind == ATTRIBUTE and isinstance(value, (bool, int, float, str, type(None))):
+                    attributes.add(place.path[0])
             for expression, numbers, answer in update.conditions:
                 mine = {
                     symbol: HyperParameter(instance.groups[place.owner], *_name_and_index(place))
                     for symbol, place in numbers.items()
                 }
                 conditions[str(expression), tuple(mine.values())] = Condition(expression, mine, answer)
-        return structure_of(self._optimizer, asked, places, sorted(attributes), list(conditions.values()))
+        constant = sorted(name for name in attributes - changed if not name.startswith("_"))
+        return structure_of(self._optimizer, asked, places, constant, list(conditions.values()))
 
 
 def _name_and_index(place: Place) -> tuple[str, int | None]:

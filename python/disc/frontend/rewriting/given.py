@@ -34,7 +34,7 @@ class GivenNumbers:
     def answer(self, condition: torch.SymBool) -> bool | None:
         """Whether a condition holds; None if it depends on more than these numbers."""
         expr = condition.node.expr
-        symbols = getattr(expr, "free_symbols", set())
+        symbols: set[Any] = getattr(expr, "free_symbols", set())
         if not symbols or not all(symbol in self._values for symbol in symbols):
             return None
         if expr not in self.asked:

@@ -100,6 +100,11 @@ class _Guarding(TorchFunctionMode):
         if func is Tensor.__setitem__:
             # x[:, t] = y with a dynamic t, which torch.export does for reading alone.
             x, index, y = args
+            if isinstance(index, Tensor) and index.dim() == 0 and index.dtype == torch.bool and _is_0d(y):
+                # All of it or nothing: PyTorch would ask how often the index is true.
+                result = x.copy_(torch.where(index, y, x))
+                carry_changes(self, func, args, {})
+                return result
             items = list(index) if isinstance(index, tuple) else [index]
             if any(isinstance(item, torch.SymInt) or _is_number(item) for item in items):
                 result = _set(x, items, y)
@@ -114,6 +119,12 @@ class _Guarding(TorchFunctionMode):
         seen.note_result(func, args, kwargs or {}, result)
         carry_changes(self, called, args, kwargs or {})
         return result
+
+
+def _is_0d(value: Any) -> bool:
+    """Whether a value is a number, or a tensor without dims."""
+    numbers = (int, float, torch.SymInt, torch.SymFloat)
+    return value.dim() == 0 if isinstance(value, Tensor) else isinstance(value, numbers)
 
 
 def _is_number(index: Any) -> bool:
