@@ -357,17 +357,47 @@ def _whole(operator: Callable[..., Any], *extra: Any) -> Replacement:
             hx, params, (biases, layers, dropout, training, bidirectional, batch_first) = second, third, rest
         else:
             return original(x, second, third, *rest)
-        if training and dropout > 0:
-            raise NotImplementedError("dropout between recurrent layers in training mode: call model.eval() first")
         if lengths is not None:
             x = _steps(x, second.time, second.batch)
         hx = list(hx) if isinstance(hx, (list, tuple)) else hx
-        y, *states = operator(x, lengths, hx, list(params), biases, layers, bidirectional, batch_first, *extra)
+        config = (biases, layers, bidirectional, batch_first, *extra)
+        if training and dropout > 0 and layers > 1:
+            y, *states = _with_dropout(operator, dropout, x, lengths, hx, list(params), *config)
+        else:
+            y, *states = operator(x, lengths, hx, list(params), *config)
         if lengths is not None:
             y = _rows(y)
         return (y, *states)
 
     return run
+
+
+def _with_dropout(
+    operator: Callable[..., Any],
+    dropout: float,
+    x: Tensor,
+    lengths: Tensor | None,
+    hx: Any,
+    params: list[Tensor],
+    biases: bool,
+    layers: int,
+    bidirectional: bool,
+    batch_first: bool,
+    *extra: Any,
+) -> tuple[Tensor, ...]:
+    """Layers one by one, with dropout of what each but the last returns."""
+    directions = 2 if bidirectional else 1
+    each = len(params) // layers
+    found: list[list[Tensor]] = []
+    for layer in range(layers):
+        rows = slice(layer * directions, (layer + 1) * directions)
+        first = [h[rows] for h in hx] if isinstance(hx, list) else hx[rows]
+        mine = params[layer * each : (layer + 1) * each]
+        x, *states = operator(x, lengths, first, mine, biases, 1, bidirectional, batch_first, *extra)
+        found.append(states)
+        if layer < layers - 1:
+            x = torch.dropout(x, dropout, True)
+    return (x, *(torch.cat(list(parts)) for parts in zip(*found, strict=True)))
 
 
 def _expected_size(last: Callable[[Any], int]) -> Replacement:

@@ -18,7 +18,7 @@ from torch.fx import GraphModule, Node
 from ... import errors
 from ...torch_compat import pytree
 from ...torch_compat.operators import HigherOrderOperator, OpOverload
-from .. import markers, recurrent
+from .. import markers
 from ..locations import source_of_trace
 
 BEGINS = (markers.branch_begin, markers.loop_begin, markers.procedure_begin)
@@ -126,11 +126,10 @@ class Evaluation:
             return node.target(*args, **kwargs)  # type: ignore[operator]
         if node.target is markers.branch_enter:
             return _Copy.apply(node.target, *args)
-        definition = recurrent.decompositions().get(node.target)  # type: ignore[arg-type]
-        if definition is not None:
-            from .definitions import differentiable
+        from .definitions import DEFINITIONS, differentiable
 
-            return differentiable(definition, args, kwargs)
+        if node.target in DEFINITIONS:
+            return differentiable(DEFINITIONS[node.target], args, kwargs)
         raise errors.GradientError(
             "import", f"{node.target} has no gradient: compute it under torch.no_grad(), or write it differently",
             source_of(node),
@@ -180,6 +179,13 @@ class Evaluation:
             needed.add(node)
             waiting += node.all_input_nodes
         return results, [node for node in nodes if node in needed]
+
+
+def fresh(value: Any) -> Any:
+    """A tensor of the same sizes and layout, in memory of its own."""
+    if not isinstance(value, Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
 
 
 def requires_grad(value: Any) -> bool:

@@ -31,7 +31,7 @@ from ..layout_questions import answered_by_the_example
 from ..meta_kernels import sizes_of_windows
 from ..settle import allowing_many, settle
 from ..specialisation import unspecialised
-from .differentiation import Evaluation
+from .differentiation import Evaluation, fresh
 from .transforms import Transform
 
 @dataclass
@@ -124,18 +124,11 @@ def trace_gradients(
         # Operations of the backward pass then have the lines of those of the forward pass.
         torch.autograd.detect_anomaly(check_nan=False),
     ):
-        fakes = [_fresh(x) for x in values]
+        fakes = [fresh(x) for x in values]
         if transform.numbers:
             fakes.append(torch.empty(len(transform.numbers), dtype=torch.float64))
         module = make_fx(joint, decomposition_table=decomposition_table())(*fakes)  # type: ignore[arg-type]
     return _collected(module, found, guards, len(values))
-
-
-def _fresh(value: Any) -> Any:
-    """A tensor of the same sizes and layout, in memory of its own."""
-    if not isinstance(value, Tensor):
-        return value
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
 
 
 def _last_node() -> Node | None:
