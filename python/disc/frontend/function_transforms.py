@@ -1,0 +1,158 @@
+"""Transforms of functions (``torch.func``) and gradients (``torch.autograd.grad``) in a model's code.
+
+``torch.export`` records a model's calls before PyTorch differentiates or batches them. What autograd and functorch
+compute below is not recorded, so the results of a transform would be tensors that no operation of the graph computes.
+
+While :func:`recorded_below` is active, a transform is a region whose operations are recorded one level lower, where
+all transforms are done and plain ATen operations remain. They are added to the same graph, so tensors and sizes from
+outside of the region are used as they are. ``torch.autograd.grad`` differentiates what was computed before it: it ends
+the trace by :class:`NeedsGradients`, and the whole model is traced again as such a region with gradients enabled.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import errors
+from ..torch_compat import patches
+from ..torch_compat.patching import Replacement, instead, replaced
+from ..torch_compat.tracing import disable_proxy_modes_tracing, get_proxy_mode, proxy_tensor
+from .locations import user_line
+
+
+class NeedsGradients(BaseException):
+    """Ends a trace: the model's code asks for gradients of what it has computed.
+
+    Not an ``Exception``, which the model's code may catch.
+    """
+
+
+class _Tracing:
+    """The trace of one model: whether all of it is a region, how many regions are open, and transforms' gradients."""
+
+    def __init__(self, whole: bool) -> None:
+        self.whole = whole
+        self.open = 0
+        self.transforming = 0
+
+    @contextmanager
+    def region(self) -> Iterator[None]:
+        """Operations are recorded below autograd and functorch."""
+        mode = get_proxy_mode()
+        if mode is None or not mode.pre_dispatch:
+            yield
+            return
+        below = proxy_tensor.ProxyTorchDispatchMode(
+            mode.tracer, mode.tracing_mode, False, mode._allow_fake_constant, mode._error_on_data_dependent_ops
+        )
+        self.open += 1
+        try:
+            with disable_proxy_modes_tracing(), below:
+                yield
+        finally:
+            self.open -= 1
+
+    def level(self, original: Any, *args: Any) -> Any:
+        """The context of one level of a transform, as a region."""
+
+        @contextmanager
+        def level() -> Iterator[Any]:
+            with self.region(), original(*args) as value:
+                yield value
+
+        return level()
+
+    def transform(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """The gradients that a transform asks for, as a region: those of ``vjp`` are computed behind its level."""
+        self.transforming += 1
+        try:
+            with self.region():
+                return original(*args, **kwargs)
+        finally:
+            self.transforming -= 1
+
+    def called(self, original: Any, mode: Any, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Changes of PyTorch's state are recorded outside of regions only: inside, they are in effect."""
+        if self.open:
+            return function(*args, **(kwargs or {}))
+        return original(mode, function, kinds, args, kwargs)
+
+    def traced(self, original: Any, root: Callable[..., Any], tracer: Any, concrete_args: Any = None) -> Any:
+        mode = get_proxy_mode()
+        if not self.whole or mode is None or not mode.pre_dispatch:
+            return original(root, tracer, concrete_args)
+
+        @functools.wraps(root)
+        def region(*args: Any) -> Any:
+            with self.region(), torch.enable_grad():
+                return root(*args)
+
+        return original(region, tracer, concrete_args)
+
+    def gradients(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """A function that asks autograd for what was computed before it."""
+        if get_proxy_mode() is not None and not (self.whole or self.transforming):
+            raise NeedsGradients
+        return original(*args, **kwargs)
+
+    def dual_level(self, original: Any) -> Any:
+        """A level of forward-mode gradients, of the model's own unless a transform enters it."""
+        if get_proxy_mode() is not None and not self.open:
+            raise NeedsGradients
+        return original()
+
+
+def _refused_backward(original: Any, *args: Any, **kwargs: Any) -> Any:
+    if get_proxy_mode() is None:
+        return original(*args, **kwargs)
+    raise errors.GradientError(
+        "import",
+        "backward() sets the attribute .grad of tensors, which a compiled model has no results for",
+        user_line(),
+        help="use torch.autograd.grad(loss, tensors), which returns the gradients",
+    )
+
+
+def _basis(
+    original: Any, tensors: Sequence[Tensor], tensor_numels: Sequence[Any], chunk_size: int | None = None
+) -> Iterator[tuple[Tensor, ...]]:
+    """The rows of unit matrices for Jacobians of any size; PyTorch's own makes Python numbers of the sizes."""
+    if chunk_size is not None or get_proxy_mode() is None:
+        yield from original(tensors, tensor_numels, chunk_size)
+        return
+    rows = torch.arange(sum(tensor_numels), device=tensors[0].device).unsqueeze(1)
+    basis, first = [], 0
+    for tensor, numel in zip(tensors, tensor_numels, strict=True):
+        columns = torch.arange(first, first + numel, device=tensor.device)
+        basis.append((rows == columns).to(tensor.dtype).view(-1, *tensor.shape))
+        first = first + numel
+    yield tuple(basis)
+
+
+@contextmanager
+def recorded_below(whole: bool) -> Iterator[None]:
+    """While it is active, ``torch.export`` records transforms as the ATen operations that they result in.
+
+    With ``whole`` it records all of the model so, with gradients enabled; without, the model's calls of
+    ``torch.autograd.grad`` raise :class:`NeedsGradients`.
+    """
+    tracing = _Tracing(whole)
+    replacements: dict[patches.Patch, Replacement] = {
+        **dict.fromkeys(patches.TRANSFORM_LEVELS, tracing.level),
+        patches.TRANSFORM_GRADIENTS: tracing.transform,
+        patches.RECORDED_STATE: tracing.called,
+        patches.MODE_FOR_EXPORT: instead(lambda: None),
+        patches.DISPATCH_TRACE: tracing.traced,
+        patches.STANDARD_BASIS: _basis,
+        patches.GRADIENTS: tracing.gradients,
+        patches.DUAL_LEVEL: tracing.dual_level,
+        patches.BACKWARD: _refused_backward,
+    }
+    with replaced(replacements):
+        yield
