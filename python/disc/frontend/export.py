@@ -36,7 +36,7 @@ from . import (
 )
 from .argument_paths import leaf_names, signature_of
 from .entry_guards import EntryGuard, allows_negative, entry_guards, lines_of, note_lines, requires_two, with_sources
-from .function_transforms import NeedsGradients, recorded_below
+from .function_transforms import NeedsGradients, check_same, recorded_below
 from .higher_order import flattened
 from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, user_frames, warn
 from .model_errors import model_error, raise_failure
@@ -149,13 +149,17 @@ def export(
 def _export(
     module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, gradients: bool
 ) -> ExportedProgram:
-    with torch.no_grad(), _tracing(module), recorded_below(gradients):
+    with torch.no_grad(), _tracing(module), recorded_below(gradients) as tracing:
         args, kwargs = _distinct(args, kwargs)
 
         def traced() -> ExportedProgram:
             with part("torch.export"):
                 with user_frames():
+                    tracing.second = False
                     program = _traced(module, args, kwargs, dynamic_shapes)
+                    if tracing.takes_numbers:
+                        tracing.second = True
+                        check_same(program, _traced(module, args, kwargs, dynamic_shapes))
                 check_sharing(program)
                 settle(program.graph)
                 enum_arguments.settle(program)

@@ -18,12 +18,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.export import ExportedProgram
 
 from .. import errors
 from ..torch_compat import patches
 from ..torch_compat.patching import Replacement, instead, replaced
 from ..torch_compat.tracing import disable_proxy_modes_tracing, get_proxy_mode, proxy_tensor
-from .locations import user_line
+from .locations import source_of_trace, user_line
+from .stand_ins import StandIns, difference
+from .zero_tangents import Zeros
 
 
 class NeedsGradients(BaseException):
@@ -33,13 +36,24 @@ class NeedsGradients(BaseException):
     """
 
 
-class _Tracing:
-    """The trace of one model: whether all of it is a region, how many regions are open, and transforms' gradients."""
+class Tracing:
+    """What is known of the trace of a model while :func:`recorded_below` is active."""
 
     def __init__(self, whole: bool) -> None:
         self.whole = whole
         self.open = 0
+        """How many regions are open."""
         self.transforming = 0
+        """How many transforms are asking autograd for gradients."""
+        self.second = False
+        """Whether the numbers that stand for sizes are those of the second trace."""
+        self.numbers = StandIns()
+        self.zeros = Zeros()
+
+    @property
+    def takes_numbers(self) -> bool:
+        """Whether sizes were taken for numbers in the last trace: it must be compared with a second one."""
+        return self.numbers.used
 
     @contextmanager
     def region(self) -> Iterator[None]:
@@ -48,9 +62,7 @@ class _Tracing:
         if mode is None or not mode.pre_dispatch:
             yield
             return
-        below = proxy_tensor.ProxyTorchDispatchMode(
-            mode.tracer, mode.tracing_mode, False, mode._allow_fake_constant, mode._error_on_data_dependent_ops
-        )
+        below = _Below(self, mode)
         self.open += 1
         try:
             with disable_proxy_modes_tracing(), below:
@@ -85,7 +97,10 @@ class _Tracing:
 
     def traced(self, original: Any, root: Callable[..., Any], tracer: Any, concrete_args: Any = None) -> Any:
         mode = get_proxy_mode()
-        if not self.whole or mode is None or not mode.pre_dispatch:
+        if mode is None or not mode.pre_dispatch:
+            return original(root, tracer, concrete_args)
+        self.numbers, self.zeros = StandIns(self.second), Zeros()
+        if not self.whole:
             return original(root, tracer, concrete_args)
 
         @functools.wraps(root)
@@ -106,6 +121,35 @@ class _Tracing:
         if get_proxy_mode() is not None and not self.open:
             raise NeedsGradients
         return original()
+
+
+_QUESTIONS: dict[Any, Callable[[Tensor], Any]] = {
+    torch.ops.aten.size.default: lambda x: x.shape,
+    torch.ops.aten.stride.default: lambda x: x.stride(),
+}
+
+
+class _Below(proxy_tensor.ProxyTorchDispatchMode):
+    """Records operations below autograd and functorch in the graph of the mode above them."""
+
+    def __init__(self, tracing: Tracing, above: Any) -> None:
+        super().__init__(
+            above.tracer, above.tracing_mode, False, above._allow_fake_constant, above._error_on_data_dependent_ops
+        )
+        self._tracing = tracing
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _QUESTIONS:
+            # Asked by C++ code alone, which has no other numbers.
+            return self._tracing.numbers.numbers(_QUESTIONS[func](args[0]))
+        args, kwargs = self._tracing.numbers.replaced((args, kwargs or {}))
+        zeros = self._tracing.zeros
+        if zeros.concern(func, args):
+            with self:
+                return zeros.computed(func, args, kwargs)
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        zeros.note(func, args)
+        return result
 
 
 def _refused_backward(original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -135,14 +179,23 @@ def _basis(
     yield tuple(basis)
 
 
+def check_same(program: ExportedProgram, second: ExportedProgram) -> None:
+    """Raises DynamicDimError if a model was traced to something else with other numbers for its sizes."""
+    node = difference(program.graph, second.graph)
+    if node is not None:
+        text = f"{node.target}: PyTorch's own code for a transform takes a dynamic size for a number, and computes with it"
+        source = source_of_trace(node.meta.get("stack_trace", ""))
+        raise errors.DynamicDimError("import", text, source, help="make the sizes inside of the transform static")
+
+
 @contextmanager
-def recorded_below(whole: bool) -> Iterator[None]:
+def recorded_below(whole: bool) -> Iterator[Tracing]:
     """While it is active, ``torch.export`` records transforms as the ATen operations that they result in.
 
     With ``whole`` it records all of the model so, with gradients enabled; without, the model's calls of
     ``torch.autograd.grad`` raise :class:`NeedsGradients`.
     """
-    tracing = _Tracing(whole)
+    tracing = Tracing(whole)
     replacements: dict[patches.Patch, Replacement] = {
         **dict.fromkeys(patches.TRANSFORM_LEVELS, tracing.level),
         patches.TRANSFORM_GRADIENTS: tracing.transform,
@@ -155,4 +208,4 @@ def recorded_below(whole: bool) -> Iterator[None]:
         patches.BACKWARD: _refused_backward,
     }
     with replaced(replacements):
-        yield
+        yield tracing
