@@ -12,6 +12,7 @@ the trace by :class:`NeedsGradients`, and the whole model is traced again as suc
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,12 +22,16 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from .. import errors
-from ..torch_compat import patches
+from ..torch_compat import patches, pytree
 from ..torch_compat.patching import Replacement, instead, replaced
 from ..torch_compat.tracing import disable_proxy_modes_tracing, get_proxy_mode, proxy_tensor
-from .locations import source_of_trace, user_line
+from .locations import source_of_error, source_of_trace, user_line
 from .stand_ins import StandIns, difference
 from .zero_tangents import Zeros
+
+
+# PyTorch selects the elements one by one, as many as it takes the size for.
+_UNROLLED = re.compile(r"index \d+ is out of bounds for dimension \d+ with size")
 
 
 class NeedsGradients(BaseException):
@@ -76,7 +81,16 @@ class Tracing:
         @contextmanager
         def level() -> Iterator[Any]:
             with self.region(), original(*args) as value:
-                yield value
+                try:
+                    yield value
+                except IndexError as error:
+                    if not self.numbers.used or not _UNROLLED.match(str(error)):
+                        raise
+                    text = (
+                        "torch.func.vmap has no batching rule for an operation here, and would run it once for each of"
+                        " a dynamic number of elements"
+                    )
+                    raise errors.ExportError("import", text, source_of_error(error)) from error
 
         return level()
 
@@ -91,9 +105,19 @@ class Tracing:
 
     def called(self, original: Any, mode: Any, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Changes of PyTorch's state are recorded outside of regions only: inside, they are in effect."""
-        if self.open:
-            return function(*args, **(kwargs or {}))
-        return original(mode, function, kinds, args, kwargs)
+        if not self.open:
+            return original(mode, function, kinds, args, kwargs)
+        if function in _AUTOCAST:
+            return None  # Only to be recorded.
+        if function is torch.nn.functional.scaled_dot_product_attention:
+            # By its definition, whose operations have gradients and batching rules.
+            return torch.ops.aten._scaled_dot_product_attention_math(*args, **_definition(**(kwargs or {})))[0]
+        return function(*args, **(kwargs or {}))
+
+    def mixed(self, original: Any, node: Any, number: int) -> Any:
+        """A number in arithmetic with sizes."""
+        size = self.numbers.size(number) if self.open else number
+        return size.node if isinstance(size, torch.SymInt) else original(node, number)
 
     def traced(self, original: Any, root: Callable[..., Any], tracer: Any, concrete_args: Any = None) -> Any:
         mode = get_proxy_mode()
@@ -121,6 +145,13 @@ class Tracing:
         if get_proxy_mode() is not None and not self.open:
             raise NeedsGradients
         return original()
+
+
+_AUTOCAST = (torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast)
+
+
+def _definition(dropout_p: float = 0.0, is_causal: bool = False, **others: Any) -> dict[str, Any]:
+    return {"dropout_p": dropout_p, "is_causal": is_causal, **others}
 
 
 _QUESTIONS: dict[Any, Callable[[Tensor], Any]] = {
@@ -163,13 +194,52 @@ def _refused_backward(original: Any, *args: Any, **kwargs: Any) -> Any:
     )
 
 
+def _batched(
+    _: Any, func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, allow_none_pass_through: bool = False
+) -> Callable[..., Any]:
+    """PyTorch's older vmap, of whose results some may be None."""
+
+    def batched(*args: Any) -> Any:
+        known: list[Any] = []
+
+        def tensors(*inside: Any) -> list[Tensor]:
+            leaves, spec = pytree.tree_flatten(func(*inside), is_leaf=lambda x: x is None)
+            known[:] = [spec, [isinstance(x, Tensor) for x in leaves]]
+            return [x for x in leaves if isinstance(x, Tensor)]
+
+        results = iter(torch.func.vmap(tensors, in_dims, out_dims)(*args))
+        spec, places = known
+        return pytree.tree_unflatten([next(results) if tensor else None for tensor in places], spec)
+
+    return batched
+
+
+def _chunks(original: Any, total_elems: Any, chunk_size: int) -> Any:
+    if isinstance(total_elems, torch.SymInt):
+        text = f"chunk_size={chunk_size} splits a dynamic size"
+        raise errors.DynamicDimError("import", text, user_line(), help="leave chunk_size out, or make the size static")
+    return original(total_elems, chunk_size)
+
+
+def _called_module(original: Any, tracer: Any, *args: Any, **kwargs: Any) -> Any:
+    depth = len(tracer.module_stack)
+    try:
+        return original(tracer, *args, **kwargs)
+    except BaseException:
+        while len(tracer.module_stack) > depth:
+            tracer.module_stack.popitem()
+        raise
+
+
 def _basis(
     original: Any, tensors: Sequence[Tensor], tensor_numels: Sequence[Any], chunk_size: int | None = None
 ) -> Iterator[tuple[Tensor, ...]]:
     """The rows of unit matrices for Jacobians of any size; PyTorch's own makes Python numbers of the sizes."""
-    if chunk_size is not None or get_proxy_mode() is None:
+    if (chunk_size is not None and not isinstance(sum(tensor_numels), torch.SymInt)) or get_proxy_mode() is None:
         yield from original(tensors, tensor_numels, chunk_size)
         return
+    if chunk_size is not None:
+        _chunks(None, sum(tensor_numels), chunk_size)
     rows = torch.arange(sum(tensor_numels), device=tensors[0].device).unsqueeze(1)
     basis, first = [], 0
     for tensor, numel in zip(tensors, tensor_numels, strict=True):
@@ -206,6 +276,10 @@ def recorded_below(whole: bool) -> Iterator[Tracing]:
         patches.GRADIENTS: tracing.gradients,
         patches.DUAL_LEVEL: tracing.dual_level,
         patches.BACKWARD: _refused_backward,
+        patches.MIXED_NUMBER: tracing.mixed,
+        patches.LEGACY_VMAP: _batched,
+        patches.CHUNK_SIZES: _chunks,
+        patches.CALL_MODULE: _called_module,
     }
     with replaced(replacements):
         yield tracing

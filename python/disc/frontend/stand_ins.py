@@ -56,7 +56,7 @@ class StandIns:
             return int(size)
         for symbol in new:
             self._symbols[symbol] = self._primes[len(self._symbols)]
-        value = expr.xreplace(self._symbols)
+        value = expr.xreplace({symbol: sympy.Integer(prime) for symbol, prime in self._symbols.items()})
         if not value.is_Integer or int(value) < _LEAST:
             return int(size)
         self._sizes[int(value)] = size
@@ -66,10 +66,11 @@ class StandIns:
         """Arguments of an operation, with sizes for the numbers."""
         if not self._sizes:
             return values
-        return pytree.tree_map_only(int, self._size, values)
+        return pytree.tree_map_only(int, self.size, values)
 
-    def _size(self, value: int) -> Any:
-        if not isinstance(value, int) or value < _LEAST - _MOST_ADDED or value >= 1 << 62:
+    def size(self, value: int) -> Any:
+        """The size that a number stands for; the number itself if it stands for none."""
+        if not self._sizes or value < _LEAST - _MOST_ADDED or value >= 1 << 62:
             return value
         if value in self._sizes:
             return self._sizes[value]
@@ -79,7 +80,7 @@ class StandIns:
             if 0 < times <= _MOST_TIMES and abs(added) <= _MOST_ADDED:
                 return size * times + added
             if times > _MOST_TIMES and value % known == 0:
-                factor = self._size(value // known)
+                factor = self.size(value // known)
                 if not isinstance(factor, int):
                     return size * factor
         return value

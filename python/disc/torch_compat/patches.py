@@ -300,6 +300,27 @@ _GRADIENTS = (
     "Models that call it are traced again with gradients enabled. Without it there are no gradients while they are"
     " traced."
 )
+MIXED_NUMBER = Patch(
+    "torch.fx.experimental.sym_node:SymNode.wrap_int",
+    "frontend/stand_ins.py: a number that stands for a size is that size in arithmetic with sizes. Without it C++ code"
+    " of PyTorch that uses both fails, or fixes the size.",
+    "(self, num)",
+)
+LEGACY_VMAP = CodePatch(
+    "torch._vmap_internals:_vmap",
+    "Batches of gradients (is_grads_batched, vectorize) use torch.func.vmap. Without it they fail for dynamic sizes.",
+    "(func, in_dims, out_dims, allow_none_pass_through)",
+)
+CHUNK_SIZES = CodePatch(
+    "torch._functorch.vmap:get_chunk_sizes",
+    "An error says that chunks of a dynamic size are not supported. Without it the example's size is fixed.",
+    "(total_elems, chunk_size)",
+)
+CALL_MODULE = Patch(
+    "torch.fx._symbolic_trace:Tracer.call_module",
+    "A checkpoint ends the second run of its modules by an exception. Without it the tracer takes them for running.",
+    "(self, m, forward, args, kwargs)",
+)
 GRADIENTS = CodePatch(
     "torch.autograd:grad",
     _GRADIENTS,
