@@ -109,10 +109,15 @@ class Tracing:
             return original(mode, function, kinds, args, kwargs)
         if function in _AUTOCAST:
             return None  # Only to be recorded.
-        if function is torch.nn.functional.scaled_dot_product_attention:
-            # By its definition, whose operations have gradients and batching rules.
-            return torch.ops.aten._scaled_dot_product_attention_math(*args, **_definition(**(kwargs or {})))[0]
+        if function is _ATTENTION:
+            return self.attention(function, *args, **(kwargs or {}))
         return function(*args, **(kwargs or {}))
+
+    def attention(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """Attention inside of a region by its definition, whose operations have gradients and batching rules."""
+        if not self.open:
+            return original(*args, **kwargs)
+        return _attention(*args, **kwargs)
 
     def mixed(self, original: Any, node: Any, number: int) -> Any:
         """A number in arithmetic with sizes."""
@@ -150,8 +155,23 @@ class Tracing:
 _AUTOCAST = (torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast)
 
 
-def _definition(dropout_p: float = 0.0, is_causal: bool = False, **others: Any) -> dict[str, Any]:
-    return {"dropout_p": dropout_p, "is_causal": is_causal, **others}
+_ATTENTION = patches.ATTENTION.original()
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    found = torch.ops.aten._scaled_dot_product_attention_math(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+    return found[0]  # type: ignore[no-any-return]
 
 
 _QUESTIONS: dict[Any, Callable[[Tensor], Any]] = {
@@ -277,6 +297,7 @@ def recorded_below(whole: bool) -> Iterator[Tracing]:
         patches.DUAL_LEVEL: tracing.dual_level,
         patches.BACKWARD: _refused_backward,
         patches.MIXED_NUMBER: tracing.mixed,
+        patches.ATTENTION: tracing.attention,
         patches.LEGACY_VMAP: _batched,
         patches.CHUNK_SIZES: _chunks,
         patches.CALL_MODULE: _called_module,

@@ -306,6 +306,12 @@ MIXED_NUMBER = Patch(
     " of PyTorch that uses both fails, or fixes the size.",
     "(self, num)",
 )
+ATTENTION = Patch(
+    "torch.nn.functional:scaled_dot_product_attention",
+    "Attention that is differentiated or batched is computed by its definition. Without it PyTorch chooses a kernel"
+    " that has neither a batching rule nor second gradients.",
+    None,
+)
 LEGACY_VMAP = CodePatch(
     "torch._vmap_internals:_vmap",
     "Batches of gradients (is_grads_batched, vectorize) use torch.func.vmap. Without it they fail for dynamic sizes.",
