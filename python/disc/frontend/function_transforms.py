@@ -34,6 +34,9 @@ from .zero_tangents import Zeros
 _UNROLLED = re.compile(r"index \d+ is out of bounds for dimension \d+ with size")
 
 
+_FIXING = re.compile(r"Cannot call \w+\(\) on tensor with symbolic sizes/strides")
+
+
 class NeedsGradients(BaseException):
     """Ends a trace: the model's code asks for gradients of what it has computed.
 
@@ -83,14 +86,10 @@ class Tracing:
             with self.region(), original(*args) as value:
                 try:
                     yield value
-                except IndexError as error:
-                    if not self.numbers.used or not _UNROLLED.match(str(error)):
-                        raise
-                    text = (
-                        "torch.func.vmap has no batching rule for an operation here, and would run it once for each of"
-                        " a dynamic number of elements"
-                    )
-                    raise errors.ExportError("import", text, source_of_error(error)) from error
+                except (IndexError, RuntimeError) as error:
+                    if _FIXING.search(str(error)) or (self.numbers.used and _UNROLLED.match(str(error))):
+                        raise _refusal(error) from error
+                    raise
 
         return level()
 
@@ -118,6 +117,16 @@ class Tracing:
         if not self.open:
             return original(*args, **kwargs)
         return _attention(*args, **kwargs)
+
+    def batch_norm(self, original: Any, x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, *options: Any) -> Any:
+        """Normalisation by known statistics inside of a region by its definition, which has batching rules."""
+        training, _, eps, _ = options
+        if not self.open or training or mean is None or var is None:
+            return original(x, weight, bias, mean, var, *options)
+        scale = (var + eps).rsqrt() if weight is None else weight * (var + eps).rsqrt()
+        shift = -mean * scale if bias is None else bias - mean * scale
+        shape = [1, -1, *[1] * (x.dim() - 2)]
+        return x * scale.view(shape) + shift.view(shape)
 
     def mixed(self, original: Any, node: Any, number: int) -> Any:
         """A number in arithmetic with sizes."""
@@ -152,6 +161,18 @@ class Tracing:
         return original()
 
 
+def _refusal(error: Exception) -> errors.CompileError:
+    if isinstance(error, IndexError):
+        text = (
+            "torch.func.vmap has no batching rule for an operation here, and would run it once for each of a dynamic"
+            " number of elements"
+        )
+    else:
+        text = "PyTorch's own code for a transform of this operation does not work with dynamic sizes"
+    return errors.DynamicDimError("import", text, source_of_error(error), help=_ADVICE)
+
+
+_ADVICE = "make the sizes inside of the transform static, or use another transform, such as grad for jvp"
 _AUTOCAST = (torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast)
 
 
@@ -275,7 +296,7 @@ def check_same(program: ExportedProgram, second: ExportedProgram) -> None:
     if node is not None:
         text = f"{node.target}: PyTorch's own code for a transform takes a dynamic size for a number, and computes with it"
         source = source_of_trace(node.meta.get("stack_trace", ""))
-        raise errors.DynamicDimError("import", text, source, help="make the sizes inside of the transform static")
+        raise errors.DynamicDimError("import", text, source, help=_ADVICE)
 
 
 @contextmanager
@@ -298,6 +319,7 @@ def recorded_below(whole: bool) -> Iterator[Tracing]:
         patches.BACKWARD: _refused_backward,
         patches.MIXED_NUMBER: tracing.mixed,
         patches.ATTENTION: tracing.attention,
+        patches.BATCH_NORM: tracing.batch_norm,
         patches.LEGACY_VMAP: _batched,
         patches.CHUNK_SIZES: _chunks,
         patches.CALL_MODULE: _called_module,

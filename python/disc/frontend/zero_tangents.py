@@ -12,12 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import errors
 from ..torch_compat.operators import OpOverload
+from ..torch_compat.symbols import statically_known_true
 from ..torch_compat.tracing import disable_proxy_modes_tracing
+from .locations import user_line
 
 _aten = torch.ops.aten
 _SUMS = (_aten.add.Tensor, _aten.sub.Tensor)
 _PRODUCTS = (_aten.mul.Tensor, _aten.div.Tensor)
+_MAKING = (_aten._efficientzerotensor.default, _aten._new_zeros_with_same_feature_meta.default)
 
 
 class Zeros:
@@ -26,11 +30,16 @@ class Zeros:
     def __init__(self) -> None:
         # By their storage, so that views are zero, too. The tensors are kept: a storage is not used again.
         self._known: dict[int, Tensor] = {}
+        self._dense: dict[int, Tensor] = {}
+        """Tensors that are stored in the order of their dims, where PyTorch's would be stored as another one is."""
 
     def concern(self, func: Any, args: Any) -> bool:
         """Whether an operation makes zeros, or is simpler because of them."""
-        if func is _aten._efficientzerotensor.default:
+        if func in _MAKING:
             return True
+        if func is _aten.as_strided.default and _storage(args[0]) in self._dense:
+            text = "a change in place of a view that is not stored in the order of its dims, in forward-mode gradients"
+            raise errors.GradientError("import", text, user_line())
         if not self._known or func not in (*_SUMS, *_PRODUCTS):
             return False
         return self._is_zero(args[0]) or (func is not _aten.div.Tensor and self._is_zero(args[1]))
@@ -39,6 +48,14 @@ class Zeros:
         """The result of an operation that :meth:`concern` knows."""
         if func is _aten._efficientzerotensor.default:
             return self._zeros(args[0], dtype=kwargs.get("dtype"), device=kwargs.get("device"))
+        if func is _aten._new_zeros_with_same_feature_meta.default:
+            # A copy of a gradient that is to be stored as the value is, behind the dims of vmap.
+            gradient, value = args
+            size = [*gradient.shape[: kwargs.get("self_num_batch_dims", 0)], *value.shape]
+            result = self._zeros(size, dtype=gradient.dtype, device=gradient.device)
+            if not _is_dense(value):
+                self._dense[_storage(result)] = result
+            return result
         with disable_proxy_modes_tracing():
             like = func(*args, **kwargs)
         one, two = args
@@ -69,3 +86,12 @@ class Zeros:
 
 def _storage(value: Tensor) -> int:
     return value.untyped_storage()._cdata
+
+
+def _is_dense(value: Tensor) -> bool:
+    expected: Any = 1
+    for size, stride in reversed(list(zip(value.shape, value.stride(), strict=True))):
+        if not statically_known_true(stride == expected):
+            return False
+        expected = expected * size
+    return True

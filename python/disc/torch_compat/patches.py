@@ -312,6 +312,12 @@ ATTENTION = Patch(
     " that has neither a batching rule nor second gradients.",
     None,
 )
+BATCH_NORM = Patch(
+    "torch:batch_norm",
+    "Batch normalisation by known statistics inside of a transform is arithmetic. Without it PyTorch runs it once for"
+    " each element of a batch.",
+    None,
+)
 LEGACY_VMAP = CodePatch(
     "torch._vmap_internals:_vmap",
     "Batches of gradients (is_grads_batched, vectorize) use torch.func.vmap. Without it they fail for dynamic sizes.",
