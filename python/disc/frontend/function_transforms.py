@@ -29,7 +29,6 @@ from .locations import source_of_error, source_of_trace, user_line
 from .stand_ins import StandIns, difference
 from .zero_tangents import Zeros
 
-
 # PyTorch selects the elements one by one, as many as it takes the size for.
 _UNROLLED = re.compile(r"index \d+ is out of bounds for dimension \d+ with size")
 
@@ -294,7 +293,9 @@ def check_same(program: ExportedProgram, second: ExportedProgram) -> None:
     """Raises DynamicDimError if a model was traced to something else with other numbers for its sizes."""
     node = difference(program.graph, second.graph)
     if node is not None:
-        text = f"{node.target}: PyTorch's own code for a transform takes a dynamic size for a number, and computes with it"
+        text = (
+            f"{node.target}: PyTorch's own code for a transform takes a dynamic size for a number, and computes with it"
+        )
         source = source_of_trace(node.meta.get("stack_trace", ""))
         raise errors.DynamicDimError("import", text, source, help=_ADVICE)
 

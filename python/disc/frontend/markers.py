@@ -184,9 +184,7 @@ def _refuse_gradient(ctx: Any, *_: Any) -> None:
 
 
 for _result in (branch_enter, branch_result, loop_carried, loop_last, loop_stack):
-    torch.library.register_autograd(
-        _result.name().partition(".")[0], _refuse_gradient, setup_context=_keep_line
-    )
+    torch.library.register_autograd(_result.name().partition(".")[0], _refuse_gradient, setup_context=_keep_line)
 
 
 def is_marker(target: Any) -> bool:

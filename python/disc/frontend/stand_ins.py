@@ -107,7 +107,8 @@ def difference(one: Graph, two: Graph) -> Node | None:
 
 def _alike(one: Sequence[Any], two: Sequence[Any]) -> bool:
     return len(one) == len(two) and all(
-        x is y or (type(x) is type(y) and not isinstance(x, Node) and (x == y or x != x)) for x, y in zip(one, two)
+        x is y or (type(x) is type(y) and not isinstance(x, Node) and (x == y or x != x))
+        for x, y in zip(one, two, strict=True)
     )
 
 
