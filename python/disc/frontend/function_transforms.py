@@ -82,15 +82,20 @@ class Tracing:
 
         @contextmanager
         def level() -> Iterator[Any]:
-            with self.region(), original(*args) as value:
-                try:
-                    yield value
-                except (IndexError, RuntimeError) as error:
-                    if _FIXING.search(str(error)) or (self.numbers.used and _UNROLLED.match(str(error))):
-                        raise _refusal(error) from error
-                    raise
+            with self.region(), original(*args) as value, self._explained():
+                yield value
 
         return level()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Errors of PyTorch's C++ code on dynamic sizes, as errors that name the line."""
+        try:
+            yield
+        except (IndexError, RuntimeError) as error:
+            if _FIXING.search(str(error)) or (self.numbers.used and _UNROLLED.match(str(error))):
+                raise _refusal(error) from error
+            raise
 
     def transform(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """The gradients that a transform asks for, as a region: those of ``vjp`` are computed behind its level."""
@@ -133,6 +138,7 @@ class Tracing:
         return size.node if isinstance(size, torch.SymInt) else original(node, number)
 
     def traced(self, original: Any, root: Callable[..., Any], tracer: Any, concrete_args: Any = None) -> Any:
+        """Begins the trace of a program; all of it is a region if the model asks for gradients."""
         mode = get_proxy_mode()
         if mode is None or not mode.pre_dispatch:
             return original(root, tracer, concrete_args)
@@ -142,7 +148,7 @@ class Tracing:
 
         @functools.wraps(root)
         def region(*args: Any) -> Any:
-            with self.region(), torch.enable_grad():
+            with self.region(), torch.enable_grad(), self._explained():
                 return root(*args)
 
         return original(region, tracer, concrete_args)
@@ -168,7 +174,7 @@ def _refusal(error: Exception) -> errors.CompileError:
         )
     else:
         text = "PyTorch's own code for a transform of this operation does not work with dynamic sizes"
-    return errors.DynamicDimError("import", text, source_of_error(error), help=_ADVICE)
+    return errors.DynamicDimError("import", text, source_of_error(error) or user_line(), help=_ADVICE)
 
 
 _ADVICE = "make the sizes inside of the transform static, or use another transform, such as grad for jvp"

@@ -95,8 +95,7 @@ def difference(one: Graph, two: Graph) -> Node | None:
             return next(reversed(one.nodes))
         if other is None or (node.op, str(node.target)) != (other.op, str(other.target)):
             return node  # type: ignore[no-any-return]
-        known = places.get
-        mine = map_arg((node.args, node.kwargs), lambda x: known(x, x))
+        mine = map_arg((node.args, node.kwargs), lambda x: places.get(x, x))
         if not _alike(pytree.tree_leaves(mine), pytree.tree_leaves((other.args, other.kwargs))):
             return node  # type: ignore[no-any-return]
         if not _alike(_described(node), _described(other)):
@@ -106,10 +105,14 @@ def difference(one: Graph, two: Graph) -> Node | None:
 
 
 def _alike(one: Sequence[Any], two: Sequence[Any]) -> bool:
-    return len(one) == len(two) and all(
-        x is y or (type(x) is type(y) and not isinstance(x, Node) and (x == y or x != x))
-        for x, y in zip(one, two, strict=True)
-    )
+    return len(one) == len(two) and all(map(_same, one, two))
+
+
+def _same(x: Any, y: Any) -> bool:
+    if x is y:
+        return True
+    # Not a number is equal to nothing.
+    return type(x) is type(y) and not isinstance(x, Node) and bool(x == y or x != x)
 
 
 def _described(node: Node) -> list[Any]:

@@ -405,6 +405,7 @@ def _branch(v: Tensor) -> Tensor:
         (lambda x: x.detach().requires_grad_().sum().backward(), disc.errors.GradientError, "autograd.grad"),
         (lambda x: vmap(torch.sin, chunk_size=2)(x), disc.errors.DynamicDimError, "chunk_size"),
         (lambda x: jacrev(lambda v: v.sin(), chunk_size=2)(x), disc.errors.DynamicDimError, "chunk_size"),
+        (lambda x: torch.func.linearize(lambda v: v.exp(), x)[1](x), disc.errors.DynamicDimError, "dynamic sizes"),
         (lambda x: vmap(torch.rand_like)(x), disc.errors.ModelError, "randomness"),
     ],
 )
