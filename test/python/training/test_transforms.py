@@ -17,6 +17,7 @@ from torch.func import functional_call, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from torch.utils.checkpoint import checkpoint
 
 import disc
+from disc.frontend.stand_ins import difference
 
 _SIZES = (1, 2, 7, 13, 3)
 _BOUNDS = {torch.float64: (1e-10, 1e-10), torch.float32: (2e-4, 2e-5)}
@@ -413,3 +414,15 @@ def test_unsupported(function: Callable[..., Any], kind: type[Exception], text: 
     with pytest.raises(kind, match=text) as raised:
         disc.compile(function, (_r(5, 3),), dynamic_shapes=(_b,))
     assert "test_transforms.py" in str(raised.value)
+
+
+def test_numbers_for_sizes_are_found_again() -> None:
+    """A constant that differs between the two traces is an error, a size is not."""
+
+    def graph(number: int) -> torch.fx.Graph:
+        traced = torch.fx.symbolic_trace(lambda x: (x * 2).reshape(number))
+        return traced.graph
+
+    assert difference(graph(3), graph(3)) is None
+    found = difference(graph(100_003), graph(150_001))
+    assert found is not None and found.target == "reshape"
