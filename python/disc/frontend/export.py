@@ -36,6 +36,7 @@ from . import (
 )
 from .argument_paths import leaf_names, signature_of
 from .entry_guards import EntryGuard, allows_negative, entry_guards, lines_of, note_lines, requires_two, with_sources
+from .function_transforms import NeedsGradients, check_same, recorded_below
 from .higher_order import flattened
 from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, user_frames, warn
 from .model_errors import model_error, raise_failure
@@ -136,15 +137,29 @@ def export(
 
     Export takes extents for other than 0 and 1, and refuses a dim whose range has them where a model's code depends on
     that (broadcasting, mostly). Such models are traced again without the assumption: what broadcasts is then checked
-    when the compiled model is called.
+    when the compiled model is called. A model that calls ``torch.autograd.grad`` is traced again with gradients.
     """
-    with torch.no_grad(), _tracing(module):
+    try:
+        return _export(module, args, kwargs, dynamic_shapes, gradients=False)
+    except NeedsGradients:
+        log.debug("the model is traced again with gradients")
+        return _export(module, args, kwargs, dynamic_shapes, gradients=True)
+
+
+def _export(
+    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, gradients: bool
+) -> ExportedProgram:
+    with torch.no_grad(), _tracing(module), recorded_below(gradients) as tracing:
         args, kwargs = _distinct(args, kwargs)
 
         def traced() -> ExportedProgram:
             with part("torch.export"):
                 with user_frames():
+                    tracing.second = False
                     program = _traced(module, args, kwargs, dynamic_shapes)
+                    if tracing.takes_numbers:
+                        tracing.second = True
+                        check_same(program, _traced(module, args, kwargs, dynamic_shapes))
                 check_sharing(program)
                 settle(program.graph)
                 enum_arguments.settle(program)

@@ -74,6 +74,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     """``torch.cond``, whose sides may give tensors of different extents, and different ints."""
     if not isinstance(pred, (Tensor, torch.SymBool)):
         return (true_fn if pred else false_fn)(*operands)
+    markers.refuse_inside_transforms("torch.cond")
     begin = markers.branch_begin(_condition(pred))
     before = _symbols()
     then, spec = pytree.tree_flatten(true_fn(*operands))
@@ -134,6 +135,7 @@ def _loop(
     what: str,
 ) -> tuple[list[Any], list[Tensor]]:
     """A loop; ``step(number, carried)`` gives what is carried, the rows to stack, and the next condition."""
+    markers.refuse_inside_transforms(what)
     tensors, numbers = _split(first, what)
     begin = markers.loop_begin(count, None if pred is None else _condition(pred))
     index = _extent(begin)

@@ -58,8 +58,11 @@ import torch
 from torch.fx import Node
 from torch.fx.node import has_side_effect
 
+from .. import errors
 from ..torch_compat.operators import OpOverload
+from ..torch_compat.tensors import functorch
 from .facts import assume, leave, scoped
+from .locations import user_line
 
 _MARKERS: set[Any] = set()
 
@@ -161,6 +164,27 @@ for _structure in (branch_begin, branch_fact, branch_else, branch_end, loop_begi
     has_side_effect(_structure)
 # As torch has it for the one with a message.
 has_side_effect(torch.ops.aten._assert_async.default)
+
+
+def refuse_inside_transforms(what: str) -> None:
+    """Raises ControlFlowError while ``torch.func`` transforms the function that is being traced."""
+    if functorch.maybe_current_level() is not None:
+        text = f"{what} inside of a function that torch.func transforms (grad, vmap, jvp, ...) is not supported"
+        advice = "torch.where(condition, a, b) chooses between values that are both computed"
+        raise errors.ControlFlowError("import", text, user_line(), help=advice)
+
+
+def _keep_line(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.source = user_line()
+
+
+def _refuse_gradient(ctx: Any, *_: Any) -> None:
+    text = "torch.autograd.grad: gradients through control flow on data are not supported"
+    raise errors.GradientError("import", text, ctx.source)
+
+
+for _result in (branch_enter, branch_result, loop_carried, loop_last, loop_stack):
+    torch.library.register_autograd(_result.name().partition(".")[0], _refuse_gradient, setup_context=_keep_line)
 
 
 def is_marker(target: Any) -> bool:

@@ -260,6 +260,93 @@ ASSOCIATIVE_SCAN = Patch(
     "(operator, leaves, dim, additional_inputs)",
 )
 
+# -- transforms of functions and gradients: frontend/function_transforms.py ---------------------------------------
+
+_TRANSFORMS = (
+    "What functorch computes is recorded below it, as ATen operations. Without it torch.export records wrapped tensors,"
+    " and fails."
+)
+TRANSFORM_LEVELS = (
+    Patch("torch._functorch.eager_transforms:grad_increment_nesting", _TRANSFORMS, "()"),
+    Patch("torch._functorch.eager_transforms:jvp_increment_nesting", _TRANSFORMS, "()"),
+    Patch("torch._functorch.vmap:vmap_increment_nesting", _TRANSFORMS, "(batch_size, randomness)"),
+)
+TRANSFORM_GRADIENTS = Patch(
+    "torch._functorch.eager_transforms:_autograd_grad",
+    _TRANSFORMS,
+    "(outputs, inputs, grad_outputs, retain_graph, create_graph)",
+)
+STANDARD_BASIS = Patch(
+    "torch._functorch.eager_transforms:_chunked_standard_basis_for_",
+    "Jacobians of dynamic sizes. PyTorch's own function makes Python numbers of the sizes, which fixes them.",
+    "(tensors, tensor_numels, chunk_size)",
+)
+RECORDED_STATE = Patch(
+    f"{_PROXY_TENSOR}:PreDispatchTorchFunctionMode.__torch_function__",
+    "Changes of the grad mode and of autocast inside of a transform are in effect while it is traced. Without it they"
+    " are recorded, too.",
+    "(self, func, types, args, kwargs)",
+)
+MODE_FOR_EXPORT = Patch(
+    "torch._export.utils:_maybe_find_pre_dispatch_tf_mode_for_export",
+    "functorch asks it whether to record its own calls. Without it they are nodes of the graph.",
+    "()",
+)
+DISPATCH_TRACE = Patch(
+    f"{_PROXY_TENSOR}:dispatch_trace",
+    "A model that calls torch.autograd.grad is recorded below autograd. Without it the gradients are constants.",
+    "(root, tracer, concrete_args)",
+)
+_GRADIENTS = (
+    "Models that call it are traced again with gradients enabled. Without it there are no gradients while they are"
+    " traced."
+)
+MIXED_NUMBER = Patch(
+    "torch.fx.experimental.sym_node:SymNode.wrap_int",
+    "frontend/stand_ins.py: a number that stands for a size is that size in arithmetic with sizes. Without it C++ code"
+    " of PyTorch that uses both fails, or fixes the size.",
+    "(self, num)",
+)
+ATTENTION = Patch(
+    "torch.nn.functional:scaled_dot_product_attention",
+    "Attention that is differentiated or batched is computed by its definition. Without it PyTorch chooses a kernel"
+    " that has neither a batching rule nor second gradients.",
+    None,
+)
+BATCH_NORM = Patch(
+    "torch:batch_norm",
+    "Batch normalisation by known statistics inside of a transform is arithmetic. Without it PyTorch runs it once for"
+    " each element of a batch.",
+    None,
+)
+LEGACY_VMAP = CodePatch(
+    "torch._vmap_internals:_vmap",
+    "Batches of gradients (is_grads_batched, vectorize) use torch.func.vmap. Without it they fail for dynamic sizes.",
+    "(func, in_dims, out_dims, allow_none_pass_through)",
+)
+CHUNK_SIZES = CodePatch(
+    "torch._functorch.vmap:get_chunk_sizes",
+    "An error says that chunks of a dynamic size are not supported. Without it the example's size is fixed.",
+    "(total_elems, chunk_size)",
+)
+CALL_MODULE = Patch(
+    "torch.fx._symbolic_trace:Tracer.call_module",
+    "A checkpoint ends the second run of its modules by an exception. Without it the tracer takes them for running.",
+    "(self, m, forward, args, kwargs)",
+)
+GRADIENTS = CodePatch(
+    "torch.autograd:grad",
+    _GRADIENTS,
+    "(outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs, allow_unused, is_grads_batched,"
+    " materialize_grads)",
+)
+DUAL_LEVEL = CodePatch("torch.autograd.forward_ad:enter_dual_level", _GRADIENTS, "()")
+BACKWARD = CodePatch(
+    "torch.autograd:backward",
+    "An error says what to write instead. Without it tensors of the trace remain in the model's .grad.",
+    "(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)",
+)
+
 # -- jagged nested tensors: frontend/jagged_tracing.py ---------------------------------------------------------------
 
 _JAGGED = "Operations on nested tensors are traced as operations on values and offsets. Without it torch.export fails."

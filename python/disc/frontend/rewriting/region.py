@@ -97,6 +97,7 @@ class Region(TorchFunctionMode):
     def __init__(self, enter: Callable[[Tensor], Tensor], what: str, source: str | None) -> None:
         """``enter`` makes the copy; ``what`` and ``source`` are for messages."""
         super().__init__()
+        markers.refuse_inside_transforms(what)
         self._enter, self._what, self._source = enter, what, source
         self._around: Region | None = None
         self.copies: list[tuple[Tensor, Tensor]] = []
