@@ -22,7 +22,7 @@ from torch.export import ExportedProgram
 from torch.optim import Optimizer
 
 from .. import errors
-from ..torch_compat.optimizers import GLOBAL_HOOKS
+from ..torch_compat.optimizers import global_post_hooks, global_pre_hooks
 from ..torch_compat.tracing import FakeTensorMode
 from .optimizer_agreement import agrees
 from .optimizer_places import ATTRIBUTE, GROUP, STATE, Place, Scope, at, leaves, put, step_of
@@ -158,6 +158,8 @@ def trace_optimizer(
     named: dict[int, tuple[str, Tensor]] = {}
     for name, parameter in names:
         if id(parameter) in groups and parameter.requires_grad and name not in unused:
+            if parameter.is_complex():
+                raise errors.UnsupportedTypeError("import", f"the parameter {name!r} is complex: such have no update")
             named.setdefault(id(parameter), (name, parameter))
     if not named:
         raise errors.UnsupportedTypeError("import", "the optimizer has none of the parameters that have gradients")
@@ -172,7 +174,8 @@ def _check(optimizer: Optimizer) -> None:
     hooks = [
         *optimizer._optimizer_step_pre_hooks.values(),
         *optimizer._optimizer_step_post_hooks.values(),
-        *(hook for hooks in GLOBAL_HOOKS for hook in hooks.values()),
+        *global_pre_hooks.values(),
+        *global_post_hooks.values(),
     ]
     if hooks:
         names = ", ".join(getattr(hook, "__qualname__", type(hook).__name__) for hook in hooks)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 # Functions that all optimizers call before and after their steps.
-from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
+from torch.optim.optimizer import _global_optimizer_post_hooks as global_post_hooks
+from torch.optim.optimizer import _global_optimizer_pre_hooks as global_pre_hooks
 
-GLOBAL_HOOKS = (_global_optimizer_pre_hooks, _global_optimizer_post_hooks)
-
-__all__ = ["GLOBAL_HOOKS"]
+__all__ = ["global_post_hooks", "global_pre_hooks"]

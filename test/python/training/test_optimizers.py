@@ -246,6 +246,9 @@ def test_what_cannot_be_compiled_is_said():
     optimizer = optim.SGD(tensors, lr=0.1)
     with pytest.raises(errors.CompileError, match="none of the parameters"):
         trace_optimizer(optimizer, named(parameters(((3,),))))
+    numbers = [torch.nn.Parameter(torch.zeros(3, dtype=torch.complex64))]
+    with pytest.raises(errors.CompileError, match=r"'layer.0' is complex"):
+        trace_optimizer(optim.SGD(numbers, lr=0.1), named(numbers))
     optimizer.register_step_post_hook(lambda *_: None)
     with pytest.raises(errors.CompileError, match=r"hooks of its steps \(.*lambda"):
         trace_optimizer(optimizer, named(tensors))

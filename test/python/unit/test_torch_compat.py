@@ -99,6 +99,10 @@ NAMES = {
         "torch.fx.passes.shape_prop._extract_tensor_metadata": "(result, include_contiguity)",
         "torch.utils._python_dispatch._disable_current_modes": "()",
     },
+    "optimizers": {
+        "torch.optim.optimizer._global_optimizer_post_hooks": "OrderedDict",
+        "torch.optim.optimizer._global_optimizer_pre_hooks": "OrderedDict",
+    },
     "operators": {
         "torch._C.DispatchKey": "class",
         "torch._C._dispatch_get_all_op_names": "builtin",
@@ -166,6 +170,13 @@ NAMES = {
 }
 
 # Attributes of PyTorch's objects that the front end reads or sets.
+class Plain(torch.optim.SGD):
+    """An optimizer."""
+
+    def __init__(self):
+        super().__init__([torch.zeros(1)], lr=1.0)
+
+
 ATTRIBUTES = {
     "frontend/facts.py": (
         ShapeEnv,
@@ -174,6 +185,12 @@ ATTRIBUTES = {
     ),
     "frontend/hints.py": (ShapeEnv, "var_to_sources backed_var_to_val var_to_range replace"),
     "frontend/layout_questions.py": (ShapeEnv, "suppress_guards guarding_hint_or_throw"),
+    "frontend/optimizer_program.py": (
+        ShapeEnv,
+        "create_unbacked_symint create_unbacked_symfloat create_unbacked_symbool ignore_fresh_unbacked_symbols"
+        " guard_or_defer_runtime_assert",
+    ),
+    "frontend/optimizers.py": (Plain, "_optimizer_step_pre_hooks _optimizer_step_post_hooks"),
     "frontend/rewriting/graph.py": (ShapeEnv, "ignore_fresh_unbacked_symbols is_unbacked_symint"),
     "frontend/settle.py": (ShapeEnv, "create_symintnode create_symfloatnode create_symboolnode"),
     "frontend/specialisation.py": (ShapeEnv, "_suppress_guards_tls"),
@@ -430,7 +447,8 @@ def test_the_tracing_thread_is_affected():
     only_graphs = {patches.HIGHER_ORDER[name].place for name in ("invoke_subgraph", "flex_attention")}
     decomposing = {patches.CHECK_FROZEN.place, patches.SYNC.place}
     kernels = {patches.CONVOLUTION_FORMAT.place, patches.CONVOLUTION_CONVERSION.place}
-    assert set(same) == only_graphs | decomposing | kernels
+    optimizers = {p.place for p in (patches.IS_COMPILING, patches.POWER, patches.PROFILED, patches.PROFILED_END)}
+    assert set(same) == only_graphs | decomposing | kernels | optimizers
 
 
 class Failure(Exception):
