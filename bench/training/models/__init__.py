@@ -1,7 +1,7 @@
 """The networks that are trained, one file each.
 
-The name of a file is the model's name. It contains two `TrainingModel`s: `FULL`, which is measured, and `SMALL`, the same
-program at sizes that a test can afford. To add a model, add a file.
+The name of a file is the model's name. It contains two `TrainingModel`s: `FULL`, which is measured, and `SMALL`, the
+same program at sizes that a test can afford. To add a model, add a file.
 """
 
 from __future__ import annotations

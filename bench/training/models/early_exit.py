@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -15,7 +17,7 @@ class EarlyExit(nn.Module):
     def __init__(self, features: int, hidden: int, classes: int, threshold: float):
         super().__init__()
         widths = (features, hidden, hidden, hidden)
-        self.stages = nn.ModuleList([nn.Linear(a, b) for a, b in zip(widths, widths[1:], strict=False)])
+        self.stages = nn.ModuleList([nn.Linear(a, b) for a, b in itertools.pairwise(widths)])
         self.heads = nn.ModuleList([nn.Linear(hidden, classes) for _ in self.stages])
         self.threshold = threshold
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -17,7 +19,7 @@ def loss(module: nn.Module, x: Tensor, target: Tensor) -> Tensor:
 def _model(sizes: tuple[int, ...], shapes: tuple[Shape, ...], quick: tuple[Shape, ...] = ()) -> TrainingModel:
     def make() -> nn.Module:
         layers: list[nn.Module] = []
-        for a, b in zip(sizes, sizes[1:], strict=False):
+        for a, b in itertools.pairwise(sizes):
             layers += [nn.Linear(a, b), nn.LayerNorm(b), nn.SiLU()]
         return nn.Sequential(*layers[:-2])
 
