@@ -21,6 +21,7 @@ from .errors import ArgumentValueError, CompileError, boundary
 from .frontend import ImportedProgram, import_program
 from .frontend.examples import Examples
 from .frontend.input_check import check_interface
+from .frontend.training.step import TrainingProgram
 from .garbage import rare_collections
 from .interrupts import deferred_interrupts
 from .logs import log
@@ -132,8 +133,9 @@ class Compilation:
         library: bool = False,
         fallback: bool = False,
         examples: Examples | None = None,
+        training: TrainingProgram | None = None,
     ) -> ImportedProgram:
-        """The import stage."""
+        """The import stage; with ``training`` of a training step, of which ``model`` computes the loss."""
         if self._dump:
             self._dump.mkdir(parents=True, exist_ok=True)
         with self.step(IMPORT), boundary(IMPORT), rare_collections():
@@ -153,6 +155,7 @@ class Compilation:
                     fallback=fallback,
                     examples=examples,
                     negotiation=self.negotiation,
+                    training=training,
                 )
         if self.program.fallbacks.used:
             used = [{"op": op.op, "source": op.source} for op in self.program.fallbacks.used]

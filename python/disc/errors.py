@@ -388,6 +388,12 @@ class InputTypeError(ArgumentTypeError):
     code = "DISC0104"
 
 
+class NonFiniteError(FloatingPointError):
+    """A gradient of a training step is infinite or NaN, and the step is to fail then; it changed nothing."""
+
+    code = "DISC0105"
+
+
 class ShapeError(ValueError):
     """An input's rank or extents do not fit what the model was compiled for.
 

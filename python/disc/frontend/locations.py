@@ -24,7 +24,7 @@ from ..torch_compat.patching import replaced
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _DISC = str(Path(__file__).parents[1])
 _TORCH = str(Path(torch.__file__).parent)
-_LAYERS = tuple(f"{_TORCH}/{part}" for part in ("nn/functional.py", "nn/modules/", "distributions/"))
+_LAYERS = tuple(f"{_TORCH}/{part}" for part in ("nn/functional.py", "nn/modules/", "distributions/", "optim/"))
 _MODULE = f"{_TORCH}/nn/modules/module.py"
 _SYMPY = str(Path(sympy.__file__).parent)
 _STANDARD = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
@@ -39,7 +39,7 @@ def is_user_file(file: str) -> bool:
 
 
 def is_layer_file(file: str) -> bool:
-    """Whether a file is PyTorch's code that models are made of: layers, their functions, distributions."""
+    """Whether a file is PyTorch's code that models are made of: layers, their functions, distributions; or optimizers."""
     return file.startswith(_LAYERS) and file != _MODULE
 
 

@@ -41,6 +41,7 @@ from .returns import Output, Returns
 from .shape_specs import check_sizes, resolved
 from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes, parameter_names, sizing_numbers
 from .torch_dialect import import_torch_dialect, single_threaded_context
+from .training.step import TrainingProgram
 from .updates import Program, decompose, find_updates, name_states, without_updates
 
 _UNKNOWN = object()
@@ -228,6 +229,7 @@ def import_program(
     fallback: bool = False,
     examples: Examples | None = None,
     negotiation: Negotiation | None = None,
+    training: TrainingProgram | None = None,
 ) -> ImportedProgram:
     """Imports ``model`` as DISC input IR.
 
@@ -235,7 +237,7 @@ def import_program(
     ``dynamic_shapes`` matters, for the names of its ``Dim``s. With ``library`` every output is computed, also one that
     is an input, a parameter or a number. With ``fallback`` PyTorch does what has no rule. ``examples`` are those that
     ``args``, ``kwargs`` and ``dynamic_shapes`` were merged of. ``negotiation`` is with back ends, which may claim
-    operations.
+    operations. With ``training`` the model computes a loss, and what is imported is a training step.
     """
     if isinstance(model, ExportedProgram):
         if model.example_inputs is not None:
@@ -254,7 +256,9 @@ def import_program(
         )
     signature = signature_of(model)
     with named_keywords(model, kwargs):
-        imported = _imported_module(model, args, kwargs, dynamic_shapes, library, fallback, examples, negotiation)
+        imported = _imported_module(
+            model, args, kwargs, dynamic_shapes, library, fallback, examples, negotiation, training
+        )
     imported.signature = signature
     return imported
 
@@ -268,6 +272,7 @@ def _imported_module(
     fallback: bool,
     examples: Examples | None,
     negotiation: Negotiation | None,
+    training: TrainingProgram | None,
 ) -> ImportedProgram:
     check_example(model, args, kwargs or {})
     names = parameter_names(model)
@@ -301,6 +306,7 @@ def _imported_module(
             fallback=fallback,
             examples=examples,
             negotiation=negotiation,
+            training=training,
         )
     imported.trees = found
     imported.nested = jagged.with_asked(nested, asked)
@@ -322,6 +328,7 @@ def _traced(
     fallback: bool,
     examples: Examples | None,
     negotiation: Negotiation | None,
+    training: TrainingProgram | None,
 ) -> ImportedProgram:
     """A module as a program that takes its floats as inputs, or else one that they are a part of."""
     try:
@@ -339,6 +346,7 @@ def _traced(
             fallback=fallback,
             examples=examples,
             negotiation=negotiation,
+            training=training,
         )
     except errors.CompileError as error:
         if not floats:
@@ -356,6 +364,7 @@ def _traced(
                 fallback=fallback,
                 examples=examples,
                 negotiation=negotiation,
+                training=training,
             )
         except errors.CompileError:
             raise error from None
@@ -377,6 +386,7 @@ def _imported(
     given: bool = False,
     examples: Examples | None = None,
     negotiation: Negotiation | None = None,
+    training: TrainingProgram | None = None,
 ) -> ImportedProgram:
     """``given``: the program comes from the caller, not from :func:`export`."""
     specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs or {}, names)
@@ -384,10 +394,15 @@ def _imported(
     ranges = exported.range_constraints
     if given:
         ranges = without_assumed_bounds(exported, specs, lambda s: requires_two(exported, s))
-    with part("decompose"):
-        decomposed, asked = decompose(exported)
-    program = copy.copy(decomposed)
-    program._range_constraints = {**program.range_constraints, **ranges}
+    program: Program
+    if training is not None:
+        with part("gradients"):
+            program, asked = training(exported, ranges)
+    else:
+        with part("decompose"):
+            decomposed, asked = decompose(exported)
+        program = copy.copy(decomposed)
+        program._range_constraints = {**program.range_constraints, **ranges}
     guards = [*guards, *asked]
     repeats: Mapping[str, list[int]] = {}
     if not given:

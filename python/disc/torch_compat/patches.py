@@ -21,6 +21,7 @@ _CONTROL_FLOW = (
 )
 TRUTH_OF_CONDITION = Patch("torch:SymBool.__bool__", _CONTROL_FLOW, "(self)")
 TRUTH_OF_NUMBER = Patch("torch:SymInt.__bool__", _CONTROL_FLOW, "(self)")
+TRUTH_OF_FLOAT = Patch("torch:SymFloat.__bool__", _CONTROL_FLOW, "(self)")
 INTEGER_OF_CONDITION = Patch("torch:SymBool.__int__", _CONTROL_FLOW, "(self)")
 INDEX = Patch(
     "torch:SymInt.__index__",
@@ -292,6 +293,24 @@ IS_FX_TRACING = Patch(
     "torch.fx._symbolic_trace:is_fx_tracing",
     "Code of nested tensors refuses to run under torch.fx, but DISC traces the operations below it.",
     "()",
+)
+
+# -- optimizers: frontend/optimizer_update.py ------------------------------------------------------------------------
+
+IS_COMPILING = Patch(
+    "torch.compiler:is_compiling",
+    "Optimizers compute bias corrections in double while nothing is traced. Without it they compute them in float32.",
+    "()",
+)
+POWER = Patch(
+    "torch:SymFloat.__pow__",
+    "Numbers may have negative bases, as in Python. Without it such a power is an error at run time.",
+    "(self, other)",
+)
+_PROFILED = "Steps of base classes note the time they take. Without it that becomes an operation of the program."
+PROFILED = Patch("torch.autograd.profiler:record_function.__enter__", _PROFILED, "(self)")
+PROFILED_END = Patch(
+    "torch.autograd.profiler:record_function.__exit__", _PROFILED, "(self, exc_type, exc_value, traceback)"
 )
 
 

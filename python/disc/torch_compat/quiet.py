@@ -107,3 +107,6 @@ COPIED_SPECIFICATIONS = QuietWarning("LeafSpec", FutureWarning)
 
 FAILING_OPERATORS = QuietLog("torch._subclasses.fake_tensor")
 """PyTorch logs the stack of an operator that fails while it is traced; DISC traces again, or reports the error."""
+
+ANOMALY_MODE = QuietWarning("Anomaly Detection has been enabled", UserWarning)
+"""It notes the source lines of operations for their gradients, which is what DISC traces with it for."""

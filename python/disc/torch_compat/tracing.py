@@ -11,6 +11,10 @@ from torch._C import _disabled_torch_function_impl as disabled_torch_function
 # Runs Python decompositions under fake tensors, as torch.export does.
 from torch._dispatch.python import enable_python_dispatcher as enable_python_dispatcher
 
+# Tensors for which changes in place are recorded as new values; the mode that records so; to such tensors and back.
+from torch._functorch._aot_autograd.functional_utils import from_fun as from_functional
+from torch._functorch._aot_autograd.functional_utils import to_fun as to_functional
+
 # The mode of the fake tensors that are being traced.
 from torch._guards import detect_fake_mode as detect_fake_mode
 
@@ -21,6 +25,8 @@ from torch._subclasses.fake_tensor import DataDependentOutputException as DataDe
 from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
 from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
 from torch._subclasses.fake_tensor import UnsupportedOperatorException as UnsupportedOperatorException
+
+from torch._subclasses.functional_tensor import FunctionalTensorMode as FunctionalTensorMode
 
 # Real tensors while AOTAutograd traces.
 from torch._subclasses.fake_tensor import unset_fake_temporarily as unset_fake_temporarily
@@ -53,17 +59,20 @@ __all__ = [
     "DisableTorchFunction",
     "FakeTensor",
     "FakeTensorMode",
+    "FunctionalTensorMode",
     "UnsupportedOperatorException",
     "detect_fake_mode",
     "disable_current_modes",
     "disable_proxy_modes_tracing",
     "disabled_torch_function",
     "enable_python_dispatcher",
+    "from_functional",
     "get_proxy_mode",
     "get_proxy_slot",
     "make_fx",
     "maybe_enable_thunkify",
     "proxy_tensor",
     "tensor_metadata",
+    "to_functional",
     "unset_fake_temporarily",
 ]

@@ -18,6 +18,7 @@ from ... import errors
 from ...torch_compat.symbols import PythonReferenceAnalysis, ShapeEnv, bound_sympy, sympy_interp, torch_sympy
 from ...trees import Placeholder, Row
 from ..proving import declared_ranges, is_hinted, may_be_empty
+from .given import answer
 from .optional import OptionalValue, Present, settled
 from .parts import has_parts, length
 
@@ -72,6 +73,7 @@ def decide(value: Any) -> bool | Tensor:
         value = value != 0
     if isinstance(value, torch.SymBool):
         known = known_truth(value)
+        known = answer(value) if known is None else known
         if known is not None:
             return known
         return implying(

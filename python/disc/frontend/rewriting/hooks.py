@@ -29,6 +29,7 @@ from ..locations import is_layer_file, is_user_file, is_user_line
 from . import filled, seen
 from .conditions import compared, constant_of, is_assumed, known_truth, narrows_hint, number_tensor, predicate
 from .dynamic import is_dynamic
+from .given import answer
 from .neighbours import irrelevant, leads_to_an_error
 from .raised import is_message, reasons
 from .region import carry_changes
@@ -153,8 +154,13 @@ def _truth_of_condition(original: Any, value: torch.SymBool) -> bool:
     # Broadcasting asks whether sizes are negative. No size is, but of one such as n - 1 torch cannot prove it.
     if caller().f_code is _BROADCASTING and _is_negative_question(value):
         return False
-    known = _ask(value)
+    known = answer(value)
+    known = _ask(value) if known is None else known
     return bool(original(value)) if known is None else known
+
+
+def _truth_of_float(_: Any, value: torch.SymFloat) -> bool:
+    return bool(value != 0)
 
 
 def _is_negative_question(value: torch.SymBool) -> bool:
@@ -273,6 +279,7 @@ _REPLACEMENTS: dict[patches.Patch, Replacement] = {
     patches.INDEX: _index,
     patches.TRUTH_OF_CONDITION: _truth_of_condition,
     patches.TRUTH_OF_NUMBER: _truth_of_number,
+    patches.TRUTH_OF_FLOAT: _truth_of_float,
     patches.INTEGER_OF_CONDITION: _as_int,
     patches.CHECK: _checked,
     **dict.fromkeys(patches.TEXTS, _text),

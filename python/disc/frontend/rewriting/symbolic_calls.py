@@ -209,6 +209,13 @@ def _kaiser(x: Tensor, beta: float = 12.0) -> Tensor:
     return torch.i0(beta * torch.sqrt(inside)) / torch.i0(torch.scalar_tensor(beta, dtype=x.dtype))
 
 
+def _as_tensor(data: Any, dtype: torch.dtype | None = None, device: Any = None) -> Tensor:
+    # PyTorch makes a constant of the number.
+    own = torch.int64 if isinstance(data, torch.SymInt) else torch.get_default_dtype()
+    tensor = torch.scalar_tensor(data, dtype=dtype or own)
+    return tensor if device is None else tensor.to(device)
+
+
 def _kept(options: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key in ("device",)}
 
@@ -273,6 +280,8 @@ def symbolic_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> C
         return _written(func)
     if func in _OF_SIZES:
         return _OF_SIZES[func] if _asks_for_sizes(func, args, kwargs) else None
+    if func is torch.as_tensor and args and isinstance(args[0], (torch.SymInt, torch.SymFloat)):
+        return _as_tensor
     replacement = _REPLACEMENTS.get(func)
     if replacement is None:
         return None

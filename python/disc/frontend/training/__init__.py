@@ -1,0 +1,1 @@
+"""Training steps as programs: the gradients of a loss and an optimizer's update."""

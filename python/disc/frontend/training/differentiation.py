@@ -1,0 +1,204 @@
+"""Runs a traced program with autograd, while another trace records it: the way to its gradients.
+
+Operations of PyTorch are differentiated by PyTorch. Branches and loops between the markers of ``markers.py`` have no
+gradient there: :mod:`.region_gradients` gives each a gradient that is a branch or a loop itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import torch.fx.traceback as fx_traceback
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from ... import errors
+from ...torch_compat import pytree
+from ...torch_compat.operators import HigherOrderOperator, OpOverload
+from .. import markers, recurrent
+from ..locations import source_of_trace
+
+BEGINS = (markers.branch_begin, markers.loop_begin, markers.procedure_begin)
+_ENDS = {
+    markers.branch_begin: markers.branch_else,
+    markers.branch_else: markers.branch_end,
+    markers.loop_begin: markers.loop_end,
+    markers.procedure_begin: markers.procedure_end,
+}
+# Results of regions: their gradients belong to the region's.
+_RESULTS = (markers.branch_result, markers.loop_last, markers.loop_stack)
+
+
+def source_of(node: Node) -> str | None:
+    """The line of Python that a node comes from."""
+    return source_of_trace(node.meta.get("stack_trace") or "")
+
+
+def end_of(nodes: Sequence[Node], start: int) -> int:
+    """The place of the marker that ends the part of a region that ``nodes[start]`` begins."""
+    begin = nodes[start]
+    wanted = _ENDS[begin.target]
+    return next(at for at in range(start + 1, len(nodes)) if nodes[at].target is wanted and nodes[at].args[0] is begin)
+
+
+class Evaluation:
+    """Runs the nodes of a graph in their order, in the modes that are active."""
+
+    def __init__(
+        self,
+        module: GraphModule,
+        values: Mapping[Node, Any] | None = None,
+        special: Mapping[Node, Callable[[Evaluation], Any]] | None = None,
+    ) -> None:
+        """``special``: how the values of some nodes are computed, instead of by what they call."""
+        self.module = module
+        self.values: dict[Node, Any] = dict(values or {})
+        self._special = special or {}
+
+    def run(self, args: Sequence[Any]) -> list[Any]:
+        """The results of the graph for these arguments."""
+        nodes = list(self.module.graph.nodes)
+        placeholders = [node for node in nodes if node.op == "placeholder"]
+        self.values.update(zip(placeholders, args, strict=True))
+        self.evaluate([node for node in nodes if node.op not in ("placeholder", "output")])
+        output = next(node for node in nodes if node.op == "output")
+        return list(self.operands(output.args[0]))
+
+    def evaluate(self, nodes: Sequence[Node]) -> None:
+        """Computes the values of nodes; regions between markers as a whole."""
+        at = 0
+        while at < len(nodes):
+            node = nodes[at]
+            if node in self.values:  # the result of a region
+                at += 1
+            elif node in self._special:
+                self.values[node] = self._special[node](self)
+                at += 1
+            elif node.target in BEGINS:
+                at = self._region(nodes, at) + 1
+            else:
+                self.values[node] = self.call(node)
+                at += 1
+
+    def operands(self, args: Any) -> Any:
+        """Arguments of a node, with the values of the nodes among them."""
+        return pytree.tree_map_only(Node, self.values.__getitem__, args)
+
+    def call(self, node: Node) -> Any:
+        """The value of a node."""
+        with _meta_of(node):
+            if node.op == "get_attr":
+                found: Any = self.module
+                for part in str(node.target).split("."):
+                    found = getattr(found, part)
+                return found
+            assert node.op == "call_function", node.op
+            args, kwargs = self.operands(node.args), self.operands(node.kwargs)
+            if isinstance(node.target, HigherOrderOperator):
+                return self._higher_order(node, args, kwargs)
+            if isinstance(node.target, OpOverload) and node.target.namespace == "disc":
+                return self._own(node, args, kwargs)
+            return node.target(*args, **kwargs)  # type: ignore[operator]
+
+    def _higher_order(self, node: Node, args: Any, kwargs: Any) -> Any:
+        """A part of a program in which another mode of PyTorch is active."""
+        name = node.target.name()  # type: ignore[union-attr]
+        context: AbstractContextManager[Any]
+        if name == "wrap_with_set_grad_enabled":
+            enabled, body, *rest = args
+            context = torch.set_grad_enabled(enabled and torch.is_grad_enabled())
+        elif name == "wrap_with_autocast":
+            device, dtype, enabled, cache, body, *rest = args
+            context = torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=cache)
+        else:
+            return node.target(*args, **kwargs)  # type: ignore[operator]
+        with context:
+            results = Evaluation(body).run(rest)
+        single = not isinstance(next(iter(reversed(body.graph.nodes))).args[0], (tuple, list))
+        return results[0] if single else tuple(results)
+
+    def _own(self, node: Node, args: Any, kwargs: Any) -> Any:
+        """An operator of DISC, which PyTorch cannot differentiate."""
+        if not torch.is_grad_enabled() or not any(requires_grad(x) for x in pytree.tree_leaves((args, kwargs))):
+            return node.target(*args, **kwargs)  # type: ignore[operator]
+        if node.target is markers.branch_enter:
+            return _Copy.apply(node.target, *args)
+        definition = recurrent.decompositions().get(node.target)  # type: ignore[arg-type]
+        if definition is not None:
+            from .definitions import differentiable
+
+            return differentiable(definition, args, kwargs)
+        raise errors.GradientError(
+            "import", f"{node.target} has no gradient: compute it under torch.no_grad(), or write it differently",
+            source_of(node),
+        )  # fmt: skip
+
+    # -- regions -------------------------------------------------------------------------------------------------
+
+    def _region(self, nodes: Sequence[Node], start: int) -> int:
+        """Computes a region that begins at ``nodes[start]``; returns the place of its end."""
+        end = end_of(nodes, start)
+        middle = end
+        if nodes[start].target is markers.branch_begin:
+            end = end_of(nodes, middle)
+        inside = nodes[start : end + 1]
+        own = set(inside)
+        outer = list(dict.fromkeys(x for node in inside for x in node.all_input_nodes if x not in own))
+        wanted = [x for x in outer if requires_grad(self.values[x])] if torch.is_grad_enabled() else []
+        if not wanted:
+            for node in inside:
+                self.values[node] = self.call(node)
+            return end
+        if nodes[start].target is markers.procedure_begin:
+            raise errors.GradientError(
+                "import", "gradients of recursive functions are not supported, except over trees", source_of(nodes[start])
+            )
+        from .region_gradients import Branch, Loop
+
+        region: Branch | Loop
+        if nodes[start].target is markers.branch_begin:
+            region = Branch(self, nodes[start:middle], nodes[middle:end], nodes[end], outer)
+        else:
+            region = Loop(self, nodes[start:end], nodes[end], outer)
+        region.run(*self._results(nodes[end + 1 :], nodes[end]))
+        return end
+
+    def _results(self, nodes: Sequence[Node], end: Node) -> tuple[list[Node], list[Node]]:
+        """The results of a region that are tensors, and the nodes that compute their sizes."""
+        results = [node for node in nodes if node.target in _RESULTS and node.args[0] is end]
+        trips = [node for node in nodes if node.target is markers.loop_trips and node.args[0] is end]
+        needed: set[Node] = set()
+        waiting = [x for node in results for x in node.all_input_nodes]
+        waiting += [read for node in trips for read in node.users]
+        while waiting:
+            node = waiting.pop()
+            if node in needed or node in self.values or node is end:
+                continue
+            needed.add(node)
+            waiting += node.all_input_nodes
+        return results, [node for node in nodes if node in needed]
+
+
+def requires_grad(value: Any) -> bool:
+    """Whether a value is a tensor that autograd follows."""
+    return isinstance(value, Tensor) and value.requires_grad
+
+
+def _meta_of(node: Node) -> AbstractContextManager[Any]:
+    """While it is active, what is recorded has the node's source line."""
+    return fx_traceback.set_current_meta(node) if node.meta.get("stack_trace") else nullcontext()
+
+
+class _Copy(torch.autograd.Function):
+    """The copy of a tensor for a side of a branch that changes it in place."""
+
+    @staticmethod
+    def forward(ctx: Any, marker: Any, token: Tensor, value: Tensor) -> Tensor:
+        return marker(token, value)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return None, None, gradient

@@ -1,0 +1,484 @@
+"""Gradients of branches and loops: branches and loops.
+
+A side of a branch and a step of a loop are run with autograd while they are traced. What autograd keeps for the
+gradient becomes a result of the region: of a branch as it is, of a loop stacked, one row for each step. The gradient of
+a branch is a branch on the same condition. The gradient of a loop is a loop over the same steps in reverse order::
+
+    loop over i: x, (s, ...) = step(x, outer)            # s: what the gradient of this step needs
+    loop over i from the end: dx, d_outer += gradient(step)(s[i], dx)
+
+A tensor of which step i reads row i has a gradient of which step i computes row i; gradients of all other tensors from
+outside are sums over the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+
+from ... import errors
+from ...torch_compat.symbols import statically_known_true
+from ...torch_compat.tracing import from_functional, get_proxy_mode, get_proxy_slot
+from .. import markers
+from .differentiation import Evaluation, requires_grad, source_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ALIASES = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
+
+
+def recorded(value: Tensor) -> Node | None:
+    """The node that stands for a tensor in the trace; of one that only shares a tensor's memory, that tensor's."""
+    mode = get_proxy_mode()
+    assert mode is not None
+    slot = get_proxy_slot(from_functional(value), mode.tracer, None, lambda found: found)
+    if slot is None:
+        return None
+    node = slot.proxy.node
+    while node.target in _ALIASES:
+        node = node.args[0]
+    return node  # type: ignore[no-any-return]
+
+
+class _Kept:
+    """What autograd keeps while a side or step runs."""
+
+    def __init__(self, outer: dict[Node, Tensor], rows: dict[Node, Callable[[Any], Tensor]] | None = None) -> None:
+        self._outer = outer
+        self._rows = rows if rows is not None else {}
+        self._numbers: dict[Node, int] = {}
+        self.tensors: list[Tensor] = []
+        """The tensors that must become results of the region."""
+        self.restored: Callable[[int], Tensor] = lambda _: torch.empty(())
+        """How the gradient finds them."""
+        self.step: Any = None
+        """In the gradient of a loop, the number of the step."""
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Collects what autograd keeps of the operations that run."""
+        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack):
+            yield
+
+    def _pack(self, value: Tensor) -> Any:
+        node = recorded(value)
+        if node is None:
+            return value
+        if node in self._outer:
+            return self._outer[node]
+        if node in self._rows:
+            return self._rows[node]
+        if node not in self._numbers:
+            self._numbers[node] = len(self.tensors)
+            self.tensors.append(value.detach())
+        return self._numbers[node]
+
+    def _unpack(self, kept: Any) -> Tensor:
+        if isinstance(kept, int):
+            return self.restored(kept)
+        return kept if isinstance(kept, Tensor) else kept(self.step)
+
+
+class _Region:
+    """What branches and loops have in common."""
+
+    def __init__(self, evaluation: Evaluation, end: Node, outer: Sequence[Node]) -> None:
+        self._evaluation = evaluation
+        self._values = evaluation.values
+        self._end = end
+        self._source = source_of(end)
+        tensors = [node for node in outer if isinstance(self._values[node], Tensor)]
+        self._captured = [node for node in tensors if requires_grad(self._values[node])]
+        self._known: dict[Node, Tensor] = {}
+        for node in tensors:
+            value = self._values[node].detach()
+            if (found := recorded(value)) is not None:
+                self._known[found] = value
+        env = self._environment()
+        self._before = set(env.var_to_range) if env is not None else set()
+
+    def _environment(self) -> Any:
+        from ..facts import environment
+
+        return environment()
+
+    def _leaves(self, nodes: Sequence[Node], mutable: bool) -> tuple[list[Tensor], dict[Node, Any]]:
+        """Of tensors from outside new leaves of autograd's graph, and what stands for them inside."""
+        leaves = [self._values[node].detach().requires_grad_() for node in nodes]
+        return leaves, dict(zip(nodes, (x.clone() if mutable else x for x in leaves), strict=True))
+
+    def _graft(self, results: Sequence[Node], sizes: Sequence[Node], backward: Callable[..., Any]) -> None:
+        """Evaluates the results of the region and their sizes, and gives the results the gradient ``backward``."""
+        with torch.no_grad():
+            self._evaluation.evaluate(sizes)
+            for node in results:
+                self._values[node] = self._evaluation.call(node)
+        given = [self._values[node] for node in self._captured]
+        grafted = _Graft.apply(backward, len(given), *given, *(self._values[node] for node in results))
+        self._values.update(zip(results, grafted, strict=True))
+
+    def _check_size(self, value: Tensor) -> None:
+        for size in value.shape:
+            if isinstance(size, torch.SymInt) and not size.node.expr.free_symbols <= self._before:
+                raise errors.GradientError(
+                    "import",
+                    f"the gradient needs a tensor of shape {list(value.shape)} that is computed in a branch or loop"
+                    " where a size of it is first known; make the size known before it",
+                    self._source,
+                )
+
+    def _gradients(
+        self, outputs: Sequence[tuple[Tensor, Tensor | None]], leaves: Sequence[Tensor]
+    ) -> list[Tensor | None]:
+        """The gradients of leaves from those of outputs."""
+        used = [(x, g) for x, g in outputs if g is not None and requires_grad(x)]
+        if not used or not leaves:
+            return [None] * len(leaves)
+        values, gradients = zip(*used, strict=True)
+        return list(torch.autograd.grad(values, list(leaves), gradients, allow_unused=True))
+
+
+def _changes(nodes: Sequence[Node]) -> bool:
+    """Whether operations change tensors in place."""
+    return any(getattr(getattr(node.target, "_schema", None), "is_mutable", False) for node in nodes)
+
+
+def _zeros(value: Tensor) -> Tensor:
+    # Not like the tensor, which may be inside of a region.
+    return torch.zeros(value.shape, dtype=value.dtype, device=value.device)
+
+
+class Branch(_Region):
+    """A branch with a gradient."""
+
+    def __init__(
+        self, evaluation: Evaluation, then: Sequence[Node], orelse: Sequence[Node], end: Node, outer: Sequence[Node]
+    ) -> None:
+        super().__init__(evaluation, end, outer)
+        self._sides = then, orelse
+
+    def run(self, results: Sequence[Node], sizes: Sequence[Node]) -> None:
+        """Traces the branch, then its results."""
+        evaluation, values = self._evaluation, self._values
+        begin = self._sides[0][0]
+        self._pred = values[begin.args[0]].detach()  # type: ignore[index]
+        token = evaluation.call(begin)
+        sides: list[tuple[list[Any], list[Tensor], _Kept]] = []
+        marks: list[Tensor] = []
+        for nodes, last in zip(self._sides, (self._sides[1][0], self._end), strict=True):
+            kept = _Kept(self._known)
+            with kept.recording():
+                leaves, inside = self._leaves(self._captured, _changes(nodes))
+                side = Evaluation(evaluation.module, {**values, **inside, nodes[0]: token})
+                side.evaluate(nodes[1:])
+                given, entered, numbers = (side.operands(x) for x in last.args[1:])
+            with torch.no_grad():
+                marker: Any = last.target
+                token = marker(token, [x.detach() for x in given], [x.detach() for x in entered], numbers)
+            marks.append(token)
+            sides.append((given, leaves, kept))
+            # Numbers and the tensors that results are like.
+            values.update({node: side.values[node] for node in nodes[1:] if node not in values})
+            values[last] = token
+        count = len(sides[0][0])
+        kept_tensors = [x for *_, kept in sides for x in kept.tensors]
+        for x in kept_tensors:
+            self._check_size(x)
+        self._add_results(marks, [kept.tensors for *_, kept in sides])
+        token = marks[1]
+        saved = [markers.branch_result(token, x, list(x.shape), count + n) for n, x in enumerate(kept_tensors)]
+        first = len(sides[0][2].tensors)
+        sides[0][2].restored = lambda n: saved[n]
+        sides[1][2].restored = lambda n: saved[first + n]
+        numbers = [node.args[3] for node in results]
+        self._graft(results, sizes, lambda gradients: self._backward(sides, numbers, gradients))
+
+    def _add_results(self, marks: Sequence[Tensor], kept: Sequence[Sequence[Tensor]]) -> None:
+        """Adds what both sides keep to the values that they return; of what the other side keeps, memory alone."""
+        ends = [recorded(x) for x in marks]
+        for number, end in enumerate(ends):
+            assert end is not None
+            added = []
+            for side, tensors in enumerate(kept):
+                for x in tensors:
+                    added.append(recorded(x) if side == number else _empty_before(end, x))
+            end.args = (end.args[0], [*end.args[1], *added], *end.args[2:])  # type: ignore[misc]
+
+    def _backward(
+        self, sides: Sequence[tuple[list[Any], list[Tensor], _Kept]], numbers: Sequence[Any], gradients: Sequence[Any]
+    ) -> list[Tensor | None]:
+        token = markers.branch_begin(self._pred)
+        found: list[list[Tensor | None]] = []
+        marks: list[Tensor] = []
+        for (given, leaves, _), marker in zip(sides, (markers.branch_else, markers.branch_end), strict=True):
+            outputs = []
+            for number, gradient in zip(numbers, gradients, strict=True):
+                if gradient is not None:
+                    _equal_sizes(token, given[number], gradient)
+                    outputs.append((given[number], gradient))
+            found.append(self._gradients(outputs, leaves))
+            marks.append(token)
+            if marker is markers.branch_end:
+                break
+            used = [x if x is not None else _zeros(leaf) for x, leaf in zip(found[0], leaves, strict=True)]
+            token = marker(token, [x.contiguous() for x in used], [], [])
+        leaves = sides[1][1]
+        used = [x if x is not None else _zeros(leaf) for x, leaf in zip(found[1], leaves, strict=True)]
+        end = markers.branch_end(token, [x.contiguous() for x in used], [], [])
+        return [markers.branch_result(end, x, list(x.shape), n) for n, x in enumerate(used)]
+
+
+def _empty_before(place: Node, like: Tensor) -> Node:
+    """Memory like a tensor's, as a node before another."""
+    sizes = [s if isinstance(s, int) else _node_of_size(s) for s in like.shape]
+    graph = place.graph
+    with graph.inserting_before(place):
+        node = graph.call_function(
+            torch.ops.aten.empty.memory_format, (sizes,), {"dtype": like.dtype, "device": like.device}
+        )
+    kept = recorded(like)
+    assert kept is not None
+    node.meta = {key: kept.meta[key] for key in ("val", "tensor_meta", "stack_trace") if key in kept.meta}
+    return node
+
+
+def _node_of_size(size: torch.SymInt) -> Any:
+    mode = get_proxy_mode()
+    assert mode is not None
+    if size.node.expr.is_Integer:
+        return int(size.node.expr)
+    proxy = get_proxy_slot(size, mode.tracer, None)
+    if proxy is None:
+        raise errors.InternalError("import", f"the size {size} is not part of the trace. {errors.REPORT}")
+    return (proxy.force() if hasattr(proxy, "force") else proxy).node
+
+
+def _equal_sizes(token: Tensor, value: Tensor, gradient: Tensor) -> None:
+    """Has a side know that the sizes of a result are those of its own value there."""
+    for have, want in zip(value.shape, gradient.shape, strict=True):
+        if not statically_known_true(have == want):
+            markers.branch_fact(token, 1, have - want)
+
+
+class Loop(_Region):
+    """A loop with a gradient."""
+
+    def __init__(self, evaluation: Evaluation, nodes: Sequence[Node], end: Node, outer: Sequence[Node]) -> None:
+        super().__init__(evaluation, end, outer)
+        self._nodes = nodes
+
+    def run(self, results: Sequence[Node], sizes: Sequence[Node]) -> None:
+        """Traces the loop, then its results."""
+        evaluation, values = self._evaluation, self._values
+        begin, end = self._nodes[0], self._end
+        count = evaluation.operands(begin.args[0])
+        has_condition = begin.args[1] is not None
+        token = evaluation.call(begin)
+        mutable = _changes(self._nodes)
+        by_row = {} if has_condition else self._read_by_row(count)
+        rows: dict[Node, Callable[[Any], Tensor]] = {}
+        kept = _Kept(self._known, rows)
+        carried = [node for node in self._nodes if node.target is markers.loop_carried]
+        differentiable = [node for node in carried if node.meta["val"].is_floating_point()]
+        first: dict[Node, Tensor] = {}
+
+        def leaf(node: Node, value: Tensor) -> Tensor:
+            first[node] = value.detach().requires_grad_()
+            return first[node].clone() if mutable else first[node]
+
+        def carry(node: Node) -> Callable[[Evaluation], Tensor]:
+            def value(step: Evaluation) -> Tensor:
+                _, start, size, slot = node.args
+                with torch.no_grad():
+                    begins = step.operands(start).detach()
+                    return markers.loop_carried(token, begins, step.operands(size), slot)  # type: ignore[no-any-return]
+
+            return lambda step: leaf(node, value(step))
+
+        def read(node: Node, source: Node, dim: int) -> Callable[[Evaluation], Tensor]:
+            def value(step: Evaluation) -> Tensor:
+                with torch.no_grad():
+                    row = values[source].detach().select(dim, step.operands(node.args[2]))
+                found = recorded(row)
+                assert found is not None
+                rows[found] = _row_of(values[source].detach(), dim)
+                return row
+
+            return lambda step: leaf(node, value(step))
+
+        special = {node: carry(node) for node in differentiable}
+        special.update({node: read(node, *place) for node, place in by_row.items()})
+        with kept.recording():
+            summed = [node for node in self._captured if not self._only_rows(node, by_row)]
+            leaves, inside = self._leaves(summed, mutable)
+            step = Evaluation(evaluation.module, {**values, **inside, begin: token}, special)
+            step.evaluate(self._nodes[1:])
+            slots, now, after, stacked, again, numbers = (step.operands(x) for x in end.args[1:])
+        for x in kept.tensors:
+            self._check_size(x)
+        given = [x.detach() for x in (*stacked, *kept.tensors)]
+        with torch.no_grad():
+            detached = ([x.detach() for x in now], [x.detach() for x in after], given)
+            token = markers.loop_end(token, slots, *detached, None if again is None else again.detach(), numbers)
+        values.update({node: step.values[node] for node in self._nodes[1:] if node not in values})
+        values[end] = token
+        trips = self._trips(sizes, token) if has_condition else count
+        saved = [
+            markers.loop_stack(token, x, trips, len(stacked) + n) for n, x in enumerate(kept.tensors)
+        ]
+        kept.restored = lambda n: saved[n].select(0, kept.step)
+        place = {slot: number for number, slot in enumerate(slots)}
+        backward = _LoopGradient(
+            self, kept, trips,
+            carried=[(node.args[3], first[node]) for node in differentiable],
+            firsts=[node.args[1] for node in differentiable],
+            after={slot: after[number] for slot, number in place.items()},
+            stacked=list(stacked),
+            summed=dict(zip(summed, leaves, strict=True)),
+            rows=[(source, dim, first[node]) for node, (source, dim) in by_row.items()],
+            results=[(node.target, node.args[-1]) for node in results],
+        )  # fmt: skip
+        self._graft(results, sizes, backward)
+
+    def _trips(self, sizes: Sequence[Node], token: Tensor) -> Any:
+        """How many steps the loop made."""
+        marks = [node for node in sizes if node.target is markers.loop_trips]
+        reads = [node for node in sizes if marks and node.args and node.args[0] is marks[0]]
+        if reads:
+            # Only one number stands for it.
+            self._evaluation.evaluate([marks[0], reads[0]])
+            return self._values[reads[0]]
+        trips = markers.loop_trips(token).item()
+        torch._check(trips >= 0)
+        return trips
+
+    def _read_by_row(self, count: Any) -> dict[Node, tuple[Node, int]]:
+        """The nodes of a step that read the step's own row of a tensor from outside that has a row for each step."""
+        found = {}
+        indices = [
+            node for node in self._nodes if node.args and node.args[0] is self._nodes[0] and node.op == "call_function"
+            and node.target in (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
+        ]  # fmt: skip
+        for node in self._nodes:
+            if node.target is torch.ops.aten.select.int and node.args[0] in self._captured:
+                source, dim, index = node.args
+                value = self._values[source]  # type: ignore[index]
+                if index in indices and statically_known_true(value.shape[dim] == count):
+                    found[node] = (source, dim)
+        return found  # type: ignore[return-value]
+
+    def _only_rows(self, source: Node, by_row: dict[Node, Any]) -> bool:
+        """Whether a tensor is used by the step for its rows alone."""
+        return all(node in by_row for node in self._nodes if source in node.all_input_nodes)
+
+    @property
+    def captured(self) -> Sequence[Node]:
+        """The tensors from outside that have gradients."""
+        return self._captured
+
+    @property
+    def values(self) -> dict[Node, Any]:
+        """What nodes outside of the loop are."""
+        return self._values
+
+
+def _row_of(source: Tensor, dim: int) -> Callable[[Any], Tensor]:
+    return lambda number: source.select(dim, number)
+
+
+class _LoopGradient:
+    """The gradient of a loop: called with the gradients of its results."""
+
+    def __init__(
+        self, loop: Loop, kept: _Kept, trips: Any, *, carried: Sequence[tuple[Any, Tensor]], firsts: Sequence[Any],
+        after: dict[Any, Tensor], stacked: Sequence[Tensor], summed: dict[Node, Tensor],
+        rows: Sequence[tuple[Node, int, Tensor]], results: Sequence[tuple[Any, Any]],
+    ) -> None:  # fmt: skip
+        self._loop, self._kept, self._trips = loop, kept, trips
+        self._carried, self._firsts, self._after, self._stacked = carried, firsts, after, stacked
+        self._summed, self._rows, self._results = summed, rows, results
+
+    def __call__(self, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
+        of_last: dict[Any, Tensor] = {}
+        of_stack: dict[Any, Tensor] = {}
+        for (target, number), gradient in zip(self._results, gradients, strict=True):
+            if gradient is not None:
+                where = of_last if target is markers.loop_last else of_stack
+                where[number] = where[number] + gradient if number in where else gradient
+        begins = [
+            of_last[slot].contiguous() if slot in of_last else _zeros(leaf) for slot, leaf in self._carried
+        ]
+        begins += [_zeros(leaf) for leaf in self._summed.values()]
+        begin = markers.loop_begin(self._trips, None)
+        index = begin.item()
+        torch._check(index >= 0)
+        torch._check(index < self._trips)
+        number = self._trips - 1 - index
+        torch._check(number >= 0)
+        inside = [markers.loop_carried(begin, x, list(x.shape), slot) for slot, x in enumerate(begins)]
+        now, sums = inside[: len(self._carried)], inside[len(self._carried) :]
+        self._kept.step = number
+        outputs: list[tuple[Tensor, Tensor | None]] = [
+            (self._after[slot], x) for (slot, _), x in zip(self._carried, now, strict=True)
+        ]
+        outputs += [(self._stacked[n], x.select(0, number)) for n, x in of_stack.items()]
+        leaves = [*(x for _, x in self._carried), *self._summed.values(), *(x for *_, x in self._rows)]
+        found = self._loop._gradients(outputs, leaves)
+        split = len(self._carried), len(self._carried) + len(self._summed)
+        after = [
+            (x if x is not None else _zeros(old)).contiguous() for x, old in zip(found, now, strict=False)
+        ]
+        after += [
+            old if x is None else old + x for x, old in zip(found[split[0] : split[1]], sums, strict=True)
+        ]
+        rows = [
+            (x if x is not None else _zeros(leaf)).contiguous()
+            for x, (*_, leaf) in zip(found[split[1] :], self._rows, strict=True)
+        ]
+        end = markers.loop_end(begin, list(range(len(inside))), inside, after, rows, None, [])
+        lasts = [markers.loop_last(end, x, list(x.shape), slot) for slot, x in enumerate(begins)]
+        stacks = [markers.loop_stack(end, x, self._trips, n) for n, x in enumerate(rows)]
+        return self._totals(lasts, stacks, split[0])
+
+    def _totals(self, lasts: Sequence[Tensor], stacks: Sequence[Tensor], carried: int) -> list[Tensor | None]:
+        """The gradients of the tensors from outside."""
+        totals: dict[Node, Tensor] = {}
+
+        def add(node: Node, gradient: Tensor) -> None:
+            totals[node] = totals[node] + gradient if node in totals else gradient
+
+        for node, gradient in zip(self._firsts, lasts, strict=False):
+            add(node, gradient)
+        for node, gradient in zip(self._summed, lasts[carried:], strict=True):
+            add(node, gradient)
+        for (node, dim, _), stack in zip(self._rows, stacks, strict=True):
+            add(node, stack.flip(0).movedim(0, dim))
+        return [totals.get(node) for node in self._loop.captured]
+
+
+class _Graft(torch.autograd.Function):
+    """Results of a region with the region's gradient: ``apply(backward, n, n captured tensors, results)``."""
+
+    @staticmethod
+    def forward(ctx: Any, backward: Callable[..., Any], count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.gradient, ctx.counts = backward, (count, len(tensors) - count)
+        results = tuple(x.view_as(x) for x in tensors[count:])
+        ctx.mark_non_differentiable(*(x for x in results if not x.is_floating_point()))
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        count, results = ctx.counts
+        if all(x is None for x in gradients):
+            found: Sequence[Tensor | None] = [None] * count
+        else:
+            found = ctx.gradient(gradients)
+        return (None, None, *found, *[None] * results)
+

@@ -1,0 +1,430 @@
+"""Training steps as native code: forward, backward and the optimizer in one call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from .compilation import LOAD, Compilation
+from .compiler import build, check_options, load, steps, watch
+from .errors import ArgumentTypeError, ArgumentValueError, CallError, NonFiniteError
+from .frontend.callables import as_module
+from .frontend.optimizers import TracedOptimizer, trace_optimizer
+from .frontend.structure import plain
+from .frontend.training.step import HYPER_PARAMETERS, TrainingProgram, Update
+from .frontend.training.transforms import FINITE, NORM, Transform
+from .frontend.updates import decompose
+from .logs import log
+from .model import Model
+from .options import Options
+
+NonFinite = Literal["apply", "skip", "raise"]
+_NON_FINITE = ("apply", "skip", "raise")
+
+
+class TrainingStep:
+    """What :func:`disc.compile_training` returns: call it with a batch, as the loss function without the module.
+
+    A call computes the loss and its gradients and lets the optimizer update the parameters in place, and returns the
+    loss (or what the loss function returns) without gradient history. Parameters, buffers and the optimizer's state
+    are those of the module and the optimizer: code of PyTorch may read, change, save and load them between calls.
+    Calls from several threads take turns.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        loss: torch.nn.Module,
+        example: tuple[Sequence[Any], Mapping[str, Any] | None, Any],
+        options: Options,
+        transform: Transform,
+        numbers: dict[str, float],
+        non_finite: NonFinite,
+    ) -> None:
+        self.module = module
+        """The module that is trained."""
+        self.optimizer = optimizer
+        """The optimizer that updates its parameters."""
+        self.clip_norm: float | None = numbers.get("clip_norm")
+        """The largest norm of all gradients together; it may be changed between calls."""
+        self.clip_value: float | None = numbers.get("clip_value")
+        """The largest absolute value of a gradient; it may be changed between calls."""
+        self.loss_scale: float | None = numbers.get("loss_scale")
+        """What the loss is multiplied by while gradients are computed; it may be changed between calls."""
+        self.gradient_norm: Tensor | None = None
+        """With ``clip_norm``, the norm of all gradients of the last call, before they were clipped."""
+        self.skipped: int = 0
+        """With ``non_finite="skip"``, how many calls left the parameters as they were."""
+        self._loss, self._example, self._options = loss, example, options
+        self._transform, self._non_finite = transform, non_finite
+        self._traced: TracedOptimizer | None = None
+        self._names = _names(module, optimizer)
+        self._first = False
+        self._step = self._compile(self._update, self._transform, "step")
+        self._sums: Model | None = None
+        self._apply: Model | None = None
+        self._summed: dict[str, torch.nn.Parameter] = {}
+
+    # -- calls -----------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Makes one step.
+
+        Raises:
+            ShapeError, CallError, InputTypeError: as for a compiled model; nothing has changed then.
+            NonFiniteError: with ``non_finite="raise"``, a gradient is infinite or NaN; parameters and the optimizer's
+                state are as they were.
+        """
+        traced = self._before()
+        if traced.needs_first_step:
+            return self._first_step(args, kwargs)
+        result = self._step(*args, **kwargs, **self._numbers(traced))
+        return self._after(traced, result)
+
+    def accumulate(self, *args: Any, **kwargs: Any) -> Any:
+        """Adds the gradients of a micro-batch to the parameters' ``grad``, and returns the loss.
+
+        Nothing is divided by the number of micro-batches: scale the loss as in PyTorch. :meth:`apply` makes the step.
+        """
+        if self._sums is None:
+            self._sums = self._compile(None, Transform(), "accumulate", self._gradients)
+        self._keep_gradients()
+        result = self._sums(*args, **kwargs)
+        torch.autograd.graph.increment_version([p.grad for p in self._summed.values()])  # type: ignore[arg-type]
+        return result
+
+    def apply(self) -> None:
+        """Has the optimizer take the gradients that :meth:`accumulate` added up, and sets them to zero.
+
+        Raises:
+            CallError: there are no gradients.
+            NonFiniteError: as a call.
+        """
+        if self._sums is None:
+            raise CallError("apply: no gradients were accumulated; call step.accumulate(...) first")
+        traced = self._before()
+        if traced.needs_first_step:
+            self._first_update(list(self._summed.values()))
+        else:
+            if self._apply is None:
+                self._apply = self._compile_apply()
+            self._keep_gradients()
+            self._after(traced, self._apply(**self._numbers(traced)))
+        for parameter in self._summed.values():
+            if parameter.grad is not None:
+                parameter.grad.zero_()
+
+    def _before(self) -> TracedOptimizer:
+        assert self._traced is not None
+        self._traced.structure.check(self.optimizer)
+        if self._traced.changed(self.optimizer):
+            self._rebind()
+        self._traced.before_step(self.optimizer)
+        return self._traced
+
+    def _numbers(self, traced: TracedOptimizer) -> dict[str, Tensor]:
+        values = [getattr(self, name) for name in self._transform.numbers]
+        values += [number.read(self.optimizer) for number in traced.hyper_parameters]
+        return {HYPER_PARAMETERS: torch.tensor(values, dtype=torch.float64)} if values else {}
+
+    def _after(self, traced: TracedOptimizer, result: Any) -> Any:
+        finite = True
+        if self._transform.results:
+            result, further = result
+            named = dict(zip(self._transform.results, further, strict=True))
+            self.gradient_norm = named.get(NORM)
+            finite = FINITE not in named or bool(named[FINITE])
+        torch.autograd.graph.increment_version(self._changed)
+        if finite:
+            traced.after_step(self.optimizer)
+        elif self._non_finite == "skip":
+            self.skipped += 1
+        else:
+            raise NonFiniteError(
+                "a gradient is infinite or NaN: parameters and the optimizer's state are as before the step"
+            )
+        return result
+
+    def _first_step(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The step of an optimizer whose first one differs: PyTorch makes it, with gradients of compiled code."""
+        before = {name: p.grad for name, p in self._names.items()}
+        for parameter in self._names.values():
+            parameter.grad = None
+        try:
+            result = self.accumulate(*args, **kwargs)
+            self._first_update(list(self._summed.values()))
+        finally:
+            for name, parameter in self._names.items():
+                parameter.grad = before[name]
+        return result
+
+    def _first_update(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        numbers = torch.tensor([getattr(self, n) for n in self._transform.numbers], dtype=torch.float64)
+        changed, further = self._transform(gradients, numbers)
+        named = dict(zip(self._transform.results, further, strict=True))
+        self.gradient_norm = named.get(NORM)
+        if FINITE in named and not bool(named[FINITE]):
+            if self._non_finite == "skip":
+                self.skipped += 1
+                return
+            raise NonFiniteError(
+                "a gradient is infinite or NaN: parameters and the optimizer's state are as before the step"
+            )
+        for parameter, gradient in zip(parameters, changed, strict=True):
+            parameter.grad = gradient
+        self.optimizer.step()
+        self._rebind()
+
+    # -- state -----------------------------------------------------------------------------------------------
+
+    def _rebind(self) -> None:
+        """Has the compiled step use the tensors that the optimizer has now."""
+        assert self._traced is not None
+        before = dict(self._traced.states)
+        states = self._traced.rebind(self.optimizer)
+        for model in (self._step, self._apply):
+            if model is not None:
+                model.replace_states({name: x for name, x in states.items() if before.get(name) is not x})
+        self._note_changed()
+
+    def _note_changed(self) -> None:
+        self._changed = [x for x in self._step.state().values() if not x.is_inference()]
+
+    def _keep_gradients(self) -> None:
+        """Has each parameter have a gradient of its own memory; those that the compiled code knows, if it can be."""
+        other = {}
+        for name, parameter in self._summed.items():
+            known = self._buffers[name]
+            if parameter.grad is None:
+                known.zero_()
+                parameter.grad = known
+            elif parameter.grad is not known:
+                if parameter.grad.shape != known.shape or parameter.grad.dtype != known.dtype:
+                    raise CallError(
+                        f"the gradient of {name!r}: expected {known.dtype} {list(known.shape)}, got"
+                        f" {parameter.grad.dtype} {list(parameter.grad.shape)}"
+                    )
+                other[name] = parameter.grad
+        for name, gradient in other.items():
+            self._buffers[name].copy_(gradient)
+            self._summed[name].grad = self._buffers[name]
+
+    # -- compiling -------------------------------------------------------------------------------------------
+
+    def _compile(
+        self,
+        update: Callable[[list[str]], Update] | None,
+        transform: Transform,
+        name: str,
+        sums: Callable[[list[str]], Mapping[str, Tensor]] | None = None,
+    ) -> Model:
+        args, kwargs, dynamic_shapes = self._example
+        skips = self._non_finite != "apply" and update is not None
+        training = TrainingProgram(self._names, update, transform, skips, sums)
+        model = _compiled(self._loss, args, kwargs, dynamic_shapes, self._options, training, f"{type(self.module).__name__} ({name})")
+        if name == "step":
+            self._note_changed_of(model)
+        return model
+
+    def _note_changed_of(self, model: Model) -> None:
+        self._changed = [x for x in model.state().values() if not x.is_inference()]
+
+    def _update(self, names: list[str]) -> Update:
+        if self._traced is None:
+            unused = self._names.keys() - set(names)
+            self._traced = trace_optimizer(self.optimizer, self._names.items(), unused)
+        program, _ = decompose(self._traced.program)
+        return Update(program, names, len(self._traced.hyper_parameters))
+
+    def _gradients(self, names: list[str]) -> Mapping[str, Tensor]:
+        self._summed = {name: self._names[name] for name in names}
+        self._buffers = {}
+        for name, parameter in self._summed.items():
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+            self._buffers[name] = parameter.grad.detach()
+        return self._buffers
+
+    def _compile_apply(self) -> Model:
+        training = TrainingProgram(
+            self._buffers, self._update, self._transform, self._non_finite != "apply", given=True
+        )
+        module = _Given(self._buffers)
+        return _compiled(module, (), None, None, self._options, training, f"{type(self.module).__name__} (apply)")
+
+    # -- what it is ------------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> Model:
+        """The compiled step as a model: its IR, kernels, memory, guards and symbols."""
+        return self._step
+
+    @property
+    def compilations(self) -> int:
+        """How many programs were compiled: the step, and :meth:`accumulate` and :meth:`apply` when they are used."""
+        return sum(x is not None for x in (self._step, self._sums, self._apply))
+
+    def profile(self) -> Any:
+        """Measures the calls inside a ``with`` block, and their kernels: see :meth:`disc.Model.profile`."""
+        return self._step.profile()
+
+    def seed(self, seed: int) -> None:
+        """Sets what dropout and other random numbers follow from; see :meth:`disc.Model.seed`."""
+        for model in (self._step, self._sums):
+            if model is not None:
+                model.seed(seed)
+
+    def __repr__(self) -> str:
+        return f"disc.TrainingStep({type(self.module).__name__}, {type(self.optimizer).__name__}, {self._step!r})"
+
+
+class _Given(torch.nn.Module):
+    """A module whose buffers are gradients."""
+
+    def __init__(self, gradients: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        for number, gradient in enumerate(gradients.values()):
+            self.register_buffer(f"gradient_{number}", gradient)
+
+    def forward(self) -> None:
+        """Computes nothing."""
+
+
+def _compiled(
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    options: Options,
+    training: TrainingProgram,
+    name: str,
+) -> Model:
+    compilation = Compilation(options, name)
+    with compilation.progress(steps(compilation)):
+        program = compilation.import_model(module, args, kwargs, dynamic_shapes, training=training)
+        executable = build(compilation, program)
+        watched = None
+        if executable is not None:
+            with compilation.step(LOAD):
+                load(executable, program.parameters)
+                watched = watch(executable, program, module)
+            program.release()
+    log.info("compiled %s in %.2f s: %r", name, sum(compilation.timings.values()), program.dynamic_report)
+    return Model(
+        program,
+        compilation.pipeline,
+        compilation.texts,
+        executable,
+        compilation.timings,
+        program.signature,
+        watched,
+        module,
+        name=name,
+        timeline=compilation.timeline.spans,
+    )
+
+
+def _names(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.nn.Parameter]:
+    """The parameters to train: those of the module that require gradients and that the optimizer has."""
+    known = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    found = {name: p for name, p in module.named_parameters() if p.requires_grad and id(p) in known}
+    if not found:
+        raise ArgumentValueError(
+            "optimizer: it has none of the module's parameters that require gradients; make it with"
+            " module.parameters() of the module that is passed"
+        )
+    return found
+
+
+def compile_training(
+    module: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    args: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    loss: Callable[..., Any] | None = None,
+    dynamic_shapes: Any = None,
+    clip_norm: float | None = None,
+    clip_norm_type: float = 2.0,
+    clip_value: float | None = None,
+    loss_scale: float | None = None,
+    non_finite: NonFinite = "apply",
+    options: Options | None = None,
+) -> TrainingStep:
+    """Compiles a training step once, for every shape that ``dynamic_shapes`` allows.
+
+    >>> step = disc.compile_training(module, optimizer, (x, y), loss=lambda module, x, y: cross_entropy(module(x), y),
+    ...                              dynamic_shapes=({0: "batch"}, {0: "batch"}))
+    >>> for x, y in data:
+    ...     value = step(x, y)    # forward, backward and optimizer
+
+    Args:
+        module: the module to train; in training mode, unless it is to be trained as in evaluation.
+        optimizer: an optimizer of its parameters, of PyTorch or of a class of your own whose ``step`` is tensor code.
+            Its options are read at each call, so learning rate schedulers work; those that are 0, None, a bool or a
+            string must stay as they are.
+        args: an example batch: a tuple of arguments, or one tensor.
+        kwargs: example keyword arguments.
+        loss: ``loss(module, *args, **kwargs)`` returns the loss, a floating-point tensor without dims, or a tuple or
+            other structure whose first tensor is the loss. None: the module itself returns it.
+        dynamic_shapes: which dims of the arguments are dynamic, as for :func:`disc.compile`.
+        clip_norm: the largest norm of all gradients together, as for ``torch.nn.utils.clip_grad_norm_``.
+        clip_norm_type: the kind of norm.
+        clip_value: the largest absolute value in gradients, as for ``torch.nn.utils.clip_grad_value_``.
+        loss_scale: the loss is multiplied by it for the backward pass, and gradients are divided by it afterwards.
+        non_finite: what a step does whose gradients have an infinity or NaN: ``"apply"`` them as PyTorch does,
+            ``"skip"`` the update, or ``"raise"`` :class:`disc.errors.NonFiniteError` after skipping it.
+        options: see :class:`disc.Options`.
+
+    A parameter that a call does not use, since a branch of the model leaves it out, has a gradient of zeros, as after
+    ``optimizer.zero_grad(set_to_none=False)`` in PyTorch.
+
+    Raises:
+        GradientError: the loss is no floating-point number, or something in the model has no gradient.
+        CompileError: as :func:`disc.compile`.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise ArgumentTypeError(f"module: expected a torch.nn.Module, got {type(module).__name__}")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ArgumentTypeError(f"optimizer: expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
+    if loss is not None and not callable(loss):
+        raise ArgumentTypeError(f"loss: expected a function of the module and a batch, got {type(loss).__name__}")
+    if non_finite not in _NON_FINITE:
+        raise ArgumentValueError(f"non_finite: expected one of {', '.join(_NON_FINITE)}, got {non_finite!r}")
+    args = (args,) if isinstance(args, Tensor) else args
+    if not isinstance(args, (tuple, list)):
+        raise ArgumentTypeError(f"args: expected a tuple of example arguments or a tensor, got {type(args).__name__}")
+    numbers = {
+        name: float(value)
+        for name, value in (("clip_norm", clip_norm), ("clip_value", clip_value), ("loss_scale", loss_scale))
+        if value is not None
+    }
+    transform = Transform(
+        scaled=loss_scale is not None,
+        checked=non_finite != "apply",
+        clips_norm=clip_norm is not None,
+        norm_type=clip_norm_type,
+        clips_value=clip_value is not None,
+    )
+    function = as_module(module if loss is None else functools.partial(loss, module))
+    assert function is not None
+    example = (plain(args), None if kwargs is None else plain(kwargs), dynamic_shapes)
+    return TrainingStep(
+        module, optimizer, function, example, _cpu(check_options(options)), transform, numbers, non_finite
+    )
+
+
+def _cpu(options: Options) -> Options:
+    if options.target not in (None, "cpu"):
+        raise ArgumentValueError(f"target: training steps are compiled for CPUs, got {options.target!r}")
+    if options.stop_after is not None:
+        raise ArgumentValueError("stop_after: a training step that can be called goes through all stages")
+    import dataclasses
+
+    return dataclasses.replace(options, target="cpu")
