@@ -64,8 +64,8 @@ class TrainingStep:
         self._transform, self._non_finite = transform, non_finite
         self._traced: TracedOptimizer | None = None
         self._names = _names(module, optimizer)
-        self._first = False
         self._step = self._compile(self._update, self._transform, "step")
+        self._changed = [x for x in self._step.state().values() if not x.is_inference()]
         self._sums: Model | None = None
         self._apply: Model | None = None
         self._summed: dict[str, torch.nn.Parameter] = {}
@@ -82,7 +82,7 @@ class TrainingStep:
         """
         traced = self._before()
         if traced.needs_first_step:
-            return self._first_step(args, kwargs)
+            return self._first_step(traced, args, kwargs)
         result = self._step(*args, **kwargs, **self._numbers(traced))
         return self._after(traced, result)
 
@@ -109,7 +109,7 @@ class TrainingStep:
             raise CallError("apply: no gradients were accumulated; call step.accumulate(...) first")
         traced = self._before()
         if traced.needs_first_step:
-            self._first_update(list(self._summed.values()))
+            self._first_update(traced, list(self._summed.values()))
         else:
             if self._apply is None:
                 self._apply = self._compile_apply()
@@ -122,8 +122,11 @@ class TrainingStep:
     def _before(self) -> TracedOptimizer:
         assert self._traced is not None
         self._traced.structure.check(self.optimizer)
+        if self._traced.needs_first_step:
+            return self._traced
         if self._traced.changed(self.optimizer):
-            self._rebind()
+            # It has loaded others: the compiled code has the addresses of those that it had.
+            self._traced.adopt(self.optimizer)
         self._traced.before_step(self.optimizer)
         return self._traced
 
@@ -150,20 +153,20 @@ class TrainingStep:
             )
         return result
 
-    def _first_step(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _first_step(self, traced: TracedOptimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The step of an optimizer whose first one differs: PyTorch makes it, with gradients of compiled code."""
         before = {name: p.grad for name, p in self._names.items()}
         for parameter in self._names.values():
             parameter.grad = None
         try:
             result = self.accumulate(*args, **kwargs)
-            self._first_update(list(self._summed.values()))
+            self._first_update(traced, list(self._summed.values()))
         finally:
             for name, parameter in self._names.items():
                 parameter.grad = before[name]
         return result
 
-    def _first_update(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+    def _first_update(self, traced: TracedOptimizer, parameters: Sequence[torch.nn.Parameter]) -> None:
         gradients = [p.grad for p in parameters if p.grad is not None]
         numbers = torch.tensor([getattr(self, n) for n in self._transform.numbers], dtype=torch.float64)
         changed, further = self._transform(gradients, numbers)
@@ -179,22 +182,9 @@ class TrainingStep:
         for parameter, gradient in zip(parameters, changed, strict=True):
             parameter.grad = gradient
         self.optimizer.step()
-        self._rebind()
+        traced.adopt(self.optimizer)
 
     # -- state -----------------------------------------------------------------------------------------------
-
-    def _rebind(self) -> None:
-        """Has the compiled step use the tensors that the optimizer has now."""
-        assert self._traced is not None
-        before = dict(self._traced.states)
-        states = self._traced.rebind(self.optimizer)
-        for model in (self._step, self._apply):
-            if model is not None:
-                model.replace_states({name: x for name, x in states.items() if before.get(name) is not x})
-        self._note_changed()
-
-    def _note_changed(self) -> None:
-        self._changed = [x for x in self._step.state().values() if not x.is_inference()]
 
     def _keep_gradients(self) -> None:
         """Has each parameter have a gradient of its own memory; those that the compiled code knows, if it can be."""
@@ -228,19 +218,15 @@ class TrainingStep:
         skips = self._non_finite != "apply" and update is not None
         training = TrainingProgram(self._names, update, transform, skips, sums)
         model = _compiled(self._loss, args, kwargs, dynamic_shapes, self._options, training, f"{type(self.module).__name__} ({name})")
-        if name == "step":
-            self._note_changed_of(model)
         return model
-
-    def _note_changed_of(self, model: Model) -> None:
-        self._changed = [x for x in model.state().values() if not x.is_inference()]
 
     def _update(self, names: list[str]) -> Update:
         if self._traced is None:
             unused = self._names.keys() - set(names)
             self._traced = trace_optimizer(self.optimizer, self._names.items(), unused)
         program, _ = decompose(self._traced.program)
-        return Update(program, names, len(self._traced.hyper_parameters))
+        tensors = {**self._names, **self._traced.states}
+        return Update(program, names, len(self._traced.hyper_parameters), tensors)
 
     def _gradients(self, names: list[str]) -> Mapping[str, Tensor]:
         self._summed = {name: self._names[name] for name in names}

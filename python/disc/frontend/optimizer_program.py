@@ -130,7 +130,8 @@ class _Builder:
     # -- inputs ----------------------------------------------------------------------------------------------
 
     def _placeholder(self, name: str, value: Tensor) -> Node:
-        safe = "".join(c if c.isalnum() else "_" for c in name)
+        # A name in Python code begins with a letter.
+        safe = "the_" + "".join(c if c.isalnum() else "_" for c in name)
         node = self._graph.placeholder(safe)
         node.meta["val"] = self._fake(value, value.shape)
         return node

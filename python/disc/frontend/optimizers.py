@@ -89,12 +89,16 @@ class TracedOptimizer:
                 return True
         return any(_found(optimizer, self._scope, place) is not tensor for place, tensor in self._others)
 
-    def rebind(self, optimizer: Optimizer) -> dict[str, Tensor]:
-        """Has ``states`` be the optimizer's tensors of now, and returns them. Raises as :meth:`current_states`."""
-        self.states = self.current_states(optimizer)
+    def adopt(self, optimizer: Optimizer) -> None:
+        """Copies what the optimizer keeps now to ``states``, and has it keep these. Raises as :meth:`current_states`."""
+        found = self.current_states(optimizer)
+        with torch.no_grad():
+            for name, place in self._places.items():
+                if found[name] is not self.states[name]:
+                    self.states[name].copy_(found[name])
+                    put(optimizer, self._scope, place, self.states[name])
         self.needs_first_step = False
         self.watch(optimizer)
-        return self.states
 
     def watch(self, optimizer: Optimizer) -> None:
         """Notes where the optimizer keeps its tensors, which :meth:`changed` looks at."""

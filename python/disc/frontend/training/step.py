@@ -45,17 +45,17 @@ HYPER_PARAMETERS = "hyper_parameters"
 class Update:
     """An optimizer's update of parameters, as a program without changes in place.
 
-    Its state dict has the parameters and the optimizer's state. It takes the gradients, then numbers as 0-d float64
-    tensors.
+    Its state dict has the parameters, by their names, and the optimizer's state. It takes the gradients, then numbers
+    as 0-d float64 tensors.
     """
 
     program: ExportedProgram
-    parameters: dict[str, str]
-    """By names in the program's state dict, the parameters' names in the module that is trained."""
     gradients: list[str]
     """The parameters whose gradients it takes, in order."""
     numbers: int
     """How many numbers it takes."""
+    tensors: Mapping[str, Tensor]
+    """The parameters and the optimizer's state: what the names in the program's state dict stand for."""
 
 
 @dataclass
@@ -149,6 +149,8 @@ class _Step:
 
     def _name(self, target: str, tensor: Tensor) -> str:
         known = next((name for name, p in self._plan.parameters.items() if p is tensor), None)
+        if known is not None and self._plan.given:
+            known = "gradient." + known
         return target if known is None or known in self._state else known
 
     # -- inputs ----------------------------------------------------------------------------------------------
@@ -189,6 +191,10 @@ class _Step:
         if known is None:
             return self._placeholder(HYPER_PARAMETERS, like)
         known.meta = {"val": like, "tensor_meta": tensor_metadata(like)}
+        for user in list(known.users):
+            if user.target is torch.ops.aten.detach.default:
+                user.replace_all_uses_with(known)
+                self._graph.erase_node(user)
         return known
 
     # -- the update ------------------------------------------------------------------------------------------
@@ -220,17 +226,16 @@ class _Step:
             given.append(node)
         arguments = iter(given)
         nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
-        owners: dict[str, str] = {}
         for spec, node in zip(program.graph_signature.input_specs, nodes, strict=True):
             if spec.kind is InputKind.USER_INPUT:
                 values[node] = next(arguments)
                 continue
             assert spec.target is not None
-            name = update.parameters.get(spec.target, spec.target)
-            owners[spec.target] = name
+            name = spec.target
             if name not in self._placeholders:
-                found = program.state_dict.get(spec.target)
-                tensor = program.constants[spec.target] if found is None else found
+                tensor = update.tensors.get(name)
+                if tensor is None:
+                    tensor = program.constants.get(name, program.state_dict.get(name))
                 self._add_state(name, self._placeholder(node.name, self._fake(tensor)), tensor)
             values[node] = self._placeholders[name]
         symbols = _Symbols(self._graph)
@@ -243,7 +248,7 @@ class _Step:
         output = next(node for node in program.graph.nodes if node.op == "output")
         for spec, result in zip(program.graph_signature.output_specs, output.args[0], strict=True):
             if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
-                name = owners[str(spec.target)]
+                name = str(spec.target)
                 new = values[result]
                 if keep is not None:
                     new = self._call(torch.ops.aten.where.self, (keep, new, self._placeholders[name]), new)
@@ -312,6 +317,9 @@ class _Symbols:
         """The facts about a node in terms of the graph's own symbols."""
         renamed = dict(meta)
         renamed["val"] = pytree.tree_map(self._value, meta.get("val"))
+        renamed.pop("tensor_meta", None)
+        if isinstance(renamed["val"], Tensor):
+            renamed["tensor_meta"] = tensor_metadata(renamed["val"])
         if bindings := meta.get("unbacked_bindings"):
             renamed["unbacked_bindings"] = {self._symbol(s, None): path for s, path in bindings.items()}
         return renamed
