@@ -89,6 +89,7 @@ class Foreach(Engine):
 
     def step(self, *batch: Any) -> Tensor:
         """Forward, backward, update."""
+        # Parameters that a branch leaves out have no gradient then, and less work: to the advantage of eager PyTorch.
         self.optimizer.zero_grad()
         loss = self.loss(*batch)
         loss.backward()

@@ -182,6 +182,7 @@ CASES = {
         axes=({0: "batch", 2: "size", 3: "size"}, {0: "batch"}),
         optimizer=torch.optim.SGD,
         options={"lr": 0.05, "momentum": 0.9},
+        example_at=(3, 21),
         shapes=((2, 9), (3, 16), (5, 12), (4, 25)),
     ),
 }

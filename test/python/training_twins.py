@@ -46,14 +46,14 @@ class Twins:
             expected = eager_step(self.model, self.eager, self.eager_optimizer, *batch)
             self.losses.append((self.step(*batch).item(), expected.item()))
 
-    def check(self, bound: float = F64, noise: float = NOISE) -> None:
-        """The same losses, parameters, buffers and optimizer state, from one compilation."""
+    def check(self, bound: float = F64, noise: float = NOISE, compilations: int = 1) -> None:
+        """The same losses, parameters, buffers and optimizer state, from so many compilations."""
         for number, (actual, expected) in enumerate(self.losses):
             assert abs(actual - expected) <= bound * max(1.0, abs(expected)), (number, actual, expected)
         same_state(self.module.state_dict(), self.eager.state_dict(), bound, noise)
         same_state(dict(self.module.named_buffers()), dict(self.eager.named_buffers()), bound, noise)
         same_state(self.optimizer.state_dict(), self.eager_optimizer.state_dict(), bound, noise)
-        assert self.step.compilations == 1
+        assert self.step.compilations == compilations
 
 
 def same_state(actual: Any, expected: Any, bound: float = 0.0, noise: float = 0.0, where: str = "state") -> None:

@@ -33,6 +33,11 @@ class TrainingModel:
     """Arguments of the optimizer."""
     groups: Callable[[nn.Module], Iterable[Any]] = lambda module: module.parameters()
     """The parameters that the optimizer updates, or groups of them."""
+    branches: bool = False
+    """Whether a step may leave parameters out that another one uses. Their gradients are zero then, as after
+    `zero_grad(set_to_none=False)`."""
+    example_at: Shape | None = None
+    """The shape to compile with, if small sizes are special: a feature map of size 1, for example."""
     random: bool = False
     """Whether a step uses random numbers, such as dropout's: runs are then equal only in distribution."""
     shapes: tuple[Shape, ...]
@@ -63,7 +68,9 @@ class TrainingModel:
 
     def example_shape(self) -> Shape:
         """The shape to compile with. Its sizes differ from each other."""
-        return tuple(min(high, max(low, 3 + 2 * i)) for i, (low, high) in enumerate(self.dims.values()))
+        return self.example_at or tuple(
+            min(high, max(low, 3 + 2 * i)) for i, (low, high) in enumerate(self.dims.values())
+        )
 
     def example(self, dtype: torch.dtype = torch.float32) -> Batch:
         """A batch of that shape."""
@@ -88,7 +95,11 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
 
 def eager_step(model: TrainingModel, module: nn.Module, optimizer: torch.optim.Optimizer, *batch: Any) -> Tensor:
     """One step of ordinary PyTorch; the loss before the update."""
-    optimizer.zero_grad()
+    if model.branches:
+        for parameter in module.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+    else:
+        optimizer.zero_grad()
     loss = model.loss(module, *batch)
     loss.backward()
     optimizer.step()

@@ -56,6 +56,7 @@ def _model(
         batch=batch,
         axes=({0: "batch"}, {0: "batch"}),
         options={"lr": 3e-3},
+        branches=True,
         shapes=shapes,
         quick=quick,
     )

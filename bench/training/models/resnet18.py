@@ -35,6 +35,7 @@ def _model(width: int, classes: int, shapes: tuple[Shape, ...], quick: tuple[Sha
         axes=({0: "batch", 2: "size", 3: "size"}, {0: "batch"}),
         optimizer=torch.optim.SGD,
         options={"lr": 0.02, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4},
+        example_at=(3, 71),
         shapes=shapes,
         quick=quick,
     )

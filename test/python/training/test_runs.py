@@ -237,7 +237,8 @@ def test_accumulate(mlp):
         twins.step.apply()
     # A whole step after accumulation starts from zero gradients.
     twins.run(cycle(mlp, 3), seed=20)
-    twins.check()
+    # The step, the gradients of a micro-batch, and the update.
+    twins.check(compilations=3)
 
 
 @pytest.mark.parametrize("wrong", ["features", "rank", "dtype", "too_large", "different", "missing"])
@@ -295,7 +296,7 @@ def test_dropout():
     def run(seed):
         module.load_state_dict(start[0])
         optimizer.load_state_dict(start[2])
-        torch.manual_seed(seed)
+        step.seed(seed)
         return [step(*model.data(shape, i)).item() for i, shape in enumerate(cycle(model, 5))]
 
     first = run(1)
@@ -321,6 +322,6 @@ def test_threads():
         module = model.build()
         optimizer = model.make_optimizer(module)
         step = compile_step(model, module, optimizer, torch.float32, options=disc.Options(threads=threads))
-        torch.manual_seed(3)
+        step.seed(3)
         runs.append(torch.stack([step(*model.data(shape, i)) for i, shape in enumerate(cycle(model, 5))]))
     torch.testing.assert_close(*runs, rtol=1e-5, atol=1e-6)
