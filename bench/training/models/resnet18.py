@@ -28,14 +28,15 @@ def stripes(shape: Shape, generator: torch.Generator, classes: int) -> tuple[Ten
 def _model(width: int, classes: int, shapes: tuple[Shape, ...], quick: tuple[Shape, ...] = ()) -> TrainingModel:
     return TrainingModel(
         title="ResNet-18",
-        dims={"batch": (2, 32), "size": (32, 256)},
+        # Batch norm over two or three values of a channel magnifies rounding errors a thousandfold, in eager too.
+        dims={"batch": (4, 32), "size": (32, 256)},
         module=lambda: ResNet(width, classes),
         loss=loss,
         batch=lambda shape, generator: stripes(shape, generator, classes),
         axes=({0: "batch", 2: "size", 3: "size"}, {0: "batch"}),
         optimizer=torch.optim.SGD,
         options={"lr": 0.02, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4},
-        example_at=(3, 71),
+        example_at=(5, 71),
         shapes=shapes,
         quick=quick,
     )
@@ -45,9 +46,10 @@ FULL = _model(
     64,
     10,
     (
-        *((2, size) for size in (32, 40, 48, 64, 71, 80, 96, 112)),
-        *((3, 32), (3, 49), (3, 64), (4, 32), (4, 40), (4, 64), (5, 33), (6, 32), (6, 48), (8, 32), (8, 47), (12, 32)),
+        *((4, size) for size in (32, 40, 48, 57, 64, 80, 96)),
+        *((5, 32), (5, 49), (5, 64), (6, 33), (6, 48), (6, 64), (8, 32), (8, 47), (8, 64), (12, 32), (12, 41)),
+        *((16, 32), (16, 40)),
     ),
-    ((2, 40), (3, 64), (8, 32)),
+    ((4, 40), (5, 64), (8, 32)),
 )
-SMALL = _model(4, 5, ((2, 33), (3, 32), (5, 40), (2, 64), (4, 47)))
+SMALL = _model(4, 5, ((4, 33), (5, 40), (6, 64), (4, 47), (8, 71)))
