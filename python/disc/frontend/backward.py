@@ -233,12 +233,61 @@ def _embedding_bag_weights(
     return torch.where(indices == padding, 0, result) if padding >= 0 else result
 
 
+# -- attention -----------------------------------------------------------------------------------------------
+
+
+def _attention(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    sums: Tensor,
+    dropout: float,
+    causal: bool,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of attention; all tensors are [batch, heads, length, size of a head].
+
+    The weights are computed again from queries and keys, so ``sums``, the logarithms of their sums, are not needed.
+    Half-precision numbers are computed in float32. Equations: Dao et al., FlashAttention, 2022, appendix B.2.
+    """
+    dtype = query.dtype
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    grad, out = grad.to(wide), out.to(wide)
+    q, k, v = query.to(wide), key.to(wide), value.to(wide)
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = torch.matmul(q, k.transpose(-2, -1)) * factor
+    if causal:
+        rows = torch.arange(q.shape[-2], device=q.device).unsqueeze(1)
+        columns = torch.arange(k.shape[-2], device=q.device).unsqueeze(0)
+        scores = torch.where(columns <= rows, scores, -float("inf"))
+    if attn_mask is not None:
+        if attn_mask.dtype == torch.bool:
+            scores = torch.where(attn_mask, scores, -float("inf"))
+        else:
+            scores = scores + attn_mask.to(wide)
+    weights = torch.softmax(scores, -1)
+    if attn_mask is not None:
+        # A query that sees no key has no weights.
+        hidden = scores.amax(-1, keepdim=True) == -float("inf")
+        weights = torch.where(hidden, 0.0, weights)
+    of_value = torch.matmul(weights.transpose(-2, -1), grad)
+    change = torch.matmul(grad, v.transpose(-2, -1)) - (grad * out).sum(-1, keepdim=True)
+    of_scores = weights * change * factor
+    of_query, of_key = torch.matmul(of_scores, k), torch.matmul(of_scores.transpose(-2, -1), q)
+    return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype)
+
+
 _aten = torch.ops.aten
 
 BACKWARD: dict[OperatorBase, Callable[..., Any]] = {
     **{getattr(_aten, f"replication_pad{count}d_backward").default: _replication_pad(count) for count in (1, 2, 3)},
     _aten.grid_sampler_2d_backward.default: _grid_sampler(2),
     _aten.grid_sampler_3d_backward.default: _grid_sampler(3),
+    _aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _attention,
     _aten._embedding_bag_backward.default: _embedding_bag,
     _aten._embedding_bag_dense_backward.default: _embedding_bag_dense,
     _aten._embedding_bag_per_sample_weights_backward.default: _embedding_bag_weights,
