@@ -34,6 +34,18 @@ class Twins:
         self.eager_optimizer, self.optimizer = model.make_optimizer(self.eager), model.make_optimizer(self.module)
         self.step = compile_step(model, self.module, self.optimizer, dtype, **options)
         self.losses: list[tuple[float, float]] = []
+        self._start = snapshot(self.module, self.optimizer), snapshot(self.eager, self.eager_optimizer)
+
+    def restart(self) -> "Twins":
+        """Both as they were at first, with the same compiled step."""
+        self.losses.clear()
+        ours, theirs = copy.deepcopy(self._start)
+        self.module.load_state_dict(ours[0])
+        self.optimizer.load_state_dict(ours[2])
+        self.eager.load_state_dict(theirs[0])
+        self.eager_optimizer.load_state_dict(theirs[2])
+        self.eager_optimizer.zero_grad()
+        return self
 
     def batch(self, shape: Shape, seed: int) -> tuple[Any, ...]:
         """The data of a step."""
@@ -60,7 +72,7 @@ def same_state(actual: Any, expected: Any, bound: float = 0.0, noise: float = 0.
     """The same structure, types and dtypes; tensors as close as the bound says."""
     assert type(actual) is type(expected), (where, type(actual), type(expected))
     if isinstance(expected, dict):
-        assert list(map(str, actual)) == list(map(str, expected)), (where, list(actual), list(expected))
+        assert actual.keys() == expected.keys(), (where, list(actual), list(expected))
         for key in expected:
             same_state(actual[key], expected[key], bound, noise, f"{where}[{key!r}]")
     elif isinstance(expected, (list, tuple)):

@@ -24,6 +24,17 @@ def mlp():
     return models.load("mlp", small=True)
 
 
+@pytest.fixture(scope="module")
+def _compiled(mlp):
+    return Twins(mlp)
+
+
+@pytest.fixture
+def twins(_compiled):
+    """Both runs of the MLP from the start; compiled once for all tests."""
+    return _compiled.restart()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_model(name):
     """Each network, and both outcomes of its conditions."""
@@ -85,12 +96,16 @@ def test_real_weights():
     follow_in_f32(models.load("minilm"), 200)
 
 
-def test_compilation_changes_nothing(mlp):
-    module = mlp.build()
-    optimizer = mlp.make_optimizer(module)
-    before = snapshot(module, optimizer)
-    compile_step(mlp, module, optimizer, torch.float32)
-    same_state(snapshot(module, optimizer), before)
+def test_compilation_changes_nothing():
+    """Parameters and buffers are as before, and the optimizer's state is that of no step."""
+    model = CASES["buffers"]
+    module, expected = model.build(), model.build()
+    optimizer, other = model.make_optimizer(module), model.make_optimizer(expected)
+    compile_step(model, module, optimizer, torch.float32)
+    same_state(snapshot(module, optimizer)[:2], snapshot(expected, other)[:2])
+    for each, its in ((module, optimizer), (expected, other)):
+        eager_step(model, each, its, *model.data((2, 3)))
+    same_state(snapshot(module, optimizer), snapshot(expected, other))
 
 
 def test_result(mlp):
@@ -109,10 +124,10 @@ def test_result(mlp):
     assert all(parameter.requires_grad for parameter in module.parameters())
 
 
-@pytest.mark.parametrize("name", ["mlp", "resnet18", "ranker"])
+@pytest.mark.parametrize("name", ["groups", "convolutions"])
 def test_resume(name, tmp_path):
-    """A run that was saved in the middle goes on as if it had not stopped: AdamW, SGD with momentum, Adam."""
-    model = models.load(name, small=True)
+    """A run that was saved in the middle goes on as if it had not stopped: AdamW, SGD with momentum and batch norm."""
+    model = CASES[name]
     shapes, file = cycle(model, 8), tmp_path / "state.pt"
 
     def start():
@@ -148,9 +163,8 @@ def test_resume(name, tmp_path):
     same_state(snapshot(module, optimizer), after)
 
 
-def test_scheduler(mlp):
+def test_scheduler(mlp, twins):
     """Learning rates of a scheduler are read at each call."""
-    twins = Twins(mlp)
     schedulers = [
         torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=12)
         for optimizer in (twins.eager_optimizer, twins.optimizer)
@@ -163,26 +177,29 @@ def test_scheduler(mlp):
 
 
 @pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        ("mlp", {"lr": 1e-2, "weight_decay": 0.2, "betas": (0.5, 0.8), "eps": 1e-6}),
-        ("convolutions", {"lr": 1e-2, "weight_decay": 0.2, "momentum": 0.3}),
-    ],
+    "changes", [{"lr": 1e-2, "weight_decay": 0.2}, {"betas": (0.5, 0.8), "eps": 1e-6}, {"lr": 0.0}]
 )
-def test_changed_options(name, changes):
+def test_changed_options(mlp, twins, changes):
     """Numbers among the options of a group may change between steps."""
-    model = CASES.get(name) or models.load(name, small=True)
-    twins = Twins(model)
-    twins.run(cycle(model, 4))
+    twins.run(cycle(mlp, 4))
     for optimizer in (twins.eager_optimizer, twins.optimizer):
         optimizer.param_groups[0].update(changes)
-    twins.run(cycle(model, 4), seed=4)
+    twins.run(cycle(mlp, 4), seed=4)
     twins.check()
+    assert changes.items() <= twins.optimizer.param_groups[0].items()
 
 
-def test_eager_between(mlp):
+def test_changed_structure(mlp, twins):
+    """An option that decides what the step computes: an error that names it, and nothing has changed."""
+    twins.optimizer.param_groups[0]["amsgrad"] = True
+    before = snapshot(twins.module, twins.optimizer)
+    with pytest.raises((TypeError, ValueError), match="amsgrad"):
+        twins.step(*twins.batch((2, 3), 0))
+    same_state(snapshot(twins.module, twins.optimizer), before)
+
+
+def test_eager_between(mlp, twins):
     """Steps of eager PyTorch, and changes of a parameter in place, between compiled steps."""
-    twins = Twins(mlp)
     for i, shape in enumerate(cycle(mlp, 8)):
         if i % 2:
             twins.run([shape], seed=i)
@@ -208,7 +225,7 @@ def test_first_step_in_eager(mlp):
     same_state(snapshot(module, optimizer), snapshot(expected, other), 1e-9, 1e-12)
 
 
-def test_evaluation_between(mlp):
+def test_evaluation_between():
     """The module in evaluation mode between two steps has the weights of that moment."""
     model = CASES["convolutions"]
     twins = Twins(model)
@@ -242,15 +259,14 @@ def test_accumulate(mlp):
 
 
 @pytest.mark.parametrize("wrong", ["features", "rank", "dtype", "too_large", "different", "missing"])
-def test_wrong_argument(mlp, wrong):
+def test_wrong_argument(mlp, twins, wrong):
     """An error, after which everything is as before, and the next step goes on."""
-    twins = Twins(mlp, torch.float32)
     twins.run(cycle(mlp, 2))
     x, y = twins.batch((3, 4), 0)
     batch = {
         "features": (x[..., :-1], y),
         "rank": (x[0], y),
-        "dtype": (x.double(), y),
+        "dtype": (x.float(), y),
         "too_large": tuple(t[:, :1].expand(-1, 300, -1) for t in (x, y)),
         "different": (x, y[:2]),
         "missing": (x,),
@@ -260,7 +276,7 @@ def test_wrong_argument(mlp, wrong):
         twins.step(*batch)
     same_state(snapshot(twins.module, twins.optimizer), before)
     twins.run(cycle(mlp, 2), seed=2)
-    twins.check(1e-4, 1e-6)
+    twins.check()
 
 
 def test_error_inside():
