@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,22 +100,20 @@ def read_line(descriptor: int, buffer: bytearray, timeout: float) -> bytes:
     return bytes(line)
 
 
-class EngineProcess:
-    """Starts `bench.worker`. Between answers the process is stopped, threads and all: many engines let their threads
-    spin for a while after a call, which would slow down whoever has the next turn.
+class Turns:
+    """A program that answers commands. Between answers the process is stopped, threads and all: many engines let their
+    threads spin for a while after a call, which would slow down whoever has the next turn.
     """
 
-    def __init__(self, launch: Launch):
-        self.log = launch.cache / f"{launch.workload}.{launch.engine}.log"
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path):
+        self.log = log
         self.log.unlink(missing_ok=True)
-        context = [launch.engine, launch.variant, launch.workload, str(launch.threads), launch.isa]
-        command = [str(launch.python()), "-m", "bench.worker", *context, str(launch.cache), str(self.log)]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=launch.environment(),
+            env=environment,
             cwd=ROOT,
         )
         self.pid = self._process.pid
@@ -170,3 +169,13 @@ class EngineProcess:
         except OSError:
             last = []
         return ": ".join([f"the process died ({cause})", *last])[:300]
+
+
+class EngineProcess(Turns):
+    """Starts `bench.worker`."""
+
+    def __init__(self, launch: Launch):
+        log = launch.cache / f"{launch.workload}.{launch.engine}.log"
+        context = [launch.engine, launch.variant, launch.workload, str(launch.threads), launch.isa]
+        command = [str(launch.python()), "-m", "bench.worker", *context, str(launch.cache), str(log)]
+        super().__init__(command, launch.environment(), log)

@@ -39,6 +39,8 @@ class EngineResult:
     peak_over_weights: int | None = None
     """Bytes resident at most then, over the weights and what the process had before it loaded the model: this also
     counts copies of weights, and what a compiler that runs in the process leaves behind."""
+    recompilations: int | None = None
+    """Compilations after the first call; None for engines that do not count them."""
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""Training steps: the time of a whole step, from a batch to updated parameters."""
