@@ -1,7 +1,7 @@
 """Measures training steps of DISC against eager PyTorch and `torch.compile`.
 
-python -m bench.training                        # all models, 20 shapes each
-python -m bench.training --quick                # 3 shapes each
+python -m bench.training                        # six models, 20 shapes each
+python -m bench.training --quick                # four models, 3 shapes each
 python -m bench.training --models mlp gpt       # these; the report keeps the others' last results
 python -m bench.training --report               # only the report, from the results that exist
 """
@@ -24,6 +24,10 @@ from .measure import Run, Settings
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "training"
 QUICK_RESULTS = RESULTS.parent / "quick" / "training"
+DEFAULT = ("mlp", "ranker", "lstm_tagger", "gpt", "resnet18", "minilm")
+"""The models with two dynamic sizes."""
+QUICK = ("mlp", "ranker", "lstm_tagger", "gpt")
+QUICK_ENGINES = ("eager", "eager_foreach", "compile", OURS)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -31,9 +35,9 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="python -m bench.training", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    result.add_argument("--models", nargs="+", choices=models.names(), default=models.names(), help="instead of all")
-    result.add_argument("--engines", nargs="+", choices=list(ENGINES), default=list(ENGINES), help="instead of all")
-    result.add_argument("--quick", action="store_true", help="3 shapes of each model")
+    result.add_argument("--models", nargs="+", choices=models.names(), help=f"instead of {' '.join(DEFAULT)}")
+    result.add_argument("--engines", nargs="+", choices=list(ENGINES), help="instead of all")
+    result.add_argument("--quick", action="store_true", help="4 models at 3 shapes, one engine less")
     result.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
     result.add_argument("--seconds", type=float, help="measured per shape, all engines (default: 3, quick 1.5)")
     result.add_argument("--rounds", type=int, default=15, help="turns of each engine (default: 15)")
@@ -54,8 +58,9 @@ def main() -> None:
             command.error("files differ from the commit: commit them, or pass --allow-dirty")
         host = machine.measure(args.threads)
         seconds = args.seconds or (1.5 if args.quick else 3.0)
-        chosen = Settings(tuple(args.engines), args.threads, seconds, args.rounds, args.quick)
-        for name in args.models:
+        engines = args.engines or (QUICK_ENGINES if args.quick else ENGINES)
+        chosen = Settings(tuple(engines), args.threads, seconds, args.rounds, args.quick)
+        for name in args.models or (QUICK if args.quick else DEFAULT):
             result = Run(name, chosen, host, lambda text: console.print(text, style="dim", highlight=False)).run()
             result.save(folder)
             show(console, result)

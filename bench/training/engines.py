@@ -68,6 +68,10 @@ class Engine(ABC):
         self.optimizer.zero_grad()
         gc.collect()
 
+    def kept(self, sizes: dict[str, int]) -> int:
+        """Bytes of temporaries that the engine keeps from one step to the next, at these dynamic sizes."""
+        return 0
+
     def state_bytes(self) -> int:
         """The size of weights, buffers and the optimizer's state."""
         state = [v for s in self.optimizer.state.values() for v in s.values() if isinstance(v, Tensor)]
@@ -184,6 +188,11 @@ class Disc(Engine):
         """The call."""
         loss: Tensor = self._step(*batch)
         return loss
+
+    def kept(self, sizes: dict[str, int]) -> int:
+        """The arena: it is allocated in the first step at a size."""
+        arena: int = self._step.model.memory(**sizes).arena
+        return arena
 
     def recompilations(self) -> int | None:
         """Compilations after the first."""

@@ -33,6 +33,7 @@ class Worker:
         self.engine: Engine
         self.before = 0
         self.batch: tuple[Any, ...] = ()
+        self.shape: models.Shape = ()
 
     def load(self) -> Answer:
         """Builds the network and compiles the step."""
@@ -55,7 +56,7 @@ class Worker:
         start = time.perf_counter()
         losses = [self.engine.step(*batch).item() for batch in batches]
         seconds = time.perf_counter() - start
-        self.batch = batches[0]
+        self.batch, self.shape = batches[0], size
         return {"losses": losses, "seconds": seconds}
 
     def peak(self) -> Answer:
@@ -67,7 +68,9 @@ class Worker:
         for _ in range(3):
             self.engine.step(*self.batch)
         highest = memory("VmHWM")
-        return {"calls": highest - resident, "process": highest - self.before - self.engine.state_bytes()}
+        kept = self.engine.kept(dict(zip(self.model.dims, self.shape, strict=True)))
+        # Temporaries that are kept are resident already.
+        return {"calls": max(kept, highest - resident), "process": highest - self.before - self.engine.state_bytes()}
 
     def time(self, warm: float, seconds: float, most: int) -> Answer:
         """One turn: steps that are not counted, then as many as fit, at least one."""
