@@ -16,12 +16,11 @@ from .errors import ArgumentTypeError, ArgumentValueError, CallError, GradientEr
 from .frontend.callables import as_module
 from .frontend.optimizers import TracedOptimizer, trace_optimizer
 from .frontend.structure import plain
-from .frontend.training.custom_functions import Renamed, WithGradients, functions_noted
+from .frontend.training.custom_functions import WithGradients, functions_noted
 from .frontend.training.gradients import Source
 from .frontend.training.step import HYPER_PARAMETERS, TrainingProgram, Update, UsesFunctions
 from .frontend.training.transforms import FINITE, NORM, Transform
 from .frontend.updates import decompose
-from .gradients import with_gradients
 from .logs import log
 from .model import Model
 from .options import Options
@@ -69,7 +68,12 @@ class TrainingStep:
         self._names = _names(module, optimizer)
         self._source: Source = "autograd"
         if trees.find(example[0], example[1] or {}):
-            self._loss, self._source = Renamed(with_gradients(loss), self._names), "results"
+            raise GradientError(
+                "import",
+                "training steps over trees are not supported yet",
+                help="compile disc.with_gradients(module), set the parameters' gradients from its results, and call the"
+                " optimizer in PyTorch",
+            )
         self._traced: TracedOptimizer | None = None
         self._step = self._compile(self._update, self._transform, "step")
         self._changed = [x for x in self._step.state().values() if not x.is_inference()]

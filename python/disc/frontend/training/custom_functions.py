@@ -1,4 +1,4 @@
-"""Losses with gradients of their own: classes of ``torch.autograd.Function``, and recursion over trees.
+"""Losses with gradients of their own: classes of ``torch.autograd.Function``.
 
 ``torch.export`` records what such a function computes, and not that it has a backward. A loss that uses one is traced
 as a function that calls ``torch.autograd.grad`` itself.
@@ -62,20 +62,3 @@ def _names(module: torch.nn.Module, parameters: Mapping[str, Tensor]) -> dict[st
     """By the names that parameters have in ``module``, those of a training step."""
     inside = dict(module.named_parameters())
     return {key: name for key, p in inside.items() for name, known in parameters.items() if known is p}
-
-
-class Renamed(torch.nn.Module):
-    """A module that returns gradients under the names that a training step has for the parameters."""
-
-    def __init__(self, module: torch.nn.Module, parameters: Mapping[str, Tensor]) -> None:
-        """``module`` returns (output, {name in the module's ``module``: gradient})."""
-        super().__init__()
-        self.module = module
-        names = _names(module.module, parameters)  # type: ignore[arg-type]
-
-        @functools.wraps(module.forward)
-        def forward(*args: Any, **kwargs: Any) -> tuple[Any, dict[str, Tensor]]:
-            output, gradients = module(*args, **kwargs)
-            return output, {names[key]: g for key, g in gradients.items() if key in names}
-
-        self.forward = forward
