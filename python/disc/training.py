@@ -80,6 +80,7 @@ class TrainingStep:
         self._sums: Model | None = None
         self._apply: Model | None = None
         self._summed: dict[str, torch.nn.Parameter] = {}
+        self._buffers: dict[str, Tensor] = {}
 
     # -- calls -----------------------------------------------------------------------------------------------
 
@@ -106,7 +107,7 @@ class TrainingStep:
             self._sums = self._compile(None, Transform(), "accumulate", self._gradients)
         self._keep_gradients()
         result = self._sums(*args, **kwargs)
-        torch.autograd.graph.increment_version([p.grad for p in self._summed.values()])  # type: ignore[arg-type]
+        torch.autograd.graph.increment_version(list(self._buffers.values()))
         return result
 
     def apply(self) -> None:

@@ -104,9 +104,8 @@ bool PointEmitter::isUniform(Value tensor) {
     if (isa<ReshapeOp, PermuteOp, BroadcastOp>(op))
       return isUniform(op->getOperand(0));
     auto generic = dyn_cast<linalg::GenericOp>(op);
-    if (!generic || generic.getNumLoops() || !llvm::all_of(generic.getRegionOutputArgs(), [](Value v) {
-          return v.use_empty();
-        }))
+    if (!generic || generic.getNumLoops() ||
+        !llvm::all_of(generic.getRegionOutputArgs(), [](Value v) { return v.use_empty(); }))
       return false;
     return llvm::all_of(generic.getDpsInputs(), [&](Value v) { return isUniform(v); }) &&
            llvm::all_of(generic.getBody()->without_terminator(), [&](Operation &inner) {

@@ -89,7 +89,10 @@ class TracedOptimizer:
         return any(_found(optimizer, self._scope, place) is not tensor for place, tensor in self._others)
 
     def adopt(self, optimizer: Optimizer) -> None:
-        """Copies what the optimizer keeps now to ``states``, and has it keep these. Raises as :meth:`current_states`."""
+        """Copies the optimizer's current values to ``states``, which it then keeps.
+
+        Raises as :meth:`current_states`.
+        """
         found = self.current_states(optimizer)
         with torch.no_grad():
             for name, place in self._places.items():

@@ -26,10 +26,9 @@ from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
 from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
 from torch._subclasses.fake_tensor import UnsupportedOperatorException as UnsupportedOperatorException
 
-from torch._subclasses.functional_tensor import FunctionalTensorMode as FunctionalTensorMode
-
 # Real tensors while AOTAutograd traces.
 from torch._subclasses.fake_tensor import unset_fake_temporarily as unset_fake_temporarily
+from torch._subclasses.functional_tensor import FunctionalTensorMode as FunctionalTensorMode
 
 # proxy_call: its frame says which operator's fake kernel is running. _nary_sym_max and _nary_sym_min: functions that
 # traced graphs call.

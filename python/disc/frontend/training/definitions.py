@@ -14,7 +14,13 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from ...torch_compat import pytree
-from ...torch_compat.tracing import FakeTensor, disable_current_modes, enable_python_dispatcher, from_functional, make_fx
+from ...torch_compat.tracing import (
+    FakeTensor,
+    disable_current_modes,
+    enable_python_dispatcher,
+    from_functional,
+    make_fx,
+)
 from .. import recurrent
 from ..decompositions import decomposition_table
 from ..higher_order import flattened, scan
@@ -108,6 +114,7 @@ def _layers(
     layers: int,
     bidirectional: bool,
     batch_first: bool,
+    *,
     step_of: Callable[[_Weights], _Step],
 ) -> tuple[Tensor, ...]:
     """x is [T, B, F]; each state is [layers * directions, B, H]."""
@@ -154,15 +161,15 @@ def _direction(
 
 
 def _lstm(x: Tensor, lengths: Tensor | None, hx: Sequence[Tensor], *rest: Any) -> tuple[Tensor, ...]:
-    return _layers(x, lengths, hx, *rest, _lstm_step)
+    return _layers(x, lengths, hx, *rest, step_of=_lstm_step)
 
 
 def _gru(x: Tensor, lengths: Tensor | None, hx: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    return _layers(x, lengths, [hx], *rest, _gru_step)
+    return _layers(x, lengths, [hx], *rest, step_of=_gru_step)
 
 
 def _rnn(x: Tensor, lengths: Tensor | None, hx: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    return _layers(x, lengths, [hx], *rest[:-1], _rnn_step(rest[-1]))
+    return _layers(x, lengths, [hx], *rest[:-1], step_of=_rnn_step(rest[-1]))
 
 
 DEFINITIONS: dict[Any, Callable[..., Any]] = {

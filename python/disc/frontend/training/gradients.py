@@ -115,7 +115,7 @@ def trace_gradients(
             with torch.no_grad():
                 after, further = transform(list(gradients.values()), numbers)
             found["names"], found["counts"] = list(gradients), (len(results), len(further))
-            outputs = [*results, *after, *further, *inputs]
+            outputs: list[Any] = [*results, *after, *further, *inputs]
             return [from_functional(x).detach() if isinstance(x, Tensor) else x for x in outputs]
 
     with (
@@ -171,7 +171,9 @@ def _output_spec(exported: ExportedProgram, source: Source) -> pytree.TreeSpec:
     return spec.child(0) if source == "results" else spec
 
 
-def _collected(module: GraphModule, found: dict[str, Any], guards: list[EntryGuard], inputs: int, spec: Any) -> Gradients:
+def _collected(
+    module: GraphModule, found: dict[str, Any], guards: list[EntryGuard], inputs: int, spec: Any
+) -> Gradients:
     settle(module.graph)
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     output = next(node for node in module.graph.nodes if node.op == "output")
@@ -182,7 +184,9 @@ def _collected(module: GraphModule, found: dict[str, Any], guards: list[EntryGua
     return Gradients(
         module,
         results=nodes[:results],
-        changed={old: new for old, new in zip(placeholders, given, strict=False) if isinstance(new, Node) and new is not old},
+        changed={
+            old: new for old, new in zip(placeholders, given, strict=False) if isinstance(new, Node) and new is not old
+        },
         gradients=dict(zip(found["names"], nodes[results : results + count], strict=True)),
         further=nodes[results + count : results + count + further],
         guards=guards,
@@ -196,4 +200,3 @@ def _without_detach(value: Any) -> Any:
     while isinstance(value, Node) and value.target in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
         value = value.args[0]
     return value
-

@@ -13,6 +13,7 @@ outside are sums over the steps.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from ... import errors
+from ...torch_compat import pytree
 from ...torch_compat.symbols import statically_known_true
 from ...torch_compat.tracing import from_functional, get_proxy_mode, get_proxy_slot
 from .. import markers
@@ -37,13 +39,45 @@ def recorded(value: Tensor) -> Node | None:
     """The node that stands for a tensor in the trace; of one that only shares a tensor's memory, that tensor's."""
     mode = get_proxy_mode()
     assert mode is not None
-    slot = get_proxy_slot(from_functional(value), mode.tracer, None, lambda found: found)
+    inner: Any = from_functional(value)
+    slot: Any = get_proxy_slot(inner, mode.tracer, None)
     if slot is None:
         return None
     node = slot.proxy.node
     while node.target in _ALIASES:
         node = node.args[0]
     return node  # type: ignore[no-any-return]
+
+
+def _viewed(node: Node) -> tuple[Node, list[Callable[[Tensor], Tensor]]]:
+    """The tensor that a view is of, and the views in between, as far as these are known outside of the region."""
+    views: list[Callable[[Tensor], Tensor]] = []
+    while True:
+        if node.target in _ALIASES:
+            node = node.args[0]  # type: ignore[assignment]
+            continue
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not _is_view(schema) or not isinstance(node.args[0], Node):
+            return node, views[::-1]
+        if any(isinstance(x, Node) for x in pytree.tree_leaves((node.args[1:], node.kwargs))):
+            return node, views[::-1]
+        views.append(functools.partial(_view, node.target, node.args[1:], node.kwargs))
+        node = node.args[0]
+
+
+def _is_view(schema: Any) -> bool:
+    aliases = [result.alias_info for result in schema.returns]
+    return len(aliases) == 1 and aliases[0] is not None and not schema.is_mutable
+
+
+def _view(target: Any, args: Any, kwargs: Any, value: Tensor) -> Tensor:
+    return target(value, *args, **kwargs)  # type: ignore[no-any-return]
+
+
+def _made(value: Tensor, views: Sequence[Callable[[Tensor], Tensor]]) -> Tensor:
+    for view in views:
+        value = view(value)
+    return value
 
 
 class _Kept:
@@ -70,10 +104,13 @@ class _Kept:
         node = recorded(value)
         if node is None:
             return value
-        if node in self._outer:
-            return self._outer[node]
-        if node in self._rows:
-            return self._rows[node]
+        base, views = _viewed(node)
+        if base in self._outer:
+            # Also of a view, which is made again: a weight that is transposed inside need not be kept for each step.
+            return _made(self._outer[base], views)
+        if base in self._rows:
+            row = self._rows[base]
+            return lambda step: _made(row(step), views)
         if node not in self._numbers:
             self._numbers[node] = len(self.tensors)
             self.tensors.append(value.detach())
@@ -253,7 +290,7 @@ def _node_of_size(size: torch.SymInt) -> Any:
     assert mode is not None
     if size.node.expr.is_Integer:
         return int(size.node.expr)
-    proxy = get_proxy_slot(size, mode.tracer, None)
+    proxy: Any = get_proxy_slot(size, mode.tracer, None)
     if proxy is None:
         raise errors.InternalError("import", f"the size {size} is not part of the trace. {errors.REPORT}")
     return (proxy.force() if hasattr(proxy, "force") else proxy).node
@@ -329,9 +366,7 @@ class Loop(_Region):
         values.update({node: step.values[node] for node in self._nodes[1:] if node not in values})
         values[end] = token
         trips = self._trips(sizes, token) if has_condition else count
-        saved = [
-            markers.loop_stack(token, x, trips, len(stacked) + n) for n, x in enumerate(kept.tensors)
-        ]
+        saved = [markers.loop_stack(token, x, trips, len(stacked) + n) for n, x in enumerate(kept.tensors)]
         kept.restored = lambda n: saved[n].select(0, kept.step)
         place = {slot: number for number, slot in enumerate(slots)}
         backward = _LoopGradient(
@@ -411,9 +446,7 @@ class _LoopGradient:
             if gradient is not None:
                 where = of_last if target is markers.loop_last else of_stack
                 where[number] = where[number] + gradient if number in where else gradient
-        begins = [
-            of_last[slot].contiguous() if slot in of_last else _zeros(leaf) for slot, leaf in self._carried
-        ]
+        begins = [of_last[slot].contiguous() if slot in of_last else _zeros(leaf) for slot, leaf in self._carried]
         begins += [_zeros(leaf) for leaf in self._summed.values()]
         begin = markers.loop_begin(self._trips, None)
         index = begin.item()
@@ -431,12 +464,8 @@ class _LoopGradient:
         leaves = [*(x for _, x in self._carried), *self._summed.values(), *(x for *_, x in self._rows)]
         found = self._loop._gradients(outputs, leaves)
         split = len(self._carried), len(self._carried) + len(self._summed)
-        after = [
-            (x if x is not None else _zeros(old)).contiguous() for x, old in zip(found, now, strict=False)
-        ]
-        after += [
-            old if x is None else old + x for x, old in zip(found[split[0] : split[1]], sums, strict=True)
-        ]
+        after = [(x if x is not None else _zeros(old)).contiguous() for x, old in zip(found, now, strict=False)]
+        after += [old if x is None else old + x for x, old in zip(found[split[0] : split[1]], sums, strict=True)]
         rows = [
             (x if x is not None else _zeros(leaf)).contiguous()
             for x, (*_, leaf) in zip(found[split[1] :], self._rows, strict=True)
@@ -481,4 +510,3 @@ class _Graft(torch.autograd.Function):
         else:
             found = ctx.gradient(gradients)
         return (None, None, *found, *[None] * results)
-

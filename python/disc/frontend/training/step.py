@@ -1,4 +1,4 @@
-"""A training step as a program that can be imported: a loss, its gradients, and an optimizer's update of the parameters.
+"""A training step as a program that can be imported: a loss, its gradients, and an optimizer's update.
 
 The graph of the gradients and the program of the update are joined. Parameters and the optimizer's state become state
 of the program: tensors that a call changes in place.
