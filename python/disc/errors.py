@@ -35,6 +35,7 @@ CODES: dict[str, str] = {
     "DISC0102": "a call with other arguments",
     "DISC0103": "another value of a constant argument",
     "DISC0104": "an argument of another kind, dtype or device",
+    "DISC0105": "a gradient of a training step is infinite or NaN",
     "DISC0201": "an argument of disc.compile of the wrong type",
     "DISC0202": "an argument of disc.compile with the wrong value",
     "DISC0301": "a compiled library that cannot be used",
@@ -392,6 +393,9 @@ class NonFiniteError(FloatingPointError):
     """A gradient of a training step is infinite or NaN, and the step is to fail then; it changed nothing."""
 
     code = "DISC0105"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_coded(message, self.code))
 
 
 class ShapeError(ValueError):

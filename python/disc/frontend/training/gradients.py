@@ -116,7 +116,7 @@ def trace_gradients(
                 after, further = transform(list(gradients.values()), numbers)
             found["names"], found["counts"] = list(gradients), (len(results), len(further))
             outputs: list[Any] = [*results, *after, *further, *inputs]
-            return [from_functional(x).detach() if isinstance(x, Tensor) else x for x in outputs]
+            return [_unwrapped(x) if isinstance(x, Tensor) else x for x in outputs]
 
     with (
         flattened(),
@@ -137,6 +137,11 @@ def trace_gradients(
             fakes.append(torch.empty(len(transform.numbers), dtype=torch.float64))
         module = make_fx(joint, decomposition_table=decomposition_table())(*fakes)  # type: ignore[arg-type]
     return _collected(module, found, guards, len(values), _output_spec(exported, source))
+
+
+def _unwrapped(value: Tensor) -> Tensor:
+    plain: Any = from_functional(value)
+    return plain.detach()  # type: ignore[no-any-return]
 
 
 def _last_node() -> Node | None:
