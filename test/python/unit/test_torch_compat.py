@@ -80,12 +80,15 @@ NAMES = {
         "torch._C.DisableTorchFunction": "class",
         "torch._C._disabled_torch_function_impl": "builtin",
         "torch._dispatch.python.enable_python_dispatcher": "class",
+        "torch._functorch._aot_autograd.functional_utils.from_fun": "(t)",
+        "torch._functorch._aot_autograd.functional_utils.to_fun": "(t)",
         "torch._guards.detect_fake_mode": "(inputs)",
         "torch._subclasses.fake_tensor.DataDependentOutputException": "class",
         "torch._subclasses.fake_tensor.FakeTensor": "class",
         "torch._subclasses.fake_tensor.FakeTensorMode": "class",
         "torch._subclasses.fake_tensor.UnsupportedOperatorException": "class",
         "torch._subclasses.fake_tensor.unset_fake_temporarily": "()",
+        "torch._subclasses.functional_tensor.FunctionalTensorMode": "class",
         "torch.fx.experimental.proxy_tensor": "module",
         "torch.fx.experimental.proxy_tensor.disable_proxy_modes_tracing": "()",
         "torch.fx.experimental.proxy_tensor.get_proxy_mode": "()",
@@ -449,7 +452,8 @@ def test_the_tracing_thread_is_affected():
     decomposing = {patches.CHECK_FROZEN.place, patches.SYNC.place}
     kernels = {patches.CONVOLUTION_FORMAT.place, patches.CONVOLUTION_CONVERSION.place}
     optimizers = {p.place for p in (patches.IS_COMPILING, patches.POWER, patches.PROFILED, patches.PROFILED_END)}
-    assert set(same) == only_graphs | decomposing | kernels | optimizers
+    training = {patches.FUNCTION_CALLED.place}
+    assert set(same) == only_graphs | decomposing | kernels | optimizers | training
 
 
 class Failure(Exception):
