@@ -57,7 +57,8 @@ def _resized(count: int, taps: Callable[[Tensor, Any], _Taps]) -> Callable[..., 
         result = grad.to(dtype)
         for d in range(count):
             dim, size = d + 2, given[d + 2]
-            source = _sources(size, sizes[d], scales[d] if scales else None, aligned, dtype)
+            # The gradient's own size: that in ``sizes`` may be another expression of the same number.
+            source = _sources(size, grad.shape[dim], scales[d] if scales else None, aligned, dtype)
             rest = [1] * (count - 1 - d)
             total = result.new_zeros([*result.shape[:dim], size, *result.shape[dim + 1 :]])
             for index, weight in taps(source, size):
@@ -100,7 +101,7 @@ def _antialiased(support: float, shape: Callable[[Tensor], Tensor]) -> Callable[
     ) -> Tensor:
         dtype = torch.float64 if grad.dtype == torch.float64 else torch.float32
         along, across = (
-            weights(given[d + 2], sizes[d], scales[d] if scales else None, aligned, dtype) for d in range(2)
+            weights(given[d + 2], grad.shape[d + 2], scales[d] if scales else None, aligned, dtype) for d in range(2)
         )
         return torch.matmul(along.T, torch.matmul(grad.to(dtype), across)).to(grad.dtype)
 

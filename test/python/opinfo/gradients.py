@@ -19,7 +19,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -215,7 +215,7 @@ class _Compiled:
 
     def __init__(self, program: _Losses, exported: Any, stop_after: str | None = None) -> None:
         self.program, self.exported = program, exported
-        names = {name: p for name, p in program.named_parameters()}
+        names = dict(program.named_parameters())
         self.sums: dict[str, Tensor] = {}
 
         def sums(used: list[str]) -> dict[str, Tensor]:

@@ -20,6 +20,7 @@ from ...torch_compat import pytree
 from ...torch_compat.operators import HigherOrderOperator, OpOverload
 from .. import markers
 from ..locations import source_of_trace
+from .derivatives import DERIVATIVES
 
 BEGINS = (markers.branch_begin, markers.loop_begin, markers.procedure_begin)
 _ENDS = {
@@ -101,6 +102,8 @@ class Evaluation:
                 return self._higher_order(node, args, kwargs)
             if isinstance(node.target, OpOverload) and node.target.namespace == "disc":
                 return self._own(node, args, kwargs)
+            if node.target in DERIVATIVES and torch.is_grad_enabled():
+                return DERIVATIVES[node.target](*args, **kwargs)
             return node.target(*args, **kwargs)  # type: ignore[operator]
 
     def _higher_order(self, node: Node, args: Any, kwargs: Any) -> Any:
