@@ -23,8 +23,11 @@ from ..torch_compat.operators import (
 from ..torch_compat.symbols import statically_known_true
 from . import recurrent, transformer_layers
 from .backward import BACKWARD
+from .distances import DISTANCES
+from .loss_backward import LOSSES
 from .lower import IGNORED
 from .registry import find_rule
+from .resampling_backward import RESAMPLING
 
 # Composite ops that export would take apart, although nobody has to.
 _KEPT_COMPOSITES = ("linear", "matmul", "layer_norm", "rms_norm", "softmax.int", "log_softmax.int", "chunk")
@@ -254,18 +257,6 @@ def _upsample_nearest_backward(count: int, exact: bool) -> Callable[..., torch.T
     return backward
 
 
-def _pdist(x: torch.Tensor, p: float = 2) -> torch.Tensor:
-    """The distances of all pairs of rows, in the order of the upper triangle."""
-    count = x.shape[0]
-    pairs = torch.arange(count * (count - 1) // 2)
-    # Row i begins at i (2 n - i - 1) / 2: the root of that, put right where it is rounded up.
-    twice = 2 * count - 1
-    first = torch.floor((twice - torch.sqrt((twice * twice - 8 * pairs).to(torch.float64))) / 2).to(torch.int64)
-    first = torch.where(first * (twice - first) // 2 > pairs, first - 1, first)
-    second = pairs - first * (twice - first) // 2 + first + 1
-    return torch.linalg.vector_norm(x[first] - x[second], p, -1)
-
-
 def _range_of(x: torch.Tensor, low: float, high: float, more: float) -> tuple[torch.Tensor, torch.Tensor]:
     """The range of a histogram: that of the data where the one given is empty, and never empty."""
     first, last = (x.amin(), x.amax()) if low == high else (x.new_full([], low), x.new_full([], high))
@@ -412,6 +403,9 @@ OWN: dict[OperatorBase, Callable[..., Any]] = {
         for count in (1, 2, 3)
     },
     **BACKWARD,
+    **DISTANCES,
+    **LOSSES,
+    **RESAMPLING,
     torch.ops.aten._unsafe_masked_index.default: _masked_index,
     torch.ops.aten.resize.default: _resize,
     torch.ops.aten.embedding_renorm.default: _embedding_renorm,
@@ -419,7 +413,6 @@ OWN: dict[OperatorBase, Callable[..., Any]] = {
     torch.ops.aten.histc.default: _histc,
     torch.ops.aten.histogram.bin_ct: _histogram_of_count,
     torch.ops.aten.histogram.bins_tensor: _histogram_of_edges,
-    torch.ops.aten._pdist_forward.default: _pdist,
     torch.ops.aten.unfold_backward.default: _unfold_backward,
     torch.ops.aten.as_strided_scatter.default: _as_strided_scatter,
     **{

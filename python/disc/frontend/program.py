@@ -253,6 +253,7 @@ def import_program(
             fallback=fallback,
             negotiation=negotiation,
             given=True,
+            training=training,
         )
     signature = signature_of(model)
     with named_keywords(model, kwargs):

@@ -62,7 +62,7 @@ class _Hole:
     """Where a tensor belongs among a sample's leaves."""
 
 
-_HOLE = _Hole()
+HOLE = _Hole()
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Sample:
     def call(self, tensors: Sequence[torch.Tensor]) -> Any:
         """The op of ``tensors`` in the places of the sample's own."""
         given = iter(tensors)
-        leaves = [next(given) if leaf is _HOLE else leaf for leaf in self.leaves]
+        leaves = [next(given) if leaf is HOLE else leaf for leaf in self.leaves]
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         return self.op(*args, **kwargs)
 
@@ -104,7 +104,7 @@ def samples(op: OpInfo, dtype: torch.dtype, limit: int) -> list[Sample]:
 def _sample(op: OpInfo, info: Any) -> Sample:
     leaves, spec = pytree.tree_flatten(((info.input, *info.args), dict(info.kwargs)))
     tensors = tuple(leaf.detach() for leaf in leaves if isinstance(leaf, torch.Tensor))
-    holes = [_HOLE if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    holes = [HOLE if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     drops, stable = bool(info.kwargs.get("dropout_p")), bool(info.kwargs.get("stable"))
     return Sample(name_of(op), op.op, tensors, holes, spec, op.name, drops, stable)
 

@@ -20,6 +20,7 @@ from ...torch_compat import pytree
 from ...torch_compat.operators import HigherOrderOperator, OpOverload
 from .. import markers
 from ..locations import source_of_trace
+from .derivatives import DERIVATIVES
 
 BEGINS = (markers.branch_begin, markers.loop_begin, markers.procedure_begin)
 _ENDS = {
@@ -105,6 +106,8 @@ class Evaluation:
                 return None
             if isinstance(node.target, OpOverload) and node.target.namespace == "disc":
                 return self._own(node, args, kwargs)
+            if node.target in DERIVATIVES and torch.is_grad_enabled():
+                return DERIVATIVES[node.target](*args, **kwargs)
             value = node.target(*args, **kwargs)  # type: ignore[operator]
             if isinstance(value, torch.SymInt):
                 _keep_range(node, value)
