@@ -46,11 +46,11 @@ public:
   }
 
   /// Also of a run that a fork() left incomplete, unless all of it is about to be written.
-  Status status(bool isReplaced = false) const {
+  Status status(bool isReplaced = false) {
     if (failure.ok() && isAbandoned && !isReplaced)
       return Status(Code::Invalid, "the model's state is incomplete: fork() made this process while another thread's "
                                    "call was updating it. Set the state again (disc_reset, disc_load_state)");
-    return failure;
+    return std::move(failure);
   }
 
   Status read(int64_t index, void *to) const {
@@ -126,7 +126,7 @@ public:
       close(fd);
       fd = -1;
     }
-    return failure;
+    return std::move(failure);
   }
 
   Status failure;
@@ -207,13 +207,12 @@ Status Model::writeState(int64_t index, const void *data, size_t bytes) {
 }
 
 Status Model::saveState(const std::string &path) {
-  std::vector<int64_t> order;
-  for (int64_t i = 0; i < info().num_parameters; ++i)
-    if (info().parameters[i].updated)
-      order.push_back(i);
   // As the compiler writes such files: what is no multiple of a cache line comes last, so that the rest stays aligned.
-  std::stable_partition(order.begin(), order.end(),
-                        [&](int64_t i) { return bytesOf(info().parameters[i]) % kAlignmentInFile == 0; });
+  std::vector<int64_t> order;
+  for (bool isAligned : {true, false})
+    for (int64_t i = 0; i < info().num_parameters; ++i)
+      if (info().parameters[i].updated && (bytesOf(info().parameters[i]) % kAlignmentInFile == 0) == isAligned)
+        order.push_back(i);
   size_t offset = 0, largest = 0;
   std::string header = "{";
   for (int64_t i : order) {
@@ -226,7 +225,7 @@ Status Model::saveState(const std::string &path) {
   header += entryOf(quoted(kRandomName), "U64", "[2]", offset, 2 * sizeof(uint64_t)) + "}";
   header.resize((header.size() + 8 + kAlignmentInFile - 1) / kAlignmentInFile * kAlignmentInFile - 8, ' ');
 
-  // What lies on a device, or changes while the disk is slow, is copied first.
+  // By way of host memory, since it may lie on a device.
   Buffer copy(allocator());
   void *data = copy.reserve(memorySize(int64_t(largest)));
   if (!data)
@@ -240,7 +239,7 @@ Status Model::saveState(const std::string &path) {
   file.write(header.data(), header.size());
   for (int64_t i : order) {
     if (!file.failure.ok())
-      return file.failure;
+      return std::move(file.failure);
     if (Status status = state.read(i, data); !status.ok())
       return status;
     file.write(data, bytesOf(info().parameters[i]));
