@@ -187,7 +187,7 @@ def squares(module, x, y):
 
 
 def test_first_step_that_differs(tmp_path):
-    module, optimizer, batch = small(lr=0.1, momentum=0.9)
+    module, optimizer, batch = small(lr=0.1, momentum=0.9, dampening=0.5)
 
     def build():
         return disc.aot_compile_training(
@@ -201,7 +201,7 @@ def test_first_step_that_differs(tmp_path):
     build()
     library = disc.load(tmp_path / "libsgd.so")
     x, y = torch.randn(5, 4), torch.randn(5, 2)
-    library(x, y, torch.tensor([0.1, 0.9], dtype=torch.float64))
+    library(x, y, torch.tensor([0.1, 0.9, 0.5], dtype=torch.float64))
     optimizer.zero_grad()
     squares(module, x, y).backward()
     optimizer.step()
