@@ -189,6 +189,27 @@ disc_status disc_synchronize(disc_model *model, void *stream) {
   return api ? takeOver(api, api->synchronize(model, stream)) : DISC_ERROR_INVALID;
 }
 
+/// `function` of the table, which older versions lack.
+template <typename Function, typename... Args>
+static disc_status onState(Function disc_api::*function, disc_model *model, Args... args) {
+  const disc_api *api = apiOf(model);
+  if (api && api->version >> 32 == 0)
+    return fail(Code::Version, "the model's library is of a version that cannot read or write state");
+  return api ? takeOver(api, (api->*function)(model, args...)) : DISC_ERROR_INVALID;
+}
+
+disc_status disc_read_state(disc_model *model, int64_t index, void *data, size_t bytes) {
+  return onState(&disc_api::read_state, model, index, data, bytes);
+}
+
+disc_status disc_write_state(disc_model *model, int64_t index, const void *data, size_t bytes) {
+  return onState(&disc_api::write_state, model, index, data, bytes);
+}
+
+disc_status disc_save_state(disc_model *model, const char *path) { return onState(&disc_api::save_state, model, path); }
+
+disc_status disc_load_state(disc_model *model, const char *path) { return onState(&disc_api::load_state, model, path); }
+
 disc_status disc_output_shapes(disc_model *model, const DLTensor *const *inputs, int64_t num_inputs,
                                int64_t *const *shapes, int64_t num_outputs) {
   return onModel(&disc_api::output_shapes, model, inputs, num_inputs, shapes, num_outputs);

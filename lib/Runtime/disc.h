@@ -232,6 +232,19 @@ DISC_API disc_status disc_seed(disc_model *model, uint64_t seed);
  * Each model has its own. Waits for runs in progress. Does nothing for a model without state. */
 DISC_API disc_status disc_reset(disc_model *model);
 
+/* The same of one parameter that is DISC_TENSOR_UPDATED, by its index in disc_describe_parameter: copied to or from
+ * `data`, host memory of exactly its size, row-major. */
+DISC_API disc_status disc_read_state(disc_model *model, int64_t index, void *data, size_t bytes);
+DISC_API disc_status disc_write_state(disc_model *model, int64_t index, const void *data, size_t bytes);
+
+/* Writes the whole state to a safetensors file, and what random numbers follow from: how far a training got, for
+ * example. Waits for runs in progress. The file takes the place of an older one when it is complete. */
+DISC_API disc_status disc_save_state(disc_model *model, const char *path);
+
+/* Takes the state from such a file; names, dtypes and shapes must be the model's. On failure nothing changes (but on a
+ * device whose driver fails). */
+DISC_API disc_status disc_load_state(disc_model *model, const char *path);
+
 /* Whether models for a kind of device ("cuda", "rocm", "emulated", ...) can run here, on the device of this number; the
  * error says what is missing. DISC_OK for "cpu". */
 DISC_API disc_status disc_find_device(const char *kind, int32_t number);

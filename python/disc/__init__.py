@@ -71,6 +71,7 @@ __all__ = [
     "UnsupportedOpError",
     "WeightsError",
     "aot_compile",
+    "aot_compile_training",
     "backends",
     "compile",
     "compile_training",
@@ -89,6 +90,7 @@ __all__ = [
 _LAZY = {
     "Artifact": ("aot", "_native"),
     "aot_compile": ("aot", "_native"),
+    "aot_compile_training": ("training_library", "_native"),
     "compile": ("compiler", "_native"),
     "TrainingStep": ("training", "_native"),
     "compile_training": ("training", "_native"),

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -127,38 +127,78 @@ def aot_compile(
         OSError: a file cannot be written.
     """
     model, args, kwargs, options = check_arguments(model, options, args, kwargs, fixed)
-    name_of_target, cpus = resolve(target, cpu)
-    _check(options, cpus, emit, weights)
-    options = with_backends(replace(options, target=name_of_target), backends, model)
-    if prefix is not None and emit not in ("shared", "static"):
-        raise ValueError(f"prefix: only libraries are installed, not emit={emit!r}")
-    output = Path(output)
-    name = c_identifier(_stem(output)) if name is None else name
+    options = with_backends(options, backends, model)
+    return write_library(
+        lambda compilation: compilation.import_model(model, args, kwargs, dynamic_shapes, fixed, library=True),
+        name_of(model),
+        Destination(output, header, prefix, name, weights, packed, target, cpu, emit),
+        options,
+    )
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a library goes, and what it is to run on: arguments of :func:`aot_compile`."""
+
+    output: str | os.PathLike[str]
+    header: str | os.PathLike[str] | None = None
+    prefix: str | os.PathLike[str] | None = None
+    name: str | None = None
+    weights: str | os.PathLike[str] = EMBED
+    packed: bool = True
+    target: str | Sequence[str] = "host"
+    cpu: str | Sequence[str] | None = None
+    emit: Emit = "shared"
+
+
+def write_library(
+    imported: Callable[[Compilation], ImportedProgram],
+    model: str,
+    to: Destination,
+    options: Options,
+    remarks: Callable[[str], str] | None = None,
+) -> Artifact:
+    """Compiles what ``imported`` imports to a library.
+
+    ``model`` is what logs call it. ``remarks``, called after the import with the library's name in C, returns
+    declarations of C for the header.
+    """
+    name_of_target, cpus = resolve(to.target, to.cpu)
+    _check(options, cpus, to.emit, to.weights)
+    options = replace(options, target=name_of_target)
+    if to.prefix is not None and to.emit not in ("shared", "static"):
+        raise ValueError(f"prefix: only libraries are installed, not emit={to.emit!r}")
+    output = Path(to.output)
+    name = c_identifier(_stem(output)) if to.name is None else to.name
     if name != c_identifier(name):
         raise ValueError(f"name: {name!r} cannot name a library in C; {c_identifier(name)!r} can")
-    if prefix is not None and emit == "shared" and output.name != f"lib{name}.so":
+    if to.prefix is not None and to.emit == "shared" and output.name != f"lib{name}.so":
         # The name by which programs find it at run time is in the library.
         raise ValueError(f"prefix: the library is installed as lib{name}.so: call the output so, not {output.name}")
-    job = _Job(name, name_of(model), options, emit, packed and emit not in ("llvm", "asm"))
+    job = _Job(name, model, options, to.emit, to.packed and to.emit not in ("llvm", "asm"))
     with job.compilation.progress(2 + len(cpus) * (len(job.compilation.pipeline) + 1)):
-        program = job.compilation.import_model(model, args, kwargs, dynamic_shapes, fixed, library=True)
+        program = imported(job.compilation)
         for kind in cpus:
             with job.compilation.variant(kind):
                 job.add_variant(program, kind)
         with job.compilation.step("link"):
-            file = job.write(program, output, None if os.fspath(weights) == EMBED else Path(weights))
-    text = header_text(name, job.interface, version=__version__, device=targets.find(name_of_target).target.tensors)
-    if header is not None:
-        Path(header).write_text(text, encoding="utf-8")
-        shutil.copyfile(disc_header(), Path(header).parent / "disc.h")
+            file = job.write(program, output, None if os.fspath(to.weights) == EMBED else Path(to.weights))
+    device = targets.find(name_of_target).target.tensors
+    more = "" if remarks is None else remarks(name)
+    text = header_text(name, job.interface, version=__version__, device=device, more=more)
+    if to.header is not None:
+        Path(to.header).write_text(text, encoding="utf-8")
+        shutil.copyfile(disc_header(), Path(to.header).parent / "disc.h")
     installed: list[Path] = []
-    if prefix is not None:
-        installed = install_library(prefix, name=name, library=output, header=text, version=__version__, weights=file)
+    if to.prefix is not None:
+        installed = install_library(
+            to.prefix, name=name, library=output, header=text, version=__version__, weights=file
+        )
     return Artifact(
         name=name,
         path=output,
         size=output.stat().st_size,
-        header=None if header is None else Path(header),
+        header=None if to.header is None else Path(to.header),
         weights=file,
         variants=tuple(job.variants),
         timings=job.compilation.timings,

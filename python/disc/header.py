@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -93,16 +94,48 @@ def c_identifier(name: str) -> str:
     return text
 
 
-def header(name: str, interface: Interface, *, version: str, device: str = "") -> str:
+def header(name: str, interface: Interface, *, version: str, device: str = "", more: str = "") -> str:
     """The text of ``NAME.h`` for the library ``disc_library_NAME``.
 
     ``version`` is that of disc, for the comment at the top. ``device`` is the kind of device that the model's tensors
-    lie on, as disc.h calls it (``"kDLCUDA"``); "" is the CPU. The text is C99, also C11 and C++17, and includes
-    ``disc.h`` alone. ValueError if ``name`` is not what :func:`c_identifier` gives, or if a dim is no expression.
+    lie on, as disc.h calls it (``"kDLCUDA"``); "" is the CPU. ``more`` is further declarations. The text is C99, also
+    C11 and C++17, and includes ``disc.h`` alone. ValueError if ``name`` is not what :func:`c_identifier` gives, or if a
+    dim is no expression.
     """
     if name != c_identifier(name):
         raise ValueError(f"{name!r} cannot name a library in C; {c_identifier(name)!r} can")
-    return _Header(name, interface, version, device).text()
+    return _Header(name, interface, version, device, more).text()
+
+
+def numbers(name: str, array: str, values: Sequence[tuple[str, float]], comment: Sequence[str]) -> str:
+    """Declarations of the elements of an input ``array`` with named numbers: their places, and their values.
+
+    ``name`` is that of the library; ``values`` has the numbers' names, which are made fit for C, in order.
+    ``comment`` has the lines of a comment.
+    """
+    prefix = f"{name.upper()}_{array.upper()}"
+    names = _Names([])
+    claimed = [names.claim(number.upper(), lambda _: ()) for number, _ in values]
+    lines = [f"  {prefix}_{number} = {place}," for place, number in enumerate(claimed)]
+    texts = [f"{_double(value)}, /* {_comment(number)} */" for number, value in values]
+    return "\n".join(
+        [
+            "/* " + "\n * ".join(map(_comment, comment)) + " */",
+            "enum {",
+            *lines,
+            f"  {prefix}_COUNT = {len(values)}",
+            "};",
+            f"static const double {name}_{array}[{prefix}_COUNT] = {{",
+            *(f"  {text}" for text in texts),
+            "};",
+        ]
+    )
+
+
+def _double(value: float) -> str:
+    if math.isfinite(value):
+        return repr(float(value))
+    return '__builtin_nan("")' if math.isnan(value) else f"{'-' if value < 0 else ''}__builtin_inf()"
 
 
 @dataclass(frozen=True)
@@ -149,8 +182,9 @@ class _Names:
 
 
 class _Header:
-    def __init__(self, name: str, interface: Interface, version: str, device: str) -> None:
+    def __init__(self, name: str, interface: Interface, version: str, device: str, more: str) -> None:
         self._name = name
+        self._more = more
         self._upper = name.upper()
         self._version = version
         self._device = device
@@ -175,6 +209,7 @@ class _Header:
             '#ifdef __cplusplus\nextern "C" {\n#endif',
             f"/* In lib{self._name}. */\nextern DISC_API const disc_library disc_library_{self._name};",
             self._constants(),
+            self._more,
             _HELPERS,
             self._open(),
             *(self._sizes(tensor) for tensor in self._outputs if tensor.known),

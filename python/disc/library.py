@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import math
 import os
 import stat
 from dataclasses import dataclass, replace
@@ -250,6 +252,44 @@ class Library:
         self._model.seed(seed % 2**64)
         self._source = replace(self._source, seed=seed % 2**64)
 
+    def state(self) -> dict[str, Any]:
+        """Copies of the state (parameters that are ``updated``) by their names, as NumPy's arrays; waits for calls.
+
+        >>> library.state()["layer.weight"]
+
+        Raises:
+            TypeError: some state is bfloat16, and the package ``ml_dtypes`` is not installed.
+        """
+        return {spec.name: self._state(i, spec) for i, spec in enumerate(self.parameters) if spec.updated}
+
+    def _state(self, index: int, spec: TensorSpec) -> Any:
+        import numpy as np
+
+        dtype = np.dtype(_bfloat16(spec.name) if spec.dtype == "bfloat16" else spec.dtype)
+        shape = tuple(map(int, spec.dims))
+        data = np.empty(math.prod(shape) * dtype.itemsize, np.uint8)
+        self._model.read_state(index, data)
+        return data.view(dtype).reshape(shape)
+
+    def save_state(self, path: str | os.PathLike[str]) -> None:
+        """Writes the state, and how far the random numbers are, to a safetensors file; waits for calls.
+
+        The file takes the place of an older one when it is complete.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        self._model.save_state(os.fsencode(os.path.abspath(path)))
+
+    def load_state(self, path: str | os.PathLike[str]) -> None:
+        """Takes the state from a file of :meth:`save_state`, also one that ``disc_save_state`` of C wrote.
+
+        Raises:
+            OSError: the file cannot be read or is damaged.
+            disc.WeightsError: names, dtypes or shapes are not the model's. The state is as before.
+        """
+        self._model.load_state(_readable(path))
+
     def reset(self) -> None:
         """Gives the state (parameters that are ``updated``) the values it had when the model was compiled."""
         self._model.reset()
@@ -282,6 +322,15 @@ class Library:
 
     def __repr__(self) -> str:
         return f"disc.Library({self.name}({', '.join(map(str, self.inputs))}) -> {', '.join(map(str, self.outputs))})"
+
+
+def _bfloat16(name: str) -> Any:
+    try:
+        return importlib.import_module("ml_dtypes").bfloat16
+    except ImportError:
+        raise TypeError(
+            f"state {name!r} is bfloat16, which NumPy has with the package ml_dtypes, and it is not installed"
+        ) from None
 
 
 def _specs(tensors: Any) -> tuple[TensorSpec, ...]:

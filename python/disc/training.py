@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import trees
 from .compilation import LOAD, Compilation
 from .compiler import build, check_options, load, steps, watch
-from .errors import ArgumentTypeError, ArgumentValueError, CallError, GradientError, NonFiniteError
-from .frontend.callables import as_module
-from .frontend.optimizers import TracedOptimizer, trace_optimizer
-from .frontend.structure import plain
-from .frontend.training.custom_functions import WithGradients, functions_noted
-from .frontend.training.gradients import Source
-from .frontend.training.step import HYPER_PARAMETERS, TrainingProgram, Update, UsesFunctions
-from .frontend.training.transforms import FINITE, NORM, Transform
-from .frontend.updates import decompose
+from .errors import ArgumentValueError, CallError, NonFiniteError
+from .frontend.optimizers import TracedOptimizer
+from .frontend.training.step import HYPER_PARAMETERS, TrainingProgram
+from .frontend.training.transforms import FINITE, NORM
 from .logs import log
 from .model import Model
 from .options import Options
-
-NonFinite = Literal["apply", "skip", "raise"]
-_NON_FINITE = ("apply", "skip", "raise")
+from .training_plan import NonFinite, Sums, TrainingPlan, plan_training
 
 
 class TrainingStep:
@@ -38,44 +29,25 @@ class TrainingStep:
     Calls from several threads take turns.
     """
 
-    def __init__(
-        self,
-        module: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
-        loss: torch.nn.Module,
-        example: tuple[Sequence[Any], Mapping[str, Any] | None, Any],
-        options: Options,
-        transform: Transform,
-        numbers: dict[str, float],
-        non_finite: NonFinite,
-    ) -> None:
-        self.module = module
+    def __init__(self, plan: TrainingPlan, options: Options) -> None:
+        self.module = plan.module
         """The module that is trained."""
-        self.optimizer = optimizer
+        self.optimizer = plan.optimizer
         """The optimizer that updates its parameters."""
-        self.clip_norm: float | None = numbers.get("clip_norm")
+        self.clip_norm: float | None = plan.numbers.get("clip_norm")
         """The largest norm of all gradients together; it may be changed between calls."""
-        self.clip_value: float | None = numbers.get("clip_value")
+        self.clip_value: float | None = plan.numbers.get("clip_value")
         """The largest absolute value of a gradient; it may be changed between calls."""
-        self.loss_scale: float | None = numbers.get("loss_scale")
+        self.loss_scale: float | None = plan.numbers.get("loss_scale")
         """What the loss is multiplied by while gradients are computed; it may be changed between calls."""
         self.gradient_norm: Tensor | None = None
         """With ``clip_norm``, the norm of all gradients of the last call, before they were clipped."""
         self.skipped: int = 0
         """With ``non_finite="skip"``, how many calls left the parameters as they were."""
-        self._loss, self._example, self._options = loss, example, options
-        self._transform, self._non_finite = transform, non_finite
-        self._names = _names(module, optimizer)
-        self._source: Source = "autograd"
-        if trees.find(example[0], example[1] or {}):
-            raise GradientError(
-                "import",
-                "training steps over trees are not supported yet",
-                help="compile disc.with_gradients(module), set the parameters' gradients from its results, and call the"
-                " optimizer in PyTorch",
-            )
-        self._traced: TracedOptimizer | None = None
-        self._step = self._compile(self._update, self._transform, "step")
+        self._plan, self._options = plan, options
+        self._transform, self._non_finite = plan.transform, plan.non_finite
+        self._names = plan.names
+        self._step = self._compile("step")
         self._changed = [x for x in self._step.state().values() if not x.is_inference()]
         self._sums: Model | None = None
         self._apply: Model | None = None
@@ -104,7 +76,7 @@ class TrainingStep:
         Nothing is divided by the number of micro-batches: scale the loss as in PyTorch. :meth:`apply` makes the step.
         """
         if self._sums is None:
-            self._sums = self._compile(None, Transform(), "accumulate", self._gradients)
+            self._sums = self._compile("accumulate", self._gradients)
         self._keep_gradients()
         result = self._sums(*args, **kwargs)
         torch.autograd.graph.increment_version(list(self._buffers.values()))
@@ -132,15 +104,16 @@ class TrainingStep:
                 parameter.grad.zero_()
 
     def _before(self) -> TracedOptimizer:
-        assert self._traced is not None
-        self._traced.structure.check(self.optimizer)
-        if self._traced.needs_first_step:
-            return self._traced
-        if self._traced.changed(self.optimizer):
+        traced = self._plan.traced
+        assert traced is not None
+        traced.structure.check(self.optimizer)
+        if traced.needs_first_step:
+            return traced
+        if traced.changed(self.optimizer):
             # It has loaded others: the compiled code has the addresses of those that it had.
-            self._traced.adopt(self.optimizer)
-        self._traced.before_step(self.optimizer)
-        return self._traced
+            traced.adopt(self.optimizer)
+        traced.before_step(self.optimizer)
+        return traced
 
     def _numbers(self, traced: TracedOptimizer) -> dict[str, Tensor]:
         values = [getattr(self, name) for name in self._transform.numbers]
@@ -219,37 +192,14 @@ class TrainingStep:
 
     # -- compiling -------------------------------------------------------------------------------------------
 
-    def _compile(
-        self,
-        update: Callable[[list[str]], Update] | None,
-        transform: Transform,
-        name: str,
-        sums: Callable[[list[str]], Mapping[str, Tensor]] | None = None,
-    ) -> Model:
-        args, kwargs, dynamic_shapes = self._example
-        skips = self._non_finite != "apply" and update is not None
-        functions: list[str] = []
-        training = TrainingProgram(self._names, update, transform, skips, sums, self._source, functions)
-        label = f"{type(self.module).__name__} ({name})"
-        with functions_noted(functions):
-            try:
-                return _compiled(self._loss, args, kwargs, dynamic_shapes, self._options, training, label)
-            except UsesFunctions:
-                log.debug("%s uses %s: it is traced with its gradients", label, ", ".join(functions))
-        if transform.scaled:
-            raise GradientError(
-                "import", f"loss_scale: a loss with gradients of its own cannot be scaled: {', '.join(functions)}"
-            )
-        self._loss, self._source = WithGradients(self._loss, self._names), "results"
-        return self._compile(update, transform, name, sums)
+    def _compile(self, name: str, sums: Sums | None = None) -> Model:
+        plan = self._plan
 
-    def _update(self, names: list[str]) -> Update:
-        if self._traced is None:
-            unused = self._names.keys() - set(names)
-            self._traced = trace_optimizer(self.optimizer, self._names.items(), unused)
-        program, _ = decompose(self._traced.program)
-        tensors = {**self._names, **self._traced.states}
-        return Update(program, names, len(self._traced.hyper_parameters), tensors)
+        def compiled(training: TrainingProgram) -> Model:
+            title = f"{plan.title} ({name})"
+            return _compiled(plan.loss, plan.args, plan.kwargs, plan.dynamic_shapes, self._options, training, title)
+
+        return plan.compiled(compiled, sums)
 
     def _gradients(self, names: list[str]) -> Mapping[str, Tensor]:
         self._summed = {name: self._names[name] for name in names}
@@ -261,11 +211,10 @@ class TrainingStep:
         return self._buffers
 
     def _compile_apply(self) -> Model:
-        training = TrainingProgram(
-            self._buffers, self._update, self._transform, self._non_finite != "apply", source="buffers"
-        )
+        plan = self._plan
+        training = TrainingProgram(self._buffers, plan.update, plan.transform, plan.skips, source="buffers")
         module = _Given(self._buffers)
-        return _compiled(module, (), None, None, self._options, training, f"{type(self.module).__name__} (apply)")
+        return _compiled(module, (), None, None, self._options, training, f"{plan.title} (apply)")
 
     # -- what it is ------------------------------------------------------------------------------------------
 
@@ -339,18 +288,6 @@ def _compiled(
     )
 
 
-def _names(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.nn.Parameter]:
-    """The parameters to train: those of the module that require gradients and that the optimizer has."""
-    known = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    found = {name: p for name, p in module.named_parameters() if p.requires_grad and id(p) in known}
-    if not found:
-        raise ArgumentValueError(
-            "optimizer: it has none of the module's parameters that require gradients; make it with"
-            " module.parameters() of the module that is passed"
-        )
-    return found
-
-
 def compile_training(
     module: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -398,35 +335,20 @@ def compile_training(
         GradientError: the loss is no floating-point number, or something in the model has no gradient.
         CompileError: as :func:`disc.compile`.
     """
-    if not isinstance(module, torch.nn.Module):
-        raise ArgumentTypeError(f"module: expected a torch.nn.Module, got {type(module).__name__}")
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise ArgumentTypeError(f"optimizer: expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    if loss is not None and not callable(loss):
-        raise ArgumentTypeError(f"loss: expected a function of the module and a batch, got {type(loss).__name__}")
-    if non_finite not in _NON_FINITE:
-        raise ArgumentValueError(f"non_finite: expected one of {', '.join(_NON_FINITE)}, got {non_finite!r}")
-    args = (args,) if isinstance(args, Tensor) else args
-    if not isinstance(args, (tuple, list)):
-        raise ArgumentTypeError(f"args: expected a tuple of example arguments or a tensor, got {type(args).__name__}")
-    numbers = {
-        name: float(value)
-        for name, value in (("clip_norm", clip_norm), ("clip_value", clip_value), ("loss_scale", loss_scale))
-        if value is not None
-    }
-    transform = Transform(
-        scaled=loss_scale is not None,
-        checked=non_finite != "apply",
-        clips_norm=clip_norm is not None,
-        norm_type=clip_norm_type,
-        clips_value=clip_value is not None,
+    plan = plan_training(
+        module,
+        optimizer,
+        args,
+        kwargs,
+        loss=loss,
+        dynamic_shapes=dynamic_shapes,
+        clip_norm=clip_norm,
+        clip_norm_type=clip_norm_type,
+        clip_value=clip_value,
+        loss_scale=loss_scale,
+        non_finite=non_finite,
     )
-    function = as_module(module if loss is None else functools.partial(loss, module))
-    assert function is not None
-    example = (plain(args), None if kwargs is None else plain(kwargs), dynamic_shapes)
-    return TrainingStep(
-        module, optimizer, function, example, _cpu(check_options(options)), transform, numbers, non_finite
-    )
+    return TrainingStep(plan, _cpu(check_options(options)))
 
 
 def _cpu(options: Options) -> Options:

@@ -291,6 +291,11 @@ TEST(olderRuntimes) {
   api.last_error = [](disc_error *) { return DISC_ERROR_INVALID; };
   CHECK(disc_synchronize(model, nullptr) == DISC_ERROR_DEVICE);
   CHECK_TEXT(disc_last_error(), "a library of another version failed");
+  float number = 0;
+  CHECK(disc_read_state(nullptr, 0, &number, sizeof(number)) == DISC_ERROR_INVALID);
+  api.version = 0x000101;
+  CHECK(disc_read_state(model, 0, &number, sizeof(number)) == DISC_ERROR_VERSION);
+  CHECK_TEXT(disc_last_error(), "the model's library is of a version that cannot read or write state");
   api.version = 0x000100;
   CHECK(disc_run_on(model, nullptr, nullptr, 0, nullptr, 0) == DISC_ERROR_VERSION);
   CHECK_TEXT(disc_last_error(), "the model's library is of a version without streams");

@@ -186,6 +186,67 @@ TEST(stateIsOfEachModel) {
   disc_free(second);
 }
 
+static const int64_t kOne[] = {1};
+static const disc_parameter_info kCount[] = {{"scale", DISC_F32, 1, kOne, 1, 1}};
+
+// A file has the state of one model, and of its random numbers; another model goes on from there.
+TEST(stateInFiles) {
+  disc_model_info_t info = kScaleInfo;
+  info.parameters = kCount;
+  Library library(info, scaleInit, doublingMain, scaleShapes, {{"scale", "F32", {1}, bytesOf({3})}});
+  disc_model *first = open(library), *second = open(library);
+  std::string path = temporaryPath("state.safetensors");
+  CHECK(factor(first) * 3 == 12 && disc_seed(first, 7) == DISC_OK);
+  CHECK(disc_save_state(first, path.c_str()) == DISC_OK);
+  CHECK(factor(first) * 3 == 18);
+  CHECK(disc_load_state(second, path.c_str()) == DISC_OK && factor(second) * 3 == 18);
+  CHECK(disc_load_state(first, path.c_str()) == DISC_OK && factor(first) * 3 == 18);
+  // It replaces a file, or leaves it as it is.
+  CHECK(disc_save_state(second, path.c_str()) == DISC_OK);
+  CHECK(disc_reset(first) == DISC_OK && disc_load_state(first, path.c_str()) == DISC_OK && factor(first) * 3 == 30);
+  std::string nowhere = temporaryPath("no/state.safetensors");
+  CHECK(disc_save_state(first, nowhere.c_str()) == DISC_ERROR_FILE);
+  CHECK_TEXT(disc_last_error(), nowhere + ": cannot create: No such file or directory");
+  CHECK(disc_load_state(first, nowhere.c_str()) == DISC_ERROR_FILE);
+  CHECK(disc_save_state(first, nullptr) == DISC_ERROR_INVALID && disc_load_state(first, nullptr) == DISC_ERROR_INVALID);
+  auto refused = [&](std::vector<StoredData> tensors, const std::string &what) {
+    writeFile(path, safetensors(tensors));
+    CHECK(disc_load_state(first, path.c_str()) == DISC_ERROR_WEIGHTS);
+    CHECK_TEXT(disc_last_error(), path + what);
+  };
+  refused({{"other", "F32", {1}, bytesOf({3})}}, ": there is no 'scale'");
+  refused({{"scale", "F32", {2}, bytesOf({3, 3})}}, ": 'scale': expected float32 [1], got float32 [2]");
+  refused({{"disc.random", "F32", {1}, bytesOf({3})}, {"scale", "F32", {1}, bytesOf({3})}},
+          ": 'disc.random' is not two numbers of type uint64");
+  CHECK(factor(first) * 3 == 54);
+  disc_free(first);
+  disc_free(second);
+}
+
+TEST(stateInMemory) {
+  disc_model_info_t info = kScaleInfo;
+  info.parameters = kCount;
+  Library library(info, scaleInit, doublingMain, scaleShapes, {{"scale", "F32", {1}, bytesOf({3})}});
+  disc_model *model = open(library);
+  float value = 0;
+  CHECK(disc_read_state(model, 0, &value, sizeof(value)) == DISC_OK && value == 3);
+  value = 5;
+  CHECK(disc_write_state(model, 0, &value, sizeof(value)) == DISC_OK && factor(model) * 3 == 16);
+  CHECK(disc_read_state(model, 0, &value, sizeof(value)) == DISC_OK && value == 10);
+  CHECK(disc_read_state(model, 1, &value, sizeof(value)) == DISC_ERROR_INVALID);
+  CHECK_TEXT(disc_last_error(), "there is no parameter 1: the model has 1");
+  CHECK(disc_write_state(model, 0, &value, 8) == DISC_ERROR_INVALID);
+  CHECK_TEXT(disc_last_error(), "parameter 'scale': expected 4 bytes, got 8");
+  CHECK(disc_read_state(model, 0, nullptr, 4) == DISC_ERROR_INVALID);
+  CHECK_TEXT(disc_last_error(), "parameter 'scale': the place for its data is null");
+  disc_free(model);
+  auto fixed = scaleLibrary(3);
+  model = open(*fixed);
+  CHECK(disc_read_state(model, 0, &value, sizeof(value)) == DISC_ERROR_INVALID);
+  CHECK_TEXT(disc_last_error(), "parameter 'scale' is not state: runs do not update it");
+  disc_free(model);
+}
+
 TEST(weightsWhoseHashesAreNotThere) {
   auto library = scaleLibrary(3, /*packed=*/true, "beside.safetensors");
   std::string path = temporaryPath("hashes.safetensors");

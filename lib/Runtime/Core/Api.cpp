@@ -113,6 +113,26 @@ static disc_status outputShapes(disc_model *model, const DLTensor *const *inputs
   return report(model->loaded->model->outputShapes(inputs, numInputs, shapes, numOutputs));
 }
 
+static disc_status readState(disc_model *model, int64_t index, void *data, size_t bytes) {
+  return report(model->loaded->model->readState(index, data, bytes));
+}
+
+static disc_status writeState(disc_model *model, int64_t index, const void *data, size_t bytes) {
+  return report(model->loaded->model->writeState(index, data, bytes));
+}
+
+static disc_status saveState(disc_model *model, const char *path) {
+  if (!path)
+    return report(Status(Code::Invalid, "the path is null"));
+  return report(model->loaded->model->saveState(path));
+}
+
+static disc_status loadState(disc_model *model, const char *path) {
+  if (!path)
+    return report(Status(Code::Invalid, "the path is null"));
+  return report(model->loaded->model->loadState(path));
+}
+
 static disc_status seed(disc_model *model, uint64_t value) {
   model->loaded->model->seed(value);
   return DISC_OK;
@@ -127,7 +147,7 @@ template <typename... Args, disc_status (*function)(Args...)> struct Guarded<fun
 };
 
 const disc_api disc_rt_api = {
-    DISC_VERSION,
+    DISC_VERSION | int64_t(DISC_API_REVISION) << 32,
     Guarded<describeLastError>::call,
     Guarded<open>::call,
     Guarded<freeModel>::call,
@@ -143,4 +163,8 @@ const disc_api disc_rt_api = {
     Guarded<reset>::call,
     Guarded<runOn>::call,
     Guarded<synchronize>::call,
+    Guarded<readState>::call,
+    Guarded<writeState>::call,
+    Guarded<saveState>::call,
+    Guarded<loadState>::call,
 };

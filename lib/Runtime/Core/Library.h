@@ -46,7 +46,7 @@ typedef struct disc_stored_tensor {
 /// The C interface as the library's own runtime implements it: what is called on a model is done by the runtime that
 /// made it, whichever library's functions the linker chose. Entries are only ever added at the end.
 typedef struct disc_api {
-  int64_t version; ///< DISC_VERSION
+  int64_t version; ///< DISC_VERSION; above its 32 bits, the table's revision: 1 has the functions about state.
   disc_status (*last_error)(disc_error *error);
   disc_status (*open)(const struct disc_library *library, const char *folder, const disc_options *options,
                       disc_model **model);
@@ -67,7 +67,14 @@ typedef struct disc_api {
   disc_status (*run_on)(disc_model *model, void *stream, const DLTensor *const *inputs, int64_t num_inputs,
                         disc_output *outputs, int64_t num_outputs);
   disc_status (*synchronize)(disc_model *model, void *stream);
+  // Since revision 1.
+  disc_status (*read_state)(disc_model *model, int64_t index, void *data, size_t bytes);
+  disc_status (*write_state)(disc_model *model, int64_t index, const void *data, size_t bytes);
+  disc_status (*save_state)(disc_model *model, const char *path);
+  disc_status (*load_state)(disc_model *model, const char *path);
 } disc_api;
+
+#define DISC_API_REVISION 1
 
 /// The table of the runtime in this library.
 extern const disc_api disc_rt_api;

@@ -20,6 +20,7 @@
 #include "lib/Runtime/disc.h"
 
 #include <memory>
+#include <string>
 
 namespace disc::rt {
 
@@ -65,6 +66,16 @@ public:
   /// Gives the state its first values again; waits for a call that is running.
   Status reset();
 
+  /// State of the table's parameter `index`, row-major, from or to host memory of exactly its size. These four wait for a
+  /// call that is running.
+  Status readState(int64_t index, void *data, size_t bytes);
+  Status writeState(int64_t index, const void *data, size_t bytes);
+
+  /// All state, and what random numbers follow from, to and from a safetensors file. A file that cannot be written
+  /// stays as it was; from a file that does not fit nothing is taken.
+  Status saveState(const std::string &path);
+  Status loadState(const std::string &path);
+
   /// Runs the model. On success every entry of `outputs` without a tensor of the caller's has a new one; on failure
   /// none has. Inputs are read during the call only, or while its work is in the device's stream.
   Status run(const DLTensor *const *inputs, size_t numInputs, disc_output *outputs, size_t numOutputs,
@@ -101,6 +112,7 @@ private:
 
   Model(const Program &program, const ModelOptions &options);
   Random nextRandom();
+  Status checkState(int64_t index, const void *data, size_t bytes) const;
   Status checkCounts(const void *inputs, size_t numInputs, const void *outputs, size_t numOutputs) const;
   Status parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes,
                      Buffer &scratch);

@@ -61,9 +61,7 @@ void *Weights::allocate(size_t index, size_t bytes, bool apart) {
   return data ? data : globals[index].own.reserve(bytes);
 }
 
-/// Types that differ in nothing but the sign of an integer: a parameter's table entry
-/// comes from MLIR's signless types.
-static bool sameStorage(int64_t a, int64_t b) {
+bool sameStorage(int64_t a, int64_t b) {
   auto isInteger = [](int64_t dtype) { return dtype >> 8 <= 1; };
   return a == b || (isInteger(a) && isInteger(b) && (a & 0xff) == (b & 0xff));
 }

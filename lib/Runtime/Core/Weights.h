@@ -23,6 +23,9 @@
 
 namespace disc::rt {
 
+/// Types that differ in nothing but the sign of an integer: a parameter's table entry comes from MLIR's signless types.
+bool sameStorage(int64_t a, int64_t b);
+
 class Weights {
 public:
   /// All live longer. Buffers are the device's, in the order of the stream, or the allocator's where there is none.

@@ -45,6 +45,9 @@ public:
   void swapWeights(nb::bytes path);
   void seed(uint64_t seed) { check(disc_seed(model, seed)); }
   void reset();
+  void readState(int64_t index, nb::object buffer);
+  void saveState(nb::bytes path);
+  void loadState(nb::bytes path);
   nb::dict describe() const;
   nb::list tensors(disc_status (*query)(const disc_model *, int64_t, disc_tensor_spec *), int64_t count) const;
   nb::list inputs() const { return tensors(disc_describe_input, spec.num_inputs); }
@@ -169,6 +172,38 @@ void Model::reset() {
   {
     GilRelease release;
     status = disc_reset(model);
+  }
+  check(status);
+}
+
+/// To the memory of a contiguous buffer.
+void Model::readState(int64_t index, nb::object buffer) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(buffer.ptr(), &view, PyBUF_WRITABLE) != 0)
+    throw nb::python_error();
+  disc_status status;
+  {
+    GilRelease release;
+    status = disc_read_state(model, index, view.buf, size_t(view.len));
+  }
+  PyBuffer_Release(&view);
+  check(status);
+}
+
+void Model::saveState(nb::bytes path) {
+  disc_status status;
+  {
+    GilRelease release;
+    status = disc_save_state(model, path.c_str());
+  }
+  check(status);
+}
+
+void Model::loadState(nb::bytes path) {
+  disc_status status;
+  {
+    GilRelease release;
+    status = disc_load_state(model, path.c_str());
   }
   check(status);
 }
@@ -352,6 +387,9 @@ NB_MODULE(_runtime, m) {
       .def("swap_weights", &Model::swapWeights, nb::arg("path"))
       .def("seed", &Model::seed, nb::arg("seed"))
       .def("reset", &Model::reset)
+      .def("read_state", &Model::readState)
+      .def("save_state", &Model::saveState)
+      .def("load_state", &Model::loadState)
       .def("describe", &Model::describe, "Name, cpu, version of the runtime, threads, device.")
       .def("inputs", &Model::inputs, "Tuples (name, dtype, texts of the dims, whether it is updated).")
       .def("outputs", &Model::outputs)
