@@ -9,13 +9,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from . import trees
 from .compilation import LOAD, Compilation
 from .compiler import build, check_options, load, steps, watch
-from .errors import ArgumentTypeError, ArgumentValueError, CallError, NonFiniteError
+from .errors import ArgumentTypeError, ArgumentValueError, CallError, GradientError, NonFiniteError
 from .frontend.callables import as_module
 from .frontend.optimizers import TracedOptimizer, trace_optimizer
 from .frontend.structure import plain
-from .frontend.training.step import HYPER_PARAMETERS, TrainingProgram, Update
+from .frontend.training.custom_functions import WithGradients, functions_noted
+from .frontend.training.gradients import Source
+from .frontend.training.step import HYPER_PARAMETERS, TrainingProgram, Update, UsesFunctions
 from .frontend.training.transforms import FINITE, NORM, Transform
 from .frontend.updates import decompose
 from .logs import log
@@ -62,8 +65,16 @@ class TrainingStep:
         """With ``non_finite="skip"``, how many calls left the parameters as they were."""
         self._loss, self._example, self._options = loss, example, options
         self._transform, self._non_finite = transform, non_finite
-        self._traced: TracedOptimizer | None = None
         self._names = _names(module, optimizer)
+        self._source: Source = "autograd"
+        if trees.find(example[0], example[1] or {}):
+            raise GradientError(
+                "import",
+                "training steps over trees are not supported yet",
+                help="compile disc.with_gradients(module), set the parameters' gradients from its results, and call the"
+                " optimizer in PyTorch",
+            )
+        self._traced: TracedOptimizer | None = None
         self._step = self._compile(self._update, self._transform, "step")
         self._changed = [x for x in self._step.state().values() if not x.is_inference()]
         self._sums: Model | None = None
@@ -216,9 +227,20 @@ class TrainingStep:
     ) -> Model:
         args, kwargs, dynamic_shapes = self._example
         skips = self._non_finite != "apply" and update is not None
-        training = TrainingProgram(self._names, update, transform, skips, sums)
-        model = _compiled(self._loss, args, kwargs, dynamic_shapes, self._options, training, f"{type(self.module).__name__} ({name})")
-        return model
+        functions: list[str] = []
+        training = TrainingProgram(self._names, update, transform, skips, sums, self._source, functions)
+        label = f"{type(self.module).__name__} ({name})"
+        with functions_noted(functions):
+            try:
+                return _compiled(self._loss, args, kwargs, dynamic_shapes, self._options, training, label)
+            except UsesFunctions:
+                log.debug("%s uses %s: it is traced with its gradients", label, ", ".join(functions))
+        if transform.scaled:
+            raise GradientError(
+                "import", f"loss_scale: a loss with gradients of its own cannot be scaled: {', '.join(functions)}"
+            )
+        self._loss, self._source = WithGradients(self._loss, self._names), "results"
+        return self._compile(update, transform, name, sums)
 
     def _update(self, names: list[str]) -> Update:
         if self._traced is None:
@@ -239,7 +261,7 @@ class TrainingStep:
 
     def _compile_apply(self) -> Model:
         training = TrainingProgram(
-            self._buffers, self._update, self._transform, self._non_finite != "apply", given=True
+            self._buffers, self._update, self._transform, self._non_finite != "apply", source="buffers"
         )
         module = _Given(self._buffers)
         return _compiled(module, (), None, None, self._options, training, f"{type(self.module).__name__} (apply)")

@@ -269,16 +269,16 @@ def _power(original: Any, base: torch.SymFloat, exponent: Any) -> Any:
 def _with_optimizers(original: Any, tracer: Any, frames: traceback.StackSummary) -> traceback.StackSummary:
     """Has nodes keep the lines of PyTorch's optimizers, and that of this file which calls them."""
     kept = {id(frame) for frame in original(tracer, frames)}
-    files = (_OPTIMIZERS, __file__)
-    return traceback.StackSummary.from_list(
-        [frame for frame in frames if id(frame) in kept or frame.filename.startswith(files)]
-    )
+    calls = [id(frame) for frame in frames if (frame.filename, frame.name) == (__file__, "forward")]
+    kept = kept.union(calls, (id(frame) for frame in frames if frame.filename.startswith(_OPTIMIZERS)))
+    return traceback.StackSummary.from_list([frame for frame in frames if id(frame) in kept])
 
 
 def inside(trace: str) -> str:
     """The part of a node's stack trace that is in the optimizer's code."""
-    before, _, after = trace.rpartition(f'File "{__file__}"')
-    return after[after.index("  File ") :] if before and "  File " in after else trace
+    frames = trace.split("  File ")
+    calls = [number for number, frame in enumerate(frames) if frame.startswith(f'"{__file__}"')]
+    return "".join(f"  File {frame}" for frame in frames[calls[-1] + 1 :]) if calls else trace
 
 
 @contextmanager

@@ -408,3 +408,12 @@ def patches() -> list[Patch]:
         values = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else [value]
         found += [x for x in values if isinstance(x, Patch)]
     return found
+
+# -- custom gradients: frontend/training/custom_functions.py ------------------------------------------------
+
+FUNCTION_CALLED = Patch(
+    "torch.autograd.function:_is_setup_context_defined",
+    "Function.apply asks it first, so it tells that a model uses a torch.autograd.Function. Without it a training step"
+    " differentiates what the function computes instead of calling its backward.",
+    "(fn)",
+)

@@ -9,6 +9,7 @@ from torch import optim
 from user_optimizers import Assigning, Clipped, Counting, Decayed, Lion, OldAdam, Positional
 
 from disc import errors
+from disc.frontend.locations import source_of
 from disc.frontend.optimizers import trace_optimizer
 
 CASES = {
@@ -252,6 +253,15 @@ def test_what_cannot_be_compiled_is_said():
     optimizer.register_step_post_hook(lambda *_: None)
     with pytest.raises(errors.CompileError, match=r"hooks of its steps \(.*lambda"):
         trace_optimizer(optimizer, named(tensors))
+
+
+def test_operations_have_the_lines_of_the_optimizer():
+    tensors = parameters(((3,),))
+    for kind, line in ((optim.AdamW, "adam.py"), (Lion, "user_optimizers.py")):
+        program = trace_optimizer(kind(tensors), named(tensors)).program
+        nodes = [node for node in program.graph.nodes if "mul" in str(node.target) and "stack_trace" in node.meta]
+        places = [source_of(node) for node in nodes]
+        assert places and all(place[0].endswith(line) for place in places)
 
 
 def test_options_of_execution_do_not_matter():

@@ -169,6 +169,7 @@ NAMES = {
     },
 }
 
+
 # Attributes of PyTorch's objects that the front end reads or sets.
 class Plain(torch.optim.SGD):
     """An optimizer."""

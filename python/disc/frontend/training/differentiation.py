@@ -99,9 +99,16 @@ class Evaluation:
             args, kwargs = self.operands(node.args), self.operands(node.kwargs)
             if isinstance(node.target, HigherOrderOperator):
                 return self._higher_order(node, args, kwargs)
+            if node.target is torch.ops.aten._assert_scalar.default and isinstance(args[0], torch.SymBool):
+                # What the condition says of numbers is known from here on.
+                torch._check(args[0], lambda: args[1])
+                return None
             if isinstance(node.target, OpOverload) and node.target.namespace == "disc":
                 return self._own(node, args, kwargs)
-            return node.target(*args, **kwargs)  # type: ignore[operator]
+            value = node.target(*args, **kwargs)  # type: ignore[operator]
+            if isinstance(value, torch.SymInt):
+                _keep_range(node, value)
+            return value
 
     def _higher_order(self, node: Node, args: Any, kwargs: Any) -> Any:
         """A part of a program in which another mode of PyTorch is active."""
@@ -179,6 +186,16 @@ class Evaluation:
             needed.add(node)
             waiting += node.all_input_nodes
         return results, [node for node in nodes if node in needed]
+
+
+def _keep_range(node: Node, value: torch.SymInt) -> None:
+    """A number that data decides has the range that it has in the program, where ``torch._check`` was called for it."""
+    known = node.meta.get("val")
+    if not isinstance(known, torch.SymInt) or not known.node.expr.is_Symbol or not value.node.expr.is_Symbol:
+        return
+    ranges = value.node.shape_env.var_to_range
+    if known.node.expr in ranges and value.node.expr in ranges and known.node.expr != value.node.expr:
+        ranges[value.node.expr] &= ranges[known.node.expr]
 
 
 def fresh(value: Any) -> Any:

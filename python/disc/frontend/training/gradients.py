@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.fx.traceback as fx_traceback
@@ -14,7 +14,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx import GraphModule, Node
 
 from ... import errors
-from ...torch_compat import quiet
+from ...torch_compat import pytree, quiet
 from ...torch_compat.tracing import (
     FakeTensor,
     FunctionalTensorMode,
@@ -34,6 +34,9 @@ from ..specialisation import unspecialised
 from .differentiation import Evaluation, fresh
 from .transforms import Transform
 
+Source = Literal["autograd", "results", "buffers"]
+
+
 @dataclass
 class Gradients:
     """A graph that computes a program's results and the gradients of the first of them."""
@@ -52,12 +55,14 @@ class Gradients:
     """Conditions on sizes that tracing asked for."""
     forward: Node | None
     """The last node of the forward pass, if there is one."""
+    out_spec: pytree.TreeSpec
+    """The structure of what the program returns."""
     carrier: Node | None = None
     """The placeholder of the transform's numbers, which is the last one."""
 
 
 def trace_gradients(
-    exported: ExportedProgram, parameters: Mapping[str, Tensor], transform: Transform, *, given: bool = False
+    exported: ExportedProgram, parameters: Mapping[str, Tensor], transform: Transform, source: Source = "autograd"
 ) -> Gradients:
     """The gradients of the first result of ``exported``, a 0-d floating-point tensor.
 
@@ -65,7 +70,8 @@ def trace_gradients(
         exported: the program; its operations may change tensors in place.
         parameters: the parameters, among those of the program, whose gradients are computed.
         transform: applied to the gradients before they are returned.
-        given: the tensors in ``parameters`` are the gradients themselves, and only transformed.
+        source: where the gradients come from. ``"autograd"`` computes them; ``"results"``: the program returns (output,
+            {name: gradient}); ``"buffers"``: the tensors in ``parameters`` are the gradients themselves.
 
     Raises:
         GradientError: the first result is no floating-point number, does not depend on the parameters, or something
@@ -93,17 +99,19 @@ def trace_gradients(
             for same in places.values():
                 for number in same:
                     inputs[number] = inputs[same[0]]
-                if not given:
+                if source == "autograd":
                     inputs[same[0]].requires_grad_()
             wanted = {name: inputs[same[0]] for name, same in places.items()}
-            with torch.set_grad_enabled(not given):
+            with torch.set_grad_enabled(source == "autograd"):
                 results = Evaluation(exported.graph_module).run(inputs)
                 found["forward"] = _last_node()
                 gradients: dict[str, Tensor] = wanted
-                if not given:
+                if source == "autograd":
                     loss = transform.scale(_loss(results, exported), numbers)
                     listed = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
                     gradients = {name: g for name, g in zip(wanted, listed, strict=True) if g is not None}
+                elif source == "results":
+                    results, gradients = _returned(results, exported)
             with torch.no_grad():
                 after, further = transform(list(gradients.values()), numbers)
             found["names"], found["counts"] = list(gradients), (len(results), len(further))
@@ -128,7 +136,7 @@ def trace_gradients(
         if transform.numbers:
             fakes.append(torch.empty(len(transform.numbers), dtype=torch.float64))
         module = make_fx(joint, decomposition_table=decomposition_table())(*fakes)  # type: ignore[arg-type]
-    return _collected(module, found, guards, len(values))
+    return _collected(module, found, guards, len(values), _output_spec(exported, source))
 
 
 def _last_node() -> Node | None:
@@ -147,7 +155,23 @@ def _loss(results: Sequence[Any], exported: ExportedProgram) -> Tensor:
     return loss
 
 
-def _collected(module: GraphModule, found: dict[str, Any], guards: list[EntryGuard], inputs: int) -> Gradients:
+def _returned(results: Sequence[Any], exported: ExportedProgram) -> tuple[list[Any], dict[str, Tensor]]:
+    """Of a program that returns (output, {name: gradient}) the results without gradients, and these."""
+    spec = exported.call_spec.out_spec
+    assert spec is not None
+    updates = len(results) - spec.num_leaves
+    _, gradients = pytree.tree_unflatten(list(results[updates:]), spec)
+    count = len(results) - len(gradients)
+    return list(results[:count]), gradients
+
+
+def _output_spec(exported: ExportedProgram, source: Source) -> pytree.TreeSpec:
+    spec = exported.call_spec.out_spec
+    assert spec is not None
+    return spec.child(0) if source == "results" else spec
+
+
+def _collected(module: GraphModule, found: dict[str, Any], guards: list[EntryGuard], inputs: int, spec: Any) -> Gradients:
     settle(module.graph)
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     output = next(node for node in module.graph.nodes if node.op == "output")
@@ -163,6 +187,7 @@ def _collected(module: GraphModule, found: dict[str, Any], guards: list[EntryGua
         further=nodes[results + count : results + count + further],
         guards=guards,
         forward=found["forward"],
+        out_spec=spec,
         carrier=placeholders[inputs] if len(placeholders) > inputs else None,
     )
 

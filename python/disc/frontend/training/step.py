@@ -33,7 +33,7 @@ from ...torch_compat import pytree
 from ...torch_compat.tracing import tensor_metadata
 from ..entry_guards import EntryGuard
 from ..graphs import CallSpec, GraphProgram
-from .gradients import Gradients, trace_gradients
+from .gradients import Gradients, Source, trace_gradients
 from .pruning import prune
 from .transforms import FINITE, Transform
 
@@ -58,6 +58,13 @@ class Update:
     """The parameters and the optimizer's state: what the names in the program's state dict stand for."""
 
 
+class UsesFunctions(BaseException):
+    """The loss has gradients of its own (``torch.autograd.Function``), of which its program has only the forward.
+
+    Not an ``Exception``, which would be reported.
+    """
+
+
 @dataclass
 class TrainingProgram:
     """How the program of a loss becomes that of a step; called by the import."""
@@ -72,12 +79,16 @@ class TrainingProgram:
     """Whether parameters and the optimizer's state keep their values if a gradient is not finite."""
     sums: Callable[[list[str]], Mapping[str, Tensor]] | None = None
     """Called as ``update``; returns the tensors to which gradients are added, by the parameters' names."""
-    given: bool = False
-    """Whether the program has the gradients themselves, as buffers under the parameters' names, and no loss."""
+    source: Source = "autograd"
+    """Where the gradients come from; see :func:`trace_gradients`."""
+    functions: Sequence[str] = ()
+    """The classes of ``torch.autograd.Function`` that the loss was found to use."""
 
     def __call__(self, exported: ExportedProgram, ranges: Mapping[Any, Any]) -> tuple[GraphProgram, list[EntryGuard]]:
         """The program of a step, and the conditions on sizes that tracing it asked for."""
-        gradients = trace_gradients(exported, self.parameters, self.transform, given=self.given)
+        if self.functions and self.source == "autograd":
+            raise UsesFunctions(self.functions)
+        gradients = trace_gradients(exported, self.parameters, self.transform, self.source)
         prune(gradients)
         program = _Step(exported, gradients, self).build()
         program.range_constraints.update(ranges)
@@ -149,7 +160,7 @@ class _Step:
 
     def _name(self, target: str, tensor: Tensor) -> str:
         known = next((name for name, p in self._plan.parameters.items() if p is tensor), None)
-        if known is not None and self._plan.given:
+        if known is not None and self._plan.source == "buffers":
             known = "gradient." + known
         return target if known is None or known in self._state else known
 
@@ -268,7 +279,7 @@ class _Step:
         nodes: list[Any] = [node for _, node in (*self._updates, *self._changed_inputs)]
         specs = exported.graph_signature.output_specs
         count = 0
-        for spec, result in zip(specs, self._gradients.results, strict=True):
+        for spec, result in zip(specs, self._gradients.results, strict=False):
             if spec.kind is not OutputKind.USER_OUTPUT:
                 continue
             value = self._nodes[result] if isinstance(result, Node) else result
@@ -281,20 +292,31 @@ class _Step:
         self._graph.output(tuple(nodes))
         self._graph.eliminate_dead_code()
         self._order_placeholders([*self._inputs, *user])
-        assert exported.call_spec.in_spec is not None and exported.call_spec.out_spec is not None
+        assert exported.call_spec.in_spec is not None
         in_spec = exported.call_spec.in_spec
         if has_numbers:
             args, kwargs = in_spec.unflatten([0] * in_spec.num_leaves)
             _, in_spec = pytree.tree_flatten((args, {**kwargs, HYPER_PARAMETERS: 0}))
-        result = exported.call_spec.out_spec.unflatten([0] * count)
+        result = self._gradients.out_spec.unflatten([0] * count)
         _, out_spec = pytree.tree_flatten((result, [0] * len(further)) if further else result)
         return GraphProgram(
             graph_module=GraphModule(torch.nn.Module(), self._graph),
             graph_signature=ExportGraphSignature([*self._inputs, *user], outputs),
             state_dict=self._state,
-            range_constraints=dict(exported.range_constraints),
+            range_constraints={**self._computed_ranges(), **exported.range_constraints},
             call_spec=CallSpec(in_spec, out_spec),
         )
+
+    def _computed_ranges(self) -> dict[sympy.Symbol, Any]:
+        """The ranges of the numbers that data decides, which have new symbols since the program was exported."""
+        found: dict[sympy.Symbol, Any] = {}
+        for node in self._graph.nodes:
+            value = node.meta.get("val")
+            if isinstance(value, torch.SymInt) and value.node.expr.is_Symbol:
+                known = value.node.shape_env.var_to_range.get(value.node.expr)
+                if known is not None:
+                    found[value.node.expr] = known
+        return found
 
     def _order_placeholders(self, specs: Sequence[InputSpec]) -> None:
         """Puts the placeholders in the order of the signature."""
