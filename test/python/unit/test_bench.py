@@ -19,6 +19,9 @@ from bench.intervals import Interval, of_ratio
 from bench.machine import Machine
 from bench.measure import FEW_ROUNDS, rounds_of
 from bench.results import Cell, Disturbance, EngineResult, WorkloadResult, cell, geomean, load
+from bench.training import __main__ as training
+from bench.training import models as training_models
+from bench.training.models.base import eager_step
 from bench.variants import Trial, choose, known
 from bench.worker import reason
 from bench.workloads.base import Workload, flat
@@ -420,3 +423,31 @@ def test_comparison_of_operators():
 def test_turns_of_operators():
     found = operators.rounds({"a": lambda: None, "b": lambda: None}, random.Random(0))
     assert {name: len(figures) for name, figures in found.items()} == {"a": 30, "b": 30}
+
+
+def test_training_models():
+    """Every model's shapes are within its limits, and eager takes a step at the example."""
+    assert {*training.DEFAULT, *training.QUICK} <= {*training_models.names()}
+    for name in training_models.names():
+        full, model = training_models.load(name), training_models.load(name, small=True)
+        assert len(full.shapes) == 20 and len(full.quick) == 3
+        module = model.build()
+        optimizer = model.make_optimizer(module)
+        before = [p.detach().clone() for p in module.parameters()]
+        assert math.isfinite(eager_step(model, module, optimizer, *model.example()))
+        assert any(not torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+
+
+def test_training_report(tmp_path):
+    """Ratios, recompilations and memory of saved results are in the report."""
+    made = WorkloadResult("toy", "Toy", ["batch"], MACHINE, "2026-01-01", "2 threads", memory_shape=(2,))
+    made.engines = {
+        "compile": EngineResult("torch.compile", compile_seconds=9.0, peak_of_calls=3 << 20, recompilations=2),
+        "disc": EngineResult("DISC", compile_seconds=1.5, peak_of_calls=1 << 20, recompilations=0),
+    }
+    made.shapes = {(2,): {"compile": cell([[3.0], [3.0]], 0.0), "disc": cell([[1.5], [1.5]], 0.0)}}
+    made.save(tmp_path)
+    (read,) = [load(path) for path in tmp_path.glob("*-*/*.json")]
+    assert training.total([read]) == pytest.approx(2.0)
+    text = "\n".join(training.markdown([read]))
+    assert "| Toy | 1 | 2.00 | 2.00 at 2 | – | – | 9.0 | 1.5 | 2 | 0 | 3.0 | 1.0 |" in text
