@@ -14,7 +14,13 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from ...torch_compat import pytree
-from ...torch_compat.tracing import FakeTensor, disable_current_modes, enable_python_dispatcher, from_functional, make_fx
+from ...torch_compat.tracing import (
+    FakeTensor,
+    disable_current_modes,
+    enable_python_dispatcher,
+    from_functional,
+    make_fx,
+)
 from .. import recurrent
 from ..decompositions import decomposition_table
 from ..higher_order import flattened, scan

@@ -156,7 +156,9 @@ class Evaluation:
             return end
         if nodes[start].target is markers.procedure_begin:
             raise errors.GradientError(
-                "import", "gradients of recursive functions are not supported, except over trees", source_of(nodes[start])
+                "import",
+                "gradients of recursive functions are not supported, except over trees",
+                source_of(nodes[start]),
             )
         from .region_gradients import Branch, Loop
 

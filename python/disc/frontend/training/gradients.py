@@ -34,6 +34,7 @@ from ..specialisation import unspecialised
 from .differentiation import Evaluation, fresh
 from .transforms import Transform
 
+
 @dataclass
 class Gradients:
     """A graph that computes a program's results and the gradients of the first of them."""
@@ -158,7 +159,9 @@ def _collected(module: GraphModule, found: dict[str, Any], guards: list[EntryGua
     return Gradients(
         module,
         results=nodes[:results],
-        changed={old: new for old, new in zip(placeholders, given, strict=False) if isinstance(new, Node) and new is not old},
+        changed={
+            old: new for old, new in zip(placeholders, given, strict=False) if isinstance(new, Node) and new is not old
+        },
         gradients=dict(zip(found["names"], nodes[results : results + count], strict=True)),
         further=nodes[results + count : results + count + further],
         guards=guards,
@@ -171,4 +174,3 @@ def _without_detach(value: Any) -> Any:
     while isinstance(value, Node) and value.target in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
         value = value.args[0]
     return value
-

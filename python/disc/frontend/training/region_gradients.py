@@ -329,9 +329,7 @@ class Loop(_Region):
         values.update({node: step.values[node] for node in self._nodes[1:] if node not in values})
         values[end] = token
         trips = self._trips(sizes, token) if has_condition else count
-        saved = [
-            markers.loop_stack(token, x, trips, len(stacked) + n) for n, x in enumerate(kept.tensors)
-        ]
+        saved = [markers.loop_stack(token, x, trips, len(stacked) + n) for n, x in enumerate(kept.tensors)]
         kept.restored = lambda n: saved[n].select(0, kept.step)
         place = {slot: number for number, slot in enumerate(slots)}
         backward = _LoopGradient(
@@ -411,9 +409,7 @@ class _LoopGradient:
             if gradient is not None:
                 where = of_last if target is markers.loop_last else of_stack
                 where[number] = where[number] + gradient if number in where else gradient
-        begins = [
-            of_last[slot].contiguous() if slot in of_last else _zeros(leaf) for slot, leaf in self._carried
-        ]
+        begins = [of_last[slot].contiguous() if slot in of_last else _zeros(leaf) for slot, leaf in self._carried]
         begins += [_zeros(leaf) for leaf in self._summed.values()]
         begin = markers.loop_begin(self._trips, None)
         index = begin.item()
@@ -431,12 +427,8 @@ class _LoopGradient:
         leaves = [*(x for _, x in self._carried), *self._summed.values(), *(x for *_, x in self._rows)]
         found = self._loop._gradients(outputs, leaves)
         split = len(self._carried), len(self._carried) + len(self._summed)
-        after = [
-            (x if x is not None else _zeros(old)).contiguous() for x, old in zip(found, now, strict=False)
-        ]
-        after += [
-            old if x is None else old + x for x, old in zip(found[split[0] : split[1]], sums, strict=True)
-        ]
+        after = [(x if x is not None else _zeros(old)).contiguous() for x, old in zip(found, now, strict=False)]
+        after += [old if x is None else old + x for x, old in zip(found[split[0] : split[1]], sums, strict=True)]
         rows = [
             (x if x is not None else _zeros(leaf)).contiguous()
             for x, (*_, leaf) in zip(found[split[1] :], self._rows, strict=True)
@@ -481,4 +473,3 @@ class _Graft(torch.autograd.Function):
         else:
             found = ctx.gradient(gradients)
         return (None, None, *found, *[None] * results)
-
