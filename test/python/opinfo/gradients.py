@@ -468,7 +468,7 @@ def main() -> int:
     parser.add_argument("--ops", nargs="*", default=[], help="names or patterns (*); default: all")
     parser.add_argument("--samples", type=int, default=SAMPLES, help="samples of each (0: all; default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--quick", action="store_true", help="a part of all operators, together")
+    parser.add_argument("--quick", action="store_true", help="a part of all operators, always the same")
     parser.add_argument("--together", action="store_true", help="many operators in one program, which is quicker")
     parser.add_argument("--listed", action="store_true", help="only what is listed")
     parser.add_argument("--shrink", action="store_true", help="take what passes off the list")
@@ -478,7 +478,7 @@ def main() -> int:
     names = quick_selection() if args.quick else selection(args.ops)
     if args.listed:
         names = [name for name in names if name in read(PATH)]
-    if args.quick or args.together:
+    if args.together:
         results = outcomes_together(names, args.samples, args.jobs, verbose=True)
     else:
         results = outcomes(names, args.samples, args.jobs, verbose=True)
