@@ -107,7 +107,7 @@ def aot_compile_training(
         non_finite=non_finite,
     )
     if non_finite == "raise":
-        raise ArgumentValueError('non_finite: a library raises nothing; with "skip" a result tells what a step did')
+        raise ArgumentValueError('non_finite: a library raises nothing; with "skip" a result reports what a step did')
     kind, _ = resolve(target, cpu)
     if kind.partition("-")[0].partition(":")[0] in ("cuda", "rocm"):
         raise ArgumentValueError(f"target: training steps are compiled for CPUs, got {target!r}")

@@ -66,8 +66,8 @@ public:
   /// Gives the state its first values again; waits for a call that is running.
   Status reset();
 
-  /// State of the table's parameter `index`, row-major, from or to host memory of exactly its size. These four wait for a
-  /// call that is running.
+  /// State of the table's parameter `index`, row-major, from or to host memory of exactly its size. These four wait for
+  /// a call that is running.
   Status readState(int64_t index, void *data, size_t bytes);
   Status writeState(int64_t index, const void *data, size_t bytes);
 

@@ -181,8 +181,8 @@ Status Model::checkState(int64_t index, const void *data, size_t bytes) const {
   if (!parameter.updated)
     return Status(Code::Invalid, name + " is not state: runs do not update it");
   if (bytes != bytesOf(parameter))
-    return Status(Code::Invalid, name + ": expected " + std::to_string(bytesOf(parameter)) + " bytes, got " +
-                                     std::to_string(bytes));
+    return Status(Code::Invalid,
+                  name + ": expected " + std::to_string(bytesOf(parameter)) + " bytes, got " + std::to_string(bytes));
   if (!data && bytes)
     return Status(Code::Invalid, name + ": the place for its data is null");
   return Status();
