@@ -131,4 +131,36 @@ disc_plan.kernel_func loop @scalar attributes {symbols = [], arg_dims = [#disc_s
   } -> tensor<f32>
   disc_plan.yield %r : tensor<f32>
 }
+
+// What follows from a tensor without dimensions alone is computed once, at the function's entry.
+// CHECK-LABEL: func.func @uniform
+// CHECK-NOT: scf.for
+// CHECK: %[[POWER:.*]] = math.powf
+// CHECK: %[[SUM:.*]] = arith.addf %[[POWER]]
+// CHECK: scf.for
+// CHECK-NOT: math.powf
+// CHECK: arith.mulf
+// CHECK: return
+disc_plan.kernel_func loop @uniform attributes {symbols = ["B"],
+    arg_dims = [#disc_shape.dims<[B]>, #disc_shape.dims<[]>],
+    layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
+               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[]>>,
+               #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>],
+    schedule = {chunk = 4096 : i64}} {
+^bb0(%x: tensor<?xf32>, %s: tensor<f32>):
+  %B = disc_shape.dim <B>
+  %e = tensor.empty(%B) : tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+                       iterator_types = ["parallel"]}
+      ins(%x : tensor<?xf32>) outs(%e : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %one = arith.constant 1.0 : f32
+    %v = tensor.extract %s[] : tensor<f32>
+    %p = math.powf %v, %v : f32
+    %q = arith.addf %p, %one : f32
+    %m = arith.mulf %a, %q : f32
+    linalg.yield %m : f32
+  } -> tensor<?xf32>
+  disc_plan.yield %r : tensor<?xf32>
+}
 }

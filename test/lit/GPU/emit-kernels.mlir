@@ -164,10 +164,10 @@ disc_plan.kernel_func loop @transpose attributes {symbols = ["B", "S"], arg_dims
 
 // Rank 0: the first thread of all.
 // CHECK-LABEL: gpu.func @scalar
-// CHECK: %[[ONE:.*]] = arith.constant 1 : index
+// CHECK-DAG: %[[ONE:.*]] = arith.constant 1 : index
+// CHECK-DAG: llvm.load {{.*}} -> f32
+// CHECK-DAG: math.exp %{{.*}} : f32
 // CHECK: scf.for %{{.*}} to %[[ONE]] step
-// CHECK: llvm.load {{.*}} -> f32
-// CHECK: math.exp %{{.*}} : f32
 // CHECK: llvm.store {{.*}} : f32
 disc_plan.kernel_func loop @scalar attributes {symbols = [], arg_dims = [#disc_shape.dims<[]>],
     layouts = [#disc_plan.layout<<0>, <[]>>, #disc_plan.layout<<0>, <[]>>],
