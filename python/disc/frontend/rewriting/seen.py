@@ -27,6 +27,8 @@ _OTHER = {
 _BETWEEN = tuple(
     str(Path(torch.__file__).parent / file)
     for file in ("_export/non_strict_utils.py", "fx/experimental/proxy_tensor.py", "overrides.py")
+) + tuple(
+    str(Path(__file__).parents[2] / file) for file in ("torch_compat/patching.py", "frontend/function_transforms.py")
 )
 # What rewritten code calls in the place of Python's functions.
 _FOR_MODELS = tuple(
