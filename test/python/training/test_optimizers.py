@@ -4,13 +4,13 @@ import copy
 
 import pytest
 import torch
-from optimizer_steps import SHAPES, CompiledStep, assert_close, assert_same_states, compare, named, parameters
 from torch import optim
-from user_optimizers import Assigning, Clipped, Counting, Decayed, Lion, OldAdam, Positional
 
 from disc import errors
 from disc.frontend.locations import source_of
 from disc.frontend.optimizers import trace_optimizer
+from training_optimizer_steps import SHAPES, CompiledStep, assert_close, assert_same_states, compare, named, parameters
+from training_user_optimizers import Assigning, Clipped, Counting, Decayed, Lion, OldAdam, Positional
 
 CASES = {
     "sgd": (optim.SGD, {"lr": 0.1}),
@@ -257,7 +257,7 @@ def test_what_cannot_be_compiled_is_said():
 
 def test_operations_have_the_lines_of_the_optimizer():
     tensors = parameters(((3,),))
-    for kind, line in ((optim.AdamW, "adam.py"), (Lion, "user_optimizers.py")):
+    for kind, line in ((optim.AdamW, "adam.py"), (Lion, "training_user_optimizers.py")):
         program = trace_optimizer(kind(tensors), named(tensors)).program
         nodes = [node for node in program.graph.nodes if "mul" in str(node.target) and "stack_trace" in node.meta]
         places = [source_of(node) for node in nodes]
