@@ -174,7 +174,8 @@ def test_states_that_are_loaded_are_other_tensors():
     assert not traced.changed(optimizer)
     optimizer.load_state_dict(copy.deepcopy(other.state_dict()))
     assert traced.changed(optimizer)
-    states = traced.rebind(optimizer)
+    traced.adopt(optimizer)
+    states = traced.states
     assert not traced.changed(optimizer)
     assert states["optimizer.layer.0.step"] is optimizer.state[tensors[0]]["step"]
     assert states["optimizer.layer.0.step"] == 1
