@@ -106,8 +106,9 @@ class _Kept:
             return value
         base, views = _viewed(node)
         if base in self._outer:
-            # Also of a view, which is made again: a weight that is transposed inside need not be kept for each step.
-            return _made(self._outer[base], views)
+            # Also of a view, which the gradient makes again: a transposed weight need not be kept for each step.
+            known = self._outer[base]
+            return lambda _: _made(known, views)
         if base in self._rows:
             row = self._rows[base]
             return lambda step: _made(row(step), views)
