@@ -35,6 +35,7 @@ USES_RE = {
     "frontend/entry_guards.py": "guards of torch.export, which are Python",
     "frontend/export.py": "messages of torch.export",
     "frontend/fallback.py": "messages of the runtime",
+    "frontend/function_transforms.py": "messages of PyTorch",
     "frontend/locations.py": "stack traces of FX nodes, which are texts",
     "frontend/onnx/model.py": "names of dims in a file",
     "frontend/readable.py": "guards of torch.export",

@@ -278,7 +278,9 @@ def _checked(original: Any, error_type: type[Exception], condition: Any, message
 
 def _asks_for_types(frame: Any) -> bool:
     """Whether the user's code that calls asks for the types of values: those of traced numbers are PyTorch's."""
-    while frame is not None and not is_user_file(frame.f_code.co_filename):
+    while frame is not None and (
+        seen.is_handler(frame.f_code.co_filename) or not is_user_file(frame.f_code.co_filename)
+    ):
         frame = frame.f_back
     code = None if frame is None else frame.f_code
     if code is None or not is_user_line(code.co_filename) or "_disc_" in code.co_freevars:

@@ -67,9 +67,14 @@ def note_result(func: Any, args: Any, kwargs: Any, result: Any) -> None:
             note(x.shape)
 
 
+def is_handler(file: str) -> bool:
+    """Whether code of a file runs between a function that is called and the handler of a TorchFunctionMode."""
+    return file.startswith(_BETWEEN)
+
+
 def _is_models(frame: Any) -> bool:
     """Whether the model's code, or a layer of PyTorch's, calls a function that a mode handles."""
-    while frame is not None and frame.f_code.co_filename.startswith(_BETWEEN):
+    while frame is not None and is_handler(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None:
         return False
