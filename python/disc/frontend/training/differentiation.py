@@ -45,6 +45,20 @@ def end_of(nodes: Sequence[Node], start: int) -> int:
     return next(at for at in range(start + 1, len(nodes)) if nodes[at].target is wanted and nodes[at].args[0] is begin)
 
 
+def outermost(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes that are not part of a region among them."""
+    found: list[Node] = []
+    at = 0
+    while at < len(nodes):
+        if nodes[at].target in BEGINS:
+            end = end_of(nodes, at)
+            at = end_of(nodes, end) if nodes[at].target is markers.branch_begin else end
+        else:
+            found.append(nodes[at])
+        at += 1
+    return found
+
+
 class Evaluation:
     """Runs the nodes of a graph in their order, in the modes that are active."""
 

@@ -27,7 +27,7 @@ from ...torch_compat import pytree
 from ...torch_compat.symbols import statically_known_true
 from ...torch_compat.tracing import from_functional, get_proxy_mode, get_proxy_slot
 from .. import markers
-from .differentiation import Evaluation, requires_grad, source_of
+from .differentiation import Evaluation, outermost, requires_grad, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,9 +83,11 @@ def _made(value: Tensor, views: Sequence[Callable[[Tensor], Tensor]]) -> Tensor:
 class _Kept:
     """What autograd keeps while a side or step runs."""
 
-    def __init__(self, outer: dict[Node, Tensor], rows: dict[Node, Callable[[Any], Tensor]] | None = None) -> None:
-        self._outer = outer
-        self._rows = rows if rows is not None else {}
+    def __init__(self, outer: dict[Node, Tensor]) -> None:
+        self.outer = outer
+        """Tensors from outside of the region, by the nodes that stand for them; others where the gradient runs."""
+        self.rows: dict[Node, tuple[Node, int]] = {}
+        """Nodes that read the row of a step, with the tensor from outside and its dim."""
         self._numbers: dict[Node, int] = {}
         self.tensors: list[Tensor] = []
         """The tensors that must become results of the region."""
@@ -105,13 +107,12 @@ class _Kept:
         if node is None:
             return value
         base, views = _viewed(node)
-        if base in self._outer:
+        if base in self.outer:
             # Also of a view, which the gradient makes again: a transposed weight need not be kept for each step.
-            known = self._outer[base]
-            return lambda _: _made(known, views)
-        if base in self._rows:
-            row = self._rows[base]
-            return lambda step: _made(row(step), views)
+            return lambda: _made(self.outer[base], views)
+        if base in self.rows:
+            source, dim = self.rows[base]
+            return lambda: _made(self.outer[source].select(dim, self.step), views)
         if node not in self._numbers:
             self._numbers[node] = len(self.tensors)
             self.tensors.append(value.detach())
@@ -120,7 +121,7 @@ class _Kept:
     def _unpack(self, kept: Any) -> Tensor:
         if isinstance(kept, int):
             return self.restored(kept)
-        return kept if isinstance(kept, Tensor) else kept(self.step)
+        return kept if isinstance(kept, Tensor) else kept()
 
 
 class _Region:
@@ -151,14 +152,34 @@ class _Region:
         leaves = [self._values[node].detach().requires_grad_() for node in nodes]
         return leaves, dict(zip(nodes, (x.clone() if mutable else x for x in leaves), strict=True))
 
-    def _graft(self, results: Sequence[Node], sizes: Sequence[Node], backward: Callable[..., Any]) -> None:
-        """Evaluates the results of the region and their sizes, and gives the results the gradient ``backward``."""
+    def _graft(
+        self,
+        results: Sequence[Node],
+        sizes: Sequence[Node],
+        kept: Sequence[_Kept],
+        tensors: Sequence[Tensor],
+        backward: Callable[..., Any],
+    ) -> None:
+        """Evaluates the results of the region and their sizes, and gives the results the gradient ``backward``.
+
+        ``backward`` is called with the gradients of the results, then ``tensors``. If this region is part of another
+        one, those are results of that region by then.
+        """
         with torch.no_grad():
             self._evaluation.evaluate(sizes)
             for node in results:
                 self._values[node] = self._evaluation.call(node)
         given = [self._values[node] for node in self._captured]
-        grafted = _Graft.apply(backward, len(given), *given, *(self._values[node] for node in results))
+        count = len(tensors)
+
+        def run(gradients: Sequence[Tensor | None], found: Sequence[Tensor]) -> list[Tensor | None]:
+            for one in kept:
+                one.outer = dict(zip(self._known, found[count:], strict=True))
+            return backward(gradients, found[:count])  # type: ignore[no-any-return]
+
+        saved = [*tensors, *self._known.values()]
+        inputs = (*saved, *given, *(self._values[node] for node in results))
+        grafted = _Graft.apply(run, (len(saved), len(given)), *inputs)
         self._values.update(zip(results, grafted, strict=True))
 
     def _check_size(self, value: Tensor) -> None:
@@ -205,7 +226,7 @@ class Branch(_Region):
         """Traces the branch, then its results."""
         evaluation, values = self._evaluation, self._values
         begin = self._sides[0][0]
-        self._pred = values[begin.args[0]].detach()  # type: ignore[index]
+        pred = values[begin.args[0]].detach()  # type: ignore[index]
         token = evaluation.call(begin)
         sides: list[tuple[list[Any], list[Tensor], _Kept]] = []
         marks: list[Tensor] = []
@@ -222,7 +243,7 @@ class Branch(_Region):
             marks.append(token)
             sides.append((given, leaves, kept))
             # Numbers and the tensors that results are like.
-            values.update({node: side.values[node] for node in nodes[1:] if node not in values})
+            values.update({node: x for node, x in side.values.items() if node not in values})
             values[last] = token
         count = len(sides[0][0])
         kept_tensors = [x for *_, kept in sides for x in kept.tensors]
@@ -232,10 +253,15 @@ class Branch(_Region):
         token = marks[1]
         saved = [markers.branch_result(token, x, list(x.shape), count + n) for n, x in enumerate(kept_tensors)]
         first = len(sides[0][2].tensors)
-        sides[0][2].restored = lambda n: saved[n]
-        sides[1][2].restored = lambda n: saved[first + n]
         numbers = [node.args[3] for node in results]
-        self._graft(results, sizes, lambda gradients: self._backward(sides, numbers, gradients))
+
+        def backward(gradients: Sequence[Tensor | None], tensors: Sequence[Tensor]) -> list[Tensor | None]:
+            pred, *restored = tensors
+            sides[0][2].restored = lambda n: restored[n]
+            sides[1][2].restored = lambda n: restored[first + n]
+            return self._backward(pred, sides, numbers, gradients)
+
+        self._graft(results, sizes, [kept for *_, kept in sides], [pred, *saved], backward)
 
     def _add_results(self, marks: Sequence[Tensor], kept: Sequence[Sequence[Tensor]]) -> None:
         """Adds what both sides keep to the values that they return; of what the other side keeps, memory alone."""
@@ -249,27 +275,24 @@ class Branch(_Region):
             end.args = (end.args[0], [*end.args[1], *added], *end.args[2:])  # type: ignore[misc]
 
     def _backward(
-        self, sides: Sequence[tuple[list[Any], list[Tensor], _Kept]], numbers: Sequence[Any], gradients: Sequence[Any]
+        self,
+        pred: Tensor,
+        sides: Sequence[tuple[list[Any], list[Tensor], _Kept]],
+        numbers: Sequence[Any],
+        gradients: Sequence[Any],
     ) -> list[Tensor | None]:
-        token = markers.branch_begin(self._pred)
-        found: list[list[Tensor | None]] = []
-        marks: list[Tensor] = []
+        token = markers.branch_begin(pred)
+        used: list[Tensor] = []
         for (given, leaves, _), marker in zip(sides, (markers.branch_else, markers.branch_end), strict=True):
             outputs = []
             for number, gradient in zip(numbers, gradients, strict=True):
                 if gradient is not None:
                     _equal_sizes(token, given[number], gradient)
                     outputs.append((given[number], gradient))
-            found.append(self._gradients(outputs, leaves))
-            marks.append(token)
-            if marker is markers.branch_end:
-                break
-            used = [x if x is not None else _zeros(leaf) for x, leaf in zip(found[0], leaves, strict=True)]
-            token = marker(token, [x.contiguous() for x in used], [], [])
-        leaves = sides[1][1]
-        used = [x if x is not None else _zeros(leaf) for x, leaf in zip(found[1], leaves, strict=True)]
-        end = markers.branch_end(token, [x.contiguous() for x in used], [], [])
-        return [markers.branch_result(end, x, list(x.shape), n) for n, x in enumerate(used)]
+            found = self._gradients(outputs, leaves)
+            used = [(x if x is not None else _zeros(leaf)).contiguous() for x, leaf in zip(found, leaves, strict=True)]
+            token = marker(token, used, [], [])
+        return [markers.branch_result(token, x, list(x.shape), n) for n, x in enumerate(used)]
 
 
 def _empty_before(place: Node, like: Tensor) -> Node:
@@ -320,9 +343,9 @@ class Loop(_Region):
         token = evaluation.call(begin)
         mutable = _changes(self._nodes)
         by_row = {} if has_condition else self._read_by_row(count)
-        rows: dict[Node, Callable[[Any], Tensor]] = {}
-        kept = _Kept(self._known, rows)
-        carried = [node for node in self._nodes if node.target is markers.loop_carried]
+        kept = _Kept(self._known)
+        # Not those of loops inside.
+        carried = [node for node in self._nodes if node.target is markers.loop_carried and node.args[0] is begin]
         differentiable = [node for node in carried if node.meta["val"].is_floating_point()]
         first: dict[Node, Tensor] = {}
 
@@ -342,10 +365,11 @@ class Loop(_Region):
         def read(node: Node, source: Node, dim: int) -> Callable[[Evaluation], Tensor]:
             def value(step: Evaluation) -> Tensor:
                 with torch.no_grad():
-                    row = values[source].detach().select(dim, step.operands(node.args[2]))
-                found = recorded(row)
-                assert found is not None
-                rows[found] = _row_of(values[source].detach(), dim)
+                    whole = values[source].detach()
+                    row = whole.select(dim, step.operands(node.args[2]))
+                found, known = recorded(row), recorded(whole)
+                assert found is not None and known is not None
+                kept.rows[found] = known, dim
                 return row
 
             return lambda step: leaf(node, value(step))
@@ -364,11 +388,10 @@ class Loop(_Region):
         with torch.no_grad():
             detached = ([x.detach() for x in now], [x.detach() for x in after], given)
             token = markers.loop_end(token, slots, *detached, None if again is None else again.detach(), numbers)
-        values.update({node: step.values[node] for node in self._nodes[1:] if node not in values})
+        values.update({node: x for node, x in step.values.items() if node not in values})
         values[end] = token
         trips = self._trips(sizes, token) if has_condition else count
         saved = [markers.loop_stack(token, x, trips, len(stacked) + n) for n, x in enumerate(kept.tensors)]
-        kept.restored = lambda n: saved[n].select(0, kept.step)
         place = {slot: number for number, slot in enumerate(slots)}
         backward = _LoopGradient(
             self, kept, trips,
@@ -380,7 +403,7 @@ class Loop(_Region):
             rows=[(source, dim, first[node]) for node, (source, dim) in by_row.items()],
             results=[(node.target, node.args[-1]) for node in results],
         )  # fmt: skip
-        self._graft(results, sizes, backward)
+        self._graft(results, sizes, [kept], saved, backward)
 
     def _trips(self, sizes: Sequence[Node], token: Tensor) -> Any:
         """How many steps the loop made."""
@@ -401,7 +424,7 @@ class Loop(_Region):
             node for node in self._nodes if node.args and node.args[0] is self._nodes[0] and node.op == "call_function"
             and node.target in (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
         ]  # fmt: skip
-        for node in self._nodes:
+        for node in outermost(self._nodes[1:]):
             if node.target is torch.ops.aten.select.int and node.args[0] in self._captured:
                 source, dim, index = node.args
                 value = self._values[source]  # type: ignore[index]
@@ -424,10 +447,6 @@ class Loop(_Region):
         return self._values
 
 
-def _row_of(source: Tensor, dim: int) -> Callable[[Any], Tensor]:
-    return lambda number: source.select(dim, number)
-
-
 class _LoopGradient:
     """The gradient of a loop: called with the gradients of its results."""
 
@@ -440,7 +459,8 @@ class _LoopGradient:
         self._carried, self._firsts, self._after, self._stacked = carried, firsts, after, stacked
         self._summed, self._rows, self._results = summed, rows, results
 
-    def __call__(self, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
+    def __call__(self, gradients: Sequence[Tensor | None], saved: Sequence[Tensor]) -> list[Tensor | None]:
+        self._kept.restored = lambda n: saved[n].select(0, self._kept.step)
         of_last: dict[Any, Tensor] = {}
         of_stack: dict[Any, Tensor] = {}
         for (target, number), gradient in zip(self._results, gradients, strict=True):
@@ -493,21 +513,27 @@ class _LoopGradient:
 
 
 class _Graft(torch.autograd.Function):
-    """Results of a region with the region's gradient: ``apply(backward, n, n captured tensors, results)``."""
+    """Results of a region with the region's gradient: ``apply(backward, (k, n), k tensors, n captured ones, results)``.
+
+    ``backward`` is called with the gradients of the results and the k tensors.
+    """
 
     @staticmethod
-    def forward(ctx: Any, backward: Callable[..., Any], count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, backward: Callable[..., Any], counts: tuple[int, int], *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
-        ctx.gradient, ctx.counts = backward, (count, len(tensors) - count)
-        results = tuple(x.view_as(x) for x in tensors[count:])
+        kept, captured = counts
+        ctx.gradient, ctx.counts = backward, (*counts, len(tensors) - kept - captured)
+        ctx.save_for_backward(*tensors[:kept])
+        results = tuple(x.view_as(x) for x in tensors[kept + captured :])
         ctx.mark_non_differentiable(*(x for x in results if not x.is_floating_point()))
         return results
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        count, results = ctx.counts
-        if all(x is None for x in gradients):
-            found: Sequence[Tensor | None] = [None] * count
-        else:
-            found = ctx.gradient(gradients)
-        return (None, None, *found, *[None] * results)
+        kept, captured, results = ctx.counts
+        found: Sequence[Tensor | None] = [None] * captured
+        if any(x is not None for x in gradients):
+            found = ctx.gradient(gradients, ctx.saved_tensors)
+        return (None, None, *[None] * kept, *found, *[None] * results)
