@@ -176,12 +176,23 @@ def compile(
         )
     options = with_backends(options, backends, model)
     compilation = Compilation(options, name_of(model))
-    with compilation.progress(steps(compilation)):
-        program = compilation.import_model(
+    device = next((d.index for d in devices if d.type == "cuda"), 0)
+    return model_of(
+        compilation,
+        lambda: compilation.import_model(
             model, args, kwargs, dynamic_shapes, fixed, fallback=fallback, examples=several
-        )
-        watched = None
-        executable = build(compilation, program, next((d.index for d in devices if d.type == "cuda"), 0))
+        ),
+        model,
+        device,
+    )
+
+
+def model_of(compilation: Compilation, imported: Callable[[], ImportedProgram], model: Any, device: int = 0) -> Model:
+    """The compiled model: ``imported`` is the import stage of ``model``; the other stages and loading follow it."""
+    watched = None
+    with compilation.progress(steps(compilation)):
+        program = imported()
+        executable = build(compilation, program, device)
         if executable is not None:
             with compilation.step(LOAD):
                 load(executable, program.parameters)

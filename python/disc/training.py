@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .compilation import LOAD, Compilation
-from .compiler import build, check_options, load, steps, watch
+from .compilation import Compilation
+from .compiler import check_options, model_of
 from .errors import ArgumentValueError, CallError, NonFiniteError
+from .frontend import ImportedProgram
 from .frontend.optimizers import TracedOptimizer
 from .frontend.training.step import HYPER_PARAMETERS, TrainingProgram
 from .frontend.training.transforms import FINITE, NORM
-from .logs import log
 from .model import Model
 from .options import Options
 from .training_plan import NonFinite, Sums, TrainingPlan, plan_training
@@ -74,11 +74,15 @@ class TrainingStep:
         """Adds the gradients of a micro-batch to the parameters' ``grad``, and returns the loss.
 
         Nothing is divided by the number of micro-batches: scale the loss as in PyTorch. :meth:`apply` makes the step.
+        With ``loss_scale`` the gradients stay multiplied by it until then.
         """
         if self._sums is None:
             self._sums = self._compile("accumulate", self._gradients)
         self._keep_gradients()
-        result = self._sums(*args, **kwargs)
+        scaling = {}
+        if self._transform.scaled:
+            scaling[HYPER_PARAMETERS] = torch.tensor([self.loss_scale], dtype=torch.float64)
+        result = self._sums(*args, **kwargs, **scaling)
         torch.autograd.graph.increment_version(list(self._buffers.values()))
         return result
 
@@ -264,28 +268,11 @@ def _compiled(
     name: str,
 ) -> Model:
     compilation = Compilation(options, name)
-    with compilation.progress(steps(compilation)):
-        program = compilation.import_model(module, args, kwargs, dynamic_shapes, training=training)
-        executable = build(compilation, program)
-        watched = None
-        if executable is not None:
-            with compilation.step(LOAD):
-                load(executable, program.parameters)
-                watched = watch(executable, program, module)
-            program.release()
-    log.info("compiled %s in %.2f s: %r", name, sum(compilation.timings.values()), program.dynamic_report)
-    return Model(
-        program,
-        compilation.pipeline,
-        compilation.texts,
-        executable,
-        compilation.timings,
-        program.signature,
-        watched,
-        module,
-        name=name,
-        timeline=compilation.timeline.spans,
-    )
+
+    def imported() -> ImportedProgram:
+        return compilation.import_model(module, args, kwargs, dynamic_shapes, training=training)
+
+    return model_of(compilation, imported, module)
 
 
 def compile_training(

@@ -81,7 +81,8 @@ class TrainingPlan:
         if sums is None:
             training = TrainingProgram(self.names, self.update, self.transform, self.skips)
         else:
-            training = TrainingProgram(self.names, None, sums=sums)
+            scaling = Transform(scaled=self.transform.scaled, unscaled=False)
+            training = TrainingProgram(self.names, None, scaling, sums=sums)
         training.source, training.functions = self.source, functions
         with functions_noted(functions):
             try:

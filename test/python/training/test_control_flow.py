@@ -1,4 +1,4 @@
-"""Gradients through branches and loops, in each other and with what depends on the step: exact in f64, at many sizes."""
+"""Gradients through branches and loops, also inside each other: exact in f64, at many sizes."""
 
 import copy
 

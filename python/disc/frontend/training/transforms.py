@@ -18,6 +18,8 @@ class Transform:
 
     scaled: bool = False
     """Whether the loss is multiplied by a number, and the gradients divided by it."""
+    unscaled: bool = True
+    """Whether the gradients are divided; those of a micro-batch are added up as they are."""
     checked: bool = False
     """Whether gradients that are not finite are looked for."""
     clips_norm: bool = False
@@ -50,7 +52,7 @@ class Transform:
         """
         found = list(gradients)
         further: list[Tensor] = []
-        if self.scaled:
+        if self.scaled and self.unscaled:
             inverse = 1.0 / self._number("loss_scale", numbers)
             found = [g * inverse for g in found]
         if self.checked:
