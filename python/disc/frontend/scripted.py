@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,10 @@ from . import torchscript
 
 def unwrapped(function: Any) -> Any:
     """The Python function that TorchScript or torch.compile made ``function`` of, or else ``function``."""
+    if isinstance(function, types.MethodType):
+        # It shows its function's attributes as its own.
+        inner = unwrapped(function.__func__)
+        return function if inner is function.__func__ else types.MethodType(inner, function.__self__)
     while True:
         inner = _inside(function)
         if inner is None:

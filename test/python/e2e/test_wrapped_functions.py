@@ -56,3 +56,23 @@ def test_a_compiled_module():
     for n in (1, 9):
         x = torch.randn(n, 4)
         torch.testing.assert_close(model(x), inner(x).detach())
+
+
+class Methods(nn.Module):
+    """A method shows what its function has, also what PyTorch left there."""
+
+    @torch.compiler.disable
+    def _shifted(self, x, by):
+        return x + by if x.sum() > 0 else x - by
+
+    def forward(self, x):
+        return self._shifted(x, 1.0), Methods._shifted(self, x, by=2.0)
+
+
+def test_wrapped_methods():
+    net = Methods()
+    model = disc.compile(net, (torch.randn(3, 4),), dynamic_shapes=(N,))
+    for n in (1, 2, 50):
+        for sign in (1, -1):
+            x = torch.rand(n, 4) * sign
+            torch.testing.assert_close(model(x), net(x))

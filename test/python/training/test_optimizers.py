@@ -282,3 +282,10 @@ def test_many_parameters_are_traced_as_one():
     for ours, expected in zip(tensors, reference, strict=True):
         assert_close(ours.detach(), expected.detach())
     assert_same_states(step.optimizer, optimizer)
+
+
+def test_after_torch_compile():
+    """Its first use wraps methods of all optimizers."""
+    torch.compile(torch.neg, backend="eager")(torch.ones(1))
+    assert hasattr(optim.RAdam._init_group, "_torchdynamo_orig_callable")
+    compare(lambda tensors: optim.RAdam(tensors))
