@@ -112,4 +112,5 @@ FULL = _model(
     ((1, 17), (4, 31), (8, 64)),
 )
 SMALL = _model(_TINY, ((1, 5), (2, 17), (7, 4), (3, 64), (5, 33)))
-SMALL_WITH_DROPOUT = _model(replace(_TINY, dropout=0.2), SMALL.shapes)
+ONE_LAYER = _model(replace(_TINY, layers=1), SMALL.shapes)
+SMALL_WITH_DROPOUT = _model(replace(_TINY, layers=1, dropout=0.2), SMALL.shapes)

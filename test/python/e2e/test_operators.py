@@ -223,6 +223,7 @@ def assert_same(got, want):
     torch.testing.assert_close(got, want, rtol=1e-4 if want.is_complex() else 2e-5, atol=1e-5, equal_nan=True)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("group", PROGRAMS)
 def test_operators(group, subtests):
     torch.manual_seed(0)

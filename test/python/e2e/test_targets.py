@@ -15,7 +15,7 @@ from disc import package
 from minilm import load_model, random_inputs
 from models import MLP
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(4)
 
 AARCH64 = "aarch64-linux-gnu"
 

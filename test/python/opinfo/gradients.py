@@ -50,7 +50,7 @@ _CONSIDERED = 96
 _SECONDS = 120.0
 _GROUP = 12
 """Samples in one program."""
-_PART = 13
+_PART = 29
 """The ordinary test suite evaluates one operator in so many."""
 _EXACT = (1e-9, 1e-9)
 _CLOSE = (1e-7, 1e-7)

@@ -40,6 +40,7 @@ CASES = {
 }
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", CASES)
 def test_twenty_steps_are_those_of_pytorch(name):
     kind, options = CASES[name]

@@ -36,6 +36,7 @@ def twins(_compiled):
     return _compiled.restart()
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_model(name):
     """Each network, and both outcomes of its conditions."""
@@ -51,6 +52,7 @@ def test_trees_are_an_error():
         Twins(models.load(TREES, small=True))
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", CASES)
 def test_case(name):
     """Each thing that a step must handle."""
@@ -288,7 +290,7 @@ def test_wrong_argument(mlp, twins, wrong):
 
 def test_error_inside():
     """An id that the table does not have: no parameter, buffer or state changes."""
-    model = models.load("gpt", small=True)
+    model = gpt.ONE_LAYER
     twins = Twins(model, torch.float32)
     twins.run(cycle(model, 2))
     before = snapshot(twins.module, twins.optimizer)

@@ -337,11 +337,13 @@ _CASES = {
 }
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", _CASES)
 def test_equals_eager(name: str) -> None:
     _check(_CASES[name], torch.float64)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", ["double backward", "per sample", "hessian times vector", "hessians"])
 def test_equals_eager_in_single_precision(name: str) -> None:
     _check(_CASES[name], torch.float32)
