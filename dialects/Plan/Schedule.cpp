@@ -38,6 +38,7 @@ constexpr Field kContraction[] = {{"rows", {}, true},
                                   {"k_block", {}, false, 1, kMany},
                                   {"row_tiles", kExpr, true, 1, kMany},
                                   {"lhs_scratch", kExpr, true, 0, kMany},
+                                  {"lhs_panel", {}, false, 1, 64},
                                   {"rhs_scratch", kExpr, true, 0, kMany}};
 constexpr Field kAttention[] = {{"rows", {}, true},
                                 {"keys", {}, true, 1, kMany},

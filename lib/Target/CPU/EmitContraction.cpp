@@ -17,8 +17,11 @@
 //   }
 //
 // The left operand is read in place if one stride leads from row to row and another along k; if not, or if its rows
-// would fall in the same cache sets, a chunk of it is copied to scratch. A right operand that is not packed weights is
-// packed to scratch a panel at a time. What was copied for one task serves the next ones that need the same.
+// would fall in the same cache sets, a chunk of it is copied to scratch. One with contiguous rows, the transpose of a
+// row-major matrix, is copied to panels of a tile's rows for each value of k, unless k is short: in place, a tile reads
+// a piece of a line for each value of k, and lines that lie a power of two apart evict each other. A right operand that
+// is not packed weights is packed to scratch a panel at a time. What was copied for one task serves the next ones that
+// need the same.
 //
 // A kernel of several parts (see ContractionPart) goes to the code of the part that a task's panel belongs to. A part
 // of several products multiplies one tile by a panel of each before its epilogue.
@@ -41,6 +44,10 @@ using namespace mlir;
 using namespace mlir::disc;
 
 namespace {
+
+/// So many lines, one for each value of k, stay in the first-level cache while the tiles that need a part of them go
+/// by.
+constexpr int64_t shortDepth = 64;
 
 /// Where a task works.
 struct Task {
@@ -99,6 +106,7 @@ private:
       out.push_back(points.expr(info.sizes[d]));
     return out;
   }
+  Value select(Value condition, Value x, Value y) { return arith::SelectOp::create(b, loc(), condition, x, y); }
   SymExpr scheduled(StringRef name) { return e.kernel.getScheduleAttr().getAs<ExprAttr>(name).getValue(); }
   void fail() { failedInside = true; }
 
@@ -109,6 +117,7 @@ private:
   SmallVector<Value> emitPart(size_t index, Task task, Value before, Value lhs, Value rhsKey);
   Value placeLhs(const Task &task, Value &key);
   Value packLhs(const Task &task);
+  bool packLhsPanels(const Task &task, Value base);
   SmallVector<Value> placeRhs(Part &part, const Task &task, Value &key);
   void emitTiles(Part &part, const Task &task, Value lhs, ArrayRef<Value> rhs);
   LogicalResult emitEpilogue(Part &part, const Task &task, Value firstRow, Value rows, ArrayRef<Value> sums);
@@ -128,9 +137,13 @@ private:
   int64_t tileRows;
   std::vector<Part> parts;
 
-  /// How the left operand is read in place; nothing if it is copied.
+  /// How the left operand is read in place; nothing if it is always copied.
   std::optional<StridedOperand> lhsInPlace;
-  SymExpr lhsRowStride, lhsDepthStride; // elements, of what the product reads
+  SymExpr lhsRowStride, lhsDepthStride;           // elements, of what the product reads unless it is panels
+  int64_t lhsPanel = 0;                           // elements in each row of a panel; 0: it is never copied to panels
+  Value copiesPanels;                             // i1: panels, not in place; null if that is never a choice
+  Value lhsRowBytes, lhsDepthBytes, lhsTileBytes; // what leads to the next row, value of k and tile
+  Value keepsChunk; // i1: neighbouring tasks have the same rows, not the same columns; null if that is known
   Value rowCount, depthCount, tileCount, chunkCount, panelCount;
   std::optional<EvenSplit> rowSplit;
   TileHeights heights{1, 1};
@@ -152,10 +165,13 @@ void ContractionEmitter::chooseLhs() {
   auto strided = StridedOperand::get(e.kernel, info.left(), info.lhsMap(), e.shapes);
   lhsRowStride = SymExpr::ceilDiv(info.size(info.depth), SymExpr(64)) * SymExpr(64) + SymExpr(16);
   lhsDepthStride = SymExpr(1);
+  lhsPanel = e.schedule("lhs_panel", 0);
   if (!strided)
     return;
   auto row = strided->collapse(info.rows, info.sizes, e.shapes);
   auto depth = strided->collapse(info.depth, info.sizes, e.shapes);
+  if (!row || !row->isConstant(1))
+    lhsPanel = 0;
   if (!row || !depth)
     return;
   // Rows a multiple of 4 KiB apart share one set of the first-level cache. A few more than it holds do no harm that a
@@ -165,6 +181,11 @@ void ContractionEmitter::chooseLhs() {
   if (heights.max > ways + ways / 4 && row->isConstant() && row->constant() * rowBytes % 4096 == 0 &&
       !row->isConstant(0))
     return;
+  ShapeAnalysis::Range range = e.shapes.range(info.size(info.depth));
+  if (lhsPanel && range.min && *range.min > shortDepth)
+    return;
+  if (range.max && *range.max <= shortDepth)
+    lhsPanel = 0;
   lhsInPlace = strided;
   lhsRowStride = *row;
   lhsDepthStride = *depth;
@@ -183,11 +204,33 @@ LogicalResult ContractionEmitter::emit() {
   tileCount = m.max(m.ceilDiv(rowCount, m.constant(tileRows)), m.constant(1));
   chunkCount = m.ceilDiv(tileCount, points.expr(scheduled("row_tiles")));
   rowSplit.emplace(m, rowCount, tileCount);
+  int64_t bytes = byteSize(info.lhsElement);
+  lhsRowBytes = m.mul(points.expr(lhsRowStride), bytes);
+  lhsDepthBytes = m.mul(points.expr(lhsDepthStride), bytes);
+  if (lhsPanel && lhsInPlace) {
+    copiesPanels = m.less(m.constant(shortDepth), depthCount);
+    lhsDepthBytes = select(copiesPanels, m.constant(lhsPanel * bytes), lhsDepthBytes);
+  } else if (lhsPanel) {
+    lhsRowBytes = m.constant(bytes);
+    lhsDepthBytes = m.constant(lhsPanel * bytes);
+  }
+  if (lhsPanel)
+    lhsTileBytes = m.mul(m.add(m.mul(depthCount, lhsPanel), m.constant(lanes)), bytes);
   panelCount = m.constant(0);
   for (Part &part : parts) {
     part.columnCount = points.expr(part.info().size(part.info().columns));
     part.panelCount = m.ceilDiv(part.columnCount, m.constant(part.vectors * lanes));
     panelCount = m.add(panelCount, part.panelCount);
+  }
+  // Copying rows again for each panel costs as much for a column as copying a panel again for each chunk does for a
+  // row.
+  if (!info.panels && (lhsPanel || !lhsInPlace)) {
+    int64_t columns = 0;
+    for (const Part &part : parts)
+      columns = std::max<int64_t>(columns, part.vectors * lanes * int64_t(part.products.size()));
+    keepsChunk = m.less(m.constant(columns), m.mul(points.expr(scheduled("row_tiles")), tileRows));
+    if (copiesPanels)
+      keepsChunk = arith::AndIOp::create(b, loc(), keepsChunk, copiesPanels);
   }
 
   Value none = m.constant(-1);
@@ -196,10 +239,14 @@ LogicalResult ContractionEmitter::emit() {
   return failure(failedInside);
 }
 
-/// Neighbouring tasks share the operand that must be copied: the right one, if it is not packed yet.
+/// Neighbouring tasks share the operand that must be copied: the right one, if it is not packed yet. If both are
+/// copied, that of which more would be copied again.
 Task ContractionEmitter::locate(Value task) {
   Task t;
-  Value inner = info.panels ? panelCount : chunkCount, outer = info.panels ? chunkCount : panelCount;
+  auto either = [&](Value ifChunk, Value ifPanel) {
+    return keepsChunk ? select(keepsChunk, ifChunk, ifPanel) : info.panels ? ifChunk : ifPanel;
+  };
+  Value inner = either(panelCount, chunkCount), outer = either(chunkCount, panelCount);
   Value low = m.rem(task, inner), rest = m.div(task, inner);
   Value high = rest;
   t.batchLinear = m.constant(0);
@@ -208,8 +255,8 @@ Task ContractionEmitter::locate(Value task) {
     t.batchLinear = m.div(rest, outer);
     t.batch = m.delinearize(t.batchLinear, sizes(info.batch));
   }
-  t.chunk = info.panels ? high : low;
-  t.panel = info.panels ? low : high;
+  t.chunk = either(high, low);
+  t.panel = either(low, high);
   EvenSplit tiles(m, tileCount, chunkCount);
   t.firstTile = tiles.start(m, t.chunk);
   t.endTile = m.add(t.firstTile, tiles.size(m, t.chunk));
@@ -253,23 +300,31 @@ SmallVector<Value> ContractionEmitter::emitPart(size_t index, Task task, Value b
 
 /// The rows of the task's chunk: in place, or copied unless the task before did (`key` says what it copied).
 Value ContractionEmitter::placeLhs(const Task &task, Value &key) {
+  Value inPlace;
   if (lhsInPlace) {
     Value offset = points.expr(lhsInPlace->offset);
     for (auto [d, coordinate] : llvm::zip_equal(info.batch, task.batch))
       offset = m.add(offset, m.mul(coordinate, points.expr(lhsInPlace->strides[d])));
     offset = m.add(offset, m.mul(task.firstRow, points.expr(lhsRowStride)));
-    return m.advance(points.operandPtr(lhsInPlace->argument), m.mul(offset, byteSize(info.lhsElement)));
+    inPlace = m.advance(points.operandPtr(lhsInPlace->argument), m.mul(offset, byteSize(info.lhsElement)));
+    if (!copiesPanels)
+      return inPlace;
   }
   Value lhs = m.advance(e.scratch(), points.expr(scheduled("lhs_scratch")));
   Value last = key;
   key = m.add(m.mul(task.batchLinear, chunkCount), task.chunk);
-  auto copy = scf::IfOp::create(b, loc(), arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::ne, key, last));
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(&copy.getThenRegion().front());
-  PointEmitter::Scope inner(points);
-  if (!packLhs(task))
-    fail();
-  return lhs;
+  Value another = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::ne, key, last);
+  if (copiesPanels)
+    another = arith::AndIOp::create(b, loc(), another, copiesPanels);
+  auto copy = scf::IfOp::create(b, loc(), another);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(&copy.getThenRegion().front());
+    PointEmitter::Scope inner(points);
+    if (lhsPanel ? !packLhsPanels(task, lhs) : !packLhs(task))
+      fail();
+  }
+  return copiesPanels ? select(copiesPanels, lhs, inPlace) : lhs;
 }
 
 /// The panels of the part's products.
@@ -350,6 +405,40 @@ SmallVector<Idx> ContractionEmitter::iteration(ContractionInfo &product, const T
   return iters;
 }
 
+/// Copies the tiles of the task's chunk to panels in scratch.
+bool ContractionEmitter::packLhsPanels(const Task &task, Value base) {
+  PanelSource source{info.left(), [&](Idx row, Idx depth) {
+                       SmallVector<Idx> columns(info.columns.size(), points.uniform(int64_t(0)));
+                       SmallVector<Value> rows(info.rows.size(), m.constant(0));
+                       SmallVector<Idx> iters = iteration(info, task, rows, columns, split(info, depth, info.depth)),
+                                        point;
+                       for (auto [d, idx] : llvm::zip_equal(info.rows, split(info, row, info.rows)))
+                         iters[d] = idx;
+                       for (AffineExpr x : info.lhsMap().getResults())
+                         point.push_back(points.affine(x, iters));
+                       return point;
+                     }};
+  source.width = lhsPanel;
+  bool ok = true;
+  // A few values of k for all tiles: a line is read by the next tile as long as it is in the first-level cache, and no
+  // set of that has fewer ways.
+  Value block = m.constant(8);
+  emitFor(b, loc(), m.constant(0), depthCount, block, {}, [&](Value from, ValueRange) {
+    PointEmitter::Scope scope(points);
+    source.firstDepth = from;
+    Value end = m.min(m.add(from, block), depthCount);
+    emitFor(b, loc(), task.firstTile, task.endTile, m.constant(1), {}, [&](Value tile, ValueRange) {
+      PointEmitter::Scope scope(points);
+      Value panel = m.advance(base, m.mul(m.sub(tile, task.firstTile), lhsTileBytes));
+      ok &= succeeded(emitPanel(points, m, source, info.lhsElement, rowSplit->start(m, tile), rowCount, end,
+                                llvm::divideCeil(lhsPanel, lanes), /*alwaysWhole=*/false, panel));
+      return SmallVector<Value>();
+    });
+    return SmallVector<Value>();
+  });
+  return ok;
+}
+
 /// Copies the rows of the task's chunk to scratch, row-major. Null if an element cannot be evaluated.
 Value ContractionEmitter::packLhs(const Task &task) {
   Value base = m.advance(e.scratch(), points.expr(scheduled("lhs_scratch")));
@@ -402,8 +491,7 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
   // The product steps through k by one value, or by a pair of them.
   int64_t step = part.products.front().spec.pairs ? 2 : 1;
   Value steps = m.div(depthCount, m.constant(step));
-  Value rowBytes = m.mul(points.expr(lhsRowStride), byteSize(info.lhsElement));
-  Value depthBytes = m.mul(points.expr(lhsDepthStride), step * byteSize(info.lhsElement));
+  Value depthBytes = m.mul(lhsDepthBytes, step);
   Value zero = m.constant(0), one = m.constant(1);
   int64_t sumRowBytes = part.vectors * lanes * byteSize(acc);
   // With one block of k a tile is finished at once: all use the same memory, which stays in the nearest cache.
@@ -417,7 +505,12 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
     emitFor(b, loc(), task.firstTile, task.endTile, one, {}, [&](Value tile, ValueRange) {
       PointEmitter::Scope scope(points);
       Value row = rowSplit->start(m, tile), rows = rowSplit->size(m, tile), inChunk = m.sub(row, task.firstRow);
-      Value a = m.advance(lhs, m.add(m.mul(inChunk, rowBytes), m.mul(from, depthBytes)));
+      Value toTile = m.mul(inChunk, lhsRowBytes);
+      if (lhsPanel) {
+        Value toPanel = m.mul(m.sub(tile, task.firstTile), lhsTileBytes);
+        toTile = copiesPanels ? select(copiesPanels, toPanel, toTile) : toPanel;
+      }
+      Value a = m.advance(lhs, m.add(toTile, m.mul(from, depthBytes)));
       Value tileSums = e.scratch();
       if (blocked)
         tileSums = m.advance(tileSums, arith::SelectOp::create(b, loc(), several, m.mul(inChunk, sumRowBytes), zero));
@@ -438,7 +531,7 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
           Value skipped = m.mul(m.mul(m.sub(tile, task.firstTile), share), count);
           next = {m.advance(own, m.add(m.mul(count, panelBytes), skipped)), m.i64(share), end};
         }
-        callMicroKernel(b, loc(), product.spec, heights, m.i64(rows), a, m.i64(rowBytes), m.i64(depthBytes), own,
+        callMicroKernel(b, loc(), product.spec, heights, m.i64(rows), a, m.i64(lhsRowBytes), m.i64(depthBytes), own,
                         m.i64(count), sums.back(), accumulate, next);
       }
       auto epilogue = [&] { failedInside |= failed(emitEpilogue(part, task, row, rows, sums)); };

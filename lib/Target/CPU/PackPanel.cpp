@@ -68,7 +68,8 @@ struct PanelWriter {
   }
 
   void store(Value v, Value depth, int64_t vector) {
-    Value offset = m.add(m.mul(depth, vectors * lanes()), m.constant(vector * lanes()));
+    int64_t width = source.width ? source.width : vectors * lanes();
+    Value offset = m.add(m.mul(depth, width), m.constant(vector * lanes()));
     points.store(panel, Idx(offset, /*lanes=*/true), v);
   }
 
@@ -140,18 +141,19 @@ struct PanelWriter {
     return success(ok);
   }
 
+  Value first() { return source.firstDepth ? source.firstDepth : m.constant(0); }
   bool readsDown() { return source.depthContiguous && lanes() > 1; }
 
   LogicalResult whole() {
     if (!readsDown())
-      return rows(m.constant(0), false);
+      return rows(first(), false);
     Value end = m.mul(m.div(depthCount, m.constant(lanes())), lanes());
     return success(succeeded(squares(end, false)) && succeeded(rows(end, false)));
   }
 
   LogicalResult cut() {
     if (!readsDown() || source.padWithZeros)
-      return rows(m.constant(0), true);
+      return rows(first(), true);
     Value end = m.mul(m.div(depthCount, m.constant(lanes())), lanes());
     return success(succeeded(squares(end, true)) && succeeded(rows(end, true)));
   }

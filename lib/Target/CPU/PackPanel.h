@@ -18,10 +18,16 @@ struct PanelSource {
   std::function<Value(Value)> transform = {};
   /// Columns from `columnCount` on are zeros; if not, they hold anything.
   bool padWithZeros = false;
+  /// The first row of depth to write; null: 0. Only if not `depthContiguous`.
+  Value firstDepth = {};
+  /// Elements from one row of depth to the next; 0: all of a row's vectors. If fewer, what a row has too many of is
+  /// overwritten by the next one, and that of the last lies behind the panel.
+  int64_t width = 0;
 };
 
-/// Writes `depthCount` rows of `vectors` vectors at `panel`: columns `firstColumn` and the following ones, of which
-/// there are `columnCount` in all (at least one of them in this panel). `element` is the panel's.
+/// Writes the rows of depth before `depthCount`, of `vectors` vectors each, at `panel`: columns `firstColumn` and the
+/// following ones, of which there are `columnCount` in all (at least one of them in this panel). `element` is the
+/// panel's.
 LogicalResult emitPanel(PointEmitter &points, IndexMath &m, const PanelSource &source, Type element, Value firstColumn,
                         Value columnCount, Value depthCount, int64_t vectors, bool alwaysWhole, Value panel);
 

@@ -44,6 +44,14 @@ static std::optional<std::pair<BlockArgument, BlockArgument>> factors(linalg::Ge
 
 bool disc::isSumOfProducts(linalg::GenericOp generic) { return factors(generic).has_value(); }
 
+bool ContractionInfo::rowsContiguous() const {
+  AffineMap map = const_cast<ContractionInfo *>(this)->lhsMap();
+  if (rows.size() != 1 || map.getNumResults() == 0)
+    return false;
+  auto last = dyn_cast<AffineDimExpr>(map.getResults().back());
+  return last && last.getPosition() == rows.front();
+}
+
 SymExpr ContractionInfo::size(ArrayRef<unsigned> dims) const {
   SymExpr product(1);
   for (unsigned d : dims)

@@ -29,6 +29,8 @@ struct ContractionInfo {
   Value right() { return op.getDpsInputOperand(rhs)->get(); }
   AffineMap lhsMap() { return op.getMatchingIndexingMap(op.getDpsInputOperand(lhs)); }
   AffineMap rhsMap() { return op.getMatchingIndexingMap(op.getDpsInputOperand(rhs)); }
+  /// True if the left operand's last dimension is that of the rows, of which there is one.
+  bool rowsContiguous() const;
   AffineMap resultMap() { return op.getMatchingIndexingMap(op.getDpsInitOperand(0)); }
 
   /// Fails, with an error at the operation, if it is no sum of products.

@@ -14,7 +14,8 @@
 // so neither does the order of any sum.
 //
 // The scratch memory of a worker: one tile of sums (a chunk of them if the sum is cut into blocks); rows of the left
-// operand, for layouts that the product cannot read in place; and a panel of the right one if it is not packed yet.
+// operand, for layouts that the product cannot read in place; and a panel of the right one if it is not packed yet. A
+// left operand with contiguous rows may be copied to panels, which have `lhs_panel` elements for each value of k.
 //
 // Test: test/lit/Schedule/contraction.mlir
 //
@@ -81,7 +82,10 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   SymExpr end = (blocked ? chunkRows : SymExpr(rows)) * SymExpr(sumsPerRow * sumBytes);
   SymExpr lhsScratch = roundUp(end, 64);
   // Rows in scratch are longer than k, so that they do not all start in the same cache set.
+  // Panels of the rows take less, with the last vector written to one, which ends behind it.
   end = lhsScratch + chunkRows * (roundUp(k, 64) + SymExpr(16)) * SymExpr(bytesOf(info.lhsElement));
+  UnpackOp packed = info.panels;
+  bool toPanels = info.rowsContiguous() && !(packed && packed.getPairs());
   SymExpr rhsScratch = roundUp(end, 64);
   end = info.panels ? rhsScratch : rhsScratch + k * SymExpr(panelBytes);
 
@@ -93,14 +97,14 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
 
   MLIRContext *context = kernel.getContext();
   auto expr = [&](const SymExpr &e) { return ExprAttr::get(context, e); };
-  kernel.setScheduleAttr(b.getDictionaryAttr({
-      b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
-      b.getNamedAttr("columns", b.getArrayAttr(columns)),
-      b.getNamedAttr("k_block", b.getI64IntegerAttr(kBlock)),
-      b.getNamedAttr("row_tiles", expr(rowTiles)),
-      b.getNamedAttr("lhs_scratch", expr(lhsScratch)),
-      b.getNamedAttr("rhs_scratch", expr(rhsScratch)),
-  }));
+  SmallVector<NamedAttribute> schedule = {
+      b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),      b.getNamedAttr("columns", b.getArrayAttr(columns)),
+      b.getNamedAttr("k_block", b.getI64IntegerAttr(kBlock)), b.getNamedAttr("row_tiles", expr(rowTiles)),
+      b.getNamedAttr("lhs_scratch", expr(lhsScratch)),        b.getNamedAttr("rhs_scratch", expr(rhsScratch)),
+  };
+  if (toPanels)
+    schedule.push_back(b.getNamedAttr("lhs_panel", b.getI64IntegerAttr(rows)));
+  kernel.setScheduleAttr(b.getDictionaryAttr(schedule));
   kernel.setTasksAttr(expr(batches * chunks * panels));
   kernel.setScratchAttr(expr(end));
   kernel.setCostAttr(expr(cost));

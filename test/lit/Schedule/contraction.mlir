@@ -56,4 +56,25 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64, l2_bytes = 10485
     }
     return %0 : tensor<8x10xf64>
   }
+
+  // The transpose of a row-major matrix: its rows may be copied to panels.
+  // CHECK-LABEL: func.func @transposed
+  // CHECK: disc_plan.kernel
+  // CHECK-SAME: lhs_panel = 14 : i64
+  func.func @transposed(%x: tensor<?x40xf32> {disc_shape.dims = #disc_shape.dims<[M, 40]>}, %w: tensor<?x48xf32> {disc_shape.dims = #disc_shape.dims<[M, 48]>}) -> tensor<40x48xf32> {
+    %0 = disc_plan.kernel contraction ins(%x, %w : tensor<?x40xf32>, tensor<?x48xf32>) -> tensor<40x48xf32> attributes {name = "transposed"} {
+    ^bb0(%a: tensor<?x40xf32>, %b: tensor<?x48xf32>):
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<40x48xf32>
+      %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x48xf32>) -> tensor<40x48xf32>
+      %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (k, m)>, affine_map<(m, n, k) -> (k, n)>, #y], iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<?x40xf32>, tensor<?x48xf32>) outs(%f : tensor<40x48xf32>) {
+      ^bb0(%l: f32, %r: f32, %o: f32):
+        %p1 = arith.mulf %l, %r : f32
+        %s = arith.addf %o, %p1 : f32
+        linalg.yield %s : f32
+      } -> tensor<40x48xf32>
+      disc_plan.yield %c : tensor<40x48xf32>
+    }
+    return %0 : tensor<40x48xf32>
+  }
 }
