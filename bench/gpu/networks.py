@@ -219,13 +219,18 @@ def _ranker(config: ctr_ranker.Config, shapes: tuple[Shape, ...]) -> Spec:
     )
 
 
-class Encoder(MiniLM):
-    """An encoder that looks at its answer behind every layer, and leaves as soon as one is clear for all sequences."""
+class Encoder(nn.Module):
+    """An encoder that leaves behind the first layer whose answer is clear for all sequences.
+
+    Answers of random weights are equally unclear everywhere; a factor makes those of later layers clearer.
+    """
 
     thresholds: Tensor
 
     def __init__(self, vocabulary: int, width: int, layers: int, classes: int = 8):
-        super().__init__(vocabulary, width, layers)
+        super().__init__()
+        body = MiniLM(vocabulary, width, layers)
+        self.words, self.places, self.norm, self.layers = body.words, body.places, body.norm, body.layers
         self.heads = nn.ModuleList([nn.Linear(width, classes) for _ in range(layers)])
 
     def forward(self, ids: Tensor, mask: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor]:
@@ -233,9 +238,9 @@ class Encoder(MiniLM):
         x = self.norm(self.words(ids) + self.places(torch.arange(ids.shape[1], device=ids.device)))
         hidden = (1.0 - mask[:, None, None, :].to(x.dtype)) * torch.finfo(x.dtype).min
         used = torch.zeros_like(threshold)
-        for layer, head in zip(self.layers, self.heads, strict=True):
+        for i, (layer, head) in enumerate(zip(self.layers, self.heads, strict=True)):
             x = layer(x, hidden)
-            logits = head(x[:, 0])
+            logits = head(x[:, 0]) * (i + 1)
             used = used + 1
             if logits.softmax(dim=-1).amax(dim=-1).min() > threshold:
                 break
@@ -266,8 +271,8 @@ SPECS: dict[str, Spec] = {
     "llama_decode": _llama(LlamaConfig(), ((1, 512), (8, 512), (1, 17), (1, 2000), (8, 2000)), decode=True),
     "resnet50": _resnet(ResNet, _pictures),
     "ranker": _ranker(ctr_ranker.Config(), ((1,), (128,), (2048,), (17,))),
-    # A network of these weights is nowhere sure of its answer: thresholds of 0 and 100 percent decide where it leaves.
-    "early_exit": _early_exit(30522, 768, 12, ((1, 128, 0), (1, 128, 100), (8, 128, 25), (8, 128, 100))),
+    # The percentage is the threshold: 0 leaves behind the first layer, 100 behind the last.
+    "early_exit": _early_exit(30522, 768, 12, ((1, 128, 60), (8, 128, 60), (1, 128, 0), (1, 128, 100), (8, 128, 100))),
     "bert_f32_small": _bert(torch.float32, 100, 48, 2, ((1, 17), (3, 40)), 2e-5),
     "bert_bf16_small": _bert(torch.bfloat16, 100, 48, 2, ((1, 17), (3, 40)), 2e-2),
     "llama_prefill_small": _llama(_small, ((1, 2), (1, 17), (3, 40)), decode=False),

@@ -18,6 +18,7 @@ import ctypes
 import json
 import math
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -41,6 +42,7 @@ AUTOTUNE = "compile_autotune"
 MODES = {"compile_dynamic": None, "compile_static": None, "compile_graphs": "reduce-overhead", AUTOTUNE: "max-autotune"}
 """`torch.compile`'s, of the engines that are that."""
 PEERS = ("eager", *MODES)
+STATIC = PEERS[2:]
 USUAL = PEERS[:3]
 BEGAN = time.monotonic()
 
@@ -125,9 +127,8 @@ def compiled(reference: nn.Module, engine: str) -> Call:
 
 def engines_at(number: int, options: argparse.Namespace) -> list[str]:
     """Those that are to be measured at a model's shape of this number."""
-    limits = {AUTOTUNE: min(options.static_shapes, options.autotune_shapes)}
-    limits |= {"eager": len(SPECS) << 32, "compile_dynamic": len(SPECS) << 32}
-    return [engine for engine in options.engines if number < limits.get(engine, options.static_shapes)]
+    limits = dict.fromkeys(STATIC, options.static_shapes) | {AUTOTUNE: options.autotune_shapes}
+    return [engine for engine in options.engines if engine not in limits or number < limits[engine]]
 
 
 def prepared(engine: str, call: Call, inputs: tuple[Tensor, ...]) -> str:
@@ -161,6 +162,7 @@ def measure(
     found |= {"copy_gigabytes_per_second": bandwidth / 1e3, "failed": {}, "shapes": {}, "compile_seconds": {}}
     timer = ctypes.CDLL(str((options.folder / "host_time.so").resolve()))
     found["graph_launch"] = graph_launches(timer)
+    running: set[str] = set()  # of one compilation for all shapes, by and large
     for last in [False, True]:
         for number, shape in enumerate(spec.shapes):
             engines = ["disc", *engines_at(number, options)]
@@ -172,7 +174,7 @@ def measure(
                 for engine in engines:
                     if engine in found["failed"] or (engine == AUTOTUNE and not last):
                         continue
-                    if time.monotonic() - BEGAN > options.budget and engine not in ("disc", "eager"):
+                    if time.monotonic() - BEGAN > options.budget and engine in MODES and engine not in running:
                         continue
                     begin = time.perf_counter()
                     if why := prepared(engine, calls[engine], inputs):
@@ -180,6 +182,7 @@ def measure(
                         print(f"{name:12} {shape!s:14} {engine} fails: {why}", flush=True)
                         continue
                     timed[engine] = calls[engine]
+                    running |= {engine} & {"compile_dynamic"}
                     if not last or engine == AUTOTUNE:
                         found["compile_seconds"].setdefault(str(shape), {})[engine] = time.perf_counter() - begin
                 if last and AUTOTUNE not in timed:
@@ -221,9 +224,10 @@ def median(values: Sequence[float]) -> float | None:
 
 
 def graph_launches(timer: ctypes.CDLL) -> dict[int, float]:
-    """What the driver keeps the host for a graph of so many small kernels, one behind the other: the least for a model
-    of that many."""
-    found = {}
+    """What launching a graph of so many small kernels keeps the host: the driver's part of a call alone."""
+    found: dict[int, float] = {}
+    if not hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph_exec"):
+        return found  # of a version of PyTorch that keeps it to itself
     x = torch.zeros(1, device="cuda")
     for count in (1, 10, 100, 300):
         graph = torch.cuda.CUDAGraph()
@@ -314,9 +318,11 @@ def write(path: Path, models: dict[str, Any]) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def command(name: str, results: Path, options: argparse.Namespace, engines: Sequence[str], *more: str) -> list[str]:
+def command(
+    name: str, results: Path, options: argparse.Namespace, engines: Sequence[str], shapes: Sequence[str], *more: str
+) -> list[str]:
     """What measures one model."""
-    flags = ["--shapes", *options.shapes, "--engines", *engines, "--only", name, *more]
+    flags = ["--shapes", *shapes, "--engines", *engines, "--only", name, *more]
     for flag in ("device", "seconds", "largest", "static_shapes", "autotune_shapes"):
         flags.append(f"--{flag.replace('_', '-')}={getattr(options, flag)}")
     flags += ["--check-only"] * options.check_only
@@ -324,25 +330,38 @@ def command(name: str, results: Path, options: argparse.Namespace, engines: Sequ
 
 
 def warm(names: Sequence[str], options: argparse.Namespace, caches: Path) -> None:
-    """Compiles for all models at once. Of "max-autotune" only Triton's kernels are kept."""
+    """Compiles for all models and shapes at once. Of "max-autotune" only Triton's kernels are kept."""
     running = []
     for name in names:
-        usual = [engine for engine in options.engines if engine in MODES and engine != AUTOTUNE]
-        for engines in (usual, [AUTOTUNE] if AUTOTUNE in options.engines else []):
-            if engines:
-                threads = {"TORCHINDUCTOR_COMPILE_THREADS": "4"}
-                places = environment(caches, "discarded" if AUTOTUNE in engines else "kept") | threads
-                line = command(name, options.results, options, engines, "--compile-only")
-                running.append((name, engines, subprocess.Popen(line, env=places)))
+        shapes = ["x".join(map(str, shape)) for shape in _chosen(SPECS[name], options).shapes]
+        jobs = [("compile_dynamic", shapes)] if "compile_dynamic" in options.engines else []
+        for number, shape in enumerate(shapes):
+            jobs += [(engine, [shape]) for engine in engines_at(number, options) if engine in STATIC]
+        for engine, chosen in jobs:
+            threads = {"TORCHINDUCTOR_COMPILE_THREADS": "2"}
+            places = environment(caches, "discarded" if engine == AUTOTUNE else "kept") | threads
+            line = command(name, options.results, options, [engine], chosen, "--compile-only")
+            quiet = subprocess.DEVNULL
+            process = subprocess.Popen(line, env=places, process_group=0, stdout=quiet, stderr=quiet)
+            running.append((f"{name:12} {engine} {' '.join(chosen)}", process))
     begin = time.monotonic()
-    for name, engines, process in running:
-        try:
-            process.wait(max(0.1, begin + options.warm - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            print(f"{name:12} {' '.join(engines)}: not compiled beforehand in {options.warm:g} s", flush=True)
+    for what, process in running:
+        status = ended(process, begin + options.warm - time.monotonic())
+        if status is None:
+            print(f"{what}: not compiled beforehand in {options.warm:g} s", flush=True)
+        elif status:
+            print(f"{what}: compiling beforehand ended with status {status}", flush=True)
     print(f"compiled beforehand for {time.monotonic() - begin:.0f} s", flush=True)
+
+
+def ended(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    """The status of a process that leads its group, or None if it takes longer; then the group is ended."""
+    try:
+        return process.wait(max(0.1, seconds))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return None
 
 
 def environment(caches: Path, name: str) -> dict[str, str]:
@@ -357,18 +376,14 @@ def apart(names: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         if options.warm and not options.check_only:
             warm(names, options, Path(folder))
-        for name in names:
+        for number, name in enumerate(names):
             part = options.results.with_suffix(f".{name}.json")
-            limit = min(end - time.monotonic(), options.model_seconds)
-            # What takes longer than a model may is left out; what hangs ends with the process.
-            line = command(name, part, options, options.engines, f"--budget={0.7 * limit}")
-            status: int | None = None
-            try:
-                status = subprocess.run(
-                    line, check=False, timeout=max(1, limit), env=environment(Path(folder), "kept")
-                ).returncode
-            except subprocess.TimeoutExpired:
-                print(f"{name:12} stopped after {limit:.0f} seconds", flush=True)
+            # What a model leaves of its share is for those after it.
+            left = max(1.0, end - time.monotonic())
+            limit = min(left, options.model_seconds, options.shares * left / (len(names) - number))
+            # Peers that would begin to compile too late are left out; what hangs ends with the process.
+            line = command(name, part, options, options.engines, options.shapes, f"--budget={0.7 * limit}")
+            status = ended(subprocess.Popen(line, env=environment(Path(folder), "kept"), process_group=0), limit)
             models |= json.loads(part.read_text(encoding="utf-8"))["models"] if part.is_file() else {name: {}}
             part.unlink(missing_ok=True)
             if status:
@@ -377,8 +392,9 @@ def apart(names: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
                 # Without a difference there is no verdict. Peers may have been too slow.
                 key = "stopped" if "differences" in models[name] else "error"
                 models[name][key] = f"not done after {limit:.0f} seconds"
-            if "error" in models[name]:
-                print(f"{name:12} {models[name]['error']}", flush=True)
+            for key in ("stopped", "error"):
+                if key in models[name]:
+                    print(f"{name:12} {models[name][key]}", flush=True)
             write(options.results, models)
     return models
 
@@ -397,6 +413,7 @@ def main() -> None:
     parser.add_argument("--autotune-shapes", type=int, default=1, help='and no more than these with "max-autotune"')
     parser.add_argument("--minutes", type=float, default=9, help="for all of it")
     parser.add_argument("--model-seconds", type=float, default=1e9, help="for each model")
+    parser.add_argument("--shares", type=float, default=1e9, help="of the time that is left, for each model")
     parser.add_argument("--warm", type=float, default=0, help="seconds for compiling all models at once beforehand")
     parser.add_argument("--compile-only", action="store_true", help="of one model: fill the caches of the peers")
     parser.add_argument("--budget", type=float, default=1e9, help="of one model: seconds after which no peer compiles")
