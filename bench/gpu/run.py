@@ -44,6 +44,8 @@ MODES = {"compile_dynamic": None, "compile_static": None, "compile_graphs": "red
 PEERS = ("eager", *MODES)
 STATIC = PEERS[2:]
 USUAL = PEERS[:3]
+STAGES = (("disc", "eager"), PEERS[1:4], (AUTOTUNE,))
+"""What is measured one after the other: each takes much longer than the one before, whose engines it measures again."""
 BEGAN = time.monotonic()
 
 
@@ -155,26 +157,28 @@ def measure(
 ) -> None:
     """Times at each shape, all engines in turns. A peer that fails is told, and left out from there on.
 
-    Shapes with "max-autotune" are measured once more at the end, and replace what was measured without it.
+    A shape is measured again once a peer of a later stage has compiled for it, which replaces what was measured before.
     """
     calls: dict[str, Call] = {"disc": model, **{engine: compiled(reference, engine) for engine in options.engines}}
     bandwidth = copy_bandwidth()
     found |= {"copy_gigabytes_per_second": bandwidth / 1e3, "failed": {}, "shapes": {}, "compile_seconds": {}}
-    timer = ctypes.CDLL(str((options.folder / "host_time.so").resolve()))
-    found["graph_launch"] = graph_launches(timer)
-    running: set[str] = set()  # of one compilation for all shapes, by and large
-    for last in [False, True]:
+    library = (options.folder / "host_time.so").resolve()
+    timer = ctypes.CDLL(str(library)) if library.is_file() else None
+    found["graph_launch"] = graph_launches(timer) if timer else {}
+    ready: set[tuple[str, Shape | None]] = set()
+    for stage in STAGES:
         for number, shape in enumerate(spec.shapes):
             engines = ["disc", *engines_at(number, options)]
-            if last and AUTOTUNE not in engines:
+            if not set(engines) & set(stage):
                 continue
             inputs = tuple(t.cuda() for t in spec.tensors(shape))
             timed: dict[str, Call] = {}
             with torch.no_grad():
                 for engine in engines:
-                    if engine in found["failed"] or (engine == AUTOTUNE and not last):
-                        continue
-                    if time.monotonic() - BEGAN > options.budget and engine in MODES and engine not in running:
+                    # One compilation is for all shapes, by and large.
+                    key = (engine, shape if engine in STATIC else None)
+                    late = engine in MODES and time.monotonic() - BEGAN > options.budget
+                    if engine in found["failed"] or (key not in ready and (engine not in stage or late)):
                         continue
                     begin = time.perf_counter()
                     if why := prepared(engine, calls[engine], inputs):
@@ -182,29 +186,34 @@ def measure(
                         print(f"{name:12} {shape!s:14} {engine} fails: {why}", flush=True)
                         continue
                     timed[engine] = calls[engine]
-                    running |= {engine} & {"compile_dynamic"}
-                    if not last or engine == AUTOTUNE:
+                    ready.add(key)
+                    if engine in stage:
                         found["compile_seconds"].setdefault(str(shape), {})[engine] = time.perf_counter() - begin
-                if last and AUTOTUNE not in timed:
+                if not set(timed) & set(stage):
                     continue
                 entry = times_at(timed, inputs, options.seconds)
-                entry["host_without_python"] = median(model.host_times(timer, inputs, 20))
+                entry["host_without_python"] = median(model.host_times(timer, inputs, 20) if timer else [])
                 torch.cuda.synchronize()
                 moved = sum(t.nbytes for t in (*inputs, *leaves(reference(*inputs))))
             entry["megabytes"] = moved / 1e6
             entry["of_copy_bandwidth"] = moved / entry["disc"] / bandwidth
             found["shapes"][str(shape)] = entry
             save()
-            line = "  ".join(f"{engine} {entry[engine]:.1f}" for engine in timed)
-            hosts = "  ".join(f"{entry['host'][engine]:.1f}" for engine in timed)
-            share = f"  {entry['of_copy_bandwidth']:.0%} of a copy's bandwidth" if spec.memory_bound else ""
-            bare = f" (without Python {entry['host_without_python'] or math.nan:.1f})"
-            print(f"{name:12} {shape!s:14} us: {line}  host: {hosts}{bare}{share}", flush=True)
+            print(f"{name:12} {shape!s:14} {line(spec, entry)}", flush=True)
     # Last: calls cost the host more once a profiler has been there.
     for shape in spec.shapes:
         inputs = tuple(t.cuda() for t in spec.tensors(shape))
         found["shapes"][str(shape)]["kernels"] = kernels(model, inputs)
     save()
+
+
+def line(spec: Spec, entry: dict[str, Any]) -> str:
+    """What is printed of a shape."""
+    times = "  ".join(f"{engine} {entry[engine]:.1f}" for engine in entry["host"])
+    hosts = "  ".join(f"{value:.1f}" for value in entry["host"].values())
+    bare = f" (without Python {entry['host_without_python'] or math.nan:.1f})"
+    share = f"  {entry['of_copy_bandwidth']:.0%} of a copy's bandwidth" if spec.memory_bound else ""
+    return f"us: {times}  host: {hosts}{bare}{share}"
 
 
 def times_at(timed: dict[str, Call], inputs: tuple[Tensor, ...], seconds: float) -> dict[str, Any]:
@@ -340,9 +349,9 @@ def warm(names: Sequence[str], options: argparse.Namespace, caches: Path) -> Non
         for engine, chosen in jobs:
             threads = {"TORCHINDUCTOR_COMPILE_THREADS": "2"}
             places = environment(caches, "discarded" if engine == AUTOTUNE else "kept") | threads
-            line = command(name, options.results, options, [engine], chosen, "--compile-only")
+            words = command(name, options.results, options, [engine], chosen, "--compile-only")
             quiet = subprocess.DEVNULL
-            process = subprocess.Popen(line, env=places, process_group=0, stdout=quiet, stderr=quiet)
+            process = subprocess.Popen(words, env=places, process_group=0, stdout=quiet, stderr=quiet)
             running.append((f"{name:12} {engine} {' '.join(chosen)}", process))
     begin = time.monotonic()
     for what, process in running:
@@ -382,8 +391,8 @@ def apart(names: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
             left = max(1.0, end - time.monotonic())
             limit = min(left, options.model_seconds, options.shares * left / (len(names) - number))
             # Peers that would begin to compile too late are left out; what hangs ends with the process.
-            line = command(name, part, options, options.engines, options.shapes, f"--budget={0.7 * limit}")
-            status = ended(subprocess.Popen(line, env=environment(Path(folder), "kept"), process_group=0), limit)
+            words = command(name, part, options, options.engines, options.shapes, f"--budget={0.7 * limit}")
+            status = ended(subprocess.Popen(words, env=environment(Path(folder), "kept"), process_group=0), limit)
             models |= json.loads(part.read_text(encoding="utf-8"))["models"] if part.is_file() else {name: {}}
             part.unlink(missing_ok=True)
             if status:
