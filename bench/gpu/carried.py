@@ -58,6 +58,22 @@ class _Output(Structure):
     _fields_ = (("tensor", POINTER(_Tensor)), ("managed", c_void_p))
 
 
+class _Options(Structure):
+    _fields_ = (
+        ("size", c_size_t),
+        ("threads", c_int32),
+        ("flags", ctypes.c_uint32),
+        ("weights", c_char_p),
+        *((name, c_void_p) for name in ("parallel_for", "parallel_context", "allocate", "release", "allocator")),
+        ("device", c_int32),
+        ("interrupted", c_void_p),
+        ("interrupted_context", c_void_p),
+    )
+
+
+_TRUST_FILES = 1
+
+
 class _ModelSpec(Structure):
     _fields_ = (
         ("size", c_size_t),
@@ -124,15 +140,21 @@ class _Call:
 
 
 class Carried:
-    """A library's model. Calls take tensors of one device, and give new ones there; one thread at a time."""
+    """A library's model. Calls take tensors of one device, and return new ones there; one thread at a time.
 
-    def __init__(self, path: Path):
+    `weights` is a file of weights like that which was written with the library; contents may differ.
+    """
+
+    def __init__(self, path: Path, weights: Path | None = None):
         self._library = CDLL(str(path))
         self._library.disc_last_error.restype = c_char_p
         self._run_on = self._library.disc_run_on
         self._model = c_void_p()
         self._last: _Call | None = None
-        self._check(self._library.disc_load(str(path).encode(), None, byref(self._model)))
+        options = _Options(size=ctypes.sizeof(_Options), weights=str(weights).encode(), flags=_TRUST_FILES)
+        self._check(
+            self._library.disc_load(str(path).encode(), byref(options) if weights else None, byref(self._model))
+        )
         model = _ModelSpec(size=ctypes.sizeof(_ModelSpec))
         self._check(self._library.disc_describe(self._model, byref(model)))
         self._outputs: list[tuple[torch.dtype, int]] = []
@@ -143,6 +165,13 @@ class Carried:
 
     def __call__(self, *inputs: Tensor) -> list[Tensor]:
         """Puts a run into torch's current stream."""
+        call = self._prepared(inputs)
+        made = call.fill(inputs)
+        stream = _stream(call.device)
+        self._check(self._run_on(self._model, stream, call.given, call.count, call.outputs, call.number))
+        return [_taken(o.managed) if t is None else t for t, o in zip(made, call.outputs, strict=True)]
+
+    def _prepared(self, inputs: Sequence[Tensor]) -> _Call:
         key = tuple((t.shape, t.stride(), t.dtype, t.device) for t in inputs)
         call = self._last
         if call is None or call.key != key:
@@ -150,10 +179,33 @@ class Carried:
             self._check(self._library.disc_output_shapes(self._model, call.given, call.count, call.places, call.number))
             call.describe(self._outputs)
             self._last = call
+        return call
+
+    def host_times(self, timer: CDLL, inputs: Sequence[Tensor], count: int) -> list[float]:
+        """Microseconds that each of some calls keeps the host, from C: into the same outputs, without Python.
+
+        None for a model with outputs of its own, which somebody would have to free.
+        """
+        call = self._prepared(inputs)
         made = call.fill(inputs)
-        stream = c_void_p(torch.cuda.current_stream().cuda_stream if call.device.type == "cuda" else None)
-        self._check(self._run_on(self._model, stream, call.given, call.count, call.outputs, call.number))
-        return [_taken(o.managed) if t is None else t for t, o in zip(made, call.outputs, strict=True)]
+        if any(t is None for t in made):
+            return []
+        times = (ctypes.c_double * count)()
+        run = ctypes.cast(self._run_on, c_void_p)
+        self._check(
+            timer.time_runs(
+                run,
+                self._model,
+                _stream(call.device),
+                call.given,
+                call.count,
+                call.outputs,
+                call.number,
+                times,
+                count,
+            )
+        )
+        return list(times)
 
     def synchronize(self) -> None:
         """Waits for the current stream; an error of earlier runs is raised here."""
@@ -167,6 +219,10 @@ class Carried:
     def _check(self, status: int) -> None:
         if status:
             raise RuntimeError(self._library.disc_last_error().decode())
+
+
+def _stream(device: torch.device) -> c_void_p:
+    return c_void_p(torch.cuda.current_stream().cuda_stream if device.type == "cuda" else None)
 
 
 def _taken(managed: int) -> Tensor:

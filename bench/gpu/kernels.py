@@ -10,8 +10,7 @@ from pathlib import Path
 
 from torch.profiler import ProfilerActivity, profile
 
-from .carried import Carried
-from .models import SPECS
+from .run import SPECS, loaded
 
 
 def main() -> None:
@@ -23,9 +22,10 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=10)
     parser.add_argument("--rows", type=int, default=20, help="of each table, the longest first")
     options = parser.parse_args()
-    model = Carried(options.folder / f"lib{options.model}.so")
+    spec = SPECS[options.model]
+    model = loaded(options.model, spec, spec.build("cuda"), options.folder)
     for text in options.shapes:
-        inputs = tuple(t.cuda() for t in SPECS[options.model].tensors(tuple(int(n) for n in text.split("x"))))
+        inputs = tuple(t.cuda() for t in spec.tensors(tuple(int(n) for n in text.split("x"))))
         for _ in range(3):
             model(*inputs)
         model.synchronize()

@@ -79,11 +79,18 @@ class Spec:
     """Of the largest difference from eager, over the largest magnitude."""
     memory_bound: bool = False
     """Whether its time is compared with that of moving its inputs and outputs."""
+    leading: int | None = None
+    """How many inputs come before those of `*args`, if there are such."""
+    weights: bool = True
+    """Whether the library contains the weights. Otherwise the machine that runs it makes them."""
 
-    def build(self) -> nn.Module:
-        """The model, with the same weights each time."""
+    def build(self, device: str = "cpu") -> nn.Module:
+        """The model, with the same weights each time (on the same kind of device, if they are not in the library)."""
         torch.manual_seed(0)
-        return self.make().eval().requires_grad_(False)
+        if self.weights:
+            return self.make().eval().requires_grad_(False).to(device)
+        with torch.device(device):
+            return self.make().eval().requires_grad_(False)
 
     def tensors(self, shape: Shape) -> tuple[Tensor, ...]:
         """Inputs, the same each time."""
@@ -98,7 +105,7 @@ class Spec:
         """As `torch.export` takes them."""
         dims = {name: torch.export.Dim(name, min=low, max=high) for name, (low, high) in self.dims.items()}
         axes = tuple({axis: dims[name] for axis, name in named.items()} or None for named in self.axes)
-        return (axes,) if isinstance(self.make(), Function) else axes
+        return axes if self.leading is None else (*axes[: self.leading], axes[self.leading :])
 
 
 def _text(shape: Shape, generator: torch.Generator) -> tuple[Tensor, ...]:
@@ -138,6 +145,7 @@ def _bandwidth(fn: Callable[..., Any], *inputs: tuple[str, ...], index: bool = F
         axes=tuple(dict(enumerate(dims)) for dims in inputs),
         shapes=((1, 1), (31, 257), (1000, 1000), (4096, 4096), (16384, 2048), (2048, 16384)),
         memory_bound=True,
+        leading=0,
     )
 
 

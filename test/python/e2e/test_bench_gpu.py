@@ -41,6 +41,24 @@ def test_carried_libraries(tmp_path):
 
 
 @pytest.mark.nightly
+def test_networks(tmp_path):
+    """Libraries without weights: who runs them makes the weights, and they may differ from those of the compilation."""
+    names = ["ranker_small", "early_exit_small", "llama_decode_small"]
+    run("bench.gpu.build", str(tmp_path), "--target", "cuda-emulated:fast", "--only", *names)
+    results = tmp_path / "results.json"
+    run("bench.gpu.run", str(tmp_path), str(results), "--device", "cpu", "--shares", "1.5")
+    found = json.loads(results.read_text())["models"]
+    assert set(found) == set(names) and "(1, 17)" in found["llama_decode_small"]["differences"]
+
+    spec = bench.gpu.run.SPECS["ranker_small"]
+    torch.manual_seed(1)
+    other = spec.make().eval().requires_grad_(False)
+    model = bench.gpu.run.loaded("ranker_small", spec, other, tmp_path)
+    assert max(bench.gpu.run.check("ranker_small", spec, model, other, "cpu").values()) < 1e-5
+    model.close()
+
+
+@pytest.mark.nightly
 def test_carried_cases(tmp_path):
     """What data decides the extents of comes from the run."""
     file = str(tmp_path / "cases.tar.xz")
