@@ -203,7 +203,7 @@ def test_kernels_of_a_model(target):
 @pytest.mark.parametrize("target", ["cuda:sm_90", "rocm:gfx942"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_divided_keys(target, dtype):
-    """Few queries of heads that share keys: parts of the keys, in memory of the arena, and a kernel that combines them."""
+    """Few queries of heads that share keys: parts of the keys, in memory of the arena, and what combines them."""
     if target.startswith("cuda") and not toolchain.find_ptxas():
         pytest.skip("no ptxas")
 
@@ -262,7 +262,7 @@ def test_products_use_tensor_cores(dtype, instruction):
     products = [name for name in kernels if b"linear" in name and b"epilogue" not in name]
     assert len(products) == 4
     for name, code in kernels.items():
-        if b"epilogue" not in name:
+        if b"epilogue" not in name and not name.endswith(b"_whole"):
             assert instruction.encode() in code, name
             is_sliced = name.endswith((b"_s16", b"_s8"))
             assert (b"cp.async.cg.shared.global" in code) == (not is_sliced), name
