@@ -11,7 +11,8 @@
 //
 //   1 - (S mod 4) - max(S - 1024, 0) - max(1 - S, 0)
 //
-// is positive, and the first all others. Variants of products have their conditions in the schedule.
+// is positive, and the first all others. Variants of products and of attention have their conditions in the
+// schedule.
 //
 // Lit test: test/lit/GPU/kept-rows.mlir.
 //
@@ -132,7 +133,7 @@ static FailureOr<SmallVector<KernelVariant>> rowVariants(KernelFuncOp kernel, Sh
 }
 
 /// Each with a condition and tasks of its own.
-static SmallVector<KernelVariant> matrixVariants(KernelFuncOp kernel) {
+static SmallVector<KernelVariant> variantsWithTasks(KernelFuncOp kernel) {
   SmallVector<KernelVariant> variants;
   NamedAttrList rest(kernel.getScheduleAttr());
   if (auto list = cast_if_present<ArrayAttr>(rest.erase(kVariants)))
@@ -151,7 +152,7 @@ FailureOr<SmallVector<KernelVariant>> disc::kernelVariants(KernelFuncOp kernel, 
     return rowVariants(kernel, shapes);
   if (kernel.getKind() == KernelKind::Loop)
     return loopVariants(kernel, shapes);
-  if (isMatrixSchedule(kernel.getScheduleAttr()))
-    return matrixVariants(kernel);
+  if (isMatrixSchedule(kernel.getScheduleAttr()) || kernel.getKind() == KernelKind::Attention)
+    return variantsWithTasks(kernel);
   return SmallVector<KernelVariant>{{kernel.getScheduleAttr(), SymExpr(1), {}, {}}};
 }

@@ -13,7 +13,10 @@
 //   column       `columns` neighbouring columns, each by `threads / columns` threads
 //                both: with `part`, where there are few tasks, `part` or more elements of the reduced range
 //   contraction, convolution   a tile of `tile_rows` x `tile_columns` results, over steps of `tile_depth`
-//   attention    `queries` queries of one head, over steps of `keys` keys
+//   attention    `queries` queries of one head, over steps of `keys` keys; with `parts`, which is an expression, over
+//   one
+//                of so many parts of the keys. A variant for shapes with few queries and many keys has it, and
+//                `shared`: of so many dimensions before that of the queries keys are the same
 //
 // Nothing here depends on how many multiprocessors there are, so neither does the order of any sum.
 //
@@ -30,6 +33,7 @@
 #include "lib/Transforms/Schedule/Schedules.h"
 #include "lib/Transforms/Support/ReductionPlan.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace mlir::disc {
@@ -49,6 +53,8 @@ public:
       : kernel(kernel), body(kernel.getBody().front()), shapes(shapes), target(target), warp(target.warp) {}
 
   LogicalResult run();
+  /// The kernel, if another one is in its place.
+  KernelOp getReplaced() const { return replaced; }
 
 private:
   LogicalResult runningSum(RunningSumOp op);
@@ -67,6 +73,9 @@ private:
   LogicalResult product(const Product &p);
   LogicalResult matrixProduct(const Product &p);
   LogicalResult attention();
+  void divideKeys(AttentionOp op);
+  int64_t sharedDims(AttentionOp op);
+  void addResult(const SymExpr &extent, Type element);
   /// Elements that make 16 bytes of the widest of the kernel's buffers, of those that have not one element for each of
   /// `uniform` rows.
   int64_t vector(std::optional<SymExpr> uniform = {});
@@ -80,7 +89,7 @@ private:
   /// Where a few blocks would reduce much, parts of so many elements may have a block each.
   void setPart(const ReductionPlan &plan, int64_t part);
 
-  KernelOp kernel;
+  KernelOp kernel, replaced;
   Block &body;
   ShapeAnalysis &shapes;
   const TargetInfo &target;
@@ -91,9 +100,18 @@ struct ScheduleBlocks : disc::impl::ScheduleBlocksBase<ScheduleBlocks> {
   void runOnOperation() override {
     ShapeAnalysis shapes(getOperation());
     TargetInfo target = TargetInfo::get(getOperation());
+    // They stay until the end: the analysis knows their results by their addresses.
+    SmallVector<KernelOp> replaced;
     WalkResult result = getOperation().walk([&](KernelOp kernel) {
-      return failed(BlockScheduler(kernel, shapes, target).run()) ? WalkResult::interrupt() : WalkResult::advance();
+      BlockScheduler scheduler(kernel, shapes, target);
+      if (failed(scheduler.run()))
+        return WalkResult::interrupt();
+      if (KernelOp dead = scheduler.getReplaced())
+        replaced.push_back(dead);
+      return WalkResult::advance();
     });
+    for (KernelOp dead : replaced)
+      dead.erase();
     if (result.wasInterrupted())
       signalPassFailure();
   }
@@ -470,10 +488,79 @@ LogicalResult BlockScheduler::attention() {
     int64_t keys = std::min<int64_t>((8 << 10) / (int64_t(llvm::PowerOf2Ceil(widest)) * bytes), isHalf ? 64 : 32);
     set(heads * SymExpr::ceilDiv(dims[dims.size() - 2], SymExpr(queries)),
         {{"threads", 32 * warps}, {"queries", queries}, {"keys", keys}, {"warp_rows", warpRows}});
-    return success();
+  } else {
+    constexpr int64_t queries = 16, keys = 32;
+    set(heads * SymExpr::ceilDiv(dims[dims.size() - 2], SymExpr(queries)),
+        {{"threads", 128}, {"queries", queries}, {"keys", keys}});
   }
-  constexpr int64_t queries = 16, keys = 32;
-  set(heads * SymExpr::ceilDiv(dims[dims.size() - 2], SymExpr(queries)),
-      {{"threads", 128}, {"queries", queries}, {"keys", keys}});
+  divideKeys(op);
   return success();
+}
+
+/// Where few blocks would walk many keys, each of them becomes several, which have a part of the keys each and leave
+/// their maxima, sums and results in memory; a second kernel combines them. That memory is one more result. Queries of
+/// heads that share keys and values are queries of one head then.
+void BlockScheduler::divideKeys(AttentionOp op) {
+  // Two blocks for each multiprocessor of an H100 or H200; the same for all devices, so that results are.
+  constexpr int64_t kEnough = 2 * 132, kMostParts = 64, kPartKeys = 128, kManyKeys = 512;
+  Builder b(kernel.getContext());
+  SmallVector<SymExpr> dims = shapes.dims(op.getQuery());
+  SymExpr keys = shapes.dims(op.getKey())[dims.size() - 2], size = shapes.dims(op.getValue()).back();
+  int64_t shared = sharedDims(op);
+  SymExpr heads = SymExpr::product(ArrayRef<SymExpr>(dims).drop_back(2 + shared)),
+          length = SymExpr::product(ArrayRef<SymExpr>(dims).drop_back().take_back(1 + shared));
+  SymExpr queries(kernel.getScheduleAttr().getAs<IntegerAttr>("queries").getInt());
+  SymExpr tasks = heads * SymExpr::ceilDiv(length, queries);
+  SymExpr room = SymExpr::floorDiv(SymExpr(kEnough), SymExpr::max(tasks, SymExpr(1)));
+  SymExpr most = SymExpr::min(SymExpr::floorDiv(keys, SymExpr(kPartKeys)), SymExpr(kMostParts));
+  SymExpr parts = shapes.simplify(SymExpr::min(room, most));
+  SymExpr when = shapes.simplify(SymExpr::min(parts - SymExpr(1), keys - SymExpr(kManyKeys - 1)));
+  ShapeAnalysis::Range range = shapes.range(when);
+  if (range.max.value_or(1) <= 0)
+    return;
+  auto expr = [&](const SymExpr &e) { return ExprAttr::get(b.getContext(), shapes.simplify(e)); };
+  NamedAttrList whole(kernel.getScheduleAttr()), divided(kernel.getScheduleAttr());
+  divided.set(kParts, expr(parts));
+  if (shared)
+    divided.set("shared", b.getI64IntegerAttr(shared));
+  SymExpr isDivided(1);
+  if (range.min.value_or(0) > 0) {
+    whole = divided;
+    kernel.setTasksAttr(expr(tasks * parts));
+  } else {
+    divided.set(kVariantWhen, expr(when));
+    divided.set(kVariantTasks, expr(tasks * parts));
+    whole.set(kVariants, b.getArrayAttr(divided.getDictionary(b.getContext())));
+    isDivided = SymExpr::min(SymExpr::max(when, SymExpr(0)), SymExpr(1));
+  }
+  kernel.setScheduleAttr(whole.getDictionary(b.getContext()));
+  addResult(isDivided * SymExpr::product(ArrayRef(dims).drop_back()) * parts * (size + SymExpr(2)),
+            getElementTypeOrSelf(op.getQuery().getType()).isF64() ? b.getF64Type() : Type(b.getF32Type()));
+}
+
+/// How many dimensions before that of the queries there are along which keys and values are repeated.
+int64_t BlockScheduler::sharedDims(AttentionOp op) {
+  auto keys = operandLayout(kernel, op.getKey(), shapes), values = operandLayout(kernel, op.getValue(), shapes);
+  int64_t rank = cast<RankedTensorType>(op.getQuery().getType()).getRank(), shared = 0;
+  auto isRepeated = [&](int64_t d) { return keys->strides[d].isConstant(0) && values->strides[d].isConstant(0); };
+  while (keys && values && shared < rank - 2 && isRepeated(rank - 3 - shared))
+    ++shared;
+  return shared;
+}
+
+/// One more result, which is memory for so many elements.
+void BlockScheduler::addResult(const SymExpr &extent, Type element) {
+  OpBuilder b(kernel);
+  auto type = RankedTensorType::get({ShapedType::kDynamic}, element);
+  SmallVector<Type> types(kernel.getResultTypes());
+  types.push_back(type);
+  auto other = KernelOp::create(b, kernel.getLoc(), types, kernel.getInputs(), kernel->getAttrs());
+  other.getBody().takeBody(kernel.getBody());
+  YieldOp yield = other.getYield();
+  b.setInsertionPoint(yield);
+  Value size = DimOp::create(b, kernel.getLoc(), shapes.simplify(extent));
+  yield.getValuesMutable().append(tensor::EmptyOp::create(b, kernel.getLoc(), type, size).getResult());
+  for (auto [from, to] : llvm::zip(kernel.getResults(), other.getResults()))
+    from.replaceAllUsesWith(to);
+  replaced = kernel;
 }

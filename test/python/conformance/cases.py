@@ -377,6 +377,47 @@ class HeadSizes(nn.Module):
         )
 
 
+class ManyKeys(nn.Module):
+    """Few queries and many keys: devices divide the keys, and heads that share keys become queries of one."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor, bias: Tensor) -> Any:
+        def attend(*args: Tensor, **given: Any) -> Tensor:
+            return F.scaled_dot_product_attention(*args, **given)
+
+        return (
+            attend(q, k, v, bias, enable_gqa=True).transpose(1, 2).flatten(2),
+            attend(q, k, v, keep[:, None, None, :], enable_gqa=True),
+            attend(q[..., :24], k[:, :1, :, :24], v[:, :1, :, :10], enable_gqa=True),
+            attend(q, k, v, is_causal=True, enable_gqa=True),
+        )
+
+
+def _many_keys(l: int, s: int, dtype: torch.dtype = torch.float32) -> Tensors:
+    """The first sequence sees keys behind the first third, the second one sees none."""
+    keep = torch.rand(2, s) > 0.3
+    keep[0, : s // 3] = False
+    keep[1] = False
+    bias = _random(l, s).masked_fill(torch.rand(l, s) > 0.9, float("-inf"))
+    return (
+        *(x.to(dtype) for x in (_random(2, 4, l, 32), _random(2, 2, s, 32), _random(2, 2, s, 32))),
+        keep,
+        bias.to(dtype),
+    )
+
+
+def _many_keys_case(name: str, dtype: torch.dtype, tolerance: float) -> Case:
+    l, s = Dim("l", min=1, max=99), Dim("s", min=1, max=2048)
+    return Case(
+        name,
+        ManyKeys,
+        lambda l, s: _many_keys(l, s, dtype),
+        ({2: l}, {2: s}, {2: s}, {1: s}, {0: l, 1: s}),
+        [(1, 1), (1, 511), (1, 512), (3, 1031), (40, 700), (99, 600)],
+        (5, 7),
+        tolerance=tolerance,
+    )
+
+
 class InfiniteHeads(nn.Module):
     """Attention where queries, keys and values have infinities: what sees them is NaN or infinite, the rest is not."""
 
@@ -722,6 +763,9 @@ CASES = [
         [(2, 2), (64, 32), (65, 33), (1, 130), (17, 1)],
         (5, 7),
     ),
+    _many_keys_case("many_keys", torch.float32, 1e-5),
+    _many_keys_case("many_keys_half", torch.float16, 5e-3),
+    _many_keys_case("many_keys_bfloat", torch.bfloat16, 4e-2),
     Case(
         "infinite_heads",
         InfiniteHeads,
