@@ -25,6 +25,7 @@
 #include "lib/Target/GPU/DeviceAttention.h"
 
 #include "dialects/Plan/Schedule.h"
+#include "lib/Target/GPU/BufferAlignment.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include <limits>
@@ -201,7 +202,8 @@ void AttentionEmitter::writeJoined() {
   ValueRange yields = k.kernel.getYield().getValues();
   for (unsigned i = 0; i < yields.size(); ++i) {
     Value yielded = yields[i];
-    if (!yielded.getDefiningOp<ConcatOp>())
+    auto concat = yielded.getDefiningOp<ConcatOp>();
+    if (!concat || writeChunks(concat, i))
       continue;
     SmallVector<SymExpr> extents = k.shapes.dims(yielded);
     SmallVector<Value> sizes;
@@ -219,6 +221,86 @@ void AttentionEmitter::writeJoined() {
       return SmallVector<Value>();
     });
   }
+}
+
+/// Whether each row of elements that a layout leads to begins at a multiple of kChunkBytes and is made of such pieces.
+static bool isChunked(const Layout &layout, ArrayRef<SymExpr> dims, int64_t width) {
+  auto isAligned = [&](const SymExpr &e) { return e.content() * width % kChunkBytes == 0; };
+  return layout.strides.back().isConstant(1) && isAligned(layout.offset) && isAligned(dims.back()) &&
+         llvm::all_of(ArrayRef(layout.strides).drop_back(), isAligned);
+}
+
+std::optional<BufferOperand> disc::chunkedBuffer(DeviceKernel &k, Value tensor) {
+  auto buffer = BufferOperand::get(k.kernel, tensor, k.shapes);
+  int64_t width = byteSize(getElementTypeOrSelf(tensor.getType()));
+  if (!buffer || bufferAlignments(k.kernel, k.shapes)[buffer->argument] % kChunkBytes ||
+      !isChunked(buffer->layout, k.shapes.dims(tensor), width))
+    return std::nullopt;
+  return buffer;
+}
+
+bool AttentionEmitter::writeChunks(ConcatOp concat, unsigned result) {
+  unsigned target = k.kernel.getNumInputs() + result;
+  Layout layout = Layout::get(k.kernel.getLayout(target));
+  int64_t width = byteSize(getElementTypeOrSelf(concat.getType())), chunk = kChunkBytes / width;
+  if (bufferAlignments(k.kernel, k.shapes)[target] % kChunkBytes ||
+      !isChunked(layout, k.shapes.dims(concat.getResult()), width))
+    return false;
+  SmallVector<BufferOperand> sources;
+  for (Value input : concat.getInputs()) {
+    auto source = chunkedBuffer(k, input);
+    if (!source)
+      return false;
+    sources.push_back(*source);
+  }
+  Value threads = m.mul(k.blocks(), k.threads());
+  Value thread = m.add(m.mul(k.block(), k.threads()), k.thread());
+  auto words = VectorType::get({kChunkBytes / 4}, b.getI32Type());
+  SymExpr joined(0);
+  for (auto [input, buffer] : llvm::zip(concat.getInputs(), sources)) {
+    const BufferOperand &source = buffer; // for lambdas
+    SmallVector<SymExpr> extents = k.shapes.dims(input);
+    SymExpr own = extents[concat.getDim()];
+    SmallVector<Value> sizes;
+    for (const SymExpr &e : ArrayRef(extents).drop_back())
+      sizes.push_back(points.expr(e));
+    sizes.push_back(m.div(points.expr(extents.back()), m.constant(chunk)));
+    Value count = m.constant(1), first = points.expr(joined);
+    for (Value size : sizes)
+      count = m.mul(count, size);
+    joined += own;
+    auto address = [&](Value base, const Layout &of, ArrayRef<Value> at) {
+      Value offset = points.expr(of.offset);
+      for (auto [i, stride] : llvm::zip(at, of.strides))
+        offset = m.add(offset, m.mul(i, points.expr(stride)));
+      return m.advance(base, m.mul(offset, width));
+    };
+    // Several are on their way at once.
+    constexpr int64_t kAtOnce = 4;
+    emitFor(b, k.loc, thread, count, m.mul(threads, kAtOnce), {}, [&](Value position, ValueRange) {
+      PointEmitter::Scope scope(points);
+      SmallVector<Value> chunks, targets, isThere;
+      for (int64_t i = 0; i < kAtOnce; ++i) {
+        Value own = m.add(position, m.mul(threads, i));
+        isThere.push_back(less(own, count));
+        SmallVector<Value> at = m.delinearize(select(isThere.back(), own, position), sizes);
+        at.back() = m.mul(at.back(), chunk);
+        chunks.push_back(LLVM::LoadOp::create(
+            b, k.loc, words, address(points.operandPtr(source.argument), source.layout, at), kChunkBytes));
+        at[concat.getDim()] = m.add(at[concat.getDim()], first);
+        targets.push_back(address(points.resultPtr(result), layout, at));
+      }
+      for (auto [v, target, there] : llvm::zip(chunks, targets, isThere)) {
+        Value chunk = v, to = target, isInside = there; // for lambdas
+        emitIf(b, k.loc, isInside, {}, [&] {
+          LLVM::StoreOp::create(b, k.loc, chunk, to, kChunkBytes);
+          return SmallVector<Value>();
+        });
+      }
+      return SmallVector<Value>();
+    });
+  }
+  return true;
 }
 
 //===-- With fused multiply-adds ------------------------------------------===//

@@ -7,6 +7,12 @@
 
 namespace mlir::disc {
 
+/// What threads read and write at once.
+inline constexpr int64_t kChunkBytes = 16;
+
+/// The buffer that a tensor is in, if its rows are pieces of memory at multiples of kChunkBytes.
+std::optional<BufferOperand> chunkedBuffer(DeviceKernel &k, Value tensor);
+
 /// softmax(q k^T) v of one head and some of its queries, by a block.
 class AttentionEmitter {
 public:
@@ -47,6 +53,8 @@ protected:
   Value partSum(Value query, Value part);
   /// Joined keys or values that are results of the kernel: all blocks write them together.
   void writeJoined();
+  /// The same, by chunks; false if rows are not made of them.
+  bool writeChunks(ConcatOp concat, unsigned result);
 
   DeviceKernel &k;
   OpBuilder &b;

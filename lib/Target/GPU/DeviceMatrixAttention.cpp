@@ -23,9 +23,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "lib/Target/Common/KernelAttrs.h"
-#include "lib/Target/GPU/BufferAlignment.h"
 #include "lib/Target/GPU/DeviceAttention.h"
 #include "lib/Target/GPU/MatrixUnit.h"
+#include "lib/Transforms/Support/ViewLayout.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -41,6 +41,12 @@ constexpr int64_t kWords = MatrixUnit::kLineBytes / 4, kChunkWords = MatrixUnit:
 constexpr int64_t kChunks = MatrixUnit::kLineBytes / MatrixUnit::kChunkBytes; // of a line
 constexpr int64_t kStages = 2, kPair = 16;                                    // columns of two instructions
 constexpr double kLog2E = 1.4426950408889634;
+
+/// Some of a tensor's rows, from `first` on.
+struct Piece {
+  BufferOperand buffer;
+  SymExpr first;
+};
 
 class MatrixAttention : AttentionEmitter {
 public:
@@ -59,7 +65,7 @@ private:
     bool isKey;
     int64_t chunks = 0, filled = 0; // of a row: in memory of the block, and with elements
     SmallVector<Value> rows, parts; // of each chunk that the thread brings
-    std::optional<BufferOperand> buffer;
+    SmallVector<Piece> pieces;      // none: rows are computed
   };
   struct State {
     SmallVector<Value> maxima, sums, results; // two rows; results of fragments, 4 of each
@@ -80,6 +86,7 @@ private:
 
   void place(Rows &rows);
   Value rowAddress(const BufferOperand &buffer, Value row, bool isQuery = false);
+  Value rowAddress(ArrayRef<Piece> pieces, Value row);
   Value wordOf(const Rows &rows, Value stage, Value row, Value chunk);
   void bring(const Rows &rows, Value firstKey, Value stage);
   Value chunkOf(Value tensor, const std::optional<BufferOperand> &buffer, Value row, Value firstColumn, bool isInside,
@@ -118,19 +125,34 @@ private:
 };
 } // namespace
 
-/// The buffer that a tensor is in, if its rows are pieces of memory at multiples of 16 bytes.
-static std::optional<BufferOperand> chunkedBuffer(DeviceKernel &k, Value tensor) {
-  auto buffer = BufferOperand::get(k.kernel, tensor, k.shapes);
-  Type element = getElementTypeOrSelf(tensor.getType());
-  if (!buffer || bufferAlignments(k.kernel, k.shapes)[buffer->argument] % MatrixUnit::kChunkBytes)
-    return std::nullopt;
-  int64_t width = byteSize(element);
-  auto isAligned = [&](const SymExpr &e) { return e.content() * width % MatrixUnit::kChunkBytes == 0; };
-  ArrayRef<SymExpr> strides = buffer->layout.strides;
-  if (!strides.back().isConstant(1) || !isAligned(buffer->layout.offset) || !isAligned(k.shapes.dims(tensor).back()) ||
-      !llvm::all_of(strides.drop_back(), isAligned))
-    return std::nullopt;
-  return buffer;
+/// The buffers that a tensor's rows are in, one after the other, if all are chunks.
+static SmallVector<Piece> chunkedPieces(DeviceKernel &k, Value tensor) {
+  if (auto buffer = chunkedBuffer(k, tensor))
+    return {{*buffer, SymExpr(0)}};
+  std::optional<JoinedRows> joined = joinedRows(tensor, k.shapes);
+  if (!joined)
+    return {};
+  SmallVector<Piece> out;
+  SymExpr first(0);
+  for (Value input : joined->concat.getInputs()) {
+    auto buffer = chunkedBuffer(k, input);
+    SymExpr count = k.shapes.dims(input).end()[-2];
+    auto layout = buffer ? joined->through(buffer->layout, count, k.shapes) : std::nullopt;
+    if (!layout)
+      return {};
+    out.push_back({BufferOperand{buffer->argument, *layout}, first});
+    first += count;
+  }
+  return out;
+}
+
+Value MatrixAttention::rowAddress(ArrayRef<Piece> pieces, Value row) {
+  Value address = rowAddress(pieces.front().buffer, row);
+  for (const Piece &piece : pieces.drop_front()) {
+    Value first = points.expr(piece.first);
+    address = select(less(row, first), address, rowAddress(piece.buffer, m.sub(row, first)));
+  }
+  return address;
 }
 
 Value MatrixAttention::rowAddress(const BufferOperand &buffer, Value row, bool isQuery) {
@@ -212,7 +234,7 @@ LogicalResult MatrixAttention::emit() {
 
 /// Which chunks of each step the thread brings.
 void MatrixAttention::place(Rows &rows) {
-  rows.buffer = chunkedBuffer(k, rows.tensor);
+  rows.pieces = chunkedPieces(k, rows.tensor);
   int64_t count = keys * rows.chunks, threads = k.threads();
   Value perRow = m.constant(rows.chunks);
   for (int64_t from = 0; from < count; from += threads) {
@@ -272,9 +294,9 @@ void MatrixAttention::bring(const Rows &rows, Value firstKey, Value stage) {
       Value column = m.mul(part, unit.chunk());
       if (rows.filled < rows.chunks)
         isThere = both(isThere, less(part, m.constant(rows.filled)));
-      if (rows.buffer) {
+      if (!rows.pieces.empty()) {
         Value bytes = select(isThere, constant32(MatrixUnit::kChunkBytes), constant32(0));
-        Value from = m.advance(rowAddress(*rows.buffer, nearest),
+        Value from = m.advance(rowAddress(ArrayRef(rows.pieces), nearest),
                                m.mul(m.min(column, m.constant((rows.filled - 1) * unit.chunk())), byteSize(element)));
         NVVM::CpAsyncOp::create(b, k.loc, to, from, MatrixUnit::kChunkBytes, NVVM::LoadCacheModifierKind::CG, bytes);
         return;

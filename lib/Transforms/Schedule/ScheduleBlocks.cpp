@@ -502,7 +502,7 @@ LogicalResult BlockScheduler::attention() {
 /// heads that share keys and values are queries of one head then.
 void BlockScheduler::divideKeys(AttentionOp op) {
   // Two blocks for each multiprocessor of an H100 or H200; the same for all devices, so that results are.
-  constexpr int64_t kEnough = 2 * 132, kMostParts = 64, kPartKeys = 128, kManyKeys = 512;
+  constexpr int64_t kEnough = 2 * 132, kMostParts = 64, kPartKeys = 64, kManyKeys = 256;
   Builder b(kernel.getContext());
   SmallVector<SymExpr> dims = shapes.dims(op.getQuery());
   SymExpr keys = shapes.dims(op.getKey())[dims.size() - 2], size = shapes.dims(op.getValue()).back();

@@ -412,7 +412,7 @@ def _many_keys_case(name: str, dtype: torch.dtype, tolerance: float) -> Case:
         ManyKeys,
         lambda l, s: _many_keys(l, s, dtype),
         ({2: l}, {2: s}, {2: s}, {1: s}, {0: l, 1: s}),
-        [(1, 1), (1, 511), (1, 512), (3, 1031), (40, 700), (99, 600)],
+        [(1, 1), (1, 255), (1, 256), (3, 1031), (40, 700), (99, 300)],
         (5, 7),
         tolerance=tolerance,
     )
@@ -445,6 +445,32 @@ class Cache(nn.Module):
     def forward(self, past_key: Tensor, past_value: Tensor, key: Tensor, value: Tensor, query: Tensor) -> Any:
         keys, values = torch.cat([past_key, key], 2), torch.cat([past_value, value], 2)
         return F.scaled_dot_product_attention(query, keys, values), keys, values
+
+
+class LongCache(nn.Module):
+    """The same where heads share keys, and with several new rows of them."""
+
+    def forward(self, past_key: Tensor, past_value: Tensor, key: Tensor, value: Tensor, query: Tensor) -> Any:
+        keys, values = torch.cat([past_key, key], 2), torch.cat([past_value, value], 2)
+        return F.scaled_dot_product_attention(query, keys, values, enable_gqa=True), keys, values
+
+
+def _long_cache(name: str, dtype: torch.dtype, tolerance: float) -> Case:
+    p, n = Dim("p", min=0, max=2047), Dim("n", min=1, max=40)
+
+    def inputs(p: int, n: int) -> Tensors:
+        shapes = ((2, 2, p, 32), (2, 2, p, 32), (2, 2, n, 32), (2, 2, n, 32), (2, 8, n, 32))
+        return tuple(_random(*shape).to(dtype) for shape in shapes)
+
+    return Case(
+        name,
+        LongCache,
+        inputs,
+        ({2: p}, {2: p}, {2: n}, {2: n}, {2: n}),
+        [(0, 1), (1, 1), (254, 1), (255, 1), (256, 1), (300, 17), (1031, 1), (0, 33)],
+        (5, 7),
+        tolerance=tolerance,
+    )
 
 
 class Filters(nn.Module):
@@ -701,6 +727,8 @@ CASES = [
         ({2: Dim("p", min=0, max=99)}, {2: Dim("p", min=0, max=99)}, None, None, None),
         [(0,), (1,), (31,), (32,), (7,)],
     ),
+    _long_cache("long_cache", torch.float32, 1e-5),
+    _long_cache("long_cache_bfloat", torch.bfloat16, 4e-2),
     Case(
         "filters",
         lambda: Filters().eval(),
