@@ -261,7 +261,7 @@ struct Emission {
       setTasks(SymExpr(0));
       auto parts = add(kernel, name + "_part", emitter(true), extra);
       SymExpr points = plan->size(plan->parallel);
-      setTasks(points);
+      setTasks(SymExpr::ceilDiv(points, SymExpr(wholesOfBlock(kernel, warp))));
       if (failed(whole))
         whole = add(kernel, kernel.getSymName() + "_whole", emitDeviceWhole, extra);
       if (failed(all) || failed(parts) || failed(whole))
