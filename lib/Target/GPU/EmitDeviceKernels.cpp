@@ -211,6 +211,8 @@ struct Emission {
             number && !isLast)
           name += ("_" + field.take_front() + Twine(number.getInt())).str();
       }
+      if (kernel.getKind() == KernelKind::Column && !isLast)
+        name += ("_c" + Twine(variant.schedule.getAs<IntegerAttr>("columns").getInt())).str();
       if (variant.schedule.contains(kParts) && !isLast)
         name += "_parts";
       kernel.setScheduleAttr(variant.schedule);

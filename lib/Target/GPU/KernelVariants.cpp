@@ -158,6 +158,9 @@ static FailureOr<SmallVector<KernelVariant>> columnVariants(KernelFuncOp kernel,
     variant.multiples = access.vectorMultiples(innermost, plan->domain[innermost], others);
     Conditions conditions(shapes);
     conditions.multiples(variant.multiples, numberOf(own, "vector"));
+    // One that is not the last has more columns side by side than short rows have.
+    if (own != *(list.end() - 1))
+      conditions.atMost(SymExpr(numberOf(own, "columns")), inner);
     variant.when = conditions.take();
     variants.push_back(variant);
     if (variant.when.isConstant(1))

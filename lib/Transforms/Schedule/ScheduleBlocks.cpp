@@ -362,12 +362,20 @@ LogicalResult BlockScheduler::column() {
   constexpr int64_t columns = 32;
   set(outer * SymExpr::ceilDiv(inner, SymExpr(columns)), {{"threads", kThreads}, {"columns", columns}});
   if (int64_t width = columnVector(*plan); width > 1) {
-    // Eight threads share a column, and a warp reads lines of a row. What can't be done in parts has few blocks: they
-    // are as many as without vectors, and have more threads for each column.
-    int64_t filled = int64_t(llvm::PowerOf2Ceil(uint64_t(std::max<int64_t>(shapes.typical(inner), 1)))) / width;
-    int64_t side = plan->isSplittable() ? std::clamp<int64_t>(filled, 8, 32) : 8;
-    int64_t threads = plan->isSplittable() ? 8 * side : kThreads;
-    setVariants({{{"threads", threads}, {"columns", side * width}, {"vector", width}}});
+    // Eight threads share a column, and a warp reads a line of a row, or lines of several where rows are short. What
+    // can't be done in parts has few blocks: they are as many as without vectors, and have more threads for each
+    // column.
+    constexpr int64_t wide = 32, narrow = 8;
+    auto variant = [&](int64_t side, int64_t threads) -> Numbers {
+      return {{"threads", threads}, {"columns", side * width}, {"vector", width}};
+    };
+    ShapeAnalysis::Range range = shapes.range(inner);
+    SmallVector<Numbers> variants;
+    if (plan->isSplittable() && range.max.value_or(INT64_MAX) >= wide * width)
+      variants.push_back(variant(wide, 8 * wide));
+    if (range.min.value_or(0) < wide * width || !plan->isSplittable())
+      variants.push_back(variant(narrow, plan->isSplittable() ? 8 * narrow : kThreads));
+    setVariants(variants);
   }
   setPart(*plan, 256);
   return success();
