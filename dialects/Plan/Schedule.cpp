@@ -74,7 +74,8 @@ constexpr Field kPoints = {"points", {}, false, 1, 16};
 constexpr Field kDeviceLoop[] = {kThreads, kVector, kPoints, kSchedules};
 constexpr Field kDeviceSum[] = {kThreads, {"line_threads", {}, true, 1, 1024}};
 constexpr Field kDeviceRow[] = {kThreads, kVector, {"group", {}, false, 1, 1024}, kPoints, kPart, kSchedules};
-constexpr Field kDeviceColumn[] = {kThreads, {"columns", {}, true, 1, 1024}, kPart};
+constexpr Field kDeviceColumn[] = {
+    kThreads, {"columns", {}, true, 1, 1024}, {"vector", {}, false, 1, 16}, kPart, kSchedules};
 constexpr Field kDeviceProduct[] = {kThreads,
                                     {"tile_rows", {}, true, 1, 256},
                                     {"tile_columns", {}, true, 1, 256},
@@ -264,6 +265,11 @@ static LogicalResult verifyDeviceSchedule(Verifier &v, KernelKind kind, Block &b
   case KernelKind::Column:
     if (failed(v.check(kDeviceColumn)))
       return failure();
+    if (v.schedule.contains("vector")) {
+      if (failed(v.divides("columns", v.number("vector"), "'vector'")))
+        return failure();
+      return v.divides("threads", v.number("columns") / v.number("vector"), "'columns' / 'vector'");
+    }
     return v.divides("threads", v.number("columns"), "'columns'");
   case KernelKind::Contraction:
   case KernelKind::Convolution: {

@@ -211,6 +211,8 @@ struct Emission {
             number && !isLast)
           name += ("_" + field.take_front() + Twine(number.getInt())).str();
       }
+      if (kernel.getKind() == KernelKind::Column && !isLast)
+        name += ("_c" + Twine(variant.schedule.getAs<IntegerAttr>("columns").getInt())).str();
       if (variant.schedule.contains(kParts) && !isLast)
         name += "_parts";
       kernel.setScheduleAttr(variant.schedule);
@@ -261,7 +263,7 @@ struct Emission {
       setTasks(SymExpr(0));
       auto parts = add(kernel, name + "_part", emitter(true), extra);
       SymExpr points = plan->size(plan->parallel);
-      setTasks(points);
+      setTasks(SymExpr::ceilDiv(points, SymExpr(wholesOfBlock(kernel, warp))));
       if (failed(whole))
         whole = add(kernel, kernel.getSymName() + "_whole", emitDeviceWhole, extra);
       if (failed(all) || failed(parts) || failed(whole))

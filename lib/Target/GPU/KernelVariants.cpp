@@ -132,6 +132,45 @@ static FailureOr<SmallVector<KernelVariant>> rowVariants(KernelFuncOp kernel, Sh
   return variants;
 }
 
+/// Vectors must not cross the ends of rows of columns.
+static FailureOr<SmallVector<KernelVariant>> columnVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
+  SmallVector<KernelVariant> variants;
+  NamedAttrList rest(kernel.getScheduleAttr());
+  auto list = cast_if_present<ArrayAttr>(rest.erase(kVariants));
+  FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, kernel.getBody().front(), shapes);
+  if (failed(plan))
+    return failure();
+  SymExpr outer(1), inner(1);
+  for (unsigned d : plan->parallel)
+    (d > plan->reduced.back() ? inner : outer) *= plan->domain[d];
+  auto tasks = [&](DictionaryAttr own) {
+    return shapes.simplify(outer * SymExpr::ceilDiv(inner, SymExpr(numberOf(own, "columns"))));
+  };
+  if (!list)
+    list = ArrayAttr::get(kernel.getContext(), {});
+  for (auto own : list.getAsRange<DictionaryAttr>()) {
+    unsigned innermost = plan->parallel.back();
+    KernelAccess access(kernel, shapes, plan->domain);
+    readReductions(access, kernel, *plan, shapes);
+    SmallVector<unsigned> others(plan->reduced);
+    llvm::append_range(others, plan->parallel);
+    KernelVariant variant{own, SymExpr(1), {}, tasks(own)};
+    variant.multiples = access.vectorMultiples(innermost, plan->domain[innermost], others);
+    Conditions conditions(shapes);
+    conditions.multiples(variant.multiples, numberOf(own, "vector"));
+    // One that is not the last has more columns side by side than short rows have.
+    if (own != *(list.end() - 1))
+      conditions.atMost(SymExpr(numberOf(own, "columns")), inner);
+    variant.when = conditions.take();
+    variants.push_back(variant);
+    if (variant.when.isConstant(1))
+      return variants;
+  }
+  DictionaryAttr last = rest.getDictionary(kernel.getContext());
+  variants.push_back({last, SymExpr(1), {}, tasks(last)});
+  return variants;
+}
+
 /// Each with a condition and tasks of its own.
 static SmallVector<KernelVariant> variantsWithTasks(KernelFuncOp kernel) {
   SmallVector<KernelVariant> variants;
@@ -150,6 +189,8 @@ static SmallVector<KernelVariant> variantsWithTasks(KernelFuncOp kernel) {
 FailureOr<SmallVector<KernelVariant>> disc::kernelVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   if (kernel.getKind() == KernelKind::Row)
     return rowVariants(kernel, shapes);
+  if (kernel.getKind() == KernelKind::Column)
+    return columnVariants(kernel, shapes);
   if (kernel.getKind() == KernelKind::Loop)
     return loopVariants(kernel, shapes);
   if (isMatrixSchedule(kernel.getScheduleAttr()) || kernel.getKind() == KernelKind::Attention)

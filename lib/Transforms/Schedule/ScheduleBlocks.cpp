@@ -10,7 +10,8 @@
 //   row          rows, each by `group` neighbouring threads, or without `group` by as many warps as its length needs;
 //                with `points`, a thread keeps so many vectors of its row in registers. `variants` are schedules for
 //                some lengths, best first
-//   column       `columns` neighbouring columns, each by `threads / columns` threads
+//   column       `columns` neighbouring columns, each by `threads / columns` threads, or with `vector` by as many
+//                times more, in vectors of columns. `variants` are schedules for some shapes
 //                both: with `part`, where there are few tasks, `part` or more elements of the reduced range
 //   contraction, convolution   a tile of `tile_rows` x `tile_columns` results, over steps of `tile_depth`
 //   attention    `queries` queries of one head, over steps of `keys` keys; with `parts`, which is an expression, over
@@ -61,6 +62,7 @@ private:
   int64_t loopPoints();
   LogicalResult row();
   LogicalResult column();
+  int64_t columnVector(const ReductionPlan &plan);
   /// A batch of products of matrices of `element`, or of elements of different types.
   struct Product {
     SymExpr batches, rows;
@@ -359,8 +361,44 @@ LogicalResult BlockScheduler::column() {
   // Neighbouring threads read neighbouring columns: 32 of them are whole cache lines.
   constexpr int64_t columns = 32;
   set(outer * SymExpr::ceilDiv(inner, SymExpr(columns)), {{"threads", kThreads}, {"columns", columns}});
-  setPart(*plan, 1024);
+  if (int64_t width = columnVector(*plan); width > 1) {
+    // Eight threads share a column, and a warp reads a line of a row, or lines of several where rows are short. What
+    // can't be done in parts has few blocks: they are as many as without vectors, and have more threads for each
+    // column.
+    constexpr int64_t wide = 32, narrow = 8;
+    auto variant = [&](int64_t side, int64_t threads) -> Numbers {
+      return {{"threads", threads}, {"columns", side * width}, {"vector", width}};
+    };
+    ShapeAnalysis::Range range = shapes.range(inner);
+    SmallVector<Numbers> variants;
+    if (plan->isSplittable() && range.max.value_or(INT64_MAX) >= wide * width)
+      variants.push_back(variant(wide, 8 * wide));
+    if (range.min.value_or(0) < wide * width || !plan->isSplittable())
+      variants.push_back(variant(narrow, plan->isSplittable() ? 8 * narrow : kThreads));
+    setVariants(variants);
+  }
+  setPart(*plan, 256);
   return success();
+}
+
+/// Neighbouring columns that are 16 bytes of the widest operand; 1 if there are no such vectors.
+int64_t BlockScheduler::columnVector(const ReductionPlan &plan) {
+  int64_t bits = 8;
+  for (BlockArgument arg : body.getArguments()) {
+    Type element = getElementTypeOrSelf(arg.getType());
+    bits = std::max<int64_t>(bits, element.isIndex() ? 64 : element.getIntOrFloatBitWidth());
+  }
+  int64_t width = std::min<int64_t>(128 / bits, 8);
+  if (!plan.hasCombiners() || plan.parallel.empty() || plan.parallel.back() < plan.reduced.back())
+    return 1;
+  // Threads exchange vectors of all sums in memory of the block.
+  int64_t sums = 0;
+  for (const PlannedReduction &reduction : plan.reductions)
+    sums += int64_t(reduction.combiners.size());
+  while (width > 1 && sums * width * kThreads * 4 > (32 << 10))
+    width /= 2;
+  const SymExpr &innermost = plan.domain[plan.parallel.back()];
+  return innermost.isConstant() ? std::gcd(width, std::max<int64_t>(innermost.constant(), 1)) : width;
 }
 
 SymExpr BlockScheduler::tiles(const Product &p, int64_t rows, int64_t columns) {

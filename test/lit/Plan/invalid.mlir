@@ -370,6 +370,24 @@ disc_plan.kernel_func attention @p8_matrix_attention attributes {symbols = [], a
 
 // -----
 
+// expected-error @+1 {{schedule: 'columns' is not a multiple of 'vector' (P8)}}
+disc_plan.kernel_func column @p8_column_vectors attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, columns = 30 : i64, vector = 4 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'threads' is not a multiple of 'columns' / 'vector' (P8)}}
+disc_plan.kernel_func column @p8_column_threads attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, columns = 48 : i64, vector = 4 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
 // expected-error @+1 {{schedule: 'parts' needs a result that is memory for them (P8)}}
 disc_plan.kernel_func attention @p8_parts attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
     layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, queries = 64 : i64, keys = 32 : i64, warp_rows = 16 : i64, parts = #disc_shape.expr<2>}} {

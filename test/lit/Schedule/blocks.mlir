@@ -343,10 +343,11 @@ func.func @kept_rows(%input: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims
   return %0 : tensor<?x?xf32>
 }
 
-// 32 columns side by side are a cache line.
+// Vectors of 16 bytes where rows are whole ones, a warp for each row of a block; else 32 columns side by side, which are a
+// cache line. Parts of 256 rows have blocks of their own, if there are few.
 // CHECK-LABEL: func.func @column
 // CHECK: disc_plan.kernel column
-// CHECK-SAME: schedule = {columns = 32 : i64, threads = 256 : i64}
+// CHECK-SAME: schedule = {columns = 32 : i64, part = 256 : i64, threads = 256 : i64, variants = [{columns = 128 : i64, part = 256 : i64, threads = 256 : i64, vector = 4 : i64}]}
 // CHECK-SAME: tasks = #disc_shape.expr<B * 13>
 func.func @column(%x: tensor<?x?x400xf32> {disc_shape.dims = #disc_shape.dims<[B, S, 400]>})
     -> (tensor<?x400xf32> {disc_shape.dims = #disc_shape.dims<[B, 400]>}) {

@@ -168,6 +168,17 @@ def _static_rows(m: Fn, x: Tensor) -> Any:
     return tuple(F.layer_norm(F.gelu(part), part.shape[1:]) * part.softmax(1) for part in parts)
 
 
+def _columns(m: Fn, x: Tensor) -> Any:
+    """Reductions of outer dims, whose inner rows are whole vectors or not, of every width of elements."""
+    y = x - x.mean(1, keepdim=True)
+    return (
+        y / (y.square().mean(1, keepdim=True) + 1).sqrt(),
+        (x.sum(0), x.sum(1), x.sum((0, 1)), x.amax(1), x.softmax(1), x.var(1, correction=0)),
+        (x.half().float().sum(1), x.half().amax(0), x.bfloat16().float().sum(1), x.double().sum((0, 1))),
+        ((8 * x).to(torch.int32).sum(1), (x > 0).any(1), (8 * x).to(torch.int8).amax(1), x[:, :, 1:].sum(1)),
+    )
+
+
 def _long_sums(m: Fn, x: Tensor, y: Tensor) -> Any:
     """More than a block reduces on its own."""
     sums = x.sum(0), (x * 2).square().mean(), x.amax(0), (x > 3).any(), (x > 0).sum(0), x[:, 0].half().amin()
@@ -577,6 +588,15 @@ CASES = [
         lambda n: (_random(n, 5), _random(2, n, 3)),
         (({0: _MANY}, {1: _MANY}),),
         [(1,), (1024,), (1025,), (20011,), (5000,)],
+    ),
+    Case(
+        "columns",
+        lambda: Fn(_columns),
+        lambda a, n, c: (_random(a, n, c),),
+        (({0: Dim("a", min=1, max=99), 1: Dim("n", min=1, max=9999), 2: Dim("c", min=1, max=9999)},),),
+        [(1, 1, 1), (2, 3, 4), (3, 40, 8), (1, 300, 36), (2, 17, 130), (1, 600, 128), (2, 5, 257), (1, 2100, 12)],
+        (5, 7, 9),
+        tolerance=1e-4,
     ),
     Case(
         "many_updates",
