@@ -232,6 +232,25 @@ def rows_up_to_now(m, x):
     return h
 
 
+def product_of_many_columns(m, x):
+    """The gradient of what a step computes is larger than all that it keeps."""
+    h = x.new_zeros(64, 4)
+    total = x.new_zeros(64)
+    weight = m.other.weight.repeat(1, 32)
+    for t in range(x.shape[0]):
+        h = torch.tanh(m.layer(h) + x[t])
+        total = total + (h @ weight * x[t].repeat(32)).sum(1)
+    return h.sum(1) * total
+
+
+def layer_and_its_weight(m, x):
+    """The gradient of the weight is a product and two sums, of which one has all that it needs."""
+    h = state(x)
+    for t in range(x.shape[0]):
+        h = torch.tanh(m.layer(h) + (x[t] * m.layer.weight).sum(0) + torch.sin(m.layer.weight[:3]))
+    return h
+
+
 def sum_of_products(m, x):
     y = m.other(x)
     total = x.new_ones(4, 4)
@@ -294,6 +313,8 @@ LOOPS = {
         (no_product, 0, 2),
         (product_and_no_product, 2, 3),
         (two_states_that_are_one, 2, 3),
+        (product_of_many_columns, 5, 7),
+        (layer_and_its_weight, 2, 4),
         (sum_of_products, 0, 0),
         (columns, 2, 3),
         (while_of_rows, 2, 3),
