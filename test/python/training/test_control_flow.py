@@ -400,6 +400,60 @@ def test_loops_inside_of_loops_sum_up_behind_both():
         check(step, module, eager, torch.randn(size, 4, dtype=torch.float64) * 0.7)
 
 
+class Recurrent(torch.nn.Module):
+    """A recurrent layer over x [time, batch, 5], or over sequences of their own lengths."""
+
+    def __init__(self, layer, packed=False):
+        super().__init__()
+        self.layer, self.packed = layer.double(), packed
+
+    def forward(self, x, lengths):
+        """The outputs."""
+        if not self.packed:
+            return self.layer(x)[0]
+        y, _ = self.layer(torch.nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False))
+        return torch.nn.utils.rnn.pad_packed_sequence(y, total_length=x.shape[0])[0]
+
+
+@pytest.mark.parametrize(
+    ("make", "packed"),
+    [
+        (lambda: torch.nn.LSTM(5, 6, bidirectional=True, proj_size=3), False),
+        (lambda: torch.nn.LSTM(5, 6, bias=False), False),
+        (lambda: torch.nn.GRU(5, 6, bidirectional=True, num_layers=2), False),
+        (lambda: torch.nn.RNN(5, 6, bidirectional=True), False),
+        (lambda: torch.nn.GRU(5, 6, bidirectional=True), True),
+    ],
+    ids=["lstm", "lstm_without_bias", "gru", "rnn", "packed_gru"],
+)
+def test_gradients_of_recurrent_layers_add_up_as_those_of_eager(make, packed):
+    torch.manual_seed(0)
+    module = Recurrent(make(), packed)
+    eager = copy.deepcopy(module)
+
+    def batch(time, count):
+        return torch.randn(time, count, 5, dtype=torch.float64), torch.randint(1, time + 1, (count,))
+
+    def loss(m, x, lengths):
+        return (m(x, lengths) ** 2).sum()
+
+    time, count = (torch.export.Dim(name, min=1, max=50) for name in ("time", "count"))
+    step = disc.compile_training(
+        module,
+        torch.optim.SGD(module.parameters(), lr=0.0),
+        batch(5, 4),
+        loss=loss,
+        dynamic_shapes=({0: time, 1: count}, {0: count}),
+    )
+    # Gradients add up over the calls.
+    for size in ((5, 4), (1, 3), (9, 1), (3, 7)):
+        x, lengths = batch(*size)
+        step.accumulate(x, lengths)
+        loss(eager, x, lengths).backward()
+        for p, q in zip(module.parameters(), eager.parameters(), strict=True):
+            torch.testing.assert_close(p.grad, q.grad, rtol=1e-10, atol=1e-12)
+
+
 def test_gradients_of_tensors_that_grow_are_an_error():
     with pytest.raises(disc.errors.GradientError, match=r"changes its size from step to step of a loop.*\[0, 4\]"):
         compiled(Layer(rows_that_grow))
