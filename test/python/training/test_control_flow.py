@@ -232,6 +232,25 @@ def rows_up_to_now(m, x):
     return h
 
 
+def product_of_many_columns(m, x):
+    """The gradient of what a step computes is larger than all that it keeps."""
+    h = x.new_zeros(64, 4)
+    total = x.new_zeros(64)
+    weight = m.other.weight.repeat(1, 32)
+    for t in range(x.shape[0]):
+        h = torch.tanh(m.layer(h) + x[t])
+        total = total + (h @ weight * x[t].repeat(32)).sum(1)
+    return h.sum(1) * total
+
+
+def layer_and_its_weight(m, x):
+    """The gradient of the weight is a product and two sums, of which one has all that it needs."""
+    h = state(x)
+    for t in range(x.shape[0]):
+        h = torch.tanh(m.layer(h) + (x[t] * m.layer.weight).sum(0) + torch.sin(m.layer.weight[:3]))
+    return h
+
+
 def sum_of_products(m, x):
     y = m.other(x)
     total = x.new_ones(4, 4)
@@ -294,6 +313,8 @@ LOOPS = {
         (no_product, 0, 2),
         (product_and_no_product, 2, 3),
         (two_states_that_are_one, 2, 3),
+        (product_of_many_columns, 5, 7),
+        (layer_and_its_weight, 2, 4),
         (sum_of_products, 0, 0),
         (columns, 2, 3),
         (while_of_rows, 2, 3),
@@ -377,6 +398,60 @@ def test_loops_inside_of_loops_sum_up_behind_both():
     step = compiled(module, 0)
     for size in (*LENGTHS, 0):
         check(step, module, eager, torch.randn(size, 4, dtype=torch.float64) * 0.7)
+
+
+class Recurrent(torch.nn.Module):
+    """A recurrent layer over x [time, batch, 5], or over sequences of their own lengths."""
+
+    def __init__(self, layer, packed=False):
+        super().__init__()
+        self.layer, self.packed = layer.double(), packed
+
+    def forward(self, x, lengths):
+        """The outputs."""
+        if not self.packed:
+            return self.layer(x)[0]
+        y, _ = self.layer(torch.nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False))
+        return torch.nn.utils.rnn.pad_packed_sequence(y, total_length=x.shape[0])[0]
+
+
+@pytest.mark.parametrize(
+    ("make", "packed"),
+    [
+        (lambda: torch.nn.LSTM(5, 6, bidirectional=True, proj_size=3), False),
+        (lambda: torch.nn.LSTM(5, 6, bias=False), False),
+        (lambda: torch.nn.GRU(5, 6, bidirectional=True, num_layers=2), False),
+        (lambda: torch.nn.RNN(5, 6, bidirectional=True), False),
+        (lambda: torch.nn.GRU(5, 6, bidirectional=True), True),
+    ],
+    ids=["lstm", "lstm_without_bias", "gru", "rnn", "packed_gru"],
+)
+def test_gradients_of_recurrent_layers_add_up_as_those_of_eager(make, packed):
+    torch.manual_seed(0)
+    module = Recurrent(make(), packed)
+    eager = copy.deepcopy(module)
+
+    def batch(time, count):
+        return torch.randn(time, count, 5, dtype=torch.float64), torch.randint(1, time + 1, (count,))
+
+    def loss(m, x, lengths):
+        return (m(x, lengths) ** 2).sum()
+
+    time, count = (torch.export.Dim(name, min=1, max=50) for name in ("time", "count"))
+    step = disc.compile_training(
+        module,
+        torch.optim.SGD(module.parameters(), lr=0.0),
+        batch(5, 4),
+        loss=loss,
+        dynamic_shapes=({0: time, 1: count}, {0: count}),
+    )
+    # Gradients add up over the calls.
+    for size in ((5, 4), (1, 3), (9, 1), (3, 7)):
+        x, lengths = batch(*size)
+        step.accumulate(x, lengths)
+        loss(eager, x, lengths).backward()
+        for p, q in zip(module.parameters(), eager.parameters(), strict=True):
+            torch.testing.assert_close(p.grad, q.grad, rtol=1e-10, atol=1e-12)
 
 
 def test_gradients_of_tensors_that_grow_are_an_error():

@@ -12,12 +12,12 @@ Where the operands of the product are at hand for all steps, one product has the
 
 Views and other linear operations on the product move behind the loop with it.
 
-What this costs is memory for tensors that were not stacked before. A product moves
+What this costs is memory for operands that do not have a row for each step already: those that the gradient of a step
+needs have one, and those that are results of the loop. A product moves if what must be stacked for it is
 
-- if each operand has a row for each step already: the gradient of a step needs it, or a result of the loop has it;
-- if that is true of one operand: both have the same number of rows in each step, so the memory that the loop stacks
-  grows at most by the ratio of their widths;
-- or if what must be stacked is not larger, in each step, than the sum that is read and written there.
+- not larger, in each step, than the sum that is read and written there;
+- or at most some times larger than what a step has rows of already, and one of the operands is among that. Mostly it is
+  smaller: the gradient of a layer's result, beside what the layer and its activation keep.
 
 A sum over rows, an element-wise product and a tensor that is summed up as it is move only if nothing more is stacked
 for them. A part that cannot move remains in the loop, and so does one whose sizes differ from step to step.
@@ -63,6 +63,10 @@ _LINEAR = (
 """Operations that are linear in their first operand, if the others are the same in each step."""
 _BILINEAR = (_aten.mm.default, _aten.bmm.default, _aten.mul.Tensor)
 """Operations that are linear in each of two operands."""
+
+
+_GROWTH = 4
+"""How many times larger than the rows of a step those may be that are stacked for a product."""
 
 
 def sum_behind_loops(gradients: Gradients) -> None:
@@ -231,10 +235,12 @@ class _Steps:
                 value = now
                 for term in rest:
                     value = self._call(_aten.add.Tensor, (value, term), term)
-            following[slot] = value
+            before, following[slot] = following[slot], value
             self._set(3, following)
             for last in lasts:
                 last.args = (last.args[0], first, *last.args[2:])
+            self._erase(before)
+            for last in lasts:
                 with self._graph.inserting_after(last):
                     new = self._call(_aten.add.Tensor, (last, total), last)
                 self._replace(last, new)
@@ -258,6 +264,20 @@ class _Steps:
             if number >= slot:
                 # The tensor itself has no number until it is removed with all other dead code.
                 node.args = (*node.args[:3], number - 1 if number > slot else -1)
+
+    def _erase(self, node: Node) -> None:
+        """Removes a sum that nothing uses any more, and what it adds, if that is a sum itself."""
+        for user in list(node.users):
+            if user.target in _ALIASES and not user.users:
+                self._graph.erase_node(user)
+        if node.users or node.target not in (*_ALIASES, _aten.add.Tensor) or node not in self._inside:
+            return
+        operands = [x for x in node.args if isinstance(x, Node)]
+        self._graph.erase_node(node)
+        self._inside.discard(node)
+        self._body.discard(node)
+        for x in operands:
+            self._erase(x)
 
     def _terms(self, after: Node, now: Node) -> list[Node]:
         """What is added to ``now`` in a step; nothing, if it is used for something else, too."""
@@ -346,12 +366,19 @@ class _Steps:
         missing = [x for x in found if not x.stacked]
         if len(found) < len(operands) or (missing and not product):
             return None
-        if len(missing) == len(found) and not statically_known_true(
-            sum(_numel(x.source) for x in missing) <= _numel(node)
-        ):
+        if missing and not self._may_stack([x.source for x in missing], node, len(missing) < len(found)):
             return None
         dtypes = {x.source.meta["val"].dtype for x in found}
         return (found, emit) if dtypes == {node.meta["val"].dtype} else None
+
+    def _may_stack(self, nodes: Sequence[Node], total: Node, beside: bool) -> bool:
+        """Whether tensors of the step may be stacked for a product; ``beside`` another operand that has rows."""
+        size = sum(map(_numel, nodes))
+        if statically_known_true(size <= _numel(total)):
+            return True
+        read = {_stripped(x.args[0]): x for x in self._body if self._row(x) is not None}
+        rows = sum(map(_numel, [*read.values(), *self._list(4)]))
+        return beside and statically_known_true(size <= _GROWTH * rows)
 
     def _outer_operands(self, node: Node) -> list[Node] | None:
         """The operands of a product of [m, 1] and [1, n] or [n]."""

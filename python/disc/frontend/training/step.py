@@ -214,9 +214,10 @@ class _Step:
     # -- the update ------------------------------------------------------------------------------------------
 
     def _add_up(self, gradients: Mapping[str, Node], sums: Mapping[str, Tensor]) -> None:
-        for name, gradient in gradients.items():
+        for number, (name, gradient) in enumerate(gradients.items()):
             total = sums[name]
-            node = self._placeholder("sum_" + gradient.name, self._fake(total))
+            # Two parameters may have one gradient, as two biases that are added.
+            node = self._placeholder(f"sum_{number}_{gradient.name}", self._fake(total))
             added = self._call(torch.ops.aten.add.Tensor, (node, gradient), node)
             self._add_state("gradient." + name, node, total)
             self._updates.append(("gradient." + name, added))
