@@ -22,15 +22,12 @@
 // many steps ahead. No thread waits for another one, and the bytes on their way occupy no registers:
 //
 //   nvvm.cp.async of the chunks of steps 0, ..., stages - 2
-//   scf.for %pair = warp to K / (2 * line) step slices iter_args(sums, chunks of the left operand, %slot) {
+//   scf.for %pair = warp to K / (2 * line) step slices iter_args(sums, %slot) {
 //     nvvm.cp.async of the chunks of step + stages - 1, to where those of step - 1 were
-//     llvm.load of the left operand's chunks of step + 1
+//     llvm.load of the left operand's chunks of both steps of the pair
 //     nvvm.cp.async.wait.group stages - 1 ; llvm.load from the queue ; nvvm.mma.sync
-//     the same for the second step of the pair: a warp reads 128 neighbouring bytes of each line
+//     the same for the second step, except the loads: a warp reads 128 neighbouring bytes of each line
 //   }
-//
-// Chunks of the left operand stay in registers. Two steps in a body make them change places without moves, which would
-// wait for the loads.
 //
 // Chunk `c` of line `r` is stored at chunk `c ^ (r / 2 % 4)`: then eight neighbouring threads write to, and read from,
 // different banks, in all orders that occur here.
@@ -377,7 +374,6 @@ SmallVector<Value> MatrixProduct::streamed(ArrayRef<Line> lines) {
                               NVVM::LoadCacheModifierKind::CG, size);
     NVVM::CpAsyncCommitGroupOp::create(b, k.loc);
   };
-  // What is beyond the end becomes zero where it is used, which is when it has to be there.
   auto loadRows = [&](Value position) {
     Value inside = m.min(position, m.sub(depth, m.constant(unit.chunk())));
     Value bytes = m.mul(inside, MatrixUnit::kChunkBytes / unit.chunk());
@@ -407,27 +403,20 @@ SmallVector<Value> MatrixProduct::streamed(ArrayRef<Line> lines) {
 
   for (int64_t i = 0; i + 1 < stages; ++i)
     copyColumns(positionOf(warp, i), m.constant(i));
-  // Of a sum without elements nothing can be read.
-  SmallVector<Value> none(rows.size(), zeroChunk());
-  SmallVector<Value> carried = emitIf(b, k.loc, m.less(m.constant(0), steps), none, [&] {
-    PointEmitter::Scope scope(points);
-    return loadRows(positionOf(warp, 0));
-  });
-  carried.insert(carried.begin(), numSums, points.constant(b.getF32FloatAttr(0)));
+  SmallVector<Value> carried(numSums, points.constant(b.getF32FloatAttr(0)));
   carried.push_back(m.constant(0));
   carried = emitFor(b, k.loc, warp, pairs, numSlices, carried, [&](Value pair, ValueRange values) {
     PointEmitter::Scope scope(points);
-    SmallVector<Value> sums(values.take_front(numSums)), chunks(values.drop_front(numSums).drop_back());
+    SmallVector<Value> sums(values.drop_back()), chunks[2];
     Value slot = values.back();
     for (int64_t half : {0, 1}) {
-      PointEmitter::Scope within(points);
       copyColumns(positionOf(pair, half + stages - 1), after(slot, stages - 1));
-      SmallVector<Value> ahead = loadRows(positionOf(pair, half + 1));
-      sums = multiply(chunks, positionOf(pair, half), slot, sums);
-      chunks = ahead;
+      if (half == 0)
+        for (int64_t each : {0, 1})
+          chunks[each] = loadRows(positionOf(pair, each));
+      sums = multiply(chunks[half], positionOf(pair, half), slot, sums);
       slot = after(slot, 1);
     }
-    llvm::append_range(sums, chunks);
     sums.push_back(slot);
     return sums;
   });

@@ -140,13 +140,13 @@ disc_plan.kernel_func contraction @odd attributes {
 
 // Few rows: each of four warps streams pairs of lines of columns through a queue in memory of the block, six steps long.
 // The thread copies five steps before the loop, and in it the sixth, just before it waits for the oldest one. Chunks of
-// rows come from memory, a step ahead of their use. 1016 numbers are no multiple of 64: what is beyond the end is zero.
+// rows come from memory, for both steps of a pair. 1016 numbers are no multiple of 64: what is beyond the end is zero.
 // CHECK-LABEL: gpu.func @streamed(
 // CHECK-COUNT-20: nvvm.cp.async.shared.global
 // CHECK: scf.for
 // CHECK-COUNT-4: nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 16, cache = cg, %{{.*}} : !llvm.ptr<3>, !llvm.ptr<1>, i32
 // CHECK-NEXT: nvvm.cp.async.commit.group
-// CHECK-COUNT-2: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>
+// CHECK-COUNT-4: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>
 // CHECK: nvvm.cp.async.wait.group 5
 // CHECK: arith.select {{.*}} : vector<4xi32>
 // CHECK-COUNT-4: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xi32>

@@ -353,8 +353,10 @@ class Infinite(nn.Module):
 
 
 class FewRows(nn.Module):
-    """Products of few rows with weights, which are read once: long and short sums, many columns, one, and a prime number
-    of them, weights in both orders, views that begin anywhere, and infinities."""
+    """Products of few rows with weights: long and short sums, many columns, one, a prime number of them.
+
+    Weights are in both orders; views begin anywhere; rows are inputs or computed, and may have infinities.
+    """
 
     def __init__(self) -> None:
         super().__init__()
