@@ -12,7 +12,8 @@
 //                some lengths, best first
 //   column       `columns` neighbouring columns, each by `threads / columns` threads
 //                both: with `part`, where there are few tasks, `part` or more elements of the reduced range
-//   contraction, convolution   a tile of `tile_rows` x `tile_columns` results, over steps of `tile_depth`
+//   contraction, convolution   a tile of `tile_rows` x `tile_columns` results, over steps of `tile_depth`; on a matrix
+//                unit with copies `stages` steps ahead, or by `slices` warps that share the steps
 //   attention    `queries` queries of one head, over steps of `keys` keys
 //
 // Nothing here depends on how many multiprocessors there are, so neither does the order of any sum.
