@@ -25,7 +25,8 @@ def Plan_Dialect : Dialect {
     (P10) its numbers are integers within bounds, and powers of two where they must be.
 
     The attributes of a device's kernel say what its launches need: `disc_plan.symbols` and `disc_plan.texts` are lists
-    of strings, `disc_plan.order`, `split`, `update` and `library` dictionaries (lib/Target/Common/KernelAttrs.h).
+    of strings, `disc_plan.order`, `split`, `update` and `library` dictionaries, `disc_plan.next` the name of a kernel
+    (lib/Target/Common/KernelAttrs.h).
 
     (P11) these attributes have the types above, and the dictionaries all of their fields, each of its type.
 

@@ -10,6 +10,7 @@
 #include "dialects/Plan/Schedule.h"
 
 #include "dialects/Tensor/TensorDialect.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -73,7 +74,8 @@ constexpr Field kPoints = {"points", {}, false, 1, 16};
 constexpr Field kDeviceLoop[] = {kThreads, kVector, kPoints, kSchedules};
 constexpr Field kDeviceSum[] = {kThreads, {"line_threads", {}, true, 1, 1024}};
 constexpr Field kDeviceRow[] = {kThreads, kVector, {"group", {}, false, 1, 1024}, kPoints, kPart, kSchedules};
-constexpr Field kDeviceColumn[] = {kThreads, {"columns", {}, true, 1, 1024}, kPart};
+constexpr Field kDeviceColumn[] = {
+    kThreads, {"columns", {}, true, 1, 1024}, {"vector", {}, false, 1, 16}, kPart, kSchedules};
 constexpr Field kDeviceProduct[] = {kThreads,
                                     {"tile_rows", {}, true, 1, 256},
                                     {"tile_columns", {}, true, 1, 256},
@@ -92,9 +94,12 @@ constexpr Field kDeviceMatrix[] = {kThreads,
                                    {kLibraryWhen, kExpr, false, -kMany, kMany}};
 /// Beside the others, in a variant of these.
 constexpr Field kVariant[] = {{kVariantWhen, kExpr, true, -kMany, kMany}, {kVariantTasks, kExpr, true, 0, kMany}};
-constexpr Field kDeviceAttention[] = {kThreads, {"queries", {}, true}, {"keys", {}, true, 1, 1024}};
+constexpr Field kKeyParts = {kParts, kExpr, false, 1, 1024}, kShared = {"shared", {}, false, 1, 16};
+constexpr Field kDeviceAttention[] = {kThreads,  {"queries", {}, true}, {"keys", {}, true, 1, 1024}, kKeyParts, kShared,
+                                      kSchedules};
 constexpr Field kMatrixAttention[] = {
-    kThreads, {"queries", {}, true}, {"keys", {}, true, 16, 1024}, {"warp_rows", {}, true, 16, 16}};
+    kThreads,  {"queries", {}, true}, {"keys", {}, true, 16, 1024}, {"warp_rows", {}, true, 16, 16}, kKeyParts, kShared,
+    kSchedules};
 
 struct Verifier {
   Operation *kernel;
@@ -176,6 +181,8 @@ LogicalResult Verifier::check(ArrayRef<Field> fields, ArrayRef<Field> more) {
 bool disc::isDeviceSchedule(DictionaryAttr schedule) { return schedule && schedule.contains("threads"); }
 bool disc::isMatrixSchedule(DictionaryAttr schedule) { return schedule && schedule.contains("warp_rows"); }
 
+bool disc::isMemory(Value yielded) { return bool(yielded.getDefiningOp<tensor::EmptyOp>()); }
+
 /// Warps of 32 threads divide the tile, or the steps along the sum if there are several slices.
 static LogicalResult verifyMatrix(Operation *kernel, DictionaryAttr schedule, ArrayRef<Field> more) {
   Verifier v{kernel, schedule};
@@ -193,6 +200,27 @@ static LogicalResult verifyMatrix(Operation *kernel, DictionaryAttr schedule, Ar
     return v.error() << "the warps' columns take more than " << kMostShared << " bytes (P8)";
   if (v.number("threads") != 32 * tiles * v.number("slices"))
     return v.error() << "the tile takes " << 32 * tiles * v.number("slices") << " 'threads' (P8)";
+  return success();
+}
+
+static LogicalResult verifyAttention(Verifier &v, Block &body, ArrayRef<Field> more) {
+  if (isMatrixSchedule(v.schedule)) {
+    if (failed(v.check(kMatrixAttention, more)) || failed(v.divides("keys", 16, "16")))
+      return failure();
+    if (v.number("threads") != 2 * v.number("queries"))
+      return v.error() << "a warp has 16 'queries' (P8)";
+  } else if (failed(v.check(kDeviceAttention, more)) || failed(v.divides("threads", 32, "32")) ||
+             failed(v.divides("queries", v.number("threads") / 32, "'threads' / 32"))) {
+    return failure(); // 32 threads share a query
+  }
+  for (AttentionOp op : body.getOps<AttentionOp>()) {
+    int64_t heads = cast<RankedTensorType>(op.getQuery().getType()).getRank() - 2;
+    if (v.schedule.contains("shared") && v.number("shared") > heads)
+      return v.error() << "'shared' is more than the " << heads << " dimensions of heads (P8)";
+  }
+  auto yield = cast<YieldOp>(body.getTerminator());
+  if (v.schedule.contains(kParts) && llvm::none_of(yield.getValues(), [](Value y) { return isMemory(y); }))
+    return v.error() << "'" << kParts << "' needs a result that is memory for them (P8)";
   return success();
 }
 
@@ -242,6 +270,11 @@ static LogicalResult verifyDeviceSchedule(Verifier &v, KernelKind kind, Block &b
   case KernelKind::Column:
     if (failed(v.check(kDeviceColumn)))
       return failure();
+    if (v.schedule.contains("vector")) {
+      if (failed(v.divides("columns", v.number("vector"), "'vector'")))
+        return failure();
+      return v.divides("threads", v.number("columns") / v.number("vector"), "'columns' / 'vector'");
+    }
     return v.divides("threads", v.number("columns"), "'columns'");
   case KernelKind::Contraction:
   case KernelKind::Convolution: {
@@ -257,17 +290,7 @@ static LogicalResult verifyDeviceSchedule(Verifier &v, KernelKind kind, Block &b
     return success();
   }
   case KernelKind::Attention:
-    if (isMatrixSchedule(v.schedule)) {
-      if (failed(v.check(kMatrixAttention)) || failed(v.divides("keys", 16, "16")))
-        return failure();
-      if (v.number("threads") != 2 * v.number("queries"))
-        return v.error() << "a warp has 16 'queries' (P8)";
-      return success();
-    }
-    // 32 threads share a query.
-    if (failed(v.check(kDeviceAttention)) || failed(v.divides("threads", 32, "32")))
-      return failure();
-    return v.divides("queries", v.number("threads") / 32, "'threads' / 32");
+    return verifyAttention(v, body, {});
   case KernelKind::Pack:
   case KernelKind::Call:
     return v.check(kBlocksOfThreads);
@@ -288,8 +311,10 @@ LogicalResult disc::verifySchedule(Operation *kernel, KernelKind kind, Block &bo
     if (variant.contains(kVariants) || !isDeviceSchedule(variant))
       return v.error() << "'variants' must be schedules of a device without variants of their own (P8)";
     Verifier own{kernel, variant};
-    bool onUnit = isMatrixSchedule(schedule);
-    if (failed(onUnit ? verifyMatrix(kernel, variant, kVariant) : verifyDeviceSchedule(own, kind, body)))
+    LogicalResult valid = kind == KernelKind::Attention ? verifyAttention(own, body, kVariant)
+                          : isMatrixSchedule(schedule)  ? verifyMatrix(kernel, variant, kVariant)
+                                                        : verifyDeviceSchedule(own, kind, body);
+    if (failed(valid))
       return failure();
   }
   return success();
@@ -394,6 +419,8 @@ LogicalResult disc::verifyDeviceLaunch(Operation *op, StringRef name, Attribute 
     if (!list || !llvm::all_of(list, llvm::IsaPred<StringAttr>))
       return op->emitOpError() << "'" << name << "' must be a list of strings (P11)";
   }
+  if (name == "disc_plan.next" && !isa<FlatSymbolRefAttr>(attr))
+    return op->emitOpError() << "'" << name << "' must be a kernel (P11)";
   if (name == "disc_plan.results" && !isNumber(attr))
     return op->emitOpError() << "'" << name << "' must be a 64-bit integer (P11)";
   if (name == "disc_plan.buffer_bytes") {

@@ -18,13 +18,16 @@ bool isDeviceSchedule(DictionaryAttr schedule);
 /// True if the schedule is for a product on a matrix unit.
 bool isMatrixSchedule(DictionaryAttr schedule);
 
+/// True for a result of a kernel that is memory for the kernel itself: nothing computes it.
+bool isMemory(Value yielded);
+
 /// Fields of a device's schedule that are not numbers of its block:
 /// `variants`: other schedules of the kernel, for some shapes (lib/Target/GPU/KernelVariants.cpp). Those of a matrix
-/// unit have `tasks` and `when` of their own, which is positive for their shapes; for others both follow from the
-/// layouts of the buffers. `library`: where it is positive, a library of the device computes the product, if there is
-/// one.
+/// unit and of attention have `tasks` and `when` of their own, which is positive for their shapes; for others both
+/// follow from the layouts of the buffers. `library`: where it is positive, a library of the device computes the
+/// product, if there is one. `parts`: of the keys of attention, each of which has blocks of its own.
 inline constexpr llvm::StringLiteral kVariants = "variants", kVariantWhen = "when", kVariantTasks = "tasks",
-                                     kLibraryWhen = "library";
+                                     kLibraryWhen = "library", kParts = "parts";
 
 /// (P8): each field belongs to the kind of kernel, has its type and is within its bounds; nothing required is missing.
 LogicalResult verifySchedule(Operation *kernel, KernelKind kind, Block &body, DictionaryAttr schedule);

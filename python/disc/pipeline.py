@@ -255,9 +255,9 @@ _CPU = Pipeline(
 )
 
 
-def _device_code(lower: str, serialize: str) -> tuple[str, ...]:
+def _device_code(lower: str, serialize: str, math: str = "") -> tuple[str, ...]:
     return (
-        "disc-lower-math{native-bf16=true}",
+        f"disc-lower-math{{native-bf16=true{math}}}",
         "gpu.module(convert-scf-to-cf,convert-vector-to-llvm)",
         lower,
         "gpu.module(reconcile-unrealized-casts,canonicalize,cse)",
@@ -266,7 +266,7 @@ def _device_code(lower: str, serialize: str) -> tuple[str, ...]:
 
 
 DEVICE_CODE = {
-    "cuda": _device_code("disc-nvvm-lower", "disc-nvvm-serialize"),
+    "cuda": _device_code("disc-nvvm-lower", "disc-nvvm-serialize", " nvidia=true"),
     "rocm": _device_code("disc-rocdl-lower", "disc-rocdl-serialize"),
 }
 """What makes a ``gpu.binary`` of a ``gpu.module`` with kernels, by device."""

@@ -166,10 +166,9 @@ class Emulated(Target):
         if unknown or len(chips) > 1:
             raise ValueError(f"target {self.name!r} is 'checked' or 'fast', not {', '.join(chips)}")
         check = "true" if chips == ("checked",) else "false"
-        code = ("disc-lower-math", f"disc-emulate-kernels{{check={check}}}")
-        return pipeline.blocks(
-            self.name, "emulated", warp=self.warp, chips=(), code=code, matrix_unit=self.name == "cuda-emulated"
-        )
+        is_nvidia = self.name == "cuda-emulated"
+        code = ("disc-lower-math" + "{nvidia=true}" * is_nvidia, f"disc-emulate-kernels{{check={check}}}")
+        return pipeline.blocks(self.name, "emulated", warp=self.warp, chips=(), code=code, matrix_unit=is_nvidia)
 
 
 class Null(Target):

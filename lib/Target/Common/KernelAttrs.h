@@ -77,6 +77,9 @@ struct SplitAttrs {
   static SplitAttrs fromAttr(DictionaryAttr attr);
 };
 
+/// On a device's kernel: another one, which is launched behind it with the same arguments.
+inline constexpr llvm::StringLiteral kKernelNextAttr = "disc_plan.next";
+
 /// On a kernel's function: how many threads of it a multiprocessor should have registers for. For few, a thread may
 /// have many, but then nobody computes while they wait for memory.
 inline constexpr llvm::StringLiteral kResidentThreadsAttr = "disc_plan.resident_threads";

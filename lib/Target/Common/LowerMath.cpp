@@ -20,6 +20,12 @@
 // and of f32: asinh, acosh 4 (test/python/unit/test_device_math.py).
 // Zeros keep their sign.
 //
+// For NVIDIA's GPUs (`nvidia`) f32 uses their instructions for powers of two and reciprocals: exp, exp2, tanh, erf, and
+// quotients of exponentials, by 1 + e^x and of half types. The bounds above hold where those instructions round
+// correctly, as the emulator's do. With their own errors, 2^-22.5 and 2^-23 of the value at most, they are, in ulp:
+//   exp 2, as CUDA's expf, which is computed alike · tanh 3.4 · erf 2 · 1 + erf, 1 + tanh 2.5 units of the last place
+//   of 1
+//
 // Lit test: test/lit/Common/lower-math.mlir.
 //
 //===----------------------------------------------------------------------===//
@@ -48,11 +54,19 @@ using namespace mlir::disc;
 /// What runs on a device can call no libm.
 static bool onDevice(Operation *op) { return static_cast<bool>(op->getParentOfType<gpu::GPUModuleOp>()); }
 
+/// On a gpu.module while this pass works: its device has the approximate instructions of NVIDIA's.
+constexpr StringLiteral approximateAttr = "disc.approximate";
+
+static bool onNvidia(Operation *op) {
+  auto module = op->getParentOfType<gpu::GPUModuleOp>();
+  return module && module->hasAttr(approximateAttr);
+}
+
 /// An emitter of functions of this type where they are to be expanded; else null.
 static std::unique_ptr<MathEmitter> emitterFor(Operation *op, PatternRewriter &rewriter) {
   Type type = op->getResult(0).getType(), element = getElementTypeOrSelf(type);
   if (element.isF32() || (element.isF64() && onDevice(op)))
-    return MathEmitter::create(rewriter, op->getLoc(), type);
+    return MathEmitter::create(rewriter, op->getLoc(), type, onNvidia(op));
   return nullptr;
 }
 
@@ -206,6 +220,24 @@ struct ExpandRsqrt : OpRewritePattern<math::RsqrtOp> {
   }
 };
 
+constexpr StringLiteral kDivide = "llvm.nvvm.div.full";
+
+/// The exponential that a value is, or is selected from.
+bool isExponential(Value v) {
+  if (auto select = v.getDefiningOp<arith::SelectOp>())
+    return isExponential(select.getTrueValue()) || isExponential(select.getFalseValue());
+  return v.getDefiningOp<math::ExpOp>() || v.getDefiningOp<math::Exp2Op>();
+}
+
+/// Quotients that need not be rounded correctly, with 2 ulp: of exponentials, which are as inexact, as in softmax, and
+/// by 1 + e^x, as in the logistic function. All others may be of whole numbers, whose quotients are.
+bool isInexactQuotient(arith::DivFOp op) {
+  if (!getElementTypeOrSelf(op.getType()).isF32())
+    return false;
+  auto sum = op.getRhs().getDefiningOp<arith::AddFOp>();
+  return isExponential(op.getLhs()) || (sum && (isExponential(sum.getLhs()) || isExponential(sum.getRhs())));
+}
+
 bool isHalf(Type type) {
   Type elem = getElementTypeOrSelf(type);
   return elem.isBF16() || elem.isF16();
@@ -233,9 +265,15 @@ struct WidenHalf : RewritePattern {
     for (Value v : op->getOperands())
       operands.push_back(
           isHalf(v.getType()) ? arith::ExtFOp::create(rewriter, op->getLoc(), asF32(v.getType()), v).getResult() : v);
+    Type type = op->getResult(0).getType();
+    if (isa<arith::DivFOp>(op) && onNvidia(op)) {
+      // An error of 2 ulp of f32 is nothing to a half: also whole quotients are right.
+      Value wide = emitIntrinsic(rewriter, op->getLoc(), kDivide, operands);
+      rewriter.replaceOpWithNewOp<arith::TruncFOp>(op, type, wide);
+      return success();
+    }
     Operation *wide = rewriter.clone(*op);
     wide->setOperands(operands);
-    Type type = op->getResult(0).getType();
     if (!isHalf(type)) {
       rewriter.replaceOp(op, wide->getResults());
       return success();
@@ -317,8 +355,24 @@ bool targetIsArm32(ModuleOp module) {
 struct LowerMath : disc::impl::LowerMathBase<LowerMath> {
   using LowerMathBase::LowerMathBase;
 
+  void approximate(gpu::GPUModuleOp module) {
+    module->setAttr(approximateAttr, UnitAttr::get(&getContext()));
+    SmallVector<arith::DivFOp> quotients;
+    module.walk([&](arith::DivFOp op) {
+      if (isInexactQuotient(op))
+        quotients.push_back(op);
+    });
+    for (arith::DivFOp op : quotients) {
+      OpBuilder b(op);
+      op.replaceAllUsesWith(emitIntrinsic(b, op.getLoc(), kDivide, op.getOperands()));
+      op.erase();
+    }
+  }
+
   void runOnOperation() override {
     MLIRContext *context = &getContext();
+    if (nvidia)
+      getOperation().walk([&](gpu::GPUModuleOp module) { approximate(module); });
     RewritePatternSet patterns(context);
     // Powers with simple exponents first, and half types: what they become may be expanded further.
     populateMathAlgebraicSimplificationPatterns(patterns);
@@ -362,6 +416,7 @@ struct LowerMath : disc::impl::LowerMathBase<LowerMath> {
     patterns.add<ExpandPow>(context, hasFma);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       return signalPassFailure();
+    getOperation().walk([&](gpu::GPUModuleOp module) { module->removeAttr(approximateAttr); });
 
     // The rest: one libm call per lane, except what is an instruction or has an expansion in LLVM.
     RewritePatternSet calls(context);

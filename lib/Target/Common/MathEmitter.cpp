@@ -7,10 +7,10 @@
 using namespace mlir;
 using namespace mlir::disc;
 
-std::unique_ptr<MathEmitter> MathEmitter::create(OpBuilder &builder, Location loc, Type like) {
+std::unique_ptr<MathEmitter> MathEmitter::create(OpBuilder &builder, Location loc, Type like, bool onNvidia) {
   Type element = getElementTypeOrSelf(like);
   if (element.isF32())
-    return createMathF32(builder, loc, like);
+    return onNvidia ? createMathF32Nvidia(builder, loc, like) : createMathF32(builder, loc, like);
   if (element.isF64())
     return createMathF64(builder, loc, like);
   return nullptr;

@@ -21,8 +21,8 @@ namespace mlir::disc {
 class MathEmitter {
 public:
   virtual ~MathEmitter() = default;
-  /// For f32 or f64; null for others.
-  static std::unique_ptr<MathEmitter> create(OpBuilder &builder, Location loc, Type like);
+  /// For f32 or f64; null for others. `onNvidia`: with the approximate instructions of NVIDIA's GPUs.
+  static std::unique_ptr<MathEmitter> create(OpBuilder &builder, Location loc, Type like, bool onNvidia = false);
 
   virtual Value exp(Value x) = 0;
   virtual Value exp2(Value x) = 0;
@@ -197,7 +197,11 @@ protected:
 };
 
 std::unique_ptr<MathEmitter> createMathF32(OpBuilder &builder, Location loc, Type like);
+std::unique_ptr<MathEmitter> createMathF32Nvidia(OpBuilder &builder, Location loc, Type like);
 std::unique_ptr<MathEmitter> createMathF64(OpBuilder &builder, Location loc, Type like);
+
+/// An intrinsic of LLVM's on scalars, for each lane of vectors.
+Value emitIntrinsic(OpBuilder &b, Location loc, StringRef intrinsic, ValueRange operands);
 
 } // namespace mlir::disc
 

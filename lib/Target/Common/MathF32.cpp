@@ -2,6 +2,8 @@
 
 #include "lib/Target/Common/MathEmitter.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
 #include <limits>
 
 using namespace mlir;
@@ -39,10 +41,7 @@ public:
   Value log10(Value x) override { return log(x, 0.301025391f, 4.60503907e-6f, 0.434294481903251828f); }
 
   Value tanh(Value x) override {
-    Value magnitude = abs(x), z = mul(x, x);
-    Value p = polynomial(z, {-0.3333328068256378f, 0.13331373035907745f, -0.053733695298433304f, 0.02061862125992775f,
-                             -0.005681279115378857f});
-    Value small = fma(mul(x, z), p, x);
+    Value magnitude = abs(x), small = tanhOfSmall(x);
     Value e = exp(add(magnitude, magnitude));
     Value large = sub(c(1.0f), div(c(2.0f), add(e, c(1.0f))));
     return copySign(select(less(magnitude, c(0.625f)), small, large), x); // also of a zero
@@ -52,24 +51,14 @@ public:
     Value magnitude = abs(x), small = erfOfSmall(x);
     // 1 - e^(ln erfc |x|); past 4 that is 1.
     Value t = atMost(magnitude, c(4.0f));
-    Value q = mul(t, polynomial(t, {-1.1285111904144287f, -0.6357290744781494f, -0.10524770617485046f,
-                                    0.02288094162940979f, -0.0032121522817760706f, 0.00021364599524531513f}));
-    auto [n, r] = reduceExp(q);
+    auto [n, r] = reduceExp(logOfErfc(t, 1.0));
     Value large = sub(c(1.0f), mul(expOfReduced(r), powerOfTwo(n)));
     return select(less(magnitude, c(0.93f)), small, copySign(large, x));
   }
 
-  // erfc(-x): e for negative x and 2 - e for positive, with e = erfc |x|, whose logarithm is a polynomial. Fitted up to
-  // 4, where e is an eighth of the last place of 1, it falls from there to -127 at 7.172; and the power of two is then
-  // 0.
+  // erfc(-x): e for negative x and 2 - e for positive, with e = erfc |x|.
   Value onePlusErf(Value x) override {
-    Value magnitude = abs(x), t = atMost(magnitude, c(7.172f)), s = mul(t, t);
-    // The even and the odd powers apart: half the latency.
-    Value even =
-        polynomial(s, {-1.6279093266164206, -0.14854865676844975, -0.0009812734266994943, 0.0004001109606063274});
-    Value odd =
-        polynomial(s, {-0.9184040260052514, 0.028418137310296084, -0.0013523575502072378, -3.947984360879075e-05});
-    Value power = mul(t, fma(odd, t, even));
+    Value power = log2OfErfc(atMost(abs(x), c(kErfcEnd)));
     auto [n, integer] = round(add(power, c(magic())));
     Value r = sub(power, n), r2 = mul(r, r);
     Value p = fma(r, polynomial(r2, {0.6931471824645996, 0.055503323674201965, 0.0013398875016719103}),
@@ -157,10 +146,37 @@ protected:
   std::pair<double, double> halfPi() const override { return {1.57079637f, -4.37113883e-8f}; }
   double largeArgument() const override { return 80.0; }
 
-private:
   Value widen(Value x) { return arith::ExtFOp::create(b, withElement(b.getF64Type()), x); }
   Value narrow(Value x) { return arith::TruncFOp::create(b, type, x); }
 
+  /// For |x| < 0.625.
+  Value tanhOfSmall(Value x) {
+    Value z = mul(x, x);
+    Value p = polynomial(z, {-0.3333328068256378f, 0.13331373035907745f, -0.053733695298433304f, 0.02061862125992775f,
+                             -0.005681279115378857f});
+    return fma(mul(x, z), p, x);
+  }
+  /// ln erfc t times `unit` for t from 0.93 to 4.
+  Value logOfErfc(Value t, double unit) {
+    constexpr double coefficients[] = {-1.1285111904144287f, -0.6357290744781494f,    -0.10524770617485046f,
+                                       0.02288094162940979f, -0.0032121522817760706f, 0.00021364599524531513f};
+    Value p = c(coefficients[5] * unit);
+    for (int i = 4; i >= 0; --i)
+      p = fma(p, t, c(coefficients[i] * unit));
+    return mul(t, p);
+  }
+  /// log2 erfc t, for t up to kErfcEnd. Fitted up to 4, where erfc is an eighth of the last place of 1, it falls from
+  /// there to -127; and the power of two is then 0.
+  static constexpr float kErfcEnd = 7.172f;
+  Value log2OfErfc(Value t) {
+    Value s = mul(t, t);
+    // The even and the odd powers apart: half the latency.
+    Value even =
+        polynomial(s, {-1.6279093266164206, -0.14854865676844975, -0.0009812734266994943, 0.0004001109606063274});
+    Value odd =
+        polynomial(s, {-0.9184040260052514, 0.028418137310296084, -0.0013523575502072378, -3.947984360879075e-05});
+    return mul(t, fma(odd, t, even));
+  }
   /// For |x| < 0.93.
   Value erfOfSmall(Value x) {
     Value p = polynomial(mul(x, x),
@@ -214,8 +230,80 @@ private:
     return select(compare(arith::CmpFPredicate::OGE, x, c(0.0f)), result, c(std::numeric_limits<float>::quiet_NaN()));
   }
 };
+
+/// With the instructions that NVIDIA's GPUs have for powers of two and reciprocals, in their unit for special
+/// functions: relative errors of 2^-22.5 and 2^-23 (PTX ISA, ex2.approx, rcp.approx and div.full). `ftz`: without
+/// denormals.
+class MathF32Nvidia : public MathF32 {
+public:
+  using MathF32::MathF32;
+
+  /// 2^n times the instruction's power of the rest, n from -126 to 127. Outside of that the rest is larger than 1/2:
+  /// the last product is what overflows, or rounds a denormal.
+  Value exp(Value x) override {
+    Value clamped = arith::MaxNumFOp::create(b, arith::MinNumFOp::create(b, x, c(88.0)), c(-87.3));
+    // Bits of a float without a fraction, of which the lowest are n plus the bias.
+    double biased = magic() + static_cast<double>(bias);
+    Value t = fma(clamped, c(1.44269504088896341), c(biased)), n = sub(t, c(biased));
+    // log2 e in two parts, both positive: an infinity stays one.
+    Value rest = fma(x, c(1.925963033500011e-08f), fma(x, c(1.44269502162933349f), neg(n)));
+    return mul(powerOfRest(rest), fromBits(shl(bits(t), mantissaBits)));
+  }
+  Value exp2(Value x) override { return each("llvm.nvvm.ex2.approx", {x}); }
+
+  Value tanh(Value x) override {
+    Value magnitude = abs(x), small = tanhOfSmall(x);
+    // What the rounded exponent changes is small in the difference, whatever x is.
+    Value e = powerOfRest(mul(magnitude, c(2.88539008177792681)));
+    Value large = fma(c(-2.0), reciprocal(add(e, c(1.0))), c(1.0));
+    return copySign(select(less(magnitude, c(0.625)), small, large), x); // also of a zero
+  }
+  Value onePlusTanh(Value x) override {
+    Value half = reciprocal(add(powerOfRest(mul(x, c(-2.88539008177792681))), c(1.0)));
+    return add(half, half);
+  }
+
+  Value erf(Value x) override {
+    Value magnitude = abs(x), small = erfOfSmall(x);
+    Value t = arith::MinimumFOp::create(b, magnitude, c(4.0f));
+    Value large = sub(c(1.0f), powerOfRest(logOfErfc(t, 1.4426950408889634)));
+    return select(less(magnitude, c(0.93f)), small, copySign(large, x));
+  }
+  Value onePlusErf(Value x) override {
+    Value e = powerOfRest(log2OfErfc(arith::MinimumFOp::create(b, abs(x), c(kErfcEnd))));
+    return select(isNegative(x), e, sub(c(2.0f), e));
+  }
+
+private:
+  Value powerOfRest(Value x) { return each("llvm.nvvm.ex2.approx.ftz", {x}); }
+  Value reciprocal(Value x) { return each("llvm.nvvm.rcp.approx.ftz.f", {x}); }
+  Value each(StringRef intrinsic, ValueRange operands) { return emitIntrinsic(b, b.getLoc(), intrinsic, operands); }
+};
 } // namespace
 
 std::unique_ptr<MathEmitter> mlir::disc::createMathF32(OpBuilder &builder, Location loc, Type like) {
   return std::make_unique<MathF32>(builder, loc, like);
+}
+
+std::unique_ptr<MathEmitter> mlir::disc::createMathF32Nvidia(OpBuilder &builder, Location loc, Type like) {
+  return std::make_unique<MathF32Nvidia>(builder, loc, like);
+}
+
+Value mlir::disc::emitIntrinsic(OpBuilder &b, Location loc, StringRef intrinsic, ValueRange operands) {
+  Type type = operands.front().getType();
+  auto scalar = [&](ValueRange of) -> Value {
+    return LLVM::CallIntrinsicOp::create(b, loc, getElementTypeOrSelf(type), b.getStringAttr(intrinsic), of)
+        .getResult(0);
+  };
+  auto vector = dyn_cast<VectorType>(type);
+  if (!vector)
+    return scalar(operands);
+  SmallVector<Value> lanes;
+  for (int64_t lane = 0; lane < vector.getNumElements(); ++lane) {
+    SmallVector<Value> own;
+    for (Value v : operands)
+      own.push_back(vector::ExtractOp::create(b, loc, v, lane));
+    lanes.push_back(scalar(own));
+  }
+  return vector::FromElementsOp::create(b, loc, vector, lanes);
 }

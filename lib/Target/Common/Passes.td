@@ -29,10 +29,12 @@ def DescribeDevice : Pass<"disc-describe-device", "::mlir::ModuleOp"> {
 
 def LowerMath : Pass<"disc-lower-math", "::mlir::ModuleOp"> {
   let summary = "replace transcendental functions by polynomials, half types by f32";
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
-                           "::mlir::vector::VectorDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
   let options = [Option<"nativeBf16", "native-bf16", "bool", /*default=*/"false",
-                        "the target's code generator converts bf16 without a library">];
+                        "the target's code generator converts bf16 without a library">,
+                 Option<"nvidia", "nvidia", "bool", /*default=*/"false",
+                        "kernels use the approximate instructions of NVIDIA's GPUs, where 2 ulp of f32 allow it">];
 }
 
 #endif // DISC_LIB_TARGET_COMMON_PASSES

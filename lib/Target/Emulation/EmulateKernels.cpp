@@ -50,6 +50,7 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/FunctionCallUtils.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -467,11 +468,29 @@ LogicalResult KernelEmulation::lower(Operation &op) {
   if (isa<NVVM::NVVMDialect>(op.getDialect()))
     return lowerNvvm(op);
   if (auto intrinsic = dyn_cast<LLVM::CallIntrinsicOp>(op)) {
-    if (intrinsic.getIntrin() != "llvm.nvvm.ex2.approx")
-      return op.emitOpError() << intrinsic.getIntrin() << " can't be emulated";
+    StringRef name = intrinsic.getIntrin();
     b.setInsertionPoint(&op);
-    Value power = call(op.getLoc(), "disc_rt_emulate_power", b.getF32Type(), op.getOperand(0));
-    return op.getResult(0).replaceAllUsesWith(power), op.erase(), success();
+    auto constant = [&](float v) -> Value { return arith::ConstantOp::create(b, op.getLoc(), b.getF32FloatAttr(v)); };
+    // Denormals become zeros.
+    auto flush = [&](Value v) -> Value {
+      Value magnitude = math::AbsFOp::create(b, op.getLoc(), v);
+      Value isTiny = arith::CmpFOp::create(b, op.getLoc(), arith::CmpFPredicate::OLT, magnitude, constant(0x1p-126f));
+      Value zero = math::CopySignOp::create(b, op.getLoc(), constant(0.0f), v);
+      return arith::SelectOp::create(b, op.getLoc(), isTiny, zero, v);
+    };
+    auto power = [&](Value v) -> Value { return call(op.getLoc(), "disc_rt_emulate_power", b.getF32Type(), v); };
+    Value result;
+    if (name == "llvm.nvvm.ex2.approx")
+      result = power(op.getOperand(0));
+    else if (name == "llvm.nvvm.ex2.approx.ftz")
+      result = flush(power(flush(op.getOperand(0))));
+    else if (name == "llvm.nvvm.div.full")
+      result = arith::DivFOp::create(b, op.getLoc(), op.getOperand(0), op.getOperand(1));
+    else if (name == "llvm.nvvm.rcp.approx.ftz.f")
+      result = flush(arith::DivFOp::create(b, op.getLoc(), constant(1.0f), flush(op.getOperand(0))));
+    else
+      return op.emitOpError() << name << " can't be emulated";
+    return op.getResult(0).replaceAllUsesWith(result), op.erase(), success();
   }
   if (!isa<gpu::GPUDialect>(op.getDialect()))
     return success();

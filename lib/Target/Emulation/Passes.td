@@ -17,7 +17,8 @@ def EmulateKernels : Pass<"disc-emulate-kernels", "::mlir::ModuleOp"> {
   }];
   let options = [Option<"check", "check", "bool", /*default=*/"false",
                         "have the runtime check each access to memory">];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
+                           "::mlir::math::MathDialect"];
 }
 
 #endif // DISC_LIB_TARGET_EMULATION_PASSES

@@ -106,6 +106,9 @@ std::optional<unsigned> tiledRun(KernelFuncOp kernel, const KernelAccess &access
 /// How many blocks a row kernel of this schedule has.
 SymExpr rowBlocks(const ReductionPlan &plan, DictionaryAttr schedule, int64_t warp);
 
+/// Of how many parallel points a block combines the parts.
+int64_t wholesOfBlock(KernelFuncOp kernel, int64_t warp);
+
 /// All report what they cannot emit.
 LogicalResult emitDeviceLoop(DeviceKernel &k);
 /// A loop kernel that is one `disc_tensor.running_sum`.

@@ -23,9 +23,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "lib/Target/Common/KernelAttrs.h"
-#include "lib/Target/GPU/BufferAlignment.h"
 #include "lib/Target/GPU/DeviceAttention.h"
 #include "lib/Target/GPU/MatrixUnit.h"
+#include "lib/Transforms/Support/ViewLayout.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -41,6 +41,12 @@ constexpr int64_t kWords = MatrixUnit::kLineBytes / 4, kChunkWords = MatrixUnit:
 constexpr int64_t kChunks = MatrixUnit::kLineBytes / MatrixUnit::kChunkBytes; // of a line
 constexpr int64_t kStages = 2, kPair = 16;                                    // columns of two instructions
 constexpr double kLog2E = 1.4426950408889634;
+
+/// Some of a tensor's rows, from `first` on.
+struct Piece {
+  BufferOperand buffer;
+  SymExpr first;
+};
 
 class MatrixAttention : AttentionEmitter {
 public:
@@ -59,7 +65,7 @@ private:
     bool isKey;
     int64_t chunks = 0, filled = 0; // of a row: in memory of the block, and with elements
     SmallVector<Value> rows, parts; // of each chunk that the thread brings
-    std::optional<BufferOperand> buffer;
+    SmallVector<Piece> pieces;      // none: rows are computed
   };
   struct State {
     SmallVector<Value> maxima, sums, results; // two rows; results of fragments, 4 of each
@@ -79,10 +85,12 @@ private:
   }
 
   void place(Rows &rows);
-  Value rowAddress(const BufferOperand &buffer, Value row);
+  Value rowAddress(const BufferOperand &buffer, Value row, bool isQuery = false);
+  Value rowAddress(ArrayRef<Piece> pieces, Value row);
   Value wordOf(const Rows &rows, Value stage, Value row, Value chunk);
   void bring(const Rows &rows, Value firstKey, Value stage);
-  Value chunkOf(Value tensor, const std::optional<BufferOperand> &buffer, Value row, Value firstColumn, bool isInside);
+  Value chunkOf(Value tensor, const std::optional<BufferOperand> &buffer, Value row, Value firstColumn, bool isInside,
+                bool isQuery);
   SmallVector<MatrixUnit::Fragment> queryFragments(int64_t line);
   SmallVector<Value> scores(Value stage);
   SmallVector<Value> withoutNan(Value firstKey, SmallVector<Value> score);
@@ -117,25 +125,39 @@ private:
 };
 } // namespace
 
-/// The buffer that a tensor is in, if its rows are pieces of memory at multiples of 16 bytes.
-static std::optional<BufferOperand> chunkedBuffer(DeviceKernel &k, Value tensor) {
-  auto buffer = BufferOperand::get(k.kernel, tensor, k.shapes);
-  Type element = getElementTypeOrSelf(tensor.getType());
-  if (!buffer || bufferAlignments(k.kernel, k.shapes)[buffer->argument] % MatrixUnit::kChunkBytes)
-    return std::nullopt;
-  int64_t width = byteSize(element);
-  auto isAligned = [&](const SymExpr &e) { return e.content() * width % MatrixUnit::kChunkBytes == 0; };
-  ArrayRef<SymExpr> strides = buffer->layout.strides;
-  if (!strides.back().isConstant(1) || !isAligned(buffer->layout.offset) || !isAligned(k.shapes.dims(tensor).back()) ||
-      !llvm::all_of(strides.drop_back(), isAligned))
-    return std::nullopt;
-  return buffer;
+/// The buffers that a tensor's rows are in, one after the other, if all are chunks.
+static SmallVector<Piece> chunkedPieces(DeviceKernel &k, Value tensor) {
+  if (auto buffer = chunkedBuffer(k, tensor))
+    return {{*buffer, SymExpr(0)}};
+  std::optional<JoinedRows> joined = joinedRows(tensor, k.shapes);
+  if (!joined)
+    return {};
+  SmallVector<Piece> out;
+  SymExpr first(0);
+  for (Value input : joined->concat.getInputs()) {
+    auto buffer = chunkedBuffer(k, input);
+    SymExpr count = k.shapes.dims(input).end()[-2];
+    auto layout = buffer ? joined->through(buffer->layout, count, k.shapes) : std::nullopt;
+    if (!layout)
+      return {};
+    out.push_back({BufferOperand{buffer->argument, *layout}, first});
+    first += count;
+  }
+  return out;
 }
 
-Value MatrixAttention::rowAddress(const BufferOperand &buffer, Value row) {
+Value MatrixAttention::rowAddress(ArrayRef<Piece> pieces, Value row) {
+  Value address = rowAddress(pieces.front().buffer, row);
+  for (const Piece &piece : pieces.drop_front()) {
+    Value first = points.expr(piece.first);
+    address = select(less(row, first), address, rowAddress(piece.buffer, m.sub(row, first)));
+  }
+  return address;
+}
+
+Value MatrixAttention::rowAddress(const BufferOperand &buffer, Value row, bool isQuery) {
   Value offset = points.expr(buffer.layout.offset);
-  SmallVector<Value> at(batch);
-  at.push_back(row);
+  SmallVector<Value> at = rowOf(row, isQuery);
   for (auto [i, stride] : llvm::zip(at, buffer.layout.strides))
     offset = m.add(offset, m.mul(i, points.expr(stride)));
   return m.advance(points.operandPtr(buffer.argument), m.mul(offset, byteSize(element)));
@@ -170,7 +192,7 @@ LogicalResult MatrixAttention::emit() {
     for (int64_t row : {0, 1}) {
       Value query = m.min(queryOf(row), m.sub(points.expr(queryCount), m.constant(1)));
       Value column = m.add(m.constant(line * unit.line()), m.mul(place4, unit.chunk()));
-      both.push_back(chunkOf(op.getQuery(), queryBuffer, query, column, size % unit.line() == 0));
+      both.push_back(chunkOf(op.getQuery(), queryBuffer, query, column, size % unit.line() == 0, /*isQuery=*/true));
     }
     queryChunks.push_back(both);
   }
@@ -180,10 +202,8 @@ LogicalResult MatrixAttention::emit() {
   state.sums.assign(2, number(0));
   state.results.assign(valueWidth / MatrixUnit::kColumns * 4, number(0));
   state.stage = m.constant(0);
-  Value end = keyTotal;
-  if (op.getIsCausal())
-    end = m.min(end, m.add(firstQuery, m.constant(queries)));
-  Value zero = m.constant(0);
+  auto range = keyRange(keys);
+  Value begin = range.first, end = range.second; // for lambdas
   auto bringAll = [&](Value key, Value stage) {
     emitIf(b, k.loc, m.less(key, end), {}, [&] {
       PointEmitter::Scope scope(points);
@@ -193,9 +213,9 @@ LogicalResult MatrixAttention::emit() {
     });
     NVVM::CpAsyncCommitGroupOp::create(b, k.loc);
   };
-  bringAll(zero, zero);
+  bringAll(begin, m.constant(0));
   Value step32 = m.constant(keys);
-  SmallVector<Value> last = emitFor(b, k.loc, zero, end, step32, state.all(), [&](Value key, ValueRange all) {
+  SmallVector<Value> last = emitFor(b, k.loc, begin, end, step32, state.all(), [&](Value key, ValueRange all) {
     PointEmitter::Scope scope(points);
     State old = unpack(all);
     NVVM::CpAsyncWaitGroupOp::create(b, k.loc, 0);
@@ -214,7 +234,7 @@ LogicalResult MatrixAttention::emit() {
 
 /// Which chunks of each step the thread brings.
 void MatrixAttention::place(Rows &rows) {
-  rows.buffer = chunkedBuffer(k, rows.tensor);
+  rows.pieces = chunkedPieces(k, rows.tensor);
   int64_t count = keys * rows.chunks, threads = k.threads();
   Value perRow = m.constant(rows.chunks);
   for (int64_t from = 0; from < count; from += threads) {
@@ -238,13 +258,13 @@ Value MatrixAttention::wordOf(const Rows &rows, Value stage, Value row, Value ch
 
 /// A chunk of a row of a tensor; zeros beyond its columns, unless the chunk is inside in any case.
 Value MatrixAttention::chunkOf(Value tensor, const std::optional<BufferOperand> &buffer, Value row, Value firstColumn,
-                               bool isInside) {
+                               bool isInside, bool isQuery) {
   SymExpr width = k.shapes.dims(tensor).back();
   Value end = points.expr(width), zeros = points.constant(cast<TypedAttr>(b.getZeroAttr(unit.chunkType())));
   if (buffer) {
     Value at = isInside ? firstColumn : m.min(firstColumn, m.sub(end, m.constant(unit.chunk())));
     Value v = LLVM::LoadOp::create(b, k.loc, unit.chunkType(),
-                                   m.advance(rowAddress(*buffer, row), m.mul(at, byteSize(element))),
+                                   m.advance(rowAddress(*buffer, row, isQuery), m.mul(at, byteSize(element))),
                                    MatrixUnit::kChunkBytes);
     return isInside ? v : select(less(firstColumn, end), v, zeros);
   }
@@ -253,7 +273,7 @@ Value MatrixAttention::chunkOf(Value tensor, const std::optional<BufferOperand> 
   for (int64_t i = 0; i < unit.chunk(); ++i) {
     PointEmitter::Scope scope(points);
     Value column = m.add(firstColumn, m.constant(i));
-    Value v = points.eval(tensor, point(row, Idx(m.min(column, m.sub(end, m.constant(1))))));
+    Value v = points.eval(tensor, point(row, Idx(m.min(column, m.sub(end, m.constant(1)))), isQuery));
     if (!(ok &= bool(v)))
       return zeros;
     elements.push_back(isInside ? v : select(less(column, end), v, zero));
@@ -274,15 +294,15 @@ void MatrixAttention::bring(const Rows &rows, Value firstKey, Value stage) {
       Value column = m.mul(part, unit.chunk());
       if (rows.filled < rows.chunks)
         isThere = both(isThere, less(part, m.constant(rows.filled)));
-      if (rows.buffer) {
+      if (!rows.pieces.empty()) {
         Value bytes = select(isThere, constant32(MatrixUnit::kChunkBytes), constant32(0));
-        Value from = m.advance(rowAddress(*rows.buffer, nearest),
+        Value from = m.advance(rowAddress(ArrayRef(rows.pieces), nearest),
                                m.mul(m.min(column, m.constant((rows.filled - 1) * unit.chunk())), byteSize(element)));
         NVVM::CpAsyncOp::create(b, k.loc, to, from, MatrixUnit::kChunkBytes, NVVM::LoadCacheModifierKind::CG, bytes);
         return;
       }
       bool isInside = rows.filled * unit.chunk() == (rows.isKey ? size : valueWidth) && rows.filled == rows.chunks;
-      Value v = chunkOf(rows.tensor, {}, nearest, column, isInside);
+      Value v = chunkOf(rows.tensor, {}, nearest, column, isInside, /*isQuery=*/false);
       Value zeros = points.constant(cast<TypedAttr>(b.getZeroAttr(unit.chunkType())));
       LLVM::StoreOp::create(b, k.loc, select(isThere, v, zeros), to, MatrixUnit::kChunkBytes);
     };
@@ -307,7 +327,8 @@ SmallVector<MatrixUnit::Fragment> MatrixAttention::queryFragments(int64_t line) 
     }
     Value query = m.min(queryOf(row), m.sub(points.expr(queryCount), m.constant(1)));
     Value column = m.add(m.constant(line * unit.line()), m.mul(place4, unit.chunk()));
-    out.push_back(unit.prepare(chunkOf(op.getQuery(), queryBuffer, query, column, size % unit.line() == 0)));
+    out.push_back(
+        unit.prepare(chunkOf(op.getQuery(), queryBuffer, query, column, size % unit.line() == 0, /*isQuery=*/true)));
   }
   return out;
 }
@@ -347,13 +368,13 @@ SmallVector<Value> MatrixAttention::withoutNan(Value firstKey, SmallVector<Value
       PointEmitter::Scope scope(points);
       SmallVector<Value> next(sums), rows;
       for (int64_t row : {0, 1})
-        rows.push_back(read(op.getQuery(), m.min(queryOf(row), lastQuery), e));
+        rows.push_back(read(op.getQuery(), m.min(queryOf(row), lastQuery), e, /*isQuery=*/true));
       for (size_t at = 0; at < score.size(); ++at) {
         if (at % 4 >= 2)
           continue; // the other row reads the same keys
         int64_t inTile = static_cast<int64_t>(at / 4) * MatrixUnit::kColumns + static_cast<int64_t>(at % 4);
         Value key = m.add(firstKey, m.add(m.constant(inTile), m.mul(place4, 2)));
-        Value v = read(op.getKey(), m.min(key, lastKey), e);
+        Value v = read(op.getKey(), m.min(key, lastKey), e, /*isQuery=*/false);
         for (size_t row : {0, 1})
           next[at + 2 * row] = math::FmaOp::create(b, k.loc, rows[row], v, sums[at + 2 * row]);
       }
@@ -387,13 +408,14 @@ SmallVector<Value> MatrixAttention::masked(Value firstKey, SmallVector<Value> sc
   });
   Value end = m.add(firstKey, m.constant(keys)), isEdge = less(keyTotal, end);
   if (op.getIsCausal())
-    isEdge = arith::OrIOp::create(b, k.loc, isEdge, less(m.add(firstQuery, m.constant(1)), end));
+    isEdge =
+        arith::OrIOp::create(b, k.loc, isEdge, less(m.add(shared ? m.constant(0) : firstQuery, m.constant(1)), end));
   SmallVector<Value> plain(score);
   return emitIf(b, k.loc, isEdge, plain, [&] {
     each([&](Value s, Value query, Value key) {
       Value isSeen = less(key, keyTotal);
       if (op.getIsCausal())
-        isSeen = both(isSeen, less(key, m.add(query, m.constant(1))));
+        isSeen = both(isSeen, less(key, m.add(positionOf(query), m.constant(1))));
       return select(isSeen, s, infinity());
     });
     return score;
@@ -516,10 +538,21 @@ LogicalResult MatrixAttention::writeResult(const State &state) {
     Value sum = state.sums[row], query = queryOf(row);
     for (int64_t lanes : {1, 2})
       sum = arith::AddFOp::create(b, k.loc, sum, k.shuffleXor(sum, lanes));
-    Value factor = inverse(sum);
+    Value factor = parts ? Value() : inverse(sum);
     auto some = scf::IfOp::create(b, k.loc, less(query, points.expr(queryCount)), /*withElseRegion=*/false);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(some.thenBlock());
+    Value memory;
+    if (parts) {
+      memory = partResults(query, parts->number);
+      // All four threads have the row's.
+      emitIf(b, k.loc, m.equal(place4, m.constant(0)), {}, [&] {
+        PointEmitter::Scope scope(points);
+        LLVM::StoreOp::create(b, k.loc, state.maxima[row], partMaximum(query, parts->number), 4);
+        LLVM::StoreOp::create(b, k.loc, sum, partSum(query, parts->number), 4);
+        return SmallVector<Value>();
+      });
+    }
     // f32 has four neighbouring columns of both instructions of a pair, half floats two of each.
     int64_t width = points.lanes();
     for (int64_t first = 0; first < valueWidth; first += 4 * width) {
@@ -527,10 +560,15 @@ LogicalResult MatrixAttention::writeResult(const State &state) {
       SmallVector<Value> columns;
       for (int64_t i = 0; i < width; ++i) {
         int64_t part = first / MatrixUnit::kColumns + (width == 4 ? i % 2 : 0), at = width == 4 ? i / 2 : i;
-        columns.push_back(arith::MulFOp::create(b, k.loc, state.results[part * 4 + 2 * row + at], factor));
+        Value v = state.results[part * 4 + 2 * row + at];
+        columns.push_back(parts ? v : arith::MulFOp::create(b, k.loc, v, factor).getResult());
       }
       Value all = vector::FromElementsOp::create(b, k.loc, VectorType::get({width}, type), columns);
       Value column = m.add(m.constant(first), m.mul(place4, width));
+      if (parts) {
+        LLVM::StoreOp::create(b, k.loc, all, m.advance(memory, m.mul(column, 4)), 4 * width);
+        continue;
+      }
       if (failed(storeResult(query, Idx(column, /*lanes=*/true, 1, width), all)))
         return failure();
     }

@@ -16,9 +16,11 @@
 //   load x[t] for all t ; %m = max over t ; combine ; %e[t] = exp(x[t] - %m), %s = sum over t ; combine ;
 //   store %e[t] / %s for all t
 //
+// Columns may be vectors, too: `vector` neighbouring ones for each thread.
+//
 // Where a few blocks would reduce much (all of a tensor, columns of a narrow one), the reduced range is divided: the
-// kernel's blocks, times the number of parts, leave their accumulators in memory, and a block for each parallel point
-// combines them. How many parts there are follows from the shape alone.
+// kernel's blocks, times the number of parts, leave their accumulators in memory, and a block for each parallel point,
+// or a warp for each column, combines them. How many parts there are follows from the shape alone.
 //
 // Lit tests: test/lit/GPU/reductions.mlir, kept-rows.mlir.
 //
@@ -58,13 +60,15 @@ struct Parts {
 
 class DeviceReduction {
 public:
-  /// `inFlight`: vectors that a thread reads before it uses the first one, where each costs little.
-  DeviceReduction(DeviceKernel &k, ReductionPlan reductionPlan, int64_t width, int64_t inFlight)
-      : k(k), b(k.b), m(k.m), plan(std::move(reductionPlan)), width(width), points(k.points(width)) {
+  /// `inFlight`: vectors that a thread reads before it uses the first one, where each costs little. `isAcross`: the
+  /// lanes are those of neighbouring columns, not of neighbours that are reduced.
+  DeviceReduction(DeviceKernel &k, ReductionPlan reductionPlan, int64_t width, int64_t inFlight, bool isAcross = false)
+      : k(k), b(k.b), m(k.m), plan(std::move(reductionPlan)), isAcross(isAcross), width(width),
+        points(k.points(width)) {
     KernelAccess access(k.kernel, k.shapes, plan.domain);
     readReductions(access, k.kernel, plan, k.shapes);
     runs = adjacentRuns(access, plan.reduced);
-    if (runs.empty() || points.divisor(runs.back().extent) % width)
+    if (!isAcross && (runs.empty() || points.divisor(runs.back().extent) % width))
       this->width = 1;
     unroll = isLight() ? inFlight : 1;
   }
@@ -81,8 +85,10 @@ public:
   Value divide(bool gathers);
 
 private:
-  /// Where part `part` of the point has its value of accumulator `number`.
-  Value partAddress(unsigned number, Value part);
+  /// Where part `part` of the point, or of a lane's, has its value of accumulator `number`.
+  Value partAddress(unsigned number, Value part, int64_t lane = 0);
+  /// Elements of the reduced range that a vector has.
+  int64_t step() const { return isAcross ? 1 : width; }
   /// A point of the thread's, and whether (i1) it is there; null if it always is.
   struct Point {
     SmallVector<Idx> at;
@@ -108,6 +114,7 @@ private:
   Value initial(const PlannedReduction &reduction, unsigned result);
   Value combine(Operation *combiner, Value v);
   Value exchange(Operation *combiner, Value v);
+  Value exchangeLanes(Operation *combiner, Value v);
   void setResult(Value result, Value v);
   Value own(Value count);
   SmallVector<Value> gather(Value part, ValueRange carried);
@@ -118,6 +125,7 @@ private:
   OpBuilder &b;
   IndexMath &m;
   const ReductionPlan plan;
+  const bool isAcross;
   int64_t width, unroll;
   PointEmitter points;
   SmallVector<MergedDims> runs; // of the reduced dimensions
@@ -138,10 +146,12 @@ Value DeviceReduction::divide(bool gathers) {
   return m.div(k.block(), parts->count);
 }
 
-Value DeviceReduction::partAddress(unsigned number, Value part) {
+Value DeviceReduction::partAddress(unsigned number, Value part, int64_t lane) {
   Value point = m.constant(0);
   for (auto [extent, i] : llvm::zip(plan.extents(plan.parallel), share.parallel))
     point = m.add(m.mul(point, points.expr(extent)), i.base);
+  if (lane)
+    point = m.add(point, m.constant(lane));
   Value values = m.add(m.mul(points.expr(plan.size(plan.parallel)), number), point);
   return m.advance(parts->memory, m.mul(m.add(m.mul(values, parts->count), part), 8));
 }
@@ -219,10 +229,17 @@ void DeviceReduction::emitPass(unsigned pass) {
   SmallVector<Value> carried = neutrals(pass);
   bool any = !carried.empty() || hasStores(pass);
   if (any && parts && parts->gathers) {
-    carried = emitFor(b, k.loc, share.lane, parts->count, share.threads, carried,
-                      [&](Value part, ValueRange values) { return gather(part, values); });
+    // Few threads have many parts each.
+    int64_t together = share.group <= k.warp ? 8 : 1;
+    carried = emitUnrolled(b, k.loc, share.lane, own(parts->count), share.threads, together, carried,
+                           [&](ArrayRef<Value> own, ValueRange values) {
+                             SmallVector<Value> next(values);
+                             for (Value part : own)
+                               next = gather(part, next);
+                             return next;
+                           });
   } else if (any) {
-    Value begin = m.constant(0), end = points.expr(SymExpr::floorDiv(plan.size(plan.reduced), SymExpr(width)));
+    Value begin = m.constant(0), end = points.expr(SymExpr::floorDiv(plan.size(plan.reduced), SymExpr(step())));
     if (parts) {
       Value size = m.ceilDiv(end, parts->count);
       begin = m.mul(parts->number, size);
@@ -235,7 +252,7 @@ void DeviceReduction::emitPass(unsigned pass) {
                              SmallVector<Value> next(values);
                              SmallVector<std::pair<SmallVector<Idx>, Stores>> stores;
                              for (Value t : positions) {
-                               stores.push_back({pointAt(m.mul(t, width), width), {}});
+                               stores.push_back({pointAt(m.mul(t, step()), step()), {}});
                                next = evaluate(pass, stores.back().first, next, stores.back().second);
                              }
                              for (auto &[at, values] : stores)
@@ -349,7 +366,10 @@ void DeviceReduction::finishPass(unsigned pass, ValueRange carried) {
         leave(next - 1, v);
         continue;
       }
-      setResult(PlannedReduction(reduction).op->getResult(i), combineValues(b, combiner, initial(reduction, i), v));
+      Value first = initial(reduction, i);
+      if (isAcross && width > 1)
+        first = points.splat(first);
+      setResult(PlannedReduction(reduction).op->getResult(i), combineValues(b, combiner, first, v));
     }
   }
 }
@@ -372,7 +392,12 @@ void DeviceReduction::leave(unsigned number, Value v) {
   if (share.active)
     first = arith::AndIOp::create(b, k.loc, first, share.active);
   emitIf(b, k.loc, first, {}, [&] {
-    points.store(partAddress(number, parts->number), points.uniform(int64_t(0)), v);
+    Idx none = points.uniform(int64_t(0));
+    if (!isa<VectorType>(v.getType()))
+      points.store(partAddress(number, parts->number), none, v);
+    else
+      for (int64_t lane = 0; lane < width; ++lane)
+        points.store(partAddress(number, parts->number, lane), none, vector::ExtractOp::create(b, k.loc, v, lane));
     return SmallVector<Value>();
   });
 }
@@ -450,7 +475,7 @@ Value DeviceReduction::initial(const PlannedReduction &reduction, unsigned resul
 
 /// The group's value, in all of its threads.
 Value DeviceReduction::combine(Operation *combiner, Value v) {
-  if (width > 1) {
+  if (width > 1 && !isAcross) {
     Value sum = vector::ExtractOp::create(b, k.loc, v, int64_t(0));
     for (int64_t i = 1; i < width; ++i)
       sum = combineValues(b, combiner, sum, vector::ExtractOp::create(b, k.loc, v, i));
@@ -469,6 +494,8 @@ Value DeviceReduction::combine(Operation *combiner, Value v) {
 
 /// The value of all threads of the group that have a slot, in all of its threads.
 Value DeviceReduction::exchange(Operation *combiner, Value v) {
+  if (isAcross && width > 1)
+    return exchangeLanes(combiner, v);
   Type type = v.getType();
   // Each reduction has memory of its own, so that none waits for others to have read it.
   int64_t slots = share.writesSlot ? k.threads() / k.warp : k.threads();
@@ -503,6 +530,27 @@ Value DeviceReduction::exchange(Operation *combiner, Value v) {
   for (int64_t mask = lanes / 2; mask >= 1; mask /= 2)
     sum = combineValues(b, combiner, sum, k.shuffleXor(sum, mask));
   return sum;
+}
+
+/// The same for vectors of columns: one lane's values of all threads are neighbours.
+Value DeviceReduction::exchangeLanes(Operation *combiner, Value v) {
+  Type type = getElementTypeOrSelf(v.getType());
+  Value memory = k.shared(type, k.threads() * width);
+  auto at = [&](int64_t lane, Value slot) { return m.add(slot, m.constant(lane * k.threads())); };
+  for (int64_t lane = 0; lane < width; ++lane)
+    k.storeShared(memory, vector::ExtractOp::create(b, k.loc, v, lane), at(lane, share.slot));
+  k.barrier();
+  SmallVector<Value> sums;
+  for (int64_t lane = 0; lane < width; ++lane) {
+    Value sum;
+    for (int64_t i = 0; i < share.numSlots; ++i) {
+      Value slot = m.add(share.firstSlot, m.constant(i * share.slotStep));
+      Value other = k.loadShared(memory, type, at(lane, slot));
+      sum = sum ? combineValues(b, combiner, sum, other) : other;
+    }
+    sums.push_back(sum);
+  }
+  return vector::FromElementsOp::create(b, k.loc, cast<VectorType>(v.getType()), sums);
 }
 
 void DeviceReduction::setResult(Value result, Value v) {
@@ -589,6 +637,11 @@ LogicalResult disc::emitDeviceRow(DeviceKernel &k, bool inParts) {
   return done;
 }
 
+int64_t disc::wholesOfBlock(KernelFuncOp kernel, int64_t warp) {
+  int64_t threads = kernel.getScheduleAttr().getAs<IntegerAttr>("threads").getInt();
+  return kernel.getKind() == KernelKind::Column ? std::max<int64_t>(threads / warp, 1) : 1;
+}
+
 LogicalResult disc::emitDeviceWhole(DeviceKernel &k) {
   FailureOr<ReductionPlan> plan = ReductionPlan::get(k.kernel, k.kernel.getBody().front(), k.shapes);
   if (failed(plan))
@@ -599,8 +652,16 @@ LogicalResult disc::emitDeviceWhole(DeviceKernel &k) {
   SmallVector<Value> extents;
   for (const SymExpr &extent : plan->extents(plan->parallel))
     extents.push_back(points.expr(extent));
-  Share share = neighbours(k, k.threads());
-  for (Value i : m.delinearize(reduction.divide(/*gathers=*/true), extents))
+  int64_t perBlock = wholesOfBlock(k.kernel, k.warp);
+  Share share = neighbours(k, k.threads() / perBlock);
+  Value point = reduction.divide(/*gathers=*/true);
+  if (perBlock > 1) {
+    Value end = points.expr(plan->size(plan->parallel));
+    point = m.add(m.mul(point, perBlock), m.div(k.thread(), share.threads));
+    share.active = m.less(point, end);
+    point = m.min(point, m.sub(end, m.constant(1)));
+  }
+  for (Value i : m.delinearize(point, extents))
     share.parallel.push_back(Idx(i));
   return reduction.emit(std::move(share), /*count=*/0);
 }
@@ -610,7 +671,11 @@ LogicalResult disc::emitDeviceColumn(DeviceKernel &k, bool inParts) {
   if (failed(plan))
     return failure();
   IndexMath &m = k.m;
-  DeviceReduction reduction(k, *plan, /*width=*/1, /*inFlight=*/8);
+  const int64_t lanes = std::max<int64_t>(k.scheduleOrZero("vector"), 1), columns = k.schedule("columns");
+  DeviceReduction reduction(k, *plan, lanes, /*inFlight=*/8, /*isAcross=*/true);
+  if (lanes > 1 && (!plan->hasCombiners() || plan->parallel.empty() || plan->parallel.back() < plan->reduced.back() ||
+                    !k.isMultiple(plan->domain[plan->parallel.back()], lanes)))
+    return k.kernel.emitError("columns of this kernel are not whole vectors");
   PointEmitter &points = reduction.getPoints();
   SmallVector<Value> outer, inner;
   SymExpr width(1);
@@ -620,19 +685,19 @@ LogicalResult disc::emitDeviceColumn(DeviceKernel &k, bool inParts) {
     if (isInner)
       width *= plan->domain[d];
   }
-  int64_t columns = k.schedule("columns");
-  Value perRow = points.expr(SymExpr::ceilDiv(width, SymExpr(columns))), lanes = m.constant(columns);
+  const int64_t perThreads = columns / lanes; // threads side by side
+  Value perRow = points.expr(SymExpr::ceilDiv(width, SymExpr(columns))), neighbours = m.constant(perThreads);
   Value thread = k.thread(), block = inParts ? reduction.divide(/*gathers=*/false) : k.block();
-  Value own = m.rem(thread, lanes);
-  Value column = m.add(m.mul(m.rem(block, perRow), lanes), own);
+  Value own = m.rem(thread, neighbours);
+  Value column = m.add(m.mul(m.rem(block, perRow), columns), m.mul(own, lanes));
   Share share;
-  share.group = k.threads() / columns;
+  share.group = k.threads() / perThreads;
   share.threads = m.constant(share.group);
-  share.lane = m.div(thread, lanes);
+  share.lane = m.div(thread, neighbours);
   if (width.content() % columns) {
     Value number = points.expr(width);
     share.active = m.less(column, number);
-    column = m.min(column, m.sub(number, m.constant(1)));
+    column = m.min(column, m.sub(number, m.constant(lanes)));
   }
   SmallVector<Value> at = outer.empty() ? SmallVector<Value>() : m.delinearize(m.div(block, perRow), outer);
   if (!inner.empty())
@@ -640,9 +705,11 @@ LogicalResult disc::emitDeviceColumn(DeviceKernel &k, bool inParts) {
   unsigned nextOuter = 0, nextInner = outer.size();
   for (unsigned d : plan->parallel)
     share.parallel.push_back(Idx(at[d > plan->reduced.back() ? nextInner++ : nextOuter++]));
+  if (lanes > 1)
+    share.parallel.back() = Idx(at.back(), /*lanes=*/true, 1, lanes);
   share.slot = thread;
   share.firstSlot = own;
-  share.slotStep = columns;
+  share.slotStep = perThreads;
   share.numSlots = share.group;
   return reduction.emit(std::move(share), /*count=*/0);
 }

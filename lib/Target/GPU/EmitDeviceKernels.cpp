@@ -25,6 +25,7 @@
 
 #include "dialects/Plan/Schedule.h"
 #include "lib/Target/Common/KernelAttrs.h"
+#include "lib/Target/GPU/DeviceAttention.h"
 #include "lib/Target/GPU/DeviceFunctions.h"
 #include "lib/Target/GPU/DeviceOrder.h"
 #include "lib/Target/GPU/LibraryProduct.h"
@@ -210,6 +211,10 @@ struct Emission {
             number && !isLast)
           name += ("_" + field.take_front() + Twine(number.getInt())).str();
       }
+      if (kernel.getKind() == KernelKind::Column && !isLast)
+        name += ("_c" + Twine(variant.schedule.getAs<IntegerAttr>("columns").getInt())).str();
+      if (variant.schedule.contains(kParts) && !isLast)
+        name += "_parts";
       kernel.setScheduleAttr(variant.schedule);
       kernel.setTasksAttr(ExprAttr::get(b.getContext(), variant.tasks.value_or(tasks)));
       stub = emit(variant, name);
@@ -258,7 +263,7 @@ struct Emission {
       setTasks(SymExpr(0));
       auto parts = add(kernel, name + "_part", emitter(true), extra);
       SymExpr points = plan->size(plan->parallel);
-      setTasks(points);
+      setTasks(SymExpr::ceilDiv(points, SymExpr(wholesOfBlock(kernel, warp))));
       if (failed(whole))
         whole = add(kernel, kernel.getSymName() + "_whole", emitDeviceWhole, extra);
       if (failed(all) || failed(parts) || failed(whole))
@@ -289,6 +294,35 @@ struct Emission {
         return emitDeviceLoop(k);
       });
     });
+  }
+
+  /// An attention in its schedules, and the kernel that combines parts of the keys, in no blocks where there are none.
+  FailureOr<DeviceKernelOp> addAttention(KernelFuncOp kernel) {
+    bool isBinary = isMatrixSchedule(kernel.getScheduleAttr());
+    std::optional<SymExpr> parts;
+    SymExpr when;
+    FailureOr<DeviceKernelOp> stub = addSchedules(kernel, [&](const KernelVariant &variant, const Twine &name) {
+      if (auto count = variant.schedule.getAs<ExprAttr>(kParts))
+        parts = count.getValue(), when = variant.when;
+      return add(kernel, name, emitKernel);
+    });
+    if (failed(stub) || !parts)
+      return stub;
+    AttentionOp op = *kernel.getBody().getOps<AttentionOp>().begin();
+    constexpr int64_t threads = 128;
+    NamedAttrList schedule;
+    for (auto [name, value] : {std::pair<StringRef, int64_t>("threads", threads), {"queries", 1}, {"keys", 1}})
+      schedule.set(name, b.getI64IntegerAttr(value));
+    kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
+    SymExpr isDivided = SymExpr::min(SymExpr::max(when, SymExpr(0)), SymExpr(1));
+    SymExpr blocks = SymExpr::ceilDiv(SymExpr::product(shapes.dims(op.getResult())), SymExpr(threads));
+    kernel.setTasksAttr(ExprAttr::get(b.getContext(), shapes.simplify(isDivided * blocks)));
+    auto whole = add(kernel, kernel.getSymName() + "_whole",
+                     [&](DeviceKernel &k) { return emitAttentionWhole(k, op, *parts, isBinary); });
+    if (failed(whole))
+      return failure();
+    (*stub)->setAttr(kKernelNextAttr, FlatSymbolRefAttr::get(whole->getSymNameAttr()));
+    return stub;
   }
 
   /// What is needed for a library to do the kernel's product.
@@ -346,8 +380,12 @@ struct GpuEmitKernels : disc::impl::GpuEmitKernelsBase<GpuEmitKernels> {
         kernel.erase();
         continue;
       }
-      FailureOr<DeviceKernelOp> stub = emission.addSchedules(
-          kernel, [&](const KernelVariant &, const Twine &name) { return emission.add(kernel, name, emitKernel); });
+      FailureOr<DeviceKernelOp> stub =
+          kernel.getKind() == KernelKind::Attention
+              ? emission.addAttention(kernel)
+              : emission.addSchedules(kernel, [&](const KernelVariant &, const Twine &name) {
+                  return emission.add(kernel, name, emitKernel);
+                });
       if (failed(stub))
         return signalPassFailure();
       if (kernel.getKind() == KernelKind::Contraction)

@@ -11,7 +11,8 @@
 //
 //   1 - (S mod 4) - max(S - 1024, 0) - max(1 - S, 0)
 //
-// is positive, and the first all others. Variants of products have their conditions in the schedule.
+// is positive, and the first all others. Variants of products and of attention have their conditions in the
+// schedule.
 //
 // Lit test: test/lit/GPU/kept-rows.mlir.
 //
@@ -131,8 +132,47 @@ static FailureOr<SmallVector<KernelVariant>> rowVariants(KernelFuncOp kernel, Sh
   return variants;
 }
 
+/// Vectors must not cross the ends of rows of columns.
+static FailureOr<SmallVector<KernelVariant>> columnVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
+  SmallVector<KernelVariant> variants;
+  NamedAttrList rest(kernel.getScheduleAttr());
+  auto list = cast_if_present<ArrayAttr>(rest.erase(kVariants));
+  FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, kernel.getBody().front(), shapes);
+  if (failed(plan))
+    return failure();
+  SymExpr outer(1), inner(1);
+  for (unsigned d : plan->parallel)
+    (d > plan->reduced.back() ? inner : outer) *= plan->domain[d];
+  auto tasks = [&](DictionaryAttr own) {
+    return shapes.simplify(outer * SymExpr::ceilDiv(inner, SymExpr(numberOf(own, "columns"))));
+  };
+  if (!list)
+    list = ArrayAttr::get(kernel.getContext(), {});
+  for (auto own : list.getAsRange<DictionaryAttr>()) {
+    unsigned innermost = plan->parallel.back();
+    KernelAccess access(kernel, shapes, plan->domain);
+    readReductions(access, kernel, *plan, shapes);
+    SmallVector<unsigned> others(plan->reduced);
+    llvm::append_range(others, plan->parallel);
+    KernelVariant variant{own, SymExpr(1), {}, tasks(own)};
+    variant.multiples = access.vectorMultiples(innermost, plan->domain[innermost], others);
+    Conditions conditions(shapes);
+    conditions.multiples(variant.multiples, numberOf(own, "vector"));
+    // One that is not the last has more columns side by side than short rows have.
+    if (own != *(list.end() - 1))
+      conditions.atMost(SymExpr(numberOf(own, "columns")), inner);
+    variant.when = conditions.take();
+    variants.push_back(variant);
+    if (variant.when.isConstant(1))
+      return variants;
+  }
+  DictionaryAttr last = rest.getDictionary(kernel.getContext());
+  variants.push_back({last, SymExpr(1), {}, tasks(last)});
+  return variants;
+}
+
 /// Each with a condition and tasks of its own.
-static SmallVector<KernelVariant> matrixVariants(KernelFuncOp kernel) {
+static SmallVector<KernelVariant> variantsWithTasks(KernelFuncOp kernel) {
   SmallVector<KernelVariant> variants;
   NamedAttrList rest(kernel.getScheduleAttr());
   if (auto list = cast_if_present<ArrayAttr>(rest.erase(kVariants)))
@@ -149,9 +189,11 @@ static SmallVector<KernelVariant> matrixVariants(KernelFuncOp kernel) {
 FailureOr<SmallVector<KernelVariant>> disc::kernelVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   if (kernel.getKind() == KernelKind::Row)
     return rowVariants(kernel, shapes);
+  if (kernel.getKind() == KernelKind::Column)
+    return columnVariants(kernel, shapes);
   if (kernel.getKind() == KernelKind::Loop)
     return loopVariants(kernel, shapes);
-  if (isMatrixSchedule(kernel.getScheduleAttr()))
-    return matrixVariants(kernel);
+  if (isMatrixSchedule(kernel.getScheduleAttr()) || kernel.getKind() == KernelKind::Attention)
+    return variantsWithTasks(kernel);
   return SmallVector<KernelVariant>{{kernel.getScheduleAttr(), SymExpr(1), {}, {}}};
 }

@@ -321,8 +321,23 @@ LogicalResult EntryLowering::launchOnDevice(LaunchOp op, DeviceKernelOp kernel) 
   Value number = ofVariant(op, kernel, [&](DeviceKernelOp own) { return constant64(loc, numberOf(own)); });
   if (!number || !blocks || failed(args))
     return failure();
-  checkStatus(loc, runtime.call(b, loc, "disc_rt_device_launch", i32,
-                                {call, number, args->first, constant64(loc, args->second), blocks}));
+  auto launch = [&](Value number, Value blocks) {
+    checkStatus(loc, runtime.call(b, loc, "disc_rt_device_launch", i32,
+                                  {call, number, args->first, constant64(loc, args->second), blocks}));
+  };
+  auto nextName = kernel->getAttrOfType<FlatSymbolRefAttr>(kKernelNextAttr);
+  if (!nextName) {
+    launch(number, blocks);
+    return success();
+  }
+  auto next = module.lookupSymbol<DeviceKernelOp>(nextName);
+  if (!next)
+    return op.emitOpError() << "names no kernel: " << nextName;
+  Value nextBlocks = blocksOf(op, next);
+  if (!nextBlocks)
+    return failure();
+  launch(number, blocks);
+  launch(constant64(loc, numberOf(next)), nextBlocks);
   return success();
 }
 

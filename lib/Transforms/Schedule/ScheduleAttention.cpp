@@ -25,8 +25,7 @@ using namespace mlir::disc;
 
 static SymExpr roundUp(const SymExpr &e, int64_t to) { return SymExpr::ceilDiv(e, SymExpr(to)) * SymExpr(to); }
 
-/// The layout of a kernel's operand; of rows that the kernel joins, as if they were. Nothing for what it computes.
-static std::optional<Layout> operandLayout(KernelOp kernel, Value value, ShapeAnalysis &shapes) {
+std::optional<Layout> disc::operandLayout(KernelOp kernel, Value value, ShapeAnalysis &shapes) {
   if (std::optional<JoinedRows> rows = joinedRows(value, shapes)) {
     SmallVector<SymExpr> dims = shapes.dims(rows->concat.getResult());
     return rows->through(Layout::contiguous(dims), dims[dims.size() - 2], shapes);

@@ -10,11 +10,14 @@
 //   row          rows, each by `group` neighbouring threads, or without `group` by as many warps as its length needs;
 //                with `points`, a thread keeps so many vectors of its row in registers. `variants` are schedules for
 //                some lengths, best first
-//   column       `columns` neighbouring columns, each by `threads / columns` threads
+//   column       `columns` neighbouring columns, each by `threads / columns` threads, or with `vector` by as many
+//                times more, in vectors of columns. `variants` are schedules for some shapes
 //                both: with `part`, where there are few tasks, `part` or more elements of the reduced range
 //   contraction, convolution   a tile of `tile_rows` x `tile_columns` results, over steps of `tile_depth`; on a matrix
 //                unit with copies `stages` steps ahead, or by `slices` warps that share the steps
-//   attention    `queries` queries of one head, over steps of `keys` keys
+//   attention    `queries` queries of one head, over steps of `keys` keys; with `parts`, which is an expression, over
+//                one of so many parts of the keys. A variant for shapes with few queries and many keys has it, and
+//                `shared`: of so many dimensions before that of the queries keys are the same
 //
 // Nothing here depends on how many multiprocessors there are, so neither does the order of any sum.
 //
@@ -31,6 +34,7 @@
 #include "lib/Transforms/Schedule/Schedules.h"
 #include "lib/Transforms/Support/ReductionPlan.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace mlir::disc {
@@ -50,12 +54,15 @@ public:
       : kernel(kernel), body(kernel.getBody().front()), shapes(shapes), target(target), warp(target.warp) {}
 
   LogicalResult run();
+  /// The kernel, if another one is in its place.
+  KernelOp getReplaced() const { return replaced; }
 
 private:
   LogicalResult runningSum(RunningSumOp op);
   int64_t loopPoints();
   LogicalResult row();
   LogicalResult column();
+  int64_t columnVector(const ReductionPlan &plan);
   /// A batch of products of matrices of `element`, or of elements of different types.
   struct Product {
     SymExpr batches, rows;
@@ -69,6 +76,9 @@ private:
   LogicalResult product(const Product &p);
   LogicalResult matrixProduct(const Product &p);
   LogicalResult attention();
+  void divideKeys(AttentionOp op);
+  int64_t sharedDims(AttentionOp op);
+  void addResult(const SymExpr &extent, Type element);
   /// Elements that make 16 bytes of the widest of the kernel's buffers, of those that have not one element for each of
   /// `uniform` rows.
   int64_t vector(std::optional<SymExpr> uniform = {});
@@ -82,7 +92,7 @@ private:
   /// Where a few blocks would reduce much, parts of so many elements may have a block each.
   void setPart(const ReductionPlan &plan, int64_t part);
 
-  KernelOp kernel;
+  KernelOp kernel, replaced;
   Block &body;
   ShapeAnalysis &shapes;
   const TargetInfo &target;
@@ -93,9 +103,18 @@ struct ScheduleBlocks : disc::impl::ScheduleBlocksBase<ScheduleBlocks> {
   void runOnOperation() override {
     ShapeAnalysis shapes(getOperation());
     TargetInfo target = TargetInfo::get(getOperation());
+    // They stay until the end: the analysis knows their results by their addresses.
+    SmallVector<KernelOp> replaced;
     WalkResult result = getOperation().walk([&](KernelOp kernel) {
-      return failed(BlockScheduler(kernel, shapes, target).run()) ? WalkResult::interrupt() : WalkResult::advance();
+      BlockScheduler scheduler(kernel, shapes, target);
+      if (failed(scheduler.run()))
+        return WalkResult::interrupt();
+      if (KernelOp dead = scheduler.getReplaced())
+        replaced.push_back(dead);
+      return WalkResult::advance();
     });
+    for (KernelOp dead : replaced)
+      dead.erase();
     if (result.wasInterrupted())
       signalPassFailure();
   }
@@ -344,8 +363,44 @@ LogicalResult BlockScheduler::column() {
   // Neighbouring threads read neighbouring columns: 32 of them are whole cache lines.
   constexpr int64_t columns = 32;
   set(outer * SymExpr::ceilDiv(inner, SymExpr(columns)), {{"threads", kThreads}, {"columns", columns}});
-  setPart(*plan, 1024);
+  if (int64_t width = columnVector(*plan); width > 1) {
+    // Eight threads share a column, and a warp reads a line of a row, or lines of several where rows are short. What
+    // can't be done in parts has few blocks: they are as many as without vectors, and have more threads for each
+    // column.
+    constexpr int64_t wide = 32, narrow = 8;
+    auto variant = [&](int64_t side, int64_t threads) -> Numbers {
+      return {{"threads", threads}, {"columns", side * width}, {"vector", width}};
+    };
+    ShapeAnalysis::Range range = shapes.range(inner);
+    SmallVector<Numbers> variants;
+    if (plan->isSplittable() && range.max.value_or(INT64_MAX) >= wide * width)
+      variants.push_back(variant(wide, 8 * wide));
+    if (range.min.value_or(0) < wide * width || !plan->isSplittable())
+      variants.push_back(variant(narrow, plan->isSplittable() ? 8 * narrow : kThreads));
+    setVariants(variants);
+  }
+  setPart(*plan, 256);
   return success();
+}
+
+/// Neighbouring columns that are 16 bytes of the widest operand; 1 if there are no such vectors.
+int64_t BlockScheduler::columnVector(const ReductionPlan &plan) {
+  int64_t bits = 8;
+  for (BlockArgument arg : body.getArguments()) {
+    Type element = getElementTypeOrSelf(arg.getType());
+    bits = std::max<int64_t>(bits, element.isIndex() ? 64 : element.getIntOrFloatBitWidth());
+  }
+  int64_t width = std::min<int64_t>(128 / bits, 8);
+  if (!plan.hasCombiners() || plan.parallel.empty() || plan.parallel.back() < plan.reduced.back())
+    return 1;
+  // Threads exchange vectors of all sums in memory of the block.
+  int64_t sums = 0;
+  for (const PlannedReduction &reduction : plan.reductions)
+    sums += int64_t(reduction.combiners.size());
+  while (width > 1 && sums * width * kThreads * 4 > (32 << 10))
+    width /= 2;
+  const SymExpr &innermost = plan.domain[plan.parallel.back()];
+  return innermost.isConstant() ? std::gcd(width, std::max<int64_t>(innermost.constant(), 1)) : width;
 }
 
 SymExpr BlockScheduler::tiles(const Product &p, int64_t rows, int64_t columns) {
@@ -491,10 +546,79 @@ LogicalResult BlockScheduler::attention() {
     int64_t keys = std::min<int64_t>((8 << 10) / (int64_t(llvm::PowerOf2Ceil(widest)) * bytes), isHalf ? 64 : 32);
     set(heads * SymExpr::ceilDiv(dims[dims.size() - 2], SymExpr(queries)),
         {{"threads", 32 * warps}, {"queries", queries}, {"keys", keys}, {"warp_rows", warpRows}});
-    return success();
+  } else {
+    constexpr int64_t queries = 16, keys = 32;
+    set(heads * SymExpr::ceilDiv(dims[dims.size() - 2], SymExpr(queries)),
+        {{"threads", 128}, {"queries", queries}, {"keys", keys}});
   }
-  constexpr int64_t queries = 16, keys = 32;
-  set(heads * SymExpr::ceilDiv(dims[dims.size() - 2], SymExpr(queries)),
-      {{"threads", 128}, {"queries", queries}, {"keys", keys}});
+  divideKeys(op);
   return success();
+}
+
+/// Where few blocks would walk many keys, each of them becomes several, which have a part of the keys each and leave
+/// their maxima, sums and results in memory; a second kernel combines them. That memory is one more result. Queries of
+/// heads that share keys and values are queries of one head then.
+void BlockScheduler::divideKeys(AttentionOp op) {
+  // Two blocks for each multiprocessor of an H100 or H200; the same for all devices, so that results are.
+  constexpr int64_t kEnough = 2 * 132, kMostParts = 64, kPartKeys = 64, kManyKeys = 256;
+  Builder b(kernel.getContext());
+  SmallVector<SymExpr> dims = shapes.dims(op.getQuery());
+  SymExpr keys = shapes.dims(op.getKey())[dims.size() - 2], size = shapes.dims(op.getValue()).back();
+  int64_t shared = sharedDims(op);
+  SymExpr heads = SymExpr::product(ArrayRef<SymExpr>(dims).drop_back(2 + shared)),
+          length = SymExpr::product(ArrayRef<SymExpr>(dims).drop_back().take_back(1 + shared));
+  SymExpr queries(kernel.getScheduleAttr().getAs<IntegerAttr>("queries").getInt());
+  SymExpr tasks = heads * SymExpr::ceilDiv(length, queries);
+  SymExpr room = SymExpr::floorDiv(SymExpr(kEnough), SymExpr::max(tasks, SymExpr(1)));
+  SymExpr most = SymExpr::min(SymExpr::floorDiv(keys, SymExpr(kPartKeys)), SymExpr(kMostParts));
+  SymExpr parts = shapes.simplify(SymExpr::min(room, most));
+  SymExpr when = shapes.simplify(SymExpr::min(parts - SymExpr(1), keys - SymExpr(kManyKeys - 1)));
+  ShapeAnalysis::Range range = shapes.range(when);
+  if (range.max.value_or(1) <= 0)
+    return;
+  auto expr = [&](const SymExpr &e) { return ExprAttr::get(b.getContext(), shapes.simplify(e)); };
+  NamedAttrList whole(kernel.getScheduleAttr()), divided(kernel.getScheduleAttr());
+  divided.set(kParts, expr(parts));
+  if (shared)
+    divided.set("shared", b.getI64IntegerAttr(shared));
+  SymExpr isDivided(1);
+  if (range.min.value_or(0) > 0) {
+    whole = divided;
+    kernel.setTasksAttr(expr(tasks * parts));
+  } else {
+    divided.set(kVariantWhen, expr(when));
+    divided.set(kVariantTasks, expr(tasks * parts));
+    whole.set(kVariants, b.getArrayAttr(divided.getDictionary(b.getContext())));
+    isDivided = SymExpr::min(SymExpr::max(when, SymExpr(0)), SymExpr(1));
+  }
+  kernel.setScheduleAttr(whole.getDictionary(b.getContext()));
+  addResult(isDivided * SymExpr::product(ArrayRef(dims).drop_back()) * parts * (size + SymExpr(2)),
+            getElementTypeOrSelf(op.getQuery().getType()).isF64() ? b.getF64Type() : Type(b.getF32Type()));
+}
+
+/// How many dimensions before that of the queries there are along which keys and values are repeated.
+int64_t BlockScheduler::sharedDims(AttentionOp op) {
+  auto keys = operandLayout(kernel, op.getKey(), shapes), values = operandLayout(kernel, op.getValue(), shapes);
+  int64_t rank = cast<RankedTensorType>(op.getQuery().getType()).getRank(), shared = 0;
+  auto isRepeated = [&](int64_t d) { return keys->strides[d].isConstant(0) && values->strides[d].isConstant(0); };
+  while (keys && values && shared < rank - 2 && isRepeated(rank - 3 - shared))
+    ++shared;
+  return shared;
+}
+
+/// One more result, which is memory for so many elements.
+void BlockScheduler::addResult(const SymExpr &extent, Type element) {
+  OpBuilder b(kernel);
+  auto type = RankedTensorType::get({ShapedType::kDynamic}, element);
+  SmallVector<Type> types(kernel.getResultTypes());
+  types.push_back(type);
+  auto other = KernelOp::create(b, kernel.getLoc(), types, kernel.getInputs(), kernel->getAttrs());
+  other.getBody().takeBody(kernel.getBody());
+  YieldOp yield = other.getYield();
+  b.setInsertionPoint(yield);
+  Value size = DimOp::create(b, kernel.getLoc(), shapes.simplify(extent));
+  yield.getValuesMutable().append(tensor::EmptyOp::create(b, kernel.getLoc(), type, size).getResult());
+  for (auto [from, to] : llvm::zip(kernel.getResults(), other.getResults()))
+    from.replaceAllUsesWith(to);
+  replaced = kernel;
 }

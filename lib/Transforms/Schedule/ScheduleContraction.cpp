@@ -60,6 +60,8 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
     panels += SymExpr::ceilDiv(part.columns(), SymExpr(panel));
   }
 
+  UnpackOp packed = info.panels;
+  bool toPanels = info.rowsContiguous() && !(packed && packed.getPairs());
   // Panels of up to 3/16 of the second-level cache are used whole, beside as many rows as fit into 5/8 of it. Of longer
   // ones a block of k is, so that a tile's part of the rows is half the first-level cache; rows are many then, because
   // they are what each value of a panel is read for, and they are read in order, which is cheap.
@@ -69,6 +71,9 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   if (blocked) {
     kBlock = std::max<int64_t>(256, target.l1Bytes * 5 / 8 / (rows * bytesOf(info.lhsElement)) / 64 * 64);
     rowsBytes = target.l2Bytes;
+    // A right operand that is not packed is packed again for each chunk: with shorter blocks chunks have more rows.
+    if (toPanels && !info.panels)
+      kBlock = std::min<int64_t>(kBlock, 512);
   }
 
   SymExpr one(1), tiles = SymExpr::ceilDiv(m, SymExpr(rows));
@@ -84,8 +89,6 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   // Rows in scratch are longer than k, so that they do not all start in the same cache set.
   // Panels of the rows take less, with the last vector written to one, which ends behind it.
   end = lhsScratch + chunkRows * (roundUp(k, 64) + SymExpr(16)) * SymExpr(bytesOf(info.lhsElement));
-  UnpackOp packed = info.panels;
-  bool toPanels = info.rowsContiguous() && !(packed && packed.getPairs());
   SymExpr rhsScratch = roundUp(end, 64);
   end = info.panels ? rhsScratch : rhsScratch + k * SymExpr(panelBytes);
 

@@ -8,6 +8,7 @@
 #ifndef DISC_TRANSFORMS_SCHEDULE_SCHEDULES_H
 #define DISC_TRANSFORMS_SCHEDULE_SCHEDULES_H
 
+#include "dialects/Plan/Layout.h"
 #include "dialects/Plan/PlanDialect.h"
 #include "lib/Transforms/Schedule/TargetInfo.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
@@ -23,6 +24,9 @@ LogicalResult schedulePack(KernelOp kernel, ShapeAnalysis &shapes, const TargetI
 LogicalResult scheduleCall(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
 LogicalResult scheduleWinograd(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
 LogicalResult scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
+
+/// The layout of a kernel's operand; of rows that the kernel joins, as if they were. Nothing for what it computes.
+std::optional<Layout> operandLayout(KernelOp kernel, Value value, ShapeAnalysis &shapes);
 
 /// Time for `work` scalar operations that are done in vectors, as schedules estimate costs: half an instruction's
 /// worth of vectors a cycle, at 3 GHz.

@@ -238,6 +238,38 @@ disc_plan.kernel_func column @columns attributes {symbols = ["B", "S"], arg_dims
   disc_plan.yield %r : tensor<?x48xi1>
 }
 
+// Vectors of neighbouring columns: eight rows of four columns are on their way, and what threads have for one lane is side
+// by side in the block's memory.
+// CHECK-LABEL: gpu.func @column_vectors
+// CHECK: scf.for {{.*}} -> (vector<4xf32>, index) {
+// CHECK-COUNT-8: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
+// CHECK: arith.addf %{{.*}} : vector<4xf32>
+// CHECK: scf.for {{.*}} -> (vector<4xf32>) {
+// CHECK-NOT: gpu.shuffle
+// CHECK-COUNT-4: llvm.store {{.*}} : f32, !llvm.ptr<3>
+// CHECK: gpu.barrier
+// CHECK-COUNT-32: llvm.load {{.*}} : !llvm.ptr<3> -> f32
+// CHECK: vector.from_elements
+// CHECK: scf.if
+// CHECK: llvm.store {{.*}} : vector<4xf32>, !llvm.ptr<1>
+disc_plan.kernel_func column @column_vectors attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S, 48]>],
+    layouts = [#disc_plan.layout<<0>, <[S * 48, 48, 1]>>, #disc_plan.layout<<0>, <[48, 1]>>],
+    schedule = {threads = 64 : i64, columns = 32 : i64, vector = 4 : i64}} {
+^bb0(%x: tensor<?x?x48xf32>):
+  %B = disc_shape.dim <B>
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%B) : tensor<?x48xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%e : tensor<?x48xf32>) -> tensor<?x48xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i, k)>],
+                       iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%x : tensor<?x?x48xf32>) outs(%zeros : tensor<?x48xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<?x48xf32>
+  disc_plan.yield %r : tensor<?x48xf32>
+}
+
 // All threads read the whole row before any of them writes where it may lie.
 // CHECK-LABEL: gpu.func @after_argmax
 // CHECK: scf.for {{.*}} -> (f32, i64)

@@ -379,6 +379,66 @@ disc_plan.kernel_func attention @p8_matrix_attention attributes {symbols = [], a
 
 // -----
 
+// expected-error @+1 {{schedule: 'columns' is not a multiple of 'vector' (P8)}}
+disc_plan.kernel_func column @p8_column_vectors attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, columns = 30 : i64, vector = 4 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'threads' is not a multiple of 'columns' / 'vector' (P8)}}
+disc_plan.kernel_func column @p8_column_threads attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, columns = 48 : i64, vector = 4 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'parts' needs a result that is memory for them (P8)}}
+disc_plan.kernel_func attention @p8_parts attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, queries = 64 : i64, keys = 32 : i64, warp_rows = 16 : i64, parts = #disc_shape.expr<2>}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'parts' must be an expression, not 2 : i64 (P8)}}
+disc_plan.kernel_func attention @p8_number_of_parts attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, queries = 64 : i64, keys = 32 : i64, warp_rows = 16 : i64, parts = 2 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'tasks' is missing (P8)}}
+disc_plan.kernel_func attention @p8_attention_variant attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, queries = 16 : i64, keys = 32 : i64, variants = [{threads = 128 : i64, queries = 16 : i64, keys = 32 : i64, when = #disc_shape.expr<1>}]}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: 'shared' is more than the 1 dimensions of heads (P8)}}
+disc_plan.kernel_func attention @p8_shared attributes {symbols = [], arg_dims = [#disc_shape.dims<[2, 4, 8]>],
+    layouts = [#disc_plan.layout<<0>, <[32, 8, 1]>>, #disc_plan.layout<<0>, <[32, 8, 1]>>], schedule = {threads = 128 : i64, queries = 16 : i64, keys = 32 : i64, shared = 2 : i64}} {
+^bb0(%a: tensor<2x4x8xf32>):
+  %r = disc_tensor.attention %a, %a, %a scale 0.25 causal false : tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32> -> tensor<2x4x8xf32>
+  disc_plan.yield %r : tensor<2x4x8xf32>
+}
+
+// -----
+
+// expected-error @+1 {{'disc_plan.next' must be a kernel (P11)}}
+module attributes {disc_plan.next = "k"} {}
+
+// -----
+
 // expected-error @+1 {{'disc_plan.variants' must be a list of 'kernel' and 'when' (P11)}}
 disc_rt.device_kernel @p11_variants threads 256 writes "01" {disc_plan.variants = [{kernel = @p11_other}]}
 

@@ -343,10 +343,11 @@ func.func @kept_rows(%input: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims
   return %0 : tensor<?x?xf32>
 }
 
-// 32 columns side by side are a cache line.
+// Vectors of 16 bytes where rows are whole ones, a warp for each row of a block; else 32 columns side by side, which are a
+// cache line. Parts of 256 rows have blocks of their own, if there are few.
 // CHECK-LABEL: func.func @column
 // CHECK: disc_plan.kernel column
-// CHECK-SAME: schedule = {columns = 32 : i64, threads = 256 : i64}
+// CHECK-SAME: schedule = {columns = 32 : i64, part = 256 : i64, threads = 256 : i64, variants = [{columns = 128 : i64, part = 256 : i64, threads = 256 : i64, vector = 4 : i64}]}
 // CHECK-SAME: tasks = #disc_shape.expr<B * 13>
 func.func @column(%x: tensor<?x?x400xf32> {disc_shape.dims = #disc_shape.dims<[B, S, 400]>})
     -> (tensor<?x400xf32> {disc_shape.dims = #disc_shape.dims<[B, 400]>}) {
@@ -497,7 +498,11 @@ func.func @convolution(%x: tensor<?x?x?x32xf32> {disc_shape.dims = #disc_shape.d
 // 16 queries of a head for each block.
 // CHECK-LABEL: func.func @attention
 // CHECK: disc_plan.kernel attention
-// CHECK-SAME: schedule = {keys = 32 : i64, queries = 16 : i64, threads = 128 : i64}
+// CHECK-SAME: tensor<?x12x?x32xf32>, tensor<?xf32>
+// CHECK-SAME: schedule = {keys = 32 : i64, queries = 16 : i64, threads = 128 : i64, variants = [{keys = 32 : i64,
+// CHECK-SAME: parts = #disc_shape.expr<min(S floordiv 64, 264 floordiv max(B * ((S + 15) floordiv 16) * 12, 1))>,
+// CHECK-SAME: tasks = #disc_shape.expr<B * ((S + 15) floordiv 16) * min(S floordiv 64, 264 floordiv max(B * ((S + 15) floordiv 16) * 12, 1)) * 12>
+// CHECK-SAME: when = #disc_shape.expr<min(S, S floordiv 64 + 254, 264 floordiv max(B * ((S + 15) floordiv 16) * 12, 1) + 254) - 255>
 // CHECK-SAME: tasks = #disc_shape.expr<B * ((S + 15) floordiv 16) * 12>
 func.func @attention(%q: tensor<?x12x?x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 12, S, 32]>})
     -> (tensor<?x12x?x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 12, S, 32]>}) {

@@ -117,7 +117,11 @@ func.func @convolution(%x: tensor<?x?x?x32xf32> {disc_shape.dims = #disc_shape.d
 // 64 queries of a head for each block, 16 for each warp.
 // CHECK-LABEL: func.func @attention
 // CHECK: disc_plan.kernel attention
-// CHECK-SAME: schedule = {keys = 32 : i64, queries = 64 : i64, threads = 128 : i64, warp_rows = 16 : i64}
+// CHECK-SAME: tensor<?x12x?x32xf32>, tensor<?xf32>
+// CHECK-SAME: schedule = {keys = 32 : i64, queries = 64 : i64, threads = 128 : i64, variants = [{keys = 32 : i64,
+// CHECK-SAME: parts = #disc_shape.expr<min(S floordiv 64, 264 floordiv max(B * ((S + 63) floordiv 64) * 12, 1))>,
+// CHECK-SAME: tasks = #disc_shape.expr<B * ((S + 63) floordiv 64) * min(S floordiv 64, 264 floordiv max(B * ((S + 63) floordiv 64) * 12, 1)) * 12>
+// CHECK-SAME: when = #disc_shape.expr<min(S, S floordiv 64 + 254, 264 floordiv max(B * ((S + 63) floordiv 64) * 12, 1) + 254) - 255>
 // CHECK-SAME: tasks = #disc_shape.expr<B * ((S + 63) floordiv 64) * 12>
 func.func @attention(%q: tensor<?x12x?x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 12, S, 32]>})
     -> (tensor<?x12x?x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 12, S, 32]>}) {

@@ -168,6 +168,17 @@ def _static_rows(m: Fn, x: Tensor) -> Any:
     return tuple(F.layer_norm(F.gelu(part), part.shape[1:]) * part.softmax(1) for part in parts)
 
 
+def _columns(m: Fn, x: Tensor) -> Any:
+    """Reductions of outer dims, whose inner rows are whole vectors or not, of every width of elements."""
+    y = x - x.mean(1, keepdim=True)
+    return (
+        y / (y.square().mean(1, keepdim=True) + 1).sqrt(),
+        (x.sum(0), x.sum(1), x.sum((0, 1)), x.amax(1), x.softmax(1), x.var(1, correction=0)),
+        (x.half().float().sum(1), x.half().amax(0), x.bfloat16().float().sum(1), x.double().sum((0, 1))),
+        ((8 * x).to(torch.int32).sum(1), (x > 0).any(1), (8 * x).to(torch.int8).amax(1), x[:, :, 1:].sum(1)),
+    )
+
+
 def _long_sums(m: Fn, x: Tensor, y: Tensor) -> Any:
     """More than a block reduces on its own."""
     sums = x.sum(0), (x * 2).square().mean(), x.amax(0), (x > 3).any(), (x > 0).sum(0), x[:, 0].half().amin()
@@ -403,6 +414,47 @@ class HeadSizes(nn.Module):
         )
 
 
+class ManyKeys(nn.Module):
+    """Few queries and many keys: devices divide the keys, and heads that share keys become queries of one."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor, bias: Tensor) -> Any:
+        def attend(*args: Tensor, **given: Any) -> Tensor:
+            return F.scaled_dot_product_attention(*args, **given)
+
+        return (
+            attend(q, k, v, bias, enable_gqa=True).transpose(1, 2).flatten(2),
+            attend(q, k, v, keep[:, None, None, :], enable_gqa=True),
+            attend(q[..., :24], k[:, :1, :, :24], v[:, :1, :, :10], enable_gqa=True),
+            attend(q, k, v, is_causal=True, enable_gqa=True),
+        )
+
+
+def _many_keys(l: int, s: int, dtype: torch.dtype = torch.float32) -> Tensors:
+    """The first sequence sees keys behind the first third, the second one sees none."""
+    keep = torch.rand(2, s) > 0.3
+    keep[0, : s // 3] = False
+    keep[1] = False
+    bias = _random(l, s).masked_fill(torch.rand(l, s) > 0.9, float("-inf"))
+    return (
+        *(x.to(dtype) for x in (_random(2, 4, l, 32), _random(2, 2, s, 32), _random(2, 2, s, 32))),
+        keep,
+        bias.to(dtype),
+    )
+
+
+def _many_keys_case(name: str, dtype: torch.dtype, tolerance: float) -> Case:
+    l, s = Dim("l", min=1, max=99), Dim("s", min=1, max=2048)
+    return Case(
+        name,
+        ManyKeys,
+        lambda l, s: _many_keys(l, s, dtype),
+        ({2: l}, {2: s}, {2: s}, {1: s}, {0: l, 1: s}),
+        [(1, 1), (1, 255), (1, 256), (3, 1031), (40, 700), (99, 300)],
+        (5, 7),
+        tolerance=tolerance,
+    )
+
+
 class InfiniteHeads(nn.Module):
     """Attention where queries, keys and values have infinities: what sees them is NaN or infinite, the rest is not."""
 
@@ -430,6 +482,32 @@ class Cache(nn.Module):
     def forward(self, past_key: Tensor, past_value: Tensor, key: Tensor, value: Tensor, query: Tensor) -> Any:
         keys, values = torch.cat([past_key, key], 2), torch.cat([past_value, value], 2)
         return F.scaled_dot_product_attention(query, keys, values), keys, values
+
+
+class LongCache(nn.Module):
+    """The same where heads share keys, and with several new rows of them."""
+
+    def forward(self, past_key: Tensor, past_value: Tensor, key: Tensor, value: Tensor, query: Tensor) -> Any:
+        keys, values = torch.cat([past_key, key], 2), torch.cat([past_value, value], 2)
+        return F.scaled_dot_product_attention(query, keys, values, enable_gqa=True), keys, values
+
+
+def _long_cache(name: str, dtype: torch.dtype, tolerance: float) -> Case:
+    p, n = Dim("p", min=0, max=2047), Dim("n", min=1, max=40)
+
+    def inputs(p: int, n: int) -> Tensors:
+        shapes = ((2, 2, p, 32), (2, 2, p, 32), (2, 2, n, 32), (2, 2, n, 32), (2, 8, n, 32))
+        return tuple(_random(*shape).to(dtype) for shape in shapes)
+
+    return Case(
+        name,
+        LongCache,
+        inputs,
+        ({2: p}, {2: p}, {2: n}, {2: n}, {2: n}),
+        [(0, 1), (1, 1), (254, 1), (255, 1), (256, 1), (300, 17), (1031, 1), (0, 33)],
+        (5, 7),
+        tolerance=tolerance,
+    )
 
 
 class Filters(nn.Module):
@@ -536,6 +614,15 @@ CASES = [
         lambda n: (_random(n, 5), _random(2, n, 3)),
         (({0: _MANY}, {1: _MANY}),),
         [(1,), (1024,), (1025,), (20011,), (5000,)],
+    ),
+    Case(
+        "columns",
+        lambda: Fn(_columns),
+        lambda a, n, c: (_random(a, n, c),),
+        (({0: Dim("a", min=1, max=99), 1: Dim("n", min=1, max=9999), 2: Dim("c", min=1, max=9999)},),),
+        [(1, 1, 1), (2, 3, 4), (3, 40, 8), (1, 300, 36), (2, 17, 130), (1, 600, 128), (2, 5, 257), (1, 2100, 12)],
+        (5, 7, 9),
+        tolerance=1e-4,
     ),
     Case(
         "many_updates",
@@ -686,6 +773,8 @@ CASES = [
         ({2: Dim("p", min=0, max=99)}, {2: Dim("p", min=0, max=99)}, None, None, None),
         [(0,), (1,), (31,), (32,), (7,)],
     ),
+    _long_cache("long_cache", torch.float32, 1e-5),
+    _long_cache("long_cache_bfloat", torch.bfloat16, 4e-2),
     Case(
         "filters",
         lambda: Filters().eval(),
@@ -772,6 +861,9 @@ CASES = [
         [(2, 2), (64, 32), (65, 33), (1, 130), (17, 1)],
         (5, 7),
     ),
+    _many_keys_case("many_keys", torch.float32, 1e-5),
+    _many_keys_case("many_keys_half", torch.float16, 5e-3),
+    _many_keys_case("many_keys_bfloat", torch.bfloat16, 4e-2),
     Case(
         "infinite_heads",
         InfiniteHeads,

@@ -115,6 +115,155 @@ def scan(m, x):
     return last + rows.sum(0)
 
 
+def state(x):
+    """A state [3, 4] for a loop that makes no step, too."""
+    return x.new_zeros(3, 4)
+
+
+def layer_of_rows(m, x):
+    h = state(x)
+    for t in range(x.shape[0]):
+        h = torch.tanh(m.layer(h) + x[t])
+    return h
+
+
+def layer_twice(m, x):
+    h = state(x)
+    for t in range(x.shape[0]):
+        h = torch.tanh(m.layer(m.layer(h) * x[t]))
+    return h
+
+
+def layer_inside_and_behind(m, x):
+    h = state(x)
+    for t in range(x.shape[0]):
+        h = torch.tanh(m.layer(h) + x[t])
+    return m.layer(h) + m.layer(x).sum(0)
+
+
+def layer_of_the_input(m, x):
+    y = m.other(x)
+    h = state(x)
+    for t in range(x.shape[0]):
+        h = torch.tanh(h + m.layer(y[t]))
+    return h
+
+
+def weight_of_another_shape(m, x):
+    h = state(x)
+    weight = torch.exp(m.layer.weight[:2]).t()
+    for t in range(x.shape[0]):
+        y = (h + x[t]) @ weight
+        h = torch.tanh(torch.cat([y, y * 2], 1))
+    return h
+
+
+def vector_of_a_matrix(m, x):
+    h = x.new_zeros(4)
+    for t in range(x.shape[0]):
+        h = torch.tanh(torch.mv(m.layer.weight, h) + x[t])
+    return h
+
+
+def outer_product(m, x):
+    h = state(x)
+    for t in range(x.shape[0]):
+        h = torch.sin(h + m.layer.bias[:3, None] * m.other(x[t])[None])
+    return h
+
+
+def batched_product(m, x):
+    h = x.new_zeros(2, 3, 4)
+    weight = torch.stack([m.layer.weight, m.other.weight])
+    for t in range(x.shape[0]):
+        h = torch.tanh(torch.bmm(h, weight) + x[t])
+    return h
+
+
+def einsum(m, x):
+    h = state(x)
+    for t in range(x.shape[0]):
+        h = torch.tanh(torch.einsum("bi,oi->bo", h, m.layer.weight) + x[t])
+    return h
+
+
+def no_product(m, x):
+    h = state(x)
+    for t in range(x.shape[0]):
+        h = torch.tanh(h * m.layer.bias + m.other.weight[:3] * x[t])
+    return h
+
+
+def product_and_no_product(m, x):
+    h = state(x)
+    for t in range(x.shape[0]):
+        h = torch.tanh(m.layer(h) + x[t] + torch.sin(m.layer.weight[:3] * h))
+    return h
+
+
+def two_states_that_are_one(m, x):
+    h = c = m.other(x.sum(0)) + state(x)
+    for t in range(x.shape[0]):
+        h = torch.tanh(m.layer(c) + x[t]) * torch.cos(h)
+        c = h
+    return h * c
+
+
+def loop_of_products_in_loop(m, x):
+    h = state(x)
+    for t in range(x.shape[0]):
+        for s in range(x.shape[0]):
+            h = torch.tanh(m.layer(h) + x[t] * x[s])
+        h = h + m.other(h)
+    return h
+
+
+def rows_that_grow(m, x):
+    rows = m.other(x[:0])
+    for t in range(x.shape[0]):
+        rows = torch.cat([rows, x[t : t + 1] + m.layer.bias])
+    return rows
+
+
+def rows_up_to_now(m, x):
+    h = state(x)
+    for t in range(x.shape[0]):
+        h = torch.sin(h + (x[: t + 1] + m.layer.bias).sum(0))
+    return h
+
+
+def sum_of_products(m, x):
+    y = m.other(x)
+    total = x.new_ones(4, 4)
+    for t in range(x.shape[0]):
+        total = total + torch.outer(y[t], x[t])
+    return total @ m.layer.weight
+
+
+def columns(m, x):
+    y = m.other(x).t()
+    h = state(x)
+    for t in range(x.shape[0]):
+        h = torch.tanh(m.layer(h) + y[:, t])
+    return h
+
+
+def while_of_rows(m, x):
+    h = state(x) + x.sum(0)
+    while h.abs().sum() > 0.5:
+        h = h * torch.sigmoid(m.layer(h)) * 0.8
+    return h
+
+
+def scan_of_rows(m, x):
+    def step(h, row):
+        h = torch.tanh(m.layer(h) + m.other(row))
+        return h, h * 2
+
+    last, rows = torch._higher_order_ops.scan(step, state(x), x)
+    return last + rows.sum(0)
+
+
 FUNCTIONS = {
     f.__name__: f
     for f in (
@@ -130,42 +279,112 @@ FUNCTIONS = {
     )
 }
 
+LOOPS = {
+    f.__name__: (f, *counts)
+    for f, *counts in (
+        (layer_of_rows, 2, 3),
+        (layer_twice, 4, 5),
+        (layer_inside_and_behind, 2, 3),
+        (layer_of_the_input, 2, 4),
+        (weight_of_another_shape, 2, 4),
+        (vector_of_a_matrix, 0, 1),
+        (outer_product, 1, 2),
+        (batched_product, 2, 3),
+        (einsum, 2, 3),
+        (no_product, 0, 2),
+        (product_and_no_product, 2, 3),
+        (two_states_that_are_one, 2, 3),
+        (sum_of_products, 0, 0),
+        (columns, 2, 3),
+        (while_of_rows, 2, 3),
+        (scan_of_rows, 3, 5),
+    )
+}
+"""Of each the products that a step computes, forwards and backwards, and the most kernels that it launches."""
+LENGTHS = (3, 1, 9, 6, 2)
+"""Numbers of steps: growing and shrinking."""
+
+
+def compiled(module, least=1):
+    """The step of a module of two layers, for x [n, 4] with n from ``least``."""
+    return disc.compile_training(
+        module,
+        torch.optim.SGD(module.parameters(), lr=0.0),
+        (torch.randn(4, 4, dtype=torch.float64),),
+        loss=loss,
+        dynamic_shapes=({0: torch.export.Dim("n", min=least)},),
+    )
+
+
+def loss(m, x):
+    return (m(x) ** 2).sum()
+
+
+def check(step, module, eager, x):
+    """The loss and the gradients of a step are those of eager PyTorch."""
+    module.zero_grad(set_to_none=False)
+    eager.zero_grad(set_to_none=False)
+    value = step.accumulate(x)
+    expected = loss(eager, x)
+    if expected.requires_grad:
+        expected.backward()
+    torch.testing.assert_close(value, expected.detach(), rtol=1e-12, atol=1e-12)
+    for (path, p), q in zip(module.named_parameters(), eager.parameters(), strict=True):
+        wanted = torch.zeros_like(q) if q.grad is None else q.grad
+        got = torch.zeros_like(p) if p.grad is None else p.grad
+        torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-12, msg=lambda m, path=path: f"{path}: {m}")
+
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients_are_those_of_eager(name):
     torch.manual_seed(0)
     module = Layer(FUNCTIONS[name])
     eager = copy.deepcopy(module)
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.0)
-
-    def loss(m, x):
-        return (m(x) ** 2).sum()
-
-    step = disc.compile_training(
-        module, optimizer, (torch.randn(4, 4, dtype=torch.float64),), loss=loss, dynamic_shapes=({0: "n"},)
-    )
+    step = compiled(module)
     for size in SIZES:
         for sign in (1.0, -1.0):
-            x = torch.randn(size, 4, dtype=torch.float64) + sign * 0.5
-            module.zero_grad(set_to_none=False)
-            eager.zero_grad(set_to_none=False)
-            value = step.accumulate(x)
-            expected = loss(eager, x)
-            expected.backward()
-            torch.testing.assert_close(value, expected.detach(), rtol=1e-12, atol=1e-12)
-            for (path, p), q in zip(module.named_parameters(), eager.parameters(), strict=True):
-                wanted = torch.zeros_like(q) if q.grad is None else q.grad
-                got = torch.zeros_like(p) if p.grad is None else p.grad
-                torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-12, msg=lambda m, path=path: f"{path}: {m}")
+            check(step, module, eager, torch.randn(size, 4, dtype=torch.float64) + sign * 0.5)
 
 
-def test_a_gradient_that_needs_a_number_of_the_step_is_an_error():
-    module = Layer(number_of_the_step)
+@pytest.mark.parametrize("name", LOOPS)
+def test_products_of_gradients_are_computed_behind_loops(name):
+    """One product for all steps instead of one in each, and no gradient of a weight that each step reads and writes."""
+    torch.manual_seed(0)
+    function, products, launches = LOOPS[name]
+    module = Layer(function)
+    eager = copy.deepcopy(module)
+    # A scan of PyTorch's makes a step.
+    least = 1 if function is scan_of_rows else 0
+    step = compiled(module, least)
+    for size in (*LENGTHS, least):
+        check(step, module, eager, torch.randn(size, 4, dtype=torch.float64) * 0.7)
+    if function is while_of_rows:
+        return
+    found = []
+    for size in (4, 5):
+        with step.profile() as profile:
+            step(torch.randn(size, 4, dtype=torch.float64))
+        found.append(([x for x in profile.launches if x.kind == "contraction"], profile.launches))
+    (fewer, all_fewer), (more, all_more) = found
+    assert len(more) - len(fewer) == products
+    assert len(all_more) - len(all_fewer) <= launches
+
+
+def test_loops_inside_of_loops_sum_up_behind_both():
+    torch.manual_seed(0)
+    module = Layer(loop_of_products_in_loop)
+    eager = copy.deepcopy(module)
+    step = compiled(module, 0)
+    for size in (*LENGTHS, 0):
+        check(step, module, eager, torch.randn(size, 4, dtype=torch.float64) * 0.7)
+
+
+def test_gradients_of_tensors_that_grow_are_an_error():
+    with pytest.raises(disc.errors.GradientError, match=r"changes its size from step to step of a loop.*\[0, 4\]"):
+        compiled(Layer(rows_that_grow))
+
+
+@pytest.mark.parametrize("function", [number_of_the_step, rows_up_to_now])
+def test_a_gradient_that_needs_a_number_of_the_step_is_an_error(function):
     with pytest.raises(disc.errors.ControlFlowError, match="used behind it"):
-        disc.compile_training(
-            module,
-            torch.optim.SGD(module.parameters(), lr=0.1),
-            (torch.randn(4, 4, dtype=torch.float64),),
-            loss=lambda m, x: (m(x) ** 2).sum(),
-            dynamic_shapes=({0: "n"},),
-        )
+        compiled(Layer(function))

@@ -7,6 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 import disc
 
@@ -153,3 +154,46 @@ def test_pairs(dtype):
     with mpmath.workprec(200):
         want = [mpmath.mpf(a) ** mpmath.mpf(b) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
     assert ulps(model(x, y)[0], want, dtype) <= 1
+
+
+class Approximated(torch.nn.Module):
+    """What NVIDIA's own instructions are used for."""
+
+    def forward(self, x):
+        return torch.exp(x), torch.exp2(x), torch.tanh(x), torch.erf(x), torch.sigmoid(x), F.silu(x), F.gelu(x)
+
+
+# Largest errors in ulp, with an `ex2.approx` that is rounded correctly, as the emulator's is. The last one is in units
+# of the last place of x.
+APPROXIMATED = {"exp": 1.1, "exp2": 1, "tanh": 2, "erf": 2, "sigmoid": 2.5, "silu": 3, "gelu": 2}
+
+
+@pytest.mark.parametrize("target", ["cuda-emulated:fast", "rocm-emulated:fast"])
+def test_every_exponent(target):
+    """f32 of all exponents and both signs, more of them where functions change, and results that are denormal."""
+    generator = torch.Generator().manual_seed(0)
+    bits = torch.randint(-(2**31), 2**31, (1 << 17,), generator=generator).to(torch.int32)
+    near = torch.rand(1 << 17, generator=generator) * 24 - 12
+    far = torch.rand(1 << 16, generator=generator) * 210 - 110
+    x = torch.cat([bits.view(torch.float32), near, far, torch.tensor(SPECIAL, dtype=torch.float32)])
+    model = disc.compile(
+        Approximated(),
+        (torch.rand(64),),
+        dynamic_shapes=({0: torch.export.Dim("n", min=1)},),
+        options=disc.Options(target=target),
+    )
+    bad = {}
+    for (name, bound), got, want in zip(APPROXIMATED.items(), model(x), Approximated()(x.double()), strict=True):
+        assert torch.equal(got.isnan(), want.isnan()), name
+        assert torch.equal(got[want == 0].signbit(), want[want == 0].signbit()), name
+        rounded = want.float()
+        finite = rounded.isfinite()
+        assert torch.equal(got.isfinite(), finite), name
+        of = x.abs() if name == "gelu" else rounded.abs()
+        unit = (torch.nextafter(of, torch.tensor(INFINITY)) - of).double().clamp(min=2.0**-149)
+        if name in ("sigmoid", "silu"):
+            finite &= x > -88  # 1 + e^-x is finite
+        error = ((got.double() - want).abs() / unit)[finite].max().item()
+        if error > bound:
+            bad[name] = error
+    assert not bad

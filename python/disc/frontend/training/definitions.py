@@ -66,10 +66,13 @@ def _without_autograd() -> dict[Any, Callable[..., Any]]:
 class _Weights:
     """The weights of one layer in one direction."""
 
-    def __init__(self, params: Sequence[Tensor], biases: bool) -> None:
+    def __init__(self, params: Sequence[Tensor], biases: bool, summed: bool) -> None:
+        """``summed``: whether both biases are added to the same values, so that their sum is added once."""
         self.w_ih, self.w_hh = params[:2]
         self.b_ih = params[2] if biases else None
         self.b_hh = params[3] if biases else None
+        if biases and summed:
+            self.b_ih, self.b_hh = params[2] + params[3], None
         self.w_hr = params[-1] if len(params) in (3, 5) else None
 
 
@@ -116,6 +119,7 @@ def _layers(
     batch_first: bool,
     *,
     step_of: Callable[[_Weights], _Step],
+    summed_biases: bool = True,
 ) -> tuple[Tensor, ...]:
     """x is [T, B, F]; each state is [layers * directions, B, H]."""
     if batch_first:
@@ -130,7 +134,7 @@ def _layers(
         outputs = []
         for direction in range(directions):
             number = layer * directions + direction
-            weights = _Weights(params[number * each : (number + 1) * each], biases)
+            weights = _Weights(params[number * each : (number + 1) * each], biases, summed_biases)
             first = [s.select(0, number) for s in states]
             y, last = _direction(x, inside, first, weights, step_of(weights), direction == 1)
             outputs.append(y)
@@ -144,10 +148,12 @@ def _layers(
 def _direction(
     x: Tensor, inside: Tensor | None, first: list[Tensor], weights: _Weights, step: _Step, backwards: bool
 ) -> tuple[Tensor, list[Tensor]]:
-    rows = linear(x, weights.w_ih, weights.b_ih)
-    given = [rows] if inside is None else [rows, inside]
     if backwards:
-        given = [r.flip(0) for r in given]
+        x, inside = x.flip(0), None if inside is None else inside.flip(0)
+    # One product: of a tensor with two outer dims it would be one for each step, and so would be its gradient.
+    rows = linear(x.reshape(x.shape[0] * x.shape[1], x.shape[2]), weights.w_ih, weights.b_ih)
+    rows = rows.reshape(x.shape[0], x.shape[1], rows.shape[1])
+    given = [rows] if inside is None else [rows, inside]
 
     def body(*now: Tensor) -> list[Tensor]:
         state, row = list(now[: len(first)]), now[len(first)]
@@ -165,7 +171,8 @@ def _lstm(x: Tensor, lengths: Tensor | None, hx: Sequence[Tensor], *rest: Any) -
 
 
 def _gru(x: Tensor, lengths: Tensor | None, hx: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    return _layers(x, lengths, [hx], *rest, step_of=_gru_step)
+    # Of the new state, the reset gate multiplies the product with its bias.
+    return _layers(x, lengths, [hx], *rest, step_of=_gru_step, summed_biases=False)
 
 
 def _rnn(x: Tensor, lengths: Tensor | None, hx: Tensor, *rest: Any) -> tuple[Tensor, ...]:

@@ -60,6 +60,19 @@ class Gradients:
     carrier: Node | None = None
     """The placeholder of the transform's numbers, which is the last one."""
 
+    def replace(self, replaced: Mapping[Node, Node]) -> None:
+        """Has other nodes of the graph stand for some."""
+
+        def now(value: Any) -> Any:
+            while value in replaced:
+                value = _without_detach(replaced[value])
+            return value
+
+        self.results = [now(x) if isinstance(x, Node) else x for x in self.results]
+        self.changed = {old: now(new) for old, new in self.changed.items()}
+        self.gradients = {name: now(node) for name, node in self.gradients.items()}
+        self.further = [now(node) for node in self.further]
+
 
 def trace_gradients(
     exported: ExportedProgram, parameters: Mapping[str, Tensor], transform: Transform, source: Source = "autograd"

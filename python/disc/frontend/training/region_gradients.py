@@ -327,6 +327,10 @@ def _equal_sizes(token: Tensor, value: Tensor, gradient: Tensor) -> None:
             markers.branch_fact(token, 1, have - want)
 
 
+def _expression(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else size
+
+
 class Loop(_Region):
     """A loop with a gradient."""
 
@@ -347,6 +351,7 @@ class Loop(_Region):
         # Not those of loops inside.
         carried = [node for node in self._nodes if node.target is markers.loop_carried and node.args[0] is begin]
         differentiable = [node for node in carried if node.meta["val"].is_floating_point()]
+        self._check_carried(differentiable)
         first: dict[Node, Tensor] = {}
 
         def leaf(node: Node, value: Tensor) -> Tensor:
@@ -404,6 +409,19 @@ class Loop(_Region):
             results=[(node.target, node.args[-1]) for node in results],
         )  # fmt: skip
         self._graft(results, sizes, [kept], saved, backward)
+
+    def _check_carried(self, carried: Sequence[Node]) -> None:
+        """A tensor that has other sizes in other steps has no gradient yet."""
+        for node in carried:
+            first, inside = node.args[1].meta["val"], node.meta["val"]  # type: ignore[union-attr]
+            if any(_expression(a) != _expression(b) for a, b in zip(first.shape, inside.shape, strict=True)):
+                raise errors.GradientError(
+                    "import",
+                    f"the gradient of a tensor that changes its size from step to step of a loop: at first"
+                    f" {list(first.shape)}, then {list(inside.shape)}",
+                    self._source,
+                    help="write to the rows of a tensor that has its final size before the loop, or use torch.where",
+                )
 
     def _trips(self, sizes: Sequence[Node], token: Tensor) -> Any:
         """How many steps the loop made."""

@@ -34,6 +34,7 @@ from ...torch_compat.tracing import tensor_metadata
 from ..entry_guards import EntryGuard
 from ..graphs import CallSpec, GraphProgram
 from .gradients import Gradients, Source, trace_gradients
+from .loop_sums import sum_behind_loops
 from .pruning import prune
 from .transforms import FINITE, Transform
 
@@ -89,6 +90,8 @@ class TrainingProgram:
         if self.functions and self.source == "autograd":
             raise UsesFunctions(self.functions)
         gradients = trace_gradients(exported, self.parameters, self.transform, self.source)
+        prune(gradients)
+        sum_behind_loops(gradients)
         prune(gradients)
         program = _Step(exported, gradients, self).build()
         program.range_constraints.update(ranges)
