@@ -193,6 +193,11 @@ static LogicalResult verifyMatrix(Operation *kernel, DictionaryAttr schedule, Ar
   int64_t tiles = v.number("tile_rows") / v.number("warp_rows") * (v.number("tile_columns") / v.number("warp_columns"));
   if (v.number("slices") > 1 && tiles > 1)
     return v.error() << "warps that share a tile do not divide it (P8)";
+  // Each warp has a queue of so many lines of columns.
+  constexpr int64_t kLineBytes = 64, kMostShared = 48 << 10;
+  if (v.number("slices") > 1 && v.number("stages") > 2 &&
+      v.number("stages") * v.number("slices") * v.number("tile_columns") * kLineBytes > kMostShared)
+    return v.error() << "the warps' columns take more than " << kMostShared << " bytes (P8)";
   if (v.number("threads") != 32 * tiles * v.number("slices"))
     return v.error() << "the tile takes " << 32 * tiles * v.number("slices") << " 'threads' (P8)";
   return success();

@@ -17,6 +17,18 @@
 // the steps. Chunks then come straight from the operands, since no other warp needs them, and the warps' sums are added
 // up in memory of the block, in order.
 //
+// A product of few rows takes as long as its right operand (weights) takes to be read. With `slices` and more than two
+// `stages`, a thread copies the chunks of weights that it needs itself to a queue of its own in memory of the block, so
+// many steps ahead. No thread waits for another one, and the bytes on their way occupy no registers:
+//
+//   nvvm.cp.async of the chunks of steps 0, ..., stages - 2
+//   scf.for %pair = warp to K / (2 * line) step slices iter_args(sums, %slot) {
+//     nvvm.cp.async of the chunks of step + stages - 1, to where those of step - 1 were
+//     llvm.load of the left operand's chunks of both steps of the pair
+//     nvvm.cp.async.wait.group stages - 1 ; llvm.load from the queue ; nvvm.mma.sync
+//     the same for the second step, except the loads: a warp reads 128 neighbouring bytes of each line
+//   }
+//
 // Chunk `c` of line `r` is stored at chunk `c ^ (r / 2 % 4)`: then eight neighbouring threads write to, and read from,
 // different banks, in all orders that occur here.
 //
@@ -73,6 +85,13 @@ private:
   MatrixUnit::Fragment fragment(const Operand &operand, Value stage, Value line);
   SmallVector<Value> staged();
   SmallVector<Value> sliced();
+  struct Line {
+    const Operand *operand;
+    Value line, start; // start: null unless it is read in chunks
+  };
+  SmallVector<Line> warpLines();
+  Value zeroChunk() { return points.constant(cast<TypedAttr>(b.getZeroAttr(unit.chunkType()))); }
+  SmallVector<Value> streamed(ArrayRef<Line> lines);
   void storeSums(ValueRange sums, Value firstRow);
   void epilogue(ValueRange sums);
   Value withoutNan(Value sum, Value row, Value column);
@@ -129,7 +148,9 @@ LogicalResult MatrixProduct::emit() {
   warpColumn = slices > 1 ? m.constant(0) : m.mul(m.rem(warp, perRow), warpColumns);
 
   int64_t sumWords = pitch * (slices > 1 ? slices * tileRows : warpRows);
-  int64_t lineWords = slices > 1 ? 0 : stages * (tileRows + tileColumns) * kWords;
+  int64_t lineWords = stages * (tileRows + tileColumns) * kWords;
+  if (slices > 1)
+    lineWords = stages > 2 ? stages * slices * tileColumns * kWords : 0;
   memory = k.shared(b.getI32Type(), std::max(sumWords, lineWords));
   SmallVector<Value> sums = slices > 1 ? sliced() : staged();
   if (ok)
@@ -310,19 +331,109 @@ SmallVector<Value> MatrixProduct::staged() {
   return carried;
 }
 
-/// Every warp takes steps `warp`, `warp + slices`, ... with chunks from the operands.
-SmallVector<Value> MatrixProduct::sliced() {
-  int64_t rowTiles = tileRows / MatrixUnit::kRows, columnTiles = tileColumns / MatrixUnit::kColumns;
-  struct Line {
-    const Operand *operand;
-    Value line, start;
-  };
+/// The lines of the tile of which the thread needs chunks: the left operand's, and then the right one's.
+SmallVector<MatrixProduct::Line> MatrixProduct::warpLines() {
   SmallVector<Line> lines;
   for (const Operand *operand : {&left, &right})
     for (int64_t i = 0; i < operand->width; i += 8) {
       Value line = clampedLine(*operand, m.add(m.constant(i), group));
       lines.push_back({operand, line, source.lineAddress(operand->isLeft, batch, line)});
     }
+  return lines;
+}
+
+/// Every warp takes pairs of steps `warp`, `warp + slices`, ...; chunks of the right operand pass through a queue.
+SmallVector<Value> MatrixProduct::streamed(ArrayRef<Line> lines) {
+  int64_t rowTiles = tileRows / MatrixUnit::kRows, columnTiles = tileColumns / MatrixUnit::kColumns;
+  size_t numSums = rowTiles * columnTiles * 4;
+  ArrayRef<Line> rows = lines.take_front(2 * rowTiles), columns = lines.drop_front(2 * rowTiles);
+  Value two = m.constant(2), pairs = m.ceilDiv(steps, two), numSlices = m.constant(slices);
+  Value offset = m.mul(place, unit.chunk());
+  // Step `number` (of a known parity) of those that the warp does from `pair` on: where the thread's chunk begins.
+  auto positionOf = [&](Value pair, int64_t number) {
+    Value later = m.add(pair, m.constant(number / 2 * slices));
+    return m.add(m.mul(m.add(m.mul(later, 2), m.constant(number % 2)), unit.line()), offset);
+  };
+  // Whether every step of a pair that a warp does is inside as a whole.
+  bool isExact = alwaysFits() && knownDepth % (2 * unit.line()) == 0;
+
+  int64_t stageWords = columns.size() * k.threads() * kChunkWords;
+  Value own = m.mul(k.thread(), kChunkWords);
+  auto queued = [&](Value slot, size_t column) {
+    Value word = m.add(m.mul(slot, stageWords), m.constant(column * k.threads() * kChunkWords));
+    return address(m.add(word, own));
+  };
+  auto copyColumns = [&](Value position, Value slot) {
+    // Beyond the end nothing is read, and the chunk is zero.
+    Value all = arith::ConstantOp::create(b, k.loc, b.getI32IntegerAttr(MatrixUnit::kChunkBytes));
+    Value none = arith::ConstantOp::create(b, k.loc, b.getI32IntegerAttr(0));
+    Value size = arith::SelectOp::create(b, k.loc, fits(position), all, none);
+    Value bytes = m.mul(position, MatrixUnit::kChunkBytes / unit.chunk());
+    for (auto [i, column] : llvm::enumerate(columns))
+      NVVM::CpAsyncOp::create(b, k.loc, queued(slot, i), m.advance(column.start, bytes), MatrixUnit::kChunkBytes,
+                              NVVM::LoadCacheModifierKind::CG, size);
+    NVVM::CpAsyncCommitGroupOp::create(b, k.loc);
+  };
+  auto loadRows = [&](Value position) {
+    Value inside = m.min(position, m.sub(depth, m.constant(unit.chunk())));
+    Value bytes = m.mul(inside, MatrixUnit::kChunkBytes / unit.chunk());
+    SmallVector<Value> chunks;
+    for (const Line &row : rows)
+      chunks.push_back(row.start ? LLVM::LoadOp::create(b, k.loc, unit.chunkType(), m.advance(row.start, bytes),
+                                                        MatrixUnit::kChunkBytes)
+                                       .getResult()
+                                 : chunkAt(*row.operand, row.line, {}, position));
+    return chunks;
+  };
+  auto multiply = [&](ArrayRef<Value> chunks, Value position, Value slot, ValueRange sums) {
+    NVVM::CpAsyncWaitGroupOp::create(b, k.loc, stages - 1);
+    SmallVector<MatrixUnit::Fragment> left, right;
+    for (Value chunk : chunks)
+      left.push_back(unit.prepare(
+          isExact ? chunk : arith::SelectOp::create(b, k.loc, fits(position), chunk, zeroChunk()).getResult()));
+    for (size_t i = 0; i < columns.size(); ++i)
+      right.push_back(
+          unit.prepare(LLVM::LoadOp::create(b, k.loc, unit.chunkType(), queued(slot, i), MatrixUnit::kChunkBytes)));
+    return unit.multiply(left, right, sums);
+  };
+  auto after = [&](Value slot, int64_t by) {
+    Value next = m.add(slot, m.constant(by)), size = m.constant(stages);
+    return arith::SelectOp::create(b, k.loc, m.less(next, size), next, m.sub(next, size)).getResult();
+  };
+
+  for (int64_t i = 0; i + 1 < stages; ++i)
+    copyColumns(positionOf(warp, i), m.constant(i));
+  SmallVector<Value> carried(numSums, points.constant(b.getF32FloatAttr(0)));
+  carried.push_back(m.constant(0));
+  carried = emitFor(b, k.loc, warp, pairs, numSlices, carried, [&](Value pair, ValueRange values) {
+    PointEmitter::Scope scope(points);
+    SmallVector<Value> sums(values.drop_back()), chunks[2];
+    Value slot = values.back();
+    for (int64_t half : {0, 1}) {
+      copyColumns(positionOf(pair, half + stages - 1), after(slot, stages - 1));
+      if (half == 0)
+        for (int64_t each : {0, 1})
+          chunks[each] = loadRows(positionOf(pair, each));
+      sums = multiply(chunks[half], positionOf(pair, half), slot, sums);
+      slot = after(slot, 1);
+    }
+    sums.push_back(slot);
+    return sums;
+  });
+  k.keepRolled(carried);
+  NVVM::CpAsyncWaitGroupOp::create(b, k.loc, 0);
+  // The memory is that of the sums from here on.
+  k.barrier();
+  carried.resize(numSums);
+  return carried;
+}
+
+/// Every warp takes steps `warp`, `warp + slices`, ... with chunks from the operands.
+SmallVector<Value> MatrixProduct::sliced() {
+  int64_t rowTiles = tileRows / MatrixUnit::kRows, columnTiles = tileColumns / MatrixUnit::kColumns;
+  SmallVector<Line> lines = warpLines();
+  if (stages > 2 && lines.back().start)
+    return streamed(lines);
   auto bring = [&](Value step) {
     Value position = m.add(m.mul(step, unit.line()), m.mul(place, unit.chunk()));
     SmallVector<Value> chunks;

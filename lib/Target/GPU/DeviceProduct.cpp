@@ -282,6 +282,8 @@ private:
     Value offset = points.expr(strided->offset);
     for (auto [dims, position] : {std::make_pair(ArrayRef<unsigned>(info.batch), batch), std::make_pair(lines, line)})
       for (auto [d, i] : llvm::zip(dims, split(position, extents(dims)))) {
+        if (info.sizes[d].isConstant(1)) // its stride may be anything
+          continue;
         if (!isAligned(strided->strides[d]))
           return {};
         offset = m.add(offset, m.mul(i, points.expr(strided->strides[d])));

@@ -13,6 +13,10 @@
 // results changes, and neither do their layouts: queries, keys and values of attention, the gate and the value of a
 // gated unit, projections of one memory.
 //
+// A library of a device does one product at a time, and may be faster than a merged kernel (`only-f32`). It is not used
+// for few rows, whose products take as long as their weights take to be read, and a launch costs as much as some of
+// them: those are merged whatever their type is.
+//
 // Merged are neighbours only: kernels with at most `reach` others between them. What a far kernel computes early would
 // lie in memory, and leave the caches, until its turn.
 //
@@ -25,6 +29,7 @@
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Support/HostFlow.h"
 #include "lib/Transforms/Support/KnownAtLoad.h"
+#include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "lib/Transforms/Support/SymbolBindings.h"
 #include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/IR/IRMapping.h"
@@ -51,6 +56,25 @@ static bool isF32(KernelOp kernel) {
   linalg::GenericOp product = productOf(kernel);
   return product &&
          llvm::all_of(product.getDpsInputs(), [](Value v) { return getElementTypeOrSelf(v.getType()).isF32(); });
+}
+
+/// Whether the product always has fewer rows than those that a library of a device computes (ScheduleBlocks.cpp).
+static bool hasFewRows(KernelOp kernel, ShapeAnalysis &shapes) {
+  constexpr int64_t kManyRows = 128;
+  linalg::GenericOp product = productOf(kernel);
+  if (!product)
+    return false;
+  SmallVector<AffineMap> maps = product.getIndexingMapsArray();
+  SmallVector<utils::IteratorType> kinds = product.getIteratorTypesArray();
+  SymExpr rows(1);
+  for (auto [result, extent] : llvm::zip(maps[0].getResults(), shapes.dims(product.getDpsInputs()[0]))) {
+    auto dim = dyn_cast<AffineDimExpr>(result);
+    if (!dim)
+      return false;
+    if (kinds[dim.getPosition()] == utils::IteratorType::parallel && !maps[1].isFunctionOfDim(dim.getPosition()))
+      rows *= extent;
+  }
+  return shapes.range(rows).max.value_or(kManyRows) < kManyRows;
 }
 
 /// The kernel's input that a body's value is; null if it is computed.
@@ -175,9 +199,14 @@ struct MergeProducts : disc::impl::MergeProductsBase<MergeProducts> {
 
   void run(Block &block) {
     SmallVector<KernelOp> kernels(block.getOps<KernelOp>());
+    // Products that are merged have the same rows.
+    ShapeAnalysis shapes(getOperation());
+    auto mayMerge = llvm::map_to_vector(kernels, [&](KernelOp kernel) {
+      return kernel.getKind() == KernelKind::Contraction && (!onlyF32 || isF32(kernel) || hasFewRows(kernel, shapes));
+    });
     for (size_t i = 0; i < kernels.size(); ++i) {
       KernelOp first = kernels[i];
-      if (!first || first.getKind() != KernelKind::Contraction || (onlyF32 && !isF32(first)))
+      if (!first || !mayMerge[i])
         continue;
       unsigned times = 1, between = 0;
       for (size_t j = i + 1; j < kernels.size() && between <= reach; ++j) {

@@ -54,7 +54,7 @@ def MergeProducts : Pass<"disc-fusion-merge-products", "::mlir::ModuleOp"> {
   let summary = "Makes one kernel of products that share their left operand";
   let dependentDialects = ["::mlir::disc::PlanDialect"];
   let options = [
-    Option<"onlyF32", "only-f32", "bool", "false", "leave products of other types to libraries that do one at a time">,
+    Option<"onlyF32", "only-f32", "bool", "false", "leave products of many rows of other types to libraries that do one at a time">,
   ];
 }
 

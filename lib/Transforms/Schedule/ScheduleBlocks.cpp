@@ -13,10 +13,10 @@
 //   column       `columns` neighbouring columns, each by `threads / columns` threads, or with `vector` by as many
 //                times more, in vectors of columns. `variants` are schedules for some shapes
 //                both: with `part`, where there are few tasks, `part` or more elements of the reduced range
-//   contraction, convolution   a tile of `tile_rows` x `tile_columns` results, over steps of `tile_depth`
+//   contraction, convolution   a tile of `tile_rows` x `tile_columns` results, over steps of `tile_depth`; on a matrix
+//                unit with copies `stages` steps ahead, or by `slices` warps that share the steps
 //   attention    `queries` queries of one head, over steps of `keys` keys; with `parts`, which is an expression, over
-//   one
-//                of so many parts of the keys. A variant for shapes with few queries and many keys has it, and
+//                one of so many parts of the keys. A variant for shapes with few queries and many keys has it, and
 //                `shared`: of so many dimensions before that of the queries keys are the same
 //
 // Nothing here depends on how many multiprocessors there are, so neither does the order of any sum.
@@ -69,7 +69,8 @@ private:
     SmallVector<SymExpr> columns; ///< Of each part: the blocks of one come behind those of another.
     SymExpr depth;
     Type element, accumulator;
-    bool isDense; ///< Lines along the sum are pieces of memory, of a multiple of 16 bytes.
+    bool isDense;         ///< Lines along the sum are pieces of memory, of a multiple of 16 bytes.
+    bool hasDenseColumns; ///< The right operand's are.
   };
   SymExpr tiles(const Product &p, int64_t rows, int64_t columns);
   LogicalResult product(const Product &p);
@@ -198,7 +199,7 @@ LogicalResult BlockScheduler::run() {
     if (failed(parts))
       return failure();
     const ContractionInfo &info = parts->front().first();
-    bool dense = true, isAlike = true;
+    bool dense = true, denseColumns = true, isAlike = true;
     SmallVector<SymExpr> columns;
     for (ContractionPart &part : *parts) {
       if (part.products.size() != 1)
@@ -210,12 +211,13 @@ LogicalResult BlockScheduler::run() {
         return isa<BlockArgument>(operand) && own.depth.size() == 1 && dims && dims.getPosition() == own.depth[0] &&
                own.size(own.depth).content() * int64_t(own.lhsElement.getIntOrFloatBitWidth()) % 128 == 0;
       };
-      dense &= isDense(own.left(), own.lhsMap()) && isDense(own.right(), own.rhsMap());
+      denseColumns &= isDense(own.right(), own.rhsMap());
+      dense &= isDense(own.left(), own.lhsMap()) && denseColumns;
       isAlike &= own.lhsElement == own.rhsElement && own.lhsElement == info.lhsElement;
       columns.push_back(part.columns());
     }
     return product({info.size(info.batch), info.size(info.rows), columns, info.size(info.depth),
-                    isAlike ? info.lhsElement : Type(), info.accumulator, dense});
+                    isAlike ? info.lhsElement : Type(), info.accumulator, dense, denseColumns});
   }
   case KernelKind::Convolution: {
     FailureOr<ConvolutionInfo> info = ConvolutionInfo::get(kernel, body, shapes);
@@ -230,7 +232,7 @@ LogicalResult BlockScheduler::run() {
     Type element = info->inputElement == info->weightElement ? info->inputElement : Type();
     Type accumulator =
         element && (element.isF16() || element.isBF16()) ? Float32Type::get(kernel.getContext()) : info->accumulator;
-    return product({info->groups, rows, {info->groupOutputs}, depth, element, accumulator, false});
+    return product({info->groups, rows, {info->groupOutputs}, depth, element, accumulator, false, false});
   }
   case KernelKind::Attention:
     return attention();
@@ -433,6 +435,10 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
   constexpr Tile tiny{16, 32, 16, 32, 2, 16}, small{32, 32, 32, 32, 2, 8}, middle{64, 64, 32, 32, 4, 1},
       large{64, 64, 32, 64, 4, 1};
   constexpr int64_t kFewSmall = 96, kFewMiddle = 224, kManyLarge = 800;
+  // Few rows take as long as the columns take to be read. Every thread copies chunks of columns six steps ahead: 48 KiB
+  // for each block. Wide tiles read the rows less often, where there are as many of them as multiprocessors.
+  constexpr Tile narrow{16, 16, 16, 16, 6, 8}, wide{16, 32, 16, 32, 6, 4};
+  constexpr int64_t kFewRows = 16, kManyWide = 128;
   Tile last = middle; // where no condition holds
   bool isLast = false;
   SmallVector<Attribute> variants;
@@ -450,6 +456,18 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
     fields.set(kVariantTasks, ExprAttr::get(b.getContext(), tasksOf(tile)));
     variants.push_back(fields.getDictionary(b.getContext()));
   };
+  if (p.hasDenseColumns) {
+    Product few = p;
+    few.rows = SymExpr(1);
+    SymExpr when = SymExpr(kFewRows + 1) - p.rows,
+            enough = tiles(few, wide.rows, wide.columns) - SymExpr(kManyWide - 1);
+    ShapeAnalysis::Range range = shapes.range(enough);
+    if (range.min.value_or(0) > 0)
+      add(wide, when);
+    else if (range.max.value_or(1) > 0)
+      add(wide, SymExpr::min(when, enough));
+    add(narrow, when);
+  }
   add(tiny, SymExpr(kFewSmall) - tasksOf(small));
   add(small, SymExpr(kFewMiddle) - tasksOf(middle));
   add(large, tasksOf(large) - SymExpr(kManyLarge - 1));
@@ -463,6 +481,8 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
     SymExpr when = p.batches * p.rows * p.columns.front() * p.depth - SymExpr(kMuch - 1);
     if (!p.element.isF32())
       when = SymExpr::min(when, p.rows - SymExpr(kManyRows - 1));
+    else if (p.hasDenseColumns)
+      when = SymExpr::min(when, p.rows - SymExpr(kFewRows));
     schedule.set(kLibraryWhen, ExprAttr::get(b.getContext(), when));
   }
   set(tasksOf(last), {});

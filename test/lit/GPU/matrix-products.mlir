@@ -137,4 +137,47 @@ disc_plan.kernel_func contraction @odd attributes {
   } -> tensor<?x128xf32>
   disc_plan.yield %c : tensor<?x128xf32>
 }
+
+// Few rows: each of four warps streams pairs of lines of columns through a queue in memory of the block, six steps long.
+// The thread copies five steps before the loop, and in it the sixth, just before it waits for the oldest one. Chunks of
+// rows come from memory, for both steps of a pair. 1016 numbers are no multiple of 64: what is beyond the end is zero.
+// CHECK-LABEL: gpu.func @streamed(
+// CHECK-COUNT-20: nvvm.cp.async.shared.global
+// CHECK: scf.for
+// CHECK-COUNT-4: nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 16, cache = cg, %{{.*}} : !llvm.ptr<3>, !llvm.ptr<1>, i32
+// CHECK-NEXT: nvvm.cp.async.commit.group
+// CHECK-COUNT-4: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>
+// CHECK: nvvm.cp.async.wait.group 5
+// CHECK: arith.select {{.*}} : vector<4xi32>
+// CHECK-COUNT-4: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xi32>
+// CHECK-COUNT-8: nvvm.mma.sync
+// CHECK-COUNT-4: nvvm.cp.async.shared.global
+// CHECK: nvvm.cp.async.wait.group 5
+// CHECK-COUNT-8: nvvm.mma.sync
+// CHECK-NOT: nvvm.mma.sync
+// CHECK: nvvm.cp.async.wait.group 0
+// CHECK-NEXT: gpu.barrier
+// CHECK: gpu.barrier
+// CHECK-COUNT-3: arith.addf {{.*}} : vector<4xf32>
+disc_plan.kernel_func contraction @streamed attributes {
+    layouts = [#disc_plan.layout<<0>, <[1016, 1]>>, #disc_plan.layout<<0>, <[1016, 1]>>, #disc_plan.layout<<0>, <[128, 1]>>],
+    arg_dims = [#disc_shape.dims<[S, 1016]>, #disc_shape.dims<[128, 1016]>],
+    schedule = {threads = 128 : i64, tile_rows = 16 : i64, tile_columns = 32 : i64, warp_rows = 16 : i64, warp_columns = 32 : i64,
+                stages = 6 : i64, slices = 4 : i64},
+    symbols = ["S"]} {
+^bb0(%x: tensor<?x1016xbf16>, %w: tensor<128x1016xbf16>):
+  %zero = arith.constant 0.0 : f32
+  %s = disc_shape.dim <S>
+  %e = tensor.empty(%s) : tensor<?x128xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x128xf32>) -> tensor<?x128xf32>
+  %c = linalg.generic {indexing_maps = [#x, #w, #y], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : tensor<?x1016xbf16>, tensor<128x1016xbf16>) outs(%f : tensor<?x128xf32>) {
+  ^bb0(%l: bf16, %r: bf16, %o: f32):
+    %lw = arith.extf %l : bf16 to f32
+    %rw = arith.extf %r : bf16 to f32
+    %p = arith.mulf %lw, %rw : f32
+    %a = arith.addf %o, %p : f32
+    linalg.yield %a : f32
+  } -> tensor<?x128xf32>
+  disc_plan.yield %c : tensor<?x128xf32>
+}
 }

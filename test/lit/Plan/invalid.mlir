@@ -343,6 +343,15 @@ disc_plan.kernel_func contraction @p8_matrix3 attributes {symbols = [], arg_dims
 
 // -----
 
+// expected-error @+1 {{schedule: the warps' columns take more than 49152 bytes (P8)}}
+disc_plan.kernel_func contraction @p8_matrix3 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, tile_rows = 16 : i64, tile_columns = 32 : i64, warp_rows = 16 : i64, warp_columns = 32 : i64, stages = 4 : i64, slices = 8 : i64}} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
 // expected-error @+1 {{schedule: 'when' is missing (P8)}}
 disc_plan.kernel_func contraction @p8_matrix4 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
     layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 32 : i64, stages = 4 : i64, slices = 1 : i64, variants = [{threads = 128 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 32 : i64, stages = 4 : i64, slices = 1 : i64, tasks = #disc_shape.expr<4>}]}} {

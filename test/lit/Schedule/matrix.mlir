@@ -10,10 +10,13 @@ disc_shape.symbol @S min 0 max 512
 disc_shape.symbol @M min 1 max 16
 disc_shape.symbol @N min 1024
 
-// Four sizes of tiles, chosen by how many blocks they make; f32 of whole lines needs no library.
+// Few rows have kernels of their own, which stream the columns through six stages: narrow tiles, or wide ones where
+// those make many blocks. Beside them are four sizes of tiles, chosen by how many blocks they make; f32 of whole lines
+// needs no library.
 // CHECK-LABEL: func.func @products
 // CHECK: disc_plan.kernel contraction
 // CHECK-SAME: schedule = {slices = 1 : i64, stages = 4 : i64, threads = 128 : i64, tile_columns = 64 : i64, tile_rows = 64 : i64, variants = [
+// CHECK-SAME: {slices = 8 : i64, stages = 6 : i64, tasks = #disc_shape.expr<((B + 15) floordiv 16) * 7>, threads = 256 : i64, tile_columns = 16 : i64, tile_rows = 16 : i64, warp_columns = 16 : i64, warp_rows = 16 : i64, when = #disc_shape.expr<-B + 17>}
 // CHECK-SAME: {slices = 16 : i64, stages = 2 : i64, tasks = #disc_shape.expr<((B + 15) floordiv 16) * 4>, threads = 512 : i64, tile_columns = 32 : i64, tile_rows = 16 : i64, warp_columns = 32 : i64, warp_rows = 16 : i64, when = #disc_shape.expr<-((B + 31) floordiv 32) * 4 + 96>}
 // CHECK-SAME: {slices = 8 : i64, {{.*}}, when = #disc_shape.expr<-((B + 63) floordiv 64) * 2 + 224>}
 // CHECK-SAME: {slices = 1 : i64, {{.*}}, warp_columns = 64 : i64, warp_rows = 32 : i64, when = #disc_shape.expr<((B + 63) floordiv 64) * 2 - 799>}
@@ -21,7 +24,7 @@ disc_shape.symbol @N min 1024
 // CHECK-SAME: tasks = #disc_shape.expr<((B + 63) floordiv 64) * 2>
 // What never holds is not there, and what always does is the kernel itself.
 // CHECK: disc_plan.kernel contraction
-// CHECK-SAME: schedule = {slices = 16 : i64, stages = 2 : i64, threads = 512 : i64, tile_columns = 32 : i64, tile_rows = 16 : i64, warp_columns = 32 : i64, warp_rows = 16 : i64}
+// CHECK-SAME: schedule = {slices = 8 : i64, stages = 6 : i64, threads = 256 : i64, tile_columns = 16 : i64, tile_rows = 16 : i64, warp_columns = 16 : i64, warp_rows = 16 : i64}
 // CHECK: disc_plan.kernel contraction
 // CHECK: disc_plan.kernel contraction
 // CHECK-SAME: variants = [{slices = 1 : i64, {{.*}}, warp_columns = 64 : i64, warp_rows = 32 : i64, when = #disc_shape.expr<((N + 63) floordiv 64) * 16 - 799>}], warp_columns

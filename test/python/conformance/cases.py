@@ -363,6 +363,32 @@ class Infinite(nn.Module):
         return y.isnan(), y.isinf(), torch.where(y.isfinite(), y, 0.0).clamp(-100, 100)
 
 
+class FewRows(nn.Module):
+    """Products of few rows with weights: long and short sums, many columns, one, a prime number of them.
+
+    Weights are in both orders; views begin anywhere; rows are inputs or computed, and may have infinities.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = [(1032, 16), (72, 37), (16, 4099), (8, 1), (37, 13), (20, 32)]
+        self.layers = nn.ModuleList([nn.Linear(*size) for size in sizes])
+        self.table = nn.Parameter(torch.randn(23, 80) / 8)
+        self.joined = nn.ModuleList([nn.Linear(64, size, bias=False) for size in (24, 40)])
+
+    def forward(self, x: Tensor, special: Tensor) -> Any:
+        y = [layer(x[:, : layer.in_features]) for layer in self.layers]
+        y += [layer(x[:, 3 : 3 + layer.in_features]) for layer in self.layers[1:2]]
+        y += [F.linear(x[:, 8:72], self.table[2:, 8:72]), F.linear(x[:, :64], self.table[1:, 3:67])]
+        y += [x[:, :23] @ self.table, self.joined[1](F.silu(x[:, 64:128]))]
+        gate, up = (layer(x[:, :64]) for layer in self.joined)
+        infinite = self.joined[0](torch.cat([x[:, :60], torch.where(special == 7, torch.nan, special).to(x.dtype)], 1))
+        return *y, torch.tanh(gate), up + 1, infinite.isnan(), infinite.isinf(), infinite.nan_to_num(0.0, 0.0, 0.0)
+
+
+_FEW_ROWS = [(1,), (2,), (7,), (8,), (9,), (15,), (16,), (17,), (0,)]
+
+
 def _special(n: int) -> Tensor:
     """Rows; 7 stands for NaN, which is not equal to itself in comparisons of inputs."""
     inf = float("inf")
@@ -791,6 +817,30 @@ CASES = [
         (5, 7),
     ),
     Case("infinite", Infinite, lambda n: (_random(n, 64), _special(n)), (_rows(), _rows()), [(1,), (6,), (40,)]),
+    Case(
+        "few_rows",
+        FewRows,
+        lambda n: (_random(n, 1032), _special(n)),
+        (_rows(), _rows()),
+        _FEW_ROWS,
+        tolerance=2e-5,
+    ),
+    Case(
+        "few_half_rows",
+        lambda: FewRows().half(),
+        lambda n: (_random(n, 1032).half(), _special(n)),
+        (_rows(100), _rows(100)),
+        _FEW_ROWS,
+        tolerance=2e-3,
+    ),
+    Case(
+        "few_bfloat16_rows",
+        lambda: FewRows().bfloat16(),
+        lambda n: (_random(n, 1032).bfloat16(), _special(n)),
+        (_rows(100), _rows(100)),
+        _FEW_ROWS,
+        tolerance=1.6e-2,
+    ),
     Case(
         "head_sizes",
         HeadSizes,

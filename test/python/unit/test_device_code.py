@@ -260,11 +260,11 @@ def test_products_use_tensor_cores(dtype, instruction):
     ((_, _, text, _),) = module.images()
     kernels = {part.split(b"(")[0].strip(): part for part in text.split(b".entry ")[1:]}
     products = [name for name in kernels if b"linear" in name and b"epilogue" not in name]
-    assert len(products) == 4
+    assert len(products) == 5
     for name, code in kernels.items():
         if b"epilogue" not in name and not name.endswith(b"_whole"):
             assert instruction.encode() in code, name
-            is_sliced = name.endswith((b"_s16", b"_s8"))
+            is_sliced = name.endswith((b"_c32_s16", b"_c32_s8"))
             assert (b"cp.async.cg.shared.global" in code) == (not is_sliced), name
     assert (b"ldmatrix" in text) == (dtype != torch.float32)
 
