@@ -170,3 +170,20 @@ def test_refused():
     ):
         with pytest.raises(disc.CompileError, match=why):
             check(Function(fn))
+
+
+class Overwritten(nn.Module):
+    """What a step assigns before it reads it keeps its value where there is no step."""
+
+    def forward(self, x):
+        h = torch.ones(3)
+        for t in range(x.shape[0]):
+            h = x[t] * 2
+        return h
+
+
+def test_no_step_changes_nothing():
+    model = disc.compile(Overwritten(), (torch.randn(4, 3),), dynamic_shapes=({0: Dim("n", min=0, max=50)},))
+    for n in (4, 0, 1, 2):
+        x = torch.randn(n, 3)
+        assert torch.equal(model(x), Overwritten()(x))

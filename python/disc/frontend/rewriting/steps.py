@@ -19,7 +19,7 @@ from ...torch_compat import pytree
 from .. import markers
 from . import graph
 from .carried import Carried, Markers, Mismatch, Rows, Value, Zeros, carry, optional_variables, refuse
-from .conditions import decide, known_truth, number_tensor
+from .conditions import decide, is_positive, number_tensor
 from .dynamic import Steps, can_join, kind_of, row_of
 from .parts import Part
 from .region import NoValue, Region, version_of
@@ -439,7 +439,7 @@ class Loop:
 
     def _has_step(self) -> bool:
         """Whether there is a step, whatever the data."""
-        return self._count is not None and self._pred is None and known_truth(self._count >= 1) is True
+        return self._count is not None and self._pred is None and is_positive(self._count)
 
     # -- what it leaves ----------------------------------------------------------------------------------
 
