@@ -19,7 +19,7 @@ from ...torch_compat import pytree
 from .. import markers
 from . import graph
 from .carried import Carried, Markers, Mismatch, Rows, Value, Zeros, carry, optional_variables, refuse
-from .conditions import decide, is_positive, number_tensor
+from .conditions import decide, is_positive, known_truth, number_tensor
 from .dynamic import Steps, can_join, kind_of, row_of
 from .parts import Part
 from .region import NoValue, Region, version_of
@@ -143,7 +143,7 @@ class Loop:
             self._try()
         except _OtherKind as other:
             self._reset()
-            if not self._has_step() or self._peeled:
+            if not self._may_begin() or self._peeled:
                 if self._optional:
                     raise other.error from None
                 with optional_variables():
@@ -436,6 +436,12 @@ class Loop:
         if carried is not None:
             self._places[id(holder), key] = change, carried
         return news
+
+    def _may_begin(self) -> bool:
+        """Whether the first step may be traced by itself: if extents are 2 or more, as torch.export takes them, there is
+        one. For those of 0 the count of the other steps is negative, which is an error at run time.
+        """
+        return self._count is not None and self._pred is None and known_truth(self._count >= 1) is True
 
     def _has_step(self) -> bool:
         """Whether there is a step, whatever the data."""
