@@ -438,8 +438,8 @@ class Loop:
         return news
 
     def _may_begin(self) -> bool:
-        """Whether the first step may be traced by itself: if extents are 2 or more, as torch.export takes them, there is
-        one. For those of 0 the count of the other steps is negative, which is an error at run time.
+        """Whether the first step may be traced by itself: there is one if extents are 2 or more, as torch.export takes
+        them. For those of 0 the count of the other steps is negative, which is an error at run time.
         """
         return self._count is not None and self._pred is None and known_truth(self._count >= 1) is True
 
