@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,41 +17,8 @@ from torch.export import Dim
 from disc import ShapeError
 from models import MLP, Block, Chain, Decoder
 
-Tensors = tuple[Tensor, ...]
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A call that must fail."""
-
-    inputs: Callable[[], Tensors]
-    error: type[Exception]
-    mentions: Sequence[str]
-    """What the message says, of which nothing depends on the target."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A model, compiled once for all sizes."""
-
-    name: str
-    make: Callable[[], nn.Module]
-    inputs: Callable[..., Tensors]
-    """From the values of the dynamic extents."""
-    dynamic_shapes: Any
-    sizes: Sequence[tuple[int, ...]]
-    """Growing and shrinking: the least, tile edges and one beyond, primes."""
-    example: tuple[int, ...] = (5,)
-    """Not 0, 1, or any static extent."""
-    tolerance: float = 1e-5
-    failures: Sequence[Failure] = field(default=())
-
-    def __str__(self) -> str:
-        return self.name
-
-    def examples(self) -> Tensors:
-        """Dense: that inputs may be views is nothing that a model is exported with."""
-        return tuple(t.contiguous() for t in self.inputs(*self.example))
+from .attention import Cache, HeadSizes, InfiniteHeads, infinite_heads, long_cache, many_keys_case
+from .case import Case, Failure, Tensors, random
 
 
 class Fn(nn.Module):
@@ -398,118 +364,6 @@ def _special(n: int) -> Tensor:
     return rows[torch.arange(n) % len(rows)]
 
 
-class HeadSizes(nn.Module):
-    """Attention whose heads fit a matrix unit: of one size and another, masked, causal, with shared keys."""
-
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor, bias: Tensor) -> Any:
-        def attend(*args: Tensor, **given: Any) -> Tensor:
-            return F.scaled_dot_product_attention(*args, **given)
-
-        return (
-            attend(q, k, v),
-            attend(q, k, v, keep[:, None, None, :]),
-            attend(q[..., :24], k[..., :24], v[..., :16], bias),
-            attend(q, q, q, is_causal=True).transpose(1, 2).flatten(2),
-            attend(q, k[:, :1], v[:, :1], enable_gqa=True),
-        )
-
-
-class ManyKeys(nn.Module):
-    """Few queries and many keys: devices divide the keys, and heads that share keys become queries of one."""
-
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor, bias: Tensor) -> Any:
-        def attend(*args: Tensor, **given: Any) -> Tensor:
-            return F.scaled_dot_product_attention(*args, **given)
-
-        return (
-            attend(q, k, v, bias, enable_gqa=True).transpose(1, 2).flatten(2),
-            attend(q, k, v, keep[:, None, None, :], enable_gqa=True),
-            attend(q[..., :24], k[:, :1, :, :24], v[:, :1, :, :10], enable_gqa=True),
-            attend(q, k, v, is_causal=True, enable_gqa=True),
-        )
-
-
-def _many_keys(l: int, s: int, dtype: torch.dtype = torch.float32) -> Tensors:
-    """The first sequence sees keys behind the first third, the second one sees none."""
-    keep = torch.rand(2, s) > 0.3
-    keep[0, : s // 3] = False
-    keep[1] = False
-    bias = _random(l, s).masked_fill(torch.rand(l, s) > 0.9, float("-inf"))
-    return (
-        *(x.to(dtype) for x in (_random(2, 4, l, 32), _random(2, 2, s, 32), _random(2, 2, s, 32))),
-        keep,
-        bias.to(dtype),
-    )
-
-
-def _many_keys_case(name: str, dtype: torch.dtype, tolerance: float) -> Case:
-    l, s = Dim("l", min=1, max=99), Dim("s", min=1, max=2048)
-    return Case(
-        name,
-        ManyKeys,
-        lambda l, s: _many_keys(l, s, dtype),
-        ({2: l}, {2: s}, {2: s}, {1: s}, {0: l, 1: s}),
-        [(1, 1), (1, 255), (1, 256), (3, 1031), (40, 700), (99, 300)],
-        (5, 7),
-        tolerance=tolerance,
-    )
-
-
-class InfiniteHeads(nn.Module):
-    """Attention where queries, keys and values have infinities: what sees them is NaN or infinite, the rest is not."""
-
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
-        # Whole numbers have no rest in a matrix unit.
-        y = F.scaled_dot_product_attention(q.round(), k.round(), v.round(), keep[:, None, None, :])
-        return y.isnan(), y.isinf(), torch.where(y.isfinite(), y, 0.0)
-
-
-def _infinite_heads(n: int) -> Tensors:
-    q, k, v = (_random(2, 2, n, 32) for _ in range(3))
-    inf = float("inf")
-    q[0, 0, n // 2, 3] = -inf
-    k[0, 1, n // 3, 5] = inf
-    v[1, 0, n // 2, 7] = inf
-    v[1, 1, 0, :] = -inf
-    keep = torch.ones(2, n, dtype=torch.bool)
-    keep[1, 0] = n == 1
-    return q, k, v, keep
-
-
-class Cache(nn.Module):
-    """A decoder's step: a key and a value join those of the past, which are results, too."""
-
-    def forward(self, past_key: Tensor, past_value: Tensor, key: Tensor, value: Tensor, query: Tensor) -> Any:
-        keys, values = torch.cat([past_key, key], 2), torch.cat([past_value, value], 2)
-        return F.scaled_dot_product_attention(query, keys, values), keys, values
-
-
-class LongCache(nn.Module):
-    """The same where heads share keys, and with several new rows of them."""
-
-    def forward(self, past_key: Tensor, past_value: Tensor, key: Tensor, value: Tensor, query: Tensor) -> Any:
-        keys, values = torch.cat([past_key, key], 2), torch.cat([past_value, value], 2)
-        return F.scaled_dot_product_attention(query, keys, values, enable_gqa=True), keys, values
-
-
-def _long_cache(name: str, dtype: torch.dtype, tolerance: float) -> Case:
-    p, n = Dim("p", min=0, max=2047), Dim("n", min=1, max=40)
-
-    def inputs(p: int, n: int) -> Tensors:
-        shapes = ((2, 2, p, 32), (2, 2, p, 32), (2, 2, n, 32), (2, 2, n, 32), (2, 8, n, 32))
-        return tuple(_random(*shape).to(dtype) for shape in shapes)
-
-    return Case(
-        name,
-        LongCache,
-        inputs,
-        ({2: p}, {2: p}, {2: n}, {2: n}, {2: n}),
-        [(0, 1), (1, 1), (254, 1), (255, 1), (256, 1), (300, 17), (1031, 1), (0, 33)],
-        (5, 7),
-        tolerance=tolerance,
-    )
-
-
 class Filters(nn.Module):
     """Convolutions of one and three dimensions, of images that may be none, and a norm of its own."""
 
@@ -558,10 +412,6 @@ _EDGES = [(1,), (6,), (7,), (13,), (14,), (15,), (64,), (0,), (2,), (29,)]
 _FEW = [(1,), (7,), (0,), (33,), (2,)]
 
 
-def _random(*shape: int) -> Tensor:
-    return torch.randn(shape)
-
-
 def _whole(*shape: int) -> Tensor:
     return torch.randint(-9, 9, shape)
 
@@ -570,55 +420,55 @@ CASES = [
     Case(
         "products",
         lambda: Fn(_products),
-        lambda n: (_random(n, 24),),
+        lambda n: (random(n, 24),),
         ((_rows(),),),
         _EDGES,
         tolerance=3e-5,
         failures=[
-            Failure(lambda: (_random(301, 24),), ShapeError, ["dim 0 (n)", "expected 0 <= n <= 300", "got 301"]),
-            Failure(lambda: (_random(3, 23),), ShapeError, ["24", "23"]),
-            Failure(lambda: (_random(3),), ShapeError, ["rank"]),
-            Failure(lambda: (_random(3, 24).double(),), TypeError, ["float64"]),
+            Failure(lambda: (random(301, 24),), ShapeError, ["dim 0 (n)", "expected 0 <= n <= 300", "got 301"]),
+            Failure(lambda: (random(3, 23),), ShapeError, ["24", "23"]),
+            Failure(lambda: (random(3),), ShapeError, ["rank"]),
+            Failure(lambda: (random(3, 24).double(),), TypeError, ["float64"]),
         ],
     ),
     Case("integer_products", lambda: Fn(_integer_products), lambda n: (_whole(n, 9),), ((_rows(99),),), _FEW),
     Case(
         "reductions",
         lambda: Fn(_reductions),
-        lambda n: (_random(n, 33),),
+        lambda n: (random(n, 33),),
         ((_rows(99, 1),),),
         [(1,), (7,), (64,), (2,)],
     ),
-    Case("fusions", lambda: Fn(_fusions), lambda n: (_random(n, 13), _random(n, 13)), ((_rows(), _rows()),), _FEW),
-    Case("norms", Chain, lambda n: (_random(n, 48),), (_rows(),), _FEW),
-    Case("maths", lambda: Fn(_maths), lambda n: (3 * _random(n, 5),), ((_rows(),),), _FEW),
+    Case("fusions", lambda: Fn(_fusions), lambda n: (random(n, 13), random(n, 13)), ((_rows(), _rows()),), _FEW),
+    Case("norms", Chain, lambda n: (random(n, 48),), (_rows(),), _FEW),
+    Case("maths", lambda: Fn(_maths), lambda n: (3 * random(n, 5),), ((_rows(),),), _FEW),
     Case(
         "gathers",
         lambda: Fn(_gathers),
-        lambda n: (_random(3, 6), torch.randint(0, 11, (n,))),
+        lambda n: (random(3, 6), torch.randint(0, 11, (n,))),
         ((None, _rows()),),
         _FEW,
-        failures=[Failure(lambda: (_random(3, 6), torch.tensor([2, 11])), IndexError, ["cases.py", "11"])],
+        failures=[Failure(lambda: (random(3, 6), torch.tensor([2, 11])), IndexError, ["cases.py", "11"])],
     ),
     Case(
         "scatters",
         lambda: Fn(_scatters),
-        lambda n: (_random(n, 4), torch.randint(0, 11, (n,))),
+        lambda n: (random(n, 4), torch.randint(0, 11, (n,))),
         ((_rows(), _rows()),),
         _FEW,
-        failures=[Failure(lambda: (_random(1, 4), torch.tensor([-12])), IndexError, ["cases.py", "-12"])],
+        failures=[Failure(lambda: (random(1, 4), torch.tensor([-12])), IndexError, ["cases.py", "-12"])],
     ),
     Case(
         "long_sums",
         lambda: Fn(_long_sums),
-        lambda n: (_random(n, 5), _random(2, n, 3)),
+        lambda n: (random(n, 5), random(2, n, 3)),
         (({0: _MANY}, {1: _MANY}),),
         [(1,), (1024,), (1025,), (20011,), (5000,)],
     ),
     Case(
         "columns",
         lambda: Fn(_columns),
-        lambda a, n, c: (_random(a, n, c),),
+        lambda a, n, c: (random(a, n, c),),
         (({0: Dim("a", min=1, max=99), 1: Dim("n", min=1, max=9999), 2: Dim("c", min=1, max=9999)},),),
         [(1, 1, 1), (2, 3, 4), (3, 40, 8), (1, 300, 36), (2, 17, 130), (1, 600, 128), (2, 5, 257), (1, 2100, 12)],
         (5, 7, 9),
@@ -627,25 +477,25 @@ CASES = [
     Case(
         "many_updates",
         lambda: Fn(_many_updates),
-        lambda n: (_random(n, 4), torch.randint(0, 11, (n,))),
+        lambda n: (random(n, 4), torch.randint(0, 11, (n,))),
         ((_rows(2000, 1), _rows(2000, 1)),),
         [(1,), (300,), (256,), (1031,)],
     ),
     Case(
         "cumulative",
         lambda: Fn(_cumulative),
-        lambda n: (_random(n, 9),),
+        lambda n: (random(n, 9),),
         ((_rows(99, 1),),),
         [(1,), (7,), (33,), (64,)],
     ),
-    Case("sorts", lambda: Fn(_sorts), lambda n: (_random(n, 9),), ((_rows(99, 1),),), [(1,), (7,), (33,)]),
-    Case("data_dependent", lambda: Fn(_data_dependent), lambda n: (_random(n, 4),), ((_rows(99),),), _FEW),
-    Case("flow", lambda: Fn(_flow), lambda n: (_random(n, 4),), ((_rows(99, 1),),), [(1,), (7,), (33,), (2,)]),
+    Case("sorts", lambda: Fn(_sorts), lambda n: (random(n, 9),), ((_rows(99, 1),),), [(1,), (7,), (33,)]),
+    Case("data_dependent", lambda: Fn(_data_dependent), lambda n: (random(n, 4),), ((_rows(99),),), _FEW),
+    Case("flow", lambda: Fn(_flow), lambda n: (random(n, 4),), ((_rows(99, 1),),), [(1,), (7,), (33,), (2,)]),
     Case("recursion", Halving, lambda n: (100 * torch.rand(n),), (_rows(99, 1),), [(1,), (33,), (7,)]),
     Case(
         "layers",
         Layers,
-        lambda b, s: (_random(b, s, 10),),
+        lambda b, s: (random(b, s, 10),),
         ({0: _BATCH, 1: _LENGTH},),
         [(1, 1), (3, 17), (2, 2)],
         (5, 6),
@@ -653,7 +503,7 @@ CASES = [
     Case(
         "pictures",
         lambda: Pictures().eval(),
-        lambda h, w: (_random(2, 3, h, w),),
+        lambda h, w: (random(2, 3, h, w),),
         ({2: _H, 3: _W},),
         [(4, 4), (17, 33), (12, 5)],
         (16, 24),
@@ -662,7 +512,7 @@ CASES = [
     Case(
         "attention",
         Attention,
-        lambda l, s: (_random(2, 4, l, 16), _random(2, 4, s, 16), _random(l, s)),
+        lambda l, s: (random(2, 4, l, 16), random(2, 4, s, 16), random(l, s)),
         (
             {2: Dim("l", min=1, max=99)},
             {2: Dim("s", min=1, max=99)},
@@ -674,7 +524,7 @@ CASES = [
     Case(
         "block",
         lambda: Block(32, 4),
-        lambda b, s: (_random(b, s, 32),),
+        lambda b, s: (random(b, s, 32),),
         ({0: _BATCH, 1: _LENGTH},),
         [(1, 1), (3, 17)],
         (5, 6),
@@ -691,7 +541,7 @@ CASES = [
     Case(
         "extents",
         lambda: Fn(_extents),
-        lambda n, m: (_random(n, m),),
+        lambda n, m: (random(n, m),),
         (({0: Dim("n", min=0, max=99), 1: Dim("m", min=0, max=99)},),),
         [(0, 0), (0, 5), (5, 0), (1, 1), (33, 65)],
         (5, 7),
@@ -699,7 +549,7 @@ CASES = [
     Case(
         "lengths",
         lambda: Fn(_lengths),
-        lambda n, m: (_random(n, m),),
+        lambda n, m: (random(n, m),),
         (({0: Dim("n", min=1, max=99), 1: Dim("m", min=2, max=999)},),),
         [(1, 2), (3, 31), (9, 32), (3, 33), (2, 64), (5, 65), (2, 255), (1, 256), (3, 257), (2, 515)],
         (5, 7),
@@ -707,7 +557,7 @@ CASES = [
     Case(
         "kept_rows",
         lambda: Fn(_kept_rows),
-        lambda rows, n: (_random(rows, n), _random(n)),
+        lambda rows, n: (random(rows, n), random(n)),
         (({0: Dim("rows", min=0, max=99), 1: _MANY}, {0: _MANY}),),
         [
             (3, 1),
@@ -727,14 +577,14 @@ CASES = [
         (5, 6),
     ),
     Case(
-        "static_rows", lambda: Fn(_static_rows), lambda n: (_random(n, 1028),), ((_rows(),),), [(1,), (0,), (3,), (9,)]
+        "static_rows", lambda: Fn(_static_rows), lambda n: (random(n, 1028),), ((_rows(),),), [(1,), (0,), (3,), (9,)]
     ),
-    Case("long_rows", lambda: Fn(_long_rows), lambda n: (_random(n, 2052),), ((_rows(),),), [(1,), (0,), (3,)]),
+    Case("long_rows", lambda: Fn(_long_rows), lambda n: (random(n, 2052),), ((_rows(),),), [(1,), (0,), (3,)]),
     Case("elements", lambda: Fn(_elements), lambda n: (_whole(n, 7).float(),), ((_rows(99, 1),),), [(1,), (7,), (33,)]),
     Case(
         "places",
         lambda: Fn(_places),
-        lambda a, b: (_random(a, 1, 4), _random(b, 1), _random(4), torch.tensor(0.7)),
+        lambda a, b: (random(a, 1, 4), random(b, 1), random(4), torch.tensor(0.7)),
         (({0: Dim("a", min=0, max=99)}, {0: Dim("b", min=0, max=99)}, None, None),),
         [(1, 1), (0, 3), (3, 0), (17, 2), (2, 65)],
         (5, 7),
@@ -742,7 +592,7 @@ CASES = [
     Case(
         "strides",
         lambda: Fn(_strides),
-        lambda n: (_random(n, 8)[:, ::2], _random(4, n).t()),
+        lambda n: (random(n, 8)[:, ::2], random(4, n).t()),
         ((_rows(), _rows()),),
         [(4,), (7,), (33,)],
     ),
@@ -750,11 +600,11 @@ CASES = [
         "masks",
         Masks,
         lambda l, s: (
-            _random(2, 4, l, 16),
-            _random(2, 4, s, 16),
-            _random(2, 4, s, 40),
+            random(2, 4, l, 16),
+            random(2, 4, s, 16),
+            random(2, 4, s, 40),
             torch.arange(s) < torch.tensor([[s], [s // 2]]),
-            _random(2, 4, l, s),
+            random(2, 4, l, s),
         ),
         (
             {2: Dim("l", min=1, max=99)},
@@ -769,16 +619,16 @@ CASES = [
     Case(
         "cache",
         Cache,
-        lambda p: (*(_random(2, 3, p, 16) for _ in range(2)), *(_random(2, 3, 1, 16) for _ in range(3))),
+        lambda p: (*(random(2, 3, p, 16) for _ in range(2)), *(random(2, 3, 1, 16) for _ in range(3))),
         ({2: Dim("p", min=0, max=99)}, {2: Dim("p", min=0, max=99)}, None, None, None),
         [(0,), (1,), (31,), (32,), (7,)],
     ),
-    _long_cache("long_cache", torch.float32, 1e-5),
-    _long_cache("long_cache_bfloat", torch.bfloat16, 4e-2),
+    long_cache("long_cache", torch.float32, 1e-5),
+    long_cache("long_cache_bfloat", torch.bfloat16, 4e-2),
     Case(
         "filters",
         lambda: Filters().eval(),
-        lambda b, w: (_random(b, 3, w),),
+        lambda b, w: (random(b, 3, w),),
         ({0: Dim("b", min=0, max=9), 2: Dim("w", min=4, max=64)},),
         [(1, 4), (0, 9), (2, 64), (3, 33)],
         (5, 16),
@@ -786,41 +636,39 @@ CASES = [
     Case(
         "updates",
         Updates,
-        lambda n: (_whole(n, 300).float(), _random(n, 40)),
+        lambda n: (_whole(n, 300).float(), random(n, 40)),
         (_rows(99, 1), _rows(99, 1)),
         [(1,), (7,), (33,)],
     ),
     Case(
         "fragments",
         Fragments,
-        lambda n: (_random(n, 72),),
+        lambda n: (random(n, 72),),
         (_rows(200),),
         [(1,), (16,), (17,), (65,), (31,), (128,), (0,)],
     ),
     Case(
         "half_fragments",
         lambda: Fragments().half(),
-        lambda n: (0.3 * _random(n, 72).half(),),
+        lambda n: (0.3 * random(n, 72).half(),),
         (_rows(200),),
         [(1,), (33,), (64,), (0,), (129,)],
         tolerance=1e-2,
     ),
-    Case(
-        "many_rows", lambda: nn.Linear(20, 640), lambda n: (_random(n, 20),), (_rows(4000),), [(1500,), (700,), (40,)]
-    ),
+    Case("many_rows", lambda: nn.Linear(20, 640), lambda n: (random(n, 20),), (_rows(4000),), [(1500,), (700,), (40,)]),
     Case(
         "empty_sums",
         lambda: Fn(lambda m, x, y: (x @ y + 1).relu()),
-        lambda n, k: (_random(n, k), _random(k, 640)),
+        lambda n, k: (random(n, k), random(k, 640)),
         (({0: Dim("n", min=0, max=4000), 1: Dim("k", min=0, max=99)}, {0: Dim("k", min=0, max=99)}),),
         [(1500, 0), (40, 0), (300, 0), (1500, 5), (0, 0)],
         (5, 7),
     ),
-    Case("infinite", Infinite, lambda n: (_random(n, 64), _special(n)), (_rows(), _rows()), [(1,), (6,), (40,)]),
+    Case("infinite", Infinite, lambda n: (random(n, 64), _special(n)), (_rows(), _rows()), [(1,), (6,), (40,)]),
     Case(
         "few_rows",
         FewRows,
-        lambda n: (_random(n, 1032), _special(n)),
+        lambda n: (random(n, 1032), _special(n)),
         (_rows(), _rows()),
         _FEW_ROWS,
         tolerance=2e-5,
@@ -828,7 +676,7 @@ CASES = [
     Case(
         "few_half_rows",
         lambda: FewRows().half(),
-        lambda n: (_random(n, 1032).half(), _special(n)),
+        lambda n: (random(n, 1032).half(), _special(n)),
         (_rows(100), _rows(100)),
         _FEW_ROWS,
         tolerance=2e-3,
@@ -836,7 +684,7 @@ CASES = [
     Case(
         "few_bfloat16_rows",
         lambda: FewRows().bfloat16(),
-        lambda n: (_random(n, 1032).bfloat16(), _special(n)),
+        lambda n: (random(n, 1032).bfloat16(), _special(n)),
         (_rows(100), _rows(100)),
         _FEW_ROWS,
         tolerance=1.6e-2,
@@ -845,11 +693,11 @@ CASES = [
         "head_sizes",
         HeadSizes,
         lambda l, s: (
-            _random(2, 2, l, 64),
-            _random(2, 2, s, 64),
-            _random(2, 2, s, 32),
+            random(2, 2, l, 64),
+            random(2, 2, s, 64),
+            random(2, 2, s, 32),
             torch.arange(s) < torch.tensor([[s], [max(s // 2, 1)]]),
-            _random(2, 2, l, s),
+            random(2, 2, l, s),
         ),
         (
             {2: Dim("l", min=1, max=199)},
@@ -861,20 +709,20 @@ CASES = [
         [(2, 2), (64, 32), (65, 33), (1, 130), (17, 1)],
         (5, 7),
     ),
-    _many_keys_case("many_keys", torch.float32, 1e-5),
-    _many_keys_case("many_keys_half", torch.float16, 5e-3),
-    _many_keys_case("many_keys_bfloat", torch.bfloat16, 4e-2),
+    many_keys_case("many_keys", torch.float32, 1e-5),
+    many_keys_case("many_keys_half", torch.float16, 5e-3),
+    many_keys_case("many_keys_bfloat", torch.bfloat16, 4e-2),
     Case(
         "infinite_heads",
         InfiniteHeads,
-        _infinite_heads,
+        infinite_heads,
         ({2: Dim("n", min=1, max=199)},) * 3 + ({1: Dim("n", min=1, max=199)},),
         [(1,), (17,), (64,), (70,)],
     ),
     Case(
         "half_heads",
         Attention,
-        lambda l, s: (_random(2, 4, l, 64).half(), _random(2, 4, s, 64).half(), _random(l, s).half()),
+        lambda l, s: (random(2, 4, l, 64).half(), random(2, 4, s, 64).half(), random(l, s).half()),
         (
             {2: Dim("l", min=1, max=199)},
             {2: Dim("s", min=1, max=199)},
@@ -884,8 +732,8 @@ CASES = [
         (5, 7),
         tolerance=5e-3,
     ),
-    Case("half", lambda: MLP().half(), lambda n: (_random(n, 24).half(),), (_rows(),), _FEW, tolerance=5e-3),
-    Case("bfloat", lambda: MLP().bfloat16(), lambda n: (_random(n, 24).bfloat16(),), (_rows(),), _FEW, tolerance=4e-2),
-    Case("double", lambda: MLP().double(), lambda n: (_random(n, 24).double(),), (_rows(),), _FEW),
-    Case("state", Counter, lambda n: (_random(n, 4),), (_rows(),), _FEW),
+    Case("half", lambda: MLP().half(), lambda n: (random(n, 24).half(),), (_rows(),), _FEW, tolerance=5e-3),
+    Case("bfloat", lambda: MLP().bfloat16(), lambda n: (random(n, 24).bfloat16(),), (_rows(),), _FEW, tolerance=4e-2),
+    Case("double", lambda: MLP().double(), lambda n: (random(n, 24).double(),), (_rows(),), _FEW),
+    Case("state", Counter, lambda n: (random(n, 4),), (_rows(),), _FEW),
 ]

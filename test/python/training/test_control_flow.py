@@ -356,6 +356,7 @@ def check(step, module, eager, x):
         torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-12, msg=lambda m, path=path: f"{path}: {m}")
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients_are_those_of_eager(name):
     torch.manual_seed(0)
@@ -367,6 +368,7 @@ def test_gradients_are_those_of_eager(name):
             check(step, module, eager, torch.randn(size, 4, dtype=torch.float64) + sign * 0.5)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", LOOPS)
 def test_products_of_gradients_are_computed_behind_loops(name):
     """One product for all steps instead of one in each, and no gradient of a weight that each step reads and writes."""

@@ -216,7 +216,7 @@ def test_divided_keys(target, dtype):
     options = disc.Options(target=target, stop_after="memory")
     model = disc.compile(Decode(), inputs, dynamic_shapes=({0: batch}, *({0: batch, 2: length},) * 2), options=options)
     assert "shared = 1" in model.ir("memory")
-    memory = {b: [model.memory(B=b, S=s).arena for s in (511, 512, 8192)] for b in (1, 200)}
+    memory = {b: [model.memory(B=b, S=s).arena for s in (255, 256, 8192)] for b in (1, 200)}
     assert memory[1][0] == memory[200][0] == memory[200][2] == 0 < memory[1][1] < memory[1][2] < 1 << 20
     (kernels,) = targets.resources(model.ir("memory"), target).values()
     assert sorted(name.split("_")[-1] for name in kernels) == ["attention", "parts", "whole"]
