@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bench.workloads import ctr_ranker
+from bench.workloads.llama_block import rotate
 from bench.workloads.resnet18 import images, spread
 
 from .models import MiniLM, Shape, Spec
@@ -36,12 +37,6 @@ class LlamaConfig:
         return self.width // self.heads
 
 
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotates pairs (i, i + half) of each head by the angles of their position."""
-    first, second = x.chunk(2, dim=-1)
-    return x * cos + torch.cat((-second, first), dim=-1) * sin
-
-
 class LlamaLayer(nn.Module):
     """Grouped-query attention and a gated MLP, each behind a norm."""
 
@@ -61,7 +56,7 @@ class LlamaLayer(nn.Module):
         """The layer's result for [batch, length, width], and its keys and values with those of the past."""
         y = self.norm1(x)
         q, k, v = (f(y).unflatten(-1, (-1, self.size)).transpose(1, 2) for f in (self.query, self.key, self.value))
-        q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         if past is not None:
             k, v = torch.cat((past[0], k), dim=2), torch.cat((past[1], v), dim=2)
         # The one query of a step sees every key.

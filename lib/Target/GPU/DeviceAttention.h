@@ -4,11 +4,12 @@
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Target/GPU/DeviceKernel.h"
+#include "lib/Target/GPU/MatrixUnit.h"
 
 namespace mlir::disc {
 
 /// What threads read and write at once.
-inline constexpr int64_t kChunkBytes = 16;
+inline constexpr int64_t kChunkBytes = MatrixUnit::kChunkBytes;
 
 /// The buffer that a tensor is in, if its rows are pieces of memory at multiples of kChunkBytes.
 std::optional<BufferOperand> chunkedBuffer(DeviceKernel &k, Value tensor);

@@ -45,7 +45,8 @@ static std::optional<std::pair<BlockArgument, BlockArgument>> factors(linalg::Ge
 bool disc::isSumOfProducts(linalg::GenericOp generic) { return factors(generic).has_value(); }
 
 bool ContractionInfo::rowsContiguous() const {
-  AffineMap map = const_cast<ContractionInfo *>(this)->lhsMap();
+  linalg::GenericOp generic = op; // its accessors are not const
+  AffineMap map = generic.getMatchingIndexingMap(generic.getDpsInputOperand(lhs));
   if (rows.size() != 1 || map.getNumResults() == 0)
     return false;
   auto last = dyn_cast<AffineDimExpr>(map.getResults().back());

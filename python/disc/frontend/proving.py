@@ -20,7 +20,15 @@ import torch
 from ..torch_compat import patches
 from ..torch_compat.compiling import TensorPropertySource
 from ..torch_compat.patching import replaced
-from ..torch_compat.symbols import DimDynamic, PythonPrinter, ShapeEnv, StrictMinMaxConstraint, ValueRanges, torch_sympy
+from ..torch_compat.symbols import (
+    DimDynamic,
+    PythonPrinter,
+    ShapeEnv,
+    StrictMinMaxConstraint,
+    ValueRanges,
+    bound_sympy,
+    torch_sympy,
+)
 
 # More than so many points are not tried.
 _MOST = 50_000
@@ -132,6 +140,18 @@ def declared_ranges(env: ShapeEnv, symbols: Iterable[sympy.Symbol]) -> dict[symp
 def may_be_empty(env: ShapeEnv, symbol: sympy.Symbol) -> bool:
     """Whether the user lets an extent be 0, which torch.export takes for impossible."""
     return any(prover.least(env, symbol) == 0 for prover in _active[-1:])
+
+
+def is_positive(count: Any) -> bool:
+    """Whether a number is at least 1 for all extents, also for those of 0 and 1.
+
+    A comparison would not tell: to torch.export its extents are 2 or more, and it becomes True as it is made.
+    """
+    if isinstance(count, int):
+        return count > 0
+    env, expr = count.node.shape_env, count.node.expr
+    ranges = {**env.var_to_range, **declared_ranges(env, expr.free_symbols)}
+    return bool(bound_sympy(expr, ranges).lower >= 1)
 
 
 def is_hinted(env: ShapeEnv, symbols: Iterable[sympy.Symbol]) -> bool:

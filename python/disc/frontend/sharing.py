@@ -20,11 +20,10 @@ from torch.export.graph_signature import InputKind, TensorArgument
 from torch.fx import Node
 
 from .. import errors
-from ..torch_compat.symbols import bound_sympy
 from ..torch_compat.tensors import functorch
 from . import markers
 from .locations import describe, source_of
-from .proving import declared_ranges
+from .proving import is_positive
 
 # Its operands are of many types.
 _Node: TypeAlias = Any
@@ -344,8 +343,4 @@ def _alternatives(node: _Node) -> Iterator[_Node]:
 
 def _has_step(begin: _Node) -> bool:
     count, pred = begin.args
-    if pred is not None or isinstance(count, int):
-        return pred is None and count > 0
-    size = count.meta["val"]
-    env, expr = size.node.shape_env, size.node.expr
-    return bool(bound_sympy(expr, {**env.var_to_range, **declared_ranges(env, expr.free_symbols)}).lower >= 1)
+    return pred is None and is_positive(count if isinstance(count, int) else count.meta["val"])

@@ -162,18 +162,6 @@ def known_truth(value: Any) -> bool | None:
     return None if result is None else bool(result)
 
 
-def is_positive(count: Any) -> bool:
-    """Whether a number is at least 1 for all extents, also for those of 0 and 1.
-
-    A comparison would not tell: to torch.export its extents are 2 or more, and it becomes True as it is made.
-    """
-    if isinstance(count, int):
-        return count > 0
-    env, expr = count.node.shape_env, count.node.expr
-    ranges = {**env.var_to_range, **declared_ranges(env, expr.free_symbols)}
-    return bool(bound_sympy(expr, ranges).lower >= 1)
-
-
 def compared(a: Any, b: Any, kind: Any) -> Tensor | None:
     """A comparison with an extent that may be 0, where torch.export takes it for more; None if that is the same."""
     nodes = [x.node for x in (a, b) if isinstance(x, torch.SymInt)]

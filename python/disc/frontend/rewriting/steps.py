@@ -17,9 +17,10 @@ from torch import Tensor
 from ... import errors
 from ...torch_compat import pytree
 from .. import markers
+from ..proving import is_positive
 from . import graph
 from .carried import Carried, Markers, Mismatch, Rows, Value, Zeros, carry, optional_variables, refuse
-from .conditions import decide, is_positive, known_truth, number_tensor
+from .conditions import decide, known_truth, number_tensor
 from .dynamic import Steps, can_join, kind_of, row_of
 from .parts import Part
 from .region import NoValue, Region, version_of
