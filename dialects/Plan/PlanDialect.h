@@ -28,6 +28,13 @@ class YieldOp;
 #include "dialects/Plan/PlanOps.h.inc"
 
 namespace mlir::disc {
+/// On a function of the host flow that is a plan of another: which one, and what it costs more, in nanoseconds. On the
+/// other function: what it costs.
+inline constexpr llvm::StringLiteral kPlanOf = "disc_plan.plan_of", kExtraCost = "disc_plan.extra_cost",
+                                     kFlowCost = "disc_plan.cost";
+/// On a step of a plan that has run before.
+inline constexpr llvm::StringLiteral kRunAgain = "disc_plan.again";
+
 /// True for the operations that may stand in a kernel's region.
 bool isKernelBodyOp(Operation *op);
 } // namespace mlir::disc

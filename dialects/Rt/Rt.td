@@ -138,6 +138,31 @@ def Rt_ArenaOp : Rt_Op<"arena"> {
   let assemblyFormat = "$call `,` $bytes (`part` $part^)? (`activation` $activation^)? attr-dict";
 }
 
+def Rt_FitOp : Rt_Op<"fit"> {
+  let summary = "chooses the plan of an entry that fits the model's memory budget";
+  let description = [{
+    A model without a budget goes on. Otherwise the first plan is taken whose memory is within the budget: the entry's
+    own, of which the first part of the arena takes `bytes`, then those of `plans`. For each of them, a procedure of
+    `sizes` gives the bytes of that part. A plan other than the entry's own runs in its place, and the entry returns.
+    If none fits it returns with a memory error; nothing has run. `values` are those of the entry's symbols, which are
+    passed to plans and sizes.
+
+    What a call needs beside the arena is part of the decision: `scratch` are expressions of which the largest is the
+    scratch of a thread, `outputs` the bytes of each output of the entry, or a unit where they are not known yet. `cost`
+    is an expression for those who ask how much time plans take: the nanoseconds of the entry's own.
+
+    (R9) there are as many `sizes` as `plans`.
+  }];
+  let arguments = (ins Rt_Ptr:$call, Index:$bytes, Variadic<Index>:$values,
+                       DefaultValuedAttr<TypedArrayAttrBase<FlatSymbolRefAttr, "symbols">, "{}">:$plans,
+                       DefaultValuedAttr<TypedArrayAttrBase<FlatSymbolRefAttr, "symbols">, "{}">:$sizes,
+                       ArrayAttr:$scratch, ArrayAttr:$outputs, OptionalAttr<AnyAttr>:$cost);
+  let assemblyFormat = [{
+    $call `,` $bytes `scratch` $scratch `outputs` $outputs (`cost` $cost^)? (`plans` $plans^ `sizes` $sizes)? (`of` $values^)? attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
 def Rt_OffsetOp : Rt_Op<"offset", [Pure]> {
   let summary = "a pointer some bytes further";
   let arguments = (ins Rt_Ptr:$base, Index:$bytes);
@@ -303,11 +328,15 @@ def Rt_EntryOp : Rt_Op<"entry", [IsolatedFromAbove, Symbol]> {
 def Rt_ProcedureOp : Rt_Op<"procedure", [IsolatedFromAbove, Symbol]> {
   let summary = "a function of the host flow that others invoke, and that may invoke itself";
   let description = [{
-    The region's arguments are the call in progress, then what `disc_rt.invoke` passes.
+    The region's arguments are the call in progress, then what `disc_rt.invoke` passes. With `plan_of` it is a plan of
+    that entry for less memory (`disc_rt.fit`), or tells its size: it uses the memory of the call itself, and the values
+    passed are those of the entry's symbols. `extra_cost` is an expression, how many nanoseconds the plan takes more
+    than the entry's own.
 
     (R5) the first argument of the region is a pointer.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility);
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility,
+                       OptionalAttr<FlatSymbolRefAttr>:$plan_of, OptionalAttr<AnyAttr>:$extra_cost);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
   let hasVerifier = 1;

@@ -58,6 +58,12 @@ LogicalResult RtBranchOp::verify() {
   return success();
 }
 
+LogicalResult FitOp::verify() {
+  if (getPlans().size() != getSizes().size())
+    return emitOpError("must have a size for each plan (R9)");
+  return success();
+}
+
 LogicalResult EntryOp::verify() {
   Block &block = getBody().front();
   if (block.getNumArguments() != 1 || !isa<LLVM::LLVMPointerType>(block.getArgument(0).getType()))

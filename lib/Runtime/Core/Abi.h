@@ -25,6 +25,9 @@ extern "C" {
 /// that the functions below give lies on the device.
 typedef struct disc_call disc_call;
 
+/// Where in a call an int64_t lies that is not 0 if the model has a memory budget.
+#define DISC_RT_BUDGETED_OFFSET 8
+
 /// Runs tasks [begin, end). `args` holds operand pointers, result pointers, symbol values (int64) and, for a kernel
 /// that checks indices, the call. `scratch` is 64-byte aligned and private to the calling worker.
 typedef void (*disc_kernel_fn)(void *const *args, int64_t begin, int64_t end, void *scratch);

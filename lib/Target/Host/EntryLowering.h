@@ -93,6 +93,7 @@ private:
   void poll(Location loc);
   LogicalResult lowerBranch(RtBranchOp op);
   void lowerEnter(EnterOp op);
+  LogicalResult lowerFit(FitOp op);
   void callVoid(Location loc, StringRef name, ValueRange args);
   /// Lowers a block of a loop or branch, but for its end. What is fetched or bound in it is not known outside.
   LogicalResult lowerInside(Block &block);

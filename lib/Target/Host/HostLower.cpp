@@ -39,6 +39,7 @@
 #include "lib/Target/Host/Passes.h"
 
 #include "dialects/Plan/PlanDialect.h"
+#include "lib/Runtime/Core/Abi.h"
 #include "lib/Target/Host/EntryLowering.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
@@ -251,6 +252,12 @@ void EntryLowering::poll(Location loc) {
   b.setInsertionPointToStart(next);
 }
 
+/// Whether an entry or a procedure may run several times in one call, with memory of its own each time.
+static bool isRecursive(Operation *entry) {
+  auto procedure = dyn_cast<ProcedureOp>(entry);
+  return procedure && !procedure.getPlanOf();
+}
+
 /// Blocks head(step, condition, values) -> body... -> head, and the one after. The index counts steps, or runs down
 /// with `reverse`.
 LogicalResult EntryLowering::lowerLoop(RtLoopOp op) {
@@ -285,7 +292,7 @@ LogicalResult EntryLowering::lowerLoop(RtLoopOp op) {
     return op.emitOpError() << "binds symbol '" << name.getValue() << "' again";
   info.indices.insert(name);
   // What a step of a procedure's loop takes it gives back.
-  Value mark = isa<ProcedureOp>(entry) ? runtime.call(b, loc, "disc_rt_mark", i64, call) : Value();
+  Value mark = isRecursive(entry) ? runtime.call(b, loc, "disc_rt_mark", i64, call) : Value();
   if (failed(lowerInside(inside)))
     return failure();
   if (mark)
@@ -362,6 +369,87 @@ void EntryLowering::lowerEnter(EnterOp op) {
   values.map(op.getMark(), arith::IndexCastOp::create(b, loc, b.getIndexType(), told).getResult());
 }
 
+/// All of it stands in cold blocks: a call without a budget tests one field.
+///
+///     if (!call->budgeted) goto next
+///     room = disc_rt_budget(call, scratch, outputs)
+///     if (bytes <= room) { disc_rt_begin_plan(call, 0, bytes); goto next }
+///     size of plan 1; if (size <= room) { disc_rt_begin_plan(call, 1, size); run plan 1; return }
+///     ...
+///     return disc_rt_over_budget(call, the least of all)
+///   next:
+LogicalResult EntryLowering::lowerFit(FitOp op) {
+  Location loc = op.getLoc();
+  Block *before = b.getInsertionBlock(), *next = b.createBlock(exit);
+  auto coldBlock = [&] {
+    Block *block = b.createBlock(exit->getParent());
+    b.setInsertionPointToEnd(block);
+    return block;
+  };
+  auto leaveUnless = [&](Value status, Block *ok) {
+    Value zero = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
+    Value fine = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, status, zero);
+    cf::CondBranchOp::create(b, loc, fine, ok, ValueRange(), exit, ValueRange(status));
+  };
+  b.setInsertionPointToEnd(before);
+  Value field = LLVM::GEPOp::create(b, loc, ptr, b.getI8Type(), call, ArrayRef<LLVM::GEPArg>{DISC_RT_BUDGETED_OFFSET});
+  Value flag = LLVM::LoadOp::create(b, loc, i64, field);
+  Value budgeted = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, flag, constant64(loc, 0));
+  Value bytes = toI64(loc, mapped(op.getBytes()));
+  Block *check = coldBlock();
+  b.setInsertionPointToEnd(before);
+  cf::CondBranchOp::create(b, loc, budgeted, check, next);
+
+  b.setInsertionPointToEnd(check);
+  ExprEmitter::Scope scope(exprs);
+  Value outputs = slots(loc, std::max<size_t>(op.getOutputs().size(), 1)), scratch = constant64(loc, 0);
+  for (auto [i, output] : llvm::enumerate(op.getOutputs())) {
+    auto known = dyn_cast<ExprAttr>(output);
+    Value size = known ? emitExpr(op, known.getValue()) : Value();
+    if (known && !size)
+      return failure();
+    store(loc, known ? toI64(loc, size) : constant64(loc, -1), outputs, i);
+  }
+  for (Attribute needed : op.getScratch()) {
+    Value size = emitExpr(op, cast<ExprAttr>(needed).getValue());
+    if (!size)
+      return failure();
+    scratch = arith::MaxSIOp::create(b, loc, scratch, toI64(loc, size));
+  }
+  Value room = runtime.call(b, loc, "disc_rt_budget", i64, {call, scratch, outputs});
+  auto beginIf = [&](Value size, unsigned number, Block *then) {
+    Value fits = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, size, room);
+    Block *here = b.getInsertionBlock(), *take = coldBlock();
+    leaveUnless(runtime.call(b, loc, "disc_rt_begin_plan", i32, {call, constant64(loc, number), size}), then);
+    Block *other = coldBlock();
+    b.setInsertionPointToEnd(here);
+    cf::CondBranchOp::create(b, loc, fits, take, other);
+    b.setInsertionPointToEnd(other);
+  };
+  beginIf(bytes, 0, next);
+  Value least = bytes;
+  SmallVector<Value> operands = {call};
+  for (Value v : op.getValues())
+    operands.push_back(mapped(v));
+  for (auto [i, plan, size] : llvm::enumerate(op.getPlans().getAsRange<FlatSymbolRefAttr>(),
+                                              op.getSizes().getAsRange<FlatSymbolRefAttr>())) {
+    Value given = slots(loc, 1);
+    SmallVector<Value> with = operands;
+    with.push_back(given);
+    func::CallOp::create(b, loc, procedureName(size.getValue()), i32, with);
+    Value taken = LLVM::LoadOp::create(b, loc, i64, given);
+    Block *here = b.getInsertionBlock(), *run = coldBlock();
+    Value status = func::CallOp::create(b, loc, procedureName(plan.getValue()), i32, operands).getResult(0);
+    cf::BranchOp::create(b, loc, exit, status);
+    b.setInsertionPointToEnd(here);
+    beginIf(taken, i + 1, run);
+    least = arith::MinSIOp::create(b, loc, least, taken);
+  }
+  cf::BranchOp::create(b, loc, exit, runtime.call(b, loc, "disc_rt_over_budget", i32, {call, least}));
+  b.setInsertionPointToStart(next);
+  return success();
+}
+
 LogicalResult EntryLowering::lowerOp(Operation &op) {
   Location loc = op.getLoc();
   return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
@@ -389,6 +477,7 @@ LogicalResult EntryLowering::lowerOp(Operation &op) {
         values.map(arena.getResult(), checkPointer(loc, pointer));
         return success();
       })
+      .Case([&](FitOp fit) { return lowerFit(fit); })
       .Case([&](EnterOp enter) { return lowerEnter(enter), success(); })
       .Case([&](LeaveOp leave) {
         callVoid(loc, "disc_rt_leave",
@@ -504,7 +593,7 @@ LogicalResult EntryLowering::lower() {
   bool isProcedure = isa<ProcedureOp>(entry);
   StringRef own = SymbolTable::getSymbolName(entry).getValue();
   // What recurses does so on a stack of the call's own.
-  bool moves = own == "main" && !module.getOps<ProcedureOp>().empty();
+  bool moves = own == "main" && llvm::any_of(module.getOps<ProcedureOp>(), [](ProcedureOp p) { return isRecursive(p); });
   std::string name = isProcedure ? procedureName(own) : ("disc_" + own + (moves ? "_on_stack" : "")).str();
   func::FuncOp function = begin(name);
   if (isProcedure)
@@ -513,7 +602,7 @@ LogicalResult EntryLowering::lower() {
     if (failed(lowerOp(op)))
       return failure();
   end();
-  if (isProcedure)
+  if (isRecursive(entry))
     for (auto bind : entry->getRegion(0).front().getOps<BindSymbolOp>())
       info.indices.insert(bind.getSymbolAttr().getAttr());
   if (!moves)

@@ -32,6 +32,13 @@ public:
       : func(func), shapes(shapes), module(func->getParentOfType<ModuleOp>()), b(func), loc(func.getLoc()),
         sanitize(sanitize) {}
   LogicalResult run();
+  /// Makes the function a plan of the entry `of`, which passes the values of these symbols.
+  LogicalResult runPlan(StringRef of, ArrayRef<StringAttr> symbols);
+
+  /// Plans of the entry for less memory, before run().
+  SmallVector<func::FuncOp> plans;
+  /// The symbols that have values when the entry chooses one of them, after run().
+  ArrayRef<StringAttr> symbols() const { return entrySymbols; }
 
 private:
   DictionaryAttr describe(StringRef fallback, unsigned index, Type type, DictionaryAttr attrs, ArrayRef<SymExpr> dims,
@@ -51,7 +58,18 @@ private:
   ArrayRef<SmallVector<unsigned>> inPlaceResults(CallOp kernel);
   LogicalResult planUpdates();
   void planTemporaries();
+  /// A part of the arena.
+  struct Part {
+    SmallVector<ArenaPlanner::Temporary> temporaries;
+    llvm::DenseMap<unsigned, unsigned> place; // in it, of `temporaries` of all parts
+    std::optional<ArenaPlanner::Plan> plan;
+    ArenaOffsets offsets;
+  };
+  Part layOut(unsigned epoch);
   void assignTemporaries(unsigned epoch);
+  void fit();
+  /// The procedure that tells how much memory a plan takes.
+  static std::string sizeName(func::FuncOp plan) { return (plan.getName() + ".bytes").str(); }
   void numberSteps(Block &block);
   int64_t lastUse(Value v);
   LogicalResult fetchOperands();
@@ -139,6 +157,9 @@ private:
   llvm::MapVector<Value, unsigned> storage; // of each temporary value; several may have one, one after the other
   llvm::MapVector<Value, unsigned> pairs;   // of carried results: the first of two temporaries
   SmallVector<int64_t> inPlace;             // per epoch
+  std::optional<Part> firstPart;            // once it is laid out
+  SmallVector<StringAttr> entrySymbols;
+  SmallVector<Value> entryValues; // of these symbols
 };
 
 } // namespace mlir::disc

@@ -10,6 +10,12 @@ def OutlineKernels : Pass<"disc-memory-outline-kernels", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::disc::PlanDialect"];
 }
 
+def PlanBudget : Pass<"disc-memory-plan-budget", "::mlir::ModuleOp"> {
+  let summary = "Makes plans of the host flow that compute values again instead of keeping them";
+  let dependentDialects = ["::mlir::disc::PlanDialect"];
+  let options = [Option<"plans", "plans", "unsigned", /*default=*/"8", "how many plans there may be beside the first">];
+}
+
 def PlanArena : Pass<"disc-memory-plan-arena", "::mlir::ModuleOp"> {
   let summary = "Gives every tensor of the host flow its memory, and every symbol its value";
   let dependentDialects = ["::mlir::disc::RtDialect", "::mlir::arith::ArithDialect"];

@@ -32,6 +32,9 @@
 // A `disc_tensor.loop` becomes a `disc_rt.loop`, a `disc_tensor.branch` a `disc_rt.branch`, over pointers and extents.
 // The symbols that they give values begin epochs too, inside or after them.
 //
+// A function with `disc_plan.plan_of` is a plan of the entry for less memory (PlanBudget.cpp). It becomes a procedure,
+// and another one that tells its size, of which `disc_rt.fit` chooses in the entry.
+//
 // A result with `disc_tensor.updates` = n is the new value of argument n. The kernel that computes it writes to the
 // argument's own memory where nothing reads the old value any more (Updates.h), else it is copied there at the end. An
 // argument with `disc_tensor.state` is no input: it is the parameter of that name.
@@ -127,6 +130,8 @@ LogicalResult EntryBuilder::bindSymbols() {
     guardRange(symbol, value, input, dimension);
     BindSymbolOp::create(b, loc, name, value, /*computed=*/false);
     bound.insert(name);
+    entrySymbols.push_back(b.getStringAttr(name));
+    entryValues.push_back(value);
     return success();
   };
   for (BlockArgument arg : func.getArguments()) {
@@ -708,7 +713,8 @@ LogicalResult EntryBuilder::runEntry() {
 
 /// Arguments, memory for results and the values of symbols come in; memory for temporaries is the activation's.
 LogicalResult EntryBuilder::runProcedure(ArrayAttr symbols) {
-  auto procedure = ProcedureOp::create(b, loc, (func.getName() + "$procedure").str(), b.getStringAttr("private"));
+  auto procedure = ProcedureOp::create(b, loc, b.getStringAttr(func.getName() + "$procedure"), b.getStringAttr("private"),
+                                       FlatSymbolRefAttr(), Attribute());
   Block *block = &procedure.getBody().emplaceBlock();
   call = block->addArgument(pointer, loc);
   for (BlockArgument argument : func.getArguments())
@@ -739,10 +745,45 @@ LogicalResult EntryBuilder::runProcedure(ArrayAttr symbols) {
   return success();
 }
 
+/// The entry has checked the shapes. One procedure runs the plan; the other says how much memory it takes, for which
+/// nothing is allocated yet.
+LogicalResult EntryBuilder::runPlan(StringRef of, ArrayRef<StringAttr> symbols) {
+  auto begin = [&](const Twine &name) {
+    auto procedure = ProcedureOp::create(b, loc, b.getStringAttr(name), b.getStringAttr("private"),
+                                         FlatSymbolRefAttr::get(b.getContext(), of), func->getAttr(kExtraCost));
+    Block *block = &procedure.getBody().emplaceBlock();
+    call = block->addArgument(pointer, loc);
+    for (unsigned i = 0; i < symbols.size(); ++i)
+      block->addArgument(b.getIndexType(), loc);
+    b.setInsertionPointToStart(block);
+    for (auto [name, value] : llvm::zip(symbols, block->getArguments().drop_front()))
+      BindSymbolOp::create(b, loc, name.getValue(), value, /*computed=*/false);
+    return procedure;
+  };
+  ProcedureOp procedure = begin(func.getName() + "$procedure");
+  Block &flow = func.getBody().front();
+  numberSteps(flow);
+  if (failed(planUpdates()) || failed(build(flow)))
+    return failure();
+  ReturnOp::create(b, loc, ValueRange());
+
+  b.setInsertionPoint(func);
+  begin(sizeName(func))->removeAttr("extra_cost");
+  Part part = layOut(0);
+  ReturnOp::create(b, loc, part.temporaries.empty() ? dim(SymExpr(0)) : part.offsets.bytes);
+  std::string name = func.getName().str();
+  func.erase();
+  procedure.setSymName(name);
+  return success();
+}
+
 /// What is computed, from the checks of shapes on.
 LogicalResult EntryBuilder::build(Block &flow) {
-  emitGuards(flow, 0, 0);
+  if (!func->hasAttr(kPlanOf))
+    emitGuards(flow, 0, 0);
   planTemporaries();
+  if (entry && func.getName() == "main")
+    fit();
   if (failed(assignResults(0)))
     return failure();
   for (const Update &update : updates) {
@@ -772,10 +813,30 @@ struct PlanArena : disc::impl::PlanArenaBase<PlanArena> {
   using Base::Base;
 
   void runOnOperation() override {
-    ShapeAnalysis shapes(getOperation());
-    for (auto func : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
-      if (failed(EntryBuilder(func, shapes, sanitize).run()))
+    ModuleOp module = getOperation();
+    ShapeAnalysis shapes(module);
+    SmallVector<func::FuncOp> entries;
+    llvm::DenseMap<StringAttr, SmallVector<func::FuncOp>> plans;
+    for (auto func : module.getOps<func::FuncOp>())
+      if (auto of = func->getAttrOfType<FlatSymbolRefAttr>(kPlanOf))
+        plans[of.getAttr()].push_back(func);
+      else
+        entries.push_back(func);
+    for (func::FuncOp func : entries)
+      if (failed(build(func, plans.lookup(func.getSymNameAttr()), shapes)))
         return signalPassFailure();
+  }
+
+  LogicalResult build(func::FuncOp func, ArrayRef<func::FuncOp> plans, ShapeAnalysis &shapes) {
+    EntryBuilder entry(func, shapes, sanitize);
+    entry.plans.assign(plans.begin(), plans.end());
+    std::string name = func.getName().str();
+    if (failed(entry.run()))
+      return failure();
+    for (func::FuncOp plan : entry.plans)
+      if (failed(EntryBuilder(plan, shapes, sanitize).runPlan(name, entry.symbols())))
+        return failure();
+    return success();
   }
 };
 } // namespace

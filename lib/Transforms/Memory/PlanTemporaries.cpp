@@ -263,38 +263,69 @@ void EntryBuilder::planTemporaries() {
   }
 }
 
-/// The part of the arena for temporaries whose sizes are known from this epoch on.
-void EntryBuilder::assignTemporaries(unsigned epoch) {
-  SmallVector<ArenaPlanner::Temporary> part;
-  llvm::DenseMap<unsigned, unsigned> place;
+/// The part of the arena for temporaries whose sizes are known from this epoch on, and where each lies in it.
+EntryBuilder::Part EntryBuilder::layOut(unsigned epoch) {
+  Part part;
   // A red zone follows each temporary, and one comes before the first.
   SymExpr zone(sanitize ? DISC_RT_RED_ZONE : 0);
   for (auto [i, temporary] : llvm::enumerate(temporaries))
     if (epochOf(temporary.bytes) == epoch) {
-      place[i] = part.size();
-      part.push_back({temporary.bytes + zone, temporary.life});
+      part.place[i] = part.temporaries.size();
+      part.temporaries.push_back({temporary.bytes + zone, temporary.life});
     }
-  if (part.empty())
-    return;
-  ArenaPlanner::Plan plan = ArenaPlanner(shapes).plan(part);
-  ArenaOffsets offsets = emitArenaOffsets(b, loc, plan, part, shapes);
+  if (part.temporaries.empty())
+    return part;
+  part.plan = ArenaPlanner(shapes).plan(part.temporaries);
+  part.offsets = emitArenaOffsets(b, loc, *part.plan, part.temporaries, shapes);
   if (sanitize) {
     Value first = dim(zone);
-    offsets.bytes = arith::AddIOp::create(b, loc, offsets.bytes, first);
-    for (Value &offset : offsets.offsets)
+    part.offsets.bytes = arith::AddIOp::create(b, loc, part.offsets.bytes, first);
+    for (Value &offset : part.offsets.offsets)
       offset = arith::AddIOp::create(b, loc, offset, first);
   }
-  Value arena = ArenaOp::create(b, loc, pointer, call, offsets.bytes, epoch, describePlan(plan, part, inPlace[epoch]),
-                                isProcedure);
+  return part;
+}
+
+/// Memory for the temporaries whose sizes are known from this epoch on.
+void EntryBuilder::assignTemporaries(unsigned epoch) {
+  Part part = epoch == 0 && firstPart ? std::move(*firstPart) : layOut(epoch);
+  if (part.temporaries.empty())
+    return;
+  Value arena = ArenaOp::create(b, loc, pointer, call, part.offsets.bytes, epoch,
+                                describePlan(*part.plan, part.temporaries, inPlace[epoch]), isProcedure);
   SmallVector<Value> pointers;
-  for (Value offset : offsets.offsets)
+  for (Value offset : part.offsets.offsets)
     pointers.push_back(OffsetOp::create(b, loc, pointer, arena, offset));
   for (auto [value, i] : storage)
-    if (auto at = place.find(i); at != place.end())
+    if (auto at = part.place.find(i); at != part.place.end())
       buffers[value] = pointers[at->second];
   for (auto [value, i] : pairs)
-    if (auto at = place.find(i); at != place.end())
+    if (auto at = part.place.find(i); at != part.place.end())
       alternating[value] = {pointers[at->second], pointers[at->second + 1]};
+}
+
+/// Before anything has memory: which plan the call takes.
+void EntryBuilder::fit() {
+  firstPart = layOut(0);
+  Value bytes = firstPart->temporaries.empty() ? dim(SymExpr(0)) : firstPart->offsets.bytes;
+  llvm::SetVector<Attribute> scratch;
+  func.walk([&](CallOp kernel) {
+    auto callee = module.lookupSymbol<KernelFuncOp>(kernel.getCallee());
+    if (auto needed = dyn_cast_or_null<ExprAttr>(callee ? callee.getScratchAttr() : Attribute());
+        needed && !needed.getValue().isConstant(0) && epochOf(needed.getValue()) == 0)
+      scratch.insert(needed);
+  });
+  SmallVector<Attribute> outputs, others, sizes;
+  for (auto [i, operand] : llvm::enumerate(func.getBody().front().getTerminator()->getOperands()))
+    if (!updatedBy(func, i))
+      outputs.push_back(epochOf(shapes.dims(operand)) == 0 ? Attribute(ExprAttr::get(b.getContext(), bytesOf(operand)))
+                                                           : b.getUnitAttr());
+  for (func::FuncOp plan : plans) {
+    others.push_back(FlatSymbolRefAttr::get(plan));
+    sizes.push_back(FlatSymbolRefAttr::get(b.getContext(), sizeName(plan)));
+  }
+  FitOp::create(b, loc, call, bytes, entryValues, b.getArrayAttr(others), b.getArrayAttr(sizes),
+                b.getArrayAttr(scratch.getArrayRef()), b.getArrayAttr(outputs), func->getAttr(kFlowCost));
 }
 
 /// The plan as an attribute, for those who ask what a call needs (Arena.h of the bindings, tests).

@@ -87,8 +87,8 @@ static nb::dict arena(Module &module, const std::string &function, const std::ma
   nb::dict result;
   nb::list temporaries;
   int64_t total = 0, live = 0, inPlace = 0;
-  auto entry = module.op->lookupSymbol<EntryOp>(function);
-  if (!entry)
+  mlir::Operation *entry = module.op->lookupSymbol(function);
+  if (!mlir::isa_and_nonnull<EntryOp, ProcedureOp>(entry))
     raise(PyExc_ValueError, "no entry '" + function + "': the module has not been through the memory stage");
   entry->walk([&](ArenaOp op) {
     mlir::DictionaryAttr plan = op.getPlanAttr();
@@ -130,6 +130,43 @@ static nb::dict arena(Module &module, const std::string &function, const std::ma
   result["live"] = live;
   result["in_place"] = inPlace;
   result["temporaries"] = temporaries;
+  return result;
+}
+
+/// The plans of the entry `main`, its own first, and what all of them need beside temporaries.
+static nb::dict plans(Module &module, const std::map<std::string, int64_t> &symbols) {
+  auto value = [&](mlir::Attribute expr) -> int64_t {
+    auto known = mlir::dyn_cast_or_null<ExprAttr>(expr);
+    if (!known)
+      return 0;
+    return known.getValue()
+        .evaluate([&](llvm::StringRef name) -> std::optional<int64_t> {
+          auto it = symbols.find(name.str());
+          return it == symbols.end() ? std::nullopt : std::optional<int64_t>(it->second);
+        })
+        .value_or(0);
+  };
+  nb::list found;
+  found.append(nb::make_tuple("main", 0));
+  int64_t results = 0, scratch = 0, cost = 0;
+  auto main = module.op->lookupSymbol<EntryOp>("main");
+  if (!main)
+    raise(PyExc_ValueError, "no entry 'main': the module has not been through the memory stage");
+  for (auto fit : main.getBody().getOps<FitOp>()) {
+    for (mlir::Attribute output : fit.getOutputs())
+      results += value(output);
+    for (mlir::Attribute needed : fit.getScratch())
+      scratch = std::max(scratch, value(needed));
+    cost = value(fit.getCostAttr());
+    for (auto name : fit.getPlans().getAsRange<mlir::FlatSymbolRefAttr>())
+      if (auto plan = module.op->lookupSymbol<ProcedureOp>(name.getAttr()))
+        found.append(nb::make_tuple(name.getValue().str(), value(plan.getExtraCostAttr())));
+  }
+  nb::dict result;
+  result["plans"] = found;
+  result["results"] = results;
+  result["scratch"] = scratch;
+  result["cost"] = cost;
   return result;
 }
 
@@ -269,6 +306,11 @@ void disc::py::bindModule(nb::module_ &m) {
       .def("run", &run, nb::arg("pipeline"), nb::kw_only(), nb::arg("verify_each") = false,
            "Runs a textual pass pipeline in place, verified after each pass or at the end; raises PipelineError.")
       .def("text", &text, nb::kw_only(), nb::arg("generic") = false, nb::arg("locations") = false, "Prints the module.")
+      .def(
+          "plans", &plans, nb::arg("symbols"),
+          "The plans of the entry main at some values of the symbols: (function, nanoseconds more than the first) of "
+          "each (`plans`), the first one's nanoseconds (`cost`), bytes of results whose sizes are known before the call "
+          "(`results`), and of the scratch of one thread (`scratch`).")
       .def(
           "arena", &arena, nb::arg("function"), nb::arg("symbols"),
           "What an entry's arena holds at some values of the symbols: bytes in all (`arena`), the largest set alive at "
