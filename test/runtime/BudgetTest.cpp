@@ -426,6 +426,32 @@ TEST(stacksCountAsAWhole) {
   CHECK(mentions(fixture.run(asked, 1), "no memory for the stack of a recursive model: the model's memory budget of"));
 }
 
+TEST(framesGrowWithinTheBudget) {
+  Fixture fixture(int64_t(Stack::kBytes) + 1024 + 512 + 4096);
+  Request asked;
+  asked.plans = {1024};
+  // Less than a chunk, which is larger than the budget.
+  asked.later = [](disc_call *call) {
+    return disc_rt_on_stack(call, [](disc_call *call) {
+      char *first = static_cast<char *>(disc_rt_push(call, 1000));
+      int64_t mark = disc_rt_mark(call);
+      if (!first || !disc_rt_push(call, 3000))
+        return 1;
+      std::fill_n(first, 1000, char(3));
+      disc_rt_pop(call, mark);
+      // The chunk that is not in use any more is freed for a slot.
+      return disc_rt_slot(call, 0, 3072, 0) ? 0 : 1;
+    });
+  };
+  CHECK_TEXT(fixture.run(asked, 1), "");
+  CHECK(fixture.hooks.takePeak() == 1024 + 512 + 4096);
+  asked.later = [](disc_call *call) {
+    return disc_rt_on_stack(
+        call, [](disc_call *call) { return disc_rt_push(call, 2048) && disc_rt_push(call, 2049) ? 0 : 1; });
+  };
+  CHECK(mentions(fixture.run(asked, 1), "no memory for temporaries of 2049 bytes: the model's memory budget of"));
+}
+
 TEST(codeWithoutPlansIsBoundedToo) {
   Fixture fixture(2048);
   Request asked;
@@ -644,6 +670,103 @@ TEST(randomCallsStayWithinTheirBudgets) {
     failed += errors, finished += fine;
   }
   CHECK(failed > 100 && finished > 100);
+}
+
+//===-- Devices -----------------------------------------------------------===//
+
+namespace {
+/// A device that counts the bytes it gave.
+class CountingDevice : public HostDevice {
+public:
+  CountingDevice() : HostDevice("counting") {}
+  static CountingDevice *&the() {
+    static CountingDevice *device = nullptr;
+    return device;
+  }
+  static Status make(int32_t, std::unique_ptr<Device> &device) {
+    the() = new CountingDevice;
+    device.reset(the());
+    return Status();
+  }
+  Status load(const disc_device_code &, std::unique_ptr<DeviceModule> &module) override {
+    module = std::make_unique<DeviceModule>();
+    return Status();
+  }
+  int64_t held = 0, peak = 0;
+
+protected:
+  Status doLaunch(DeviceModule &, const DeviceLaunch &, Stream) override { return Status(); }
+  Status doAllocate(size_t bytes, Stream stream, void *&data) override {
+    int64_t counted = std::max<int64_t>(rounded(int64_t(bytes), 64), 64);
+    if (Status status = HostDevice::doAllocate(size_t(counted) + 256, stream, data); !status.ok())
+      return status;
+    *static_cast<int64_t *>(data) = counted;
+    data = static_cast<char *>(data) + 256;
+    held += counted, peak = std::max(peak, held);
+    return Status();
+  }
+  void doRelease(void *data, Stream stream) override {
+    data = static_cast<char *>(data) - 256;
+    held -= *static_cast<int64_t *>(data);
+    HostDevice::doRelease(data, stream);
+  }
+};
+} // namespace
+
+TEST(memoryOfDevicesCounts) {
+  CHECK(DeviceRegistry::get().add("counting", CountingDevice::make));
+  static const disc_device_code code = {"counting", 0, nullptr, 0, nullptr};
+  disc_model_info_t info = {};
+  info.version = DISC_MODEL_INFO_VERSION;
+  info.num_inputs = 1, info.inputs = oneInput;
+  info.num_outputs = 2, info.outputs = twoOutputs;
+  info.device = &code;
+  ModelOptions options;
+  options.threads = 1;
+  constexpr int64_t kAll = 1024 + 448; // and results: y 448, found 64
+  options.memoryBudget = kAll + 448 + 64;
+  std::unique_ptr<Model> model;
+  CHECK(Model::create({&info, nullptr, runRequest, nullptr}, options, model).ok());
+  CHECK(model->load(nullptr, 0).ok());
+  CountingDevice &device = *CountingDevice::the();
+  int64_t before = device.held;
+  Request asked;
+  asked.plans = {1024};
+  Floats x({100}, 200);
+  x.setStrides({2});
+  auto run = [&] {
+    device.peak = device.held;
+    const DLTensor *inputs[] = {&x.tensor};
+    disc_output outputs[2] = {};
+    request = &asked;
+    Status status = model->run(inputs, 1, outputs, 2);
+    request = nullptr;
+    CHECK(!status.ok() ||
+          static_cast<float *>(outputs[0].managed->dl_tensor.data)[99] == x.data[size_t(99 * x.strides[0])] + 1);
+    CHECK(model->memoryUsage().held + (status.ok() ? 448 + 64 : 0) == device.held - before);
+    for (disc_output &output : outputs)
+      if (output.managed)
+        output.managed->deleter(output.managed);
+    return status.ok() ? std::string() : status.error().message;
+  };
+  for (int i = 0; i < 3; ++i)
+    CHECK_TEXT(run(), "");
+  CHECK(device.peak - before == kAll + 448 + 64);
+  CHECK(model->setMemoryBudget(kAll + 448 + 63).ok());
+  CHECK(mentions(run(), "no memory for output 'found' of shape [3] (the memory budget does not allow it): the model's "
+                        "memory budget of"));
+  CHECK(model->setMemoryBudget(kAll + 447).ok());
+  CHECK(mentions(run(), "needs at least 1920 bytes: temporaries 1024 bytes, results 448 bytes"));
+  // An arena that is kept is too small, and a copy is not needed.
+  asked.plans = {1472};
+  x.setStrides({1});
+  CHECK(model->setMemoryBudget(1472 + 448 + 64).ok());
+  for (int i = 0; i < 2; ++i) {
+    run();
+    CHECK(device.peak - before <= 1472 + 448 + 64);
+  }
+  model.reset();
+  CHECK(device.held == before);
 }
 
 //===-- The C interface ---------------------------------------------------===//

@@ -221,7 +221,10 @@ void *Frames::push(size_t bytes) {
     }
     if (chunk >= chunks.size())
       chunks.emplace_back(*allocator);
-    if (!chunks[chunk].reserve(std::max(bytes, kChunk)))
+    isGrowing = true;
+    bool grew = chunks[chunk].reserve(std::max(bytes, kChunk)) || (bytes < kChunk && chunks[chunk].reserve(bytes));
+    isGrowing = false;
+    if (!grew)
       return nullptr;
   }
   void *data = static_cast<char *>(chunks[chunk].data()) + used;
@@ -230,7 +233,7 @@ void *Frames::push(size_t bytes) {
 }
 
 bool Frames::freeUnused() {
-  size_t inUse = used ? chunk + 1 : chunk;
+  size_t inUse = used || isGrowing ? chunk + 1 : chunk;
   if (chunks.size() <= inUse)
     return false;
   chunks.erase(chunks.begin() + ptrdiff_t(inUse), chunks.end());

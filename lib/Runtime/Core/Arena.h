@@ -108,6 +108,7 @@ private:
   const Allocator *allocator;
   std::vector<Buffer> chunks;
   size_t chunk = 0, used = 0; ///< Where the end is.
+  bool isGrowing = false;     ///< A chunk at the end is being allocated.
 };
 
 /// What a call does with one output.

@@ -146,6 +146,7 @@ bool Meter::take(size_t size) {
       return false;
     }
     credit -= bytes;
+    denied = 0; // a smaller request after one that was denied
   }
   account->allocations.fetch_add(1, std::memory_order_relaxed);
   return true;

@@ -138,7 +138,7 @@ void *disc_call::output(int64_t index, int64_t rank, const int64_t *dims) {
     return slot.made->dl_tensor.data;
   }
   slot.made = model.outputPool_->allocate(info.outputs[index].dtype, rank, dims, sanitizer ? Sanitizer::kRedZone : 0,
-                                          &storage->meter, std::exchange(slot.block, {}));
+                                          &storage->meter, &slot.block);
   if (!slot.made)
     return fail(Code::Memory,
                 lacking("no memory for " + outputText(info, index) + " of shape " + shapeText(dims, rank)));

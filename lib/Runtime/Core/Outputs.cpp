@@ -137,21 +137,19 @@ bool OutputPool::reclaim() {
 }
 
 DLManagedTensorVersioned *OutputPool::allocate(int64_t dtype, int64_t rank, const int64_t *dims, size_t redZone,
-                                               Meter *meter, Block block) {
+                                               Meter *meter, Block *block) {
   int64_t bytes;
   size_t size = denseBytes(dims, rank, elementBytes(dtype), bytes) ? memorySize(bytes) : SIZE_MAX;
   bool fits = size <= size_t(PTRDIFF_MAX) - 2 * redZone;
-  if (block.data && (!fits || block.capacity < size + 2 * redZone)) {
-    give(block);
-    block = {};
-  }
+  if (block && block->data && (!fits || block->capacity < size + 2 * redZone))
+    give(std::exchange(*block, {}));
   if (!fits)
     return nullptr;
   auto output = std::make_unique<Output>();
   output->pool = shared_from_this();
   output->describe({kDLCPU, 0}, dtype, rank, dims);
   output->tensor.deleter = &Output::destroy;
-  output->block = block.data ? block : take(size + 2 * redZone, meter);
+  output->block = block && block->data ? std::exchange(*block, {}) : take(size + 2 * redZone, meter);
   if (!output->block.data)
     return nullptr;
   output->account = account.get();
@@ -171,6 +169,7 @@ OutputPool::Block OutputPool::takeKept(size_t capacity) {
     if (it->capacity == capacity) {
       Block result = *it;
       freeBytes -= capacity, usedBytes += capacity;
+      peakBytes = std::max(peakBytes, usedBytes);
       free.erase(it);
       return result;
     }

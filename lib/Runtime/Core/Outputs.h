@@ -53,9 +53,9 @@ public:
 
   /// A contiguous tensor, or null if there is no memory. The pool lives on until the
   /// last of its tensors is deleted. `redZone` bytes before and after it are nobody's.
-  /// A `block` of the call's is used if it is large enough, and given back if not.
+  /// A `block` of the call's is taken; it is used if it is large enough, and given back if not.
   DLManagedTensorVersioned *allocate(int64_t dtype, int64_t rank, const int64_t *dims, size_t redZone = 0,
-                                     Meter *meter = nullptr, Block block = {});
+                                     Meter *meter = nullptr, Block *block = nullptr);
 
   /// The capacity of a new block for so many bytes.
   static size_t capacityFor(size_t bytes);
