@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <random>
 #include <string>
@@ -25,6 +26,7 @@ namespace {
 struct Hooks {
   std::mutex mutex;
   int64_t held = 0, peak = 0, theirs = 0, allocations = 0;
+  std::map<void *, int64_t> sizes;
 
   static void *allocate(void *opaque, size_t bytes, size_t alignment) {
     auto &self = *static_cast<Hooks *>(opaque);
@@ -32,13 +34,22 @@ struct Hooks {
     self.held += int64_t(bytes);
     ++self.allocations;
     self.peak = std::max(self.peak, self.held - self.theirs);
-    return aligned_alloc(alignment, bytes);
+    void *data = aligned_alloc(alignment, bytes);
+    self.sizes[data] = int64_t(bytes);
+    return data;
   }
   static void release(void *opaque, void *data, size_t bytes) {
     auto &self = *static_cast<Hooks *>(opaque);
-    std::free(data);
     std::lock_guard<std::mutex> lock(self.mutex);
     self.held -= int64_t(bytes);
+    CHECK(self.sizes[data] == int64_t(bytes));
+    self.sizes.erase(data);
+    std::free(data);
+  }
+  /// Of a block, which may be larger than what was asked for.
+  int64_t sizeOf(void *data) {
+    std::lock_guard<std::mutex> lock(mutex);
+    return sizes[data];
   }
   int64_t now() {
     std::lock_guard<std::mutex> lock(mutex);
@@ -653,7 +664,7 @@ TEST(randomCallsStayWithinTheirBudgets) {
           if (int32_t status = later(call))
             return status;
           // Nothing fails from here on: the result is the caller's soon.
-          handed = work.isGiven ? 0 : std::max<int64_t>(rounded(work.n * 4, 512), 64);
+          handed = work.isGiven ? 0 : fixture.hooks.sizeOf(call->storage->outputs[0].made->dl_tensor.data);
           fixture.hooks.hand(handed);
           return 0;
         };
