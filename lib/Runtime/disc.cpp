@@ -189,14 +189,39 @@ disc_status disc_synchronize(disc_model *model, void *stream) {
   return api ? takeOver(api, api->synchronize(model, stream)) : DISC_ERROR_INVALID;
 }
 
-/// `function` of the table, which older versions lack.
+/// `function` of the table, which revisions before this one lack; `lacking` says what those cannot do.
 template <typename Function, typename... Args>
-static disc_status onState(Function disc_api::*function, disc_model *model, Args... args) {
+static disc_status since(int64_t revision, const char *lacking, Function disc_api::*function, disc_model *model,
+                         Args... args) {
   const disc_api *api = apiOf(model);
-  if (api && api->version >> 32 == 0)
-    return fail(Code::Version, "the model's library is of a version that cannot read or write state");
+  if (api && api->version >> 32 < revision)
+    return fail(Code::Version, lacking);
   return api ? takeOver(api, (api->*function)(model, args...)) : DISC_ERROR_INVALID;
 }
+
+template <typename Function, typename... Args>
+static disc_status onState(Function disc_api::*function, disc_model *model, Args... args) {
+  return since(1, "the model's library is of a version that cannot read or write state", function, model, args...);
+}
+
+template <typename Function, typename... Args>
+static disc_status onMemory(Function disc_api::*function, disc_model *model, Args... args) {
+  return since(2, "the model's library is of a version without memory budgets", function, model, args...);
+}
+
+disc_status disc_set_memory_budget(disc_model *model, int64_t bytes) {
+  return onMemory(&disc_api::set_memory_budget, model, bytes);
+}
+
+disc_status disc_wait_for_memory(disc_model *model, int32_t waits) {
+  return onMemory(&disc_api::wait_for_memory, model, waits);
+}
+
+disc_status disc_memory(disc_model *model, disc_memory_usage *usage) {
+  return onMemory(&disc_api::memory, model, usage);
+}
+
+disc_status disc_reset_memory_peak(disc_model *model) { return onMemory(&disc_api::reset_memory_peak, model); }
 
 disc_status disc_read_state(disc_model *model, int64_t index, void *data, size_t bytes) {
   return onState(&disc_api::read_state, model, index, data, bytes);

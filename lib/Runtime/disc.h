@@ -156,7 +156,10 @@ enum {
   DISC_TRUST_FILES = 1,
   /* Files of weights are mapped, not read: processes share their pages, and loading costs no copy. A mapped file that
    * is cut short or overwritten while a model uses it ends the process with a bus error; replace it by renaming. */
-  DISC_MAP_FILES = 2
+  DISC_MAP_FILES = 2,
+  /* A run that the memory budget has room for, but not while other runs hold so much of it, fails with
+   * DISC_ERROR_MEMORY. Without this flag it waits for them. */
+  DISC_FAIL_OVER_BUDGET = 4
 };
 
 /* Whether the run that calls it should end. */
@@ -191,6 +194,9 @@ typedef struct disc_options {
    * again. */
   disc_interrupted_fn interrupted;
   void *interrupted_context;
+
+  /* The most bytes that all runs may hold at once; 0: no limit. See disc_set_memory_budget. */
+  int64_t memory_budget;
 } disc_options;
 
 static inline disc_options disc_default_options(void) {
@@ -207,6 +213,7 @@ static inline disc_options disc_default_options(void) {
   options.device = 0;
   options.interrupted = NULL;
   options.interrupted_context = NULL;
+  options.memory_budget = 0;
   return options;
 }
 
@@ -248,6 +255,40 @@ DISC_API disc_status disc_load_state(disc_model *model, const char *path);
 /* Whether models for a kind of device ("cuda", "rocm", "emulated", ...) can run here, on the device of this number; the
  * error says what is missing. DISC_OK for "cpu". */
 DISC_API disc_status disc_find_device(const char *kind, int32_t number);
+
+/*===-- Memory ----------------------------------------------------------------------------------------------------===*/
+
+/* Sets the memory budget: the most bytes that all runs of the model hold at once, and what the model keeps for later
+ * runs; 0: no limit. Temporaries, scratch of all threads, contiguous copies of strided inputs, results that the library
+ * allocates until the run that computes them has returned, and the stack of a recursive model count. Weights, the
+ * caller's tensors, results that the caller has, and memory while weights are loaded or swapped do not. Nor do the
+ * library's own data structures, which are small. On a device, memory of the device and of the host count together.
+ *
+ * Memory that is merely kept is freed before a run is refused. A run that needs more than the budget fails with
+ * DISC_ERROR_MEMORY before any kernel runs, unless its sizes depend on data: then it fails where they become known.
+ * A run that there is no room for at the moment waits until others have ended (DISC_FAIL_OVER_BUDGET). A smaller budget
+ * holds for runs that begin after it was set; what is kept beyond it is freed.
+ *
+ * Sizes count as they are taken: multiples of 64 bytes; results on the CPU multiples of 512 bytes; without
+ * disc_options.allocate, other memory of at least 128 KiB in multiples of 64 KiB; the stack as 256 MiB. */
+DISC_API disc_status disc_set_memory_budget(disc_model *model, int64_t bytes);
+
+/* Whether runs wait for memory that other runs hold: 1, or 0 as with DISC_FAIL_OVER_BUDGET. */
+DISC_API disc_status disc_wait_for_memory(disc_model *model, int32_t waits);
+
+typedef struct disc_memory_usage {
+  size_t size;         /* Set it to sizeof(disc_memory_usage). */
+  int64_t budget;      /* 0: none. */
+  int64_t held;        /* Bytes that runs hold, or the model keeps for later ones, at the moment... */
+  int64_t peak;        /* ...and the most at once since disc_reset_memory_peak. */
+  int64_t allocations; /* Since the model was opened. */
+  int64_t other_plans; /* Runs that used another plan than the first, to fit in the budget. */
+  int64_t last_plan;   /* Of the run that chose one last: 0, 1, ...; -1 if none has. */
+} disc_memory_usage;
+
+/* How much memory the model holds, as its budget counts it, also without a budget. */
+DISC_API disc_status disc_memory(disc_model *model, disc_memory_usage *usage);
+DISC_API disc_status disc_reset_memory_peak(disc_model *model);
 
 /*===-- What a model is -----------------------------------------------------------------------------------------===*/
 

@@ -169,6 +169,12 @@ class Executable:
     def seed(self, seed: int) -> None:
         """What random numbers follow from."""
 
+    def set_memory_budget(self, bytes: int, fail: bool = False) -> None:
+        """The most bytes that all calls may hold at once; 0: no limit. A call that there is no room for at the moment
+        waits, or fails with `fail`."""
+
+    def memory(self) -> MemoryUsage: ...
+    def reset_memory_peak(self) -> None: ...
     def start_profile(self) -> None:
         """Records every launch from here on."""
 
@@ -185,6 +191,31 @@ class Executable:
     @property
     def threads(self) -> int:
         """Threads that a call may use."""
+
+class MemoryUsage:
+    """How much memory a model holds, in bytes, as its budget counts it."""
+
+    @property
+    def budget(self) -> int:
+        """0: none."""
+
+    @property
+    def held(self) -> int:
+        """By calls, or kept for later ones."""
+
+    @property
+    def peak(self) -> int:
+        """The most at once since reset_memory_peak()."""
+
+    @property
+    def allocations(self) -> int: ...
+    @property
+    def other_plans(self) -> int:
+        """Calls that used another plan than the first."""
+
+    @property
+    def last_plan(self) -> int:
+        """-1: no call has chosen one."""
 
 class ArtifactBuilder:
     """Gathers the parts of an ahead-of-time library."""

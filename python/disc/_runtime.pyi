@@ -8,6 +8,31 @@ version: int
 def device_missing(kind: str) -> str:
     """What this process lacks to run models for a kind of device; "" if nothing."""
 
+class MemoryUsage:
+    """How much memory a model holds, in bytes, as its budget counts it."""
+
+    @property
+    def budget(self) -> int:
+        """0: none."""
+
+    @property
+    def held(self) -> int:
+        """By calls, or kept for later ones."""
+
+    @property
+    def peak(self) -> int:
+        """The most at once since reset_memory_peak()."""
+
+    @property
+    def allocations(self) -> int: ...
+    @property
+    def other_plans(self) -> int:
+        """Calls that used another plan than the first."""
+
+    @property
+    def last_plan(self) -> int:
+        """-1: no call has chosen one."""
+
 class Model:
     """A loaded model."""
 
@@ -24,6 +49,12 @@ class Model:
 
     def save_state(self, path: bytes) -> None: ...
     def load_state(self, path: bytes) -> None: ...
+    def set_memory_budget(self, bytes: int, fail: bool = False) -> None:
+        """The most bytes that all calls may hold at once; 0: no limit. A call that there is no room for at the moment
+        waits, or fails with `fail`."""
+
+    def memory(self) -> MemoryUsage: ...
+    def reset_memory_peak(self) -> None: ...
     def describe(self) -> dict[str, Any]:
         """Name, cpu, version of the runtime, threads, device."""
 

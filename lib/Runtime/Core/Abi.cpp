@@ -52,6 +52,19 @@ int32_t disc_rt_poll(disc_call *call) {
   return safely(call, [&] { return call->poll(); });
 }
 
+int64_t disc_rt_budget(disc_call *call, int64_t scratch_bytes, const int64_t *output_bytes) {
+  return disc::rt::guarded([&] { return call->arenaBudget(scratch_bytes, output_bytes); },
+                           [&] { return -int64_t(call->outOfMemory()); });
+}
+
+int32_t disc_rt_begin_plan(disc_call *call, int64_t plan, int64_t bytes) {
+  return safely(call, [&] { return call->beginPlan(plan, bytes); });
+}
+
+int32_t disc_rt_over_budget(disc_call *call, int64_t bytes) {
+  return safely(call, [&] { return call->overBudget(bytes); });
+}
+
 int32_t disc_rt_on_stack(disc_call *call, int32_t (*body)(disc_call *)) {
   return safely(call, [&] { return call->onStack(body); });
 }

@@ -21,8 +21,9 @@ extern "C" {
 #endif
 
 /// One execution of a model: inputs, outputs, arena and the error, if any. It begins with an int64_t that compiled code
-/// decrements at the end of each step of a loop; below 0, it calls disc_rt_poll. Of a model with device code, all data
-/// that the functions below give lies on the device.
+/// decrements at the end of each step of a loop; below 0, it calls disc_rt_poll. A second int64_t, at offset 8, is not
+/// 0 if the model has a memory budget during this call: see disc_rt_budget. Of a model with device code, all data that
+/// the functions below give lies on the device.
 typedef struct disc_call disc_call;
 
 /// Where in a call an int64_t lies that is not 0 if the model has a memory budget.
@@ -62,6 +63,25 @@ void *disc_rt_parameter(disc_call *call, int64_t parameter);
 /// Storage that `disc_init` fills and `disc_main` reads. The first request allocates `bytes` bytes; later ones may not
 /// ask for more.
 void *disc_rt_global(disc_call *call, int64_t global, int64_t bytes);
+
+/// With a memory budget, `disc_main` calls these three functions after disc_rt_check_inputs and all guards, before it
+/// asks for any memory. Without one it need not call them, and disc_rt_budget returns INT64_MAX.
+///
+/// disc_rt_budget returns how large the first part of the arena may be in this call, so that all fits in the budget:
+/// a plan of `bytes` bytes fits if `bytes` is not larger. `scratch_bytes` is the most that a launch of the call asks
+/// for. `output_bytes` has the size of each output, or -1 if it is not known yet; it is read during this function only.
+/// The results are subtracted that the library allocates or scatters, scratch of all threads, and contiguous copies of
+/// strided inputs, all as they are rounded when they are allocated (Allocator::taken). What other calls hold does not
+/// matter. Less than 0: no plan fits.
+int64_t disc_rt_budget(disc_call *call, int64_t scratch_bytes, const int64_t *output_bytes);
+
+/// The call goes on with plan number `plan`, the first part of whose arena has `bytes` bytes. Allocates that part, and
+/// what disc_rt_budget subtracted. If other calls hold too much, waits for them, or fails if the model does not wait.
+/// Later requests for these buffers succeed.
+int32_t disc_rt_begin_plan(disc_call *call, int64_t plan, int64_t bytes);
+
+/// Records that no plan fits; `bytes` is the smallest arena of all.
+int32_t disc_rt_over_budget(disc_call *call, int64_t bytes);
 
 /// Temporary storage of the call, at least `bytes` bytes, 64-byte aligned. It may have several parts, numbered from 0:
 /// sizes that depend on data are known late. What was in a part is lost when it is requested again, in a loop.

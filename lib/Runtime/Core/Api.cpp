@@ -4,6 +4,7 @@
 #include "lib/Runtime/Core/Handle.h"
 #include "lib/Runtime/Core/LastError.h"
 #include "lib/Runtime/Core/LoadedModel.h"
+#include "lib/Runtime/Core/Struct.h"
 
 #include <iterator>
 #include <new>
@@ -133,6 +134,27 @@ static disc_status loadState(disc_model *model, const char *path) {
   return report(model->loaded->model->loadState(path));
 }
 
+static disc_status setMemoryBudget(disc_model *model, int64_t bytes) {
+  return report(model->loaded->model->setMemoryBudget(bytes));
+}
+
+static disc_status waitForMemory(disc_model *model, int32_t waits) {
+  model->loaded->model->waitForMemory(waits != 0);
+  return DISC_OK;
+}
+
+static disc_status memory(disc_model *model, disc_memory_usage *usage) {
+  MemoryUsage now = model->loaded->model->memoryUsage();
+  disc_memory_usage result = {sizeof(result),  now.budget,     now.held,    now.peak,
+                              now.allocations, now.otherPlans, now.lastPlan};
+  return report(writeStruct(result, "disc_memory_usage", usage));
+}
+
+static disc_status resetMemoryPeak(disc_model *model) {
+  model->loaded->model->resetMemoryPeak();
+  return DISC_OK;
+}
+
 static disc_status seed(disc_model *model, uint64_t value) {
   model->loaded->model->seed(value);
   return DISC_OK;
@@ -167,4 +189,8 @@ const disc_api disc_rt_api = {
     Guarded<writeState>::call,
     Guarded<saveState>::call,
     Guarded<loadState>::call,
+    Guarded<setMemoryBudget>::call,
+    Guarded<waitForMemory>::call,
+    Guarded<memory>::call,
+    Guarded<resetMemoryPeak>::call,
 };

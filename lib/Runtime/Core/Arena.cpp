@@ -17,6 +17,7 @@ namespace disc::rt {
 constexpr size_t kHugePage = size_t(2) << 20;
 /// From here on, memory that lasts has pages of its own.
 constexpr size_t kOwnPages = size_t(128) << 10;
+constexpr size_t kMappedUnit = size_t(64) << 10;
 
 bool Allocator::copy(void *to, const void *from, size_t bytes) const {
   if (copyFn)
@@ -36,10 +37,7 @@ const Allocator &Allocator::standard() {
 static bool isMapped(size_t bytes, Use use) { return use == Use::Lasting && bytes >= kOwnPages; }
 
 /// In whole pages, of whichever size the machine has.
-static size_t mappedSize(size_t bytes) {
-  constexpr size_t kPage = size_t(64) << 10;
-  return (bytes + kPage - 1) / kPage * kPage;
-}
+static size_t mappedSize(size_t bytes) { return (bytes + kMappedUnit - 1) / kMappedUnit * kMappedUnit; }
 
 /// Large memory begins with a huge page. Null if there is none.
 static void *map(size_t bytes) {
@@ -62,17 +60,38 @@ static void *map(size_t) { return nullptr; }
 static void unmap(void *, size_t) {}
 #endif
 
-void *Allocator::allocate(size_t bytes, Use use) const {
-  // Sizes come from arithmetic on extents; one this large is an overflow.
-  if (bytes > size_t(PTRDIFF_MAX) - kHugePage)
-    return nullptr;
+/// Sizes come from arithmetic on extents; one larger than this is an overflow.
+constexpr size_t kMostBytes = size_t(PTRDIFF_MAX) - kHugePage;
+
+size_t Allocator::taken(size_t bytes, Use use) const {
+  if (bytes > kMostBytes)
+    return size_t(PTRDIFF_MAX);
   bytes = rounded(bytes);
-  if (allocateFn) {
-    void *data = allocateFn(context, bytes, kAlignment);
+#ifdef __linux__
+  if (!allocateFn && isMapped(bytes, use))
+    return mappedSize(bytes);
+#endif
+  return bytes;
+}
+
+int64_t Allocator::largest(int64_t room) const {
+  if (room < 0)
+    return room;
+  size_t bytes = std::min(size_t(room), kMostBytes) / kAlignment * kAlignment;
+  // More than the room by less than a page.
+  if (size_t more = taken(bytes, Use::Lasting); bytes && more > size_t(room))
+    bytes = more - kMappedUnit;
+  return int64_t(bytes);
+}
+
+/// Without the meter.
+static void *allocateFrom(const Allocator &from, size_t bytes, Use use) {
+  if (from.allocateFn) {
+    void *data = from.allocateFn(from.context, bytes, kAlignment);
     if (reinterpret_cast<uintptr_t>(data) % kAlignment == 0)
       return data;
     // Compiled code would fault on it, or worse.
-    releaseFn(context, data, bytes);
+    from.releaseFn(from.context, data, bytes);
     return nullptr;
   }
   size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
@@ -89,15 +108,30 @@ void *Allocator::allocate(size_t bytes, Use use) const {
   return data;
 }
 
+void *Allocator::allocate(size_t bytes, Use use) const {
+  if (meter && !meter->take(taken(bytes, use)))
+    return nullptr;
+  void *data = bytes > kMostBytes ? nullptr : allocateFrom(*this, rounded(bytes), use);
+  if (meter && !data)
+    meter->give(taken(bytes, use));
+  return data;
+}
+
+static void releaseTo(const Allocator &to, void *data, size_t bytes, Use use) {
+  if (to.releaseFn)
+    to.releaseFn(to.context, data, bytes);
+  else if (isMapped(bytes, use))
+    unmap(data, bytes);
+  else
+    std::free(data);
+}
+
 void Allocator::release(void *data, size_t bytes, Use use) const {
   if (!data)
     return;
-  if (releaseFn)
-    return releaseFn(context, data, rounded(bytes));
-  if (isMapped(rounded(bytes), use))
-    unmap(data, rounded(bytes));
-  else
-    std::free(data);
+  releaseTo(*this, data, rounded(bytes), use);
+  if (meter)
+    meter->give(taken(bytes, use));
 }
 
 Region::~Region() {
@@ -143,8 +177,13 @@ Buffer &Buffer::operator=(Buffer &&other) noexcept {
 }
 
 void *Buffer::reserve(size_t bytes) {
+  touched_ = true;
   if (data_ && bytes <= capacity_)
     return data_;
+  // Nobody reads or writes it. Kernels of a device are given its own memory.
+  alignas(kAlignment) static unsigned char nothing[kAlignment];
+  if (bytes == 0 && !allocator_->copyFn)
+    return nothing;
   // Freed first: the old and the new one together would be the peak.
   release();
   data_ = allocator_->allocate(bytes, Use::Lasting);
@@ -153,13 +192,15 @@ void *Buffer::reserve(size_t bytes) {
 }
 
 void *Buffer::grow(size_t bytes, bool keep) {
-  if (data_ && bytes <= capacity_)
-    return data_;
+  touched_ = true;
+  if (bytes == 0 || (data_ && bytes <= capacity_))
+    return reserve(bytes);
   size_t wanted = std::max(bytes, 2 * capacity_);
+  // Where there is too little for twice as much, there may be enough for what is needed.
   if (!keep)
-    return reserve(wanted);
+    return reserve(wanted) || wanted == bytes ? data_ : reserve(bytes);
   Buffer larger(*allocator_);
-  if (!larger.reserve(wanted))
+  if (!larger.reserve(wanted) && (wanted == bytes || !larger.reserve(bytes)))
     return nullptr;
   if (data_ && !allocator_->copy(larger.data_, data_, capacity_))
     return nullptr;
@@ -180,12 +221,30 @@ void *Frames::push(size_t bytes) {
     }
     if (chunk >= chunks.size())
       chunks.emplace_back(*allocator);
-    if (!chunks[chunk].reserve(std::max(bytes, kChunk)))
+    isGrowing = true;
+    bool grew = chunks[chunk].reserve(std::max(bytes, kChunk)) || (bytes < kChunk && chunks[chunk].reserve(bytes));
+    isGrowing = false;
+    if (!grew)
       return nullptr;
   }
   void *data = static_cast<char *>(chunks[chunk].data()) + used;
   used += bytes;
   return data;
+}
+
+bool Frames::freeUnused() {
+  size_t inUse = used || isGrowing ? chunk + 1 : chunk;
+  if (chunks.size() <= inUse)
+    return false;
+  chunks.erase(chunks.begin() + ptrdiff_t(inUse), chunks.end());
+  return true;
+}
+
+size_t Frames::heldBytes() const {
+  size_t bytes = 0;
+  for (const Buffer &each : chunks)
+    bytes += each.takenBytes();
+  return bytes;
 }
 
 bool hasFailure(const KernelError *record) {
@@ -202,13 +261,17 @@ Status takeFailure(KernelError *record) {
 }
 
 Storage::~Storage() {
+  if (meter.limit())
+    meter.end();
   if (failure)
     memory.device->giveBack(failure);
 }
 
-Storage::Storage(const disc_model_info_t &info, const Allocator &host, Device *device)
-    : memory(device), allocator(device ? memory.allocator() : host), frames(allocator), workspace(allocator),
-      scratch(host), outputs(size_t(info.num_outputs)) {
+Storage::Storage(const disc_model_info_t &info, const Allocator &host, Device *device, MemoryAccount *account,
+                 Reclaimer *kept)
+    : meter(account, kept), memory(device), allocator(metered(device ? memory.allocator() : host, meter)),
+      hostAllocator(metered(host, meter)), frames(allocator), stack(&meter), workspace(allocator),
+      scratch(hostAllocator), outputs(size_t(info.num_outputs)) {
   for (int64_t i = 0; i < info.num_inputs; ++i)
     inputs.emplace_back(allocator);
   if (info.num_repeats > 0) {
@@ -224,6 +287,40 @@ Storage::Storage(const disc_model_info_t &info, const Allocator &host, Device *d
   int64_t *next = dims.data();
   for (size_t i = 0; i < outputs.size(); next += info.outputs[i++].rank)
     outputs[i].dims = next;
+}
+
+template <typename Use> void Storage::eachBuffer(Use use) {
+  for (std::vector<Buffer> *list : {&arena, &slots, &staged, &inputs, &scattered})
+    for (Buffer &buffer : *list)
+      use(buffer);
+  use(workspace);
+  use(scratch);
+}
+
+void Storage::begin(int64_t budget) {
+  eachBuffer([](Buffer &buffer) { buffer.untouch(); });
+  frames.pop(0);
+  stack.untouch();
+  meter.begin(budget, *this);
+}
+
+bool Storage::reclaim() {
+  bool any = frames.freeUnused();
+  any |= stack.releaseUnused();
+  eachBuffer([&](Buffer &buffer) {
+    if (buffer.isTouched() || !buffer.data())
+      return;
+    buffer.release();
+    any = true;
+  });
+  return any;
+}
+
+void Storage::releaseAll() {
+  eachBuffer([](Buffer &buffer) { buffer.untouch(); });
+  frames.pop(0);
+  stack.untouch();
+  (void)reclaim();
 }
 
 /// Of the storages of a device's model: how well one suits a call on the stream.
@@ -256,7 +353,33 @@ std::unique_ptr<Storage> StoragePool::acquire(Device *device, Stream stream, boo
     if (!device)
       unneeded = free.trim();
   }
-  return storage ? std::move(storage) : std::make_unique<Storage>(info, allocator, device);
+  return storage ? std::move(storage) : make(device);
+}
+
+std::unique_ptr<Storage> StoragePool::make(Device *device) {
+  return std::make_unique<Storage>(info, allocator, device, account, kept);
+}
+
+/// What the device still does with a storage that goes comes to its end.
+static void finish(Storage &storage) {
+  Device *device = storage.memory.device;
+  if (!device)
+    return;
+  if (storage.used && !device->finished(*storage.used))
+    (void)device->synchronizeAll();
+  storage.memory.stream = nullptr; // the caller's may be gone
+}
+
+bool StoragePool::reclaim() {
+  std::unique_ptr<Storage> storage;
+  {
+    std::lock_guard<Mutex> lock(mutex);
+    if (free.empty())
+      return false;
+    storage = free.popOldest();
+  }
+  finish(*storage);
+  return true;
 }
 
 Status StoragePool::failure() {
@@ -278,11 +401,29 @@ void StoragePool::clear() {
 }
 
 void StoragePool::release(std::unique_ptr<Storage> storage) {
+  if (int64_t budget = account ? account->budget.load(std::memory_order_relaxed) : 0) {
+    // A smaller budget than when the call began: less is kept.
+    if (account->held() > budget) {
+      finish(*storage);
+      storage->releaseAll();
+    }
+  }
   // Without memory for the list it is freed: the next call makes another.
   (void)attempt([&] {
     std::lock_guard<Mutex> lock(mutex);
     free.push(std::move(storage));
   });
+  if (account)
+    account->changed();
+}
+
+bool ScratchPool::reclaim() {
+  Buffer buffer;
+  std::lock_guard<Mutex> lock(mutex);
+  if (free.empty())
+    return false;
+  buffer = free.popOldest();
+  return true;
 }
 
 Buffer ScratchPool::acquire() {

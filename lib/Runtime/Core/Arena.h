@@ -11,10 +11,12 @@
 #define DISC_RUNTIME_CORE_ARENA_H
 
 #include "lib/Runtime/Core/Allocator.h"
+#include "lib/Runtime/Core/Budget.h"
 #include "lib/Runtime/Core/CallStream.h"
 #include "lib/Runtime/Core/DeviceMemory.h"
 #include "lib/Runtime/Core/ModelInfo.h"
 #include "lib/Runtime/Core/Mutex.h"
+#include "lib/Runtime/Core/Outputs.h"
 #include "lib/Runtime/Core/Stack.h"
 #include "lib/Runtime/Core/Tensor.h"
 #include "lib/Runtime/disc.h"
@@ -51,11 +53,18 @@ public:
   void release();
   void *data() const { return data_; }
   size_t capacity() const { return capacity_; }
+  /// What the memory counts for in a budget.
+  size_t takenBytes() const { return data_ ? allocator_->taken(capacity_, Use::Lasting) : 0; }
+
+  /// Whether a call with a budget has asked for it since it began.
+  bool isTouched() const { return touched_; }
+  void untouch() { touched_ = false; }
 
 private:
   const Allocator *allocator_;
   void *data_ = nullptr;
   size_t capacity_ = 0;
+  bool touched_ = false;
 };
 
 /// Memory for blocks that are all freed at the same time, side by side on huge pages. In pages of their own, blocks
@@ -91,11 +100,15 @@ public:
     chunk = size_t(mark >> 40);
     used = size_t(mark & ((int64_t(1) << 40) - 1));
   }
+  /// Frees what lies behind the end; false if there is none.
+  bool freeUnused();
+  size_t heldBytes() const;
 
 private:
   const Allocator *allocator;
   std::vector<Buffer> chunks;
   size_t chunk = 0, used = 0; ///< Where the end is.
+  bool isGrowing = false;     ///< A chunk at the end is being allocated.
 };
 
 /// What a call does with one output.
@@ -105,6 +118,9 @@ struct OutputSlot {
   int64_t *dims = nullptr;                  ///< The extents, once the compiled code told them.
   void *scattered = nullptr;                ///< Where they are computed if not in place; copied at the end.
   bool done = false;
+  int64_t plannedBytes = -1; ///< With a budget: of the elements, as far as they are known at the beginning.
+  OutputBlock block;         ///< With a budget: memory for `made`.
+  int64_t setAside = 0;      ///< With a budget, on a device: room for `made`.
 };
 
 /// A view of an input with other extents.
@@ -115,12 +131,24 @@ struct Repeated {
 
 /// The buffers of one call. Those of kernels lie on the device if there is one: work that an earlier call put into a
 /// stream may still use them.
-struct Storage {
-  Storage(const disc_model_info_t &info, const Allocator &host, Device *device);
+struct Storage final : Reclaimer {
+  /// What is allocated counts in the account, if there is one; `kept` is what the model keeps.
+  Storage(const disc_model_info_t &info, const Allocator &host, Device *device, MemoryAccount *account = nullptr,
+          Reclaimer *kept = nullptr);
   ~Storage();
 
+  /// A call with a budget begins, which ends with meter.end().
+  void begin(int64_t budget);
+  /// Frees buffers that the call has not asked for.
+  bool reclaim() override;
+  /// Frees all buffers.
+  void releaseAll();
+  template <typename Use> void eachBuffer(Use use);
+
+  Meter meter; ///< Of both allocators.
   DeviceMemory memory;
-  const Allocator &allocator;        ///< The memory's, or the host's.
+  const Allocator allocator;         ///< The memory's, or the host's.
+  const Allocator hostAllocator;     ///< The host's.
   std::unique_ptr<DeviceEvent> used; ///< Behind the last call in `memory.stream`; null if there was none.
 
   KernelError *failure = nullptr; ///< What kernels of calls report to; null before the first that may fail.
@@ -170,6 +198,13 @@ public:
     return item;
   }
 
+  T popOldest() {
+    T item = std::move(items.front());
+    items.erase(items.begin());
+    untouched -= untouched > 0;
+    return item;
+  }
+
   /// To be called for each taking, whether there was one or not. One that is not needed any more, for the caller to
   /// free without the lock.
   T trim() {
@@ -193,13 +228,19 @@ private:
 /// The storages that no call uses at the moment. What it is made from lives longer.
 class StoragePool {
 public:
-  StoragePool(const disc_model_info_t &info, const Allocator &allocator) : info(info), allocator(allocator) {}
+  StoragePool(const disc_model_info_t &info, const Allocator &allocator, MemoryAccount *account = nullptr,
+              Reclaimer *kept = nullptr)
+      : info(info), allocator(allocator), account(account), kept(kept) {}
 
   /// `device` is that of all calls, or null. A storage that the stream used last comes first, then one that the device
   /// is done with; another stream's is shared only when there are many.
   /// With `anyOne` it does not matter: the device will not use it.
   std::unique_ptr<Storage> acquire(Device *device = nullptr, Stream stream = nullptr, bool anyOne = false);
   void release(std::unique_ptr<Storage> storage);
+  /// A storage without buffers.
+  std::unique_ptr<Storage> make(Device *device);
+  /// Frees the one that was used least recently; false if there is none.
+  bool reclaim();
   /// What the kernels of earlier calls found wrong, once, as far as the device has come.
   Status failure();
   /// No device uses any of them by now.
@@ -208,6 +249,8 @@ public:
 private:
   const disc_model_info_t &info;
   const Allocator &allocator;
+  MemoryAccount *const account;
+  Reclaimer *const kept;
   Mutex mutex;
   Spares<std::unique_ptr<Storage>> free;
 };
@@ -219,6 +262,8 @@ public:
 
   Buffer acquire();
   void release(Buffer buffer);
+  /// Frees one; false if there is none.
+  bool reclaim();
 
 private:
   const Allocator &allocator;

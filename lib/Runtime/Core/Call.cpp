@@ -14,15 +14,27 @@ using namespace disc::rt;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"
 static_assert(offsetof(disc_call, stepsToPoll) == 0, "compiled code counts it down");
+static_assert(offsetof(disc_call, budgeted) == 8, "compiled code reads it");
 #pragma GCC diagnostic pop
 
+/// With a budget, memory of an init belongs to the weights that it makes, and a call for shapes takes none.
+std::unique_ptr<Storage> disc_call::storageFor(Model &model, Entry entry, Stream stream) {
+  if (entry == Entry::Main || !model.account_->budget.load(std::memory_order_relaxed))
+    return model.storages_.acquire(model.device(), stream, /*anyOne=*/entry == Entry::Shapes);
+  return std::make_unique<Storage>(model.info(), model.allocator(), model.device());
+}
+
 disc_call::disc_call(Model &model, Weights &weights, Entry entry, Stream stream)
-    : model(model), weights(weights), entry(entry), stream(stream),
-      storage(model.storages_.acquire(model.device(), stream, /*anyOne=*/entry == Entry::Shapes)),
+    : model(model), weights(weights), entry(entry), stream(stream), storage(storageFor(model, entry, stream)),
       work(model.info(), model.device(), model.module_.get(), stream),
       random(entry == Entry::Main ? model.nextRandom() : Model::Random{}) {
   for (OutputSlot &slot : storage->outputs)
-    slot = {nullptr, nullptr, slot.dims, nullptr, false};
+    slot = {nullptr, nullptr, slot.dims, nullptr, false, -1, {}, 0};
+  if (int64_t budget = model.account_->budget.load(std::memory_order_relaxed); budget && entry == Entry::Main) {
+    budgeted = 1;
+    storage->begin(budget);
+    running.emplace(*model.account_);
+  }
   if (model.device() && entry != Entry::Shapes)
     record(beginOnDevice());
 }
@@ -32,9 +44,20 @@ disc_call::~disc_call() {
   for (OutputSlot &slot : storage->outputs)
     if (slot.made)
       slot.made->deleter(slot.made);
+  for (OutputSlot &slot : storage->outputs)
+    if (slot.block.data)
+      model.outputPool_->give(std::exchange(slot.block, {}));
   // Without the events nobody would know when the buffers are free.
   if (model.device() && entry != Entry::Shapes && !attempt([&] { endOnDevice(); }))
     (void)model.device()->synchronizeAll();
+  if (budgeted)
+    storage->meter.end();
+  if (!storage->meter.countsIn()) { // it is not for other calls
+    if (model.device() && entry != Entry::Shapes)
+      (void)model.device()->synchronizeAll();
+    storage.reset();
+    return;
+  }
   model.storages_.release(std::move(storage));
 }
 
@@ -51,6 +74,7 @@ void *disc_call::fail(Code code, std::string message) {
 }
 
 void *disc_call::noMemory(const DeviceMemory &memory, std::string message) {
+  message = lacking(std::move(message));
   if (memory.failure.ok())
     return fail(Code::Memory, std::move(message));
   return fail(memory.failure.code(), message + " (" + memory.failure.error().message + ")");
@@ -269,7 +293,7 @@ int32_t disc_call::onStack(int32_t (*body)(disc_call *)) {
   if (storage->slots.size() > size_t(kEntrySlots)) // of activations that an error left
     storage->slots.erase(storage->slots.begin() + kEntrySlots, storage->slots.end());
   if (!storage->stack.reserve())
-    return record(Status(Code::Memory, "no memory for the stack of a recursive model"));
+    return record(Status(Code::Memory, lacking("no memory for the stack of a recursive model")));
   return storage->stack.run(body, this);
 }
 
@@ -323,8 +347,14 @@ int32_t disc_call::askHost() {
   if (now - askedNs < kPollNs)
     return 0;
   askedNs = now;
-  if (!model.options_.interrupted(model.options_.interruptedContext))
-    return 0;
+  return isInterrupted() ? cancelled() : 0;
+}
+
+bool disc_call::isInterrupted() const {
+  return model.options_.interrupted && model.options_.interrupted(model.options_.interruptedContext);
+}
+
+int32_t disc_call::cancelled() {
   return record(Status(Code::Cancelled, "the run was cancelled by the host program (disc_options.interrupted)"));
 }
 
@@ -332,13 +362,13 @@ int32_t disc_call::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t
                                int64_t scratchBytes) {
   bool profiled = model.profile_.on();
   int64_t begin = profiled ? Profile::now() : 0;
-  Status done = model.parallelFor(kernel, args, tasks, costNs, scratchBytes, storage->scratch);
+  Status done = model.parallelFor(kernel, args, tasks, costNs, scratchBytes, storage->scratch, scratchThreads());
   if (profiled)
     model.profile_.add({kernel, begin, Profile::now(), tasks});
   if (kernelFailed.load(std::memory_order_relaxed)) // its threads are done, so `status` is ours again
     return status.ok() ? int32_t(Code::Memory) : int32_t(status.code());
   if (!done.ok())
-    return record(std::move(done));
+    return record(Status(done.code(), lacking(done.error().message)));
   if (!model.options_.interrupted)
     return 0;
   stepsToPoll = 0;

@@ -13,10 +13,13 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 
 struct disc_call {
   /// Steps of loops until the next poll(). Compiled code counts it down: it is the first field (Abi.h).
   int64_t stepsToPoll = 0;
+  /// Not 0: the model has a memory budget during this call. Compiled code reads it.
+  int64_t budgeted = 0;
 
   using Status = disc::rt::Status;
 
@@ -49,6 +52,9 @@ struct disc_call {
   void *output(int64_t index, int64_t rank, const int64_t *dims);
   int32_t outputShape(int64_t index, int64_t rank, const int64_t *dims);
   int32_t poll();
+  int64_t arenaBudget(int64_t scratchBytes, const int64_t *outputBytes);
+  int32_t beginPlan(int64_t plan, int64_t bytes);
+  int32_t overBudget(int64_t bytes);
   int32_t parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes);
   void sanitize();
   struct CheckedBuffers {
@@ -111,6 +117,10 @@ struct disc_call {
   void *fail(disc::rt::Code code, std::string message);
   /// The same for `memory`, where there was not enough; it may know more.
   void *noMemory(const disc::rt::DeviceMemory &memory, std::string message);
+  /// A message about an allocation that failed, with more if the memory budget did not allow it.
+  std::string lacking(std::string message);
+  /// Threads that share the call's scratch in one piece; 0 without a budget.
+  unsigned scratchThreads() const { return budgeted ? model.threads() : 0; }
 
   disc::rt::Model &model;
   disc::rt::Weights &weights;
@@ -138,7 +148,25 @@ private:
   int32_t askHost();
   Status beginOnDevice();
   void endOnDevice();
-  int64_t askedNs = 0; ///< When the host was asked last whether the run should end.
+  bool isInterrupted() const;
+  int32_t cancelled();
+  static std::unique_ptr<disc::rt::Storage> storageFor(disc::rt::Model &model, Entry entry, disc::rt::Stream stream);
+  /// What the call takes in new memory, by kind.
+  struct Needs {
+    int64_t temporaries, results, scratch, copies;
+    int64_t total() const;
+  };
+  Needs needsWith(int64_t arenaBytes);
+  template <typename Use> void eachPlanned(int64_t arenaBytes, Use use);
+  int64_t resultBytes(const disc::rt::OutputSlot &slot) const;
+  int64_t keepFitting(int64_t arenaBytes);
+  void giveUpMemory();
+  int32_t waitForMemory(const Needs &needs);
+  int32_t allocatePlanned(int64_t arenaBytes);
+  std::string needsText(const Needs &needs) const;
+  std::optional<disc::rt::MemoryAccount::Running> running; ///< With a budget.
+  int64_t plannedScratch = 0;                              ///< Bytes per thread.
+  int64_t askedNs = 0;                                     ///< When the host was asked last whether the run should end.
   template <typename Request> int32_t onDevice(int64_t kernel, int64_t tasks, Request request);
   Status checkOutputMemory() const;
   Status placeOutput(disc::rt::OutputSlot &slot, int64_t index);

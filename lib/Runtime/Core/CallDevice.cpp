@@ -148,12 +148,12 @@ int32_t disc_call::deviceCallHost(disc_kernel_fn kernel, void *const *args, Host
   std::vector<void *> here(args, args + count);
   auto bytesOf = [&](int64_t i) { return size_t(reinterpret_cast<uintptr_t>(args[count + i])); };
   while (int64_t(storage->staged.size()) < buffers)
-    storage->staged.emplace_back(model.allocator());
+    storage->staged.emplace_back(storage->hostAllocator);
   for (int64_t i = 0; i < buffers; ++i) {
     here[size_t(i)] = storage->staged[size_t(i)].reserve(bytesOf(i));
     if (!here[size_t(i)])
-      return record(Status(Code::Memory, "no memory for " + std::to_string(bytesOf(i)) +
-                                             " bytes on the host, of a kernel that runs there"));
+      return record(Status(Code::Memory, lacking("no memory for " + std::to_string(bytesOf(i)) +
+                                                 " bytes on the host, of a kernel that runs there")));
     // Results too: a kernel may write to a part.
     if (int32_t code = record(device.read(here[size_t(i)], args[i], bytesOf(i), stream)))
       return code;

@@ -107,7 +107,8 @@ Status disc_call::placeOutput(OutputSlot &slot, int64_t index) {
                                      " it must be contiguous and begin at a multiple of 16 bytes");
   slot.scattered = storage->scattered[index].reserve(memorySize(bytes));
   if (!slot.scattered)
-    return Status(Code::Memory, "no memory for " + outputText(model.info(), index) + " before it is scattered");
+    return Status(Code::Memory,
+                  lacking("no memory for " + outputText(model.info(), index) + " before it is scattered"));
   return Status();
 }
 
@@ -129,15 +130,18 @@ void *disc_call::output(int64_t index, int64_t rank, const int64_t *dims) {
     return data;
   }
   if (Device *device = model.device()) {
-    Status made = allocateOutput(*device, stream, info.outputs[index].dtype, rank, dims, slot.made);
+    storage->meter.bringBack(std::exchange(slot.setAside, 0));
+    Status made = allocateOutput(*device, stream, storage->meter, info.outputs[index].dtype, rank, dims, slot.made);
     if (!made.ok())
-      return fail(made.code(), "no memory for " + outputText(info, index) + " of shape " + shapeText(dims, rank) +
-                                   " (" + made.error().message + ")");
+      return fail(made.code(), lacking("no memory for " + outputText(info, index) + " of shape " +
+                                       shapeText(dims, rank) + " (" + made.error().message + ")"));
     return slot.made->dl_tensor.data;
   }
-  slot.made = model.outputPool_->allocate(info.outputs[index].dtype, rank, dims, sanitizer ? Sanitizer::kRedZone : 0);
+  slot.made = model.outputPool_->allocate(info.outputs[index].dtype, rank, dims, sanitizer ? Sanitizer::kRedZone : 0,
+                                          &storage->meter, &slot.block);
   if (!slot.made)
-    return fail(Code::Memory, "no memory for " + outputText(info, index) + " of shape " + shapeText(dims, rank));
+    return fail(Code::Memory,
+                lacking("no memory for " + outputText(info, index) + " of shape " + shapeText(dims, rank)));
   void *data = slot.made->dl_tensor.data;
   int64_t bytes;
   if (sanitizer && denseBytes(dims, rank, elementBytes(info.outputs[index].dtype), bytes))
@@ -194,10 +198,15 @@ Status disc_call::checkOutputMemory() const {
 }
 
 void disc_call::handOver(disc_output *list) {
+  int64_t bytes = 0;
   for (size_t i = 0; i < storage->outputs.size(); ++i) {
     OutputSlot &slot = storage->outputs[i];
-    if (slot.made)
-      list[i].managed = slot.made;
+    if (!slot.made)
+      continue;
+    bytes += disc::rt::handOver(slot.made);
+    list[i].managed = slot.made;
     slot.made = nullptr;
   }
+  if (bytes)
+    model.account_->subtract(bytes);
 }

@@ -46,7 +46,8 @@ typedef struct disc_stored_tensor {
 /// The C interface as the library's own runtime implements it: what is called on a model is done by the runtime that
 /// made it, whichever library's functions the linker chose. Entries are only ever added at the end.
 typedef struct disc_api {
-  int64_t version; ///< DISC_VERSION; above its 32 bits, the table's revision: 1 has the functions about state.
+  int64_t version; ///< DISC_VERSION; above its 32 bits, the table's revision: 1 has the functions about state, 2 those
+                   ///< about memory.
   disc_status (*last_error)(disc_error *error);
   disc_status (*open)(const struct disc_library *library, const char *folder, const disc_options *options,
                       disc_model **model);
@@ -72,9 +73,14 @@ typedef struct disc_api {
   disc_status (*write_state)(disc_model *model, int64_t index, const void *data, size_t bytes);
   disc_status (*save_state)(disc_model *model, const char *path);
   disc_status (*load_state)(disc_model *model, const char *path);
+  // Since revision 2.
+  disc_status (*set_memory_budget)(disc_model *model, int64_t bytes);
+  disc_status (*wait_for_memory)(disc_model *model, int32_t waits);
+  disc_status (*memory)(disc_model *model, disc_memory_usage *usage);
+  disc_status (*reset_memory_peak)(disc_model *model);
 } disc_api;
 
-#define DISC_API_REVISION 1
+#define DISC_API_REVISION 2
 
 /// The table of the runtime in this library.
 extern const disc_api disc_rt_api;

@@ -14,10 +14,12 @@ static Status readOptions(const disc_options *given, disc_options &options) {
       return status;
   if (options.threads < 0)
     return Status(Code::Invalid, "disc_options.threads is " + std::to_string(options.threads));
-  if (options.flags & ~uint32_t(DISC_TRUST_FILES | DISC_MAP_FILES))
+  if (options.flags & ~uint32_t(DISC_TRUST_FILES | DISC_MAP_FILES | DISC_FAIL_OVER_BUDGET))
     return Status(Code::Invalid, "disc_options.flags has bits that mean nothing: " + std::to_string(options.flags));
   if (!options.allocate != !options.release)
     return Status(Code::Invalid, "disc_options: allocate and release go together");
+  if (options.memory_budget < 0)
+    return Status(Code::Invalid, "disc_options.memory_budget is " + std::to_string(options.memory_budget));
   if (options.device < 0)
     return Status(Code::Invalid, "disc_options.device is " + std::to_string(options.device));
   return Status();
@@ -89,6 +91,8 @@ Status LoadedModel::open(const disc_library &library, const char *folder, const 
   modelOptions.device = options.device;
   modelOptions.interrupted = options.interrupted;
   modelOptions.interruptedContext = options.interrupted_context;
+  modelOptions.memoryBudget = options.memory_budget;
+  modelOptions.failsOverBudget = (options.flags & DISC_FAIL_OVER_BUDGET) != 0;
   std::unique_ptr<Model> model;
   if (Status status =
           Model::create({variant->info, variant->init, variant->main, variant->shapes}, modelOptions, model);

@@ -10,9 +10,21 @@
 
 namespace disc::rt {
 
+int64_t sharedScratchBytes(unsigned threads, int64_t scratchBytes) {
+  int64_t stride = int64_t(Allocator::standard().taken(memorySize(scratchBytes))), bytes;
+  if (scratchBytes <= 0)
+    return 0;
+  return __builtin_mul_overflow(stride, int64_t(threads), &bytes) ? INT64_MAX : bytes;
+}
+
 Model::Model(const Program &program, const ModelOptions &options)
-    : program_(program), options_(options), storages_(*program.info, options_.allocator),
-      scratches_(options_.allocator), outputPool_(std::make_shared<OutputPool>(options.allocator)) {}
+    : program_(program), options_(options), account_(std::make_shared<MemoryAccount>()), scratchMeter_(account_.get()),
+      scratchAllocator_(metered(options.allocator, scratchMeter_)),
+      storages_(*program.info, options_.allocator, account_.get(), this), scratches_(scratchAllocator_),
+      outputPool_(std::make_shared<OutputPool>(options.allocator, account_)) {
+  account_->budget = options.memoryBudget;
+  account_->failsAtOnce = options.failsOverBudget;
+}
 
 Model::~Model() {
   outputPool_->close();
@@ -32,6 +44,8 @@ Status Model::create(const Program &program, const ModelOptions &options, std::u
   if (program.info->version != DISC_MODEL_INFO_VERSION)
     return Status(Code::Version, "the model's table has version " + std::to_string(program.info->version) +
                                      ", this runtime reads version " + std::to_string(DISC_MODEL_INFO_VERSION));
+  if (options.memoryBudget < 0)
+    return Status(Code::Invalid, "the memory budget is " + std::to_string(options.memoryBudget) + " bytes");
   if (options.threads > kMaxThreads)
     return Status(Code::Invalid, "expected at most " + std::to_string(kMaxThreads) + " threads, got " +
                                      std::to_string(options.threads));
@@ -101,6 +115,26 @@ Status Model::adopt(std::shared_ptr<Weights> weights, bool runInit) {
   // The old ones go here, or with the last call that uses them.
   return Status();
 }
+
+Status Model::setMemoryBudget(int64_t bytes) {
+  if (bytes < 0)
+    return Status(Code::Invalid, "the memory budget is " + std::to_string(bytes) + " bytes");
+  DeviceScope scope(device_);
+  if (!scope.status().ok())
+    return scope.status();
+  account_->budget = bytes;
+  while (bytes && account_->held() > bytes && reclaim()) {
+  }
+  account_->changed();
+  return Status();
+}
+
+MemoryUsage Model::memoryUsage() const {
+  const MemoryAccount &account = *account_;
+  return {account.budget, account.held(), account.peak(), account.allocations, account.otherPlans, account.lastPlan};
+}
+
+bool Model::reclaim() { return storages_.reclaim() || outputPool_->reclaim() || scratches_.reclaim(); }
 
 void Model::seed(uint64_t seed) {
   std::lock_guard<Mutex> lock(randomMutex_);
@@ -240,18 +274,27 @@ Status Model::outputShapes(const DLTensor *const *inputs, size_t numInputs, int6
 }
 
 Status Model::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes,
-                          Buffer &scratch) {
+                          Buffer &scratch, unsigned threads) {
   auto noScratch = [&] {
     return Status(Code::Memory, "no memory for scratch of " + std::to_string(scratchBytes) + " bytes per thread");
   };
+  SharedScratch shared;
+  if (threads && tasks > 0 && scratchBytes >= 0) {
+    int64_t bytes = sharedScratchBytes(threads, scratchBytes);
+    shared = {static_cast<char *>(scratch.reserve(memorySize(bytes))), size_t(bytes / threads), threads};
+    if (!shared.data)
+      return noScratch();
+  }
   if (pool_)
-    return pool_->parallelFor(kernel, args, tasks, costNs, scratchBytes, scratch) ? Status() : noScratch();
+    return pool_->parallelFor(kernel, args, tasks, costNs, scratchBytes, scratch, shared) ? Status() : noScratch();
   if (tasks <= 0)
     return Status();
   unsigned ranges = rangesWorth(threads_, tasks, costNs);
+  if (shared.data)
+    ranges = std::min(ranges, shared.threads);
   if (ranges > 1 && scratchBytes >= 0)
-    return callersParallelFor(kernel, args, tasks, ranges, scratchBytes);
-  void *memory = scratchBytes < 0 ? nullptr : scratch.reserve(memorySize(scratchBytes));
+    return callersParallelFor(kernel, args, tasks, ranges, scratchBytes, shared);
+  void *memory = scratchBytes < 0 ? nullptr : shared.data ? shared.data : scratch.reserve(memorySize(scratchBytes));
   if (!memory)
     return noScratch();
   kernel(args, 0, tasks, memory);
@@ -265,8 +308,14 @@ struct ForeignJob {
   void *const *args;
   int64_t tasks, ranges, scratchBytes;
   ScratchPool &scratches;
+  SharedScratch shared;
+  std::atomic<unsigned> begun{0}; ///< Runs that took a part of `shared`.
   std::atomic<int64_t> done{0};
   std::atomic<bool> outOfMemory{false}, outOfRange{false};
+
+  void runTasks(int64_t begin, int64_t end, void *memory) const {
+    kernel(args, rangeBegin(begin, ranges, tasks), rangeBegin(end, ranges, tasks), memory);
+  }
 
   static void run(void *opaque, int64_t begin, int64_t end) {
     auto &job = *static_cast<ForeignJob *>(opaque);
@@ -274,10 +323,19 @@ struct ForeignJob {
       job.outOfRange.store(true, std::memory_order_relaxed);
       return;
     }
+    if (job.shared.data) {
+      unsigned part = job.begun.fetch_add(1, std::memory_order_relaxed);
+      if (part >= job.shared.threads)
+        job.outOfRange.store(true, std::memory_order_relaxed);
+      else if (begin < end)
+        job.runTasks(begin, end, job.shared.data + part * job.shared.stride);
+      job.done.fetch_add(end - begin, std::memory_order_release);
+      return;
+    }
     Buffer scratch = job.scratches.acquire();
     if (void *memory = scratch.reserve(memorySize(job.scratchBytes))) {
       if (begin < end)
-        job.kernel(job.args, rangeBegin(begin, job.ranges, job.tasks), rangeBegin(end, job.ranges, job.tasks), memory);
+        job.runTasks(begin, end, memory);
     } else {
       job.outOfMemory.store(true, std::memory_order_relaxed);
     }
@@ -288,8 +346,8 @@ struct ForeignJob {
 } // namespace
 
 Status Model::callersParallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, unsigned ranges,
-                                 int64_t scratchBytes) {
-  ForeignJob job{kernel, args, tasks, ranges, scratchBytes, scratches_};
+                                 int64_t scratchBytes, const SharedScratch &shared) {
+  ForeignJob job{kernel, args, tasks, ranges, scratchBytes, scratches_, shared};
   options_.parallelFor(options_.parallelContext, ranges, &ForeignJob::run, &job);
   if (job.outOfMemory.load(std::memory_order_relaxed))
     return Status(Code::Memory, "no memory for scratch of " + std::to_string(scratchBytes) + " bytes per thread");

@@ -40,9 +40,19 @@ struct ModelOptions {
   int32_t device = 0;                        ///< Which one of the kind that the model is for.
   disc_interrupted_fn interrupted = nullptr; ///< Asked every few milliseconds whether the run should end.
   void *interruptedContext = nullptr;
+  int64_t memoryBudget = 0;     ///< Bytes that calls may hold at once; 0: no budget.
+  bool failsOverBudget = false; ///< A call does not wait until others have ended.
 };
 
-class Model {
+/// As disc_memory_usage has it.
+struct MemoryUsage {
+  int64_t budget, held, peak, allocations, otherPlans, lastPlan;
+};
+
+/// Scratch of so many threads in one piece, each at a multiple of kAlignment.
+int64_t sharedScratchBytes(unsigned threads, int64_t scratchBytes);
+
+class Model final : Reclaimer {
 public:
   /// A model without weights: load() or adopt() comes next.
   static Status create(const Program &program, const ModelOptions &options, std::unique_ptr<Model> &model);
@@ -101,6 +111,14 @@ public:
   const Allocator &allocator() const { return options_.allocator; }
   unsigned threads() const { return threads_; }
   Device *device() const { return device_; } ///< Null: the CPU.
+
+  /// For calls that begin from here on; 0: no budget. What is kept beyond it is freed.
+  Status setMemoryBudget(int64_t bytes);
+  /// Whether calls that the budget has no room for at the moment wait. If not they fail.
+  void waitForMemory(bool waits) { account_->failsAtOnce = !waits; }
+  MemoryUsage memoryUsage() const;
+  void resetMemoryPeak() { account_->resetPeak(); }
+
   DLDevice where() const { return device_ ? device_->where : DLDevice{kDLCPU, 0}; }
   /// Launches from here on leave records...
   Status startProfile();
@@ -114,10 +132,13 @@ private:
   Random nextRandom();
   Status checkState(int64_t index, const void *data, size_t bytes) const;
   Status checkCounts(const void *inputs, size_t numInputs, const void *outputs, size_t numOutputs) const;
+  /// `shared`: so many threads at most have their scratch in `scratch`; 0: all have their own.
   Status parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes,
-                     Buffer &scratch);
+                     Buffer &scratch, unsigned shared);
   Status callersParallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, unsigned ranges,
-                            int64_t scratchBytes);
+                            int64_t scratchBytes, const SharedScratch &shared);
+  /// Frees a part of what is kept for later calls.
+  bool reclaim() override;
 
   const Program program_;
   const ModelOptions options_; ///< Its allocator is where all buffers come from, so it goes last.
@@ -126,6 +147,9 @@ private:
   bool usesGraphs_ = false; ///< Calls become graphs of the device's (CallStream.h).
   unsigned threads_ = 1;
   std::shared_ptr<ThreadPool> pool_; ///< Null with a parallelFor of the caller's.
+  std::shared_ptr<MemoryAccount> account_;
+  Meter scratchMeter_; ///< Of all threads, so without a limit.
+  const Allocator scratchAllocator_;
   StoragePool storages_;
   ScratchPool scratches_; ///< For the caller's threads.
   std::shared_ptr<OutputPool> outputPool_;

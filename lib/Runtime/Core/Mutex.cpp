@@ -90,6 +90,54 @@ void Mutex::lock() {
   pthread_mutex_lock(&mutex);
 }
 
+static pthread_cond_t *newCondition() {
+  auto *condition = new pthread_cond_t;
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+#ifdef __linux__
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+#endif
+  pthread_cond_init(condition, &attributes);
+  pthread_condattr_destroy(&attributes);
+  return condition;
+}
+
+Condition::Condition() : condition(newCondition()), generation(forkGeneration()) {}
+
+Condition::~Condition() {
+  // Destroying the parent's would wait for its threads.
+  if (generation != forkGeneration())
+    return;
+  pthread_cond_destroy(condition);
+  delete condition;
+}
+
+pthread_cond_t &Condition::current() {
+  if (generation != forkGeneration()) {
+    condition = newCondition();
+    generation = forkGeneration();
+  }
+  return *condition;
+}
+
+void Condition::wait(Mutex &mutex, std::chrono::milliseconds most) {
+#ifdef __linux__
+  constexpr clockid_t kClock = CLOCK_MONOTONIC;
+#else
+  constexpr clockid_t kClock = CLOCK_REALTIME;
+#endif
+  constexpr long kSecond = 1'000'000'000;
+  timespec end;
+  clock_gettime(kClock, &end);
+  end.tv_sec += most.count() / 1000;
+  end.tv_nsec += long(most.count() % 1000) * 1'000'000;
+  if (end.tv_nsec >= kSecond)
+    ++end.tv_sec, end.tv_nsec -= kSecond;
+  pthread_cond_timedwait(&current(), &mutex.mutex, &end);
+}
+
+void Condition::notifyAll() { pthread_cond_broadcast(&current()); }
+
 unsigned forkGeneration() {
   registerHandlers();
   return forks.load(std::memory_order_relaxed);

@@ -43,12 +43,32 @@ public:
 
 private:
   friend struct ForkHandlers;
+  friend class Condition;
 
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   const Held held;
   bool taken = false; ///< By the handler before the fork.
   std::atomic<bool> abandoned{false};
   Mutex *previous = nullptr, *next = nullptr; ///< In the list of all of them.
+};
+
+/// What threads wait for that hold a Mutex. A child of fork() has another one: the threads that wait are the parent's.
+class Condition {
+public:
+  Condition();
+  ~Condition();
+  Condition(const Condition &) = delete;
+  Condition &operator=(const Condition &) = delete;
+
+  /// Both are called with the mutex locked. Waits for this long at most, and may return earlier.
+  void wait(Mutex &mutex, std::chrono::milliseconds most);
+  void notifyAll();
+
+private:
+  pthread_cond_t &current();
+
+  pthread_cond_t *condition;
+  unsigned generation;
 };
 
 /// How many forks lie between the process in which the runtime began and this one: threads of another generation do not

@@ -17,7 +17,9 @@ namespace {
 /// A managed tensor and its extents in one object.
 struct Managed {
   DLManagedTensorVersioned tensor;
-  std::vector<int64_t> extents; ///< Shape, then strides.
+  std::vector<int64_t> extents;     ///< Shape, then strides.
+  MemoryAccount *account = nullptr; ///< Lives as long as `counted` is not 0.
+  int64_t counted = 0;              ///< Bytes that the account counts, until the caller has the tensor.
 
   /// All but where the data is.
   void describe(DLDevice device, int64_t dtype, int64_t rank, const int64_t *dims);
@@ -32,10 +34,22 @@ struct DeviceOutput : Managed {
     auto *self = static_cast<DeviceOutput *>(static_cast<Managed *>(tensor->manager_ctx));
     DeviceScope scope(self->device);
     self->device->release(tensor->dl_tensor.data, self->stream);
+    if (self->counted)
+      self->account->subtract(self->counted);
     delete self;
   }
 };
 } // namespace
+
+int64_t handOver(DLManagedTensorVersioned *tensor) {
+  return std::exchange(static_cast<Managed *>(tensor->manager_ctx)->counted, 0);
+}
+
+int64_t countedBytes(const DLManagedTensorVersioned *tensor) {
+  return static_cast<const Managed *>(tensor->manager_ctx)->counted;
+}
+
+int64_t deviceOutputBytes(int64_t bytes) { return int64_t(Allocator::standard().taken(memorySize(bytes))); }
 
 /// In a block of the pool's.
 struct OutputPool::Output : Managed {
@@ -44,7 +58,7 @@ struct OutputPool::Output : Managed {
 
   static void destroy(DLManagedTensorVersioned *tensor) {
     auto *self = static_cast<Output *>(static_cast<Managed *>(tensor->manager_ctx));
-    self->pool->give(self->block);
+    self->pool->give(self->block, self->counted != 0);
     delete self;
   }
 };
@@ -66,7 +80,7 @@ void Managed::describe(DLDevice device, int64_t dtype, int64_t rank, const int64
   tensor.dl_tensor = {nullptr, device, int32_t(rank), type, extents.data(), extents.data() + rank, 0};
 }
 
-Status allocateOutput(Device &device, Stream stream, int64_t dtype, int64_t rank, const int64_t *dims,
+Status allocateOutput(Device &device, Stream stream, Meter &meter, int64_t dtype, int64_t rank, const int64_t *dims,
                       DLManagedTensorVersioned *&tensor) {
   int64_t bytes;
   void *data = nullptr;
@@ -77,8 +91,15 @@ Status allocateOutput(Device &device, Stream stream, int64_t dtype, int64_t rank
   output->stream = stream;
   output->describe(device.where, dtype, rank, dims);
   output->tensor.deleter = &DeviceOutput::destroy;
-  if (Status status = device.allocate(size_t(bytes), stream, data); !status.ok())
+  int64_t counted = deviceOutputBytes(bytes);
+  if (!meter.take(size_t(counted)))
+    return Status(Code::Memory, "the memory budget does not allow it");
+  if (Status status = device.allocate(size_t(bytes), stream, data); !status.ok()) {
+    meter.give(size_t(counted));
     return status;
+  }
+  output->account = meter.countsIn();
+  output->counted = output->account ? counted : 0;
   tensor = &output.release()->tensor;
   tensor->dl_tensor.data = data;
   return Status();
@@ -90,33 +111,74 @@ void OutputPool::close() {
   std::lock_guard<Mutex> lock(mutex);
   closed = true;
   for (Block &block : free)
-    allocator.release(block.data, block.capacity);
+    drop(block);
   free.clear();
   freeBytes = 0;
 }
 
-DLManagedTensorVersioned *OutputPool::allocate(int64_t dtype, int64_t rank, const int64_t *dims, size_t redZone) {
+void OutputPool::drop(Block block) {
+  allocator.release(block.data, block.capacity);
+  if (account)
+    account->subtract(int64_t(block.capacity));
+}
+
+bool OutputPool::reclaim() {
+  Block block;
+  {
+    std::lock_guard<Mutex> lock(mutex);
+    if (free.empty())
+      return false;
+    block = free.front();
+    freeBytes -= block.capacity;
+    free.erase(free.begin());
+  }
+  drop(block);
+  return true;
+}
+
+DLManagedTensorVersioned *OutputPool::allocate(int64_t dtype, int64_t rank, const int64_t *dims, size_t redZone,
+                                               Meter *meter, Block *block) {
   int64_t bytes;
-  if (!denseBytes(dims, rank, elementBytes(dtype), bytes))
-    return nullptr;
-  size_t size = memorySize(bytes);
-  if (size > size_t(PTRDIFF_MAX) - 2 * redZone)
+  size_t size = denseBytes(dims, rank, elementBytes(dtype), bytes) ? memorySize(bytes) : SIZE_MAX;
+  bool fits = size <= size_t(PTRDIFF_MAX) - 2 * redZone;
+  if (block && block->data && (!fits || block->capacity < size + 2 * redZone))
+    give(std::exchange(*block, {}));
+  if (!fits)
     return nullptr;
   auto output = std::make_unique<Output>();
   output->pool = shared_from_this();
   output->describe({kDLCPU, 0}, dtype, rank, dims);
   output->tensor.deleter = &Output::destroy;
-  output->block = take(size + 2 * redZone);
+  output->block = block && block->data ? std::exchange(*block, {}) : take(size + 2 * redZone, meter);
   if (!output->block.data)
     return nullptr;
+  output->account = account.get();
+  output->counted = account ? int64_t(output->block.capacity) : 0;
   output->tensor.dl_tensor.data = static_cast<char *>(output->block.data) + redZone;
   return &output.release()->tensor;
 }
 
-OutputPool::Block OutputPool::take(size_t bytes) {
+size_t OutputPool::capacityFor(size_t bytes) {
   // Rounded so that nearby sizes can share a block.
-  size_t rounded = std::max<size_t>(kAlignment, (bytes + 511) / 512 * 512);
-  Block result{nullptr, 0};
+  return std::max<size_t>(kAlignment, (bytes + 511) / 512 * 512);
+}
+
+OutputPool::Block OutputPool::takeKept(size_t capacity) {
+  std::lock_guard<Mutex> lock(mutex);
+  for (auto it = free.begin(); it != free.end(); ++it)
+    if (it->capacity == capacity) {
+      Block result = *it;
+      freeBytes -= capacity, usedBytes += capacity;
+      peakBytes = std::max(peakBytes, usedBytes);
+      free.erase(it);
+      return result;
+    }
+  return {};
+}
+
+OutputPool::Block OutputPool::take(size_t bytes, Meter *meter) {
+  size_t rounded = capacityFor(bytes);
+  Block result;
   {
     std::lock_guard<Mutex> lock(mutex);
     // Best fit, of blocks that would not waste more than they hold.
@@ -137,9 +199,11 @@ OutputPool::Block OutputPool::take(size_t bytes) {
   }
   // What is kept and what is in use together stay within the peak; a long list would make the search above slow.
   for (Block dropped = dropOne(); dropped.data; dropped = dropOne())
-    allocator.release(dropped.data, dropped.capacity);
+    drop(dropped);
   if (!result.data) {
-    result = {allocator.allocate(rounded), rounded};
+    Allocator counting = allocator;
+    counting.meter = meter;
+    result = {counting.allocate(rounded), rounded};
     if (!result.data) {
       std::lock_guard<Mutex> lock(mutex);
       usedBytes -= rounded;
@@ -151,7 +215,7 @@ OutputPool::Block OutputPool::take(size_t bytes) {
 OutputPool::Block OutputPool::dropOne() {
   std::lock_guard<Mutex> lock(mutex);
   if (free.empty() || (usedBytes + freeBytes <= std::max(peakBytes, earlierPeak) && free.size() <= kMaxFreeBlocks))
-    return {nullptr, 0};
+    return {};
   Block block = free.front();
   freeBytes -= block.capacity;
   free.erase(free.begin());
@@ -163,16 +227,32 @@ size_t OutputPool::heldBytes() {
   return freeBytes;
 }
 
-void OutputPool::give(Block block) {
+void OutputPool::give(Block block, bool isCounted) {
+  int64_t capacity = int64_t(block.capacity), budget = account ? account->budget.load(std::memory_order_relaxed) : 0;
+  // What the budget has no room for is not kept.
+  bool keeps = true;
+  if (account && !isCounted && budget)
+    keeps = isCounted = account->take(capacity, budget);
+  else if (account && !isCounted)
+    account->add(capacity), isCounted = true;
+  else if (budget)
+    keeps = account->held() <= budget;
   {
     std::lock_guard<Mutex> lock(mutex);
     usedBytes -= block.capacity;
-    if (!closed && attempt([&] { free.push_back(block); })) {
+    if (keeps && !closed && attempt([&] { free.push_back(block); })) {
       freeBytes += block.capacity;
-      return;
+      block = {};
     }
   }
-  allocator.release(block.data, block.capacity);
+  if (!block.data) {
+    if (account)
+      account->changed();
+  } else if (isCounted) {
+    drop(block);
+  } else {
+    allocator.release(block.data, block.capacity);
+  }
 }
 
 } // namespace disc::rt

@@ -11,6 +11,7 @@
 #define DISC_RUNTIME_CORE_OUTPUTS_H
 
 #include "lib/Runtime/Core/Allocator.h"
+#include "lib/Runtime/Core/Budget.h"
 #include "lib/Runtime/Core/Mutex.h"
 #include "lib/Runtime/Device/Device.h"
 
@@ -18,22 +19,55 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace disc::rt {
 
-/// A contiguous tensor in memory of the device's, which is freed in the order of the stream.
-Status allocateOutput(Device &device, Stream stream, int64_t dtype, int64_t rank, const int64_t *dims,
+/// A contiguous tensor in memory of the device's, which is freed in the order of the stream. The meter's account counts
+/// it until handOver().
+Status allocateOutput(Device &device, Stream stream, Meter &meter, int64_t dtype, int64_t rank, const int64_t *dims,
                       DLManagedTensorVersioned *&tensor);
+/// What a tensor of so many bytes counts for.
+int64_t deviceOutputBytes(int64_t bytes);
+
+/// A tensor of either kind becomes the caller's: the bytes that it counted for until now.
+int64_t handOver(DLManagedTensorVersioned *tensor);
+int64_t countedBytes(const DLManagedTensorVersioned *tensor);
+
+/// A block of an OutputPool; without data there is none.
+struct OutputBlock {
+  void *data = nullptr;
+  size_t capacity = 0;
+};
 
 class OutputPool : public std::enable_shared_from_this<OutputPool> {
 public:
-  explicit OutputPool(const Allocator &allocator = Allocator::standard()) : allocator(allocator) {}
+  /// Blocks that are kept, or used by calls, count in the account, if there is one.
+  explicit OutputPool(const Allocator &allocator = Allocator::standard(),
+                      std::shared_ptr<MemoryAccount> account = nullptr)
+      : allocator(allocator), account(std::move(account)) {}
   ~OutputPool();
+
+  using Block = OutputBlock;
 
   /// A contiguous tensor, or null if there is no memory. The pool lives on until the
   /// last of its tensors is deleted. `redZone` bytes before and after it are nobody's.
-  DLManagedTensorVersioned *allocate(int64_t dtype, int64_t rank, const int64_t *dims, size_t redZone = 0);
+  /// A `block` of the call's is taken; it is used if it is large enough, and given back if not.
+  DLManagedTensorVersioned *allocate(int64_t dtype, int64_t rank, const int64_t *dims, size_t redZone = 0,
+                                     Meter *meter = nullptr, Block *block = nullptr);
+
+  /// The capacity of a new block for so many bytes.
+  static size_t capacityFor(size_t bytes);
+  /// A block of this capacity that is kept, or one without data.
+  Block takeKept(size_t capacity);
+  /// A block, or one without data if there is no memory.
+  Block take(size_t bytes, Meter *meter);
+  /// Gives back one that a call has.
+  void give(Block block) { give(block, /*isCounted=*/true); }
+
+  /// Frees a block that is kept; false if there is none.
+  bool reclaim();
 
   /// There will be no later calls: nothing is kept any more.
   void close();
@@ -42,18 +76,16 @@ public:
   size_t heldBytes();
 
 private:
-  struct Block {
-    void *data;
-    size_t capacity;
-  };
   struct Output;
 
-  Block take(size_t bytes);
-  void give(Block block);
+  void give(Block block, bool isCounted);
+  /// Frees one that the account counts.
+  void drop(Block block);
   /// A block that is not to be kept any longer, or one without data.
   Block dropOne();
 
   const Allocator allocator; ///< A copy: outputs outlive the model.
+  const std::shared_ptr<MemoryAccount> account;
   Mutex mutex;
   std::vector<Block> free; ///< Least recently given first.
   bool closed = false;

@@ -149,8 +149,9 @@ int32_t disc_call::checkedLaunch(disc_kernel_fn kernel, void **args, const char 
 
   bool profiled = model.profile_.on();
   int64_t began = profiled ? Profile::now() : 0;
-  Status done = model.parallelFor(&CheckedLaunch::run, args, tasks, costNs,
-                                  launch.scratchBytes + int64_t(Sanitizer::kRedZone), storage->scratch);
+  Status done =
+      model.parallelFor(&CheckedLaunch::run, args, tasks, costNs, launch.scratchBytes + int64_t(Sanitizer::kRedZone),
+                        storage->scratch, scratchThreads());
   if (profiled)
     model.profile_.add({kernel, began, Profile::now(), tasks});
   if (kernelFailed.load(std::memory_order_relaxed))

@@ -1,6 +1,7 @@
 //===- Stack.cpp - a large stack for recursive models ---------------------===//
 
 #include "lib/Runtime/Core/Stack.h"
+#include "lib/Runtime/Core/Budget.h"
 
 #include <cstdlib>
 #include <sys/mman.h>
@@ -11,21 +12,40 @@ namespace disc::rt {
 // For what procedures call: kernels, and functions of the runtime.
 constexpr size_t kReserve = size_t(1) << 20;
 
-Stack::~Stack() {
-  if (memory)
-    munmap(memory, kBytes);
+Stack::~Stack() { release(); }
+
+void Stack::release() {
+  if (!memory)
+    return;
+  munmap(memory, kBytes);
+  memory = nullptr;
+  if (meter)
+    meter->give(kBytes);
+}
+
+bool Stack::releaseUnused() {
+  if (!memory || touched)
+    return false;
+  release();
+  return true;
 }
 
 bool Stack::reserve() {
+  touched = true;
   if (memory)
     return true;
+  if (meter && !meter->take(kBytes))
+    return false;
   int flags = MAP_PRIVATE | MAP_ANONYMOUS;
 #ifdef MAP_NORESERVE
   flags |= MAP_NORESERVE;
 #endif
   void *mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, flags, -1, 0);
-  if (mapped == MAP_FAILED)
+  if (mapped == MAP_FAILED) {
+    if (meter)
+      meter->give(kBytes);
     return false;
+  }
   memory = static_cast<char *>(mapped);
   // What should never be reached faults.
   (void)mprotect(memory, size_t(sysconf(_SC_PAGESIZE)), PROT_NONE);

@@ -15,11 +15,14 @@
 
 namespace disc::rt {
 
+class Meter;
+
 class Stack {
 public:
   static constexpr size_t kBytes = size_t(256) << 20;
 
-  Stack() = default;
+  /// `meter` counts all of its size; null: nobody does.
+  explicit Stack(Meter *meter = nullptr) : meter(meter) {}
   Stack(const Stack &) = delete;
   Stack &operator=(const Stack &) = delete;
   ~Stack();
@@ -31,8 +34,17 @@ public:
   /// Whether the function that asks, which runs on it, may go deeper.
   bool hasRoom() const;
 
+  /// As Buffer has them, for a call with a budget.
+  void untouch() { touched = false; }
+  bool releaseUnused();
+  size_t heldBytes() const { return memory ? kBytes : 0; }
+
 private:
+  void release();
+
+  Meter *const meter;
   char *memory = nullptr;
+  bool touched = false;
 };
 
 } // namespace disc::rt

@@ -234,7 +234,8 @@ void ThreadPool::withdraw(Worker &worker) {
 }
 
 void ThreadPool::runJob(unsigned first, Buffer &scratch) {
-  void *memory = scratch.reserve(memorySize(job.scratchBytes));
+  void *memory =
+      job.shared.data ? job.shared.data + first * job.shared.stride : scratch.reserve(memorySize(job.scratchBytes));
   if (!memory) {
     outOfMemory.store(true, std::memory_order_relaxed);
     return;
@@ -264,7 +265,7 @@ unsigned rangesWorth(unsigned threads, int64_t tasks, int64_t costNs) {
 }
 
 bool ThreadPool::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs,
-                             int64_t scratchBytes, Buffer &scratch) {
+                             int64_t scratchBytes, Buffer &scratch, const SharedScratch &shared) {
   if (tasks <= 0)
     return true;
   if (scratchBytes < 0)
@@ -273,8 +274,10 @@ bool ThreadPool::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t t
   if (inherited())
     restart();
   unsigned count = rangesWorth(size(), tasks, costNs);
+  if (shared.data)
+    count = std::min(count, shared.threads);
   if (count == 1 || busy.exchange(true, std::memory_order_acquire)) {
-    void *memory = scratch.reserve(memorySize(scratchBytes));
+    void *memory = shared.data ? shared.data : scratch.reserve(memorySize(scratchBytes));
     if (!memory)
       return false;
     kernel(args, 0, tasks, memory);
@@ -283,7 +286,7 @@ bool ThreadPool::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t t
 
   int64_t share = (tasks + count - 1) / count;
   bool backwards = kernel == job.kernel && !job.backwards;
-  job = {kernel, args, scratchBytes, 1, count, backwards};
+  job = {kernel, args, scratchBytes, 1, count, backwards, shared};
   job.chunk = std::max({int64_t(1), share / kChunksPerRange, kChunkNs / costNs});
   for (unsigned i = 0; i < count; ++i) {
     ranges[i].begin = rangeBegin(i, count, tasks);

@@ -52,6 +52,13 @@ inline int64_t rangeBegin(int64_t range, int64_t ranges, int64_t tasks) {
   return tasks / ranges * range + (range < tasks % ranges ? range : tasks % ranges);
 }
 
+/// Scratch of all threads of a job in one piece of memory, `stride` bytes for each; for calls with a memory budget.
+struct SharedScratch {
+  char *data = nullptr; ///< Null: threads use their own.
+  size_t stride = 0;
+  unsigned threads = 0;
+};
+
 class ThreadPool {
 public:
   /// The pool of this size that the models of this process share; 0 is the default size.
@@ -65,9 +72,10 @@ public:
   unsigned size() const { return unsigned(workers.size()) + 1; }
 
   /// Runs every task, about `costNs` nanoseconds each; `scratch` is the caller's. False
-  /// if there is no memory for scratch.
+  /// if there is no memory for scratch. With `shared`, neither it nor the workers' own is used, and no more threads
+  /// than have a part of it.
   bool parallelFor(disc_kernel_fn kernel, void *const *args, int64_t tasks, int64_t costNs, int64_t scratchBytes,
-                   Buffer &scratch);
+                   Buffer &scratch, const SharedScratch &shared = {});
 
 private:
   enum class State : int { Idle, Parked, Posted, Running, Stopping };
@@ -97,6 +105,7 @@ private:
     int64_t chunk = 1;
     unsigned ranges = 0;
     bool backwards = false;
+    SharedScratch shared;
   };
 
   void start();

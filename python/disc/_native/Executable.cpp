@@ -47,6 +47,9 @@ public:
   std::string device() const { return rt::deviceName(model->where()); }
   nb::dict deviceCounters() const;
   void seed(uint64_t seed) { model->seed(seed); }
+  void setMemoryBudget(int64_t bytes, bool fail);
+  rt::MemoryUsage memory() const { return model->memoryUsage(); }
+  void resetMemoryPeak() { model->resetMemoryPeak(); }
   void startProfile();
   nb::list stopProfile();
 
@@ -108,6 +111,18 @@ Executable::Executable(std::unique_ptr<Jit> code, Objects objects, CodegenTimes 
   options.device = device;
   options.interrupted = checkSignals;
   rt::Status status = rt::Model::create({info, init, main, /*shapes=*/nullptr}, options, model);
+  if (!status.ok())
+    raiseRuntimeError(status.error());
+}
+
+void Executable::setMemoryBudget(int64_t bytes, bool fail) {
+  rt::Status status;
+  {
+    GilRelease release;
+    status = model->setMemoryBudget(bytes);
+    if (status.ok())
+      model->waitForMemory(!fail);
+  }
   if (!status.ok())
     raiseRuntimeError(status.error());
 }
@@ -523,6 +538,13 @@ static std::unique_ptr<Executable> loadInit(ModuleHandle module, nb::type_object
 }
 
 void disc::py::bindExecutable(nb::module_ &m) {
+  nb::class_<rt::MemoryUsage>(m, "MemoryUsage", "How much memory a model holds, in bytes, as its budget counts it.")
+      .def_ro("budget", &rt::MemoryUsage::budget, "0: none.")
+      .def_ro("held", &rt::MemoryUsage::held, "By calls, or kept for later ones.")
+      .def_ro("peak", &rt::MemoryUsage::peak, "The most at once since reset_memory_peak().")
+      .def_ro("allocations", &rt::MemoryUsage::allocations)
+      .def_ro("other_plans", &rt::MemoryUsage::otherPlans, "Calls that used another plan than the first.")
+      .def_ro("last_plan", &rt::MemoryUsage::lastPlan, "-1: no call has chosen one.");
   nb::class_<Executable>(m, "Executable", "Compiled code, loaded.")
       .def("init", &Executable::init, nb::arg("parameters"),
            "Binds the parameters, in the order of info()['parameters'], and does "
@@ -552,6 +574,12 @@ void disc::py::bindExecutable(nb::module_ &m) {
       .def("objects", &Executable::objects, "The machine code, as ELF objects that link() takes.")
       .def("times", &Executable::times, "Seconds of code generation, by step.")
       .def("seed", &Executable::seed, nb::arg("seed"), "What random numbers follow from.")
+      .def(
+          "set_memory_budget", &Executable::setMemoryBudget, nb::arg("bytes"), nb::arg("fail") = false,
+          "The most bytes that all calls may hold at once; 0: no limit. A call that there is no room for at the moment "
+          "waits, or fails with `fail`.")
+      .def("memory", &Executable::memory)
+      .def("reset_memory_peak", &Executable::resetMemoryPeak)
       .def("start_profile", &Executable::startProfile, "Records every launch from here on.")
       .def("stop_profile", &Executable::stopProfile,
            "The launches since start_profile: kernel, kind, source, begin and end in ns, tasks.")

@@ -48,6 +48,9 @@ public:
   void readState(int64_t index, nb::object buffer);
   void saveState(nb::bytes path);
   void loadState(nb::bytes path);
+  void setMemoryBudget(int64_t bytes, bool fail);
+  disc_memory_usage memory();
+  void resetMemoryPeak() { check(disc_reset_memory_peak(model)); }
   nb::dict describe() const;
   nb::list tensors(disc_status (*query)(const disc_model *, int64_t, disc_tensor_spec *), int64_t count) const;
   nb::list inputs() const { return tensors(disc_describe_input, spec.num_inputs); }
@@ -174,6 +177,24 @@ void Model::reset() {
     status = disc_reset(model);
   }
   check(status);
+}
+
+void Model::setMemoryBudget(int64_t bytes, bool fail) {
+  disc_status status;
+  {
+    GilRelease release;
+    status = disc_set_memory_budget(model, bytes);
+    if (status == DISC_OK)
+      status = disc_wait_for_memory(model, !fail);
+  }
+  check(status);
+}
+
+disc_memory_usage Model::memory() {
+  disc_memory_usage usage{};
+  usage.size = sizeof(usage);
+  check(disc_memory(model, &usage));
+  return usage;
 }
 
 /// To the memory of a contiguous buffer.
@@ -378,6 +399,13 @@ NB_MODULE(_runtime, m) {
   m.doc() = "Compiled libraries: the C interface of DISC.";
   // Dynamo keeps compiled functions to the end of the process; nanobind reports them on stderr as leaked.
   nb::set_leak_warnings(false);
+  nb::class_<disc_memory_usage>(m, "MemoryUsage", "How much memory a model holds, in bytes, as its budget counts it.")
+      .def_ro("budget", &disc_memory_usage::budget, "0: none.")
+      .def_ro("held", &disc_memory_usage::held, "By calls, or kept for later ones.")
+      .def_ro("peak", &disc_memory_usage::peak, "The most at once since reset_memory_peak().")
+      .def_ro("allocations", &disc_memory_usage::allocations)
+      .def_ro("other_plans", &disc_memory_usage::other_plans, "Calls that used another plan than the first.")
+      .def_ro("last_plan", &disc_memory_usage::last_plan, "-1: no call has chosen one.");
   nb::class_<Model>(m, "Model", "A loaded model.")
       .def(nb::init<nb::bytes, int32_t, std::optional<nb::bytes>, bool, int32_t>(), nb::arg("path"), nb::arg("threads"),
            nb::arg("weights").none(), nb::arg("trust_files"), nb::arg("device"))
@@ -390,6 +418,12 @@ NB_MODULE(_runtime, m) {
       .def("read_state", &Model::readState)
       .def("save_state", &Model::saveState)
       .def("load_state", &Model::loadState)
+      .def(
+          "set_memory_budget", &Model::setMemoryBudget, nb::arg("bytes"), nb::arg("fail") = false,
+          "The most bytes that all calls may hold at once; 0: no limit. A call that there is no room for at the moment "
+          "waits, or fails with `fail`.")
+      .def("memory", &Model::memory)
+      .def("reset_memory_peak", &Model::resetMemoryPeak)
       .def("describe", &Model::describe, "Name, cpu, version of the runtime, threads, device.")
       .def("inputs", &Model::inputs, "Tuples (name, dtype, texts of the dims, whether it is updated).")
       .def("outputs", &Model::outputs)
