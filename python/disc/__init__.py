@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from .kernels import KernelInfo
     from .lazy import LazyModel
     from .library import Library, load
-    from .model import MemoryUse, Model
+    from .memory import MemoryCurve, MemoryPoint, MemoryUse
+    from .model import Model
     from .reporting import report
     from .trees import flatten_tree
 
@@ -59,6 +60,8 @@ __all__ = [
     "LazyModel",
     "Library",
     "LibraryError",
+    "MemoryCurve",
+    "MemoryPoint",
     "MemoryUse",
     "Model",
     "NotLowerable",
@@ -106,7 +109,9 @@ _LAZY = {
     "report": ("reporting", "_native"),
     "KernelInfo": ("kernels", None),
     "LazyModel": ("lazy", None),
-    "MemoryUse": ("model", "_native"),
+    "MemoryCurve": ("memory", "_native"),
+    "MemoryPoint": ("memory", "_native"),
+    "MemoryUse": ("memory", "_native"),
     "Model": ("model", "_native"),
     "backends": ("backends", None),
     "hf": ("hf", "_native"),

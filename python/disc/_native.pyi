@@ -34,6 +34,13 @@ class Module:
         and (offset, bytes, first step, last step) of each of the `temporaries`. ValueError if a symbol is missing.
         """
 
+    def plans(self, symbols: Mapping[str, int]) -> dict[str, Any]:
+        """The plans of the entry `main` at some values of the symbols.
+
+        (function, nanoseconds more than the first) of each (`plans`), the first one's nanoseconds (`cost`), bytes of
+        results whose sizes are known before the call (`results`), and of the scratch of one thread (`scratch`).
+        """
+
     def interface(self) -> dict[str, Any] | None:
         """What the model takes and gives, after the memory stage, else None.
 
@@ -276,6 +283,9 @@ version: int
 
 def opt(arguments: Sequence[str]) -> int:
     """Runs disc-opt with these arguments, the program's name first; returns its exit status. Once per process."""
+
+def memory_taken(bytes: int) -> int:
+    """How much an allocation of the runtime's takes, in whole pages or cache lines."""
 
 def host_target() -> dict[str, Any]:
     """The machine this process runs on, as the driver describes it."""

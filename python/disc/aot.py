@@ -247,6 +247,9 @@ class _Job:
 
     def __init__(self, name: str, model: str, options: Options, emit: str, packed: bool) -> None:
         self.compilation = Compilation(options, model, library=True)
+        if options.memory_budget is not None and self.compilation.pipeline.has("disc-host-lower"):
+            budget = f"memory-budget={options.memory_budget}"
+            self.compilation.pipeline = self.compilation.pipeline.configure("disc-host-lower", budget)
         self._linked: dict[str, Linkable] = {}
         self._builder = _native.ArtifactBuilder(name)
         self._emit = emit

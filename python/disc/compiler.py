@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 from . import _native, code_cache, records
 from .backends.backend import Backend
 from .backends.registry import Choice
+from .byte_sizes import parse_bytes
 from .compilation import EMIT, LOAD, Compilation, is_onnx
 from .errors import ArgumentTypeError, ArgumentValueError, LoadError, boundary
 from .frontend import ImportedProgram
@@ -330,9 +331,10 @@ def build(compilation: Compilation, program: ImportedProgram, device: int = 0) -
         texts, objects = found
         with compilation.step(EMIT), boundary(EMIT):
             compilation.take_cached(texts)
-            return _native.link(
+            executable = _native.link(
                 objects, torch.Tensor, threads=options.threads or 0, symbols=_symbols(options), device=device
             )
+            return _with_budget(executable, options)
     module = compilation.lowered(program, module)
     if options.stop_after is not None:
         return None
@@ -341,6 +343,12 @@ def build(compilation: Compilation, program: ImportedProgram, device: int = 0) -
         if cached is not None:
             cached.store(compilation.texts, executable.objects())
     compilation.timeline.divide(executable.times())
+    return _with_budget(executable, options)
+
+
+def _with_budget(executable: _native.Executable, options: Options) -> _native.Executable:
+    if options.memory_budget is not None:
+        executable.set_memory_budget(parse_bytes(options.memory_budget))
     return executable
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from . import _runtime
+from .byte_sizes import parse_bytes
 from .errors import CallError, InputTypeError
 from .interface import SymbolSpec, TensorSpec
 
@@ -29,6 +30,7 @@ def load(
     weights: str | os.PathLike[str] | None = None,
     trust_files: bool = False,
     device: int = 0,
+    memory_budget: int | str | None = None,
 ) -> Library | Model:
     """Loads a compiled model from a file. Nothing is compiled.
 
@@ -43,6 +45,9 @@ def load(
             file beside it.
         trust_files: do not compare files with the checksums in the library. Formats and bounds are checked anyway.
         device: of a library for GPUs, the number of the one to run on.
+        memory_budget: the limit for what calls hold at once besides weights, inputs and given outputs: bytes, or text
+            such as ``"512MiB"``. None means the budget that the library was compiled with, if any. See
+            :meth:`Library.set_memory_budget`.
 
     Raises:
         OSError: a file cannot be read (FileNotFoundError, ...).
@@ -52,15 +57,18 @@ def load(
     """
     if threads is not None and (not isinstance(threads, int) or not 1 <= threads <= _MAX_THREADS):
         raise ValueError(f"threads: expected None or a number from 1 to {_MAX_THREADS}, got {threads!r}")
+    budget = None if memory_budget is None else parse_bytes(memory_budget)
     if _is_saved(path):
         if weights is not None:
             raise ValueError(
                 f"weights: {os.fspath(path)!r} is not a library; call model.load_state_dict for other weights"
             )
-        return _load_saved(path, threads, trust_files, device)
-    return _open(
-        _Source(_readable(path), threads, None if weights is None else _readable(weights), trust_files, device)
-    )
+        model = _load_saved(path, threads, trust_files, device)
+        if budget is not None:
+            model.set_memory_budget(budget)
+        return model
+    source = _Source(_readable(path), threads, None if weights is None else _readable(weights), trust_files, device)
+    return _open(source if budget is None else replace(source, memory=(budget, True)))
 
 
 def _is_saved(path: str | os.PathLike[str]) -> bool:
@@ -93,11 +101,16 @@ class _Source:
     device: int
     swapped: bytes | None = None
     seed: int | None = None
+    memory: tuple[int, bool] | None = None
+    """A budget, and whether calls wait for one another."""
 
 
 def _open(source: _Source) -> Library:
     model = _runtime.Model(source.path, source.threads or 0, source.weights, source.trust_files, source.device)
     library = Library(model, source)
+    if source.memory is not None:
+        budget, waits = source.memory
+        model.set_memory_budget(budget, fail=not waits)
     if source.swapped is not None:
         model.swap_weights(source.swapped)
     if source.seed is not None:
@@ -251,6 +264,16 @@ class Library:
         """Sets what the numbers of random operations follow from, a number of 64 bits; see :meth:`disc.Model.seed`."""
         self._model.seed(seed % 2**64)
         self._source = replace(self._source, seed=seed % 2**64)
+
+    def set_memory_budget(self, budget: int | str | None, *, wait: bool = True) -> None:
+        """Limits what calls that begin after this hold at once; see :meth:`disc.Model.set_memory_budget`."""
+        memory = (0 if budget is None else parse_bytes(budget), wait)
+        self._model.set_memory_budget(memory[0], fail=not wait)
+        self._source = replace(self._source, memory=memory)
+
+    def memory_held(self) -> _runtime.MemoryUsage:
+        """Bytes that calls hold now, and their peak, while there is a budget."""
+        return self._model.memory()
 
     def state(self) -> dict[str, Any]:
         """Copies of the state (parameters that are ``updated``) by their names, as NumPy's arrays; waits for calls.

@@ -1,44 +1,19 @@
-"""How much memory calls of a model need, and the plans among which a memory budget chooses."""
+"""The memory of a model's calls, and the plans that a memory budget selects from."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from . import _native, tables
-from .errors import ArgumentTypeError, ArgumentValueError
-
-_UNITS = {"": 1, "b": 1}
-_UNITS.update({prefix + suffix: 1000 ** (n + 1) for n, prefix in enumerate("kmgt") for suffix in ("", "b")})
-_UNITS.update({prefix + suffix: 1024 ** (n + 1) for n, prefix in enumerate("kmgt") for suffix in ("i", "ib")})
-
-
-def parse_bytes(text: int | str, what: str = "memory_budget") -> int:
-    """A number of bytes: an int, or text such as ``"512MiB"``, ``"1.5 GB"`` or ``"4096"``.
-
-    Raises ArgumentTypeError or ArgumentValueError, which begin with ``what``, for anything else and for less than 1.
-    """
-    if isinstance(text, bool) or not isinstance(text, (int, str)):
-        raise ArgumentTypeError(f"{what}: expected a number of bytes or text such as '512MiB', got {text!r}")
-    if isinstance(text, int):
-        count = text
-    else:
-        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([a-z]*)\s*", text.lower())
-        if match is None or match[2] not in _UNITS:
-            raise ArgumentValueError(f"{what}: expected a number of bytes or text such as '512MiB', got {text!r}")
-        count = int(float(match[1]) * _UNITS[match[2]])
-    if not 1 <= count < 1 << 63:
-        raise ArgumentValueError(f"{what}: expected at least one byte, got {text!r}")
-    return count
 
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """What one call needs, beside weights and the tensors that it is given. Sizes are in bytes."""
+    """The memory of one call, besides weights and the caller's tensors. Sizes are in bytes."""
 
     arena: int
-    """All temporaries, which lie in one arena, each rounded up to a cache line."""
+    """The arena with all temporaries, each rounded up to a cache line."""
     live: int
     """The most of them that is needed at one time, of all kernels: no arena is smaller."""
     in_place: int
@@ -46,18 +21,15 @@ class MemoryUse:
     temporaries: list[tuple[int, int, int, int]]
     """Offset, size, first and last step of each."""
     results: int = 0
-    """Results that the call allocates if it is not given tensors for them, as far as their sizes follow from the inputs'."""
+    """Results that the call allocates, unless the caller passes tensors for them. Data-dependent sizes are left out."""
     scratch: int = 0
-    """Memory of the threads for the kernels that need some, together."""
+    """Scratch memory of all threads."""
+    total: int = 0
+    """What counts against a memory budget: arena, results and scratch, each in whole pages."""
     plan: int = 0
-    """The plan of the host code: 0, or one that computes values again instead of keeping them."""
+    """The plan of the host code: 0, or one that recomputes values instead of keeping them."""
     overhead: float = 0.0
-    """The time that this plan takes more, in parts of the time without it, as the compiler estimates it."""
-
-    @property
-    def total(self) -> int:
-        """What counts against a memory budget."""
-        return self.arena + self.results + self.scratch
+    """The additional time of this plan, as a fraction of the time of plan 0: an estimate of the compiler."""
 
     def __str__(self) -> str:
         return tables.text(("memory", "bytes"), [(name, value) for name, value, _ in self._rows()], right=(1,))
@@ -69,6 +41,7 @@ class MemoryUse:
             "largest temporary": max((t[1] for t in self.temporaries), default=0),
             "results": self.results,
             "scratch": self.scratch,
+            "in all": self.total,
         }
         return [(name, value, tables.size(value)) for name, value in rows.items()]
 
@@ -84,16 +57,16 @@ class MemoryPoint:
     """One plan at some sizes."""
 
     plan: int
-    """Its number; calls take the first one that fits the budget."""
+    """Its number; a call takes the first plan that fits the budget."""
     total: int
     """Bytes that count against the budget."""
     overhead: float
-    """The time that it takes more than plan 0, in parts of plan 0's, as the compiler estimates it."""
+    """Its additional time, as a fraction of the time of plan 0: an estimate of the compiler."""
 
 
 @dataclass(frozen=True)
 class MemoryCurve(Sequence[MemoryPoint]):  # type: ignore[misc]
-    """The plans of a model at some sizes, those that a budget can choose: each needs less than all before it."""
+    """The plans that a budget can select at some sizes. Each needs less memory than all before it."""
 
     points: tuple[MemoryPoint, ...]
     extents: Mapping[str, int] = field(default_factory=dict)
@@ -129,13 +102,16 @@ class MemoryCurve(Sequence[MemoryPoint]):  # type: ignore[misc]
 
 
 def uses(module: _native.Module, extents: Mapping[str, int], threads: int) -> Iterator[MemoryUse]:
-    """What a call needs with each plan of a module that has been through the memory stage, in their order."""
+    """The memory of a call with each plan, in their order, of a module after the memory stage."""
     facts = module.plans(extents)
+    results, scratch = facts["results"], facts["scratch"] * threads
     for number, (function, extra) in enumerate(facts["plans"]):
+        arena = module.arena(function, extents)
         yield MemoryUse(
-            **module.arena(function, extents),
-            results=facts["results"],
-            scratch=facts["scratch"] * threads,
+            **arena,
+            results=results,
+            scratch=scratch,
+            total=_native.memory_taken(arena["arena"]) + results + _native.memory_taken(scratch),
             plan=number,
             overhead=extra / max(facts["cost"], 1),
         )
@@ -148,11 +124,11 @@ def fitting(plans: Iterator[MemoryUse], budget: int) -> MemoryUse:
         if use.total <= budget:
             return use
         least = use.total if least is None else min(least, use.total)
-    raise MemoryError(f"no plan needs at most {budget} bytes at these sizes; the least budget is {least} bytes")
+    raise MemoryError(f"no plan fits {budget} bytes at these sizes; the least budget is {least} bytes")
 
 
 def curve(plans: Iterator[MemoryUse], extents: Mapping[str, int]) -> MemoryCurve:
-    """The plans that some budget chooses."""
+    """The plans that some budget selects."""
     points: list[MemoryPoint] = []
     for use in plans:
         if not points or use.total < points[-1].total:

@@ -7,14 +7,14 @@ import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd import profiler
 
-from . import _native, saved, tables
+from . import _native, memory, saved, tables
 from .backends.negotiation import Decision, Decisions
+from .byte_sizes import parse_bytes
 from .caches import given_back
 from .errors import ArgumentValueError, CallError, InputTypeError
 from .frontend import ImportedProgram, Input
@@ -25,6 +25,7 @@ from .frontend.fallback import Fallback, bind_lifetime, raising
 from .frontend.symbols import Symbol
 from .guards import Guard
 from .kernels import KernelInfo
+from .memory import MemoryCurve, MemoryUse
 from .pipeline import IMPORT, Pipeline
 from .profile import Call, Launch, Profile
 from .recorder import RawCall, Recorder
@@ -35,34 +36,6 @@ from .weight_watch import WeightWatch
 
 if TYPE_CHECKING:
     from .reporting import Report
-
-
-@dataclass(frozen=True)
-class MemoryUse:
-    """Temporaries of one call, which lie in one arena. Sizes are in bytes, rounded up to cache lines."""
-
-    arena: int
-    """All of it."""
-    live: int
-    """The most that is needed at one time, of all kernels: no arena is smaller."""
-    in_place: int
-    """How many kernels' results took the storage of an operand."""
-    temporaries: list[tuple[int, int, int, int]]
-    """Offset, size, first and last step of each."""
-
-    def __str__(self) -> str:
-        return tables.text(("temporaries", "bytes"), [(name, value) for name, value, _ in self._rows()], right=(1,))
-
-    def _rows(self) -> list[tuple[str, int, str]]:
-        return [
-            ("arena", self.arena, tables.size(self.arena)),
-            ("live at one time", self.live, tables.size(self.live)),
-            ("largest temporary", (most := max((t[1] for t in self.temporaries), default=0)), tables.size(most)),
-        ]
-
-    def _repr_html_(self) -> str:
-        note = f"{len(self.temporaries)} temporaries, {self.in_place} results computed in place"
-        return tables.html("Memory of a call", ("", "bytes", "size"), self._rows(), right=(1, 2), note=note)
 
 
 class Model:
@@ -215,13 +188,54 @@ class Model:
             profile.launches.extend(Launch(*launch) for launch in recording.launches)
             profile.calls.extend(self._call(call) for call in recording.calls)
 
-    def memory(self, **extents: int) -> MemoryUse:
-        """What a call with these values of the symbols needs for temporaries.
+    def memory(self, *, budget: int | str | None = None, **extents: int) -> MemoryUse:
+        """The memory of a call with these values of the symbols, besides weights and inputs.
+
+        With a ``budget``, as for :meth:`set_memory_budget`, of the plan that a call would take.
+
+        Raises:
+            ValueError: a symbol that a size depends on has no value.
+            MemoryError: no plan fits the budget; the message says the least one.
+        """
+        plans = memory.uses(self._planned_module(), extents, self.threads)
+        return next(plans) if budget is None else memory.fitting(plans, parse_bytes(budget, "budget"))
+
+    def memory_curve(self, **extents: int) -> MemoryCurve:
+        """The memory and the additional time of each plan, at these values of the symbols.
+
+        Only models compiled with ``Options(memory_budget=...)`` or ``Options(memory_plans=...)`` have several plans.
+
+        >>> print(step.model.memory_curve(batch=8, length=128))
 
         Raises:
             ValueError: a symbol that a size depends on has no value.
         """
-        return MemoryUse(**self._planned_module().arena("main", extents))
+        return memory.curve(memory.uses(self._planned_module(), extents, self.threads), extents)
+
+    def set_memory_budget(self, budget: int | str | None, *, wait: bool = True) -> None:
+        """Limits what calls that begin after this hold at once: bytes, or text such as ``"512MiB"``; None: no limit.
+
+        The budget covers everything except weights and the caller's tensors: temporaries, scratch memory of threads,
+        results until the call ends, and memory that is kept between calls. A call takes the first of the model's plans
+        that fits. If no plan fits, it raises MemoryError with the least budget, before anything has run. Concurrent
+        calls share the budget: a call that does not fit besides the others waits for them, or with ``wait=False``
+        raises MemoryError.
+        """
+        if self._executable is None:
+            self._not_built(())
+        count = 0 if budget is None else parse_bytes(budget)
+        self._executable.set_memory_budget(count, fail=not wait)
+
+    def memory_held(self) -> _native.MemoryUsage:
+        """Bytes that calls hold now, and their peak since :meth:`reset_memory_peak`, while there is a budget."""
+        if self._executable is None:
+            self._not_built(())
+        return self._executable.memory()
+
+    def reset_memory_peak(self) -> None:
+        """Sets the peak of :meth:`memory_held` to what is held now."""
+        if self._executable is not None:
+            self._executable.reset_memory_peak()
 
     def kernels(self, **extents: int) -> list[KernelInfo]:
         """The kernels, in program order, with their work at these values of the symbols.

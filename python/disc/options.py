@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .byte_sizes import parse_bytes
 from .pipeline import PARTITION, Pipeline, default
+
+_PLANS, _MOST_PLANS = 8, 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +59,14 @@ class Options:
     of the buffer, temporaries and outputs are surrounded by red zones, and memory that has not been written is filled
     with NaNs. A violation raises :class:`disc.SanitizerError`. Code takes about twice as long. The compiler verifies
     the IR after each pass. For CPUs."""
+    memory_budget: int | str | None = None
+    """A limit for what calls of the model hold at once besides weights and the caller's tensors: bytes, or text such as
+    ``"512MiB"``. :meth:`disc.Model.set_memory_budget` changes it. For a library it is the default, which ``disc.load``
+    and ``disc_options`` can change. None: no limit."""
+    memory_plans: int | None = None
+    """The number of additional plans of the host code, which recompute values instead of keeping them; a memory budget
+    selects one for each call. None means 8 with a ``memory_budget``, else 0. Plans share kernels, so each adds a little
+    code."""
     backends: Sequence[Any] = ()
     """Back ends of others that may compile parts of a PyTorch model, in order of precedence: names of installed ones
     (:func:`disc.backends.available`), or objects or subclasses of :class:`disc.backends.Backend`."""
@@ -73,6 +84,12 @@ class Options:
             raise TypeError(f"code_cache: expected a folder, False or None, got {self.code_cache!r}")
         if not isinstance(self.code_cache_limit, int) or not 0 <= self.code_cache_limit < 1 << 63:
             raise ValueError(f"code_cache_limit: expected a number of bytes, got {self.code_cache_limit!r}")
+        if self.memory_budget is not None:
+            object.__setattr__(self, "memory_budget", parse_bytes(self.memory_budget))
+        if self.memory_plans is not None and not (
+            type(self.memory_plans) is int and 0 <= self.memory_plans <= _MOST_PLANS
+        ):
+            raise ValueError(f"memory_plans: expected None or a number up to {_MOST_PLANS}, got {self.memory_plans!r}")
         if self.precision not in ("f32", "bf16"):
             raise ValueError(f"precision: expected 'f32' or 'bf16', got {self.precision!r}")
         if self.pipeline is not None and not isinstance(self.pipeline, Pipeline):
@@ -86,6 +103,13 @@ class Options:
         pipeline = self.pipeline if self.pipeline is not None else default(self.target or "cpu")
         if not self.winograd and pipeline.has("disc-schedule-winograd"):
             pipeline = pipeline.without("disc-schedule-winograd")
+        plans = self.memory_plans
+        if plans is None:
+            plans = 0 if self.memory_budget is None else _PLANS
+        if plans and pipeline.has("disc-memory-plan-arena"):
+            pipeline = pipeline.insert_pass_before(
+                "disc-memory-plan-arena", f"disc-memory-plan-budget{{plans={plans}}}"
+            )
         if self.sanitize:
             pipeline = self._sanitized(pipeline)
         if self.profile and pipeline.has("disc-codegen-verify"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .byte_sizes import parse_bytes
 from .compilation import Compilation
 from .compiler import check_options, model_of
 from .errors import ArgumentValueError, CallError, NonFiniteError
@@ -15,6 +17,7 @@ from .frontend import ImportedProgram
 from .frontend.optimizers import TracedOptimizer
 from .frontend.training.step import HYPER_PARAMETERS, TrainingProgram
 from .frontend.training.transforms import FINITE, NORM
+from .memory import MemoryCurve, MemoryUse
 from .model import Model
 from .options import Options
 from .training_plan import NonFinite, Sums, TrainingPlan, plan_training
@@ -235,6 +238,25 @@ class TrainingStep:
     def profile(self) -> Any:
         """Measures the calls inside a ``with`` block, and their kernels: see :meth:`disc.Model.profile`."""
         return self._step.profile()
+
+    def set_memory_budget(self, budget: int | str | None, *, wait: bool = True) -> None:
+        """Limits what steps that begin after this hold at once; see :meth:`disc.Model.set_memory_budget`.
+
+        Parameters, the gradients that ``accumulate`` keeps and the optimizer's state do not count.
+        """
+        count = None if budget is None else parse_bytes(budget)
+        self._options = replace(self._options, memory_budget=count)
+        for model in (self._step, self._sums, self._apply):
+            if model is not None:
+                model.set_memory_budget(count, wait=wait)
+
+    def memory(self, *, budget: int | str | None = None, **extents: int) -> MemoryUse:
+        """The memory of a step with these values of the symbols; see :meth:`disc.Model.memory`."""
+        return self._step.memory(budget=budget, **extents)
+
+    def memory_curve(self, **extents: int) -> MemoryCurve:
+        """The memory and additional time of each plan of the step; see :meth:`disc.Model.memory_curve`."""
+        return self._step.memory_curve(**extents)
 
     def seed(self, seed: int) -> None:
         """Sets what dropout and other random numbers follow from; see :meth:`disc.Model.seed`."""

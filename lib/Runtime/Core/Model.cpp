@@ -22,7 +22,7 @@ Model::Model(const Program &program, const ModelOptions &options)
       scratchAllocator_(metered(options.allocator, scratchMeter_)),
       storages_(*program.info, options_.allocator, account_.get(), this), scratches_(scratchAllocator_),
       outputPool_(std::make_shared<OutputPool>(options.allocator, account_)) {
-  account_->budget = options.memoryBudget;
+  account_->budget = options.memoryBudget ? options.memoryBudget : program.info->memory_budget;
   account_->failsAtOnce = options.failsOverBudget;
 }
 

@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define DISC_MODEL_INFO_VERSION 7
+#define DISC_MODEL_INFO_VERSION 8
 /// Extent of a dim that is not static.
 #define DISC_DYNAMIC (-1)
 /// Extent of an output's dim that is known only after the run.
@@ -189,6 +189,7 @@ typedef struct disc_model_info_t {
   const disc_repeat_info *repeats;
   int64_t num_regions;
   const disc_region_info *regions;
+  int64_t memory_budget; ///< Of calls, unless who loads the model sets another; 0: none.
 } disc_model_info_t;
 
 #ifdef __cplusplus

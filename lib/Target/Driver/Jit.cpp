@@ -109,6 +109,9 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session, const llvm:
   DISC_RT_SYMBOL(disc_rt_parameter);
   DISC_RT_SYMBOL(disc_rt_global);
   DISC_RT_SYMBOL(disc_rt_arena);
+  DISC_RT_SYMBOL(disc_rt_budget);
+  DISC_RT_SYMBOL(disc_rt_begin_plan);
+  DISC_RT_SYMBOL(disc_rt_over_budget);
   DISC_RT_SYMBOL(disc_rt_slot);
   DISC_RT_SYMBOL(disc_rt_poll);
   DISC_RT_SYMBOL(disc_rt_on_stack);

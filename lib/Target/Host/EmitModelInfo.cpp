@@ -358,7 +358,8 @@ LogicalResult TableEmitter::emit() {
                 static_cast<int64_t>(repeated.size()),
                 table("disc_repeats", repeated),
                 static_cast<int64_t>(llvm::range_size(module.getOps<ExternOp>())),
-                regions()};
+                regions(),
+                info.memoryBudget};
   Type type = rowType(fields);
   auto global = LLVM::GlobalOp::create(b, module.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::External,
                                        "disc_model_info", /*value=*/Attribute());

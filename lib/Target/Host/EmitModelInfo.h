@@ -43,6 +43,7 @@ struct ModelInfo {
   llvm::MapVector<StringAttr, Source> symbols;
   llvm::DenseSet<StringAttr> computed; // the symbols whose values depend on data
   llvm::DenseSet<StringAttr> indices;  // of loops: symbols that no call has a value of
+  int64_t memoryBudget = 0;            // bytes; 0: none
 };
 
 /// The address of a function that is still `func.func`, as the pointer that func-to-llvm makes of it.

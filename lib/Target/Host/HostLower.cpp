@@ -665,6 +665,7 @@ struct HostLower : mlir::disc::impl::HostLowerBase<HostLower> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     ModelInfo info;
+    info.memoryBudget = memoryBudget;
     for (auto global : module.getOps<disc::GlobalOp>())
       info.globals.insert({global.getSymNameAttr(), static_cast<int64_t>(info.globals.size())});
 

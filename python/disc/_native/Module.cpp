@@ -4,7 +4,9 @@
 #include "dialects/Plan/PlanDialect.h"
 #include "dialects/Rt/RtDialect.h"
 #include "dialects/Shape/ShapeDialect.h"
+#include "lib/Runtime/Core/Allocator.h"
 #include "lib/Runtime/Core/Cpu.h"
+#include "lib/Runtime/Core/Outputs.h"
 #include "lib/Runtime/Core/Tensor.h"
 #include "lib/Target/Driver/Driver.h"
 #include "lib/Target/Host/EmitModelInfo.h"
@@ -154,9 +156,9 @@ static nb::dict plans(Module &module, const std::map<std::string, int64_t> &symb
     raise(PyExc_ValueError, "no entry 'main': the module has not been through the memory stage");
   for (auto fit : main.getBody().getOps<FitOp>()) {
     for (mlir::Attribute output : fit.getOutputs())
-      results += value(output);
+      results += int64_t(disc::rt::OutputPool::capacityFor(size_t(value(output))));
     for (mlir::Attribute needed : fit.getScratch())
-      scratch = std::max(scratch, value(needed));
+      scratch = std::max<int64_t>(scratch, llvm::alignTo(value(needed), ArenaPlanner::alignment));
     cost = value(fit.getCostAttr());
     for (auto name : fit.getPlans().getAsRange<mlir::FlatSymbolRefAttr>())
       if (auto plan = module.op->lookupSymbol<ProcedureOp>(name.getAttr()))
@@ -338,5 +340,9 @@ void disc::py::bindModule(nb::module_ &m) {
   m.def(
       "missing_features", [](const std::string &features) { return disc::rt::missingFeatures(features.c_str()); },
       nb::arg("features"), "Those of a list of CPU features, \"avx,avx2\", that this machine lacks.");
+  m.def(
+      "memory_taken",
+      [](int64_t bytes) { return disc::rt::Allocator::standard().taken(size_t(bytes), disc::rt::Use::Lasting); },
+      nb::arg("bytes"), "How much an allocation of the runtime's takes, in whole pages or cache lines.");
   m.def("host_target", &hostTarget, "The machine this process runs on, as the driver describes it.");
 }

@@ -107,6 +107,18 @@ disc compile minilm.pt2 --compile-to fusion -o -
     help="Compute 3 x 3 convolutions with fewer multiplications where that is faster.",
 )
 @click.option(
+    "--memory-budget",
+    metavar="BYTES",
+    help="The most that calls may hold beside weights, inputs and given outputs, such as 512MiB: the default of who "
+    "loads the library.",
+)
+@click.option(
+    "--memory-plans",
+    metavar="N",
+    type=click.IntRange(0, 64),
+    help="How many plans with less memory a budget may choose from; by default 8 with --memory-budget, else none.",
+)
+@click.option(
     "--sanitize", is_flag=True, help="Check every memory access while the model runs, to find bugs in DISC (slow)."
 )
 @click.option(
@@ -171,6 +183,8 @@ def _run(args: argparse.Namespace) -> None:
     options = Options(
         opt_level=args.opt_level,
         precision=args.precision,
+        memory_budget=args.memory_budget,
+        memory_plans=args.memory_plans,
         winograd=args.winograd,
         sanitize=args.sanitize,
         dump_ir=args.dump_ir,

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ..frontend.fallback import Fallback
     from ..frontend.symbols import Symbol
     from ..guards import Guard
-    from ..model import MemoryUse, Model
+    from ..memory import MemoryUse
+    from ..model import Model
 
 
 @dataclass(frozen=True)

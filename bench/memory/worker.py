@@ -1,0 +1,183 @@
+"""Measures one model in a process of its own: `python -m bench.memory.worker MODEL FOLDER PEERS SECONDS SHAPES`.
+
+One thread. Times are CPU times of this thread (`time.thread_time`), so that other programs on the machine disturb them less.
+In each round every variant takes an uncounted step and a counted one, in random order.
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from bench import machine
+from bench.worker import reason
+
+from .models import MODELS
+from .ours import ENOUGH, Ours
+from .peers import Compiled, Eager, peers
+from .results import At, Peer, Result, paired
+
+FEWEST, MOST = 5, 15
+"""Rounds."""
+USUAL = "usual"
+Call = Callable[[], Any]
+
+
+def log(text: str) -> None:
+    """A line of progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def clocked(call: Call) -> float:
+    """CPU seconds."""
+    start = time.thread_time()
+    call()
+    return time.thread_time() - start
+
+
+def interleaved(
+    variants: dict[str, tuple[Call, Call]], seconds: float, reset: Call = lambda: None
+) -> dict[str, list[float]]:
+    """The times of each variant in each round. A variant is what comes before its turn, and a step."""
+    quickest = {}
+    for name, (before, step) in variants.items():
+        before()
+        quickest[name] = min(clocked(step), clocked(step))
+    rounds = max(FEWEST, min(MOST, int(seconds / (2 * sum(quickest.values())))))
+    names = list(variants)
+    order = random.Random(0)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(rounds):
+        order.shuffle(names)
+        reset()
+        for name in names:
+            before, step = variants[name]
+            before()
+            step()
+            # Short steps are repeated: the clock's resolution and interrupts matter less.
+            count = max(1, min(20, int(0.02 / max(quickest[name], 1e-6))))
+            times[name].append(min(clocked(step) for _ in range(count)))
+    return times
+
+
+class Run:
+    """One model."""
+
+    def __init__(self, name: str, with_peers: bool, seconds: float, shapes: str):
+        self.name, self.model, self.seconds = name, MODELS[name], seconds
+        self.with_peers = with_peers
+        training = self.model.training
+        self.shapes = training.shapes[-1:] if shapes == "large" else training.shapes
+        self.result = Result(
+            name=name,
+            title=training.title,
+            dims=list(training.dims),
+            paper=self.model.paper,
+            machine=machine.cpu(),
+            revision=machine.revision(),
+            date=datetime.date.today().isoformat(),
+            settings="one thread, CPU time (time.thread_time), medians of interleaved rounds in one process",
+        )
+
+    def run(self, folder: Path) -> None:
+        """Everything; results are saved after each part."""
+        try:
+            log(f"{self.name}: DISC compiles")
+            self.ours = Ours(self.model)
+            self.result.compile_seconds = self.ours.compile_seconds
+            log(f"{self.name}: {self.ours.compile_seconds:.1f} s")
+            self.result.compile_without = Ours(self.model, plans=0).compile_seconds
+        except Exception as error:
+            self.result.failed = reason(error)
+            self.result.save(folder)
+            raise
+        self.result.save(folder)
+        for shape in self.shapes:
+            log(f"{self.name} {shape}")
+            self.result.shapes.append(self._shape(shape, compiled=shape == self.shapes[-1]))
+            self.result.save(folder)
+        self._fit()
+        self.result.save(folder)
+
+    def _shape(self, shape: tuple[int, ...], compiled: bool) -> At:
+        batch = self.model.training.data(shape)
+        at = self.ours.at(shape, batch)
+        step, budget = self.ours.step, self.ours.step.set_memory_budget
+        # All variants of DISC have a budget: plan 0's is so large that everything fits.
+        variants: dict[str, tuple[Call, Call]] = {USUAL: (lambda: budget(ENOUGH), lambda: step(*batch))}
+        for plan in at.plans:
+            if not plan.error:
+                variants[f"plan {plan.plan}"] = (lambda total=plan.total: budget(total), lambda: step(*batch))  # type: ignore[misc]
+        engines = self._peers(at, batch, compiled) if self.with_peers else {}
+        for name, engine in engines.items():
+            variants[name] = (lambda: None, lambda engine=engine: engine.step(*batch))  # type: ignore[misc]
+
+        def reset() -> None:
+            self.ours.reset()
+            for engine in engines.values():
+                engine.reset()
+
+        times = interleaved(variants, self.seconds, reset)
+        at.usual, at.rounds = median(times[USUAL]), len(times[USUAL])
+        for plan in at.plans:
+            if found := times.get(f"plan {plan.plan}"):
+                plan.seconds, plan.measured = median(found), paired(found, times[USUAL]) - 1
+        for peer in at.peers:
+            if found := times.get(peer.name):
+                peer.seconds = median(found)
+        budget(None)
+        return at
+
+    def _peers(self, at: At, batch: tuple[Any, ...], compiled: bool) -> dict[str, Eager]:
+        engines: dict[str, Eager] = {}
+        losses: dict[str, float] = {}
+        for make in peers(self.model, compiled):
+            engine = make()
+            peer = Peer(engine.name, engine.title)
+            at.peers.append(peer)
+            log(f"{self.name}: {engine.title}")
+            try:
+                engine.prepare(batch)
+                engine.reset()
+                losses[engine.name] = engine.step(*batch).item()
+                peer.loss_error = abs(losses[engine.name] / losses["eager"] - 1)
+                peer.compile_seconds = engine.compile_seconds
+                peer.peak, peer.beside_gradients = engine.peaks(batch)
+            except Exception as error:
+                peer.failed = reason(error)
+                log(f"{self.name}: {engine.title}: {peer.failed}")
+                if isinstance(engine, Compiled) and "longer than" in peer.failed:
+                    self.result.notes.append(f"torch.compile was left out from budget {engine.budget:g} on")
+                    break
+                continue
+            engines[engine.name] = engine
+        return engines
+
+    def _fit(self) -> None:
+        """The budget is what eager needs at the large shape; without peers, what DISC needs there."""
+        at = self.result.shapes[-1]
+        eager = at.peer("eager")
+        budget = eager.peak if eager and eager.peak else at.peak
+        try:
+            self.result.fit = self.ours.largest(budget, self.shapes[-1])
+        except Exception as error:
+            self.result.notes.append(f"largest size: {reason(error)}")
+
+
+def main() -> None:
+    """Runs the model of the command line."""
+    name, folder, with_peers, seconds, shapes = sys.argv[1:]
+    torch.set_num_threads(1)
+    Run(name, with_peers == "1", float(seconds), shapes).run(Path(folder))
+
+
+if __name__ == "__main__":
+    main()
