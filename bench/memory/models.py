@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bench.training.models import Shape, TrainingModel
-from bench.training.models.gpt import Config
+from bench.training.models.gpt import Config, text
 from bench.training.models.gpt import loss as next_token
-from bench.training.models.gpt import text
 from bench.workloads.unet import UNet
 
 from . import networks
@@ -119,7 +118,7 @@ MODELS: dict[str, MemoryModel] = {
             axes=({0: "batch"}, {0: "batch"}),
             optimizer=torch.optim.SGD,
             options=SGD,
-            shapes=((4,), (32,)),
+            shapes=((4,), (16,)),
         ),
         blocks=lambda m: list(m.steps.children())[1:],
         grows="batch",

@@ -6,9 +6,10 @@ import copy
 import time
 from typing import Any
 
-import disc
 import torch
 from torch import Tensor
+
+import disc
 
 from .models import MemoryModel
 from .results import SHARES, At, Budget, Fit, Plan, same_bits

@@ -158,6 +158,7 @@ private:
   llvm::MapVector<Value, unsigned> pairs;   // of carried results: the first of two temporaries
   SmallVector<int64_t> inPlace;             // per epoch
   std::optional<Part> firstPart;            // once it is laid out
+  std::optional<ArenaPlanner::Plan> firstPlan;
   SmallVector<StringAttr> entrySymbols;
   SmallVector<Value> entryValues; // of these symbols
 };

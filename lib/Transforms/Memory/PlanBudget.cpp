@@ -431,7 +431,7 @@ struct PlanBudget : disc::impl::PlanBudgetBase<PlanBudget> {
     constexpr int kBisections = 9, kLimits = 10;
     for (int i = 0; i < kBisections && works - fails > peak / 100; ++i) {
       int64_t middle = fails + (works - fails) / 2;
-      (scheduleWithin(flow, middle) ? works : fails) = middle;
+      (scheduleWithin(flow, middle, /*quick=*/true) ? works : fails) = middle;
     }
     SmallVector<int64_t> out;
     for (int i = 1; i <= kLimits; ++i)

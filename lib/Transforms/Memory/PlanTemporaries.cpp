@@ -275,7 +275,10 @@ EntryBuilder::Part EntryBuilder::layOut(unsigned epoch) {
     }
   if (part.temporaries.empty())
     return part;
-  part.plan = ArenaPlanner(shapes).plan(part.temporaries);
+  // A plan's size is computed in a procedure of its own, from the same orders.
+  part.plan = epoch == 0 && firstPlan ? *firstPlan : ArenaPlanner(shapes).plan(part.temporaries);
+  if (epoch == 0)
+    firstPlan = part.plan;
   part.offsets = emitArenaOffsets(b, loc, *part.plan, part.temporaries, shapes);
   if (sanitize) {
     Value first = dim(zone);

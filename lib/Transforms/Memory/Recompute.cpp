@@ -67,8 +67,9 @@ private:
     kept.erase(llvm::find(kept, v));
   }
 
-  /// What it costs to make `v` again just before step `when`, from what is present now; nothing if that cannot be.
-  std::optional<double> costOf(unsigned v, int64_t when) {
+  /// The cost of making `v` again just before step `when`, from what is present now; nothing if that is impossible or
+  /// costs more than `mostCost`.
+  std::optional<double> costOf(unsigned v, int64_t when, double mostCost) {
     ++stamp;
     double sum = 0;
     llvm::SmallVector<unsigned> open = {v};
@@ -78,6 +79,8 @@ private:
       if (step.repeatableUntil <= when)
         return std::nullopt;
       sum += step.cost;
+      if (sum > mostCost)
+        return std::nullopt;
       for (unsigned w : step.writes)
         seen[w] = stamp;
       for (unsigned r : step.reads)
@@ -97,15 +100,13 @@ private:
       for (unsigned v : kept) {
         if (locks[v] || flow.values[v].bytes == 0)
           continue;
-        int64_t need = nextNeed(v, now);
-        std::optional<double> cost = costOf(v, std::max(need, now));
-        if (!cost)
-          continue;
-        double loss = (*cost + 1) / std::pow(double(flow.values[v].bytes), weights.size) /
-                      std::pow(double(std::max(need, now) - now + 1), weights.distance);
-        if (!best || loss < least) {
+        int64_t need = std::max(nextNeed(v, now), now);
+        double gain = std::pow(double(flow.values[v].bytes), weights.size) *
+                      std::pow(double(need - now + 1), weights.distance);
+        double bound = best ? least * gain : std::numeric_limits<double>::infinity();
+        if (std::optional<double> cost = costOf(v, need, bound); cost && *cost < bound) {
           best = v;
-          least = loss;
+          least = *cost / gain;
         }
       }
       if (!best)
@@ -192,21 +193,23 @@ int64_t StepFlow::cost() const {
   return sum;
 }
 
-std::optional<StepSchedule> mlir::disc::scheduleWithin(const StepFlow &flow, int64_t limit) {
+std::optional<StepSchedule> mlir::disc::scheduleWithin(const StepFlow &flow, int64_t limit, bool quick) {
   Needs direct(flow.values.size());
   for (auto [number, step] : llvm::enumerate(flow.steps))
     for (unsigned r : step.reads)
       direct[r].push_back(int64_t(number));
-  constexpr int kAttempts = 6;
+  // Nobody wants a plan that takes three times as long.
+  const int64_t mostExtra = 2 * flow.cost();
+  const int attempts = quick ? 2 : 6;
   std::optional<StepSchedule> best;
   // Which is best depends on the flow, and an attempt takes about a millisecond for some hundred steps.
   for (Weights weights : {Weights{1, 1}, {1, 0.5}, {1, 0}, {0.5, 1}, {1, 2}}) {
     Needs needs = direct;
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
-      Simulation simulation(flow, limit, best ? best->extra : std::numeric_limits<int64_t>::max(), needs, weights);
+    for (int attempt = 0; attempt < attempts; ++attempt) {
+      Simulation simulation(flow, limit, best ? best->extra : mostExtra, needs, weights);
       if (simulation.run() && (!best || simulation.schedule.extra < best->extra)) {
         best = std::move(simulation.schedule);
-        if (best->extra == 0)
+        if (best->extra == 0 || quick)
           return best;
       }
       Needs merged = direct;

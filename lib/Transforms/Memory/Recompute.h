@@ -63,8 +63,8 @@ struct StepSchedule {
   int64_t extra = 0; ///< Cost of what is run again.
 };
 
-/// A schedule whose peak is at most `limit`; nothing if none is found.
-std::optional<StepSchedule> scheduleWithin(const StepFlow &flow, int64_t limit);
+/// A schedule whose peak is at most `limit`; nothing if none is found. With `quick` it is the first one found.
+std::optional<StepSchedule> scheduleWithin(const StepFlow &flow, int64_t limit, bool quick = false);
 
 /// The peak of a schedule at other sizes and costs of the same flow, and the cost of what it runs again.
 std::pair<int64_t, int64_t> measure(const StepSchedule &schedule, const StepFlow &flow);

@@ -128,10 +128,10 @@ def test_budgets(step):
     assert same(run_from(step, state, data, None), expected)
 
 
-def test_less_at_half(step):
-    """The least budget is at most three fifths of what is needed without one, at large sizes."""
+def test_least(step):
+    """How far large sizes can be reduced. The gradient of attention holds matrices of length x length at one time."""
     curve = step.memory_curve(batch=64, length=128)
-    assert curve.least <= 0.6 * curve[0].total
+    assert curve.least <= {Chain: 0.4, Attention: 0.75, Recurrent: 0.65}[type(step.module)] * curve[0].total
     assert curve[0].overhead == 0.0 and all(point.overhead > 0 for point in curve[1:])
 
 
@@ -159,6 +159,7 @@ def test_random_budgets(step):
         budget = int(curve[0].total * chance.uniform(0.1, 1.2)) + 1
         if budget < curve.least:
             step.set_memory_budget(budget)
+            step.model.reset_memory_peak()
             with pytest.raises(MemoryError, match=str(curve.least)):
                 step(*data)
         else:
