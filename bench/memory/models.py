@@ -51,9 +51,9 @@ def square(module: nn.Module, x: Tensor, target: Tensor) -> Tensor:
     return F.mse_loss(module(x), target)
 
 
-def itself(module: nn.Module, *batch: Tensor) -> Tensor:
+def itself(module: nn.Module, z: Tensor, real: Tensor) -> Tensor:
     """The loss that the module returns."""
-    loss: Tensor = module(*batch)
+    loss: Tensor = module(z, real)
     return loss
 
 

@@ -153,11 +153,14 @@ class Compiled(Eager):
         return self._loss(self.module, *batch)
 
 
-def peers(model: MemoryModel, compiled: bool) -> list[Callable[[], Eager]]:
-    """What creates each peer that can train the model."""
+def peers(model: MemoryModel) -> list[Callable[[], Eager]]:
+    """What creates each peer that does not compile."""
     found: list[Callable[[], Eager]] = [lambda: Eager(model)]
     if list(model.blocks(model.training.build())):
         found.append(lambda: Checkpointed(model))
-    if compiled:
-        found += [lambda budget=budget: Compiled(model, budget) for budget in BUDGETS]  # type: ignore[misc]
     return found
+
+
+def compiled(model: MemoryModel) -> list[Callable[[], Eager]]:
+    """What creates `torch.compile` with each budget."""
+    return [lambda budget=budget: Compiled(model, budget) for budget in BUDGETS]  # type: ignore[misc]

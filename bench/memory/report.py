@@ -40,7 +40,7 @@ def at_share(at: At, share: float) -> tuple[Budget | None, Plan | None]:
 def overview(results: Sequence[Result]) -> Table:
     """One row per model, at its large shape."""
     header = ["model", "shape", "peak MiB", "smallest budget", "time at 0.8", "0.6", "0.5", "0.4", "eager's peak MiB"]
-    header += ["DISC's time/eager's", "at half of eager's peak", "compile s", "without plans"]
+    header += ["DISC's time/eager's", "at half of eager's peak", "compile s"]
     rows = []
     for result in results:
         if not result.shapes:
@@ -58,7 +58,7 @@ def overview(results: Sequence[Result]) -> Table:
             number(times(at.usual, eager)),
             number(times(half and half.seconds, eager)),
         ]
-        row += [number(result.compile_seconds, "{:.0f}"), number(result.compile_without, "{:.0f}")]
+        row += [number(result.compile_seconds, "{:.0f}")]
         rows.append(row)
     return header, rows
 

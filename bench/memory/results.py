@@ -129,8 +129,6 @@ class Result:
     settings: str
     compile_seconds: float | None = None
     """With plans."""
-    compile_without: float | None = None
-    """Without plans."""
     shapes: list[At] = field(default_factory=list)
     fit: Fit | None = None
     failed: str = ""

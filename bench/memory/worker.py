@@ -1,7 +1,7 @@
 """Measures one model in a process of its own: `python -m bench.memory.worker MODEL FOLDER PEERS SECONDS SHAPES`.
 
-One thread. Times are CPU times of this thread (`time.thread_time`), so that other programs on the machine disturb them less.
-In each round every variant takes an uncounted step and a counted one, in random order.
+One thread. Times are CPU times of this thread (`time.thread_time`), so that other programs disturb them less. In each round
+every variant takes an uncounted step and a counted one, in random order.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from bench.worker import reason
 
 from .models import MODELS
 from .ours import ENOUGH, Ours
-from .peers import Compiled, Eager, peers
-from .results import At, Peer, Result, paired
+from .peers import Eager, TooLong, compiled, peers
+from .results import At, Peer, Result, load, paired
 
-FEWEST, MOST = 5, 15
+FEWEST, MOST = 7, 15
 """Rounds."""
 USUAL = "usual"
 Call = Callable[[], Any]
@@ -68,6 +68,56 @@ def interleaved(
     return times
 
 
+def start(found: list[Peer], makers: list[Callable[[], Eager]], batch: tuple[Any, ...]) -> dict[str, Eager]:
+    """Creates peers, eager first, and measures their memory. Those that fail are found without figures."""
+    engines: dict[str, Eager] = {}
+    expected = 0.0
+    for make in makers:
+        engine = make()
+        peer = Peer(engine.name, engine.title)
+        found.append(peer)
+        log(engine.title)
+        try:
+            engine.prepare(batch)
+            engine.reset()
+            loss = engine.step(*batch).item()
+            expected = expected if engines else loss
+            peer.loss_error = abs(loss / expected - 1)
+            peer.compile_seconds = engine.compile_seconds
+            peer.peak, peer.beside_gradients = engine.peaks(batch)
+        except Exception as error:
+            peer.failed = reason(error)
+            log(f"{engine.title}: {peer.failed}")
+            if isinstance(error, TooLong):
+                break
+            continue
+        engines[engine.name] = engine
+    return engines
+
+
+def add_compiled(name: str, folder: Path, seconds: float) -> None:
+    """Adds `torch.compile` to the result of a model, at its large shape.
+
+    Its times are measured in turns with eager's in this process, and stored as parts of eager's time beside DISC.
+    """
+    model, result = MODELS[name], load(folder / f"{name}.json")
+    at = result.shapes[-1]
+    eager = at.peer("eager")
+    if eager is None or not eager.seconds:
+        raise SystemExit(f"{name}: eager has not been measured")
+    batch = model.training.data(tuple(at.shape))
+    found: list[Peer] = []
+    engines = start(found, [lambda: Eager(model), *compiled(model)], batch)
+    nothing: Call = lambda: None  # noqa: E731
+    variants = {n: (nothing, lambda engine=engine: engine.step(*batch)) for n, engine in engines.items()}
+    times = interleaved(variants, seconds, lambda: [engine.reset() for engine in engines.values()])  # type: ignore[arg-type]
+    for peer in found[1:]:
+        if peer.name in times:
+            peer.seconds = eager.seconds * paired(times[peer.name], times["eager"])
+    at.peers = [p for p in at.peers if p.name in ("eager", "checkpoint")] + found[1:]
+    result.save(folder)
+
+
 class Run:
     """One model."""
 
@@ -94,7 +144,6 @@ class Run:
             self.ours = Ours(self.model)
             self.result.compile_seconds = self.ours.compile_seconds
             log(f"{self.name}: {self.ours.compile_seconds:.1f} s")
-            self.result.compile_without = Ours(self.model, plans=0).compile_seconds
         except Exception as error:
             self.result.failed = reason(error)
             self.result.save(folder)
@@ -102,12 +151,12 @@ class Run:
         self.result.save(folder)
         for shape in self.shapes:
             log(f"{self.name} {shape}")
-            self.result.shapes.append(self._shape(shape, compiled=shape == self.shapes[-1]))
+            self.result.shapes.append(self._shape(shape))
             self.result.save(folder)
         self._fit()
         self.result.save(folder)
 
-    def _shape(self, shape: tuple[int, ...], compiled: bool) -> At:
+    def _shape(self, shape: tuple[int, ...]) -> At:
         batch = self.model.training.data(shape)
         at = self.ours.at(shape, batch)
         step, budget = self.ours.step, self.ours.step.set_memory_budget
@@ -116,7 +165,7 @@ class Run:
         for plan in at.plans:
             if not plan.error:
                 variants[f"plan {plan.plan}"] = (lambda total=plan.total: budget(total), lambda: step(*batch))  # type: ignore[misc]
-        engines = self._peers(at, batch, compiled) if self.with_peers else {}
+        engines = start(at.peers, peers(self.model), batch) if self.with_peers else {}
         for name, engine in engines.items():
             variants[name] = (lambda: None, lambda engine=engine: engine.step(*batch))  # type: ignore[misc]
 
@@ -136,31 +185,6 @@ class Run:
         budget(None)
         return at
 
-    def _peers(self, at: At, batch: tuple[Any, ...], compiled: bool) -> dict[str, Eager]:
-        engines: dict[str, Eager] = {}
-        losses: dict[str, float] = {}
-        for make in peers(self.model, compiled):
-            engine = make()
-            peer = Peer(engine.name, engine.title)
-            at.peers.append(peer)
-            log(f"{self.name}: {engine.title}")
-            try:
-                engine.prepare(batch)
-                engine.reset()
-                losses[engine.name] = engine.step(*batch).item()
-                peer.loss_error = abs(losses[engine.name] / losses["eager"] - 1)
-                peer.compile_seconds = engine.compile_seconds
-                peer.peak, peer.beside_gradients = engine.peaks(batch)
-            except Exception as error:
-                peer.failed = reason(error)
-                log(f"{self.name}: {engine.title}: {peer.failed}")
-                if isinstance(engine, Compiled) and "longer than" in peer.failed:
-                    self.result.notes.append(f"torch.compile was left out from budget {engine.budget:g} on")
-                    break
-                continue
-            engines[engine.name] = engine
-        return engines
-
     def _fit(self) -> None:
         """The budget is what eager needs at the large shape; without peers, what DISC needs there."""
         at = self.result.shapes[-1]
@@ -176,6 +200,9 @@ def main() -> None:
     """Runs the model of the command line."""
     name, folder, with_peers, seconds, shapes = sys.argv[1:]
     torch.set_num_threads(1)
+    if shapes == "compiled":
+        add_compiled(name, Path(folder), float(seconds))
+        return
     Run(name, with_peers == "1", float(seconds), shapes).run(Path(folder))
 
 

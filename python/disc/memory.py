@@ -32,7 +32,8 @@ class MemoryUse:
     """The additional time of this plan, as a fraction of the time of plan 0: an estimate of the compiler."""
 
     def __str__(self) -> str:
-        return tables.text(("memory", "bytes"), [(name, value) for name, value, _ in self._rows()], right=(1,))
+        text = tables.text(("memory", "bytes"), [(name, value) for name, value, _ in self._rows()], right=(1,))
+        return f"{text}\nplan {self.plan}: about {self.overhead:.1%} more time" if self.plan else text
 
     def _rows(self) -> list[tuple[str, int, str]]:
         rows = {

@@ -598,6 +598,9 @@ LogicalResult EntryLowering::lower() {
   func::FuncOp function = begin(name);
   if (isProcedure)
     function.setPrivate();
+  // A plan for less memory is much code that runs rarely and spends its time in kernels: it is compiled quickly.
+  if (isProcedure && !isRecursive(entry))
+    function->setAttr("passthrough", b.getStrArrayAttr({"optnone", "noinline"}));
   for (Operation &op : entry->getRegion(0).front())
     if (failed(lowerOp(op)))
       return failure();

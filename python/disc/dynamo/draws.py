@@ -16,13 +16,13 @@ import sympy
 import torch
 from torch.fx import GraphModule, Node
 
+from ..frontend import effects
 from ..frontend.graphs import drawn_after, draws
 from ..torch_compat import pytree
 from ..torch_compat.compiling import run_and_save_rng_state, run_with_rng_state
 from ..torch_compat.operators import OpOverload
 from ..torch_compat.symbols import PythonPrinter
 from ..torch_compat.tracing import FakeTensor, FakeTensorMode
-from . import effects
 
 _aten = torch.ops.aten
 

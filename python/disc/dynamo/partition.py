@@ -14,11 +14,11 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from ..backends.negotiation import Decision
 from ..errors import CompileError, ShapeError, UnsupportedOpError
 from ..frontend import is_flattened, reason_against
+from ..frontend.effects import take_tokens
 from ..options import Options
 from ..torch_compat.operators import OperatorBase, OpOverload
 from ..torch_compat.tensors import preserve_version_counter
 from .compiled import CompiledGraph, log
-from .effects import take_tokens
 from .result_function import LayoutError
 
 # Compiling a part again with what the last attempt found it cannot hold.

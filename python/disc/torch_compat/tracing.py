@@ -17,6 +17,7 @@ from torch._functorch._aot_autograd.functional_utils import to_fun as to_functio
 
 # The mode of the fake tensors that are being traced.
 from torch._guards import detect_fake_mode as detect_fake_mode
+from torch._higher_order_ops.effects import _EffectType as EffectType
 
 # Errors of operators that need the data of a tensor, or have no fake kernel.
 from torch._subclasses.fake_tensor import DataDependentOutputException as DataDependentOutputException
@@ -56,6 +57,7 @@ from torch.utils._python_dispatch import _disable_current_modes as disable_curre
 __all__ = [
     "DataDependentOutputException",
     "DisableTorchFunction",
+    "EffectType",
     "FakeTensor",
     "FakeTensorMode",
     "FunctionalTensorMode",

@@ -13,9 +13,10 @@
 // CHECK: %[[Z0:.*]] = disc_rt.extent %[[CALL]][1, 0]
 // CHECK: disc_rt.guard %[[CALL]], %[[E1]] eq %{{.*}} input 0 dim 1 expected "8"
 // CHECK: disc_rt.guard %[[CALL]], %[[Z0]] eq %{{.*}} input 1 dim 0 expected "S"
-// CHECK: %[[OUT:.*]] = disc_rt.output %[[CALL]][0] (
 // All three temporaries in one slot: each is written over the one it is made from.
-// CHECK: disc_shape.dim <S * 32>
+// CHECK: %[[BYTES:.*]] = disc_shape.dim <S * 32>
+// CHECK: disc_rt.fit %[[CALL]], %[[BYTES]] scratch [] outputs [#disc_shape.expr<S * 32>] of %[[S]]
+// CHECK: %[[OUT:.*]] = disc_rt.output %[[CALL]][0] (
 // CHECK: %[[ARENA:.*]] = disc_rt.arena {{.*}} in_place = 2
 // CHECK: %[[A:.*]] = disc_rt.offset %[[ARENA]]
 // CHECK: %[[X:.*]] = disc_rt.input %[[CALL]][0]

@@ -3,6 +3,7 @@
 // Who invokes a procedure whose result has an extent that it finds out passes the number of a slot, gets the extent, and
 // copies what lies in the slot to where it is to be.
 // CHECK: disc_rt.entry @main
+// CHECK: disc_rt.fit
 // CHECK: %[[SLOT:.*]] = disc_shape.dim <0>
 // CHECK: %[[M:.*]] = disc_rt.invoke %[[CALL:.*]] @f(%{{.*}}, %[[SLOT]], %{{.*}}) : (!llvm.ptr, index, index) -> index
 // CHECK: disc_rt.bind_symbol @m, %[[M]] computed

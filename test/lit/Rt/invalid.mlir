@@ -93,3 +93,13 @@ disc_rt.entry @main attributes {inputs = [], outputs = []} {
   }
   disc_rt.return
 }
+
+// -----
+
+disc_rt.entry @main attributes {inputs = [], outputs = []} {
+^bb0(%call: !llvm.ptr):
+  %bytes = arith.constant 64 : index
+  // expected-error @+1 {{must have a size for each plan (R9)}}
+  disc_rt.fit %call, %bytes scratch [] outputs [] plans [@a, @b] sizes [@c]
+  disc_rt.return
+}

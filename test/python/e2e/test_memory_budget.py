@@ -1,6 +1,7 @@
 """Memory budgets: never exceeded, the same bits, and an error before anything has run."""
 
 import copy
+import os
 import random
 import threading
 
@@ -14,6 +15,8 @@ import disc
 
 BATCH, LENGTH = torch.export.Dim("batch", min=1, max=64), torch.export.Dim("length", min=1, max=128)
 PLANS = disc.Options(memory_plans=8)
+TRIPLES = int(os.environ.get("DISC_BUDGET_CALLS", "60"))
+"""Random shapes and budgets for each model."""
 
 
 class Chain(nn.Module):
@@ -152,7 +155,7 @@ def test_too_small(step):
 def test_random_budgets(step):
     """Random shapes and budgets, growing and shrinking: never above the budget, never another result."""
     kind, state, chance = type(step.module), saved(step), random.Random(0)
-    for _ in range(60):
+    for _ in range(TRIPLES):
         batch, length = chance.choice([1, 2, 7, 16, 33, 64]), chance.choice([1, 5, 16, 31, 64, 128])
         data = batch_of(kind, batch, length)
         curve = step.memory_curve(batch=batch, length=length)
@@ -232,10 +235,12 @@ def test_library(tmp_path):
     )
     library = disc.load(tmp_path / "libchain.so", threads=1)
     assert library.memory_held().budget == 1 << 20
+    library.seed(1)
     expected = library(x, y)
     assert 0 < library.memory_held().peak <= 1 << 20
     small = disc.load(tmp_path / "libchain.so", threads=1, memory_budget="4 KiB")
     with pytest.raises(MemoryError, match="4096"):
         small(x, y)
     small.set_memory_budget("2MiB")
+    small.seed(1)
     assert torch.equal(small(x, y), expected)

@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 from ... import errors
 from ...torch_compat import pytree, quiet
 from ...torch_compat.tracing import (
+    EffectType,
     FakeTensor,
     FunctionalTensorMode,
     enable_python_dispatcher,
@@ -25,6 +26,7 @@ from ...torch_compat.tracing import (
     to_functional,
 )
 from ..decompositions import decomposition_table
+from ..effects import take_tokens
 from ..entry_guards import EntryGuard
 from ..higher_order import flattened
 from ..layout_questions import answered_by_the_example
@@ -104,8 +106,10 @@ def trace_gradients(
                 places.setdefault(name, []).append(number)
     found: dict[str, Any] = {}
 
-    def joint(*flat: Any) -> list[Any]:
-        with FunctionalTensorMode(export=True):
+    def joint(token: Tensor, *flat: Any) -> list[Any]:
+        with FunctionalTensorMode(export=True) as functional:
+            # Orders the checks of linear algebra.
+            functional._tokens[EffectType.ORDERED] = to_functional(token)
             tensors = [to_functional(x.detach()) if isinstance(x, Tensor) else x for x in flat]
             inputs = tensors[: len(values)]
             numbers = tensors[len(values)] if transform.numbers else None
@@ -148,7 +152,10 @@ def trace_gradients(
         fakes = [fresh(x) for x in values]
         if transform.numbers:
             fakes.append(torch.empty(len(transform.numbers), dtype=torch.float64))
-        module = make_fx(joint, decomposition_table=decomposition_table())(*fakes)  # type: ignore[arg-type]
+        token = torch.empty(0)
+        module = make_fx(joint, decomposition_table=decomposition_table())(token, *fakes)  # type: ignore[arg-type]
+        take_tokens(module)
+        module.graph.erase_node(next(iter(module.graph.nodes)))
     return _collected(module, found, guards, len(values), _output_spec(exported, source))
 
 
