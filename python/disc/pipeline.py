@@ -226,7 +226,13 @@ _CPU = Pipeline(
         ),
         Stage(
             "memory",
-            ("disc-memory-outline-kernels", "disc-memory-plan-arena", "disc-memory-check-sizes", "disc-memory-verify"),
+            (
+                "disc-memory-outline-kernels",
+                "disc-memory-hoist-updates",
+                "disc-memory-plan-arena",
+                "disc-memory-check-sizes",
+                "disc-memory-verify",
+            ),
         ),
         Stage(
             "codegen",

@@ -630,6 +630,13 @@ LogicalResult ContractionEmitter::emitVector(Part &part, const Task &task, Array
                                   byteSize(acc));
     });
   }
+  // A result may take the memory of an operand that another is computed from.
+  struct Stored {
+    unsigned result;
+    SmallVector<Idx> at;
+    Value value;
+  };
+  SmallVector<Stored> stored;
   for (unsigned i : part.results) {
     Value yielded = e.kernel.getYield().getValues()[i];
     FailureOr<SmallVector<Idx>> at = failure();
@@ -639,9 +646,13 @@ LogicalResult ContractionEmitter::emitVector(Part &part, const Task &task, Array
     if (failed(at))
       return e.kernel.emitError("result ") << i << " of a contraction kernel is not over the contraction's domain";
     Value v = points.eval(yielded, *at, mask);
-    if (!v || failed(points.store(i, *at, v, mask)))
+    if (!v)
       return failure();
+    stored.push_back({i, *at, v});
   }
+  for (Stored &each : stored)
+    if (failed(points.store(each.result, each.at, each.value, mask)))
+      return failure();
   for (Product &product : part.products)
     points.unbind(product.info.op.getResult(0));
   return success();

@@ -10,6 +10,7 @@
 
 #include "dialects/Plan/Layout.h"
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Schedule/ContractionInfo.h"
 #include "lib/Transforms/Support/ReductionPlan.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/SmallBitVector.h"
@@ -26,6 +27,8 @@ public:
   void visit(Value v, bool same);
   void visitInputs(linalg::GenericOp op, ArrayRef<AffineExpr> at, bool same);
   bool isSafe(unsigned input) const { return reached.test(input) && !elsewhere.test(input); }
+  /// Whether reductions that were met are read at the same positions.
+  bool reductionsAreInOrder() const { return inOrder; }
 
 private:
   /// The map's results without those for dimensions of one element.
@@ -40,6 +43,7 @@ private:
   KernelFuncOp kernel;
   ShapeAnalysis &shapes;
   llvm::SmallBitVector reached, elsewhere;
+  bool inOrder = true;
   llvm::DenseSet<std::pair<Value, int>> seen;
 };
 } // namespace
@@ -71,8 +75,10 @@ void PositionWalk::visit(Value v, bool same) {
   Operation *op = v.getDefiningOp();
   if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
     // Inputs of a reduction have been visited on their own: they are read by an earlier pass.
-    if (generic.getNumReductionLoops())
+    if (generic.getNumReductionLoops()) {
+      inOrder &= same;
       return;
+    }
     AffineMap map = generic.getIndexingMapMatchingResult(cast<OpResult>(v));
     visitInputs(generic, moving(map, v), same);
     return;
@@ -80,6 +86,11 @@ void PositionWalk::visit(Value v, bool same) {
   for (Value operand : op->getOperands())
     if (isa<RankedTensorType>(operand.getType()))
       visit(operand, same && isa<ReshapeOp>(op));
+}
+
+static bool isOnDevice(KernelFuncOp kernel) {
+  auto target = kernel->getParentOfType<ModuleOp>()->getAttrOfType<DictionaryAttr>("disc_plan.target");
+  return target && target.contains("device");
 }
 
 SmallVector<SmallVector<unsigned>> mlir::disc::inPlaceOperands(KernelFuncOp kernel, ShapeAnalysis &shapes) {
@@ -121,6 +132,19 @@ SmallVector<SmallVector<unsigned>> mlir::disc::inPlaceOperands(KernelFuncOp kern
       writable[r.number] = r.isFull && inOrder && r.pass == plan->numPasses &&
                            llvm::all_of(plan->reductions, [&](const auto &x) { return x.pass < r.pass; });
     }
+  } else if (kernel.getKind() == KernelKind::Contraction && !isOnDevice(kernel)) {
+    FailureOr<std::vector<ContractionPart>> parts = contractionParts(kernel, kernel.getBody().front(), shapes);
+    // The tiles of different parts are computed at different times.
+    if (failed(parts) || parts->size() != 1)
+      return result;
+    for (ContractionInfo &product : parts->front().products)
+      for (Value operand : product.op.getInputs())
+        walk.visit(operand, false);
+    // Then the results have the same positions at a point.
+    for (Value v : kernel.getYield().getValues())
+      walk.visit(v, true);
+    if (!walk.reductionsAreInOrder())
+      return result;
   } else {
     return result;
   }

@@ -16,6 +16,8 @@ namespace mlir::disc {
 /// For each result of a kernel, the inputs whose storage it may take. What the answer relies on of the emitters:
 ///   loop   at a point (a vector of positions), everything is computed before anything is stored
 ///   row    the same, in each pass; and a row's passes are done by one task
+///   contraction, on CPUs   sums are in scratch until the epilogue, which computes all results at a point before it
+///                          stores any; each point belongs to one tile
 SmallVector<SmallVector<unsigned>> inPlaceOperands(KernelFuncOp kernel, ShapeAnalysis &shapes);
 
 } // namespace mlir::disc

@@ -10,6 +10,10 @@ def OutlineKernels : Pass<"disc-memory-outline-kernels", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::disc::PlanDialect"];
 }
 
+def HoistUpdates : Pass<"disc-memory-hoist-updates", "::mlir::ModuleOp"> {
+  let summary = "Moves updates of state to right behind what they need";
+}
+
 def PlanBudget : Pass<"disc-memory-plan-budget", "::mlir::ModuleOp"> {
   let summary = "Makes plans of the host flow that compute values again instead of keeping them";
   let dependentDialects = ["::mlir::disc::PlanDialect"];

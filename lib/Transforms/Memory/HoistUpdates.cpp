@@ -1,0 +1,183 @@
+//===- HoistUpdates.cpp - updates of state right after what they need -----===//
+//
+//   %g0 = disc_plan.call @gradient0(...)
+//   %g1 = disc_plan.call @gradient1(...)            // %g0 is alive
+//   %w0 = disc_plan.call @update(%weight0, %g0)     // the new value of an argument
+//   %w1 = disc_plan.call @update(%weight1, %g1)
+// becomes
+//   %g0 = disc_plan.call @gradient0(...)
+//   %w0 = disc_plan.call @update(%weight0, %g0)
+//   %g1 = disc_plan.call @gradient1(...)
+//   %w1 = disc_plan.call @update(%weight1, %g1)
+//
+// An optimizer's steps come after all gradients, which would all be alive until then. An update does not move past a
+// step that reads the old value (it would no longer be computed in place), nor past one that can fail: when a call fails
+// in it, the state is as before. A kernel whose indices an earlier kernel has read, as the gradient of a lookup, cannot:
+// the earlier one would have failed.
+//
+// Test: test/lit/Memory/hoist-updates.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Transforms/Memory/Passes.h"
+
+#include "dialects/Plan/PlanDialect.h"
+#include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Memory/EntryBuilder.h"
+#include "lib/Transforms/Memory/Updates.h"
+#include "lib/Transforms/Support/ViewLayout.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace mlir::disc {
+#define GEN_PASS_DEF_HOISTUPDATES
+#include "lib/Transforms/Memory/Passes.h.inc"
+} // namespace mlir::disc
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+/// Moves the updates of one function.
+class Hoister {
+public:
+  Hoister(func::FuncOp func, ShapeAnalysis &shapes)
+      : func(func), block(func.getBody().front()), shapes(shapes), module(func->getParentOfType<ModuleOp>()) {}
+
+  void run();
+
+private:
+  void hoist(CallOp update);
+  bool canFail(CallOp kernel);
+  bool stays(Operation *op, Operation *target);
+  bool isLarge(Value tensor);
+  void addReaders(Value tensor, llvm::SmallPtrSetImpl<Operation *> &readers);
+
+  func::FuncOp func;
+  Block &block;
+  ShapeAnalysis &shapes;
+  ModuleOp module;
+  llvm::MapVector<Operation *, SmallVector<BlockArgument>> updates; // kernels, and the arguments with new values
+  llvm::DenseMap<StringRef, bool> failing;                          // by the kernel's name
+};
+} // namespace
+
+bool Hoister::canFail(CallOp kernel) {
+  auto [known, isNew] = failing.try_emplace(kernel.getCallee(), true);
+  auto callee = module.lookupSymbol<KernelFuncOp>(kernel.getCallee());
+  if (isNew && callee)
+    known->second = callee
+                        .walk([](Operation *op) {
+                          return isa<CheckIndexOp, CallFunctionOp, ExternCallOp>(op) ? WalkResult::interrupt()
+                                                                                     : WalkResult::advance();
+                        })
+                        .wasInterrupted();
+  return known->second;
+}
+
+/// Nothing moves past loops, branches, what binds symbols, and kernels that can be the first to fail.
+bool Hoister::stays(Operation *op, Operation *target) {
+  auto kernel = dyn_cast<CallOp>(op);
+  if (!kernel || !canFail(kernel))
+    return !kernel && !isPure(op);
+  return llvm::any_of(kernel.getInputs(), [&](Value operand) {
+    Value base = viewBase(operand);
+    if (!isa<BlockArgument>(base) || !cast<RankedTensorType>(base.getType()).getElementType().isInteger())
+      return false;
+    llvm::SmallPtrSet<Operation *, 8> readers;
+    addReaders(base, readers);
+    return llvm::none_of(readers, [&](Operation *reader) { return reader->isBeforeInBlock(target); });
+  });
+}
+
+/// Worth to be freed early.
+bool Hoister::isLarge(Value tensor) {
+  constexpr int64_t kLarge = 4096;
+  SymExpr bytes = SymExpr::product(shapes.dims(tensor)) * SymExpr(elementBytes(tensor.getType()));
+  return !bytes.isConstant() || bytes.constant() >= kLarge;
+}
+
+/// The operations of the block that read the tensor, through views and in regions too.
+void Hoister::addReaders(Value tensor, llvm::SmallPtrSetImpl<Operation *> &readers) {
+  for (Operation *user : tensor.getUsers()) {
+    if (isView(user))
+      addReaders(user->getResult(0), readers);
+    else if (Operation *here = block.findAncestorOpInBlock(*user))
+      readers.insert(here);
+  }
+}
+
+void Hoister::hoist(CallOp update) {
+  Operation *target = nullptr; // moves to behind it
+  auto notBefore = [&](Operation *op) {
+    if (op && op->getBlock() == &block && (!target || target->isBeforeInBlock(op)))
+      target = op;
+  };
+  for (Value operand : update.getInputs()) {
+    Value base = viewBase(operand);
+    if (isa_and_nonnull<CallOp, LoopOp, BranchOp>(base.getDefiningOp()) && isLarge(base))
+      notBefore(base.getDefiningOp());
+  }
+  if (!target)
+    return;
+  llvm::SmallPtrSet<Operation *, 8> readers;
+  auto addArguments = [&](Operation *op) {
+    for (BlockArgument argument : updates.lookup(op))
+      addReaders(argument, readers);
+  };
+  addArguments(update);
+  for (Operation *op = update->getPrevNode(); op && op != target; op = op->getPrevNode())
+    if (readers.contains(op) || stays(op, target)) {
+      target = op;
+      break;
+    }
+  // What it needs and comes later moves too: views, the number of the step.
+  llvm::SetVector<Operation *> moving;
+  moving.insert(update);
+  for (unsigned i = 0; i < moving.size(); ++i)
+    for (Value operand : moving[i]->getOperands()) {
+      Operation *def = operand.getDefiningOp();
+      if (def && def->getBlock() == &block && target->isBeforeInBlock(def) && moving.insert(def))
+        addArguments(def);
+    }
+  SmallVector<Operation *> ordered;
+  for (Operation *op = target->getNextNode(); op; op = op->getNextNode()) {
+    if (moving.contains(op))
+      ordered.push_back(op);
+    else if (readers.contains(op) && op->isBeforeInBlock(update))
+      return; // reads what one of these updates
+    if (op == update)
+      break;
+  }
+  for (Operation *op : ordered) {
+    op->moveAfter(target);
+    target = op;
+  }
+}
+
+void Hoister::run() {
+  for (auto [i, operand] : llvm::enumerate(block.getTerminator()->getOperands())) {
+    std::optional<BlockArgument> argument = updatedBy(func, i);
+    auto kernel = viewBase(operand).getDefiningOp<CallOp>();
+    if (argument && *argument && kernel && kernel->getBlock() == &block)
+      updates[kernel].push_back(*argument);
+  }
+  SmallVector<CallOp> inOrder;
+  for (auto kernel : block.getOps<CallOp>())
+    if (updates.contains(kernel) && !canFail(kernel))
+      inOrder.push_back(kernel);
+  for (CallOp kernel : inOrder)
+    hoist(kernel);
+}
+
+namespace {
+struct HoistUpdates : disc::impl::HoistUpdatesBase<HoistUpdates> {
+  void runOnOperation() override {
+    ShapeAnalysis shapes(getOperation());
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (!func.isExternal())
+        Hoister(func, shapes).run();
+  }
+};
+} // namespace
