@@ -34,6 +34,8 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--models", nargs="+", choices=list(MODELS), help="default: all")
     result.add_argument("--quick", action="store_true", help=f"{' and '.join(QUICK)} at one shape, without peers")
     result.add_argument("--no-peers", action="store_true", help="measure DISC alone")
+    result.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    result.add_argument("--only-compile", action="store_true", help="add torch.compile to the results that exist")
     result.add_argument("--seconds", type=float, default=30.0, help="measured per shape (default: 30, quick 5)")
     result.add_argument("--out", type=Path, help="folder of the results (default: bench/results/memory)")
     result.add_argument("--report", action="store_true", help="measure nothing, write the report again")
@@ -78,7 +80,10 @@ def main() -> None:
     if not args.report:
         for name in args.models or (QUICK if args.quick else MODELS):
             peers = not (args.quick or args.no_peers)
-            if not measure(name, folder, peers, 5.0 if args.quick else args.seconds, "large" if args.quick else "all"):
+            seconds = 5.0 if args.quick else args.seconds
+            done = args.only_compile or measure(name, folder, peers, seconds, "large" if args.quick else "all")
+            # `torch.compile` has a process of its own: it may crash, or be stopped while it compiles.
+            if not done or (peers and not args.no_compile and not measure(name, folder, True, seconds, "compiled")):
                 failed.append(name)
     results = read(folder)
     if not results:

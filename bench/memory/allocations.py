@@ -20,9 +20,9 @@ def highest(changes: Iterable[int]) -> int:
 def peak_of(call: Callable[[], Any]) -> int:
     """The most bytes at one time of what the call allocates.
 
-    The profiler records every allocation of the CPU allocator with its size, and when it is freed. It does not see blocks
-    that were allocated before the call, such as parameters, nor memory that libraries allocate themselves, such as
-    oneDNN's scratch memory: to the advantage of PyTorch.
+    The profiler records when the CPU allocator allocates and frees a block, with its size. It does not see blocks that
+    were allocated before the call, such as parameters. It also does not see memory that libraries allocate themselves,
+    such as oneDNN's scratch memory: to the advantage of PyTorch.
     """
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         result = call()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +24,7 @@ class MemoryModel:
 
     training: TrainingModel
     """Its shapes are in order of size: the last one is the large one."""
-    blocks: Callable[[nn.Module], Iterable[nn.Module]]
+    blocks: Callable[[Any], Iterable[nn.Module]]
     """The modules that `torch.utils.checkpoint` recomputes; empty if it cannot be used."""
     grows: str
     """The size that grows until it no longer fits."""

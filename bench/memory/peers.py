@@ -18,8 +18,8 @@ from .models import MemoryModel
 
 BUDGETS = (1.0, 0.5, 0.25, 0.1)
 """`torch._functorch.config.activation_memory_budget`."""
-COMPILE_LIMIT = 120
-"""Seconds."""
+COMPILE_LIMIT = 240
+"""Seconds. Twice what one would wait for, since other programs use this machine too."""
 
 
 class TooLong(Exception):

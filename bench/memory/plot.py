@@ -41,8 +41,8 @@ def draw(results: Sequence[Result], path: Path) -> None:
                 axis.scatter([peer.peak / memory], [peer.seconds / clock], marker=mark, color=color, s=36, zorder=3)
                 titles[name] = (peer.title, color)
         axis.set_title(f"{result.title}\n{label(tuple(at.shape))}", fontsize=9)
-        axis.set_xlim(left=0)
-        axis.set_ylim(bottom=0)
+        axis.set_xlim(0, 1.08 * axis.dataLim.x1)
+        axis.set_ylim(0, 1.12 * axis.dataLim.y1)
         axis.grid(linewidth=0.4, alpha=0.6)
     handles = [pyplot.Line2D([], [], marker="o", color="#1f5fa8", label="DISC's plans")]
     handles += [

@@ -221,16 +221,12 @@ class Model:
         calls share the budget: a call that does not fit besides the others waits for them, or with ``wait=False``
         raises MemoryError.
         """
-        if self._executable is None:
-            self._not_built(())
         count = 0 if budget is None else parse_bytes(budget)
-        self._executable.set_memory_budget(count, fail=not wait)
+        self._built().set_memory_budget(count, fail=not wait)
 
     def memory_held(self) -> _native.MemoryUsage:
         """Bytes that calls hold now, and their peak since :meth:`reset_memory_peak`, while there is a budget."""
-        if self._executable is None:
-            self._not_built(())
-        return self._executable.memory()
+        return self._built().memory()
 
     def reset_memory_peak(self) -> None:
         """Sets the peak of :meth:`memory_held` to what is held now."""
@@ -481,6 +477,12 @@ class Model:
             if name not in names and not (name in defaults and _is_default(value, defaults[name])):
                 return None
         return tuple(given[name] for name in positional), {name: given[name] for name in names[len(positional) :]}
+
+    def _built(self) -> _native.Executable:
+        if self._executable is None:
+            self._not_built(())
+        assert self._executable is not None
+        return self._executable
 
     def _not_built(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         last = self._pipeline.names[-1] if len(self._pipeline) else IMPORT

@@ -431,8 +431,8 @@ LogicalResult EntryLowering::lowerFit(FitOp op) {
   SmallVector<Value> operands = {call};
   for (Value v : op.getValues())
     operands.push_back(mapped(v));
-  for (auto [i, plan, size] : llvm::enumerate(op.getPlans().getAsRange<FlatSymbolRefAttr>(),
-                                              op.getSizes().getAsRange<FlatSymbolRefAttr>())) {
+  for (auto [i, plan, size] :
+       llvm::enumerate(op.getPlans().getAsRange<FlatSymbolRefAttr>(), op.getSizes().getAsRange<FlatSymbolRefAttr>())) {
     Value given = slots(loc, 1);
     SmallVector<Value> with = operands;
     with.push_back(given);
@@ -593,7 +593,8 @@ LogicalResult EntryLowering::lower() {
   bool isProcedure = isa<ProcedureOp>(entry);
   StringRef own = SymbolTable::getSymbolName(entry).getValue();
   // What recurses does so on a stack of the call's own.
-  bool moves = own == "main" && llvm::any_of(module.getOps<ProcedureOp>(), [](ProcedureOp p) { return isRecursive(p); });
+  bool moves =
+      own == "main" && llvm::any_of(module.getOps<ProcedureOp>(), [](ProcedureOp p) { return isRecursive(p); });
   std::string name = isProcedure ? procedureName(own) : ("disc_" + own + (moves ? "_on_stack" : "")).str();
   func::FuncOp function = begin(name);
   if (isProcedure)

@@ -10,10 +10,11 @@
 //   %g1 = disc_plan.call @gradient1(...)
 //   %w1 = disc_plan.call @update(%weight1, %g1)
 //
-// An optimizer's steps come after all gradients, which would all be alive until then. An update does not move past a
-// step that reads the old value (it would no longer be computed in place), nor past one that can fail: when a call fails
-// in it, the state is as before. A kernel whose indices an earlier kernel has read, as the gradient of a lookup, cannot:
-// the earlier one would have failed.
+// An optimizer's steps come after all gradients, which would all be alive until then. An update that comes before the
+// last step that reads the old value moves to behind that: only there it can be computed in place. It does not move
+// past a step that reads the old value, nor up past one that can fail: when a call fails in it, the state is as before.
+// A kernel whose indices an earlier kernel has read, as the gradient of a lookup, cannot: the earlier one would have
+// failed.
 //
 // Test: test/lit/Memory/hoist-updates.mlir
 //
@@ -48,6 +49,7 @@ public:
   void run();
 
 private:
+  void sink(CallOp update);
   void hoist(CallOp update);
   bool canFail(CallOp kernel);
   bool stays(Operation *op, Operation *target);
@@ -156,6 +158,22 @@ void Hoister::hoist(CallOp update) {
   }
 }
 
+/// Moves an update to behind the last step that reads what it replaces, without which it needs memory of its own until
+/// the end of the call, and a copy.
+void Hoister::sink(CallOp update) {
+  llvm::SmallPtrSet<Operation *, 8> readers, users;
+  for (BlockArgument argument : updates.lookup(update))
+    addReaders(argument, readers);
+  for (Value result : update.getOutputs())
+    addReaders(result, users);
+  Operation *last = nullptr;
+  for (Operation *op = update->getNextNode(); op && !users.contains(op); op = op->getNextNode())
+    if (readers.contains(op))
+      last = op;
+  if (last && llvm::none_of(readers, [&](Operation *reader) { return last->isBeforeInBlock(reader); }))
+    update->moveAfter(last);
+}
+
 void Hoister::run() {
   for (auto [i, operand] : llvm::enumerate(block.getTerminator()->getOperands())) {
     std::optional<BlockArgument> argument = updatedBy(func, i);
@@ -167,6 +185,8 @@ void Hoister::run() {
   for (auto kernel : block.getOps<CallOp>())
     if (updates.contains(kernel) && !canFail(kernel))
       inOrder.push_back(kernel);
+  for (CallOp kernel : llvm::reverse(inOrder))
+    sink(kernel);
   for (CallOp kernel : inOrder)
     hoist(kernel);
 }

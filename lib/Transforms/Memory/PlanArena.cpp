@@ -713,8 +713,8 @@ LogicalResult EntryBuilder::runEntry() {
 
 /// Arguments, memory for results and the values of symbols come in; memory for temporaries is the activation's.
 LogicalResult EntryBuilder::runProcedure(ArrayAttr symbols) {
-  auto procedure = ProcedureOp::create(b, loc, b.getStringAttr(func.getName() + "$procedure"), b.getStringAttr("private"),
-                                       FlatSymbolRefAttr(), Attribute());
+  auto procedure = ProcedureOp::create(b, loc, b.getStringAttr(func.getName() + "$procedure"),
+                                       b.getStringAttr("private"), FlatSymbolRefAttr(), Attribute());
   Block *block = &procedure.getBody().emplaceBlock();
   call = block->addArgument(pointer, loc);
   for (BlockArgument argument : func.getArguments())

@@ -6,7 +6,8 @@
 //     ...
 //     %c = disc_plan.call @m(%l, %a)       // %a is alive all the time
 // gets beside it
-//   func.func private @main.plan1(...) attributes {disc_plan.plan_of = @main, disc_plan.extra_cost = #disc_shape.expr<...>} {
+//   func.func private @main.plan1(...) attributes {disc_plan.plan_of = @main, disc_plan.extra_cost =
+//   #disc_shape.expr<...>} {
 //     %a = disc_plan.call @f(%x)
 //     %b = disc_plan.call @g(%a)
 //     ...
@@ -15,9 +16,9 @@
 //
 // All plans have the steps of @main in its order, and the same kernels, so that their results have the same bits. The
 // more of them a call may choose from, the closer it comes to its memory budget: which plan fits is known only with the
-// sizes. Plans are searched for at several sizes (Recompute.h), from little less memory down to the least that is found.
-// Each is measured at all these sizes, and a few are kept that are good for many sizes and limits. They are numbered by
-// what they cost.
+// sizes. Plans are searched for at several sizes (Recompute.h), from little less memory down to the least that is
+// found. Each is measured at all these sizes, and a few are kept that are good for many sizes and limits. They are
+// numbered by what they cost.
 //
 // A step is not run again once something that it reads has been updated, nor if it updates something.
 //
@@ -435,7 +436,8 @@ struct PlanBudget : disc::impl::PlanBudgetBase<PlanBudget> {
     }
     SmallVector<int64_t> out;
     for (int i = 1; i <= kLimits; ++i)
-      out.push_back(std::max(works, int64_t(double(peak) * std::pow(double(works) / double(peak), double(i) / kLimits))));
+      out.push_back(
+          std::max(works, int64_t(double(peak) * std::pow(double(works) / double(peak), double(i) / kLimits))));
     return out;
   }
 
@@ -495,7 +497,8 @@ struct PlanBudget : disc::impl::PlanBudgetBase<PlanBudget> {
       chosen.push_back(std::move(found[best]));
       found.erase(found.begin() + best);
     }
-    llvm::sort(chosen, [](const Candidate &a, const Candidate &b) { return a.measured[0].second < b.measured[0].second; });
+    llvm::sort(chosen,
+               [](const Candidate &a, const Candidate &b) { return a.measured[0].second < b.measured[0].second; });
     return chosen;
   }
 

@@ -22,8 +22,7 @@ public:
   /// `most` is what running steps again may cost.
   Simulation(const StepFlow &flow, int64_t limit, int64_t most, const Needs &needs, Weights weights)
       : flow(flow), limit(limit), most(most), needs(needs), weights(weights), made(flow.values.size(), kAbsent),
-        locks(flow.values.size()), seen(flow.values.size()), firstNeed(flow.values.size()),
-        again(flow.values.size()) {}
+        locks(flow.values.size()), seen(flow.values.size()), firstNeed(flow.values.size()), again(flow.values.size()) {}
 
   /// All steps in order; false if the limit is too low.
   bool run() {
@@ -101,8 +100,8 @@ private:
         if (locks[v] || flow.values[v].bytes == 0)
           continue;
         int64_t need = std::max(nextNeed(v, now), now);
-        double gain = std::pow(double(flow.values[v].bytes), weights.size) *
-                      std::pow(double(need - now + 1), weights.distance);
+        double gain =
+            std::pow(double(flow.values[v].bytes), weights.size) * std::pow(double(need - now + 1), weights.distance);
         double bound = best ? least * gain : std::numeric_limits<double>::infinity();
         if (std::optional<double> cost = costOf(v, need, bound); cost && *cost < bound) {
           best = v;
@@ -149,9 +148,7 @@ bool Simulation::perform(unsigned number, std::optional<unsigned> wanted) {
     ++locks[r];
   }
   // A value whose only lock is this step's is not needed by one that waits for it.
-  auto isNeeded = [&](unsigned v, unsigned own) {
-    return locks[v] > own || nextNeed(v, isFirst ? now + 1 : now) >= 0;
-  };
+  auto isNeeded = [&](unsigned v, unsigned own) { return locks[v] > own || nextNeed(v, isFirst ? now + 1 : now) >= 0; };
   int64_t bytes = step.inner;
   llvm::SmallVector<unsigned> claimed;
   for (unsigned w : step.writes) {

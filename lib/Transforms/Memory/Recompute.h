@@ -1,7 +1,7 @@
 //===- Recompute.h - computing values again instead of keeping them -*- C++ -*-===//
 //
-// A flow of steps, which read and write values, at one set of sizes. Its schedule within a limit runs all steps in their
-// order; where the values that are alive would exceed the limit, one is dropped that other steps still need, and
+// A flow of steps, which read and write values, at one set of sizes. Its schedule within a limit runs all steps in
+// their order; where the values that are alive would exceed the limit, one is dropped that other steps still need, and
 // the step that made it is run again before them. Which one is dropped follows the rule of Dynamic Tensor
 // Rematerialization (Kirisame et al., arXiv 2006.09616): what costs least to make again, for its size and for the time
 // until it is needed. There the past says when that will be; here the flow is known, so it is the truth:
@@ -33,10 +33,10 @@ struct StepFlow {
   static constexpr int64_t kNever = -1, kAlways = std::numeric_limits<int64_t>::max();
 
   struct Step {
-    std::vector<unsigned> reads, writes;               ///< Values; each once.
+    std::vector<unsigned> reads, writes;                ///< Values; each once.
     std::vector<std::pair<unsigned, unsigned>> inPlace; ///< A value written may take the memory of one read.
-    int64_t cost = 0;                                  ///< Nanoseconds.
-    int64_t inner = 0;                                 ///< Bytes that it needs beside its values while it runs.
+    int64_t cost = 0;                                   ///< Nanoseconds.
+    int64_t inner = 0;                                  ///< Bytes that it needs beside its values while it runs.
     /// It may be run again before the step of this number, which changes what it reads.
     int64_t repeatableUntil = kAlways;
   };

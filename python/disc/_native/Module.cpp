@@ -308,11 +308,11 @@ void disc::py::bindModule(nb::module_ &m) {
       .def("run", &run, nb::arg("pipeline"), nb::kw_only(), nb::arg("verify_each") = false,
            "Runs a textual pass pipeline in place, verified after each pass or at the end; raises PipelineError.")
       .def("text", &text, nb::kw_only(), nb::arg("generic") = false, nb::arg("locations") = false, "Prints the module.")
-      .def(
-          "plans", &plans, nb::arg("symbols"),
-          "The plans of the entry main at some values of the symbols: (function, nanoseconds more than the first) of "
-          "each (`plans`), the first one's nanoseconds (`cost`), bytes of results whose sizes are known before the call "
-          "(`results`), and of the scratch of one thread (`scratch`).")
+      .def("plans", &plans, nb::arg("symbols"),
+           "The plans of the entry main at some values of the symbols: (function, nanoseconds more than the first) of "
+           "each (`plans`), the first one's nanoseconds (`cost`), bytes of results whose sizes are known before the "
+           "call "
+           "(`results`), and of the scratch of one thread (`scratch`).")
       .def(
           "arena", &arena, nb::arg("function"), nb::arg("symbols"),
           "What an entry's arena holds at some values of the symbols: bytes in all (`arena`), the largest set alive at "

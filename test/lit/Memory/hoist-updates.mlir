@@ -1,7 +1,7 @@
 // RUN: disc-opt %s -disc-memory-hoist-updates | FileCheck %s
 
 // The update of @w comes right behind its gradient, with the number of steps that it needs. That of @v stays behind the
-// last step that reads @v. Nothing moves past a kernel that checks indices of which nothing before has read any.
+// last step that reads @v. That of @t, which comes before a step that reads @t, moves to behind it. Nothing moves up past a kernel that checks indices of which nothing before has read any.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[G:.*]] = disc_plan.call @one(%{{.*}})
@@ -10,6 +10,8 @@
 // CHECK: %[[H:.*]] = disc_plan.call @one(%{{.*}})
 // CHECK: disc_plan.call @one(%[[V:[a-z0-9]+]])
 // CHECK: disc_plan.call @update(%[[V]], %[[H]], %[[STEP]])
+// CHECK: %[[READ:.*]] = disc_plan.call @one(%[[T:[a-z0-9]+]])
+// CHECK: disc_plan.call @update(%[[T]], %{{.*}}, %[[STEP]])
 // CHECK: %[[I:.*]] = disc_plan.call @one(%{{.*}})
 // CHECK: disc_plan.call @checked
 // CHECK: disc_plan.call @update(%{{.*}}, %[[I]], %[[STEP]])
@@ -76,10 +78,12 @@ func.func @main(%x: tensor<4096xf32> {disc_shape.dims = #disc_shape.dims<[4096]>
                 %w: tensor<4096xf32> {disc_shape.dims = #disc_shape.dims<[4096]>, disc_tensor.state = "w"},
                 %v: tensor<4096xf32> {disc_shape.dims = #disc_shape.dims<[4096]>, disc_tensor.state = "v"},
                 %u: tensor<4096xf32> {disc_shape.dims = #disc_shape.dims<[4096]>, disc_tensor.state = "u"},
+                %t: tensor<4096xf32> {disc_shape.dims = #disc_shape.dims<[4096]>, disc_tensor.state = "t"},
                 %steps: tensor<f32> {disc_shape.dims = #disc_shape.dims<[]>, disc_tensor.state = "steps"})
     -> (tensor<4096xf32>, tensor<4096xf32> {disc_tensor.updates = 2 : i64},
         tensor<4096xf32> {disc_tensor.updates = 3 : i64}, tensor<4096xf32> {disc_tensor.updates = 4 : i64},
-        tensor<f32> {disc_tensor.updates = 5 : i64}) {
+        tensor<4096xf32> {disc_tensor.updates = 5 : i64},
+        tensor<f32> {disc_tensor.updates = 6 : i64}, tensor<4096xf32>) {
   %g = disc_plan.call @one(%x) result_dims [#disc_shape.dims<[4096]>] : (tensor<4096xf32>) -> tensor<4096xf32>
   %h = disc_plan.call @one(%x) result_dims [#disc_shape.dims<[4096]>] : (tensor<4096xf32>) -> tensor<4096xf32>
   %y = disc_plan.call @one(%v) result_dims [#disc_shape.dims<[4096]>] : (tensor<4096xf32>) -> tensor<4096xf32>
@@ -88,10 +92,14 @@ func.func @main(%x: tensor<4096xf32> {disc_shape.dims = #disc_shape.dims<[4096]>
       : (tensor<4096xf32>, tensor<4096xf32>, tensor<f32>) -> tensor<4096xf32>
   %v1 = disc_plan.call @update(%v, %h, %n) result_dims [#disc_shape.dims<[4096]>]
       : (tensor<4096xf32>, tensor<4096xf32>, tensor<f32>) -> tensor<4096xf32>
+  %t1 = disc_plan.call @update(%t, %y, %n) result_dims [#disc_shape.dims<[4096]>]
+      : (tensor<4096xf32>, tensor<4096xf32>, tensor<f32>) -> tensor<4096xf32>
+  %r = disc_plan.call @one(%t) result_dims [#disc_shape.dims<[4096]>] : (tensor<4096xf32>) -> tensor<4096xf32>
   %i = disc_plan.call @one(%x) result_dims [#disc_shape.dims<[4096]>] : (tensor<4096xf32>) -> tensor<4096xf32>
   %c = disc_plan.call @checked(%ids) result_dims [#disc_shape.dims<[4096]>] : (tensor<4096xi64>) -> tensor<4096xf32>
   %u1 = disc_plan.call @update(%u, %i, %n) result_dims [#disc_shape.dims<[4096]>]
       : (tensor<4096xf32>, tensor<4096xf32>, tensor<f32>) -> tensor<4096xf32>
-  return %c, %w1, %v1, %u1, %n
-      : tensor<4096xf32>, tensor<4096xf32>, tensor<4096xf32>, tensor<4096xf32>, tensor<f32>
+  return %c, %w1, %v1, %u1, %t1, %n, %r
+      : tensor<4096xf32>, tensor<4096xf32>, tensor<4096xf32>, tensor<4096xf32>, tensor<4096xf32>, tensor<f32>,
+        tensor<4096xf32>
 }

@@ -112,3 +112,33 @@ def test_wrong_options_are_errors():
         disc.compile_training(
             torch.nn.Linear(2, 2), torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1), torch.ones(1, 2)
         )
+
+
+def test_checks_of_linear_algebra():
+    """A matrix without an inverse is an error, and changes nothing."""
+
+    class Inverse(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(2 * torch.eye(4, dtype=torch.float64) + 0.1)
+
+        def forward(self, x):
+            return (x @ torch.linalg.inv(self.weight)).square().mean()
+
+    module = Inverse()
+    twin = copy.deepcopy(module)
+    mine, theirs = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (module, twin))
+    step = disc.compile_training(module, mine, (torch.randn(3, 4).double(),), dynamic_shapes=({0: "n"},))
+    for n in SIZES:
+        x = torch.randn(n, 4).double()
+        expected = twin(x)
+        theirs.zero_grad()
+        expected.backward()
+        theirs.step()
+        torch.testing.assert_close(step(x), expected.detach())
+        torch.testing.assert_close(module.weight, twin.weight)
+    with torch.no_grad():
+        module.weight.zero_()
+    with pytest.raises(RuntimeError, match=r"linalg\.inv: the matrix is singular"):
+        step(x)
+    assert not module.weight.any()
