@@ -109,14 +109,13 @@ disc compile minilm.pt2 --compile-to fusion -o -
 @click.option(
     "--memory-budget",
     metavar="BYTES",
-    help="The most that calls may hold beside weights, inputs and given outputs, such as 512MiB: the default of who "
-    "loads the library.",
+    help="Default limit for the memory of calls, such as 512MiB.",
 )
 @click.option(
     "--memory-plans",
     metavar="N",
     type=click.IntRange(0, 64),
-    help="How many plans with less memory a budget may choose from; by default 8 with --memory-budget, else none.",
+    help="How many plans a memory budget can select from.",
 )
 @click.option(
     "--sanitize", is_flag=True, help="Check every memory access while the model runs, to find bugs in DISC (slow)."

@@ -83,6 +83,7 @@ NAMES = {
         "torch._functorch._aot_autograd.functional_utils.from_fun": "(t)",
         "torch._functorch._aot_autograd.functional_utils.to_fun": "(t)",
         "torch._guards.detect_fake_mode": "(inputs)",
+        "torch._higher_order_ops.effects._EffectType": "class",
         "torch._subclasses.fake_tensor.DataDependentOutputException": "class",
         "torch._subclasses.fake_tensor.FakeTensor": "class",
         "torch._subclasses.fake_tensor.FakeTensorMode": "class",

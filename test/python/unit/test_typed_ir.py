@@ -28,6 +28,7 @@ PACKAGE = Path(disc.__file__).parent
 # What regular expressions are applied to, by module. None of it is printed IR.
 USES_RE = {
     "aot.py": "names of files",
+    "byte_sizes.py": "numbers of bytes that users write",
     "cli/run.py": "arguments of the command",
     "cli/text.py": "messages of errors",
     "errors.py": "file:line, as describe() writes it",
