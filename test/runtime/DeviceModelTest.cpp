@@ -118,7 +118,8 @@ struct ModelOn : On {
             0,
             nullptr,
             0,
-            nullptr};
+            nullptr,
+            0};
   }
 };
 } // namespace

@@ -237,7 +237,8 @@ TEST(deviceModelChoosesTheLibrary) {
                               0,
                               nullptr,
                               0,
-                              nullptr};
+                              nullptr,
+                              0};
     std::unique_ptr<Model> model;
     CHECK(Model::create({&info, nullptr, runProduct, nullptr}, {}, model).ok() && model->load(nullptr, 0).ok());
     OnDevice x(*on.device, 16);

@@ -28,7 +28,7 @@ static const int64_t shapeW[] = {1};
 static const disc_parameter_info scaleParameters[] = {{"scale", DISC_F32, 1, shapeW, 1, 0}};
 const disc_model_info_t disc::test::kScaleInfo = {
     DISC_MODEL_INFO_VERSION, 2, scaleInputs, 1,       scaleOutputs, 2, scaleSymbols, 6, scaleGuards, 1,
-    scaleParameters,         1, 0,           nullptr, nullptr,      0, nullptr,      0, nullptr};
+    scaleParameters,         1, 0,           nullptr, nullptr,      0, nullptr,      0, nullptr,     0};
 
 static std::atomic<int> inits{0};
 int disc::test::scaleInits() { return inits.load(); }
@@ -119,7 +119,8 @@ const disc_model_info_t disc::test::kNonzeroInfo = {DISC_MODEL_INFO_VERSION,
                                                     0,
                                                     nullptr,
                                                     0,
-                                                    nullptr};
+                                                    nullptr,
+                                                    0};
 
 int32_t disc::test::nonzeroMain(disc_call *call) {
   if (int32_t status = disc_rt_check_inputs(call))

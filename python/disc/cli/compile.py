@@ -109,13 +109,13 @@ disc compile minilm.pt2 --compile-to fusion -o -
 @click.option(
     "--memory-budget",
     metavar="BYTES",
-    help="Default limit for the memory of calls, such as 512MiB.",
+    help="Default memory limit: 512MiB, 2GB, ...",
 )
 @click.option(
     "--memory-plans",
     metavar="N",
     type=click.IntRange(0, 64),
-    help="How many plans a memory budget can select from.",
+    help="Plans for budgets (default: 8).",
 )
 @click.option(
     "--sanitize", is_flag=True, help="Check every memory access while the model runs, to find bugs in DISC (slow)."
