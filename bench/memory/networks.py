@@ -6,26 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.training.models.gpt import Block, Config
-
-
-class Residual(nn.Module):
-    """Two 3 x 3 convolutions beside a shortcut."""
-
-    def __init__(self, inputs: int, outputs: int, stride: int):
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-        self.norm1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-        self.norm2 = nn.BatchNorm2d(outputs)
-        self.shortcut: nn.Module = nn.Identity()
-        if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[batch, inputs, height, width] to [batch, outputs, height / stride, width / stride]."""
-        y = F.relu(self.norm1(self.conv1(x)))
-        return F.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
+from bench.training.models import gpt
+from bench.workloads.resnet18 import Block as Residual
 
 
 class ResNet(nn.Module):
@@ -166,23 +148,12 @@ class TreeLSTM(nn.Module):
         return self.node(*self._state(x, first, half), *self._state(x, first + half, half))
 
 
-class GPT(nn.Module):
+class GPT(gpt.GPT):
     """The small GPT of `bench.training`, whose output projection has weights of its own."""
 
-    def __init__(self, config: Config):
-        super().__init__()
-        self.tokens = nn.Embedding(config.vocabulary, config.width)
-        self.places = nn.Embedding(config.positions, config.width)
-        self.blocks = nn.ModuleList([Block(config) for _ in range(config.layers)])
-        self.norm = nn.LayerNorm(config.width)
-        self.head = nn.Linear(config.width, config.vocabulary, bias=False)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """Logits [batch, length, vocabulary] of token ids [batch, length]."""
-        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x))
+    def __init__(self, config: gpt.Config):
+        super().__init__(config)
+        self.head.weight = nn.Parameter(self.head.weight.detach().clone())
 
 
 class MLP(nn.Module):

@@ -28,11 +28,11 @@ class YieldOp;
 #include "dialects/Plan/PlanOps.h.inc"
 
 namespace mlir::disc {
-/// On a function of the host flow that is a plan of another: which one, and what it costs more, in nanoseconds. On the
-/// other function: what it costs.
+/// Attributes of a plan, a function of the host flow: the function that it is a plan of, and its additional cost. The
+/// other function has its own cost. Costs are expressions in nanoseconds.
 inline constexpr llvm::StringLiteral kPlanOf = "disc_plan.plan_of", kExtraCost = "disc_plan.extra_cost",
                                      kFlowCost = "disc_plan.cost";
-/// On a step of a plan that has run before.
+/// Marks a step of a plan that runs again.
 inline constexpr llvm::StringLiteral kRunAgain = "disc_plan.again";
 
 /// True for the operations that may stand in a kernel's region.

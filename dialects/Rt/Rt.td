@@ -139,17 +139,17 @@ def Rt_ArenaOp : Rt_Op<"arena"> {
 }
 
 def Rt_FitOp : Rt_Op<"fit"> {
-  let summary = "chooses the plan of an entry that fits the model's memory budget";
+  let summary = "selects the plan of an entry that fits the model's memory budget";
   let description = [{
-    A model without a budget goes on. Otherwise the first plan is taken whose memory is within the budget: the entry's
-    own, of which the first part of the arena takes `bytes`, then those of `plans`. For each of them, a procedure of
-    `sizes` gives the bytes of that part. A plan other than the entry's own runs in its place, and the entry returns.
-    If none fits it returns with a memory error; nothing has run. `values` are those of the entry's symbols, which are
-    passed to plans and sizes.
+    Does nothing if the model has no budget. Otherwise it selects the first plan that fits: the entry's own plan, whose
+    first part of the arena has `bytes` bytes, or one of `plans`. For each plan, `sizes` names a procedure that returns
+    the bytes of this part. The entry's own plan is the code after this operation. Another plan runs instead of it, and
+    the entry returns. If no plan fits, the entry returns with a memory error before any kernel has run. `values` are the
+    values of the entry's symbols; they are passed to the procedures.
 
-    What a call needs beside the arena is part of the decision: `scratch` are expressions of which the largest is the
-    scratch of a thread, `outputs` the bytes of each output of the entry, or a unit where they are not known yet. `cost`
-    is an expression for those who ask how much time plans take: the nanoseconds of the entry's own.
+    The decision includes other memory of the call: the largest of the expressions in `scratch` is the scratch of a
+    thread, and `outputs` contains the bytes of each output of the entry, or a unit if they are not known yet. `cost` is
+    an expression for tools: the estimated nanoseconds of the entry's own plan.
 
     (R9) there are as many `sizes` as `plans`.
   }];
@@ -328,10 +328,10 @@ def Rt_EntryOp : Rt_Op<"entry", [IsolatedFromAbove, Symbol]> {
 def Rt_ProcedureOp : Rt_Op<"procedure", [IsolatedFromAbove, Symbol]> {
   let summary = "a function of the host flow that others invoke, and that may invoke itself";
   let description = [{
-    The region's arguments are the call in progress, then what `disc_rt.invoke` passes. With `plan_of` it is a plan of
-    that entry for less memory (`disc_rt.fit`), or tells its size: it uses the memory of the call itself, and the values
-    passed are those of the entry's symbols. `extra_cost` is an expression, how many nanoseconds the plan takes more
-    than the entry's own.
+    The region's arguments are the call in progress, then what `disc_rt.invoke` passes. With `plan_of` it is a
+    plan of that entry with less memory (`disc_rt.fit`), or returns the plan's size. It then uses the memory of the call
+    itself, and its arguments are the values of the entry's symbols. `extra_cost` is an expression: the estimated
+    nanoseconds that the plan takes in addition to the entry's own.
 
     (R5) the first argument of the region is a pointer.
   }];

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from . import _native, tables
 
@@ -72,14 +73,11 @@ class MemoryCurve(Sequence[MemoryPoint]):  # type: ignore[misc]
     points: tuple[MemoryPoint, ...]
     extents: Mapping[str, int] = field(default_factory=dict)
 
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+    def __getitem__(self, index: Any) -> Any:
         return self.points[index]
 
     def __len__(self) -> int:
         return len(self.points)
-
-    def __iter__(self) -> Iterator[MemoryPoint]:
-        return iter(self.points)
 
     @property
     def least(self) -> int:

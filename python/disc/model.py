@@ -218,8 +218,8 @@ class Model:
         The budget covers everything except weights and the caller's tensors: temporaries, scratch memory of threads,
         results until the call ends, and memory that is kept between calls. A call takes the first of the model's plans
         that fits. If no plan fits, it raises MemoryError with the least budget, before anything has run. Concurrent
-        calls share the budget: a call that does not fit besides the others waits for them, or with ``wait=False``
-        raises MemoryError.
+        calls share the budget: a call waits until the others leave enough memory, or with ``wait=False`` raises
+        MemoryError.
         """
         count = 0 if budget is None else parse_bytes(budget)
         self._built().set_memory_budget(count, fail=not wait)

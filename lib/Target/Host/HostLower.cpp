@@ -369,7 +369,7 @@ void EntryLowering::lowerEnter(EnterOp op) {
   values.map(op.getMark(), arith::IndexCastOp::create(b, loc, b.getIndexType(), told).getResult());
 }
 
-/// All of it stands in cold blocks: a call without a budget tests one field.
+/// Emits cold blocks: a call without a budget only tests one field.
 ///
 ///     if (!call->budgeted) goto next
 ///     room = disc_rt_budget(call, scratch, outputs)
@@ -599,7 +599,7 @@ LogicalResult EntryLowering::lower() {
   func::FuncOp function = begin(name);
   if (isProcedure)
     function.setPrivate();
-  // A plan for less memory is much code that runs rarely and spends its time in kernels: it is compiled quickly.
+  // Plans are large, run rarely and spend their time in kernels: do not optimise their host code.
   if (isProcedure && !isRecursive(entry))
     function->setAttr("passthrough", b.getStrArrayAttr({"optnone", "noinline"}));
   for (Operation &op : entry->getRegion(0).front())

@@ -19,7 +19,7 @@ def HostLower : Pass<"disc-host-lower", "::mlir::ModuleOp"> {
       "serialNs", "serial-ns", "int64_t", /*default=*/"2000",
       "kernels that provably take less than this many nanoseconds are called without the thread pool">,
                  Option<"memoryBudget", "memory-budget", "int64_t", /*default=*/"0",
-                        "the most bytes that calls may hold, unless who loads the model sets another; 0: no limit">];
+                        "the default memory budget of the model in bytes; 0: no limit">];
 }
 
 def CodegenVerify : Pass<"disc-codegen-verify", "::mlir::ModuleOp"> {

@@ -11,6 +11,7 @@
 #include "dialects/Rt/RtDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Memory/ArenaOffsets.h"
+#include "lib/Transforms/Memory/InPlace.h"
 #include "lib/Transforms/Support/HostFlow.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -55,7 +56,6 @@ private:
   LogicalResult lowerBind(BindOp bind);
   unsigned epochOf(ArrayRef<SymExpr> exprs) const;
   LogicalResult assignResults(unsigned epoch);
-  ArrayRef<SmallVector<unsigned>> inPlaceResults(CallOp kernel);
   LogicalResult planUpdates();
   void planTemporaries();
   /// A part of the arena.
@@ -68,7 +68,7 @@ private:
   Part layOut(unsigned epoch);
   void assignTemporaries(unsigned epoch);
   void fit();
-  /// The procedure that tells how much memory a plan takes.
+  /// The name of the procedure that returns the size of a plan's arena.
   static std::string sizeName(func::FuncOp plan) { return (plan.getName() + ".bytes").str(); }
   void numberSteps(Block &block);
   int64_t lastUse(Value v);
@@ -129,7 +129,7 @@ private:
   llvm::DenseMap<Operation *, int64_t> step, lastStep;      // of the host flow; the last of a loop or branch is in it
   llvm::DenseMap<Value, SmallVector<Value, 2>> alternating; // the two buffers of a carried result
   llvm::StringMap<Value> bySource;                          // parameters and globals already fetched
-  llvm::DenseMap<KernelFuncOp, SmallVector<SmallVector<unsigned>>> reusable; // per kernel: inPlaceOperands
+  InPlaceKernels inPlaceResults{module, shapes};
 
   /// What has memory of its own, not the arena's: results, and what loops carry or stack.
   llvm::SmallDenseSet<Value> leaving;

@@ -10,11 +10,12 @@
 //   %g1 = disc_plan.call @gradient1(...)
 //   %w1 = disc_plan.call @update(%weight1, %g1)
 //
-// An optimizer's steps come after all gradients, which would all be alive until then. An update that comes before the
-// last step that reads the old value moves to behind that: only there it can be computed in place. It does not move
-// past a step that reads the old value, nor up past one that can fail: when a call fails in it, the state is as before.
-// A kernel whose indices an earlier kernel has read, as the gradient of a lookup, cannot: the earlier one would have
-// failed.
+// Otherwise all gradients would be alive until the optimizer's part at the end. An update that precedes the last reader
+// of the old value moves behind that reader, because only there it can be computed in place.
+//
+// An update does not move up past a reader of the old value. It does not move up past a kernel that can fail either, so
+// that the state is unchanged if the call fails there. A kernel that checks indices counts as one that cannot fail if
+// an earlier kernel reads the same argument: the gradient of a lookup has the indices that the lookup has checked.
 //
 // Test: test/lit/Memory/hoist-updates.mlir
 //
@@ -78,7 +79,7 @@ bool Hoister::canFail(CallOp kernel) {
   return known->second;
 }
 
-/// Nothing moves past loops, branches, what binds symbols, and kernels that can be the first to fail.
+/// Updates do not move past loops, branches, operations that bind symbols, and kernels that can be the first to fail.
 bool Hoister::stays(Operation *op, Operation *target) {
   auto kernel = dyn_cast<CallOp>(op);
   if (!kernel || !canFail(kernel))
@@ -93,7 +94,7 @@ bool Hoister::stays(Operation *op, Operation *target) {
   });
 }
 
-/// Worth to be freed early.
+/// Whether it is worth freeing the tensor early.
 bool Hoister::isLarge(Value tensor) {
   constexpr int64_t kLarge = 4096;
   SymExpr bytes = SymExpr::product(shapes.dims(tensor)) * SymExpr(elementBytes(tensor.getType()));
@@ -111,7 +112,7 @@ void Hoister::addReaders(Value tensor, llvm::SmallPtrSetImpl<Operation *> &reade
 }
 
 void Hoister::hoist(CallOp update) {
-  Operation *target = nullptr; // moves to behind it
+  Operation *target = nullptr; // the new predecessor
   auto notBefore = [&](Operation *op) {
     if (op && op->getBlock() == &block && (!target || target->isBeforeInBlock(op)))
       target = op;
@@ -134,7 +135,7 @@ void Hoister::hoist(CallOp update) {
       target = op;
       break;
     }
-  // What it needs and comes later moves too: views, the number of the step.
+  // Later definitions of its operands move too: views, the number of the step.
   llvm::SetVector<Operation *> moving;
   moving.insert(update);
   for (unsigned i = 0; i < moving.size(); ++i)
@@ -148,7 +149,7 @@ void Hoister::hoist(CallOp update) {
     if (moving.contains(op))
       ordered.push_back(op);
     else if (readers.contains(op) && op->isBeforeInBlock(update))
-      return; // reads what one of these updates
+      return; // reads an argument that one of these updates
     if (op == update)
       break;
   }
@@ -158,8 +159,8 @@ void Hoister::hoist(CallOp update) {
   }
 }
 
-/// Moves an update to behind the last step that reads what it replaces, without which it needs memory of its own until
-/// the end of the call, and a copy.
+/// Moves an update behind the last reader of the old value. Before that reader, the new value would need memory of its
+/// own until the end of the call, and a copy.
 void Hoister::sink(CallOp update) {
   llvm::SmallPtrSet<Operation *, 8> readers, users;
   for (BlockArgument argument : updates.lookup(update))

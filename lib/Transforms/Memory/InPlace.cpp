@@ -162,3 +162,17 @@ SmallVector<SmallVector<unsigned>> mlir::disc::inPlaceOperands(KernelFuncOp kern
   }
   return result;
 }
+
+ArrayRef<SmallVector<unsigned>> InPlaceKernels::operator()(CallOp call) {
+  auto callee = module.lookupSymbol<KernelFuncOp>(call.getCallee());
+  auto [result, isNew] = known.try_emplace(callee);
+  if (isNew && callee)
+    result->second = inPlaceOperands(callee, shapes);
+  return result->second;
+}
+
+bool InPlaceKernels::covers(CallOp call, Value operand, ArrayRef<unsigned> inputs) {
+  return llvm::all_of(llvm::enumerate(call.getInputs()), [&](auto other) {
+    return other.value() != operand || llvm::is_contained(inputs, other.index());
+  });
+}

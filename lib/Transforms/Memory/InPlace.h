@@ -20,6 +20,23 @@ namespace mlir::disc {
 ///                          stores any; each point belongs to one tile
 SmallVector<SmallVector<unsigned>> inPlaceOperands(KernelFuncOp kernel, ShapeAnalysis &shapes);
 
+/// The same for calls, computed once for each kernel.
+class InPlaceKernels {
+public:
+  InPlaceKernels(ModuleOp module, ShapeAnalysis &shapes) : module(module), shapes(shapes) {}
+
+  ArrayRef<SmallVector<unsigned>> operator()(CallOp call);
+
+  /// Whether all operands of the call that are `operand` are among `inputs`: the same buffer may be an operand twice,
+  /// seen through different views.
+  static bool covers(CallOp call, Value operand, ArrayRef<unsigned> inputs);
+
+private:
+  ModuleOp module;
+  ShapeAnalysis &shapes;
+  llvm::DenseMap<KernelFuncOp, SmallVector<SmallVector<unsigned>>> known;
+};
+
 } // namespace mlir::disc
 
 #endif // DISC_TRANSFORMS_MEMORY_INPLACE_H

@@ -11,13 +11,13 @@ def OutlineKernels : Pass<"disc-memory-outline-kernels", "::mlir::ModuleOp"> {
 }
 
 def HoistUpdates : Pass<"disc-memory-hoist-updates", "::mlir::ModuleOp"> {
-  let summary = "Moves updates of state to right behind what they need";
+  let summary = "Moves updates of state next to the computation of the new value";
 }
 
 def PlanBudget : Pass<"disc-memory-plan-budget", "::mlir::ModuleOp"> {
-  let summary = "Makes plans of the host flow that compute values again instead of keeping them";
+  let summary = "Adds plans of the host flow that recompute values instead of keeping them";
   let dependentDialects = ["::mlir::disc::PlanDialect"];
-  let options = [Option<"plans", "plans", "unsigned", /*default=*/"8", "how many plans there may be beside the first">];
+  let options = [Option<"plans", "plans", "unsigned", /*default=*/"8", "the most plans that are added">];
 }
 
 def PlanArena : Pass<"disc-memory-plan-arena", "::mlir::ModuleOp"> {

@@ -31,8 +31,8 @@
 //
 // Loops, branches and calls of procedures: PlanControlFlow.cpp.
 //
-// A function with `disc_plan.plan_of` is a plan of the entry for less memory (PlanBudget.cpp). It becomes a procedure,
-// and another one that tells its size, of which `disc_rt.fit` chooses in the entry.
+// A function with `disc_plan.plan_of` is a plan of the entry with less memory (PlanBudget.cpp). It becomes a procedure,
+// with a second one that returns the size of its arena. `disc_rt.fit` in the entry selects a plan.
 //
 // A result with `disc_tensor.updates` = n is the new value of argument n. The kernel that computes it writes to the
 // argument's own memory where nothing reads the old value any more (Updates.h), else it is copied there at the end. An
@@ -540,8 +540,7 @@ LogicalResult EntryBuilder::runProcedure(ArrayAttr symbols) {
   return success();
 }
 
-/// The entry has checked the shapes. One procedure runs the plan; the other says how much memory it takes, for which
-/// nothing is allocated yet.
+/// Emits two procedures: one runs the plan, the other returns the size of its arena. The entry has checked the shapes.
 LogicalResult EntryBuilder::runPlan(StringRef of, ArrayRef<StringAttr> symbols) {
   auto begin = [&](const Twine &name) {
     auto procedure = ProcedureOp::create(b, loc, b.getStringAttr(name), b.getStringAttr("private"),

@@ -5,22 +5,20 @@
 //     %b = disc_plan.call @g(%a)
 //     ...
 //     %c = disc_plan.call @m(%l, %a)       // %a is alive all the time
-// gets beside it
-//   func.func private @main.plan1(...) attributes {disc_plan.plan_of = @main, disc_plan.extra_cost =
-//   #disc_shape.expr<...>} {
+// gets a second function
+//   func.func private @main.plan1(...) attributes {disc_plan.plan_of = @main, ...} {
 //     %a = disc_plan.call @f(%x)
 //     %b = disc_plan.call @g(%a)
 //     ...
 //     %again = disc_plan.call @f(%x) {disc_plan.again}
 //     %c = disc_plan.call @m(%l, %again)
 //
-// All plans have the steps of @main in its order, and the same kernels, so that their results have the same bits. The
-// more of them a call may choose from, the closer it comes to its memory budget: which plan fits is known only with the
-// sizes. Plans are searched for at several sizes (Recompute.h), from little less memory down to the least that is
-// found. Each is measured at all these sizes, and a few are kept that are good for many sizes and limits. They are
-// numbered by what they cost.
+// All plans run the kernels of @main in its order, so their results have the same bits. Which plan fits a memory budget
+// depends on the sizes of a call. The pass searches plans at several sizes (Recompute.h), with limits from the peak
+// down to the least memory that it finds. It measures each plan at all of these sizes, and keeps the few that save most
+// time over all sizes and limits. They are numbered in the order of their cost.
 //
-// A step is not run again once something that it reads has been updated, nor if it updates something.
+// A step does not run again after an update of something that it reads, nor if it updates something itself.
 //
 // Test: test/lit/Memory/plan-budget.mlir
 //
@@ -61,7 +59,7 @@ public:
   FlowPlanner(func::FuncOp func, ShapeAnalysis &shapes)
       : func(func), shapes(shapes), module(func->getParentOfType<ModuleOp>()) {}
 
-  /// False if the function has something that plans do not deal with.
+  /// False if the function contains operations that plans do not support.
   bool collect();
   SmallVector<Sizes> samples();
   StepFlow at(const Sizes &sizes);
@@ -70,7 +68,6 @@ public:
   SymExpr cost();
 
 private:
-  ArrayRef<SmallVector<unsigned>> inPlaceResults(CallOp kernel);
   bool isRepeatable(Operation *op);
   bool isRepeatable(CallOp call);
   void addReads(Operation *op, unsigned number);
@@ -92,17 +89,9 @@ private:
   llvm::MapVector<Value, unsigned> numbers;
   SmallVector<SymExpr> bytes, costs; // of values, of steps
   StepFlow flow;                     // without sizes
-  llvm::DenseMap<KernelFuncOp, SmallVector<SmallVector<unsigned>>> reusable;
+  InPlaceKernels inPlaceResults{module, shapes};
 };
 } // namespace
-
-ArrayRef<SmallVector<unsigned>> FlowPlanner::inPlaceResults(CallOp kernel) {
-  auto callee = module.lookupSymbol<KernelFuncOp>(kernel.getCallee());
-  auto [known, isNew] = reusable.try_emplace(callee);
-  if (isNew && callee)
-    known->second = inPlaceOperands(callee, shapes);
-  return known->second;
-}
 
 /// Code of others may give other bits the second time.
 bool FlowPlanner::isRepeatable(CallOp call) {
@@ -267,13 +256,10 @@ bool FlowPlanner::collect() {
     for (auto [place, result] : llvm::enumerate(call.getOutputs().take_front(candidates.size()))) {
       ArrayRef<unsigned> inputs = candidates[place];
       for (unsigned i : inputs) {
-        // The same buffer may be an operand twice, seen through different views.
         Value operand = call.getInputs()[i];
-        bool safe = llvm::all_of(llvm::enumerate(call.getInputs()), [&](auto other) {
-          return other.value() != operand || llvm::is_contained(inputs, other.index());
-        });
         auto found = numbers.find(operand);
-        if (safe && found != numbers.end() && shapes.equal(bytesOf(operand), bytesOf(result)))
+        if (InPlaceKernels::covers(call, operand, inputs) && found != numbers.end() &&
+            shapes.equal(bytesOf(operand), bytesOf(result)))
           step.inPlace.push_back({numbers[result], found->second});
       }
     }

@@ -89,14 +89,6 @@ SymExpr EntryBuilder::stackBytes(LoopOp loop, unsigned result) {
   return shapes.expr(loop.getCount()) * bytesOf(loop.getNext().getValues()[result]);
 }
 
-ArrayRef<SmallVector<unsigned>> EntryBuilder::inPlaceResults(CallOp kernel) {
-  auto callee = module.lookupSymbol<KernelFuncOp>(kernel.getCallee());
-  auto [known, isNew] = reusable.try_emplace(callee);
-  if (isNew && callee)
-    known->second = inPlaceOperands(callee, shapes);
-  return known->second;
-}
-
 /// What a branch gives is computed where its result is to be, if a side computes it.
 void EntryBuilder::pushDown(Value value) {
   auto branch = value.getDefiningOp<BranchOp>();
@@ -243,11 +235,8 @@ void EntryBuilder::planTemporaries() {
         if (found == storage.end() || lastUse(operand) != step[kernel] ||
             temporaries[found->second].life.last != step[kernel] || claimed.contains(found->second))
           continue;
-        // The same buffer may be an operand twice, seen through different views.
-        bool safe = llvm::all_of(llvm::enumerate(kernel.getInputs()), [&](auto other) {
-          return other.value() != operand || llvm::is_contained(candidates[r], other.index());
-        });
-        if (safe && shapes.equal(temporaries[found->second].bytes, bytes)) {
+        if (InPlaceKernels::covers(kernel, operand, candidates[r]) &&
+            shapes.equal(temporaries[found->second].bytes, bytes)) {
           taken = found->second;
           break;
         }
@@ -263,7 +252,7 @@ void EntryBuilder::planTemporaries() {
   }
 }
 
-/// The part of the arena for temporaries whose sizes are known from this epoch on, and where each lies in it.
+/// The part of the arena for temporaries whose sizes are known from this epoch on, with their offsets.
 EntryBuilder::Part EntryBuilder::layOut(unsigned epoch) {
   Part part;
   // A red zone follows each temporary, and one comes before the first.
@@ -307,7 +296,7 @@ void EntryBuilder::assignTemporaries(unsigned epoch) {
       alternating[value] = {pointers[at->second], pointers[at->second + 1]};
 }
 
-/// Before anything has memory: which plan the call takes.
+/// Emits the choice of a plan, before anything is allocated.
 void EntryBuilder::fit() {
   firstPart = layOut(0);
   Value bytes = firstPart->temporaries.empty() ? dim(SymExpr(0)) : firstPart->offsets.bytes;

@@ -3,6 +3,7 @@
 #include "lib/Transforms/Memory/Updates.h"
 
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Memory/InPlace.h"
 
 using namespace mlir;
 using namespace mlir::disc;
@@ -46,12 +47,7 @@ bool UpdatePlacement::place(Value value, BlockArgument argument, SmallVectorImpl
   unsigned result = cast<OpResult>(value).getResultNumber();
   ArrayRef<SmallVector<unsigned>> results = inPlace(kernel);
   ArrayRef<unsigned> operands = result < results.size() ? ArrayRef<unsigned>(results[result]) : ArrayRef<unsigned>();
-  // The same memory may be an operand twice, seen through different views.
-  auto safe = [&](Value operand) {
-    return llvm::all_of(llvm::enumerate(kernel.getInputs()), [&](auto other) {
-      return other.value() != operand || llvm::is_contained(operands, other.index());
-    });
-  };
+  auto safe = [&](Value operand) { return InPlaceKernels::covers(kernel, operand, operands); };
   if (llvm::is_contained(kernel.getInputs(), argument)) {
     if (!safe(argument))
       return false;

@@ -342,7 +342,9 @@ void disc::py::bindModule(nb::module_ &m) {
       nb::arg("features"), "Those of a list of CPU features, \"avx,avx2\", that this machine lacks.");
   m.def(
       "memory_taken",
-      [](int64_t bytes) { return disc::rt::Allocator::standard().taken(size_t(bytes), disc::rt::Use::Lasting); },
+      [](int64_t bytes) {
+        return bytes == 0 ? 0 : disc::rt::Allocator::standard().taken(size_t(bytes), disc::rt::Use::Lasting);
+      },
       nb::arg("bytes"), "How much an allocation of the runtime's takes, in whole pages or cache lines.");
   m.def("host_target", &hostTarget, "The machine this process runs on, as the driver describes it.");
 }
