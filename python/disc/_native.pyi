@@ -38,7 +38,8 @@ class Module:
         """The plans of the entry `main` at some values of the symbols.
 
         (function, nanoseconds more than the first) of each (`plans`), the first one's nanoseconds (`cost`), bytes of
-        results whose sizes are known before the call (`results`), and of the scratch of one thread (`scratch`).
+        results whose sizes are known before the call (`results`), of the scratch of one thread (`scratch`), and whether
+        buffers are a device's (`on_device`).
         """
 
     def interface(self) -> dict[str, Any] | None:
@@ -284,7 +285,7 @@ version: int
 def opt(arguments: Sequence[str]) -> int:
     """Runs disc-opt with these arguments, the program's name first; returns its exit status. Once per process."""
 
-def memory_taken(bytes: int) -> int:
+def memory_taken(bytes: int, on_device: bool) -> int:
     """How much an allocation of the runtime's takes, in whole pages or cache lines."""
 
 def host_target() -> dict[str, Any]:

@@ -26,7 +26,8 @@ class MemoryUse:
     scratch: int = 0
     """Scratch memory of all threads."""
     total: int = 0
-    """What counts against a memory budget: arena, results and scratch, each in whole pages."""
+    """What counts against a memory budget: arena, results and scratch, each in whole pages. Copies of strided inputs
+    count too, but are not known here."""
     plan: int = 0
     """The plan of the host code: 0, or one that recomputes values instead of keeping them."""
     overhead: float = 0.0
@@ -110,7 +111,9 @@ def uses(module: _native.Module, extents: Mapping[str, int], threads: int) -> It
             **arena,
             results=results,
             scratch=scratch,
-            total=_native.memory_taken(arena["arena"]) + results + _native.memory_taken(scratch),
+            total=_native.memory_taken(arena["arena"], facts["on_device"])
+            + results
+            + _native.memory_taken(scratch, False),
             plan=number,
             overhead=extra / max(facts["cost"], 1),
         )

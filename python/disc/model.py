@@ -197,7 +197,7 @@ class Model:
             ValueError: a symbol that a size depends on has no value.
             MemoryError: no plan fits the budget; the message says the least one.
         """
-        plans = memory.uses(self._planned_module(), extents, self.threads)
+        plans = self._plans(extents)
         return next(plans) if budget is None else memory.fitting(plans, parse_bytes(budget, "budget"))
 
     def memory_curve(self, **extents: int) -> MemoryCurve:
@@ -210,7 +210,10 @@ class Model:
         Raises:
             ValueError: a symbol that a size depends on has no value.
         """
-        return memory.curve(memory.uses(self._planned_module(), extents, self.threads), extents)
+        return memory.curve(self._plans(extents), extents)
+
+    def _plans(self, extents: Mapping[str, int]) -> Iterator[MemoryUse]:
+        return memory.uses(self._planned_module(), extents, self.threads)
 
     def set_memory_budget(self, budget: int | str | None, *, wait: bool = True) -> None:
         """Limits what calls that begin after this hold at once: bytes, or text such as ``"512MiB"``; None: no limit.

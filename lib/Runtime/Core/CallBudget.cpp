@@ -38,15 +38,20 @@ template <typename Use> void disc_call::eachPlanned(int64_t arenaBytes, Use use)
   const disc_model_info_t &info = model.info();
   if (storage->arena.empty())
     storage->arena.emplace_back(storage->allocator);
-  if (arenaBytes > 0)
+  // A device's memory is never empty.
+  if (arenaBytes > 0 || model.device())
     use(storage->arena[0], arenaBytes, &Needs::temporaries);
   if (plannedScratch > 0)
     use(storage->scratch, sharedScratchBytes(model.threads(), plannedScratch), &Needs::scratch);
   for (int64_t i = 0; i < info.num_inputs; ++i) {
     const DLTensor &tensor = *inputs[i];
     int64_t bytes;
-    if (inPlace(tensor) && isAlignedFor(model.device(), tensor))
+    if (inPlace(tensor) && isAlignedFor(model.device(), tensor)) {
+      // In place of the null pointer that frameworks have for an empty tensor.
+      if (model.device() && !dataOf(tensor))
+        use(storage->inputs[size_t(i)], 0, &Needs::copies);
       continue;
+    }
     if (!denseBytes(tensor.shape, tensor.ndim, elementBytes(dtypeOf(tensor)), bytes))
       bytes = INT64_MAX;
     if (bytes > 0)
@@ -79,7 +84,10 @@ int64_t disc_call::arenaBudget(int64_t scratchBytes, const int64_t *outputBytes)
     storage->outputs[i].plannedBytes = outputBytes ? outputBytes[i] : -1;
   if (!budgeted)
     return INT64_MAX;
-  return storage->allocator.largest(storage->meter.limit() - needsWith(0).total());
+  Needs needs = needsWith(0);
+  int64_t least = std::exchange(needs.temporaries, 0); // of any arena
+  int64_t room = storage->meter.limit() - needs.total();
+  return room < least ? -1 : storage->allocator.largest(room);
 }
 
 /// Of the memory that the storage has, keeps what the plan can use; the bytes that have to be allocated beside it.

@@ -159,8 +159,9 @@ DLManagedTensorVersioned *OutputPool::allocate(int64_t dtype, int64_t rank, cons
 }
 
 size_t OutputPool::capacityFor(size_t bytes) {
-  // Rounded so that nearby sizes can share a block.
-  return std::max<size_t>(kAlignment, (bytes + 511) / 512 * 512);
+  // Rounded so that nearby sizes can share a block, and a capacity is its own capacity.
+  constexpr size_t kUnit = 512;
+  return std::max(kUnit, (bytes + kUnit - 1) / kUnit * kUnit);
 }
 
 OutputPool::Block OutputPool::takeKept(size_t capacity) {

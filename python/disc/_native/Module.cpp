@@ -135,8 +135,16 @@ static nb::dict arena(Module &module, const std::string &function, const std::ma
   return result;
 }
 
+/// What an allocation takes: whole pages or cache lines; a device's memory is never empty.
+static int64_t taken(int64_t bytes, bool onDevice) {
+  if (onDevice)
+    return std::max<int64_t>(llvm::alignTo(bytes, disc::rt::kAlignment), disc::rt::kAlignment);
+  return bytes == 0 ? 0 : int64_t(disc::rt::Allocator::standard().taken(size_t(bytes), disc::rt::Use::Lasting));
+}
+
 /// The plans of the entry `main`, its own first, and what all of them need beside temporaries.
 static nb::dict plans(Module &module, const std::map<std::string, int64_t> &symbols) {
+  bool onDevice = bool(deviceOf(*module.op));
   auto value = [&](mlir::Attribute expr) -> int64_t {
     auto known = mlir::dyn_cast_or_null<ExprAttr>(expr);
     if (!known)
@@ -156,7 +164,8 @@ static nb::dict plans(Module &module, const std::map<std::string, int64_t> &symb
     raise(PyExc_ValueError, "no entry 'main': the module has not been through the memory stage");
   for (auto fit : main.getBody().getOps<FitOp>()) {
     for (mlir::Attribute output : fit.getOutputs())
-      results += int64_t(disc::rt::OutputPool::capacityFor(size_t(value(output))));
+      results +=
+          onDevice ? taken(value(output), true) : int64_t(disc::rt::OutputPool::capacityFor(size_t(value(output))));
     for (mlir::Attribute needed : fit.getScratch())
       scratch = std::max<int64_t>(scratch, llvm::alignTo(value(needed), ArenaPlanner::alignment));
     cost = value(fit.getCostAttr());
@@ -169,6 +178,7 @@ static nb::dict plans(Module &module, const std::map<std::string, int64_t> &symb
   result["results"] = results;
   result["scratch"] = scratch;
   result["cost"] = cost;
+  result["on_device"] = onDevice;
   return result;
 }
 
@@ -311,8 +321,8 @@ void disc::py::bindModule(nb::module_ &m) {
       .def("plans", &plans, nb::arg("symbols"),
            "The plans of the entry main at some values of the symbols: (function, nanoseconds more than the first) of "
            "each (`plans`), the first one's nanoseconds (`cost`), bytes of results whose sizes are known before the "
-           "call "
-           "(`results`), and of the scratch of one thread (`scratch`).")
+           "call (`results`), of the scratch of one thread (`scratch`), and whether buffers are a device's "
+           "(`on_device`).")
       .def(
           "arena", &arena, nb::arg("function"), nb::arg("symbols"),
           "What an entry's arena holds at some values of the symbols: bytes in all (`arena`), the largest set alive at "
@@ -340,11 +350,7 @@ void disc::py::bindModule(nb::module_ &m) {
   m.def(
       "missing_features", [](const std::string &features) { return disc::rt::missingFeatures(features.c_str()); },
       nb::arg("features"), "Those of a list of CPU features, \"avx,avx2\", that this machine lacks.");
-  m.def(
-      "memory_taken",
-      [](int64_t bytes) {
-        return bytes == 0 ? 0 : disc::rt::Allocator::standard().taken(size_t(bytes), disc::rt::Use::Lasting);
-      },
-      nb::arg("bytes"), "How much an allocation of the runtime's takes, in whole pages or cache lines.");
+  m.def("memory_taken", &taken, nb::arg("bytes"), nb::arg("on_device"),
+        "How much an allocation of the runtime's takes, in whole pages or cache lines.");
   m.def("host_target", &hostTarget, "The machine this process runs on, as the driver describes it.");
 }
