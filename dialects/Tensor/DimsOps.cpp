@@ -107,8 +107,9 @@ SmallVector<SymExpr> PackOp::getResultDims(unsigned, DimsQuery &query) {
     dims.push_back(source[d]);
   SymExpr panel(static_cast<int64_t>(getPanel()));
   dims.push_back(SymExpr::ceilDiv(extentOf(source, getNDims()), panel));
-  dims.push_back(extentOf(source, getKDims()));
-  dims.push_back(panel);
+  SymExpr depth = extentOf(source, getKDims());
+  dims.push_back(getPairs() || getNibbles() ? SymExpr::floorDiv(depth, SymExpr(2)) : depth);
+  dims.push_back(getPairs() ? panel * SymExpr(2) : panel);
   return dims;
 }
 

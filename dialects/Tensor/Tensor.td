@@ -213,15 +213,18 @@ def Tensor_PackOp : Tensor_Op<"pack", [Tensor_KnownDims]> {
     Gives `[batch..., ceil(N / panel), K, panel]`, zero padded, from a right-hand side whose dimensions are, in the
     source, `batch_dims` (outermost first), `n_dims` and `k_dims` (each flattened row-major in the order given).
     With `pairs`, two values of k lie side by side, for instructions that sum two products:
-    `[batch..., ceil(N / panel), K / 2, 2 * panel]`; K is even.
+    `[batch..., ceil(N / panel), K / 2, 2 * panel]`; K is even. With `nibbles`, two values of k of 4 bits each share a
+    byte, the first in the low half: `[batch..., ceil(N / panel), K / 2, panel]`; K is even.
 
     (T13) `batch_dims`, `n_dims` and `k_dims` together name each source dimension once.
+    (T38) `nibbles` are of bytes, and not in pairs.
   }];
   let arguments = (ins AnyRankedTensor:$source, DenseI64ArrayAttr:$batch_dims, DenseI64ArrayAttr:$n_dims,
-                       DenseI64ArrayAttr:$k_dims, I64Attr:$panel, UnitAttr:$pairs);
+                       DenseI64ArrayAttr:$k_dims, I64Attr:$panel, UnitAttr:$pairs, UnitAttr:$nibbles);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
-    $source `batch` $batch_dims `n` $n_dims `k` $k_dims `panel` $panel (`pairs` $pairs^)? attr-dict `:` type($source) `->` type($result)
+    $source `batch` $batch_dims `n` $n_dims `k` $k_dims `panel` $panel (`pairs` $pairs^)? (`nibbles` $nibbles^)?
+    attr-dict `:` type($source) `->` type($result)
   }];
   let hasVerifier = 1;
 }
@@ -277,19 +280,44 @@ def Tensor_CheckIndexOp : Tensor_Op<"check_index", [AllTypesMatch<["index", "ext
   let assemblyFormat = "$index `below` $extent (`wrap` $wrap^)? $what attr-dict";
 }
 
-def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims]> {
+def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims, AttrSizedOperandSegments]> {
   let summary = "the right-hand side that `pack` put in panels, as it was";
   let description = [{
     The inverse of `pack` with the same attributes. Inside a kernel it says what panels mean; it is never computed:
     contractions read the panels.
 
+    With `scales`, the panels hold codes of a quantised tensor, and the result is what these stand for,
+    `(code - zero) * scale`. Scales and zeros are f32 and lie in panels themselves: `[batch..., ceil(N / panel), groups,
+    panel]`, one for each column and each of `groups` runs of neighbouring values of k. `unsigned` codes are.
+
+    ```mlir
+    %w = disc_tensor.unpack %p scales %s : tensor<12x4x32xf32> batch [] n [0] k [1] panel 32
+        : tensor<12x384x32xi8> -> tensor<384x384xf32>
+    ```
+
     (T14) `batch_dims`, `n_dims` and `k_dims` together name each result dimension once.
+    (T38) `nibbles` are of bytes, and not in pairs.
+    (T37) with `scales` the panels are of bytes and the result of floats, and scales and zeros are one for each column
+    of each panel and each of a number of groups that divides K.
   }];
-  let arguments = (ins AnyRankedTensor:$source, DenseI64ArrayAttr:$batch_dims, DenseI64ArrayAttr:$n_dims,
-                       DenseI64ArrayAttr:$k_dims, I64Attr:$panel, UnitAttr:$pairs);
+  let arguments = (ins AnyRankedTensor:$source, Optional<AnyRankedTensor>:$scales, Optional<AnyRankedTensor>:$zeros,
+                       DenseI64ArrayAttr:$batch_dims, DenseI64ArrayAttr:$n_dims, DenseI64ArrayAttr:$k_dims,
+                       I64Attr:$panel, UnitAttr:$pairs, UnitAttr:$nibbles, UnitAttr:$unsigned_codes);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
-    $source `batch` $batch_dims `n` $n_dims `k` $k_dims `panel` $panel (`pairs` $pairs^)? attr-dict `:` type($source) `->` type($result)
+    $source (`scales` $scales^ `:` type($scales))? (`zeros` $zeros^ `:` type($zeros))?
+    `batch` $batch_dims `n` $n_dims `k` $k_dims `panel` $panel (`pairs` $pairs^)? (`nibbles` $nibbles^)?
+    (`unsigned` $unsigned_codes^)? attr-dict `:` type($source) `->` type($result)
+  }];
+  let builders = [OpBuilder<(ins "Type":$type, "Value":$source, "ArrayRef<int64_t>":$batch, "ArrayRef<int64_t>":$n,
+                                 "ArrayRef<int64_t>":$k, "int64_t":$panel, CArg<"bool", "false">:$pairs),
+                            [{ build($_builder, $_state, type, source, Value(), Value(), batch, n, k, panel, pairs,
+                                     /*nibbles=*/false, /*unsigned_codes=*/false); }]>];
+  let extraClassDeclaration = [{
+    /// Values of k that one row of a panel holds.
+    int64_t getSide() { return getPairs() || getNibbles() ? 2 : 1; }
+    /// Runs of k with scales of their own; 0 without scales.
+    int64_t getGroups();
   }];
   let hasVerifier = 1;
 }

@@ -266,9 +266,42 @@ template <typename PanelOp> static LogicalResult verifyPanelDims(PanelOp op, Ran
   return success();
 }
 
-LogicalResult PackOp::verify() { return verifyPanelDims(*this, tensorType(getSource()), "(T13)"); }
+template <typename PanelOp> static LogicalResult verifyNibbles(PanelOp op, RankedTensorType panels) {
+  if (op.getNibbles() && (op.getPairs() || !panels.getElementType().isInteger(8)))
+    return op.emitOpError("has nibbles that are in pairs, or not in bytes (T38)");
+  return success();
+}
 
-LogicalResult UnpackOp::verify() { return verifyPanelDims(*this, tensorType(getResult()), "(T14)"); }
+LogicalResult PackOp::verify() {
+  if (failed(verifyPanelDims(*this, tensorType(getSource()), "(T13)")))
+    return failure();
+  return verifyNibbles(*this, tensorType(getResult()));
+}
+
+int64_t UnpackOp::getGroups() {
+  return getScales() ? tensorType(getScales()).getShape().drop_back().back() : 0;
+}
+
+LogicalResult UnpackOp::verify() {
+  RankedTensorType panels = tensorType(getSource());
+  if (failed(verifyPanelDims(*this, tensorType(getResult()), "(T14)")) || failed(verifyNibbles(*this, panels)))
+    return failure();
+  if (!getScales())
+    return getZeros() ? emitOpError("has zeros without scales (T37)") : success();
+  auto fits = [&](Value v) {
+    RankedTensorType type = tensorType(v);
+    if (type.getRank() != panels.getRank() || type.getRank() < 3 || !type.hasStaticShape())
+      return false;
+    ArrayRef<int64_t> own = type.getShape(), all = panels.getShape();
+    return own.drop_back(2) == all.drop_back(2) && own.back() == static_cast<int64_t>(getPanel()) &&
+           own[own.size() - 2] > 0 && all[all.size() - 2] * getSide() % own[own.size() - 2] == 0 &&
+           type.getElementType().isF32();
+  };
+  if (!panels.getElementType().isInteger(8) || !isa<FloatType>(tensorType(getResult()).getElementType()) ||
+      !fits(getScales()) || (getZeros() && (!fits(getZeros()) || getZeros().getType() != getScales().getType())))
+    return emitOpError("has scales or zeros that do not fit its panels (T37)");
+  return success();
+}
 
 NextOp LoopOp::getNext() { return cast<NextOp>(getBody().front().getTerminator()); }
 

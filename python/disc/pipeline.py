@@ -209,6 +209,7 @@ _CPU = Pipeline(
                 "disc-fusion-channels-last",
                 "disc-fusion-fold-scales",
                 "disc-fusion-fold-views",
+                "disc-fusion-integer-products",
                 "disc-fusion-form-kernels",
                 "disc-fusion-merge-products",
                 "disc-fusion-verify",
@@ -298,9 +299,10 @@ def blocks(
     """
     describe = f"device={device} warp={warp}" + " matrix-unit=true" * matrix_unit
     describe += f" arch={','.join(chips)}" if chips else ""
-    # On the CPU alone: panels of weights, Winograd's convolutions, kernels over vectors. Products of one operand are
-    # one kernel where no library of the device is faster.
-    own = {"disc-lower-math"} if matrix_unit else {"disc-fusion-merge-products", "disc-lower-math"}
+    # On the CPU alone: panels of weights, products of bytes, Winograd's convolutions, kernels over vectors. Products of
+    # one operand are one kernel where no library of the device is faster.
+    own = {"disc-fusion-integer-products", "disc-lower-math"}
+    own |= set() if matrix_unit else {"disc-fusion-merge-products"}
     fusion = tuple(p for p in _CPU["fusion"].passes if p not in own)
     lower = tuple(p for p in _CPU["codegen"].passes if p not in own)
     pipeline = Pipeline(

@@ -39,6 +39,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace mlir::disc;
@@ -61,6 +62,13 @@ struct Task {
 struct Product {
   ContractionInfo info;
   MicroKernelSpec spec;
+  int64_t groups; // runs of k with scales of their own, if the panels are of codes
+};
+
+/// A panel of a product's right operand.
+struct Panel {
+  Value values;
+  Codes codes; // of the first group
 };
 
 /// Products of the same columns, whose tiles of sums lie one after the other.
@@ -87,10 +95,17 @@ public:
       own.vectors = cast<IntegerAttr>(columns[i]).getInt() / lanes;
       for (const ContractionInfo &product : part.products) {
         UnpackOp panels = product.panels;
-        own.products.push_back(
-            {product,
-             {product.lhsElement, product.rhsElement, acc, lanes, own.vectors,
-              /*prefetch=*/panels != nullptr, /*runs=*/false, /*pairs=*/panels && panels.getPairs()}});
+        MicroKernelSpec spec{product.lhsRead(), product.rhsElement, acc, lanes, own.vectors};
+        spec.aUnsigned = product.lhsUnsigned && spec.a == product.lhsElement;
+        spec.bUnsigned = product.rhsUnsigned;
+        if (panels) {
+          spec.prefetch = true;
+          spec.pairs = panels.getPairs();
+          spec.nibbles = panels.getNibbles();
+          spec.scaled = spec.runs = bool(panels.getScales());
+          spec.zeros = bool(panels.getZeros());
+        }
+        own.products.push_back({product, spec, panels ? panels.getGroups() : 0});
       }
     }
   }
@@ -118,8 +133,8 @@ private:
   Value placeLhs(const Task &task, Value &key);
   Value packLhs(const Task &task);
   bool packLhsPanels(const Task &task, Value base);
-  SmallVector<Value> placeRhs(Part &part, const Task &task, Value &key);
-  void emitTiles(Part &part, const Task &task, Value lhs, ArrayRef<Value> rhs);
+  SmallVector<Panel> placeRhs(Part &part, const Task &task, Value &key);
+  void emitTiles(Part &part, const Task &task, Value lhs, ArrayRef<Panel> rhs);
   LogicalResult emitEpilogue(Part &part, const Task &task, Value firstRow, Value rows, ArrayRef<Value> sums);
   LogicalResult emitVector(Part &part, const Task &task, ArrayRef<Value> rowCoordinates, int64_t vector,
                            ArrayRef<Value> sumRows, Value mask);
@@ -176,6 +191,8 @@ void ContractionEmitter::chooseLhs() {
     return;
   // Rows a multiple of 4 KiB apart share one set of the first-level cache. A few more than it holds do no harm that a
   // copy would undo; with half as many again, each line leaves before its second element is read.
+  if (info.lhsRead() != info.lhsElement)
+    return;
   int64_t rowBytes = byteSize(info.lhsElement);
   int64_t ways = TargetInfo::get(e.kernel->getParentOfType<ModuleOp>()).l1Ways;
   if (heights.max > ways + ways / 4 && row->isConstant() && row->constant() * rowBytes % 4096 == 0 &&
@@ -204,7 +221,7 @@ LogicalResult ContractionEmitter::emit() {
   tileCount = m.max(m.ceilDiv(rowCount, m.constant(tileRows)), m.constant(1));
   chunkCount = m.ceilDiv(tileCount, points.expr(scheduled("row_tiles")));
   rowSplit.emplace(m, rowCount, tileCount);
-  int64_t bytes = byteSize(info.lhsElement);
+  int64_t bytes = byteSize(info.lhsRead());
   lhsRowBytes = m.mul(points.expr(lhsRowStride), bytes);
   lhsDepthBytes = m.mul(points.expr(lhsDepthStride), bytes);
   if (lhsPanel && lhsInPlace) {
@@ -281,7 +298,7 @@ SmallVector<Value> ContractionEmitter::emitPart(size_t index, Task task, Value b
     task.ownPanel = m.sub(task.panel, before);
     task.firstColumn = m.mul(task.ownPanel, part.vectors * lanes);
     Value key = rhsKey;
-    SmallVector<Value> rhs = placeRhs(part, task, key);
+    SmallVector<Panel> rhs = placeRhs(part, task, key);
     if (!failedInside)
       emitTiles(part, task, lhs, rhs);
     return SmallVector<Value>{key};
@@ -328,30 +345,45 @@ Value ContractionEmitter::placeLhs(const Task &task, Value &key) {
 }
 
 /// The panels of the part's products.
-SmallVector<Value> ContractionEmitter::placeRhs(Part &part, const Task &task, Value &key) {
-  SmallVector<Value> out;
+SmallVector<Panel> ContractionEmitter::placeRhs(Part &part, const Task &task, Value &key) {
+  SmallVector<Panel> out;
   part.ends.clear();
   if (info.panels) {
     Value panel = m.add(m.mul(task.batchLinear, part.panelCount), task.ownPanel);
     for (Product &product : part.products) {
-      auto buffer = BufferOperand::get(e.kernel, product.info.panels.getSource(), e.shapes);
-      if (!buffer) {
-        product.info.panels.emitError("packed panels are not an operand of the kernel");
-        fail();
+      // Where `operand` lies, and the part of `rows` rows of it for each panel.
+      auto place = [&](Value operand, Value panelBytes) -> std::pair<Value, Value> {
+        auto buffer = BufferOperand::get(e.kernel, operand, e.shapes);
+        if (!buffer) {
+          product.info.panels.emitError("packed panels are not an operand of the kernel");
+          fail();
+          return {};
+        }
+        int64_t bytes = byteSize(getElementTypeOrSelf(operand.getType()));
+        Value base = m.advance(points.operandPtr(buffer->argument), m.mul(points.expr(buffer->layout.offset), bytes));
+        return {base, m.advance(base, m.mul(panel, panelBytes))};
+      };
+      UnpackOp panels = product.info.panels;
+      Value panelBytes = m.mul(m.div(depthCount, m.constant(product.spec.side())), product.spec.rowBytes());
+      auto [base, values] = place(panels.getSource(), panelBytes);
+      if (failedInside)
         return {};
-      }
-      int64_t bytes = byteSize(product.spec.b);
-      Value base = m.advance(points.operandPtr(buffer->argument), m.mul(points.expr(buffer->layout.offset), bytes));
-      Value panelBytes = m.mul(depthCount, product.spec.panel() * bytes);
-      out.push_back(m.advance(base, m.mul(panel, panelBytes)));
+      Panel &own = out.emplace_back(Panel{values, {}});
       part.ends.push_back(m.advance(base, m.mul(m.mul(size(info.batch), part.panelCount), panelBytes)));
+      Value numberBytes = m.constant(product.groups * product.spec.panel() * byteSize(acc));
+      if (product.spec.scaled)
+        own.codes.scales = place(panels.getScales(), numberBytes).second;
+      if (product.spec.zeros)
+        own.codes.zeros = place(panels.getZeros(), numberBytes).second;
+      if (failedInside)
+        return {};
     }
     return out;
   }
   part.ends.assign(part.products.size(), Value());
   Value scratch = m.advance(e.scratch(), points.expr(scheduled("rhs_scratch")));
   for (Product &product : part.products) {
-    out.push_back(scratch);
+    out.push_back({scratch, {}});
     scratch = m.advance(scratch, m.mul(depthCount, product.spec.panel() * byteSize(product.spec.b)));
   }
   Value last = key;
@@ -374,7 +406,8 @@ SmallVector<Value> ContractionEmitter::placeRhs(Part &part, const Task &task, Va
     if (auto strided = StridedOperand::get(e.kernel, own.right(), own.rhsMap(), e.shapes))
       source.depthContiguous = !own.depth.empty() && strided->strides[own.depth.back()].isConstant(1);
     if (failed(emitPanel(points, m, source, product.spec.b, task.firstColumn, part.columnCount, depthCount,
-                         part.vectors, e.shapes.divisible(own.size(own.columns), product.spec.panel()), panel)))
+                         part.vectors, e.shapes.divisible(own.size(own.columns), product.spec.panel()),
+                         panel.values)))
       fail();
   }
   return out;
@@ -460,7 +493,13 @@ Value ContractionEmitter::packLhs(const Task &task) {
       return;
     }
     Value position = m.add(m.mul(m.sub(r, task.firstRow), points.expr(lhsRowStride)), k);
-    points.store(base, Idx(position, /*lanes=*/true), points.splat(v), mask);
+    v = points.splat(v);
+    if (info.lhsRead() != info.lhsElement) {
+      Type wide = points.vectorOf(info.lhsRead());
+      v = info.lhsUnsigned ? arith::ExtUIOp::create(b, loc(), wide, v).getResult()
+                           : arith::ExtSIOp::create(b, loc(), wide, v).getResult();
+    }
+    points.store(base, Idx(position, /*lanes=*/true), v, mask);
   };
   emitFor(b, loc(), task.firstRow, endRow, m.constant(1), m.delinearize(task.firstRow, rowSizes),
           [&](Value r, ValueRange row) {
@@ -484,14 +523,19 @@ Value ContractionEmitter::packLhs(const Task &task) {
   return ok ? base : Value();
 }
 
-void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, ArrayRef<Value> rhs) {
+void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, ArrayRef<Panel> rhs) {
   int64_t kBlock = e.schedule("k_block", 1 << 30);
   ShapeAnalysis::Range depth = e.shapes.range(info.size(info.depth));
   bool blocked = !depth.max || *depth.max > kBlock;
-  // The product steps through k by one value, or by a pair of them.
-  int64_t step = part.products.front().spec.pairs ? 2 : 1;
-  Value steps = m.div(depthCount, m.constant(step));
-  Value depthBytes = m.mul(lhsDepthBytes, step);
+  // The products step through k by one value, or by two; a block of k is a number of steps of each, and of groups with
+  // scales of their own.
+  int64_t unit = 1;
+  for (const Product &product : part.products) {
+    unit = std::lcm(unit, product.spec.side());
+    if (product.groups > 1)
+      unit = std::lcm(unit, *e.shapes.range(info.size(info.depth)).max / product.groups);
+  }
+  Value units = m.div(depthCount, m.constant(unit));
   Value zero = m.constant(0), one = m.constant(1);
   int64_t sumRowBytes = part.vectors * lanes * byteSize(acc);
   // With one block of k a tile is finished at once: all use the same memory, which stays in the nearest cache.
@@ -500,7 +544,7 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
   if (blocked)
     sumsBytes = m.mul(points.expr(scheduled("row_tiles")), tileRows * sumRowBytes);
 
-  // One pass over the tiles of the chunk with values [from, from + count) of k.
+  // One pass over the tiles of the chunk with values [from, from + count) of k, in units.
   auto pass = [&](Value from, Value count, Value accumulate, Value last) {
     emitFor(b, loc(), task.firstTile, task.endTile, one, {}, [&](Value tile, ValueRange) {
       PointEmitter::Scope scope(points);
@@ -510,7 +554,7 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
         Value toPanel = m.mul(m.sub(tile, task.firstTile), lhsTileBytes);
         toTile = copiesPanels ? select(copiesPanels, toPanel, toTile) : toPanel;
       }
-      Value a = m.advance(lhs, m.add(toTile, m.mul(from, depthBytes)));
+      Value a = m.advance(lhs, m.add(toTile, m.mul(m.mul(from, unit), lhsDepthBytes)));
       Value tileSums = e.scratch();
       if (blocked)
         tileSums = m.advance(tileSums, arith::SelectOp::create(b, loc(), several, m.mul(inChunk, sumRowBytes), zero));
@@ -518,21 +562,39 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
       for (auto [product, panel, end] : llvm::zip_equal(part.products, rhs, part.ends)) {
         sums.push_back(tileSums);
         tileSums = m.advance(tileSums, sumsBytes);
-        Value own = m.advance(panel, m.mul(from, step * product.spec.panel() * byteSize(product.spec.b)));
+        int64_t step = product.spec.side(), rowBytes = product.spec.rowBytes();
+        Value steps = m.mul(count, unit / step), depthBytes = m.mul(lhsDepthBytes, step);
+        Value own = m.advance(panel.values, m.mul(from, unit / step * rowBytes));
         // Each tile fetches its share of what follows in memory: the next values of k, then the next panel, which
         // the next task needs. Weights come from far away, and alone the tile that meets them first would wait. A
         // single tile reads so fast that fetching more than the product itself does ahead would only delay that.
         Prefetch next;
         if (product.spec.prefetch) {
-          int64_t panelBytes = step * product.spec.panel() * byteSize(product.spec.b);
           Value tiles = m.sub(task.endTile, task.firstTile);
           Value share =
-              arith::SelectOp::create(b, loc(), m.less(one, tiles), m.ceilDiv(m.constant(panelBytes), tiles), zero);
-          Value skipped = m.mul(m.mul(m.sub(tile, task.firstTile), share), count);
-          next = {m.advance(own, m.add(m.mul(count, panelBytes), skipped)), m.i64(share), end};
+              arith::SelectOp::create(b, loc(), m.less(one, tiles), m.ceilDiv(m.constant(rowBytes), tiles), zero);
+          Value skipped = m.mul(m.mul(m.sub(tile, task.firstTile), share), steps);
+          next = {m.advance(own, m.add(m.mul(steps, rowBytes), skipped)), m.i64(share), end};
+        }
+        // Without groups of k its whole is one run, or the block's part of that.
+        Runs runs;
+        Codes codes = panel.codes;
+        if (product.spec.scaled) {
+          Value runSteps = steps, runCount = one;
+          if (product.groups > 1) {
+            int64_t size = *depth.max / product.groups;
+            runSteps = m.constant(size / step);
+            runCount = m.mul(count, unit / size);
+            Value toGroup = m.mul(from, unit / size * product.spec.panel() * byteSize(acc));
+            codes.scales = m.advance(codes.scales, toGroup);
+            if (product.spec.zeros)
+              codes.zeros = m.advance(codes.zeros, toGroup);
+          }
+          runs = {m.i64(runCount), m.i64(m.mul(runSteps, depthBytes))};
+          steps = runSteps;
         }
         callMicroKernel(b, loc(), product.spec, heights, m.i64(rows), a, m.i64(lhsRowBytes), m.i64(depthBytes), own,
-                        m.i64(count), sums.back(), accumulate, next);
+                        m.i64(steps), sums.back(), accumulate, next, runs, codes);
       }
       auto epilogue = [&] { failedInside |= failed(emitEpilogue(part, task, row, rows, sums)); };
       if (!last) {
@@ -548,12 +610,12 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
     });
   };
   if (!blocked) {
-    pass(zero, steps, arith::ConstantOp::create(b, loc(), b.getBoolAttr(false)), {});
+    pass(zero, units, arith::ConstantOp::create(b, loc(), b.getBoolAttr(false)), {});
     return;
   }
   // Blocks of equal size; an empty sum is one empty block.
-  Value blocks = m.max(m.ceilDiv(steps, m.constant(kBlock / step)), one);
-  EvenSplit blockSplit(m, steps, blocks);
+  Value blocks = m.max(m.ceilDiv(units, m.constant(std::max<int64_t>(kBlock / unit, 1))), one);
+  EvenSplit blockSplit(m, units, blocks);
   emitFor(b, loc(), zero, blocks, one, {}, [&](Value block, ValueRange) {
     PointEmitter::Scope scope(points);
     pass(blockSplit.start(m, block), blockSplit.size(m, block), m.less(zero, block),

@@ -22,10 +22,11 @@
 using namespace mlir;
 using namespace mlir::disc;
 
-/// Rows of depth two by two, each column's two values side by side; zeros past the last column. Runs at load only, so
-/// that what is read by columns is simply gathered.
-static LogicalResult emitPairs(PointEmitter &points, IndexMath &m, const PanelSource &source, Type element,
-                               Value firstColumn, Value columnCount, Value depthCount, int64_t vectors, Value panel) {
+/// Rows of depth two by two, each column's two values side by side, or in the halves of a byte; zeros past the last
+/// column. Runs at load only, so that what is read by columns is simply gathered.
+static LogicalResult emitTwoByTwo(PointEmitter &points, IndexMath &m, const PanelSource &source, Type element,
+                                  bool nibbles, Value firstColumn, Value columnCount, Value depthCount, int64_t vectors,
+                                  Value panel) {
   OpBuilder &b = m.b;
   int64_t lanes = points.lanes();
   auto narrow = VectorType::get({lanes}, element);
@@ -51,14 +52,25 @@ static LogicalResult emitPairs(PointEmitter &points, IndexMath &m, const PanelSo
               ok &= bool(x);
               if (!x)
                 return {zero, zero};
-              x = arith::TruncFOp::create(b, m.loc, narrow, points.splat(x));
+              x = points.splat(x);
+              if (x.getType() != narrow)
+                x = arith::TruncFOp::create(b, m.loc, narrow, x);
               out.push_back(arith::SelectOp::create(b, m.loc, mask, x, zero));
             }
             return out;
           });
-      Value pairs = vector::ShuffleOp::create(b, m.loc, both[0], both[1], sideBySide);
-      Value offset = m.mul(m.add(m.mul(depth, vectors), m.constant(2 * v)), lanes * byteSize(element));
-      LLVM::StoreOp::create(b, m.loc, pairs, m.advance(panel, offset), byteSize(element));
+      Value offset = m.mul(m.add(m.mul(depth, vectors), m.constant(2 * v)), lanes * byteSize(element)), values;
+      if (nibbles) {
+        auto bits = [&](int64_t n) -> Value {
+          return arith::ConstantOp::create(b, m.loc, DenseElementsAttr::get(narrow, b.getIntegerAttr(element, n)));
+        };
+        Value low = arith::AndIOp::create(b, m.loc, both[0], bits(15));
+        values = arith::OrIOp::create(b, m.loc, low, arith::ShLIOp::create(b, m.loc, both[1], bits(4)));
+        offset = m.div(offset, m.constant(2));
+      } else {
+        values = vector::ShuffleOp::create(b, m.loc, both[0], both[1], sideBySide);
+      }
+      LLVM::StoreOp::create(b, m.loc, values, m.advance(panel, offset), byteSize(element));
     }
     return SmallVector<Value>();
   });
@@ -70,11 +82,12 @@ LogicalResult disc::emitPack(KernelEmission &e) {
   if (!pack)
     return e.kernel.emitError("a pack kernel must yield a disc_tensor.pack");
   auto type = cast<RankedTensorType>(pack.getResult().getType());
-  int64_t bits = pack.getPairs() ? 32 : type.getElementTypeBitWidth();
+  bool two = pack.getPairs() || pack.getNibbles();
+  int64_t bits = two ? 32 : type.getElementTypeBitWidth();
   // A panel is a whole number of vectors of sums. Narrower elements may be more than it in one vector, and narrow
   // panels have narrow vectors; squares are transposed by halves, so that the lanes are a power of two.
   int64_t lanes = std::gcd(e.vectorBits / bits, pack.getPanel());
-  if (2 * lanes < std::min<int64_t>(e.vectorBits / bits, pack.getPanel()))
+  if (2 * lanes < std::min<int64_t>(e.vectorBits / std::max<int64_t>(bits, 32), pack.getPanel()))
     return pack.emitError("the panel is not a whole number of vectors");
   Layout result = Layout::get(e.kernel.getLayout(e.kernel.getNumInputs()));
   SmallVector<SymExpr> dims = e.shapes.dims(pack.getSource());
@@ -105,7 +118,8 @@ LogicalResult disc::emitPack(KernelEmission &e) {
 
   Value columns = product(pack.getNDims()), depth = product(pack.getKDims());
   Value panels = m.ceilDiv(columns, m.constant(pack.getPanel()));
-  Value panelBytes = m.mul(depth, pack.getPanel() * byteSize(type.getElementType()));
+  int64_t rowBytes = pack.getPanel() * byteSize(type.getElementType());
+  Value panelBytes = pack.getNibbles() ? m.mul(m.div(depth, m.constant(2)), rowBytes) : m.mul(depth, rowBytes);
   auto buffer = BufferOperand::get(e.kernel, pack.getSource(), e.shapes);
   bool ok = true;
   emitFor(b, m.loc, m.index(e.begin()), m.index(e.end()), m.constant(1), {}, [&](Value task, ValueRange) {
@@ -123,9 +137,9 @@ LogicalResult disc::emitPack(KernelEmission &e) {
         buffer && !pack.getKDims().empty() && buffer->layout.strides[pack.getKDims().back()].isConstant(1);
     source.padWithZeros = true;
     Value panel = m.advance(points.resultPtr(0), m.mul(task, panelBytes));
-    if (pack.getPairs()) {
-      ok &= succeeded(
-          emitPairs(points, m, source, type.getElementType(), first, columns, depth, pack.getPanel() / lanes, panel));
+    if (two) {
+      ok &= succeeded(emitTwoByTwo(points, m, source, type.getElementType(), pack.getNibbles(), first, columns, depth,
+                                   pack.getPanel() / lanes, panel));
       return SmallVector<Value>();
     }
     ok &= succeeded(emitPanel(points, m, source, type.getElementType(), first, columns, depth, pack.getPanel() / lanes,

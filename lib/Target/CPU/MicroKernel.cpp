@@ -23,6 +23,9 @@
 //
 // With `runs`, for convolutions, a second loop around that over k goes from one line of the image to the next.
 //
+// With `scaled`, for quantised weights, each run of k has scales of its own: its sums, of products with the codes made
+// floats, are scaled and added to C in memory, which costs little beside a run and leaves the registers to the sums.
+//
 // Test: test/lit/CPU/micro-kernel.mlir
 //
 //===----------------------------------------------------------------------===//
@@ -43,8 +46,13 @@ std::string MicroKernelSpec::str() const {
   std::string text;
   llvm::raw_string_ostream os(text);
   os << a << "_" << b << "_" << acc << "_x" << panel() << (runs ? "_runs" : "") << (pairs ? "_pairs" : "")
-     << (prefetch ? "_p" : "");
+     << (nibbles ? "_nibbles" : "") << (scaled ? "_scaled" : "") << (zeros ? "_zeros" : "")
+     << (aUnsigned ? "_ua" : "") << (bUnsigned ? "_ub" : "") << (prefetch ? "_p" : "");
   return text;
+}
+
+int64_t MicroKernelSpec::rowBytes() const {
+  return panel() * int64_t(llvm::divideCeil(b.getIntOrFloatBitWidth(), 8)) * (pairs ? 2 : 1);
 }
 
 TileHeights disc::tileHeights(int64_t minCount, int64_t maxCount, int64_t tile) {
@@ -88,7 +96,13 @@ public:
 
     Value count, stride;
     if (spec.runs)
-      count = entry->getArgument(more), stride = entry->getArgument(more + 1);
+      count = entry->getArgument(more), stride = entry->getArgument(more + 1), more += 2;
+    if (spec.scaled)
+      scales = entry->getArgument(more++);
+    if (spec.zeros)
+      zeros = entry->getArgument(more++);
+    if (spec.nibbles)
+      secondOffset = arith::ShRSIOp::create(b, loc, kStride, i64(1));
     if (prefetches()) {
       Value steps = spec.runs ? arith::MulIOp::create(b, loc, k, count).getResult() : k;
       next.from = below(next.from, arith::MulIOp::create(b, loc, steps, next.step));
@@ -97,16 +111,32 @@ public:
     SmallVector<Value> sums(rows * spec.vectors, arith::ConstantOp::create(b, loc, b.getZeroAttr(accType)).getResult());
     if (spec.runs) {
       // Pointers step from run to run.
-      int64_t rowBytes = spec.panel() * bytes(spec.b) * (spec.pairs ? 2 : 1);
-      Value first = aPtr, panel = bPtr, from = next.from, panelBytes = arith::MulIOp::create(b, loc, k, i64(rowBytes));
-      auto runs =
-          scf::ForOp::create(b, loc, i64(0), count, i64(1), sums, [&](OpBuilder &, Location, Value r, ValueRange in) {
+      Value first = aPtr, panel = bPtr, from = next.from;
+      Value panelBytes = arith::MulIOp::create(b, loc, k, i64(spec.rowBytes()));
+      Value firstScales = scales, firstZeros = zeros;
+      auto runs = scf::ForOp::create(
+          b, loc, i64(0), count, i64(1), spec.scaled ? ValueRange() : ValueRange(sums),
+          [&](OpBuilder &, Location, Value r, ValueRange in) {
             aPtr = offset(first, arith::MulIOp::create(b, loc, r, stride));
             bPtr = offset(panel, arith::MulIOp::create(b, loc, r, panelBytes));
             if (prefetches())
               next.from = offset(from, arith::MulIOp::create(b, loc, r, arith::MulIOp::create(b, loc, k, next.step)));
-            scf::YieldOp::create(b, loc, run(k, SmallVector<Value>(in)));
+            if (!spec.scaled) {
+              scf::YieldOp::create(b, loc, run(k, SmallVector<Value>(in)));
+              return;
+            }
+            Value column = arith::MulIOp::create(b, loc, r, i64(spec.panel() * bytes(spec.acc)));
+            scales = offset(firstScales, column);
+            if (spec.zeros)
+              zeros = offset(firstZeros, column);
+            Value isLater = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, r, i64(0));
+            addScaled(run(k, sums), c, arith::OrIOp::create(b, loc, accumulate, isLater));
+            scf::YieldOp::create(b, loc);
           });
+      if (spec.scaled) {
+        LLVM::ReturnOp::create(b, loc, ValueRange());
+        return;
+      }
       sums.assign(runs.getResults().begin(), runs.getResults().end());
     } else {
       sums = run(k, sums);
@@ -149,14 +179,83 @@ private:
     Value chosen = arith::MinUIOp::create(b, loc, address(ptr), most);
     return LLVM::IntToPtrOp::create(b, loc, ptr.getType(), chosen, LLVM::DereferenceableAttr());
   }
+  /// C = sums * scales, or that added to C.
+  void addScaled(ArrayRef<Value> sums, Value c, Value accumulate) {
+    SmallVector<Value> factors;
+    for (int64_t j = 0; j < spec.vectors; ++j)
+      factors.push_back(load(accType, offset(scales, j * spec.lanes * bytes(spec.acc))));
+    auto factor = [&](size_t i) { return factors[i % spec.vectors]; };
+    auto place = [&](size_t i) { return offset(c, int64_t(i) * spec.lanes * bytes(spec.acc)); };
+    auto results = scf::IfOp::create(
+        b, loc, accumulate,
+        [&](OpBuilder &, Location) {
+          SmallVector<Value> out;
+          for (auto [i, sum] : llvm::enumerate(sums))
+            out.push_back(math::FmaOp::create(b, loc, sum, factor(i), load(accType, place(i))));
+          scf::YieldOp::create(b, loc, out);
+        },
+        [&](OpBuilder &, Location) {
+          SmallVector<Value> out;
+          for (auto [i, sum] : llvm::enumerate(sums))
+            out.push_back(arith::MulFOp::create(b, loc, sum, factor(i)));
+          scf::YieldOp::create(b, loc, out);
+        });
+    for (auto [i, value] : llvm::enumerate(results.getResults()))
+      LLVM::StoreOp::create(b, loc, value, place(i), bytes(spec.acc));
+  }
   enum Level { secondLevel = 2, firstLevel = 3 };
   void prefetch(Value ptr, Level level) { LLVM::Prefetch::create(b, loc, ptr, /*rw=*/0, level, /*cache=*/1); }
-  Value widen(Value v) {
-    if (v.getType() == accType || spec.pairs)
+  /// `v` with the elements that are multiplied: those of the sums, or, in pairs, half as wide.
+  Value widen(Value v, bool isUnsigned) {
+    Type from = getElementTypeOrSelf(v.getType());
+    Type to = accType;
+    if (spec.pairs)
+      to = VectorType::get({2 * spec.lanes}, isa<FloatType>(spec.acc) ? spec.a : b.getI16Type());
+    if (v.getType() == to)
       return v;
+    if (isa<FloatType>(spec.acc) && isa<FloatType>(from))
+      return arith::ExtFOp::create(b, loc, to, v);
     if (isa<FloatType>(spec.acc))
-      return arith::ExtFOp::create(b, loc, accType, v);
-    return arith::ExtSIOp::create(b, loc, accType, v);
+      return isUnsigned ? arith::UIToFPOp::create(b, loc, to, v).getResult()
+                        : arith::SIToFPOp::create(b, loc, to, v).getResult();
+    return isUnsigned ? arith::ExtUIOp::create(b, loc, to, v).getResult()
+                      : arith::ExtSIOp::create(b, loc, to, v).getResult();
+  }
+  /// Codes made floats, less their zero points.
+  Value decoded(Value codes, int64_t vector) {
+    Value v = widen(codes, spec.bUnsigned);
+    return spec.zeros ? arith::SubFOp::create(b, loc, v, zeroVectors[vector]).getResult() : v;
+  }
+  /// The values of B for the value of k, or pair of them, at `ptr`; with nibbles those for the next value of k follow.
+  SmallVector<Value> loadRow(Value ptr) {
+    SmallVector<Value> row, second;
+    int64_t width = spec.lanes * (spec.pairs ? 2 : 1);
+    for (int64_t j = 0; j < spec.vectors; ++j) {
+      Value v = load(VectorType::get({width}, spec.b), offset(ptr, j * width * bytes(spec.b)));
+      if (!spec.nibbles) {
+        row.push_back(spec.scaled ? decoded(v, j) : widen(v, spec.bUnsigned));
+        continue;
+      }
+      // In 32 bits, where shifts are instructions.
+      auto wide = VectorType::get({spec.lanes}, b.getI32Type());
+      auto bits = [&](int64_t n) -> Value {
+        return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(wide, b.getI32IntegerAttr(n)));
+      };
+      Value byte, low, high;
+      if (spec.bUnsigned) {
+        byte = arith::ExtUIOp::create(b, loc, wide, v);
+        low = arith::AndIOp::create(b, loc, byte, bits(15));
+        high = arith::ShRUIOp::create(b, loc, byte, bits(4));
+      } else {
+        byte = arith::ExtSIOp::create(b, loc, wide, v);
+        low = arith::ShRSIOp::create(b, loc, arith::ShLIOp::create(b, loc, byte, bits(28)), bits(28));
+        high = arith::ShRSIOp::create(b, loc, byte, bits(4));
+      }
+      row.push_back(decoded(low, j));
+      second.push_back(decoded(high, j));
+    }
+    row.append(second);
+    return row;
   }
   Value add(Value x, Value y) {
     if (isa<FloatType>(spec.acc))
@@ -164,10 +263,19 @@ private:
     return arith::AddIOp::create(b, loc, x, y);
   }
   Value multiplyAdd(Value x, Value y, Value sum) {
-    if (spec.pairs)
+    if (spec.pairs && isa<FloatType>(spec.acc))
       return LLVM::CallIntrinsicOp::create(b, loc, Type(accType), b.getStringAttr("llvm.x86.avx512bf16.dpbf16ps.512"),
                                            ValueRange{sum, x, y})
           .getResults();
+    if (spec.pairs) {
+      // With VNNI, LLVM makes one instruction of both.
+      StringRef name = spec.lanes == 16  ? "llvm.x86.avx512.pmaddw.d.512"
+                       : spec.lanes == 8 ? "llvm.x86.avx2.pmadd.wd"
+                                         : "llvm.x86.sse2.pmadd.wd";
+      Value products =
+          LLVM::CallIntrinsicOp::create(b, loc, Type(accType), b.getStringAttr(name), ValueRange{x, y}).getResult(0);
+      return arith::AddIOp::create(b, loc, products, sum);
+    }
     if (isa<FloatType>(spec.acc))
       return math::FmaOp::create(b, loc, x, y, sum);
     return arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, x, y), sum);
@@ -176,6 +284,8 @@ private:
   /// Adds the products of `k` neighbouring values.
   SmallVector<Value> run(Value k, SmallVector<Value> sums) {
     // A row of one and a half lines is fetched with the next one, or a line of each two would be fetched twice.
+    for (int64_t j = 0; spec.zeros && j < spec.vectors; ++j)
+      zeroVectors[j] = load(accType, offset(zeros, j * spec.lanes * bytes(spec.acc)));
     int64_t row = spec.panel() * bytes(spec.b), unroll = splits;
     if (splits == 1 && prefetches() && !spec.pairs && row > cacheLine && row % cacheLine == cacheLine / 2)
       unroll = 2;
@@ -196,7 +306,7 @@ private:
     auto forOp = scf::ForOp::create(b, loc, from, to, step, init, [&](OpBuilder &, Location, Value k, ValueRange in) {
       SmallVector<Value> sums(in);
       Value aRow = offset(aPtr, arith::MulIOp::create(b, loc, k, kStride));
-      int64_t side = spec.pairs ? 2 : 1, row = spec.panel() * bytes(spec.b) * side;
+      int64_t row = spec.rowBytes();
       Value bRow = offset(bPtr, arith::MulIOp::create(b, loc, k, i64(row)));
       Value ahead = prefetches() ? offset(next.from, arith::MulIOp::create(b, loc, k, next.step)) : Value();
       Value later =
@@ -212,21 +322,21 @@ private:
           if (u + 1 < unroll)
             ahead = offset(ahead, next.step);
         }
-        SmallVector<Value> right;
-        for (int64_t j = 0; j < spec.vectors; ++j)
-          right.push_back(widen(load(VectorType::get({spec.lanes * side}, spec.b),
-                                     offset(bRow, (u * spec.vectors + j) * spec.lanes * bytes(spec.b) * side))));
-        for (int64_t i = 0; i < rows; ++i) {
-          Value ptr = i == 0 ? aRow : offset(aRow, arith::MulIOp::create(b, loc, rowStride, i64(i)));
-          Type unit = spec.pairs ? b.getI32Type() : spec.a;
-          Value left = vector::BroadcastOp::create(b, loc, VectorType::get({spec.lanes}, unit), load(unit, ptr));
-          left = spec.pairs ? vector::BitCastOp::create(b, loc, VectorType::get({spec.lanes * 2}, spec.a), left)
-                            : widen(left);
-          for (int64_t j = 0; j < spec.vectors; ++j) {
-            Value &sum = sums[(u * rows * spec.vectors + i * spec.vectors + j) % sums.size()];
-            sum = multiplyAdd(left, right[j], sum);
+        SmallVector<Value> right = loadRow(offset(bRow, u * row));
+        for (int64_t second = 0; second < (spec.nibbles ? 2 : 1); ++second)
+          for (int64_t i = 0; i < rows; ++i) {
+            Value ptr = i == 0 ? aRow : offset(aRow, arith::MulIOp::create(b, loc, rowStride, i64(i)));
+            if (second)
+              ptr = offset(ptr, secondOffset);
+            Type unit = spec.pairs ? b.getI32Type() : spec.a;
+            Value left = vector::BroadcastOp::create(b, loc, VectorType::get({spec.lanes}, unit), load(unit, ptr));
+            left = spec.pairs ? vector::BitCastOp::create(b, loc, VectorType::get({spec.lanes * 2}, spec.a), left)
+                              : widen(left, spec.aUnsigned);
+            for (int64_t j = 0; j < spec.vectors; ++j) {
+              Value &sum = sums[(u * rows * spec.vectors + i * spec.vectors + j) % sums.size()];
+              sum = multiplyAdd(left, right[second * spec.vectors + j], sum);
+            }
           }
-        }
         if (u + 1 < unroll)
           aRow = offset(aRow, kStride);
       }
@@ -250,7 +360,9 @@ private:
   int64_t rows;
   VectorType accType;
   int64_t splits = 1;
-  Value aPtr, rowStride, kStride, bPtr;
+  Value aPtr, rowStride, kStride, bPtr, scales, zeros;
+  Value secondOffset; // to the second value of k of a step, in A
+  SmallVector<Value, 4> zeroVectors = SmallVector<Value, 4>(spec.vectors);
   Prefetch next;
 };
 
@@ -324,7 +436,7 @@ LLVM::LLVMFuncOp dispatcher(OpBuilder &b, ModuleOp module, const MicroKernelSpec
 
 void disc::callMicroKernel(OpBuilder &b, Location loc, const MicroKernelSpec &spec, TileHeights heights, Value rows,
                            Value a, Value rowStride, Value kStride, Value bPanel, Value k, Value c, Value accumulate,
-                           Prefetch next, Runs runs) {
+                           Prefetch next, Runs runs, Codes codes) {
   auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
   Type ptr = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
   SmallVector<Type> args = {ptr, i64, i64, ptr, i64, ptr, b.getI1Type()};
@@ -337,6 +449,11 @@ void disc::callMicroKernel(OpBuilder &b, Location loc, const MicroKernelSpec &sp
     args.append({i64, i64});
     operands.append({runs.count, runs.stride});
   }
+  for (Value numbers : {spec.scaled ? codes.scales : Value(), spec.zeros ? codes.zeros : Value()})
+    if (numbers) {
+      args.push_back(ptr);
+      operands.push_back(numbers);
+    }
   if (heights.min == heights.max) {
     LLVM::CallOp::create(b, loc, kernelFor(b, module, spec, heights.min, args), operands);
     return;

@@ -20,9 +20,18 @@ struct MicroKernelSpec {
   int64_t vectors;       // registers in a row of the tile: a panel is lanes * vectors wide
   bool prefetch = false; // B comes from far, and what follows it in memory is needed next: fetches both ahead
   bool runs = false;     // A's values of k lie in several runs, one after the other in B
-  bool pairs = false;    // k advances by two, side by side in A and in B: sums of pairs of products of bf16
+  bool pairs = false;    // k advances by two, side by side in A and in B: sums of pairs of products, of bf16 in f32 or
+                         // of i16 in i32, where B may be bytes
+  bool nibbles = false;  // B: bytes of two values of k, of 4 bits each, the first in the low half
+  bool scaled = false;   // B: codes. The sum of each run is multiplied by a scale for its column
+  bool zeros = false;    // ... and a zero point for its column is subtracted from each code
+  bool aUnsigned = false, bUnsigned = false; // the integers are
 
   int64_t panel() const { return lanes * vectors; }
+  /// Values of k in a step.
+  int64_t side() const { return pairs || nibbles ? 2 : 1; }
+  /// Bytes of a panel of B for a step.
+  int64_t rowBytes() const;
   /// `f32_f32_f32_x32`
   std::string str() const;
 };
@@ -42,6 +51,12 @@ struct Prefetch {
   Value from, step, end;
 };
 
+/// For a kernel with `scaled`, which has `runs` too: scales and zeros (f32) of the first run; `panel` of each lead to the
+/// next run's.
+struct Codes {
+  Value scales, zeros;
+};
+
 /// For a kernel with `runs`: how many there are, and the distance from one to the next in A (i64, in bytes). `k` is
 /// what each holds.
 struct Runs {
@@ -50,10 +65,10 @@ struct Runs {
 
 /// Calls the micro-kernel for `rows` rows, generating the functions at the end of the module on first use:
 ///   C[i][j] (+)= sum over k < K of A[i * rowStride + k * kStride] * B[k * panel + j]
-/// `rows`, `k` i64; the strides i64, in *bytes*; `accumulate` i1: add to what C holds. C is row-major, `panel` wide.
+/// `rows`, `k` i64; `k` counts steps and kStride leads from step to step; the strides i64, in *bytes*; `accumulate` i1: add to what C holds. C is row-major, `panel` wide.
 void callMicroKernel(OpBuilder &builder, Location loc, const MicroKernelSpec &spec, TileHeights heights, Value rows,
                      Value a, Value rowStride, Value kStride, Value b, Value k, Value c, Value accumulate,
-                     Prefetch next = {}, Runs runs = {});
+                     Prefetch next = {}, Runs runs = {}, Codes codes = {});
 
 } // namespace mlir::disc
 

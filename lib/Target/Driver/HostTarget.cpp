@@ -120,11 +120,13 @@ static void setVectors(HostTarget &target, llvm::function_ref<bool(StringRef)> h
     target.vectorRegisters = avx512 ? 32 : 16;
     target.fma = has("fma");
     target.bf16Dot = avx512 && has("avx512bf16");
+    target.i16Dot = avx512 ? has("avx512bw") : has("avx2") || !has("avx");
   } else {
     target.vectorBits = target.sveBits ? target.sveBits : 128; // NEON
     target.vectorRegisters = triple.isAArch64() ? 32 : 16;
     target.fma = triple.isAArch64() || has("vfp4");
     target.bf16Dot = false;
+    target.i16Dot = false;
   }
 }
 
@@ -297,6 +299,7 @@ HostTarget HostTarget::fromAttr(DictionaryAttr attr) {
   };
   flag("fma", target.fma);
   flag("bf16_dot", target.bf16Dot);
+  flag("i16_dot", target.i16Dot);
   return target;
 }
 
@@ -316,6 +319,7 @@ DictionaryAttr HostTarget::toAttr(MLIRContext *context) const {
       b.getNamedAttr("cores", b.getI64IntegerAttr(cores)),
       b.getNamedAttr("fma", b.getBoolAttr(fma)),
       b.getNamedAttr("bf16_dot", b.getBoolAttr(bf16Dot)),
+      b.getNamedAttr("i16_dot", b.getBoolAttr(i16Dot)),
   });
 }
 

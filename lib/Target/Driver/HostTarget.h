@@ -29,6 +29,7 @@ struct HostTarget {
   int64_t cores = 1;
   bool fma = false;     // a product and a sum of floats are one instruction
   bool bf16Dot = false; // sums of pairs of products of bf16 in f32 are instructions
+  bool i16Dot = false;  // sums of pairs of products of i16 in i32 are instructions for whole vectors
 
   /// The machine this process runs on.
   static HostTarget detect();

@@ -37,6 +37,12 @@ def FoldViews : Pass<"disc-fusion-fold-views", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def IntegerProducts : Pass<"disc-fusion-integer-products", "::mlir::ModuleOp"> {
+  let summary = "Makes products of quantised tensors products of their codes, with exact sums";
+  let dependentDialects = ["::mlir::disc::TensorDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect"];
+}
+
 def FormKernels : Pass<"disc-fusion-form-kernels", "::mlir::ModuleOp"> {
   let summary = "Groups computations into kernels, deciding from the symbolic shapes alone";
   let description = [{

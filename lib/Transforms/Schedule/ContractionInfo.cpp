@@ -14,12 +14,14 @@
 using namespace mlir;
 using namespace mlir::disc;
 
-/// The block argument that `v` is, perhaps widened (floats, signed integers): the micro-kernels widen as they load.
-static BlockArgument widenedArgument(Value v, Type to) {
-  if (Operation *def = v.getDefiningOp(); def && isa<arith::ExtFOp, arith::ExtSIOp>(def))
+/// The block argument that `v` is, perhaps widened: the micro-kernels widen as they load.
+static BlockArgument widenedArgument(Value v) {
+  if (Operation *def = v.getDefiningOp(); def && isa<arith::ExtFOp, arith::ExtSIOp, arith::ExtUIOp>(def))
     v = def->getOperand(0);
   return dyn_cast<BlockArgument>(v);
 }
+
+static bool isWidenedUnsigned(BlockArgument arg) { return llvm::any_of(arg.getUsers(), llvm::IsaPred<arith::ExtUIOp>); }
 
 /// The inputs multiplied, as block arguments of the body; nothing if it is not a sum of products.
 static std::optional<std::pair<BlockArgument, BlockArgument>> factors(linalg::GenericOp op) {
@@ -36,7 +38,7 @@ static std::optional<std::pair<BlockArgument, BlockArgument>> factors(linalg::Ge
   Operation *mul = product.getDefiningOp();
   if (!mul || !isa<arith::MulFOp, arith::MulIOp>(mul))
     return std::nullopt;
-  auto x = widenedArgument(mul->getOperand(0), sum.getType()), y = widenedArgument(mul->getOperand(1), sum.getType());
+  auto x = widenedArgument(mul->getOperand(0)), y = widenedArgument(mul->getOperand(1));
   if (!x || !y || x == sum || y == sum || x == y)
     return std::nullopt;
   return std::make_pair(x, y);
@@ -51,6 +53,11 @@ bool ContractionInfo::rowsContiguous() const {
     return false;
   auto last = dyn_cast<AffineDimExpr>(map.getResults().back());
   return last && last.getPosition() == rows.front();
+}
+
+Type ContractionInfo::lhsRead() const {
+  bool widened = panels && UnpackOp(panels).getPairs() && accumulator.isInteger();
+  return widened ? IntegerType::get(accumulator.getContext(), 16) : lhsElement;
 }
 
 SymExpr ContractionInfo::size(ArrayRef<unsigned> dims) const {
@@ -104,6 +111,12 @@ FailureOr<ContractionInfo> ContractionInfo::get(linalg::GenericOp op, ShapeAnaly
   info.lhsElement = getElementTypeOrSelf(lhs.getType());
   info.rhsElement = getElementTypeOrSelf(rhs.getType());
   info.accumulator = getElementTypeOrSelf(info.op.getResult(0).getType());
+  info.lhsUnsigned = isWidenedUnsigned(info.op.getBody()->getArgument(info.lhs));
+  info.rhsUnsigned = isWidenedUnsigned(info.op.getBody()->getArgument(info.rhs));
+  if (info.panels) {
+    info.rhsElement = getElementTypeOrSelf(info.panels.getSource().getType());
+    info.rhsUnsigned |= info.panels.getUnsignedCodes();
+  }
 
   unsigned loops = info.op.getNumLoops();
   info.sizes.assign(loops, SymExpr(1));

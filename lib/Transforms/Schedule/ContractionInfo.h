@@ -22,7 +22,13 @@ struct ContractionInfo {
   SmallVector<SymExpr> sizes; // of every iteration dimension
   /// Panels that the right operand lies in already; null if the kernel must form them.
   UnpackOp panels;
-  Type lhsElement, rhsElement, accumulator;
+  Type lhsElement, rhsElement, accumulator; // rhsElement: as it lies in memory, in panels if it does
+  bool lhsUnsigned = false, rhsUnsigned = false; // the integers are
+
+  /// The elements that the product reads of the left operand: in pairs, integers are widened before.
+  Type lhsRead() const;
+  /// Values of k in a row of a panel.
+  int64_t side() const { return UnpackOp(panels) ? UnpackOp(panels).getSide() : 1; }
 
   SymExpr size(ArrayRef<unsigned> dims) const;
   Value left() { return op.getDpsInputOperand(lhs)->get(); }

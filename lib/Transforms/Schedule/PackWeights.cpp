@@ -16,6 +16,11 @@
 // them in registers and multiplies and sums in f32. If the target has instructions that sum pairs of products of bf16
 // (`bf16_dot`), panels hold two values of k side by side, and a kernel before rounds the left operand.
 //
+// Weights that are codes of a quantised tensor (Dequantized.h) stay codes, in panels of bytes, or of two codes of 4 bits in
+// a byte, beside panels of their scales and zeros; the product kernel makes floats of them in registers. Codes that are
+// multiplied by codes stay bytes too, if the target sums pairs of products of 16 bits (`i16_dot`) two values of k side
+// by side.
+//
 // Weights of convolutions, [G, O/G, k..., C/G], become panels of filters for each group, and those that Winograd's way
 // takes, [16, O, C], for each of 16 sums; those of a filter for each channel (depthwise), panels of channels.
 //
@@ -27,12 +32,14 @@
 
 #include "lib/Transforms/Schedule/ConvolutionInfo.h"
 #include "lib/Transforms/Schedule/TargetInfo.h"
+#include "lib/Transforms/Support/Dequantized.h"
 #include "lib/Transforms/Support/HostFlow.h"
 #include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/StringSet.h"
 #include <map>
 
@@ -48,6 +55,24 @@ namespace {
 /// How a contraction reads its right-hand side: which dimensions are batch, n and k.
 struct RhsDims {
   SmallVector<int64_t> batch, n, k;
+};
+
+/// How values of k lie in a panel.
+enum class Side { One, Pairs, Nibbles };
+
+/// The codes behind a right-hand side that is known at load.
+struct CodedWeight {
+  Dequantized codes;
+  RhsDims dims;                   // of what the codes stand for
+  SmallVector<int64_t> kept;     // dimensions along which scales and zeros differ: batch, n, and the first of k
+  SmallVector<int64_t> keptDepth; // those of k among them
+  SmallVector<int64_t> shape;
+  int64_t depth = 1, groups = 1; // values of k; runs of them that share a scale
+};
+
+/// Where the panels of codes and their scales and zeros are kept.
+struct CodedGlobals {
+  StringRef codes, scales, zeros; // empty: none
 };
 
 struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
@@ -79,6 +104,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       if (func != init)
         eraseDead(func);
     eraseUnread(module);
+    eraseDead(init);
   }
 
   /// What is only read in panels needs no home of its own.
@@ -138,9 +164,9 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     Value source = kernel->getParentOp() == init ? Value() : inInit(weight, b, initValues);
     Value packed;
     if (source)
-      packed = GlobalLoadOp::create(at, loc, packedType, panelsAtLoad(source, dims, packedType, panel, false, loc));
+      packed = GlobalLoadOp::create(at, loc, packedType, panelsAtLoad(source, dims, packedType, panel, Side::One, loc));
     else
-      packed = packKernel(at, loc, weight, dims, packedType, panel, false);
+      packed = packKernel(at, loc, weight, dims, packedType, panel, Side::One);
     kernel.getInputsMutable()[arg.getArgNumber()].set(packed);
     arg.setType(packedType);
     OpBuilder nested = OpBuilder::atBlockBegin(&kernel.getBody().front());
@@ -154,7 +180,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
 
   /// A kernel that forms panels.
   static Value packKernel(OpBuilder &b, Location loc, Value source, const RhsDims &dims, RankedTensorType type,
-                          int64_t panel, bool pairs) {
+                          int64_t panel, Side side) {
     auto kernel =
         KernelOp::create(b, loc, TypeRange{type}, ValueRange{source}, KernelKind::Pack, b.getStringAttr("pack"),
                          b.getStringAttr("weights in the order in which products read them"), DictionaryAttr(),
@@ -163,26 +189,34 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     Value in = inner->addArgument(source.getType(), loc);
     OpBuilder nested = OpBuilder::atBlockBegin(inner);
     YieldOp::create(nested, loc,
-                    PackOp::create(nested, loc, type, in, dims.batch, dims.n, dims.k, panel, pairs).getResult());
+                    PackOp::create(nested, loc, type, in, dims.batch, dims.n, dims.k, panel, side == Side::Pairs,
+                                   side == Side::Nibbles)
+                        .getResult());
     return kernel.getOutputs()[0];
   }
 
   /// The name of the global that holds `source`, a value of @init, in panels.
-  StringRef panelsAtLoad(Value source, const RhsDims &dims, RankedTensorType type, int64_t panel, bool pairs,
+  StringRef panelsAtLoad(Value source, const RhsDims &dims, RankedTensorType type, int64_t panel, Side side,
                          Location loc) {
     OpBuilder b(init.getBody().front().getTerminator());
     std::string key;
     llvm::raw_string_ostream(key) << b.getDenseI64ArrayAttr(dims.batch) << b.getDenseI64ArrayAttr(dims.n)
-                                  << b.getDenseI64ArrayAttr(dims.k) << type << pairs;
+                                  << b.getDenseI64ArrayAttr(dims.k) << type << int(side);
     GlobalOp &global = packed[{source.getAsOpaquePointer(), key}];
     if (!global) {
       std::string name = ("packed" + Twine(count++)).str();
-      Value panels = packKernel(b, loc, source, dims, type, panel, pairs);
-      OpBuilder at(init);
-      global = GlobalOp::create(at, loc, b.getStringAttr(name), StringAttr(), TypeAttr::get(type));
-      GlobalStoreOp::create(b, loc, name, panels);
+      global = keep(packKernel(b, loc, source, dims, type, panel, side), name, b);
     }
     return global.getSymName();
+  }
+
+  /// A global for a value of @init.
+  GlobalOp keep(Value value, StringRef name, OpBuilder &b) {
+    OpBuilder at(init);
+    auto global =
+        GlobalOp::create(at, value.getLoc(), b.getStringAttr(name), StringAttr(), TypeAttr::get(value.getType()));
+    GlobalStoreOp::create(b, value.getLoc(), name, value);
+    return global;
   }
 
   static std::optional<RhsDims> rhsDims(linalg::GenericOp op) {
@@ -349,47 +383,319 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     return source ? std::optional<Product>({contraction, *dims, source}) : std::nullopt;
   }
 
+  /// Panels for `n` columns and `k` values of k.
+  static RankedTensorType panelType(ArrayRef<int64_t> batch, int64_t n, int64_t k, int64_t panel, Type element,
+                                    Side side) {
+    SmallVector<int64_t> shape(batch);
+    shape.push_back(llvm::divideCeil(n, panel));
+    shape.push_back(side == Side::One ? k : k / 2);
+    shape.push_back(side == Side::Pairs ? 2 * panel : panel);
+    return RankedTensorType::get(shape, element);
+  }
+
   void pack(KernelOp kernel, Product &product, const TargetInfo &target, ShapeAnalysis &shapes) {
     Block &body = kernel.getBody().front();
     linalg::GenericOp contraction = product.op;
-    const RhsDims *dims = &product.dims;
+    const RhsDims &dims = product.dims;
     auto arg = cast<BlockArgument>(contraction.getDpsInputs()[1]);
     auto type = cast<RankedTensorType>(kernel.getInputs()[arg.getArgNumber()].getType());
 
     Type element = cast<RankedTensorType>(contraction->getResult(0).getType()).getElementType();
-    int64_t n = 1, k = 1;
-    for (int64_t d : dims->n)
-      n *= type.getDimSize(d);
-    for (int64_t d : dims->k)
-      k *= type.getDimSize(d);
+    int64_t n = extent(type, dims.n), k = extent(type, dims.k);
     int64_t panel = target.panelColumns(element.getIntOrFloatBitWidth(), n);
-    OpBuilder b(init.getBody().front().getTerminator());
-    Type stored = precision == "bf16" && element.isF32() ? b.getBF16Type() : element;
-    bool pairs = stored != element && k % 2 == 0 && target.bf16Dot && target.vectorBits == 512 && canRound(kernel);
-
-    SmallVector<int64_t> shape;
-    for (int64_t d : dims->batch)
-      shape.push_back(type.getDimSize(d));
-    int64_t side = pairs ? 2 : 1;
-    shape.append({static_cast<int64_t>(llvm::divideCeil(n, panel)), k / side, panel * side});
-    auto packedType = RankedTensorType::get(shape, stored);
+    SmallVector<int64_t> batch;
+    for (int64_t d : dims.batch)
+      batch.push_back(type.getDimSize(d));
+    OpBuilder at(kernel), nested = OpBuilder::atBlockBegin(&body);
     Location loc = contraction.getLoc();
-    StringRef global = panelsAtLoad(product.source, *dims, packedType, panel, pairs, loc);
+    auto load = [&](StringRef global, RankedTensorType of) {
+      return GlobalLoadOp::create(at, loc, of, global).getResult();
+    };
+    auto replace = [&](Value panels) {
+      kernel.getInputsMutable()[arg.getArgNumber()].set(panels);
+      arg.setType(panels.getType());
+    };
 
-    OpBuilder at(kernel);
-    Value load = GlobalLoadOp::create(at, loc, packedType, global);
-    kernel.getInputsMutable()[arg.getArgNumber()].set(load);
-    arg.setType(packedType);
-    OpBuilder nested = OpBuilder::atBlockBegin(&body);
+    if (std::optional<CodedWeight> coded = element.isF32() ? codedWeight(product.source, dims) : std::nullopt) {
+      bool narrow = coded->codes.isNarrow() && k / coded->groups % 2 == 0;
+      Side side = narrow ? Side::Nibbles : Side::One;
+      RankedTensorType codesType = panelType(batch, n, k, panel, nested.getI8Type(), side),
+                       scalesType = panelType(batch, n, coded->groups, panel, element, Side::One);
+      CodedGlobals globals = codedPanels(product.source, *coded, codesType, scalesType, panel, side, loc);
+      replace(load(globals.codes, codesType));
+      auto more = [&](StringRef global) -> Value {
+        if (global.empty())
+          return {};
+        kernel.getInputsMutable().append(load(global, scalesType));
+        return body.addArgument(scalesType, loc);
+      };
+      Value scales = more(globals.scales), zeros = more(globals.zeros);
+      auto logical = RankedTensorType::get(type.getShape(), element);
+      contraction.getDpsInputOperand(1)->set(UnpackOp::create(nested, loc, logical, arg, scales, zeros, dims.batch,
+                                                              dims.n, dims.k, panel, /*pairs=*/false, narrow,
+                                                              coded->codes.codes.isUnsigned));
+      if (element != type.getElementType())
+        widenArgument(contraction, 1, element);
+      return;
+    }
+
+    // Codes stay as they are; the product widens them.
+    bool codes = element.isInteger(32) && type.getElementType().isInteger(8);
+    Type stored = precision == "bf16" && element.isF32() ? nested.getBF16Type()
+                  : codes                                ? type.getElementType()
+                                                         : element;
+    bool pairs = k % 2 == 0 && (codes ? target.i16Dot && canPair(kernel)
+                                      : stored != element && target.bf16Dot && target.vectorBits == 512 &&
+                                            canRound(kernel));
+    Side side = pairs ? Side::Pairs : Side::One;
+    RankedTensorType packedType = panelType(batch, n, k, panel, stored, side);
+    replace(load(panelsAtLoad(product.source, dims, packedType, panel, side, loc), packedType));
     auto logical = RankedTensorType::get(type.getShape(), stored);
-    Value unpacked = UnpackOp::create(nested, loc, logical, arg, dims->batch, dims->n, dims->k, panel, pairs);
+    Value unpacked = UnpackOp::create(nested, loc, logical, arg, dims.batch, dims.n, dims.k, panel, pairs);
     contraction.getDpsInputOperand(1)->set(unpacked);
+    if (codes)
+      return;
     if (element != type.getElementType())
       widenArgument(contraction, 1, element);
     if (element != stored)
       narrowArgument(contraction, 1, stored);
     if (pairs)
       roundLeft(kernel, contraction, stored, shapes);
+  }
+
+  static int64_t extent(RankedTensorType type, ArrayRef<int64_t> dims) {
+    int64_t product = 1;
+    for (int64_t d : dims)
+      product *= type.getDimSize(d);
+    return product;
+  }
+
+  /// Whether all products of the kernel are of codes of at most 8 bits: the left operand is widened for all alike.
+  static bool canPair(KernelOp kernel) {
+    return llvm::all_of(kernel.getBody().front().getOps<linalg::GenericOp>(), [](linalg::GenericOp op) {
+      return !linalg::isaContractionOpInterface(op) ||
+             getElementTypeOrSelf(op.getDpsInputs()[0].getType()).isInteger(8);
+    });
+  }
+
+  /// For each dimension of a chain of views the dimensions of what it begins with that it consists of, outermost first;
+  /// nothing where one of those is cut.
+  static std::optional<SmallVector<SmallVector<int64_t>>> dimsBehind(Value value, Value &base) {
+    SmallVector<SmallVector<int64_t>> dims;
+    for (int64_t d = 0; d < cast<RankedTensorType>(value.getType()).getRank(); ++d)
+      dims.push_back({d});
+    for (base = value; Operation *view = base.getDefiningOp();) {
+      if (!isa<PermuteOp, ReshapeOp>(view))
+        break;
+      Value source = view->getOperand(0);
+      auto from = cast<RankedTensorType>(source.getType()), to = cast<RankedTensorType>(base.getType());
+      SmallVector<SmallVector<int64_t>> parts(to.getRank());
+      if (auto permute = dyn_cast<PermuteOp>(view)) {
+        for (auto [i, p] : llvm::enumerate(permute.getPermutation()))
+          parts[i].push_back(p);
+      } else {
+        int64_t next = 0;
+        for (int64_t d = 0; d < to.getRank(); ++d) {
+          int64_t size = 1;
+          while (size < to.getDimSize(d) && next < from.getRank()) {
+            size *= from.getDimSize(next);
+            parts[d].push_back(next++);
+          }
+          if (size != to.getDimSize(d))
+            return std::nullopt;
+        }
+        for (; next < from.getRank(); ++next) {
+          if (from.getDimSize(next) != 1 || parts.empty())
+            return std::nullopt;
+          parts.back().push_back(next);
+        }
+      }
+      for (SmallVector<int64_t> &own : dims) {
+        SmallVector<int64_t> behind;
+        for (int64_t d : own)
+          llvm::append_range(behind, parts[d]);
+        own = behind;
+      }
+      base = source;
+    }
+    return dims;
+  }
+
+  /// Scales of shorter runs of k take as much memory as the floats would.
+  static constexpr int64_t minGroup = 8;
+
+  /// `source`, a value of @init that is read with `read`, as codes.
+  static std::optional<CodedWeight> codedWeight(Value source, const RhsDims &read) {
+    Value base;
+    auto behind = dimsBehind(source, base);
+    std::optional<Dequantized> codes = behind ? Dequantized::match(base) : std::nullopt;
+    if (!codes)
+      return std::nullopt;
+    CodedWeight out;
+    out.codes = *codes;
+    for (auto [from, to] : {std::pair(&read.batch, &out.dims.batch), {&read.n, &out.dims.n}, {&read.k, &out.dims.k}})
+      for (int64_t d : *from)
+        llvm::append_range(*to, (*behind)[d]);
+    auto type = cast<RankedTensorType>(base.getType());
+    out.shape.assign(type.getShape().begin(), type.getShape().end());
+    if (out.dims.n.empty() || out.dims.k.empty() ||
+        int64_t(out.dims.batch.size() + out.dims.n.size() + out.dims.k.size()) != type.getRank())
+      return std::nullopt;
+    llvm::SmallDenseSet<int64_t> differ;
+    for (const PointOperand *operand : {&codes->scale, &codes->zero}) {
+      if (!operand->tensor)
+        continue;
+      if (!cast<RankedTensorType>(operand->tensor.getType()).hasStaticShape())
+        return std::nullopt;
+      for (AffineExpr e : operand->map.getResults()) {
+        if (auto dim = dyn_cast<AffineDimExpr>(e))
+          differ.insert(dim.getPosition());
+        else if (!isa<AffineConstantExpr>(e))
+          return std::nullopt;
+      }
+    }
+    out.kept = out.dims.batch;
+    llvm::append_range(out.kept, out.dims.n);
+    size_t count = out.dims.k.size();
+    while (count > 0 && !differ.contains(out.dims.k[count - 1]))
+      --count;
+    out.keptDepth.append(out.dims.k.begin(), out.dims.k.begin() + count);
+    llvm::append_range(out.kept, out.keptDepth);
+    out.depth = extent(type, out.dims.k), out.groups = extent(type, out.keptDepth);
+    if (out.groups == 0 || (out.groups > 1 && out.depth / out.groups < minGroup))
+      return std::nullopt;
+    return out;
+  }
+
+  /// Puts codes, scales and zeros in panels, once for all kernels that read them in one way.
+  CodedGlobals codedPanels(Value source, const CodedWeight &coded, RankedTensorType codesType,
+                           RankedTensorType scalesType, int64_t panel, Side side, Location loc) {
+    std::string key;
+    OpBuilder b(init.getBody().front().getTerminator());
+    llvm::raw_string_ostream(key) << b.getDenseI64ArrayAttr(coded.dims.batch) << b.getDenseI64ArrayAttr(coded.dims.n)
+                                  << b.getDenseI64ArrayAttr(coded.dims.k) << codesType;
+    CodedGlobals &globals = codedGlobals[{source.getAsOpaquePointer(), key}];
+    if (!globals.codes.empty())
+      return globals;
+    Value codes = coded.codes.codes.tensor;
+    if (side == Side::Nibbles)
+      codes = checkedCodes(coded.codes, b, loc);
+    // The codes may lie in another order.
+    RhsDims own = coded.dims;
+    for (SmallVector<int64_t> *list : {&own.batch, &own.n, &own.k})
+      for (int64_t &d : *list)
+        d = *coded.codes.codes.map.getResultPosition(b.getAffineDimExpr(d));
+    globals.codes = panelsAtLoad(codes, own, codesType, panel, side, loc);
+    RhsDims dims;
+    for (size_t i = 0; i < coded.kept.size(); ++i)
+      (i < coded.dims.batch.size()                           ? dims.batch
+       : i < coded.dims.batch.size() + coded.dims.n.size()   ? dims.n
+                                                             : dims.k)
+          .push_back(i);
+    SmallVector<int64_t> shape;
+    for (int64_t d : coded.kept)
+      shape.push_back(coded.shape[d]);
+    auto panels = [&](const PointOperand &operand, double fallback) {
+      Value spread = spreadOut(operand, coded.kept, shape, fallback, b, loc);
+      return panelsAtLoad(spread, dims, scalesType, panel, Side::One, loc);
+    };
+    globals.scales = panels(coded.codes.scale, 1);
+    if (coded.codes.zero && !isZero(coded.codes.zero))
+      globals.zeros = panels(coded.codes.zero, 0);
+    return globals;
+  }
+
+  /// The codes, which are in the range that they are said to be in, or loading fails: half a byte would lose the rest.
+  static Value checkedCodes(const Dequantized &codes, OpBuilder &b, Location loc) {
+    Value source = codes.codes.tensor;
+    auto type = cast<RankedTensorType>(source.getType());
+    AffineMap id = b.getMultiDimIdentityMap(type.getRank());
+    auto check = cast<CheckIndexOp>(codes.check);
+    return loopKernel(b, loc, "codes", "codes that are checked to have 4 bits", ValueRange{source}, {id}, type,
+                      [&](OpBuilder &inner, Location at, ValueRange args) -> Value {
+                        auto number = [&](int64_t v) -> Value {
+                          return arith::ConstantOp::create(inner, at, inner.getI64IntegerAttr(v));
+                        };
+                        Type i64 = inner.getI64Type();
+                        Value wide = codes.codes.isUnsigned
+                                         ? arith::ExtUIOp::create(inner, at, i64, args[0]).getResult()
+                                         : arith::ExtSIOp::create(inner, at, i64, args[0]).getResult();
+                        Value index = arith::AddIOp::create(inner, at, wide, number(-codes.low));
+                        Value known = CheckIndexOp::create(inner, at, i64, index, number(codes.high - codes.low + 1),
+                                                           /*wrap=*/false, check.getWhat());
+                        known = arith::AddIOp::create(inner, at, known, number(codes.low));
+                        return arith::TruncIOp::create(inner, at, args[0].getType(), known);
+                      });
+  }
+
+  /// A kernel of @init that computes a tensor point by point.
+  static Value loopKernel(OpBuilder &b, Location loc, StringRef name, StringRef reason, ValueRange inputs,
+                          SmallVector<AffineMap> maps, RankedTensorType type,
+                          function_ref<Value(OpBuilder &, Location, ValueRange)> point) {
+    maps.push_back(b.getMultiDimIdentityMap(type.getRank()));
+    auto kernel = KernelOp::create(b, loc, TypeRange{type}, inputs, KernelKind::Loop, b.getStringAttr(name),
+                                   b.getStringAttr(reason), DictionaryAttr(), Attribute(), Attribute(), Attribute());
+    Block *body = &kernel.getBody().emplaceBlock();
+    OpBuilder nested = OpBuilder::atBlockBegin(body);
+    SmallVector<Value> arguments;
+    for (Value input : inputs)
+      arguments.push_back(body->addArgument(input.getType(), loc));
+    Value empty = tensor::EmptyOp::create(nested, loc, type, ValueRange());
+    SmallVector<utils::IteratorType> iterators(type.getRank(), utils::IteratorType::parallel);
+    auto generic = linalg::GenericOp::create(nested, loc, TypeRange{type}, arguments, ValueRange{empty}, maps,
+                                             iterators, [&](OpBuilder &inner, Location at, ValueRange args) {
+                                               linalg::YieldOp::create(inner, at, point(inner, at, args));
+                                             });
+    YieldOp::create(nested, loc, generic.getResults());
+    return kernel.getOutputs()[0];
+  }
+
+  static bool isZero(const PointOperand &operand) {
+    return operand.number && (matchPattern(operand.number, m_Zero()) || matchPattern(operand.number, m_AnyZeroFloat()));
+  }
+
+  /// The operand as f32 over the dimensions `kept` of the codes, which have these extents.
+  static Value spreadOut(const PointOperand &operand, ArrayRef<int64_t> kept, ArrayRef<int64_t> shape, double fallback,
+                         OpBuilder &b, Location loc) {
+    Type f32 = b.getF32Type();
+    auto type = RankedTensorType::get(shape, f32);
+    SmallVector<Value> inputs;
+    SmallVector<AffineMap> maps;
+    if (operand.tensor) {
+      inputs.push_back(operand.tensor);
+      SmallVector<AffineExpr> at;
+      for (AffineExpr e : operand.map.getResults()) {
+        auto dim = dyn_cast<AffineDimExpr>(e);
+        at.push_back(dim ? b.getAffineDimExpr(llvm::find(kept, int64_t(dim.getPosition())) - kept.begin()) : e);
+      }
+      maps.push_back(AffineMap::get(shape.size(), 0, at, b.getContext()));
+    }
+    return loopKernel(
+        b, loc, "scales", "scales or zeros of the columns of quantised weights", inputs, maps, type,
+        [&](OpBuilder &inner, Location at, ValueRange args) {
+          auto number = [&](double value) -> Value {
+            return arith::ConstantOp::create(inner, at, inner.getFloatAttr(f32, value));
+          };
+          Value v;
+          if (operand.tensor) {
+            v = args[0];
+            if (v.getType().isInteger())
+              v = operand.isUnsigned ? arith::UIToFPOp::create(inner, at, f32, v).getResult()
+                                     : arith::SIToFPOp::create(inner, at, f32, v).getResult();
+            else if (v.getType() != f32 && v.getType().getIntOrFloatBitWidth() > 32)
+              v = arith::TruncFOp::create(inner, at, f32, v);
+            else if (v.getType() != f32)
+              v = arith::ExtFOp::create(inner, at, f32, v);
+          } else if (auto real = dyn_cast_if_present<FloatAttr>(operand.number)) {
+            v = number(real.getValueAsDouble());
+          } else if (auto whole = dyn_cast_if_present<IntegerAttr>(operand.number)) {
+            v = number(operand.isUnsigned ? double(whole.getValue().getZExtValue())
+                                          : double(whole.getValue().getSExtValue()));
+          } else {
+            v = number(fallback);
+          }
+          return v;
+        });
   }
 
   /// The body's argument for an operand that is read in a wider type now: the conversion it did is the identity.
@@ -417,6 +723,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
   llvm::DenseMap<std::pair<Value, Block *>, Value> rounded;
   IRMapping initValues;
   std::map<std::pair<void *, std::string>, GlobalOp> packed;
+  std::map<std::pair<void *, std::string>, CodedGlobals> codedGlobals;
   unsigned count = 0;
 };
 } // namespace

@@ -53,7 +53,8 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
     rows = std::min(rows, target.tileRows(8 * sumBytes, panel));
     int64_t bytes = 0;
     for (const ContractionInfo &product : part.products)
-      bytes += panel * bytesOf(product.rhsElement);
+      bytes += llvm::divideCeil(panel * bytesOf(product.rhsElement) * (product.side() == 2 && packed.getPairs() ? 2 : 1),
+                                product.side());
     panelBytes = std::max(panelBytes, bytes);
     sumsPerRow = std::max<int64_t>(sumsPerRow, panel * part.products.size());
     columns.push_back(b.getI64IntegerAttr(panel));
@@ -69,7 +70,7 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   ShapeAnalysis::Range depth = shapes.range(k);
   bool blocked = !depth.max || *depth.max > kBlock;
   if (blocked) {
-    kBlock = std::max<int64_t>(256, target.l1Bytes * 5 / 8 / (rows * bytesOf(info.lhsElement)) / 64 * 64);
+    kBlock = std::max<int64_t>(256, target.l1Bytes * 5 / 8 / (rows * bytesOf(info.lhsRead())) / 64 * 64);
     rowsBytes = target.l2Bytes;
     // A right operand that is not packed is packed again for each chunk: with shorter blocks chunks have more rows.
     if (toPanels && !info.panels)
@@ -77,7 +78,7 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   }
 
   SymExpr one(1), tiles = SymExpr::ceilDiv(m, SymExpr(rows));
-  SymExpr rowBytes = SymExpr::max(SymExpr::min(k, SymExpr(kBlock)), one) * SymExpr(rows * bytesOf(info.lhsElement));
+  SymExpr rowBytes = SymExpr::max(SymExpr::min(k, SymExpr(kBlock)), one) * SymExpr(rows * bytesOf(info.lhsRead()));
   SymExpr fitting = SymExpr::floorDiv(SymExpr(rowsBytes), rowBytes);
   SymExpr spread = SymExpr::floorDiv(tiles * panels * batches, SymExpr(4 * target.cores));
   SymExpr rowTiles = SymExpr::max(SymExpr::min({fitting, spread, tiles}), one);
@@ -88,7 +89,7 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   SymExpr lhsScratch = roundUp(end, 64);
   // Rows in scratch are longer than k, so that they do not all start in the same cache set.
   // Panels of the rows take less, with the last vector written to one, which ends behind it.
-  end = lhsScratch + chunkRows * (roundUp(k, 64) + SymExpr(16)) * SymExpr(bytesOf(info.lhsElement));
+  end = lhsScratch + chunkRows * (roundUp(k, 64) + SymExpr(16)) * SymExpr(bytesOf(info.lhsRead()));
   SymExpr rhsScratch = roundUp(end, 64);
   end = info.panels ? rhsScratch : rhsScratch + k * SymExpr(panelBytes);
 

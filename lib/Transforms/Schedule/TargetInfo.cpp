@@ -28,6 +28,8 @@ TargetInfo TargetInfo::get(ModuleOp module) {
   read("warp", info.warp);
   if (auto flag = dict.getAs<BoolAttr>("bf16_dot"))
     info.bf16Dot = flag.getValue();
+  if (auto flag = dict.getAs<BoolAttr>("i16_dot"))
+    info.i16Dot = flag.getValue();
   if (auto flag = dict.getAs<BoolAttr>("matrix_unit"))
     info.matrixUnit = flag.getValue();
   if (auto flag = dict.getAs<BoolAttr>("fma"))

@@ -19,6 +19,7 @@ struct TargetInfo {
   int64_t warp = 32;       // threads of a device that step together
   bool matrixUnit = false; // of a device: warps have the instructions of lib/Target/GPU/MatrixUnit.h
   bool bf16Dot = false;
+  bool i16Dot = false; // sums of pairs of products of i16 in i32 are instructions
   bool fma = true;
 
   static constexpr llvm::StringLiteral attrName = "disc_plan.target";

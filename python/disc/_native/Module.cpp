@@ -294,6 +294,7 @@ static nb::dict hostTarget() {
   result["vector_registers"] = target.vectorRegisters;
   result["fma"] = target.fma;
   result["bf16_dot"] = target.bf16Dot;
+  result["i16_dot"] = target.i16Dot;
   return result;
 }
 

@@ -278,12 +278,14 @@ class Builder(RegionBuilder):
         lhs_loops: Sequence[int | None],
         rhs_loops: Sequence[int | None],
         domain: Sequence[Extent],
+        *,
+        sums: torch.dtype | None = None,
     ) -> Tensor:
-        """Sum of products over the last loop of ``domain``; accumulates half types in f32.
+        """Sum of products over the last loop of ``domain``; accumulates half types in f32, unless ``sums`` says in what.
 
         ``*_loops`` name the loop each operand dim runs along; None pins a size-1 dim that broadcasts.
         """
-        acc_dtype = dtypes.opmath(lhs.dtype)
+        acc_dtype = sums or dtypes.opmath(lhs.dtype)
         maps = [self.loop_map(loops, len(domain)) for loops in (lhs_loops, rhs_loops)]
         last = len(domain) - 1
         return self.generic(

@@ -94,7 +94,9 @@ def outer(b: Builder, x: Tensor, y: Tensor) -> Tensor:
 @lowers("torch.aten._int_mm")
 def int_mm(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     """The product of matrices of int8, in int32."""
-    return matmul_product(b, convert(b, x, b.out.dtype), convert(b, y, b.out.dtype))
+    b.require_equal(x.dims[1], y.dims[0], "_int_mm: inner extents differ")
+    domain = [x.dims[0], y.dims[1], x.dims[1] if isinstance(x.dims[1], int) else y.dims[0]]
+    return b.contract(x, y, [0, 2], [2, 1], domain, sums=b.out.dtype)
 
 
 @lowers("torch.aten._scaled_mm")

@@ -72,25 +72,52 @@ def quantize_per_token(b: Builder, x: Tensor, scales: Tensor, zeros: Tensor, low
     return b.map(b.out.dtype, [x, scales, zeros, number(low), number(high)], fn, number_dtype=_F64, dims=x.dims)
 
 
-def _dequantized(b: Builder, x: Tensor, scale: Any, zero: Any) -> Tensor:
+_NARROW = ((-8, 7), (0, 15))
+"""What has 4 bits."""
+
+
+def _reader(b: Builder, x: Tensor, low: Any, high: Any) -> Callable[[Elem], Elem]:
+    """How a body reads the codes of ``x``, which are in [low, high].
+
+    Weights of 4 bits are checked to be so, when the model is loaded: then they are kept as such.
+    """
+    narrow = isinstance(low, int) and isinstance(high, int) and any(a <= low <= high <= z for a, z in _NARROW)
+    if not narrow or x.value.owner.name != "disc_tensor.parameter":
+        return lambda code: code
+
+    def read(code: Elem) -> Elem:
+        wide = code.to(torch.int64)
+        known = b.checked_index(wide + -low if low else wide, high - low + 1, wrap=False)
+        return known + low if low else known
+
+    return read
+
+
+def _dequantized(b: Builder, x: Tensor, scale: Any, zero: Any, low: Any = None, high: Any = None) -> Tensor:
+    read = _reader(b, x, low, high)
+
     def fn(x: Elem, s: Elem, *z: Elem) -> Elem:
-        value = x.to(_F32)
+        value = read(x).to(_F32)
         return (value - z[0].to(_F32) if z else value) * s.to(_F32)
 
     return b.map(b.out.dtype, [x, scale, *([] if zero is None else [zero])], fn, number_dtype=_F64, dims=x.dims)
 
 
 @lowers("torch.quantized_decomposed.dequantize_per_tensor")
-def dequantize_per_tensor(b: Builder, x: Tensor, scale: Any, zero: Any, *_: Any) -> Tensor:
+def dequantize_per_tensor(
+    b: Builder, x: Tensor, scale: Any, zero: Any, low: Any = None, high: Any = None, *_: Any
+) -> Tensor:
     """(x - zero) * scale."""
-    return _dequantized(b, x, _one(b, scale), _one(b, zero))
+    return _dequantized(b, x, _one(b, scale), _one(b, zero), low, high)
 
 
 @lowers("torch.quantized_decomposed.dequantize_per_channel")
-def dequantize_per_channel(b: Builder, x: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, *_: Any) -> Tensor:
+def dequantize_per_channel(
+    b: Builder, x: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, low: Any = None, high: Any = None, *_: Any
+) -> Tensor:
     """(x - zero) * scale, with the numbers of each slice along ``axis``."""
     zero = None if zeros is None else _along(b, x, zeros, axis)
-    return _dequantized(b, x, _along(b, x, scales, axis), zero)
+    return _dequantized(b, x, _along(b, x, scales, axis), zero, low, high)
 
 
 @lowers("torch.quantized_decomposed.dequantize_per_token")
@@ -145,9 +172,12 @@ def dequantize_per_group(
     """(x - zero) * scale, with the numbers of each group of columns; integers are subtracted as such."""
     scale, dims = _in_groups(b, x, scales, size)
     whole = x.dtype if zeros is None else promoted(x, zeros)
+    read = _reader(b, x, low, high)
 
     def fn(x: Elem, s: Elem, *z: Elem) -> Elem:
-        value = x.to(whole) - z[0].to(whole) if z else x
+        code = read(x)
+        dtype = whole if code is x else code.dtype
+        value = code.to(dtype) - z[0].to(dtype) if z else code
         return value.to(_F32) * s.to(_F32)
 
     inputs = [b.reshape(x, dims), scale, *([] if zeros is None else [b.reshape(zeros, scale.dims)])]
@@ -239,6 +269,83 @@ def choose_per_token_asymmetric(b: Builder, x: Tensor, *_: Any) -> tuple[Tensor,
 def convert_element_type(b: Builder, x: Tensor, *_: Any) -> Tensor:
     """x as another dtype."""
     return convert(b, x, b.out.dtype)
+
+
+# -- torchao ---------------------------------------------------------------------------------------
+
+
+def _in_blocks(b: Builder, x: Tensor, blocks: list[Extent]) -> tuple[list[Extent], list[Extent]]:
+    """The dims that ``x`` is seen with, those of blocks apart, and the dims of what each block has one of."""
+    dims: list[Extent] = []
+    shared: list[Extent] = []
+    for size, block in zip(x.dims, blocks, strict=True):
+        if is_one(block):
+            dims.append(size)
+            shared.append(size)
+        elif not isinstance(block, int) or block == size:
+            dims.append(size)
+            shared.append(1)
+        else:
+            count = b.quotient([size], [block])
+            b.require_equal(b.mul(count, block), size, "the blocks do not divide the tensor")
+            dims += [count, block]
+            shared += [count, 1]
+    return dims, shared
+
+
+@lowers("torch.torchao.quantize_affine")
+def quantize_affine(
+    b: Builder,
+    x: Tensor,
+    blocks: list[Extent],
+    scale: Tensor,
+    zero: Tensor | None,
+    dtype: Any,
+    low: Any = None,
+    high: Any = None,
+) -> Tensor:
+    """clamp(round(x * (1 / scale)) + zero, low, high), with a scale and a zero point for each block."""
+    dims, shared = _in_blocks(b, x, blocks)
+    info = torch.iinfo(b.out.dtype)
+    least, most = float(info.min if low is None else low), float(info.max if high is None else high)
+    wide = dtypes.opmath(x.dtype)
+
+    def fn(x: Elem, s: Elem, *z: Elem) -> Elem:
+        # Each step is rounded to the input's type, as PyTorch has it.
+        inverse = (1.0 / s.to(wide)).to(s.dtype).to(wide)
+        value = scalar.unary("roundeven", (x.to(wide) * inverse).to(x.dtype).to(wide))
+        value = value + z[0].to(wide) if z else value
+        return scalar.minimum(scalar.maximum(value, least), most)
+
+    inputs = [b.reshape(p, shared) for p in (scale, zero) if p is not None]
+    return b.reshape(b.map(b.out.dtype, [b.reshape(x, dims), *inputs], fn, dims=dims), x.dims)
+
+
+@lowers("torch.torchao.dequantize_affine")
+def dequantize_affine(
+    b: Builder,
+    x: Tensor,
+    blocks: list[Extent],
+    scale: Tensor,
+    zero: Tensor | None,
+    dtype: Any,
+    low: Any = None,
+    high: Any = None,
+    *_: Any,
+) -> Tensor:
+    """(x - zero) * scale, with a scale and a zero point for each block."""
+    dims, shared = _in_blocks(b, x, blocks)
+    read = _reader(b, x, low, high)
+    out = b.out.dtype
+    wide = dtypes.opmath(out)
+
+    def fn(x: Elem, s: Elem, *z: Elem) -> Elem:
+        value = read(x).to(out).to(wide)
+        value = (value - z[0].to(out).to(wide)).to(out).to(wide) if z else value
+        return value * s.to(wide)
+
+    inputs = [b.reshape(p, shared) for p in (scale, zero) if p is not None]
+    return b.reshape(b.map(out, [b.reshape(x, dims), *inputs], fn, dims=dims), x.dims)
 
 
 # -- fake quantisation -----------------------------------------------------------------------------

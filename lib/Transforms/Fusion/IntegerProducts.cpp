@@ -1,0 +1,439 @@
+//===- IntegerProducts.cpp - products of codes ----------------------------===//
+//
+//   %x = linalg.generic ins(%a : tensor<?x64xi8>, %s : tensor<?x1xf32>) ... a * s         // activations
+//   %w = linalg.generic ins(%b : tensor<128x64xi8>, %t : tensor<128xf32>) ... b * t       // weights
+//   %y = linalg.generic {...contraction...} ins(%x, %w) ... x * w, summed in f32
+// becomes
+//   %p = linalg.generic {...contraction...} ins(%a, %b) ... a * b, summed in i32
+//   %y = linalg.generic ins(%p, %s, %t) ... p * s * t
+//
+// A product of two quantised tensors whose scales do not change along the depth is a product of their codes: exact sums
+// of bytes instead of rounded ones of floats. Zero points cost two more sums:
+//
+//   sum (a - z)(b - y) = sum a b  -  z sum b  -  y sum a  +  depth z y
+//
+// The sums over weights are known at load. Everything stays below 2^31, which the depth's range must show; arithmetic
+// modulo 2^32 then gives the exact sum. Zero points that are wider than codes are checked when the model runs.
+//
+// Test: test/lit/Fusion/integer-products.mlir
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Transforms/Fusion/Passes.h"
+
+#include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Support/Dequantized.h"
+#include "lib/Transforms/Support/HostFlow.h"
+#include "lib/Transforms/Support/ShapeAnalysis.h"
+#include "lib/Transforms/Support/ViewLayout.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+
+namespace mlir::disc {
+#define GEN_PASS_DEF_INTEGERPRODUCTS
+#include "lib/Transforms/Fusion/Passes.h.inc"
+} // namespace mlir::disc
+
+using namespace mlir;
+using namespace mlir::disc;
+
+namespace {
+/// Zero points that are wider than codes are checked to be at most this far from 0.
+constexpr int64_t maxZero = 255;
+
+/// An operand of a product, as codes.
+struct Factor {
+  Dequantized from;
+  SmallVector<Operation *> views; // from what is dequantised to the operand, last first
+  AffineMap map;                  // of the operand
+  AffineMap codesMap;             // of the codes
+  bool isKnown = false;           // the codes are, at load
+
+  bool hasZero() const {
+    const PointOperand &zero = from.zero;
+    return zero && !(zero.number && (matchPattern(zero.number, m_Zero()) || matchPattern(zero.number, m_AnyZeroFloat())));
+  }
+  /// What |code - zero| can be.
+  int64_t bound() const {
+    if (!hasZero())
+      return from.codes.isUnsigned ? 255 : 128;
+    return 255 + (isNarrow(from.zero) ? 255 : maxZero);
+  }
+  /// Integers of at most 8 bits.
+  static bool isNarrow(const PointOperand &zero) {
+    return zero.tensor && getElementTypeOrSelf(zero.tensor.getType()).getIntOrFloatBitWidth() <= 8;
+  }
+};
+
+class Rewriter {
+public:
+  Rewriter(linalg::GenericOp op, ShapeAnalysis &shapes) : op(op), shapes(shapes), b(op) {}
+
+  void run();
+
+private:
+  std::optional<Factor> factor(unsigned index);
+  bool isParallel(const PointOperand &operand, const Factor &of);
+  Value codes(const Factor &factor);
+  Value sumOverDepth(const Factor &factor, Value codes);
+  AffineMap overResult(AffineMap map, const Factor &of);
+  Value zeroOf(const Factor &factor);
+  SymExpr loopSize(unsigned loop);
+  Value generic(ValueRange inputs, ArrayRef<AffineMap> maps, ArrayRef<utils::IteratorType> iterators,
+                ArrayRef<SymExpr> dims, Type element, bool sums,
+                function_ref<Value(OpBuilder &, Location, ValueRange)> body);
+  Location loc() { return op.getLoc(); }
+
+  linalg::GenericOp op;
+  ShapeAnalysis &shapes;
+  OpBuilder b;
+};
+} // namespace
+
+static void setDims(Operation *op, ArrayRef<SymExpr> dims) {
+  Builder b(op);
+  op->setAttr(ShapeDialect::getDimsAttrName(), b.getArrayAttr({DimsAttr::get(op->getContext(), dims)}));
+}
+
+/// Whether `v` is a parameter, or a view of one.
+static bool isParameter(Value v) { return isa_and_present<ParameterOp>(viewBase(v).getDefiningOp()); }
+
+static bool isEverywhereSame(const PointOperand &operand) {
+  return !operand.tensor || llvm::all_of(operand.map.getResults(), llvm::IsaPred<AffineConstantExpr>);
+}
+
+/// Whether the operand stays the same along the depth.
+bool Rewriter::isParallel(const PointOperand &operand, const Factor &of) {
+  if (!operand.tensor)
+    return true;
+  return llvm::all_of(operand.map.getResults(), [&](AffineExpr e) {
+    if (isa<AffineConstantExpr>(e))
+      return true;
+    auto dim = dyn_cast<AffineDimExpr>(e);
+    if (!dim)
+      return false;
+    auto loop = dyn_cast<AffineDimExpr>(of.map.getResult(dim.getPosition()));
+    return loop && op.getIteratorTypesArray()[loop.getPosition()] == utils::IteratorType::parallel;
+  });
+}
+
+std::optional<Factor> Rewriter::factor(unsigned index) {
+  Factor out;
+  OpOperand *operand = op.getDpsInputOperand(index);
+  out.map = op.getMatchingIndexingMap(operand);
+  Value base = operand->get();
+  while (isa_and_present<PermuteOp, ReshapeOp>(base.getDefiningOp())) {
+    out.views.push_back(base.getDefiningOp());
+    base = base.getDefiningOp()->getOperand(0);
+  }
+  bool isFloat = isa<FloatType>(getElementTypeOrSelf(op.getResult(0).getType()));
+  if (!isFloat && getElementTypeOrSelf(base.getType()).isInteger(8)) {
+    // The product widens codes by itself.
+    BlockArgument arg = op.getMatchingBlockArgument(operand);
+    out.from.codes = {base, b.getMultiDimIdentityMap(cast<RankedTensorType>(base.getType()).getRank()), TypedAttr(),
+                      llvm::any_of(arg.getUsers(), llvm::IsaPred<arith::ExtUIOp>)};
+  } else if (std::optional<Dequantized> from = Dequantized::match(base)) {
+    out.from = *from;
+  } else {
+    return std::nullopt;
+  }
+  if (!out.views.empty() && !out.from.codes.map.isIdentity())
+    return std::nullopt;
+  out.codesMap = out.views.empty() ? out.from.codes.map.compose(out.map) : out.map;
+  for (const PointOperand *number : {&out.from.scale, &out.from.zero})
+    if (out.views.empty() ? !isParallel(*number, out) : !isEverywhereSame(*number))
+      return std::nullopt;
+  if (out.from.zero.tensor && !getElementTypeOrSelf(out.from.zero.tensor.getType()).isInteger())
+    return std::nullopt;
+  if (out.from.zero.number) {
+    // Zero points that are numbers are whole and small, or this is something else.
+    APFloat real(0.0);
+    APInt whole;
+    double value = matchPattern(out.from.zero.number, m_ConstantFloat(&real)) ? real.convertToDouble()
+                   : matchPattern(out.from.zero.number, m_ConstantInt(&whole))
+                       ? double(whole.getSExtValue())
+                       : 1e9;
+    if (value != std::nearbyint(value) || std::abs(value) > maxZero)
+      return std::nullopt;
+  }
+  out.isKnown = isParameter(out.from.codes.tensor);
+  return out;
+}
+
+SymExpr Rewriter::loopSize(unsigned loop) {
+  for (OpOperand *operand : op.getDpsInputOperands())
+    for (auto [e, extent] :
+         llvm::zip(op.getMatchingIndexingMap(operand).getResults(), shapes.dims(operand->get())))
+      if (auto dim = dyn_cast<AffineDimExpr>(e); dim && dim.getPosition() == loop)
+        return extent;
+  return SymExpr::undefined();
+}
+
+Value Rewriter::generic(ValueRange inputs, ArrayRef<AffineMap> maps, ArrayRef<utils::IteratorType> iterators,
+                        ArrayRef<SymExpr> dims, Type element, bool sums,
+                        function_ref<Value(OpBuilder &, Location, ValueRange)> body) {
+  SmallVector<int64_t> shape;
+  SmallVector<Value> sizes;
+  for (const SymExpr &dim : dims) {
+    shape.push_back(dim.isConstant() ? dim.constant() : ShapedType::kDynamic);
+    if (!dim.isConstant())
+      sizes.push_back(DimOp::create(b, loc(), dim));
+  }
+  auto type = RankedTensorType::get(shape, element);
+  Value out = tensor::EmptyOp::create(b, loc(), type, sizes);
+  if (sums) {
+    Value zero = arith::ConstantOp::create(b, loc(), b.getZeroAttr(element));
+    out = linalg::FillOp::create(b, loc(), zero, out).getResult(0);
+  }
+  auto created = linalg::GenericOp::create(b, loc(), TypeRange{type}, inputs, ValueRange{out}, maps, iterators,
+                                           [&](OpBuilder &inner, Location at, ValueRange args) {
+                                             linalg::YieldOp::create(inner, at, body(inner, at, args));
+                                           });
+  setDims(created, dims);
+  return created->getResult(0);
+}
+
+static Value widened(OpBuilder &b, Location loc, Value v, bool isUnsigned) {
+  Type i32 = b.getI32Type();
+  if (v.getType() == i32)
+    return v;
+  if (v.getType().getIntOrFloatBitWidth() > 32)
+    return arith::TruncIOp::create(b, loc, i32, v);
+  return isUnsigned ? arith::ExtUIOp::create(b, loc, i32, v).getResult()
+                    : arith::ExtSIOp::create(b, loc, i32, v).getResult();
+}
+
+/// The codes with the operand's dimensions.
+Value Rewriter::codes(const Factor &factor) {
+  Value codes = factor.from.codes.tensor;
+  for (Operation *view : llvm::reverse(factor.views)) {
+    IRMapping map;
+    map.map(view->getOperand(0), codes);
+    Operation *own = b.clone(*view, map);
+    auto type = cast<RankedTensorType>(view->getResult(0).getType());
+    own->getResult(0).setType(type.clone(getElementTypeOrSelf(codes.getType())));
+    codes = own->getResult(0);
+  }
+  return codes;
+}
+
+/// The sums of an operand's codes over the depth, with its other dimensions.
+Value Rewriter::sumOverDepth(const Factor &factor, Value codes) {
+  SmallVector<utils::IteratorType> loops = op.getIteratorTypesArray();
+  SmallVector<AffineExpr> in, out;
+  SmallVector<utils::IteratorType> iterators;
+  SmallVector<SymExpr> dims;
+  for (auto [d, e] : llvm::enumerate(factor.codesMap.getResults())) {
+    auto dim = cast<AffineDimExpr>(e);
+    AffineExpr own = b.getAffineDimExpr(d);
+    in.push_back(own);
+    iterators.push_back(loops[dim.getPosition()]);
+    if (iterators.back() == utils::IteratorType::parallel) {
+      out.push_back(own);
+      dims.push_back(shapes.dims(codes)[d]);
+    }
+  }
+  unsigned rank = in.size();
+  AffineMap maps[] = {AffineMap::get(rank, 0, in, b.getContext()), AffineMap::get(rank, 0, out, b.getContext())};
+  bool isUnsigned = factor.from.codes.isUnsigned;
+  return generic(codes, maps, iterators, dims, b.getI32Type(), /*sums=*/true,
+                 [&](OpBuilder &inner, Location at, ValueRange args) -> Value {
+                   return arith::AddIOp::create(inner, at, args[1], widened(inner, at, args[0], isUnsigned));
+                 });
+}
+
+/// `map`, over the dimensions of the factor, over those of the result.
+AffineMap Rewriter::overResult(AffineMap map, const Factor &of) {
+  AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  SmallVector<AffineExpr> out;
+  for (AffineExpr e : map.getResults()) {
+    auto dim = dyn_cast<AffineDimExpr>(e);
+    if (!dim) {
+      out.push_back(e);
+      continue;
+    }
+    AffineExpr loop = of.map.getResult(dim.getPosition());
+    auto at = llvm::find(result.getResults(), loop);
+    out.push_back(b.getAffineDimExpr(at - result.getResults().begin()));
+  }
+  return AffineMap::get(result.getNumResults(), 0, out, b.getContext());
+}
+
+/// The zero points as i32; those of wide integers are checked.
+Value Rewriter::zeroOf(const Factor &factor) {
+  const PointOperand &zero = factor.from.zero;
+  if (!zero.tensor || Factor::isNarrow(zero))
+    return zero.tensor;
+  SmallVector<SymExpr> dims = shapes.dims(zero.tensor);
+  AffineMap id = b.getMultiDimIdentityMap(dims.size());
+  SmallVector<utils::IteratorType> iterators(dims.size(), utils::IteratorType::parallel);
+  return generic(zero.tensor, {id, id}, iterators, dims, b.getI32Type(), /*sums=*/false,
+                 [&](OpBuilder &inner, Location at, ValueRange args) -> Value {
+                   Type i64 = inner.getI64Type();
+                   auto number = [&](int64_t v) -> Value {
+                     return arith::ConstantOp::create(inner, at, inner.getI64IntegerAttr(v));
+                   };
+                   Value wide = args[0];
+                   if (wide.getType() != i64)
+                     wide = zero.isUnsigned ? arith::ExtUIOp::create(inner, at, i64, wide).getResult()
+                                            : arith::ExtSIOp::create(inner, at, i64, wide).getResult();
+                   Value index = arith::AddIOp::create(inner, at, wide, number(maxZero));
+                   Value known = CheckIndexOp::create(inner, at, i64, index, number(2 * maxZero + 1), /*wrap=*/false,
+                                                      inner.getStringAttr("a zero point of quantised tensors, plus 255"));
+                   known = arith::SubIOp::create(inner, at, known, number(maxZero));
+                   return arith::TruncIOp::create(inner, at, inner.getI32Type(), known);
+                 });
+}
+
+void Rewriter::run() {
+  Type element = getElementTypeOrSelf(op.getResult(0).getType());
+  bool isFloat = element.isF32();
+  if (!isFloat && !element.isInteger(32))
+    return;
+  for (AffineMap map : op.getIndexingMapsArray())
+    if (!map.isProjectedPermutation())
+      return;
+  std::optional<Factor> left = factor(0), right = factor(1);
+  if (!left || !right || (isFloat && !(left->isKnown || right->isKnown)))
+    return;
+  // Already as it should be.
+  if (!isFloat && left->views.empty() && right->views.empty() && !left->from.zero && !right->from.zero &&
+      left->from.codes.tensor == op.getDpsInputs()[0] && right->from.codes.tensor == op.getDpsInputs()[1])
+    return;
+  SymExpr depth(1);
+  SmallVector<utils::IteratorType> loops = op.getIteratorTypesArray();
+  for (auto [d, kind] : llvm::enumerate(loops))
+    if (kind == utils::IteratorType::reduction)
+      depth *= loopSize(d);
+  std::optional<int64_t> most = shapes.range(depth).max;
+  // Integers wrap as they did; what floats sum must not.
+  if (isFloat && (!most || *most > INT32_MAX / (left->bound() * right->bound())))
+    return;
+
+  Type i32 = b.getI32Type();
+  Value a = codes(*left), c = codes(*right);
+  AffineMap resultMap = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  SmallVector<SymExpr> dims = shapes.dims(op.getResult(0));
+  bool unsignedLeft = left->from.codes.isUnsigned, unsignedRight = right->from.codes.isUnsigned;
+  Value product = generic({a, c}, {left->codesMap, right->codesMap, resultMap}, loops, dims, i32, /*sums=*/true,
+                          [&](OpBuilder &inner, Location at, ValueRange args) -> Value {
+                            Value x = widened(inner, at, args[0], unsignedLeft),
+                                  y = widened(inner, at, args[1], unsignedRight);
+                            Value xy = arith::MulIOp::create(inner, at, x, y);
+                            return arith::AddIOp::create(inner, at, args[2], xy);
+                          });
+  if (!isFloat && !left->hasZero() && !right->hasZero()) {
+    op.getResult(0).replaceAllUsesWith(product);
+    op.erase();
+    return;
+  }
+
+  SmallVector<Value> inputs{product};
+  SmallVector<AffineMap> maps{b.getMultiDimIdentityMap(dims.size())};
+  auto add = [&](Value tensor, AffineMap map) {
+    inputs.push_back(tensor);
+    maps.push_back(map);
+    return static_cast<int>(inputs.size()) - 1;
+  };
+  struct Numbers {
+    int scale = -1, zero = -1, sum = -1; // places among the inputs
+    const Factor *factor;
+  };
+  Numbers numbers[2];
+  Value operands[2] = {a, c};
+  for (int i : {0, 1}) {
+    const Factor &own = i == 0 ? *left : *right, &other = i == 0 ? *right : *left;
+    Numbers &n = numbers[i];
+    n.factor = &own;
+    auto place = [&](const PointOperand &operand) {
+      return own.views.empty() ? overResult(operand.map, own)
+                               : AffineMap::get(dims.size(), 0, operand.map.getResults(), b.getContext());
+    };
+    if (own.from.scale.tensor)
+      n.scale = add(own.from.scale.tensor, place(own.from.scale));
+    if (own.hasZero() && own.from.zero.tensor)
+      n.zero = add(zeroOf(own), place(own.from.zero));
+    if (other.hasZero()) {
+      SmallVector<AffineExpr> at;
+      for (AffineExpr e : own.codesMap.getResults())
+        if (loops[cast<AffineDimExpr>(e).getPosition()] == utils::IteratorType::parallel)
+          at.push_back(
+              b.getAffineDimExpr(llvm::find(resultMap.getResults(), e) - resultMap.getResults().begin()));
+      n.sum = add(sumOverDepth(own, operands[i]), AffineMap::get(dims.size(), 0, at, b.getContext()));
+    }
+  }
+  Value depthValue;
+  if (left->hasZero() && right->hasZero())
+    depthValue = DimOp::create(b, loc(), depth);
+  maps.push_back(b.getMultiDimIdentityMap(dims.size()));
+  SmallVector<utils::IteratorType> iterators(dims.size(), utils::IteratorType::parallel);
+  Value result = generic(
+      inputs, maps, iterators, dims, element, /*sums=*/false,
+      [&](OpBuilder &inner, Location at, ValueRange args) -> Value {
+        auto zero = [&](const Numbers &n) -> Value {
+          const PointOperand &own = n.factor->from.zero;
+          if (n.zero >= 0)
+            return widened(inner, at, args[n.zero], own.isUnsigned);
+          APFloat real(0.0);
+          APInt whole;
+          int64_t value = matchPattern(own.number, m_ConstantFloat(&real)) ? int64_t(real.convertToDouble())
+                          : matchPattern(own.number, m_ConstantInt(&whole)) ? whole.getSExtValue()
+                                                                            : 0;
+          return arith::ConstantOp::create(inner, at, inner.getI32IntegerAttr(value));
+        };
+        Value v = args[0];
+        for (int i : {0, 1})
+          if (numbers[i].factor->hasZero())
+            v = arith::SubIOp::create(inner, at, v,
+                                      arith::MulIOp::create(inner, at, zero(numbers[i]), args[numbers[1 - i].sum]));
+        if (depthValue) {
+          Value both = arith::MulIOp::create(inner, at, zero(numbers[0]), zero(numbers[1]));
+          Value count = arith::IndexCastOp::create(inner, at, inner.getI64Type(), depthValue);
+          count = arith::TruncIOp::create(inner, at, i32, count);
+          v = arith::AddIOp::create(inner, at, v, arith::MulIOp::create(inner, at, both, count));
+        }
+        if (!isFloat)
+          return v;
+        v = arith::SIToFPOp::create(inner, at, element, v);
+        for (const Numbers &n : numbers) {
+          const PointOperand &scale = n.factor->from.scale;
+          Value s;
+          if (n.scale >= 0) {
+            s = args[n.scale];
+            if (s.getType().getIntOrFloatBitWidth() < 32)
+              s = arith::ExtFOp::create(inner, at, element, s);
+            else if (s.getType() != element)
+              s = arith::TruncFOp::create(inner, at, element, s);
+          } else if (auto number = dyn_cast_if_present<FloatAttr>(scale.number)) {
+            s = arith::ConstantOp::create(inner, at, inner.getFloatAttr(element, number.getValueAsDouble()));
+          }
+          if (s)
+            v = arith::MulFOp::create(inner, at, v, s);
+        }
+        return v;
+      });
+  op.getResult(0).replaceAllUsesWith(result);
+  op.erase();
+}
+
+namespace {
+struct IntegerProducts : disc::impl::IntegerProductsBase<IntegerProducts> {
+  void runOnOperation() override {
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      ShapeAnalysis shapes(getOperation());
+      for (Block *block : hostBlocks(func)) {
+        SmallVector<linalg::GenericOp> products;
+        for (auto op : block->getOps<linalg::GenericOp>())
+          if (linalg::isaContractionOpInterface(op))
+            products.push_back(op);
+        for (linalg::GenericOp op : products)
+          Rewriter(op, shapes).run();
+      }
+      eraseDead(func);
+    }
+  }
+};
+} // namespace
