@@ -297,6 +297,8 @@ def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims, AttrSizedOperandSeg
 
     (T14) `batch_dims`, `n_dims` and `k_dims` together name each result dimension once.
     (T38) `nibbles` are of bytes, and not in pairs.
+    Nibbles are unsigned and have zeros.
+
     (T37) with `scales` the panels are of bytes and the result of floats, and scales and zeros are one for each column
     of each panel and each of a number of groups that divides K.
   }];

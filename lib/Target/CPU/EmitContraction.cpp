@@ -68,7 +68,8 @@ struct Product {
 /// A panel of a product's right operand.
 struct Panel {
   Value values;
-  Codes codes; // of the first group
+  Codes codes;  // of the first group
+  Value floats; // what the codes stand for, in scratch, if the task has many rows
 };
 
 /// Products of the same columns, whose tiles of sums lie one after the other.
@@ -134,6 +135,9 @@ private:
   Value packLhs(const Task &task);
   bool packLhsPanels(const Task &task, Value base);
   SmallVector<Panel> placeRhs(Part &part, const Task &task, Value &key);
+  int64_t fewRows(const Part &part);
+  Value hasManyRows(const Part &part, const Task &task);
+  void unpackCodes(Part &part, const Task &task, MutableArrayRef<Panel> panels);
   void emitTiles(Part &part, const Task &task, Value lhs, ArrayRef<Panel> rhs);
   LogicalResult emitEpilogue(Part &part, const Task &task, Value firstRow, Value rows, ArrayRef<Value> sums);
   LogicalResult emitVector(Part &part, const Task &task, ArrayRef<Value> rowCoordinates, int64_t vector,
@@ -368,7 +372,7 @@ SmallVector<Panel> ContractionEmitter::placeRhs(Part &part, const Task &task, Va
       auto [base, values] = place(panels.getSource(), panelBytes);
       if (failedInside)
         return {};
-      Panel &own = out.emplace_back(Panel{values, {}});
+      Panel &own = out.emplace_back(Panel{values, {}, {}});
       part.ends.push_back(m.advance(base, m.mul(m.mul(size(info.batch), part.panelCount), panelBytes)));
       Value numberBytes = m.constant(product.groups * product.spec.panel() * byteSize(acc));
       if (product.spec.scaled)
@@ -378,12 +382,13 @@ SmallVector<Panel> ContractionEmitter::placeRhs(Part &part, const Task &task, Va
       if (failedInside)
         return {};
     }
+    unpackCodes(part, task, out);
     return out;
   }
   part.ends.assign(part.products.size(), Value());
   Value scratch = m.advance(e.scratch(), points.expr(scheduled("rhs_scratch")));
   for (Product &product : part.products) {
-    out.push_back({scratch, {}});
+    out.push_back({scratch, {}, {}});
     scratch = m.advance(scratch, m.mul(depthCount, product.spec.panel() * byteSize(product.spec.b)));
   }
   Value last = key;
@@ -411,6 +416,40 @@ SmallVector<Panel> ContractionEmitter::placeRhs(Part &part, const Task &task, Va
       fail();
   }
   return out;
+}
+
+/// With more rows codes are made floats once for the task, in scratch, not again for each tile: halves of bytes take more
+/// work, and registers that the sums of a whole tile need.
+int64_t ContractionEmitter::fewRows(const Part &part) {
+  bool nibbles = llvm::any_of(part.products, [](const Product &product) { return product.spec.nibbles; });
+  return nibbles ? std::max<int64_t>(tileRows / 2, 1) : 3 * tileRows;
+}
+
+Value ContractionEmitter::hasManyRows(const Part &part, const Task &task) {
+  return m.less(m.constant(fewRows(part)), m.sub(rowSplit->start(m, task.endTile), task.firstRow));
+}
+
+/// Makes floats of panels of codes, if the task has many rows.
+void ContractionEmitter::unpackCodes(Part &part, const Task &task, MutableArrayRef<Panel> panels) {
+  std::optional<int64_t> most = e.shapes.range(info.size(info.rows)).max;
+  if (llvm::none_of(part.products, [](const Product &product) { return product.spec.scaled; }) ||
+      (most && *most <= fewRows(part)))
+    return;
+  Value scratch = m.advance(e.scratch(), points.expr(scheduled("rhs_scratch")));
+  auto many = scf::IfOp::create(b, loc(), hasManyRows(part, task));
+  OpBuilder::InsertionGuard guard(b);
+  for (auto [product, panel] : llvm::zip_equal(part.products, panels)) {
+    if (!product.spec.scaled)
+      continue;
+    panel.floats = scratch;
+    scratch = m.advance(scratch, m.mul(depthCount, product.spec.panel() * byteSize(acc)));
+    OpBuilder::InsertionGuard inner(b);
+    b.setInsertionPointToStart(&many.getThenRegion().front());
+    int64_t groups = std::max<int64_t>(product.groups, 1);
+    Value steps = m.div(depthCount, m.constant(groups * product.spec.side()));
+    callUnpackPanel(b, loc(), product.spec, panel.values, panel.codes, m.i64(steps), m.i64(m.constant(groups)),
+                    panel.floats);
+  }
 }
 
 /// Coordinates over `dims` of a position in their row-major order.
@@ -575,6 +614,19 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
               arith::SelectOp::create(b, loc(), m.less(one, tiles), m.ceilDiv(m.constant(rowBytes), tiles), zero);
           Value skipped = m.mul(m.mul(m.sub(tile, task.firstTile), share), steps);
           next = {m.advance(own, m.add(m.mul(steps, rowBytes), skipped)), m.i64(share), end};
+        }
+        std::optional<OpBuilder::InsertionGuard> guard;
+        if (panel.floats) {
+          // Many rows read floats.
+          auto many = scf::IfOp::create(b, loc(), hasManyRows(part, task), /*withElseRegion=*/true);
+          guard.emplace(b);
+          b.setInsertionPointToStart(&many.getThenRegion().front());
+          MicroKernelSpec floats{product.spec.a, acc, acc, lanes, product.spec.vectors};
+          Value first = m.mul(from, unit);
+          Value ownFloats = m.advance(panel.floats, m.mul(first, floats.rowBytes()));
+          callMicroKernel(b, loc(), floats, heights, m.i64(rows), a, m.i64(lhsRowBytes), m.i64(lhsDepthBytes),
+                          ownFloats, m.i64(m.mul(count, unit)), sums.back(), accumulate);
+          b.setInsertionPointToStart(&many.getElseRegion().front());
         }
         // Without groups of k its whole is one run, or the block's part of that.
         Runs runs;

@@ -79,8 +79,9 @@ class KernelWriter {
 public:
   KernelWriter(OpBuilder &b, Location loc, const MicroKernelSpec &spec, int64_t rows)
       : b(b), loc(loc), spec(spec), rows(rows), accType(VectorType::get({spec.lanes}, spec.acc)) {
-    // Enough independent chains of additions to hide their latency: few rows split the sum over k.
-    while (rows * spec.vectors * splits < 8)
+    // Enough independent chains of additions to hide their latency: few rows split the sum over k. Where codes are made
+    // floats, that hides some of it, and needs registers.
+    while (rows * spec.vectors * splits < (spec.nibbles ? 4 : 8))
       splits *= 2;
   }
 
@@ -156,6 +157,36 @@ public:
     LLVM::ReturnOp::create(b, loc, ValueRange());
   }
 
+  /// out[k][j] = (B - zero) * scale, for the runs of a panel.
+  void writeUnpack(LLVM::LLVMFuncOp func) {
+    Block *entry = func.addEntryBlock(b);
+    b.setInsertionPointToStart(entry);
+    Value panel = entry->getArgument(0), firstScales = entry->getArgument(1), k = entry->getArgument(2),
+          count = entry->getArgument(3), out = entry->getArgument(4);
+    Value firstZeros = spec.zeros ? entry->getArgument(5) : Value();
+    int64_t vectorBytes = spec.lanes * bytes(spec.acc), stepBytes = spec.panel() * spec.side() * bytes(spec.acc);
+    scf::ForOp::create(b, loc, i64(0), count, i64(1), {}, [&](OpBuilder &, Location, Value r, ValueRange) {
+      Value column = arith::MulIOp::create(b, loc, r, i64(spec.panel() * bytes(spec.acc)));
+      zeros = spec.zeros ? offset(firstZeros, column) : Value();
+      loadZeros();
+      SmallVector<Value> factors;
+      for (int64_t j = 0; j < spec.vectors; ++j)
+        factors.push_back(load(accType, offset(offset(firstScales, column), j * vectorBytes)));
+      Value first = arith::MulIOp::create(b, loc, r, k);
+      scf::ForOp::create(b, loc, i64(0), k, i64(1), {}, [&](OpBuilder &, Location, Value step, ValueRange) {
+        Value at = arith::AddIOp::create(b, loc, first, step);
+        Value to = offset(out, arith::MulIOp::create(b, loc, at, i64(stepBytes)));
+        for (auto [i, v] :
+             llvm::enumerate(loadRow(offset(panel, arith::MulIOp::create(b, loc, at, i64(spec.rowBytes()))))))
+          LLVM::StoreOp::create(b, loc, arith::MulFOp::create(b, loc, v, factors[i % spec.vectors]),
+                                offset(to, int64_t(i) * vectorBytes), bytes(spec.acc));
+        scf::YieldOp::create(b, loc);
+      });
+      scf::YieldOp::create(b, loc);
+    });
+    LLVM::ReturnOp::create(b, loc, ValueRange());
+  }
+
 private:
   static int64_t bytes(Type t) { return llvm::divideCeil(t.getIntOrFloatBitWidth(), 8); }
   Value i64(int64_t v) { return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(v)); }
@@ -226,6 +257,25 @@ private:
     Value v = widen(codes, spec.bUnsigned);
     return spec.zeros ? arith::SubFOp::create(b, loc, v, zeroVectors[vector]).getResult() : v;
   }
+  Value bits(int64_t n) {
+    auto type = VectorType::get({spec.lanes}, b.getI32Type());
+    return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, b.getI32IntegerAttr(n)));
+  }
+  /// The same for codes below 2^23, in i32: written into the mantissa of 2^23 they are added to it, and the zero points
+  /// have that added already. Both are exact, and cheaper than a conversion.
+  Value decodedBits(Value codes, int64_t vector) {
+    Value sum = arith::BitcastOp::create(b, loc, accType, arith::OrIOp::create(b, loc, codes, bits(mantissaBits)));
+    return arith::SubFOp::create(b, loc, sum, zeroVectors[vector]);
+  }
+  void loadZeros() {
+    for (int64_t j = 0; spec.zeros && j < spec.vectors; ++j) {
+      zeroVectors[j] = load(accType, offset(zeros, j * spec.lanes * bytes(spec.acc)));
+      if (spec.nibbles)
+        zeroVectors[j] = arith::AddFOp::create(b, loc, zeroVectors[j],
+                                               arith::BitcastOp::create(b, loc, accType, bits(mantissaBits)));
+    }
+  }
+  static constexpr int64_t mantissaBits = 0x4B000000; // 2^23 as f32
   /// The values of B for the value of k, or pair of them, at `ptr`; with nibbles those for the next value of k follow.
   SmallVector<Value> loadRow(Value ptr) {
     SmallVector<Value> row, second;
@@ -236,23 +286,9 @@ private:
         row.push_back(spec.scaled ? decoded(v, j) : widen(v, spec.bUnsigned));
         continue;
       }
-      // In 32 bits, where shifts are instructions.
-      auto wide = VectorType::get({spec.lanes}, b.getI32Type());
-      auto bits = [&](int64_t n) -> Value {
-        return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(wide, b.getI32IntegerAttr(n)));
-      };
-      Value byte, low, high;
-      if (spec.bUnsigned) {
-        byte = arith::ExtUIOp::create(b, loc, wide, v);
-        low = arith::AndIOp::create(b, loc, byte, bits(15));
-        high = arith::ShRUIOp::create(b, loc, byte, bits(4));
-      } else {
-        byte = arith::ExtSIOp::create(b, loc, wide, v);
-        low = arith::ShRSIOp::create(b, loc, arith::ShLIOp::create(b, loc, byte, bits(28)), bits(28));
-        high = arith::ShRSIOp::create(b, loc, byte, bits(4));
-      }
-      row.push_back(decoded(low, j));
-      second.push_back(decoded(high, j));
+      Value byte = arith::ExtUIOp::create(b, loc, VectorType::get({spec.lanes}, b.getI32Type()), v);
+      row.push_back(decodedBits(arith::AndIOp::create(b, loc, byte, bits(15)), j));
+      second.push_back(decodedBits(arith::ShRUIOp::create(b, loc, byte, bits(4)), j));
     }
     row.append(second);
     return row;
@@ -284,8 +320,7 @@ private:
   /// Adds the products of `k` neighbouring values.
   SmallVector<Value> run(Value k, SmallVector<Value> sums) {
     // A row of one and a half lines is fetched with the next one, or a line of each two would be fetched twice.
-    for (int64_t j = 0; spec.zeros && j < spec.vectors; ++j)
-      zeroVectors[j] = load(accType, offset(zeros, j * spec.lanes * bytes(spec.acc)));
+    loadZeros();
     int64_t row = spec.panel() * bytes(spec.b), unroll = splits;
     if (splits == 1 && prefetches() && !spec.pairs && row > cacheLine && row % cacheLine == cacheLine / 2)
       unroll = 2;
@@ -460,4 +495,25 @@ void disc::callMicroKernel(OpBuilder &b, Location loc, const MicroKernelSpec &sp
   }
   operands.push_back(rows);
   LLVM::CallOp::create(b, loc, dispatcher(b, module, spec, heights, args), operands);
+}
+
+void disc::callUnpackPanel(OpBuilder &b, Location loc, const MicroKernelSpec &spec, Value panel, Codes codes, Value k,
+                           Value runs, Value out) {
+  auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
+  Type ptr = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
+  SmallVector<Type> args = {ptr, ptr, i64, i64, ptr};
+  SmallVector<Value> operands = {panel, codes.scales, k, runs, out};
+  if (spec.zeros) {
+    args.push_back(ptr);
+    operands.push_back(codes.zeros);
+  }
+  std::string name = "disc_unpack_" + spec.str();
+  auto func = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
+  if (!func) {
+    OpBuilder::InsertionGuard guard(b);
+    Location own = NameLoc::get(b.getStringAttr(name));
+    func = declare(b, module, own, name, args);
+    KernelWriter(b, own, spec, /*rows=*/1).writeUnpack(func);
+  }
+  LLVM::CallOp::create(b, loc, func, operands);
 }

@@ -22,7 +22,7 @@ struct MicroKernelSpec {
   bool runs = false;     // A's values of k lie in several runs, one after the other in B
   bool pairs = false;    // k advances by two, side by side in A and in B: sums of pairs of products, of bf16 in f32 or
                          // of i16 in i32, where B may be bytes
-  bool nibbles = false;  // B: bytes of two values of k, of 4 bits each, the first in the low half
+  bool nibbles = false;  // B: bytes of two codes, unsigned, of 4 bits each, the first in the low half; needs `zeros`
   bool scaled = false;   // B: codes. The sum of each run is multiplied by a scale for its column
   bool zeros = false;    // ... and a zero point for its column is subtracted from each code
   bool aUnsigned = false, bUnsigned = false; // the integers are
@@ -69,6 +69,11 @@ struct Runs {
 void callMicroKernel(OpBuilder &builder, Location loc, const MicroKernelSpec &spec, TileHeights heights, Value rows,
                      Value a, Value rowStride, Value kStride, Value b, Value k, Value c, Value accumulate,
                      Prefetch next = {}, Runs runs = {}, Codes codes = {});
+
+/// Makes floats of a panel of codes, once for many rows: out[k][j] = (code - zero) * scale. `spec` is that of the kernel
+/// for codes; `k` counts steps of each of `runs`.
+void callUnpackPanel(OpBuilder &builder, Location loc, const MicroKernelSpec &spec, Value b, Codes codes, Value k,
+                     Value runs, Value out);
 
 } // namespace mlir::disc
 

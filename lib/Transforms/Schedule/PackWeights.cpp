@@ -402,7 +402,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
 
     Type element = cast<RankedTensorType>(contraction->getResult(0).getType()).getElementType();
     int64_t n = extent(type, dims.n), k = extent(type, dims.k);
-    int64_t panel = target.panelColumns(element.getIntOrFloatBitWidth(), n);
+    int64_t panel = target.panelColumns(element.getIntOrFloatBitWidth(), n, isa<FloatType>(element));
     SmallVector<int64_t> batch;
     for (int64_t d : dims.batch)
       batch.push_back(type.getDimSize(d));
@@ -433,7 +433,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       auto logical = RankedTensorType::get(type.getShape(), element);
       contraction.getDpsInputOperand(1)->set(UnpackOp::create(nested, loc, logical, arg, scales, zeros, dims.batch,
                                                               dims.n, dims.k, panel, /*pairs=*/false, narrow,
-                                                              coded->codes.codes.isUnsigned));
+                                                              narrow || coded->codes.codes.isUnsigned));
       if (element != type.getElementType())
         widenArgument(contraction, 1, element);
       return;
@@ -541,6 +541,9 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     if (out.dims.n.empty() || out.dims.k.empty() ||
         int64_t(out.dims.batch.size() + out.dims.n.size() + out.dims.k.size()) != type.getRank())
       return std::nullopt;
+    // Zero points are whole numbers, which codes differ from exactly.
+    if (codes->zero && !isWhole(codes->zero))
+      return std::nullopt;
     llvm::SmallDenseSet<int64_t> differ;
     for (const PointOperand *operand : {&codes->scale, &codes->zero}) {
       if (!operand->tensor)
@@ -595,17 +598,20 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     SmallVector<int64_t> shape;
     for (int64_t d : coded.kept)
       shape.push_back(coded.shape[d]);
-    auto panels = [&](const PointOperand &operand, double fallback) {
-      Value spread = spreadOut(operand, coded.kept, shape, fallback, b, loc);
+    auto panels = [&](const PointOperand &operand, double fallback, double offset) {
+      Value spread = spreadOut(operand, coded.kept, shape, fallback, offset, b, loc);
       return panelsAtLoad(spread, dims, scalesType, panel, Side::One, loc);
     };
-    globals.scales = panels(coded.codes.scale, 1);
-    if (coded.codes.zero && !isZero(coded.codes.zero))
-      globals.zeros = panels(coded.codes.zero, 0);
+    globals.scales = panels(coded.codes.scale, 1, 0);
+    if (side == Side::Nibbles)
+      globals.zeros = panels(coded.codes.zero, 0, -coded.codes.low);
+    else if (coded.codes.zero && !isZero(coded.codes.zero))
+      globals.zeros = panels(coded.codes.zero, 0, 0);
     return globals;
   }
 
-  /// The codes, which are in the range that they are said to be in, or loading fails: half a byte would lose the rest.
+  /// The codes less the least one that they are said to be; loading fails if there are others: half a byte would lose the
+  /// rest.
   static Value checkedCodes(const Dequantized &codes, OpBuilder &b, Location loc) {
     Value source = codes.codes.tensor;
     auto type = cast<RankedTensorType>(source.getType());
@@ -623,7 +629,6 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
                         Value index = arith::AddIOp::create(inner, at, wide, number(-codes.low));
                         Value known = CheckIndexOp::create(inner, at, i64, index, number(codes.high - codes.low + 1),
                                                            /*wrap=*/false, check.getWhat());
-                        known = arith::AddIOp::create(inner, at, known, number(codes.low));
                         return arith::TruncIOp::create(inner, at, args[0].getType(), known);
                       });
   }
@@ -650,13 +655,20 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     return kernel.getOutputs()[0];
   }
 
+  static bool isWhole(const PointOperand &operand) {
+    if (operand.tensor)
+      return getElementTypeOrSelf(operand.tensor.getType()).isInteger();
+    auto real = dyn_cast<FloatAttr>(operand.number);
+    return !real || real.getValue().isInteger();
+  }
+
   static bool isZero(const PointOperand &operand) {
     return operand.number && (matchPattern(operand.number, m_Zero()) || matchPattern(operand.number, m_AnyZeroFloat()));
   }
 
-  /// The operand as f32 over the dimensions `kept` of the codes, which have these extents.
+  /// The operand plus `offset` as f32 over the dimensions `kept` of the codes, which have these extents.
   static Value spreadOut(const PointOperand &operand, ArrayRef<int64_t> kept, ArrayRef<int64_t> shape, double fallback,
-                         OpBuilder &b, Location loc) {
+                         double offset, OpBuilder &b, Location loc) {
     Type f32 = b.getF32Type();
     auto type = RankedTensorType::get(shape, f32);
     SmallVector<Value> inputs;
@@ -694,7 +706,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
           } else {
             v = number(fallback);
           }
-          return v;
+          return offset == 0 ? v : arith::AddFOp::create(inner, at, v, number(offset)).getResult();
         });
   }
 

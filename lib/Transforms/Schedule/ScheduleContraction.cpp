@@ -14,7 +14,8 @@
 // so neither does the order of any sum.
 //
 // The scratch memory of a worker: one tile of sums (a chunk of them if the sum is cut into blocks); rows of the left
-// operand, for layouts that the product cannot read in place; and a panel of the right one if it is not packed yet. A
+// operand, for layouts that the product cannot read in place; and a panel of the right one if it is not packed yet, or
+// is packed as codes. A
 // left operand with contiguous rows may be copied to panels, which have `lhs_panel` elements for each value of k.
 //
 // Test: test/lit/Schedule/contraction.mlir
@@ -45,16 +46,21 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   Builder b(kernel.getContext());
   SmallVector<Attribute> columns;
   SymExpr panels(0);
+  bool coded = false;
   int64_t sumsPerRow = 0, panelBytes = 0; // of the widest part; panels per value of k
   for (const ContractionPart &part : *parts) {
     UnpackOp packed = part.first().panels;
-    int64_t panel = packed ? packed.getPanel() : target.panelColumns(8 * sumBytes, shapes.range(part.columns()).max);
+    int64_t panel = packed ? packed.getPanel() : target.panelColumns(8 * sumBytes, shapes.range(part.columns()).max,
+                                                                         isa<FloatType>(info.accumulator));
     // All parts share the tiles of rows.
     rows = std::min(rows, target.tileRows(8 * sumBytes, panel));
     int64_t bytes = 0;
-    for (const ContractionInfo &product : part.products)
-      bytes += llvm::divideCeil(panel * bytesOf(product.rhsElement) * (product.side() == 2 && packed.getPairs() ? 2 : 1),
-                                product.side());
+    for (const ContractionInfo &product : part.products) {
+      // Codes become floats, where rows are many.
+      bool isCoded = UnpackOp(product.panels) && UnpackOp(product.panels).getScales();
+      bytes += panel * (isCoded ? sumBytes : bytesOf(product.rhsElement));
+      coded |= isCoded;
+    }
     panelBytes = std::max(panelBytes, bytes);
     sumsPerRow = std::max<int64_t>(sumsPerRow, panel * part.products.size());
     columns.push_back(b.getI64IntegerAttr(panel));
@@ -91,7 +97,7 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   // Panels of the rows take less, with the last vector written to one, which ends behind it.
   end = lhsScratch + chunkRows * (roundUp(k, 64) + SymExpr(16)) * SymExpr(bytesOf(info.lhsRead()));
   SymExpr rhsScratch = roundUp(end, 64);
-  end = info.panels ? rhsScratch : rhsScratch + k * SymExpr(panelBytes);
+  end = info.panels && !coded ? rhsScratch : rhsScratch + k * SymExpr(panelBytes);
 
   // Multiply-adds at one vector a cycle, and a panel read once, at 3.5 GHz.
   SymExpr rowsPerTask = SymExpr::min(rowTiles * SymExpr(rows), m);

@@ -37,7 +37,7 @@ TargetInfo TargetInfo::get(ModuleOp module) {
   return info;
 }
 
-int64_t TargetInfo::panelColumns(int64_t bits, std::optional<int64_t> maxColumns) const {
+int64_t TargetInfo::panelColumns(int64_t bits, std::optional<int64_t> maxColumns, bool floats) const {
   int64_t lanes = vectorBits / bits, two = 2 * lanes, three = 3 * lanes;
   if (!maxColumns)
     return two;
@@ -48,7 +48,7 @@ int64_t TargetInfo::panelColumns(int64_t bits, std::optional<int64_t> maxColumns
   // eight, as many as just hide the latency. Worth it unless much of the last panel is left empty. A product and a sum
   // apart need one register more.
   auto padded = [&](int64_t panel) { return int64_t(llvm::divideCeil(*maxColumns, panel)) * panel; };
-  return fma && vectorRegisters < 32 && padded(three) * 32 <= padded(two) * 33 ? three : two;
+  return fma && floats && vectorRegisters < 32 && padded(three) * 32 <= padded(two) * 33 ? three : two;
 }
 
 int64_t TargetInfo::tileRows(int64_t bits, int64_t columns) const {

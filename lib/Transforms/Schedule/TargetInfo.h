@@ -29,8 +29,8 @@ struct TargetInfo {
   int64_t lanes() const { return vectorBits / 32; }
 
   /// Columns of a register tile of the product kernels, which are those of a panel, for sums of `bits` bits and a
-  /// result of so many columns at most, if that is known.
-  int64_t panelColumns(int64_t bits, std::optional<int64_t> maxColumns = std::nullopt) const;
+  /// result of so many columns at most, if that is known; of floats, or of integers.
+  int64_t panelColumns(int64_t bits, std::optional<int64_t> maxColumns = std::nullopt, bool floats = true) const;
   /// Rows of a register tile with panels of so many columns.
   int64_t tileRows(int64_t bits, int64_t columns) const;
 };
