@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .library import Library, load
     from .memory import MemoryCurve, MemoryPoint, MemoryUse
     from .model import Model
+    from .quantization import quantize
     from .reporting import report
     from .trees import flatten_tree
 
@@ -84,6 +85,7 @@ __all__ = [
     "load",
     "lowers",
     "pipeline",
+    "quantize",
     "report",
     "targets",
     "with_gradients",
@@ -106,6 +108,8 @@ _LAZY = {
     "Library": ("library", "_runtime"),
     "load": ("library", "_runtime"),
     "Guard": ("guards", None),
+    "quantization": ("quantization", None),
+    "quantize": ("quantization", None),
     "report": ("reporting", "_native"),
     "KernelInfo": ("kernels", None),
     "LazyModel": ("lazy", None),

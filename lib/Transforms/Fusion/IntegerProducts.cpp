@@ -140,7 +140,7 @@ std::optional<Factor> Rewriter::factor(unsigned index) {
   } else {
     return std::nullopt;
   }
-  if (!out.views.empty() && !out.from.codes.map.isIdentity())
+  if (!out.from.codes.map.isPermutation() || (!out.views.empty() && !out.from.codes.map.isIdentity()))
     return std::nullopt;
   out.codesMap = out.views.empty() ? out.from.codes.map.compose(out.map) : out.map;
   for (const PointOperand *number : {&out.from.scale, &out.from.zero})

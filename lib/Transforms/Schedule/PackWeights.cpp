@@ -585,9 +585,13 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       codes = checkedCodes(coded.codes, b, loc);
     // The codes may lie in another order.
     RhsDims own = coded.dims;
-    for (SmallVector<int64_t> *list : {&own.batch, &own.n, &own.k})
-      for (int64_t &d : *list)
-        d = *coded.codes.codes.map.getResultPosition(b.getAffineDimExpr(d));
+    for (SmallVector<int64_t> *list : {&own.batch, &own.n, &own.k}) {
+      SmallVector<int64_t> placed;
+      for (int64_t d : *list)
+        if (auto at = coded.codes.codes.map.getResultPosition(b.getAffineDimExpr(d)))
+          placed.push_back(*at);
+      *list = placed;
+    }
     globals.codes = panelsAtLoad(codes, own, codesType, panel, side, loc);
     RhsDims dims;
     for (size_t i = 0; i < coded.kept.size(); ++i)

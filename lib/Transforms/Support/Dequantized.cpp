@@ -207,6 +207,16 @@ bool scaled(Scalar x, Dequantized &out) {
 }
 } // namespace
 
+/// Whether the codes are all the elements, one each: dimensions of one element may be left out.
+static bool isOneToOne(AffineMap map, RankedTensorType type) {
+  if (!map.isProjectedPermutation())
+    return false;
+  for (int64_t d = 0; d < type.getRank(); ++d)
+    if (!map.isFunctionOfDim(d) && type.getDimSize(d) != 1)
+      return false;
+  return true;
+}
+
 std::optional<Dequantized> Dequantized::match(Value value) {
   linalg::GenericOp op = elementwise(behindKernel(value));
   if (!op)
@@ -215,7 +225,8 @@ std::optional<Dequantized> Dequantized::match(Value value) {
   Dequantized out;
   Scalar point{op.getBody()->getTerminator()->getOperand(0), op, at};
   bool isFloat = isa<FloatType>(getElementTypeOrSelf(value.getType()));
-  if (!(isFloat ? scaled(point, out) : shiftedInteger(point, false, out)) || !out.codes.map.isPermutation())
+  if (!(isFloat ? scaled(point, out) : shiftedInteger(point, false, out)) || 
+      !isOneToOne(out.codes.map, cast<RankedTensorType>(value.getType())))
     return std::nullopt;
   return out;
 }

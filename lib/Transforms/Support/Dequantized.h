@@ -31,7 +31,7 @@ struct PointOperand {
 };
 
 struct Dequantized {
-  PointOperand codes;       // integers of at most 8 bits; their map is a permutation
+  PointOperand codes;       // integers of at most 8 bits, one for each element: a permutation, without some dimensions of 1
   PointOperand scale, zero; // empty: 1 and 0. Floats or integers
   Operation *check = nullptr; // disc_tensor.check_index that the codes less `low` are below high - low + 1, if any
   int64_t low = 0, high = -1;

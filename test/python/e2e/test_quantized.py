@@ -1,0 +1,223 @@
+"""Quantised models: products of codes are exact, weights stay codes in memory, and real exports give eager's values."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.ao.quantization.fx import _decomposed  # noqa: F401  (defines quantized_decomposed)
+from torch.export import Dim
+
+import disc
+
+Q = torch.ops.quantized_decomposed
+ROWS = (1, 2, 3, 5, 6, 7, 12, 13, 16, 31, 64, 130, 4)
+
+
+def codes(dtype, *shape, seed=0, low=None, high=None):
+    info = torch.iinfo(dtype)
+    generator = torch.Generator().manual_seed(seed)
+    low = info.min if low is None else low
+    high = info.max if high is None else high
+    return torch.randint(low, high + 1, shape, generator=generator, dtype=torch.int64).to(dtype)
+
+
+class OfCodes(nn.Module):
+    """(x - zero) @ (w - zeros), all integers."""
+
+    def __init__(self, w, zero=None, zeros=None):
+        super().__init__()
+        self.w = nn.Buffer(w)
+        self.zeros = None if zeros is None else nn.Buffer(zeros)
+        self.zero = zero
+
+    def forward(self, x):
+        x, w = x.to(torch.int32), self.w.to(torch.int32)
+        if self.zero is not None:
+            x = x - self.zero
+        if self.zeros is not None:
+            w = w - self.zeros.to(torch.int32)
+        return x @ w
+
+
+@pytest.mark.parametrize(("depth", "width"), [(1, 1), (2, 3), (7, 5), (64, 24), (129, 33), (256, 49)])
+@pytest.mark.parametrize(("left", "right"), itertools.product((torch.int8, torch.uint8), repeat=2))
+def test_products_of_codes_are_exact(depth, width, left, right):
+    w = codes(right, depth, width)
+    for shifted in (False, True):
+        zeros = codes(right, width, seed=1) if shifted else None
+        zero = (255 if left == torch.uint8 else -128) if shifted else None
+        model = disc.compile(OfCodes(w, zero, zeros), (codes(left, 5, depth),), dynamic_shapes=({0: Dim("rows")},))
+        ir = model.ir("fusion")
+        assert "x32xi32>, tensor" not in ir  # nothing but codes is multiplied
+        for rows in ROWS:
+            x = codes(left, rows, depth, seed=rows)
+            expected = (x.numpy().astype(np.int64) - (zero or 0)) @ (
+                w.numpy().astype(np.int64) - (0 if zeros is None else zeros.numpy().astype(np.int64))
+            )
+            np.testing.assert_array_equal(model(x).numpy(), expected)
+
+
+@pytest.mark.parametrize("value", [-128, 127])
+def test_products_of_the_largest_codes_are_exact(value):
+    depth = 4096
+    w = torch.full((depth, 40), -128, dtype=torch.int8)
+    model = disc.compile(OfCodes(w), (codes(torch.int8, 5, depth),), dynamic_shapes=({0: Dim("rows")},))
+    for rows in (1, 6, 17):
+        x = torch.full((rows, depth), value, dtype=torch.int8)
+        assert (model(x) == value * -128 * depth).all()
+
+
+class Weighted(nn.Module):
+    """A linear layer whose weight is dequantised, ``low`` to ``high`` with scales and zeros of this granularity."""
+
+    def __init__(self, n, k, granularity, low, high, dtype, *, asymmetric=False, transposed=False):
+        super().__init__()
+        self.granularity, self.low, self.high, self.transposed = granularity, low, high, transposed
+        generator = torch.Generator().manual_seed(n * k)
+        shape = {"tensor": (1,), "channel": (n,)}.get(granularity) or (n, k // int(granularity))
+        self.w = nn.Buffer(codes(dtype, n, k, low=low, high=high, seed=3))
+        self.scales = nn.Buffer(torch.rand(shape, generator=generator) * 0.02 + 0.001)
+        zeros = codes(torch.int32, *shape, low=low, high=high, seed=4)
+        self.zeros = nn.Buffer(zeros if asymmetric else torch.zeros_like(zeros))
+        self.bias = nn.Buffer(torch.randn(n, generator=generator))
+
+    def weight(self, dtype=torch.float32):
+        scales, zeros = self.scales.to(dtype), self.zeros.to(dtype)
+        if self.granularity == "channel":
+            scales, zeros = scales[:, None], zeros[:, None]
+        elif self.granularity != "tensor":
+            scales = scales.repeat_interleave(int(self.granularity), 1)
+            zeros = zeros.repeat_interleave(int(self.granularity), 1)
+        return (self.w.to(dtype) - zeros) * scales
+
+    def forward(self, x):
+        low, high, dtype = self.low, self.high, self.w.dtype
+        if self.granularity == "tensor":
+            w = Q.dequantize_per_tensor(self.w, self.scales[0], self.zeros[0].to(torch.int64), low, high, dtype)
+        elif self.granularity == "channel":
+            w = Q.dequantize_per_channel(self.w, self.scales, self.zeros, 0, low, high, dtype)
+        else:
+            size = int(self.granularity)
+            w = Q.dequantize_per_channel_group(self.w, self.scales, self.zeros, low, high, dtype, size, torch.float32)
+        return torch.relu(torch.nn.functional.linear(x, w, self.bias))
+
+
+WEIGHTS = [
+    ("tensor", -128, 127, torch.int8, False),
+    ("channel", -128, 127, torch.int8, False),
+    ("channel", 0, 255, torch.uint8, True),
+    ("16", -128, 127, torch.int8, True),
+    ("channel", -8, 7, torch.int8, False),
+    ("32", -8, 7, torch.int8, False),
+    ("16", -8, 7, torch.int8, True),
+    ("64", 0, 15, torch.uint8, True),
+]
+
+
+@pytest.mark.parametrize(("granularity", "low", "high", "dtype", "asymmetric"), WEIGHTS)
+@pytest.mark.parametrize(("n", "k"), [(48, 64), (37, 192), (5, 128)])
+def test_weights_stay_codes(n, k, granularity, low, high, dtype, asymmetric):
+    module = Weighted(n, k, granularity, low, high, dtype, asymmetric=asymmetric)
+    model = disc.compile(module, (torch.randn(5, k),), dynamic_shapes=({0: Dim("rows")},))
+    ir = model.ir("schedule")
+    assert "disc_tensor.unpack" in ir and " scales " in ir
+    assert (" nibbles " in ir) == (high - low == 15)
+    weight, bias = module.weight(torch.float64), module.bias.double()
+    for rows in ROWS:
+        x = torch.randn(rows, k, generator=torch.Generator().manual_seed(rows))
+        expected = torch.relu(x.double() @ weight.T + bias)
+        # Each of k terms is rounded once, and so is each sum.
+        bound = 2 * k * torch.finfo(torch.float32).eps * (x.double().abs() @ weight.abs().T + bias.abs())
+        assert ((model(x).double() - expected).abs() <= bound).all()
+
+
+def test_codes_that_are_not_of_4_bits_are_refused():
+    module = Weighted(16, 64, "32", -8, 7, torch.int8)
+    module.w[3, 5] = 9
+    with pytest.raises(disc.CompileError, match=r"(?s)load.*dequantize_per_channel_group.*test_quantized.py"):
+        disc.compile(module, (torch.randn(5, 64),), dynamic_shapes=({0: Dim("rows")},))
+
+
+def test_changed_codes_are_packed_again():
+    module = Weighted(16, 64, "32", -8, 7, torch.int8)
+    model = disc.compile(module, (torch.randn(5, 64),), dynamic_shapes=({0: Dim("rows")},))
+    x = torch.randn(3, 64)
+    before = model(x)
+    module.w.copy_(codes(torch.int8, 16, 64, low=-8, high=7, seed=9))
+    after = model(x)
+    assert not torch.equal(before, after)
+    torch.testing.assert_close(after, module(x), atol=1e-5, rtol=1e-5)
+
+
+class Block(nn.Module):
+    def __init__(self, width=64):
+        super().__init__()
+        self.a, self.b = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x):
+        return self.norm(x + self.b(torch.nn.functional.gelu(self.a(x))))
+
+
+def check_served(model, module, width, *, atol, rank=2):
+    for rows in (1, 2, 7, 33, 130, 3):
+        x = torch.randn(rows, *[3] * (rank - 2), width, generator=torch.Generator().manual_seed(rows))
+        torch.testing.assert_close(model(x), module(x), atol=atol, rtol=0)
+
+
+PRESETS = ["int8-dynamic", "int8-weights", "int4-weights", "int4-weights-64", "int8-static"]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("rank", [2, 3])
+def test_presets(preset, rank):
+    pytest.importorskip("torchao")
+    torch.manual_seed(0)
+    module = Block().eval()
+    shape, dims = (5, *[3] * (rank - 2), 64), ({0: Dim("rows", min=1, max=512)},)
+    batches = [(torch.randn(shape),) for _ in range(4)]
+    quantized = disc.quantize(module, batches, preset, dynamic_shapes=dims)
+    model = disc.compile(quantized, batches[0], dynamic_shapes=dims)
+    # What is rounded to a code again may fall to the other side: one step of activations of about 4 in 255.
+    check_served(model, quantized, 64, atol=0.03 if preset in ("int8-static", "int8-dynamic") else 1e-4, rank=rank)
+    # And the quantised model does what the module does.
+    x = torch.randn(shape)
+    cosine = torch.nn.functional.cosine_similarity(model(x).flatten(), module(x).flatten(), dim=0)
+    assert cosine > (0.99 if "int4" in preset else 0.999)
+
+
+def test_excluded_layers_are_as_they_were():
+    pytest.importorskip("torchao")
+    module = Block().eval()
+    quantized = disc.quantize(module, [(torch.randn(5, 64),)], "int8-weights", exclude=["b"])
+    assert type(quantized.b.weight) is nn.Parameter and torch.equal(quantized.b.weight, module.b.weight)
+    assert type(quantized.a.weight) is not nn.Parameter and type(module.a.weight) is nn.Parameter
+
+
+def test_sensitivity_names_each_layer():
+    pytest.importorskip("torchao")
+    torch.manual_seed(0)
+    report = disc.quantization.sensitivity(Block().eval(), [(torch.randn(9, 64),)], "int4-weights")
+    assert {layer.name for layer in report.layers} == {"a", "b"}
+    assert all(0 < layer.error < 0.5 and layer.cosine > 0.9 for layer in report.layers)
+    assert "<table" in report._repr_html_() and "cosine" in str(report)
+
+
+def test_quantised_libraries(tmp_path):
+    module = Weighted(48, 128, "32", -8, 7, torch.int8)
+    disc.aot_compile(module, (torch.randn(5, 128),), output=tmp_path / "model", dynamic_shapes=({0: Dim("rows")},))
+    library = disc.load(tmp_path / "model")
+    for rows in (1, 2, 7, 40):
+        x = torch.randn(rows, 128)
+        got = torch.as_tensor(np.asarray(library(x.numpy())))
+        torch.testing.assert_close(got, module(x), atol=2e-5, rtol=1e-5)
+
+
+def test_codes_under_torch_compile():
+    module = Weighted(48, 128, "32", -8, 7, torch.int8)
+    compiled = torch.compile(module, backend="disc", dynamic=True)
+    for rows in (2, 7, 40):
+        x = torch.randn(rows, 128)
+        torch.testing.assert_close(compiled(x), module(x), atol=2e-5, rtol=1e-5)
