@@ -101,7 +101,11 @@ def _static(module: nn.Module, batches: Sequence[tuple[Any, ...]], shapes: Any, 
     quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
     for name in exclude:
         quantizer.set_module_name_qconfig(name, None)
-    prepared = prepare_pt2e(program.module(), quantizer)
+    exported = program.module()
+    # What nobody reads, such as the pooler of an encoder, has no place in the quantiser's patterns.
+    exported.graph.eliminate_dead_code()
+    exported.recompile()
+    prepared = prepare_pt2e(exported, quantizer)
     with torch.no_grad():
         for batch in batches:
             prepared(*batch)

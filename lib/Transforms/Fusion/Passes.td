@@ -32,6 +32,12 @@ def FoldScales : Pass<"disc-fusion-fold-scales", "::mlir::ModuleOp"> {
                            "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect"];
 }
 
+def RaiseReshapes : Pass<"disc-fusion-raise-reshapes", "::mlir::ModuleOp"> {
+  let summary = "Moves reshapes that split dimensions before computations, to where the dimensions were merged";
+  let dependentDialects = ["::mlir::disc::TensorDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def FoldViews : Pass<"disc-fusion-fold-views", "::mlir::ModuleOp"> {
   let summary = "Folds views into the indexing maps of their users, and copies where no layout can express a view";
   let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
