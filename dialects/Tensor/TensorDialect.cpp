@@ -278,9 +278,7 @@ LogicalResult PackOp::verify() {
   return verifyNibbles(*this, tensorType(getResult()));
 }
 
-int64_t UnpackOp::getGroups() {
-  return getScales() ? tensorType(getScales()).getShape().drop_back().back() : 0;
-}
+int64_t UnpackOp::getGroups() { return getScales() ? tensorType(getScales()).getShape().drop_back().back() : 0; }
 
 LogicalResult UnpackOp::verify() {
   RankedTensorType panels = tensorType(getSource());

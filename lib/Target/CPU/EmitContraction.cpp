@@ -411,15 +411,14 @@ SmallVector<Panel> ContractionEmitter::placeRhs(Part &part, const Task &task, Va
     if (auto strided = StridedOperand::get(e.kernel, own.right(), own.rhsMap(), e.shapes))
       source.depthContiguous = !own.depth.empty() && strided->strides[own.depth.back()].isConstant(1);
     if (failed(emitPanel(points, m, source, product.spec.b, task.firstColumn, part.columnCount, depthCount,
-                         part.vectors, e.shapes.divisible(own.size(own.columns), product.spec.panel()),
-                         panel.values)))
+                         part.vectors, e.shapes.divisible(own.size(own.columns), product.spec.panel()), panel.values)))
       fail();
   }
   return out;
 }
 
-/// With more rows codes are made floats once for the task, in scratch, not again for each tile: halves of bytes take more
-/// work, and registers that the sums of a whole tile need.
+/// With more rows codes are made floats once for the task, in scratch, not again for each tile: halves of bytes take
+/// more work, and registers that the sums of a whole tile need.
 int64_t ContractionEmitter::fewRows(const Part &part) {
   bool nibbles = llvm::any_of(part.products, [](const Product &product) { return product.spec.nibbles; });
   return nibbles ? std::max<int64_t>(tileRows / 2, 1) : 3 * tileRows;
@@ -436,18 +435,20 @@ void ContractionEmitter::unpackCodes(Part &part, const Task &task, MutableArrayR
       (most && *most <= fewRows(part)))
     return;
   Value scratch = m.advance(e.scratch(), points.expr(scheduled("rhs_scratch")));
-  auto many = scf::IfOp::create(b, loc(), hasManyRows(part, task));
-  OpBuilder::InsertionGuard guard(b);
   for (auto [product, panel] : llvm::zip_equal(part.products, panels)) {
     if (!product.spec.scaled)
       continue;
     panel.floats = scratch;
     scratch = m.advance(scratch, m.mul(depthCount, product.spec.panel() * byteSize(acc)));
-    OpBuilder::InsertionGuard inner(b);
-    b.setInsertionPointToStart(&many.getThenRegion().front());
-    int64_t groups = std::max<int64_t>(product.groups, 1);
-    Value steps = m.div(depthCount, m.constant(groups * product.spec.side()));
-    callUnpackPanel(b, loc(), product.spec, panel.values, panel.codes, m.i64(steps), m.i64(m.constant(groups)),
+  }
+  auto many = scf::IfOp::create(b, loc(), hasManyRows(part, task));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(&many.getThenRegion().front());
+  for (auto [product, panel] : llvm::zip_equal(part.products, panels)) {
+    if (!product.spec.scaled)
+      continue;
+    Value steps = m.div(depthCount, m.constant(product.groups * product.spec.side()));
+    callUnpackPanel(b, loc(), product.spec, panel.values, panel.codes, m.i64(steps), m.i64(m.constant(product.groups)),
                     panel.floats);
   }
 }

@@ -46,8 +46,8 @@ std::string MicroKernelSpec::str() const {
   std::string text;
   llvm::raw_string_ostream os(text);
   os << a << "_" << b << "_" << acc << "_x" << panel() << (runs ? "_runs" : "") << (pairs ? "_pairs" : "")
-     << (nibbles ? "_nibbles" : "") << (scaled ? "_scaled" : "") << (zeros ? "_zeros" : "")
-     << (aUnsigned ? "_ua" : "") << (bUnsigned ? "_ub" : "") << (prefetch ? "_p" : "");
+     << (nibbles ? "_nibbles" : "") << (scaled ? "_scaled" : "") << (zeros ? "_zeros" : "") << (aUnsigned ? "_ua" : "")
+     << (bUnsigned ? "_ub" : "") << (prefetch ? "_p" : "");
   return text;
 }
 

@@ -51,8 +51,8 @@ struct Prefetch {
   Value from, step, end;
 };
 
-/// For a kernel with `scaled`, which has `runs` too: scales and zeros (f32) of the first run; `panel` of each lead to the
-/// next run's.
+/// For a kernel with `scaled`, which has `runs` too: scales and zeros (f32) of the first run; `panel` of each lead to
+/// the next run's.
 struct Codes {
   Value scales, zeros;
 };
@@ -65,13 +65,14 @@ struct Runs {
 
 /// Calls the micro-kernel for `rows` rows, generating the functions at the end of the module on first use:
 ///   C[i][j] (+)= sum over k < K of A[i * rowStride + k * kStride] * B[k * panel + j]
-/// `rows`, `k` i64; `k` counts steps and kStride leads from step to step; the strides i64, in *bytes*; `accumulate` i1: add to what C holds. C is row-major, `panel` wide.
+/// `rows`, `k` i64; `k` counts steps and kStride leads from step to step; the strides i64, in *bytes*; `accumulate` i1:
+/// add to what C holds. C is row-major, `panel` wide.
 void callMicroKernel(OpBuilder &builder, Location loc, const MicroKernelSpec &spec, TileHeights heights, Value rows,
                      Value a, Value rowStride, Value kStride, Value b, Value k, Value c, Value accumulate,
                      Prefetch next = {}, Runs runs = {}, Codes codes = {});
 
-/// Makes floats of a panel of codes, once for many rows: out[k][j] = (code - zero) * scale. `spec` is that of the kernel
-/// for codes; `k` counts steps of each of `runs`.
+/// Makes floats of a panel of codes, once for many rows: out[k][j] = (code - zero) * scale. `spec` is that of the
+/// kernel for codes; `k` counts steps of each of `runs`.
 void callUnpackPanel(OpBuilder &builder, Location loc, const MicroKernelSpec &spec, Value b, Codes codes, Value k,
                      Value runs, Value out);
 

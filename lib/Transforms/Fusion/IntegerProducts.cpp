@@ -54,7 +54,8 @@ struct Factor {
 
   bool hasZero() const {
     const PointOperand &zero = from.zero;
-    return zero && !(zero.number && (matchPattern(zero.number, m_Zero()) || matchPattern(zero.number, m_AnyZeroFloat())));
+    return zero &&
+           !(zero.number && (matchPattern(zero.number, m_Zero()) || matchPattern(zero.number, m_AnyZeroFloat())));
   }
   /// What |code - zero| can be.
   int64_t bound() const {
@@ -152,10 +153,9 @@ std::optional<Factor> Rewriter::factor(unsigned index) {
     // Zero points that are numbers are whole and small, or this is something else.
     APFloat real(0.0);
     APInt whole;
-    double value = matchPattern(out.from.zero.number, m_ConstantFloat(&real)) ? real.convertToDouble()
-                   : matchPattern(out.from.zero.number, m_ConstantInt(&whole))
-                       ? double(whole.getSExtValue())
-                       : 1e9;
+    double value = matchPattern(out.from.zero.number, m_ConstantFloat(&real))  ? real.convertToDouble()
+                   : matchPattern(out.from.zero.number, m_ConstantInt(&whole)) ? double(whole.getSExtValue())
+                                                                               : 1e9;
     if (value != std::nearbyint(value) || std::abs(value) > maxZero)
       return std::nullopt;
   }
@@ -165,8 +165,7 @@ std::optional<Factor> Rewriter::factor(unsigned index) {
 
 SymExpr Rewriter::loopSize(unsigned loop) {
   for (OpOperand *operand : op.getDpsInputOperands())
-    for (auto [e, extent] :
-         llvm::zip(op.getMatchingIndexingMap(operand).getResults(), shapes.dims(operand->get())))
+    for (auto [e, extent] : llvm::zip(op.getMatchingIndexingMap(operand).getResults(), shapes.dims(operand->get())))
       if (auto dim = dyn_cast<AffineDimExpr>(e); dim && dim.getPosition() == loop)
         return extent;
   return SymExpr::undefined();
@@ -281,8 +280,9 @@ Value Rewriter::zeroOf(const Factor &factor) {
                      wide = zero.isUnsigned ? arith::ExtUIOp::create(inner, at, i64, wide).getResult()
                                             : arith::ExtSIOp::create(inner, at, i64, wide).getResult();
                    Value index = arith::AddIOp::create(inner, at, wide, number(maxZero));
-                   Value known = CheckIndexOp::create(inner, at, i64, index, number(2 * maxZero + 1), /*wrap=*/false,
-                                                      inner.getStringAttr("a zero point of quantised tensors, plus 255"));
+                   Value known =
+                       CheckIndexOp::create(inner, at, i64, index, number(2 * maxZero + 1), /*wrap=*/false,
+                                            inner.getStringAttr("a zero point of quantised tensors, plus 255"));
                    known = arith::SubIOp::create(inner, at, known, number(maxZero));
                    return arith::TruncIOp::create(inner, at, inner.getI32Type(), known);
                  });
@@ -360,8 +360,7 @@ void Rewriter::run() {
       SmallVector<AffineExpr> at;
       for (AffineExpr e : own.codesMap.getResults())
         if (loops[cast<AffineDimExpr>(e).getPosition()] == utils::IteratorType::parallel)
-          at.push_back(
-              b.getAffineDimExpr(llvm::find(resultMap.getResults(), e) - resultMap.getResults().begin()));
+          at.push_back(b.getAffineDimExpr(llvm::find(resultMap.getResults(), e) - resultMap.getResults().begin()));
       n.sum = add(sumOverDepth(own, operands[i]), AffineMap::get(dims.size(), 0, at, b.getContext()));
     }
   }
@@ -370,51 +369,51 @@ void Rewriter::run() {
     depthValue = DimOp::create(b, loc(), depth);
   maps.push_back(b.getMultiDimIdentityMap(dims.size()));
   SmallVector<utils::IteratorType> iterators(dims.size(), utils::IteratorType::parallel);
-  Value result = generic(
-      inputs, maps, iterators, dims, element, /*sums=*/false,
-      [&](OpBuilder &inner, Location at, ValueRange args) -> Value {
-        auto zero = [&](const Numbers &n) -> Value {
-          const PointOperand &own = n.factor->from.zero;
-          if (n.zero >= 0)
-            return widened(inner, at, args[n.zero], own.isUnsigned);
-          APFloat real(0.0);
-          APInt whole;
-          int64_t value = matchPattern(own.number, m_ConstantFloat(&real)) ? int64_t(real.convertToDouble())
-                          : matchPattern(own.number, m_ConstantInt(&whole)) ? whole.getSExtValue()
-                                                                            : 0;
-          return arith::ConstantOp::create(inner, at, inner.getI32IntegerAttr(value));
-        };
-        Value v = args[0];
-        for (int i : {0, 1})
-          if (numbers[i].factor->hasZero())
-            v = arith::SubIOp::create(inner, at, v,
-                                      arith::MulIOp::create(inner, at, zero(numbers[i]), args[numbers[1 - i].sum]));
-        if (depthValue) {
-          Value both = arith::MulIOp::create(inner, at, zero(numbers[0]), zero(numbers[1]));
-          Value count = arith::IndexCastOp::create(inner, at, inner.getI64Type(), depthValue);
-          count = arith::TruncIOp::create(inner, at, i32, count);
-          v = arith::AddIOp::create(inner, at, v, arith::MulIOp::create(inner, at, both, count));
-        }
-        if (!isFloat)
-          return v;
-        v = arith::SIToFPOp::create(inner, at, element, v);
-        for (const Numbers &n : numbers) {
-          const PointOperand &scale = n.factor->from.scale;
-          Value s;
-          if (n.scale >= 0) {
-            s = args[n.scale];
-            if (s.getType().getIntOrFloatBitWidth() < 32)
-              s = arith::ExtFOp::create(inner, at, element, s);
-            else if (s.getType() != element)
-              s = arith::TruncFOp::create(inner, at, element, s);
-          } else if (auto number = dyn_cast_if_present<FloatAttr>(scale.number)) {
-            s = arith::ConstantOp::create(inner, at, inner.getFloatAttr(element, number.getValueAsDouble()));
-          }
-          if (s)
-            v = arith::MulFOp::create(inner, at, v, s);
-        }
-        return v;
-      });
+  Value result =
+      generic(inputs, maps, iterators, dims, element, /*sums=*/false,
+              [&](OpBuilder &inner, Location at, ValueRange args) -> Value {
+                auto zero = [&](const Numbers &n) -> Value {
+                  const PointOperand &own = n.factor->from.zero;
+                  if (n.zero >= 0)
+                    return widened(inner, at, args[n.zero], own.isUnsigned);
+                  APFloat real(0.0);
+                  APInt whole;
+                  int64_t value = matchPattern(own.number, m_ConstantFloat(&real))  ? int64_t(real.convertToDouble())
+                                  : matchPattern(own.number, m_ConstantInt(&whole)) ? whole.getSExtValue()
+                                                                                    : 0;
+                  return arith::ConstantOp::create(inner, at, inner.getI32IntegerAttr(value));
+                };
+                Value v = args[0];
+                for (int i : {0, 1})
+                  if (numbers[i].factor->hasZero())
+                    v = arith::SubIOp::create(
+                        inner, at, v, arith::MulIOp::create(inner, at, zero(numbers[i]), args[numbers[1 - i].sum]));
+                if (depthValue) {
+                  Value both = arith::MulIOp::create(inner, at, zero(numbers[0]), zero(numbers[1]));
+                  Value count = arith::IndexCastOp::create(inner, at, inner.getI64Type(), depthValue);
+                  count = arith::TruncIOp::create(inner, at, i32, count);
+                  v = arith::AddIOp::create(inner, at, v, arith::MulIOp::create(inner, at, both, count));
+                }
+                if (!isFloat)
+                  return v;
+                v = arith::SIToFPOp::create(inner, at, element, v);
+                for (const Numbers &n : numbers) {
+                  const PointOperand &scale = n.factor->from.scale;
+                  Value s;
+                  if (n.scale >= 0) {
+                    s = args[n.scale];
+                    if (s.getType().getIntOrFloatBitWidth() < 32)
+                      s = arith::ExtFOp::create(inner, at, element, s);
+                    else if (s.getType() != element)
+                      s = arith::TruncFOp::create(inner, at, element, s);
+                  } else if (auto number = dyn_cast_if_present<FloatAttr>(scale.number)) {
+                    s = arith::ConstantOp::create(inner, at, inner.getFloatAttr(element, number.getValueAsDouble()));
+                  }
+                  if (s)
+                    v = arith::MulFOp::create(inner, at, v, s);
+                }
+                return v;
+              });
   op.getResult(0).replaceAllUsesWith(result);
   op.erase();
 }

@@ -7,9 +7,9 @@
 //   %y = linalg.generic {...contraction...} ins(%x, %w) ...                          // over B, L, 32
 //
 // Models merge dimensions before a product of matrices and split them behind it, and a quantiser does for each layer.
-// What computes on both sides of such a reshape cannot be one kernel. A reshape that splits dimensions of a computation's
-// only result moves to its operands instead, from one computation to the one before, if somewhere it meets one that
-// merged the same dimensions.
+// What computes on both sides of such a reshape cannot be one kernel. A reshape that splits dimensions of a
+// computation's only result moves to its operands instead, from one computation to the one before, if somewhere it
+// meets one that merged the same dimensions.
 //
 // Test: test/lit/Fusion/raise-reshapes.mlir
 //
@@ -235,8 +235,8 @@ struct RaiseReshapes : disc::impl::RaiseReshapesBase<RaiseReshapes> {
     if (auto fill = op.getDpsInits()[0].getDefiningOp<linalg::FillOp>())
       init = linalg::FillOp::create(b, loc, fill.getInputs()[0], init).getResult(0);
     maps.push_back(resultMap);
-    auto raised = linalg::GenericOp::create(b, loc, TypeRange{init.getType()}, inputs, ValueRange{init}, maps,
-                                            iterators);
+    auto raised =
+        linalg::GenericOp::create(b, loc, TypeRange{init.getType()}, inputs, ValueRange{init}, maps, iterators);
     IRMapping map;
     op.getRegion().cloneInto(&raised.getRegion(), map);
     setDims(raised, dims);

@@ -22,7 +22,7 @@ struct ContractionInfo {
   SmallVector<SymExpr> sizes; // of every iteration dimension
   /// Panels that the right operand lies in already; null if the kernel must form them.
   UnpackOp panels;
-  Type lhsElement, rhsElement, accumulator; // rhsElement: as it lies in memory, in panels if it does
+  Type lhsElement, rhsElement, accumulator;      // rhsElement: as it lies in memory, in panels if it does
   bool lhsUnsigned = false, rhsUnsigned = false; // the integers are
 
   /// The elements that the product reads of the left operand: in pairs, integers are widened before.

@@ -16,10 +16,10 @@
 // them in registers and multiplies and sums in f32. If the target has instructions that sum pairs of products of bf16
 // (`bf16_dot`), panels hold two values of k side by side, and a kernel before rounds the left operand.
 //
-// Weights that are codes of a quantised tensor (Dequantized.h) stay codes, in panels of bytes, or of two codes of 4 bits in
-// a byte, beside panels of their scales and zeros; the product kernel makes floats of them in registers. Codes that are
-// multiplied by codes stay bytes too, if the target sums pairs of products of 16 bits (`i16_dot`) two values of k side
-// by side.
+// Weights that are codes of a quantised tensor (Dequantized.h) stay codes, in panels of bytes, or of two codes of 4
+// bits in a byte, beside panels of their scales and zeros; the product kernel makes floats of them in registers. Codes
+// that are multiplied by codes stay bytes too, if the target sums pairs of products of 16 bits (`i16_dot`) two values
+// of k side by side.
 //
 // Weights of convolutions, [G, O/G, k..., C/G], become panels of filters for each group, and those that Winograd's way
 // takes, [16, O, C], for each of 16 sums; those of a filter for each channel (depthwise), panels of channels.
@@ -64,7 +64,7 @@ enum class Side { One, Pairs, Nibbles };
 struct CodedWeight {
   Dequantized codes;
   RhsDims dims;                   // of what the codes stand for
-  SmallVector<int64_t> kept;     // dimensions along which scales and zeros differ: batch, n, and the first of k
+  SmallVector<int64_t> kept;      // dimensions along which scales and zeros differ: batch, n, and the first of k
   SmallVector<int64_t> keptDepth; // those of k among them
   SmallVector<int64_t> shape;
   int64_t depth = 1, groups = 1; // values of k; runs of them that share a scale
@@ -444,9 +444,9 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     Type stored = precision == "bf16" && element.isF32() ? nested.getBF16Type()
                   : codes                                ? type.getElementType()
                                                          : element;
-    bool pairs = k % 2 == 0 && (codes ? target.i16Dot && canPair(kernel)
-                                      : stored != element && target.bf16Dot && target.vectorBits == 512 &&
-                                            canRound(kernel));
+    bool pairs =
+        k % 2 == 0 && (codes ? target.i16Dot && canPair(kernel)
+                             : stored != element && target.bf16Dot && target.vectorBits == 512 && canRound(kernel));
     Side side = pairs ? Side::Pairs : Side::One;
     RankedTensorType packedType = panelType(batch, n, k, panel, stored, side);
     replace(load(panelsAtLoad(product.source, dims, packedType, panel, side, loc), packedType));
@@ -595,9 +595,9 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     globals.codes = panelsAtLoad(codes, own, codesType, panel, side, loc);
     RhsDims dims;
     for (size_t i = 0; i < coded.kept.size(); ++i)
-      (i < coded.dims.batch.size()                           ? dims.batch
-       : i < coded.dims.batch.size() + coded.dims.n.size()   ? dims.n
-                                                             : dims.k)
+      (i < coded.dims.batch.size()                         ? dims.batch
+       : i < coded.dims.batch.size() + coded.dims.n.size() ? dims.n
+                                                           : dims.k)
           .push_back(i);
     SmallVector<int64_t> shape;
     for (int64_t d : coded.kept)
@@ -614,8 +614,8 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     return globals;
   }
 
-  /// The codes less the least one that they are said to be; loading fails if there are others: half a byte would lose the
-  /// rest.
+  /// The codes less the least one that they are said to be; loading fails if there are others: half a byte would lose
+  /// the rest.
   static Value checkedCodes(const Dequantized &codes, OpBuilder &b, Location loc) {
     Value source = codes.codes.tensor;
     auto type = cast<RankedTensorType>(source.getType());
@@ -686,32 +686,31 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       }
       maps.push_back(AffineMap::get(shape.size(), 0, at, b.getContext()));
     }
-    return loopKernel(
-        b, loc, "scales", "scales or zeros of the columns of quantised weights", inputs, maps, type,
-        [&](OpBuilder &inner, Location at, ValueRange args) {
-          auto number = [&](double value) -> Value {
-            return arith::ConstantOp::create(inner, at, inner.getFloatAttr(f32, value));
-          };
-          Value v;
-          if (operand.tensor) {
-            v = args[0];
-            if (v.getType().isInteger())
-              v = operand.isUnsigned ? arith::UIToFPOp::create(inner, at, f32, v).getResult()
-                                     : arith::SIToFPOp::create(inner, at, f32, v).getResult();
-            else if (v.getType() != f32 && v.getType().getIntOrFloatBitWidth() > 32)
-              v = arith::TruncFOp::create(inner, at, f32, v);
-            else if (v.getType() != f32)
-              v = arith::ExtFOp::create(inner, at, f32, v);
-          } else if (auto real = dyn_cast_if_present<FloatAttr>(operand.number)) {
-            v = number(real.getValueAsDouble());
-          } else if (auto whole = dyn_cast_if_present<IntegerAttr>(operand.number)) {
-            v = number(operand.isUnsigned ? double(whole.getValue().getZExtValue())
-                                          : double(whole.getValue().getSExtValue()));
-          } else {
-            v = number(fallback);
-          }
-          return offset == 0 ? v : arith::AddFOp::create(inner, at, v, number(offset)).getResult();
-        });
+    return loopKernel(b, loc, "scales", "scales or zeros of the columns of quantised weights", inputs, maps, type,
+                      [&](OpBuilder &inner, Location at, ValueRange args) {
+                        auto number = [&](double value) -> Value {
+                          return arith::ConstantOp::create(inner, at, inner.getFloatAttr(f32, value));
+                        };
+                        Value v;
+                        if (operand.tensor) {
+                          v = args[0];
+                          if (v.getType().isInteger())
+                            v = operand.isUnsigned ? arith::UIToFPOp::create(inner, at, f32, v).getResult()
+                                                   : arith::SIToFPOp::create(inner, at, f32, v).getResult();
+                          else if (v.getType() != f32 && v.getType().getIntOrFloatBitWidth() > 32)
+                            v = arith::TruncFOp::create(inner, at, f32, v);
+                          else if (v.getType() != f32)
+                            v = arith::ExtFOp::create(inner, at, f32, v);
+                        } else if (auto real = dyn_cast_if_present<FloatAttr>(operand.number)) {
+                          v = number(real.getValueAsDouble());
+                        } else if (auto whole = dyn_cast_if_present<IntegerAttr>(operand.number)) {
+                          v = number(operand.isUnsigned ? double(whole.getValue().getZExtValue())
+                                                        : double(whole.getValue().getSExtValue()));
+                        } else {
+                          v = number(fallback);
+                        }
+                        return offset == 0 ? v : arith::AddFOp::create(inner, at, v, number(offset)).getResult();
+                      });
   }
 
   /// The body's argument for an operand that is read in a wider type now: the conversion it did is the identity.

@@ -50,8 +50,9 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   int64_t sumsPerRow = 0, panelBytes = 0; // of the widest part; panels per value of k
   for (const ContractionPart &part : *parts) {
     UnpackOp packed = part.first().panels;
-    int64_t panel = packed ? packed.getPanel() : target.panelColumns(8 * sumBytes, shapes.range(part.columns()).max,
-                                                                         isa<FloatType>(info.accumulator));
+    int64_t panel =
+        packed ? packed.getPanel()
+               : target.panelColumns(8 * sumBytes, shapes.range(part.columns()).max, isa<FloatType>(info.accumulator));
     // All parts share the tiles of rows.
     rows = std::min(rows, target.tileRows(8 * sumBytes, panel));
     int64_t bytes = 0;

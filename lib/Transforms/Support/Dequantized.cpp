@@ -39,8 +39,8 @@ struct Scalar {
 /// The computation at points that gives `tensor`; null if it is something else.
 linalg::GenericOp elementwise(Value tensor) {
   auto op = tensor.getDefiningOp<linalg::GenericOp>();
-  bool ok = op && op->getNumResults() == 1 && op.getNumReductionLoops() == 0 &&
-            op.getIndexingMapsArray().back().isIdentity();
+  bool ok =
+      op && op->getNumResults() == 1 && op.getNumReductionLoops() == 0 && op.getIndexingMapsArray().back().isIdentity();
   return ok ? op : linalg::GenericOp();
 }
 
@@ -225,7 +225,7 @@ std::optional<Dequantized> Dequantized::match(Value value) {
   Dequantized out;
   Scalar point{op.getBody()->getTerminator()->getOperand(0), op, at};
   bool isFloat = isa<FloatType>(getElementTypeOrSelf(value.getType()));
-  if (!(isFloat ? scaled(point, out) : shiftedInteger(point, false, out)) || 
+  if (!(isFloat ? scaled(point, out) : shiftedInteger(point, false, out)) ||
       !isOneToOne(out.codes.map, cast<RankedTensorType>(value.getType())))
     return std::nullopt;
   return out;

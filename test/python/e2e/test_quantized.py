@@ -133,6 +133,42 @@ def test_weights_stay_codes(n, k, granularity, low, high, dtype, asymmetric):
         assert ((model(x).double() - expected).abs() <= bound).all()
 
 
+class Gated(nn.Module):
+    """Products of one input in one kernel, some of codes of 4 and 8 bits, one of floats."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = Weighted(80, 64, "32", -8, 7, torch.int8)
+        self.up = Weighted(80, 64, "16", -8, 7, torch.int8, asymmetric=True)
+        self.wide = Weighted(80, 64, "channel", -128, 127, torch.int8)
+        self.plain = nn.Linear(64, 80)
+
+    def forward(self, x):
+        return self.gate(x) * self.up(x) + self.wide(x) * self.plain(x), self.wide(x)
+
+
+def test_products_of_one_input():
+    torch.manual_seed(0)
+    module = Gated().eval()
+    model = disc.compile(module, (torch.randn(5, 64),), dynamic_shapes=({0: Dim("rows")},))
+    for rows in ROWS:
+        x = torch.randn(rows, 64)
+        for got, expected in zip(model(x), module(x), strict=True):
+            torch.testing.assert_close(got, expected, atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize("granularity", ["channel", "64"])
+def test_long_sums_are_cut_into_blocks(granularity):
+    """So deep that a block of k is a part of it, and with few columns."""
+    for low, high in ((-8, 7), (-128, 127)):
+        module = Weighted(30, 7680, granularity, low, high, torch.int8)
+        model = disc.compile(module, (torch.randn(5, 7680),), dynamic_shapes=({0: Dim("rows")},))
+        for rows in (1, 2, 3, 13, 40, 100):
+            x = torch.randn(rows, 7680)
+            expected = torch.relu(x.double() @ module.weight(torch.float64).T + module.bias.double())
+            assert (model(x) - expected).abs().max() < 1e-4 * expected.abs().max()
+
+
 def test_codes_that_are_not_of_4_bits_are_refused():
     module = Weighted(16, 64, "32", -8, 7, torch.int8)
     module.w[3, 5] = 9

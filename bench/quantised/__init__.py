@@ -1,0 +1,1 @@
+"""Quantised models against PyTorch's: ``python -m bench.quantised``."""
