@@ -4,8 +4,8 @@ python -m bench.quantised                       # all models, presets and shapes
 python -m bench.quantised --models decoder      # one model
 python -m bench.quantised --no-compile          # without torch.compile
 
-All engines run in one process, in turns: each is called for a while at a shape before the next one is, several times round,
-and the lowest time of each counts. Needs the extra `quantize`.
+All engines run in one process, in turns: each is called for a while at a shape before the next one is, several times
+round, and the lowest time of each counts. Needs the extra `quantize`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,24 +40,18 @@ class Decoder(nn.Module):
     def __init__(self, width: int = 2048, inner: int = 5632, keys: int = 256) -> None:
         super().__init__()
         linear = lambda n, k: nn.Linear(n, k, bias=False)  # noqa: E731
-        self.layers = nn.ModuleList(
-            nn.ModuleDict(
-                {
-                    "qkv": linear(width, width + 2 * keys),
-                    "out": linear(width, width),
-                    "gate": linear(width, inner),
-                    "up": linear(width, inner),
-                    "down": linear(inner, width),
-                }
-            )
-            for _ in range(2)
-        )
+        self.qkv = nn.ModuleList(linear(width, width + 2 * keys) for _ in range(2))
+        self.out = nn.ModuleList(linear(width, width) for _ in range(2))
+        self.gate = nn.ModuleList(linear(width, inner) for _ in range(2))
+        self.up = nn.ModuleList(linear(width, inner) for _ in range(2))
+        self.down = nn.ModuleList(linear(inner, width) for _ in range(2))
         self.width = width
 
     def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = x + layer["out"](layer["qkv"](x)[:, : self.width])
-            x = x + layer["down"](torch.nn.functional.silu(layer["gate"](x)) * layer["up"](x))
+        """x: [rows, width] f32; the result too. Attention is left out: of queries alone something remains."""
+        for qkv, out, gate, up, down in zip(self.qkv, self.out, self.gate, self.up, self.down, strict=True):
+            x = x + out(qkv(x)[:, : self.width])
+            x = x + down(torch.nn.functional.silu(gate(x)) * up(x))
         return x
 
 
@@ -118,7 +113,7 @@ def measure(name: str, compile_peers: bool, seconds: float) -> list[dict[str, An
                 engine(*args)
             for _ in range(ROUNDS):
                 for title, engine in found.items():
-                    best = lowest(lambda engine=engine: engine(*args), seconds / ROUNDS)
+                    best = lowest(partial(engine, *args), seconds / ROUNDS)
                     times[title] = min(best, times.get(title, best))
         rows.append({"model": name, "shape": list(shape), "seconds": times})
         print(name, shape, "  ".join(f"{k} {v * 1e3:.3f}" for k, v in times.items()), flush=True)

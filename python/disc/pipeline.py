@@ -300,8 +300,9 @@ def blocks(
     """
     describe = f"device={device} warp={warp}" + " matrix-unit=true" * matrix_unit
     describe += f" arch={','.join(chips)}" if chips else ""
-    # On the CPU alone: products of more than one dimension of rows, panels of weights, products of bytes, Winograd's convolutions, kernels over vectors. Products of
-    # one operand are one kernel where no library of the device is faster.
+    # On the CPU alone: products with several dimensions of rows, panels of weights, products of bytes, Winograd's
+    # convolutions, kernels over vectors. Products of one operand are one kernel where no library of the device is
+    # faster.
     own = {"disc-fusion-raise-reshapes", "disc-fusion-integer-products", "disc-lower-math"}
     own |= set() if matrix_unit else {"disc-fusion-merge-products"}
     fusion = tuple(p for p in _CPU["fusion"].passes if p not in own)

@@ -29,18 +29,20 @@ def quantize(
 ) -> nn.Module:
     """A quantised copy of ``module``, for ``disc.compile``, ``disc.aot_compile`` and ``torch.export.export``.
 
-    torchao (``pip install torchao``) quantises: its tensors replace the weights of ``nn.Linear`` layers, and its PT2E flow
-    makes the static model.
+    torchao (``pip install torchao``) quantises: its tensors replace the weights of ``nn.Linear`` layers, and its PT2E
+    flow makes the static model.
 
     Args:
         module: the model in f32, which stays as it is.
-        batches: arguments of calls, each a tuple. ``int8-static`` observes the ranges of activations with them; the others
-            need none.
-        preset: ``int8-weights``: weights of 8 bits with a scale for each row, products in f32. ``int4-weights``: weights of
-            4 bits with a scale for each 32 of a row (``int4-weights-64``, ``int4-weights-128``: so many). ``int8-dynamic``:
-            weights of 8 bits, and each row of the activations is quantised to 8 bits in each call; products of integers.
-            ``int8-static``: activations have scales for the whole tensor that the batches tell. ``bf16``: weights and
-            activations in bf16.
+        batches: arguments of calls, each a tuple. ``int8-static`` observes the ranges of activations with them; the
+            others need none.
+        preset: ``int8-weights``: weights of 8 bits with a scale for each row, products in f32.
+            ``int4-weights``: weights of 4 bits with a scale for each 32 of a row (``int4-weights-64``,
+            ``int4-weights-128``: so many).
+            ``int8-dynamic``: weights of 8 bits, and each row of the activations is quantised to 8 bits in each call;
+            products of integers.
+            ``int8-static``: the same with scales for whole tensors of activations, which the batches tell.
+            ``bf16``: weights and activations in bf16.
         dynamic_shapes: as ``disc.compile`` takes it; ``int8-static`` exports the model with it.
         exclude: names of layers to leave as they are, as in ``module.named_modules()``.
 
@@ -83,7 +85,7 @@ def _config(preset: str) -> Any:
     base, _, group = preset.partition("int4-weights")
     if base == "" and group in ("", *(f"-{g}" for g in _GROUPS)):
         size = int(group[1:] or _GROUPS[0])
-        return ao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=ao.PerGroup(size))
+        return ao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=ao.PerGroup(size))  # type: ignore[attr-defined]
     raise ArgumentValueError(f"preset: expected one of {', '.join(PRESETS)}, got {preset!r}")
 
 
@@ -147,7 +149,8 @@ class Sensitivity:
 def sensitivity(module: nn.Module, batches: Sequence[tuple[Any, ...]], preset: str) -> Sensitivity:
     """How much the results of ``module`` change if one layer after the other is quantised alone.
 
-    Layers at the top of the table are those to name in ``exclude``. ``int8-static`` is not offered: it exports the model.
+    Layers at the top of the table are those to name in ``exclude``. ``int8-static`` is not offered: it exports the
+    model.
 
     Raises:
         ArgumentValueError: no batches, or a preset that does not quantise layers one by one.

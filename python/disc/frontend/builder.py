@@ -281,7 +281,7 @@ class Builder(RegionBuilder):
         *,
         sums: torch.dtype | None = None,
     ) -> Tensor:
-        """Sum of products over the last loop of ``domain``; accumulates half types in f32, unless ``sums`` says in what.
+        """Sum of products over the last loop of ``domain``, in ``sums``; without that half types are summed in f32.
 
         ``*_loops`` name the loop each operand dim runs along; None pins a size-1 dim that broadcasts.
         """
