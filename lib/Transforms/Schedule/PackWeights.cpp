@@ -580,9 +580,9 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     CodedGlobals &globals = codedGlobals[{source.getAsOpaquePointer(), key}];
     if (!globals.codes.empty())
       return globals;
-    Value codes = coded.codes.codes.tensor;
+    Value codes = outside(coded.codes.codes, b);
     if (side == Side::Nibbles)
-      codes = checkedCodes(coded.codes, b, loc);
+      codes = checkedCodes(coded.codes, codes, b, loc);
     // The codes may lie in another order.
     RhsDims own = coded.dims;
     for (SmallVector<int64_t> *list : {&own.batch, &own.n, &own.k}) {
@@ -616,8 +616,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
 
   /// The codes less the least one that they are said to be; loading fails if there are others: half a byte would lose
   /// the rest.
-  static Value checkedCodes(const Dequantized &codes, OpBuilder &b, Location loc) {
-    Value source = codes.codes.tensor;
+  static Value checkedCodes(const Dequantized &codes, Value source, OpBuilder &b, Location loc) {
     auto type = cast<RankedTensorType>(source.getType());
     AffineMap id = b.getMultiDimIdentityMap(type.getRank());
     auto check = cast<CheckIndexOp>(codes.check);
@@ -635,6 +634,33 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
                                                            /*wrap=*/false, check.getWhat());
                         return arith::TruncIOp::create(inner, at, args[0].getType(), known);
                       });
+  }
+
+  /// The operand's tensor as a value of @init: what is inside of a kernel is computed by one of its own.
+  static Value outside(const PointOperand &operand, OpBuilder &b) {
+    if (!operand.isInside)
+      return operand.tensor;
+    auto from = operand.tensor.getDefiningOp()->getParentOfType<KernelOp>();
+    auto kernel = cast<KernelOp>(b.clone(*from));
+    Block &own = kernel.getBody().front();
+    Operation *copy = nullptr;
+    for (auto [old, now] : llvm::zip_equal(from.getBody().front(), own))
+      if (&old == operand.tensor.getDefiningOp())
+        copy = &now;
+    Value inner = copy->getResult(cast<OpResult>(operand.tensor).getResultNumber());
+    OpBuilder nested(own.getTerminator());
+    auto only = KernelOp::create(b, from.getLoc(), TypeRange{inner.getType()}, from.getInputs(), KernelKind::Loop,
+                                 from.getNameAttr(), from.getReasonAttr(), DictionaryAttr(), Attribute(), Attribute(),
+                                 Attribute());
+    own.getTerminator()->erase();
+    nested.setInsertionPointToEnd(&own);
+    YieldOp::create(nested, from.getLoc(), inner);
+    only.getBody().takeBody(kernel.getBody());
+    kernel.erase();
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(only.getBody().front())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+    return only.getOutputs()[0];
   }
 
   /// A kernel of @init that computes a tensor point by point.
@@ -678,7 +704,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     SmallVector<Value> inputs;
     SmallVector<AffineMap> maps;
     if (operand.tensor) {
-      inputs.push_back(operand.tensor);
+      inputs.push_back(outside(operand, b));
       SmallVector<AffineExpr> at;
       for (AffineExpr e : operand.map.getResults()) {
         auto dim = dyn_cast<AffineDimExpr>(e);

@@ -78,8 +78,8 @@ Scalar source(Scalar x) {
   }
 }
 
-/// The scalar as a number, or as an element of a tensor of the host flow: what is computed inside of a kernel is not
-/// one, unless it only converts or moves what the kernel reads.
+/// The scalar as a number, or as an element of a tensor: of one that the host flow has, if a kernel only converts or moves
+/// what it reads.
 PointOperand leaf(Scalar x, bool isUnsigned) {
   TypedAttr number;
   if (matchPattern(x.value, m_Constant(&number)))
@@ -99,7 +99,9 @@ PointOperand leaf(Scalar x, bool isUnsigned) {
   }
   if (Operation *def = tensor.getDefiningOp(); def && isa<KernelOp>(def->getParentOp())) {
     std::optional<Scalar> from = producer(x);
-    return from ? leaf(converted(*from), isUnsigned) : PointOperand();
+    if (PointOperand outside = from ? leaf(converted(*from), isUnsigned) : PointOperand(); outside && !outside.isInside)
+      return outside;
+    return {tensor, x.op.getMatchingIndexingMap(&operand).compose(x.at), TypedAttr(), isUnsigned, /*isInside=*/true};
   }
   return {tensor, x.op.getMatchingIndexingMap(&operand).compose(x.at), TypedAttr(), isUnsigned};
 }

@@ -26,6 +26,7 @@ struct PointOperand {
   AffineMap map; // where in it, from the dimensions of the dequantised tensor
   TypedAttr number;
   bool isUnsigned = false; // its integers are
+  bool isInside = false;   // the tensor is a value inside of a kernel
 
   explicit operator bool() const { return tensor || number; }
 };

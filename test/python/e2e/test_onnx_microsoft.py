@@ -73,6 +73,7 @@ def test_matmul_of_four_bits():
         block_size=16,
     )
     compiled = disc.compile(proto)
+    assert " nibbles " in compiled.ir("schedule")  # two codes in a byte
     middle = np.stack([zeros[:, 0] & 15, zeros[:, 0] >> 4], 1)
     weight = (values.reshape(3, 2, 16).astype("float32") - middle[..., None]) * scales[..., None]
     for n in (1, 4):

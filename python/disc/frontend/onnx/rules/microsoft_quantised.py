@@ -272,6 +272,28 @@ def matmul_nbits(
         shifted_down = scalar.trunc_divide(byte, unit)
         return shifted_down - scalar.trunc_divide(shifted_down, 1 << bits) * (1 << bits)
 
+    if K % block_size == 0:
+        # Codes of their own, which products read as they are.
+        codes = b.generic(
+            [], [], [N, K], torch.uint8, lambda: unpacked(rows, scalar.loop_index(0), scalar.loop_index(1)).to(torch.uint8)
+        )
+        shared = [b.reshape(factors, [N, blocks, 1])]
+        if packed_zeros:
+            places = lambda: unpacked(middles, scalar.loop_index(0), scalar.loop_index(1))  # noqa: E731
+            shared.append(b.reshape(b.generic([], [], [N, blocks], torch.int32, places), [N, blocks, 1]))
+        elif middles is not None:
+            shared.append(b.reshape(middles, [N, blocks, 1]))
+
+        def value(code: Elem, s: Elem, *z: Elem) -> Elem:
+            if bits < 8:
+                code = b.checked_index(code.to(torch.int64), 1 << bits, wrap=False)
+            middle = z[0].to(_F32) if z else scalar.constant(float(1 << (bits - 1)), _F32)
+            return (code.to(_F32) - middle) * s.to(_F32)
+
+        inputs = [b.reshape(codes, [N, blocks, block_size]), *shared]
+        weight = b.reshape(b.map(x.dtype, inputs, value, dims=[N, blocks, block_size]), [N, K])
+        return b.aten("linear", x, weight, bias, dtype=x.dtype)  # type: ignore[no-any-return]
+
     def body() -> Elem:
         row, place = scalar.loop_index(0), scalar.loop_index(1)
         block = scalar.trunc_divide(place, block_size)
