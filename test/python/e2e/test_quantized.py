@@ -133,6 +133,27 @@ def test_weights_stay_codes(n, k, granularity, low, high, dtype, asymmetric):
         assert ((model(x).double() - expected).abs() <= bound).all()
 
 
+class Packed(nn.Module):
+    """What torch.compile makes of weights of int8 on CPUs."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.w, self.scales = nn.Buffer(codes(torch.int8, 48, 64)), nn.Buffer((torch.rand(48) * 0.01).to(dtype))
+
+    def forward(self, x):
+        return torch.ops.aten._weight_int8pack_mm(x, self.w, self.scales)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-5), (torch.bfloat16, 2e-2)])
+def test_packed_weights_of_8_bits(dtype, tolerance):
+    module = Packed(dtype)
+    model = disc.compile(module, (torch.randn(5, 64, dtype=dtype),), dynamic_shapes=({0: Dim("rows")},))
+    assert " scales " in model.ir("schedule")
+    for rows in ROWS:
+        x = torch.randn(rows, 64).to(dtype)
+        torch.testing.assert_close(model(x), module(x), atol=tolerance, rtol=tolerance)
+
+
 class Gated(nn.Module):
     """Products of one input in one kernel, some of codes of 4 and 8 bits, one of floats."""
 

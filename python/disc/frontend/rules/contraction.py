@@ -99,6 +99,12 @@ def int_mm(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     return b.contract(x, y, [0, 2], [2, 1], domain, sums=b.out.dtype)
 
 
+@lowers("torch.aten._weight_int8pack_mm")
+def weight_int8pack_mm(b: Builder, x: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
+    """x @ weight.T * scales: weights of int8, [n, k], with a scale for each row."""
+    return b.elementwise(b.out.dtype, [linear(b, x, convert(b, weight, x.dtype)), scales], lambda p, s: p * s)
+
+
 @lowers("torch.aten._scaled_mm")
 def scaled_mm(
     b: Builder,
