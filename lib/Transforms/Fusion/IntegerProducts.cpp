@@ -15,6 +15,9 @@
 // The sums over weights are known at load. Everything stays below 2^31, which the depth's range must show; arithmetic
 // modulo 2^32 then gives the exact sum. Zero points that are wider than codes are checked when the model runs.
 //
+// Each layer of a model quantises its own input: products of one tensor, such as queries, keys and values, each have
+// codes of it. Those that are computed in the same way become one, so that products that read them can share a kernel.
+//
 // Test: test/lit/Fusion/integer-products.mlir
 //
 //===----------------------------------------------------------------------===//
@@ -419,6 +422,50 @@ void Rewriter::run() {
 }
 
 namespace {
+/// Finds computations of one block that are the same, and makes them one.
+class Sharing {
+public:
+  /// Uses of `later` become uses of `earlier`, and so do those of all that it is computed from, if both are computed in
+  /// the same way from the same values.
+  void share(Value earlier, Value later) {
+    pairs.clear();
+    if (!isSame(earlier, later, 0))
+      return;
+    for (auto [own, other] : pairs)
+      if (own->isBeforeInBlock(other))
+        other->replaceAllUsesWith(own);
+  }
+
+private:
+  bool isSame(Value x, Value y, int depth) {
+    constexpr int deepest = 24;
+    if (x == y)
+      return true;
+    auto a = dyn_cast<OpResult>(x), b = dyn_cast<OpResult>(y);
+    if (!a || !b || a.getResultNumber() != b.getResultNumber() || depth > deepest ||
+        a.getOwner()->getBlock() != b.getOwner()->getBlock())
+      return false;
+    Operation *own = a.getOwner(), *other = b.getOwner();
+    if (!isa<linalg::GenericOp, linalg::FillOp, tensor::EmptyOp, DimOp, arith::ConstantOp>(own) && !isView(own))
+      return false;
+    if (pairs.contains({own, other}))
+      return true;
+    llvm::DenseMap<Value, Value> inside;
+    bool same = OperationEquivalence::isEquivalentTo(
+        own, other,
+        [&](Value p, Value q) {
+          auto known = inside.find(p);
+          return success(known != inside.end() ? known->second == q : isSame(p, q, depth + 1));
+        },
+        [&](Value p, Value q) { inside[p] = q; }, OperationEquivalence::IgnoreLocations);
+    if (same)
+      pairs.insert({own, other});
+    return same;
+  }
+
+  llvm::SetVector<std::pair<Operation *, Operation *>> pairs;
+};
+
 struct IntegerProducts : disc::impl::IntegerProductsBase<IntegerProducts> {
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>()) {
@@ -430,9 +477,22 @@ struct IntegerProducts : disc::impl::IntegerProductsBase<IntegerProducts> {
             products.push_back(op);
         for (linalg::GenericOp op : products)
           Rewriter(op, shapes).run();
+        shareCodes(*block);
       }
       eraseDead(func);
     }
+  }
+
+  static void shareCodes(Block &block) {
+    SmallVector<linalg::GenericOp> products;
+    for (auto op : block.getOps<linalg::GenericOp>())
+      if (linalg::isaContractionOpInterface(op) && getElementTypeOrSelf(op.getDpsInputs()[0].getType()).isInteger(8))
+        products.push_back(op);
+    // Neighbours only: what a model has computed again far behind would have to be kept until then.
+    constexpr size_t reach = 8;
+    for (size_t i = 0; i < products.size(); ++i)
+      for (size_t j = i + 1; j < std::min(products.size(), i + reach); ++j)
+        Sharing().share(products[i].getDpsInputs()[0], products[j].getDpsInputs()[0]);
   }
 };
 } // namespace

@@ -78,8 +78,8 @@ Scalar source(Scalar x) {
   }
 }
 
-/// The scalar as a number, or as an element of a tensor: of one that the host flow has, if a kernel only converts or moves
-/// what it reads.
+/// The scalar as a number, or as an element of a tensor: of one that the host flow has, if a kernel only converts or
+/// moves what it reads.
 PointOperand leaf(Scalar x, bool isUnsigned) {
   TypedAttr number;
   if (matchPattern(x.value, m_Constant(&number)))

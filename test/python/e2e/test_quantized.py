@@ -245,6 +245,32 @@ def test_presets(preset, rank):
     assert cosine > (0.99 if "int4" in preset else 0.999)
 
 
+class Projections(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(64, 48) for _ in range(3))
+
+    def forward(self, x):
+        return self.q(x), self.k(x), self.v(x)
+
+
+def test_projections_share_codes():
+    """Each layer quantises its input; of the same input that happens once, and the products are one kernel."""
+    pytest.importorskip("torchao")
+    torch.manual_seed(0)
+    quantized = disc.quantize(Projections().eval(), [], "int8-dynamic")
+    batch, length = Dim("batch"), Dim("length")
+    model = disc.compile(quantized, (torch.randn(3, 5, 64),), dynamic_shapes=({0: batch, 1: length},))
+    assert [kernel.kind for kernel in model.kernels() if kernel.kind in ("row", "contraction")] == [
+        "row",
+        "contraction",
+    ]
+    for shape in ((1, 1), (2, 7), (5, 13), (1, 3)):
+        x = torch.randn(*shape, 64)
+        for got, expected in zip(model(x), quantized(x), strict=True):
+            torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-6)
+
+
 def test_excluded_layers_are_as_they_were():
     pytest.importorskip("torchao")
     module = Block().eval()

@@ -275,7 +275,11 @@ def matmul_nbits(
     if K % block_size == 0:
         # Codes of their own, which products read as they are.
         codes = b.generic(
-            [], [], [N, K], torch.uint8, lambda: unpacked(rows, scalar.loop_index(0), scalar.loop_index(1)).to(torch.uint8)
+            [],
+            [],
+            [N, K],
+            torch.uint8,
+            lambda: unpacked(rows, scalar.loop_index(0), scalar.loop_index(1)).to(torch.uint8),
         )
         shared = [b.reshape(factors, [N, blocks, 1])]
         if packed_zeros:
