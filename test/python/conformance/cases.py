@@ -19,6 +19,7 @@ from models import MLP, Block, Chain, Decoder
 
 from .attention import Cache, HeadSizes, InfiniteHeads, infinite_heads, long_cache, many_keys_case
 from .case import Case, Failure, Tensors, random
+from .quantised import Quantised
 
 
 class Fn(nn.Module):
@@ -665,6 +666,13 @@ CASES = [
         (5, 7),
     ),
     Case("infinite", Infinite, lambda n: (random(n, 64), _special(n)), (_rows(), _rows()), [(1,), (6,), (40,)]),
+    Case(
+        "quantised",
+        Quantised,
+        lambda n: (random(n, 64).mul(40).clamp(-128, 127).to(torch.int8), random(n, 64)),
+        (_rows(), _rows()),
+        [(1,), (2,), (3,), (7,), (13,), (40,), (5,)],
+    ),
     Case(
         "few_rows",
         FewRows,
