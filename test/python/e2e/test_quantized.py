@@ -271,6 +271,21 @@ def test_projections_share_codes():
             torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-6)
 
 
+def test_a_language_model_of_4_bits_generates_the_same():
+    pytest.importorskip("torchao")
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2, "vocab_size": 320}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128}
+    quantized = disc.quantize(LlamaForCausalLM(LlamaConfig(**sizes, **heads)).eval(), [], "int4-weights")
+    compiled = disc.hf.compile_causal_lm(quantized, max_length=64)
+    for length in (1, 7, 20):
+        tokens = torch.randint(0, 320, (1, length))
+        got = compiled.generate(tokens, max_new_tokens=12, do_sample=False)
+        assert torch.equal(got, quantized.generate(tokens, max_new_tokens=12, do_sample=False))
+
+
 def test_excluded_layers_are_as_they_were():
     pytest.importorskip("torchao")
     module = Block().eval()
