@@ -1,5 +1,6 @@
 """Settings shared by all Python tests."""
 
+import collections
 import gc
 import os
 import random
@@ -50,14 +51,22 @@ def _turn() -> int | None:
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out cases of files with the marker ``share``, when the whole suite runs and not what someone named."""
+    """Leaves out cases with the marker ``share``, when the whole suite runs and not what someone named.
+
+    Which of them decides a hash, or with ``even=True`` the place in the list: of n neighbours one runs.
+    """
     turn = _turn()
     if turn is None or config.option.markexpr != "not nightly" or config.args_source.name == "ARGS":
         return
     kept, left = [], []
+    numbers = collections.Counter()
     for item in items:
         marker = item.get_closest_marker("share")
         place = zlib.crc32(item.nodeid.encode())
+        if marker is not None and marker.kwargs.get("even"):
+            function = item.nodeid.partition("[")[0]
+            place = numbers[function]
+            numbers[function] += 1
         (kept if marker is None or (place + turn) % marker.args[0] == 0 else left).append(item)
     config.hook.pytest_deselected(items=left)
     items[:] = kept

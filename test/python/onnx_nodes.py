@@ -200,7 +200,7 @@ def main() -> int:
         help="make all dims dynamic, of what is not listed; to be refused is not to fail",
     )
     options = parser.parse_args()
-    names = selection(12) if options.quick else sorted(load())
+    names = selection(24) if options.quick else sorted(load())
     listed = known_failures()
     names = [n for n in names if re.search(options.pattern, n) and (n in listed or not options.listed)]
     if options.dynamic:

@@ -7,7 +7,7 @@ import disc
 from function_cases import SIZES, FunctionBatch, batches
 from op_cases import assert_same
 
-pytestmark = pytest.mark.share(2)
+pytestmark = pytest.mark.share(3)
 
 
 @pytest.mark.parametrize("names", batches(), ids=lambda names: names[0].partition("-")[0])

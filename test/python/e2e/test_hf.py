@@ -41,7 +41,7 @@ def compile_once(model, **settings):
     return lm
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(params=["llama", "gpt2", pytest.param("opt", marks=pytest.mark.nightly)])
 def pair(request):
     """The original model and the compiled one, which is compiled once for all tests of this file."""
     if request.param not in _compiled:

@@ -54,7 +54,7 @@ def prefix(tiny, tmp_path_factory):
 @pytest.fixture(scope="module")
 def program(prefix, tmp_path_factory):
     folder = tmp_path_factory.mktemp("service")
-    service_tools.build(folder, "service", prefix=prefix)
+    service_tools.build(folder, "service", prefix=prefix, settings=["-DSERVICE_GRPC=OFF"])
     return folder / "service"
 
 
@@ -549,7 +549,7 @@ def test_the_real_model(tmp_path_factory, tmp_path):
     build_c(prefix, tmp_path)
     assert "10 shapes, 0 wrong" in service_tools.run(tmp_path / "check", prefix / "share" / "minilm" / "expected.bin")
     folder = tmp_path_factory.mktemp("real")
-    service_tools.build(folder, "service", prefix=prefix)
+    service_tools.build(folder, "service", prefix=prefix, unity=False)
     lines = (service_tools.ROOT / "examples" / "sentences.txt").read_text(encoding="utf-8").splitlines()[:16]
     server = Server(folder / "service", prefix / "share" / "minilm" / "vocab.txt")
     try:

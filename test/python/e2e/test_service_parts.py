@@ -16,7 +16,7 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("service")
-    service_tools.build(folder, "tokenize", "parts-test")
+    service_tools.build(folder, "tokenize", "parts-test", settings=["-DSERVICE_GRPC=ON"])
     return folder
 
 

@@ -29,6 +29,8 @@ def run_case(case, runner, folder):
         check(case, module, run)
 
 
+# Every fifth of 6 runners in turn: each case runs somewhere, and each runner has one of five cases.
+@pytest.mark.share(5, even=True)
 @pytest.mark.parametrize("runner", RUNNERS, ids=str)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_conformance(case, runner, tmp_path):

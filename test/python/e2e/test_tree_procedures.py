@@ -11,7 +11,7 @@ import torch
 
 import disc
 
-pytestmark = pytest.mark.share(2)
+pytestmark = pytest.mark.share(3)
 
 WIDTH = 3
 

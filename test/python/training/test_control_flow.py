@@ -417,6 +417,7 @@ class Recurrent(torch.nn.Module):
         return torch.nn.utils.rnn.pad_packed_sequence(y, total_length=x.shape[0])[0]
 
 
+@pytest.mark.share(2, even=True)
 @pytest.mark.parametrize(
     ("make", "packed"),
     [

@@ -77,7 +77,7 @@ def follow_in_f32(model: TrainingModel, steps: int) -> None:
     assert twins.step.compilations == 1
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(5, even=True)
 @pytest.mark.parametrize("name", NAMES)
 def test_model_in_f32(name):
     follow_in_f32(models.load(name, small=True), 10)
@@ -310,13 +310,20 @@ def test_autocast():
     assert all(parameter.dtype == torch.float32 for parameter in twins.module.parameters())
 
 
-def test_dropout():
-    """The same seed results in the same run, another seed in another; the mean loss is eager's."""
+@pytest.fixture(scope="module")
+def dropout():
+    """The module, optimizer and step of a network with dropout, on two threads, and its state at the start."""
     model = gpt.SMALL_WITH_DROPOUT
     module = model.build()
     optimizer = model.make_optimizer(module)
-    step = compile_step(model, module, optimizer, torch.float32)
-    start = snapshot(module, optimizer)
+    step = compile_step(model, module, optimizer, torch.float32, options=disc.Options(threads=2))
+    return module, optimizer, step, snapshot(module, optimizer)
+
+
+def test_dropout(dropout):
+    """The same seed results in the same run, another seed in another; the mean loss is eager's."""
+    model = gpt.SMALL_WITH_DROPOUT
+    module, optimizer, step, start = dropout
 
     def run(seed):
         module.load_state_dict(start[0])
@@ -339,14 +346,17 @@ def test_dropout():
     assert step.compilations == 1
 
 
-def test_threads():
+def test_threads(dropout):
     """One thread and two: the same run, dropout included."""
     model = gpt.SMALL_WITH_DROPOUT
+    module = model.build()
+    optimizer = model.make_optimizer(module)
+    one = compile_step(model, module, optimizer, torch.float32, options=disc.Options(threads=1))
+    two, start = dropout[2:]
+    dropout[0].load_state_dict(start[0])
+    dropout[1].load_state_dict(start[2])
     runs = []
-    for threads in (1, 2):
-        module = model.build()
-        optimizer = model.make_optimizer(module)
-        step = compile_step(model, module, optimizer, torch.float32, options=disc.Options(threads=threads))
+    for step in (one, two):
         step.seed(3)
         runs.append(torch.stack([step(*model.data(shape, i)) for i, shape in enumerate(cycle(model, 5))]))
     torch.testing.assert_close(*runs, rtol=1e-5, atol=1e-6)
