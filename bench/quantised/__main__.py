@@ -75,7 +75,7 @@ MODELS = {"minilm": _minilm, "decoder": _decoder}
 def engines(name: str, compile_peers: bool) -> tuple[dict[str, Callable[..., Any]], list[tuple[int, ...]], Any]:
     """What is measured of a model, by name; its shapes; what makes inputs of a shape."""
     module, dynamic, shapes, inputs = MODELS[name]()
-    # torchao's code asks whether a size is 1, and takes the example's answer for all sizes: no batch of one comes first.
+    # torchao's code asks whether a size is 1, and takes the example's answer for all: no batch of one comes first.
     batches = [inputs(*shape) for shape in reversed(shapes[2:4])]
     found: dict[str, Callable[..., Any]] = {"eager f32": module}
     found["DISC f32"] = disc.compile(module, batches[0], dynamic_shapes=dynamic)

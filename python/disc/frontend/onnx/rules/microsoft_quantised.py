@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -272,21 +273,18 @@ def matmul_nbits(
         shifted_down = scalar.trunc_divide(byte, unit)
         return shifted_down - scalar.trunc_divide(shifted_down, 1 << bits) * (1 << bits)
 
+    def unpacked_at_loops(source: Tensor) -> Elem:
+        return unpacked(source, scalar.loop_index(0), scalar.loop_index(1))
+
     if K % block_size == 0:
         # Codes of their own, which products read as they are.
-        codes = b.generic(
-            [],
-            [],
-            [N, K],
-            torch.uint8,
-            lambda: unpacked(rows, scalar.loop_index(0), scalar.loop_index(1)).to(torch.uint8),
-        )
+        codes = b.generic([], [], [N, K], torch.uint8, lambda: unpacked_at_loops(rows).to(torch.uint8))
         shared = [b.reshape(factors, [N, blocks, 1])]
-        if packed_zeros:
-            places = lambda: unpacked(middles, scalar.loop_index(0), scalar.loop_index(1))  # noqa: E731
-            shared.append(b.reshape(b.generic([], [], [N, blocks], torch.int32, places), [N, blocks, 1]))
-        elif middles is not None:
-            shared.append(b.reshape(middles, [N, blocks, 1]))
+        if middles is not None:
+            points = middles
+            if packed_zeros:
+                points = b.generic([], [], [N, blocks], torch.int32, partial(unpacked_at_loops, middles))
+            shared.append(b.reshape(points, [N, blocks, 1]))
 
         def value(code: Elem, s: Elem, *z: Elem) -> Elem:
             if bits < 8:
