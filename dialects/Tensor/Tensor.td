@@ -217,7 +217,7 @@ def Tensor_PackOp : Tensor_Op<"pack", [Tensor_KnownDims]> {
     byte, the first in the low half: `[batch..., ceil(N / panel), K / 2, panel]`; K is even.
 
     (T13) `batch_dims`, `n_dims` and `k_dims` together name each source dimension once.
-    (T38) `nibbles` are of bytes, and not in pairs.
+    (T38) `nibbles` need panels of bytes without `pairs`.
   }];
   let arguments = (ins AnyRankedTensor:$source, DenseI64ArrayAttr:$batch_dims, DenseI64ArrayAttr:$n_dims,
                        DenseI64ArrayAttr:$k_dims, I64Attr:$panel, UnitAttr:$pairs, UnitAttr:$nibbles);
@@ -286,9 +286,10 @@ def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims, AttrSizedOperandSeg
     The inverse of `pack` with the same attributes. Inside a kernel it says what panels mean; it is never computed:
     contractions read the panels.
 
-    With `scales`, the panels hold codes of a quantised tensor, and the result is what these stand for,
-    `(code - zero) * scale`. Scales and zeros are f32 and lie in panels themselves: `[batch..., ceil(N / panel), groups,
-    panel]`, one for each column and each of `groups` runs of neighbouring values of k. `unsigned` codes are.
+    With `scales`, the panels contain codes of a quantised tensor, and the result is the tensor,
+    `(code - zero) * scale`. Scales and zeros are f32 and are stored in panels, too: `[batch..., ceil(N / panel), groups,
+    panel]`, one for each column and each of `groups` runs of neighbouring values of k. With `unsigned` the codes are
+    unsigned integers.
 
     ```mlir
     %w = disc_tensor.unpack %p scales %s : tensor<12x4x32xf32> batch [] n [0] k [1] panel 32
@@ -296,11 +297,9 @@ def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims, AttrSizedOperandSeg
     ```
 
     (T14) `batch_dims`, `n_dims` and `k_dims` together name each result dimension once.
-    (T38) `nibbles` are of bytes, and not in pairs.
-    Nibbles are unsigned and have zeros.
-
-    (T37) with `scales` the panels are of bytes and the result of floats, and scales and zeros are one for each column
-    of each panel and each of a number of groups that divides K.
+    (T37) with `scales` the panels contain bytes and the result floats, and there is one scale (and one zero) for each
+    column of each panel and each group; the number of groups divides K.
+    (T38) `nibbles` need panels of bytes without `pairs`; they are unsigned and have zeros.
   }];
   let arguments = (ins AnyRankedTensor:$source, Optional<AnyRankedTensor>:$scales, Optional<AnyRankedTensor>:$zeros,
                        DenseI64ArrayAttr:$batch_dims, DenseI64ArrayAttr:$n_dims, DenseI64ArrayAttr:$k_dims,

@@ -12,6 +12,7 @@ from torch import nn
 
 from . import tables
 from .errors import ArgumentValueError
+from .torch_compat import pytree
 
 PRESETS = ("int8-dynamic", "int8-static", "int8-weights", "int4-weights", "bf16")
 """What :func:`quantize` can do. ``int4-weights-64`` and ``-128`` set the number of weights that share a scale."""
@@ -41,13 +42,13 @@ def quantize(
             ``int4-weights-128``: so many).
             ``int8-dynamic``: weights of 8 bits, and each row of the activations is quantised to 8 bits in each call;
             products of integers.
-            ``int8-static``: the same with scales for whole tensors of activations, which the batches tell.
+            ``int8-static``: the same with one scale for each tensor of activations, observed with the batches.
             ``bf16``: weights and activations in bf16.
         dynamic_shapes: as ``disc.compile`` takes it; ``int8-static`` exports the model with it.
         exclude: names of layers to leave as they are, as in ``module.named_modules()``.
 
     Raises:
-        ArgumentValueError: unknown preset; a name that is no layer's; ``int8-static`` without batches.
+        ArgumentValueError: the preset is unknown; no layer has an excluded name; ``int8-static`` has no batches.
         ImportError: torchao is not installed.
     """
     names = {name for name, _ in module.named_modules()}
@@ -56,8 +57,7 @@ def quantize(
         raise ArgumentValueError(f"exclude: the module has no layer {unknown[0]!r}")
     quantized = copy.deepcopy(module)
     if preset == "bf16":
-        kept = {name: copy.deepcopy(layer) for name, layer in quantized.named_modules() if name in set(exclude)}
-        if kept:
+        if exclude:
             raise ArgumentValueError("exclude: 'bf16' converts the whole model")
         return quantized.to(torch.bfloat16)
     if preset == "int8-static":
@@ -98,13 +98,12 @@ def _static(module: nn.Module, batches: Sequence[tuple[Any, ...]], shapes: Any, 
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
-    # Dims of 1 in an example would be taken for static.
     program = torch.export.export(module, tuple(batches[0]), dynamic_shapes=shapes)
     quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
     for name in exclude:
         quantizer.set_module_name_qconfig(name, None)
     exported = program.module()
-    # What nobody reads, such as the pooler of an encoder, has no place in the quantiser's patterns.
+    # torchao's quantiser fails on layers whose results are unused, such as the pooler of an encoder.
     exported.graph.eliminate_dead_code()
     exported.recompile()
     prepared = prepare_pt2e(exported, quantizer)
@@ -176,5 +175,5 @@ def sensitivity(module: nn.Module, batches: Sequence[tuple[Any, ...]], preset: s
 
 
 def _flat(result: Any) -> torch.Tensor:
-    leaves = [x for x in torch.utils._pytree.tree_leaves(result) if isinstance(x, torch.Tensor)]
+    leaves = [x for x in pytree.tree_leaves(result) if isinstance(x, torch.Tensor)]
     return torch.cat([x.float().flatten() for x in leaves if x.is_floating_point()])

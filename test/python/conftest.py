@@ -53,7 +53,7 @@ def _turn() -> int | None:
 def pytest_collection_modifyitems(config, items):
     """Leaves out cases with the marker ``share``, when the whole suite runs and not what someone named.
 
-    Which of them decides a hash, or with ``even=True`` the place in the list: of n neighbours one runs.
+    A hash of the name selects them, or with ``even=True`` the position in the list: one of n neighbours runs.
     """
     turn = _turn()
     if turn is None or config.option.markexpr != "not nightly" or config.args_source.name == "ARGS":

@@ -191,12 +191,11 @@ void ContractionEmitter::chooseLhs() {
   auto depth = strided->collapse(info.depth, info.sizes, e.shapes);
   if (!row || !row->isConstant(1))
     lhsPanel = 0;
-  if (!row || !depth)
+  // What is widened before it is multiplied must be copied.
+  if (!row || !depth || info.lhsRead() != info.lhsElement)
     return;
   // Rows a multiple of 4 KiB apart share one set of the first-level cache. A few more than it holds do no harm that a
   // copy would undo; with half as many again, each line leaves before its second element is read.
-  if (info.lhsRead() != info.lhsElement)
-    return;
   int64_t rowBytes = byteSize(info.lhsElement);
   int64_t ways = TargetInfo::get(e.kernel->getParentOfType<ModuleOp>()).l1Ways;
   if (heights.max > ways + ways / 4 && row->isConstant() && row->constant() * rowBytes % 4096 == 0 &&
@@ -355,7 +354,7 @@ SmallVector<Panel> ContractionEmitter::placeRhs(Part &part, const Task &task, Va
   if (info.panels) {
     Value panel = m.add(m.mul(task.batchLinear, part.panelCount), task.ownPanel);
     for (Product &product : part.products) {
-      // Where `operand` lies, and the part of `rows` rows of it for each panel.
+      // The addresses of `operand` and of the task's panel in it.
       auto place = [&](Value operand, Value panelBytes) -> std::pair<Value, Value> {
         auto buffer = BufferOperand::get(e.kernel, operand, e.shapes);
         if (!buffer) {

@@ -22,6 +22,7 @@
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Support/HostFlow.h"
+#include "lib/Transforms/Support/NamedDims.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -82,11 +83,6 @@ struct Rewriter {
         PermuteOp::create(b, loc, RankedTensorType::get(shape, getElementTypeOrSelf(v.getType())), v, permutation);
     setDims(op, dims);
     return op;
-  }
-
-  static void setDims(Operation *op, ArrayRef<SymExpr> dims) {
-    Builder b(op->getContext());
-    op->setAttr(ShapeDialect::getDimsAttrName(), b.getArrayAttr({DimsAttr::get(op->getContext(), dims)}));
   }
 
   /// Loop `order[i]` becomes loop `i`.

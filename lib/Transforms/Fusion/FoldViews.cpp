@@ -21,6 +21,7 @@
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Fusion/KernelGroups.h"
 #include "lib/Transforms/Support/HostFlow.h"
+#include "lib/Transforms/Support/NamedDims.h"
 #include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "llvm/ADT/SmallBitVector.h"
@@ -34,12 +35,6 @@ using namespace mlir;
 using namespace mlir::disc;
 
 static RankedTensorType tensorType(Value v) { return cast<RankedTensorType>(v.getType()); }
-
-/// Names the extents of a new operation's result, as the shape stage does.
-static void setDims(Operation *op, ArrayRef<SymExpr> dims) {
-  Builder b(op->getContext());
-  op->setAttr(ShapeDialect::getDimsAttrName(), b.getArrayAttr({DimsAttr::get(op->getContext(), dims)}));
-}
 
 /// Every loop dimension must appear as itself in some map, else its extent is lost.
 static bool coversLoops(ArrayRef<AffineMap> maps) {

@@ -27,13 +27,14 @@
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Support/Dequantized.h"
 #include "lib/Transforms/Support/HostFlow.h"
+#include "lib/Transforms/Support/NamedDims.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
+#include "lib/Transforms/Support/SourceLine.h"
 #include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
-#include "mlir/IR/Matchers.h"
 
 namespace mlir::disc {
 #define GEN_PASS_DEF_INTEGERPRODUCTS
@@ -55,11 +56,7 @@ struct Factor {
   AffineMap codesMap;             // of the codes
   bool isKnown = false;           // the codes are, at load
 
-  bool hasZero() const {
-    const PointOperand &zero = from.zero;
-    return zero &&
-           !(zero.number && (matchPattern(zero.number, m_Zero()) || matchPattern(zero.number, m_AnyZeroFloat())));
-  }
+  bool hasZero() const { return from.zero && !from.zero.isZero(); }
   /// What |code - zero| can be.
   int64_t bound() const {
     if (!hasZero())
@@ -96,11 +93,6 @@ private:
   OpBuilder b;
 };
 } // namespace
-
-static void setDims(Operation *op, ArrayRef<SymExpr> dims) {
-  Builder b(op);
-  op->setAttr(ShapeDialect::getDimsAttrName(), b.getArrayAttr({DimsAttr::get(op->getContext(), dims)}));
-}
 
 /// Whether `v` is a parameter, or a view of one.
 static bool isParameter(Value v) { return isa_and_present<ParameterOp>(viewBase(v).getDefiningOp()); }
@@ -150,18 +142,10 @@ std::optional<Factor> Rewriter::factor(unsigned index) {
   for (const PointOperand *number : {&out.from.scale, &out.from.zero})
     if (out.views.empty() ? !isParallel(*number, out) : !isEverywhereSame(*number))
       return std::nullopt;
-  if (out.from.zero.tensor && !getElementTypeOrSelf(out.from.zero.tensor.getType()).isInteger())
+  // Zero points that are numbers are small integers; other numbers are not zero points.
+  const PointOperand &zero = out.from.zero;
+  if (zero && (!zero.isWhole() || std::abs(zero.value().value_or(0)) > maxZero))
     return std::nullopt;
-  if (out.from.zero.number) {
-    // Zero points that are numbers are whole and small, or this is something else.
-    APFloat real(0.0);
-    APInt whole;
-    double value = matchPattern(out.from.zero.number, m_ConstantFloat(&real))  ? real.convertToDouble()
-                   : matchPattern(out.from.zero.number, m_ConstantInt(&whole)) ? double(whole.getSExtValue())
-                                                                               : 1e9;
-    if (value != std::nearbyint(value) || std::abs(value) > maxZero)
-      return std::nullopt;
-  }
   out.isKnown = isParameter(out.from.codes.tensor);
   return out;
 }
@@ -283,9 +267,8 @@ Value Rewriter::zeroOf(const Factor &factor) {
                      wide = zero.isUnsigned ? arith::ExtUIOp::create(inner, at, i64, wide).getResult()
                                             : arith::ExtSIOp::create(inner, at, i64, wide).getResult();
                    Value index = arith::AddIOp::create(inner, at, wide, number(maxZero));
-                   Value known =
-                       CheckIndexOp::create(inner, at, i64, index, number(2 * maxZero + 1), /*wrap=*/false,
-                                            inner.getStringAttr("a zero point of quantised tensors, plus 255"));
+                   Value known = CheckIndexOp::create(inner, at, i64, index, number(2 * maxZero + 1), /*wrap=*/false,
+                                                      inner.getStringAttr("zero point + 255 at " + sourceLine(loc())));
                    known = arith::SubIOp::create(inner, at, known, number(maxZero));
                    return arith::TruncIOp::create(inner, at, inner.getI32Type(), known);
                  });
@@ -300,7 +283,9 @@ void Rewriter::run() {
     if (!map.isProjectedPermutation())
       return;
   std::optional<Factor> left = factor(0), right = factor(1);
-  if (!left || !right || (isFloat && !(left->isKnown || right->isKnown)))
+  // Right operands that are not known at load are not packed in pairs, and such products are slower than those of
+  // floats.
+  if (!left || !right || (isFloat && !right->isKnown))
     return;
   // Already as it should be.
   if (!isFloat && left->views.empty() && right->views.empty() && !left->from.zero && !right->from.zero &&
@@ -379,12 +364,7 @@ void Rewriter::run() {
                   const PointOperand &own = n.factor->from.zero;
                   if (n.zero >= 0)
                     return widened(inner, at, args[n.zero], own.isUnsigned);
-                  APFloat real(0.0);
-                  APInt whole;
-                  int64_t value = matchPattern(own.number, m_ConstantFloat(&real))  ? int64_t(real.convertToDouble())
-                                  : matchPattern(own.number, m_ConstantInt(&whole)) ? whole.getSExtValue()
-                                                                                    : 0;
-                  return arith::ConstantOp::create(inner, at, inner.getI32IntegerAttr(value));
+                  return arith::ConstantOp::create(inner, at, inner.getI32IntegerAttr(own.value().value_or(0)));
                 };
                 Value v = args[0];
                 for (int i : {0, 1})
@@ -409,8 +389,8 @@ void Rewriter::run() {
                       s = arith::ExtFOp::create(inner, at, element, s);
                     else if (s.getType() != element)
                       s = arith::TruncFOp::create(inner, at, element, s);
-                  } else if (auto number = dyn_cast_if_present<FloatAttr>(scale.number)) {
-                    s = arith::ConstantOp::create(inner, at, inner.getFloatAttr(element, number.getValueAsDouble()));
+                  } else if (std::optional<double> number = scale.value()) {
+                    s = arith::ConstantOp::create(inner, at, inner.getFloatAttr(element, *number));
                   }
                   if (s)
                     v = arith::MulFOp::create(inner, at, v, s);

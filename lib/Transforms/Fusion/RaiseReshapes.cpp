@@ -19,6 +19,7 @@
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Support/HostFlow.h"
+#include "lib/Transforms/Support/NamedDims.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -33,11 +34,6 @@ using namespace mlir;
 using namespace mlir::disc;
 
 using Dims = SmallVector<SymExpr>;
-
-static void setDims(Operation *op, ArrayRef<SymExpr> dims) {
-  Builder b(op);
-  op->setAttr(ShapeDialect::getDimsAttrName(), b.getArrayAttr({DimsAttr::get(op->getContext(), dims)}));
-}
 
 /// For each dimension of `from` those of `to` that it is split into, at least one; nothing if `to` is no split of it.
 static std::optional<SmallVector<Dims>> splitOf(ArrayRef<SymExpr> from, ArrayRef<SymExpr> to, ShapeAnalysis &shapes) {
@@ -68,15 +64,16 @@ struct Split {
   SmallVector<Dims> loops;
 
   /// Nothing if the only result of what gives `value` cannot be computed over dimensions that are split so.
-  static std::optional<Split> get(Value value, ArrayRef<Dims> parts);
+  /// `block` is where it is read: sizes that are known there may be unknown outside.
+  static std::optional<Split> get(Value value, ArrayRef<Dims> parts, Block *block);
   /// The parts of each dimension of an operand; empty where it has one element.
   SmallVector<Dims> partsOf(OpOperand &operand, ShapeAnalysis &shapes);
 };
 } // namespace
 
-std::optional<Split> Split::get(Value value, ArrayRef<Dims> parts) {
+std::optional<Split> Split::get(Value value, ArrayRef<Dims> parts, Block *block) {
   auto op = value.getDefiningOp<linalg::GenericOp>();
-  if (!op || op->getNumResults() != 1 || !value.hasOneUse() || op.hasIndexSemantics())
+  if (!op || op->getBlock() != block || op->getNumResults() != 1 || !value.hasOneUse() || op.hasIndexSemantics())
     return std::nullopt;
   Value init = op.getDpsInits()[0];
   if (!init.getDefiningOp<tensor::EmptyOp>() && !init.getDefiningOp<linalg::FillOp>())
@@ -138,9 +135,9 @@ struct RaiseReshapes : disc::impl::RaiseReshapesBase<RaiseReshapes> {
       ReshapeOp reshape = worklist.pop_back_val();
       Dims from = shapes.dims(reshape.getSource()), to = shapes.dims(reshape.getResult());
       auto parts = splitOf(from, to, shapes);
-      if (!parts || !isSplit(*parts) || !meetsMerge(reshape.getSource(), *parts, shapes, /*depth=*/0))
+      if (!parts || !isSplit(*parts) || !meetsMerge(reshape.getSource(), *parts, &block, shapes, /*depth=*/0))
         continue;
-      raise(reshape, *Split::get(reshape.getSource(), *parts), to, shapes, worklist);
+      raise(reshape, *Split::get(reshape.getSource(), *parts, &block), to, shapes, worklist);
     }
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
       if (isa<ReshapeOp, linalg::GenericOp, linalg::FillOp, tensor::EmptyOp>(op) && isOpTriviallyDead(&op))
@@ -148,9 +145,9 @@ struct RaiseReshapes : disc::impl::RaiseReshapesBase<RaiseReshapes> {
   }
 
   /// Whether splitting what gives `value`, and what that reads, meets a reshape that merged the same dimensions.
-  static bool meetsMerge(Value value, ArrayRef<Dims> parts, ShapeAnalysis &shapes, int depth) {
+  static bool meetsMerge(Value value, ArrayRef<Dims> parts, Block *block, ShapeAnalysis &shapes, int depth) {
     constexpr int deepest = 16;
-    std::optional<Split> split = depth < deepest ? Split::get(value, parts) : std::nullopt;
+    std::optional<Split> split = depth < deepest ? Split::get(value, parts, block) : std::nullopt;
     if (!split)
       return false;
     return llvm::any_of(split->op.getDpsInputOperands(), [&](OpOperand *operand) {
@@ -161,7 +158,7 @@ struct RaiseReshapes : disc::impl::RaiseReshapesBase<RaiseReshapes> {
         return false;
       if (auto merge = operand->get().getDefiningOp<ReshapeOp>())
         return sameDims(shapes.dims(merge.getSource()), flattened(own), shapes);
-      return meetsMerge(operand->get(), own, shapes, depth + 1);
+      return meetsMerge(operand->get(), own, block, shapes, depth + 1);
     });
   }
 

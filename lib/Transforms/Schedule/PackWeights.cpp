@@ -39,7 +39,6 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
-#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/StringSet.h"
 #include <map>
 
@@ -478,8 +477,8 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     });
   }
 
-  /// For each dimension of a chain of views the dimensions of what it begins with that it consists of, outermost first;
-  /// nothing where one of those is cut.
+  /// For each dimension of a chain of views, the dimensions of `base`, the value that the chain starts from, that it
+  /// consists of, outermost first; nothing where a view splits one of those.
   static std::optional<SmallVector<SmallVector<int64_t>>> dimsBehind(Value value, Value &base) {
     SmallVector<SmallVector<int64_t>> dims;
     for (int64_t d = 0; d < cast<RankedTensorType>(value.getType()).getRank(); ++d)
@@ -542,7 +541,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
         int64_t(out.dims.batch.size() + out.dims.n.size() + out.dims.k.size()) != type.getRank())
       return std::nullopt;
     // Zero points are whole numbers, which codes differ from exactly.
-    if (codes->zero && !isWhole(codes->zero))
+    if (codes->zero && !codes->zero.isWhole())
       return std::nullopt;
     llvm::SmallDenseSet<int64_t> differ;
     for (const PointOperand *operand : {&codes->scale, &codes->zero}) {
@@ -609,7 +608,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     globals.scales = panels(coded.codes.scale, 1, 0);
     if (side == Side::Nibbles)
       globals.zeros = panels(coded.codes.zero, 0, -coded.codes.low);
-    else if (coded.codes.zero && !isZero(coded.codes.zero))
+    else if (coded.codes.zero && !coded.codes.zero.isZero())
       globals.zeros = panels(coded.codes.zero, 0, 0);
     return globals;
   }
@@ -685,17 +684,6 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     return kernel.getOutputs()[0];
   }
 
-  static bool isWhole(const PointOperand &operand) {
-    if (operand.tensor)
-      return getElementTypeOrSelf(operand.tensor.getType()).isInteger();
-    auto real = dyn_cast<FloatAttr>(operand.number);
-    return !real || real.getValue().isInteger();
-  }
-
-  static bool isZero(const PointOperand &operand) {
-    return operand.number && (matchPattern(operand.number, m_Zero()) || matchPattern(operand.number, m_AnyZeroFloat()));
-  }
-
   /// The operand plus `offset` as f32 over the dimensions `kept` of the codes, which have these extents.
   static Value spreadOut(const PointOperand &operand, ArrayRef<int64_t> kept, ArrayRef<int64_t> shape, double fallback,
                          double offset, OpBuilder &b, Location loc) {
@@ -727,13 +715,8 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
                             v = arith::TruncFOp::create(inner, at, f32, v);
                           else if (v.getType() != f32)
                             v = arith::ExtFOp::create(inner, at, f32, v);
-                        } else if (auto real = dyn_cast_if_present<FloatAttr>(operand.number)) {
-                          v = number(real.getValueAsDouble());
-                        } else if (auto whole = dyn_cast_if_present<IntegerAttr>(operand.number)) {
-                          v = number(operand.isUnsigned ? double(whole.getValue().getZExtValue())
-                                                        : double(whole.getValue().getSExtValue()));
                         } else {
-                          v = number(fallback);
+                          v = number(operand.value().value_or(fallback));
                         }
                         return offset == 0 ? v : arith::AddFOp::create(inner, at, v, number(offset)).getResult();
                       });

@@ -7,9 +7,24 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/Matchers.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace mlir::disc;
+
+std::optional<double> PointOperand::value() const {
+  if (auto real = dyn_cast_if_present<FloatAttr>(number))
+    return real.getValueAsDouble();
+  if (auto whole = dyn_cast_if_present<IntegerAttr>(number))
+    return isUnsigned ? double(whole.getValue().getZExtValue()) : double(whole.getValue().getSExtValue());
+  return std::nullopt;
+}
+
+bool PointOperand::isWhole() const {
+  if (tensor)
+    return getElementTypeOrSelf(tensor.getType()).isInteger();
+  return value() && *value() == std::nearbyint(*value());
+}
 
 Value disc::behindKernel(Value value) {
   for (;;) {

@@ -29,6 +29,11 @@ struct PointOperand {
   bool isInside = false;   // the tensor is a value inside of a kernel
 
   explicit operator bool() const { return tensor || number; }
+  /// The number; nothing for a tensor.
+  std::optional<double> value() const;
+  bool isZero() const { return value() == 0.0; }
+  /// Whether it can only be an integer.
+  bool isWhole() const;
 };
 
 struct Dequantized {

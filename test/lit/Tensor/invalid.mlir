@@ -354,7 +354,7 @@ func.func @t36(%x: tensor<4xf32>) {
 // -----
 
 func.func @t38(%w: tensor<64x32xf32>) {
-  // expected-error @+1 {{has nibbles that are in pairs, or not in bytes (T38)}}
+  // expected-error @+1 {{with nibbles needs panels of bytes without pairs (T38)}}
   %0 = disc_tensor.pack %w batch [] n [0] k [1] panel 16 nibbles : tensor<64x32xf32> -> tensor<4x16x16xf32>
   return
 }
@@ -362,7 +362,7 @@ func.func @t38(%w: tensor<64x32xf32>) {
 // -----
 
 func.func @t37(%w: tensor<4x32x16xi8>, %s: tensor<4x3x16xf32>) {
-  // expected-error @+1 {{has scales or zeros that do not fit its panels (T37)}}
+  // expected-error @+1 {{has scales or zeros of another shape or type than its panels need (T37)}}
   %0 = disc_tensor.unpack %w scales %s : tensor<4x3x16xf32> batch [] n [0] k [1] panel 16
       : tensor<4x32x16xi8> -> tensor<64x32xf32>
   return
@@ -374,5 +374,14 @@ func.func @t37_zeros(%w: tensor<4x32x16xi8>, %z: tensor<4x1x16xf32>) {
   // expected-error @+1 {{has zeros without scales (T37)}}
   %0 = disc_tensor.unpack %w zeros %z : tensor<4x1x16xf32> batch [] n [0] k [1] panel 16
       : tensor<4x32x16xi8> -> tensor<64x32xf32>
+  return
+}
+
+// -----
+
+func.func @t38_zeros(%w: tensor<4x16x16xi8>, %s: tensor<4x1x16xf32>) {
+  // expected-error @+1 {{with nibbles needs scales, zeros and unsigned codes (T38)}}
+  %0 = disc_tensor.unpack %w scales %s : tensor<4x1x16xf32> batch [] n [0] k [1] panel 16 nibbles unsigned
+      : tensor<4x16x16xi8> -> tensor<64x32xf32>
   return
 }

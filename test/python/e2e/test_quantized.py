@@ -1,6 +1,7 @@
 """Quantised models: products of codes are exact, weights stay codes in memory, and real exports give eager's values."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from torch.export import Dim
 import disc
 
 Q = torch.ops.quantized_decomposed
-ROWS = (1, 2, 3, 5, 6, 7, 12, 13, 16, 31, 64, 130, 4)
+ROWS = (0, 1, 2, 3, 5, 6, 7, 12, 13, 16, 31, 64, 130, 4)
 
 
 def codes(dtype, *shape, seed=0, low=None, high=None):
@@ -49,14 +50,33 @@ def test_products_of_codes_are_exact(depth, width, left, right):
         zeros = codes(right, width, seed=1) if shifted else None
         zero = (255 if left == torch.uint8 else -128) if shifted else None
         model = disc.compile(OfCodes(w, zero, zeros), (codes(left, 5, depth),), dynamic_shapes=({0: Dim("rows")},))
-        ir = model.ir("fusion")
-        assert "x32xi32>, tensor" not in ir  # nothing but codes is multiplied
+        factors = re.findall(r'"reduction"\]} ins\(%\w+, %\w+ : (\S+), (\S+)\)', model.ir("fusion"))
+        assert factors == [(f"tensor<?x{depth}xi8>", f"tensor<{depth}x{width}xi8>")]
         for rows in ROWS:
             x = codes(left, rows, depth, seed=rows)
             expected = (x.numpy().astype(np.int64) - (zero or 0)) @ (
                 w.numpy().astype(np.int64) - (0 if zeros is None else zeros.numpy().astype(np.int64))
             )
             np.testing.assert_array_equal(model(x).numpy(), expected)
+
+
+class CodesFirst(nn.Module):
+    """Weights on the left: those on the right are computed in each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Buffer(codes(torch.uint8, 20, 63))
+
+    def forward(self, x):
+        return (self.w.to(torch.int32) - 7) @ (x.to(torch.int32) - 200)
+
+
+def test_products_with_weights_on_the_left_are_exact():
+    module = CodesFirst()
+    model = disc.compile(module, (codes(torch.uint8, 63, 5),), dynamic_shapes=({1: Dim("columns")},))
+    for columns in ROWS:
+        x = codes(torch.uint8, 63, columns, seed=columns)
+        assert torch.equal(model(x), module(x))
 
 
 @pytest.mark.parametrize("value", [-128, 127])
@@ -188,6 +208,27 @@ def test_long_sums_are_cut_into_blocks(granularity):
             x = torch.randn(rows, 7680)
             expected = torch.relu(x.double() @ module.weight(torch.float64).T + module.bias.double())
             assert (model(x) - expected).abs().max() < 1e-4 * expected.abs().max()
+
+
+class Experts(nn.Module):
+    """A batch of weights, in plain arithmetic, with a scale for each 32 values."""
+
+    def __init__(self):
+        super().__init__()
+        self.w, self.scales = nn.Buffer(codes(torch.int8, 3, 20, 64)), nn.Buffer(torch.rand(3, 20, 2) * 0.01)
+
+    def forward(self, x):
+        w = (self.w.view(3, 20, 2, 32).to(torch.float32) * self.scales[..., None]).view(3, 20, 64)
+        return torch.bmm(x, w.transpose(1, 2))
+
+
+def test_a_batch_of_weights_stays_codes():
+    module = Experts()
+    model = disc.compile(module, (torch.randn(3, 5, 64),), dynamic_shapes=({1: Dim("rows")},))
+    assert " scales " in model.ir("schedule")
+    for rows in ROWS:
+        x = torch.randn(3, rows, 64)
+        torch.testing.assert_close(model(x), module(x), atol=2e-5, rtol=1e-5)
 
 
 def test_codes_that_are_not_of_4_bits_are_refused():

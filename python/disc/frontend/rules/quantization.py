@@ -77,9 +77,9 @@ _NARROW = ((-8, 7), (0, 15))
 
 
 def _reader(b: Builder, x: Tensor, low: Any, high: Any) -> Callable[[Elem], Elem]:
-    """How a body reads the codes of ``x``, which are in [low, high].
+    """The function that reads a code of ``x`` in a body; the operator says that codes are in [low, high].
 
-    Weights of 4 bits are checked to be so, when the model is loaded: then they are kept as such.
+    Codes of weights that must have 4 bits are checked when the model is loaded, and are then stored in 4 bits.
     """
     narrow = isinstance(low, int) and isinstance(high, int) and any(a <= low <= high <= z for a, z in _NARROW)
     if not narrow or x.value.owner.name != "disc_tensor.parameter":
@@ -274,8 +274,10 @@ def convert_element_type(b: Builder, x: Tensor, *_: Any) -> Tensor:
 # -- torchao ---------------------------------------------------------------------------------------
 
 
-def _in_blocks(b: Builder, x: Tensor, blocks: list[Extent]) -> tuple[list[Extent], list[Extent]]:
-    """The dims that ``x`` is seen with, those of blocks apart, and the dims of what each block has one of."""
+def _for_each_block(
+    b: Builder, x: Tensor, blocks: list[Extent], numbers: list[Tensor | None], fn: Callable[..., Elem]
+) -> Tensor:
+    """``fn`` of each element of ``x`` and of the numbers that its block has: tensors of one element for each block."""
     dims: list[Extent] = []
     shared: list[Extent] = []
     for size, block in zip(x.dims, blocks, strict=True):
@@ -283,6 +285,7 @@ def _in_blocks(b: Builder, x: Tensor, blocks: list[Extent]) -> tuple[list[Extent
             dims.append(size)
             shared.append(size)
         elif not isinstance(block, int) or block == size:
+            b.require_equal(block, size, "a block of dynamic size must be the whole dimension")
             dims.append(size)
             shared.append(1)
         else:
@@ -290,24 +293,17 @@ def _in_blocks(b: Builder, x: Tensor, blocks: list[Extent]) -> tuple[list[Extent
             b.require_equal(b.mul(count, block), size, "the blocks do not divide the tensor")
             dims += [count, block]
             shared += [count, 1]
-    return dims, shared
+    inputs = [b.reshape(x, dims), *(b.reshape(number, shared) for number in numbers if number is not None)]
+    return b.reshape(b.map(b.out.dtype, inputs, fn, dims=dims), x.dims)
 
 
 @lowers("torch.torchao.quantize_affine")
 def quantize_affine(
-    b: Builder,
-    x: Tensor,
-    blocks: list[Extent],
-    scale: Tensor,
-    zero: Tensor | None,
-    dtype: Any,
-    low: Any = None,
-    high: Any = None,
+    b: Builder, x: Tensor, blocks: list[Extent], scale: Tensor, zero: Tensor | None, dtype: Any, *limits: Any
 ) -> Tensor:
     """clamp(round(x * (1 / scale)) + zero, low, high), with a scale and a zero point for each block."""
-    dims, shared = _in_blocks(b, x, blocks)
     info = torch.iinfo(b.out.dtype)
-    least, most = float(info.min if low is None else low), float(info.max if high is None else high)
+    low, high = (float(d if x is None else x) for x, d in zip(limits, (info.min, info.max), strict=True))
     wide = dtypes.opmath(x.dtype)
 
     def fn(x: Elem, s: Elem, *z: Elem) -> Elem:
@@ -315,10 +311,9 @@ def quantize_affine(
         inverse = (1.0 / s.to(wide)).to(s.dtype).to(wide)
         value = scalar.unary("roundeven", (x.to(wide) * inverse).to(x.dtype).to(wide))
         value = value + z[0].to(wide) if z else value
-        return scalar.minimum(scalar.maximum(value, least), most)
+        return scalar.minimum(scalar.maximum(value, low), high)
 
-    inputs = [b.reshape(p, shared) for p in (scale, zero) if p is not None]
-    return b.reshape(b.map(b.out.dtype, [b.reshape(x, dims), *inputs], fn, dims=dims), x.dims)
+    return _for_each_block(b, x, blocks, [scale, zero], fn)
 
 
 @lowers("torch.torchao.dequantize_affine")
@@ -334,7 +329,6 @@ def dequantize_affine(
     *_: Any,
 ) -> Tensor:
     """(x - zero) * scale, with a scale and a zero point for each block."""
-    dims, shared = _in_blocks(b, x, blocks)
     read = _reader(b, x, low, high)
     out = b.out.dtype
     wide = dtypes.opmath(out)
@@ -344,8 +338,7 @@ def dequantize_affine(
         value = (value - z[0].to(out).to(wide)).to(out).to(wide) if z else value
         return value * s.to(wide)
 
-    inputs = [b.reshape(p, shared) for p in (scale, zero) if p is not None]
-    return b.reshape(b.map(out, [b.reshape(x, dims), *inputs], fn, dims=dims), x.dims)
+    return _for_each_block(b, x, blocks, [scale, zero], fn)
 
 
 # -- fake quantisation -----------------------------------------------------------------------------
